@@ -1,0 +1,95 @@
+# Everything that there is to do here. `make` alone lists the targets.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+ROOT   := $(CURDIR)
+BIN    := $(ROOT)/bin
+ASSETS := $(BIN)/kubernetes
+# Each folder with a go.mod of its own. See docs/contributing.md for why there are several.
+MODULES := . hack kubernetes tools
+TOOL    := go tool -modfile=$(ROOT)/tools/go.mod
+NODE_DIR := /var/lib/ringmaster-node
+
+# More arguments for `ringmaster up` and `go test`: make up ARGS='--data-dir demo', make test ARGS='-run Proxy -v'
+ARGS ?=
+
+# What an environment sets for other projects must not change what is built here.
+export GOWORK := off
+
+##@ Use
+
+.PHONY: up
+up: build kubernetes ## Run the whole thing on this machine until Ctrl-C
+	@exec $(BIN)/ringmaster up $(ARGS)
+
+.PHONY: build
+build: ## Build our programs into bin/
+	@mkdir -p $(BIN)
+	go build -trimpath -o $(BIN)/ ./cmd/...
+
+##@ Test
+
+.PHONY: test
+test: kubernetes ## Run all tests, as any user
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -timeout 20m $(ARGS) ./...
+	go -C hack test -timeout 10m ./...
+
+# A package whose tests use the rig or a control plane needs Kubernetes; the others are the units.
+.PHONY: test-unit
+test-unit: ## Run the tests that need no Kubernetes: seconds
+	@go test -race $(ARGS) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
+	  | grep -v -e ' .*internal/rig\b' -e ' .*internal/controlplane\b' | cut -d' ' -f1)
+
+.PHONY: bench
+bench: kubernetes ## Measure, each figure beside its reference in the same run
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench . -benchtime 3x -timeout 30m $(ARGS) ./...
+
+##@ Keep in order
+
+.PHONY: lint
+lint: ## Check style and import directions
+	$(TOOL) golangci-lint run ./...
+	cd hack && $(TOOL) golangci-lint run --config ../.golangci.yaml ./...
+	cd kubernetes && $(TOOL) golangci-lint run --config ../.golangci.yaml ./...
+
+.PHONY: fmt
+fmt: ## Format the code as lint wants it
+	$(TOOL) golangci-lint fmt ./...
+	cd hack && $(TOOL) golangci-lint fmt --config ../.golangci.yaml ./...
+
+.PHONY: generate
+generate: ## Write all generated files anew
+	rm -rf docs/cli && mkdir -p docs/cli
+	go -C hack run ./docs $(ROOT)/docs/cli
+
+.PHONY: verify
+verify: ## Fail when generated files or go.mod are stale, or lint's rules have no teeth
+	hack/verify.sh
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities (needs access to Go's vulnerability database)
+	$(TOOL) govulncheck ./...
+
+.PHONY: tidy
+tidy: ## Tidy the go.mod of every module
+	@for module in $(MODULES); do (cd $$module && go mod tidy); done
+
+##@ Kubernetes
+
+.PHONY: kubernetes
+kubernetes: ## Build the control plane, kubelet and kubectl from Go modules (once; about 10 minutes)
+	@go -C hack run ./kubernetes -source $(ROOT)/kubernetes -o $(ASSETS)
+
+.PHONY: clean
+clean: ## Remove everything that was built
+	rm -rf $(BIN)
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z0-9-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) \
+	  | if [ -t 1 ]; then cat; else sed 's/\x1b\[[0-9;]*m//g'; fi
+	@echo
