@@ -1,0 +1,194 @@
+// Package pki issues the certificates of a control plane that lives on one machine. The authority
+// is kept, so that identities stay valid over restarts; everything that it issues is short-lived
+// and made anew at each start.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	authorityLife   = 10 * 365 * 24 * time.Hour
+	certificateLife = 365 * 24 * time.Hour
+	// backdate lets processes whose clock is behind (tests run some) accept what was just issued.
+	backdate = 24 * time.Hour
+)
+
+// Authority is a certificate authority.
+type Authority struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+	now         time.Time
+}
+
+// Identity is what a certificate says of its holder.
+type Identity struct {
+	// User and Groups are what Kubernetes reads from a client's certificate.
+	User   string
+	Groups []string
+	// Hosts are the names and addresses of a server. Without any it is a client's certificate.
+	Hosts []string
+}
+
+// Pair is a certificate and its key, PEM-encoded.
+type Pair struct{ Certificate, Key []byte }
+
+// Open reads the authority that a folder keeps as ca.crt and ca.key, or makes a new one there.
+func Open(folder string, now time.Time) (*Authority, error) {
+	pair, err := ReadPair(filepath.Join(folder, "ca"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return create(folder, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parse(pair, now)
+}
+
+func create(folder string, now time.Time) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the authority's key: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "ringmaster-ca"},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(authorityLife),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("making the authority's certificate: %w", err)
+	}
+	pair, err := encode(raw, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := pair.Write(filepath.Join(folder, "ca")); err != nil {
+		return nil, err
+	}
+	return parse(pair, now)
+}
+
+func parse(pair Pair, now time.Time) (*Authority, error) {
+	certificate, key := firstBlock(pair.Certificate), firstBlock(pair.Key)
+	parsed, err := x509.ParseCertificate(certificate)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority's certificate: %w", err)
+	}
+	signer, err := x509.ParseECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority's key: %w", err)
+	}
+	return &Authority{certificate: parsed, key: signer, now: now}, nil
+}
+
+// firstBlock returns nothing for what is not PEM, which the parsers refuse with a better message.
+func firstBlock(content []byte) []byte {
+	if block, _ := pem.Decode(content); block != nil {
+		return block.Bytes
+	}
+	return nil
+}
+
+// Certificate is the authority's own certificate, PEM-encoded.
+func (a *Authority) Certificate() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
+}
+
+// Issue makes a key and a certificate for it.
+func (a *Authority) Issue(identity Identity) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("making the key of %s: %w", identity.User, err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return Pair{}, fmt.Errorf("choosing a serial number: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: identity.User, Organization: identity.Groups},
+		NotBefore:    a.now.Add(-backdate),
+		NotAfter:     a.now.Add(certificateLife),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		// etcd and kubelets are servers and clients with one certificate.
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	if len(identity.Hosts) > 0 {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	for _, host := range identity.Hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("making the certificate of %s: %w", identity.User, err)
+	}
+	return encode(raw, key)
+}
+
+// NewKey makes a key that signs something else than certificates, such as tokens.
+func NewKey() ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	return encodeKey(key)
+}
+
+func encode(certificate []byte, key *ecdsa.PrivateKey) (Pair, error) {
+	encoded, err := encodeKey(key)
+	return Pair{
+		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+		Key:         encoded,
+	}, err
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	// Not PKCS #8: the API server does not find the public half in that.
+	raw, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw}), nil
+}
+
+// Write writes the pair as <path>.crt and <path>.key, readable by this user only.
+func (p Pair) Write(path string) error {
+	return errors.Join(
+		os.WriteFile(path+".crt", p.Certificate, 0o600),
+		os.WriteFile(path+".key", p.Key, 0o600),
+	)
+}
+
+// ReadPair reads what Write wrote.
+func ReadPair(path string) (Pair, error) {
+	certificate, err := os.ReadFile(path + ".crt")
+	if err != nil {
+		return Pair{}, err
+	}
+	key, err := os.ReadFile(path + ".key")
+	return Pair{Certificate: certificate, Key: key}, err
+}

@@ -1,0 +1,176 @@
+//go:build unix
+
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Spec says what to run.
+type Spec struct {
+	// Name is how messages call the process.
+	Name string
+	// Path is the executable, Args what follows its name.
+	Path string
+	Args []string
+	// Env is the whole environment. The zero value inherits this process's.
+	Env []string
+	// Dir is the working directory. The zero value is this process's.
+	Dir string
+	// Log is the file to which standard output and error are appended.
+	Log string
+}
+
+// Process is a program that was started. Its methods may be called from several goroutines.
+type Process struct {
+	spec Spec
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // written before done is closed
+}
+
+// Start runs the program that spec names.
+func Start(spec Spec) (*Process, error) {
+	out, err := os.OpenFile(spec.Log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", spec.Name, err)
+	}
+	defer out.Close() // the child has its own descriptor
+
+	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd.Env, cmd.Dir = spec.Env, spec.Dir
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = attributes()
+
+	watch, err := watcher()
+	if err != nil {
+		return nil, err
+	}
+	if err := spawn(cmd); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	p := &Process{spec: spec, cmd: cmd, done: make(chan struct{})}
+	watch.add(processRecord, fmt.Sprint(p.PID()))
+	go p.wait(watch)
+	return p, nil
+}
+
+func (p *Process) wait(watch *reaper) {
+	p.err = p.cmd.Wait()
+	// What it started itself must not stay behind. The group's number cannot belong to anybody
+	// else while a member of it lives, and is not reused within the moment when none does.
+	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
+	watch.remove(processRecord, fmt.Sprint(p.PID()))
+	close(p.done)
+}
+
+// Name is the name from the Spec.
+func (p *Process) Name() string { return p.spec.Name }
+
+// PID is the process's number, and its process group's.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Running tells whether the process has not ended yet. A paused process is running.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Wait waits for the end of the process and returns how it ended: nil for exit code 0.
+func (p *Process) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s to end: %w", p.spec.Name, ctx.Err())
+	}
+}
+
+// Signal sends sig to the process. An ended process is no error: there is nobody left to signal.
+func (p *Process) Signal(sig os.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("sending %s to %s: %w", sig, p.spec.Name, err)
+	}
+	return nil
+}
+
+// Stop asks the process to end and kills it when ctx ends before it did. It returns when the
+// process has ended.
+func (p *Process) Stop(ctx context.Context) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	// A paused process sees the signal only when it goes on.
+	if err := p.Resume(); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return p.Kill()
+	}
+}
+
+// Kill ends the process at once, with everything that it started, and returns when it has ended.
+func (p *Process) Kill() error {
+	if !p.Running() {
+		return nil
+	}
+	if err := syscall.Kill(-p.PID(), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("killing %s: %w", p.spec.Name, err)
+	}
+	<-p.done
+	return nil
+}
+
+// Pause stops the process where it is; it keeps its memory and connections and does nothing.
+func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
+
+// Tail returns the last n lines that the process wrote.
+func (p *Process) Tail(n int) string { return Tail(p.spec.Log, n) }
+
+// tailBytes bounds how much of a log is read for its last lines.
+const tailBytes = 64 << 10
+
+// Tail returns the last n lines of a file, or why it could not be read: it is for messages.
+func Tail(path string, n int) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Size() > tailBytes {
+		if _, err := file.Seek(-tailBytes, io.SeekEnd); err != nil {
+			return err.Error()
+		}
+	}
+	content, err := io.ReadAll(file)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(string(bytes.TrimRight(content, "\n")), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// watcher returns the reaper of this process, which is started with the first child.
+var watcher = sync.OnceValues(startReaper)

@@ -1,0 +1,135 @@
+//go:build unix
+
+package process
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// reaperVariable, when set, makes this executable a reaper and nothing else.
+const reaperVariable = "RINGMASTER_REAPER"
+
+// The kinds of records that a reaper keeps.
+const (
+	processRecord = "process"
+	folderRecord  = "folder"
+)
+
+// A program becomes its own reaper by starting itself again: there is no other executable to
+// find, install or keep in step. This has to be decided before main or the tests run.
+func init() {
+	if os.Getenv(reaperVariable) == "" {
+		return
+	}
+	// It lives exactly as long as the process that feeds it.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	reap(os.Stdin)
+	os.Exit(0)
+}
+
+// reaper is this process's end of the connection to its reaper.
+type reaper struct {
+	mu    sync.Mutex
+	stdin io.Writer
+}
+
+func startReaper() (*reaper, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this executable, to start its reaper: %w", err)
+	}
+	cmd := exec.Command(executable)
+	cmd.Env = append(os.Environ(), reaperVariable+"=1")
+	cmd.Dir = "/" // hold on to nobody's working directory
+	// A session of its own, so that it survives a signal to this process's group.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the reaper: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the reaper: %w", err)
+	}
+	go func() { _ = cmd.Wait() }() // no zombie, should somebody kill it
+	return &reaper{stdin: stdin}, nil
+}
+
+func (r *reaper) add(kind, value string)    { r.write("+", kind, value) }
+func (r *reaper) remove(kind, value string) { r.write("-", kind, value) }
+
+// write cannot fail in a way that matters: without its reaper this process still stops its
+// children itself when it ends in good order.
+func (r *reaper) write(sign, kind, value string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, _ = fmt.Fprintf(r.stdin, "%s %s %s\n", sign, kind, value)
+}
+
+// RemoveOnExit removes the folder when this process has ended, however it ends, and after all
+// processes that it started.
+func RemoveOnExit(folder string) error {
+	watch, err := watcher()
+	if err != nil {
+		return err
+	}
+	watch.add(folderRecord, folder)
+	return nil
+}
+
+// KeepOnExit takes RemoveOnExit back.
+func KeepOnExit(folder string) error {
+	watch, err := watcher()
+	if err != nil {
+		return err
+	}
+	watch.remove(folderRecord, folder)
+	return nil
+}
+
+// reap keeps the records that it reads until the writer has gone, and then ends and removes all
+// that are left.
+func reap(records io.Reader) {
+	left := map[string]map[string]bool{processRecord: {}, folderRecord: {}}
+	lines := bufio.NewScanner(records)
+	for lines.Scan() {
+		sign, record, _ := strings.Cut(lines.Text(), " ")
+		kind, value, _ := strings.Cut(record, " ")
+		switch {
+		case left[kind] == nil:
+		case sign == "+":
+			left[kind][value] = true
+		case sign == "-":
+			delete(left[kind], value)
+		}
+	}
+	for value := range left[processRecord] {
+		if pid, err := strconv.Atoi(value); err == nil && pid > 1 {
+			killGroup(pid)
+		}
+	}
+	for folder := range left[folderRecord] {
+		_ = os.RemoveAll(folder)
+	}
+}
+
+// killGroup kills a process group and waits for its end, at most for some seconds: a process that
+// still writes would bring back a folder that is being removed.
+func killGroup(group int) {
+	const pause, tries = 10 * time.Millisecond, 500
+	for range tries {
+		if syscall.Kill(-group, syscall.SIGKILL) != nil {
+			return
+		}
+		time.Sleep(pause)
+	}
+}

@@ -1,0 +1,13 @@
+//go:build unix && !linux
+
+package process
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// There is no parent-death signal here: the reaper alone ends the children of a killed process.
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func spawn(cmd *exec.Cmd) error { return cmd.Start() }
