@@ -1,0 +1,9 @@
+// Package faultproxy stands between an API server and its clients and makes the network bad: slow,
+// cut one way or both ways, refused, or with watches that lag behind while everything else works.
+//
+// A cut holds bytes back instead of dropping them, as a network does: when it is mended, what was
+// under way arrives, unless somebody has given up waiting.
+//
+// It ends the clients' TLS connections itself, for only so can it tell a watch from other requests,
+// and passes bearer tokens on. A client that identifies itself with a certificate arrives as nobody.
+package faultproxy

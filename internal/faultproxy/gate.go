@@ -1,0 +1,123 @@
+package faultproxy
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// gate holds back whoever passes while it is shut.
+type gate struct {
+	mu   sync.Mutex
+	open chan struct{} // closed while the gate is open
+}
+
+func newGate() *gate {
+	g := &gate{open: make(chan struct{})}
+	close(g.open)
+	return g
+}
+
+func (g *gate) set(open bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.open:
+		if !open {
+			g.open = make(chan struct{})
+		}
+	default:
+		if open {
+			close(g.open)
+		}
+	}
+}
+
+// pass waits until the gate is open and tells whether that came before ended.
+func (g *gate) pass(ended <-chan struct{}) bool {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	select {
+	case <-open:
+		return true
+	case <-ended:
+		return false
+	}
+}
+
+// faultyConn is a client's connection with the proxy's faults on it.
+type faultyConn struct {
+	net.Conn
+	proxy *Proxy
+	once  sync.Once
+	ended chan struct{}
+}
+
+// Read brings what the client sends.
+func (c *faultyConn) Read(buffer []byte) (int, error) {
+	n, err := c.Conn.Read(buffer)
+	if !c.travel(c.proxy.up) {
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// Write brings what the server answers.
+func (c *faultyConn) Write(data []byte) (int, error) {
+	if !c.travel(c.proxy.down) {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(data)
+}
+
+func (c *faultyConn) travel(direction *gate) bool {
+	if delay := time.Duration(c.proxy.delay.Load()); delay > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.ended:
+			return false
+		}
+	}
+	return direction.pass(c.ended)
+}
+
+func (c *faultyConn) Close() error {
+	c.once.Do(func() {
+		close(c.ended)
+		c.proxy.forget(c)
+	})
+	return c.Conn.Close()
+}
+
+// reset ends the connection so that the client gets an error at once.
+func (c *faultyConn) reset() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
+}
+
+// gatedBody is the body of a watch's response.
+type gatedBody struct {
+	io.ReadCloser
+	gate  *gate
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (b *gatedBody) Read(buffer []byte) (int, error) {
+	n, err := b.ReadCloser.Read(buffer)
+	if !b.gate.pass(b.ended) {
+		return 0, io.ErrClosedPipe
+	}
+	return n, err
+}
+
+func (b *gatedBody) Close() error {
+	b.once.Do(func() { close(b.ended) })
+	return b.ReadCloser.Close()
+}

@@ -1,0 +1,189 @@
+package faultproxy
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Direction is a way that bytes go.
+type Direction int
+
+// The directions. Both is a network that is cut.
+const (
+	ToServer Direction = 1 << iota
+	ToClient
+	Both = ToServer | ToClient
+)
+
+// Options say what the proxy stands before.
+type Options struct {
+	// Target is the URL of the API server, and Roots what vouches for it.
+	Target string
+	Roots  *x509.CertPool
+	// Certificate is what the proxy shows its clients.
+	Certificate tls.Certificate
+}
+
+// Proxy is a proxy that runs. Its methods may be called from several goroutines.
+type Proxy struct {
+	listener net.Listener
+	server   *http.Server
+	watches  *gate
+	up, down *gate
+	delay    atomic.Int64
+	refused  atomic.Bool
+
+	mu    sync.Mutex
+	conns map[*faultyConn]struct{}
+}
+
+// Start starts a proxy on a free loopback port, without any fault.
+func Start(options Options) (*Proxy, error) {
+	target, err := url.Parse(options.Target)
+	if err != nil {
+		return nil, fmt.Errorf("reading the target: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	p := &Proxy{
+		listener: listener,
+		watches:  newGate(),
+		up:       newGate(),
+		down:     newGate(),
+		conns:    map[*faultyConn]struct{}{},
+	}
+	p.server = &http.Server{
+		Handler:           p.handler(target, options.Roots),
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{options.Certificate}, NextProtos: []string{"h2", "http/1.1"}},
+		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are what it is for
+		ReadHeaderTimeout: time.Minute,
+	}
+	go func() {
+		if err := p.server.ServeTLS(faultyListener{listener, p}, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			panic(fmt.Sprintf("the fault proxy ended: %v", err))
+		}
+	}()
+	return p, nil
+}
+
+func (p *Proxy) handler(target *url.URL, roots *x509.CertPool) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(request *httputil.ProxyRequest) { request.SetURL(target) },
+		Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: roots},
+			ForceAttemptHTTP2: true,
+		},
+		FlushInterval: -1, // a watch's event must not wait for the next one
+		ErrorLog:      log.New(io.Discard, "", 0),
+		ModifyResponse: func(response *http.Response) error {
+			if isWatch(response.Request) {
+				response.Body = &gatedBody{ReadCloser: response.Body, gate: p.watches, ended: make(chan struct{})}
+			}
+			return nil
+		},
+		// A server that is away shows as a broken connection, not as an answer that it never gave.
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+}
+
+func isWatch(request *http.Request) bool {
+	watch, err := strconv.ParseBool(request.URL.Query().Get("watch"))
+	return err == nil && watch
+}
+
+// URL is where clients reach the proxy.
+func (p *Proxy) URL() string { return "https://" + p.listener.Addr().String() }
+
+// Delay makes every piece of data that travels take so much longer.
+func (p *Proxy) Delay(delay time.Duration) { p.delay.Store(int64(delay)) }
+
+// Cut holds back what goes in a direction, on open and on new connections.
+func (p *Proxy) Cut(direction Direction) {
+	if direction&ToServer != 0 {
+		p.up.set(false)
+	}
+	if direction&ToClient != 0 {
+		p.down.set(false)
+	}
+}
+
+// HoldWatches holds back the events of all watches. Other requests go on.
+func (p *Proxy) HoldWatches() { p.watches.set(false) }
+
+// Refuse ends all connections and accepts no new ones.
+func (p *Proxy) Refuse() {
+	p.refused.Store(true)
+	p.Reset()
+}
+
+// Reset ends all connections. New ones are accepted.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	conns := make([]*faultyConn, 0, len(p.conns))
+	for conn := range p.conns {
+		conns = append(conns, conn)
+	}
+	p.mu.Unlock()
+	for _, conn := range conns {
+		conn.reset()
+	}
+}
+
+// Mend ends all faults.
+func (p *Proxy) Mend() {
+	p.refused.Store(false)
+	p.delay.Store(0)
+	for _, gate := range []*gate{p.up, p.down, p.watches} {
+		gate.set(true)
+	}
+}
+
+// Close ends the proxy with all its connections.
+func (p *Proxy) Close() error {
+	p.Reset()
+	return p.server.Close()
+}
+
+func (p *Proxy) forget(conn *faultyConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+}
+
+// faultyListener puts the proxy's faults on each connection.
+type faultyListener struct {
+	net.Listener
+	proxy *Proxy
+}
+
+func (l faultyListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		faulty := &faultyConn{Conn: conn, proxy: l.proxy, ended: make(chan struct{})}
+		if l.proxy.refused.Load() {
+			faulty.reset()
+			continue
+		}
+		l.proxy.mu.Lock()
+		l.proxy.conns[faulty] = struct{}{}
+		l.proxy.mu.Unlock()
+		return faulty, nil
+	}
+}

@@ -1,0 +1,4 @@
+package rig
+
+// ReadRoles is readRoles, for the tests.
+var ReadRoles = readRoles
