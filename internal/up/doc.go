@@ -1,0 +1,6 @@
+// Package up runs Ringmaster on one machine, in the foreground, for a person.
+//
+// It promises that it can always be ended: on the first signal in good order, on the second at
+// once, and that nothing which it started is there afterwards. It changes nothing outside one
+// folder, and never touches a folder that holds something else.
+package up
