@@ -25,19 +25,19 @@ func (cp *ControlPlane) makeComponents(options Options) error {
 	if err != nil {
 		return err
 	}
-	make := func(name, health string, args []string) *Component {
+	component := func(name, health string, args []string) *Component {
 		return &Component{spec: cp.spec(options, name, args), health: health, client: client, failed: cp.failed}
 	}
 	local := func(name string) string {
 		return fmt.Sprintf("https://127.0.0.1:%d/healthz", cp.ports.number(name))
 	}
-	cp.Etcd = make(Etcd, cp.etcdURL+"/readyz", cp.etcdArgs(options))
-	cp.APIServer = make(APIServer, cp.url+"/readyz", cp.apiServerArgs(options))
+	cp.Etcd = component(Etcd, cp.etcdURL+"/readyz", cp.etcdArgs(options))
+	cp.APIServer = component(APIServer, cp.url+"/readyz", cp.apiServerArgs(options))
 	if options.ControllerManager {
-		cp.ControllerManager = make(ControllerManager, local(ControllerManager), cp.controllerManagerArgs())
+		cp.ControllerManager = component(ControllerManager, local(ControllerManager), cp.controllerManagerArgs())
 	}
 	if options.Scheduler {
-		cp.Scheduler = make(Scheduler, local(Scheduler), cp.clientArgs(Scheduler))
+		cp.Scheduler = component(Scheduler, local(Scheduler), cp.clientArgs(Scheduler))
 	}
 	return nil
 }

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/internal/pki"
@@ -103,7 +106,7 @@ func prepare(options Options) (*ControlPlane, error) {
 	}
 	cp := &ControlPlane{
 		dir:       dir,
-		url:       fmt.Sprintf("https://%s:%d", options.AdvertiseAddress, taken.number(APIServer)),
+		url:       "https://" + net.JoinHostPort(options.AdvertiseAddress, strconv.Itoa(taken.number(APIServer))),
 		etcdURL:   fmt.Sprintf("https://127.0.0.1:%d", taken.number(Etcd)),
 		authority: authority,
 		ports:     taken,
@@ -138,9 +141,8 @@ func (cp *ControlPlane) Failed() <-chan error { return cp.failed }
 func (cp *ControlPlane) Stop(ctx context.Context) error {
 	defer cp.ports.release()
 	var errs []error
-	all := cp.components()
-	for i := len(all) - 1; i >= 0; i-- {
-		errs = append(errs, all[i].Stop(ctx))
+	for _, component := range slices.Backward(cp.components()) {
+		errs = append(errs, component.Stop(ctx))
 	}
 	return errors.Join(errs...)
 }

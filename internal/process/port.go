@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strconv"
 )
 
 // Ports are taken from below the range that systems use for outgoing connections: a server that is
@@ -27,18 +28,20 @@ type Port struct {
 // ReservePort finds a free port.
 func ReservePort(address string) (*Port, error) {
 	const tries = 200
+	var last error
 	for range tries {
 		port, err := Reserve(address, firstPort+rand.IntN(endPort-firstPort))
-		if !errors.Is(err, ErrPortTaken) {
-			return port, err
+		if err == nil {
+			return port, nil
 		}
+		last = err
 	}
-	return nil, fmt.Errorf("no free port on %s between %d and %d after %d tries", address, firstPort, endPort, tries)
+	return nil, fmt.Errorf("no free port on %s between %d and %d after %d tries: %w", address, firstPort, endPort, tries, last)
 }
 
 // Reserve takes a certain port. The error is ErrPortTaken when it is not to be had.
 func Reserve(address string, number int) (*Port, error) {
-	target := net.JoinHostPort(address, fmt.Sprint(number))
+	target := net.JoinHostPort(address, strconv.Itoa(number))
 	hold, err := net.ListenPacket("udp", target)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPortTaken, err)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,7 +60,7 @@ func Start(spec Spec) (*Process, error) {
 		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
 	p := &Process{spec: spec, cmd: cmd, done: make(chan struct{})}
-	watch.add(processRecord, fmt.Sprint(p.PID()))
+	watch.add(processRecord, strconv.Itoa(p.PID()))
 	go p.wait(watch)
 	return p, nil
 }
@@ -69,7 +70,7 @@ func (p *Process) wait(watch *reaper) {
 	// What it started itself must not stay behind. The group's number cannot belong to anybody
 	// else while a member of it lives, and is not reused within the moment when none does.
 	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
-	watch.remove(processRecord, fmt.Sprint(p.PID()))
+	watch.remove(processRecord, strconv.Itoa(p.PID()))
 	close(p.done)
 }
 

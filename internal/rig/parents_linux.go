@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -69,7 +68,7 @@ func lineageOf(pid int, read func(int) (ancestor, error)) []ancestor {
 // readAncestor reads /proc/<pid>/stat: "pid (name) state parent …", with the start time as the
 // 22nd field. A zombie has been killed, although its number is still there.
 func readAncestor(pid int) (ancestor, error) {
-	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return ancestor{}, err
 	}

@@ -87,7 +87,7 @@ func startPlane(folder string, options Options) (*plane, error) {
 	const limit = 3 * time.Minute // far more than it takes, also on a machine that does ten other things
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	assets, err := controlplane.FindAssets(filepath.Join(repository(), "bin", "kubernetes"))
+	assets, err := findAssets()
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +153,20 @@ func namespacePrefix(test string) string {
 	const most = 40
 	name := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(test), "-")
 	return strings.Trim(name[:min(len(name), most)], "-") + "-"
+}
+
+// Assets is the folder with Kubernetes' programs.
+func Assets(t testing.TB) string {
+	t.Helper()
+	assets, err := findAssets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return assets
+}
+
+func findAssets() (string, error) {
+	return controlplane.FindAssets(filepath.Join(repository(), "bin", "kubernetes"))
 }
 
 // repository is the folder of the repository: the nearest one above with the root module's go.mod.

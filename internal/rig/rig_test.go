@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func beat(ctx context.Context) error {
 		return err
 	}
 	for n := 1; ; n++ {
-		object.Data = map[string]string{"beats": fmt.Sprint(n)}
+		object.Data = map[string]string{"beats": strconv.Itoa(n)}
 		if object, err = configMaps.Update(ctx, object, metav1.UpdateOptions{}); err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -1,0 +1,148 @@
+package main_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/internal/process"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
+
+// patience is how long something may take on a machine that does much else.
+const patience = 2 * time.Minute
+
+// up starts the real binary. It finds its temporary folder in TMPDIR.
+func up(t *testing.T, tmp string, args ...string) *process.Process {
+	t.Helper()
+	p, err := process.Start(process.Spec{
+		Name: "ringmaster",
+		Path: rig.Build(t, "./cmd/ringmaster"),
+		Args: append([]string{"up", "--assets", rig.Assets(t)}, args...),
+		Env:  append(os.Environ(), "TMPDIR="+tmp),
+		Log:  filepath.Join(t.TempDir(), "log"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Kill()
+		if t.Failed() {
+			t.Logf("ringmaster wrote:\n%s", p.Tail(50))
+		}
+	})
+	return p
+}
+
+var kubeconfigLine = regexp.MustCompile(`export KUBECONFIG=(\S+)`)
+
+// ready waits until it says where its kubeconfig is.
+func ready(t *testing.T, p *process.Process) (kubeconfig string) {
+	t.Helper()
+	NewWithT(t).Eventually(func() []string {
+		return kubeconfigLine.FindStringSubmatch(p.Tail(50))
+	}, patience, "50ms").Should(HaveLen(2), "the kubeconfig is printed")
+	return kubeconfigLine.FindStringSubmatch(p.Tail(50))[1]
+}
+
+// kubectl runs the bundled kubectl.
+func kubectl(t *testing.T, kubeconfig string, args ...string) func() (string, error) {
+	t.Helper()
+	return func() (string, error) {
+		cmd := exec.Command(filepath.Join(rig.Assets(t), "kubectl"), args...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+}
+
+func TestUpWorksAndEndsCleanly(t *testing.T) {
+	g := NewWithT(t)
+	tmp := t.TempDir()
+	p := up(t, tmp)
+	kubeconfig := ready(t, p)
+
+	g.Expect(kubectl(t, kubeconfig, "version")()).To(MatchRegexp(`Server Version: v1\.\d+\.\d+`))
+	g.Expect(kubectl(t, kubeconfig, "create", "deployment", "hello", "--image=hello")()).To(ContainSubstring("created"))
+	g.Eventually(kubectl(t, kubeconfig, "get", "replicasets", "-A"), "60s").Should(ContainSubstring("hello-"))
+
+	children := rig.Descendants(t, p.PID())
+	g.Expect(children).To(ContainElements("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"))
+	g.Expect(p.Signal(os.Interrupt)).To(Succeed())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	g.Expect(p.Wait(ctx)).To(Succeed(), "Ctrl-C is no failure")
+	g.Expect(p.Tail(1)).To(HavePrefix("Stopped in"))
+	g.Eventually(func() map[int]string { return rig.Alive(children) }, "10s").Should(BeEmpty())
+	g.Expect(os.ReadDir(tmp)).To(BeEmpty(), "the data was thrown away")
+}
+
+func TestUpKeepsData(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	first := up(t, t.TempDir(), "--data-dir", dir)
+	kubeconfig := ready(t, first)
+	g.Expect(kubectl(t, kubeconfig, "create", "namespace", "kept")()).To(ContainSubstring("created"))
+
+	second := up(t, t.TempDir(), "--data-dir", dir)
+	g.Expect(second.Wait(t.Context())).NotTo(Succeed())
+	g.Expect(second.Tail(1)).To(And(ContainSubstring("running already"), ContainSubstring(kubeconfig)))
+
+	// Killed, not stopped: the folder must not be locked for ever, nor the data be lost.
+	g.Expect(first.Kill()).To(Succeed())
+	third := up(t, t.TempDir(), "--data-dir", dir)
+	g.Expect(kubectl(t, ready(t, third), "get", "namespace", "kept")()).To(ContainSubstring("Active"))
+}
+
+func TestUpEndsAtOnceWhenAskedTwice(t *testing.T) {
+	g := NewWithT(t)
+	tmp := t.TempDir()
+	p := up(t, tmp)
+	g.Eventually(func() map[int]string { return rig.Descendants(t, p.PID()) }, patience).Should(ContainElement("kube-apiserver"))
+	children := rig.Descendants(t, p.PID())
+	g.Expect(p.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Expect(p.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Eventually(p.Done(), "10s").Should(BeClosed())
+	g.Eventually(func() map[int]string { return rig.Alive(children) }, "10s").Should(BeEmpty())
+	g.Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(tmp) }, "10s").Should(BeEmpty())
+}
+
+func TestUpRefuses(t *testing.T) {
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "thesis.txt"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a folder that holds something else": {[]string{"--data-dir", foreign}, "name an empty folder"},
+		"a port that does not exist":         {[]string{"--port", "70000"}, "choose one from 1 to 65535"},
+		"no programs":                        {[]string{"--assets", foreign}, "make kubernetes"},
+		"an unknown flag":                    {[]string{"--dater-dir", foreign}, "ringmaster up --help"},
+		"an argument":                        {[]string{"everything"}, "unknown command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			tmp := t.TempDir()
+			p := up(t, tmp, test.args...)
+			g.Expect(p.Wait(t.Context())).NotTo(Succeed())
+			g.Expect(p.Tail(20)).To(ContainSubstring(test.want))
+			g.Expect(strings.Count(p.Tail(20), "Error:")).To(Equal(1), "it is said once")
+			g.Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(tmp) }, "10s").Should(BeEmpty())
+		})
+	}
+	if content, err := os.ReadFile(filepath.Join(foreign, "thesis.txt")); err != nil || string(content) != "mine" {
+		t.Errorf("the user's file is now %q: %v", content, err)
+	}
+}
