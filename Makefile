@@ -7,7 +7,7 @@ SHELL       := /bin/bash
 ROOT   := $(CURDIR)
 BIN    := $(ROOT)/bin
 ASSETS := $(BIN)/kubernetes
-# Each folder with a go.mod of its own. See docs/contributing.md for why there are several.
+# Each folder with a go.mod of its own. See CONTRIBUTING.md for why there are several.
 MODULES := . hack kubernetes tools
 TOOL    := go tool -modfile=$(ROOT)/tools/go.mod
 NODE_DIR := /var/lib/ringmaster-node

@@ -39,7 +39,7 @@ func (b *build) run(ctx context.Context) error {
 		return err
 	}
 	if b.upToDate() {
-		fmt.Fprintf(os.Stderr, "Kubernetes %s is there already: %s\n", b.version, b.output)
+		fmt.Fprintf(b.shown.out, "Kubernetes %s is there already: %s\n", b.version, b.output)
 		return nil
 	}
 	if err := os.MkdirAll(b.output, 0o755); err != nil {
@@ -108,7 +108,7 @@ func (b *build) lock() (unlock func(), err error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		fmt.Fprintln(os.Stderr, "Waiting for another build of the same folder to end.")
+		fmt.Fprintln(b.shown.out, "Waiting for another build of the same folder to end.")
 		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
 			file.Close()
 			return nil, fmt.Errorf("locking %s: %w", b.output, err)
@@ -134,7 +134,7 @@ func (b *build) check() error {
 			continue
 		}
 		if free := disk.Bavail * uint64(disk.Bsize) / gib; free < need {
-			fmt.Fprintf(os.Stderr, "Only %d GiB are free for %s (%s); a first build needs about %d. "+
+			fmt.Fprintf(b.shown.out, "Only %d GiB are free for %s (%s); a first build needs about %d. "+
 				"If it fails, free some or set %s to another disk.\n", free, what, folder, need, variable)
 		}
 	}
@@ -145,7 +145,7 @@ func (b *build) check() error {
 func (b *build) make(ctx context.Context) error {
 	last := readTimings(b.output)
 	took := timings{}
-	fmt.Fprintf(os.Stderr, "Building Kubernetes %s from its Go modules, once. "+
+	fmt.Fprintf(b.shown.out, "Building Kubernetes %s from its Go modules, once. "+
 		"The first time takes about 10 minutes on 2 cores; later builds use Go's cache.\n", b.version)
 
 	began := time.Now()
@@ -163,11 +163,14 @@ func (b *build) make(ctx context.Context) error {
 	}
 	took.Compile = time.Since(began)
 
-	if err := b.install(ctx, fresh); err != nil {
+	if err := b.try(ctx, fresh); err != nil {
+		return err
+	}
+	if err := b.install(fresh); err != nil {
 		return err
 	}
 	took.write(b.output)
-	fmt.Fprintf(os.Stderr, "Kubernetes %s is in %s (%s).\n", b.version, b.output, round(took.Fetch+took.Compile))
+	fmt.Fprintf(b.shown.out, "Kubernetes %s is in %s (%s).\n", b.version, b.output, round(took.Fetch+took.Compile))
 	return nil
 }
 
@@ -208,9 +211,30 @@ func (b *build) compile(ctx context.Context, target string, stale int, last time
 	return explain("compiling Kubernetes", err)
 }
 
+// try sees the new binary work before the old one goes.
+func (b *build) try(ctx context.Context, fresh string) error {
+	folder, err := os.MkdirTemp(b.output, ".try-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	kubectl := filepath.Join(folder, "kubectl")
+	if err := os.Symlink(fresh, kubectl); err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, kubectl, "version", "--client").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("the binary was built but does not run (is %s on a disk mounted noexec?): %w\n%s", b.output, err, out)
+	}
+	if !strings.Contains(string(out), b.version) {
+		return fmt.Errorf("the binary was built but does not run as kubectl %s; it says:\n%s", b.version, out)
+	}
+	return nil
+}
+
 // install puts the new binary in place. The fingerprint comes last: until it is there the folder
 // does not count as built.
-func (b *build) install(ctx context.Context, fresh string) error {
+func (b *build) install(fresh string) error {
 	if err := errors.Join(
 		removeIfThere(filepath.Join(b.output, fingerprint)),
 		os.Rename(fresh, filepath.Join(b.output, binary)),
@@ -222,11 +246,6 @@ func (b *build) install(ctx context.Context, fresh string) error {
 		if err := errors.Join(removeIfThere(link), os.Symlink(binary, link)); err != nil {
 			return err
 		}
-	}
-	kubectl := exec.CommandContext(ctx, filepath.Join(b.output, "kubectl"), "version", "--client")
-	out, err := kubectl.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), b.version) {
-		return fmt.Errorf("the binary was built but does not run as kubectl %s: %w\n%s", b.version, err, out)
 	}
 	return os.WriteFile(filepath.Join(b.output, fingerprint), []byte(b.want), 0o644)
 }

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// source writes a module that is built in a moment and stands in for Kubernetes' own: its kubectl
+// says the version that the builder looks for.
+func source(t *testing.T, folder, says string) {
+	t.Helper()
+	for name, content := range map[string]string{
+		"go.mod":  "module example.com/small // k8s.io/kubernetes v1.2.3\n\ngo 1.26.0\n",
+		"go.sum":  "",
+		"main.go": "package main\n\nfunc main() { println(\"" + says + "\") }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func makeIt(ctx context.Context, source, output string) (string, error) {
+	var shown bytes.Buffer
+	b := &build{source: source, output: output, shown: &progress{out: &shown}}
+	err := b.run(ctx)
+	return shown.String(), err
+}
+
+// says runs a program of the folder.
+func says(t *testing.T, output, program string) string {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(output, program)).CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestBuild(t *testing.T) {
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "bin")
+	source(t, from, "one v1.2.3")
+	shown, err := makeIt(t.Context(), from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range programs {
+		if got := says(t, to, program); got != "one v1.2.3" {
+			t.Errorf("%s says %q", program, got)
+		}
+	}
+	if !strings.Contains(shown, "2/2 compiling") {
+		t.Errorf("no progress was shown: %q", shown)
+	}
+
+	if shown, err := makeIt(t.Context(), from, to); err != nil || strings.Contains(shown, "compiling") {
+		t.Errorf("nothing changed, but it worked again (%v): %q", err, shown)
+	}
+
+	if err := os.Remove(filepath.Join(to, "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	if shown, err = makeIt(t.Context(), from, to); err != nil || !strings.Contains(shown, "last time") {
+		t.Errorf("a missing program was not built again, with how long it took before (%v): %q", err, shown)
+	}
+
+	source(t, from, "two v1.2.3")
+	if _, err := makeIt(t.Context(), from, to); err != nil {
+		t.Fatal(err)
+	}
+	if got := says(t, to, "etcd"); got != "two v1.2.3" {
+		t.Errorf("the source changed, but it says %q", got)
+	}
+}
+
+// TestFailuresChangeNothing keeps what was built before whatever goes wrong.
+func TestFailuresChangeNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(t *testing.T, from string) context.Context
+		want  string
+	}{
+		"it does not compile": {func(t *testing.T, from string) context.Context {
+			source(t, from, "\" + undefined + \"")
+			return t.Context()
+		}, "run 'make kubernetes' again"},
+		"it is interrupted": {func(t *testing.T, from string) context.Context {
+			source(t, from, "two v1.2.3")
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			return ctx
+		}, "context canceled"},
+		"a module is missing": {func(t *testing.T, from string) context.Context {
+			source(t, from, "two v1.2.3")
+			t.Setenv("GOPROXY", "off")
+			t.Setenv("GOFLAGS", "-mod=mod")
+			content := "package main\n\nimport _ \"example.com/missing\"\n\nfunc main() {}\n"
+			if err := os.WriteFile(filepath.Join(from, "main.go"), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return t.Context()
+		}, "example.com/missing"},
+		"it says another version": {func(t *testing.T, from string) context.Context {
+			source(t, from, "two v0.0.0")
+			return t.Context()
+		}, "does not run as kubectl v1.2.3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, to := t.TempDir(), filepath.Join(t.TempDir(), "bin")
+			source(t, from, "one v1.2.3")
+			if _, err := makeIt(t.Context(), from, to); err != nil {
+				t.Fatal(err)
+			}
+			_, err := makeIt(test.spoil(t, from), from, to)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q in it", err, test.want)
+			}
+			if got := says(t, to, "etcd"); got != "one v1.2.3" {
+				t.Errorf("what was there before now says %q", got)
+			}
+			if left, _ := filepath.Glob(filepath.Join(to, ".*.new")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func TestAdvice(t *testing.T) {
+	for failure, want := range map[string]string{
+		"write /cache: no space left on device":             "free some disk space",
+		"dial tcp: lookup host: no such host":               "check the network",
+		"exec: \"go\": executable file not found in $PATH":  "install Go",
+		"compile: signal: killed":                           "for want of memory",
+		"requires go >= 1.99.0 (running go 1.26.0)":         "newer Go",
+		"main.go:1:1: something that nobody has thought of": "run 'make kubernetes' again",
+	} {
+		if got := explain("building", errors.New(failure)).Error(); !strings.Contains(got, want) {
+			t.Errorf("for %q the advice is %q", failure, got)
+		}
+	}
+}
