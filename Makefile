@@ -10,7 +10,8 @@ ASSETS := $(BIN)/kubernetes
 # Each folder with a go.mod of its own. See CONTRIBUTING.md for why there are several.
 MODULES := . hack kubernetes tools
 TOOL    := go tool -modfile=$(ROOT)/tools/go.mod
-NODE_DIR := /var/lib/ringmaster-node
+NODE    := $(BIN)/node
+NODE_DIR ?= /var/lib/ringmaster-node
 
 # More arguments for `ringmaster up` and `go test`: make up ARGS='--data-dir demo', make test ARGS='-run Proxy -v'
 ARGS ?=
@@ -41,6 +42,12 @@ test: kubernetes ## Run all tests, as any user
 test-unit: ## Run the tests that need no Kubernetes: seconds
 	@go test -race $(ARGS) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
 	  | grep -v -e ' .*internal/rig\b' -e ' .*internal/controlplane\b' | cut -d' ' -f1)
+
+# On the cluster that KUBECONFIG names, or else on a node that is there only for the tests, unless
+# somebody started it before.
+.PHONY: e2e
+e2e: $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need a real node, on one of their own or on KUBECONFIG's
+	@KUBEBUILDER_ASSETS=$(ASSETS) NODE=$(NODE) NODE_DIR=$(NODE_DIR) hack/e2e.sh $(ARGS)
 
 .PHONY: bench
 bench: kubernetes ## Measure, each figure beside its reference in the same run
@@ -81,6 +88,23 @@ tidy: ## Tidy the go.mod of every module
 .PHONY: kubernetes
 kubernetes: ## Build the control plane, kubelet and kubectl from Go modules (once; about 10 minutes)
 	@go -C hack run ./kubernetes -source $(ROOT)/kubernetes -o $(ASSETS)
+
+.PHONY: images
+images: $(NODE) ## Build images of our programs without Docker, as tars and into the node if it runs
+	@go -C hack run ./images -C $(ROOT) -o $(BIN)/images
+	@$(NODE) load --dir $(NODE_DIR) --if-running $(BIN)/images/*.tar
+
+.PHONY: cluster-up
+cluster-up: kubernetes images ## Start a real node with pods and Services on this machine (Linux, root)
+	@$(NODE) up --dir $(NODE_DIR) --assets $(ASSETS) --images $(BIN)/images
+
+.PHONY: cluster-down
+cluster-down: $(NODE) ## Stop that node and leave nothing behind
+	@$(NODE) down --dir $(NODE_DIR)
+
+.PHONY: $(NODE)
+$(NODE):
+	@go -C hack build -trimpath -ldflags '-s -w' -o $@ ./node
 
 .PHONY: clean
 clean: ## Remove everything that was built

@@ -133,7 +133,8 @@ func (b *build) check() error {
 		if err := syscall.Statfs(folder, &disk); err != nil {
 			continue
 		}
-		if free := disk.Bavail * uint64(disk.Bsize) / gib; free < need {
+		free := disk.Bavail * uint64(disk.Bsize) / gib //nolint:gosec // no disk has blocks of negative size
+		if free < need {
 			fmt.Fprintf(b.shown.out, "Only %d GiB are free for %s (%s); a first build needs about %d. "+
 				"If it fails, free some or set %s to another disk.\n", free, what, folder, need, variable)
 		}

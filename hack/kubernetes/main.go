@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -24,10 +25,12 @@ func main() {
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *source, *output); err != nil {
-		if ctx.Err() != nil {
-			err = fmt.Errorf("interrupted; nothing was changed, and what was compiled is kept for the next 'make kubernetes'")
+	err := run(ctx, *source, *output)
+	interrupted := ctx.Err() != nil
+	stop()
+	if err != nil {
+		if interrupted {
+			err = errors.New("interrupted; nothing was changed, and what was compiled is kept for the next 'make kubernetes'")
 		}
 		fmt.Fprintf(os.Stderr, "make kubernetes: %v\n", err)
 		os.Exit(1)

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Runs test/e2e: on the cluster that KUBECONFIG names, or on a node of this machine. A node that was
+# not there before is stopped at the end, however the tests end, and its logs are kept if they fail.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+run_tests() { go test -tags e2e -count=1 -timeout 15m "$@" ./test/e2e; }
+
+if [ -n "${KUBECONFIG:-}" ]; then
+  run_tests "$@"
+  exit
+fi
+
+logs=bin/e2e-logs
+stop_node() {
+  code=$?
+  trap - EXIT
+  if [ "$code" = 0 ]; then
+    "$NODE" down --dir "$NODE_DIR" || code=1
+  else
+    rm -rf "$logs"
+    "$NODE" down --dir "$NODE_DIR" --logs "$logs" || true
+  fi
+  exit "$code"
+}
+if ! "$NODE" status --dir "$NODE_DIR" >/dev/null 2>&1; then
+  trap stop_node EXIT
+  trap 'exit 130' INT TERM
+fi
+"$NODE" up --dir "$NODE_DIR" --images bin/images
+E2E_ON_NODE=1 run_tests -exec "$NODE exec --dir $NODE_DIR --" "$@"

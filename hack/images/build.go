@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// nonroot is the user that Kubernetes' "runAsNonRoot" accepts by its number; the number is the one
+// that distroless images made a convention.
+const nonroot = 65532
+
+// epoch is when everything in an image was made: a clock would change the digest.
+var epoch = time.Unix(0, 0).UTC()
+
+type builder struct {
+	root     string // of the repository
+	registry string
+	tag      string
+	arch     string
+}
+
+// built is an image that was written.
+type built struct {
+	reference string
+	digest    v1.Hash
+	size      int64 // of the layers, as they travel
+}
+
+// build compiles the image's program and writes the image to file.
+func (b builder) build(i image, file string) (built, error) {
+	folder, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return built{}, err
+	}
+	defer os.RemoveAll(folder)
+	binary := filepath.Join(folder, i.name)
+	if err := b.compile(i, binary); err != nil {
+		return built{}, err
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		return built{}, err
+	}
+	assembled, err := assemble(i.name, b.arch, content)
+	if err != nil {
+		return built{}, err
+	}
+	return b.write(i, assembled, file)
+}
+
+// compile builds a static binary in which nothing tells where and when it was built.
+func (b builder) compile(i image, output string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", output, i.program)
+	cmd.Dir = filepath.Join(b.root, i.module)
+	// The caller's workspace and flags must not decide what is in an image.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.arch, "GOWORK=off", "GOFLAGS=")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling %s in %s: %w\n%s", i.program, cmd.Dir, err, said)
+	}
+	return nil
+}
+
+// assemble makes the image of one binary.
+func assemble(program, arch string, binary []byte) (v1.Image, error) {
+	// Users before the program, so that the layer that never changes is the lower one.
+	users, err := layer(userFiles())
+	if err != nil {
+		return nil, err
+	}
+	content, err := layer([]entry{{path: program, mode: 0o755, content: binary}})
+	if err != nil {
+		return nil, err
+	}
+	made, err := mutate.Append(empty.Image,
+		mutate.Addendum{Layer: users, History: v1.History{CreatedBy: "users", Created: v1.Time{Time: epoch}}},
+		mutate.Addendum{Layer: content, History: v1.History{CreatedBy: program, Created: v1.Time{Time: epoch}}},
+	)
+	if err != nil {
+		return nil, err
+	}
+	config, err := made.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", arch
+	config.Created = v1.Time{Time: epoch}
+	config.Config = v1.Config{
+		Entrypoint: []string{"/" + program},
+		User:       fmt.Sprintf("%d:%d", nonroot, nonroot),
+		WorkingDir: "/",
+		Labels:     map[string]string{"org.opencontainers.image.title": program},
+	}
+	return mutate.ConfigFile(made, config)
+}
+
+// write writes the image as a tar, whole or not at all: a node may be loading the folder.
+func (b builder) write(i image, assembled v1.Image, file string) (built, error) {
+	reference, err := name.NewTag(fmt.Sprintf("%s/%s:%s", b.registry, i.name, b.tag), name.StrictValidation)
+	if err != nil {
+		return built{}, err
+	}
+	partial := file + ".partial"
+	defer os.Remove(partial)
+	if err := tarball.WriteToFile(partial, reference, assembled); err != nil {
+		return built{}, err
+	}
+	if err := os.Rename(partial, file); err != nil {
+		return built{}, err
+	}
+	return measure(reference, assembled)
+}
+
+func measure(reference name.Tag, assembled v1.Image) (built, error) {
+	digest, err := assembled.Digest()
+	if err != nil {
+		return built{}, err
+	}
+	manifest, err := assembled.Manifest()
+	if err != nil {
+		return built{}, err
+	}
+	// Not reference.Name(), which says index.docker.io where every runtime says docker.io.
+	result := built{reference: reference.String(), digest: digest, size: manifest.Config.Size}
+	for _, l := range manifest.Layers {
+		result.size += l.Size
+	}
+	return result, nil
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// image says what is in an image.
+type image struct {
+	// name is the last part of the image's name, and the name of the program in it.
+	name string
+	// module is the folder of the Go module, from the repository's root.
+	module string
+	// program is the Go package of the program, from the module's folder.
+	program string
+}
+
+func names(images []image) string {
+	var all []string
+	for _, i := range images {
+		all = append(all, i.name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// choose returns the images with the wanted names, or all when none is named.
+func choose(images []image, wanted []string) ([]image, error) {
+	if len(wanted) == 0 {
+		return images, nil
+	}
+	var selected []image
+	for _, name := range wanted {
+		at := slices.IndexFunc(images, func(i image) bool { return i.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("there is no image %q: choose from %s", name, names(images))
+		}
+		selected = append(selected, images[at])
+	}
+	return selected, nil
+}

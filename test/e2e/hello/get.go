@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// get asks url count times and prints each answer on a line of its own. The first failure after an
+// answer ends it: in a pod that never restarts, the phase then tells whether any request failed.
+func get(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("hello get", flag.ContinueOnError)
+	count := flags.Int("n", 1, "how many requests to send; 0 for as many as fit until SIGTERM")
+	pause := flags.Duration("every", 20*time.Millisecond, "how long to wait between two requests")
+	patience := flags.Duration("patience", 0,
+		"how long the first answer may take: a Service works only a moment after its pods are ready")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 {
+		return errors.New("usage: hello get [-n COUNT] [-every DURATION] [-patience DURATION] URL")
+	}
+
+	client := &http.Client{
+		Timeout: 5 * time.Second,
+		// A Service balances connections, not requests.
+		Transport: &http.Transport{DisableKeepAlives: true},
+	}
+	answers, deadline := 0, time.Now().Add(*patience)
+	for ; ctx.Err() == nil && (*count == 0 || answers < *count); sleep(ctx, *pause) {
+		// Not with ctx: a request that has begun is finished, and counts.
+		body, err := fetch(client, flags.Arg(0))
+		switch {
+		case err == nil:
+			fmt.Println(body)
+			answers++
+		case answers > 0 || time.Now().After(deadline):
+			return fmt.Errorf("after %d answers: %w", answers, err)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "%d answers, and no request failed after the first\n", answers)
+	return nil
+}
+
+func fetch(client *http.Client, url string) (string, error) {
+	response, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", err
+	}
+	body := strings.TrimSpace(string(content))
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s answers %s: %s", url, response.Status, body)
+	}
+	return body, nil
+}
+
+func sleep(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+}
