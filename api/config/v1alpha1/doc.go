@@ -1,0 +1,5 @@
+// Package v1alpha1 is the configuration file of the sharder.
+//
+// +kubebuilder:object:generate=true
+// +groupName=config.sharding.timebertt.dev
+package v1alpha1

@@ -1,0 +1,42 @@
+package v1alpha1
+
+// What sharders and shards write on Leases and objects.
+const (
+	// LabelControllerRing on a shard's Lease names the ring that it joins.
+	LabelControllerRing = "alpha.sharding.timebertt.dev/controllerring"
+	// LabelState on a shard's Lease shows its state to people. Nothing reads it.
+	LabelState = "alpha.sharding.timebertt.dev/state"
+	// LabelShardPrefix and the ring's name are the label on an object that names its shard.
+	LabelShardPrefix = "shard.alpha.sharding.timebertt.dev/"
+	// LabelDrainPrefix and the ring's name are the label on an object that its shard is to let go.
+	// Its presence counts. Ringmaster writes the name of the next shard as its value, which tells a
+	// shard of Ringmaster where to hand the object to.
+	LabelDrainPrefix = "drain.alpha.sharding.timebertt.dev/"
+	// IdentityShardLeaseController is the holder of a Lease that the sharder took over.
+	IdentityShardLeaseController = "shardlease-controller"
+
+	// NamespaceSystem is where the sharder runs.
+	NamespaceSystem = "sharding-system"
+	// WebhookPathPrefix and the ring's name are the path of a ring's webhook.
+	WebhookPathPrefix = "/webhooks/sharder/controllerring/"
+	// WebhookConfigurationPrefix and the ring's name are the name of its webhook configuration.
+	WebhookConfigurationPrefix = "controllerring-"
+	// WebhookName is the name of the one webhook in it.
+	WebhookName = "sharder.sharding.timebertt.dev"
+
+	// MaxNameLength is the limit of the names of rings and shards: a ring's name is the name part
+	// of two label keys, a shard's name is a label value.
+	MaxNameLength = 63
+)
+
+// LabelShard is the label that names an object's shard in the ring.
+func LabelShard(ring string) string { return LabelShardPrefix + ring }
+
+// LabelDrain is the label that asks an object's shard in the ring to let it go.
+func LabelDrain(ring string) string { return LabelDrainPrefix + ring }
+
+// WebhookPath is the path under which the sharder assigns the objects of the ring.
+func WebhookPath(ring string) string { return WebhookPathPrefix + ring }
+
+// WebhookConfigurationName is the name of the ring's webhook configuration.
+func WebhookConfigurationName(ring string) string { return WebhookConfigurationPrefix + ring }

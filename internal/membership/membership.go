@@ -1,0 +1,100 @@
+package membership
+
+import (
+	"slices"
+	"time"
+)
+
+// State of a shard, as the state label on its Lease shows it to people.
+type State string
+
+// The states. A shard is a member of its ring in the first three.
+const (
+	// Ready: it holds its Lease and renews it.
+	Ready State = "ready"
+	// Expired: it has not renewed in time, but may have been kept from it by an outage.
+	Expired State = "expired"
+	// Uncertain: it had the chance to come back. The sharder takes its Lease over.
+	Uncertain State = "uncertain"
+	// Dead: it does not hold its Lease, because it gave it up or the sharder has taken it.
+	Dead State = "dead"
+	// Orphaned: dead for long enough to be forgotten. The sharder deletes its Lease.
+	Orphaned State = "orphaned"
+)
+
+// States are all states.
+var States = []State{Ready, Expired, Uncertain, Dead, Orphaned}
+
+// Member tells whether a shard in this state is on the ring.
+func (s State) Member() bool { return s == Ready || s == Expired || s == Uncertain }
+
+const (
+	// DefaultDuration is that of a Lease that does not say.
+	DefaultDuration = 15 * time.Second
+	// ForgetAfter is how long after its expiry the Lease of a dead shard is kept.
+	ForgetAfter = time.Minute
+	// promptShare of its duration is the grace of a Lease that expired while others were renewed.
+	promptShare = 10
+)
+
+// Lease is what counts of a shard's Lease, with the moment at which this process saw it change.
+type Lease struct {
+	// Shard is the Lease's name, Holder its holder: the shard itself if it is a member.
+	Shard, Holder string
+	// Duration is how long a renewal is good for.
+	Duration time.Duration
+	// Complete is whether the Lease had all its times. One that had not counts as expired when it
+	// was seen.
+	Complete bool
+	// Seen is when this process saw the last renewal, by its own clock.
+	Seen time.Time
+}
+
+// Held tells whether the shard holds its Lease. That alone makes it a member.
+func (l Lease) Held() bool { return l.Holder != "" && l.Holder == l.Shard }
+
+// expiry is when the last renewal has run out.
+func (l Lease) expiry() time.Time {
+	if !l.Complete {
+		return l.Seen
+	}
+	return l.Seen.Add(l.Duration)
+}
+
+// StateOf returns the state of a shard at a time, and when to look again: the zero time if only a
+// change of the Lease can change it. The peers are all Leases of the same ring.
+func StateOf(lease Lease, peers []Lease, now time.Time) (state State, again time.Time) {
+	expiry := lease.expiry()
+	if !lease.Held() {
+		if forget := expiry.Add(ForgetAfter); now.Before(forget) {
+			return Dead, forget
+		}
+		return Orphaned, time.Time{}
+	}
+	if now.Before(expiry) {
+		return Ready, expiry
+	}
+	if end := expiry.Add(grace(lease, peers)); now.Before(end) {
+		// A renewal of a peer may end the grace early, but that is a change of a Lease.
+		return Expired, end
+	}
+	return Uncertain, time.Time{}
+}
+
+// grace is how long after its expiry a shard can still come back.
+//
+// What it is for: after an outage of the API server all Leases look expired at once, and declaring
+// all shards dead would move every object for nothing. If a peer could renew at a time when this
+// shard should have, there was no such outage, and waiting only leaves objects without an owner:
+// the shard has stopped by itself at its renew deadline, before its Lease expired. If no peer could,
+// there is nobody to move the objects to anyway.
+func grace(lease Lease, peers []Lease) time.Duration {
+	// A shard tries to renew several times per duration and gives up after two thirds of it.
+	missed := lease.Seen.Add(lease.Duration * 2 / 3)
+	if slices.ContainsFunc(peers, func(peer Lease) bool {
+		return peer.Shard != lease.Shard && peer.Held() && peer.Complete && peer.Seen.After(missed)
+	}) {
+		return lease.Duration / promptShare
+	}
+	return lease.Duration
+}

@@ -1,0 +1,64 @@
+package membership_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ringmaster-project/ringmaster/internal/membership"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+
+func lease(holder string, seen float64) membership.Lease {
+	return membership.Lease{Shard: "a", Holder: holder, Duration: 15 * time.Second, Complete: true, Seen: at(seen)}
+}
+
+func peer(seen float64) membership.Lease {
+	return membership.Lease{Shard: "b", Holder: "b", Duration: 15 * time.Second, Complete: true, Seen: at(seen)}
+}
+
+func TestStateOf(t *testing.T) {
+	none := time.Time{}
+	incomplete := lease("a", 0)
+	incomplete.Complete = false
+	deadPeer := peer(14)
+	deadPeer.Holder = ""
+	for name, test := range map[string]struct {
+		lease membership.Lease
+		peers []membership.Lease
+		now   float64
+		want  membership.State
+		again time.Time
+	}{
+		"just renewed":                         {lease("a", 0), nil, 0, membership.Ready, at(15)},
+		"about to expire":                      {lease("a", 0), nil, 14.9, membership.Ready, at(15)},
+		"expired, alone":                       {lease("a", 0), nil, 15, membership.Expired, at(30)},
+		"expired long ago, alone":              {lease("a", 0), nil, 30, membership.Uncertain, none},
+		"expired, a peer renewed since":        {lease("a", 0), []membership.Lease{peer(12)}, 15, membership.Expired, at(16.5)},
+		"expired for a while, a peer renewed":  {lease("a", 0), []membership.Lease{peer(12)}, 16.5, membership.Uncertain, none},
+		"expired, the peer is as late":         {lease("a", 0), []membership.Lease{peer(2)}, 16.5, membership.Expired, at(30)},
+		"expired, it is its own peer":          {lease("a", 0), []membership.Lease{lease("a", 14)}, 16.5, membership.Expired, at(30)},
+		"expired, the peer is dead":            {lease("a", 0), []membership.Lease{deadPeer}, 16.5, membership.Expired, at(30)},
+		"released":                             {lease("", 0), nil, 1, membership.Dead, at(75)},
+		"taken over":                           {lease("shardlease-controller", 0), nil, 1, membership.Dead, at(75)},
+		"released long ago":                    {lease("", 0), nil, 75, membership.Orphaned, none},
+		"without times":                        {incomplete, nil, 0, membership.Expired, at(15)},
+		"without times, after a lease's time":  {incomplete, nil, 15, membership.Uncertain, none},
+		"no name and no holder is not holding": {membership.Lease{Complete: true, Seen: at(0)}, nil, 0, membership.Dead, at(60)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state, again := membership.StateOf(test.lease, test.peers, at(test.now))
+			if state != test.want {
+				t.Errorf("it is %s, want %s", state, test.want)
+			}
+			if !again.Equal(test.again) {
+				t.Errorf("look again at %s, want %s", again.Sub(start), test.again.Sub(start))
+			}
+			if state.Member() != test.lease.Held() {
+				t.Errorf("being a member (%t) depends on more than holding the lease (%t)", state.Member(), test.lease.Held())
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package ring_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ringmaster-project/ringmaster/internal/ring"
+)
+
+// seed makes the random sets of names the same in each run.
+const seed = 20260101
+
+// podNames are like the names that a ReplicaSet gives.
+func podNames(random *rand.Rand, n int) []string {
+	const letters = "bcdfghjklmnpqrstvwxz2456789"
+	word := func(n int) string {
+		text := make([]byte, n)
+		for i := range text {
+			text[i] = letters[random.IntN(len(letters))]
+		}
+		return string(text)
+	}
+	prefix := "operator-" + word(8) + "-" + word(10) + "-"
+	names := make([]string, n)
+	for i := range names {
+		names[i] = prefix + word(5)
+	}
+	return names
+}
+
+// ordinals are like the names that a StatefulSet gives.
+func ordinals(random *rand.Rand, n int) []string {
+	prefix := "operator-" + strconv.Itoa(random.IntN(1_000_000)) + "-"
+	names := make([]string, n)
+	for i := range names {
+		names[i] = prefix + strconv.Itoa(i)
+	}
+	return names
+}
+
+func keys(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("webhosting.timebertt.dev/Website/project-%d/website-%d", i%100, i)
+	}
+	return all
+}
+
+// fullest is the share of the fullest shard, 1 being the mean.
+func fullest(r *ring.Ring, keys []string) float64 {
+	count := map[string]int{}
+	for _, key := range keys {
+		count[r.Owner(key)]++
+	}
+	most := 0
+	for _, n := range count {
+		most = max(most, n)
+	}
+	return float64(most) * float64(len(r.Shards())) / float64(len(keys))
+}
+
+func TestShares(t *testing.T) {
+	t.Parallel()
+	const sets, enough, limit = 100, 95, 1.10
+	all := keys(100_000)
+	for style, name := range map[string]func(*rand.Rand, int) []string{"pods": podNames, "ordinals": ordinals} {
+		for _, shards := range []int{3, 5, 10, 50} {
+			t.Run(fmt.Sprintf("%d %s", shards, style), func(t *testing.T) {
+				t.Parallel()
+				random := rand.New(rand.NewPCG(seed, uint64(shards)))
+				shares := make([]float64, sets)
+				good := 0
+				for i := range shares {
+					shares[i] = fullest(ring.New(name(random, shards)), all)
+					if shares[i] <= limit {
+						good++
+					}
+				}
+				slices.Sort(shares)
+				t.Logf("fullest shard: median %.3f, 95th %.3f, worst %.3f of the mean", shares[sets/2], shares[enough-1], shares[sets-1])
+				if good < enough {
+					t.Errorf("in %d of %d sets the fullest shard has at most %.2f of the mean, want %d", good, sets, limit, enough)
+				}
+			})
+		}
+	}
+}
+
+// TestChange adds and removes a shard and looks at every key that moves.
+func TestChange(t *testing.T) {
+	all := keys(20_000)
+	random := rand.New(rand.NewPCG(seed, 1))
+	names := podNames(random, 11)
+	without, with := ring.New(names[:10]), ring.New(names)
+	added := names[10]
+	moved := 0
+	for _, key := range all {
+		before, after := without.Owner(key), with.Owner(key)
+		if before == after {
+			continue
+		}
+		moved++
+		if after != added {
+			t.Fatalf("%s moves from %s to %s, which was there before", key, before, after)
+		}
+	}
+	if share := float64(moved) * 11 / float64(len(all)); share < 0.8 || share > 1.2 {
+		t.Errorf("%d of %d keys moved, %.2f of the new shard's share", moved, len(all), share)
+	}
+}
+
+func TestOrderAndRepetitionDoNotMatter(t *testing.T) {
+	names := ordinals(rand.New(rand.NewPCG(seed, 2)), 20)
+	shuffled := slices.Concat(names, names[:5])
+	rand.New(rand.NewPCG(seed, 3)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	one, two := ring.New(names), ring.New(shuffled)
+	if diff := cmp.Diff(one.Shards(), two.Shards()); diff != "" {
+		t.Fatal(diff)
+	}
+	for _, key := range keys(10_000) {
+		if one.Owner(key) != two.Owner(key) {
+			t.Fatalf("%s belongs to %s and to %s", key, one.Owner(key), two.Owner(key))
+		}
+	}
+}
+
+// TestNamesThatRunTogether takes names that would share tokens if name and number were just
+// written one after the other.
+func TestNamesThatRunTogether(t *testing.T) {
+	if share := fullest(ring.New([]string{"shard-1", "shard-11", "shard-111"}), keys(100_000)); share > 1.10 {
+		t.Errorf("the fullest shard has %.2f of the mean", share)
+	}
+}
+
+func TestSmallRings(t *testing.T) {
+	if owner := new(ring.Ring).Owner("key"); owner != "" {
+		t.Errorf("on an empty ring the owner is %q", owner)
+	}
+	if owner := ring.New(nil).Owner("key"); owner != "" {
+		t.Errorf("without shards the owner is %q", owner)
+	}
+	one := ring.New([]string{"only"})
+	if owner := one.Owner("key"); owner != "only" {
+		t.Errorf("with one shard the owner is %q", owner)
+	}
+	if !one.Has("only") || one.Has("other") {
+		t.Error("it does not know who is on it")
+	}
+}
+
+// TestPlacement pins owners down: another answer would move every user's objects.
+func TestPlacement(t *testing.T) {
+	r := ring.New([]string{"a", "b", "c"})
+	var owners []string
+	for _, key := range keys(20) {
+		owners = append(owners, r.Owner(key))
+	}
+	if got, want := strings.Join(owners, ""), "acbbcabbbbaaabbcbcac"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestLookupDoesNotAllocate(t *testing.T) {
+	r, all := ring.New(ordinals(rand.New(rand.NewPCG(seed, 4)), 100)), keys(1)
+	if n := testing.AllocsPerRun(1000, func() { r.Owner(all[0]) }); n != 0 {
+		t.Errorf("a lookup allocates %v times", n)
+	}
+}
+
+func BenchmarkOwner(b *testing.B) {
+	r, all := ring.New(ordinals(rand.New(rand.NewPCG(seed, 5)), 100)), keys(100_000)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r.Owner(all[i%len(all)])
+	}
+}
+
+func BenchmarkNew(b *testing.B) {
+	names := ordinals(rand.New(rand.NewPCG(seed, 5)), 100)
+	b.ReportAllocs()
+	for b.Loop() {
+		ring.New(names)
+	}
+}
