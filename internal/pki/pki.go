@@ -49,45 +49,56 @@ type Pair struct{ Certificate, Key []byte }
 
 // Open reads the authority that a folder keeps as ca.crt and ca.key, or makes a new one there.
 func Open(folder string, now time.Time) (*Authority, error) {
-	pair, err := ReadPair(filepath.Join(folder, "ca"))
+	path := filepath.Join(folder, "ca")
+	pair, err := ReadPair(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return create(folder, now)
+		if pair, err = New("ringmaster-ca", authorityLife, now); err == nil {
+			err = pair.Write(path)
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return parse(pair, now)
+	return Load(pair, now)
 }
 
-func create(folder string, now time.Time) (*Authority, error) {
+// New makes an authority, for Load.
+func New(name string, life time.Duration, now time.Time) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making the authority's key: %w", err)
+		return Pair{}, fmt.Errorf("making the authority's key: %w", err)
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return Pair{}, err
 	}
 	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "ringmaster-ca"},
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: name},
 		NotBefore:             now.Add(-backdate),
-		NotAfter:              now.Add(authorityLife),
+		NotAfter:              now.Add(life),
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("making the authority's certificate: %w", err)
+		return Pair{}, fmt.Errorf("making the authority's certificate: %w", err)
 	}
-	pair, err := encode(raw, key)
-	if err != nil {
-		return nil, err
-	}
-	if err := pair.Write(filepath.Join(folder, "ca")); err != nil {
-		return nil, err
-	}
-	return parse(pair, now)
+	return encode(raw, key)
 }
 
-func parse(pair Pair, now time.Time) (*Authority, error) {
+func newSerial() (*big.Int, error) {
+	const bits = 127
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), bits))
+	if err != nil {
+		return nil, fmt.Errorf("choosing a serial number: %w", err)
+	}
+	return serial, nil
+}
+
+// Load returns the authority of a pair.
+func Load(pair Pair, now time.Time) (*Authority, error) {
 	certificate, key := firstBlock(pair.Certificate), firstBlock(pair.Key)
 	parsed, err := x509.ParseCertificate(certificate)
 	if err != nil {
@@ -113,21 +124,26 @@ func (a *Authority) Certificate() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// Issue makes a key and a certificate for it.
+// Issue makes a key and a certificate for it, which is good for a year.
 func (a *Authority) Issue(identity Identity) (Pair, error) {
+	return a.IssueFor(identity, certificateLife)
+}
+
+// IssueFor is Issue for another time than a year.
+func (a *Authority) IssueFor(identity Identity, life time.Duration) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, fmt.Errorf("making the key of %s: %w", identity.User, err)
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	serial, err := newSerial()
 	if err != nil {
-		return Pair{}, fmt.Errorf("choosing a serial number: %w", err)
+		return Pair{}, err
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: identity.User, Organization: identity.Groups},
 		NotBefore:    a.now.Add(-backdate),
-		NotAfter:     a.now.Add(certificateLife),
+		NotAfter:     a.now.Add(life),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		// etcd and kubelets are servers and clients with one certificate.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},

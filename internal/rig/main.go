@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
@@ -28,6 +31,8 @@ func Main(m *testing.M, options Options) {
 	}
 	flag.Parse()
 	endWithParents()
+	// controller-runtime's client would complain in every test's output that it has nobody to tell.
+	log.SetLogger(logr.Discard())
 	session.configure(options)
 	code := m.Run()
 	session.close()

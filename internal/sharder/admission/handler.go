@@ -1,0 +1,163 @@
+// Package admission assigns new objects to shards as they pass the API server.
+//
+// It promises never to say no: whatever goes wrong, the user's request is allowed, with a warning,
+// and the object is assigned later by the sync. It adds the shard label to an object that has none
+// and touches nothing else.
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
+)
+
+// Result is what came of a request.
+type Result string
+
+// The results.
+const (
+	// Assigned: the object got a shard.
+	Assigned Result = "assigned"
+	// Kept: it had one.
+	Kept Result = "kept"
+	// Postponed: it cannot get one yet; the sync will find it.
+	Postponed Result = "postponed"
+	// Failed: something is wrong on our side; the sync will find it.
+	Failed Result = "failed"
+)
+
+// Handler answers the API server. Every replica of the sharder runs one.
+type Handler struct {
+	Rings   catalog.Source
+	Members members.Source
+	// Locate returns the shard that has an object now. It is asked where a controlled object belongs
+	// while its controller may be on the way from one shard to another.
+	Locate func(ctx context.Context, ring string, owner catalog.Owner) (shard string, err error)
+	// Report is told the result of each request, for example to look for an object that was
+	// postponed.
+	Report func(ring string, resource schema.GroupResource, result Result, took time.Duration)
+	// Now is the time.
+	Now func() time.Time
+}
+
+// maxReview bounds what is read: the API server's own limit for an object, twice because of the old
+// one, and some more.
+const maxReview = 8 << 20
+
+// locateLimit bounds how long the user's request waits for a look at the controller.
+const locateLimit = time.Second
+
+func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	review := &admissionv1.AdmissionReview{}
+	err := json.NewDecoder(http.MaxBytesReader(writer, request.Body, maxReview)).Decode(review)
+	if err != nil || review.Request == nil {
+		// Not an API server, or not all of its request. With the policy Ignore a failed call is no
+		// obstacle, and there is no UID to answer to.
+		http.Error(writer, "not an admission review", http.StatusBadRequest)
+		return
+	}
+	name := strings.TrimPrefix(request.URL.Path, shardingv1alpha1.WebhookPathPrefix)
+	review.Response = h.respond(request.Context(), name, review.Request)
+	review.Request = nil
+	writer.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(writer).Encode(review); err != nil {
+		logf.FromContext(request.Context()).V(1).Info("the API server did not wait for the answer", "error", err.Error())
+	}
+}
+
+// respond allows the request, with a patch if the object got a shard.
+func (h *Handler) respond(ctx context.Context, name string, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse) {
+	began := h.Now()
+	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
+	response = &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
+	result := Failed
+	var err error
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			err = fmt.Errorf("panic: %v", recovered)
+			response.Patch, response.PatchType, result = nil, nil, Failed
+		}
+		if err != nil {
+			response.Warnings = []string{fmt.Sprintf("ringmaster: not assigned to a shard of %s yet: %v", name, err)}
+		}
+		if result == Failed {
+			logf.FromContext(ctx).Error(err, "assigning at admission", "controllerRing", name, "resource", resource,
+				"namespace", request.Namespace, "name", request.Name)
+		}
+		h.Report(name, resource, result, h.Now().Sub(began))
+	}()
+	var shard string
+	object := &metav1.PartialObjectMetadata{}
+	if err = json.Unmarshal(request.Object.Raw, object); err != nil {
+		return response
+	}
+	// At creation the namespace may be only in the request.
+	if object.Namespace == "" {
+		object.Namespace = request.Namespace
+	}
+	if shard, result, err = h.shardFor(ctx, name, resource, object); result == Assigned {
+		response.Patch, err = patch(object.Labels, shardingv1alpha1.LabelShard(name), shard)
+		jsonPatch := admissionv1.PatchTypeJSONPatch
+		response.PatchType = &jsonPatch
+	}
+	return response
+}
+
+// shardFor decides which shard an object gets.
+func (h *Handler) shardFor(ctx context.Context, name string, resource schema.GroupResource, object *metav1.PartialObjectMetadata) (string, Result, error) {
+	declared := h.Rings.Get(name)
+	if declared == nil {
+		return "", Failed, fmt.Errorf("the ControllerRing %q is not known", name)
+	}
+	spread := declared.Resource(resource)
+	if spread == nil {
+		return "", Failed, fmt.Errorf("the ControllerRing %q does not spread %s", name, resource)
+	}
+	if object.Labels[shardingv1alpha1.LabelShard(name)] != "" {
+		return "", Kept, nil
+	}
+	owner, err := spread.Owner(object)
+	if err != nil {
+		return "", Postponed, err
+	}
+	shards, _ := h.Members.Ring(name)
+	if shards == nil || len(shards.Shards()) == 0 {
+		return "", Postponed, fmt.Errorf("the ControllerRing %q has no shards", name)
+	}
+	if !spread.Main() && !declared.Settled {
+		// The controller may still be with a shard that the ring no longer says, and its children
+		// belong where it is.
+		ctx, cancel := context.WithTimeout(ctx, locateLimit)
+		defer cancel()
+		if shard, err := h.Locate(ctx, name, owner); err == nil && shards.Has(shard) {
+			return shard, Assigned, nil
+		}
+	}
+	return shards.Owner(owner.Key()), Assigned, nil
+}
+
+// patch adds a label.
+func patch(labels map[string]string, key, value string) ([]byte, error) {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	add := operation{"add", "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key), value}
+	if labels == nil {
+		add = operation{"add", "/metadata/labels", map[string]string{key: value}}
+	}
+	return json.Marshal([]operation{add})
+}

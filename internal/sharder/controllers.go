@@ -1,0 +1,162 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/leases"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/rings"
+)
+
+// news tells the ring controller that there is something to say about a ring.
+type news struct{ events chan event.GenericEvent }
+
+func newNews() *news { return &news{events: make(chan event.GenericEvent, 1024)} }
+
+func (n *news) about(ring string) {
+	select {
+	case n.events <- event.GenericEvent{Object: &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring}}}:
+	default: // so much is waiting to be said that this ring is among it
+	}
+}
+
+func (s *Sharder) addControllers() error {
+	return errors.Join(s.addObserver(), s.addCatalog(), s.addRings(), s.addLeases())
+}
+
+// addObserver makes every replica see the Leases, so that each knows the rings and the next leader
+// knows since when a shard has been silent.
+func (s *Sharder) addObserver() error {
+	informer, err := s.manager.GetCache().GetInformer(context.Background(), &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { s.members.Observe(object.(*coordinationv1.Lease)) },
+		UpdateFunc: func(_, object any) { s.members.Observe(object.(*coordinationv1.Lease)) },
+		DeleteFunc: func(object any) {
+			if name, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
+				s.members.Forget(client.ObjectKey{Namespace: name.Namespace, Name: name.Name})
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	// Namespaces are looked up by name while objects are moved, and must be there by then.
+	namespaces := &metav1.PartialObjectMetadata{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	_, err = s.manager.GetCache().GetInformer(context.Background(), namespaces, cache.BlockUntilSynced(false))
+	return err
+}
+
+// addCatalog makes every replica know the rings, for the webhook.
+func (s *Sharder) addCatalog() error {
+	const again = 5 * time.Second
+	everywhere := false
+	return ctrl.NewControllerManagedBy(s.manager).
+		Named("catalog").
+		For(&shardingv1alpha1.ControllerRing{}).
+		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
+		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+			ring := &shardingv1alpha1.ControllerRing{}
+			if err := s.manager.GetClient().Get(ctx, request.NamespacedName, ring); err != nil {
+				if client.IgnoreNotFound(err) == nil {
+					s.forget(request.Name)
+					return reconcile.Result{}, nil
+				}
+				return reconcile.Result{}, err
+			}
+			_, err := s.learn(ring)
+			if _, unknown := errors.AsType[*catalog.UnknownResourceError](err); unknown {
+				return reconcile.Result{RequeueAfter: again}, nil // the ring controller tells of it
+			}
+			return reconcile.Result{}, err
+		}))
+}
+
+func (s *Sharder) addRings() error {
+	return ctrl.NewControllerManagedBy(s.manager).
+		Named("controllerring").
+		For(&shardingv1alpha1.ControllerRing{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&admissionregistrationv1.MutatingWebhookConfiguration{}).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ringOf), builder.WithPredicates(membershipChanged())).
+		WatchesRawSource(source.Channel(s.news.events, &handler.EnqueueRequestForObject{})).
+		Complete(&rings.Reconciler{
+			Client:    s.manager.GetClient(),
+			Learn:     s.learn,
+			Shards:    s.members.Shards,
+			Movers:    s.group,
+			Events:    s.manager.GetEventRecorder("controllerring-controller"),
+			Clock:     s.clock,
+			Config:    s.config.Webhook.Config,
+			Authority: s.authority.Bundle,
+		})
+}
+
+func (s *Sharder) addLeases() error {
+	return ctrl.NewControllerManagedBy(s.manager).
+		Named("shardlease").
+		For(&coordinationv1.Lease{}).
+		Watches(&shardingv1alpha1.ControllerRing{}, handler.EnqueueRequestsFromMapFunc(s.leasesOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(&leases.Reconciler{
+			Client:     s.manager.GetClient(),
+			Shards:     s.members,
+			Events:     s.manager.GetEventRecorder("shardlease-controller"),
+			Clock:      s.clock,
+			Transition: s.metrics.Transition,
+		})
+}
+
+func ringOf(_ context.Context, lease client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: lease.GetLabels()[shardingv1alpha1.LabelControllerRing]}}}
+}
+
+func (s *Sharder) leasesOf(ctx context.Context, ring client.Object) []reconcile.Request {
+	list := &coordinationv1.LeaseList{}
+	if err := s.manager.GetClient().List(ctx, list, client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring.GetName()}); err != nil {
+		return nil // from the cache; it cannot fail once that has synced
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return requests
+}
+
+// membershipChanged lets no mere renewal through: there is one every two seconds from each shard.
+func membershipChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
+		before, was := update.ObjectOld.(*coordinationv1.Lease)
+		after, is := update.ObjectNew.(*coordinationv1.Lease)
+		return was && is && (holder(before) != holder(after) ||
+			before.Labels[shardingv1alpha1.LabelState] != after.Labels[shardingv1alpha1.LabelState] ||
+			before.Labels[shardingv1alpha1.LabelControllerRing] != after.Labels[shardingv1alpha1.LabelControllerRing])
+	}}
+}
+
+func holder(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}

@@ -1,0 +1,175 @@
+// Package leases acts on the Leases of shards: it shows their states to people, takes over the
+// Lease of a shard that has stopped renewing, and deletes those of shards that are long dead.
+//
+// It promises that a Lease is taken over only with a write that proves the API server works and
+// that the shard has not renewed meanwhile. A shard that sees its Lease taken over stops.
+package leases
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/membership"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
+)
+
+// Shards knows the states of shards.
+type Shards interface {
+	Observe(lease *coordinationv1.Lease)
+	Shard(lease client.ObjectKey) (members.Shard, bool)
+}
+
+// Reconciler acts on Leases. One replica of the sharder runs it.
+type Reconciler struct {
+	Client client.Client
+	Shards Shards
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	// Transition is told each change of a shard's state that is shown to people.
+	Transition func(ring string, from, to membership.State)
+}
+
+// watchful is how soon to look again at a shard that may be dying: the renewal of another shard,
+// which causes no look at this one, may decide it.
+const watchful = 250 * time.Millisecond
+
+// Reconcile brings the Lease of a shard in line with its state.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	lease := &coordinationv1.Lease{}
+	if err := r.Client.Get(ctx, request.NamespacedName, lease); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	r.Shards.Observe(lease)
+	shard, member := r.Shards.Shard(request.NamespacedName)
+	if !member {
+		// Its ring is not declared, or does not take it. When that changes, it is looked at again.
+		return reconcile.Result{}, r.clear(ctx, lease)
+	}
+	if err := r.act(ctx, lease, shard.State); err != nil {
+		if apierrors.IsConflict(err) {
+			// Somebody has written the Lease, most likely its shard. That is news, and comes as such.
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("acting on a shard that is %s: %w", shard.State, err)
+	}
+	return r.again(shard), nil
+}
+
+// again says when the state may change by itself.
+func (r *Reconciler) again(shard members.Shard) reconcile.Result {
+	if shard.Again.IsZero() {
+		return reconcile.Result{}
+	}
+	wait := max(shard.Again.Sub(r.Clock.Now()), time.Millisecond)
+	if shard.State == membership.Expired {
+		wait = min(wait, watchful)
+	}
+	return reconcile.Result{RequeueAfter: wait}
+}
+
+// act does what the state asks for.
+func (r *Reconciler) act(ctx context.Context, lease *coordinationv1.Lease, state membership.State) error {
+	switch state {
+	case membership.Uncertain:
+		return r.takeOver(ctx, lease)
+	case membership.Orphaned:
+		return r.remove(ctx, lease)
+	case membership.Ready, membership.Expired, membership.Dead:
+	}
+	return r.show(ctx, lease, state)
+}
+
+// show writes the state label.
+func (r *Reconciler) show(ctx context.Context, lease *coordinationv1.Lease, state membership.State) error {
+	before := membership.State(lease.Labels[shardingv1alpha1.LabelState])
+	if before == state {
+		return nil
+	}
+	changed := lease.DeepCopy()
+	changed.Labels[shardingv1alpha1.LabelState] = string(state)
+	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(lease, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	r.tell(ctx, lease, before, state)
+	return nil
+}
+
+// clear removes the state label of a Lease that is no shard.
+func (r *Reconciler) clear(ctx context.Context, lease *coordinationv1.Lease) error {
+	if _, shown := lease.Labels[shardingv1alpha1.LabelState]; !shown {
+		return nil
+	}
+	changed := lease.DeepCopy()
+	delete(changed.Labels, shardingv1alpha1.LabelState)
+	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(lease, client.MergeFromWithOptimisticLock{}))
+	return client.IgnoreNotFound(err)
+}
+
+// takeOver makes the shard dead, unless it renews first: then the write conflicts.
+func (r *Reconciler) takeOver(ctx context.Context, lease *coordinationv1.Lease) error {
+	before := membership.State(lease.Labels[shardingv1alpha1.LabelState])
+	changed := lease.DeepCopy()
+	now := metav1.NewMicroTime(r.Clock.Now())
+	holder := shardingv1alpha1.IdentityShardLeaseController
+	duration := int32(membership.DefaultDuration / time.Second)
+	if lease.Spec.LeaseDurationSeconds != nil && *lease.Spec.LeaseDurationSeconds > 0 {
+		duration = *lease.Spec.LeaseDurationSeconds
+	}
+	duration *= 2
+	transitions := int32(1)
+	if lease.Spec.LeaseTransitions != nil {
+		transitions += *lease.Spec.LeaseTransitions
+	}
+	changed.Spec.HolderIdentity = &holder
+	changed.Spec.LeaseDurationSeconds = &duration
+	changed.Spec.LeaseTransitions = &transitions
+	changed.Spec.AcquireTime, changed.Spec.RenewTime = &now, &now
+	changed.Labels[shardingv1alpha1.LabelState] = string(membership.Dead)
+	if err := r.Client.Update(ctx, changed); err != nil {
+		return err
+	}
+	r.Shards.Observe(changed) // its objects need not wait for the watch
+	r.tell(ctx, lease, before, membership.Dead)
+	return nil
+}
+
+// remove deletes the Lease of a shard that is long dead, this very one.
+func (r *Reconciler) remove(ctx context.Context, lease *coordinationv1.Lease) error {
+	err := r.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
+	if err == nil {
+		logf.FromContext(ctx).V(1).Info("Deleted the lease of a shard that is long dead")
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// tell lets people know what became of a shard.
+func (r *Reconciler) tell(ctx context.Context, lease *coordinationv1.Lease, from, to membership.State) {
+	ring := lease.Labels[shardingv1alpha1.LabelControllerRing]
+	r.Transition(ring, from, to)
+	logf.FromContext(ctx).Info("Shard changed its state", "controllerRing", ring, "from", from, "to", to)
+	kind, reason := corev1.EventTypeNormal, "ShardReady"
+	note := "The shard is a member of the ring " + ring
+	switch to {
+	case membership.Expired:
+		kind, reason, note = corev1.EventTypeWarning, "ShardExpired", "The shard has not renewed its lease in time"
+	case membership.Dead:
+		reason, note = "ShardReleased", "The shard has left the ring "+ring+"; its objects go to the others"
+		if from == membership.Expired || from == membership.Uncertain {
+			kind, reason, note = corev1.EventTypeWarning, "ShardDead", "The shard did not come back; the sharder took its lease over, and its objects go to the others"
+		}
+	case membership.Ready, membership.Uncertain, membership.Orphaned:
+	}
+	r.Events.Eventf(lease, nil, kind, reason, "Membership", "%s", note)
+}

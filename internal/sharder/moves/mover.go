@@ -1,0 +1,255 @@
+package moves
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/assignment"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
+)
+
+// Options are what a Mover needs.
+type Options struct {
+	Metadata metadata.Interface
+	Rings    catalog.Source
+	Members  members.Source
+	// Selects tells whether a ring spreads the objects of a namespace.
+	Selects func(declared *catalog.Ring, namespace string) bool
+	// Report is told each write, Synced the end of each sync, and Drained how drains are going.
+	Report  func(ring string, resource schema.GroupResource, action assignment.Action)
+	Synced  func(ring string, counts Counts, err error)
+	Drained func(ring string, report DrainReport)
+	// SyncPeriod is how often all objects are looked at although nothing seems to have changed.
+	SyncPeriod time.Duration
+	// ConcurrentMoves is how many objects are written at the same time, over all rings and kinds.
+	ConcurrentMoves int
+	Clock           clock.WithTicker
+}
+
+// Mover moves the objects of rings. Only one process at a time should run it, which is a matter of
+// economy: two would be in each other's way, but do no harm.
+type Mover struct {
+	Options
+	slots slots
+}
+
+// New returns a Mover.
+func New(options Options) *Mover {
+	return &Mover{Options: options, slots: newSlots(options.ConcurrentMoves)}
+}
+
+// When to look again although no member has changed.
+var (
+	// followUps catch objects that another replica of the webhook assigned by the ring as it was
+	// just before the change.
+	followUps = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
+	// drainPoll is how often to look whether shards have let go.
+	drainPoll = time.Second
+	// childrenPeriod is how often children follow their controllers while drains are outstanding.
+	childrenPeriod = 5 * time.Second
+	// retryAfter is when a sync is repeated that could not do all, doubled each time up to retryMost.
+	retryAfter, retryMost = time.Second, time.Minute
+)
+
+// Run keeps the objects of a ring where they belong until ctx ends. A value on poke makes it look
+// at everything at once.
+func (m *Mover) Run(ctx context.Context, name string, poke <-chan struct{}) {
+	ctx = logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("controllerRing", name))
+	r := &run{Mover: m, name: name, poke: poke, drains: newDrains(m.Clock)}
+	for ctx.Err() == nil {
+		r.round(ctx)
+	}
+}
+
+// run is the work on one ring.
+type run struct {
+	*Mover
+	name   string
+	poke   <-chan struct{}
+	drains *drains
+}
+
+// errChanged ends a round whose premises are no longer true.
+var errChanged = errors.New("the ring has changed")
+
+// round works with one set of members and one spec until either changes.
+func (r *run) round(ctx context.Context) {
+	shards, changed := r.Members.Ring(r.name)
+	declared := r.Rings.Get(r.name)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-changed: // nil, and so never, if the ring is not known
+		case <-r.poke:
+		case <-ctx.Done():
+			return
+		}
+		cancel(errChanged)
+	}()
+	if shards == nil || declared == nil || len(shards.Shards()) == 0 {
+		<-ctx.Done()
+		return
+	}
+	began := r.Clock.Now()
+	retry := r.sync(ctx, declared, shards, 0)
+	r.keep(ctx, declared, shards, began, retry)
+}
+
+// keep does what has to be done from time to time while nothing changes.
+func (r *run) keep(ctx context.Context, declared *catalog.Ring, shards *ring.Ring, began time.Time, failures int) {
+	var (
+		nextSync     = r.Clock.Now().Add(r.SyncPeriod)
+		nextChildren = r.Clock.Now().Add(childrenPeriod)
+		followed     = 0
+	)
+	for ctx.Err() == nil {
+		next := nextSync
+		if failures > 0 {
+			next = earlier(next, r.Clock.Now().Add(min(retryAfter<<min(failures-1, 10), retryMost)))
+		}
+		if followed < len(followUps) {
+			next = earlier(next, began.Add(followUps[followed]))
+		}
+		if r.drains.len() > 0 {
+			next = earlier(next, r.Clock.Now().Add(drainPoll))
+		}
+		if !r.sleepUntil(ctx, next) {
+			return
+		}
+		now := r.Clock.Now()
+		switch {
+		case failures > 0 || !now.Before(nextSync):
+			failures = r.sync(ctx, declared, shards, failures)
+			nextSync = r.Clock.Now().Add(r.SyncPeriod)
+		case followed < len(followUps) && !now.Before(began.Add(followUps[followed])):
+			followed++
+			failures = r.rescue(ctx, declared, shards)
+		}
+		if r.drains.len() > 0 {
+			gone := r.pollDrains(ctx, declared, shards)
+			if gone && (r.drains.len() == 0 || !now.Before(nextChildren)) {
+				r.children(ctx, declared, shards)
+				nextChildren = r.Clock.Now().Add(childrenPeriod)
+			}
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (r *run) sleepUntil(ctx context.Context, t time.Time) bool {
+	timer := r.Clock.NewTimer(max(0, t.Sub(r.Clock.Now())))
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sync looks at all objects, those without a live shard first. It returns how many times in a row
+// it could not do all.
+func (r *run) sync(ctx context.Context, declared *catalog.Ring, shards *ring.Ring, failures int) int {
+	p, began := r.newPass(declared, shards), r.Clock.Now()
+	err := errors.Join(
+		p.resources(every, func(resource *catalog.Resource) error {
+			return p.settle(ctx, resource, withoutLiveShard(r.name, shards))
+		}),
+		p.resources(main, func(resource *catalog.Resource) error {
+			return p.settle(ctx, resource, withLiveShard(r.name, shards))
+		}),
+		p.resources(controlled, func(resource *catalog.Resource) error {
+			return p.settle(ctx, resource, withLiveShard(r.name, shards))
+		}),
+	)
+	if ctx.Err() != nil {
+		return 0 // it was not done, and there is a reason to do it anew
+	}
+	err = errors.Join(append(p.errs, err)...)
+	p.counts.Took = r.Clock.Now().Sub(began)
+	r.Synced(r.name, p.counts, err)
+	r.Drained(r.name, r.drains.report(declared.Drain))
+	if err != nil {
+		logf.FromContext(ctx).Error(err, "not all objects could be brought to their shards, trying again", "failures", failures+1)
+		return failures + 1
+	}
+	return 0
+}
+
+// rescue looks only at objects without a live shard.
+func (r *run) rescue(ctx context.Context, declared *catalog.Ring, shards *ring.Ring) int {
+	p := r.newPass(declared, shards)
+	err := p.resources(every, func(resource *catalog.Resource) error {
+		return p.settle(ctx, resource, withoutLiveShard(r.name, shards))
+	})
+	if err = errors.Join(append(p.errs, err)...); err != nil && ctx.Err() == nil {
+		logf.FromContext(ctx).Error(err, "looking for objects without a live shard, trying again")
+		return 1
+	}
+	return 0
+}
+
+// Rescue looks once for objects of a ring without a live shard. Unlike Run it may be called by any
+// number of processes.
+func (m *Mover) Rescue(ctx context.Context, name string) {
+	shards, _ := m.Members.Ring(name)
+	declared := m.Rings.Get(name)
+	if shards == nil || declared == nil || len(shards.Shards()) == 0 {
+		return
+	}
+	ctx = logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("controllerRing", name))
+	(&run{Mover: m, name: name, drains: newDrains(m.Clock)}).rescue(ctx, declared, shards)
+}
+
+// children lets controlled objects follow their controllers.
+func (r *run) children(ctx context.Context, declared *catalog.Ring, shards *ring.Ring) {
+	p := r.newPass(declared, shards)
+	err := p.resources(controlled, func(resource *catalog.Resource) error {
+		return p.settle(ctx, resource, withLiveShard(r.name, shards))
+	})
+	if err = errors.Join(append(p.errs, err)...); err != nil && ctx.Err() == nil {
+		logf.FromContext(ctx).Error(err, "moving controlled objects after their controllers; the next sync tries again")
+	}
+}
+
+func (r *run) newPass(declared *catalog.Ring, shards *ring.Ring) *pass {
+	return &pass{Mover: r.Mover, declared: declared, members: shards, drains: r.drains}
+}
+
+// Locate returns the shard that has an object now. It reads what the API server has in its cache.
+func (m *Mover) Locate(ctx context.Context, declared *catalog.Ring, owner catalog.Owner) (string, error) {
+	for i := range declared.Resources {
+		resource := &declared.Resources[i]
+		if !resource.Main() || resource.Kind != owner.Kind {
+			continue
+		}
+		var client metadata.ResourceInterface = m.Metadata.Resource(resource.Resource)
+		if resource.Kind.Namespaced {
+			client = m.Metadata.Resource(resource.Resource).Namespace(owner.Namespace)
+		}
+		found, err := client.Get(ctx, owner.Name, metav1.GetOptions{ResourceVersion: "0"})
+		if err != nil {
+			return "", fmt.Errorf("looking for the controller %s %s/%s: %w", owner.Kind.Kind, owner.Namespace, owner.Name, err)
+		}
+		return found.Labels[shardingv1alpha1.LabelShard(declared.Name)], nil
+	}
+	return "", fmt.Errorf("the ring does not spread %s", owner.Kind)
+}

@@ -1,0 +1,65 @@
+package moves
+
+import (
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/assignment"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+)
+
+// object is the little that is kept of an object while it is being dealt with.
+type object struct {
+	namespace, name, version string
+	uid                      types.UID
+	owner                    catalog.Owner
+	assigned                 bool // whether it has an owner at all
+	assignment.Object
+}
+
+// reduce forgets everything that no decision needs.
+func reduce(resource *catalog.Resource, ringName string, full *metav1.PartialObjectMetadata) object {
+	destination, draining := full.Labels[shardingv1alpha1.LabelDrain(ringName)]
+	reduced := object{
+		namespace: full.Namespace, name: full.Name, version: full.ResourceVersion, uid: full.UID,
+		Object: assignment.Object{
+			Shard:    full.Labels[shardingv1alpha1.LabelShard(ringName)],
+			Draining: draining, Destination: destination,
+		},
+	}
+	owner, err := resource.Owner(full)
+	reduced.owner, reduced.assigned = owner, err == nil
+	return reduced
+}
+
+// decide says what is to happen to an object. Locate returns the shard of its controller.
+func decide(resource *catalog.Resource, o object, members *ring.Ring, locate func(catalog.Owner) string) assignment.Decision {
+	if !o.assigned {
+		return assignment.Decision{Action: assignment.Keep}
+	}
+	desired := members.Owner(o.owner.Key())
+	if resource.Main() {
+		return assignment.Main(o.Object, desired, members)
+	}
+	return assignment.Controlled(o.Object, desired, members, func() string { return locate(o.owner) })
+}
+
+// patch is the write that carries a decision out, on the very version that was decided about.
+func patch(ringName, version string, decision assignment.Decision) ([]byte, error) {
+	labels := map[string]any{}
+	switch decision.Action {
+	case assignment.Assign, assignment.Move:
+		labels[shardingv1alpha1.LabelShard(ringName)] = decision.Shard
+		labels[shardingv1alpha1.LabelDrain(ringName)] = nil
+	case assignment.Drain:
+		labels[shardingv1alpha1.LabelDrain(ringName)] = decision.Shard
+	case assignment.Undrain:
+		labels[shardingv1alpha1.LabelDrain(ringName)] = nil
+	case assignment.Keep:
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version, "labels": labels}})
+}

@@ -1,0 +1,211 @@
+package moves
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/assignment"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+)
+
+const (
+	// pageSize is how many objects are read at once.
+	pageSize = 500
+	// attempts is how often a write is tried on an object that others write too.
+	attempts = 5
+	// fieldManager is the name under which the API server notes our writes.
+	fieldManager = "sharder"
+)
+
+// pass is one look at all objects of a ring, with one set of members.
+type pass struct {
+	*Mover
+	declared *catalog.Ring
+	members  *ring.Ring
+	drains   *drains
+
+	mu     sync.Mutex
+	counts Counts
+	errs   []error
+}
+
+// selection is which objects of a resource are looked at.
+type selection string
+
+// withoutLiveShard selects what nobody works on. Objects without the label are among them.
+func withoutLiveShard(ringName string, members *ring.Ring) selection {
+	return selection(shardingv1alpha1.LabelShard(ringName) + " notin (" + strings.Join(members.Shards(), ",") + ")")
+}
+
+// withLiveShard selects the others.
+func withLiveShard(ringName string, members *ring.Ring) selection {
+	return selection(shardingv1alpha1.LabelShard(ringName) + " in (" + strings.Join(members.Shards(), ",") + ")")
+}
+
+// beingDrained selects what shards have been asked to let go.
+func beingDrained(ringName string) selection { return selection(shardingv1alpha1.LabelDrain(ringName)) }
+
+// resources calls visit for each resource that is wanted, all at once.
+func (p *pass) resources(wanted func(*catalog.Resource) bool, visit func(*catalog.Resource) error) error {
+	var group sync.WaitGroup
+	errs := make([]error, len(p.declared.Resources))
+	for i := range p.declared.Resources {
+		resource := &p.declared.Resources[i]
+		if wanted(resource) {
+			group.Go(func() { errs[i] = visit(resource) })
+		}
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func every(*catalog.Resource) bool               { return true }
+func main(resource *catalog.Resource) bool       { return resource.Main() }
+func controlled(resource *catalog.Resource) bool { return !resource.Main() }
+
+// settle looks at the selected objects of a resource and does what has to be done.
+func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected selection) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	return p.list(ctx, resource, selected, func(o object) error {
+		decision := decide(resource, o, p.members, p.locator(ctx))
+		p.count(resource, o, decision)
+		if decision.Action == assignment.Keep {
+			return nil
+		}
+		if err := p.slots.take(ctx); err != nil {
+			return err
+		}
+		group.Go(func() {
+			defer p.slots.free()
+			if err := p.apply(ctx, resource, o, decision); err != nil {
+				p.fail(fmt.Errorf("%s %s/%s: %w", resource.Resource.Resource, o.namespace, o.name, err))
+			}
+		})
+		return nil
+	})
+}
+
+// list reads a resource page by page. With a limit and no resourceVersion a page is consistent and
+// comes from the API server's watch cache.
+func (p *pass) list(ctx context.Context, resource *catalog.Resource, selected selection, visit func(object) error) error {
+	options := metav1.ListOptions{LabelSelector: string(selected), Limit: pageSize}
+	for {
+		page, err := p.Metadata.Resource(resource.Resource).List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", resource.Resource.GroupResource(), err)
+		}
+		for i := range page.Items {
+			full := &page.Items[i]
+			if resource.Kind.Namespaced && !p.Selects(p.declared, full.Namespace) || full.DeletionTimestamp != nil && len(full.Finalizers) == 0 {
+				continue
+			}
+			if err := visit(reduce(resource, p.declared.Name, full)); err != nil {
+				return err
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// locator returns a function that finds the shard of a controller. It reads what the API server has
+// in its cache: a controller that has moved does not move back.
+func (p *pass) locator(ctx context.Context) func(catalog.Owner) string {
+	return func(owner catalog.Owner) string {
+		if shard := p.drains.shard(owner.Key()); shard != "" {
+			return shard // it has been asked to let it go, and has not
+		}
+		shard, err := p.Locate(ctx, p.declared, owner)
+		if err != nil && !apierrors.IsNotFound(err) {
+			p.fail(err)
+		}
+		return shard
+	}
+}
+
+// apply carries a decision out. When somebody else has written the object meanwhile, it decides
+// again, for this object alone.
+func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, decision assignment.Decision) error {
+	client := p.client(resource, o.namespace)
+	for range attempts {
+		if decision.Action == assignment.Keep {
+			return nil
+		}
+		content, err := patch(p.declared.Name, o.version, decision)
+		if err != nil {
+			return err
+		}
+		_, err = client.Patch(ctx, o.name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager})
+		switch {
+		case err == nil:
+			p.Report(p.declared.Name, resource.Resource.GroupResource(), decision.Action)
+			if decision.Action == assignment.Drain {
+				p.drains.add(o.owner.Key(), o.Shard)
+			}
+			return nil
+		case apierrors.IsNotFound(err):
+			return nil // there is nothing left to assign
+		case !apierrors.IsConflict(err):
+			return fmt.Errorf("%sing: %w", decision.Action, err)
+		}
+		fresh, err := client.Get(ctx, o.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading it again: %w", err)
+		}
+		o = reduce(resource, p.declared.Name, fresh)
+		decision = decide(resource, o, p.members, p.locator(ctx))
+	}
+	return fmt.Errorf("somebody else has written it %d times in a row; the next sync tries again", attempts)
+}
+
+func (p *pass) client(resource *catalog.Resource, namespace string) metadata.ResourceInterface {
+	if resource.Kind.Namespaced {
+		return p.Metadata.Resource(resource.Resource).Namespace(namespace)
+	}
+	return p.Metadata.Resource(resource.Resource)
+}
+
+// fail notes an error. A few are enough to know why: all objects may fail for the same reason.
+func (p *pass) fail(err error) {
+	const enough = 5
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.errs) < enough {
+		p.errs = append(p.errs, err)
+	}
+}
+
+// count notes where an object is going to be.
+func (p *pass) count(resource *catalog.Resource, o object, decision assignment.Decision) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	shard := o.Shard
+	switch decision.Action {
+	case assignment.Assign, assignment.Move:
+		shard = decision.Shard
+	case assignment.Keep:
+		if resource.Main() && o.Draining && p.members.Has(shard) {
+			p.drains.add(o.owner.Key(), shard) // another sharder, or this one before a restart, asked for it
+		}
+	case assignment.Drain, assignment.Undrain:
+	}
+	if o.assigned && !p.members.Has(shard) {
+		p.counts.Unassigned++
+	}
+	p.counts.add(resource.Resource.GroupResource(), shard)
+}

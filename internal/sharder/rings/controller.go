@@ -1,0 +1,176 @@
+package rings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
+)
+
+// Movers moves the objects of rings, and knows how that goes.
+type Movers interface {
+	Ensure(ring string, generation int64, resources int)
+	Stop(ring string)
+	Progress(ring string) moves.Progress
+}
+
+// Reconciler keeps ControllerRings true. One replica of the sharder runs it.
+type Reconciler struct {
+	Client client.Client
+	// Learn makes a ring known to this process. With an UnknownResourceError, a part of it is.
+	Learn  func(*shardingv1alpha1.ControllerRing) (*catalog.Ring, error)
+	Shards func(ring string) []members.Shard
+	Movers Movers
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	Config configv1alpha1.WebhookConfig
+	// Authority is what vouches for the webhook's certificate, or nothing if something else tells
+	// the API server.
+	Authority func() []byte
+}
+
+const (
+	// unwell is how soon to look again at what others may have mended: a missing CRD or permission.
+	unwell = 5 * time.Second
+	// draining is how soon to tell again how old the oldest drain is.
+	draining = 10 * time.Second
+	// fieldManager is the name under which the API server notes our writes.
+	fieldManager = "sharder"
+)
+
+// verbs are what the sharder does with the objects of a ring.
+var verbs = []string{"get", "list", "patch"}
+
+// Reconcile makes a ring work and says how it is doing.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	ring := &shardingv1alpha1.ControllerRing{}
+	if err := r.Client.Get(ctx, request.NamespacedName, ring); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Movers.Stop(request.Name)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, err
+	}
+	if ring.DeletionTimestamp != nil {
+		r.Movers.Stop(ring.Name)
+		return reconcile.Result{}, nil
+	}
+	facts, err := r.establish(ctx, ring)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := r.report(ctx, ring, facts); err != nil {
+		return reconcile.Result{}, fmt.Errorf("writing the status: %w", err)
+	}
+	switch {
+	case facts.Webhook != nil:
+		return reconcile.Result{}, facts.Webhook
+	case len(facts.Unknown) > 0 || len(facts.Missing) > 0:
+		return reconcile.Result{RequeueAfter: unwell}, nil
+	case facts.Drains.Outstanding > 0:
+		return reconcile.Result{RequeueAfter: draining}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// establish does all that the ring needs, and finds out how it is doing.
+func (r *Reconciler) establish(ctx context.Context, ring *shardingv1alpha1.ControllerRing) (*Facts, error) {
+	facts := &Facts{}
+	known, err := r.Learn(ring)
+	var unknown *catalog.UnknownResourceError
+	switch {
+	case errors.As(err, &unknown):
+		facts.Unknown = unknown.Resources
+	case err != nil:
+		return nil, err
+	}
+	if facts.Missing, err = r.missing(ctx, known); err != nil {
+		return nil, err
+	}
+	applied := webhookConfiguration(ring, r.Config, r.Authority())
+	facts.Webhook = r.Client.Apply(ctx, applied, client.FieldOwner(fieldManager), client.ForceOwnership)
+	r.Movers.Ensure(ring.Name, ring.Generation, len(known.Resources))
+	facts.Shards = r.Shards(ring.Name)
+	facts.Progress = r.Movers.Progress(ring.Name)
+	return facts, nil
+}
+
+// missing asks the API server what the sharder may not do with the ring's objects.
+func (r *Reconciler) missing(ctx context.Context, known *catalog.Ring) ([]MissingRule, error) {
+	var rules []MissingRule
+	for i := range known.Resources {
+		resource := known.Resources[i].Resource.GroupResource()
+		var denied []string
+		for _, verb := range verbs {
+			allowed, err := r.allowed(ctx, resource, verb)
+			if err != nil {
+				return nil, fmt.Errorf("asking for permissions: %w", err)
+			}
+			if !allowed {
+				denied = append(denied, verb)
+			}
+		}
+		if len(denied) > 0 {
+			rules = append(rules, MissingRule{Resource: resource, Verbs: denied})
+		}
+	}
+	return rules, nil
+}
+
+func (r *Reconciler) allowed(ctx context.Context, resource schema.GroupResource, verb string) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: resource.Group, Resource: resource.Resource, Verb: verb},
+	}}
+	if err := r.Client.Create(ctx, review); err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}
+
+// report writes the status if it has changed, and tells people when the ring becomes ready or not.
+func (r *Reconciler) report(ctx context.Context, ring *shardingv1alpha1.ControllerRing, facts *Facts) error {
+	before := ring.DeepCopy()
+	setStatus(ring, facts, r.Clock.Now())
+	if equality.Semantic.DeepEqual(before.Status, ring.Status) {
+		return nil
+	}
+	err := r.Client.Status().Patch(ctx, ring, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		return nil // it has changed, and comes again because of that
+	}
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.tell(before, ring)
+	return nil
+}
+
+func (r *Reconciler) tell(before, after *shardingv1alpha1.ControllerRing) {
+	for _, now := range after.Status.Conditions {
+		was := meta.FindStatusCondition(before.Status.Conditions, now.Type)
+		if was != nil && was.Reason == now.Reason {
+			continue
+		}
+		kind := "Normal"
+		if now.Status != "True" && now.Reason != shardingv1alpha1.ReasonDraining {
+			kind = "Warning"
+		}
+		r.Events.Eventf(after, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
+	}
+}

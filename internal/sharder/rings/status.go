@@ -1,0 +1,133 @@
+package rings
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
+)
+
+// Facts are all that the status of a ring is made of.
+type Facts struct {
+	// Unknown are the resources that the API server does not know.
+	Unknown []schema.GroupResource
+	// Missing are what the sharder may not do, as rules to add to its role.
+	Missing []MissingRule
+	// Webhook is why the webhook configuration could not be written.
+	Webhook error
+	Shards  []members.Shard
+	moves.Progress
+}
+
+// MissingRule is a rule that a role needs.
+type MissingRule struct {
+	Resource schema.GroupResource
+	Verbs    []string
+}
+
+func (m MissingRule) String() string {
+	return fmt.Sprintf("{apiGroups: [%q], resources: [%q], verbs: [%s]}", m.Resource.Group, m.Resource.Resource, strings.Join(m.Verbs, ", "))
+}
+
+// setStatus writes facts into a ring's status.
+func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Time) {
+	status := &ring.Status
+	status.ObservedGeneration = ring.Generation
+	status.Shards, status.AvailableShards = 0, 0
+	for _, shard := range facts.Shards {
+		status.Shards++
+		if shard.State.Member() {
+			status.AvailableShards++
+		}
+	}
+	for _, condition := range []metav1.Condition{ready(facts, status), drained(facts, now), assigned(facts)} {
+		condition.ObservedGeneration = ring.Generation
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+}
+
+func ready(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.Condition {
+	condition := metav1.Condition{Type: shardingv1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	switch {
+	case len(facts.Unknown) > 0:
+		condition.Reason = shardingv1alpha1.ReasonUnknownResource
+		condition.Message = fmt.Sprintf("The API server does not know %s. Correct the spec, or install what defines it; it is looked for again by itself.", list(facts.Unknown))
+	case len(facts.Missing) > 0:
+		condition.Reason = shardingv1alpha1.ReasonMissingPermission
+		condition.Message = "The sharder may not do all that it has to. Add to a ClusterRole that is bound to it: " + list(facts.Missing)
+	case facts.Webhook != nil:
+		condition.Reason = shardingv1alpha1.ReasonWebhookFailed
+		condition.Message = fmt.Sprintf("The webhook configuration cannot be written, so that new objects wait for the next sync: %v", facts.Webhook)
+	case status.AvailableShards == 0:
+		condition.Reason = shardingv1alpha1.ReasonNoShards
+		condition.Message = "No shard is available. Shards join with a Lease that carries the ring's label."
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonReady
+		condition.Message = fmt.Sprintf("Objects are spread over %d shards.", status.AvailableShards)
+	}
+	return condition
+}
+
+func drained(facts *Facts, now time.Time) metav1.Condition {
+	condition := metav1.Condition{Type: shardingv1alpha1.ConditionDrained, Status: metav1.ConditionFalse}
+	report := facts.Drains
+	switch {
+	case report.Outstanding == 0:
+		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonDrained
+		condition.Message = "No shard has an object that it was asked to let go."
+	case report.Overdue > 0:
+		condition.Reason = shardingv1alpha1.ReasonDrainTimeout
+		condition.Message = fmt.Sprintf("%d objects are overdue, of %d that shards were asked to let go; the oldest for %s, by %s. Look at that shard.",
+			report.Overdue, report.Outstanding, coarse(now.Sub(report.Oldest)), report.Shard)
+	default:
+		condition.Reason = shardingv1alpha1.ReasonDraining
+		condition.Message = fmt.Sprintf("Shards were asked to let %d objects go and have not yet; the oldest for %s, by %s.",
+			report.Outstanding, coarse(now.Sub(report.Oldest)), report.Shard)
+	}
+	return condition
+}
+
+// coarse keeps the message, and so the object, from changing all the time.
+func coarse(age time.Duration) string {
+	for _, step := range []time.Duration{time.Hour, 10 * time.Minute, time.Minute, 10 * time.Second} {
+		if age >= step {
+			return "more than " + age.Truncate(step).String()
+		}
+	}
+	return "less than 10s"
+}
+
+func assigned(facts *Facts) metav1.Condition {
+	condition := metav1.Condition{Type: shardingv1alpha1.ConditionAssigned, Status: metav1.ConditionFalse, Reason: shardingv1alpha1.ReasonUnassigned}
+	switch {
+	case facts.Err != nil:
+		condition.Message = fmt.Sprintf("Some objects could not be brought to a shard; it is tried again: %v", facts.Err)
+	case facts.Counts.Unassigned > 0:
+		condition.Message = fmt.Sprintf("%d objects have no live shard.", facts.Counts.Unassigned)
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonAssigned
+		condition.Message = "At the last sync all objects had a live shard."
+	}
+	return condition
+}
+
+// list writes things in a sentence.
+func list[T fmt.Stringer](things []T) string {
+	const most = 5
+	var words []string
+	for i, thing := range things {
+		if i == most {
+			words = append(words, fmt.Sprintf("and %d more", len(things)-most))
+			break
+		}
+		words = append(words, thing.String())
+	}
+	return strings.Join(words, ", ")
+}

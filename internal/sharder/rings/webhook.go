@@ -1,0 +1,97 @@
+package rings
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// webhookTimeout is how long a user's request waits for us at most.
+const webhookTimeout = 5
+
+// webhookConfiguration is what API servers are told of a ring: to ask for the creation and update
+// of exactly its resources, of objects without a shard only, and to go on if there is no answer.
+func webhookConfiguration(ring *shardingv1alpha1.ControllerRing, config configv1alpha1.WebhookConfig, authority []byte) *admissionregistrationv1ac.MutatingWebhookConfigurationApplyConfiguration {
+	selector := ring.Spec.NamespaceSelector
+	if selector == nil {
+		selector = config.NamespaceSelector
+	}
+	webhook := admissionregistrationv1ac.MutatingWebhook().
+		WithName(shardingv1alpha1.WebhookName).
+		WithAdmissionReviewVersions("v1").
+		WithClientConfig(clientConfig(config.ClientConfig, shardingv1alpha1.WebhookPath(ring.Name), authority)).
+		WithRules(rules(ring)...).
+		WithNamespaceSelector(selectorApplyConfiguration(selector)).
+		WithObjectSelector(metav1ac.LabelSelector().WithMatchExpressions(
+			metav1ac.LabelSelectorRequirement().
+				WithKey(shardingv1alpha1.LabelShard(ring.Name)).
+				WithOperator(metav1.LabelSelectorOpDoesNotExist),
+		)).
+		WithFailurePolicy(admissionregistrationv1.Ignore).
+		WithSideEffects(admissionregistrationv1.SideEffectClassNone).
+		WithTimeoutSeconds(webhookTimeout)
+	return admissionregistrationv1ac.MutatingWebhookConfiguration(shardingv1alpha1.WebhookConfigurationName(ring.Name)).
+		WithLabels(map[string]string{shardingv1alpha1.LabelControllerRing: ring.Name}).
+		WithAnnotations(config.Annotations).
+		WithOwnerReferences(metav1ac.OwnerReference().
+			WithAPIVersion(shardingv1alpha1.SchemeGroupVersion.String()).
+			WithKind("ControllerRing").
+			WithName(ring.Name).
+			WithUID(ring.UID).
+			WithController(true)).
+		WithWebhooks(webhook)
+}
+
+func rules(ring *shardingv1alpha1.ControllerRing) []*admissionregistrationv1ac.RuleWithOperationsApplyConfiguration {
+	var all []*admissionregistrationv1ac.RuleWithOperationsApplyConfiguration
+	add := func(resource shardingv1alpha1.GroupResource) {
+		all = append(all, admissionregistrationv1ac.RuleWithOperations().
+			WithOperations(admissionregistrationv1.Create, admissionregistrationv1.Update).
+			WithAPIGroups(resource.Group).
+			WithAPIVersions("*").
+			WithResources(resource.Resource).
+			WithScope(admissionregistrationv1.AllScopes))
+	}
+	for _, main := range ring.Spec.Resources {
+		add(main.GroupResource)
+		for _, controlled := range main.ControlledResources {
+			add(controlled)
+		}
+	}
+	return all
+}
+
+func clientConfig(config *admissionregistrationv1.WebhookClientConfig, path string, authority []byte) *admissionregistrationv1ac.WebhookClientConfigApplyConfiguration {
+	applied := admissionregistrationv1ac.WebhookClientConfig()
+	switch {
+	case config.URL != nil:
+		applied.WithURL(*config.URL + path)
+	case config.Service != nil:
+		service := admissionregistrationv1ac.ServiceReference().
+			WithNamespace(config.Service.Namespace).WithName(config.Service.Name).WithPath(path)
+		if config.Service.Port != nil {
+			service.WithPort(*config.Service.Port)
+		}
+		applied.WithService(service)
+	}
+	if len(config.CABundle) > 0 {
+		authority = config.CABundle
+	}
+	if len(authority) > 0 {
+		applied.WithCABundle(authority...)
+	}
+	return applied
+}
+
+func selectorApplyConfiguration(selector *metav1.LabelSelector) *metav1ac.LabelSelectorApplyConfiguration {
+	applied := metav1ac.LabelSelector().WithMatchLabels(selector.MatchLabels)
+	for _, expression := range selector.MatchExpressions {
+		applied.WithMatchExpressions(metav1ac.LabelSelectorRequirement().
+			WithKey(expression.Key).WithOperator(expression.Operator).WithValues(expression.Values...))
+	}
+	return applied
+}

@@ -1,0 +1,123 @@
+package sharder_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// TestLifeOfARing goes through everything that happens to a ring in good and in bad times.
+func TestLifeOfARing(t *testing.T) {
+	f := setUp(t)
+	leader := f.start("sharder-0", ringRole)
+	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonNoShards)
+
+	a, b := f.join("a", 0), f.join("b", -10*time.Minute)
+	f.join("c", time.Hour)
+	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
+	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: "controllerring-" + f.ring.Name}, webhook)).To(Succeed())
+	f.Expect(*webhook.Webhooks[0].FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
+
+	// At admission, at once. The API server needs a moment until it knows of the webhook.
+	n := 0
+	f.Eventually(func() string {
+		n++
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: fmt.Sprintf("object-%d", n-1)}}
+		f.Expect(f.Client.Create(context.Background(), object)).To(Succeed())
+		return object.Labels[shardingv1alpha1.LabelShard(f.ring.Name)]
+	}).ShouldNot(BeEmpty())
+	f.create(n, 40)
+	n += 40
+	f.ownedBy(n, "a", "b", "c")
+
+	t.Log("A shard whose clock is off is as alive as any other")
+	f.Consistently(func() string {
+		lease, err := b.lease()
+		f.Expect(err).NotTo(HaveOccurred())
+		return *lease.Spec.HolderIdentity
+	}, "6s", "200ms").Should(Equal("b"))
+
+	t.Log("A shard that leaves")
+	a.leave()
+	f.ownedBy(n, "b", "c")
+
+	t.Log("The next replica takes over when the leader is killed")
+	f.start("sharder-1", ringRole)
+	f.Expect(leader.Kill()).To(Succeed())
+
+	t.Log("A shard that dies")
+	b.die()
+	f.ownedBy(n, "c")
+	lease, err := b.lease()
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(*lease.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
+	f.Expect(lease.Labels).To(HaveKeyWithValue(shardingv1alpha1.LabelState, "dead"))
+
+	t.Log("A shard that joins gets what the others let go")
+	f.join("d", 0)
+	f.condition(shardingv1alpha1.ConditionDrained, shardingv1alpha1.ReasonDraining)
+	f.Eventually(func() int {
+		f.letGo()
+		return f.owners()["d"]
+	}).Should(BeNumerically(">", 0))
+	f.Eventually(func() map[string]int { f.letGo(); return f.owners() }).Should(Satisfy(func(count map[string]int) bool {
+		return count["c"] > 0 && count["d"] > 0 && count["c"]+count["d"] == n && len(count) == 2
+	}))
+	f.condition(shardingv1alpha1.ConditionDrained, shardingv1alpha1.ReasonDrained)
+	f.condition(shardingv1alpha1.ConditionAssigned, shardingv1alpha1.ReasonAssigned)
+}
+
+// letGo plays shards that acknowledge every drain as the contract says: both labels go in one write,
+// in which the webhook assigns the object to the next shard.
+func (f *fixture) letGo() {
+	list := &corev1.ConfigMapList{}
+	drain := shardingv1alpha1.LabelDrain(f.ring.Name)
+	f.Expect(f.Client.List(context.Background(), list, client.InNamespace(f.Namespace), client.HasLabels{drain})).To(Succeed())
+	for i := range list.Items {
+		object := &list.Items[i]
+		delete(object.Labels, drain)
+		delete(object.Labels, shardingv1alpha1.LabelShard(f.ring.Name))
+		_ = f.Client.Update(context.Background(), object) // in conflict, the next time
+	}
+}
+
+// TestMissingPermission says which rule is missing, and goes on when it is there.
+func TestMissingPermission(t *testing.T) {
+	f := setUp(t)
+	f.start("sharder-0")
+	f.join("a", 0)
+	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonMissingPermission)
+	ring := &shardingv1alpha1.ControllerRing{}
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.ring), ring)).To(Succeed())
+	f.Expect(meta.FindStatusCondition(ring.Status.Conditions, shardingv1alpha1.ConditionReady).Message).
+		To(ContainSubstring(`{apiGroups: [""], resources: ["configmaps"], verbs: [get, list, patch]}`))
+	f.create(0, 5) // nobody's request fails because of that
+}
+
+// TestGeneratedNames creates objects whose names the webhook cannot know.
+func TestGeneratedNames(t *testing.T) {
+	f := setUp(t)
+	f.start("sharder-0", ringRole)
+	f.join("a", 0)
+	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
+	// The first one is for the sync that follows a change of members; wait until that is over.
+	f.create(0, 1)
+	f.ownedBy(1, "a")
+	time.Sleep(16 * time.Second)
+	for range 10 {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, GenerateName: "generated-"}}
+		f.Expect(f.Client.Create(t.Context(), object)).To(Succeed())
+	}
+	f.ownedBy(11, "a")
+}
