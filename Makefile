@@ -23,7 +23,7 @@ export GOWORK := off
 
 .PHONY: up
 up: build kubernetes ## Run the whole thing on this machine until Ctrl-C
-	@exec $(BIN)/ringmaster up $(ARGS)
+	@exec $(BIN)/ringmaster up --assets $(ASSETS) $(ARGS)
 
 .PHONY: build
 build: ## Build our programs into bin/
@@ -36,7 +36,7 @@ build: ## Build our programs into bin/
 test: kubernetes ## Run all tests, as any user
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -timeout 20m $(ARGS) $$(go list ./... | grep -v '/internal/ring$$')
 	go test $(ARGS) ./internal/ring # statistics without goroutines, ten times slower with the race detector
-	go -C hack test -timeout 10m ./...
+	go -C hack test -race -timeout 10m ./...
 
 # A package whose tests use the rig or a control plane needs Kubernetes; the others are the units.
 .PHONY: test-unit
@@ -70,8 +70,9 @@ fmt: ## Format the code as lint wants it
 .PHONY: generate
 generate: ## Write all generated files anew
 	$(TOOL) controller-gen object crd paths=./api/... output:crd:dir=config/crds
-	rm -rf docs/cli && mkdir -p docs/cli
-	go -C hack run ./docs $(ROOT)/docs/cli
+	rm -rf $(BIN)/cli && mkdir -p $(BIN)/cli docs
+	go -C hack run ./docs $(BIN)/cli
+	rm -rf docs/cli && mv $(BIN)/cli docs/cli
 
 .PHONY: verify
 verify: ## Fail when generated files or go.mod are stale, or lint's rules have no teeth
@@ -89,7 +90,9 @@ tidy: ## Tidy the go.mod of every module
 
 .PHONY: kubernetes
 kubernetes: ## Build the control plane, kubelet and kubectl from Go modules (once; about 10 minutes)
-	@go -C hack run ./kubernetes -source $(ROOT)/kubernetes -o $(ASSETS)
+	@command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer and put it on the PATH." >&2; exit 1; }
+	@go -C hack build -o $(BIN)/make-kubernetes ./kubernetes # not 'go run', which does not pass signals on
+	@exec $(BIN)/make-kubernetes -source $(ROOT)/kubernetes -o $(ASSETS)
 
 .PHONY: images
 images: $(NODE) ## Build images of our programs without Docker, as tars and into the node if it runs
@@ -114,8 +117,8 @@ clean: ## Remove everything that was built
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} \
+	@if [ -t 1 ]; then on='\033[36m' off='\033[0m'; else on= off=; fi; \
+	awk -v on="$$on" -v off="$$off" 'BEGIN {FS = ":.*## "} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z0-9-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) \
-	  | if [ -t 1 ]; then cat; else sed 's/\x1b\[[0-9;]*m//g'; fi
+	  /^[a-z0-9-]+:.*## / {printf "  %s%-14s%s %s\n", on, $$1, off, $$2}' $(MAKEFILE_LIST)
 	@echo

@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-run_tests() { go test -tags e2e -count=1 -timeout 15m "$@" ./test/e2e; }
+# In the background, because a shell that waits for a child in the foreground obeys no signal.
+run_tests() { go test -tags e2e -count=1 -timeout 15m "$@" ./test/e2e & wait $!; }
 
 if [ -n "${KUBECONFIG:-}" ]; then
   run_tests "$@"
@@ -15,6 +16,7 @@ logs=bin/e2e-logs
 stop_node() {
   code=$?
   trap - EXIT
+  jobs -p | xargs -r kill 2>/dev/null || true
   if [ "$code" = 0 ]; then
     "$NODE" down --dir "$NODE_DIR" || code=1
   else
@@ -23,9 +25,9 @@ stop_node() {
   fi
   exit "$code"
 }
-if ! "$NODE" status --dir "$NODE_DIR" >/dev/null 2>&1; then
+if ! "$NODE" status --dir "$NODE_DIR" -o pid >/dev/null 2>&1; then
   trap stop_node EXIT
   trap 'exit 130' INT TERM
 fi
 "$NODE" up --dir "$NODE_DIR" --images bin/images
-E2E_ON_NODE=1 run_tests -exec "$NODE exec --dir $NODE_DIR --" "$@"
+E2E_ON_NODE=1 run_tests -exec "'$NODE' exec --dir '$NODE_DIR' --" "$@"

@@ -21,22 +21,40 @@ if ! changes=$(diff <(echo "$before") <(snapshot)); then
 fi
 
 echo "lint sees imports against the rules"
-probe=examples/verify-probe
-trap 'rm -rf "$probe"; rmdir examples 2>/dev/null || true' EXIT
-mkdir -p "$probe"
-cat > "$probe/main.go" <<'GO'
-// Command verify-probe imports what an example must not.
-package main
-
-import _ "github.com/ringmaster-project/ringmaster/internal/process"
-
-func main() {}
-GO
-if said=$(go tool -modfile=tools/go.mod golangci-lint run "./$probe/..." 2>&1); then
-  complain "lint let an example import an internal package"
-elif ! grep -q "depguard" <<<"$said"; then
-  complain "lint failed, but not because of the import: $said"
-fi
+ours=github.com/ringmaster-project/ringmaster
+probes=()
+trap 'rm -rf "${probes[@]}" pkg/verifyprobe examples/verifyprobe; rmdir examples pkg 2>/dev/null || true' EXIT
+# A probe is a folder and an import that no file in it may have.
+probe() {
+  local file="$1/verify_probe_${#expected[@]}.go"
+  mkdir -p "$1"
+  probes+=("$file")
+  printf 'package %s\n\nimport _ "%s"\n' "$(package_of "$1")" "$2" >"$file"
+  expected+=("$file")
+}
+package_of() {
+  local first
+  first=$(find "$1" -maxdepth 1 -name '*.go' ! -name '*_test.go' ! -name 'verify_probe_*' | head -n 1)
+  if [ -n "$first" ]; then sed -n 's/^package //p' "$first" | head -n 1; else basename "$1" | tr -d '-'; fi
+}
+expected=()
+probe api/sharding/v1alpha1 "$ours/internal/process"
+probe internal/ring k8s.io/client-go/rest
+probe internal/membership net/http
+probe internal/assignment "$ours/internal/pki"
+probe internal/sharder "$ours/internal/controlplane"
+probe cmd/sharder "$ours/internal/up"
+probe cmd/sharder "$ours/internal/rig"
+probe internal/faultproxy "$ours/cmd/ringmaster/app"
+probe test/sharder "$ours/cmd/ringmaster/app"
+probe pkg/verifyprobe "$ours/internal/rig"
+probe examples/verifyprobe "$ours/internal/process"
+said=$(go tool -modfile=tools/go.mod golangci-lint run --enable-only depguard --output.text.path=stdout \
+  --output.text.colors=false --output.text.print-issued-lines=false ./... 2>&1 || true)
+for file in "${expected[@]}"; do
+  grep -q "^$file:.*(depguard)" <<<"$said" || complain "lint let the import in $file pass: $(sed -n 's/^import _ //p' "$file")"
+done
+rm -rf "${probes[@]}" pkg/verifyprobe examples/verifyprobe
 
 [ "$failed" = 0 ] && echo "Everything is up to date."
 exit "$failed"

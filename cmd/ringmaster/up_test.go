@@ -30,7 +30,7 @@ func up(t *testing.T, tmp string, args ...string) *process.Process {
 		Path: rig.Build(t, "./cmd/ringmaster"),
 		Args: append([]string{"up", "--assets", rig.Assets(t)}, args...),
 		Env:  append(os.Environ(), "TMPDIR="+tmp),
-		Log:  filepath.Join(t.TempDir(), "log"),
+		Log:  filepath.Join(rig.TempDir(t), "log"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func kubectl(t *testing.T, kubeconfig string, args ...string) func() (string, er
 
 func TestUpWorksAndEndsCleanly(t *testing.T) {
 	g := NewWithT(t)
-	tmp := t.TempDir()
+	tmp := rig.TempDir(t)
 	p := up(t, tmp)
 	kubeconfig := ready(t, p)
 
@@ -89,36 +89,44 @@ func TestUpWorksAndEndsCleanly(t *testing.T) {
 
 func TestUpKeepsData(t *testing.T) {
 	g := NewWithT(t)
-	dir := filepath.Join(t.TempDir(), "data")
-	first := up(t, t.TempDir(), "--data-dir", dir)
+	dir := filepath.Join(rig.TempDir(t), "data")
+	first := up(t, rig.TempDir(t), "--data-dir", dir)
 	kubeconfig := ready(t, first)
 	g.Expect(kubectl(t, kubeconfig, "create", "namespace", "kept")()).To(ContainSubstring("created"))
 
-	second := up(t, t.TempDir(), "--data-dir", dir)
+	second := up(t, rig.TempDir(t), "--data-dir", dir)
 	g.Expect(second.Wait(t.Context())).NotTo(Succeed())
 	g.Expect(second.Tail(1)).To(And(ContainSubstring("running already"), ContainSubstring(kubeconfig)))
 
 	// Killed, not stopped: the folder must not be locked for ever, nor the data be lost.
 	g.Expect(first.Kill()).To(Succeed())
-	third := up(t, t.TempDir(), "--data-dir", dir)
+	third := up(t, rig.TempDir(t), "--data-dir", dir)
 	g.Expect(kubectl(t, ready(t, third), "get", "namespace", "kept")()).To(ContainSubstring("Active"))
 }
 
 func TestUpEndsAtOnceWhenAskedTwice(t *testing.T) {
 	g := NewWithT(t)
-	tmp := t.TempDir()
+	tmp := rig.TempDir(t)
 	p := up(t, tmp)
-	g.Eventually(func() map[int]string { return rig.Descendants(t, p.PID()) }, patience).Should(ContainElement("kube-apiserver"))
+	ready(t, p)
 	children := rig.Descendants(t, p.PID())
+	for pid, name := range children {
+		if name == "kube-apiserver" { // so that there is no end in good order
+			g.Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
+		}
+	}
 	g.Expect(p.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Eventually(func() string { return p.Tail(3) }, "10s", "10ms").Should(ContainSubstring("Stopping."))
 	g.Expect(p.Signal(syscall.SIGTERM)).To(Succeed())
-	g.Eventually(p.Done(), "10s").Should(BeClosed())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	g.Expect(p.Wait(ctx)).To(MatchError("signal: terminated"))
 	g.Eventually(func() map[int]string { return rig.Alive(children) }, "10s").Should(BeEmpty())
 	g.Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(tmp) }, "10s").Should(BeEmpty())
 }
 
 func TestUpRefuses(t *testing.T) {
-	foreign := t.TempDir()
+	foreign := rig.TempDir(t)
 	if err := os.WriteFile(filepath.Join(foreign, "thesis.txt"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -131,10 +139,11 @@ func TestUpRefuses(t *testing.T) {
 		"no programs":                        {[]string{"--assets", foreign}, "make kubernetes"},
 		"an unknown flag":                    {[]string{"--dater-dir", foreign}, "ringmaster up --help"},
 		"an argument":                        {[]string{"everything"}, "unknown command"},
+		"no name for the data folder":        {[]string{"--data-dir", ""}, "leave --data-dir out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			tmp := t.TempDir()
+			tmp := rig.TempDir(t)
 			p := up(t, tmp, test.args...)
 			g.Expect(p.Wait(t.Context())).NotTo(Succeed())
 			g.Expect(p.Tail(20)).To(ContainSubstring(test.want))

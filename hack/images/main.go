@@ -2,7 +2,7 @@
 // 'docker load', 'ctr images import' and 'kind load image-archive' take.
 //
 // An image is one static binary and the user that runs it, and nothing else: no shell, no
-// package, no libc. The same sources give the same digest on every machine.
+// package, no libc. The same sources and the same Go give the same digest on every machine.
 package main
 
 import (

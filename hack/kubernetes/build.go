@@ -45,7 +45,7 @@ func (b *build) run(ctx context.Context) error {
 	if err := os.MkdirAll(b.output, 0o755); err != nil {
 		return err
 	}
-	unlock, err := b.lock()
+	unlock, err := b.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (b *build) read() error {
 		return err
 	}
 	hash := sha256.New()
-	fmt.Fprintln(hash, runtime.Version(), b.environment(), b.arguments(""))
+	fmt.Fprintln(hash, runtime.Version(), runtime.GOOS, runtime.GOARCH, b.environment(), b.arguments(""))
 	for _, file := range append(sources, filepath.Join(b.source, "go.mod"), filepath.Join(b.source, "go.sum")) {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -102,19 +102,26 @@ func (b *build) upToDate() bool {
 }
 
 // lock keeps two builds of one folder apart. The lock goes with the process.
-func (b *build) lock() (unlock func(), err error) {
+func (b *build) lock(ctx context.Context) (unlock func(), err error) {
+	const interval = 200 * time.Millisecond
 	file, err := os.OpenFile(filepath.Join(b.output, ".lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		fmt.Fprintln(b.shown.out, "Waiting for another build of the same folder to end.")
-		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-			file.Close()
-			return nil, fmt.Errorf("locking %s: %w", b.output, err)
+	for told := false; ; told = true {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil
 		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) || ctx.Err() != nil {
+			file.Close()
+			return nil, errors.Join(fmt.Errorf("locking %s: %w", b.output, err), ctx.Err())
+		}
+		if !told {
+			fmt.Fprintln(b.shown.out, "Waiting for another build of the same folder to end.")
+		}
+		time.Sleep(interval)
 	}
-	return func() { file.Close() }, nil
 }
 
 // check finds out before the long work what would make it fail.
@@ -157,8 +164,12 @@ func (b *build) make(ctx context.Context) error {
 	took.Fetch = time.Since(began)
 
 	began = time.Now()
-	fresh := filepath.Join(b.output, "."+binary+".new")
-	defer os.Remove(fresh)
+	folder, err := b.newFolder()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	fresh := filepath.Join(folder, binary)
 	if err := b.compile(ctx, fresh, stale, last.Compile); err != nil {
 		return err
 	}
@@ -212,14 +223,25 @@ func (b *build) compile(ctx context.Context, target string, stale int, last time
 	return explain("compiling Kubernetes", err)
 }
 
+// newFolder makes a folder for what is not finished yet, and removes those of builds that were
+// killed: nobody else has the lock.
+func (b *build) newFolder() (string, error) {
+	const prefix = ".new-"
+	old, err := filepath.Glob(filepath.Join(b.output, prefix+"*"))
+	if err != nil {
+		return "", err
+	}
+	for _, folder := range old {
+		if err := os.RemoveAll(folder); err != nil {
+			return "", err
+		}
+	}
+	return os.MkdirTemp(b.output, prefix)
+}
+
 // try sees the new binary work before the old one goes.
 func (b *build) try(ctx context.Context, fresh string) error {
-	folder, err := os.MkdirTemp(b.output, ".try-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	kubectl := filepath.Join(folder, "kubectl")
+	kubectl := filepath.Join(filepath.Dir(fresh), "kubectl")
 	if err := os.Symlink(fresh, kubectl); err != nil {
 		return err
 	}
@@ -264,6 +286,7 @@ func (b *build) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), b.environment()...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go removes its own temporary files
 	cmd.WaitDelay = 10 * time.Second
+	cmd.SysProcAttr = diesWithUs() // or it would go on without the lock
 	return cmd
 }
 
@@ -276,7 +299,7 @@ func (b *build) arguments(target string) []string {
 	minor, _, _ := strings.Cut(rest, ".")
 	flags := []string{"-s", "-w"}
 	for _, setting := range []string{
-		"gitVersion=" + b.version, "gitMajor=" + major, "gitMinor=" + minor, "gitTreeState=clean",
+		"gitVersion=" + b.version, "gitMajor=" + major, "gitMinor=" + minor, "gitTreeState=clean", "gitCommit=",
 	} {
 		flags = append(flags, "-X k8s.io/component-base/version."+setting)
 	}

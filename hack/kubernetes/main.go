@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/term"
@@ -24,6 +25,7 @@ func main() {
 	output := flag.String("o", "bin/kubernetes", "folder to build into")
 	flag.Parse()
 
+	runtime.LockOSThread() // see diesWithUs
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *source, *output)
 	interrupted := ctx.Err() != nil

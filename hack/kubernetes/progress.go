@@ -168,15 +168,14 @@ func explain(doing string, err error) error {
 	}
 	advice := "the lines above are Go's own; mend what they say and run 'make kubernetes' again, it goes on where it was"
 	text := err.Error()
-	for sign, remedy := range map[string]string{
-		"no space left on device":   "free some disk space (Go's caches are shown by 'go env GOCACHE GOMODCACHE'), then run 'make kubernetes' again",
-		"dial tcp":                  "the Go module proxy cannot be reached: check the network and 'go env GOPROXY', then run 'make kubernetes' again",
-		"executable file not found": "install Go 1.26 or newer and put it on the PATH",
-		"signal: killed":            "the compiler was killed, most likely for want of memory: close something, or set GOFLAGS=-p=1, then run 'make kubernetes' again",
-		"requires go >=":            "install the newer Go that is named above",
+	for _, known := range []struct{ sign, remedy string }{
+		{"requires go >=", "install the newer Go that is named above"},
+		{"signal: killed", "the compiler was killed, most likely for want of memory: close something, or set GOFLAGS=-p=1, then run 'make kubernetes' again"},
+		{"dial tcp", "the Go module proxy cannot be reached: check the network and 'go env GOPROXY', then run 'make kubernetes' again"},
+		{"no space left on device", "free some disk space (Go's caches are shown by 'go env GOCACHE GOMODCACHE'), then run 'make kubernetes' again"},
 	} {
-		if strings.Contains(text, sign) {
-			advice = remedy
+		if strings.Contains(text, known.sign) {
+			advice = known.remedy
 		}
 	}
 	return fmt.Errorf("%s: %w\nWhat to do: %s", doing, err, advice)

@@ -20,7 +20,7 @@ func FindAssets(folder string) (string, error) {
 
 // FindAssetsIn returns the folder if it has Kubernetes' programs.
 func FindAssetsIn(folder string) (string, error) {
-	for _, name := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
+	for _, name := range []string{Etcd, APIServer} {
 		if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.IsDir() {
 			return "", fmt.Errorf("%s is missing in %s: build Kubernetes with 'make kubernetes', "+
 				"or name the folder that has it with %s", name, folder, AssetsVariable)

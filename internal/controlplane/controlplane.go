@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -78,6 +79,9 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	for _, component := range cp.components() {
 		options.Report("starting " + component.Name())
 		if err := component.Start(ctx); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("%w: build Kubernetes with 'make kubernetes', or name the folder that has it with %s", err, AssetsVariable)
+			}
 			cp.Kill()
 			return nil, err
 		}
@@ -90,6 +94,10 @@ func prepare(options Options) (*ControlPlane, error) {
 	dir, err := filepath.Abs(options.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("finding the folder for the control plane: %w", err)
+	}
+	// The logs are those of this start: what an earlier one wrote would be taken for its words.
+	if err := os.RemoveAll(filepath.Join(dir, "logs")); err != nil {
+		return nil, fmt.Errorf("removing old logs: %w", err)
 	}
 	for _, folder := range []string{"pki", "logs", "kubeconfigs"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {

@@ -20,11 +20,14 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
 	"github.com/ringmaster-project/ringmaster/internal/pki"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
+
+func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
 func start(t *testing.T, options controlplane.Options) *controlplane.ControlPlane {
 	t.Helper()
-	options.Assets = assets(t)
+	options.Assets = rig.Assets(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	began := time.Now()
@@ -35,15 +38,6 @@ func start(t *testing.T, options controlplane.Options) *controlplane.ControlPlan
 	t.Logf("started in %s", time.Since(began).Round(time.Millisecond))
 	t.Cleanup(cp.Kill)
 	return cp
-}
-
-func assets(t *testing.T) string {
-	t.Helper()
-	found, err := controlplane.FindAssets(filepath.Join("..", "..", "bin", "kubernetes"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }
 
 func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
@@ -66,7 +60,7 @@ func createNamespace(t *testing.T, client kubernetes.Interface, name string) {
 // TestControllersWork sees the controller manager and the scheduler do their work: a Deployment
 // gets its ReplicaSet and Pod, and the Pod is tried to be scheduled.
 func TestControllersWork(t *testing.T) {
-	cp := start(t, controlplane.Options{Dir: t.TempDir(), ControllerManager: true, Scheduler: true})
+	cp := start(t, controlplane.Options{Dir: rig.TempDir(t), ControllerManager: true, Scheduler: true})
 	client := clientFor(t, cp.RESTConfig())
 
 	labels := map[string]string{"app": "web"}
@@ -116,7 +110,7 @@ func eventually(t *testing.T, what string, condition wait.ConditionWithContextFu
 // TestFaults stops, kills, pauses and restarts the parts one by one: clients see an outage, and
 // afterwards the same objects on the same ports.
 func TestFaults(t *testing.T) {
-	cp := start(t, controlplane.Options{Dir: t.TempDir()})
+	cp := start(t, controlplane.Options{Dir: rig.TempDir(t)})
 	client := clientFor(t, cp.RESTConfig())
 	createNamespace(t, client, "kept")
 
@@ -126,6 +120,7 @@ func TestFaults(t *testing.T) {
 		"API server stopped": {cp.APIServer.Stop, cp.APIServer.Start},
 		"API server killed":  {ignoreContext(cp.APIServer.Kill), cp.APIServer.Start},
 		"API server paused":  {ignoreContext(cp.APIServer.Pause), ignoreContext(cp.APIServer.Resume)},
+		"etcd stopped":       {cp.Etcd.Stop, cp.Etcd.Start},
 		"etcd killed":        {ignoreContext(cp.Etcd.Kill), cp.Etcd.Start},
 		"etcd paused":        {ignoreContext(cp.Etcd.Pause), ignoreContext(cp.Etcd.Resume)},
 	}
@@ -151,18 +146,20 @@ func TestFaults(t *testing.T) {
 			})
 		})
 	}
-	t.Run("API server restarted", func(t *testing.T) {
-		before := cp.APIServer.PID()
-		if err := cp.APIServer.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if cp.APIServer.PID() == before {
-			t.Error("it is still the same process")
-		}
-		if err := get(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	for _, component := range []*controlplane.Component{cp.APIServer, cp.Etcd} {
+		t.Run(component.Name()+" restarted", func(t *testing.T) {
+			before := component.PID()
+			if err := component.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if component.PID() == before {
+				t.Error("it is still the same process")
+			}
+			eventually(t, "the namespace to be read again", func(ctx context.Context) (bool, error) {
+				return get(ctx) == nil, nil
+			})
+		})
+	}
 	select {
 	case err := <-cp.Failed():
 		t.Errorf("a wanted end was reported as a failure: %v", err)
@@ -176,7 +173,7 @@ func ignoreContext(f func() error) func(context.Context) error {
 
 // TestStartedAgain finds objects, ports and identities of the first time on the same folder.
 func TestStartedAgain(t *testing.T) {
-	dir := t.TempDir()
+	dir := rig.TempDir(t)
 	first := start(t, controlplane.Options{Dir: dir, Durable: true})
 	createNamespace(t, clientFor(t, first.RESTConfig()), "kept")
 	before := first.RESTConfig()
@@ -204,8 +201,8 @@ func TestStartedAgain(t *testing.T) {
 
 // TestRolesCount sees that a stranger may do nothing.
 func TestRolesCount(t *testing.T) {
-	cp := start(t, controlplane.Options{Dir: t.TempDir()})
-	path := filepath.Join(t.TempDir(), "kubeconfig")
+	cp := start(t, controlplane.Options{Dir: rig.TempDir(t)})
+	path := filepath.Join(rig.TempDir(t), "kubeconfig")
 	if err := cp.WriteKubeconfig(path, pki.Identity{User: "stranger"}); err != nil {
 		t.Fatal(err)
 	}
@@ -223,8 +220,8 @@ func TestRolesCount(t *testing.T) {
 func TestFailureIsTold(t *testing.T) {
 	t.Run("at the start", func(t *testing.T) {
 		_, err := controlplane.Start(t.Context(), controlplane.Options{
-			Assets:    assets(t),
-			Dir:       t.TempDir(),
+			Assets:    rig.Assets(t),
+			Dir:       rig.TempDir(t),
 			ExtraArgs: map[string][]string{controlplane.APIServer: {"--no-such-flag"}},
 		})
 		if err == nil || !strings.Contains(err.Error(), "no-such-flag") {
@@ -232,7 +229,7 @@ func TestFailureIsTold(t *testing.T) {
 		}
 	})
 	t.Run("later", func(t *testing.T) {
-		cp := start(t, controlplane.Options{Dir: t.TempDir()})
+		cp := start(t, controlplane.Options{Dir: rig.TempDir(t)})
 		etcd, err := os.FindProcess(cp.Etcd.PID())
 		if err != nil {
 			t.Fatal(err)
@@ -250,7 +247,7 @@ func TestFailureIsTold(t *testing.T) {
 		}
 	})
 	t.Run("no programs", func(t *testing.T) {
-		t.Setenv(controlplane.AssetsVariable, t.TempDir())
+		t.Setenv(controlplane.AssetsVariable, rig.TempDir(t))
 		_, err := controlplane.FindAssets("somewhere")
 		if err == nil || !strings.Contains(err.Error(), "make kubernetes") {
 			t.Errorf("got %v, want what to do", err)
@@ -259,7 +256,7 @@ func TestFailureIsTold(t *testing.T) {
 	t.Run("ended while starting", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		_, err := controlplane.Start(ctx, controlplane.Options{Assets: assets(t), Dir: t.TempDir()})
+		_, err := controlplane.Start(ctx, controlplane.Options{Assets: rig.Assets(t), Dir: rig.TempDir(t)})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}

@@ -60,7 +60,7 @@ func (cp *ControlPlane) keepTokenKey() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, key, 0o600)
+	return pki.WriteFile(path, key)
 }
 
 // RESTConfig is the administrator's access to the API server.

@@ -101,12 +101,11 @@ func (c *faultyConn) reset() {
 	_ = c.Close()
 }
 
-// gatedBody is the body of a watch's response.
+// gatedBody is the body of a watch's response. It ends with the client's request.
 type gatedBody struct {
 	io.ReadCloser
 	gate  *gate
-	once  sync.Once
-	ended chan struct{}
+	ended <-chan struct{}
 }
 
 func (b *gatedBody) Read(buffer []byte) (int, error) {
@@ -115,9 +114,4 @@ func (b *gatedBody) Read(buffer []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	return n, err
-}
-
-func (b *gatedBody) Close() error {
-	b.once.Do(func() { close(b.ended) })
-	return b.ReadCloser.Close()
 }

@@ -43,10 +43,10 @@ type Proxy struct {
 	watches  *gate
 	up, down *gate
 	delay    atomic.Int64
-	refused  atomic.Bool
 
-	mu    sync.Mutex
-	conns map[*faultyConn]struct{}
+	mu      sync.Mutex
+	refused bool
+	conns   map[*faultyConn]struct{}
 }
 
 // Start starts a proxy on a free loopback port, without any fault.
@@ -91,7 +91,7 @@ func (p *Proxy) handler(target *url.URL, roots *x509.CertPool) http.Handler {
 		ErrorLog:      log.New(io.Discard, "", 0),
 		ModifyResponse: func(response *http.Response) error {
 			if isWatch(response.Request) {
-				response.Body = &gatedBody{ReadCloser: response.Body, gate: p.watches, ended: make(chan struct{})}
+				response.Body = &gatedBody{ReadCloser: response.Body, gate: p.watches, ended: response.Request.Context().Done()}
 			}
 			return nil
 		},
@@ -126,7 +126,7 @@ func (p *Proxy) HoldWatches() { p.watches.set(false) }
 
 // Refuse ends all connections and accepts no new ones.
 func (p *Proxy) Refuse() {
-	p.refused.Store(true)
+	p.refuse(true)
 	p.Reset()
 }
 
@@ -145,7 +145,7 @@ func (p *Proxy) Reset() {
 
 // Mend ends all faults.
 func (p *Proxy) Mend() {
-	p.refused.Store(false)
+	p.refuse(false)
 	p.delay.Store(0)
 	for _, gate := range []*gate{p.up, p.down, p.watches} {
 		gate.set(true)
@@ -156,6 +156,22 @@ func (p *Proxy) Mend() {
 func (p *Proxy) Close() error {
 	p.Reset()
 	return p.server.Close()
+}
+
+func (p *Proxy) refuse(refused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = refused
+}
+
+// admit takes a connection up, unless all are refused.
+func (p *Proxy) admit(conn *faultyConn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.refused {
+		p.conns[conn] = struct{}{}
+	}
+	return !p.refused
 }
 
 func (p *Proxy) forget(conn *faultyConn) {
@@ -177,13 +193,9 @@ func (l faultyListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		faulty := &faultyConn{Conn: conn, proxy: l.proxy, ended: make(chan struct{})}
-		if l.proxy.refused.Load() {
-			faulty.reset()
-			continue
+		if l.proxy.admit(faulty) {
+			return faulty, nil
 		}
-		l.proxy.mu.Lock()
-		l.proxy.conns[faulty] = struct{}{}
-		l.proxy.mu.Unlock()
-		return faulty, nil
+		faulty.reset()
 	}
 }

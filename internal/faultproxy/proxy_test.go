@@ -79,7 +79,7 @@ func TestWriteArrivesWhenAnswersAreCut(t *testing.T) {
 	r, proxy, client := setUp(t)
 	g.Expect(list(client, r.Namespace, 10*time.Second)()).To(Succeed())
 	create := func(name string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := client.CoreV1().ConfigMaps(r.Namespace).Create(ctx,
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})

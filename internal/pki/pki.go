@@ -1,6 +1,5 @@
-// Package pki issues the certificates of a control plane that lives on one machine. The authority
-// is kept, so that identities stay valid over restarts; everything that it issues is short-lived
-// and made anew at each start.
+// Package pki issues certificates: of a control plane that lives on one machine, whose authority is
+// kept so that identities stay valid over restarts, and of the sharder's webhook.
 package pki
 
 import (
@@ -193,10 +192,17 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 
 // Write writes the pair as <path>.crt and <path>.key, readable by this user only.
 func (p Pair) Write(path string) error {
-	return errors.Join(
-		os.WriteFile(path+".crt", p.Certificate, 0o600),
-		os.WriteFile(path+".key", p.Key, 0o600),
-	)
+	// The key first: a certificate without its key would be taken for a pair.
+	return errors.Join(WriteFile(path+".key", p.Key), WriteFile(path+".crt", p.Certificate))
+}
+
+// WriteFile writes a file, readable by this user only, that is there as a whole or not at all.
+func WriteFile(path string, content []byte) error {
+	fresh := path + ".new"
+	if err := os.WriteFile(fresh, content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
 }
 
 // ReadPair reads what Write wrote.

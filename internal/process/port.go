@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"syscall"
 )
 
 // Ports are taken from below the range that systems use for outgoing connections: a server that is
@@ -44,15 +45,23 @@ func Reserve(address string, number int) (*Port, error) {
 	target := net.JoinHostPort(address, strconv.Itoa(number))
 	hold, err := net.ListenPacket("udp", target)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrPortTaken, err)
+		return nil, refused(err)
 	}
 	listener, err := net.Listen("tcp", target)
 	if err != nil {
 		hold.Close()
-		return nil, fmt.Errorf("%w: %w", ErrPortTaken, err)
+		return nil, refused(err)
 	}
 	listener.Close()
 	return &Port{Number: number, hold: hold}, nil
+}
+
+// refused tells a port that somebody has from one that this user may not have.
+func refused(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w: %w", ErrPortTaken, err)
+	}
+	return fmt.Errorf("port cannot be had: %w", err)
 }
 
 // Release lets others have the port.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,7 +84,11 @@ func RemoveOnExit(folder string) error {
 	if err != nil {
 		return err
 	}
-	watch.add(folderRecord, folder)
+	absolute, err := filepath.Abs(folder) // the reaper is in another one
+	if err != nil {
+		return err
+	}
+	watch.add(folderRecord, absolute)
 	return nil
 }
 
@@ -92,7 +98,11 @@ func KeepOnExit(folder string) error {
 	if err != nil {
 		return err
 	}
-	watch.remove(folderRecord, folder)
+	absolute, err := filepath.Abs(folder)
+	if err != nil {
+		return err
+	}
+	watch.remove(folderRecord, absolute)
 	return nil
 }
 
@@ -112,22 +122,26 @@ func reap(records io.Reader) {
 			delete(left[kind], value)
 		}
 	}
+	var groups []int
 	for value := range left[processRecord] {
 		if pid, err := strconv.Atoi(value); err == nil && pid > 1 {
-			killGroup(pid)
+			groups = append(groups, pid)
 		}
 	}
+	killGroups(groups)
 	for folder := range left[folderRecord] {
 		_ = os.RemoveAll(folder)
 	}
 }
 
-// killGroup kills a process group and waits for its end, at most for some seconds: a process that
-// still writes would bring back a folder that is being removed.
-func killGroup(group int) {
-	const pause, tries = 10 * time.Millisecond, 500
+// killGroups kills process groups and waits for their end: a process that still writes would bring
+// back a folder that is being removed. It does not wait long, because where nobody collects what has
+// ended, as in some containers, a group never goes.
+func killGroups(groups []int) {
+	const pause, tries = 10 * time.Millisecond, 200
 	for range tries {
-		if syscall.Kill(-group, syscall.SIGKILL) != nil {
+		groups = slices.DeleteFunc(groups, func(group int) bool { return syscall.Kill(-group, syscall.SIGKILL) != nil })
+		if len(groups) == 0 {
 			return
 		}
 		time.Sleep(pause)

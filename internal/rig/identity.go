@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -158,16 +159,29 @@ func decodeRoles(content []byte) ([]*unstructured.Unstructured, error) {
 	var roles []*unstructured.Unstructured
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), buffer)
 	for {
-		object := &unstructured.Unstructured{}
-		if err := documents.Decode(object); errors.Is(err, io.EOF) {
+		// Not every file beside roles is an object: a kustomization has no kind.
+		content := map[string]any{}
+		if err := documents.Decode(&content); errors.Is(err, io.EOF) {
 			return roles, nil
 		} else if err != nil {
 			return nil, err
 		}
-		if object.GroupVersionKind().Group == rbacv1.GroupName && (object.GetKind() == "Role" || object.GetKind() == "ClusterRole") {
-			roles = append(roles, object)
-		}
+		roles = append(roles, rolesIn(&unstructured.Unstructured{Object: content})...)
 	}
+}
+
+// rolesIn returns the object if it is a role, and those that are in it if it is a list.
+func rolesIn(object *unstructured.Unstructured) (roles []*unstructured.Unstructured) {
+	switch kind := object.GetKind(); {
+	case object.IsList():
+		_ = object.EachListItem(func(item runtime.Object) error {
+			roles = append(roles, rolesIn(item.(*unstructured.Unstructured))...)
+			return nil
+		})
+	case object.GroupVersionKind().Group == rbacv1.GroupName && (kind == "Role" || kind == "ClusterRole"):
+		roles = append(roles, object)
+	}
+	return roles
 }
 
 func ignoreExists(err error) error {

@@ -21,10 +21,15 @@ func TestNothingIsLeft(t *testing.T) {
 	forTests := testsOf(t, "TestProcessObeysSignals")
 	args := slices.Concat(forTests.Args[1:], []string{"-test.count=1000"})
 	folder := t.TempDir()
-	asMake := filepath.Join(folder, "make")
-	if err := os.Symlink("/bin/sh", asMake); err != nil {
-		t.Fatal(err)
+	// Shells under the names of those who run tests, and what a shell is asked to run under them.
+	asMake, asGo := filepath.Join(folder, "make"), filepath.Join(folder, "go")
+	for _, name := range []string{asMake, asGo} {
+		if err := os.Symlink("/bin/sh", name); err != nil {
+			t.Fatal(err)
+		}
 	}
+	run := forTests.Path + " " + strings.Join(args, " ")
+	nextPackage := "; sleep 1000"
 
 	for name, test := range map[string]struct {
 		cmd  *exec.Cmd
@@ -38,8 +43,12 @@ func TestNothingIsLeft(t *testing.T) {
 			exec.Command(forTests.Path, args...),
 			func(pid int) error { return syscall.Kill(-pid, syscall.SIGKILL) },
 		},
-		"make is killed": {
-			exec.Command(asMake, "-c", forTests.Path+" "+strings.Join(args, " ")+"; true"),
+		"go is killed": {
+			exec.Command(asGo, "-c", run+nextPackage),
+			func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) },
+		},
+		"make is killed, above go": {
+			exec.Command(asMake, "-c", asGo+" -c '"+run+nextPackage+"'; true"),
 			func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) },
 		},
 		"it is interrupted": {
@@ -49,7 +58,7 @@ func TestNothingIsLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			temporary := t.TempDir()
+			temporary := rig.TempDir(t)
 			cmd := test.cmd
 			cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -62,7 +71,7 @@ func TestNothingIsLeft(t *testing.T) {
 			g.Eventually(func() []string {
 				family = rig.Descendants(t, cmd.Process.Pid)
 				return slices.Collect(maps.Values(family))
-			}, "60s", "50ms").Should(ContainElements("etcd", "kube-apiserver", HaveSuffix(".test"), HaveSuffix(".test")),
+			}, "3m", "50ms").Should(ContainElements("etcd", "kube-apiserver", HaveSuffix(".test"), HaveSuffix(".test")),
 				"the control plane, a process of the test and the reaper")
 			g.Expect(os.ReadDir(temporary)).NotTo(BeEmpty(), "it works in the folder that is looked at")
 

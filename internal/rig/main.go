@@ -94,6 +94,22 @@ func (s *testRun) tempDirLocked(name string) (string, error) {
 	return os.MkdirTemp(s.folder, name+"-")
 }
 
+// TempDir is a folder for the test that goes with the test run, however that ends. One of t.TempDir
+// stays when the run is killed.
+func TempDir(t testing.TB) string {
+	t.Helper()
+	folder, err := session.tempDir("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	})
+	return folder
+}
+
 // sharedPlane starts the shared control plane with the first call.
 func (s *testRun) sharedPlane() (*plane, error) {
 	s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -23,23 +24,36 @@ type ancestor struct {
 	started     string
 }
 
-// endWithParents ends this process soon after the go or make that runs it was killed. Nobody tells
-// a child of that: `go test` that gets SIGKILL leaves the test binary running, with everything
-// that it started.
+// endWithParents ends this process, and the runners between, soon after the go or make that runs it
+// was killed. Nobody tells a child of that: `go test` that gets SIGKILL leaves the test binary
+// running with everything that it started, and `make` leaves a `go test` that goes on with the next
+// package.
 func endWithParents() {
 	lineage := lineageOf(os.Getppid(), readAncestor)
 	go func() {
 		const interval = 100 * time.Millisecond
 		for range time.Tick(interval) {
-			for _, before := range lineage {
-				now, err := readAncestor(before.pid)
-				if err != nil || now.started != before.started {
-					fmt.Fprintf(os.Stderr, "%s, which ran these tests, was killed: ending\n", before.name)
-					os.Exit(1)
+			for i, before := range lineage {
+				if before.alive() {
+					continue
 				}
+				fmt.Fprintf(os.Stderr, "%s, which ran these tests, was killed: ending\n", before.name)
+				// Those between it and this process would go on with the next tests.
+				for _, between := range lineage[:i] {
+					if between.alive() {
+						_ = syscall.Kill(between.pid, syscall.SIGKILL)
+					}
+				}
+				os.Exit(1)
 			}
 		}
 	}()
+}
+
+// alive tells whether the very process still runs.
+func (a ancestor) alive() bool {
+	now, err := readAncestor(a.pid)
+	return err == nil && now.started == a.started
 }
 
 // lineageOf returns the runners above this process, with the shells between them. A shell that no

@@ -137,7 +137,10 @@ func (p *plane) forTest(t testing.TB) *Rig {
 	}
 	t.Cleanup(func() {
 		// It may never go away (there may be no controller manager), but it takes no new objects.
-		_ = p.client.Delete(context.Background(), namespace)
+		const limit = 5 * time.Second // the test may have paused the API server
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		_ = p.client.Delete(ctx, namespace)
 	})
 	return &Rig{
 		ControlPlane: p.ControlPlane,

@@ -87,6 +87,10 @@ func (f *folder) take() error {
 		return fmt.Errorf("locking the data folder: %w", err)
 	}
 	f.lock = lock
+	// What the last one wrote is not true any more, and this one has nothing to say yet.
+	if err := lock.Truncate(0); err != nil {
+		return fmt.Errorf("opening the data folder: %w", err)
+	}
 	return nil
 }
 

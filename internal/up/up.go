@@ -44,10 +44,10 @@ func Run(ctx context.Context, options Options) (err error) {
 	defer func() { err = errors.Join(err, folder.close()) }()
 
 	cp, err := start(ctx, options, folder)
-	if ctx.Err() != nil {
-		return nil // ended by the user before it was up
-	}
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // ended by the user before it was up
+		}
 		return withLogs(folder, err)
 	}
 	select {
@@ -59,9 +59,13 @@ func Run(ctx context.Context, options Options) (err error) {
 	return errors.Join(err, stop(options, cp))
 }
 
-// withLogs keeps the logs for who wants to know why something failed.
+// withLogs keeps the logs, if there are any, for who wants to know why something failed.
 func withLogs(folder *folder, err error) error {
-	return errors.Join(fmt.Errorf("%w\nAll logs are in %s", err, filepath.Join(folder.path, "logs")), folder.keep())
+	logs := filepath.Join(folder.path, "logs")
+	if entries, _ := os.ReadDir(logs); len(entries) == 0 {
+		return err
+	}
+	return errors.Join(fmt.Errorf("%w\nAll logs are in %s", err, logs), folder.keep())
 }
 
 func start(ctx context.Context, options Options, folder *folder) (*controlplane.ControlPlane, error) {
@@ -104,7 +108,7 @@ func greet(options Options, folder *folder, cp *controlplane.ControlPlane) error
 	if !folder.temporary {
 		fate = "kept for the next time"
 	}
-	kubectl := shorten(filepath.Join(options.Assets, "kubectl"))
+	kubectl := quote(filepath.Join(options.Assets, "kubectl"))
 	_, err = fmt.Fprintf(options.Out, `Kubernetes %s is up at %s.
 Its data is in %s: %s.
 There is no node yet, so Pods stay Pending.
@@ -117,21 +121,18 @@ In another terminal:
   %[6]s get deployments,replicasets -A
 
 Ctrl-C stops everything.
-`, version.GitVersion, cp.URL(), folder.path, fate, cp.Kubeconfig, kubectl)
+`, version.GitVersion, cp.URL(), folder.path, fate, quote(cp.Kubeconfig), kubectl)
 	return err
 }
 
-// shorten makes a path relative where that is easier to read.
-func shorten(path string) string {
-	here, err := os.Getwd()
-	if err != nil {
-		return path
+// quote makes a path safe to paste into a shell.
+func quote(path string) string {
+	if strings.ContainsFunc(path, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,=@%:", r)
+	}) {
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 	}
-	short, err := filepath.Rel(here, path)
-	if err != nil || strings.HasPrefix(short, "..") {
-		return path
-	}
-	return short
+	return path
 }
 
 func stop(options Options, cp *controlplane.ControlPlane) error {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -33,6 +34,9 @@ Ctrl-C stops everything in good order; a second Ctrl-C at once.`,
   ringmaster up --data-dir ~/ringmaster --port 6443`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if command.Flags().Changed("data-dir") && options.DataDir == "" {
+				return errors.New("--data-dir names no folder: leave --data-dir out to throw the data away at the end")
+			}
 			found, err := findAssets(assets)
 			if err != nil {
 				return err

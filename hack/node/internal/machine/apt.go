@@ -30,8 +30,11 @@ func Install(packages []string, log string) error {
 	if aptGet(log, install...) == nil {
 		return nil
 	}
-	// The lists of packages may be missing or old, as in most images.
-	if err := errors.Join(aptGet(log, "update"), aptGet(log, install...)); err != nil {
+	// The lists of packages may be missing or old, as in most images. That a list of somebody else's
+	// cannot be had is no reason to fail.
+	listed := aptGet(log, "update")
+	if err := aptGet(log, install...); err != nil {
+		err = errors.Join(listed, err)
 		return fmt.Errorf("installing %s: %w; see %s, and try 'apt-get install --no-install-recommends %s'", names, err, log, names)
 	}
 	return nil
@@ -43,7 +46,7 @@ func aptGet(log string, args ...string) error {
 		return err
 	}
 	defer out.Close()
-	cmd := exec.Command("apt-get", args...)
+	cmd := exec.Command("apt-get", append([]string{"-o", "DPkg::Lock::Timeout=60"}, args...)...)
 	cmd.Env = append(os.Environ(), "PATH="+Path, "DEBIAN_FRONTEND=noninteractive")
 	cmd.Stdout, cmd.Stderr = out, out
 	// Ctrl-C in the terminal is for us, not for it.
