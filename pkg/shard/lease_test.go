@@ -1,0 +1,193 @@
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/pkg/shard"
+)
+
+func TestMain(m *testing.M) {
+	rig.Main(m, rig.Options{Programs: map[string]rig.Program{"member": member}})
+}
+
+const (
+	duration, deadline, retry = 6 * time.Second, 4 * time.Second, 500 * time.Millisecond
+	patience                  = 90 * time.Second
+)
+
+// member is a process that joins a ring under the name that it is given, and says what happens.
+func member(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	lease := &shard.Lease{
+		Client: client.CoordinationV1(), Ring: "ring",
+		Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("SHARD"),
+		Duration: duration, RenewDeadline: deadline, RetryPeriod: retry,
+	}
+	return lease.Run(ctx, func(ctx context.Context) {
+		fmt.Println("working")
+		<-ctx.Done()
+		time.Sleep(300 * time.Millisecond) // the last reconcile ends
+		fmt.Println("ended")
+	})
+}
+
+type fixture struct {
+	*rig.Rig
+	*WithT
+	t *testing.T
+}
+
+func setUp(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t}
+	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	return f
+}
+
+// start runs a member with a process name of its own, but maybe not with a shard name of its own.
+func (f *fixture) start(process, name string) *rig.Running {
+	f.t.Helper()
+	return f.Start(f.t, rig.Process{
+		Name: process, ServiceAccount: "member", Program: "member",
+		Roles: []string{"pkg/shard/testdata/role.yaml"}, Env: []string{"SHARD=" + name},
+	})
+}
+
+func (f *fixture) working(p *rig.Running) {
+	f.t.Helper()
+	f.Eventually(func() string { return p.Tail(1) }).Should(Equal("working"))
+}
+
+func (f *fixture) lease(name string) *coordinationv1.Lease {
+	f.t.Helper()
+	lease, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Get(context.Background(), name, metav1.GetOptions{})
+	f.Expect(err).NotTo(HaveOccurred())
+	return lease
+}
+
+// end waits for the end of a process and returns what it said last.
+func (f *fixture) end(p *rig.Running) (string, error) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	err := p.Wait(ctx)
+	return p.Tail(1), err
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	f := setUp(t)
+	p := f.start("a", "a")
+	f.working(p)
+	lease := f.lease("a")
+	f.Expect(*lease.Spec.HolderIdentity).To(Equal("a"), "the contract's holder is the shard's name")
+	f.Expect(lease.Labels).To(HaveKeyWithValue("alpha.sharding.timebertt.dev/controllerring", "ring"))
+	f.Expect(*lease.Spec.LeaseDurationSeconds).To(Equal(int32(duration / time.Second)))
+	f.Eventually(func() bool { return f.lease("a").Spec.RenewTime.After(lease.Spec.RenewTime.Time) }).Should(BeTrue(), "it is renewed")
+
+	f.Expect(p.Terminate()).To(Succeed())
+	// It is a member until its work has ended.
+	f.Eventually(func() string { return *f.lease("a").Spec.HolderIdentity }).Should(BeEmpty())
+	f.Expect(p.Tail(10)).To(ContainSubstring("ended"))
+	_, err := f.end(p)
+	f.Expect(err).NotTo(HaveOccurred())
+}
+
+func TestNameIsTaken(t *testing.T) {
+	f := setUp(t)
+	first := f.start("first", "same")
+	f.working(first)
+	said, err := f.end(f.start("second", "same"))
+	f.Expect(err).To(HaveOccurred())
+	f.Expect(said).To(ContainSubstring(shard.ErrNameTaken.Error()))
+	f.Expect(first.Running()).To(BeTrue(), "the first one works on")
+}
+
+// TestRestartedContainer is killed and comes back under the same name, long before its old lease
+// would have expired.
+func TestRestartedContainer(t *testing.T) {
+	f := setUp(t)
+	first := f.start("first", "same")
+	f.working(first)
+	f.Expect(first.Kill()).To(Succeed())
+	renewed := f.lease("same").Spec.RenewTime.Time
+	second := f.start("second", "same")
+	f.working(second)
+	waited := f.lease("same").Spec.AcquireTime.Sub(renewed)
+	t.Logf("it waited for %s of %s", waited.Round(time.Millisecond), duration)
+}
+
+// TestTakenOver lets the sharder declare a shard dead that is alive.
+func TestTakenOver(t *testing.T) {
+	f := setUp(t)
+	p := f.start("a", "a")
+	f.working(p)
+	f.Eventually(func() error {
+		lease, sharder := f.lease("a"), "shardlease-controller"
+		lease.Spec.HolderIdentity = &sharder
+		_, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Update(t.Context(), lease, metav1.UpdateOptions{})
+		return err
+	}).Should(Succeed())
+	said, err := f.end(p)
+	f.Expect(err).To(HaveOccurred())
+	f.Expect(said).To(Equal(shard.ErrLost.Error()))
+	f.Expect(p.Tail(10)).To(ContainSubstring("ended\n"), "its work has ended before")
+	f.Expect(*f.lease("a").Spec.HolderIdentity).To(Equal("shardlease-controller"), "it did not take it back")
+}
+
+// TestPausedAndReplaced wakes a process up whose name another one has got meanwhile.
+func TestPausedAndReplaced(t *testing.T) {
+	f := setUp(t)
+	first := f.start("first", "same")
+	f.working(first)
+	f.Expect(first.Pause()).To(Succeed())
+	second := f.start("second", "same")
+	f.working(second)
+	f.Expect(first.Resume()).To(Succeed())
+	said, err := f.end(first)
+	f.Expect(err).To(HaveOccurred())
+	f.Expect(said).To(Equal(shard.ErrLost.Error()))
+	f.Expect(second.Running()).To(BeTrue())
+	f.Expect(f.lease("same").Annotations).NotTo(BeEmpty())
+}
+
+func TestValidate(t *testing.T) {
+	for name, test := range map[string]struct {
+		lease shard.Lease
+		want  string
+	}{
+		"good":              {shard.Lease{Ring: "ring", Namespace: "default", Name: "a"}, ""},
+		"a shard too long":  {shard.Lease{Ring: "ring", Namespace: "default", Name: strings.Repeat("x", 64)}, "name of the shard"},
+		"a ring too long":   {shard.Lease{Ring: strings.Repeat("x", 64), Namespace: "default", Name: "a"}, "name of the ring"},
+		"a name with space": {shard.Lease{Ring: "ring", Namespace: "default", Name: "a b"}, "cannot be the name of a shard"},
+		"no namespace":      {shard.Lease{Ring: "ring", Name: "a"}, "namespace"},
+	} {
+		err := test.lease.Validate()
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if err := (&shard.Lease{}).Run(t.Context(), nil); err == nil || errors.Is(err, shard.ErrLost) {
+		t.Errorf("got %v", err)
+	}
+}
