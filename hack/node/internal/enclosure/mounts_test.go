@@ -7,7 +7,7 @@ import "testing"
 func TestCovered(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/var/lib/ringmaster-node":              true,
-		"/var/lib/agent/work/bin/kubernetes":    true,
+		"/var/lib/agent/clone/bin/kubernetes":   true,
 		"/var/libexec/node":                     false,
 		"/home/someone/ringmaster/bin/assembly": false,
 	} {
