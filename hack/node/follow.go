@@ -53,7 +53,8 @@ type tail struct {
 }
 
 func newTail(path string, out io.Writer) (*tail, error) {
-	file, err := os.Open(path)
+	// A log that somebody has removed must not keep a node from being stopped.
+	file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	return &tail{file, out}, err
 }
 

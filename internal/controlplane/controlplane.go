@@ -95,13 +95,16 @@ func prepare(options Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the folder for the control plane: %w", err)
 	}
-	// The logs are those of this start: what an earlier one wrote would be taken for its words.
-	if err := os.RemoveAll(filepath.Join(dir, "logs")); err != nil {
-		return nil, fmt.Errorf("removing old logs: %w", err)
-	}
 	for _, folder := range []string{"pki", "logs", "kubeconfigs"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
 			return nil, fmt.Errorf("making the folder for the control plane: %w", err)
+		}
+	}
+	// The logs are those of this start: what an earlier one wrote would be taken for its words. Others
+	// may keep theirs in the same folder.
+	for _, name := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
+		if err := os.Remove(logPath(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("removing an old log: %w", err)
 		}
 	}
 	authority, err := pki.Open(filepath.Join(dir, "pki"), time.Now())
@@ -170,9 +173,11 @@ func (cp *ControlPlane) spec(options Options, name string, args []string) proces
 		Path: filepath.Join(options.Assets, name),
 		Args: append(args, options.ExtraArgs[name]...),
 		Dir:  cp.dir,
-		Log:  filepath.Join(cp.dir, "logs", name+".log"),
+		Log:  logPath(cp.dir, name),
 	}
 }
+
+func logPath(dir, name string) string { return filepath.Join(dir, "logs", name+".log") }
 
 // path is a path in the control plane's folder.
 func (cp *ControlPlane) path(elements ...string) string {
