@@ -183,7 +183,16 @@ func TestStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// A node keeps the logs of its other programs in the same folder.
+	others := filepath.Join(dir, "logs", "kubelet.log")
+	if err := os.WriteFile(others, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
 	second := start(t, controlplane.Options{Dir: dir, Durable: true})
+	if content, err := os.ReadFile(others); err != nil || string(content) != "kept" {
+		t.Errorf("the log of somebody else is now %q: %v", content, err)
+	}
 	if second.URL() != first.URL() {
 		t.Errorf("the address changed from %s to %s", first.URL(), second.URL())
 	}
