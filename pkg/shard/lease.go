@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,9 +19,6 @@ import (
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
-
-// AnnotationInstance on a shard's Lease tells two processes with one name apart.
-const AnnotationInstance = "ringmaster.sharding.timebertt.dev/instance"
 
 // The times of a Lease, as in leader election.
 const (
@@ -74,6 +72,16 @@ func (l *Lease) Validate() error {
 //
 // It returns nil after a good end, ErrNameTaken or ErrLost.
 func (l *Lease) Run(ctx context.Context, work func(context.Context)) error {
+	return l.run(ctx, func(held context.Context, _ *lock) {
+		working, stop := context.WithCancelCause(held)
+		defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
+		work(working)
+	})
+}
+
+// run is Run for work that has more to do when it is asked to end: its context lives for as long as
+// the Lease is held, and it ends by itself some time after ctx has.
+func (l *Lease) run(ctx context.Context, work func(held context.Context, lock *lock)) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
@@ -108,7 +116,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context)) error {
 		defer close(ended)
 		elector.Run(election)
 	}()
-	return keep(ctx, work, started, ended, leave)
+	return keep(ctx, func(held context.Context) { work(held, lock) }, started, ended, leave)
 }
 
 // keep works while the Lease is held.
@@ -120,16 +128,16 @@ func keep(ctx context.Context, work func(context.Context), started, ended <-chan
 		<-ended
 		return nil
 	}
-	working, stop := context.WithCancel(ctx)
-	defer stop()
+	held, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		work(working)
+		work(held)
 	}()
 	select {
 	case <-ended:
-		stop()
+		stop(ErrLost)
 		<-done
 		return ErrLost
 	case <-done:
@@ -145,7 +153,10 @@ type lock struct {
 	Lease
 	instance string
 	retry    time.Duration
-	current  *coordinationv1.Lease
+
+	mu      sync.Mutex
+	current *coordinationv1.Lease
+	leaving bool
 }
 
 var _ resourcelock.Interface = &lock{}
@@ -202,7 +213,7 @@ func (l *lock) foreign(lease *coordinationv1.Lease) bool {
 }
 
 func instanceOf(lease *coordinationv1.Lease) string {
-	return cmp.Or(lease.Annotations[AnnotationInstance], "unknown")
+	return cmp.Or(lease.Annotations[shardingv1alpha1.AnnotationInstance], "unknown")
 }
 
 func (l *lock) read(ctx context.Context) (*coordinationv1.Lease, error) {
@@ -211,6 +222,8 @@ func (l *lock) read(ctx context.Context) (*coordinationv1.Lease, error) {
 
 // Get reads the Lease.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	lease, err := l.read(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -227,6 +240,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // Create writes a new Lease.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
 	l.fill(lease, record)
 	created, err := l.Client.Leases(l.Namespace).Create(ctx, lease, metav1.CreateOptions{})
@@ -238,6 +253,8 @@ func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 
 // Update writes the Lease, unless somebody has since it was read.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.current == nil {
 		return errors.New("the lease was not read yet")
 	}
@@ -250,6 +267,24 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return err
 }
 
+// announce tells everybody that this shard is leaving, so that it is given nothing more.
+func (l *lock) announce(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leaving = true
+	if l.current == nil {
+		return errors.New("the lease was not read yet")
+	}
+	lease := l.current.DeepCopy()
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationLeaving, "true")
+	updated, err := l.Client.Leases(l.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("announcing that this shard leaves: %w", err) // the next renewal says it
+	}
+	l.current = updated
+	return nil
+}
+
 func (l *lock) fill(lease *coordinationv1.Lease, record resourcelock.LeaderElectionRecord) {
 	if record.HolderIdentity == l.Identity() {
 		record.HolderIdentity = l.Name
@@ -259,5 +294,10 @@ func (l *lock) fill(lease *coordinationv1.Lease, record resourcelock.LeaderElect
 	spec.HolderIdentity = &holder
 	lease.Spec = spec
 	metav1.SetMetaDataLabel(&lease.ObjectMeta, shardingv1alpha1.LabelControllerRing, l.Ring)
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, AnnotationInstance, l.instance)
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationInstance, l.instance)
+	if l.leaving {
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationLeaving, "true")
+	} else {
+		delete(lease.Annotations, shardingv1alpha1.AnnotationLeaving) // of the process before
+	}
 }

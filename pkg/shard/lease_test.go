@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	rig.Main(m, rig.Options{Programs: map[string]rig.Program{"member": member}})
+	rig.Main(m, rig.Options{Programs: map[string]rig.Program{"member": member, "operator": operator}})
 }
 
 const (
@@ -59,6 +59,7 @@ type fixture struct {
 
 func setUp(t *testing.T) *fixture {
 	t.Helper()
+	t.Parallel()
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t}
 	f.SetDefaultEventuallyTimeout(patience)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)

@@ -12,6 +12,11 @@ const (
 	// Its presence counts. Ringmaster writes the name of the next shard as its value, which tells a
 	// shard of Ringmaster where to hand the object to.
 	LabelDrainPrefix = "drain.alpha.sharding.timebertt.dev/"
+	// AnnotationLeaving on a shard's Lease tells that the shard is about to leave and hands its objects
+	// over itself. It is a member until it has given the Lease up, but gets no more objects.
+	AnnotationLeaving = "ringmaster.sharding.timebertt.dev/leaving"
+	// AnnotationInstance on a shard's Lease tells two processes with one name apart.
+	AnnotationInstance = "ringmaster.sharding.timebertt.dev/instance"
 	// IdentityShardLeaseController is the holder of a Lease that the sharder took over.
 	IdentityShardLeaseController = "shardlease-controller"
 

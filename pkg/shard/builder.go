@@ -1,0 +1,197 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// predicates makes Sharded an option of For, Owns and Watches.
+type predicates = builder.Predicates
+
+// Sharded is the option that makes a kind a sharded one: this process sees and works on its own
+// share of its objects only.
+type Sharded struct{ predicates }
+
+// Builder builds a controller, as controller-runtime's builder does.
+type Builder struct {
+	manager *Manager
+	inner   *builder.Builder
+	options controller.Options
+	main    *kind
+	errs    []error
+	// owned are kinds whose objects follow their controllers, to be declared once the main kind is.
+	owned []client.Object
+}
+
+// ControllerManagedBy begins to build a controller. Without Sharded it is as any other: it works on
+// all objects, while the manager leads.
+func ControllerManagedBy(m *Manager) *Builder {
+	b := &Builder{manager: m}
+	b.inner = builder.ControllerManagedBy(&enlisting{Manager: m.Manager, builder: b})
+	return b
+}
+
+// enlisting is the manager that controller-runtime's builder is shown. It runs a sharded controller
+// while this process is a shard.
+type enlisting struct {
+	manager.Manager
+	builder *Builder
+}
+
+// Add implements manager.Manager.
+func (e *enlisting) Add(runnable manager.Runnable) error {
+	if e.builder.main == nil {
+		return e.Manager.Add(runnable)
+	}
+	return e.builder.manager.shard.Add(runnable)
+}
+
+// For names the kind whose objects are reconciled. With Sharded they are this shard's objects.
+func (b *Builder) For(object client.Object, options ...builder.ForOption) *Builder {
+	options, sharded := without(options)
+	b.inner.For(object, options...)
+	if !sharded {
+		return b
+	}
+	watched, err := b.projected(object, metadataOnly(options))
+	if err != nil {
+		b.errs = append(b.errs, err)
+		return b
+	}
+	b.main, err = b.manager.shard.declare(watched)
+	b.errs = append(b.errs, err)
+	return b
+}
+
+// Owns names a kind whose objects are controlled by objects of the kind of For. With Sharded they
+// follow them from shard to shard; the ring must have the kind among its controlledResources.
+func (b *Builder) Owns(object client.Object, options ...builder.OwnsOption) *Builder {
+	options, sharded := without(options)
+	b.inner.Owns(object, options...)
+	if sharded {
+		watched, err := b.projected(object, metadataOnly(options))
+		b.owned, b.errs = append(b.owned, watched), append(b.errs, err)
+	}
+	return b
+}
+
+// Watches names a kind of which events are mapped to requests. With Sharded only events of this
+// shard's objects are.
+func (b *Builder) Watches(object client.Object, events handler.EventHandler, options ...builder.WatchesOption) *Builder {
+	options, sharded := without(options)
+	b.inner.Watches(object, events, options...)
+	if sharded {
+		_, err := b.manager.shard.cache.shard(object)
+		b.errs = append(b.errs, err)
+	}
+	return b
+}
+
+// WatchesRawSource adds a source of requests. They are dropped if their objects are not this shard's.
+func (b *Builder) WatchesRawSource(events source.Source) *Builder {
+	b.inner.WatchesRawSource(events)
+	return b
+}
+
+// WithEventFilter adds a predicate for all events. It cannot keep an object from being handed over.
+func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
+	b.inner.WithEventFilter(p)
+	return b
+}
+
+// WithOptions sets the options of the controller.
+func (b *Builder) WithOptions(options controller.Options) *Builder {
+	b.options = options
+	return b
+}
+
+// WithLogConstructor sets how the logger of a request is made.
+func (b *Builder) WithLogConstructor(construct func(*reconcile.Request) logr.Logger) *Builder {
+	b.inner.WithLogConstructor(construct)
+	return b
+}
+
+// Named sets the name of the controller, which is the kind's otherwise.
+func (b *Builder) Named(name string) *Builder {
+	b.inner.Named(name)
+	return b
+}
+
+// Complete builds the controller.
+func (b *Builder) Complete(r reconcile.Reconciler) error {
+	_, err := b.Build(r)
+	return err
+}
+
+// Build builds the controller and returns it.
+func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
+	if r == nil {
+		return nil, errors.New("a controller needs a reconciler")
+	}
+	if b.main == nil && len(b.owned) > 0 {
+		b.errs = append(b.errs, errors.New("objects that a sharded kind owns can be sharded only if that is: add shard.Sharded{} to For"))
+	}
+	if b.main != nil {
+		for _, owned := range b.owned {
+			if owned != nil {
+				b.errs = append(b.errs, b.manager.shard.declareControlled(b.main, owned))
+			}
+		}
+		if b.options.NeedLeaderElection != nil && *b.options.NeedLeaderElection {
+			b.errs = append(b.errs, errors.New("a sharded controller works in every instance: leave NeedLeaderElection unset"))
+		}
+		b.options.NeedLeaderElection = new(false)
+		r = &reconciler{Reconciler: r, shard: b.manager.shard, kind: b.main}
+	}
+	if err := errors.Join(b.errs...); err != nil {
+		return nil, err
+	}
+	return b.inner.WithOptions(b.options).Build(r)
+}
+
+// projected is the object as it is watched.
+func (b *Builder) projected(object client.Object, onlyMetadata bool) (client.Object, error) {
+	if !onlyMetadata {
+		return object, nil
+	}
+	gvk, err := apiutil.GVKForObject(object, b.manager.GetScheme())
+	if err != nil {
+		return nil, fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(gvk)
+	return metadata, nil
+}
+
+// without returns the options that controller-runtime knows, and whether Sharded was among them.
+func without[T any](options []T) (rest []T, sharded bool) {
+	for _, option := range options {
+		if _, is := any(option).(Sharded); is {
+			sharded = true
+			continue
+		}
+		rest = append(rest, option)
+	}
+	return rest, sharded
+}
+
+func metadataOnly[T any](options []T) bool {
+	for _, option := range options {
+		if any(option) == any(builder.OnlyMetadata) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,227 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// kinds are the sharded kinds of this process.
+type kinds struct {
+	mu   sync.Mutex
+	main map[schema.GroupKind]*kind
+}
+
+// kind is a sharded kind.
+type kind struct {
+	schema.GroupVersionKind
+	// example is an object of the kind as controllers watch it: typed, unstructured or metadata only.
+	example client.Object
+	// controlled are the kinds of which objects of this one have children.
+	controlled []*kind
+}
+
+// indexController is the index of children by the UID of their controller.
+const indexController = "ringmaster.controller.uid"
+
+// Shard makes a kind a sharded one: the manager's caches and client have only this shard's objects of
+// it. It returns the kind. ControllerManagedBy calls it; others call it before they use the kind.
+func (s *Shard) declare(example client.Object) (*kind, error) {
+	gvk, err := s.cache.shard(example)
+	if err != nil {
+		return nil, err
+	}
+	s.kinds.mu.Lock()
+	defer s.kinds.mu.Unlock()
+	if known := s.kinds.main[gvk.GroupKind()]; known != nil {
+		return known, nil
+	}
+	known := &kind{GroupVersionKind: gvk, example: example}
+	s.kinds.main[gvk.GroupKind()] = known
+	return known, nil
+}
+
+// declareControlled makes a kind a sharded one whose objects follow their controllers.
+func (s *Shard) declareControlled(owner *kind, example client.Object) error {
+	gvk, err := s.cache.shard(example)
+	if err != nil {
+		return err
+	}
+	s.kinds.mu.Lock()
+	defer s.kinds.mu.Unlock()
+	if slices.ContainsFunc(owner.controlled, func(k *kind) bool { return k.GroupKind() == gvk.GroupKind() }) {
+		return nil
+	}
+	indexed := slices.ContainsFunc(slices.Collect(s.kinds.allControlled()), func(k *kind) bool { return k.GroupKind() == gvk.GroupKind() })
+	owner.controlled = append(owner.controlled, &kind{GroupVersionKind: gvk, example: example})
+	if indexed {
+		return nil
+	}
+	return s.cache.IndexField(context.Background(), example, indexController, controllerUID)
+}
+
+func (k *kinds) allControlled() func(yield func(*kind) bool) {
+	return func(yield func(*kind) bool) {
+		for _, owner := range k.main {
+			for _, controlled := range owner.controlled {
+				if !yield(controlled) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (k *kinds) allMain() []*kind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []*kind
+	for _, known := range k.main {
+		all = append(all, known)
+	}
+	return all
+}
+
+func (k *kinds) get(of schema.GroupKind) *kind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.main[of]
+}
+
+func controllerUID(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+// watch makes the guard and the queue hear of all that happens to the main objects of this shard,
+// whatever predicates the controllers have.
+func (s *Shard) watch(ctx context.Context) error {
+	for _, known := range s.kinds.allMain() {
+		informer, err := s.cache.own.GetInformer(ctx, known.example)
+		if err != nil {
+			return err
+		}
+		if _, err := informer.AddEventHandler(s.handler(known.GroupKind())); err != nil {
+			return err
+		}
+		// The children are listed when an object is handed over; that must not wait for a first list.
+		for _, controlled := range known.controlled {
+			if _, err := s.cache.own.GetInformer(ctx, controlled.example, cache.BlockUntilSynced(false)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Shard) handler(of schema.GroupKind) toolscache.ResourceEventHandler {
+	drain := shardingv1alpha1.LabelDrain(s.Ring())
+	see := func(found any) {
+		object, is := found.(client.Object)
+		if !is {
+			return
+		}
+		k := key{of, client.ObjectKeyFromObject(object)}
+		s.guard.saw(k, object.GetResourceVersion())
+		if _, draining := object.GetLabels()[drain]; draining {
+			s.queue.Add(k)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    see,
+		UpdateFunc: func(_, found any) { see(found) },
+		DeleteFunc: func(found any) {
+			if name, err := toolscache.DeletionHandlingObjectToName(found); err == nil {
+				s.guard.lost(key{of, types.NamespacedName{Namespace: name.Namespace, Name: name.Name}})
+			}
+		},
+	}
+}
+
+// get reads an object of this shard from the cache. It must not be changed.
+func (s *Shard) get(ctx context.Context, known *kind, name types.NamespacedName) (client.Object, error) {
+	object, err := fresh(s.cache.scheme, known)
+	if err != nil {
+		return nil, err
+	}
+	return object, s.cache.own.Get(ctx, name, object, client.UnsafeDisableDeepCopy)
+}
+
+func fresh(scheme *runtime.Scheme, known *kind) (client.Object, error) {
+	switch known.example.(type) {
+	case *metav1.PartialObjectMetadata:
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(known.GroupVersionKind)
+		return object, nil
+	case runtime.Unstructured:
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(known.GroupVersionKind)
+		return object, nil
+	}
+	made, err := scheme.New(known.GroupVersionKind)
+	if err != nil {
+		return nil, err
+	}
+	object, is := made.(client.Object)
+	if !is {
+		return nil, fmt.Errorf("%s is not an object", known.GroupVersionKind)
+	}
+	return object, nil
+}
+
+// each calls visit for the objects of this shard in the cache. They must not be changed.
+func (s *Shard) each(ctx context.Context, known *kind, visit func(client.Object) error, options ...client.ListOption) error {
+	list, err := freshList(s.cache.scheme, known)
+	if err != nil {
+		return err
+	}
+	if err := s.cache.own.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return err
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		object, is := item.(client.Object)
+		if !is {
+			return fmt.Errorf("%T is not an object", item)
+		}
+		return visit(object)
+	})
+}
+
+func freshList(scheme *runtime.Scheme, known *kind) (client.ObjectList, error) {
+	of := known.GroupVersionKind
+	of.Kind += "List"
+	switch known.example.(type) {
+	case *metav1.PartialObjectMetadata:
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(of)
+		return list, nil
+	case runtime.Unstructured:
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(of)
+		return list, nil
+	}
+	made, err := scheme.New(of)
+	if err != nil {
+		return nil, err
+	}
+	list, is := made.(client.ObjectList)
+	if !is {
+		return nil, fmt.Errorf("%s is not a list", of)
+	}
+	return list, nil
+}

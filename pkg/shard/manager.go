@@ -1,0 +1,88 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// Manager is a manager that is a shard of a ring. Its controllers that ControllerManagedBy makes
+// work on this shard's objects while it holds its Lease; all others work as in any manager, on all
+// objects and while it leads.
+type Manager struct {
+	manager.Manager
+	shard *Shard
+}
+
+// NewManager makes a manager that joins a ring when it starts.
+func NewManager(config *rest.Config, options manager.Options, ring Options) (*Manager, error) {
+	shard, err := New(config, ring)
+	if err != nil {
+		return nil, err
+	}
+	shard.Configure(&options)
+	made, err := manager.New(config, options)
+	if err != nil {
+		return nil, err
+	}
+	return shard.Join(made)
+}
+
+// Shard is this process as a member of the ring.
+func (m *Manager) Shard() *Shard { return m.shard }
+
+// Start runs everything until ctx ends. It returns an error when the shard's Lease is lost, another
+// process has its name, or something else fails; the process should end then.
+//
+// A reconciler that does not heed its context must not go on after the Lease has run out. So Start
+// does not wait for it longer than that.
+func (m *Manager) Start(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- m.Manager.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-m.shard.lost:
+	}
+	left := time.NewTimer(m.shard.options.LeaseDuration - m.shard.options.RenewDeadline)
+	defer left.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-left.C:
+		return fmt.Errorf("%w, and not all work has ended", ErrLost)
+	}
+}
+
+// Unsharded is the same manager for controllers that work on all objects also of sharded kinds, while
+// they lead. Its cache and client have the objects of all shards.
+func (m *Manager) Unsharded() (manager.Manager, error) {
+	if m.shard.cache == nil {
+		return nil, errors.New("the manager does not know of its shard")
+	}
+	all, err := client.New(m.GetConfig(), client.Options{
+		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: m.shard.cache.all},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &unsharded{Manager: m.Manager, cache: m.shard.cache.all, client: all}, nil
+}
+
+// unsharded is a manager that sees everything.
+type unsharded struct {
+	manager.Manager
+	cache  cache.Cache
+	client client.Client
+}
+
+func (u *unsharded) GetCache() cache.Cache                { return u.cache }
+func (u *unsharded) GetClient() client.Client             { return u.client }
+func (u *unsharded) GetFieldIndexer() client.FieldIndexer { return u.cache }

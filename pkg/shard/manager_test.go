@@ -1,0 +1,275 @@
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/pkg/shard"
+)
+
+const ours, drain = "shard.alpha.sharding.timebertt.dev/ring", "drain.alpha.sharding.timebertt.dev/ring"
+
+// operate starts an operator as a shard. The tests are the sharder.
+func (f *fixture) operate(name string) *rig.Running {
+	f.t.Helper()
+	p := f.Start(f.t, rig.Process{
+		Name: name, ServiceAccount: "operator", Program: "operator",
+		Roles: []string{"pkg/shard/testdata"}, Env: []string{"SHARD=" + name},
+	})
+	f.Eventually(func(g Gomega) string {
+		lease, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Get(f.t.Context(), name, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
+		return *lease.Spec.HolderIdentity
+	}).Should(Equal(name))
+	return p
+}
+
+// said is all that a process has said, each line with its end.
+func said(p *rig.Running) string { return p.Tail(1000) + "\n" }
+
+func (f *fixture) says(p *rig.Running, what string) {
+	f.t.Helper()
+	f.Eventually(func() string { return said(p) }).Should(ContainSubstring(what))
+}
+
+// neverSays looks at what was said until now.
+func (f *fixture) neverSays(p *rig.Running, what string) {
+	f.t.Helper()
+	f.Expect(said(p)).NotTo(ContainSubstring(what))
+}
+
+func (f *fixture) configMap(name, owner string, do ...string) *corev1.ConfigMap {
+	f.t.Helper()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name, Labels: map[string]string{ours: owner}}}
+	object.Data = map[string]string{"do": strings.Join(do, "")}
+	f.Expect(f.Client.Create(f.t.Context(), object)).To(Succeed())
+	return object
+}
+
+// label changes a label as somebody does who has not read the object.
+func (f *fixture) label(object client.Object, key, value string) {
+	f.t.Helper()
+	content := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
+	f.Expect(f.Client.Patch(f.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(content)))).To(Succeed())
+}
+
+func (f *fixture) labels(of client.Object) map[string]string {
+	f.t.Helper()
+	err := f.Client.Get(context.Background(), client.ObjectKeyFromObject(of), of)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	f.Expect(err).NotTo(HaveOccurred())
+	return of.GetLabels()
+}
+
+func (f *fixture) child(name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name}}
+}
+
+func TestOwnObjectsOnly(t *testing.T) {
+	f := setUp(t)
+	f.configMap("mine", "a")
+	f.configMap("theirs", "b")
+	nobodys := f.configMap("nobodys", "")
+	f.configMap("looking", "a", "look")
+	p := f.operate("a")
+	f.says(p, "ended mine\n")
+	f.says(p, "ended looking\n")
+	f.Expect(f.labels(f.child("mine"))).To(HaveKeyWithValue(ours, "a"), "children are labelled without a webhook")
+	f.says(p, "filtered: false\n")
+	f.says(p, "unfiltered: true\n")
+	f.says(p, "mine: looking mine\n")
+	f.says(p, "counted 4\n") // by the controller that leads
+
+	t.Log("An object of a kind that is not sharded concerns all shards")
+	indexed := f.configMap("indexed", "a")
+	indexed.Data = map[string]string{"account": "someone"}
+	f.Expect(f.Client.Update(t.Context(), indexed)).To(Succeed())
+	f.says(p, "ended indexed\n")
+	before := strings.Count(said(p), "ended indexed\n")
+	f.Expect(f.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "someone"}})).To(Succeed())
+	f.Eventually(func() int { return strings.Count(said(p), "ended indexed\n") }).Should(BeNumerically(">", before))
+
+	t.Log("An object that becomes this shard's is worked on")
+	f.neverSays(p, "theirs\n")
+	f.neverSays(p, "nobodys\n")
+	f.label(nobodys, ours, "a")
+	f.says(p, "ended nobodys\n")
+	f.neverSays(p, "is not there")
+}
+
+// TestHandOver asks for objects in all the ways in which that is done.
+func TestHandOver(t *testing.T) {
+	f := setUp(t)
+	p := f.operate("a")
+	for name, test := range map[string]struct {
+		do, drain string
+		main      map[string]string
+		child     map[string]string
+	}{
+		"to-a-shard":      {"", "b", map[string]string{ours: "b"}, map[string]string{ours: "b"}},
+		"without-a-word":  {"", "true", nil, map[string]string{ours: "a"}},
+		"while-it-works":  {"wait", "b", map[string]string{ours: "b"}, nil},
+		"to-where-it-was": {"", "a", nil, map[string]string{ours: "a"}},
+	} {
+		object := f.configMap(name, "a", test.do)
+		f.says(p, "began "+name+"\n")
+		if test.do == "" {
+			f.says(p, "ended "+name+"\n")
+			f.Eventually(func() map[string]string { return f.labels(f.child(name)) }).Should(Equal(map[string]string{ours: "a"}))
+			time.Sleep(200 * time.Millisecond) // until it is in the shard's cache; if not, the sharder moves it
+		}
+		f.label(object, drain, test.drain)
+		f.Eventually(func() map[string]string { return f.labels(object) }).Should(Equal(test.main), name)
+		f.Expect(f.labels(f.child(name))).To(Equal(test.child), name)
+		if test.do == "wait" {
+			f.says(p, "ended "+name+"\n") // before the object was let go
+			f.says(p, name+": "+shard.ErrTaken.Error())
+		}
+
+		t.Logf("%s comes back", name)
+		began := strings.Count(said(p), "began "+name+"\n")
+		f.label(object, ours, "a")
+		f.Eventually(func() int { return strings.Count(said(p), "began "+name+"\n") }).Should(BeNumerically(">", began))
+	}
+	f.neverSays(p, "is not there")
+}
+
+// TestChildrenFirst looks at the order of writes: no shard ever has an object without its children.
+func TestChildrenFirst(t *testing.T) {
+	f := setUp(t)
+	p := f.operate("a")
+	object := f.configMap("main", "a")
+	f.says(p, "ended main\n")
+	time.Sleep(200 * time.Millisecond)
+	f.label(object, drain, "b")
+	child := f.child("main")
+	f.Eventually(func() map[string]string { return f.labels(object) }).Should(HaveKeyWithValue(ours, "b"))
+	f.labels(child)
+	earlier, err := resourceversion.CompareResourceVersion(child.ResourceVersion, object.ResourceVersion)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(earlier).To(BeNumerically("<", 0))
+}
+
+// TestUndrain takes a drain back while the shard waits for a reconcile to end.
+func TestUndrain(t *testing.T) {
+	f := setUp(t)
+	p := f.operate("a")
+	object := f.configMap("main", "a", "wait")
+	f.says(p, "began main\n")
+	f.label(object, drain, "b")
+	content := fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"data":{"do":null}}`, drain)
+	f.Expect(f.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(content)))).To(Succeed())
+	f.Eventually(func() map[string]string { return f.labels(f.child("main")) }).Should(HaveKeyWithValue(ours, "a"), "it goes on")
+	f.Expect(f.labels(object)).To(Equal(map[string]string{ours: "a"}))
+}
+
+// TestTakenAway changes the label under a shard's hands.
+func TestTakenAway(t *testing.T) {
+	f := setUp(t)
+	p := f.operate("a")
+	object := f.configMap("main", "a", "wait")
+	f.says(p, "began main\n")
+	f.label(object, ours, "b")
+	f.says(p, "main: "+shard.ErrTaken.Error())
+	f.says(p, "ended main\n")
+}
+
+// TestLeave stops a shard that has objects. They go to the shards that stay, and the shard works on
+// each until it goes.
+func TestLeave(t *testing.T) {
+	const n = 60
+	f := setUp(t)
+	for _, name := range []string{"b", "c"} {
+		f.peer(name, name, nil)
+	}
+	f.peer("dead", "", nil)
+	f.peer("off", "off", map[string]string{shardingv1alpha1.AnnotationLeaving: "true"})
+	p := f.operate("a")
+	for i := range n {
+		f.configMap(fmt.Sprintf("main-%d", i), "a")
+	}
+	f.Eventually(func() int { return strings.Count(said(p), "ended main-") }).Should(BeNumerically(">=", n))
+	waiting := f.configMap("waiting", "a", "wait")
+	f.says(p, "began waiting\n")
+	time.Sleep(300 * time.Millisecond)
+
+	f.Expect(p.Terminate()).To(Succeed())
+	leaving := false
+	f.Eventually(func() string {
+		lease := f.lease("a")
+		if _, says := lease.Annotations[shardingv1alpha1.AnnotationLeaving]; says {
+			leaving = true
+		}
+		return *lease.Spec.HolderIdentity
+	}).Should(BeEmpty(), "the lease is given up last")
+	f.Expect(leaving).To(BeTrue(), "it says that it leaves")
+	shares := map[string]int{}
+	for i := range n {
+		main := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: fmt.Sprintf("main-%d", i)}}
+		owner := f.labels(main)[ours]
+		shares[owner]++
+		f.Expect(f.labels(f.child(main.Name))).To(HaveKeyWithValue(ours, owner), "with its child")
+	}
+	f.Expect(shares).To(And(HaveLen(2), HaveKey("b"), HaveKey("c")))
+	f.Expect(f.labels(waiting)[ours]).To(BeElementOf("b", "c"))
+	_, err := f.end(p)
+	f.Expect(err).NotTo(HaveOccurred())
+}
+
+// TestLoneLeaver has nobody to give its objects to, and leaves all the same.
+func TestLoneLeaver(t *testing.T) {
+	f := setUp(t)
+	p := f.operate("a")
+	object := f.configMap("main", "a")
+	f.says(p, "ended main\n")
+	f.Expect(p.Terminate()).To(Succeed())
+	_, err := f.end(p)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.labels(object)).To(HaveKeyWithValue(ours, "a"))
+	f.Expect(*f.lease("a").Spec.HolderIdentity).To(BeEmpty())
+}
+
+// TestLostWhileHanging takes the lease from a shard whose reconciler does not heed its context. The
+// process ends before the lease would have.
+func TestLostWhileHanging(t *testing.T) {
+	f := setUp(t)
+	p := f.operate("a")
+	f.configMap("main", "a", "hang")
+	f.says(p, "began main\n")
+	f.Eventually(func() error {
+		lease, sharder := f.lease("a"), shardingv1alpha1.IdentityShardLeaseController
+		lease.Spec.HolderIdentity = &sharder
+		_, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Update(t.Context(), lease, metav1.UpdateOptions{})
+		return err
+	}).Should(Succeed())
+	_, err := f.end(p)
+	f.Expect(err).To(HaveOccurred())
+	f.says(p, shard.ErrLost.Error())
+	f.neverSays(p, "ended main\n")
+}
+
+// peer makes the lease of a shard that is not there.
+func (f *fixture) peer(name, holder string, annotations map[string]string) {
+	f.t.Helper()
+	_, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Create(f.t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{shardingv1alpha1.LabelControllerRing: "ring"}, Annotations: annotations},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}, metav1.CreateOptions{})
+	f.Expect(err).NotTo(HaveOccurred())
+}

@@ -1,0 +1,168 @@
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/ringmaster-project/ringmaster/pkg/shard"
+)
+
+// operator is a process with a sharded controller, which keeps a Secret for every ConfigMap, and a
+// leader-elected one, which counts ConfigMaps. It says what it does, a line each.
+func operator(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
+	namespace := os.Getenv("POD_NAMESPACE")
+	mgr, err := shard.NewManager(config, manager.Options{
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		LeaderElection:          true,
+		LeaderElectionID:        "leader",
+		LeaderElectionNamespace: namespace,
+		Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	}, shard.Options{
+		Ring: "ring", Name: os.Getenv("SHARD"),
+		LeaseDuration: duration, RenewDeadline: deadline, RetryPeriod: retry,
+		DrainGrace: 2 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	// An index for a sharded kind that is added before that is known, as people do.
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.ConfigMap{}, "data.account", func(object client.Object) []string {
+		return []string{object.(*corev1.ConfigMap).Data["account"]}
+	}); err != nil {
+		return err
+	}
+	if err := addWorker(mgr, &worker{Client: mgr.GetClient()}); err != nil {
+		return err
+	}
+	if err := addCounter(mgr, namespace); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func addWorker(mgr *shard.Manager, w *worker) error {
+	// It lets nothing through that the tests do with labels: drains must be heard of all the same.
+	return shard.ControllerManagedBy(mgr).
+		For(&corev1.ConfigMap{}, shard.Sharded{}, builder.WithPredicates(predicate.Funcs{
+			CreateFunc: nil, UpdateFunc: nil,
+		})).
+		Owns(&corev1.Secret{}, builder.OnlyMetadata, shard.Sharded{}).
+		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(w.ofAccount)).
+		WithEventFilter(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.ResourceVersionChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 5}).
+		Complete(w)
+}
+
+// addCounter adds a controller that sees all ConfigMaps although they are sharded.
+func addCounter(mgr *shard.Manager, namespace string) error {
+	all, err := mgr.Unsharded()
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(all).
+		Named("counter").
+		For(&corev1.ConfigMap{}).
+		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			list := &corev1.ConfigMapList{}
+			err := all.GetClient().List(ctx, list, client.InNamespace(namespace), client.HasLabels{ours})
+			say("counted %d", len(list.Items))
+			return reconcile.Result{}, err
+		}))
+}
+
+var saying sync.Mutex
+
+func say(format string, args ...any) {
+	saying.Lock()
+	defer saying.Unlock()
+	fmt.Printf(format+"\n", args...)
+}
+
+// worker reconciles ConfigMaps.
+type worker struct{ client.Client }
+
+// ofAccount finds the ConfigMaps of this shard that name a ServiceAccount.
+func (w *worker) ofAccount(ctx context.Context, account client.Object) []reconcile.Request {
+	list := &corev1.ConfigMapList{}
+	if err := w.List(ctx, list, client.MatchingFields{"data.account": account.GetName()}); err != nil {
+		say("cannot list: %v", err)
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// Reconcile keeps the Secret, and does what the ConfigMap tells it to.
+func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	main := &corev1.ConfigMap{}
+	if err := w.Get(ctx, request.NamespacedName, main); err != nil {
+		say("reconciled %s, which is not there: %v", request.Name, err)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	say("began %s", request.Name)
+	defer say("ended %s", request.Name)
+	switch main.Data["do"] {
+	case "wait": // until told otherwise
+		<-ctx.Done()
+		say("%s: %v", request.Name, context.Cause(ctx))
+		return reconcile.Result{}, ctx.Err()
+	case "hang": // whatever it is told
+		time.Sleep(time.Minute)
+	case "look":
+		w.look(ctx, request)
+	}
+	child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
+	if err := ctrl.SetControllerReference(main, child, w.Scheme()); err != nil {
+		return reconcile.Result{}, err
+	}
+	err := w.Create(ctx, child)
+	if apierrors.IsAlreadyExists(err) {
+		err = nil
+	}
+	return reconcile.Result{}, err
+}
+
+// look says what the client shows of other shards' objects.
+func (w *worker) look(ctx context.Context, request reconcile.Request) {
+	other := client.ObjectKey{Namespace: request.Namespace, Name: "theirs"}
+	say("filtered: %t", w.Get(ctx, other, &corev1.ConfigMap{}) == nil)
+	say("unfiltered: %t", w.Get(ctx, other, &corev1.ConfigMap{}, shard.Unfiltered{}) == nil)
+	list := &corev1.ConfigMapList{}
+	if err := w.List(ctx, list); err != nil {
+		say("cannot list: %v", err)
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	slices.Sort(names)
+	say("mine: %s", strings.Join(names, " "))
+}

@@ -1,0 +1,69 @@
+package shard
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Options say which ring to join and how. Only the ring has no default.
+type Options struct {
+	// Ring is the name of the ControllerRing to join.
+	Ring string
+	// Name is the name of this shard, no other may have it. By default it is $POD_NAME, or else the
+	// host's name, which is the pod's.
+	Name string
+	// Namespace is where the shard's Lease is. By default it is $POD_NAMESPACE, or else the pod's.
+	Namespace string
+
+	// LeaseDuration, RenewDeadline and RetryPeriod are as in leader election, with its defaults: 15 s,
+	// 10 s and 2 s.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+
+	// DrainGrace is how long a reconcile may go on when its object is asked for by another shard.
+	// After that its context ends. By default it is 5 s.
+	DrainGrace time.Duration
+	// HandOver is how long leaving may take: when the manager is stopped, each object is worked on
+	// until it is given to its next shard. What is left after that time is moved by the sharder. By
+	// default it is two thirds of the manager's GracefulShutdownTimeout. A negative value turns it off.
+	HandOver time.Duration
+	// ConcurrentHandOvers is how many objects are handed over at the same time. By default it is 50.
+	ConcurrentHandOvers int
+}
+
+const (
+	defaultDrainGrace          = 5 * time.Second
+	defaultConcurrentHandOvers = 50
+	// namespaceFile is where a pod finds the name of its namespace.
+	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+// complete fills in what is not set, and tells what cannot be found out.
+func (o Options) complete() (Options, error) {
+	if o.Ring == "" {
+		return o, errors.New("which ring to join is not said: set Options.Ring to the name of a ControllerRing")
+	}
+	if o.Name = cmp.Or(o.Name, os.Getenv("POD_NAME")); o.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return o, fmt.Errorf("this shard has no name (set Options.Name): %w", err)
+		}
+		o.Name = strings.ToLower(host)
+	}
+	if o.Namespace = cmp.Or(o.Namespace, os.Getenv("POD_NAMESPACE")); o.Namespace == "" {
+		namespace, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			return o, errors.New("the namespace of this shard's lease is not known outside a pod: set Options.Namespace")
+		}
+		o.Namespace = strings.TrimSpace(string(namespace))
+	}
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, DefaultLeaseDuration)
+	o.RenewDeadline = cmp.Or(o.RenewDeadline, DefaultRenewDeadline)
+	o.RetryPeriod = cmp.Or(o.RetryPeriod, DefaultRetryPeriod)
+	o.DrainGrace = cmp.Or(o.DrainGrace, defaultDrainGrace)
+	o.ConcurrentHandOvers = cmp.Or(o.ConcurrentHandOvers, defaultConcurrentHandOvers)
+	return o, nil
+}

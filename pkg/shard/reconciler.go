@@ -1,0 +1,62 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// reconciler calls another one for the objects of this shard, and for no others.
+type reconciler struct {
+	reconcile.Reconciler
+	shard *Shard
+	kind  *kind
+}
+
+// Reconciler wraps a reconciler of a sharded kind, for a controller that was made without
+// ControllerManagedBy. The controller must run with Shard.Add. The wrapped one is called only for
+// objects that are this shard's and that no other shard asks for, and its context ends when the
+// object is taken away or the Lease is lost.
+func (s *Shard) Reconciler(example client.Object, wrapped reconcile.Reconciler) (reconcile.Reconciler, error) {
+	known, err := s.declare(example)
+	if err != nil {
+		return nil, err
+	}
+	return &reconciler{Reconciler: wrapped, shard: s, kind: known}, nil
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	k := key{r.kind.GroupKind(), request.NamespacedName}
+	// First the guard, then the cache: what the guard lets pass was not given away before, or the
+	// cache knows it.
+	running, leave, ok := r.shard.guard.enter(ctx, k)
+	if !ok {
+		// It is being handed over. If it stays after all, it has to be looked at.
+		const again = 500 * time.Millisecond
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	defer leave()
+	object, err := r.shard.get(running, r.kind, request.NamespacedName)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil // deleted, or another shard's
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if _, draining := object.GetLabels()[shardingv1alpha1.LabelDrain(r.shard.Ring())]; draining {
+		r.shard.queue.Add(k)
+		return reconcile.Result{}, nil
+	}
+	result, err := r.Reconciler.Reconcile(running, request)
+	if errors.Is(context.Cause(running), ErrTaken) {
+		return reconcile.Result{}, nil // whatever it says, it is another shard's business now
+	}
+	return result, err
+}
