@@ -24,8 +24,12 @@ type Decision struct {
 	Shard  string
 }
 
-// Members tells which shards are alive.
-type Members interface{ Has(shard string) bool }
+// Members tells which shards are alive, and which of them are leaving: those hand over what they have
+// by themselves, and are not asked to.
+type Members interface {
+	Has(shard string) bool
+	Leaving(shard string) bool
+}
 
 // Object is what counts of an object.
 type Object struct {
@@ -44,6 +48,8 @@ func Main(object Object, desired string, members Members) Decision {
 		return Decision{Action: Keep}
 	case object.Shard == "" || !members.Has(object.Shard):
 		return Decision{Assign, desired}
+	case members.Leaving(object.Shard):
+		return Decision{Action: Keep}
 	case object.Shard == desired && object.Draining:
 		return Decision{Undrain, desired}
 	case object.Shard == desired:
@@ -67,6 +73,8 @@ func Controlled(object Object, desired string, members Members, controller func(
 		return Decision{Action: Keep}
 	case object.Shard == "" || !members.Has(object.Shard):
 		return Decision{Assign, desired}
+	case members.Leaving(object.Shard):
+		return Decision{Action: Keep}
 	}
 	switch shard := controller(); {
 	case shard == object.Shard, shard == "", !members.Has(shard):

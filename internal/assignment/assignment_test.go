@@ -10,12 +10,17 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
 )
 
-// members are the live shards of these tests.
+// members are the live shards of these tests, and whether they are leaving.
 type members map[string]bool
 
-func (m members) Has(shard string) bool { return m[shard] }
+func (m members) Has(shard string) bool {
+	_, has := m[shard]
+	return has
+}
 
-var alive = members{"a": true, "b": true, "c": true}
+func (m members) Leaving(shard string) bool { return m[shard] }
+
+var alive = members{"a": false, "b": false, "c": false, "l": true}
 
 func decide(action assignment.Action, shard string) assignment.Decision {
 	return assignment.Decision{Action: action, Shard: shard}
@@ -38,6 +43,9 @@ func TestMainObjects(t *testing.T) {
 		"is drained to a live shard, not best": {assignment.Object{Shard: "a", Draining: true, Destination: "c"}, "b", decide(assignment.Drain, "b")},
 		"is drained to a dead shard":           {assignment.Object{Shard: "a", Draining: true, Destination: "x"}, "b", decide(assignment.Drain, "b")},
 		"need not be drained any more":         {assignment.Object{Shard: "a", Draining: true, Destination: "b"}, "a", decide(assignment.Undrain, "a")},
+		"of a leaving shard":                   {assignment.Object{Shard: "l"}, "a", decide(assignment.Keep, "")},
+		"of a leaving shard, draining":         {assignment.Object{Shard: "l", Draining: true, Destination: "b"}, "a", decide(assignment.Keep, "")},
+		"is drained to a leaving shard":        {assignment.Object{Shard: "a", Draining: true, Destination: "l"}, "b", decide(assignment.Drain, "b")},
 		"no shards":                            {assignment.Object{}, "", decide(assignment.Keep, "")},
 		"no shards, but had one":               {assignment.Object{Shard: "x"}, "", decide(assignment.Keep, "")},
 	} {
@@ -70,6 +78,7 @@ func TestControlled(t *testing.T) {
 		"its controller has moved to another":   {assignment.Object{Shard: "a"}, "b", "c", decide(assignment.Move, "c")},
 		"its controller is nobody's":            {assignment.Object{Shard: "a"}, "b", "", decide(assignment.Keep, "")},
 		"its controller is on a dead shard":     {assignment.Object{Shard: "a"}, "b", "x", decide(assignment.Keep, "")},
+		"of a leaving shard":                    {assignment.Object{Shard: "l"}, "a", notAsked, decide(assignment.Keep, "")},
 		"no shards":                             {assignment.Object{}, "", notAsked, decide(assignment.Keep, "")},
 		"a drain label on it means nothing":     {assignment.Object{Shard: "a", Draining: true}, "a", notAsked, decide(assignment.Keep, "")},
 		"draining, its controller is gone here": {assignment.Object{Shard: "a", Draining: true}, "b", "b", decide(assignment.Move, "b")},

@@ -46,6 +46,8 @@ type Lease struct {
 	// Complete is whether the Lease had all its times. One that had not counts as expired when it
 	// was seen.
 	Complete bool
+	// Leaving is whether the shard has said that it is about to leave and hands its objects over itself.
+	Leaving bool
 	// Seen is when this process saw the last renewal, by its own clock.
 	Seen time.Time
 }

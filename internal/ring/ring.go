@@ -24,6 +24,8 @@ const indexBits = 16
 // Ring is a set of shards to choose from. The zero value has none.
 type Ring struct {
 	shards []string
+	// leaving are members that no key belongs to any more.
+	leaving []string
 	// tokens are sorted, owners[i] is the shard at tokens[i].
 	tokens []uint64
 	owners []uint16
@@ -32,18 +34,22 @@ type Ring struct {
 	index []uint32
 }
 
-// New makes a ring of the given shards. Names that are given twice count once.
-func New(shards []string) *Ring {
-	shards = slices.Clone(shards)
-	slices.Sort(shards)
-	shards = slices.Compact(shards)
-	if len(shards) == 0 {
-		return &Ring{}
+// New makes a ring of the given shards. Names that are given twice count once. Shards that are
+// leaving are members too, but no key belongs to them.
+func New(shards []string, leaving ...string) *Ring {
+	r := &Ring{shards: sorted(shards), leaving: sorted(leaving)}
+	if len(r.shards) == 0 {
+		return r
 	}
-	r := &Ring{shards: shards}
 	r.place()
 	r.makeIndex()
 	return r
+}
+
+func sorted(names []string) []string {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // place puts the tokens of all shards on the ring.
@@ -98,11 +104,25 @@ func (r *Ring) Owner(key string) string {
 	return r.shards[r.owners[position]]
 }
 
-// Shards returns the names of the shards in order. They must not be changed.
+// Shards returns the names of the shards that keys belong to, in order. They must not be changed.
 func (r *Ring) Shards() []string { return r.shards }
 
-// Has tells whether a shard is on the ring.
+// Members returns the names of all shards, leaving ones included, in order.
+func (r *Ring) Members() []string { return sorted(slices.Concat(r.shards, r.leaving)) }
+
+// Consists tells whether these are the shards of the ring, in any order.
+func (r *Ring) Consists(shards, leaving []string) bool {
+	return slices.Equal(r.shards, sorted(shards)) && slices.Equal(r.leaving, sorted(leaving))
+}
+
+// Has tells whether a shard is a member.
 func (r *Ring) Has(shard string) bool {
 	_, found := slices.BinarySearch(r.shards, shard)
+	return found || r.Leaving(shard)
+}
+
+// Leaving tells whether a shard is a member that is leaving.
+func (r *Ring) Leaving(shard string) bool {
+	_, found := slices.BinarySearch(r.leaving, shard)
 	return found
 }

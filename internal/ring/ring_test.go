@@ -188,3 +188,26 @@ func BenchmarkNew(b *testing.B) {
 		ring.New(names)
 	}
 }
+
+// TestLeaving has a member that no key belongs to: the others have the same keys as without it.
+func TestLeaving(t *testing.T) {
+	with, without := ring.New([]string{"b", "a"}, "c"), ring.New([]string{"a", "b"})
+	for i := range 1000 {
+		key := fmt.Sprint(i)
+		if got, want := with.Owner(key), without.Owner(key); got != want {
+			t.Fatalf("%s belongs to %s, not to %s", key, got, want)
+		}
+	}
+	if !with.Has("c") || !with.Leaving("c") || with.Leaving("a") || without.Has("c") {
+		t.Error("c is a member that is leaving")
+	}
+	if got := with.Members(); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("the members are %v", got)
+	}
+	if !with.Consists([]string{"a", "b"}, []string{"c"}) || with.Consists([]string{"a", "b", "c"}, nil) {
+		t.Error("it consists of a, b and, leaving, c")
+	}
+	if got := ring.New(nil, "c").Owner("x"); got != "" {
+		t.Errorf("everybody leaves, but %s gets keys", got)
+	}
+}

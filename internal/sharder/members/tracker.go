@@ -131,7 +131,7 @@ func (t *Tracker) Observe(lease *coordinationv1.Lease) {
 	if before != nil && before.ring != now.ring {
 		t.recalculate(before.ring)
 	}
-	if before == nil || before.ring != now.ring || before.Held() != now.Held() {
+	if before == nil || before.ring != now.ring || before.Held() != now.Held() || before.Leaving != now.Leaving {
 		t.recalculate(now.ring)
 	}
 }
@@ -141,6 +141,7 @@ func read(lease *coordinationv1.Lease) *seen {
 	result := &seen{ring: lease.Labels[shardingv1alpha1.LabelControllerRing]}
 	result.Shard = lease.Name
 	result.Holder = deref(spec.HolderIdentity)
+	_, result.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
 	result.Complete = spec.AcquireTime != nil && spec.RenewTime != nil && deref(spec.LeaseDurationSeconds) > 0
 	result.Duration = time.Duration(cmp.Or(deref(spec.LeaseDurationSeconds), int32(membership.DefaultDuration/time.Second))) * time.Second
 	result.renewal = renewal{result.Holder, deref(spec.AcquireTime), deref(spec.RenewTime), deref(spec.LeaseTransitions)}
@@ -170,18 +171,25 @@ func (t *Tracker) recalculate(name string) {
 	if known == nil {
 		return
 	}
-	members := map[string]bool{}
+	members := map[string]bool{} // and whether they are leaving
 	for _, lease := range t.peers(name, known) {
 		if lease.Held() {
-			members[lease.Shard] = true
+			members[lease.Shard] = lease.Leaving
 		}
 	}
-	shards := slices.Sorted(maps.Keys(members))
-	if slices.Equal(shards, known.current.Shards()) {
+	var shards, leaving []string
+	for member, leaves := range members {
+		if leaves {
+			leaving = append(leaving, member)
+		} else {
+			shards = append(shards, member)
+		}
+	}
+	if known.current.Consists(shards, leaving) {
 		return
 	}
 	before := known.changed
-	known.view = view{current: ring.New(shards), changed: make(chan struct{})}
+	known.view = view{current: ring.New(shards, leaving...), changed: make(chan struct{})}
 	t.calculated(name)
 	t.publish()
 	close(before) // whoever hears of it finds the new ring

@@ -101,6 +101,32 @@ func TestRingFollowsLeases(t *testing.T) {
 	}
 }
 
+// TestLeaving has a shard that says that it leaves: it stays a member, but gets no more objects.
+func TestLeaving(t *testing.T) {
+	f := newFixture()
+	f.Declare("ring", nil)
+	f.Observe(lease("default", "a", "a", start))
+	f.Observe(lease("default", "b", "b", start))
+	_, changed := f.Ring("ring")
+	leaving := lease("default", "b", "b", start)
+	leaving.Annotations = map[string]string{shardingv1alpha1.AnnotationLeaving: "true"}
+	f.Observe(leaving)
+	<-changed
+	if diff := cmp.Diff([]string{"a"}, f.shards(t)); diff != "" {
+		t.Error(diff)
+	}
+	current, changed := f.Ring("ring")
+	if !current.Has("b") || !current.Leaving("b") {
+		t.Error("b is not a member any more, although it holds its lease")
+	}
+	leaving.Spec.HolderIdentity = new("")
+	f.Observe(leaving)
+	<-changed
+	if current, _ := f.Ring("ring"); current.Has("b") {
+		t.Error("b has left and is still a member")
+	}
+}
+
 // TestOtherClocksDoNotCount has shards whose clocks are off by an hour, both ways.
 func TestOtherClocksDoNotCount(t *testing.T) {
 	f := newFixture()
