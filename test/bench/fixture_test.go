@@ -1,0 +1,214 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/assignment"
+	"github.com/ringmaster-project/ringmaster/internal/process"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard()) // the shards that live in this process
+	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	rig.Main(m, rig.Options{Programs: map[string]rig.Program{"shard": runShard}})
+}
+
+const (
+	ringName = "bench"
+	patience = 5 * time.Minute
+)
+
+var (
+	mains    = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	children = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+)
+
+// fixture is a control plane of its own with a ring, whose main objects are ConfigMaps, each with a
+// Secret as its child.
+type fixture struct {
+	*rig.Rig
+	*WithT
+	b        *testing.B
+	metadata metadata.Interface
+}
+
+func setUp(b *testing.B) *fixture {
+	b.Helper()
+	f := &fixture{Rig: rig.Private(b, rig.Options{CRDs: []string{"config/crds"}}), WithT: NewWithT(b), b: b}
+	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	config := rest.CopyConfig(f.Config)
+	config.QPS = -1
+	var err error
+	f.metadata, err = metadata.NewForConfig(config)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.Client.Create(b.Context(), &shardingv1alpha1.ControllerRing{
+		ObjectMeta: metav1.ObjectMeta{Name: ringName},
+		Spec: shardingv1alpha1.ControllerRingSpec{
+			Resources: []shardingv1alpha1.RingResource{{
+				GroupResource:       shardingv1alpha1.GroupResource{Resource: mains.Resource},
+				ControlledResources: []shardingv1alpha1.GroupResource{{Resource: children.Resource}},
+			}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.Namespace}},
+		},
+	})).To(Succeed())
+	return f
+}
+
+// sharder starts the sharder, built as it is shipped.
+func (f *fixture) sharder(syncPeriod time.Duration) *rig.Running {
+	f.b.Helper()
+	port, err := process.ReservePort("127.0.0.1")
+	f.Expect(err).NotTo(HaveOccurred())
+	f.b.Cleanup(port.Release)
+	path := filepath.Join(rig.TempDir(f.b), "config.yaml")
+	f.Expect(os.WriteFile(path, fmt.Appendf(nil, `
+apiVersion: config.sharding.timebertt.dev/v1alpha1
+kind: SharderConfig
+leaderElection: {leaderElect: true, resourceNamespace: %s}
+health: {bindAddress: "0"}
+metrics: {bindAddress: "0"}
+controller: {sharder: {syncPeriod: %s}}
+webhook: {config: {clientConfig: {url: "https://127.0.0.1:%d"}}}
+`, f.Namespace, syncPeriod, port.Number), 0o600)).To(Succeed())
+	return f.Start(f.b, rig.Process{
+		Name:   "sharder",
+		Binary: rig.Build(f.b, "./cmd/sharder"),
+		Args:   []string{"--config", path, "--webhook-port", strconv.Itoa(port.Number)},
+		Roles:  []string{"config/rbac", "test/bench/testdata/ring-role.yaml"},
+	})
+}
+
+// join starts shards and waits until they are members.
+func (f *fixture) join(env []string, names ...string) map[string]*rig.Running {
+	f.b.Helper()
+	running := map[string]*rig.Running{}
+	for _, name := range names {
+		running[name] = f.Start(f.b, rig.Process{
+			Name: name, ServiceAccount: "shard", Program: "shard", Env: append([]string{"SHARD=" + name}, env...),
+			Roles: []string{"test/bench/testdata/shard-role.yaml"},
+		})
+	}
+	for _, name := range names {
+		f.Eventually(func() string { return f.holder(name) }).Should(Equal(name))
+	}
+	return running
+}
+
+func (f *fixture) holder(name string) string {
+	lease, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// ready waits until the sharder sees so many shards.
+func (f *fixture) ready(shards int) {
+	f.b.Helper()
+	f.Eventually(func(g Gomega) {
+		declared := &shardingv1alpha1.ControllerRing{}
+		g.Expect(f.Client.Get(context.Background(), client.ObjectKey{Name: ringName}, declared)).To(Succeed())
+		g.Expect(meta.IsStatusConditionTrue(declared.Status.Conditions, shardingv1alpha1.ConditionReady)).To(BeTrue())
+		g.Expect(declared.Status.AvailableShards).To(BeEquivalentTo(shards))
+	}).Should(Succeed())
+}
+
+// key is that of a main object, and of its child.
+func (f *fixture) key(name string) string {
+	return assignment.Key(schema.GroupKind{Kind: "ConfigMap"}, f.Namespace, name)
+}
+
+// populate makes main objects with a child each, which have their shards already.
+func (f *fixture) populate(from, to int, shards ...string) {
+	f.b.Helper()
+	spread := ring.New(shards)
+	f.parallel(to-from, 32, func(i int) error {
+		name := fmt.Sprintf("main-%06d", from+i)
+		labels := map[string]string{shardingv1alpha1.LabelShard(ringName): spread.Owner(f.key(name))}
+		main := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name, Labels: labels}}
+		main, err := f.Clientset.CoreV1().ConfigMaps(f.Namespace).Create(context.Background(), main, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.Namespace, Name: name, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(main, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
+		}}
+		_, err = f.Clientset.CoreV1().Secrets(f.Namespace).Create(context.Background(), child, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// plainWrites is the reference for moves: merge patches of as many objects, half of them children.
+func (f *fixture) plainWrites(n, concurrency int) time.Duration {
+	f.b.Helper()
+	content := fmt.Appendf(nil, `{"metadata":{"annotations":{"plain":"%d"}}}`, time.Now().UnixNano())
+	began := time.Now()
+	f.parallel(n, concurrency, func(i int) error {
+		resource := mains
+		if i%2 == 1 {
+			resource = children
+		}
+		_, err := f.metadata.Resource(resource).Namespace(f.Namespace).
+			Patch(context.Background(), fmt.Sprintf("main-%06d", i/2), types.MergePatchType, content, metav1.PatchOptions{})
+		return err
+	})
+	return time.Since(began)
+}
+
+// parallel calls work n times, so many at the same time.
+func (f *fixture) parallel(n, concurrency int, work func(i int) error) {
+	f.b.Helper()
+	var (
+		group  sync.WaitGroup
+		next   atomic.Int64
+		failed atomic.Pointer[error]
+	)
+	for range concurrency {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && failed.Load() == nil; i = int(next.Add(1)) - 1 {
+				if err := work(i); err != nil {
+					failed.Store(&err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := failed.Load(); err != nil {
+		f.b.Fatal(*err)
+	}
+}
+
+// figure reports a measured value with what it should be.
+func (f *fixture) figure(name string, value float64, unit, wanted string) {
+	f.b.Helper()
+	f.b.ReportMetric(value, unit)
+	f.b.Logf("%-70s %8.3f %-14s %s", name, value, unit, wanted)
+}

@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var objects = flag.Int("objects", 10000, "how many main objects, with a child each, moves are measured with")
+
+const (
+	handOvers = 50  // what a leaving shard writes at the same time
+	moves     = 100 // what the sharder does
+	pause     = 20 * time.Second
+)
+
+// three is a ring of three shards with all objects where they belong.
+func three(b *testing.B, env ...string) (*fixture, *observer, func(string)) {
+	b.Helper()
+	f := setUp(b)
+	f.populate(0, *objects, "a", "b", "c")
+	f.sharder(5 * time.Minute)
+	running := f.join(env, "a", "b", "c")
+	f.ready(3)
+	o := f.observe()
+	o.settled("a", "b", "c")
+	time.Sleep(pause) // the looks that follow a change of members are over
+	o.reset()
+	return f, o, func(name string) { f.Expect(running[name].Terminate()).To(Succeed()) }
+}
+
+// BenchmarkGracefulStop stops one of three shards, which hands its objects over, and then the same
+// with a shard that cannot, whose objects the sharder moves.
+func BenchmarkGracefulStop(b *testing.B) {
+	for name, env := range map[string][]string{"hand-over": nil, "sharder": {"HAND_OVER=off"}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				f, o, stop := three(b, env...)
+				began := time.Now()
+				stop("a")
+				took := o.settled("b", "c").Sub(began)
+				main, child := o.totals(mains), o.totals(children)
+				concurrency := moves
+				if name == "hand-over" {
+					concurrency = handOvers
+				}
+				plain := f.plainWrites(main.moved+child.moved, concurrency)
+				b.Logf("%d main objects and %d children moved in %s, as many plain writes took %s", main.moved, child.moved, took, plain)
+				f.figure("graceful stop of one of three: time / plain writes", took.Seconds()/plain.Seconds(), "x-plain", "at most 1.3")
+				f.figure("graceful stop: writes per moved object", float64(main.writes+child.writes)/float64(main.moved+child.moved), "writes/object", "exactly 1")
+				f.figure("graceful stop: time without a live shard, mean", main.meanOwnerless.Seconds(), "s-ownerless", "")
+				f.Expect(main.writes+child.writes).To(Equal(main.moved+child.moved), "one write for each moved object")
+			}
+		})
+	}
+}
+
+// BenchmarkScaleOut adds a third shard to two.
+func BenchmarkScaleOut(b *testing.B) {
+	for b.Loop() {
+		f := setUp(b)
+		f.populate(0, *objects, "a", "b")
+		f.sharder(5 * time.Minute)
+		f.join(nil, "a", "b")
+		f.ready(2)
+		o := f.observe()
+		o.settled("a", "b")
+		time.Sleep(pause)
+		o.reset()
+		began := time.Now()
+		f.join(nil, "c")
+		joined := time.Now()
+		took := o.settled("a", "b", "c").Sub(joined)
+		main, child := o.totals(mains), o.totals(children)
+		writes := main.writes + child.writes
+		plain := f.plainWrites(writes, handOvers)
+		b.Logf("the shard joined after %s; %d main objects and %d children moved in %s after that, as many plain writes took %s", joined.Sub(began), main.moved, child.moved, took, plain)
+		f.figure("scale-out 2 to 3: time / plain writes", took.Seconds()/plain.Seconds(), "x-plain", "at most 1.5")
+		f.figure("scale-out: writes per moved main object", float64(main.writes)/float64(main.moved), "writes/object", "exactly 2")
+		f.figure("scale-out: share of main objects moved, of a third", float64(main.moved)/float64(main.objects)*3, "x-third", "at most 1.1")
+		f.figure("scale-out: time in drain, mean", main.meanDrain.Seconds(), "s-drain", "under 2 [public: 10]")
+		f.Expect(main.writes).To(Equal(2*main.moved), "a drain and a hand-over for each")
+		f.Expect(main.movedTwice+child.movedTwice).To(BeZero(), "none moves twice")
+	}
+}
+
+// BenchmarkRollingReplacement replaces three shards one after the other, a new one first each time.
+func BenchmarkRollingReplacement(b *testing.B) {
+	for b.Loop() {
+		f, o, stop := three(b)
+		for i, old := range []string{"a", "b", "c"} {
+			f.join(nil, string("def"[i]))
+			stop(old)
+			f.Eventually(func() string { return f.holder(old) }).Should(BeEmpty())
+		}
+		o.settled("d", "e", "f")
+		main := o.totals(mains)
+		f.figure("rolling replacement: time without a live shard, mean", main.meanOwnerless.Seconds(), "s-ownerless", "under 0.5 [public: 20]")
+		f.figure("rolling replacement: moves per object", float64(main.moves)/float64(main.objects), "moves/object", "at most 1.55 [public: 1.53]")
+	}
+}
+
+// BenchmarkKilledShard kills one of three.
+func BenchmarkKilledShard(b *testing.B) {
+	for b.Loop() {
+		f := setUp(b)
+		f.populate(0, *objects, "a", "b", "c")
+		f.sharder(5 * time.Minute)
+		running := f.join(nil, "a", "b", "c")
+		f.ready(3)
+		o := f.observe()
+		o.settled("a", "b", "c")
+		time.Sleep(pause)
+		o.reset()
+		f.Expect(running["a"].Kill()).To(Succeed())
+		lease, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Get(b.Context(), "a", metav1.GetOptions{})
+		f.Expect(err).NotTo(HaveOccurred())
+		duration := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+		took := o.owned("b", "c").Sub(lease.Spec.RenewTime.Time)
+		main, child := o.totals(mains), o.totals(children)
+		plain := f.plainWrites(main.moved+child.moved, moves)
+		b.Logf("all owned %s after the last renewal of a lease of %s; as many plain writes as moves took %s", took, duration, plain)
+		f.figure("killed shard: lease durations until owned again, without the moves", (took-plain).Seconds()/duration.Seconds(), "leases", "at most 1.2 [public: 2]")
+		f.Expect(main.writes+child.writes).To(Equal(main.moved+child.moved), "one write for each moved object")
+	}
+}

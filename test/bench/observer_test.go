@@ -1,0 +1,226 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
+)
+
+// observer sees every write of every object and of every Lease.
+type observer struct {
+	f *fixture
+
+	mu      sync.Mutex
+	objects map[id]*object
+	live    map[string]bool // the shards that hold their Leases
+	last    time.Time       // when an object was written last
+}
+
+type id struct {
+	resource schema.GroupVersionResource
+	name     string
+}
+
+// object is what was seen of one since the last reset.
+type object struct {
+	owner         string
+	writes, moves int
+	drained       time.Duration // how long it had the drain label
+	drainedSince  time.Time
+	ownerless     time.Duration // how long its label named no live shard
+	lostAt        time.Time
+}
+
+// observe begins with what is there.
+func (f *fixture) observe() *observer {
+	f.b.Helper()
+	o := &observer{f: f, objects: map[id]*object{}, live: map[string]bool{}}
+	ctx, cancel := context.WithCancel(f.b.Context())
+	f.b.Cleanup(cancel)
+	leases, err := f.Clientset.CoordinationV1().Leases(f.Namespace).List(ctx, metav1.ListOptions{})
+	f.Expect(err).NotTo(HaveOccurred())
+	for i := range leases.Items {
+		o.seeLease(&leases.Items[i])
+	}
+	changes, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: leases.ResourceVersion})
+	f.Expect(err).NotTo(HaveOccurred())
+	go func() {
+		for event := range changes.ResultChan() {
+			if lease, is := event.Object.(*coordinationv1.Lease); is {
+				o.seeLease(lease)
+			}
+		}
+	}()
+	for _, resource := range []schema.GroupVersionResource{mains, children} {
+		list, err := f.metadata.Resource(resource).Namespace(f.Namespace).List(ctx, metav1.ListOptions{LabelSelector: shardingv1alpha1.LabelShard(ringName)})
+		f.Expect(err).NotTo(HaveOccurred())
+		for i := range list.Items {
+			o.see(resource, watch.Added, &list.Items[i])
+		}
+		changes, err := f.metadata.Resource(resource).Namespace(f.Namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		f.Expect(err).NotTo(HaveOccurred())
+		go func() {
+			for event := range changes.ResultChan() {
+				if seen, is := event.Object.(*metav1.PartialObjectMetadata); is {
+					o.see(resource, event.Type, seen)
+				}
+			}
+		}()
+	}
+	return o
+}
+
+func (o *observer) seeLease(lease *coordinationv1.Lease) {
+	if lease.Labels[shardingv1alpha1.LabelControllerRing] != ringName {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	alive := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == lease.Name
+	if alive == o.live[lease.Name] {
+		return
+	}
+	o.live[lease.Name] = alive
+	for _, seen := range o.objects {
+		if seen.owner == lease.Name {
+			o.account(seen, time.Now())
+		}
+	}
+}
+
+// account adds up the time without a live shard.
+func (o *observer) account(seen *object, now time.Time) {
+	switch alive := o.live[seen.owner]; {
+	case alive && !seen.lostAt.IsZero():
+		seen.ownerless += now.Sub(seen.lostAt)
+		seen.lostAt = time.Time{}
+	case !alive && seen.lostAt.IsZero():
+		seen.lostAt = now
+	}
+}
+
+func (o *observer) see(resource schema.GroupVersionResource, kind watch.EventType, found *metav1.PartialObjectMetadata) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, known := time.Now(), id{resource, found.Name}
+	if kind == watch.Deleted {
+		delete(o.objects, known)
+		return
+	}
+	seen := o.objects[known]
+	if seen == nil {
+		seen = &object{owner: found.Labels[shardingv1alpha1.LabelShard(ringName)]}
+		o.objects[known] = seen
+		o.account(seen, now)
+		return
+	}
+	seen.writes++
+	o.last = now
+	if owner := found.Labels[shardingv1alpha1.LabelShard(ringName)]; owner != seen.owner {
+		seen.owner = owner
+		seen.moves++
+		o.account(seen, now)
+	}
+	switch _, draining := found.Labels[shardingv1alpha1.LabelDrain(ringName)]; {
+	case draining && seen.drainedSince.IsZero():
+		seen.drainedSince = now
+	case !draining && !seen.drainedSince.IsZero():
+		seen.drained += now.Sub(seen.drainedSince)
+		seen.drainedSince = time.Time{}
+	}
+}
+
+// reset forgets what has happened until now.
+func (o *observer) reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, seen := range o.objects {
+		seen.writes, seen.moves, seen.drained, seen.ownerless = 0, 0, 0, 0
+	}
+	o.last = time.Time{}
+}
+
+// settled waits until every object, and every child, is where the ring of these shards wants it. It
+// returns when the last write was seen.
+func (o *observer) settled(shards ...string) time.Time {
+	o.f.b.Helper()
+	wanted := ring.New(shards)
+	o.f.Eventually(func() int {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		wrong := 0
+		for known, seen := range o.objects {
+			if seen.owner != wanted.Owner(o.f.key(known.name)) || !seen.drainedSince.IsZero() {
+				wrong++
+			}
+		}
+		return wrong
+	}).Should(BeZero(), "objects are not where they belong")
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
+}
+
+// owned waits until every object is owned by one of these shards. It returns when the last write was
+// seen.
+func (o *observer) owned(shards ...string) time.Time {
+	o.f.b.Helper()
+	members := ring.New(shards)
+	o.f.Eventually(func() int {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		wrong := 0
+		for _, seen := range o.objects {
+			if !members.Has(seen.owner) {
+				wrong++
+			}
+		}
+		return wrong
+	}).Should(BeZero(), "objects without a live shard")
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
+}
+
+// totals are over all objects of a resource since the last reset.
+type totals struct {
+	objects, moved, movedTwice, writes, moves int
+	meanDrain, meanOwnerless                  time.Duration
+}
+
+func (o *observer) totals(resource schema.GroupVersionResource) totals {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var (
+		sum                totals
+		drained, ownerless time.Duration
+	)
+	for known, seen := range o.objects {
+		if known.resource != resource {
+			continue
+		}
+		sum.objects++
+		sum.writes += seen.writes
+		sum.moves += seen.moves
+		if seen.moves > 0 {
+			sum.moved++
+		}
+		if seen.moves > 1 {
+			sum.movedTwice++
+		}
+		drained += seen.drained
+		ownerless += seen.ownerless
+	}
+	sum.meanDrain = drained / time.Duration(max(1, sum.moved))
+	sum.meanOwnerless = ownerless / time.Duration(max(1, sum.objects))
+	return sum
+}
