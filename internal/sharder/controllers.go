@@ -3,11 +3,14 @@ package sharder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,11 +49,11 @@ func (s *Sharder) addControllers() error {
 // addObserver makes every replica see the Leases, so that each knows the rings and the next leader
 // knows since when a shard has been silent.
 func (s *Sharder) addObserver() error {
-	informer, err := s.manager.GetCache().GetInformer(context.Background(), &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
+	informer, err := s.informer(&coordinationv1.Lease{})
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	s.readiness.leases, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { s.members.Observe(object.(*coordinationv1.Lease)) },
 		UpdateFunc: func(_, object any) { s.members.Observe(object.(*coordinationv1.Lease)) },
 		DeleteFunc: func(object any) {
@@ -62,11 +65,26 @@ func (s *Sharder) addObserver() error {
 	if err != nil {
 		return err
 	}
-	// Namespaces are looked up by name while objects are moved, and must be there by then.
+	// Namespaces are looked up by name while objects are moved. They and all else are there before
+	// anything starts, and a replica that is to lead need not wait for them.
 	namespaces := &metav1.PartialObjectMetadata{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	_, err = s.manager.GetCache().GetInformer(context.Background(), namespaces, cache.BlockUntilSynced(false))
-	return err
+	for _, watched := range []client.Object{
+		namespaces, &shardingv1alpha1.ControllerRing{}, &admissionregistrationv1.MutatingWebhookConfiguration{},
+	} {
+		if _, err := s.informer(watched); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Sharder) informer(watched client.Object) (cache.Informer, error) {
+	informer, err := s.manager.GetCache().GetInformer(context.Background(), watched, cache.BlockUntilSynced(false))
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("the API server does not know what the sharder works on (install config/crds first): %w", err)
+	}
+	return informer, err
 }
 
 // addCatalog makes every replica know the rings, for the webhook.
@@ -79,14 +97,15 @@ func (s *Sharder) addCatalog() error {
 		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
 		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			ring := &shardingv1alpha1.ControllerRing{}
-			if err := s.manager.GetClient().Get(ctx, request.NamespacedName, ring); err != nil {
-				if client.IgnoreNotFound(err) == nil {
-					s.forget(request.Name)
-					return reconcile.Result{}, nil
-				}
+			err := s.manager.GetClient().Get(ctx, request.NamespacedName, ring)
+			switch {
+			case apierrors.IsNotFound(err) || err == nil && ring.DeletionTimestamp != nil:
+				s.forget(request.Name)
+				return reconcile.Result{}, nil
+			case err != nil:
 				return reconcile.Result{}, err
 			}
-			_, err := s.learn(ring)
+			_, err = s.learn(ctx, ring)
 			if _, unknown := errors.AsType[*catalog.UnknownResourceError](err); unknown {
 				return reconcile.Result{RequeueAfter: again}, nil // the ring controller tells of it
 			}

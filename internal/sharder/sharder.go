@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -85,11 +86,14 @@ type Sharder struct {
 	rings     *catalog.Catalog
 	group     *moves.Group
 	seeker    *seeker
+	readiness *readiness
 	clock     clock.WithTicker
 	news      *news
+	// learning is held by whoever changes what is known of a ring.
+	learning sync.Mutex
 }
 
-// Add adds the sharder to a manager.
+// Add adds the sharder to a manager, with a readiness check of its own.
 func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Authority) error {
 	s := &Sharder{
 		manager: mgr, config: config, authority: authority,
@@ -99,14 +103,19 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 		news:    newNews(),
 	}
 	s.members = members.New(s.clock, s.metrics.Calculated)
+	s.readiness = &readiness{sharder: s}
 	authority.Notify(s.newBundle)
+	if err := ctrlmetrics.Registry.Register(&metrics.State{Reader: mgr.GetCache()}); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
 	client, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client for metadata: %w", err)
 	}
 	s.group = moves.NewGroup(s.moveOptions(client), s.news.about)
 	s.seeker = newSeeker(s.group.Mover())
-	if err := errors.Join(mgr.Add(s.group), mgr.Add(s.seeker), s.addControllers()); err != nil {
+	if err := errors.Join(s.addControllers(), mgr.Add(s.readiness), mgr.Add(s.group), mgr.Add(s.seeker),
+		mgr.AddReadyzCheck("caches", s.readiness.check)); err != nil {
 		return err
 	}
 	mgr.GetWebhookServer().Register(shardingv1alpha1.WebhookPathPrefix, s.handler())
@@ -119,18 +128,20 @@ func (s *Sharder) moveOptions(client metadata.Interface) moves.Options {
 		Rings:    s.rings,
 		Members:  s.members,
 		Selects:  s.selects,
-		Report: func(ring string, resource schema.GroupResource, action assignment.Action) {
-			if action == assignment.Drain {
+		Report: func(ring string, resource schema.GroupResource, action assignment.Action, took time.Duration) {
+			switch action {
+			case assignment.Drain:
 				s.metrics.Drained(ring, resource)
-			} else if action != assignment.Undrain {
-				s.metrics.Moved(ring, resource)
+			case assignment.Assign, assignment.Move:
+				s.metrics.Moved(ring, resource, took)
+			case assignment.Undrain, assignment.Keep:
 			}
 		},
 		Synced: func(ring string, counts moves.Counts, _ error) {
 			s.metrics.Synced(ring, counts.Objects, counts.Unassigned, counts.Took)
 		},
 		Drained: func(ring string, report moves.DrainReport) {
-			s.metrics.Draining(ring, report.Outstanding, report.Oldest)
+			s.metrics.Draining(ring, report.Outstanding, report.Oldest, report.Ended)
 		},
 		SyncPeriod:      s.config.Controller.Sharder.SyncPeriod.Duration,
 		ConcurrentMoves: int(*s.config.Controller.Sharder.ConcurrentMoves),
@@ -146,8 +157,18 @@ func (s *Sharder) selects(declared *catalog.Ring, name string) bool {
 	return err == nil && declared.Namespaces.Matches(labels.Set(namespace.Labels))
 }
 
-// learn makes a ring known to this process.
-func (s *Sharder) learn(declared *shardingv1alpha1.ControllerRing) (*catalog.Ring, error) {
+// learn makes a ring known to this process, as the cache has it by now: several controllers learn, and
+// whoever comes last with an old one must not bring that back, or one that is gone.
+func (s *Sharder) learn(ctx context.Context, seen *shardingv1alpha1.ControllerRing) (*catalog.Ring, error) {
+	s.learning.Lock()
+	defer s.learning.Unlock()
+	declared := &shardingv1alpha1.ControllerRing{}
+	if err := s.manager.GetCache().Get(ctx, client.ObjectKeyFromObject(seen), declared); err != nil {
+		return nil, err
+	}
+	if declared.DeletionTimestamp != nil {
+		return nil, fmt.Errorf("the ring %q is being deleted", declared.Name)
+	}
 	s.members.Declare(declared.Name, declared.Spec.ShardNamespaces)
 	known, err := catalog.Resolve(declared, s.manager.GetRESTMapper(), s.config.Webhook.Config.NamespaceSelector)
 	if known != nil {
@@ -157,6 +178,8 @@ func (s *Sharder) learn(declared *shardingv1alpha1.ControllerRing) (*catalog.Rin
 }
 
 func (s *Sharder) forget(ring string) {
+	s.learning.Lock()
+	defer s.learning.Unlock()
 	s.rings.Delete(ring)
 	s.members.Drop(ring)
 	s.metrics.Forget(ring)
@@ -174,13 +197,18 @@ func (s *Sharder) handler() http.Handler {
 			return s.group.Mover().Locate(ctx, declared, owner)
 		},
 		Report: func(ring string, resource schema.GroupResource, result admission.Result, took time.Duration) {
-			s.metrics.Admission(ring, string(result), took)
+			shown := ring
+			if s.rings.Get(ring) == nil {
+				// Whoever reaches the webhook can invent names, and each would be a metric for ever.
+				shown = ""
+			}
+			s.metrics.Admission(shown, string(result), took)
 			switch result {
 			case admission.Assigned:
 				s.metrics.Assigned(ring, resource)
-			case admission.Postponed:
+			case admission.Postponed, admission.Failed:
 				s.seeker.seek(ring)
-			case admission.Kept, admission.Failed:
+			case admission.Kept:
 			}
 		},
 		Now: s.clock.Now,

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/ring"
@@ -51,32 +55,41 @@ func (f *fixture) observe() *observer {
 	for i := range leases.Items {
 		o.seeLease(&leases.Items[i])
 	}
-	changes, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: leases.ResourceVersion})
-	f.Expect(err).NotTo(HaveOccurred())
-	go func() {
-		for event := range changes.ResultChan() {
-			if lease, is := event.Object.(*coordinationv1.Lease); is {
-				o.seeLease(lease)
-			}
+	o.follow(ctx, leases.ResourceVersion, f.Clientset.CoordinationV1().Leases(f.Namespace).Watch, func(event watch.Event) {
+		if lease, is := event.Object.(*coordinationv1.Lease); is {
+			o.seeLease(lease)
 		}
-	}()
+	})
 	for _, resource := range []schema.GroupVersionResource{mains, children} {
 		list, err := f.metadata.Resource(resource).Namespace(f.Namespace).List(ctx, metav1.ListOptions{LabelSelector: shardingv1alpha1.LabelShard(ringName)})
 		f.Expect(err).NotTo(HaveOccurred())
 		for i := range list.Items {
 			o.see(resource, watch.Added, &list.Items[i])
 		}
-		changes, err := f.metadata.Resource(resource).Namespace(f.Namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-		f.Expect(err).NotTo(HaveOccurred())
-		go func() {
-			for event := range changes.ResultChan() {
-				if seen, is := event.Object.(*metav1.PartialObjectMetadata); is {
-					o.see(resource, event.Type, seen)
-				}
+		o.follow(ctx, list.ResourceVersion, f.metadata.Resource(resource).Namespace(f.Namespace).Watch, func(event watch.Event) {
+			if seen, is := event.Object.(*metav1.PartialObjectMetadata); is {
+				o.see(resource, event.Type, seen)
 			}
-		}()
+		})
 	}
 	return o
+}
+
+// follow sees each change after a version once, also when the API server ends a watch that is too
+// slow for it.
+func (o *observer) follow(ctx context.Context, version string, begin func(context.Context, metav1.ListOptions) (watch.Interface, error), see func(watch.Event)) {
+	o.f.b.Helper()
+	changes, err := toolswatch.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: begin})
+	o.f.Expect(err).NotTo(HaveOccurred())
+	go func() {
+		for event := range changes.ResultChan() {
+			if event.Type == watch.Error {
+				o.f.b.Errorf("the observer cannot go on: %v", event.Object)
+				return
+			}
+			see(event)
+		}
+	}()
 }
 
 func (o *observer) seeLease(lease *coordinationv1.Lease) {
@@ -164,10 +177,29 @@ func (o *observer) settled(shards ...string) time.Time {
 			}
 		}
 		return wrong
-	}).Should(BeZero(), "objects are not where they belong")
+	}).Should(BeZero(), func() string { return "objects are not where they belong: " + o.describe(wanted) })
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last
+}
+
+// describe tells a few of the objects that are not where they belong.
+func (o *observer) describe(wanted *ring.Ring) string {
+	const few = 10
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var text strings.Builder
+	count := map[schema.GroupVersionResource]int{}
+	for known, seen := range o.objects {
+		want := wanted.Owner(o.f.key(known.name))
+		if seen.owner == want && seen.drainedSince.IsZero() {
+			continue
+		}
+		if count[known.resource]++; count[known.resource] <= few {
+			fmt.Fprintf(&text, "\n%s %s: %s instead of %s, %d writes, draining %t", known.resource.Resource, known.name, seen.owner, want, seen.writes, !seen.drainedSince.IsZero())
+		}
+	}
+	return fmt.Sprintf("%v%s", count, text.String())
 }
 
 // owned waits until every object is owned by one of these shards. It returns when the last write was

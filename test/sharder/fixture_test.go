@@ -6,12 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
@@ -42,9 +41,11 @@ type fixture struct {
 	*WithT
 	t    *testing.T
 	ring *shardingv1alpha1.ControllerRing
+
+	metricsReader string
 }
 
-func setUp(t *testing.T, roles ...string) *fixture {
+func setUp(t *testing.T, change ...func(*shardingv1alpha1.ControllerRing)) *fixture {
 	t.Helper()
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t}
 	f.SetDefaultEventuallyTimeout(patience)
@@ -60,19 +61,60 @@ func setUp(t *testing.T, roles ...string) *fixture {
 			ShardNamespaces:   []string{f.Namespace},
 		},
 	}
+	for _, c := range change {
+		c(f.ring)
+	}
 	f.Expect(f.Client.Create(t.Context(), f.ring)).To(Succeed())
 	t.Cleanup(func() { _ = f.Client.Delete(context.Background(), f.ring) })
 	return f
 }
 
+// settings are what a test wants of a replica beside what all want.
+type settings struct {
+	roles []string
+	// config is more of the configuration file, and webhook more of its webhook section.
+	config, webhook string
+	env             []string
+	proxy           *faultproxy.Proxy
+}
+
+// replica is a process of the sharder, with the ports that it serves.
+type replica struct {
+	*rig.Running
+	webhook, metrics, health int
+}
+
 // start runs a replica of the sharder, with the roles from config/ and one for the ring.
-func (f *fixture) start(name string, roles ...string) *rig.Running {
+func (f *fixture) start(name string, roles ...string) *replica {
+	f.t.Helper()
+	return f.run(name, settings{roles: roles})
+}
+
+func (f *fixture) run(name string, s settings) *replica {
+	f.t.Helper()
+	r := &replica{webhook: f.port(), metrics: f.port(), health: f.port()}
+	r.Running = f.Start(f.t, rig.Process{
+		Name: name, ServiceAccount: "sharder", Proxy: s.proxy, Env: s.env,
+		Binary: rig.Build(f.t, "./cmd/sharder", rig.Race),
+		Args:   []string{"--config", f.configure(r, s), "--development", "--webhook-port", strconv.Itoa(r.webhook)},
+		Roles:  append([]string{"config/rbac"}, s.roles...),
+	})
+	return r
+}
+
+func (f *fixture) port() int {
 	f.t.Helper()
 	port, err := process.ReservePort("127.0.0.1")
 	f.Expect(err).NotTo(HaveOccurred())
 	f.t.Cleanup(port.Release)
-	config := filepath.Join(f.t.TempDir(), "config.yaml")
-	f.Expect(os.WriteFile(config, fmt.Appendf(nil, `
+	return port.Number
+}
+
+// configure writes the configuration of a replica.
+func (f *fixture) configure(r *replica, s settings) string {
+	f.t.Helper()
+	path := filepath.Join(rig.TempDir(f.t), "config.yaml")
+	f.Expect(os.WriteFile(path, fmt.Appendf(nil, `
 apiVersion: config.sharding.timebertt.dev/v1alpha1
 kind: SharderConfig
 leaderElection:
@@ -80,22 +122,19 @@ leaderElection:
   resourceNamespace: %s
   resourceName: sharder
   resourceLock: leases
-  leaseDuration: 3s
-  renewDeadline: 2s
+  leaseDuration: 6s
+  renewDeadline: 5s
   retryPeriod: 500ms
-health: {bindAddress: "0"}
-metrics: {bindAddress: "0"}
+health: {bindAddress: "127.0.0.1:%d"}
+metrics: {bindAddress: "127.0.0.1:%d"}
+%s
 webhook:
   config:
     clientConfig:
       url: https://127.0.0.1:%d
-`, f.Namespace, port.Number), 0o600)).To(Succeed())
-	return f.Start(f.t, rig.Process{
-		Name: name, ServiceAccount: "sharder",
-		Binary: rig.Build(f.t, "./cmd/sharder", rig.Race),
-		Args:   []string{"--config", config, "--development", "--webhook-port", strconv.Itoa(port.Number)},
-		Roles:  append([]string{"config/rbac"}, roles...),
-	})
+%s
+`, f.Namespace, r.health, r.metrics, s.config, r.webhook, s.webhook), 0o600)).To(Succeed())
+	return path
 }
 
 const ringRole = "test/sharder/testdata/ring-role.yaml"
@@ -113,124 +152,4 @@ func (f *fixture) condition(kind, reason string) {
 		}
 		return ""
 	}).Should(Equal(reason))
-}
-
-// shard is a shard that only keeps its lease.
-type shard struct {
-	f    *fixture
-	name string
-	stop context.CancelFunc
-	done sync.WaitGroup
-}
-
-// join makes a shard, whose clock may be off.
-func (f *fixture) join(name string, clockOff time.Duration) *shard {
-	f.t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	s := &shard{f: f, name: name, stop: stop}
-	duration := int32(leaseSeconds)
-	now := metav1.NewMicroTime(time.Now().Add(clockOff))
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.Namespace, Name: name,
-			Labels: map[string]string{shardingv1alpha1.LabelControllerRing: f.ring.Name},
-		},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &duration, AcquireTime: &now, RenewTime: &now},
-	}
-	f.Expect(f.Client.Create(ctx, lease)).To(Succeed())
-	s.done.Go(func() {
-		for ctx.Err() == nil {
-			_ = s.renew(ctx, clockOff)
-			select {
-			case <-ctx.Done():
-			case <-time.After(500 * time.Millisecond):
-			}
-		}
-	})
-	f.t.Cleanup(s.die)
-	return s
-}
-
-func (s *shard) renew(ctx context.Context, clockOff time.Duration) error {
-	lease, err := s.lease()
-	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != s.name {
-		return err
-	}
-	now := metav1.NewMicroTime(time.Now().Add(clockOff))
-	lease.Spec.RenewTime = &now
-	return s.f.Client.Update(ctx, lease)
-}
-
-func (s *shard) lease() (*coordinationv1.Lease, error) {
-	lease := &coordinationv1.Lease{}
-	return lease, s.f.Client.Get(context.Background(), client.ObjectKey{Namespace: s.f.Namespace, Name: s.name}, lease)
-}
-
-// die stops renewing.
-func (s *shard) die() {
-	s.stop()
-	s.done.Wait()
-}
-
-// leave releases the lease.
-func (s *shard) leave() {
-	s.die()
-	s.f.Eventually(func() error {
-		lease, err := s.lease()
-		if err != nil {
-			return err
-		}
-		nobody := ""
-		lease.Spec.HolderIdentity = &nobody
-		return s.f.Client.Update(context.Background(), lease)
-	}).Should(Succeed())
-}
-
-// create makes n ConfigMaps with a Secret each, as a user does, and none of the requests may fail.
-func (f *fixture) create(from, n int) {
-	f.t.Helper()
-	for i := from; i < from+n; i++ {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: fmt.Sprintf("object-%d", i)}}
-		f.Expect(f.Client.Create(context.Background(), object)).To(Succeed())
-		yes := true
-		child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.Namespace, GenerateName: object.Name + "-",
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: object.Name, UID: object.UID, Controller: &yes}},
-		}}
-		f.Expect(f.Client.Create(context.Background(), child)).To(Succeed())
-	}
-}
-
-// owners counts the objects of each shard. Children that are not with their controller count as "apart".
-func (f *fixture) owners() map[string]int {
-	count, controllers := map[string]int{}, map[string]string{}
-	label := shardingv1alpha1.LabelShard(f.ring.Name)
-	configMaps, secrets := &corev1.ConfigMapList{}, &corev1.SecretList{}
-	f.Expect(f.Client.List(context.Background(), configMaps, client.InNamespace(f.Namespace))).To(Succeed())
-	f.Expect(f.Client.List(context.Background(), secrets, client.InNamespace(f.Namespace))).To(Succeed())
-	for _, object := range configMaps.Items {
-		controllers[object.Name] = object.Labels[label]
-		count[object.Labels[label]]++
-	}
-	for _, object := range secrets.Items {
-		if owner := metav1.GetControllerOf(&object); owner != nil && controllers[owner.Name] != object.Labels[label] {
-			count["apart"]++
-		}
-	}
-	return count
-}
-
-// ownedBy waits until all objects belong to the given shards, children with their controllers.
-func (f *fixture) ownedBy(n int, shards ...string) {
-	f.t.Helper()
-	f.Eventually(func() map[string]int { return f.owners() }).Should(Satisfy(func(count map[string]int) bool {
-		sum := 0
-		for _, shard := range shards {
-			if count[shard] == 0 {
-				return false
-			}
-			sum += count[shard]
-		}
-		return sum == n && len(count) == len(shards)
-	}))
 }

@@ -1,8 +1,6 @@
 package sharder_test
 
 import (
-	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -29,14 +27,7 @@ func TestLifeOfARing(t *testing.T) {
 	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: "controllerring-" + f.ring.Name}, webhook)).To(Succeed())
 	f.Expect(*webhook.Webhooks[0].FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
 
-	// At admission, at once. The API server needs a moment until it knows of the webhook.
-	n := 0
-	f.Eventually(func() string {
-		n++
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: fmt.Sprintf("object-%d", n-1)}}
-		f.Expect(f.Client.Create(context.Background(), object)).To(Succeed())
-		return object.Labels[shardingv1alpha1.LabelShard(f.ring.Name)]
-	}).ShouldNot(BeEmpty())
+	n := f.admits()
 	f.create(n, 40)
 	n += 40
 	f.ownedBy(n, "a", "b", "c")
@@ -51,6 +42,7 @@ func TestLifeOfARing(t *testing.T) {
 	t.Log("A shard that leaves")
 	a.leave()
 	f.ownedBy(n, "b", "c")
+	f.Eventually(func() []string { return f.told("Lease", "a") }).Should(Equal([]string{"Normal ShardReady", "Normal ShardReleased"}))
 
 	t.Log("The next replica takes over when the leader is killed")
 	f.start("sharder-1", ringRole)
@@ -63,6 +55,7 @@ func TestLifeOfARing(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(*lease.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
 	f.Expect(lease.Labels).To(HaveKeyWithValue(shardingv1alpha1.LabelState, "dead"))
+	f.Eventually(func() []string { return f.told("Lease", "b") }).Should(ContainElements("Normal ShardReady", "Warning ShardDead"))
 
 	t.Log("A shard that joins gets what the others let go")
 	f.join("d", 0)
@@ -76,20 +69,6 @@ func TestLifeOfARing(t *testing.T) {
 	}))
 	f.condition(shardingv1alpha1.ConditionDrained, shardingv1alpha1.ReasonDrained)
 	f.condition(shardingv1alpha1.ConditionAssigned, shardingv1alpha1.ReasonAssigned)
-}
-
-// letGo plays shards that acknowledge every drain as the contract says: both labels go in one write,
-// in which the webhook assigns the object to the next shard.
-func (f *fixture) letGo() {
-	list := &corev1.ConfigMapList{}
-	drain := shardingv1alpha1.LabelDrain(f.ring.Name)
-	f.Expect(f.Client.List(context.Background(), list, client.InNamespace(f.Namespace), client.HasLabels{drain})).To(Succeed())
-	for i := range list.Items {
-		object := &list.Items[i]
-		delete(object.Labels, drain)
-		delete(object.Labels, shardingv1alpha1.LabelShard(f.ring.Name))
-		_ = f.Client.Update(context.Background(), object) // in conflict, the next time
-	}
 }
 
 // TestMissingPermission says which rule is missing, and goes on when it is there.

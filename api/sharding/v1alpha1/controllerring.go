@@ -160,7 +160,9 @@ const (
 	ReasonWebhookFailed     = "WebhookFailed"
 	ReasonDrained           = "NothingOutstanding"
 	ReasonDraining          = "Draining"
+	ReasonSlowDrain         = "SlowDrain"
 	ReasonDrainTimeout      = "DrainTimeout"
 	ReasonAssigned          = "AllAssigned"
 	ReasonUnassigned        = "UnassignedObjects"
+	ReasonNotSynced         = "NotSynced"
 )

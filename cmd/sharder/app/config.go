@@ -1,13 +1,11 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
 )
@@ -22,30 +20,15 @@ func readConfig(scheme *runtime.Scheme, path string) (*configv1alpha1.SharderCon
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
+		return nil, fmt.Errorf("reading the configuration that --config names: %w", err)
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(configv1alpha1.SchemeGroupVersion)
 	if err := runtime.DecodeInto(decoder, content, config); err != nil {
-		return nil, fmt.Errorf("reading the configuration %s (a SharderConfig of %s): %w", path, configv1alpha1.SchemeGroupVersion, err)
+		return nil, fmt.Errorf("the configuration %s is not a SharderConfig of %s (docs/operate.md lists all fields; durations look like 30s or 5m): %w",
+			path, configv1alpha1.SchemeGroupVersion, err)
 	}
-	if err := validate(config); err != nil {
-		return nil, fmt.Errorf("the configuration %s cannot be used: %w", path, err)
+	if errs := validate(config); len(errs) > 0 {
+		return nil, fmt.Errorf("the configuration %s cannot be used: %w", path, errs.ToAggregate())
 	}
 	return config, nil
-}
-
-func validate(config *configv1alpha1.SharderConfig) error {
-	var errs []error
-	sharder := field.NewPath("controller", "sharder")
-	if *config.Controller.Sharder.ConcurrentMoves < 1 {
-		errs = append(errs, field.Invalid(sharder.Child("concurrentMoves"), *config.Controller.Sharder.ConcurrentMoves, "must be at least 1"))
-	}
-	if config.Controller.Sharder.SyncPeriod.Duration <= 0 {
-		errs = append(errs, field.Invalid(sharder.Child("syncPeriod"), config.Controller.Sharder.SyncPeriod.Duration.String(), "must be longer than nothing"))
-	}
-	client := config.Webhook.Config.ClientConfig
-	if (client.URL == nil) == (client.Service == nil) {
-		errs = append(errs, field.Invalid(field.NewPath("webhook", "config", "clientConfig"), "", "must have either a url or a service"))
-	}
-	return errors.Join(errs...)
 }

@@ -2,39 +2,23 @@
 package app
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
-	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/sharder"
-	"github.com/ringmaster-project/ringmaster/internal/sharder/certificates"
-)
-
-const (
-	// certificateSecret is where the sharder keeps its certificate when it manages it itself.
-	certificateSecret = "sharder-webhook-cert" //nolint:gosec // a name, not a secret
-	certificateLife   = 90 * 24 * time.Hour
-	certificatePeriod = time.Minute
+	"github.com/ringmaster-project/ringmaster/internal/sharder/access"
 )
 
 // options are the flags.
@@ -75,6 +59,9 @@ Run two replicas: both serve the webhook, one moves objects.`,
 
 // manager puts everything together.
 func (o *options) manager() (manager.Manager, error) {
+	if o.webhookPort < 1 || o.webhookPort > 65535 {
+		return nil, fmt.Errorf("--webhook-port %d: must be between 1 and 65535", o.webhookPort)
+	}
 	scheme, err := sharder.Scheme()
 	if err != nil {
 		return nil, err
@@ -85,7 +72,7 @@ func (o *options) manager() (manager.Manager, error) {
 	}
 	access, err := restConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("finding the API server (set KUBECONFIG outside a cluster): %w", err)
+		return nil, fmt.Errorf("finding the API server (outside a cluster, name a kubeconfig with KUBECONFIG or clientConnection.kubeconfig): %w", err)
 	}
 	certificate, err := newCertificate(access, scheme, config)
 	if err != nil {
@@ -103,13 +90,13 @@ func (o *options) manager() (manager.Manager, error) {
 		mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()),
 		sharder.Add(mgr, config, certificate),
 	); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("setting up: %w", err)
 	}
 	return mgr, nil
 }
 
 func (o *options) managerOptions(scheme *runtime.Scheme, config *configv1alpha1.SharderConfig, certificate *certificate) manager.Options {
-	options := manager.Options{
+	return manager.Options{
 		Scheme:                        scheme,
 		Cache:                         sharder.CacheOptions(),
 		HealthProbeBindAddress:        config.Health.BindAddress,
@@ -125,7 +112,11 @@ func (o *options) managerOptions(scheme *runtime.Scheme, config *configv1alpha1.
 		Metrics: metricsserver.Options{
 			BindAddress:    config.Metrics.BindAddress,
 			SecureServing:  true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			FilterProvider: access.Filter,
+			ExtraHandlers:  profiles(config),
+			CertDir:        certificate.dir,
+			CertName:       *config.Webhook.Server.CertName,
+			KeyName:        *config.Webhook.Server.KeyName,
 			TLSOpts:        certificate.tlsOptions(),
 		},
 		WebhookServer: webhook.NewServer(webhook.Options{
@@ -136,10 +127,6 @@ func (o *options) managerOptions(scheme *runtime.Scheme, config *configv1alpha1.
 			TLSOpts:  certificate.tlsOptions(),
 		}),
 	}
-	if *config.Debugging.EnableProfiling {
-		options.PprofBindAddress = "127.0.0.1:8083"
-	}
-	return options
 }
 
 func restConfig(config *configv1alpha1.SharderConfig) (*rest.Config, error) {
@@ -161,76 +148,4 @@ func restConfig(config *configv1alpha1.SharderConfig) (*rest.Config, error) {
 		access.ContentType, access.AcceptContentTypes = connection.ContentType, connection.AcceptContentTypes
 	}
 	return access, nil
-}
-
-// certificate is the webhook's: kept by the sharder itself, or by somebody else in a folder.
-type certificate struct {
-	dir    string
-	keeper *certificates.Keeper
-}
-
-func newCertificate(access *rest.Config, scheme *runtime.Scheme, config *configv1alpha1.SharderConfig) (*certificate, error) {
-	if dir := config.Webhook.Server.CertDir; dir != nil && *dir != "" {
-		for _, name := range []string{*config.Webhook.Server.CertName, *config.Webhook.Server.KeyName} {
-			if _, err := os.Stat(filepath.Join(*dir, name)); err != nil {
-				return nil, fmt.Errorf("looking for the webhook's certificate (without webhook.server.certDir the sharder makes its own): %w", err)
-			}
-		}
-		return &certificate{dir: *dir}, nil
-	}
-	direct, err := client.New(access, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	return &certificate{keeper: &certificates.Keeper{
-		Client: direct,
-		Secret: types.NamespacedName{Namespace: config.LeaderElection.ResourceNamespace, Name: certificateSecret},
-		Hosts:  hosts(config),
-		Life:   certificateLife,
-		Period: certificatePeriod,
-		Clock:  clock.RealClock{},
-	}}, nil
-}
-
-// hosts are the names under which API servers reach the webhook.
-func hosts(config *configv1alpha1.SharderConfig) []string {
-	if service := config.Webhook.Config.ClientConfig.Service; service != nil {
-		name := service.Name + "." + service.Namespace
-		return []string{name + ".svc", name}
-	}
-	parsed, err := url.Parse(*config.Webhook.Config.ClientConfig.URL)
-	if err != nil || parsed.Hostname() == "" {
-		return []string{"localhost"}
-	}
-	return []string{parsed.Hostname()}
-}
-
-// addTo lets the manager run what keeps the certificate valid.
-func (c *certificate) addTo(mgr manager.Manager) error {
-	if c.keeper == nil {
-		return nil
-	}
-	return errors.Join(mgr.AddReadyzCheck("certificate", c.keeper.Ready), mgr.Add(c.keeper))
-}
-
-func (c *certificate) tlsOptions() []func(*tls.Config) {
-	if c.keeper == nil {
-		return nil
-	}
-	return []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = c.keeper.GetCertificate }}
-}
-
-// Bundle is what API servers have to trust, or nothing if somebody else tells them.
-func (c *certificate) Bundle() []byte {
-	if c.keeper == nil {
-		return nil
-	}
-	return c.keeper.Bundle()
-}
-
-// Notify makes changed be called when there is another bundle.
-func (c *certificate) Notify(changed func()) {
-	if c.keeper != nil {
-		c.keeper.Changed = changed
-	}
 }

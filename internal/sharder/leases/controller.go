@@ -8,10 +8,11 @@ package leases
 import (
 	"context"
 	"fmt"
+	"math"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -39,6 +40,9 @@ type Reconciler struct {
 	Clock  clock.PassiveClock
 	// Transition is told each change of a shard's state that is shown to people.
 	Transition func(ring string, from, to membership.State)
+
+	// refused is why a Lease is no shard, by its key, so that it is told once and not at each renewal.
+	refused sync.Map
 }
 
 // watchful is how soon to look again at a shard that may be dying: the renewal of another shard,
@@ -49,14 +53,17 @@ const watchful = 250 * time.Millisecond
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	lease := &coordinationv1.Lease{}
 	if err := r.Client.Get(ctx, request.NamespacedName, lease); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.refused.Delete(request.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Shards.Observe(lease)
 	shard, member := r.Shards.Shard(request.NamespacedName)
 	if !member {
-		// Its ring is not declared, or does not take it. When that changes, it is looked at again.
-		return reconcile.Result{}, r.clear(ctx, lease)
+		return r.refuse(ctx, lease)
 	}
+	r.refused.Delete(request.NamespacedName)
 	if err := r.act(ctx, lease, shard.State); err != nil {
 		if apierrors.IsConflict(err) {
 			// Somebody has written the Lease, most likely its shard. That is news, and comes as such.
@@ -102,38 +109,22 @@ func (r *Reconciler) show(ctx context.Context, lease *coordinationv1.Lease, stat
 	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(lease, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
-	r.tell(ctx, lease, before, state)
+	r.tell(ctx, lease, before, state, shown(lease, before, state))
 	return nil
-}
-
-// clear removes the state label of a Lease that is no shard.
-func (r *Reconciler) clear(ctx context.Context, lease *coordinationv1.Lease) error {
-	if _, shown := lease.Labels[shardingv1alpha1.LabelState]; !shown {
-		return nil
-	}
-	changed := lease.DeepCopy()
-	delete(changed.Labels, shardingv1alpha1.LabelState)
-	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(lease, client.MergeFromWithOptimisticLock{}))
-	return client.IgnoreNotFound(err)
 }
 
 // takeOver makes the shard dead, unless it renews first: then the write conflicts.
 func (r *Reconciler) takeOver(ctx context.Context, lease *coordinationv1.Lease) error {
-	before := membership.State(lease.Labels[shardingv1alpha1.LabelState])
 	changed := lease.DeepCopy()
 	now := metav1.NewMicroTime(r.Clock.Now())
 	holder := shardingv1alpha1.IdentityShardLeaseController
-	duration := int32(membership.DefaultDuration / time.Second)
-	if lease.Spec.LeaseDurationSeconds != nil && *lease.Spec.LeaseDurationSeconds > 0 {
-		duration = *lease.Spec.LeaseDurationSeconds
-	}
-	duration *= 2
+	seconds := int32(min(2*int64(duration(lease)/time.Second), math.MaxInt32)) //nolint:gosec // it fits
 	transitions := int32(1)
 	if lease.Spec.LeaseTransitions != nil {
 		transitions += *lease.Spec.LeaseTransitions
 	}
 	changed.Spec.HolderIdentity = &holder
-	changed.Spec.LeaseDurationSeconds = &duration
+	changed.Spec.LeaseDurationSeconds = &seconds
 	changed.Spec.LeaseTransitions = &transitions
 	changed.Spec.AcquireTime, changed.Spec.RenewTime = &now, &now
 	changed.Labels[shardingv1alpha1.LabelState] = string(membership.Dead)
@@ -141,7 +132,7 @@ func (r *Reconciler) takeOver(ctx context.Context, lease *coordinationv1.Lease) 
 		return err
 	}
 	r.Shards.Observe(changed) // its objects need not wait for the watch
-	r.tell(ctx, lease, before, membership.Dead)
+	r.tell(ctx, lease, membership.Uncertain, membership.Dead, takenOver(lease))
 	return nil
 }
 
@@ -149,27 +140,16 @@ func (r *Reconciler) takeOver(ctx context.Context, lease *coordinationv1.Lease) 
 func (r *Reconciler) remove(ctx context.Context, lease *coordinationv1.Lease) error {
 	err := r.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
 	if err == nil {
-		logf.FromContext(ctx).V(1).Info("Deleted the lease of a shard that is long dead")
+		before := membership.State(lease.Labels[shardingv1alpha1.LabelState])
+		r.tell(ctx, lease, before, membership.Orphaned, forgotten)
 	}
 	return client.IgnoreNotFound(err)
 }
 
 // tell lets people know what became of a shard.
-func (r *Reconciler) tell(ctx context.Context, lease *coordinationv1.Lease, from, to membership.State) {
+func (r *Reconciler) tell(ctx context.Context, lease *coordinationv1.Lease, from, to membership.State, what news) {
 	ring := lease.Labels[shardingv1alpha1.LabelControllerRing]
 	r.Transition(ring, from, to)
 	logf.FromContext(ctx).Info("Shard changed its state", "controllerRing", ring, "from", from, "to", to)
-	kind, reason := corev1.EventTypeNormal, "ShardReady"
-	note := "The shard is a member of the ring " + ring
-	switch to {
-	case membership.Expired:
-		kind, reason, note = corev1.EventTypeWarning, "ShardExpired", "The shard has not renewed its lease in time"
-	case membership.Dead:
-		reason, note = "ShardReleased", "The shard has left the ring "+ring+"; its objects go to the others"
-		if from == membership.Expired || from == membership.Uncertain {
-			kind, reason, note = corev1.EventTypeWarning, "ShardDead", "The shard did not come back; the sharder took its lease over, and its objects go to the others"
-		}
-	case membership.Ready, membership.Uncertain, membership.Orphaned:
-	}
-	r.Events.Eventf(lease, nil, kind, reason, "Membership", "%s", note)
+	r.Events.Eventf(lease, nil, what.kind, what.reason, "Membership", "%s", what.note)
 }

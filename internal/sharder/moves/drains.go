@@ -24,6 +24,8 @@ type DrainReport struct {
 	Shard string
 	// Overdue are those that are waited for longer than the ring's timeout.
 	Overdue int
+	// Ended are how long those were waited for that are over since the last report.
+	Ended []time.Duration
 }
 
 // drains are the objects that shards have been asked to let go, by key.
@@ -65,14 +67,14 @@ func (d *drains) shard(key string) string {
 	return d.waiting[key].shard
 }
 
-// keepOnly forgets all but the given ones and tells whether any were forgotten.
-func (d *drains) keepOnly(seen map[string]bool) (gone bool) {
+// keepOnly forgets all but the given ones and tells how long those were waited for.
+func (d *drains) keepOnly(seen map[string]bool) (gone []time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for key := range d.waiting {
+	for key, waiting := range d.waiting {
 		if !seen[key] {
 			delete(d.waiting, key)
-			gone = true
+			gone = append(gone, d.clock.Now().Sub(waiting.since))
 		}
 	}
 	return gone
@@ -130,7 +132,9 @@ func (r *run) pollDrains(ctx context.Context, declared *catalog.Ring, members *r
 		}
 		return false
 	}
-	gone = r.drains.keepOnly(seen)
-	r.Drained(r.name, r.drains.report(declared.Drain))
-	return gone
+	ended := r.drains.keepOnly(seen)
+	report := r.drains.report(declared.Drain)
+	report.Ended = ended
+	r.Drained(r.name, report)
+	return len(ended) > 0
 }

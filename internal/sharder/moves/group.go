@@ -3,6 +3,8 @@ package moves
 import (
 	"context"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Group runs a Mover for each ring that it is told of, for as long as this process leads.
@@ -19,6 +21,7 @@ type Group struct {
 
 // member is the work on one ring, with what came of it.
 type member struct {
+	uid        types.UID
 	generation int64
 	resources  int
 	stop       context.CancelFunc
@@ -32,7 +35,7 @@ func NewGroup(options Options, changed func(ring string)) *Group {
 	synced, drained := options.Synced, options.Drained
 	options.Synced = func(ring string, counts Counts, err error) {
 		synced(ring, counts, err)
-		g.note(ring, func(m *member) { m.Counts, m.Err = counts, err })
+		g.note(ring, func(m *member) { m.Synced, m.Counts, m.Err = true, counts, err })
 	}
 	options.Drained = func(ring string, report DrainReport) {
 		drained(ring, report)
@@ -70,24 +73,24 @@ func (g *Group) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ensure makes the Group work on a ring. When the ring's spec has changed, or more of its resources
-// have become known, all objects are looked at again.
-func (g *Group) Ensure(ring string, generation int64, resources int) {
+// Ensure makes the Group work on a ring. When the ring's spec has changed, or it is another one of the
+// same name, or more of its resources have become known, all objects are looked at again.
+func (g *Group) Ensure(ring string, uid types.UID, generation int64, resources int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	known := g.rings[ring]
 	if known == nil {
-		known = &member{generation: generation, resources: resources, poke: make(chan struct{}, 1)}
+		known = &member{uid: uid, generation: generation, resources: resources, poke: make(chan struct{}, 1)}
 		g.rings[ring] = known
 		if g.ctx != nil && g.ctx.Err() == nil {
 			g.run(ring, known)
 		}
 		return
 	}
-	if known.generation == generation && known.resources == resources {
+	if known.uid == uid && known.generation == generation && known.resources == resources {
 		return
 	}
-	known.generation, known.resources = generation, resources
+	known.uid, known.generation, known.resources = uid, generation, resources
 	select {
 	case known.poke <- struct{}{}:
 	default: // it is going to look anyway
@@ -114,6 +117,8 @@ func (g *Group) Stop(ring string) {
 
 // Progress is how it goes with the objects of a ring.
 type Progress struct {
+	// Synced is whether this process has looked at all objects, and knows anything at all.
+	Synced bool
 	// Counts are what the last sync found, and Err is why it could not do all.
 	Counts Counts
 	Err    error

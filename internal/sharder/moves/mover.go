@@ -26,8 +26,9 @@ type Options struct {
 	Members  members.Source
 	// Selects tells whether a ring spreads the objects of a namespace.
 	Selects func(declared *catalog.Ring, namespace string) bool
-	// Report is told each write, Synced the end of each sync, and Drained how drains are going.
-	Report  func(ring string, resource schema.GroupResource, action assignment.Action)
+	// Report is told each write, with the time since the look began that it came of; Synced the end of
+	// each sync, and Drained how drains are going.
+	Report  func(ring string, resource schema.GroupResource, action assignment.Action, took time.Duration)
 	Synced  func(ring string, counts Counts, err error)
 	Drained func(ring string, report DrainReport)
 	// SyncPeriod is how often all objects are looked at although nothing seems to have changed.
@@ -185,8 +186,9 @@ func (r *run) sync(ctx context.Context, declared *catalog.Ring, shards *ring.Rin
 	}
 	err = errors.Join(append(p.errs, err)...)
 	p.counts.Took = r.Clock.Now().Sub(began)
-	r.Synced(r.name, p.counts, err)
+	// In this order: whoever hears that it was synced finds what is being drained.
 	r.Drained(r.name, r.drains.report(declared.Drain))
+	r.Synced(r.name, p.counts, err)
 	if err != nil {
 		logf.FromContext(ctx).Error(err, "not all objects could be brought to their shards, trying again", "failures", failures+1)
 		return failures + 1
@@ -231,7 +233,7 @@ func (r *run) children(ctx context.Context, declared *catalog.Ring, shards *ring
 }
 
 func (r *run) newPass(declared *catalog.Ring, shards *ring.Ring) *pass {
-	return &pass{Mover: r.Mover, declared: declared, members: shards, drains: r.drains}
+	return &pass{Mover: r.Mover, declared: declared, members: shards, drains: r.drains, began: r.Clock.Now()}
 }
 
 // Locate returns the shard that has an object now. It reads what the API server has in its cache.

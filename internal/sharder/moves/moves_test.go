@@ -101,7 +101,7 @@ func (f *fixture) run(t *testing.T, change ...func(*moves.Options)) {
 		Metadata: client, Rings: &f.rings, Members: f,
 		// Only this test's namespace, because tests share the control plane.
 		Selects: func(_ *catalog.Ring, namespace string) bool { return namespace == f.Namespace },
-		Report: func(_ string, _ schema.GroupResource, action assignment.Action) {
+		Report: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.writes[action]++

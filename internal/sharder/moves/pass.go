@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,7 @@ type pass struct {
 	declared *catalog.Ring
 	members  *ring.Ring
 	drains   *drains
+	began    time.Time
 
 	mu     sync.Mutex
 	counts Counts
@@ -44,12 +46,12 @@ type selection string
 
 // withoutLiveShard selects what nobody works on. Objects without the label are among them.
 func withoutLiveShard(ringName string, members *ring.Ring) selection {
-	return selection(shardingv1alpha1.LabelShard(ringName) + " notin (" + strings.Join(members.Shards(), ",") + ")")
+	return selection(shardingv1alpha1.LabelShard(ringName) + " notin (" + strings.Join(members.Members(), ",") + ")")
 }
 
 // withLiveShard selects the others.
 func withLiveShard(ringName string, members *ring.Ring) selection {
-	return selection(shardingv1alpha1.LabelShard(ringName) + " in (" + strings.Join(members.Shards(), ",") + ")")
+	return selection(shardingv1alpha1.LabelShard(ringName) + " in (" + strings.Join(members.Members(), ",") + ")")
 }
 
 // beingDrained selects what shards have been asked to let go.
@@ -150,7 +152,7 @@ func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, 
 		_, err = client.Patch(ctx, o.name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager})
 		switch {
 		case err == nil:
-			p.Report(p.declared.Name, resource.Resource.GroupResource(), decision.Action)
+			p.Report(p.declared.Name, resource.Resource.GroupResource(), decision.Action, p.Clock.Now().Sub(p.began))
 			if decision.Action == assignment.Drain {
 				p.drains.add(o.owner.Key(), o.Shard)
 			}

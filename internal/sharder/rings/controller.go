@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +30,7 @@ import (
 
 // Movers moves the objects of rings, and knows how that goes.
 type Movers interface {
-	Ensure(ring string, generation int64, resources int)
+	Ensure(ring string, uid types.UID, generation int64, resources int)
 	Stop(ring string)
 	Progress(ring string) moves.Progress
 }
@@ -34,7 +39,7 @@ type Movers interface {
 type Reconciler struct {
 	Client client.Client
 	// Learn makes a ring known to this process. With an UnknownResourceError, a part of it is.
-	Learn  func(*shardingv1alpha1.ControllerRing) (*catalog.Ring, error)
+	Learn  func(context.Context, *shardingv1alpha1.ControllerRing) (*catalog.Ring, error)
 	Shards func(ring string) []members.Shard
 	Movers Movers
 	Events events.EventRecorder
@@ -60,16 +65,13 @@ var verbs = []string{"get", "list", "patch"}
 // Reconcile makes a ring work and says how it is doing.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ring := &shardingv1alpha1.ControllerRing{}
-	if err := r.Client.Get(ctx, request.NamespacedName, ring); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.Movers.Stop(request.Name)
-			return reconcile.Result{}, nil
-		}
+	err := r.Client.Get(ctx, request.NamespacedName, ring)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && ring.DeletionTimestamp != nil:
+		r.Movers.Stop(request.Name)
+		return reconcile.Result{}, r.removeWebhook(ctx, request.Name)
+	case err != nil:
 		return reconcile.Result{}, err
-	}
-	if ring.DeletionTimestamp != nil {
-		r.Movers.Stop(ring.Name)
-		return reconcile.Result{}, nil
 	}
 	facts, err := r.establish(ctx, ring)
 	if err != nil {
@@ -92,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // establish does all that the ring needs, and finds out how it is doing.
 func (r *Reconciler) establish(ctx context.Context, ring *shardingv1alpha1.ControllerRing) (*Facts, error) {
 	facts := &Facts{}
-	known, err := r.Learn(ring)
+	known, err := r.Learn(ctx, ring)
 	var unknown *catalog.UnknownResourceError
 	switch {
 	case errors.As(err, &unknown):
@@ -105,10 +107,28 @@ func (r *Reconciler) establish(ctx context.Context, ring *shardingv1alpha1.Contr
 	}
 	applied := webhookConfiguration(ring, r.Config, r.Authority())
 	facts.Webhook = r.Client.Apply(ctx, applied, client.FieldOwner(fieldManager), client.ForceOwnership)
-	r.Movers.Ensure(ring.Name, ring.Generation, len(known.Resources))
+	r.Movers.Ensure(ring.Name, ring.UID, ring.Generation, len(known.Resources))
 	facts.Shards = r.Shards(ring.Name)
 	facts.Progress = r.Movers.Progress(ring.Name)
 	return facts, nil
+}
+
+// removeWebhook deletes the webhook configuration of a ring that is gone, so that API servers no longer
+// ask about its objects. The garbage collector would too, where there is one and when it gets to it.
+func (r *Reconciler) removeWebhook(ctx context.Context, ring string) error {
+	found := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: shardingv1alpha1.WebhookConfigurationName(ring)}, found); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	owner := metav1.GetControllerOf(found)
+	if owner == nil || owner.Kind != "ControllerRing" || owner.Name != ring {
+		return nil // somebody else's, in spite of its name
+	}
+	err := r.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
+	if apierrors.IsConflict(err) {
+		return nil // it has changed, maybe for a new ring of that name, and comes again because of that
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // missing asks the API server what the sharder may not do with the ring's objects.
@@ -143,7 +163,7 @@ func (r *Reconciler) allowed(ctx context.Context, resource schema.GroupResource,
 	return review.Status.Allowed, nil
 }
 
-// report writes the status if it has changed, and tells people when the ring becomes ready or not.
+// report writes the status if it has changed, and tells people when a condition does.
 func (r *Reconciler) report(ctx context.Context, ring *shardingv1alpha1.ControllerRing, facts *Facts) error {
 	before := ring.DeepCopy()
 	setStatus(ring, facts, r.Clock.Now())
@@ -157,20 +177,37 @@ func (r *Reconciler) report(ctx context.Context, ring *shardingv1alpha1.Controll
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.tell(before, ring)
+	r.tell(ctx, before, ring, facts)
 	return nil
 }
 
-func (r *Reconciler) tell(before, after *shardingv1alpha1.ControllerRing) {
+func (r *Reconciler) tell(ctx context.Context, before, after *shardingv1alpha1.ControllerRing, facts *Facts) {
 	for _, now := range after.Status.Conditions {
 		was := meta.FindStatusCondition(before.Status.Conditions, now.Type)
-		if was != nil && was.Reason == now.Reason {
+		again := now.Type == shardingv1alpha1.ConditionAssigned && now.Reason == shardingv1alpha1.ReasonNoShards
+		if was != nil && was.Reason == now.Reason || now.Status == metav1.ConditionUnknown || again {
 			continue
 		}
-		kind := "Normal"
-		if now.Status != "True" && now.Reason != shardingv1alpha1.ReasonDraining {
-			kind = "Warning"
+		kind := corev1.EventTypeNormal
+		if now.Status != metav1.ConditionTrue && now.Reason != shardingv1alpha1.ReasonDraining {
+			kind = corev1.EventTypeWarning
 		}
 		r.Events.Eventf(after, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
+		if now.Type == shardingv1alpha1.ConditionDrained && kind == corev1.EventTypeWarning {
+			r.tellShard(ctx, after, facts, now)
+		}
+	}
+}
+
+// tellShard tells those who look at a shard, and not at its ring, that it does not let go.
+func (r *Reconciler) tellShard(ctx context.Context, ring *shardingv1alpha1.ControllerRing, facts *Facts, condition metav1.Condition) {
+	for _, shard := range facts.Shards {
+		if shard.Name != facts.Drains.Shard {
+			continue
+		}
+		lease := &coordinationv1.Lease{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: shard.Namespace, Name: shard.Name}, lease); err == nil {
+			r.Events.Eventf(lease, ring, corev1.EventTypeWarning, condition.Reason, "Drain", "%s", condition.Message)
+		}
 	}
 }

@@ -47,9 +47,21 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 			status.AvailableShards++
 		}
 	}
-	for _, condition := range []metav1.Condition{ready(facts, status), drained(facts, now), assigned(facts)} {
+	for _, condition := range []metav1.Condition{ready(facts, status), drained(facts, now), assigned(facts, status)} {
+		if condition.Reason == shardingv1alpha1.ReasonNotSynced && meta.FindStatusCondition(status.Conditions, condition.Type) != nil {
+			continue // what the leader before has found is better than nothing
+		}
 		condition.ObservedGeneration = ring.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+}
+
+// notSynced is all that can be said before this process has looked at the objects. It must not say
+// that all is well: others rely on it.
+func notSynced(kind string) metav1.Condition {
+	return metav1.Condition{
+		Type: kind, Status: metav1.ConditionUnknown, Reason: shardingv1alpha1.ReasonNotSynced,
+		Message: "The objects have not been looked at yet.",
 	}
 }
 
@@ -70,15 +82,23 @@ func ready(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.C
 		condition.Message = "No shard is available. Shards join with a Lease that carries the ring's label."
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonReady
-		condition.Message = fmt.Sprintf("Objects are spread over %d shards.", status.AvailableShards)
+		condition.Message = "One shard has all objects."
+		if status.AvailableShards > 1 {
+			condition.Message = fmt.Sprintf("Objects are spread over %d shards.", status.AvailableShards)
+		}
 	}
 	return condition
 }
+
+// slow is after how long people are told of a drain that has no timeout, or a longer one.
+const slow = time.Minute
 
 func drained(facts *Facts, now time.Time) metav1.Condition {
 	condition := metav1.Condition{Type: shardingv1alpha1.ConditionDrained, Status: metav1.ConditionFalse}
 	report := facts.Drains
 	switch {
+	case !facts.Synced:
+		return notSynced(condition.Type)
 	case report.Outstanding == 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonDrained
 		condition.Message = "No shard has an object that it was asked to let go."
@@ -86,6 +106,10 @@ func drained(facts *Facts, now time.Time) metav1.Condition {
 		condition.Reason = shardingv1alpha1.ReasonDrainTimeout
 		condition.Message = fmt.Sprintf("%d objects are overdue, of %d that shards were asked to let go; the oldest for %s, by %s. Look at that shard.",
 			report.Overdue, report.Outstanding, coarse(now.Sub(report.Oldest)), report.Shard)
+	case !now.Before(report.Oldest.Add(slow)):
+		condition.Reason = shardingv1alpha1.ReasonSlowDrain
+		condition.Message = fmt.Sprintf("Shards were asked to let %d objects go and have not; the oldest for %s, by %s. Look at that shard.",
+			report.Outstanding, coarse(now.Sub(report.Oldest)), report.Shard)
 	default:
 		condition.Reason = shardingv1alpha1.ReasonDraining
 		condition.Message = fmt.Sprintf("Shards were asked to let %d objects go and have not yet; the oldest for %s, by %s.",
@@ -104,9 +128,15 @@ func coarse(age time.Duration) string {
 	return "less than 10s"
 }
 
-func assigned(facts *Facts) metav1.Condition {
+func assigned(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.Condition {
 	condition := metav1.Condition{Type: shardingv1alpha1.ConditionAssigned, Status: metav1.ConditionFalse, Reason: shardingv1alpha1.ReasonUnassigned}
 	switch {
+	case status.AvailableShards == 0:
+		// Nothing is looked at then, and what was found before is no longer true.
+		condition.Reason = shardingv1alpha1.ReasonNoShards
+		condition.Message = "No object has a live shard, because none is available."
+	case !facts.Synced:
+		return notSynced(condition.Type)
 	case facts.Err != nil:
 		condition.Message = fmt.Sprintf("Some objects could not be brought to a shard; it is tried again: %v", facts.Err)
 	case facts.Counts.Unassigned > 0:

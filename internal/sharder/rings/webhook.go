@@ -1,6 +1,8 @@
 package rings
 
 import (
+	"strings"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
@@ -69,7 +71,7 @@ func clientConfig(config *admissionregistrationv1.WebhookClientConfig, path stri
 	applied := admissionregistrationv1ac.WebhookClientConfig()
 	switch {
 	case config.URL != nil:
-		applied.WithURL(*config.URL + path)
+		applied.WithURL(strings.TrimSuffix(*config.URL, "/") + path)
 	case config.Service != nil:
 		service := admissionregistrationv1ac.ServiceReference().
 			WithNamespace(config.Service.Namespace).WithName(config.Service.Name).WithPath(path)

@@ -1,0 +1,99 @@
+package app
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/certificates"
+)
+
+const (
+	// certificateSecret is where the sharder keeps its certificate when it manages it itself.
+	certificateSecret = "sharder-webhook-cert" //nolint:gosec // a name, not a secret
+	certificateLife   = 90 * 24 * time.Hour
+	certificatePeriod = time.Minute
+)
+
+// certificate is the webhook's: kept by the sharder itself, or by somebody else in a folder.
+type certificate struct {
+	dir    string
+	keeper *certificates.Keeper
+}
+
+func newCertificate(access *rest.Config, scheme *runtime.Scheme, config *configv1alpha1.SharderConfig) (*certificate, error) {
+	if dir := config.Webhook.Server.CertDir; dir != nil && *dir != "" {
+		// Both servers read them again when they change. That they are good now is said here, in words.
+		name, key := filepath.Join(*dir, *config.Webhook.Server.CertName), filepath.Join(*dir, *config.Webhook.Server.KeyName)
+		if _, err := tls.LoadX509KeyPair(name, key); err != nil {
+			return nil, fmt.Errorf("loading the certificate that webhook.server names (without a certDir the sharder makes its own): %w", err)
+		}
+		return &certificate{dir: *dir}, nil
+	}
+	direct, err := client.New(access, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &certificate{keeper: &certificates.Keeper{
+		Client: direct,
+		Secret: types.NamespacedName{Namespace: config.LeaderElection.ResourceNamespace, Name: certificateSecret},
+		Hosts:  hosts(config),
+		Life:   certificateLife,
+		Period: certificatePeriod,
+		Clock:  clock.RealClock{},
+	}}, nil
+}
+
+// hosts are the names under which API servers reach the webhook.
+func hosts(config *configv1alpha1.SharderConfig) []string {
+	if service := config.Webhook.Config.ClientConfig.Service; service != nil {
+		name := service.Name + "." + service.Namespace
+		return []string{name + ".svc", name}
+	}
+	parsed, err := url.Parse(*config.Webhook.Config.ClientConfig.URL)
+	if err != nil || parsed.Hostname() == "" {
+		return []string{"localhost"}
+	}
+	return []string{parsed.Hostname()}
+}
+
+// addTo lets the manager run what keeps the certificate valid.
+func (c *certificate) addTo(mgr manager.Manager) error {
+	if c.keeper == nil {
+		return nil
+	}
+	return errors.Join(mgr.AddReadyzCheck("certificate", c.keeper.Ready), mgr.Add(c.keeper))
+}
+
+func (c *certificate) tlsOptions() []func(*tls.Config) {
+	if c.keeper == nil {
+		return nil
+	}
+	return []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = c.keeper.GetCertificate }}
+}
+
+// Bundle is what API servers have to trust, or nothing if somebody else tells them.
+func (c *certificate) Bundle() []byte {
+	if c.keeper == nil {
+		return nil
+	}
+	return c.keeper.Bundle()
+}
+
+// Notify makes changed be called when there is another bundle.
+func (c *certificate) Notify(changed func()) {
+	if c.keeper != nil {
+		c.keeper.Changed = changed
+	}
+}

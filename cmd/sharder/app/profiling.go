@@ -1,0 +1,27 @@
+package app
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+
+	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
+)
+
+// profiles are served beside the metrics, to those who may see them: a profile tells much of what the
+// process does. Without profiling there are none.
+func profiles(config *configv1alpha1.SharderConfig) map[string]http.Handler {
+	if !*config.Debugging.EnableProfiling {
+		return nil
+	}
+	if *config.Debugging.EnableContentionProfiling {
+		runtime.SetBlockProfileRate(1)
+	}
+	return map[string]http.Handler{
+		"/debug/pprof/":        http.HandlerFunc(pprof.Index), // and all profiles below it
+		"/debug/pprof/cmdline": http.HandlerFunc(pprof.Cmdline),
+		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+		"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
+		"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
+	}
+}

@@ -1,0 +1,191 @@
+package leases_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/membership"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/leases"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
+)
+
+func TestMain(m *testing.M) {
+	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	rig.Main(m, rig.Options{CRDs: []string{"config/crds"}})
+}
+
+// fixture is a ring and the controller of its Leases, with a clock that the test moves.
+type fixture struct {
+	*rig.Rig
+	*WithT
+	t       *testing.T
+	clock   *clocktesting.FakeClock
+	tracker *members.Tracker
+	events  *events.FakeRecorder
+	changes []string
+	leases.Reconciler
+}
+
+func setUp(t *testing.T, namespaces ...string) *fixture {
+	t.Helper()
+	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Now()), events: events.NewFakeRecorder(100)}
+	f.tracker = members.New(f.clock, func(string) {})
+	f.Reconciler.Client, f.Shards, f.Events, f.Clock = f.Rig.Client, f.tracker, f.events, f.clock
+	f.Transition = func(_ string, from, to membership.State) { f.changes = append(f.changes, string(from)+">"+string(to)) }
+	ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}}
+	ring.Spec.ShardNamespaces = namespaces
+	f.Expect(f.Rig.Client.Create(t.Context(), ring)).To(Succeed())
+	f.tracker.Declare(ring.Name, namespaces)
+	return f
+}
+
+// lease makes the Lease of a shard of the ring.
+func (f *fixture) lease(name string) *coordinationv1.Lease {
+	f.t.Helper()
+	seconds, now := int32(10), metav1.NewMicroTime(f.clock.Now())
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name, Labels: map[string]string{shardingv1alpha1.LabelControllerRing: f.Namespace}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
+	}
+	f.Expect(f.Rig.Client.Create(f.t.Context(), lease)).To(Succeed())
+	return lease
+}
+
+// change writes a Lease.
+func (f *fixture) change(lease *coordinationv1.Lease, change func(*coordinationv1.LeaseSpec)) {
+	f.t.Helper()
+	f.Expect(f.get(lease)).To(Succeed())
+	change(&lease.Spec)
+	f.Expect(f.Rig.Client.Update(f.t.Context(), lease)).To(Succeed())
+}
+
+func (f *fixture) renew(lease *coordinationv1.Lease) {
+	f.t.Helper()
+	now := metav1.NewMicroTime(f.clock.Now())
+	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.RenewTime = &now })
+}
+
+func (f *fixture) get(lease *coordinationv1.Lease) error {
+	return f.Rig.Client.Get(f.t.Context(), client.ObjectKeyFromObject(lease), lease)
+}
+
+// reconcile looks at a Lease, and returns the state that is shown then and the reasons of what was told.
+func (f *fixture) reconcile(lease *coordinationv1.Lease) (state string, told []string) {
+	f.t.Helper()
+	_, err := f.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(lease)})
+	f.Expect(err).NotTo(HaveOccurred())
+	for len(f.events.Events) > 0 {
+		words := strings.SplitN(<-f.events.Events, " ", 3) // kind, reason, note
+		told = append(told, words[0]+" "+words[1])
+	}
+	if err := f.get(lease); err != nil {
+		f.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+		return "gone", told
+	}
+	return lease.Labels[shardingv1alpha1.LabelState], told
+}
+
+// expect reconciles a Lease and compares.
+func (f *fixture) expect(lease *coordinationv1.Lease, state string, told ...string) {
+	f.t.Helper()
+	gotState, gotTold := f.reconcile(lease)
+	f.Expect(gotState).To(Equal(state))
+	f.Expect(slices.Equal(gotTold, told)).To(BeTrue(), "told: %q, not %q", gotTold, told)
+}
+
+// TestLifeOfAShard has one join, be late, come back, die and be forgotten, and says so each time.
+func TestLifeOfAShard(t *testing.T) {
+	f := setUp(t)
+	lease := f.lease("a")
+	f.expect(lease, "ready", "Normal ShardReady")
+	f.expect(lease, "ready")
+	f.clock.Step(11 * time.Second)
+	f.expect(lease, "expired", "Warning ShardExpired")
+	f.renew(lease)
+	f.expect(lease, "ready", "Normal ShardReady")
+	f.clock.Step(21 * time.Second) // nobody else is there who could prove that the API server works
+	f.expect(lease, "dead", "Warning ShardDead")
+	f.Expect(*lease.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
+	f.Expect(*lease.Spec.LeaseDurationSeconds).To(Equal(int32(20)))
+	f.expect(lease, "dead")
+	f.clock.Step(20*time.Second + time.Minute)
+	f.expect(lease, "gone", "Normal ShardForgotten")
+	f.expect(lease, "gone")
+	f.Expect(f.changes).To(Equal([]string{">ready", "ready>expired", "expired>ready", "uncertain>dead", "dead>orphaned"}))
+}
+
+// TestReleased is told from a death, also when the shard was late before.
+func TestReleased(t *testing.T) {
+	f := setUp(t)
+	lease, nobody := f.lease("a"), ""
+	f.expect(lease, "ready", "Normal ShardReady")
+	f.clock.Step(11 * time.Second)
+	f.expect(lease, "expired", "Warning ShardExpired")
+	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &nobody })
+	f.expect(lease, "dead", "Normal ShardReleased")
+	back := "a"
+	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &back })
+	f.renew(lease)
+	f.expect(lease, "ready", "Normal ShardReady")
+}
+
+func TestHeldBySomebodyElse(t *testing.T) {
+	f := setUp(t)
+	lease, other := f.lease("a"), "b"
+	f.expect(lease, "ready", "Normal ShardReady")
+	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &other })
+	f.expect(lease, "dead", "Warning ShardNotHeld")
+}
+
+// TestLongestDuration cannot be doubled.
+func TestLongestDuration(t *testing.T) {
+	f := setUp(t)
+	lease, longest := f.lease("a"), int32(1<<31-1)
+	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.LeaseDurationSeconds = &longest })
+	f.expect(lease, "ready", "Normal ShardReady")
+	f.clock.Step(2*time.Duration(longest)*time.Second + time.Second)
+	f.expect(lease, "dead", "Warning ShardDead")
+}
+
+// TestRefused says once why a Lease is no shard, and takes it when that has changed.
+func TestRefused(t *testing.T) {
+	f := setUp(t, "elsewhere")
+	lease := f.lease("a")
+	f.expect(lease, "", "Warning ShardRefused")
+	f.renew(lease)
+	f.expect(lease, "")
+	ring := &shardingv1alpha1.ControllerRing{}
+	f.Expect(f.Rig.Client.Get(t.Context(), client.ObjectKey{Name: f.Namespace}, ring)).To(Succeed())
+	ring.Spec.ShardNamespaces = nil
+	f.Expect(f.Rig.Client.Update(t.Context(), ring)).To(Succeed())
+	// This process has seen the ring, and is about to learn it.
+	result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(lease)})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(result.RequeueAfter).To(BeNumerically(">", 0))
+	f.tracker.Declare(ring.Name, nil)
+	f.expect(lease, "ready", "Normal ShardReady")
+	f.Expect(f.Rig.Client.Delete(t.Context(), ring)).To(Succeed())
+	f.tracker.Drop(ring.Name)
+	f.expect(lease, "", "Warning ShardRefused")
+}
+
+func TestLongName(t *testing.T) {
+	f := setUp(t)
+	f.expect(f.lease(strings.Repeat("a", 64)), "", "Warning ShardRefused")
+}

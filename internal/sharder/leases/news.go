@@ -1,0 +1,57 @@
+package leases
+
+import (
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/membership"
+)
+
+// news is an event about a shard.
+type news struct{ kind, reason, note string }
+
+// shown is what to say when another state is shown.
+func shown(lease *coordinationv1.Lease, from, to membership.State) news {
+	ring := lease.Labels[shardingv1alpha1.LabelControllerRing]
+	switch {
+	case to == membership.Expired:
+		return news{corev1.EventTypeWarning, "ShardExpired", "The shard has not renewed its lease in time"}
+	case to == membership.Dead && holder(lease) == "":
+		return news{corev1.EventTypeNormal, "ShardReleased", "The shard has left the ring " + ring + "; its objects go to the others"}
+	case to == membership.Dead:
+		return news{corev1.EventTypeWarning, "ShardNotHeld", fmt.Sprintf("The lease is held by %q and not by the shard, which is thus no member of the ring %s", holder(lease), ring)}
+	case from == membership.Expired:
+		return news{corev1.EventTypeNormal, "ShardReady", "The shard has renewed its lease after all"}
+	}
+	return news{corev1.EventTypeNormal, "ShardReady", "The shard has joined the ring " + ring}
+}
+
+// takenOver is what to say when the sharder has taken a Lease.
+func takenOver(lease *coordinationv1.Lease) news {
+	return news{
+		corev1.EventTypeWarning, "ShardDead",
+		fmt.Sprintf("The shard has not renewed its lease for more than %s, so the sharder took it; its objects go to the others", duration(lease)),
+	}
+}
+
+// forgotten is what to say when a Lease was deleted.
+var forgotten = news{corev1.EventTypeNormal, "ShardForgotten", "The shard is long dead, and its lease was deleted"}
+
+func holder(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// duration is how long a renewal of the Lease is good for.
+func duration(lease *coordinationv1.Lease) time.Duration {
+	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil && *seconds > 0 {
+		return time.Duration(*seconds) * time.Second
+	}
+	return membership.DefaultDuration
+}

@@ -1,0 +1,72 @@
+package leases
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// refuse says why a Lease with a ring's label is no shard of it. When that changes, it is looked at
+// again.
+func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (reconcile.Result, error) {
+	// soon is when this process has learned a ring that it has just seen.
+	const soon = 100 * time.Millisecond
+	ring := &shardingv1alpha1.ControllerRing{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: lease.Labels[shardingv1alpha1.LabelControllerRing]}, ring)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && ring.DeletionTimestamp != nil:
+		ring = nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	why := refusal(lease, ring)
+	if why == "" {
+		return reconcile.Result{RequeueAfter: soon}, nil
+	}
+	if err := r.clear(ctx, lease); err != nil {
+		return reconcile.Result{}, err
+	}
+	if before, told := r.refused.Swap(client.ObjectKeyFromObject(lease), why); !told || before != why {
+		r.Events.Eventf(lease, nil, corev1.EventTypeWarning, "ShardRefused", "Membership", "%s", why)
+	}
+	return reconcile.Result{}, nil
+}
+
+// refusal is why a ring, or nil if there is none, does not take a Lease, or "".
+func refusal(lease *coordinationv1.Lease, ring *shardingv1alpha1.ControllerRing) string {
+	switch {
+	case len(lease.Name) > shardingv1alpha1.MaxNameLength:
+		return fmt.Sprintf("The lease's name has %d characters, and a shard's name at most %d, because it becomes the value of a label",
+			len(lease.Name), shardingv1alpha1.MaxNameLength)
+	case ring == nil:
+		return fmt.Sprintf("There is no ControllerRing %q to join", lease.Labels[shardingv1alpha1.LabelControllerRing])
+	case len(ring.Spec.ShardNamespaces) > 0 && !slices.Contains(ring.Spec.ShardNamespaces, lease.Namespace):
+		return fmt.Sprintf("The ring %s takes shards only from the namespaces %s: see its spec.shardNamespaces",
+			ring.Name, strings.Join(ring.Spec.ShardNamespaces, ", "))
+	}
+	return ""
+}
+
+// clear removes the state label of a Lease that is no shard.
+func (r *Reconciler) clear(ctx context.Context, lease *coordinationv1.Lease) error {
+	if _, shown := lease.Labels[shardingv1alpha1.LabelState]; !shown {
+		return nil
+	}
+	changed := lease.DeepCopy()
+	delete(changed.Labels, shardingv1alpha1.LabelState)
+	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(lease, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		return nil // it has changed, and comes again because of that
+	}
+	return client.IgnoreNotFound(err)
+}

@@ -1,0 +1,205 @@
+package rings_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/membership"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/rings"
+)
+
+func TestMain(m *testing.M) {
+	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	rig.Main(m, rig.Options{CRDs: []string{"config/crds"}})
+}
+
+// fixture is a ring and its controller. What moves objects is played by the test.
+type fixture struct {
+	*rig.Rig
+	*WithT
+	t        *testing.T
+	ring     *shardingv1alpha1.ControllerRing
+	lease    *coordinationv1.Lease
+	clock    *clocktesting.FakeClock
+	events   *events.FakeRecorder
+	progress moves.Progress
+	ensured  types.UID
+	rings.Reconciler
+}
+
+func (f *fixture) Ensure(_ string, uid types.UID, _ int64, _ int) { f.ensured = uid }
+func (f *fixture) Stop(string)                                    { f.ensured = "" }
+func (f *fixture) Progress(string) moves.Progress                 { return f.progress }
+
+func setUp(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Now()), events: events.NewFakeRecorder(100)}
+	config := &configv1alpha1.SharderConfig{}
+	configv1alpha1.SetDefaults(config)
+	f.Reconciler = rings.Reconciler{
+		Client: f.Rig.Client, Movers: f, Events: f.events, Clock: f.clock, Config: config.Webhook.Config,
+		Learn: func(_ context.Context, ring *shardingv1alpha1.ControllerRing) (*catalog.Ring, error) {
+			return &catalog.Ring{Name: ring.Name}, nil
+		},
+		Shards: func(string) []members.Shard {
+			return []members.Shard{{Namespace: f.Namespace, Name: "a", State: membership.Ready}}
+		},
+		Authority: func() []byte { return nil },
+	}
+	f.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "a"}}
+	f.Expect(f.Rig.Client.Create(t.Context(), f.lease)).To(Succeed())
+	f.declare()
+	return f
+}
+
+func (f *fixture) declare() {
+	f.t.Helper()
+	f.ring = &shardingv1alpha1.ControllerRing{
+		ObjectMeta: metav1.ObjectMeta{Name: f.Namespace},
+		Spec: shardingv1alpha1.ControllerRingSpec{
+			Resources: []shardingv1alpha1.RingResource{{GroupResource: shardingv1alpha1.GroupResource{Group: "example.com", Resource: "examples"}}},
+		},
+	}
+	f.Expect(f.Rig.Client.Create(f.t.Context(), f.ring)).To(Succeed())
+}
+
+// reconcile looks at the ring and returns what was told, without the notes.
+func (f *fixture) reconcile() (told []string) {
+	f.t.Helper()
+	_, err := f.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.ring)})
+	f.Expect(err).NotTo(HaveOccurred())
+	for len(f.events.Events) > 0 {
+		words := strings.SplitN(<-f.events.Events, " ", 3)
+		told = append(told, words[0]+" "+words[1])
+	}
+	return told
+}
+
+func (f *fixture) reason(kind string) string {
+	f.t.Helper()
+	f.Expect(f.Rig.Client.Get(f.t.Context(), client.ObjectKeyFromObject(f.ring), f.ring)).To(Succeed())
+	return meta.FindStatusCondition(f.ring.Status.Conditions, kind).Reason
+}
+
+// webhook reads the ring's webhook configuration.
+func (f *fixture) webhook() (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	found := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	return found, f.Rig.Client.Get(f.t.Context(), client.ObjectKey{Name: "controllerring-" + f.Namespace}, found)
+}
+
+// TestDrainsAreTold at once, and again when they take long, on the ring and on the shard's Lease.
+func TestDrainsAreTold(t *testing.T) {
+	f := setUp(t)
+	f.Expect(f.reconcile()).To(Equal([]string{"Normal Ready"}), "nothing is known of the objects yet")
+	f.progress.Synced = true
+	f.Expect(f.reconcile()).To(Equal([]string{"Normal NothingOutstanding", "Normal AllAssigned"}))
+
+	f.progress.Drains = moves.DrainReport{Outstanding: 5, Oldest: f.clock.Now(), Shard: "a"}
+	f.Expect(f.reconcile()).To(Equal([]string{"Normal Draining"}))
+	f.Expect(f.reason(shardingv1alpha1.ConditionDrained)).To(Equal(shardingv1alpha1.ReasonDraining))
+	f.clock.Step(30 * time.Second)
+	f.Expect(f.reconcile()).To(BeEmpty())
+	f.clock.Step(31 * time.Second)
+	f.Expect(f.reconcile()).To(Equal([]string{"Warning SlowDrain", "Warning SlowDrain"}), "the ring, and the Lease")
+	f.Expect(f.reason(shardingv1alpha1.ConditionDrained)).To(Equal(shardingv1alpha1.ReasonSlowDrain))
+	f.progress.Drains.Overdue = 5
+	f.Expect(f.reconcile()).To(Equal([]string{"Warning DrainTimeout", "Warning DrainTimeout"}))
+
+	f.progress.Drains = moves.DrainReport{}
+	f.Expect(f.reconcile()).To(Equal([]string{"Normal NothingOutstanding"}))
+	f.Expect(f.reason(shardingv1alpha1.ConditionReady)).To(Equal(shardingv1alpha1.ReasonReady), "all the time")
+}
+
+func TestObjectsWithoutOwnerAreTold(t *testing.T) {
+	f := setUp(t)
+	f.progress = moves.Progress{Synced: true, Counts: moves.Counts{Unassigned: 3}}
+	f.Expect(f.reconcile()).To(ContainElement("Warning UnassignedObjects"))
+	f.progress.Counts.Unassigned = 0
+	f.Expect(f.reconcile()).To(Equal([]string{"Normal AllAssigned"}))
+	f.Shards = func(string) []members.Shard { return nil }
+	f.Expect(f.reconcile()).To(Equal([]string{"Warning NoShards"}), "once, although nothing is ready nor assigned")
+	f.Expect(f.reason(shardingv1alpha1.ConditionAssigned)).To(Equal(shardingv1alpha1.ReasonNoShards))
+}
+
+// TestWebhookGoesWithItsRing does not wait for a garbage collector, which does not run here.
+func TestWebhookGoesWithItsRing(t *testing.T) {
+	f := setUp(t)
+	f.reconcile()
+	before, err := f.webhook()
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(metav1.IsControlledBy(before, f.ring)).To(BeTrue())
+
+	f.Expect(f.Rig.Client.Delete(t.Context(), f.ring)).To(Succeed())
+	f.reconcile()
+	_, err = f.webhook()
+	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+	f.Expect(f.ensured).To(BeEmpty(), "nothing is moved")
+	f.reconcile() // nothing is left to do
+
+	f.declare()
+	f.reconcile()
+	after, err := f.webhook()
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(metav1.IsControlledBy(after, f.ring)).To(BeTrue())
+	f.Expect(f.ensured).To(Equal(f.ring.UID))
+}
+
+// TestNextRingOfTheName takes the webhook over when nobody has seen that the one before was gone.
+func TestNextRingOfTheName(t *testing.T) {
+	f := setUp(t)
+	f.reconcile()
+	f.Expect(f.Rig.Client.Delete(t.Context(), f.ring)).To(Succeed())
+	f.declare()
+	f.reconcile()
+	found, err := f.webhook()
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(found.OwnerReferences).To(HaveLen(1))
+	f.Expect(metav1.IsControlledBy(found, f.ring)).To(BeTrue())
+}
+
+// TestRingThatIsBeingDeleted is as good as gone, whatever somebody still has to do with it.
+func TestRingThatIsBeingDeleted(t *testing.T) {
+	f := setUp(t)
+	f.ring.Finalizers = []string{"example.com/somebody"}
+	f.Expect(f.Rig.Client.Update(t.Context(), f.ring)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.Rig.Client.Delete(t.Context(), f.ring)).To(Succeed())
+	f.reconcile()
+	_, err := f.webhook()
+	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+	f.Expect(f.ensured).To(BeEmpty())
+}
+
+// TestSomebodyElsesWebhook stays, although it has the name of a ring's.
+func TestSomebodyElsesWebhook(t *testing.T) {
+	f := setUp(t)
+	f.Expect(f.Rig.Client.Delete(t.Context(), f.ring)).To(Succeed())
+	theirs := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "controllerring-" + f.Namespace}}
+	f.Expect(f.Rig.Client.Create(t.Context(), theirs)).To(Succeed())
+	f.reconcile()
+	_, err := f.webhook()
+	f.Expect(err).NotTo(HaveOccurred())
+}

@@ -1,0 +1,65 @@
+package sharder_test
+
+import (
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"math/big"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/pki"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+)
+
+// serial is the number of the certificate that is served on a port, or nil if there is none.
+func serial(port int) *big.Int {
+	connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		return nil
+	}
+	defer connection.Close()
+	return connection.ConnectionState().PeerCertificates[0].SerialNumber
+}
+
+// TestCertificateFromFiles is kept by somebody else, who replaces it while the sharder runs.
+func TestCertificateFromFiles(t *testing.T) {
+	f := setUp(t)
+	made, err := pki.New("somebody", time.Hour, time.Now())
+	f.Expect(err).NotTo(HaveOccurred())
+	authority, err := pki.Load(made, time.Now())
+	f.Expect(err).NotTo(HaveOccurred())
+	folder := rig.TempDir(t)
+	write := func() {
+		pair, err := authority.IssueFor(pki.Identity{User: "sharder", Hosts: []string{"127.0.0.1"}}, time.Hour)
+		f.Expect(err).NotTo(HaveOccurred())
+		f.Expect(pair.Write(filepath.Join(folder, "webhook"))).To(Succeed())
+	}
+	write()
+	r := f.run("sharder-0", settings{
+		roles: []string{ringRole},
+		webhook: fmt.Sprintf(`
+      caBundle: %s
+  server:
+    certDir: %s
+    certName: webhook.crt
+    keyName: webhook.key
+`, base64.StdEncoding.EncodeToString(made.Certificate), folder),
+	})
+	f.join("a", 0)
+	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
+	f.ready(r)
+	f.admits()
+
+	before := serial(r.webhook)
+	f.Expect(before).NotTo(BeNil())
+	f.Expect(serial(r.metrics)).To(Equal(before), "metrics are served with it as well")
+	write()
+	f.Eventually(func() *big.Int { return serial(r.webhook) }).ShouldNot(Or(BeNil(), Equal(before)))
+	f.Eventually(func() *big.Int { return serial(r.metrics) }).Should(Equal(serial(r.webhook)))
+	f.admits()
+}

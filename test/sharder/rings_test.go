@@ -1,0 +1,123 @@
+package sharder_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// warnings are what the API server told a client.
+type warnings struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, text)
+}
+
+// take returns what was said since the last time.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := w.said
+	w.said = nil
+	return said
+}
+
+// TestRingIsDeletedAndDeclaredAgain without a garbage collector, which does not run here.
+func TestRingIsDeletedAndDeclaredAgain(t *testing.T) {
+	f := setUp(t)
+	f.start("sharder-0", ringRole)
+	f.join("a", 0)
+	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
+	f.create(0, 5)
+	f.ownedBy(5, "a")
+
+	t.Log("Nobody is asked about objects of a ring that is gone")
+	f.Expect(f.Client.Delete(t.Context(), f.ring)).To(Succeed())
+	webhook := client.ObjectKey{Name: "controllerring-" + f.ring.Name}
+	f.Eventually(func() bool {
+		return apierrors.IsNotFound(f.Client.Get(t.Context(), webhook, &admissionregistrationv1.MutatingWebhookConfiguration{}))
+	}).Should(BeTrue())
+	said := &warnings{}
+	config := rest.CopyConfig(f.Config)
+	config.WarningHandler = said
+	talkative, err := client.New(config, client.Options{})
+	f.Expect(err).NotTo(HaveOccurred())
+	created := 0
+	f.Eventually(func() []string { // an API server needs a moment until it knows
+		created++
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, GenerateName: "later-"}}
+		f.Expect(talkative.Create(t.Context(), object)).To(Succeed())
+		f.Expect(object.Labels).NotTo(HaveKey(shardingv1alpha1.LabelShard(f.ring.Name)))
+		return said.take()
+	}).Should(BeEmpty())
+
+	t.Log("The next ring of that name works, and finds what was created meanwhile")
+	f.ring.ObjectMeta = metav1.ObjectMeta{Name: f.ring.Name}
+	f.Expect(f.Client.Create(t.Context(), f.ring)).To(Succeed())
+	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
+	f.ownedBy(5+created, "a")
+	f.Eventually(func() error {
+		return f.Client.Get(t.Context(), webhook, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	}).Should(Succeed())
+}
+
+// examples makes n objects of the kind that was not there.
+func (f *fixture) examples(prefix string, n int) {
+	f.t.Helper()
+	for range n {
+		object := &unstructured.Unstructured{}
+		object.SetAPIVersion("sharder.ringmaster.test/v1")
+		object.SetKind("Example")
+		object.SetNamespace(f.Namespace)
+		object.SetGenerateName(prefix)
+		// The client has to hear of the kind, too.
+		f.Eventually(func() error { return f.Client.Create(context.Background(), object) }).Should(Succeed())
+	}
+}
+
+// TestResourceAppears declares a ring before the kind that it is about.
+func TestResourceAppears(t *testing.T) {
+	f := setUp(t, func(ring *shardingv1alpha1.ControllerRing) {
+		ring.Spec.Resources = []shardingv1alpha1.RingResource{{
+			GroupResource: shardingv1alpha1.GroupResource{Group: "sharder.ringmaster.test", Resource: "examples"},
+		}}
+	})
+	f.start("sharder-0", "test/sharder/testdata/examples-role.yaml")
+	f.join("a", 0)
+	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonUnknownResource)
+
+	content, err := os.ReadFile("testdata/examples-crd.yaml")
+	f.Expect(err).NotTo(HaveOccurred())
+	definition := &unstructured.Unstructured{}
+	f.Expect(yaml.Unmarshal(content, &definition.Object)).To(Succeed())
+	f.Expect(f.Client.Create(t.Context(), definition)).To(Succeed())
+	t.Cleanup(func() { _ = f.Client.Delete(context.Background(), definition) })
+	f.examples("before-", 5)
+	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
+	f.examples("after-", 5)
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("sharder.ringmaster.test/v1")
+	list.SetKind("ExampleList")
+	f.Eventually(func() int {
+		f.Expect(f.Client.List(t.Context(), list, client.MatchingLabels{shardingv1alpha1.LabelShard(f.ring.Name): "a"})).To(Succeed())
+		return len(list.Items)
+	}).Should(Equal(10))
+}

@@ -1,0 +1,85 @@
+package sharder_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// fill makes n ConfigMaps with some content, by several hands.
+func (f *fixture) fill(n int) {
+	f.t.Helper()
+	const hands = 16
+	var group sync.WaitGroup
+	errs := make([]error, n)
+	for hand := range hands {
+		group.Go(func() {
+			for i := hand; i < n; i += hands {
+				errs[i] = f.Client.Create(context.Background(), &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: fmt.Sprintf("object-%d", i)},
+					Data:       map[string]string{"number": strconv.Itoa(i)},
+				})
+			}
+		})
+	}
+	group.Wait()
+	for _, err := range errs {
+		f.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// unassigned counts the ConfigMaps without a shard, without reading those that have one.
+func (f *fixture) unassigned() int {
+	selector, err := labels.Parse("!" + shardingv1alpha1.LabelShard(f.ring.Name))
+	f.Expect(err).NotTo(HaveOccurred())
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	f.Expect(f.Client.List(context.Background(), list, client.InNamespace(f.Namespace), client.MatchingLabelsSelector{Selector: selector})).To(Succeed())
+	return len(list.Items)
+}
+
+// TestStopInTheMiddleOfAMove ends soon, and the next replica does the rest.
+func TestStopInTheMiddleOfAMove(t *testing.T) {
+	const n = 2000
+	f := setUp(t)
+	f.fill(n) // before anybody could assign them
+	f.join("a", 0)
+	f.join("b", 0)
+	first := f.run("sharder-0", settings{
+		roles: []string{ringRole}, config: "controller: {sharder: {concurrentMoves: 4}}",
+		env: []string{"GORACE=atexit_sleep_ms=0"}, // the race detector would wait for a second
+	})
+	f.Eventually(f.unassigned, patience, "100ms").Should(BeNumerically("<", n-50))
+
+	began := time.Now()
+	f.Expect(first.Terminate()).To(Succeed())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	f.Expect(first.Wait(ctx)).To(Succeed(), "it ends well")
+	took := time.Since(began)
+	left := f.unassigned()
+	t.Logf("It ended after %s, with %d of %d objects left to assign", took, left, n)
+	f.Expect(took).To(BeNumerically("<", 5*time.Second), "most of it is the webhook's, which waits a second for API servers to leave")
+	f.Expect(left).To(BeNumerically(">", 0), "it was in the middle of it")
+
+	f.start("sharder-1", ringRole)
+	f.Eventually(f.unassigned, patience, "500ms").Should(BeZero())
+	f.ownedBy(n, "a", "b")
+	list := &corev1.ConfigMapList{}
+	f.Expect(f.Client.List(t.Context(), list, client.InNamespace(f.Namespace), client.HasLabels{shardingv1alpha1.LabelShard(f.ring.Name)})).To(Succeed())
+	for i := range list.Items {
+		object := &list.Items[i]
+		f.Expect("object-" + object.Data["number"]).To(Equal(object.Name))
+	}
+}
