@@ -211,7 +211,8 @@ func (s *Sharder) handler() http.Handler {
 			case admission.Kept:
 			}
 		},
-		Now: s.clock.Now,
+		Since: s.members.Since,
+		Now:   s.clock.Now,
 	}
 }
 

@@ -48,6 +48,8 @@ type Handler struct {
 	// Report is told the result of each request, for example to look for an object that was
 	// postponed.
 	Report func(ring string, resource schema.GroupResource, result Result, took time.Duration)
+	// Since is when the members of a ring have changed last.
+	Since func(ring string) time.Time
 	// Now is the time.
 	Now func() time.Time
 }
@@ -55,6 +57,10 @@ type Handler struct {
 // maxReview bounds what is read: the API server's own limit for an object, twice because of the old
 // one, and some more.
 const maxReview = 8 << 20
+
+// unsettled is how long after a change of members controllers may be elsewhere than the ring says and
+// its status has not told so yet: nobody has looked.
+const unsettled = 30 * time.Second
 
 // locateLimit bounds how long the user's request waits for a look at the controller.
 const locateLimit = time.Second
@@ -136,7 +142,7 @@ func (h *Handler) shardFor(ctx context.Context, name string, resource schema.Gro
 	if shards == nil || len(shards.Shards()) == 0 {
 		return "", Postponed, fmt.Errorf("the ControllerRing %q has no shards", name)
 	}
-	if !spread.Main() && !declared.Settled {
+	if !spread.Main() && (!declared.Settled || h.Now().Sub(h.Since(name)) < unsettled) {
 		// The controller may still be with a shard that the ring no longer says, and its children
 		// belong where it is.
 		ctx, cancel := context.WithTimeout(ctx, locateLimit)

@@ -48,7 +48,8 @@ func handler(t *testing.T, settled bool, results *[]admission.Result) *admission
 		Report: func(_ string, _ schema.GroupResource, result admission.Result, _ time.Duration) {
 			*results = append(*results, result)
 		},
-		Now: time.Now,
+		Since: func(string) time.Time { return time.Time{} },
+		Now:   time.Now,
 	}
 }
 
@@ -185,11 +186,14 @@ func TestChildrenGoWhereTheirControllerIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var results []admission.Result
-			h := handler(t, false, &results)
-			h.Locate = func(context.Context, string, catalog.Owner) (string, error) { return test.located, test.err }
-			response := ask(t, h, shardingv1alpha1.WebhookPath("ring"), configMaps, child)
-			if !bytes.Contains(response.Patch, []byte(`"value":"`+test.want+`"`)) {
-				t.Errorf("the patch is %s, want %s", response.Patch, test.want)
+			outstanding, changed := handler(t, false, &results), handler(t, true, &results)
+			changed.Since = func(string) time.Time { return time.Now() }
+			for why, h := range map[string]*admission.Handler{"drains are outstanding": outstanding, "the members have just changed": changed} {
+				h.Locate = func(context.Context, string, catalog.Owner) (string, error) { return test.located, test.err }
+				response := ask(t, h, shardingv1alpha1.WebhookPath("ring"), configMaps, child)
+				if !bytes.Contains(response.Patch, []byte(`"value":"`+test.want+`"`)) {
+					t.Errorf("%s: the patch is %s, want %s", why, response.Patch, test.want)
+				}
 			}
 		})
 	}

@@ -66,6 +66,7 @@ type state struct {
 type view struct {
 	current *ring.Ring
 	changed chan struct{} // closed with the next change of current
+	since   time.Time     // when current became so
 }
 
 // New returns a Tracker that knows nothing yet. The function is told of each calculation.
@@ -189,7 +190,7 @@ func (t *Tracker) recalculate(name string) {
 		return
 	}
 	before := known.changed
-	known.view = view{current: ring.New(shards, leaving...), changed: make(chan struct{})}
+	known.view = view{current: ring.New(shards, leaving...), changed: make(chan struct{}), since: t.clock.Now()}
 	t.calculated(name)
 	t.publish()
 	close(before) // whoever hears of it finds the new ring
@@ -208,6 +209,9 @@ func (t *Tracker) Ring(name string) (*ring.Ring, <-chan struct{}) {
 	shown := (*t.published.Load())[name]
 	return shown.current, shown.changed
 }
+
+// Since returns when the members of a ring have changed last, as far as this process has seen.
+func (t *Tracker) Since(name string) time.Time { return (*t.published.Load())[name].since }
 
 // Shard is a shard of a ring at one moment.
 type Shard struct {
