@@ -43,11 +43,21 @@ type Options struct {
 type Mover struct {
 	Options
 	slots slots
+	// asking bounds drains. A shard answers each with a write for every child and one for the object;
+	// asked faster than it can answer, objects would only spend longer in drain.
+	asking slots
 }
+
+// askingShare of what may be written at the same time is for drains.
+const askingShare = 4
 
 // New returns a Mover.
 func New(options Options) *Mover {
-	return &Mover{Options: options, slots: newSlots(options.ConcurrentMoves)}
+	return &Mover{
+		Options: options,
+		slots:   newSlots(options.ConcurrentMoves),
+		asking:  newSlots(max(1, options.ConcurrentMoves/askingShare)),
+	}
 }
 
 // When to look again although no member has changed.

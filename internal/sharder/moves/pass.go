@@ -85,11 +85,15 @@ func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected 
 		if decision.Action == assignment.Keep {
 			return nil
 		}
-		if err := p.slots.take(ctx); err != nil {
+		slots := p.slots
+		if decision.Action == assignment.Drain {
+			slots = p.asking
+		}
+		if err := slots.take(ctx); err != nil {
 			return err
 		}
 		group.Go(func() {
-			defer p.slots.free()
+			defer slots.free()
 			if err := p.apply(ctx, resource, o, decision); err != nil {
 				p.fail(fmt.Errorf("%s %s/%s: %w", resource.Resource.Resource, o.namespace, o.name, err))
 			}
