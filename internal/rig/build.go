@@ -2,8 +2,10 @@ package rig
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -49,7 +51,11 @@ func (s *testRun) build(binary Binary) *buildResult {
 		s.built[binary] = result
 	}
 	s.mu.Unlock()
-	result.once.Do(func() { result.path, result.err = s.compile(binary) })
+	result.once.Do(func() {
+		if result.path, result.err = s.compile(binary); result.err == nil {
+			result.err = lookAtSources(binary.pkg)
+		}
+	})
 	return result
 }
 
@@ -69,4 +75,22 @@ func (s *testRun) compile(binary Binary) (string, error) {
 		return "", fmt.Errorf("building %s: %w\n%s", binary.pkg, err, out)
 	}
 	return path, nil
+}
+
+// lookAtSources looks at all files that a program of the repository is built from. `go test` notes what
+// a test looks at, and so does not take the result of a run for this one that had another program.
+func lookAtSources(pkg string) error {
+	const format = `{{if and (not .Standard) .Module}}{{if .Module.Main}}{{range .GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+	cmd := exec.Command("go", "list", "-deps", "-f", format, pkg)
+	cmd.Dir = repository()
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("listing the sources of %s: %w", pkg, err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		if _, err := os.Stat(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

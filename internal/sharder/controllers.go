@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -69,14 +71,35 @@ func (s *Sharder) addObserver() error {
 	// anything starts, and a replica that is to lead need not wait for them.
 	namespaces := &metav1.PartialObjectMetadata{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	informer, err = s.informer(namespaces)
+	if err != nil {
+		return err
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: s.reselect}); err != nil {
+		return err
+	}
 	for _, watched := range []client.Object{
-		namespaces, &shardingv1alpha1.ControllerRing{}, &admissionregistrationv1.MutatingWebhookConfiguration{},
+		&shardingv1alpha1.ControllerRing{}, &admissionregistrationv1.MutatingWebhookConfiguration{},
 	} {
 		if _, err := s.informer(watched); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// reselect makes the rings look at their objects that begin or cease to select a namespace.
+func (s *Sharder) reselect(before, after any) {
+	was, is := before.(*metav1.PartialObjectMetadata), after.(*metav1.PartialObjectMetadata)
+	if maps.Equal(was.Labels, is.Labels) {
+		return
+	}
+	for _, name := range s.rings.Names() {
+		declared := s.rings.Get(name)
+		if declared != nil && declared.Namespaces.Matches(labels.Set(was.Labels)) != declared.Namespaces.Matches(labels.Set(is.Labels)) {
+			s.group.Look(name)
+		}
+	}
 }
 
 func (s *Sharder) informer(watched client.Object) (cache.Informer, error) {

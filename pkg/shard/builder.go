@@ -31,6 +31,7 @@ type Builder struct {
 	options controller.Options
 	main    *kind
 	errs    []error
+	released []func(reconcile.Request)
 	// owned are kinds whose objects follow their controllers, to be declared once the main kind is.
 	owned []client.Object
 }
@@ -129,6 +130,14 @@ func (b *Builder) Named(name string) *Builder {
 	return b
 }
 
+// Released adds a function that is told of each object that is no longer this shard's, because it was
+// deleted or is another shard's now. The reconciler is not called for those, so what it keeps of them
+// in memory, like metrics, is to be forgotten here. The function must not take long.
+func (b *Builder) Released(tell func(reconcile.Request)) *Builder {
+	b.released = append(b.released, tell)
+	return b
+}
+
 // Complete builds the controller.
 func (b *Builder) Complete(r reconcile.Reconciler) error {
 	_, err := b.Build(r)
@@ -143,7 +152,11 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	if b.main == nil && len(b.owned) > 0 {
 		b.errs = append(b.errs, errors.New("objects that a sharded kind owns can be sharded only if that is: add shard.Sharded{} to For"))
 	}
+	if b.main == nil && len(b.released) > 0 {
+		b.errs = append(b.errs, errors.New("only objects of a sharded kind are released: add shard.Sharded{} to For"))
+	}
 	if b.main != nil {
+		b.main.released = append(b.main.released, b.released...)
 		for _, owned := range b.owned {
 			if owned != nil {
 				b.errs = append(b.errs, b.manager.shard.declareControlled(b.main, owned))

@@ -174,6 +174,8 @@ func (s *Shard) give(ctx context.Context, known *kind, object client.Object, to 
 		}
 		err = s.writer.Patch(ctx, current, client.RawPatch(types.MergePatchType, content), client.FieldOwner(fieldManager))
 		switch {
+		case err == nil && current.Labels[shardingv1alpha1.LabelShard(s.Ring())] == s.Name():
+			return "", errStays // the webhook has chosen this shard again, in that same write
 		case err == nil:
 			return current.ResourceVersion, nil
 		case apierrors.IsNotFound(err):

@@ -3,8 +3,8 @@ package shard
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
@@ -32,6 +32,8 @@ type kind struct {
 	example client.Object
 	// controlled are the kinds of which objects of this one have children.
 	controlled []*kind
+	// released are told of each object that is no longer this shard's.
+	released []func(reconcile.Request)
 }
 
 // indexController is the index of children by the UID of their controller.
@@ -62,27 +64,10 @@ func (s *Shard) declareControlled(owner *kind, example client.Object) error {
 	}
 	s.kinds.mu.Lock()
 	defer s.kinds.mu.Unlock()
-	if slices.ContainsFunc(owner.controlled, func(k *kind) bool { return k.GroupKind() == gvk.GroupKind() }) {
-		return nil
+	if !owner.hasControlled(gvk.GroupKind()) {
+		owner.controlled = append(owner.controlled, &kind{GroupVersionKind: gvk, example: example})
 	}
-	indexed := slices.ContainsFunc(slices.Collect(s.kinds.allControlled()), func(k *kind) bool { return k.GroupKind() == gvk.GroupKind() })
-	owner.controlled = append(owner.controlled, &kind{GroupVersionKind: gvk, example: example})
-	if indexed {
-		return nil
-	}
-	return s.cache.IndexField(context.Background(), example, indexController, controllerUID)
-}
-
-func (k *kinds) allControlled() func(yield func(*kind) bool) {
-	return func(yield func(*kind) bool) {
-		for _, owner := range k.main {
-			for _, controlled := range owner.controlled {
-				if !yield(controlled) {
-					return
-				}
-			}
-		}
-	}
+	return nil
 }
 
 func (k *kinds) allMain() []*kind {
@@ -108,6 +93,39 @@ func controllerUID(object client.Object) []string {
 	return nil
 }
 
+// fillLimit is how long the first lists may take, as in controller-runtime.
+const fillLimit = 2 * time.Minute
+
+// fill waits for the first lists. A shard that cannot read its objects must not be given any: it would
+// have them and work on none. The index is added here and not before the cache starts, which would wait
+// for ever for a kind that cannot be listed.
+func (s *Shard) fill(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, fillLimit)
+	defer cancel()
+	indexed := map[schema.GroupKind]bool{}
+	for _, owner := range s.kinds.allMain() {
+		for _, known := range append([]*kind{owner}, owner.controlled...) {
+			_, err := s.cache.own.GetInformer(limited, known.example)
+			switch {
+			case ctx.Err() != nil:
+				return nil // it is told to end
+			case err != nil:
+				return fmt.Errorf("reading objects of the kind %s, which this shard may not be allowed to list and watch: %w", known.Kind, err)
+			}
+		}
+		for _, controlled := range owner.controlled {
+			if indexed[controlled.GroupKind()] {
+				continue
+			}
+			indexed[controlled.GroupKind()] = true
+			if err := s.cache.own.IndexField(ctx, controlled.example, indexController, controllerUID); err != nil {
+				return fmt.Errorf("finding children of the kind %s: %w", controlled.Kind, err)
+			}
+		}
+	}
+	return nil
+}
+
 // watch makes the guard and the queue hear of all that happens to the main objects of this shard,
 // whatever predicates the controllers have.
 func (s *Shard) watch(ctx context.Context) error {
@@ -116,20 +134,15 @@ func (s *Shard) watch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := informer.AddEventHandler(s.handler(known.GroupKind())); err != nil {
+		if _, err := informer.AddEventHandler(s.handler(known)); err != nil {
 			return err
-		}
-		// The children are listed when an object is handed over; that must not wait for a first list.
-		for _, controlled := range known.controlled {
-			if _, err := s.cache.own.GetInformer(ctx, controlled.example, cache.BlockUntilSynced(false)); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-func (s *Shard) handler(of schema.GroupKind) toolscache.ResourceEventHandler {
+func (s *Shard) handler(known *kind) toolscache.ResourceEventHandler {
+	of := known.GroupKind()
 	drain := shardingv1alpha1.LabelDrain(s.Ring())
 	see := func(found any) {
 		object, is := found.(client.Object)
@@ -146,8 +159,14 @@ func (s *Shard) handler(of schema.GroupKind) toolscache.ResourceEventHandler {
 		AddFunc:    see,
 		UpdateFunc: func(_, found any) { see(found) },
 		DeleteFunc: func(found any) {
-			if name, err := toolscache.DeletionHandlingObjectToName(found); err == nil {
-				s.guard.lost(key{of, types.NamespacedName{Namespace: name.Namespace, Name: name.Name}})
+			name, err := toolscache.DeletionHandlingObjectToName(found)
+			if err != nil {
+				return
+			}
+			gone := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
+			s.guard.lost(key{of, gone})
+			for _, tell := range known.released {
+				tell(reconcile.Request{NamespacedName: gone})
 			}
 		},
 	}

@@ -90,6 +90,9 @@ func (l *Lease) run(ctx context.Context, work func(held context.Context, lock *l
 		retry: cmp.Or(l.RetryPeriod, DefaultRetryPeriod),
 	}
 	if err := lock.claim(ctx); err != nil {
+		if ctx.Err() != nil { // it was told to end meanwhile
+			return nil
+		}
 		return err
 	}
 	// The Lease is released after the work has ended, not when the work is asked to end.

@@ -49,14 +49,27 @@ func (m *Manager) Start(ctx context.Context) error {
 	case err := <-ended:
 		return err
 	case <-m.shard.lost:
+		limit := m.shard.options.LeaseDuration - m.shard.options.RenewDeadline
+		return within(limit, ended, fmt.Errorf("%w, and not all work has ended", ErrLost))
+	case <-ctx.Done():
 	}
-	left := time.NewTimer(m.shard.options.LeaseDuration - m.shard.options.RenewDeadline)
+	if m.shard.graceful < 0 { // as long as it takes
+		return <-ended
+	}
+	const margin = 5 * time.Second
+	// controller-runtime heeds its own limit, but not while its caches wait for a first list.
+	return within(m.shard.graceful+margin, ended, fmt.Errorf("not all work has ended within %s", m.shard.graceful))
+}
+
+// within waits for an end, but not for ever.
+func within(limit time.Duration, ended <-chan error, otherwise error) error {
+	left := time.NewTimer(limit)
 	defer left.Stop()
 	select {
 	case err := <-ended:
 		return err
 	case <-left.C:
-		return fmt.Errorf("%w, and not all work has ended", ErrLost)
+		return otherwise
 	}
 }
 

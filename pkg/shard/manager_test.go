@@ -14,6 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
@@ -188,6 +192,51 @@ func TestTakenAway(t *testing.T) {
 	f.label(object, ours, "b")
 	f.says(p, "main: "+shard.ErrTaken.Error())
 	f.says(p, "ended main\n")
+	f.says(p, "released main\n")
+}
+
+// TestCannotListChildren is not allowed to see the children of its objects. It says so and ends, and
+// never joins.
+func TestCannotListChildren(t *testing.T) {
+	f := setUp(t)
+	p := f.Start(t, rig.Process{
+		Name: "blind", ServiceAccount: "blind", Program: "operator",
+		Roles: []string{"pkg/shard/testdata/role.yaml", "pkg/shard/testdata/leader.yaml", "pkg/shard/testdata/blind.yaml"},
+		Env:   []string{"SHARD=blind"},
+	})
+	f.says(p, "Failed to watch")
+	f.Expect(p.Terminate()).To(Succeed())
+	_, _ = f.end(p) // soon, and not after the two minutes for which it would try
+	_, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "blind", metav1.GetOptions{})
+	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it never was a member")
+}
+
+func TestMistakesOfBuilders(t *testing.T) {
+	f := setUp(t)
+	mgr, err := shard.NewManager(f.Config, manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, shard.Options{
+		Ring: "ring", Name: "a", Namespace: f.Namespace,
+	})
+	f.Expect(err).NotTo(HaveOccurred())
+	nothing := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+	for want, build := range map[string]func() error{
+		"add shard.Sharded{} to For": func() error {
+			return shard.ControllerManagedBy(mgr).Named("owner").For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}, shard.Sharded{}).Complete(nothing)
+		},
+		"only objects of a sharded kind are released": func() error {
+			return shard.ControllerManagedBy(mgr).Named("releaser").For(&corev1.ConfigMap{}).Released(func(reconcile.Request) {}).Complete(nothing)
+		},
+		"leave NeedLeaderElection unset": func() error {
+			return shard.ControllerManagedBy(mgr).Named("leader").For(&corev1.ConfigMap{}, shard.Sharded{}).
+				WithOptions(controller.Options{NeedLeaderElection: new(true)}).Complete(nothing)
+		},
+		"needs a reconciler": func() error {
+			return shard.ControllerManagedBy(mgr).Named("nothing").For(&corev1.ConfigMap{}, shard.Sharded{}).Complete(nil)
+		},
+	} {
+		f.Expect(build()).To(MatchError(ContainSubstring(want)))
+	}
+	_, err = shard.NewManager(f.Config, manager.Options{}, shard.Options{Name: "a", Namespace: f.Namespace})
+	f.Expect(err).To(MatchError(ContainSubstring("set Options.Ring")))
 }
 
 // TestLeave stops a shard that has objects. They go to the shards that stay, and the shard works on

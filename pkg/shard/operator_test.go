@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -67,16 +69,18 @@ func operator(ctx context.Context) error {
 }
 
 func addWorker(mgr *shard.Manager, w *worker) error {
-	// It lets nothing through that the tests do with labels: drains must be heard of all the same.
+	// No predicate lets a change of labels through: drains must be heard of all the same.
 	return shard.ControllerManagedBy(mgr).
-		For(&corev1.ConfigMap{}, shard.Sharded{}, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: nil, UpdateFunc: nil,
-		})).
+		For(&corev1.ConfigMap{}, shard.Sharded{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: dataChanged})).
 		Owns(&corev1.Secret{}, builder.OnlyMetadata, shard.Sharded{}).
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(w.ofAccount)).
-		WithEventFilter(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.ResourceVersionChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 5}).
+		Released(func(request reconcile.Request) { say("released %s", request.Name) }).
 		Complete(w)
+}
+
+func dataChanged(update event.UpdateEvent) bool {
+	return !maps.Equal(update.ObjectOld.(*corev1.ConfigMap).Data, update.ObjectNew.(*corev1.ConfigMap).Data)
 }
 
 // addCounter adds a controller that sees all ConfigMaps although they are sharded.

@@ -31,6 +31,10 @@ func (s *Shard) Reconciler(example client.Object, wrapped reconcile.Reconciler) 
 	return &reconciler{Reconciler: wrapped, shard: s, kind: known}, nil
 }
 
+// again is when to look at an object again that is being handed over. If it stays after all, nobody
+// else may say so: a predicate can hide that its labels have changed.
+const again = 500 * time.Millisecond
+
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	k := key{r.kind.GroupKind(), request.NamespacedName}
@@ -38,8 +42,6 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	// cache knows it.
 	running, leave, ok := r.shard.guard.enter(ctx, k)
 	if !ok {
-		// It is being handed over. If it stays after all, it has to be looked at.
-		const again = 500 * time.Millisecond
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	defer leave()
@@ -52,11 +54,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if _, draining := object.GetLabels()[shardingv1alpha1.LabelDrain(r.shard.Ring())]; draining {
 		r.shard.queue.Add(k)
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	result, err := r.Reconciler.Reconcile(running, request)
 	if errors.Is(context.Cause(running), ErrTaken) {
-		return reconcile.Result{}, nil // whatever it says, it is another shard's business now
+		return reconcile.Result{RequeueAfter: again}, nil // whatever it says, it is another shard's business now
 	}
 	return result, err
 }

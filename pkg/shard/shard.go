@@ -39,8 +39,9 @@ type Shard struct {
 	runnables []manager.Runnable
 	running   bool
 
-	joined atomic.Bool
-	lost   chan struct{} // closed when the Lease is lost
+	graceful time.Duration // how long the manager may take to end; negative is without limit
+	joined   atomic.Bool
+	lost     chan struct{} // closed when the Lease is lost
 }
 
 // New prepares to join a ring. Nothing is written before the manager starts.
@@ -116,13 +117,15 @@ func (s *Shard) Configure(options *manager.Options) {
 		}
 		return &labeller{Client: made, shard: s}, nil
 	}
+	s.graceful = 30 * time.Second // controller-runtime's default, and that of pods
+	if options.GracefulShutdownTimeout != nil {
+		s.graceful = *options.GracefulShutdownTimeout
+	}
 	if s.options.HandOver == 0 {
-		const graceful = 30 * time.Second // controller-runtime's default
-		timeout := graceful
-		if options.GracefulShutdownTimeout != nil {
-			timeout = *options.GracefulShutdownTimeout
+		s.options.HandOver = defaultHandOver
+		if s.graceful >= 0 { // negative is without limit
+			s.options.HandOver = s.graceful * 2 / 3
 		}
-		s.options.HandOver = timeout * 2 / 3
 	}
 }
 
@@ -167,6 +170,9 @@ func (member) NeedLeaderElection() bool { return false }
 func (m member) Start(ctx context.Context) error {
 	log := logf.FromContext(ctx).WithValues("controllerRing", m.Ring(), "shard", m.Name())
 	ctx = logf.IntoContext(ctx, log)
+	if err := m.fill(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	var failed error
 	err := m.lease.run(ctx, func(held context.Context, lock *lock) {
 		log.Info("Joined the ring")

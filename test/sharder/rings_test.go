@@ -121,3 +121,22 @@ func TestResourceAppears(t *testing.T) {
 		return len(list.Items)
 	}).Should(Equal(10))
 }
+
+// TestNamespaceIsSelectedLater labels a namespace that has objects already. They get a shard long
+// before the next sync.
+func TestNamespaceIsSelectedLater(t *testing.T) {
+	f := setUp(t, func(ring *shardingv1alpha1.ControllerRing) {
+		ring.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"selected-by": ring.Name}}
+	})
+	f.start("sharder-0", ringRole)
+	f.join("a", 0)
+	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
+	f.condition(shardingv1alpha1.ConditionAssigned, shardingv1alpha1.ReasonAssigned)
+	f.create(0, 3)
+	f.Expect(f.owners()).To(HaveKeyWithValue("", 3))
+	namespace := &corev1.Namespace{}
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.Namespace}, namespace)).To(Succeed())
+	metav1.SetMetaDataLabel(&namespace.ObjectMeta, "selected-by", f.ring.Name)
+	f.Expect(f.Client.Update(t.Context(), namespace)).To(Succeed())
+	f.ownedBy(3, "a")
+}

@@ -127,9 +127,11 @@ type ControllerRingStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Shards is how many shards are known.
 	// +optional
+	// +kubebuilder:default=0
 	Shards int32 `json:"shards"`
 	// AvailableShards is how many of them are members of the ring.
 	// +optional
+	// +kubebuilder:default=0
 	AvailableShards int32 `json:"availableShards"`
 	// Conditions tell in words what is well and what is not.
 	// +optional

@@ -91,8 +91,21 @@ func (g *Group) Ensure(ring string, uid types.UID, generation int64, resources i
 		return
 	}
 	known.uid, known.generation, known.resources = uid, generation, resources
+	known.look()
+}
+
+// Look makes the Group look at all objects of a ring at once.
+func (g *Group) Look(ring string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if known := g.rings[ring]; known != nil {
+		known.look()
+	}
+}
+
+func (m *member) look() {
 	select {
-	case known.poke <- struct{}{}:
+	case m.poke <- struct{}{}:
 	default: // it is going to look anyway
 	}
 }

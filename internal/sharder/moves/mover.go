@@ -151,6 +151,8 @@ func (r *run) keep(ctx context.Context, declared *catalog.Ring, shards *ring.Rin
 		if r.drains.len() > 0 {
 			gone := r.pollDrains(ctx, declared, shards)
 			if gone && (r.drains.len() == 0 || !now.Before(nextChildren)) {
+				// Who does not know of destinations leaves it to the webhook, which may be down.
+				failures = max(failures, r.rescue(ctx, declared, shards))
 				r.children(ctx, declared, shards)
 				nextChildren = r.Clock.Now().Add(childrenPeriod)
 			}

@@ -1,0 +1,160 @@
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/ringmaster-project/ringmaster/pkg/shard"
+)
+
+// budgets stands for the reconciler that you have. It need not change.
+func budgets(client.Client) reconcile.Reconciler {
+	return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, nil
+	})
+}
+
+// An operator becomes a sharded one with another manager, another builder, and an option for each kind
+// that is spread.
+func ExampleNewManager() {
+	mgr, err := shard.NewManager(ctrl.GetConfigOrDie(), manager.Options{}, shard.Options{Ring: "budget"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := mgr.AddReadyzCheck("shard", mgr.Shard().Ready); err != nil {
+		log.Fatal(err)
+	}
+	err = shard.ControllerManagedBy(mgr).
+		For(&appsv1.Deployment{}, shard.Sharded{}).
+		Owns(&policyv1.PodDisruptionBudget{}, shard.Sharded{}).
+		Complete(budgets(mgr.GetClient()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	// It returns an error when the Lease is lost; the process must end then.
+	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A shard whose manager is made by somebody else, such as a framework.
+func ExampleShard_Join() {
+	config, options := ctrl.GetConfigOrDie(), manager.Options{}
+	member, err := shard.New(config, shard.Options{Ring: "budget"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	member.Configure(&options)
+	made, err := ctrl.NewManager(config, options) // or whatever makes it with these options
+	if err != nil {
+		log.Fatal(err)
+	}
+	mgr, err := member.Join(made)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := shard.ControllerManagedBy(mgr).For(&appsv1.Deployment{}, shard.Sharded{}).Complete(budgets(mgr.GetClient())); err != nil {
+		log.Fatal(err)
+	}
+	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Controllers that work alone, in the instance that leads, beside sharded ones.
+func ExampleManager_Unsharded() {
+	mgr, err := shard.NewManager(ctrl.GetConfigOrDie(), manager.Options{
+		LeaderElection: true, LeaderElectionID: "budget-leader",
+	}, shard.Options{Ring: "budget"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// First the sharded ones: they say which kinds are.
+	if err := shard.ControllerManagedBy(mgr).For(&appsv1.Deployment{}, shard.Sharded{}).Complete(budgets(mgr.GetClient())); err != nil {
+		log.Fatal(err)
+	}
+	// One for a kind that is not sharded is built as ever.
+	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).Complete(budgets(mgr.GetClient())); err != nil {
+		log.Fatal(err)
+	}
+	// One that has to see the Deployments of all shards needs a cache and a client of its own.
+	all, err := mgr.Unsharded()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := ctrl.NewControllerManagedBy(all).Named("quota").For(&appsv1.Deployment{}).Complete(budgets(all.GetClient())); err != nil {
+		log.Fatal(err)
+	}
+	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// One look at the objects of other shards, from a reconciler of a sharded kind.
+func ExampleUnfiltered() {
+	mgr, err := shard.NewManager(ctrl.GetConfigOrDie(), manager.Options{}, shard.Options{Ring: "budget"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	all := &appsv1.DeploymentList{}
+	if err := mgr.GetClient().List(context.Background(), all, client.InNamespace("shop"), shard.Unfiltered{}); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A shard without controller-runtime keeps its Lease with this, and does the rest by itself. The example
+// examples/plain shows the rest.
+func ExampleLease() {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		log.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease := &shard.Lease{Client: clients.CoordinationV1(), Ring: "budget", Namespace: "budget-system", Name: "budget-0"}
+	err = lease.Run(ctrl.SetupSignalHandler(), func(ctx context.Context) {
+		<-ctx.Done() // work on what has the label of this shard, until this
+	})
+	if err != nil {
+		log.Fatal(err) // ErrLost or ErrNameTaken, for example
+	}
+}
+
+// Names are part of labels, so not every name is possible. Better to know before anything starts.
+func ExampleLease_Validate() {
+	lease := &shard.Lease{Ring: "budget", Namespace: "budget-system", Name: "budget-0"}
+	fmt.Println(lease.Validate())
+	lease.Name = "Budget 0"
+	fmt.Println(strings.SplitAfter(lease.Validate().Error(), "shard")[0])
+	// Output:
+	// <nil>
+	// "Budget 0" cannot be the name of a shard
+}
+
+func ExampleNew() {
+	_, err := shard.New(&rest.Config{}, shard.Options{})
+	fmt.Println(err)
+
+	member, err := shard.New(&rest.Config{}, shard.Options{Ring: "budget", Name: "budget-0", Namespace: "budget-system"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(member.Selector())
+	// Output:
+	// which ring to join is not said: set Options.Ring to the name of a ControllerRing
+	// shard.alpha.sharding.timebertt.dev/budget=budget-0
+}
