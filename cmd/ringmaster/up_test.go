@@ -17,8 +17,6 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
-
 // patience is how long something may take on a machine that does much else.
 const patience = 2 * time.Minute
 

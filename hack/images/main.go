@@ -16,8 +16,11 @@ import (
 
 // images are all images that we build. To have another one, add a line.
 var images = []image{
+	{name: "budget", module: ".", program: "./examples/budget"},
 	{name: "hello", module: ".", program: "./test/e2e/hello"},
 	{name: "pause", module: "hack", program: "./pause"},
+	{name: "plain", module: ".", program: "./examples/plain"},
+	{name: "sharder", module: ".", program: "./cmd/sharder"},
 }
 
 func main() {

@@ -26,11 +26,11 @@ type Sharded struct{ predicates }
 
 // Builder builds a controller, as controller-runtime's builder does.
 type Builder struct {
-	manager *Manager
-	inner   *builder.Builder
-	options controller.Options
-	main    *kind
-	errs    []error
+	manager  *Manager
+	inner    *builder.Builder
+	options  controller.Options
+	main     *kind
+	errs     []error
 	released []func(reconcile.Request)
 	// owned are kinds whose objects follow their controllers, to be declared once the main kind is.
 	owned []client.Object

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -27,6 +28,7 @@ const (
 // cluster is the cluster under test, as one test sees it.
 type cluster struct {
 	*testing.T
+	config *rest.Config
 	client kubernetes.Interface
 	// namespace is the test's own.
 	namespace string
@@ -43,11 +45,12 @@ func connect(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatalf("reading KUBECONFIG: %v", err)
 	}
+	config.WarningHandler = rest.NoWarnings{} // a test that cares for them counts them
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{T: t, client: client}
+	c := &cluster{T: t, config: config, client: client}
 	c.makeNamespace()
 	return c
 }

@@ -25,7 +25,7 @@ for as long as you like, and changes nothing outside its own folder.`,
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w\nSee '%s --help'", err, command.CommandPath())
 	})
-	root.AddCommand(newUp())
+	root.AddCommand(newUp(), newRole(), newUnlabel())
 	return root
 }
 

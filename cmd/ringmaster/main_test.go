@@ -1,0 +1,62 @@
+package main_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes/scheme"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/pki"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+)
+
+func TestMain(m *testing.M) {
+	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	rig.Main(m, rig.Options{CRDs: []string{"config/crds"}})
+}
+
+// person is an administrator of a cluster with a terminal.
+type person struct {
+	t          *testing.T
+	kubeconfig string
+}
+
+func newPerson(t *testing.T, r *rig.Rig) *person {
+	t.Helper()
+	kubeconfig := filepath.Join(rig.TempDir(t), "kubeconfig")
+	if err := r.WriteKubeconfig(kubeconfig, pki.Identity{User: "person", Groups: []string{"system:masters"}}); err != nil {
+		t.Fatal(err)
+	}
+	return &person{t: t, kubeconfig: kubeconfig}
+}
+
+// types runs the real binary, and returns what it printed for other programs, and for people.
+func (p *person) types(stdin string, args ...string) (out, said string, err error) {
+	p.t.Helper()
+	return p.run(rig.Build(p.t, "./cmd/ringmaster", rig.Race), stdin, args...)
+}
+
+// applies pipes what was printed into kubectl.
+func (p *person) applies(printed string) {
+	p.t.Helper()
+	_, said, err := p.run(filepath.Join(rig.Assets(p.t), "kubectl"), printed, "apply", "--validate=strict", "-f", "-")
+	if err != nil {
+		p.t.Fatalf("kubectl: %v\n%s", err, said)
+	}
+}
+
+func (p *person) run(program, stdin string, args ...string) (out, said string, err error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(p.t.Context(), program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.kubeconfig)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
+}

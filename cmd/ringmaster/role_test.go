@@ -1,0 +1,162 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+)
+
+// declare makes a ring of ConfigMaps with Deployments, with the name of the test's namespace.
+func declare(t *testing.T, r *rig.Rig) *shardingv1alpha1.ControllerRing {
+	t.Helper()
+	ring := &shardingv1alpha1.ControllerRing{
+		ObjectMeta: metav1.ObjectMeta{Name: r.Namespace},
+		Spec: shardingv1alpha1.ControllerRingSpec{Resources: []shardingv1alpha1.RingResource{{
+			GroupResource:       shardingv1alpha1.GroupResource{Resource: "configmaps"},
+			ControlledResources: []shardingv1alpha1.GroupResource{{Group: "apps", Resource: "deployments"}},
+		}}},
+	}
+	if err := r.Client.Create(t.Context(), ring); err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+// may asks the API server what a ServiceAccount may do, as "verb resource.group/namespace".
+func may(t *testing.T, r *rig.Rig, account, verb, group, resource, namespace string) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + account,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: verb, Group: group, Resource: resource, Namespace: namespace,
+		},
+	}}
+	if err := r.Client.Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
+}
+
+func TestRoleForSharder(t *testing.T) {
+	g := NewWithT(t)
+	r := rig.Shared(t)
+	ring, person := declare(t, r), newPerson(t, r)
+	printed, said, err := person.types("", "role", ring.Name)
+	g.Expect(err).NotTo(HaveOccurred(), said)
+	person.applies(printed)
+
+	const sharder = "sharding-system:sharder"
+	g.Eventually(func() bool { return may(t, r, sharder, "patch", "apps", "deployments", "") }, "10s").Should(BeTrue())
+	for _, verb := range []string{"get", "list", "patch"} {
+		g.Expect(may(t, r, sharder, verb, "", "configmaps", "")).To(BeTrue(), verb)
+	}
+	for _, verb := range []string{"watch", "create", "update", "delete", "deletecollection"} {
+		g.Expect(may(t, r, sharder, verb, "", "configmaps", "")).To(BeFalse(), verb)
+	}
+	g.Expect(may(t, r, sharder, "list", "", "secrets", "")).To(BeFalse())
+	g.Expect(may(t, r, sharder, "patch", "apps", "statefulsets", "")).To(BeFalse())
+}
+
+func TestRoleForShards(t *testing.T) {
+	g := NewWithT(t)
+	r := rig.Shared(t)
+	ring, person := declare(t, r), newPerson(t, r)
+	for _, account := range []string{"one", "two"} { // which share the roles
+		printed, said, err := person.types("", "role", ring.Name, "--shard", r.Namespace+"/"+account)
+		g.Expect(err).NotTo(HaveOccurred(), said)
+		person.applies(printed)
+	}
+	for _, name := range []string{"one", "two"} {
+		account := r.Namespace + ":" + name
+		g.Eventually(func() bool { return may(t, r, account, "watch", "apps", "deployments", "") }, "10s").Should(BeTrue())
+		g.Expect(may(t, r, account, "patch", "", "configmaps", "")).To(BeTrue())
+		g.Expect(may(t, r, account, "list", "coordination.k8s.io", "leases", r.Namespace)).To(BeTrue())
+		g.Expect(may(t, r, account, "list", "coordination.k8s.io", "leases", "default")).To(BeFalse(), "Leases of others")
+		g.Expect(may(t, r, account, "delete", "coordination.k8s.io", "leases", r.Namespace)).To(BeFalse())
+		g.Expect(may(t, r, account, "delete", "", "configmaps", "")).To(BeFalse(), "what the controller does is its own business")
+	}
+}
+
+const ringFile = `
+apiVersion: sharding.timebertt.dev/v1alpha1
+kind: ControllerRing
+metadata: {name: from-file}
+spec:
+  resources:
+  - {group: apps, resource: deployments}
+`
+
+// TestRoleWithoutCluster reads the ring from a file, as somebody does who writes manifests.
+func TestRoleWithoutCluster(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(rig.TempDir(t), "ring.yaml")
+	g.Expect(os.WriteFile(file, []byte(ringFile), 0o600)).To(Succeed())
+	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	fromFile, said, err := nowhere.types("", "role", "-f", file)
+	g.Expect(err).NotTo(HaveOccurred(), said)
+	g.Expect(fromFile).To(ContainSubstring("sharding:sharder:from-file"))
+	fromInput, said, err := nowhere.types(ringFile, "role", "from-file", "-f", "-")
+	g.Expect(err).NotTo(HaveOccurred(), said)
+	g.Expect(fromInput).To(Equal(fromFile))
+}
+
+// TestRoleChoosesTheCluster takes the flags that kubectl takes.
+func TestRoleChoosesTheCluster(t *testing.T) {
+	g := NewWithT(t)
+	r := rig.Shared(t)
+	ring, somebody := declare(t, r), newPerson(t, r)
+	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	_, said, err := nowhere.types("", "role", ring.Name, "--kubeconfig", somebody.kubeconfig, "--context", "ringmaster")
+	g.Expect(err).NotTo(HaveOccurred(), said)
+	_, said, err = somebody.types("", "role", ring.Name, "--context", "elsewhere")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(said).To(ContainSubstring(`context "elsewhere" does not exist`))
+}
+
+func TestRoleRefuses(t *testing.T) {
+	r := rig.Shared(t)
+	ring, somebody := declare(t, r), newPerson(t, r)
+	empty := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring.Name + "-empty"}}
+	if err := r.Client.Create(t.Context(), empty); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no name":                     {nil, "which ring?"},
+		"a ring that is not there":    {[]string{"elsewhere"}, `no such ControllerRing as "elsewhere"; there are: `},
+		"a ring without resources":    {[]string{empty.Name}, "names no resources"},
+		"a file that is not there":    {[]string{"-f", "/nonexistent"}, "no such file"},
+		"a namespace that cannot be":  {[]string{ring.Name, "--shard", "Not_a_namespace"}, "is no namespace"},
+		"an account that cannot be":   {[]string{ring.Name, "--shard", "there/NOBODY"}, "is no ServiceAccount"},
+		"the namespace left empty":    {[]string{ring.Name, "--shard", ""}, "is no namespace"},
+		"two rings":                   {[]string{"one", "two"}, "accepts at most 1 arg"},
+		"a kubeconfig that is absent": {[]string{ring.Name, "--kubeconfig", "/nonexistent"}, "reading the kubeconfig"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			out, said, err := somebody.types("", append([]string{"role"}, test.args...)...)
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(said).To(ContainSubstring(test.want))
+			g.Expect(out).To(BeEmpty(), "kubectl would apply it")
+		})
+	}
+}
+
+// TestRoleWithoutCRD is on a cluster on which nothing is installed yet.
+func TestRoleWithoutCRD(t *testing.T) {
+	g := NewWithT(t)
+	somebody := newPerson(t, rig.Private(t, rig.Options{}))
+	_, said, err := somebody.types("", "role", "webhosting")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(said).To(ContainSubstring("install the sharder first"), fmt.Sprint(err))
+}

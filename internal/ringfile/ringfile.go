@@ -1,0 +1,75 @@
+// Package ringfile finds ControllerRings in what people write: files with one or many objects, in
+// YAML or JSON, of which some are rings.
+package ringfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// Find returns the ring of the given name, or the only one if no name is given.
+func Find(content io.Reader, name string) (*shardingv1alpha1.ControllerRing, error) {
+	rings, err := read(content)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, ring := range rings {
+		names = append(names, ring.Name)
+	}
+	at := slices.Index(names, name)
+	switch {
+	case len(rings) == 0:
+		return nil, fmt.Errorf("there is no ControllerRing of %s in it", shardingv1alpha1.SchemeGroupVersion)
+	case at >= 0:
+		return rings[at], nil
+	case name != "":
+		return nil, fmt.Errorf("there is no ControllerRing %q in it, but %s", name, strings.Join(names, ", "))
+	case len(rings) > 1:
+		return nil, fmt.Errorf("there are several ControllerRings in it: name one of %s", strings.Join(names, ", "))
+	}
+	return rings[0], nil
+}
+
+// read reads all rings. A field that does not exist is an error: a misspelt one would silently be
+// missing from what is made of the ring.
+func read(content io.Reader) ([]*shardingv1alpha1.ControllerRing, error) {
+	scheme := runtime.NewScheme()
+	if err := shardingv1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	var rings []*shardingv1alpha1.ControllerRing
+	const buffer = 4096
+	for documents := yaml.NewYAMLOrJSONDecoder(content, buffer); ; {
+		document := runtime.RawExtension{}
+		if err := documents.Decode(&document); errors.Is(err, io.EOF) {
+			return rings, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(document.Raw)) == 0 {
+			continue // between two separators
+		}
+		object, _, err := decoder.Decode(document.Raw, nil, nil)
+		if runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err) || runtime.IsMissingVersion(err) {
+			continue // something else
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ring, is := object.(*shardingv1alpha1.ControllerRing); is {
+			rings = append(rings, ring)
+		}
+	}
+}

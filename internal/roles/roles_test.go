@@ -1,0 +1,101 @@
+package roles_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/roles"
+)
+
+// ring has two main resources that control the same kind.
+func ring() *shardingv1alpha1.ControllerRing {
+	services := shardingv1alpha1.GroupResource{Resource: "services"}
+	return &shardingv1alpha1.ControllerRing{
+		ObjectMeta: metav1.ObjectMeta{Name: "webhosting"},
+		Spec: shardingv1alpha1.ControllerRingSpec{Resources: []shardingv1alpha1.RingResource{
+			{
+				GroupResource:       shardingv1alpha1.GroupResource{Group: "webhosting.timebertt.dev", Resource: "websites"},
+				ControlledResources: []shardingv1alpha1.GroupResource{services, {Resource: "configmaps"}, {Group: "apps", Resource: "deployments"}},
+			},
+			{
+				GroupResource:       shardingv1alpha1.GroupResource{Group: "webhosting.timebertt.dev", Resource: "themes"},
+				ControlledResources: []shardingv1alpha1.GroupResource{services},
+			},
+		}},
+	}
+}
+
+func objectRules(verbs ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps", "services"}, Verbs: verbs},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: verbs},
+		{APIGroups: []string{"webhosting.timebertt.dev"}, Resources: []string{"themes", "websites"}, Verbs: verbs},
+	}
+}
+
+func meta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: namespace, Name: name,
+		Labels: map[string]string{"alpha.sharding.timebertt.dev/controllerring": "webhosting"},
+	}
+}
+
+func kind(name string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: name}
+}
+
+func reference(kind, name string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: kind, Name: name}
+}
+
+func TestForSharder(t *testing.T) {
+	want := []runtime.Object{
+		&rbacv1.ClusterRole{
+			TypeMeta: kind("ClusterRole"), ObjectMeta: meta("", "sharding:sharder:webhosting"),
+			Rules: objectRules("get", "list", "patch"),
+		},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: meta("", "sharding:sharder:webhosting"),
+			RoleRef:  reference("ClusterRole", "sharding:sharder:webhosting"),
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "sharding-system", Name: "sharder"}},
+		},
+	}
+	if diff := cmp.Diff(want, roles.ForSharder(ring())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestForShards(t *testing.T) {
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "hosting", Name: "operator"}}
+	want := []runtime.Object{
+		&rbacv1.Role{
+			TypeMeta: kind("Role"), ObjectMeta: meta("hosting", "sharding:shard:webhosting"),
+			Rules: []rbacv1.PolicyRule{{
+				APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+				Verbs: []string{"get", "list", "watch", "create", "update", "patch"},
+			}},
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta: kind("RoleBinding"), ObjectMeta: meta("hosting", "sharding:shard:webhosting:operator"),
+			RoleRef: reference("Role", "sharding:shard:webhosting"), Subjects: subjects,
+		},
+		&rbacv1.ClusterRole{
+			TypeMeta: kind("ClusterRole"), ObjectMeta: meta("", "sharding:shard:webhosting"),
+			Rules: objectRules("get", "list", "watch", "update", "patch"),
+		},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: meta("", "sharding:shard:webhosting:hosting:operator"),
+			RoleRef: reference("ClusterRole", "sharding:shard:webhosting"), Subjects: subjects,
+		},
+	}
+	got := roles.ForShards(ring(), types.NamespacedName{Namespace: "hosting", Name: "operator"})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,131 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
+	"k8s.io/client-go/rest"
+)
+
+// user creates, changes and deletes Deployments all the time, and knows nothing of sharding. None of
+// the requests may fail, whatever happens to the sharder and its shards.
+type user struct {
+	client appsv1client.DeploymentInterface
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu       sync.Mutex
+	requests int
+	slowest  time.Duration
+	failures []string
+	warnings int
+	created  map[string]time.Time
+}
+
+const (
+	// pause is between two rounds, keep is how many rounds an object lives. More rounds would only keep
+	// the controller manager busy, which sends 20 requests a second for all Deployments of a cluster.
+	pause = 250 * time.Millisecond
+	keep  = 40
+	// grown is how long it may take until the operator has seen a new object.
+	grown = 3 * time.Second
+)
+
+// HandleWarningHeader counts what the user is told, for example that an object has no shard yet.
+func (u *user) HandleWarningHeader(int, string, string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.warnings++
+}
+
+// startUser starts a user in a namespace.
+func (c *cluster) startUser(namespace string) *user {
+	c.Helper()
+	u := &user{created: map[string]time.Time{}}
+	config := rest.CopyConfig(c.config)
+	config.QPS, config.WarningHandler = -1, u
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	u.client = client.AppsV1().Deployments(namespace)
+	ctx, stop := context.WithCancel(c.Context())
+	u.stop = stop
+	u.ended.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			u.round(ctx, i)
+			time.Sleep(pause)
+		}
+	})
+	c.Cleanup(func() { u.stop(); u.ended.Wait() })
+	return u
+}
+
+func (u *user) round(ctx context.Context, i int) {
+	u.request(ctx, "create", func(ctx context.Context) error {
+		u.note(siteName(i))
+		_, err := u.client.Create(ctx, site(siteName(i)), metav1.CreateOptions{})
+		return err
+	})
+	if changed := i - keep/2; changed >= 0 {
+		u.request(ctx, "patch", func(ctx context.Context) error {
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"round":"%d"}},"spec":{"minReadySeconds":%d}}`, i, i%keep)
+			_, err := u.client.Patch(ctx, siteName(changed), types.MergePatchType, patch, metav1.PatchOptions{})
+			return err
+		})
+	}
+	if old := i - keep; old >= 0 {
+		u.request(ctx, "delete", func(ctx context.Context) error {
+			return u.client.Delete(ctx, siteName(old), metav1.DeleteOptions{})
+		})
+	}
+}
+
+// request sends one request, to its end also when the test ends meanwhile.
+func (u *user) request(ctx context.Context, what string, send func(context.Context) error) {
+	began := time.Now()
+	err := send(context.WithoutCancel(ctx))
+	took := time.Since(began)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.requests++
+	u.slowest = max(u.slowest, took)
+	if err != nil {
+		u.failures = append(u.failures, fmt.Sprintf("%s after %s: %v", what, took.Round(time.Millisecond), err))
+	}
+}
+
+func (u *user) note(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.created[name] = time.Now()
+}
+
+// isYoung tells whether an object is so new that nobody need have seen it yet.
+func (u *user) isYoung(name string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	created, mine := u.created[name]
+	return mine && time.Since(created) < grown
+}
+
+// isContent fails the test if a request has failed.
+func (u *user) isContent(c *cluster) {
+	c.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.failures) > 0 {
+		c.Fatalf("%d of the user's %d requests failed, the first: %s", len(u.failures), u.requests, u.failures[0])
+	}
+	c.Logf("%d requests of the user, none failed; the slowest took %s; %d had a warning",
+		u.requests, u.slowest.Round(time.Millisecond), u.warnings)
+	u.slowest = 0
+}

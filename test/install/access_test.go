@@ -1,0 +1,51 @@
+package install_test
+
+import (
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+)
+
+// TestSharderMay asks the API server, after the installation and before any ring, what the sharder may
+// do. What it does only after minutes is here, and what it must never be able to.
+func TestSharderMay(t *testing.T) {
+	i := install(t)
+	const system = "sharding-system"
+	for name, test := range map[string]struct {
+		verb, group, resource, namespace, name string
+		want                                   bool
+	}{
+		"take a dead shard's Lease":        {"update", "coordination.k8s.io", "leases", "shop", "pod-0", true},
+		"delete it":                        {"delete", "coordination.k8s.io", "leases", "shop", "pod-0", true},
+		"make Leases elsewhere":            {"create", "coordination.k8s.io", "leases", "shop", "", false},
+		"renew its certificate":            {"update", "", "secrets", system, "sharder-webhook-cert", true},
+		"read another Secret of its own":   {"get", "", "secrets", system, "other", false},
+		"list Secrets":                     {"list", "", "secrets", system, "", false},
+		"read Secrets elsewhere":           {"get", "", "secrets", "shop", "sharder-webhook-cert", false},
+		"read pods":                        {"get", "", "pods", "shop", "", false},
+		"write objects without a ring":     {"patch", "apps", "deployments", "shop", "", false},
+		"change rings":                     {"update", "sharding.timebertt.dev", "controllerrings", "", "", false},
+		"delete rings":                     {"delete", "sharding.timebertt.dev", "controllerrings", "", "", false},
+		"give itself more":                 {"escalate", "rbac.authorization.k8s.io", "clusterroles", "", "", false},
+		"bind roles":                       {"create", "rbac.authorization.k8s.io", "clusterrolebindings", "", "", false},
+		"change namespaces":                {"patch", "", "namespaces", "", "shop", false},
+		"hear of admission to all":         {"create", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "", false},
+		"act as somebody else":             {"impersonate", "", "users", "", "", false},
+		"ask who somebody is, for metrics": {"create", "authentication.k8s.io", "tokenreviews", "", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "system:serviceaccount:" + system + ":sharder",
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Verb: test.verb, Group: test.group, Resource: test.resource, Namespace: test.namespace, Name: test.name,
+				},
+			}}
+			if err := i.Client.Create(t.Context(), review); err != nil {
+				t.Fatal(err)
+			}
+			if review.Status.Allowed != test.want {
+				t.Errorf("allowed is %t, want %t: %s", review.Status.Allowed, test.want, review.Status.Reason)
+			}
+		})
+	}
+}
