@@ -20,9 +20,9 @@ var (
 	sharderVerbs = []string{"get", "list", "patch"}
 	// shardVerbs are what a shard does with them before it does its own work: it watches its share, and
 	// takes its labels off or hands it over. What else its controller does is in the controller's role.
-	shardVerbs = []string{"get", "list", "watch", "update", "patch"}
+	shardVerbs = []string{"get", "list", "watch", "patch"}
 	// leaseVerbs are what a shard does with Leases: it keeps its own, and finds its peers.
-	leaseVerbs = []string{"get", "list", "watch", "create", "update", "patch"}
+	leaseVerbs = []string{"get", "list", "create", "update"}
 )
 
 // Sharder is the ServiceAccount of the sharder, as config/ installs it.

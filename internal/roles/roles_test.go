@@ -78,7 +78,7 @@ func TestForShards(t *testing.T) {
 			TypeMeta: kind("Role"), ObjectMeta: meta("hosting", "sharding:shard:webhosting"),
 			Rules: []rbacv1.PolicyRule{{
 				APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-				Verbs: []string{"get", "list", "watch", "create", "update", "patch"},
+				Verbs: []string{"get", "list", "create", "update"},
 			}},
 		},
 		&rbacv1.RoleBinding{
@@ -87,7 +87,7 @@ func TestForShards(t *testing.T) {
 		},
 		&rbacv1.ClusterRole{
 			TypeMeta: kind("ClusterRole"), ObjectMeta: meta("", "sharding:shard:webhosting"),
-			Rules: objectRules("get", "list", "watch", "update", "patch"),
+			Rules: objectRules("get", "list", "watch", "patch"),
 		},
 		&rbacv1.ClusterRoleBinding{
 			TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: meta("", "sharding:shard:webhosting:hosting:operator"),
