@@ -1,0 +1,94 @@
+package robustness_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/transport"
+)
+
+// withClockOff makes a process look like one whose clock is off. A shard's clock leaves the process
+// only as the times in its Lease, and it knows of other clocks only from there. So these times are
+// moved on their way out, and back on their way in. How fast time goes is the same everywhere.
+func withClockOff(off time.Duration) transport.WrapperFunc {
+	return func(inner http.RoundTripper) http.RoundTripper { return &clockOff{inner, off} }
+}
+
+type clockOff struct {
+	http.RoundTripper
+	off time.Duration
+}
+
+func (c *clockOff) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !strings.Contains(request.URL.Path, "/leases") || request.URL.Query().Get("watch") != "" {
+		return c.RoundTripper.RoundTrip(request)
+	}
+	if request.Body != nil {
+		content, err := io.ReadAll(request.Body)
+		if err != nil {
+			return nil, err
+		}
+		if err := request.Body.Close(); err != nil {
+			return nil, err
+		}
+		content, err = moveTimes(content, c.off)
+		if err != nil {
+			return nil, err
+		}
+		request = request.Clone(request.Context())
+		request.Body, request.ContentLength, request.GetBody = io.NopCloser(bytes.NewReader(content)), int64(len(content)), nil
+	}
+	response, err := c.RoundTripper.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	if content, err = moveTimes(content, -c.off); err != nil {
+		return nil, err
+	}
+	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))
+	return response, nil
+}
+
+// moveTimes moves the times of a Lease, or of all in a list.
+func moveTimes(content []byte, by time.Duration) ([]byte, error) {
+	var object map[string]any
+	if err := json.Unmarshal(content, &object); err != nil {
+		return nil, fmt.Errorf("a Lease that is not JSON: %w", err)
+	}
+	items, _ := object["items"].([]any)
+	for _, item := range append(items, object) {
+		lease, _ := item.(map[string]any)
+		spec, _ := lease["spec"].(map[string]any)
+		for _, field := range []string{"acquireTime", "renewTime"} {
+			said, is := spec[field].(string)
+			if !is {
+				continue
+			}
+			at, err := time.Parse(metav1.RFC3339Micro, said)
+			if err != nil {
+				return nil, err
+			}
+			spec[field] = at.Add(by).Format(metav1.RFC3339Micro)
+		}
+	}
+	return json.Marshal(object)
+}
+
+func TestMoveTimes(t *testing.T) {
+	got, err := moveTimes([]byte(`{"kind":"Lease","spec":{"holderIdentity":"a","renewTime":"2026-01-01T00:00:00.000000Z"}}`), -time.Minute)
+	if want := `{"kind":"Lease","spec":{"holderIdentity":"a","renewTime":"2025-12-31T23:59:00.000000Z"}}`; err != nil || string(got) != want {
+		t.Errorf("got %s, %v", got, err)
+	}
+}

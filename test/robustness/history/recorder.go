@@ -1,0 +1,45 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// Recorder appends events to a file. Its methods may be called from several goroutines.
+type Recorder struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+// NewRecorder opens a file, which nobody else should write. Now is the machine's time.
+func NewRecorder(path string, now func() time.Time) (*Recorder, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the record: %w", err)
+	}
+	return &Recorder{now: now, file: file}, nil
+}
+
+// Record appends an event with the time of now. A run whose record has holes cannot be judged, so
+// it panics when the file cannot be written.
+func (r *Recorder) Record(event Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	event.Time = r.now() // under the lock, so that the file is in order
+	line, err := json.Marshal(event)
+	if err != nil {
+		panic(fmt.Sprintf("recording %+v: %v", event, err))
+	}
+	// One write, so that what is in the file does not depend on whether the process lives on.
+	if _, err := r.file.Write(append(line, '\n')); err != nil {
+		panic(fmt.Sprintf("recording %+v: %v", event, err))
+	}
+}
+
+// Close closes the file.
+func (r *Recorder) Close() error { return r.file.Close() }

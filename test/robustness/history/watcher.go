@@ -1,0 +1,222 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/assignment"
+)
+
+// Watcher records every write of objects and of shards' Leases.
+type Watcher struct {
+	Client   dynamic.Interface
+	Recorder *Recorder
+	// Ring is whose labels and Leases count.
+	Ring string
+	// Namespace is where objects are looked for. Without one it is the ring itself that is watched.
+	Namespace string
+}
+
+// Leases are where shards' Leases are.
+var Leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
+
+// Watch records the writes of a resource, from a first list on, until ctx ends. It returns when that
+// list is recorded; done is told when nothing is recorded any more.
+func (w *Watcher) Watch(ctx context.Context, resource schema.GroupVersionResource, done *sync.WaitGroup) error {
+	stream := &stream{Watcher: w, resource: resource, known: map[string]*unstructured.Unstructured{}}
+	if err := stream.list(ctx); err != nil {
+		return fmt.Errorf("listing %s: %w", resource.Resource, err)
+	}
+	done.Go(func() { stream.run(ctx) })
+	return nil
+}
+
+// stream is the writes of one resource.
+type stream struct {
+	*Watcher
+	resource schema.GroupVersionResource
+	// version is up to where everything is recorded, known what there is at that version.
+	version string
+	known   map[string]*unstructured.Unstructured
+}
+
+// run follows the writes. The API server may be away for a while.
+func (s *stream) run(ctx context.Context) {
+	const pause = 50 * time.Millisecond
+	for ctx.Err() == nil {
+		if err := s.follow(ctx); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			// An API server that was restarted does not remember what was before. The list tells
+			// how it ended.
+			_ = s.list(ctx)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (s *stream) options() metav1.ListOptions {
+	switch {
+	case s.Namespace == "":
+		return metav1.ListOptions{FieldSelector: "metadata.name=" + s.Ring}
+	case s.resource == Leases:
+		return metav1.ListOptions{LabelSelector: shardingv1alpha1.LabelControllerRing + "=" + s.Ring}
+	}
+	return metav1.ListOptions{}
+}
+
+func (s *stream) list(ctx context.Context) error {
+	list, err := s.client().List(ctx, s.options())
+	if err != nil {
+		return err
+	}
+	missing := s.known
+	s.known = map[string]*unstructured.Unstructured{}
+	for i := range list.Items {
+		object := &list.Items[i]
+		before := missing[object.GetName()]
+		delete(missing, object.GetName())
+		s.known[object.GetName()] = object
+		if before == nil || before.GetResourceVersion() != object.GetResourceVersion() {
+			s.record(object, false, true)
+		}
+	}
+	for _, object := range missing {
+		object.SetResourceVersion(list.GetResourceVersion())
+		s.record(object, true, true)
+	}
+	s.version = list.GetResourceVersion()
+	return nil
+}
+
+func (s *stream) client() dynamic.ResourceInterface {
+	if s.Namespace == "" {
+		return s.Client.Resource(s.resource)
+	}
+	return s.Client.Resource(s.resource).Namespace(s.Namespace)
+}
+
+// follow records until the watch ends, and returns why it ended if the API server says so.
+func (s *stream) follow(ctx context.Context) error {
+	options := s.options()
+	options.ResourceVersion, options.AllowWatchBookmarks = s.version, true
+	events, err := s.client().Watch(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		if event.Type == watch.Error {
+			return apierrors.FromObject(event.Object)
+		}
+		s.take(event.Type, event.Object)
+	}
+	return nil
+}
+
+func (s *stream) take(kind watch.EventType, seen runtime.Object) {
+	object, ok := seen.(*unstructured.Unstructured)
+	if !ok {
+		panic(fmt.Sprintf("a watch of %s brought a %T", s.resource.Resource, seen))
+	}
+	s.version = object.GetResourceVersion()
+	switch kind {
+	case watch.Added, watch.Modified:
+		s.known[object.GetName()] = object
+		s.record(object, false, false)
+	case watch.Deleted:
+		delete(s.known, object.GetName())
+		s.record(object, true, false)
+	case watch.Bookmark, watch.Error:
+	}
+}
+
+func (s *stream) record(object *unstructured.Unstructured, deleted, listed bool) {
+	if s.resource == Leases {
+		s.Recorder.Record(Event{What: Leased, Lease: s.lease(object, deleted)})
+		return
+	}
+	s.Recorder.Record(Event{What: Wrote, Write: s.write(object, deleted, listed)})
+}
+
+// write is what counts of an object.
+func (s *stream) write(object *unstructured.Unstructured, deleted, listed bool) *Write {
+	labels, kind := object.GetLabels(), object.GroupVersionKind()
+	shardLabel := shardingv1alpha1.LabelShard(s.Ring)
+	destination, draining := labels[shardingv1alpha1.LabelDrain(s.Ring)]
+	write := &Write{
+		Object:      Object{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()},
+		UID:         string(object.GetUID()),
+		Version:     version(object),
+		Shard:       labels[shardLabel],
+		Draining:    draining,
+		Destination: destination,
+		Manager:     manager(object, shardLabel),
+		Deleted:     deleted,
+		Listed:      listed,
+	}
+	if controller, name, found := assignment.Controller(object.GetOwnerReferences()); found {
+		write.Controller = &Object{Group: controller.Group, Kind: controller.Kind, Namespace: object.GetNamespace(), Name: name}
+	}
+	return write
+}
+
+func (s *stream) lease(object *unstructured.Unstructured, deleted bool) *Lease {
+	lease := &coordinationv1.Lease{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, lease); err != nil {
+		panic(fmt.Sprintf("reading a Lease: %v", err))
+	}
+	seen := &Lease{
+		Shard: lease.Name, Version: version(object), Deleted: deleted,
+		Instance: lease.Annotations[shardingv1alpha1.AnnotationInstance],
+	}
+	_, seen.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
+	if lease.Spec.HolderIdentity != nil {
+		seen.Holder = *lease.Spec.HolderIdentity
+	}
+	if lease.Spec.RenewTime != nil {
+		seen.Renewed = lease.Spec.RenewTime.Time
+	}
+	return seen
+}
+
+// version is the resourceVersion as a number. They count the writes of one etcd, so they order the
+// writes of different kinds as well.
+func version(object *unstructured.Unstructured) uint64 {
+	const decimal, bits = 10, 64
+	number, err := strconv.ParseUint(object.GetResourceVersion(), decimal, bits)
+	if err != nil {
+		panic(fmt.Sprintf("reading a resourceVersion: %v", err))
+	}
+	return number
+}
+
+// manager finds who has set a label, as the API server notes it.
+func manager(object *unstructured.Unstructured, label string) string {
+	entries, _, _ := unstructured.NestedSlice(object.Object, "metadata", "managedFields")
+	for _, entry := range entries {
+		fields, ok := entry.(map[string]any)
+		if !ok {
+			continue
+		}
+		if _, set, _ := unstructured.NestedFieldNoCopy(fields, "fieldsV1", "f:metadata", "f:labels", "f:"+label); set {
+			name, _, _ := unstructured.NestedString(fields, "manager")
+			return name
+		}
+	}
+	return ""
+}

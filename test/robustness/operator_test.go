@@ -1,0 +1,244 @@
+package robustness_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/pkg/shard"
+	"github.com/ringmaster-project/ringmaster/test/robustness/history"
+)
+
+// How long the Leases of shards last, and that of the sharder: short, so that a test need not wait long
+// for a death, and long enough that a machine that does ten other things does not kill anybody.
+const leaseDuration, retryPeriod = 12 * time.Second, time.Second
+
+// deadline is when a Lease of some duration is given up that cannot be renewed.
+func deadline(lease time.Duration) time.Duration { return lease * 3 / 4 }
+
+// What an operator is told in its environment.
+const (
+	variableRing   = "ROBUSTNESS_RING"
+	variableRecord = "ROBUSTNESS_RECORD"
+	// variableClock is how far the process's clock is off.
+	variableClock = "ROBUSTNESS_CLOCK"
+	// variableWork is how long a reconcile takes at most.
+	variableWork = "ROBUSTNESS_WORK"
+	// variableLease is how long its Lease lasts.
+	variableLease = "ROBUSTNESS_LEASE"
+)
+
+// duration is what a variable says.
+func duration(variable string, otherwise time.Duration) (time.Duration, error) {
+	if said := os.Getenv(variable); said != "" {
+		return time.ParseDuration(said)
+	}
+	return otherwise, nil
+}
+
+// processID names a process in the history.
+func processID(shard string, pid int) string { return fmt.Sprintf("%s/%d", shard, pid) }
+
+// operator is a sharded operator, as people write them: it keeps a Secret for every ConfigMap. It
+// records what it does.
+func operator(ctx context.Context) error {
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
+	recorder, err := history.NewRecorder(os.Getenv(variableRecord), time.Now)
+	if err != nil {
+		return err
+	}
+	config, err := access()
+	if err != nil {
+		return err
+	}
+	lease, err := duration(variableLease, leaseDuration)
+	if err != nil {
+		return err
+	}
+	work, err := duration(variableWork, 40*time.Millisecond)
+	if err != nil {
+		return err
+	}
+	name, namespace := os.Getenv("POD_NAME"), os.Getenv("POD_NAMESPACE")
+	mgr, err := shard.NewManager(config, manager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	}, shard.Options{
+		Ring:          os.Getenv(variableRing),
+		LeaseDuration: lease, RenewDeadline: deadline(lease), RetryPeriod: retryPeriod,
+	})
+	if err != nil {
+		return err
+	}
+	self := history.Event{Process: processID(name, os.Getpid()), Shard: name}
+	if err := mgr.Shard().Add(&diary{recorder: recorder, self: self, client: mgr.GetAPIReader(), namespace: namespace}); err != nil {
+		return err
+	}
+	if err := shard.ControllerManagedBy(mgr).
+		For(&corev1.ConfigMap{}, shard.Sharded{}).
+		Owns(&corev1.Secret{}, shard.Sharded{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		Complete(&worker{Client: mgr.GetClient(), recorder: recorder, self: self, work: work}); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// access is how the process reaches the API server, with the clock that it is told to have.
+func access() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	off, err := duration(variableClock, 0)
+	if err != nil {
+		return nil, err
+	}
+	if off != 0 {
+		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+		config.Wrap(withClockOff(off))
+	}
+	return config, nil
+}
+
+// diary records for how long the process is a shard.
+type diary struct {
+	recorder  *history.Recorder
+	self      history.Event
+	client    client.Reader
+	namespace string
+}
+
+// Start implements manager.Runnable.
+func (d *diary) Start(ctx context.Context) error {
+	lease := &coordinationv1.Lease{}
+	if err := d.client.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: d.self.Shard}, lease); err != nil {
+		return fmt.Errorf("looking for this shard's own lease: %w", err)
+	}
+	joined := d.self
+	joined.What, joined.Instance = history.Joined, lease.Annotations[shardingv1alpha1.AnnotationInstance]
+	d.recorder.Record(joined)
+	<-ctx.Done()
+	ended := d.self
+	ended.What = history.Left
+	if errors.Is(context.Cause(ctx), shard.ErrLost) {
+		ended.What = history.Lost
+	}
+	d.recorder.Record(ended)
+	return nil
+}
+
+// worker reconciles ConfigMaps.
+type worker struct {
+	client.Client
+	recorder *history.Recorder
+	self     history.Event
+	work     time.Duration
+	count    atomic.Int64
+}
+
+const finalizer = "robustness.test/child"
+
+// Reconcile records the time that it takes, from before its first instruction to after its last.
+func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	this := &history.Reconcile{
+		Number: w.count.Add(1),
+		Object: history.Object{Kind: "ConfigMap", Namespace: request.Namespace, Name: request.Name},
+	}
+	event := w.self
+	event.What, event.Reconcile = history.Started, this
+	w.recorder.Record(event)
+	defer func() {
+		this.ContextEnded = ctx.Err() != nil
+		event.What = history.Ended
+		w.recorder.Record(event)
+	}()
+	main := &corev1.ConfigMap{}
+	if err := w.Get(ctx, request.NamespacedName, main); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	this.UID = string(main.UID)
+	this.Version, _ = strconv.ParseUint(main.ResourceVersion, 10, 64)
+	if err := pause(ctx, rand.N(w.work)); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := w.tend(ctx, main); err != nil {
+		return reconcile.Result{}, err
+	}
+	// It looks at everything from time to time, as operators do, so that there is always something
+	// that a fault can hit.
+	return reconcile.Result{RequeueAfter: time.Second + rand.N(2*time.Second)}, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// tend brings the child in line, and takes it away before the main object goes.
+func (w *worker) tend(ctx context.Context, main *corev1.ConfigMap) error {
+	main = main.DeepCopy()
+	child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: main.Namespace, Name: main.Name}}
+	if main.DeletionTimestamp != nil {
+		if err := client.IgnoreNotFound(w.Delete(ctx, child)); err != nil {
+			return err
+		}
+		if controllerutil.RemoveFinalizer(main, finalizer) {
+			return client.IgnoreNotFound(w.Update(ctx, main))
+		}
+		return nil
+	}
+	if controllerutil.AddFinalizer(main, finalizer) {
+		if err := w.Update(ctx, main); err != nil {
+			return err
+		}
+	}
+	err := w.Get(ctx, client.ObjectKeyFromObject(child), child)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	missing, want := err != nil, []byte(main.Data["number"])
+	if !missing && bytes.Equal(child.Data["number"], want) {
+		return nil
+	}
+	child = child.DeepCopy()
+	child.Data = map[string][]byte{"number": want}
+	if err := controllerutil.SetControllerReference(main, child, w.Scheme()); err != nil {
+		return err
+	}
+	if missing {
+		return w.Create(ctx, child)
+	}
+	return w.Update(ctx, child)
+}

@@ -1,0 +1,97 @@
+package oracle
+
+import "slices"
+
+// families looks for controlled objects that are not with their controllers.
+func (r *run) families() {
+	for _, child := range r.objects {
+		if !r.controlled(child) || r.ByHand[child.Object] {
+			continue
+		}
+		controller := child.versions[len(child.versions)-1].Controller
+		if controller == nil || r.byName[*controller] == nil {
+			continue
+		}
+		r.apart(child, r.byName[*controller])
+		for i := range child.versions {
+			r.leftOwner(child, i, r.byName[*controller])
+		}
+	}
+}
+
+// apart looks for how long a child was on another shard than its owner.
+func (r *run) apart(child, owner *object) {
+	var childThere, ownerThere, together windows
+	owners := r.labelled(owner)
+	for shard, times := range r.labelled(child) {
+		childThere = union(slices.Concat(childThere, times)...)
+		together = union(slices.Concat(together, times.and(owners[shard]))...)
+	}
+	for _, times := range owners {
+		ownerThere = union(slices.Concat(ownerThere, times)...)
+	}
+	longest := childThere.and(ownerThere).without(together).longest()
+	r.figures.Apart.add(child.Object, longest.length())
+	if longest.length() > r.Apart {
+		r.found(Apart, child.Object, longest.From, longest.To, nil, "it was on another shard than %s for longer than %s", owner.Object, r.Apart)
+	}
+}
+
+// leftOwner looks whether a write took a child away from a live shard that still had its owner. The
+// sharder must never do that. A shard may, when it has stopped to work on the owner and hands the
+// whole family over.
+func (r *run) leftOwner(child *object, i int, owner *object) {
+	write := &child.versions[i]
+	if i == 0 || write.Deleted || child.versions[i-1].Deleted {
+		return
+	}
+	from := child.versions[i-1].Shard
+	at := owner.at(write.Version)
+	if from == "" || from == write.Shard || at == nil || at.Shard != from || !r.epochs[r.epochAt(write.Version)].members.Has(from) {
+		return
+	}
+	if r.Sharder != "" && write.Manager == r.Sharder && r.knew(from, write) {
+		r.found(LeftOwner, child.Object, write.at, write.at, []string{from},
+			"the sharder moved it from %s to %s with version %d, while %s still had %s", from, write.Shard, write.Version, from, owner.Object)
+		return
+	}
+	if busy := r.busy(child, i, owner); busy != nil {
+		r.found(LeftOwner, child.Object, write.at, busy.end, []string{busy.process},
+			"it went from %s to %s with version %d, and reconcile %d of %s went on without it", from, write.Shard, write.Version, busy.Number, owner.Object)
+	}
+}
+
+// knew tells whether the sharder knew that a shard is alive when it wrote: one that has just come back
+// may have come too late to keep a write from being sent. What harm that does, busy finds.
+func (r *run) knew(shard string, write *seen) bool {
+	first, _ := r.around(write)
+	for i := first; i <= r.epochAt(write.Version); i++ {
+		if !r.epochs[i].members.Has(shard) {
+			return false
+		}
+	}
+	return true
+}
+
+// busy is a reconcile of an owner by its shard that goes on after a write has taken a child away, and
+// before the owner is elsewhere too or the child is back.
+func (r *run) busy(child *object, i int, owner *object) *reconcile {
+	write, shard, until := &child.versions[i], child.versions[i-1].Shard, r.end
+	for n := range owner.versions {
+		if v := &owner.versions[n]; v.Version > write.Version && (v.Shard != shard || v.Deleted) {
+			until = v.at
+			break
+		}
+	}
+	for n := i + 1; n < len(child.versions); n++ {
+		if v := &child.versions[n]; v.Shard == shard || v.Deleted {
+			until = earlier(until, v.at)
+		}
+	}
+	for _, one := range r.reconciles {
+		if one.Object == owner.Object && one.shard == shard && one.end.After(write.at) && one.start.Before(until) {
+			return one
+		}
+	}
+	return nil
+}

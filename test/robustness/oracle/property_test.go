@@ -1,0 +1,407 @@
+package oracle_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/ringmaster-project/ringmaster/internal/assignment"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
+	"github.com/ringmaster-project/ringmaster/test/robustness/history"
+	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
+)
+
+// world is a run that keeps to all rules, with things happening at random.
+type world struct {
+	*story
+	*rand.Rand
+	// alive are the processes that can work; hung those that are paused; silent those whose Lease is
+	// still to be taken over.
+	alive, hung, silent []string
+	// last is the last process of each shard.
+	last      map[string]string
+	processes int
+	// busy is who reconciles which object.
+	busy  map[history.Object]work
+	mains []history.Object
+}
+
+// names are those of the shards.
+var names = []string{"a", "b", "c", "d"}
+
+// rings has the ring of each set of members, because calculating one for each step takes minutes.
+var rings = sync.OnceValue(func() map[string]*ring.Ring {
+	all := map[string]*ring.Ring{}
+	for set := range 1 << len(names) {
+		var members []string
+		for i, name := range names {
+			if set&(1<<i) != 0 {
+				members = append(members, name)
+			}
+		}
+		all[fmt.Sprint(members)] = ring.New(members)
+	}
+	return all
+})
+
+func ringOf(members []string) *ring.Ring {
+	return rings()[fmt.Sprint(slices.Sorted(slices.Values(members)))]
+}
+
+type work struct {
+	process string
+	number  int64
+	version uint64
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{story: newStory(), Rand: rand.New(rand.NewPCG(seed, 0)), busy: map[history.Object]work{}, last: map[string]string{}}
+	w.joins()
+	w.joins()
+	return w
+}
+
+func choose[T any](w *world, from []T) (chosen T, found bool) {
+	if len(from) == 0 {
+		return chosen, false
+	}
+	return from[w.IntN(len(from))], true
+}
+
+func without[T comparable](all []T, gone T) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return one == gone })
+}
+
+// step lets something happen that may.
+func (w *world) step() {
+	w.wait(time.Duration(w.IntN(200)) * time.Millisecond)
+	switch n := w.IntN(100); {
+	case n < 2:
+		w.joins()
+	case n < 4:
+		w.leaves()
+	case n < 6:
+		w.dies()
+	case n < 8:
+		w.hangs()
+	case n < 12:
+		w.wakes()
+	case n < 16:
+		w.takesOver()
+	case n < 26:
+		w.creates()
+	case n < 28:
+		w.deletes()
+	case n < 50:
+		w.begins()
+	case n < 70:
+		w.finishes()
+	default:
+		if main, found := choose(w, w.mains); found {
+			w.settles(main)
+		}
+	}
+}
+
+func (w *world) joins() {
+	var absent []string
+	for _, name := range names {
+		// One that woke up without its Lease ends before the next of its name begins.
+		if !slices.Contains(w.members, name) && !slices.Contains(w.hung, w.last[name]) {
+			absent = append(absent, name)
+		}
+	}
+	shard, found := choose(w, absent)
+	if !found {
+		return
+	}
+	w.processes++
+	process := fmt.Sprintf("%s/%d", shard, w.processes)
+	w.last[shard] = process
+	w.join(process)
+	w.alive = append(w.alive, process)
+}
+
+// finish ends what a process does.
+func (w *world) finish(process string) {
+	for object, doing := range w.busy {
+		if doing.process == process {
+			w.end(process, object, doing.number, doing.version)
+			delete(w.busy, object)
+		}
+	}
+}
+
+// leaves hands everything over and ends.
+func (w *world) leaves() {
+	process, found := choose(w, w.alive)
+	if !found || len(w.alive) == 1 {
+		return
+	}
+	w.alive = without(w.alive, process)
+	w.finish(process)
+	w.announce(process)
+	others := ringOf(w.members)
+	for _, main := range w.mains {
+		if w.objects[main].Shard == shardOf(process) {
+			next := others.Owner(key(main))
+			if w.objects[childOf(main)].Shard == shardOf(process) {
+				w.handOver(childOf(main), next)
+			}
+			w.handOver(main, next)
+		}
+	}
+	w.leave(process)
+}
+
+func (w *world) dies() {
+	process, found := choose(w, w.alive)
+	if !found || len(w.alive) == 1 {
+		return
+	}
+	w.alive = without(w.alive, process)
+	w.happen(history.Gone, process)
+	for object, doing := range w.busy {
+		if doing.process == process {
+			delete(w.busy, object)
+		}
+	}
+	w.silent = append(w.silent, process)
+}
+
+func (w *world) hangs() {
+	process, found := choose(w, w.alive)
+	if !found || len(w.alive) == 1 {
+		return
+	}
+	w.alive = without(w.alive, process)
+	w.happen(history.Paused, process)
+	w.hung = append(w.hung, process)
+	w.silent = append(w.silent, process)
+}
+
+// wakes lets a process go on, or find that it has lost its Lease.
+func (w *world) wakes() {
+	process, found := choose(w, w.hung)
+	if !found {
+		return
+	}
+	w.hung = without(w.hung, process)
+	w.happen(history.Resumed, process)
+	if slices.Contains(w.silent, process) {
+		w.silent = without(w.silent, process)
+		w.alive = append(w.alive, process)
+		return
+	}
+	w.happen(history.Lost, process)
+	w.happen(history.Gone, process)
+}
+
+// takesOver declares a silent shard dead. What it did when it hung ends with its waking up, which
+// nobody waits for.
+func (w *world) takesOver() {
+	process, found := choose(w, w.silent)
+	if !found {
+		return
+	}
+	w.silent = without(w.silent, process)
+	w.takeOver(process)
+	for object, doing := range w.busy {
+		if doing.process == process {
+			delete(w.busy, object)
+		}
+	}
+}
+
+func (w *world) creates() {
+	main := history.Object{Kind: mainKind.Kind, Namespace: "default", Name: fmt.Sprint("object-", w.IntN(100))}
+	if slices.Contains(w.mains, main) {
+		return
+	}
+	w.mains = append(w.mains, main)
+	shard := ""
+	if w.IntN(10) > 0 { // the webhook may be down
+		shard = ringOf(w.members).Owner(key(main))
+	}
+	w.family(main, shard)
+}
+
+func (w *world) deletes() {
+	main, found := choose(w, w.mains)
+	if _, busy := w.busy[main]; !found || busy {
+		return
+	}
+	w.mains = without(w.mains, main)
+	w.remove(childOf(main))
+	w.remove(main)
+}
+
+func (w *world) begins() {
+	main, found := choose(w, w.mains)
+	if _, busy := w.busy[main]; !found || busy {
+		return
+	}
+	process := w.last[w.objects[main].Shard]
+	if slices.Contains(w.alive, process) {
+		version := w.objects[main].Version
+		w.busy[main] = work{process, w.start(process, main), version}
+	}
+}
+
+func (w *world) finishes() {
+	for object, doing := range w.busy {
+		if slices.Contains(w.alive, doing.process) {
+			w.end(doing.process, object, doing.number, doing.version)
+			delete(w.busy, object)
+			return
+		}
+	}
+}
+
+func key(main history.Object) string { return assignment.Key(mainKind, main.Namespace, main.Name) }
+
+// settles does one step towards where an object belongs, and tells whether there was one to do.
+func (w *world) settles(main history.Object) bool {
+	members := ringOf(w.members)
+	object, child := w.objects[main], w.objects[childOf(main)]
+	decision := assignment.Main(assignment.Object{Shard: object.Shard, Draining: object.Draining, Destination: object.Destination}, members.Owner(key(main)), members)
+	_, busy := w.busy[main]
+	switch {
+	case decision.Action == assignment.Assign:
+		w.give(main, decision.Shard)
+	case decision.Action == assignment.Drain:
+		w.drain(main, decision.Shard)
+	case decision.Action == assignment.Undrain:
+		w.give(main, object.Shard)
+	case object.Draining && !busy && slices.Contains(w.alive, w.last[object.Shard]):
+		w.handOver(main, decision.Shard)
+	default:
+		decision = assignment.Controlled(assignment.Object{Shard: child.Shard}, members.Owner(key(main)), members, func() string { return object.Shard })
+		if decision.Action == assignment.Keep {
+			return busy || object.Draining
+		}
+		w.give(child.Object, decision.Shard)
+	}
+	return true
+}
+
+// rest lets everything come to an end, and returns when that was.
+func (w *world) rest() time.Time {
+	for len(w.hung) > 0 {
+		w.wakes()
+	}
+	for len(w.silent) > 0 {
+		w.takesOver()
+	}
+	for len(w.busy) > 0 {
+		w.finishes()
+	}
+	for {
+		again := false
+		for _, main := range w.mains {
+			again = w.settles(main) || again
+		}
+		if !again {
+			return w.now
+		}
+	}
+}
+
+// judge looks at a history in which time is no matter: things happen at random, not soon.
+func judge(w *world, quiet time.Time) oracle.Report {
+	o := options()
+	o.Unowned, o.Apart, o.Settle = time.Hour, time.Hour, 100*time.Millisecond
+	o.Quiet = oracle.Window{From: quiet, To: quiet.Add(time.Hour)}
+	return oracle.Check(w.sorted(), o)
+}
+
+const steps = 400
+
+// seeds checks with several seeds. Each is printed with everything that fails, so that it can be seen again.
+func seeds(t *testing.T, n int, check func(t *testing.T, seed uint64)) {
+	first := rand.Uint64N(1 << 32)
+	for i := range n {
+		seed := first + uint64(i)
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { check(t, seed) })
+	}
+}
+
+// TestValidRuns sees nothing in histories in which nothing is wrong.
+func TestValidRuns(t *testing.T) {
+	seeds(t, 20, func(t *testing.T, seed uint64) {
+		w := newWorld(seed)
+		for range steps {
+			w.step()
+		}
+		quiet := w.rest()
+		renewed := w.members[0]
+		w.lease(renewed, renewed, w.last[renewed])
+		report := judge(w, quiet)
+		for _, v := range report.Violations {
+			t.Error(v)
+		}
+		t.Log(report.Figures)
+		if report.Figures.Reconciles == 0 || len(report.Figures.Changes) < 3 {
+			t.Errorf("nothing happened: %s", report.Figures)
+		}
+	})
+}
+
+// TestInjected sees one thing that is wrong in the middle of much that is not.
+func TestInjected(t *testing.T) {
+	for name, inject := range map[string]func(w *world, main history.Object, shard, other string) finding{
+		"overlap": func(w *world, main history.Object, shard, _ string) finding {
+			version := w.objects[main].Version
+			number := w.start(w.last[shard], main)
+			again := w.start(w.last[shard], main)
+			w.end(w.last[shard], main, number, version)
+			w.end(w.last[shard], main, again, version)
+			return finding{oracle.Overlap, main.String(), w.last[shard] + " " + w.last[shard]}
+		},
+		"foreign": func(w *world, main history.Object, _, other string) finding {
+			w.reconcile(w.last[other], main)
+			return finding{oracle.Foreign, main.String(), w.last[other]}
+		},
+		"refused": func(w *world, main history.Object, _, _ string) finding {
+			w.add(history.Event{What: history.Asked, Request: &history.Request{Verb: "update", Object: main, Error: "no"}})
+			return finding{oracle.Refused, main.String(), ""}
+		},
+		"child first": func(w *world, main history.Object, shard, other string) finding {
+			w.give(childOf(main), other)
+			w.handOver(childOf(main), shard)
+			return finding{oracle.LeftOwner, childOf(main).String(), shard}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seeds(t, 5, func(t *testing.T, seed uint64) {
+				w := newWorld(seed)
+				for range steps / 2 {
+					w.step()
+				}
+				w.rest()
+				for len(w.alive) < 2 || len(w.mains) == 0 {
+					w.joins()
+					w.creates()
+				}
+				w.rest()
+				w.wait(time.Second) // so that everybody knows who is a member
+				main := w.mains[0]
+				shard := w.objects[main].Shard
+				other, _ := choose(w, without(w.members, shard))
+				want := inject(w, main, shard, other)
+				for range steps / 2 {
+					w.step()
+				}
+				report := judge(w, w.rest())
+				if diff := gocmp.Diff([]finding{want}, findings(report)); diff != "" {
+					t.Errorf("(-want +got)\n%s\n%v", diff, report.Violations)
+				}
+			})
+		})
+	}
+}

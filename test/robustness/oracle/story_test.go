@@ -1,0 +1,192 @@
+package oracle_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/ringmaster-project/ringmaster/internal/assignment"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
+	"github.com/ringmaster-project/ringmaster/test/robustness/history"
+	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
+)
+
+var (
+	mainKind  = schema.GroupKind{Kind: "ConfigMap"}
+	childKind = schema.GroupKind{Kind: "Secret"}
+	epoch     = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+func options() oracle.Options {
+	return oracle.Options{
+		Main: []schema.GroupKind{mainKind}, Controlled: []schema.GroupKind{childKind}, Sharder: "sharder",
+		Staleness: 2 * time.Second, Lag: time.Second, Wake: time.Second,
+		Unowned: 20 * time.Second, Apart: 10 * time.Second, Settle: 5 * time.Second,
+	}
+}
+
+// story is a history in the making.
+type story struct {
+	events  []history.Event
+	now     time.Time
+	version uint64
+	// numbers counts the reconciles of each process.
+	numbers map[string]int64
+	// members are who holds a Lease.
+	members []string
+	// objects are how the objects were written last.
+	objects map[history.Object]history.Write
+}
+
+func newStory() *story {
+	return &story{now: epoch, numbers: map[string]int64{}, objects: map[history.Object]history.Write{}}
+}
+
+// wait lets time go by.
+func (s *story) wait(d time.Duration) { s.now = s.now.Add(d) }
+
+func (s *story) add(event history.Event) {
+	event.Time = s.now
+	s.events = append(s.events, event)
+	s.wait(time.Millisecond)
+}
+
+// sorted are the events as a reader gives them.
+func (s *story) sorted() []history.Event {
+	events := slices.Clone(s.events)
+	slices.SortStableFunc(events, func(a, b history.Event) int { return a.Time.Compare(b.Time) })
+	return events
+}
+
+// shardOf is the shard of a process.
+func shardOf(process string) string { return strings.Split(process, "/")[0] }
+
+func (s *story) lease(shard, holder, instance string) {
+	s.leaseWith(history.Lease{Shard: shard, Holder: holder, Instance: instance})
+}
+
+func (s *story) leaseWith(lease history.Lease) {
+	s.version++
+	lease.Version = s.version
+	s.members = slices.DeleteFunc(s.members, func(member string) bool { return member == lease.Shard })
+	if lease.Held() && !lease.Leaving {
+		s.members = append(s.members, lease.Shard)
+	}
+	s.add(history.Event{What: history.Leased, Lease: &lease})
+}
+
+// announce tells that a process is about to leave.
+func (s *story) announce(process string) {
+	s.leaseWith(history.Lease{Shard: shardOf(process), Holder: shardOf(process), Instance: process, Leaving: true})
+}
+
+// join lets a process join as the shard of its name.
+func (s *story) join(process string) {
+	s.lease(shardOf(process), shardOf(process), process)
+	s.add(history.Event{What: history.Joined, Process: process, Shard: shardOf(process), Instance: process})
+}
+
+// leave is a graceful stop.
+func (s *story) leave(process string) {
+	s.add(history.Event{What: history.Left, Process: process, Shard: shardOf(process)})
+	s.lease(shardOf(process), "", process)
+	s.happen(history.Gone, process)
+}
+
+func (s *story) happen(what history.What, process string) {
+	s.add(history.Event{What: what, Process: process, Shard: shardOf(process)})
+}
+
+// takeOver is what the sharder does with the Lease of a silent shard.
+func (s *story) takeOver(process string) { s.lease(shardOf(process), "shardlease-controller", process) }
+
+// write stores an object after a change of how it was, and returns its version.
+func (s *story) write(object history.Object, change func(*history.Write)) uint64 {
+	s.version++
+	now, known := s.objects[object]
+	if !known || now.Deleted {
+		now = history.Write{Object: object, UID: fmt.Sprint("uid-", s.version), Controller: now.Controller, Manager: "user"}
+	}
+	change(&now)
+	now.Version = s.version
+	s.objects[object] = now
+	s.add(history.Event{What: history.Wrote, Write: &now})
+	return s.version
+}
+
+// give is the sharder's write of a shard label.
+func (s *story) give(object history.Object, shard string) uint64 {
+	return s.write(object, func(w *history.Write) {
+		w.Shard, w.Manager, w.Draining, w.Destination = shard, "sharder", false, ""
+	})
+}
+
+// handOver is the same as a shard's own write.
+func (s *story) handOver(object history.Object, shard string) uint64 {
+	return s.write(object, func(w *history.Write) {
+		w.Shard, w.Manager, w.Draining, w.Destination = shard, "shard", false, ""
+	})
+}
+
+func (s *story) drain(object history.Object, destination string) {
+	s.write(object, func(w *history.Write) { w.Draining, w.Destination = true, destination })
+}
+
+func (s *story) remove(object history.Object) {
+	s.write(object, func(w *history.Write) { w.Deleted = true })
+}
+
+// start begins a reconcile, without saying which version it is about.
+func (s *story) start(process string, object history.Object) int64 {
+	s.numbers[process]++
+	number := s.numbers[process]
+	s.add(history.Event{
+		What: history.Started, Process: process, Shard: shardOf(process),
+		Reconcile: &history.Reconcile{Number: number, Object: object},
+	})
+	return number
+}
+
+// end ends a reconcile of a version.
+func (s *story) end(process string, object history.Object, number int64, version uint64) {
+	s.add(history.Event{
+		What: history.Ended, Process: process, Shard: shardOf(process),
+		Reconcile: &history.Reconcile{Number: number, Object: object, Version: version},
+	})
+}
+
+// reconcile is a whole reconcile of an object as it is.
+func (s *story) reconcile(process string, object history.Object) {
+	number := s.start(process, object)
+	s.wait(10 * time.Millisecond)
+	s.end(process, object, number, s.objects[object].Version)
+}
+
+// named finds a main object that belongs to the first of the shards with all of them, to the second
+// without the first, and so on.
+func named(shards ...string) history.Object {
+	for i := 0; ; i++ {
+		object := history.Object{Kind: mainKind.Kind, Namespace: "default", Name: fmt.Sprint("object-", i)}
+		key := assignment.Key(mainKind, object.Namespace, object.Name)
+		fits := true
+		for n := range shards {
+			fits = fits && ring.New(shards[n:]).Owner(key) == shards[n]
+		}
+		if fits {
+			return object
+		}
+	}
+}
+
+func childOf(main history.Object) history.Object {
+	return history.Object{Kind: childKind.Kind, Namespace: main.Namespace, Name: main.Name}
+}
+
+// family creates a main object and its child on a shard.
+func (s *story) family(main history.Object, shard string) {
+	s.write(main, func(w *history.Write) { w.Shard = shard })
+	s.write(childOf(main), func(w *history.Write) { w.Shard, w.Controller = shard, &main })
+}

@@ -1,0 +1,220 @@
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ringmaster-project/ringmaster/internal/assignment"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
+	"github.com/ringmaster-project/ringmaster/test/robustness/history"
+)
+
+// timeline is a history, put in order by what it is about.
+type timeline struct {
+	// end is the time of the last event.
+	end        time.Time
+	objects    []*object
+	byName     map[history.Object]*object
+	processes  map[string]*process
+	leases     map[string][]leased // by shard
+	reconciles []*reconcile
+	asked      []history.Event
+	// epochs are the sets of members, in the order of writes. The first is before any Lease.
+	epochs []epoch
+}
+
+// object is everything that was written of an object, in the order of the writes.
+type object struct {
+	history.Object
+	versions []seen
+}
+
+// seen is a write, with the time at which it was seen.
+type seen struct {
+	history.Write
+	at time.Time
+}
+
+// leased is a write of a Lease, with the time at which it was seen.
+type leased struct {
+	history.Lease
+	at time.Time
+}
+
+// epoch is a set of members, from a write of a Lease on.
+type epoch struct {
+	version uint64
+	at      time.Time
+	members *ring.Ring
+}
+
+// owner is where an object belongs in the epoch, or "".
+func (e *epoch) owner(o history.Object) string {
+	return e.members.Owner(assignment.Key(o.GroupKind(), o.Namespace, o.Name))
+}
+
+func newTimeline(events []history.Event) *timeline {
+	t := &timeline{
+		byName: map[history.Object]*object{}, processes: map[string]*process{}, leases: map[string][]leased{},
+		epochs: []epoch{{members: ring.New(nil)}},
+	}
+	for i := range events {
+		t.end = events[i].Time
+		t.add(&events[i])
+	}
+	t.finish()
+	t.makeEpochs()
+	return t
+}
+
+func (t *timeline) add(event *history.Event) {
+	switch event.What {
+	case history.Wrote:
+		known := t.byName[event.Write.Object]
+		if known == nil {
+			known = &object{Object: event.Write.Object}
+			t.byName[event.Write.Object] = known
+			t.objects = append(t.objects, known)
+		}
+		known.versions = append(known.versions, seen{*event.Write, event.Time})
+	case history.Leased:
+		shard := event.Lease.Shard
+		t.leases[shard] = append(t.leases[shard], leased{*event.Lease, event.Time})
+	case history.Asked:
+		t.asked = append(t.asked, *event)
+	case history.Started, history.Ended:
+		t.addReconcile(event)
+	case history.Joined, history.Left, history.Lost, history.Gone, history.Paused, history.Resumed:
+		t.process(event.Process).note(event)
+	}
+}
+
+// finish closes what was open when the run ended.
+func (t *timeline) finish() {
+	for _, p := range t.processes {
+		p.finish(t.end)
+	}
+	for _, r := range t.reconciles {
+		if !r.ended {
+			r.end = t.end
+			if p := t.process(r.process); !p.gone.IsZero() {
+				r.end = p.gone
+			}
+		}
+	}
+	for _, o := range t.objects {
+		slices.SortStableFunc(o.versions, func(a, b seen) int { return cmp.Compare(a.Version, b.Version) })
+	}
+	for _, writes := range t.leases {
+		slices.SortStableFunc(writes, func(a, b leased) int { return cmp.Compare(a.Version, b.Version) })
+	}
+}
+
+// makeEpochs finds the changes of membership.
+func (t *timeline) makeEpochs() {
+	all := slices.Concat(slices.Collect(maps.Values(t.leases))...)
+	slices.SortFunc(all, func(a, b leased) int { return cmp.Compare(a.Version, b.Version) })
+	var shards, leaving []string
+	rings := map[string]*ring.Ring{} // calculating one takes milliseconds, and sets come back
+	for i := range all {
+		write := &all[i]
+		this := func(shard string) bool { return shard == write.Shard }
+		shards, leaving = slices.DeleteFunc(shards, this), slices.DeleteFunc(leaving, this)
+		switch {
+		case write.Held() && write.Leaving:
+			leaving = append(leaving, write.Shard)
+		case write.Held():
+			shards = append(shards, write.Shard)
+		}
+		if t.epochs[len(t.epochs)-1].members.Consists(shards, leaving) {
+			continue
+		}
+		id := fmt.Sprint(slices.Sorted(slices.Values(shards)), slices.Sorted(slices.Values(leaving)))
+		if rings[id] == nil {
+			rings[id] = ring.New(shards, leaving...)
+		}
+		t.epochs = append(t.epochs, epoch{write.Version, write.at, rings[id]})
+	}
+}
+
+// epochAt is the number of the epoch in which a write happened.
+func (t *timeline) epochAt(version uint64) int {
+	after, _ := slices.BinarySearchFunc(t.epochs, version, func(e epoch, v uint64) int {
+		if e.version <= v {
+			return -1
+		}
+		return 1
+	})
+	return after - 1
+}
+
+// live is when a shard held its Lease and, as far as processes are known, one of them could work.
+func (t *timeline) live(shard string) windows {
+	var held []Window
+	writes := t.leases[shard]
+	for i := range writes {
+		if writes[i].Held() {
+			held = append(held, Window{writes[i].at, t.until(i, len(writes), func(n int) time.Time { return writes[n].at })})
+		}
+	}
+	var running []Window
+	known := false
+	for _, p := range t.processes {
+		if p.shard == shard {
+			known = true
+			running = append(running, p.running...)
+		}
+	}
+	if !known {
+		return union(held...)
+	}
+	return union(held...).and(union(running...))
+}
+
+// until is when the next of n things began, or the end of the run.
+func (t *timeline) until(i, n int, at func(int) time.Time) time.Time {
+	if i+1 < n {
+		return at(i + 1)
+	}
+	return t.end
+}
+
+// labelled is when an object was there with each label.
+func (t *timeline) labelled(o *object) map[string]windows {
+	all := map[string][]Window{}
+	for i := range o.versions {
+		if v := &o.versions[i]; !v.Deleted {
+			all[v.Shard] = append(all[v.Shard], Window{v.at, t.until(i, len(o.versions), func(n int) time.Time { return o.versions[n].at })})
+		}
+	}
+	result := map[string]windows{}
+	for shard, times := range all {
+		result[shard] = union(times...)
+	}
+	return result
+}
+
+// at is what the object was like when a write happened, or nil if it was not there.
+func (o *object) at(version uint64) *seen {
+	var found *seen
+	for i := range o.versions {
+		if o.versions[i].Version <= version {
+			found = &o.versions[i]
+		}
+	}
+	if found == nil || found.Deleted {
+		return nil
+	}
+	return found
+}
+
+// last is what the object was like in the end, or nil if it is gone.
+func (o *object) last() *seen {
+	if last := &o.versions[len(o.versions)-1]; !last.Deleted {
+		return last
+	}
+	return nil
+}

@@ -1,0 +1,360 @@
+package robustness_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/test/robustness/history"
+	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
+)
+
+var options = rig.Options{
+	CRDs:     []string{"config/crds"},
+	Programs: map[string]rig.Program{"operator": operator},
+}
+
+func TestMain(m *testing.M) {
+	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	// Scenes wait for Leases most of the time, so there can be more of them than cores.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	rig.Main(m, options)
+}
+
+// scene is a ring with its shards and a user who never rests. What happens is recorded.
+type scene struct {
+	*rig.Rig
+	*WithT
+	t    *testing.T
+	ring *shardingv1alpha1.ControllerRing
+
+	folder   string
+	recorder *history.Recorder
+	records  []string // the files of the shards
+	members  []*member
+	user     *user
+	byHand   map[history.Object]bool
+}
+
+// member is a process that is a shard, or wants to be.
+type member struct {
+	*rig.Running
+	name, id, record string
+	// ends is whether it is meant to.
+	ends bool
+}
+
+// setScene makes a ring and begins to record.
+func setScene(t *testing.T, r *rig.Rig) *scene {
+	t.Helper()
+	s := &scene{Rig: r, WithT: patient(t), t: t, folder: rig.TempDir(t), byHand: map[history.Object]bool{}}
+	var err error
+	s.recorder, err = history.NewRecorder(s.writes(), time.Now)
+	s.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = s.recorder.Close() })
+	s.watch()
+	s.declare()
+	t.Cleanup(func() { _ = s.Client.Delete(context.Background(), s.ring) })
+	s.user = newUser(s)
+	return s
+}
+
+// writes is the file with what the test records.
+func (s *scene) writes() string { return filepath.Join(s.folder, "writes") }
+
+// declare makes the ring.
+func (s *scene) declare() {
+	s.t.Helper()
+	s.ring = &shardingv1alpha1.ControllerRing{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
+		Spec: shardingv1alpha1.ControllerRingSpec{
+			Resources: []shardingv1alpha1.RingResource{{
+				GroupResource:       shardingv1alpha1.GroupResource{Resource: "configmaps"},
+				ControlledResources: []shardingv1alpha1.GroupResource{{Resource: "secrets"}},
+			}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
+			ShardNamespaces:   []string{s.Namespace},
+		},
+	}
+	s.Expect(s.Client.Create(s.t.Context(), s.ring)).To(Succeed())
+}
+
+func (s *scene) watch() {
+	s.t.Helper()
+	client, err := dynamic.NewForConfig(s.Config)
+	s.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	s.t.Cleanup(func() {
+		cancel()
+		done.Wait()
+	})
+	objects := &history.Watcher{Client: client, Recorder: s.recorder, Ring: s.Namespace, Namespace: s.Namespace}
+	ring := &history.Watcher{Client: client, Recorder: s.recorder, Ring: s.Namespace}
+	for resource, watcher := range map[schema.GroupVersionResource]*history.Watcher{
+		corev1.SchemeGroupVersion.WithResource("configmaps"): objects,
+		corev1.SchemeGroupVersion.WithResource("secrets"):    objects,
+		history.Leases: objects,
+		shardingv1alpha1.SchemeGroupVersion.WithResource("controllerrings"): ring,
+	} {
+		s.Expect(watcher.Watch(ctx, resource, &done)).To(Succeed())
+	}
+}
+
+// launch starts a shard and does not wait for it.
+func (s *scene) launch(name string, change ...func(*rig.Process)) *member {
+	s.t.Helper()
+	record := filepath.Join(s.folder, fmt.Sprint("shard-", len(s.records)))
+	s.records = append(s.records, record)
+	process := rig.Process{
+		Name: name, ServiceAccount: "operator", Program: "operator",
+		Roles: []string{"test/robustness/testdata/operator-role.yaml"},
+		Env:   []string{variableRing + "=" + s.ring.Name, variableRecord + "=" + record},
+	}
+	for _, c := range change {
+		c(&process)
+	}
+	m := &member{Running: s.Start(s.t, process), name: name, record: record}
+	m.id = processID(name, m.PID())
+	s.members = append(s.members, m)
+	var noted sync.WaitGroup
+	noted.Go(func() {
+		<-m.Done()
+		s.record(history.Gone, m)
+	})
+	s.t.Cleanup(func() {
+		_ = m.Kill()
+		noted.Wait()
+	})
+	return m
+}
+
+// join starts a shard and waits until it is one.
+func (s *scene) join(name string, change ...func(*rig.Process)) *member {
+	s.t.Helper()
+	m := s.launch(name, change...)
+	s.joined(m)
+	return m
+}
+
+func (s *scene) joined(m *member) {
+	s.t.Helper()
+	s.Eventually(func() bool {
+		events, err := history.Read(m.record)
+		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool { return e.What == history.Joined })
+	}).Should(BeTrue(), "%s joins", m.name)
+}
+
+func (s *scene) record(what history.What, m *member) {
+	s.recorder.Record(history.Event{What: what, Process: m.id, Shard: m.name})
+}
+
+func (s *scene) kill(m *member) {
+	s.t.Helper()
+	m.ends = true
+	s.Expect(m.Kill()).To(Succeed())
+}
+
+// end waits for the end of a process, which is asked for or expected.
+func (s *scene) end(m *member) error {
+	s.t.Helper()
+	m.ends = true
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	return m.Wait(ctx)
+}
+
+func (s *scene) pause(m *member) {
+	s.t.Helper()
+	s.Expect(m.Pause()).To(Succeed())
+	s.record(history.Paused, m)
+}
+
+func (s *scene) resume(m *member) {
+	s.t.Helper()
+	s.record(history.Resumed, m)
+	s.Expect(m.Resume()).To(Succeed())
+}
+
+// seen are the events that the test itself has recorded.
+func (s *scene) seen() []history.Event {
+	events, err := history.Read(s.writes())
+	s.Expect(err).NotTo(HaveOccurred())
+	return events
+}
+
+// holder is who holds the Lease of a shard.
+func (s *scene) holder(name string) string {
+	holder := ""
+	for _, event := range s.seen() {
+		if event.What == history.Leased && event.Lease.Shard == name {
+			holder = event.Lease.Holder
+		}
+	}
+	return holder
+}
+
+// owned counts the objects of a shard.
+func (s *scene) owned(shard string) int {
+	owners := map[history.Object]string{}
+	for _, event := range s.seen() {
+		if event.What == history.Wrote {
+			owners[event.Write.Object] = event.Write.Shard
+			if event.Write.Deleted {
+				delete(owners, event.Write.Object)
+			}
+		}
+	}
+	n := 0
+	for _, owner := range owners {
+		if owner == shard {
+			n++
+		}
+	}
+	return n
+}
+
+// drains counts the objects that shards have been asked to let go since a time.
+func (s *scene) drains(since time.Time) int {
+	n := 0
+	for _, event := range s.seen() {
+		if event.What == history.Wrote && event.Write.Draining && event.Time.After(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// bounds are how long things may take in a scene.
+type bounds struct{ unowned, apart time.Duration }
+
+// margin is what is added to the times that follow from Leases, for a machine that is busy.
+const margin = 20 * time.Second
+
+// usual is what is allowed when a shard dies: its Lease has to expire, and a tenth of it to go by.
+func usual() bounds { return bounds{unowned: leaseDuration + leaseDuration/10 + margin, apart: margin} }
+
+func (s *scene) judgement(b bounds) oracle.Options {
+	return oracle.Options{
+		Main:       []schema.GroupKind{{Kind: "ConfigMap"}},
+		Controlled: []schema.GroupKind{{Kind: "Secret"}},
+		Sharder:    "sharder",
+		Staleness:  margin, ByHand: s.byHand,
+		Lag: 10 * time.Second, Wake: margin / 2, Settle: margin,
+		Unowned: b.unowned, Apart: b.apart,
+	}
+}
+
+// judge lets everything come to rest and looks at what has happened. The members are those that are
+// to be left.
+func (s *scene) judge(b bounds, members ...string) oracle.Report {
+	s.t.Helper()
+	s.user.rest()
+	s.rest(b, members)
+	quiet := oracle.Window{From: time.Now()}
+	const rest = 4 * time.Second
+	time.Sleep(rest)
+	quiet.To = time.Now()
+	events, err := history.Read(append(s.records, s.writes())...)
+	s.Expect(err).NotTo(HaveOccurred())
+	options := s.judgement(b)
+	options.Quiet = quiet
+	report := oracle.Check(events, options)
+	s.t.Log(report.Figures)
+	s.tell(report.Violations, events)
+	for _, m := range s.members {
+		if !m.ends && !m.Process.Running() {
+			s.t.Errorf("%s ended although nobody asked it to", m.id)
+		}
+	}
+	return report
+}
+
+// tell says what was violated, with a few cases of each rule and what had happened in the first.
+func (s *scene) tell(violations []oracle.Violation, events []history.Event) {
+	s.t.Helper()
+	const most = 5
+	told := map[oracle.Rule]int{}
+	for _, violation := range violations {
+		told[violation.Rule]++
+		if told[violation.Rule] == 1 {
+			s.t.Log(s.happened(violation, events))
+		}
+		if told[violation.Rule] <= most {
+			s.t.Error(violation)
+		}
+	}
+	for rule, n := range told {
+		if n > most {
+			s.t.Errorf("%s: %d in all", rule, n)
+		}
+	}
+}
+
+// happened is what is recorded of an object and its family around a violation, and of all processes
+// and members.
+func (s *scene) happened(violation oracle.Violation, events []history.Event) string {
+	const around = 5 * time.Second
+	var lines []string
+	for _, event := range events {
+		if event.Time.Before(violation.From.Add(-around)) || event.Time.After(violation.To.Add(around)) {
+			continue
+		}
+		switch {
+		case event.Reconcile != nil && event.Reconcile.Object.Name == violation.Object.Name,
+			event.Write != nil && event.Write.Object.Name == violation.Object.Name,
+			event.Lease != nil,
+			event.Reconcile == nil && event.Write == nil && event.Request == nil:
+			line, err := json.Marshal(event)
+			s.Expect(err).NotTo(HaveOccurred())
+			lines = append(lines, string(line))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// rest waits until the members are those that are left, all objects are where they belong, and nobody
+// writes any more.
+func (s *scene) rest(b bounds, members []string) {
+	s.t.Helper()
+	const still = 2 * time.Second
+	s.Eventually(func() []string {
+		events := s.seen()
+		for _, event := range slices.Backward(events) {
+			if event.What == history.Wrote && time.Since(event.Time) < still {
+				return []string{"writes, the last of " + event.Write.Object.String()}
+			}
+		}
+		report := oracle.Check(events, s.judgement(b))
+		var reasons []string
+		if last := report.Figures.Changes[len(report.Figures.Changes)-1]; !slices.Equal(last.After, members) {
+			reasons = append(reasons, "the change "+last.String())
+		}
+		for _, violation := range report.Violations {
+			if violation.Rule == oracle.EndState {
+				reasons = append(reasons, violation.String())
+			}
+		}
+		return reasons
+	}).WithPolling(time.Second / 2).Should(BeEmpty())
+}

@@ -1,0 +1,125 @@
+package robustness_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ringmaster-project/ringmaster/internal/process"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+)
+
+const (
+	patience = 2 * time.Minute
+	polling  = 100 * time.Millisecond
+)
+
+// sharders are the replicas of the sharder, with one address for the webhooks of all.
+type sharders struct {
+	*rig.Rig
+	*WithT
+	t        *testing.T
+	balancer *balancer
+	// lease is how long the leader's Lease lasts, config more of the configuration file.
+	lease   time.Duration
+	config  string
+	started int
+	// replicas are those that run. The first one leads.
+	replicas []*rig.Running
+}
+
+// startSharders runs two replicas.
+func startSharders(t *testing.T, r *rig.Rig, change ...func(*sharders)) *sharders {
+	t.Helper()
+	s := &sharders{Rig: r, WithT: patient(t), t: t, balancer: newBalancer(t), lease: leaseDuration}
+	for _, c := range change {
+		c(s)
+	}
+	s.start()
+	s.leads()
+	s.start()
+	return s
+}
+
+func patient(t *testing.T) *WithT {
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(patience)
+	g.SetDefaultEventuallyPollingInterval(polling)
+	return g
+}
+
+// start runs one more replica.
+func (s *sharders) start() {
+	s.t.Helper()
+	port, err := process.ReservePort("127.0.0.1")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.t.Cleanup(port.Release)
+	config := filepath.Join(rig.TempDir(s.t), "config.yaml")
+	s.Expect(os.WriteFile(config, fmt.Appendf(nil, `
+apiVersion: config.sharding.timebertt.dev/v1alpha1
+kind: SharderConfig
+leaderElection:
+  leaderElect: true
+  resourceNamespace: %s
+  resourceName: sharder
+  resourceLock: leases
+  leaseDuration: %s
+  renewDeadline: %s
+  retryPeriod: %s
+health: {bindAddress: "0"}
+metrics: {bindAddress: "0"}
+webhook:
+  config:
+    clientConfig:
+      url: %s
+%s
+`, s.Namespace, s.lease, deadline(s.lease), retryPeriod, s.balancer.url(), s.config), 0o600)).To(Succeed())
+	s.replicas = append(s.replicas, s.Start(s.t, rig.Process{
+		Name: fmt.Sprint("sharder-", s.started), ServiceAccount: "sharder",
+		Binary: rig.Build(s.t, "./cmd/sharder", rig.Race),
+		Args:   []string{"--config", config, "--development", "--webhook-port", strconv.Itoa(port.Number)},
+		Roles:  []string{"config/rbac", "test/robustness/testdata/ring-role.yaml"},
+	}))
+	s.started++
+	s.balancer.add(port.Number)
+}
+
+// leader is who leads the replicas, as the API server knows it.
+func (s *sharders) leader() string {
+	lease := &coordinationv1.Lease{}
+	if err := s.Client.Get(s.t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "sharder"}, lease); err != nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// leads waits until somebody does.
+func (s *sharders) leads() {
+	s.t.Helper()
+	s.Eventually(s.leader).ShouldNot(BeEmpty())
+}
+
+// killLeader kills the leader, and waits until the other replica leads.
+func (s *sharders) killLeader() {
+	s.t.Helper()
+	before := s.leader()
+	s.Expect(s.replicas[0].Kill()).To(Succeed())
+	s.replicas = s.replicas[1:]
+	s.Eventually(s.leader).ShouldNot(Or(BeEmpty(), Equal(before)))
+}
+
+// killAll kills all replicas.
+func (s *sharders) killAll() {
+	s.t.Helper()
+	for _, replica := range s.replicas {
+		s.Expect(replica.Kill()).To(Succeed())
+	}
+	s.replicas = nil
+}

@@ -1,0 +1,164 @@
+package robustness_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ringmaster-project/ringmaster/test/robustness/history"
+)
+
+// user creates, changes and deletes objects, and records what came of each request. None may fail.
+type user struct {
+	scene *scene
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+	// outage is while the API server is away, which is not Ringmaster's doing.
+	outage atomic.Bool
+
+	// working is held while a step is done.
+	working sync.Mutex
+
+	mu      sync.Mutex
+	objects []string
+	created int
+	number  int
+}
+
+// population is how many objects a user keeps.
+const population = 40
+
+func newUser(s *scene) *user { return &user{scene: s, stop: func() {}} }
+
+// work begins with a number of objects, and goes on until the scene is judged.
+func (u *user) work() {
+	for range population {
+		u.create()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	u.stop = stop
+	u.done.Go(func() {
+		for ctx.Err() == nil {
+			u.hold(u.step)
+			_ = pause(ctx, rand.N(300*time.Millisecond))
+		}
+	})
+	u.scene.t.Cleanup(u.rest)
+}
+
+// rest ends the work.
+func (u *user) rest() {
+	u.stop()
+	u.done.Wait()
+}
+
+// hold does something while the user does nothing.
+func (u *user) hold(do func()) {
+	u.working.Lock()
+	defer u.working.Unlock()
+	do()
+}
+
+func (u *user) step() {
+	switch n := rand.IntN(10); {
+	case n < 2 || u.count() < population:
+		u.create()
+	case n < 4:
+		u.remove()
+	default:
+		u.update()
+	}
+}
+
+func (u *user) count() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.objects)
+}
+
+// create makes an object. Some get their names from the API server.
+func (u *user) create() {
+	const generated = 10
+	u.mu.Lock()
+	u.created++
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.scene.Namespace, Name: fmt.Sprint("object-", u.created)},
+		Data:       map[string]string{"number": "0"},
+	}
+	if u.created%generated == 0 {
+		object.Name, object.GenerateName = "", "generated-"
+	}
+	u.mu.Unlock()
+	u.ask("create", object, func(ctx context.Context) error { return u.scene.Client.Create(ctx, object) })
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.objects = append(u.objects, object.Name)
+}
+
+// choose returns one of the objects.
+func (u *user) choose(take bool) *corev1.ConfigMap {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.number++
+	i := rand.IntN(len(u.objects))
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: u.scene.Namespace, Name: u.objects[i]}}
+	if take {
+		u.objects = append(u.objects[:i], u.objects[i+1:]...)
+	}
+	return object
+}
+
+func (u *user) update() {
+	object := u.choose(false)
+	content := fmt.Appendf(nil, `{"data":{"number":"%d"}}`, u.number)
+	u.ask("update", object, func(ctx context.Context) error {
+		return u.scene.Client.Patch(ctx, object, client.RawPatch("application/merge-patch+json", content))
+	})
+}
+
+func (u *user) remove() {
+	object := u.choose(true)
+	u.ask("delete", object, func(ctx context.Context) error { return u.scene.Client.Delete(ctx, object) })
+}
+
+// ask makes a request and records it. While the API server is away, it is repeated.
+func (u *user) ask(verb string, object *corev1.ConfigMap, do func(context.Context) error) {
+	ctx := context.Background()
+	var err error
+	var took time.Duration
+	for repeated := false; ; repeated = true {
+		began := time.Now()
+		err, took = do(ctx), time.Since(began)
+		if err == nil || repeated && (apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)) {
+			err = nil // a request whose answer was lost may have been carried out
+			break
+		}
+		if !u.outage.Load() || !away(err) {
+			break
+		}
+		_ = pause(ctx, polling)
+	}
+	request := &history.Request{
+		Verb: verb, Took: took,
+		Object: history.Object{Kind: "ConfigMap", Namespace: object.Namespace, Name: object.Name},
+	}
+	if err != nil {
+		request.Error = err.Error()
+	}
+	u.scene.recorder.Record(history.Event{What: history.Asked, Request: request})
+}
+
+// away tells whether an error comes from an API server that is not there, or not yet.
+func away(err error) bool {
+	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err)
+}
