@@ -24,6 +24,15 @@ type predicates = builder.Predicates
 // share of its objects only.
 type Sharded struct{ predicates }
 
+// ApplyToFor implements builder.ForOption. It is called by controller-runtime's own builder only, which
+// would make a controller that works on all objects in every instance.
+func (Sharded) ApplyToFor(*builder.ForInput) { panic(wrongBuilder) }
+
+// ApplyToOwns implements builder.OwnsOption.
+func (Sharded) ApplyToOwns(*builder.OwnsInput) { panic(wrongBuilder) }
+
+const wrongBuilder = "shard.Sharded{} is an option of shard.ControllerManagedBy, not of controller-runtime's builder"
+
 // Builder builds a controller, as controller-runtime's builder does.
 type Builder struct {
 	manager  *Manager

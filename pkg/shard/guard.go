@@ -32,6 +32,7 @@ type guard struct {
 type held struct {
 	runs   map[*run]struct{}
 	closed bool
+	busy   bool // somebody hands it over
 	// idle is closed when the last run has ended, if somebody waits for that.
 	idle chan struct{}
 	// given is the version of the object with which it became another shard's.
@@ -74,27 +75,46 @@ func (g *guard) enter(ctx context.Context, k key) (running context.Context, leav
 			close(object.idle)
 			object.idle = nil
 		}
-		if !object.closed && g.objects[k] == object {
-			delete(g.objects, k)
-		}
+		g.tidy(k, object)
 	}, true
 }
 
-// close lets no run begin any more, and returns a channel that is closed when none is left.
-func (g *guard) close(k key) <-chan struct{} {
+// close lets no run begin any more, and returns a channel that is closed when none is left. It is for one
+// caller at a time, until that calls done; others get nothing.
+func (g *guard) close(k key) (idle <-chan struct{}, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	object := g.at(k)
-	object.closed = true
-	if len(object.runs) == 0 {
-		idle := make(chan struct{})
-		close(idle)
-		return idle
+	if object.busy {
+		return nil, false
 	}
+	object.busy, object.closed = true, true
 	if object.idle == nil {
 		object.idle = make(chan struct{})
 	}
-	return object.idle
+	waiting := object.idle
+	if len(object.runs) == 0 {
+		close(waiting)
+		object.idle = nil
+	}
+	return waiting, true
+}
+
+// done ends what close began. The object stays closed unless it was opened.
+func (g *guard) done(k key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if object := g.objects[k]; object != nil {
+		object.busy = false
+		g.tidy(k, object)
+	}
+}
+
+// tidy forgets an object about which there is nothing to know.
+func (g *guard) tidy(k key, object *held) {
+	if !object.closed && !object.busy && len(object.runs) == 0 && g.objects[k] == object {
+		delete(g.objects, k)
+	}
 }
 
 // interrupt ends the contexts of all runs.
@@ -119,9 +139,7 @@ func (g *guard) open(k key) {
 
 func (g *guard) openLocked(k key, object *held) {
 	object.closed, object.given = false, ""
-	if len(object.runs) == 0 {
-		delete(g.objects, k)
-	}
+	g.tidy(k, object)
 }
 
 // gave notes that the object is another shard's since a version. It stays closed until the cache
@@ -155,13 +173,20 @@ func (g *guard) saw(k key, version string) {
 	}
 }
 
-// lost notes that the cache no longer has the object: it was deleted, or is another shard's. While
-// it is being handed over it stays closed; who does that finds out too.
-func (g *guard) lost(k key) {
+// lost notes that the cache no longer has the object, since a version if that is known: it was deleted, or
+// is another shard's. While it is being handed over it stays closed; who does that finds out too.
+func (g *guard) lost(k key, version string) {
 	g.interrupt(k)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if object := g.objects[k]; object != nil && object.given != "" {
-		g.openLocked(k, object)
+	object := g.objects[k]
+	if object == nil || object.given == "" {
+		return
 	}
+	if version != "" {
+		if order, err := resourceversion.CompareResourceVersion(version, object.given); err == nil && order < 0 {
+			return // that was before it came back and was given away again
+		}
+	}
+	g.openLocked(k, object)
 }

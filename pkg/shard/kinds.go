@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -102,7 +103,12 @@ const fillLimit = 2 * time.Minute
 func (s *Shard) fill(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, fillLimit)
 	defer cancel()
-	indexed := map[schema.GroupKind]bool{}
+	// A kind may be watched in several ways, with a cache each.
+	type watched struct {
+		schema.GroupKind
+		as reflect.Type
+	}
+	indexed := map[watched]bool{}
 	for _, owner := range s.kinds.allMain() {
 		for _, known := range append([]*kind{owner}, owner.controlled...) {
 			_, err := s.cache.own.GetInformer(limited, known.example)
@@ -114,10 +120,11 @@ func (s *Shard) fill(ctx context.Context) error {
 			}
 		}
 		for _, controlled := range owner.controlled {
-			if indexed[controlled.GroupKind()] {
+			this := watched{controlled.GroupKind(), reflect.TypeOf(controlled.example)}
+			if indexed[this] {
 				continue
 			}
-			indexed[controlled.GroupKind()] = true
+			indexed[this] = true
 			if err := s.cache.own.IndexField(ctx, controlled.example, indexController, controllerUID); err != nil {
 				return fmt.Errorf("finding children of the kind %s: %w", controlled.Kind, err)
 			}
@@ -164,7 +171,11 @@ func (s *Shard) handler(known *kind) toolscache.ResourceEventHandler {
 				return
 			}
 			gone := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
-			s.guard.lost(key{of, gone})
+			version := "" // not known if the end itself was missed
+			if object, is := found.(client.Object); is {
+				version = object.GetResourceVersion()
+			}
+			s.guard.lost(key{of, gone}, version)
 			for _, tell := range known.released {
 				tell(reconcile.Request{NamespacedName: gone})
 			}

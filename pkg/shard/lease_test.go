@@ -136,6 +136,7 @@ func TestRestartedContainer(t *testing.T) {
 	f.working(second)
 	waited := f.lease("same").Spec.AcquireTime.Sub(renewed)
 	t.Logf("it waited for %s of %s", waited.Round(time.Millisecond), duration)
+	f.Expect(waited).To(BeNumerically("<", duration))
 }
 
 // TestTakenOver lets the sharder declare a shard dead that is alive.
@@ -154,6 +155,31 @@ func TestTakenOver(t *testing.T) {
 	f.Expect(said).To(Equal(shard.ErrLost.Error()))
 	f.Expect(p.Tail(10)).To(ContainSubstring("ended\n"), "its work has ended before")
 	f.Expect(*f.lease("a").Spec.HolderIdentity).To(Equal("shardlease-controller"), "it did not take it back")
+}
+
+// TestRejoin comes back under a name whose lease the sharder has taken over, and does not wait for that to
+// run out.
+func TestRejoin(t *testing.T) {
+	f := setUp(t)
+	long := int32(3600)
+	sharder, now := "shardlease-controller", metav1.NowMicro()
+	_, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &sharder, LeaseDurationSeconds: &long, RenewTime: &now, AcquireTime: &now},
+	}, metav1.CreateOptions{})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.working(f.start("a", "a"))
+}
+
+// TestDeleted takes the lease away altogether, as happens to a shard that was dead for long.
+func TestDeleted(t *testing.T) {
+	f := setUp(t)
+	p := f.start("a", "a")
+	f.working(p)
+	f.Expect(f.Clientset.CoordinationV1().Leases(f.Namespace).Delete(t.Context(), "a", metav1.DeleteOptions{})).To(Succeed())
+	said, err := f.end(p)
+	f.Expect(err).To(HaveOccurred())
+	f.Expect(said).To(Equal(shard.ErrLost.Error()))
 }
 
 // TestPausedAndReplaced wakes a process up whose name another one has got meanwhile.
@@ -182,6 +208,9 @@ func TestValidate(t *testing.T) {
 		"a ring too long":   {shard.Lease{Ring: strings.Repeat("x", 64), Namespace: "default", Name: "a"}, "name of the ring"},
 		"a name with space": {shard.Lease{Ring: "ring", Namespace: "default", Name: "a b"}, "cannot be the name of a shard"},
 		"no namespace":      {shard.Lease{Ring: "ring", Name: "a"}, "namespace"},
+		"half a second":     {shard.Lease{Ring: "ring", Namespace: "default", Name: "a", Duration: 15500 * time.Millisecond}, "number of seconds"},
+		"no time to end":    {shard.Lease{Ring: "ring", Namespace: "default", Name: "a", Duration: 10 * time.Second}, "longer than the renew deadline"},
+		"retries too late":  {shard.Lease{Ring: "ring", Namespace: "default", Name: "a", RetryPeriod: 9 * time.Second}, "retry period"},
 	} {
 		err := test.lease.Validate()
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {

@@ -2,15 +2,12 @@ package shard
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 )
@@ -30,7 +27,7 @@ func (s *Shard) leave(ctx context.Context, lock *lock) {
 	}
 	total := 0
 	for {
-		others, err := s.others(ctx)
+		others, err := s.peers.list(ctx)
 		if err != nil {
 			log.Error(err, "The objects of this shard are left to the sharder")
 			return
@@ -48,27 +45,6 @@ func (s *Shard) leave(ctx context.Context, lock *lock) {
 	log.Info("Handed objects over", "objects", total, "complete", ctx.Err() == nil)
 }
 
-// others is the ring as it is without this shard and others that are leaving. A member is who
-// holds its Lease, so that everybody who reads the Leases comes to the same result.
-func (s *Shard) others(ctx context.Context) (*ring.Ring, error) {
-	list, err := s.lease.Client.Leases(s.options.Namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: shardingv1alpha1.LabelControllerRing + "=" + s.Ring(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("looking for the other shards: %w", err)
-	}
-	var names []string
-	for i := range list.Items {
-		lease := &list.Items[i]
-		holder := lease.Spec.HolderIdentity
-		_, leaving := lease.Annotations[shardingv1alpha1.AnnotationLeaving]
-		if holder != nil && *holder == lease.Name && lease.Name != s.Name() && !leaving {
-			names = append(names, lease.Name)
-		}
-	}
-	return ring.New(names), nil
-}
-
 // handAllOver gives away what the cache has. It returns how many objects were, and were not.
 func (s *Shard) handAllOver(ctx context.Context, others *ring.Ring) (done, failed int) {
 	var (
@@ -77,7 +53,7 @@ func (s *Shard) handAllOver(ctx context.Context, others *ring.Ring) (done, faile
 		first error
 		slots = make(chan struct{}, s.options.ConcurrentHandOvers)
 	)
-	to := func(k key, _ map[string]string, _ string) (string, bool) {
+	to := func(_ context.Context, k key, _ map[string]string) (string, bool) {
 		return others.Owner(assignment.Key(k.kind, k.Namespace, k.Name)), true
 	}
 	for _, known := range s.kinds.allMain() {

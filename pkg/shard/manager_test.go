@@ -120,6 +120,7 @@ func TestOwnObjectsOnly(t *testing.T) {
 // TestHandOver asks for objects in all the ways in which that is done.
 func TestHandOver(t *testing.T) {
 	f := setUp(t)
+	f.peer("b", "b", nil)
 	p := f.operate("a")
 	for name, test := range map[string]struct {
 		do, drain string
@@ -130,6 +131,7 @@ func TestHandOver(t *testing.T) {
 		"without-a-word":  {"", "true", nil, map[string]string{ours: "a"}},
 		"while-it-works":  {"wait", "b", map[string]string{ours: "b"}, nil},
 		"to-where-it-was": {"", "a", nil, map[string]string{ours: "a"}},
+		"to-no-shard":     {"", "yes", nil, map[string]string{ours: "a"}}, // people write anything
 	} {
 		object := f.configMap(name, "a", test.do)
 		f.says(p, "began "+name+"\n")
@@ -157,6 +159,7 @@ func TestHandOver(t *testing.T) {
 // TestChildrenFirst looks at the order of writes: no shard ever has an object without its children.
 func TestChildrenFirst(t *testing.T) {
 	f := setUp(t)
+	f.peer("b", "b", nil)
 	p := f.operate("a")
 	object := f.configMap("main", "a")
 	f.says(p, "ended main\n")

@@ -22,11 +22,17 @@ type reconciler struct {
 // Reconciler wraps a reconciler of a sharded kind, for a controller that was made without
 // ControllerManagedBy. The controller must run with Shard.Add. The wrapped one is called only for
 // objects that are this shard's and that no other shard asks for, and its context ends when the
-// object is taken away or the Lease is lost.
-func (s *Shard) Reconciler(example client.Object, wrapped reconcile.Reconciler) (reconcile.Reconciler, error) {
+// object is taken away or the Lease is lost. Children are of the kinds that objects of the sharded one
+// control; they follow them.
+func (s *Shard) Reconciler(example client.Object, wrapped reconcile.Reconciler, children ...client.Object) (reconcile.Reconciler, error) {
 	known, err := s.declare(example)
 	if err != nil {
 		return nil, err
+	}
+	for _, child := range children {
+		if err := s.declareControlled(known, child); err != nil {
+			return nil, err
+		}
 	}
 	return &reconciler{Reconciler: wrapped, shard: s, kind: known}, nil
 }
@@ -54,6 +60,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if _, draining := object.GetLabels()[shardingv1alpha1.LabelDrain(r.shard.Ring())]; draining {
 		r.shard.queue.Add(k)
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	if !r.shard.holds() {
+		// The last thing to look at: a process that was paused may wake up right here, and others may
+		// have its objects by now.
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	result, err := r.Reconciler.Reconcile(running, request)

@@ -34,6 +34,8 @@ type Shard struct {
 	guard  *guard
 	queue  workqueue.TypedRateLimitingInterface[key] // objects that another shard asks for
 	kinds  kinds
+	peers  peers
+	lock   atomic.Pointer[lock] // while this process is a member
 
 	mu        sync.Mutex
 	runnables []manager.Runnable
@@ -69,6 +71,7 @@ func New(config *rest.Config, options Options) (*Shard, error) {
 		},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryFirst, retryMost)),
 	}
+	s.peers.lease = s.lease
 	return s, s.lease.Validate()
 }
 
@@ -85,6 +88,12 @@ func (s *Shard) Ring() string { return s.options.Ring }
 // Selector selects the objects of this shard.
 func (s *Shard) Selector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{shardingv1alpha1.LabelShard(s.Ring()): s.Name()})
+}
+
+// holds tells whether this process is a member at this very moment.
+func (s *Shard) holds() bool {
+	lock := s.lock.Load()
+	return lock != nil && lock.valid()
 }
 
 // Ready is a check for a manager's AddReadyzCheck: it fails until this shard is a member of its ring.
@@ -176,6 +185,7 @@ func (m member) Start(ctx context.Context) error {
 	var failed error
 	err := m.lease.run(ctx, func(held context.Context, lock *lock) {
 		log.Info("Joined the ring")
+		m.lock.Store(lock)
 		m.joined.Store(true)
 		defer context.AfterFunc(held, func() {
 			if errors.Is(context.Cause(held), ErrLost) {
