@@ -38,9 +38,11 @@ type news struct{ events chan event.GenericEvent }
 func newNews() *news { return &news{events: make(chan event.GenericEvent, 1024)} }
 
 func (n *news) about(ring string) {
+	told := event.GenericEvent{Object: &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring}}}
 	select {
-	case n.events <- event.GenericEvent{Object: &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring}}}:
-	default: // so much is waiting to be said that this ring is among it
+	case n.events <- told:
+	default: // so much is waiting to be said that this has to wait too
+		go func() { n.events <- told }()
 	}
 }
 

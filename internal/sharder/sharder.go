@@ -208,7 +208,7 @@ func (s *Sharder) handler() http.Handler {
 				s.metrics.Assigned(ring, resource)
 			case admission.Postponed, admission.Failed:
 				s.seeker.seek(ring)
-			case admission.Kept:
+			case admission.Kept, admission.Ignored:
 			}
 		},
 		Since: s.members.Since,

@@ -84,25 +84,31 @@ func setUp(b *testing.B) *fixture {
 // sharder starts the sharder, built as it is shipped.
 func (f *fixture) sharder(syncPeriod time.Duration) *rig.Running {
 	f.b.Helper()
-	port, err := process.ReservePort("127.0.0.1")
-	f.Expect(err).NotTo(HaveOccurred())
-	f.b.Cleanup(port.Release)
+	port := f.port()
 	path := filepath.Join(rig.TempDir(f.b), "config.yaml")
 	f.Expect(os.WriteFile(path, fmt.Appendf(nil, `
 apiVersion: config.sharding.timebertt.dev/v1alpha1
 kind: SharderConfig
 leaderElection: {leaderElect: true, resourceNamespace: %s}
-health: {bindAddress: "0"}
-metrics: {bindAddress: "0"}
+health: {bindAddress: "127.0.0.1:%d"}
+metrics: {bindAddress: "127.0.0.1:%d"}
 controller: {sharder: {syncPeriod: %s}}
 webhook: {config: {clientConfig: {url: "https://127.0.0.1:%d"}}}
-`, f.Namespace, syncPeriod, port.Number), 0o600)).To(Succeed())
+`, f.Namespace, f.port(), f.port(), syncPeriod, port), 0o600)).To(Succeed())
 	return f.Start(f.b, rig.Process{
 		Name:   "sharder",
 		Binary: rig.Build(f.b, "./cmd/sharder"),
-		Args:   []string{"--config", path, "--webhook-port", strconv.Itoa(port.Number)},
+		Args:   []string{"--config", path, "--webhook-port", strconv.Itoa(port)},
 		Roles:  []string{"config/rbac", "test/bench/testdata/ring-role.yaml"},
 	})
+}
+
+func (f *fixture) port() int {
+	f.b.Helper()
+	port, err := process.ReservePort("127.0.0.1")
+	f.Expect(err).NotTo(HaveOccurred())
+	f.b.Cleanup(port.Release)
+	return port.Number
 }
 
 // join starts shards and waits until they are members.

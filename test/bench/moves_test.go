@@ -76,7 +76,7 @@ func BenchmarkScaleOut(b *testing.B) {
 		took := o.settled("a", "b", "c").Sub(joined)
 		main, child := o.totals(mains), o.totals(children)
 		writes := main.writes + child.writes
-		plain := f.plainWrites(writes, handOvers)
+		plain := f.plainWrites(writes, 2*handOvers)
 		b.Logf("the shard joined after %s; %d main objects and %d children moved in %s after that, as many plain writes took %s", joined.Sub(began), main.moved, child.moved, took, plain)
 		f.figure("scale-out 2 to 3: time / plain writes", took.Seconds()/plain.Seconds(), "x-plain", "at most 1.5")
 		f.figure("scale-out: writes per moved main object", float64(main.writes)/float64(main.moved), "writes/object", "exactly 2")

@@ -40,8 +40,10 @@ type object struct {
 	writes, moves int
 	drained       time.Duration // how long it had the drain label
 	drainedSince  time.Time
-	ownerless     time.Duration // how long its label named no live shard
-	lostAt        time.Time
+	// ownerless is how long its label named no live shard. A shard that leaves works on each object until it
+	// gives it away; how soon its next one has seen it is not in here.
+	ownerless time.Duration
+	lostAt    time.Time
 }
 
 // observe begins with what is there.

@@ -124,7 +124,7 @@ func cutOffTwin(s *scene) {
 	s.user.work()
 	moment()
 	proxy.Cut(faultproxy.Both)
-	second := s.launch("b", slow)
+	second := s.launch("b", slow, with("POD_UID", "another pod"))
 	second.ends = true // one of the two has to
 	first.ends = true
 	time.Sleep(deadline(leaseDuration) - retryPeriod)

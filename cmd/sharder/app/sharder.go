@@ -2,6 +2,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -144,8 +145,7 @@ func restConfig(config *configv1alpha1.SharderConfig) (*rest.Config, error) {
 		return nil, err
 	}
 	access.QPS, access.Burst = connection.QPS, int(connection.Burst)
-	if connection.ContentType != "" {
-		access.ContentType, access.AcceptContentTypes = connection.ContentType, connection.AcceptContentTypes
-	}
+	access.ContentType = cmp.Or(connection.ContentType, access.ContentType)
+	access.AcceptContentTypes = cmp.Or(connection.AcceptContentTypes, access.AcceptContentTypes)
 	return access, nil
 }

@@ -8,6 +8,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -32,6 +33,8 @@ const (
 	Assigned Result = "assigned"
 	// Kept: it had one.
 	Kept Result = "kept"
+	// Ignored: it is of a kind that the ring spreads with its controllers, but has none.
+	Ignored Result = "ignored"
 	// Postponed: it cannot get one yet; the sync will find it.
 	Postponed Result = "postponed"
 	// Failed: something is wrong on our side; the sync will find it.
@@ -135,6 +138,9 @@ func (h *Handler) shardFor(ctx context.Context, name string, resource schema.Gro
 		return "", Kept, nil
 	}
 	owner, err := spread.Owner(object)
+	if errors.Is(err, catalog.ErrNotSpread) {
+		return "", Ignored, nil
+	}
 	if err != nil {
 		return "", Postponed, err
 	}

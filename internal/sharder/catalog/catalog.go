@@ -45,9 +45,14 @@ type Owner struct {
 // Key is what the owner is hashed by.
 func (o Owner) Key() string { return assignment.Key(o.Kind.GroupKind, o.Namespace, o.Name) }
 
-// ErrNotYet is why an object has no owner: it has no name yet, because the API server is going to
-// make one, or no controller that the ring knows.
-var ErrNotYet = errors.New("cannot be assigned yet")
+var (
+	// ErrNotYet is why a main object has no key: it has no name yet, because the API server is going to
+	// make one.
+	ErrNotYet = errors.New("cannot be assigned yet")
+	// ErrNotSpread is why an object of a controlled kind is none of the ring's: it has no controller that
+	// the ring spreads.
+	ErrNotSpread = errors.New("is not spread")
+)
 
 // Owner returns the object that decides where this one belongs.
 func (r *Resource) Owner(object metav1.Object) (Owner, error) {
@@ -59,7 +64,7 @@ func (r *Resource) Owner(object metav1.Object) (Owner, error) {
 	}
 	kind, name, found := assignment.Controller(object.GetOwnerReferences())
 	if !found {
-		return Owner{}, fmt.Errorf("%w: it has no controller", ErrNotYet)
+		return Owner{}, fmt.Errorf("%w: it has no controller", ErrNotSpread)
 	}
 	for _, controller := range r.Controllers {
 		if controller.GroupKind != kind {
@@ -71,7 +76,7 @@ func (r *Resource) Owner(object metav1.Object) (Owner, error) {
 		}
 		return owner, nil
 	}
-	return Owner{}, fmt.Errorf("%w: its controller is a %s, which the ring does not spread", ErrNotYet, kind)
+	return Owner{}, fmt.Errorf("%w: its controller is a %s, which the ring does not spread", ErrNotSpread, kind)
 }
 
 // Ring is what a ring spreads.

@@ -79,7 +79,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestNotYet(t *testing.T) {
+func TestNoOwner(t *testing.T) {
 	const group = "webhosting.timebertt.dev"
 	r, err := resolve(t, resource(group, "websites", shardingv1alpha1.GroupResource{Resource: "configmaps"}))
 	if err != nil {
@@ -88,12 +88,13 @@ func TestNotYet(t *testing.T) {
 	for name, test := range map[string]struct {
 		resource string
 		object   *metav1.ObjectMeta
+		want     error
 	}{
-		"a name to be generated":     {"websites." + group, &metav1.ObjectMeta{GenerateName: "home-"}},
-		"no controller":              {"configmaps", &metav1.ObjectMeta{Name: "free"}},
-		"a controller of other kind": {"configmaps", controlledBy("v1", "Secret", "home")},
+		"a name to be generated":     {"websites." + group, &metav1.ObjectMeta{GenerateName: "home-"}, catalog.ErrNotYet},
+		"no controller":              {"configmaps", &metav1.ObjectMeta{Name: "free"}, catalog.ErrNotSpread},
+		"a controller of other kind": {"configmaps", controlledBy("v1", "Secret", "home"), catalog.ErrNotSpread},
 	} {
-		if owner, err := r.Resource(schema.ParseGroupResource(test.resource)).Owner(test.object); !errors.Is(err, catalog.ErrNotYet) {
+		if owner, err := r.Resource(schema.ParseGroupResource(test.resource)).Owner(test.object); !errors.Is(err, test.want) {
 			t.Errorf("%s: got %v, %v", name, owner, err)
 		}
 	}

@@ -30,6 +30,8 @@ import (
 type Shards interface {
 	Observe(lease *coordinationv1.Lease)
 	Shard(lease client.ObjectKey) (members.Shard, bool)
+	// Namesake is where the Lease is that keeps this one of the same name from being a shard.
+	Namesake(lease client.ObjectKey) (namespace string, found bool)
 }
 
 // Reconciler acts on Leases. One replica of the sharder runs it.

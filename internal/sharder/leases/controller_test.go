@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -188,4 +189,20 @@ func TestRefused(t *testing.T) {
 func TestLongName(t *testing.T) {
 	f := setUp(t)
 	f.expect(f.lease(strings.Repeat("a", 64)), "", "Warning ShardRefused")
+}
+
+// TestNamesake has a shard of the same name in another namespace, which is made to stop.
+func TestNamesake(t *testing.T) {
+	f := setUp(t)
+	f.expect(f.lease("a"), "ready", "Normal ShardReady")
+	other := "zz-" + f.Namespace
+	f.Expect(f.Rig.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}})).To(Succeed())
+	mine := f.Namespace
+	f.Namespace = other
+	second := f.lease("a")
+	second.Labels[shardingv1alpha1.LabelControllerRing] = mine
+	f.Expect(f.Rig.Client.Update(t.Context(), second)).To(Succeed())
+	f.reconcile(second)
+	f.Expect(f.get(second)).To(Succeed())
+	f.Expect(*second.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
 }

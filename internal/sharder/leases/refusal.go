@@ -30,6 +30,10 @@ func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (r
 		return reconcile.Result{}, err
 	}
 	why := refusal(lease, ring)
+	namesake, twice := r.Shards.Namesake(client.ObjectKeyFromObject(lease))
+	if why == "" && twice {
+		why = fmt.Sprintf("The ring %s has a shard of this name in the namespace %s: they would work on the same objects. Give it another name", ring.Name, namesake)
+	}
 	if why == "" {
 		return reconcile.Result{RequeueAfter: soon}, nil
 	}
@@ -39,7 +43,17 @@ func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (r
 	if before, told := r.refused.Swap(client.ObjectKeyFromObject(lease), why); !told || before != why {
 		r.Events.Eventf(lease, nil, corev1.EventTypeWarning, "ShardRefused", "Membership", "%s", why)
 	}
+	if twice && held(lease) {
+		// Its process must stop: it has the other one's label.
+		if err := r.takeOver(ctx, lease); err != nil && !apierrors.IsConflict(err) {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+	}
 	return reconcile.Result{}, nil
+}
+
+func held(lease *coordinationv1.Lease) bool {
+	return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == lease.Name
 }
 
 // refusal is why a ring, or nil if there is none, does not take a Lease, or "".

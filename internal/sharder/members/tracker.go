@@ -217,6 +217,8 @@ func (t *Tracker) Since(name string) time.Time { return (*t.published.Load())[na
 type Shard struct {
 	Name, Namespace string
 	State           membership.State
+	// Leaving is whether it has said so: it gets no more objects.
+	Leaving bool
 	// Again is when to look at the state again, if no Lease changes before.
 	Again time.Time
 }
@@ -249,24 +251,62 @@ func (t *Tracker) Shard(key types.NamespacedName) (shard Shard, found bool) {
 		return Shard{}, false
 	}
 	known := t.rings[lease.ring]
-	if known == nil || !known.admits(key) {
+	if known == nil {
 		return Shard{}, false
 	}
-	return t.shard(key, lease.Lease, t.peers(lease.ring, known)), true
+	peers := t.peers(lease.ring, known)
+	if _, counts := peers[key]; !counts {
+		return Shard{}, false
+	}
+	return t.shard(key, lease.Lease, peers), true
 }
 
-// peers are the Leases of a ring that count.
+// peers are the Leases of a ring that count. Of two in different namespaces with one name only one does:
+// both shards would have the same label, and work on the same objects.
 func (t *Tracker) peers(name string, known *state) map[types.NamespacedName]membership.Lease {
-	peers := map[types.NamespacedName]membership.Lease{}
+	peers, chosen := map[types.NamespacedName]membership.Lease{}, map[string]types.NamespacedName{}
 	for key, lease := range t.leases {
-		if lease.ring == name && known.admits(key) {
-			peers[key] = lease.Lease
+		if lease.ring != name || !known.admits(key) {
+			continue
 		}
+		if other, twice := chosen[key.Name]; twice {
+			if !precedes(key, lease.Lease, other, peers[other]) {
+				continue
+			}
+			delete(peers, other)
+		}
+		chosen[key.Name] = key
+		peers[key] = lease.Lease
 	}
 	return peers
 }
 
+// precedes tells which of two Leases of one name is the member: one that is held, and of those the
+// one in the first namespace, which is the same for every replica.
+func precedes(key types.NamespacedName, lease membership.Lease, other types.NamespacedName, than membership.Lease) bool {
+	if lease.Held() != than.Held() {
+		return lease.Held()
+	}
+	return key.Namespace < other.Namespace
+}
+
+// Namesake returns the namespace of the Lease that keeps another one of the same name from being a shard.
+func (t *Tracker) Namesake(key types.NamespacedName) (namespace string, found bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lease := t.leases[key]
+	if lease == nil || t.rings[lease.ring] == nil {
+		return "", false
+	}
+	for other := range t.peers(lease.ring, t.rings[lease.ring]) {
+		if other.Name == key.Name && other.Namespace != key.Namespace {
+			return other.Namespace, true
+		}
+	}
+	return "", false
+}
+
 func (t *Tracker) shard(key types.NamespacedName, lease membership.Lease, peers map[types.NamespacedName]membership.Lease) Shard {
 	state, again := membership.StateOf(lease, slices.Collect(maps.Values(peers)), t.clock.Now())
-	return Shard{Name: key.Name, Namespace: key.Namespace, State: state, Again: again}
+	return Shard{Name: key.Name, Namespace: key.Namespace, State: state, Leaving: lease.Leaving, Again: again}
 }

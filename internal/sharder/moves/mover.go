@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +67,9 @@ var (
 	// followUps catch objects that another replica of the webhook assigned by the ring as it was
 	// just before the change.
 	followUps = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
+	// rescuePeriod is how often to look for objects without a live shard, which is cheap: of those that
+	// have one nothing is read. Nobody tells the sharder when the API server cannot reach the webhook.
+	rescuePeriod = 30 * time.Second
 	// drainPoll is how often to look whether shards have let go.
 	drainPoll = time.Second
 	// childrenPeriod is how often children follow their controllers while drains are outstanding.
@@ -89,6 +94,9 @@ type run struct {
 	name   string
 	poke   <-chan struct{}
 	drains *drains
+	anew   atomic.Bool // all objects are to be looked at
+	// settled are the shards among which all objects were spread by the last look at all of them.
+	settled []string
 }
 
 // errChanged ends a round whose premises are no longer true.
@@ -104,6 +112,7 @@ func (r *run) round(ctx context.Context) {
 		select {
 		case <-changed: // nil, and so never, if the ring is not known
 		case <-r.poke:
+			r.anew.Store(true)
 		case <-ctx.Done():
 			return
 		}
@@ -114,19 +123,34 @@ func (r *run) round(ctx context.Context) {
 		return
 	}
 	began := r.Clock.Now()
-	retry := r.sync(ctx, declared, shards, 0)
+	if r.anew.Swap(false) {
+		r.settled = nil
+	}
+	var retry int
+	if r.onlyLeft(shards) {
+		retry = r.rescue(ctx, declared, shards)
+	} else {
+		retry = r.sync(ctx, declared, shards, 0)
+	}
 	r.keep(ctx, declared, shards, began, retry)
+}
+
+// onlyLeft tells whether since the last look at all objects shards have left, and none has joined. Then
+// only objects of those that have left can be in the wrong place.
+func (r *run) onlyLeft(shards *ring.Ring) bool {
+	return r.settled != nil && !slices.ContainsFunc(shards.Shards(), func(shard string) bool { return !slices.Contains(r.settled, shard) })
 }
 
 // keep does what has to be done from time to time while nothing changes.
 func (r *run) keep(ctx context.Context, declared *catalog.Ring, shards *ring.Ring, began time.Time, failures int) {
 	var (
 		nextSync     = r.Clock.Now().Add(r.SyncPeriod)
+		nextRescue   = r.Clock.Now().Add(rescuePeriod)
 		nextChildren = r.Clock.Now().Add(childrenPeriod)
 		followed     = 0
 	)
 	for ctx.Err() == nil {
-		next := nextSync
+		next := earlier(nextSync, nextRescue)
 		if failures > 0 {
 			next = earlier(next, r.Clock.Now().Add(min(retryAfter<<min(failures-1, 10), retryMost)))
 		}
@@ -147,6 +171,9 @@ func (r *run) keep(ctx context.Context, declared *catalog.Ring, shards *ring.Rin
 		case followed < len(followUps) && !now.Before(began.Add(followUps[followed])):
 			followed++
 			failures = r.rescue(ctx, declared, shards)
+		case !now.Before(nextRescue):
+			failures = r.rescue(ctx, declared, shards)
+			nextRescue = r.Clock.Now().Add(rescuePeriod)
 		}
 		if r.drains.len() > 0 {
 			gone := r.pollDrains(ctx, declared, shards)
@@ -182,6 +209,7 @@ func (r *run) sleepUntil(ctx context.Context, t time.Time) bool {
 // it could not do all.
 func (r *run) sync(ctx context.Context, declared *catalog.Ring, shards *ring.Ring, failures int) int {
 	p, began := r.newPass(declared, shards), r.Clock.Now()
+	r.settled = nil // until it is done
 	err := errors.Join(
 		p.resources(every, func(resource *catalog.Resource) error {
 			return p.settle(ctx, resource, withoutLiveShard(r.name, shards))
@@ -205,6 +233,7 @@ func (r *run) sync(ctx context.Context, declared *catalog.Ring, shards *ring.Rin
 		logf.FromContext(ctx).Error(err, "not all objects could be brought to their shards, trying again", "failures", failures+1)
 		return failures + 1
 	}
+	r.settled = slices.Clone(shards.Shards())
 	return 0
 }
 
@@ -248,8 +277,13 @@ func (r *run) newPass(declared *catalog.Ring, shards *ring.Ring) *pass {
 	return &pass{Mover: r.Mover, declared: declared, members: shards, drains: r.drains, began: r.Clock.Now()}
 }
 
-// Locate returns the shard that has an object now. It reads what the API server has in its cache.
+// Locate returns the shard that has an object now. It reads what the API server has in its cache, because a
+// user's request waits for it.
 func (m *Mover) Locate(ctx context.Context, declared *catalog.Ring, owner catalog.Owner) (string, error) {
+	return m.locate(ctx, declared, owner, metav1.GetOptions{ResourceVersion: "0"})
+}
+
+func (m *Mover) locate(ctx context.Context, declared *catalog.Ring, owner catalog.Owner, options metav1.GetOptions) (string, error) {
 	for i := range declared.Resources {
 		resource := &declared.Resources[i]
 		if !resource.Main() || resource.Kind != owner.Kind {
@@ -259,7 +293,7 @@ func (m *Mover) Locate(ctx context.Context, declared *catalog.Ring, owner catalo
 		if resource.Kind.Namespaced {
 			client = m.Metadata.Resource(resource.Resource).Namespace(owner.Namespace)
 		}
-		found, err := client.Get(ctx, owner.Name, metav1.GetOptions{ResourceVersion: "0"})
+		found, err := client.Get(ctx, owner.Name, options)
 		if err != nil {
 			return "", fmt.Errorf("looking for the controller %s %s/%s: %w", owner.Kind.Kind, owner.Namespace, owner.Name, err)
 		}

@@ -1,6 +1,7 @@
 package moves
 
 import (
+	"context"
 	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,7 +9,6 @@ import (
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
-	"github.com/ringmaster-project/ringmaster/internal/ring"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
@@ -36,16 +36,27 @@ func reduce(resource *catalog.Resource, ringName string, full *metav1.PartialObj
 	return reduced
 }
 
-// decide says what is to happen to an object. Locate returns the shard of its controller.
-func decide(resource *catalog.Resource, o object, members *ring.Ring, locate func(catalog.Owner) string) assignment.Decision {
+// decide says what is to happen to an object.
+func (p *pass) decide(ctx context.Context, resource *catalog.Resource, o object) assignment.Decision {
 	if !o.assigned {
 		return assignment.Decision{Action: assignment.Keep}
 	}
-	desired := members.Owner(o.owner.Key())
+	desired := p.members.Owner(o.owner.Key())
 	if resource.Main() {
-		return assignment.Main(o.Object, desired, members)
+		return assignment.Main(o.Object, desired, p.members)
 	}
-	return assignment.Controlled(o.Object, desired, members, func() string { return locate(o.owner) })
+	asked := p.drains.shard(o.owner.Key())
+	if asked != "" && asked == o.Shard {
+		// It was asked to let the controller go, and may have done so meanwhile; if so, the next look finds it.
+		return assignment.Decision{Action: assignment.Keep}
+	}
+	if asked != "" && !p.members.Has(o.Shard) {
+		// The controller may still be where it was, and a child without a shard belongs there.
+		if shard := p.locate(ctx, o.owner); p.members.Has(shard) {
+			desired = shard
+		}
+	}
+	return assignment.Controlled(o.Object, desired, p.members, func() string { return p.locate(ctx, o.owner) })
 }
 
 // patch is the write that carries a decision out, on the very version that was decided about.

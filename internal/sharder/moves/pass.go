@@ -80,9 +80,9 @@ func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected 
 	var group sync.WaitGroup
 	defer group.Wait()
 	return p.list(ctx, resource, selected, func(o object) error {
-		decision := decide(resource, o, p.members, p.locator(ctx))
-		p.count(resource, o, decision)
+		decision := p.decide(ctx, resource, o)
 		if decision.Action == assignment.Keep {
+			p.count(resource, o, o.Shard)
 			return nil
 		}
 		slots := p.slots
@@ -94,7 +94,13 @@ func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected 
 		}
 		group.Go(func() {
 			defer slots.free()
-			if err := p.apply(ctx, resource, o, decision); err != nil {
+			err := p.apply(ctx, resource, o, decision)
+			shard := o.Shard
+			if err == nil && (decision.Action == assignment.Assign || decision.Action == assignment.Move) {
+				shard = decision.Shard
+			}
+			p.count(resource, o, shard)
+			if err != nil {
 				p.fail(fmt.Errorf("%s %s/%s: %w", resource.Resource.Resource, o.namespace, o.name, err))
 			}
 		})
@@ -126,19 +132,14 @@ func (p *pass) list(ctx context.Context, resource *catalog.Resource, selected se
 	}
 }
 
-// locator returns a function that finds the shard of a controller. It reads what the API server has
-// in its cache: a controller that has moved does not move back.
-func (p *pass) locator(ctx context.Context) func(catalog.Owner) string {
-	return func(owner catalog.Owner) string {
-		if shard := p.drains.shard(owner.Key()); shard != "" {
-			return shard // it has been asked to let it go, and has not
-		}
-		shard, err := p.Locate(ctx, p.declared, owner)
-		if err != nil && !apierrors.IsNotFound(err) {
-			p.fail(err)
-		}
-		return shard
+// locate finds the shard of a controller, as it is at this moment: the API server's cache may not know yet
+// that it has moved, and a child would be sent back to where its controller was.
+func (p *pass) locate(ctx context.Context, owner catalog.Owner) string {
+	shard, err := p.Mover.locate(ctx, p.declared, owner, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		p.fail(err)
 	}
+	return shard
 }
 
 // apply carries a decision out. When somebody else has written the object meanwhile, it decides
@@ -174,7 +175,7 @@ func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, 
 			return fmt.Errorf("reading it again: %w", err)
 		}
 		o = reduce(resource, p.declared.Name, fresh)
-		decision = decide(resource, o, p.members, p.locator(ctx))
+		decision = p.decide(ctx, resource, o)
 	}
 	return fmt.Errorf("somebody else has written it %d times in a row; the next sync tries again", attempts)
 }
@@ -196,20 +197,13 @@ func (p *pass) fail(err error) {
 	}
 }
 
-// count notes where an object is going to be.
-func (p *pass) count(resource *catalog.Resource, o object, decision assignment.Decision) {
+// count notes where an object is now.
+func (p *pass) count(resource *catalog.Resource, o object, shard string) {
+	if shard == o.Shard && resource.Main() && o.Draining && p.members.Has(shard) {
+		p.drains.add(o.owner.Key(), shard) // this sharder, another one, or this one before a restart asked for it
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	shard := o.Shard
-	switch decision.Action {
-	case assignment.Assign, assignment.Move:
-		shard = decision.Shard
-	case assignment.Keep:
-		if resource.Main() && o.Draining && p.members.Has(shard) {
-			p.drains.add(o.owner.Key(), shard) // another sharder, or this one before a restart, asked for it
-		}
-	case assignment.Drain, assignment.Undrain:
-	}
 	if o.assigned && !p.members.Has(shard) {
 		p.counts.Unassigned++
 	}

@@ -43,7 +43,7 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 	status.Shards, status.AvailableShards = 0, 0
 	for _, shard := range facts.Shards {
 		status.Shards++
-		if shard.State.Member() {
+		if shard.State.Member() && !shard.Leaving {
 			status.AvailableShards++
 		}
 	}
