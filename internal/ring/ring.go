@@ -121,6 +121,9 @@ func (r *Ring) Has(shard string) bool {
 	return found || r.Leaving(shard)
 }
 
+// AnyLeaving tells whether any member is leaving.
+func (r *Ring) AnyLeaving() bool { return len(r.leaving) > 0 }
+
 // Leaving tells whether a shard is a member that is leaving.
 func (r *Ring) Leaving(shard string) bool {
 	_, found := slices.BinarySearch(r.leaving, shard)

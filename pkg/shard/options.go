@@ -28,7 +28,7 @@ type Options struct {
 	DrainGrace time.Duration
 	// HandOver is how long leaving may take: when the manager is stopped, each object is worked on
 	// until it is given to its next shard. What is left after that time is moved by the sharder. By
-	// default it is two thirds of the manager's GracefulShutdownTimeout, or 20 s if that is without
+	// default it is five sixths of the manager's GracefulShutdownTimeout, or 25 s if that is without
 	// limit. A negative value turns it off.
 	HandOver time.Duration
 	// ConcurrentHandOvers is how many objects are handed over at the same time. By default it is 50.
@@ -37,7 +37,7 @@ type Options struct {
 
 const (
 	defaultDrainGrace          = 5 * time.Second
-	defaultHandOver            = 20 * time.Second
+	defaultHandOver            = 25 * time.Second
 	defaultConcurrentHandOvers = 50
 	// namespaceFile is where a pod finds the name of its namespace.
 	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"

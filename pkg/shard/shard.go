@@ -133,7 +133,7 @@ func (s *Shard) Configure(options *manager.Options) {
 	if s.options.HandOver == 0 {
 		s.options.HandOver = defaultHandOver
 		if s.graceful >= 0 { // negative is without limit
-			s.options.HandOver = s.graceful * 2 / 3
+			s.options.HandOver = s.graceful * 5 / 6
 		}
 	}
 }

@@ -67,6 +67,8 @@ var (
 	// followUps catch objects that another replica of the webhook assigned by the ring as it was
 	// just before the change.
 	followUps = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
+	// leavingPatience is how long to wait for a shard that is leaving.
+	leavingPatience = time.Minute
 	// rescuePeriod is how often to look for objects without a live shard, which is cheap: of those that
 	// have one nothing is read. Nobody tells the sharder when the API server cannot reach the webhook.
 	rescuePeriod = 30 * time.Second
@@ -126,13 +128,19 @@ func (r *run) round(ctx context.Context) {
 	if r.anew.Swap(false) {
 		r.settled = nil
 	}
-	var retry int
-	if r.onlyLeft(shards) {
+	nextSync, retry := began.Add(r.SyncPeriod), 0
+	switch {
+	case r.onlyLeft(shards):
 		retry = r.rescue(ctx, declared, shards)
-	} else {
+	case shards.AnyLeaving():
+		// A shard hands its objects over while it still works on them, and has little time for it. What
+		// merely should move can wait for that, which is a change of members too.
+		retry = r.rescue(ctx, declared, shards)
+		nextSync = earlier(nextSync, began.Add(leavingPatience))
+	default:
 		retry = r.sync(ctx, declared, shards, 0)
 	}
-	r.keep(ctx, declared, shards, began, retry)
+	r.keep(ctx, declared, shards, began, nextSync, retry)
 }
 
 // onlyLeft tells whether since the last look at all objects shards have left, and none has joined. Then
@@ -142,9 +150,8 @@ func (r *run) onlyLeft(shards *ring.Ring) bool {
 }
 
 // keep does what has to be done from time to time while nothing changes.
-func (r *run) keep(ctx context.Context, declared *catalog.Ring, shards *ring.Ring, began time.Time, failures int) {
+func (r *run) keep(ctx context.Context, declared *catalog.Ring, shards *ring.Ring, began, nextSync time.Time, failures int) {
 	var (
-		nextSync     = r.Clock.Now().Add(r.SyncPeriod)
 		nextRescue   = r.Clock.Now().Add(rescuePeriod)
 		nextChildren = r.Clock.Now().Add(childrenPeriod)
 		followed     = 0
