@@ -131,6 +131,7 @@ func (r *run) round(ctx context.Context) {
 	nextSync, retry := began.Add(r.SyncPeriod), 0
 	switch {
 	case r.onlyLeft(shards):
+		r.settled = slices.Clone(shards.Shards()) // one that comes back finds its objects elsewhere
 		retry = r.rescue(ctx, declared, shards)
 	case shards.AnyLeaving():
 		// A shard hands its objects over while it still works on them, and has little time for it. What
@@ -144,9 +145,9 @@ func (r *run) round(ctx context.Context) {
 }
 
 // onlyLeft tells whether since the last look at all objects shards have left, and none has joined. Then
-// only objects of those that have left can be in the wrong place.
+// only objects of those that have left can be in the wrong place, unless they were on their way there.
 func (r *run) onlyLeft(shards *ring.Ring) bool {
-	return r.settled != nil && !slices.ContainsFunc(shards.Shards(), func(shard string) bool { return !slices.Contains(r.settled, shard) })
+	return r.settled != nil && r.drains.len() == 0 && !slices.ContainsFunc(shards.Shards(), func(shard string) bool { return !slices.Contains(r.settled, shard) })
 }
 
 // keep does what has to be done from time to time while nothing changes.

@@ -401,3 +401,15 @@ func TestChangeInTheMiddle(t *testing.T) {
 	f.become("x", "y")
 	f.Eventually(f.misplaced).Should(BeEmpty())
 }
+
+// TestComesBack has a shard that leaves and joins again under its name. It gets its share again.
+func TestComesBack(t *testing.T) {
+	f := setUp(t, "a", "b")
+	f.create(t, n)
+	f.run(t)
+	f.Eventually(f.misplaced).Should(BeEmpty())
+	f.become("a")
+	f.Eventually(f.misplaced).Should(BeEmpty())
+	f.become("a", "b")
+	f.Eventually(func() int { return len(f.drained(configMapKind)) }).Should(BeNumerically(">", 0))
+}
