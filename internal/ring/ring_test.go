@@ -193,7 +193,7 @@ func BenchmarkNew(b *testing.B) {
 func TestLeaving(t *testing.T) {
 	with, without := ring.New([]string{"b", "a"}, "c"), ring.New([]string{"a", "b"})
 	for i := range 1000 {
-		key := fmt.Sprint(i)
+		key := strconv.Itoa(i)
 		if got, want := with.Owner(key), without.Owner(key); got != want {
 			t.Fatalf("%s belongs to %s, not to %s", key, got, want)
 		}

@@ -128,7 +128,8 @@ func (r *run) round(ctx context.Context) {
 	if r.anew.Swap(false) {
 		r.settled = nil
 	}
-	nextSync, retry := began.Add(r.SyncPeriod), 0
+	nextSync := began.Add(r.SyncPeriod)
+	var retry int
 	switch {
 	case r.onlyLeft(shards):
 		r.settled = slices.Clone(shards.Shards()) // one that comes back finds its objects elsewhere
