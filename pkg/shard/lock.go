@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
@@ -112,6 +113,23 @@ func (l *lock) expire(ctx context.Context) {
 			timer.Stop()
 			return
 		}
+	}
+}
+
+// noticed tells people when no sharder has taken notice of this shard: it would wait for objects for ever.
+func (l *lock) noticed(ctx context.Context) {
+	timer := time.NewTimer(l.Duration)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil && l.current.Labels[shardingv1alpha1.LabelState] == "" {
+		logf.FromContext(ctx).Info("No sharder has taken this shard into the ring: does the sharder run, is there a ControllerRing of this name, " +
+			"and does it take shards from this namespace? Events of the lease may tell")
 	}
 }
 

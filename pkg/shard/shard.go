@@ -177,14 +177,15 @@ func (member) NeedLeaderElection() bool { return false }
 
 // Start is a shard of the ring until ctx ends or the Lease is lost.
 func (m member) Start(ctx context.Context) error {
-	log := logf.FromContext(ctx).WithValues("controllerRing", m.Ring(), "shard", m.Name())
+	log := logf.FromContext(ctx).WithValues("controllerRing", m.Ring(), "shard", m.Name(), "namespace", m.options.Namespace)
 	ctx = logf.IntoContext(ctx, log)
 	if err := m.fill(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	var failed error
 	err := m.lease.run(ctx, func(held context.Context, lock *lock) {
-		log.Info("Joined the ring")
+		log.Info("Holds its lease")
+		go lock.noticed(held)
 		m.lock.Store(lock)
 		m.joined.Store(true)
 		defer context.AfterFunc(held, func() {

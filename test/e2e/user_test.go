@@ -125,6 +125,10 @@ func (u *user) isContent(c *cluster) {
 	if len(u.failures) > 0 {
 		c.Fatalf("%d of the user's %d requests failed, the first: %s", len(u.failures), u.requests, u.failures[0])
 	}
+	// The webhook's timeout, and as much for the rest of a busy API server.
+	if limit := 10 * time.Second; u.slowest > limit {
+		c.Errorf("a request of the user took %s, more than %s", u.slowest, limit)
+	}
 	c.Logf("%d requests of the user, none failed; the slowest took %s; %d had a warning",
 		u.requests, u.slowest.Round(time.Millisecond), u.warnings)
 	u.slowest = 0
