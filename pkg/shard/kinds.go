@@ -40,8 +40,8 @@ type kind struct {
 // indexController is the index of children by the UID of their controller.
 const indexController = "ringmaster.controller.uid"
 
-// Shard makes a kind a sharded one: the manager's caches and client have only this shard's objects of
-// it. It returns the kind. ControllerManagedBy calls it; others call it before they use the kind.
+// declare makes a kind a sharded one: the manager's caches and client have only this shard's objects of
+// it.
 func (s *Shard) declare(example client.Object) (*kind, error) {
 	gvk, err := s.cache.shard(example)
 	if err != nil {

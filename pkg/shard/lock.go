@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
@@ -188,7 +189,7 @@ func (l *lock) release(ctx context.Context) {
 	defer cancel()
 	for range attempts {
 		lease, err := l.read(ctx)
-		if err != nil || deref(lease.Spec.HolderIdentity) != l.Name || instanceOf(lease) != l.instance {
+		if err != nil || ptr.Deref(lease.Spec.HolderIdentity, "") != l.Name || instanceOf(lease) != l.instance {
 			return
 		}
 		now, second, nobody := metav1.NowMicro(), int32(1), ""
@@ -199,16 +200,9 @@ func (l *lock) release(ctx context.Context) {
 	}
 }
 
-func deref[T any](pointer *T) (value T) {
-	if pointer != nil {
-		value = *pointer
-	}
-	return value
-}
-
 // foreign tells whether another process holds the Lease under this shard's name.
 func (l *lock) foreign(lease *coordinationv1.Lease) bool {
-	return deref(lease.Spec.HolderIdentity) == l.Name && instanceOf(lease) != l.instance
+	return ptr.Deref(lease.Spec.HolderIdentity, "") == l.Name && instanceOf(lease) != l.instance
 }
 
 func instanceOf(lease *coordinationv1.Lease) string {
@@ -228,7 +222,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		return nil, nil, err
 	}
 	l.current = lease
-	if l.joined() && (deref(lease.Spec.HolderIdentity) != l.Name || instanceOf(lease) != l.instance) {
+	if l.joined() && (ptr.Deref(lease.Spec.HolderIdentity, "") != l.Name || instanceOf(lease) != l.instance) {
 		// Leader election would try to get it back. But others have gone on without this process.
 		l.lose()
 		return nil, nil, ErrLost

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/ring"
@@ -34,7 +35,7 @@ func (p *peers) list(ctx context.Context) (*ring.Ring, error) {
 	for i := range found.Items {
 		lease := &found.Items[i]
 		switch _, leaves := lease.Annotations[shardingv1alpha1.AnnotationLeaving]; {
-		case deref(lease.Spec.HolderIdentity) != lease.Name, lease.Name == p.lease.Name, len(lease.Name) > shardingv1alpha1.MaxNameLength:
+		case ptr.Deref(lease.Spec.HolderIdentity, "") != lease.Name, lease.Name == p.lease.Name, len(lease.Name) > shardingv1alpha1.MaxNameLength:
 		case leaves:
 			leaving = append(leaving, lease.Name)
 		default:

@@ -139,7 +139,8 @@ func (s *Shard) Configure(options *manager.Options) {
 }
 
 // Join lets a manager run the shard. The manager must have been made with options that this Shard
-// has configured.
+// has configured. Start the one that is returned: unlike the given one it ends in time also when a
+// reconciler does not heed its context.
 func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	if s.cache == nil {
 		return nil, errors.New("the manager does not know of this shard: call Configure with its options before it is made")

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/membership"
@@ -141,19 +142,12 @@ func read(lease *coordinationv1.Lease) *seen {
 	spec := &lease.Spec
 	result := &seen{ring: lease.Labels[shardingv1alpha1.LabelControllerRing]}
 	result.Shard = lease.Name
-	result.Holder = deref(spec.HolderIdentity)
+	result.Holder = ptr.Deref(spec.HolderIdentity, "")
 	_, result.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
-	result.Complete = spec.AcquireTime != nil && spec.RenewTime != nil && deref(spec.LeaseDurationSeconds) > 0
-	result.Duration = time.Duration(cmp.Or(deref(spec.LeaseDurationSeconds), int32(membership.DefaultDuration/time.Second))) * time.Second
-	result.renewal = renewal{result.Holder, deref(spec.AcquireTime), deref(spec.RenewTime), deref(spec.LeaseTransitions)}
+	result.Complete = spec.AcquireTime != nil && spec.RenewTime != nil && ptr.Deref(spec.LeaseDurationSeconds, 0) > 0
+	result.Duration = time.Duration(cmp.Or(ptr.Deref(spec.LeaseDurationSeconds, 0), int32(membership.DefaultDuration/time.Second))) * time.Second
+	result.renewal = renewal{result.Holder, ptr.Deref(spec.AcquireTime, metav1.MicroTime{}), ptr.Deref(spec.RenewTime, metav1.MicroTime{}), ptr.Deref(spec.LeaseTransitions, 0)}
 	return result
-}
-
-func deref[T any](pointer *T) (value T) {
-	if pointer != nil {
-		value = *pointer
-	}
-	return value
 }
 
 // Forget notes that a Lease is gone.
