@@ -47,7 +47,7 @@ func (n *news) about(ring string) {
 }
 
 func (s *Sharder) addControllers() error {
-	return errors.Join(s.addObserver(), s.addCatalog(), s.addRings(), s.addLeases())
+	return errors.Join(s.addObserver(), s.addRivals(), s.addCatalog(), s.addRings(), s.addLeases())
 }
 
 // addObserver makes every replica see the Leases, so that each knows the rings and the next leader
@@ -88,6 +88,32 @@ func (s *Sharder) addObserver() error {
 		}
 	}
 	return nil
+}
+
+// addRivals makes every replica see which instances are the sharder of their ring themselves. These Leases
+// are no shards', so that they are in a cache of their own.
+func (s *Sharder) addRivals() error {
+	made, err := cache.New(s.manager.GetConfig(), cache.Options{
+		HTTPClient: s.manager.GetHTTPClient(), Scheme: s.manager.GetScheme(), Mapper: s.manager.GetRESTMapper(),
+		DefaultLabelSelector: having(shardingv1alpha1.LabelSharder), DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return err
+	}
+	informer, err := made.GetInformer(context.Background(), &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { s.rivals.Observe(object.(*coordinationv1.Lease)) },
+		UpdateFunc: func(_, object any) { s.rivals.Observe(object.(*coordinationv1.Lease)) },
+		DeleteFunc: func(object any) {
+			if name, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
+				s.rivals.Forget(client.ObjectKey{Namespace: name.Namespace, Name: name.Name})
+			}
+		},
+	})
+	return errors.Join(err, s.manager.Add(made))
 }
 
 // reselect makes the rings look at their objects that begin or cease to select a namespace.
@@ -149,6 +175,7 @@ func (s *Sharder) addRings() error {
 			Client:    s.manager.GetClient(),
 			Learn:     s.learn,
 			Shards:    s.members.Shards,
+			Rival:     s.rivals.Of,
 			Movers:    s.group,
 			Events:    s.manager.GetEventRecorder("controllerring-controller"),
 			Clock:     s.clock,
@@ -165,10 +192,21 @@ func (s *Sharder) addLeases() error {
 		Complete(&leases.Reconciler{
 			Client:     s.manager.GetClient(),
 			Shards:     s.members,
+			Ring:       s.declared,
 			Events:     s.manager.GetEventRecorder("shardlease-controller"),
 			Clock:      s.clock,
 			Transition: s.metrics.Transition,
 		})
+}
+
+// declared returns a ring that is there to stay, or nil.
+func (s *Sharder) declared(ctx context.Context, name string) (*shardingv1alpha1.ControllerRing, error) {
+	ring := &shardingv1alpha1.ControllerRing{}
+	err := s.manager.GetClient().Get(ctx, client.ObjectKey{Name: name}, ring)
+	if apierrors.IsNotFound(err) || err == nil && ring.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	return ring, err
 }
 
 func ringOf(_ context.Context, lease client.Object) []reconcile.Request {

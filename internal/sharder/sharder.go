@@ -31,12 +31,12 @@ import (
 
 	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
-	"github.com/ringmaster-project/ringmaster/internal/assignment"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/admission"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/metrics"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
 )
 
 // Scheme has all kinds that the sharder reads and writes.
@@ -54,11 +54,7 @@ func Scheme() (*runtime.Scheme, error) {
 
 // CacheOptions keep everything out of the cache that is not ours.
 func CacheOptions() cache.Options {
-	ours, err := labels.NewRequirement(shardingv1alpha1.LabelControllerRing, selection.Exists, nil)
-	if err != nil {
-		panic(err) // the label is a constant
-	}
-	selector := labels.NewSelector().Add(*ours)
+	selector := having(shardingv1alpha1.LabelControllerRing)
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -66,6 +62,15 @@ func CacheOptions() cache.Options {
 			&admissionregistrationv1.MutatingWebhookConfiguration{}: {Label: selector},
 		},
 	}
+}
+
+// having selects what has a label.
+func having(label string) labels.Selector {
+	required, err := labels.NewRequirement(label, selection.Exists, nil)
+	if err != nil {
+		panic(err) // all labels are constants
+	}
+	return labels.NewSelector().Add(*required)
 }
 
 // Authority is what vouches for the webhook's certificate.
@@ -84,6 +89,7 @@ type Sharder struct {
 	metrics   *metrics.Metrics
 	members   *members.Tracker
 	rings     *catalog.Catalog
+	rivals    *rivals.Tracker
 	group     *moves.Group
 	seeker    *seeker
 	readiness *readiness
@@ -103,6 +109,7 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 		news:    newNews(),
 	}
 	s.members = members.New(s.clock, s.metrics.Calculated)
+	s.rivals = rivals.New(s.clock, s.news.about)
 	s.readiness = &readiness{sharder: s}
 	authority.Notify(s.newBundle)
 	if err := ctrlmetrics.Registry.Register(&metrics.State{Reader: mgr.GetCache()}); err != nil {
@@ -123,30 +130,17 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 }
 
 func (s *Sharder) moveOptions(client metadata.Interface) moves.Options {
-	return moves.Options{
-		Metadata: client,
-		Rings:    s.rings,
-		Members:  s.members,
-		Selects:  s.selects,
-		Report: func(ring string, resource schema.GroupResource, action assignment.Action, took time.Duration) {
-			switch action {
-			case assignment.Drain:
-				s.metrics.Drained(ring, resource)
-			case assignment.Assign, assignment.Move:
-				s.metrics.Moved(ring, resource, took)
-			case assignment.Undrain, assignment.Keep:
-			}
-		},
-		Synced: func(ring string, counts moves.Counts, _ error) {
-			s.metrics.Synced(ring, counts.Objects, counts.Unassigned, counts.Took)
-		},
-		Drained: func(ring string, report moves.DrainReport) {
-			s.metrics.Draining(ring, report.Outstanding, report.Oldest, report.Ended)
-		},
+	options := moves.Options{
+		Metadata:        client,
+		Rings:           s.rings,
+		Members:         s.members,
+		Selects:         s.selects,
 		SyncPeriod:      s.config.Controller.Sharder.SyncPeriod.Duration,
 		ConcurrentMoves: int(*s.config.Controller.Sharder.ConcurrentMoves),
 		Clock:           s.clock,
 	}
+	s.metrics.Measure(&options)
+	return options
 }
 
 // selects tells whether a ring spreads the objects of a namespace.

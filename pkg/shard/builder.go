@@ -1,12 +1,17 @@
 package shard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -35,9 +40,13 @@ const wrongBuilder = "shard.Sharded{} is an option of shard.ControllerManagedBy,
 
 // Builder builds a controller, as controller-runtime's builder does.
 type Builder struct {
-	manager  *Manager
-	inner    *builder.Builder
-	options  controller.Options
+	manager *Manager
+	inner   *builder.Builder
+	options controller.Options
+	// example is an object of the kind of For, and sharded is whether that is to be spread. It is, and has a
+	// main kind, if the mode spreads anything.
+	example  client.Object
+	sharded  bool
 	main     *kind
 	errs     []error
 	released []func(reconcile.Request)
@@ -45,8 +54,8 @@ type Builder struct {
 	owned []client.Object
 }
 
-// ControllerManagedBy begins to build a controller. Without Sharded it is as any other: it works on
-// all objects, while the manager leads.
+// ControllerManagedBy begins to build a controller. Without Sharded, or in a mode that spreads nothing, it
+// is as any other: it works on all objects, while the manager leads.
 func ControllerManagedBy(m *Manager) *Builder {
 	b := &Builder{manager: m}
 	b.inner = builder.ControllerManagedBy(&enlisting{Manager: m.Manager, builder: b})
@@ -72,7 +81,8 @@ func (e *enlisting) Add(runnable manager.Runnable) error {
 func (b *Builder) For(object client.Object, options ...builder.ForOption) *Builder {
 	options, sharded := without(options)
 	b.inner.For(object, options...)
-	if !sharded {
+	b.example, b.sharded = object, sharded
+	if !sharded || !b.manager.shard.options.Mode.spread() {
 		return b
 	}
 	watched, err := b.projected(object, metadataOnly(options))
@@ -102,7 +112,7 @@ func (b *Builder) Owns(object client.Object, options ...builder.OwnsOption) *Bui
 func (b *Builder) Watches(object client.Object, events handler.EventHandler, options ...builder.WatchesOption) *Builder {
 	options, sharded := without(options)
 	b.inner.Watches(object, events, options...)
-	if sharded {
+	if sharded && b.manager.shard.options.Mode.spread() {
 		_, err := b.manager.shard.cache.shard(object)
 		b.errs = append(b.errs, err)
 	}
@@ -158,29 +168,69 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	if r == nil {
 		return nil, errors.New("a controller needs a reconciler")
 	}
-	if b.main == nil && len(b.owned) > 0 {
-		b.errs = append(b.errs, errors.New("objects that a sharded kind owns can be sharded only if that is: add shard.Sharded{} to For"))
-	}
-	if b.main == nil && len(b.released) > 0 {
-		b.errs = append(b.errs, errors.New("only objects of a sharded kind are released: add shard.Sharded{} to For"))
-	}
+	b.check()
 	if b.main != nil {
-		b.main.released = append(b.main.released, b.released...)
-		for _, owned := range b.owned {
-			if owned != nil {
-				b.errs = append(b.errs, b.manager.shard.declareControlled(b.main, owned))
-			}
-		}
-		if b.options.NeedLeaderElection != nil && *b.options.NeedLeaderElection {
-			b.errs = append(b.errs, errors.New("a sharded controller works in every instance: leave NeedLeaderElection unset"))
-		}
-		b.options.NeedLeaderElection = new(false)
-		r = &reconciler{Reconciler: r, shard: b.manager.shard, kind: b.main}
+		r = b.shard(r)
+	}
+	if leads := b.manager.shard.candidacy; leads != nil && b.main == nil && ptr.Deref(b.options.NeedLeaderElection, true) {
+		r = &leading{Reconciler: r, tenure: leads.tenure}
 	}
 	if err := errors.Join(b.errs...); err != nil {
 		return nil, err
 	}
 	return b.inner.WithOptions(b.options).Build(r)
+}
+
+// check notes what cannot be.
+func (b *Builder) check() {
+	if b.sharded {
+		if ptr.Deref(b.options.NeedLeaderElection, false) {
+			b.errs = append(b.errs, errors.New("a sharded controller works in every instance: leave NeedLeaderElection unset"))
+		}
+		if b.main == nil {
+			b.errs = append(b.errs, b.tellDeleted())
+		}
+		return
+	}
+	if len(b.owned) > 0 {
+		b.errs = append(b.errs, errors.New("objects that a sharded kind owns can be sharded only if that is: add shard.Sharded{} to For"))
+	}
+	if len(b.released) > 0 {
+		b.errs = append(b.errs, errors.New("only objects of a sharded kind are released: add shard.Sharded{} to For"))
+	}
+}
+
+// shard declares what is sharded, and makes the reconciler work on this shard's objects only.
+func (b *Builder) shard(r reconcile.Reconciler) reconcile.Reconciler {
+	b.main.released = append(b.main.released, b.released...)
+	for _, owned := range b.owned {
+		if owned != nil {
+			b.errs = append(b.errs, b.manager.shard.declareControlled(b.main, owned))
+		}
+	}
+	b.options.NeedLeaderElection = new(false)
+	return &reconciler{Reconciler: r, shard: b.manager.shard, kind: b.main}
+}
+
+// tellDeleted tells who wants to know what is released, where nothing is spread: what is deleted.
+func (b *Builder) tellDeleted() error {
+	if len(b.released) == 0 {
+		return nil
+	}
+	informer, err := b.manager.GetCache().GetInformer(context.Background(), b.example, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(found any) {
+		name, err := toolscache.DeletionHandlingObjectToName(found)
+		if err != nil {
+			return
+		}
+		for _, tell := range b.released {
+			tell(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: name.Namespace, Name: name.Name}})
+		}
+	}})
+	return err
 }
 
 // projected is the object as it is watched.

@@ -56,7 +56,9 @@ func ExampleShard_Join() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	member.Configure(&options)
+	if err := member.Configure(&options); err != nil {
+		log.Fatal(err)
+	}
 	made, err := ctrl.NewManager(config, options) // or whatever makes it with these options
 	if err != nil {
 		log.Fatal(err)

@@ -1,9 +1,12 @@
 package shard
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,6 +71,51 @@ func (s *Shard) declareControlled(owner *kind, example client.Object) error {
 	if !owner.hasControlled(gvk.GroupKind()) {
 		owner.controlled = append(owner.controlled, &kind{GroupVersionKind: gvk, example: example})
 	}
+	return nil
+}
+
+// resources are what this process works on, as a ControllerRing would name it.
+func (s *Shard) resources() ([]shardingv1alpha1.RingResource, error) {
+	name := func(known *kind) (shardingv1alpha1.GroupResource, error) {
+		mapping, err := s.mapper.RESTMapping(known.GroupKind(), known.Version)
+		if err != nil {
+			return shardingv1alpha1.GroupResource{}, fmt.Errorf("looking up the kind %s: %w", known.Kind, err)
+		}
+		return shardingv1alpha1.GroupResource{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource}, nil
+	}
+	var all []shardingv1alpha1.RingResource
+	for _, owner := range s.kinds.allMain() {
+		main, err := name(owner)
+		if err != nil {
+			return nil, err
+		}
+		found := shardingv1alpha1.RingResource{GroupResource: main}
+		for _, controlled := range owner.controlled {
+			child, err := name(controlled)
+			if err != nil {
+				return nil, err
+			}
+			found.ControlledResources = append(found.ControlledResources, child)
+		}
+		all = append(all, found)
+	}
+	slices.SortFunc(all, func(a, b shardingv1alpha1.RingResource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	return all, nil
+}
+
+// describe makes the Lease tell what this shard works on.
+func (s *Shard) describe() error {
+	resources, err := s.resources()
+	if err != nil {
+		return err
+	}
+	described, err := json.Marshal(resources)
+	if err != nil {
+		return err
+	}
+	s.lease.resources = string(described)
 	return nil
 }
 

@@ -23,9 +23,9 @@ const (
 var (
 	// ErrNameTaken is returned when another live process is this shard already.
 	ErrNameTaken = errors.New("another live process has the name of this shard")
-	// ErrLost is returned when the Lease could not be renewed in time, or was taken over. What the
-	// shard did must have ended by then, and the process should end too.
-	ErrLost = errors.New("the lease of this shard is lost")
+	// ErrLost is returned when the Lease of the shard, or of the leader, could not be renewed in time, or
+	// was taken over. What the instance did must have ended by then, and the process should end too.
+	ErrLost = errors.New("the lease of this instance is lost")
 )
 
 // Lease is a shard's membership of a ring.
@@ -38,6 +38,9 @@ type Lease struct {
 	Namespace, Name string
 	// Duration, RenewDeadline and RetryPeriod have the defaults of leader election.
 	Duration, RenewDeadline, RetryPeriod time.Duration
+
+	// resources are what the instance works on, for people.
+	resources string
 }
 
 // Validate tells what is wrong with the names, before anything is written.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -29,10 +28,8 @@ type lock struct {
 	Lease
 	pod, instance string
 
-	started, lost chan struct{}
-	losing        sync.Once
-	// renewed is when the last renewal that succeeded was begun. It is compared by the monotonic clock.
-	renewed atomic.Pointer[time.Time]
+	*tenure
+	started chan struct{}
 
 	mu      sync.Mutex
 	current *coordinationv1.Lease
@@ -45,7 +42,7 @@ func newLock(lease Lease) *lock {
 	lease.Duration = cmp.Or(lease.Duration, DefaultLeaseDuration)
 	lease.RenewDeadline = cmp.Or(lease.RenewDeadline, DefaultRenewDeadline)
 	lease.RetryPeriod = cmp.Or(lease.RetryPeriod, DefaultRetryPeriod)
-	l := &lock{Lease: lease, pod: podIdentity(), started: make(chan struct{}), lost: make(chan struct{})}
+	l := &lock{Lease: lease, pod: podIdentity(), started: make(chan struct{}), tenure: newTenure(lease.RenewDeadline)}
 	l.instance = l.pod + "_" + string(uuid.NewUUID())
 	return l
 }
@@ -73,8 +70,6 @@ func (l *lock) RecordEvent(string) {}
 
 func (l *lock) start() { close(l.started) }
 
-func (l *lock) lose() { l.losing.Do(func() { close(l.lost) }) }
-
 // joined tells whether this process has been a member.
 func (l *lock) joined() bool {
 	select {
@@ -82,38 +77,6 @@ func (l *lock) joined() bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// valid tells whether the Lease is held for sure at this moment. A process that was paused may find out
-// here before anything else tells it.
-func (l *lock) valid() bool {
-	select {
-	case <-l.lost:
-		return false
-	default:
-	}
-	renewed := l.renewed.Load()
-	return renewed != nil && time.Since(*renewed) < l.RenewDeadline
-}
-
-// expire gives the Lease up for lost when it has not been renewed for as long as the deadline. Leader
-// election begins to count only when it tries, which may be long after the last renewal.
-func (l *lock) expire(ctx context.Context) {
-	for {
-		renewed := l.renewed.Load()
-		left := l.RenewDeadline - time.Since(*renewed)
-		if left <= 0 {
-			l.lose()
-			return
-		}
-		timer := time.NewTimer(left)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
 	}
 }
 
@@ -253,7 +216,7 @@ func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	created, err := l.Client.Leases(l.Namespace).Create(ctx, lease, metav1.CreateOptions{})
 	if err == nil {
 		l.current = created
-		l.renewed.Store(&began)
+		l.renew(began)
 	}
 	return err
 }
@@ -271,7 +234,7 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	updated, err := l.Client.Leases(l.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
 	if err == nil {
 		l.current = updated
-		l.renewed.Store(&began)
+		l.renew(began)
 	}
 	return err
 }
@@ -306,6 +269,9 @@ func (l *lock) fill(lease *coordinationv1.Lease, record resourcelock.LeaderElect
 	lease.Spec = spec
 	metav1.SetMetaDataLabel(&lease.ObjectMeta, shardingv1alpha1.LabelControllerRing, l.Ring)
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationInstance, l.instance)
+	if l.resources != "" {
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationResources, l.resources)
+	}
 	if l.leaving {
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationLeaving, "true")
 	} else {

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,13 +19,16 @@ type Manager struct {
 	shard *Shard
 }
 
-// NewManager makes a manager that joins a ring when it starts.
+// NewManager makes a manager that joins a ring when it starts, or takes part in an election: the mode
+// decides, and nothing else needs to change with it.
 func NewManager(config *rest.Config, options manager.Options, ring Options) (*Manager, error) {
 	shard, err := New(config, ring)
 	if err != nil {
 		return nil, err
 	}
-	shard.Configure(&options)
+	if err := shard.Configure(&options); err != nil {
+		return nil, err
+	}
 	made, err := manager.New(config, options)
 	if err != nil {
 		return nil, err
@@ -76,8 +78,8 @@ func within(limit time.Duration, ended <-chan error, otherwise error) error {
 // Unsharded is the same manager for controllers that work on all objects also of sharded kinds, while
 // they lead. Its cache and client have the objects of all shards.
 func (m *Manager) Unsharded() (manager.Manager, error) {
-	if m.shard.cache == nil {
-		return nil, errors.New("the manager does not know of its shard")
+	if m.shard.cache == nil { // nothing is sharded
+		return m.Manager, nil
 	}
 	all, err := client.New(m.GetConfig(), client.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),

@@ -26,12 +26,14 @@ import (
 
 const ours, drain = "shard.alpha.sharding.timebertt.dev/ring", "drain.alpha.sharding.timebertt.dev/ring"
 
+// operatorRoles are what an operator needs that is a shard.
+var operatorRoles = []string{"pkg/shard/testdata/role.yaml", "pkg/shard/testdata/leader.yaml", "pkg/shard/testdata/operator.yaml"}
+
 // operate starts an operator as a shard. The tests are the sharder.
 func (f *fixture) operate(name string) *rig.Running {
 	f.t.Helper()
 	p := f.Start(f.t, rig.Process{
-		Name: name, ServiceAccount: "operator", Program: "operator",
-		Roles: []string{"pkg/shard/testdata"}, Env: []string{"SHARD=" + name},
+		Name: name, ServiceAccount: "operator", Program: "operator", Roles: operatorRoles, Env: []string{"SHARD=" + name},
 	})
 	f.Eventually(func(g Gomega) string {
 		lease, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Get(f.t.Context(), name, metav1.GetOptions{})

@@ -39,13 +39,15 @@ func operator(ctx context.Context) error {
 	}
 	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
 	namespace := os.Getenv("POD_NAMESPACE")
-	mgr, err := shard.NewManager(config, manager.Options{
-		Metrics:                 metricsserver.Options{BindAddress: "0"},
-		LeaderElection:          true,
-		LeaderElectionID:        "leader",
-		LeaderElectionNamespace: namespace,
-		Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
-	}, shard.Options{
+	options := manager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	}
+	if os.Getenv("MODE") == "" {
+		options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = true, "leader", namespace
+	}
+	mgr, err := shard.NewManager(config, options, shard.Options{
+		Mode: shard.Mode(os.Getenv("MODE")), NamespaceSelector: metav1.AddLabelToSelector(&metav1.LabelSelector{}, corev1.LabelMetadataName, namespace),
 		Ring: "ring", Name: os.Getenv("SHARD"),
 		LeaseDuration: duration, RenewDeadline: deadline, RetryPeriod: retry,
 		DrainGrace: 2 * time.Second,

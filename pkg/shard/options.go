@@ -7,17 +7,28 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Options say which ring to join and how. Only the ring has no default.
 type Options struct {
-	// Ring is the name of the ControllerRing to join.
+	// Mode is how the instances share the work. By default this one is a shard, and an external sharder
+	// tells it on what to work.
+	Mode Mode
+	// Ring is the name of the ring to join: of the ControllerRing, if the sharder is external. All
+	// modes name their Leases and labels after it.
 	Ring string
 	// Name is the name of this shard, no other may have it. By default it is $POD_NAME, or else the
 	// host's name, which is the pod's.
 	Name string
 	// Namespace is where the shard's Lease is. By default it is $POD_NAMESPACE, or else the pod's.
 	Namespace string
+
+	// NamespaceSelector selects the namespaces whose objects the sharder in this process spreads; by default
+	// these are all but kube-system and sharding-system. An external sharder is told by the ControllerRing,
+	// which has the same default.
+	NamespaceSelector *metav1.LabelSelector
 
 	// LeaseDuration, RenewDeadline and RetryPeriod are as in leader election, with its defaults: 15 s,
 	// 10 s and 2 s.
@@ -45,6 +56,10 @@ const (
 
 // complete fills in what is not set, and tells what cannot be found out.
 func (o Options) complete() (Options, error) {
+	o.Mode = cmp.Or(o.Mode, ModeShard)
+	if err := new(Mode).Set(string(o.Mode)); err != nil {
+		return o, err
+	}
 	if o.Ring == "" {
 		return o, errors.New("which ring to join is not said: set Options.Ring to the name of a ControllerRing")
 	}

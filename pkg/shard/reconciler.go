@@ -25,6 +25,12 @@ type reconciler struct {
 // object is taken away or the Lease is lost. Children are of the kinds that objects of the sharded one
 // control; they follow them.
 func (s *Shard) Reconciler(example client.Object, wrapped reconcile.Reconciler, children ...client.Object) (reconcile.Reconciler, error) {
+	if !s.options.Mode.spread() {
+		if s.candidacy == nil {
+			return wrapped, nil
+		}
+		return &leading{Reconciler: wrapped, tenure: s.candidacy.tenure}, nil
+	}
 	known, err := s.declare(example)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -37,13 +38,18 @@ type Shard struct {
 	peers  peers
 	lock   atomic.Pointer[lock] // while this process is a member
 
+	candidacy *candidacy // if the mode has an election
+
 	mu        sync.Mutex
 	runnables []manager.Runnable
 	running   bool
 
-	graceful time.Duration // how long the manager may take to end; negative is without limit
-	joined   atomic.Bool
-	lost     chan struct{} // closed when the Lease is lost
+	mapper     meta.RESTMapper
+	configured bool
+	graceful   time.Duration // how long the manager may take to end; negative is without limit
+	joined     atomic.Bool
+	lost       chan struct{} // closed when the Lease is lost
+	losing     sync.Once
 }
 
 // New prepares to join a ring. Nothing is written before the manager starts.
@@ -96,17 +102,37 @@ func (s *Shard) holds() bool {
 	return lock != nil && lock.valid()
 }
 
-// Ready is a check for a manager's AddReadyzCheck: it fails until this shard is a member of its ring.
+// lose makes everything end soon.
+func (s *Shard) lose() { s.losing.Do(func() { close(s.lost) }) }
+
+// Ready is a check for a manager's AddReadyzCheck: it fails until this shard is a member of its ring, or,
+// where there are no shards, this instance can take the lead.
 func (s *Shard) Ready(*http.Request) error {
 	if !s.joined.Load() {
+		if !s.options.Mode.spread() || !s.options.Mode.works() {
+			return errors.New("the caches of this instance are not filled yet")
+		}
 		return fmt.Errorf("this shard has not joined the ring %s yet", s.Ring())
 	}
 	return nil
 }
 
 // Configure changes the options of a manager so that its caches and its client know which objects
-// are this shard's.
-func (s *Shard) Configure(options *manager.Options) {
+// are this shard's, and so that it takes part in the election that the mode needs.
+func (s *Shard) Configure(options *manager.Options) error {
+	s.graceful = 30 * time.Second // controller-runtime's default, and that of pods
+	if options.GracefulShutdownTimeout != nil {
+		s.graceful = *options.GracefulShutdownTimeout
+	}
+	s.configured = true
+	if s.options.Mode.spread() {
+		s.split(options)
+	}
+	return s.elect(options)
+}
+
+// split makes a manager's caches and client know which objects are this shard's.
+func (s *Shard) split(options *manager.Options) {
 	newCache, newClient := options.NewCache, options.NewClient
 	if newCache == nil {
 		newCache = cache.New
@@ -126,10 +152,6 @@ func (s *Shard) Configure(options *manager.Options) {
 		}
 		return &labeller{Client: made, shard: s}, nil
 	}
-	s.graceful = 30 * time.Second // controller-runtime's default, and that of pods
-	if options.GracefulShutdownTimeout != nil {
-		s.graceful = *options.GracefulShutdownTimeout
-	}
 	if s.options.HandOver == 0 {
 		s.options.HandOver = defaultHandOver
 		if s.graceful >= 0 { // negative is without limit
@@ -142,15 +164,29 @@ func (s *Shard) Configure(options *manager.Options) {
 // has configured. Start the one that is returned: unlike the given one it ends in time also when a
 // reconciler does not heed its context.
 func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
-	if s.cache == nil {
+	if !s.configured || s.options.Mode.spread() && s.cache == nil {
 		return nil, errors.New("the manager does not know of this shard: call Configure with its options before it is made")
 	}
 	writer, err := client.New(s.config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for labels: %w", err)
 	}
-	s.writer = writer
-	if err := mgr.Add(member{s}); err != nil {
+	s.writer, s.mapper = writer, mgr.GetRESTMapper()
+	if s.candidacy != nil && s.candidacy.lease != nil {
+		//nolint:staticcheck // leader election has no other way to tell of its events
+		s.candidacy.lease.LockConfig.EventRecorder = mgr.GetEventRecorderFor(s.candidacy.Identity())
+	}
+	errs := []error{mgr.Add(watch{s})}
+	if s.options.Mode.sharder() {
+		errs = append(errs, s.addSharder(mgr))
+	}
+	switch mode := s.options.Mode; {
+	case !mode.spread():
+		errs = append(errs, mgr.Add(elected{s}))
+	case mode.works():
+		errs = append(errs, mgr.Add(member{s}))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return &Manager{Manager: mgr, shard: s}, nil
@@ -183,6 +219,9 @@ func (m member) Start(ctx context.Context) error {
 	if err := m.fill(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	if err := m.describe(); err != nil {
+		return err
+	}
 	var failed error
 	err := m.lease.run(ctx, func(held context.Context, lock *lock) {
 		log.Info("Holds its lease")
@@ -191,7 +230,7 @@ func (m member) Start(ctx context.Context) error {
 		m.joined.Store(true)
 		defer context.AfterFunc(held, func() {
 			if errors.Is(context.Cause(held), ErrLost) {
-				close(m.lost)
+				m.lose()
 			}
 		})()
 		failed = m.work(ctx, held, lock)
@@ -228,13 +267,25 @@ func (s *Shard) work(ctx, held context.Context, lock *lock) error {
 
 // start begins all that is sharded. Whatever fails stops the rest.
 func (s *Shard) start(working context.Context, stop context.CancelCauseFunc) (*sync.WaitGroup, error) {
+	if err := s.watch(working); err != nil {
+		return nil, fmt.Errorf("watching the objects of this shard: %w", err)
+	}
+	group := s.startAll(working, stop)
+	for range s.options.ConcurrentHandOvers {
+		group.Go(func() {
+			for s.answer(working) {
+			}
+		})
+	}
+	return group, nil
+}
+
+// startAll begins all that was added. Whatever fails stops the rest.
+func (s *Shard) startAll(working context.Context, stop context.CancelCauseFunc) *sync.WaitGroup {
 	s.mu.Lock()
 	s.running = true
 	runnables := s.runnables
 	s.mu.Unlock()
-	if err := s.watch(working); err != nil {
-		return nil, fmt.Errorf("watching the objects of this shard: %w", err)
-	}
 	group := &sync.WaitGroup{}
 	for _, runnable := range runnables {
 		group.Go(func() {
@@ -243,11 +294,5 @@ func (s *Shard) start(working context.Context, stop context.CancelCauseFunc) (*s
 			}
 		})
 	}
-	for range s.options.ConcurrentHandOvers {
-		group.Go(func() {
-			for s.answer(working) {
-			}
-		})
-	}
-	return group, nil
+	return group
 }

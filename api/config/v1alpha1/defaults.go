@@ -60,11 +60,5 @@ func defaultWebhook(webhook *Webhook) {
 	webhook.Config.ClientConfig = cmp.Or(webhook.Config.ClientConfig, &admissionregistrationv1.WebhookClientConfig{
 		Service: &admissionregistrationv1.ServiceReference{Namespace: shardingv1alpha1.NamespaceSystem, Name: component},
 	})
-	webhook.Config.NamespaceSelector = cmp.Or(webhook.Config.NamespaceSelector, &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{{
-			Key:      corev1.LabelMetadataName,
-			Operator: metav1.LabelSelectorOpNotIn,
-			Values:   []string{metav1.NamespaceSystem, shardingv1alpha1.NamespaceSystem},
-		}},
-	})
+	webhook.Config.NamespaceSelector = cmp.Or(webhook.Config.NamespaceSelector, shardingv1alpha1.DefaultNamespaceSelector())
 }

@@ -151,6 +151,8 @@ const (
 	// ConditionAssigned is false when the last sync found objects without a live shard that it could
 	// not assign.
 	ConditionAssigned = "Assigned"
+	// ConditionSole is false while an instance of the operator is the sharder of the ring itself.
+	ConditionSole = "SoleSharder"
 )
 
 // The reasons of the conditions.
@@ -167,4 +169,6 @@ const (
 	ReasonAssigned          = "AllAssigned"
 	ReasonUnassigned        = "UnassignedObjects"
 	ReasonNotSynced         = "NotSynced"
+	ReasonSoleSharder       = "SoleSharder"
+	ReasonTwoSharders       = "TwoSharders"
 )

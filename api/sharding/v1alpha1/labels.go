@@ -1,5 +1,10 @@
 package v1alpha1
 
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // What sharders and shards write on Leases and objects.
 const (
 	// LabelControllerRing on a shard's Lease names the ring that it joins.
@@ -17,6 +22,11 @@ const (
 	AnnotationLeaving = "ringmaster.sharding.timebertt.dev/leaving"
 	// AnnotationInstance on a shard's Lease tells two processes with one name apart.
 	AnnotationInstance = "ringmaster.sharding.timebertt.dev/instance"
+	// AnnotationResources on a shard's Lease tells what the shard works on, as spec.resources of a
+	// ControllerRing does. There is no ControllerRing where the shards are their own sharder.
+	AnnotationResources = "ringmaster.sharding.timebertt.dev/resources"
+	// LabelSharder on the Lease of a leader tells that the leader is the sharder of the ring that it names.
+	LabelSharder = "ringmaster.sharding.timebertt.dev/sharder"
 	// IdentityShardLeaseController is the holder of a Lease that the sharder took over.
 	IdentityShardLeaseController = "shardlease-controller"
 
@@ -45,3 +55,13 @@ func WebhookPath(ring string) string { return WebhookPathPrefix + ring }
 
 // WebhookConfigurationName is the name of the ring's webhook configuration.
 func WebhookConfigurationName(ring string) string { return WebhookConfigurationPrefix + ring }
+
+// DefaultNamespaceSelector selects the namespaces of a ring that does not say which it wants: all but those
+// of Kubernetes and of the sharder.
+func DefaultNamespaceSelector() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key:      corev1.LabelMetadataName,
+		Operator: metav1.LabelSelectorOpNotIn,
+		Values:   []string{metav1.NamespaceSystem, NamespaceSystem},
+	}}}
+}

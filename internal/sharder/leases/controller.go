@@ -38,6 +38,8 @@ type Shards interface {
 type Reconciler struct {
 	Client client.Client
 	Shards Shards
+	// Ring returns a ring as it was declared, or nil.
+	Ring   func(ctx context.Context, name string) (*shardingv1alpha1.ControllerRing, error)
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	// Transition is told each change of a shard's state that is shown to people.

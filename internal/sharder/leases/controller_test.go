@@ -1,6 +1,7 @@
 package leases_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,13 @@ func setUp(t *testing.T, namespaces ...string) *fixture {
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Now()), events: events.NewFakeRecorder(100)}
 	f.tracker = members.New(f.clock, func(string) {})
 	f.Reconciler.Client, f.Shards, f.Events, f.Clock = f.Rig.Client, f.tracker, f.events, f.clock
+	f.Ring = func(ctx context.Context, name string) (*shardingv1alpha1.ControllerRing, error) {
+		ring := &shardingv1alpha1.ControllerRing{}
+		if err := f.Rig.Client.Get(ctx, client.ObjectKey{Name: name}, ring); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return ring, nil
+	}
 	f.Transition = func(_ string, from, to membership.State) { f.changes = append(f.changes, string(from)+">"+string(to)) }
 	ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}}
 	ring.Spec.ShardNamespaces = namespaces

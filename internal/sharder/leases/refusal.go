@@ -21,12 +21,8 @@ import (
 func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (reconcile.Result, error) {
 	// soon is when this process has learned a ring that it has just seen.
 	const soon = 100 * time.Millisecond
-	ring := &shardingv1alpha1.ControllerRing{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: lease.Labels[shardingv1alpha1.LabelControllerRing]}, ring)
-	switch {
-	case apierrors.IsNotFound(err) || err == nil && ring.DeletionTimestamp != nil:
-		ring = nil
-	case err != nil:
+	ring, err := r.Ring(ctx, lease.Labels[shardingv1alpha1.LabelControllerRing])
+	if err != nil {
 		return reconcile.Result{}, err
 	}
 	why := refusal(lease, ring)

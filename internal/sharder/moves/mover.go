@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,8 @@ type Mover struct {
 	// asking bounds drains. A shard answers each with a write for every child and one for the object;
 	// asked faster than it can answer, objects would only spend longer in drain.
 	asking slots
+	// drains are those of the rings that Run works on, by name.
+	drains sync.Map
 }
 
 // askingShare of what may be written at the same time is for drains.
@@ -85,6 +88,8 @@ var (
 func (m *Mover) Run(ctx context.Context, name string, poke <-chan struct{}) {
 	ctx = logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("controllerRing", name))
 	r := &run{Mover: m, name: name, poke: poke, drains: newDrains(m.Clock)}
+	m.drains.Store(name, r.drains)
+	defer m.drains.Delete(name)
 	for ctx.Err() == nil {
 		r.round(ctx)
 	}
@@ -268,7 +273,32 @@ func (m *Mover) Rescue(ctx context.Context, name string) {
 		return
 	}
 	ctx = logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("controllerRing", name))
-	(&run{Mover: m, name: name, drains: newDrains(m.Clock)}).rescue(ctx, declared, shards)
+	(&run{Mover: m, name: name, drains: m.drainsOf(name)}).rescue(ctx, declared, shards)
+}
+
+// drainsOf are the drains that Run knows of, if it works on that ring in this process.
+func (m *Mover) drainsOf(name string) *drains {
+	if known, found := m.drains.Load(name); found {
+		return known.(*drains)
+	}
+	return newDrains(m.Clock)
+}
+
+// Settle brings one object to the shard that it belongs to. It may be called while Run works.
+func (m *Mover) Settle(ctx context.Context, name string, resource *catalog.Resource, full *metav1.PartialObjectMetadata) error {
+	shards, _ := m.Members.Ring(name)
+	declared := m.Rings.Get(name)
+	if shards == nil || declared == nil || len(shards.Shards()) == 0 {
+		return nil // when there are, everything is looked at
+	}
+	if err := m.slots.take(ctx); err != nil {
+		return err
+	}
+	defer m.slots.free()
+	p := (&run{Mover: m, name: name, drains: m.drainsOf(name)}).newPass(declared, shards)
+	o := reduce(resource, name, full)
+	err := p.apply(ctx, resource, o, p.decide(ctx, resource, o))
+	return errors.Join(append(p.errs, err)...)
 }
 
 // children lets controlled objects follow their controllers.

@@ -26,6 +26,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
 )
 
 // Movers moves the objects of rings, and knows how that goes.
@@ -41,6 +42,8 @@ type Reconciler struct {
 	// Learn makes a ring known to this process. With an UnknownResourceError, a part of it is.
 	Learn  func(context.Context, *shardingv1alpha1.ControllerRing) (*catalog.Ring, error)
 	Shards func(ring string) []members.Shard
+	// Rival is who else is the sharder of a ring, or nil.
+	Rival  func(ring string) *rivals.Rival
 	Movers Movers
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
@@ -87,6 +90,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: unwell}, nil
 	case facts.Drains.Outstanding > 0:
 		return reconcile.Result{RequeueAfter: draining}, nil
+	case facts.Rival != nil: // it may die without a word
+		return reconcile.Result{RequeueAfter: max(facts.Rival.Until.Sub(r.Clock.Now()), time.Second)}, nil
 	}
 	return reconcile.Result{}, nil
 }
@@ -108,7 +113,7 @@ func (r *Reconciler) establish(ctx context.Context, ring *shardingv1alpha1.Contr
 	applied := webhookConfiguration(ring, r.Config, r.Authority())
 	facts.Webhook = r.Client.Apply(ctx, applied, client.FieldOwner(fieldManager), client.ForceOwnership)
 	r.Movers.Ensure(ring.Name, ring.UID, ring.Generation, len(known.Resources))
-	facts.Shards = r.Shards(ring.Name)
+	facts.Shards, facts.Rival = r.Shards(ring.Name), r.Rival(ring.Name)
 	facts.Progress = r.Movers.Progress(ring.Name)
 	return facts, nil
 }
@@ -184,7 +189,8 @@ func (r *Reconciler) report(ctx context.Context, ring *shardingv1alpha1.Controll
 func (r *Reconciler) tell(ctx context.Context, before, after *shardingv1alpha1.ControllerRing, facts *Facts) {
 	for _, now := range after.Status.Conditions {
 		was := meta.FindStatusCondition(before.Status.Conditions, now.Type)
-		again := now.Type == shardingv1alpha1.ConditionAssigned && now.Reason == shardingv1alpha1.ReasonNoShards
+		again := now.Type == shardingv1alpha1.ConditionAssigned && now.Reason == shardingv1alpha1.ReasonNoShards ||
+			now.Type == shardingv1alpha1.ConditionSole && was == nil && now.Status == metav1.ConditionTrue // as it should be
 		if was != nil && was.Reason == now.Reason || now.Status == metav1.ConditionUnknown || again {
 			continue
 		}

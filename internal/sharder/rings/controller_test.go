@@ -27,6 +27,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/rings"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
 )
 
 func TestMain(m *testing.M) {
@@ -47,6 +48,7 @@ type fixture struct {
 	events   *events.FakeRecorder
 	progress moves.Progress
 	ensured  types.UID
+	rival    *rivals.Rival
 	rings.Reconciler
 }
 
@@ -67,6 +69,7 @@ func setUp(t *testing.T) *fixture {
 		Shards: func(string) []members.Shard {
 			return []members.Shard{{Namespace: f.Namespace, Name: "a", State: membership.Ready}}
 		},
+		Rival:     func(string) *rivals.Rival { return f.rival },
 		Authority: func() []byte { return nil },
 	}
 	f.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "a"}}
@@ -142,6 +145,20 @@ func TestObjectsWithoutOwnerAreTold(t *testing.T) {
 	f.Shards = func(string) []members.Shard { return nil }
 	f.Expect(f.reconcile()).To(Equal([]string{"Warning NoShards"}), "once, although nothing is ready nor assigned")
 	f.Expect(f.reason(shardingv1alpha1.ConditionAssigned)).To(Equal(shardingv1alpha1.ReasonNoShards))
+}
+
+// TestRivalIsTold when an instance is the sharder itself, and when it no longer is.
+func TestRivalIsTold(t *testing.T) {
+	f := setUp(t)
+	f.reconcile()
+	f.rival = &rivals.Rival{Namespace: "theirs", Holder: "a", Until: f.clock.Now().Add(15 * time.Second)}
+	f.Expect(f.reconcile()).To(Equal([]string{"Warning TwoSharders"}))
+	result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.ring)})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(result.RequeueAfter).To(Equal(15*time.Second), "it may die without a word")
+	f.rival = nil
+	f.Expect(f.reconcile()).To(Equal([]string{"Normal SoleSharder"}))
+	f.Expect(f.reason(shardingv1alpha1.ConditionReady)).To(Equal(shardingv1alpha1.ReasonReady), "all the time")
 }
 
 // TestWebhookGoesWithItsRing does not wait for a garbage collector, which does not run here.

@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/prose"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
 )
 
 // Facts are all that the status of a ring is made of.
@@ -23,6 +25,8 @@ type Facts struct {
 	// Webhook is why the webhook configuration could not be written.
 	Webhook error
 	Shards  []members.Shard
+	// Rival is another sharder of the same ring, or nil.
+	Rival *rivals.Rival
 	moves.Progress
 }
 
@@ -47,7 +51,7 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 			status.AvailableShards++
 		}
 	}
-	for _, condition := range []metav1.Condition{ready(facts, status), drained(facts, now), assigned(facts, status)} {
+	for _, condition := range []metav1.Condition{ready(facts, status), drained(facts, now), assigned(facts, status), sole(facts)} {
 		if condition.Reason == shardingv1alpha1.ReasonNotSynced && meta.FindStatusCondition(status.Conditions, condition.Type) != nil {
 			continue // what the leader before has found is better than nothing
 		}
@@ -70,10 +74,10 @@ func ready(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.C
 	switch {
 	case len(facts.Unknown) > 0:
 		condition.Reason = shardingv1alpha1.ReasonUnknownResource
-		condition.Message = fmt.Sprintf("The API server does not know %s. Correct the spec, or install what defines it; it is looked for again by itself.", list(facts.Unknown))
+		condition.Message = fmt.Sprintf("The API server does not know %s. Correct the spec, or install what defines it; it is looked for again by itself.", prose.List(facts.Unknown))
 	case len(facts.Missing) > 0:
 		condition.Reason = shardingv1alpha1.ReasonMissingPermission
-		condition.Message = "The sharder may not do all that it has to. Add to a ClusterRole that is bound to it: " + list(facts.Missing)
+		condition.Message = "The sharder may not do all that it has to. Add to a ClusterRole that is bound to it: " + prose.List(facts.Missing)
 	case facts.Webhook != nil:
 		condition.Reason = shardingv1alpha1.ReasonWebhookFailed
 		condition.Message = fmt.Sprintf("The webhook configuration cannot be written, so that new objects wait for the next sync: %v", facts.Webhook)
@@ -148,16 +152,17 @@ func assigned(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav
 	return condition
 }
 
-// list writes things in a sentence.
-func list[T fmt.Stringer](things []T) string {
-	const most = 5
-	var words []string
-	for i, thing := range things {
-		if i == most {
-			words = append(words, fmt.Sprintf("and %d more", len(things)-most))
-			break
+// sole tells whether somebody else spreads the same objects.
+func sole(facts *Facts) metav1.Condition {
+	if facts.Rival == nil {
+		return metav1.Condition{
+			Type: shardingv1alpha1.ConditionSole, Status: metav1.ConditionTrue, Reason: shardingv1alpha1.ReasonSoleSharder,
+			Message: "No instance is the sharder of this ring itself.",
 		}
-		words = append(words, thing.String())
 	}
-	return strings.Join(words, ", ")
+	return metav1.Condition{
+		Type: shardingv1alpha1.ConditionSole, Status: metav1.ConditionFalse, Reason: shardingv1alpha1.ReasonTwoSharders,
+		Message: fmt.Sprintf("An instance in the namespace %s is the sharder of this ring too. It does no harm, but is twice the effort: "+
+			"run the instances with the mode shard, or delete this ring.", facts.Rival.Namespace),
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/membership"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
 )
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -67,6 +68,8 @@ func TestConditions(t *testing.T) {
 		"some have none":        {facts(func(f *Facts) { f.Counts.Unassigned = 7 }), "Assigned", "False", "UnassignedObjects", []string{"7 objects"}},
 		"some failed":           {facts(func(f *Facts) { f.Err = errors.New("why") }), "Assigned", "False", "UnassignedObjects", []string{"why"}},
 		"none can have one":     {facts(func(f *Facts) { f.Shards = nil }), "Assigned", "False", "NoShards", nil},
+		"alone":                 {facts(), "SoleSharder", "True", "SoleSharder", nil},
+		"not alone":             {facts(func(f *Facts) { f.Rival = &rivals.Rival{Namespace: "theirs"} }), "SoleSharder", "False", "TwoSharders", []string{"theirs"}},
 		"objects not known yet": {facts(func(f *Facts) { f.Synced = false }), "Assigned", "Unknown", "NotSynced", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,79 @@
+package inprocess
+
+import (
+	"context"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/leases"
+)
+
+// observe makes this process see the Leases of the ring, with a cache of its own: the operator's may have
+// other Leases, or none.
+func (s *Sharder) observe() error {
+	scheme := runtime.NewScheme()
+	if err := coordinationv1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	made, err := cache.New(s.Config, cache.Options{
+		Scheme:               scheme,
+		Mapper:               s.manager.GetRESTMapper(),
+		DefaultNamespaces:    map[string]cache.Config{s.Namespace: {}},
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{shardingv1alpha1.LabelControllerRing: s.Ring}),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return fmt.Errorf("making a cache for leases: %w", err)
+	}
+	s.leases = made
+	informer, err := made.GetInformer(context.Background(), &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching leases: %w", err)
+	}
+	s.observed, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { s.members.Observe(object.(*coordinationv1.Lease)) },
+		UpdateFunc: func(_, object any) { s.members.Observe(object.(*coordinationv1.Lease)) },
+		DeleteFunc: func(object any) {
+			if name, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
+				s.members.Forget(client.ObjectKey{Namespace: name.Namespace, Name: name.Name})
+			}
+		},
+	})
+	return err
+}
+
+// addLeaseController adds what shows the states of shards, and acts on those that are dying.
+func (s *Sharder) addLeaseController() error {
+	access, err := client.New(s.Config, client.Options{
+		Mapper: s.manager.GetRESTMapper(),
+		Cache:  &client.CacheOptions{Reader: s.leases},
+	})
+	if err != nil {
+		return fmt.Errorf("making a client for leases: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(s.manager).
+		Named("shardlease").
+		WithOptions(controller.Options{SkipNameValidation: new(true)}). // a process may have several rings
+		WatchesRawSource(source.Kind(s.leases, &coordinationv1.Lease{}, &handler.TypedEnqueueRequestForObject[*coordinationv1.Lease]{})).
+		Complete(&leases.Reconciler{
+			Client: access,
+			Shards: s.members,
+			Ring: func(context.Context, string) (*shardingv1alpha1.ControllerRing, error) {
+				return s.declaration()
+			},
+			Events:     s.events,
+			Clock:      s.clock,
+			Transition: s.metrics.Transition,
+		})
+}

@@ -1,0 +1,83 @@
+package inprocess
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// namespaces knows whose objects are spread. Where only names count, as by default, it reads nothing, and
+// the operator needs no permission to.
+type namespaces struct {
+	selector labels.Selector
+	informer toolscache.SharedIndexInformer
+}
+
+// newNamespaces calls changed when a namespace begins or ceases to be selected.
+func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, changed func()) (*namespaces, error) {
+	read, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, err
+	}
+	n := &namespaces{selector: read}
+	if onlyNames(read) {
+		return n, nil
+	}
+	n.informer = metadatainformer.NewSharedInformerFactory(client, 0).ForResource(corev1.SchemeGroupVersion.WithResource("namespaces")).Informer()
+	err = n.informer.SetTransform(func(found any) (any, error) {
+		if object, is := found.(*metav1.PartialObjectMetadata); is {
+			object.ManagedFields, object.Annotations = nil, nil
+		}
+		return found, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = n.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
+		was, is := labelsOf(before), labelsOf(after)
+		if !maps.Equal(was, is) && read.Matches(was) != read.Matches(is) {
+			changed()
+		}
+	}})
+	return n, err
+}
+
+func onlyNames(selector labels.Selector) bool {
+	requirements, selectable := selector.Requirements()
+	for _, requirement := range requirements {
+		if requirement.Key() != corev1.LabelMetadataName {
+			return false
+		}
+	}
+	return selectable
+}
+
+func labelsOf(namespace any) labels.Set {
+	if object, is := namespace.(*metav1.PartialObjectMetadata); is {
+		return object.Labels
+	}
+	return nil
+}
+
+func (n *namespaces) run(ctx context.Context) {
+	if n.informer != nil {
+		n.informer.RunWithContext(ctx)
+	}
+}
+
+func (n *namespaces) synced() bool { return n.informer == nil || n.informer.HasSynced() }
+
+// selects tells whether the objects of a namespace are spread.
+func (n *namespaces) selects(name string) bool {
+	if n.informer == nil {
+		return n.selector.Matches(labels.Set{corev1.LabelMetadataName: name})
+	}
+	found, exists, err := n.informer.GetStore().GetByKey(name)
+	return err == nil && exists && n.selector.Matches(labelsOf(found))
+}

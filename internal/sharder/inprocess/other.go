@@ -1,0 +1,49 @@
+package inprocess
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// otherPeriod is how often to look for another sharder.
+const otherPeriod = 30 * time.Second
+
+// lookForOther tells people when a ControllerRing of the same name makes an external sharder spread the same
+// objects. They come to the same decisions, with preconditions, so that nothing is at stake but twice
+// the effort; but nobody means it to stay so.
+func (s *Sharder) lookForOther(ctx context.Context) {
+	rings := s.metadata.Resource(shardingv1alpha1.SchemeGroupVersion.WithResource("controllerrings"))
+	told := false
+	for {
+		found, err := rings.Get(ctx, s.Ring, metav1.GetOptions{})
+		switch {
+		case err == nil && found.DeletionTimestamp == nil:
+			if !told {
+				const note = "There is a ControllerRing of this name too, so that an external sharder may spread the same objects. " +
+					"Delete it, or run the instances with the mode shard"
+				logf.FromContext(ctx).Info("Another sharder: " + note)
+				s.events.Eventf(s.Election, nil, corev1.EventTypeWarning, shardingv1alpha1.ReasonTwoSharders, "Shard", "%s", note)
+			}
+			told = true
+		case err == nil || apierrors.IsNotFound(err): // there is none, or not even its kind
+			told = false
+		case apierrors.IsForbidden(err) && !told:
+			logf.FromContext(ctx).Info("Whether there is an external sharder too is not known: this instance may not read ControllerRings", "reason", err.Error())
+			told = true
+		}
+		timer := time.NewTimer(otherPeriod)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package shard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// candidacy is what this process takes part in its manager's election with. It notes for how long the
+// leadership is certain: leader election itself lets a leader that was paused go on for as long as its
+// renew deadline before it ends it.
+type candidacy struct {
+	resourcelock.Interface
+	*tenure
+	lease           *resourcelock.LeaseLock
+	namespace, name string
+
+	begin sync.Once
+	ended chan struct{} // closed when the leadership was given up in good order
+	end   sync.Once
+}
+
+// elect prepares the manager's election, if the mode needs one. What its user has chosen stays.
+func (s *Shard) elect(options *manager.Options) error {
+	mode := s.options.Mode
+	if mode == ModeAlone {
+		options.LeaderElection = false
+	}
+	if !mode.elects() {
+		return nil
+	}
+	name, labels := s.Ring()+"-leader", maps.Clone(options.LeaderElectionLabels)
+	if mode.sharder() {
+		name = s.Ring() + "-sharder"
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[shardingv1alpha1.LabelSharder] = s.Ring()
+	}
+	options.LeaderElection = true
+	options.LeaderElectionID = cmp.Or(options.LeaderElectionID, name)
+	options.LeaderElectionNamespace = cmp.Or(options.LeaderElectionNamespace, s.options.Namespace)
+	options.LeaseDuration = cmp.Or(options.LeaseDuration, &s.options.LeaseDuration)
+	options.RenewDeadline = cmp.Or(options.RenewDeadline, &s.options.RenewDeadline)
+	options.RetryPeriod = cmp.Or(options.RetryPeriod, &s.options.RetryPeriod)
+	// The next one can begin at once: the process ends when the manager does.
+	options.LeaderElectionReleaseOnCancel = true
+	if mode == ModeLead && options.Controller.EnableWarmup == nil {
+		options.Controller.EnableWarmup = new(true)
+	}
+	made, err := s.candidate(options, labels)
+	if err != nil {
+		return err
+	}
+	made.namespace, made.name = options.LeaderElectionNamespace, options.LeaderElectionID
+	s.candidacy = made
+	options.LeaderElectionResourceLockInterface = made
+	return nil
+}
+
+func (s *Shard) candidate(options *manager.Options, labels map[string]string) (*candidacy, error) {
+	c := &candidacy{Interface: options.LeaderElectionResourceLockInterface, tenure: newTenure(*options.RenewDeadline), ended: make(chan struct{})}
+	if c.Interface != nil {
+		return c, nil
+	}
+	config := rest.CopyConfig(s.config)
+	// One request that hangs must not be the end of a leader.
+	config.Timeout = max(time.Second, *options.RenewDeadline/2)
+	client, err := coordinationv1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the election: %w", err)
+	}
+	c.lease = &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: options.LeaderElectionNamespace, Name: options.LeaderElectionID},
+		Client:     client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: s.Name() + "_" + string(uuid.NewUUID())},
+		Labels:     labels,
+	}
+	c.Interface = c.lease
+	return c, nil
+}
+
+// Get implements resourcelock.Interface.
+func (c *candidacy) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := c.Interface.Get(ctx)
+	if err == nil && c.renewed.Load() != nil && record.HolderIdentity != c.Identity() {
+		c.lose() // another one leads, and leader election would try to get it back
+	}
+	return record, raw, err
+}
+
+// Create implements resourcelock.Interface.
+func (c *candidacy) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return c.write(ctx, record, c.Interface.Create)
+}
+
+// Update implements resourcelock.Interface.
+func (c *candidacy) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return c.write(ctx, record, c.Interface.Update)
+}
+
+func (c *candidacy) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	began := time.Now()
+	if err := write(ctx, record); err != nil {
+		return err
+	}
+	if record.HolderIdentity != c.Identity() { // it is given up
+		c.end.Do(func() { close(c.ended) })
+		return nil
+	}
+	c.renew(began)
+	c.begin.Do(func() {
+		counting, stop := context.WithCancel(context.WithoutCancel(ctx))
+		go func() {
+			defer stop()
+			select {
+			case <-c.ended:
+			case <-c.lost:
+			}
+		}()
+		go c.expire(counting)
+	})
+	return nil
+}
+
+// watch ends the manager when its leadership is lost.
+type watch struct{ *Shard }
+
+var _ manager.LeaderElectionRunnable = watch{}
+
+// NeedLeaderElection is false: it has to run before there is a leader.
+func (watch) NeedLeaderElection() bool { return false }
+
+// Start watches until ctx ends.
+func (w watch) Start(ctx context.Context) error {
+	if !w.options.Mode.spread() || !w.options.Mode.works() {
+		// The caches have synced. As one who works, or waits to, this is all that it takes.
+		w.joined.Store(true)
+	}
+	var lost <-chan struct{}
+	if w.candidacy != nil {
+		lost = w.candidacy.lost
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-lost:
+		w.lose()
+		return ErrLost
+	}
+}
+
+// elected runs all that was added, while this process leads.
+type elected struct{ *Shard }
+
+var _ manager.LeaderElectionRunnable = elected{}
+
+// NeedLeaderElection is true.
+func (elected) NeedLeaderElection() bool { return true }
+
+// Start runs until ctx ends.
+func (e elected) Start(ctx context.Context) error {
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	group := e.startAll(working, stop)
+	<-working.Done()
+	failed := context.Cause(working)
+	group.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return failed
+}
+
+// leading is a reconciler that works only while this process leads for sure.
+type leading struct {
+	reconcile.Reconciler
+	*tenure
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (l *leading) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-l.lost:
+			stop(ErrLost)
+		case <-done:
+		}
+	}()
+	if !l.valid() {
+		// The last thing to look at: a process that was paused may wake up right here.
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	return l.Reconciler.Reconcile(running, request)
+}
