@@ -27,7 +27,8 @@ type options struct {
 }
 
 func parse() options {
-	o := options{}
+	o := options{shard: shard.Options{Mode: shard.ModeShard}}
+	flag.Var(&o.shard.Mode, "mode", "how the instances share the work: shard, in-process, sharder, lead or alone")
 	flag.StringVar(&o.shard.Ring, "ring", "budget", "name of the ControllerRing to join")
 	flag.StringVar(&o.shard.Name, "shard-name", "", "name of this shard (default: $POD_NAME, or the host's name)")
 	flag.StringVar(&o.shard.Namespace, "namespace", "", "namespace of this shard's Lease (default: $POD_NAMESPACE, or the pod's)")

@@ -58,7 +58,7 @@ func (c *controller) budget(deployment *appsv1.Deployment) *policyv1.PodDisrupti
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       deployment.Namespace,
 			Name:            deployment.Name,
-			Labels:          map[string]string{c.labelShard: c.shard},
+			Labels:          c.labels(),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
 		Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one, Selector: deployment.Spec.Selector},

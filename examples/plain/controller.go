@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
@@ -19,8 +20,6 @@ import (
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-
-	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
 const (
@@ -31,11 +30,24 @@ const (
 	patience = 2 * time.Minute
 )
 
-// controller keeps a PodDisruptionBudget for every Deployment of its shard.
-type controller struct {
-	client kubernetes.Interface
+// selection is which Deployments a controller works on: those of a shard, or all.
+type selection struct {
 	// labelShard and labelDrain are the ring's labels, shard is the name of this one.
 	labelShard, labelDrain, shard string
+}
+
+// labels are what all objects of this shard have.
+func (s selection) labels() labels.Set {
+	if s.labelShard == "" {
+		return nil
+	}
+	return labels.Set{s.labelShard: s.shard}
+}
+
+// controller keeps a PodDisruptionBudget for every Deployment that is selected.
+type controller struct {
+	client kubernetes.Interface
+	selection
 
 	informers   informers.SharedInformerFactory
 	deployments appslisters.DeploymentLister
@@ -48,17 +60,17 @@ type controller struct {
 	given sync.Map
 }
 
-func newController(client kubernetes.Interface, ring, shard string) (*controller, error) {
+func newController(client kubernetes.Interface, selected selection) (*controller, error) {
 	c := &controller{
-		client:     client,
-		labelShard: shardingv1alpha1.LabelShard(ring), labelDrain: shardingv1alpha1.LabelDrain(ring), shard: shard,
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
+		client:    client,
+		selection: selected,
+		queue:     workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
 	}
 	// Shared informers (guideline 4) with the shard's label as their selector: the API server sends
 	// nothing else, and so this process never knows of an object that is not its own. One that becomes
-	// another shard's looks as if it had been deleted.
+	// another shard's looks as if it had been deleted. Who leads sees all.
 	c.informers = informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTweakListOptions(
-		func(options *metav1.ListOptions) { options.LabelSelector = c.labelShard + "=" + shard },
+		func(options *metav1.ListOptions) { options.LabelSelector = c.labels().String() },
 	))
 	deployments, budgets := c.informers.Apps().V1().Deployments(), c.informers.Policy().V1().PodDisruptionBudgets()
 	c.deployments, c.budgets = deployments.Lister(), budgets.Lister()

@@ -23,6 +23,9 @@ var (
 	shardVerbs = []string{"get", "list", "watch", "patch"}
 	// leaseVerbs are what a shard does with Leases: it keeps its own, and finds its peers.
 	leaseVerbs = []string{"get", "list", "create", "update"}
+	// sharderLeaseVerbs are what an instance does besides that is the sharder of its ring: it shows the states
+	// of all shards, takes the Leases of the dying over and deletes those of the dead.
+	sharderLeaseVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 )
 
 // Sharder is the ServiceAccount of the sharder, as config/ installs it.
@@ -39,12 +42,32 @@ func ForSharder(ring *shardingv1alpha1.ControllerRing) []runtime.Object {
 
 // ForShards returns what the shards of a ring need that run as the account.
 func ForShards(ring *shardingv1alpha1.ControllerRing, account types.NamespacedName) []runtime.Object {
-	name := "sharding:shard:" + ring.Name
-	role := &rbacv1.Role{
-		TypeMeta:   typeMeta("Role"),
-		ObjectMeta: objectMeta(ring, name),
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: leaseVerbs}},
+	return forShards(ring, account, leaseRules(leaseVerbs), rules(ring, shardVerbs))
+}
+
+// ForInstances returns what the shards of a ring need that run as the account and are the ring's sharder
+// themselves.
+func ForInstances(ring *shardingv1alpha1.ControllerRing, account types.NamespacedName) []runtime.Object {
+	events := rbacv1.PolicyRule{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}
+	objects := append(rules(ring, shardVerbs), rbacv1.PolicyRule{
+		// Whether an external sharder is at work as well.
+		APIGroups: []string{shardingv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"controllerrings"},
+		ResourceNames: []string{ring.Name}, Verbs: []string{"get"},
+	})
+	if ring.Spec.NamespaceSelector != nil {
+		objects = append(objects, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list", "watch"}})
 	}
+	return forShards(ring, account, append(leaseRules(sharderLeaseVerbs), events), objects)
+}
+
+func leaseRules(verbs []string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs}}
+}
+
+// forShards are roles for what is in the shards' namespace, and for the objects of the ring.
+func forShards(ring *shardingv1alpha1.ControllerRing, account types.NamespacedName, own, objects []rbacv1.PolicyRule) []runtime.Object {
+	name := "sharding:shard:" + ring.Name
+	role := &rbacv1.Role{TypeMeta: typeMeta("Role"), ObjectMeta: objectMeta(ring, name), Rules: own}
 	// Shards may run under several accounts. They share the roles, and each has its bindings.
 	binding := &rbacv1.RoleBinding{
 		TypeMeta:   typeMeta("RoleBinding"),
@@ -56,7 +79,7 @@ func ForShards(ring *shardingv1alpha1.ControllerRing, account types.NamespacedNa
 	return []runtime.Object{
 		role,
 		binding,
-		clusterRole(ring, name, rules(ring, shardVerbs)),
+		clusterRole(ring, name, objects),
 		clusterRoleBinding(ring, name+":"+account.Namespace+":"+account.Name, name, account),
 	}
 }

@@ -99,3 +99,39 @@ func TestForShards(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestForInstances has what an instance needs to be the sharder besides, and nothing for namespaces unless they
+// are chosen by their labels.
+func TestForInstances(t *testing.T) {
+	account := types.NamespacedName{Namespace: "hosting", Name: "operator"}
+	chosen := ring()
+	chosen.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"project": "true"}}
+	controllerrings := rbacv1.PolicyRule{
+		APIGroups: []string{"sharding.timebertt.dev"}, Resources: []string{"controllerrings"}, ResourceNames: []string{"webhosting"}, Verbs: []string{"get"},
+	}
+	namespaces := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list", "watch"}}
+	for name, test := range map[string]struct {
+		ring *shardingv1alpha1.ControllerRing
+		want []rbacv1.PolicyRule
+	}{
+		"all namespaces":    {ring(), append(objectRules("get", "list", "watch", "patch"), controllerrings)},
+		"chosen namespaces": {chosen, append(objectRules("get", "list", "watch", "patch"), controllerrings, namespaces)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := roles.ForInstances(test.ring, account)
+			own := []rbacv1.PolicyRule{
+				{
+					APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+					Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+				},
+				{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+			}
+			if diff := cmp.Diff(own, got[0].(*rbacv1.Role).Rules); diff != "" {
+				t.Errorf("in the namespace (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.want, got[2].(*rbacv1.ClusterRole).Rules); diff != "" {
+				t.Errorf("in the cluster (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

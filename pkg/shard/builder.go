@@ -139,7 +139,7 @@ func (b *Builder) WithOptions(options controller.Options) *Builder {
 
 // WithLogConstructor sets how the logger of a request is made.
 func (b *Builder) WithLogConstructor(construct func(*reconcile.Request) logr.Logger) *Builder {
-	b.inner.WithLogConstructor(construct)
+	b.options.LogConstructor = construct // Build gives all options at once
 	return b
 }
 

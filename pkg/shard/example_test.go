@@ -160,3 +160,15 @@ func ExampleNew() {
 	// which ring to join is not said: set Options.Ring to the name of a ControllerRing
 	// shard.alpha.sharding.timebertt.dev/budget=budget-0
 }
+
+// Leader election for an operator that is written with client-go alone.
+func ExampleLeader() {
+	client := kubernetes.NewForConfigOrDie(ctrl.GetConfigOrDie())
+	leader := &shard.Leader{Client: client.CoordinationV1(), Namespace: "budget-system", Name: "budget-leader"}
+	// It waits for its turn, and gives the lead up when the work has ended. The process must end then too.
+	if err := leader.Run(ctrl.SetupSignalHandler(), func(ctx context.Context) {
+		<-ctx.Done() // the controller's work
+	}); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -71,10 +71,13 @@ func (s *Shard) elect(options *manager.Options) error {
 	return nil
 }
 
+func newCandidacy(deadline time.Duration, lock resourcelock.Interface) *candidacy {
+	return &candidacy{Interface: lock, tenure: newTenure(deadline), ended: make(chan struct{})}
+}
+
 func (s *Shard) candidate(options *manager.Options, labels map[string]string) (*candidacy, error) {
-	c := &candidacy{Interface: options.LeaderElectionResourceLockInterface, tenure: newTenure(*options.RenewDeadline), ended: make(chan struct{})}
-	if c.Interface != nil {
-		return c, nil
+	if lock := options.LeaderElectionResourceLockInterface; lock != nil {
+		return newCandidacy(*options.RenewDeadline, lock), nil
 	}
 	config := rest.CopyConfig(s.config)
 	// One request that hangs must not be the end of a leader.
@@ -83,13 +86,14 @@ func (s *Shard) candidate(options *manager.Options, labels map[string]string) (*
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the election: %w", err)
 	}
-	c.lease = &resourcelock.LeaseLock{
+	lease := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: options.LeaderElectionNamespace, Name: options.LeaderElectionID},
 		Client:     client,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: s.Name() + "_" + string(uuid.NewUUID())},
 		Labels:     labels,
 	}
-	c.Interface = c.lease
+	c := newCandidacy(*options.RenewDeadline, lease)
+	c.lease = lease
 	return c, nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -62,7 +62,8 @@ func (s *Sharder) addLeaseController() error {
 	if err != nil {
 		return fmt.Errorf("making a client for leases: %w", err)
 	}
-	return ctrl.NewControllerManagedBy(s.manager).
+	// Not by way of controller-runtime's own package: that defines a flag, and this is a library.
+	return builder.ControllerManagedBy(s.manager).
 		Named("shardlease").
 		WithOptions(controller.Options{SkipNameValidation: new(true)}). // a process may have several rings
 		WatchesRawSource(source.Kind(s.leases, &coordinationv1.Lease{}, &handler.TypedEnqueueRequestForObject[*coordinationv1.Lease]{})).

@@ -1,0 +1,79 @@
+package examples_test
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ringmaster-project/ringmaster/pkg/shard"
+)
+
+// TestPlainLeads lets one instance work on everything, while the others wait for it to end.
+func TestPlainLeads(t *testing.T) {
+	f := setUp(t)
+	first := f.start("plain", "first", shardRole, "--mode=lead")
+	f.leads("first")
+	second := f.start("plain", "second", shardRole, "--mode=lead")
+	f.deploy(0, 3)
+	f.budgets(3)
+
+	t.Log("The leader is killed")
+	f.Expect(first.Kill()).To(Succeed())
+	f.deploy(3, 1)
+	f.leads("second")
+	f.budgets(4)
+
+	t.Log("The leader stops in good order, and gives the lead up when its work has ended")
+	third := f.start("plain", "third", shardRole, "--mode=lead")
+	f.Expect(second.Terminate()).To(Succeed())
+	f.Expect(f.end(second)).To(Succeed())
+	f.leads("third")
+	f.deploy(4, 1)
+	f.budgets(5)
+
+	t.Log("The leader hangs for longer than its lease, and ends when it wakes up")
+	f.Expect(third.Pause()).To(Succeed())
+	f.start("plain", "fourth", shardRole, "--mode=lead")
+	f.leads("fourth")
+	f.Expect(third.Resume()).To(Succeed())
+	f.Expect(f.end(third)).NotTo(Succeed())
+	f.Expect(third.Tail(1)).To(HaveSuffix(shard.ErrLost.Error()))
+	f.deploy(5, 1)
+	f.budgets(6)
+}
+
+func TestPlainAlone(t *testing.T) {
+	f := setUp(t)
+	f.start("plain", "only", shardRole, "--mode=alone")
+	f.deploy(0, 1)
+	f.budgets(1)
+	wrong := f.start("plain", "wrong", shardRole, "--mode=sharder")
+	f.Expect(f.end(wrong)).NotTo(Succeed())
+	f.Expect(wrong.Tail(1)).To(HaveSuffix("choose shard, lead or alone"))
+}
+
+// leads waits until an instance is the leader.
+func (f *fixture) leads(name string) {
+	f.t.Helper()
+	f.Eventually(func(g Gomega) string {
+		lease := &coordinationv1.Lease{}
+		g.Expect(f.Client.Get(context.Background(), client.ObjectKey{Namespace: f.Namespace, Name: "budget-leader"}, lease)).To(Succeed())
+		g.Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
+		return *lease.Spec.HolderIdentity
+	}).Should(HavePrefix(name + "_"))
+}
+
+// budgets waits until there are so many, none with a label.
+func (f *fixture) budgets(n int) {
+	f.t.Helper()
+	f.Eventually(func(g Gomega) {
+		s := f.look(g)
+		g.Expect(s.budgets).To(HaveLen(n))
+		for name, budget := range s.budgets {
+			g.Expect(budget.Labels).To(BeEmpty(), name)
+		}
+	}).Should(Succeed())
+}
