@@ -197,17 +197,8 @@ type leading struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (l *leading) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	running, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		select {
-		case <-l.lost:
-			stop(ErrLost)
-		case <-done:
-		}
-	}()
+	running, stop := l.within(ctx)
+	defer stop()
 	if !l.valid() {
 		// The last thing to look at: a process that was paused may wake up right here.
 		return reconcile.Result{RequeueAfter: again}, nil

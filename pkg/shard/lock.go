@@ -92,8 +92,8 @@ func (l *lock) noticed(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current != nil && l.current.Labels[shardingv1alpha1.LabelState] == "" {
-		logf.FromContext(ctx).Info("No sharder has taken this shard into the ring: does the sharder run, is there a ControllerRing of this name, " +
-			"and does it take shards from this namespace? Events of the lease may tell")
+		logf.FromContext(ctx).Info("No sharder has taken this shard into the ring: does an instance lead that is the sharder too, or else does the external " +
+			"sharder run, is there a ControllerRing of this name, and does it take shards from this namespace? Events of the lease may tell")
 	}
 }
 

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -13,17 +12,29 @@ type tenure struct {
 	deadline time.Duration
 	// renewed is when the last renewal that succeeded was begun. It is compared by the monotonic clock.
 	renewed atomic.Pointer[time.Time]
-	lost    chan struct{}
-	losing  sync.Once
+	// lost is closed when the Lease is lost.
+	lost <-chan struct{}
+	over context.Context //nolint:containedctx // it is the tenure itself
+	lose context.CancelFunc
 }
 
 func newTenure(deadline time.Duration) *tenure {
-	return &tenure{deadline: deadline, lost: make(chan struct{})}
+	over, lose := context.WithCancel(context.Background())
+	return &tenure{deadline: deadline, over: over, lost: over.Done(), lose: lose}
+}
+
+// within returns a context that ends when the Lease is lost. Stop has to be called when it is needed no
+// more.
+func (t *tenure) within(ctx context.Context) (running context.Context, stop func()) {
+	running, cancel := context.WithCancelCause(ctx)
+	forget := context.AfterFunc(t.over, func() { cancel(ErrLost) })
+	return running, func() {
+		forget()
+		cancel(nil)
+	}
 }
 
 func (t *tenure) renew(began time.Time) { t.renewed.Store(&began) }
-
-func (t *tenure) lose() { t.losing.Do(func() { close(t.lost) }) }
 
 // valid tells whether the Lease is held for sure at this moment. A process that was paused may find out
 // here before anything else tells it.

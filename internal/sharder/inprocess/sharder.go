@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
@@ -90,7 +91,19 @@ func Add(mgr manager.Manager, options Options) error {
 	if err := s.observe(); err != nil {
 		return err
 	}
+	if err := s.showShards(); err != nil {
+		return err
+	}
 	return errors.Join(mgr.Add(s.leases), s.addLeaseController(), mgr.Add(s))
+}
+
+// showShards lets whoever reads the metrics of this process see the shards of the ring.
+func (s *Sharder) showShards() error {
+	err := ctrlmetrics.Registry.Register(&metrics.State{Reader: s.leases})
+	if _, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); twice {
+		return nil // another ring of this process is shown
+	}
+	return err
 }
 
 func (s *Sharder) moveOptions() moves.Options {
