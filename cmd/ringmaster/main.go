@@ -20,7 +20,7 @@ func main() {
 	// The first signal asks for an end in good order. The second one ends the process at once, and
 	// with it everything that it started.
 	context.AfterFunc(ctx, stop)
-	if err := app.New().ExecuteContext(ctx); err != nil {
+	if err := app.As(os.Args[0]).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}

@@ -108,6 +108,21 @@ func TestRoleWithoutCluster(t *testing.T) {
 	g.Expect(fromInput).To(Equal(fromFile))
 }
 
+// TestRoleWarns tells of a namespace that the ring does not take shards from, and prints the roles all the
+// same: the ring may be about to change.
+func TestRoleWarns(t *testing.T) {
+	g := NewWithT(t)
+	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	const picky = ringFile + "  shardNamespaces: [here, there]\n"
+	printed, said, err := nowhere.types(picky, "role", "-f", "-", "--shard", "elsewhere")
+	g.Expect(err).NotTo(HaveOccurred(), said)
+	g.Expect(said).To(And(ContainSubstring("only from the namespaces here, there"), ContainSubstring("add elsewhere")))
+	g.Expect(printed).To(ContainSubstring("kind: RoleBinding"))
+	_, said, err = nowhere.types(picky, "role", "-f", "-", "--shard", "there")
+	g.Expect(err).NotTo(HaveOccurred(), said)
+	g.Expect(said).To(BeEmpty())
+}
+
 // TestRoleChoosesTheCluster takes the flags that kubectl takes.
 func TestRoleChoosesTheCluster(t *testing.T) {
 	g := NewWithT(t)
@@ -139,7 +154,7 @@ func TestRoleRefuses(t *testing.T) {
 		"a namespace that cannot be":  {[]string{ring.Name, "--shard", "Not_a_namespace"}, "is no namespace"},
 		"an account that cannot be":   {[]string{ring.Name, "--shard", "there/NOBODY"}, "is no ServiceAccount"},
 		"the namespace left empty":    {[]string{ring.Name, "--shard", ""}, "is no namespace"},
-		"two rings":                   {[]string{"one", "two"}, "accepts at most 1 arg"},
+		"two rings":                   {[]string{"one", "two"}, "See 'ringmaster role --help'"},
 		"a kubeconfig that is absent": {[]string{ring.Name, "--kubeconfig", "/nonexistent"}, "reading the kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {

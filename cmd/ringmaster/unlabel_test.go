@@ -108,9 +108,41 @@ func TestUnlabelAfterTheRing(t *testing.T) {
 	))
 	g.Expect(left(t, r)).To(BeZero())
 
-	out, said, err = somebody.types("", "unlabel", r.Namespace, "--resource", "configmaps")
+	// The second time there is nothing, and it might as well be a name that was misspelt.
+	_, said, err = somebody.types("", "unlabel", r.Namespace, "--resource", "configmaps")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(said).To(And(
+		ContainSubstring("there is nothing of a ring "+r.Namespace),
+		ContainSubstring("in 1 resource; but objects have labels of: another"),
+		ContainSubstring("If the labels were removed before"),
+	))
+	// A file says that there was such a ring.
+	out, said, err = somebody.types(strings.ReplaceAll(ringFile, "from-file", r.Namespace), "unlabel", "-f", "-")
 	g.Expect(err).NotTo(HaveOccurred(), said)
 	g.Expect(out).To(ContainSubstring("from 0 objects; resources looked at: 1"))
+}
+
+// TestUnlabelMisspelt fails for a ring that there never was, and says which there are.
+func TestUnlabelMisspelt(t *testing.T) {
+	g := NewWithT(t)
+	r := rig.Shared(t)
+	somebody := newPerson(t, r)
+	labelled(t, r, 3)
+	shard := "shard-0"
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: r.Namespace, Name: shard,
+		Labels: map[string]string{shardingv1alpha1.LabelControllerRing: r.Namespace + "-joined"},
+	}}
+	g.Expect(r.Client.Create(t.Context(), lease)).To(Succeed())
+	for _, args := range [][]string{{"misspelt"}, {"misspelt", "--dry-run"}} {
+		out, said, err := somebody.types("", append([]string{"unlabel", "--resource", "configmaps"}, args...)...)
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(out).To(BeEmpty(), "nothing that sounds like success")
+		g.Expect(said).To(And(ContainSubstring("objects have labels of: another, "), ContainSubstring(r.Namespace+"-joined")))
+	}
+	out, said, err := somebody.types("", "unlabel", r.Namespace+"-joined", "--resource", "configmaps")
+	g.Expect(err).NotTo(HaveOccurred(), said)
+	g.Expect(out).To(ContainSubstring("from 0 objects"), "there are shards, so there is such a ring")
 }
 
 // TestUnlabelRefusesLiveShards stops before it takes away what somebody works on.

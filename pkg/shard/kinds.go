@@ -116,6 +116,12 @@ func (s *Shard) describe() error {
 		return err
 	}
 	s.lease.resources = string(described)
+	if selector := s.options.NamespaceSelector; selector != nil {
+		if described, err = json.Marshal(selector); err != nil {
+			return err
+		}
+		s.lease.namespaces = string(described)
+	}
 	return nil
 }
 

@@ -39,8 +39,8 @@ type Lease struct {
 	// Duration, RenewDeadline and RetryPeriod have the defaults of leader election.
 	Duration, RenewDeadline, RetryPeriod time.Duration
 
-	// resources are what the instance works on, for people.
-	resources string
+	// resources are what the instance works on, and namespaces those that it selects, for people.
+	resources, namespaces string
 }
 
 // Validate tells what is wrong with the names, before anything is written.

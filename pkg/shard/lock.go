@@ -269,8 +269,14 @@ func (l *lock) fill(lease *coordinationv1.Lease, record resourcelock.LeaderElect
 	lease.Spec = spec
 	metav1.SetMetaDataLabel(&lease.ObjectMeta, shardingv1alpha1.LabelControllerRing, l.Ring)
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationInstance, l.instance)
-	if l.resources != "" {
-		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationResources, l.resources)
+	for annotation, value := range map[string]string{
+		shardingv1alpha1.AnnotationResources: l.resources, shardingv1alpha1.AnnotationNamespaceSelector: l.namespaces,
+	} {
+		if value != "" {
+			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotation, value)
+		} else {
+			delete(lease.Annotations, annotation) // of the process before
+		}
 	}
 	if l.leaving {
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationLeaving, "true")

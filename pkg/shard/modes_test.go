@@ -119,6 +119,8 @@ func TestInProcess(t *testing.T) {
 	lease := f.lease("a")
 	f.Expect(lease.Annotations).To(HaveKeyWithValue(shardingv1alpha1.AnnotationResources,
 		`[{"group":"","resource":"configmaps","controlledResources":[{"group":"","resource":"secrets"}]}]`))
+	f.Expect(lease.Annotations).To(HaveKeyWithValue(shardingv1alpha1.AnnotationNamespaceSelector,
+		fmt.Sprintf(`{"matchLabels":{"kubernetes.io/metadata.name":%q}}`, f.Namespace)))
 
 	t.Log("The sharder is killed: another instance is the sharder, and gives its objects to the others")
 	first := f.leader("ring-sharder")

@@ -25,6 +25,9 @@ const (
 	// AnnotationResources on a shard's Lease tells what the shard works on, as spec.resources of a
 	// ControllerRing does. There is no ControllerRing where the shards are their own sharder.
 	AnnotationResources = "ringmaster.sharding.timebertt.dev/resources"
+	// AnnotationNamespaceSelector on a shard's Lease tells which namespaces the shard selects where the shards
+	// are their own sharder, as spec.namespaceSelector of a ControllerRing does. Without it, it is the default.
+	AnnotationNamespaceSelector = "ringmaster.sharding.timebertt.dev/namespace-selector"
 	// LabelSharder on the Lease of a leader tells that the leader is the sharder of the ring that it names.
 	LabelSharder = "ringmaster.sharding.timebertt.dev/sharder"
 	// IdentityShardLeaseController is the holder of a Lease that the sharder took over.

@@ -24,18 +24,37 @@ import (
 type cluster struct{ kubeconfig, context, file string }
 
 func (c *cluster) addFlags(command *cobra.Command) {
+	c.addClusterFlags(command)
+	command.Flags().StringVarP(&c.file, "filename", "f", "", "file with the ControllerRing, or - for standard input")
+}
+
+// addClusterFlags are for a command that no file can help.
+func (c *cluster) addClusterFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: as kubectl, $KUBECONFIG or ~/.kube/config)")
 	flags.StringVar(&c.context, "context", "", "context in the kubeconfig (default: the current one)")
-	flags.StringVarP(&c.file, "filename", "f", "", "file with the ControllerRing, or - for standard input")
+}
+
+// loader reads the kubeconfig when it is asked to.
+func (c *cluster) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+}
+
+// namespace is that of the context, or "default".
+func (c *cluster) namespace() (string, error) {
+	namespace, _, err := c.loader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return namespace, nil
 }
 
 // config is the access to the cluster.
 func (c *cluster) config() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	config, err := c.loader().ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errors.New("no cluster is known: set KUBECONFIG or --kubeconfig")
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,11 +17,12 @@ import (
 	k8svalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/prose"
 	"github.com/ringmaster-project/ringmaster/internal/roles"
 )
 
 func newRole() *cobra.Command {
-	where, shard := cluster{}, ""
+	where, shard, inProcess := cluster{}, "", false
 	command := &cobra.Command{
 		Use:   "role [RING]",
 		Short: "Print the roles that the sharder or the shards of a ring need",
@@ -30,7 +32,7 @@ controlled resources.
 
 With --shard it prints what the shards need instead: their Leases in their own namespace,
 and to watch and label the ring's objects. What the controller does besides is in its own
-role.
+role. With --in-process as well, it adds what they need to be the sharder themselves.
 
 The ring is read from the cluster, or from a file with -f. RING may be left out if there is
 only one ring in the file.
@@ -43,6 +45,9 @@ All roles of a ring carry its label, so that they can be removed together:
 
   # let the controller's pods join it, which run as webhosting-system/operator
   ringmaster role webhosting-operator --shard webhosting-system/operator | kubectl apply -f -
+
+  # let them be the sharder too; the file only says what is spread
+  ringmaster role -f ring.yaml --shard webhosting-system/operator --in-process | kubectl apply -f -
 
   # the same without a cluster
   ringmaster role -f ring.yaml`,
@@ -60,11 +65,21 @@ All roles of a ring carry its label, so that they can be removed together:
 				return fmt.Errorf("the ControllerRing %q names no resources, so nothing has to be allowed", ring.Name)
 			}
 			if !command.Flags().Changed("shard") {
+				if inProcess {
+					return errors.New("--in-process is about shards: name their namespace with --shard")
+				}
 				return writeYAML(command.OutOrStdout(), roles.ForSharder(ring))
 			}
 			account, err := parseAccount(shard, ring.Name)
 			if err != nil {
 				return err
+			}
+			if taken := ring.Spec.ShardNamespaces; len(taken) > 0 && !slices.Contains(taken, account.Namespace) {
+				fmt.Fprintf(command.ErrOrStderr(), "Warning: the ring %s takes shards only from the namespaces %s: add %s to its spec.shardNamespaces\n",
+					ring.Name, prose.List(taken), account.Namespace)
+			}
+			if inProcess {
+				return writeYAML(command.OutOrStdout(), roles.ForInstances(ring, account))
 			}
 			return writeYAML(command.OutOrStdout(), roles.ForShards(ring, account))
 		},
@@ -72,6 +87,7 @@ All roles of a ring carry its label, so that they can be removed together:
 	where.addFlags(command)
 	command.Flags().StringVar(&shard, "shard", "",
 		"`NAMESPACE[/ACCOUNT]` of the shards: print what they need (ACCOUNT is their ServiceAccount; default: the ring's name)")
+	command.Flags().BoolVar(&inProcess, "in-process", false, "with --shard: add what shards need that are the sharder themselves")
 	return command
 }
 

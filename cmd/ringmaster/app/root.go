@@ -2,7 +2,6 @@
 package app
 
 import (
-	"fmt"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -22,10 +21,11 @@ for as long as you like, and changes nothing outside its own folder.`,
 		SilenceUsage:  true, // a failure at work is no question of usage
 		SilenceErrors: true, // main prints them
 	}
-	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
-		return fmt.Errorf("%w\nSee '%s --help'", err, command.CommandPath())
-	})
-	root.AddCommand(newUp(), newRole(), newUnlabel())
+	root.SetFlagErrorFunc(seeHelp)
+	root.Args, root.RunE = noSuchCommand, func(command *cobra.Command, _ []string) error { return command.Help() }
+	root.SuggestionsMinimumDistance = 2
+	root.AddCommand(newUp(), newStatus(), newRole(), newUnlabel())
+	explainArgs(root)
 	return root
 }
 

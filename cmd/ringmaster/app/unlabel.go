@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/prose"
 	"github.com/ringmaster-project/ringmaster/internal/unlabel"
 )
 
@@ -48,6 +48,9 @@ you use the ring's name again for something else.
 It looks at the resources that are named with --resource, or else at those of the ring in
 the file or in the cluster. When the ring is gone and nothing is named, it looks at every
 resource of the cluster that can be listed and patched.
+
+A ring of which there is nothing at all, no label either, is an error: its name may be
+misspelt. With -f it is none.
 
 It refuses while shards of the ring are alive: they would drop their objects at once, and
 if the ring is still there, it would put the labels back. Stop the shards and delete the
@@ -112,8 +115,41 @@ func (u *unlabelling) run(ctx context.Context, stdin io.Reader, out, progress io
 			break
 		}
 	}
+	err = errors.Join(errs...)
+	if err == nil && teller.found == 0 && u.declared == nil {
+		if err := u.refuseUnknown(ctx, client, resources, progress); err != nil {
+			return err
+		}
+	}
 	teller.summary(len(resources))
-	return u.explain(errors.Join(errs...))
+	return u.explain(err)
+}
+
+// refuseUnknown fails for a ring of which there is nothing at all. Its name is likely misspelt, and whoever
+// leaves Ringmaster must not believe that the labels are gone.
+func (u *unlabelling) refuseUnknown(ctx context.Context, objects metadata.Interface, resources []unlabel.Resource, progress io.Writer) error {
+	client, err := kubernetes.NewForConfig(u.config)
+	if err != nil {
+		return err
+	}
+	joined, err := unlabel.Joined(ctx, client.CoordinationV1())
+	if err == nil && slices.Contains(joined, u.ring) {
+		return nil
+	}
+	fmt.Fprintf(progress, "No object has labels of the ring %s. Looking whose labels there are …\n", u.ring)
+	labelled := unlabel.Labelled(ctx, objects, resources)
+	if ctx.Err() != nil {
+		return u.explain(ctx.Err())
+	}
+	said := "no object has labels of any ring"
+	if len(labelled) > 0 {
+		said = "objects have labels of: " + prose.List(labelled)
+	}
+	if len(joined) > 0 {
+		said += "; shards have joined: " + prose.List(joined)
+	}
+	return fmt.Errorf("there is nothing of a ring %s: no ControllerRing, no shard, and no label in %s; but %s.\n"+
+		"Check the name. If the labels were removed before, nothing is left to do", u.ring, prose.Count(len(resources), "resource"), said)
 }
 
 // nameRing finds out which ring is meant, and how it was declared if there is a file that says so.
@@ -163,23 +199,10 @@ func (u *unlabelling) refuseLiveShards(ctx context.Context) error {
 		return nil
 	case u.alive:
 		return fmt.Errorf("the ring %s has live shards: %s. The labels would come back at once.\n"+
-			"Stop the shards and delete the ring first, or use --force", u.ring, shardList(live))
+			"Stop the shards and delete the ring first, or use --force", u.ring, prose.List(live))
 	}
 	return fmt.Errorf("the ring %s is gone, but shards of it hold their Leases: %s. They would drop their objects.\n"+
-		"Stop them first, or use --force if they are gone too", u.ring, shardList(live))
-}
-
-func shardList(shards []types.NamespacedName) string {
-	const most = 5
-	var names []string
-	for i, shard := range shards {
-		if i == most {
-			names = append(names, fmt.Sprintf("and %d more", len(shards)-most))
-			break
-		}
-		names = append(names, shard.String())
-	}
-	return strings.Join(names, ", ")
+		"Stop them first, or use --force if they are gone too", u.ring, prose.List(live))
 }
 
 // findResources says where to look. With an error, there may be some all the same.

@@ -1,0 +1,135 @@
+package status
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+func TestStates(t *testing.T) {
+	const sharder = shardingv1alpha1.IdentityShardLeaseController
+	for name, test := range map[string]struct {
+		lease  *coordinationv1.Lease
+		state  string
+		member bool
+	}{
+		"as the sharder shows it":       {lease("a"), "ready", true},
+		"late":                          {lease("a", shows("expired")), "expired", true},
+		"no sharder has looked":         {lease("a", shows("")), "ready", true},
+		"something nobody knows":        {lease("a", shows("happy")), "ready", true},
+		"leaving":                       {lease("a", leaves), "leaving", true},
+		"taken over":                    {lease("a", heldBy(sharder), shows("dead")), "dead", false},
+		"about to be deleted":           {lease("a", heldBy(sharder), shows("orphaned")), "orphaned", false},
+		"released, and not shown so":    {lease("a", heldBy("")), "dead", false},
+		"released while leaving":        {lease("a", heldBy(""), leaves), "dead", false},
+		"back, and not shown so":        {lease("a", shows("dead")), "ready", true},
+		"without a holder at all":       {lease("a", func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{} }), "dead", false},
+		"without times":                 {lease("a", func(l *coordinationv1.Lease) { l.Spec.RenewTime, l.Spec.AcquireTime = nil, nil }), "ready", true},
+		"long without renewal, clearly": {lease("a", renewed(time.Hour)), "ready", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shard := factsOf(nil, test.lease).cast(now).shard("a")
+			if shard.shown() != test.state || shard.Member != test.member {
+				t.Errorf("%s, member: %t; want %s, %t", shard.shown(), shard.Member, test.state, test.member)
+			}
+		})
+	}
+}
+
+// TestRefused has Leases that do not count, and says why.
+func TestRefused(t *testing.T) {
+	picky := controllerRing()
+	picky.Spec.ShardNamespaces = []string{"system"}
+	long := strings.Repeat("a", 64)
+	for name, test := range map[string]struct {
+		declaration *declaration
+		members     []string
+		refused     []string
+	}{
+		"all are taken":        {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a", "b"}, nil},
+		"not from everywhere":  {&declaration{ring: picky, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a"}, []string{"other/b: the ring takes shards only from the namespaces system"}},
+		"where its sharder is": {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}, sharders: []*coordinationv1.Lease{elected("a")}}, []string{"a"}, []string{"other/b: the ring takes shards only from the namespaces system"}},
+		"a long name":          {&declaration{shards: []*coordinationv1.Lease{lease("b"), lease(long)}}, []string{"b"}, []string{"system/" + long + ": its name has more than 63 characters"}},
+		"the same name twice":  {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("a", in("other"))}}, []string{"a"}, []string{"system/a: a shard in the namespace other has the same name"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.declaration.name = "ring"
+			c := test.declaration.cast(now)
+			var refused []string
+			for _, shard := range c.refused {
+				refused = append(refused, fmt.Sprintf("%s/%s: %s", shard.Namespace, shard.Name, shard.Refused))
+			}
+			if diff := cmp.Diff(test.members, slices.Sorted(maps.Keys(c.shards))); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(test.members, c.members.Members()); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(test.refused, refused); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSharders(t *testing.T) {
+	ring, unseen := controllerRing(isReady), controllerRing()
+	replicas := lease("sharder", heldBy("sharder-0"))
+	for name, test := range map[string]struct {
+		declaration declaration
+		want        string
+		warnings    []string
+	}{
+		"external":                  {declaration{ring: ring, election: replicas}, "external: sharder-0", nil},
+		"external, somewhere":       {declaration{ring: ring}, "external", nil},
+		"external, silent":          {declaration{ring: ring, election: lease("sharder", heldBy("sharder-0"), renewed(time.Minute))}, "external: sharder-0 (silent)", []string{"no sharder is at work, by this computer's clock"}},
+		"external, released":        {declaration{ring: ring, election: lease("sharder", heldBy(""))}, "external (silent)", []string{"no sharder is at work"}},
+		"in-process":                {declaration{sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
+		"in-process, with a ring":   {declaration{ring: unseen, sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
+		"in-process, a bit late":    {declaration{sharders: []*coordinationv1.Lease{elected("a_1", renewed(20*time.Second))}}, "in-process: a_1", nil},
+		"both":                      {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1")}}, "external: sharder-0, in-process: a_1", []string{"two sharders assign its objects"}},
+		"one of them was before":    {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1", renewed(time.Hour))}}, "external: sharder-0, in-process: a_1 (silent)", nil},
+		"nobody, and no ring":       {declaration{sharders: []*coordinationv1.Lease{elected("")}}, "nobody", []string{"nobody is its sharder"}},
+		"nobody has seen the ring":  {declaration{ring: unseen}, "nobody", []string{"no sharder has seen the ControllerRing"}},
+		"nothing of it can be read": {declaration{ring: unseen, blind: true}, "nobody", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sharders := test.declaration.whoShards(now)
+			if got := whoShards(sharders, true); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+			expectWords(t, test.declaration.sharderWarnings(sharders), test.warnings)
+		})
+	}
+}
+
+// TestTimes are those of the Lease that say something.
+func TestTimes(t *testing.T) {
+	const sharder = shardingv1alpha1.IdentityShardLeaseController
+	for name, test := range map[string]struct {
+		lease          *coordinationv1.Lease
+		since, expires *metav1.Time
+		silence        time.Duration
+	}{
+		"at work":    {lease("a"), before(time.Hour), before(-14 * time.Second), 0},
+		"late":       {lease("a", renewed(11*time.Second)), before(time.Hour), before(-4 * time.Second), 11 * time.Second},
+		"released":   {lease("a", heldBy(""), renewed(time.Minute)), before(time.Minute), before(45 * time.Second), 0},
+		"taken over": {lease("a", heldBy(sharder), renewed(time.Minute)), before(time.Minute), before(45 * time.Second), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shard := factsOf(nil, test.lease).cast(now).shard("a")
+			if !shard.Since.Equal(test.since) || !shard.Expires.Equal(test.expires) || shard.silence(now) != test.silence {
+				t.Errorf("since %v, expires %v, silent for %s", shard.Since, shard.Expires, shard.silence(now))
+			}
+		})
+	}
+}

@@ -1,0 +1,201 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+)
+
+// Objects reports about single objects. Those that are not found are in the error, beside a report on the
+// others.
+func (r *Reader) Objects(ctx context.Context, query Query, names []Name) (*Report, error) {
+	w, err := r.look(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	r.selectNamespaces(ctx, w, query.Namespace)
+	found := make([]*inquiry, len(names))
+	errs := make([]error, len(names))
+	var group sync.WaitGroup
+	slots := make(chan struct{}, concurrency)
+	for i, name := range names {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			found[i], errs[i] = r.inquire(ctx, w, query.Namespace, name)
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	r.lookAgain(ctx, w)
+	report := &Report{Time: metav1.Time{Time: r.now()}, Warnings: w.warnings}
+	for _, one := range found {
+		if one == nil {
+			continue
+		}
+		for _, s := range one.subjects {
+			one.Places = append(one.Places, s.place(report.Time.Time))
+		}
+		report.Objects = append(report.Objects, one.Object)
+	}
+	for _, f := range w.rings {
+		for _, warning := range f.warnings {
+			report.Warnings = append(report.Warnings, fmt.Sprintf("ring %s: %s", f.name, warning))
+		}
+	}
+	return report, errors.Join(errs...)
+}
+
+// inquiry is an object, in all rings that spread its kind.
+type inquiry struct {
+	Object
+	subjects []*subject
+}
+
+// inquire reads an object with its relatives.
+func (r *Reader) inquire(ctx context.Context, w *world, namespace string, name Name) (*inquiry, error) {
+	mapping, err := r.mapping(name.Type)
+	if err != nil {
+		return nil, err
+	}
+	resource := mapping.Resource.GroupResource()
+	if !slices.ContainsFunc(w.rings, func(f *facts) bool { return f.spread.Resource(resource) != nil }) {
+		return nil, notInAnyRing(resource, w)
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		namespace = ""
+	}
+	object, err := r.get(ctx, mapping.Resource, namespace, name.Name)
+	switch {
+	case apierrors.IsNotFound(err) && namespace != "":
+		return nil, fmt.Errorf("there is no %s/%s in the namespace %s: name the namespace with -n", resource, name.Name, namespace)
+	case err != nil:
+		return nil, fmt.Errorf("reading %s/%s: %w", resource, name.Name, err)
+	}
+	one := &inquiry{Object: Object{Reference: Reference{resource.String(), object.Namespace, object.Name}, UID: object.UID}}
+	for _, f := range w.rings {
+		known := f.spread.Resource(resource)
+		if known == nil {
+			continue
+		}
+		s := &subject{ring: f, resource: known, object: object, selected: object.Namespace == "" || f.selects(object.Namespace)}
+		r.relatives(ctx, s)
+		one.subjects = append(one.subjects, s)
+	}
+	return one, nil
+}
+
+func notInAnyRing(resource schema.GroupResource, w *world) error {
+	var rings strings.Builder
+	for _, f := range w.rings {
+		spec, _ := f.spec()
+		fmt.Fprintf(&rings, "\n  %s: %v", f.name, namesOf(spec.Spec.Resources))
+	}
+	return fmt.Errorf("no ring spreads %s. There are:%s", resource, &rings)
+}
+
+// mapping finds out what somebody means with a type: a resource in the plural or singular, its short
+// name, or a kind; with or without version and group.
+func (r *Reader) mapping(named string) (*meta.RESTMapping, error) {
+	versioned, resource := schema.ParseResourceArg(named)
+	var kind schema.GroupVersionKind
+	var err error
+	if versioned != nil {
+		kind, err = r.mapper.KindFor(*versioned)
+	}
+	if versioned == nil || err != nil {
+		kind, err = r.mapper.KindFor(resource.WithVersion(""))
+	}
+	if err == nil {
+		return r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	}
+	if !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("looking up %q: %w", named, err)
+	}
+	versionedKind, groupKind := schema.ParseKindArg(named)
+	var versions []string
+	if versionedKind != nil {
+		groupKind, versions = versionedKind.GroupKind(), []string{versionedKind.Version}
+	}
+	mapping, err := r.mapper.RESTMapping(groupKind, versions...)
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("the API server does not know the type %q: name it as in 'kubectl api-resources'", named)
+	}
+	return mapping, err
+}
+
+// Knows tells whether something is a type of the API server.
+func (r *Reader) Knows(named string) bool {
+	_, err := r.mapping(named)
+	return err == nil
+}
+
+func (r *Reader) get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	return r.in(resource, namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// in is a resource in a namespace, or in all.
+func (r *Reader) in(resource schema.GroupVersionResource, namespace string) metadata.ResourceInterface {
+	if namespace == "" {
+		return r.metadata.Resource(resource)
+	}
+	return r.metadata.Resource(resource).Namespace(namespace)
+}
+
+// relatives reads the object's controller, or its children.
+func (r *Reader) relatives(ctx context.Context, s *subject) {
+	if s.resource.Main() {
+		r.children(ctx, s)
+		return
+	}
+	owner, err := s.resource.Owner(s.object)
+	if err != nil {
+		return // it has none that matters
+	}
+	at := slices.IndexFunc(s.ring.spread.Resources, func(known catalog.Resource) bool { return known.Main() && known.Kind.GroupKind == owner.Kind.GroupKind })
+	if at < 0 {
+		return
+	}
+	resource := &s.ring.spread.Resources[at]
+	controller := &relative{Reference: Reference{resource.Resource.GroupResource().String(), owner.Namespace, owner.Name}}
+	controller.object, controller.err = r.get(ctx, resource.Resource, owner.Namespace, owner.Name)
+	if controller.err != nil {
+		controller.object = nil
+	}
+	if apierrors.IsNotFound(controller.err) {
+		controller.err = nil
+	}
+	s.controller = controller
+}
+
+// children reads the objects of controlled kinds that the object controls.
+func (r *Reader) children(ctx context.Context, s *subject) {
+	for i := range s.ring.spread.Resources {
+		resource := &s.ring.spread.Resources[i]
+		if !slices.ContainsFunc(resource.Controllers, func(kind catalog.Kind) bool { return kind.GroupKind == s.resource.Kind.GroupKind }) {
+			continue
+		}
+		name := resource.Resource.GroupResource().String()
+		err := r.each(ctx, r.in(resource.Resource, s.object.Namespace), func(object *metav1.PartialObjectMetadata) {
+			if controller := metav1.GetControllerOfNoCopy(object); controller != nil && controller.UID == s.object.UID {
+				s.children = append(s.children, relative{Reference: Reference{name, object.Namespace, object.Name}, object: object.DeepCopy()})
+			}
+		})
+		if err != nil {
+			s.children = append(s.children, relative{Reference: Reference{Resource: name}, err: err})
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package status
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+func TestTally(t *testing.T) {
+	tally, drain := newTally(), shardingv1alpha1.LabelDrain("ring")
+	deleted := website("deleted", "a")
+	deleted.DeletionTimestamp = before(time.Second)
+	finalizing := website("finalizing", "a")
+	finalizing.DeletionTimestamp, finalizing.Finalizers = before(time.Second), []string{"f"}
+	for _, object := range []*metav1.PartialObjectMetadata{
+		website("one", "a"), website("two", "a"), website("three", "gone"), website("none"), deleted, finalizing,
+		written(website("drained", "a", "b"), "sharder", time.Minute, byUs(drain)),
+		written(website("drained-before", "b", "a"), "sharder", time.Hour, byUs(drain)),
+		website("drained-sometime", "b", "a"),
+		written(website("half-moved", "", "b"), "sharder", time.Second, byUs(drain)),
+	} {
+		tally.add("ring", &websites, object, true)
+	}
+	tally.add("ring", &websites, website("elsewhere", "a"), false)
+	tally.add("ring", &deployments, deployment("one", "a"), true)
+	tally.add("ring", &deployments, deployment(""), true)
+	c := factsOf(nil, lease("a"), lease("b")).cast(now)
+	want := &Counts{Objects: 10, Unassigned: 2, Stranded: 1, Draining: 4, OldestDrain: before(time.Hour), NotSpread: 2}
+	if diff := cmp.Diff(want, tally.counts(c)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]int{"a": 5, "b": 2, "gone": 1, "": 2}, tally.shards); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]int{"a": 1, "b": 2, "": 1}, tally.draining); diff != "" {
+		t.Error(diff)
+	}
+	// Without the Leases nobody knows who is stranded.
+	blind := factsOf(nil)
+	blind.blind = true
+	if got := tally.counts(blind.cast(now)).Stranded; got != 0 {
+		t.Errorf("%d stranded", got)
+	}
+}
+
+func TestReport(t *testing.T) {
+	ring := controllerRing(isReady, condition("Drained", metav1.ConditionFalse, "Shards were asked."))
+	f := factsOf(ring, lease("a"), lease("b", leaves), lease("c"), lease("dead", heldBy("")))
+	f.election = lease("sharder", heldBy("sharder-0"))
+	for i, shard := range []string{"a", "a", "a", "b", "c", "dead", "gone", ""} {
+		f.tallies[0].add("ring", &websites, website(strconv.Itoa(i), shard), true)
+	}
+	f.tallies[1].err = errors.New("deployments are a secret")
+	f.unknown = []schema.GroupResource{{Group: "example.com", Resource: "themes"}}
+	one := func(name, state string, member bool, n int) Shard {
+		return Shard{Name: name, Namespace: "system", State: state, Member: member, Total: n, Objects: map[string]int{"websites.example.com": n}}
+	}
+	b, gone := one("b", "ready", true, 1), one("gone", StateGone, false, 1)
+	b.Leaving, gone.Namespace = true, ""
+	counts := Counts{Objects: 8, Unassigned: 1, Stranded: 2}
+	want := Ring{
+		Name: "ring", Declared: true,
+		Ready:      Condition{Type: "Ready", Status: "True", Reason: "Reason", Message: "All is well.", Since: before(time.Minute)},
+		Conditions: []Condition{{Type: "Drained", Status: "False", Reason: "Reason", Message: "Shards were asked.", Since: before(time.Minute)}},
+		Sharders:   []Sharder{{Kind: External, Holder: "sharder-0", Namespace: "system", Since: before(time.Hour)}},
+		Shards:     []Shard{one("a", "ready", true, 3), b, one("c", "ready", true, 1), one("dead", "dead", false, 1), gone},
+		Members:    3, Available: 2,
+		Kinds: []Kind{
+			{Resource: "websites.example.com", Counts: &counts},
+			{Resource: "deployments.apps", Controlled: true, Error: "deployments are a secret"},
+			{Resource: "themes.example.com", Error: "the API server does not know it"},
+		},
+		Total:    counts,
+		Balance:  1.5, // 3 of 4 in available shards, of which there are 2
+		Warnings: []string{"the API server does not know themes.example.com"},
+	}
+	ignored := cmpopts.IgnoreFields(Shard{}, "Created", "Since", "Renewed", "Expires")
+	if diff := cmp.Diff(want, f.report(now), ignored, cmpopts.IgnoreUnexported(Shard{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReadyWithoutControllerRing(t *testing.T) {
+	for name, test := range map[string]struct {
+		facts *facts
+		want  Condition
+	}{
+		"no shards":  {factsOf(nil, lease("a", heldBy(""))), Condition{Status: "False", Reason: "NoShards"}},
+		"no sharder": {factsOf(nil, lease("a")), Condition{Status: "False", Reason: "NoSharder"}},
+		"blind":      {&facts{declaration: &declaration{name: "ring", blind: true}}, Condition{Status: "Unknown"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := test.facts.conditions(test.facts.cast(now), test.facts.whoShards(now))
+			if got.Status != test.want.Status || got.Reason != test.want.Reason {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	f := factsOf(nil, lease("a"))
+	f.sharders = append(f.sharders, elected("a"))
+	if got, _ := f.conditions(f.cast(now), f.whoShards(now)); got.Status != metav1.ConditionTrue || got.Message != "Objects are spread over 1 shard." {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	behind := controllerRing(isReady)
+	behind.Generation = 2
+	deleted := controllerRing(isReady)
+	deleted.DeletionTimestamp = before(time.Second)
+	for name, test := range map[string]struct {
+		facts *facts
+		want  []string
+	}{
+		"none":                    {factsOf(controllerRing(isReady), lease("a")), nil},
+		"a spec that is not seen": {factsOf(behind, lease("a")), []string{"the sharder has not seen the last change"}},
+		"on its way out":          {factsOf(deleted, lease("a")), []string{"the ControllerRing is being deleted"}},
+		"a shard that is late":    {factsOf(controllerRing(isReady), lease("a", renewed(20*time.Second))), nil},
+		"a shard that is dead, and nobody cares": {
+			factsOf(controllerRing(isReady), lease("a"), lease("b", renewed(10*time.Minute))), []string{"b has not renewed its Lease for 10m, by this computer's clock"},
+		},
+		"a shard that is refused": {factsOf(controllerRing(isReady), lease("a"), lease("a", in("z"))), []string{"the Lease z/a is no shard: a shard in the namespace system"}},
+	} {
+		t.Run(name, func(t *testing.T) { expectWords(t, test.facts.report(now).Warnings, test.want) })
+	}
+}

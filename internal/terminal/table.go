@@ -1,0 +1,70 @@
+package terminal
+
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// gap is between two columns.
+const gap = "   "
+
+// Cell is a text in a table.
+type Cell struct {
+	Text   string
+	Colour Colour
+	// Right puts it at the right of its column, as numbers are.
+	Right bool
+}
+
+// Table is rows of cells. The first row is its head.
+type Table struct {
+	// Indent is written before each row.
+	Indent string
+	Rows   [][]Cell
+}
+
+// Add adds a row.
+func (t *Table) Add(row ...Cell) { t.Rows = append(t.Rows, row) }
+
+// Write writes the table.
+func (t *Table) Write(out io.Writer, coloured bool) error {
+	widths := t.widths()
+	var text strings.Builder
+	for _, row := range t.Rows {
+		cells := make([]string, len(row))
+		for column, cell := range row {
+			cells[column] = cell.padded(widths[column], coloured)
+		}
+		text.WriteString(strings.TrimRight(t.Indent+strings.Join(cells, gap), " "))
+		text.WriteString("\n")
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func (t *Table) widths() []int {
+	var widths []int
+	for _, row := range t.Rows {
+		for column, cell := range row {
+			if column == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[column] = max(widths[column], utf8.RuneCountInString(cell.Text))
+		}
+	}
+	return widths
+}
+
+// padded is the cell's text with spaces up to a width. Colours have none.
+func (c Cell) padded(width int, coloured bool) string {
+	spaces := strings.Repeat(" ", width-utf8.RuneCountInString(c.Text))
+	text := c.Text
+	if coloured {
+		text = Paint(c.Colour, text)
+	}
+	if c.Right {
+		return spaces + text
+	}
+	return text + spaces
+}
