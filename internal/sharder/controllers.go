@@ -90,7 +90,7 @@ func (s *Sharder) addObserver() error {
 	return nil
 }
 
-// addRivals makes every replica see which instances are the sharder of their ring themselves. These Leases
+// addRivals makes the replica that leads see which instances are the sharder of their ring themselves. These Leases
 // are no shards', so that they are in a cache of their own.
 func (s *Sharder) addRivals() error {
 	made, err := cache.New(s.manager.GetConfig(), cache.Options{
@@ -113,6 +113,7 @@ func (s *Sharder) addRivals() error {
 			}
 		},
 	})
+	// It begins with the lead, which is when somebody tells of it.
 	return errors.Join(err, s.manager.Add(made))
 }
 

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
@@ -52,6 +53,15 @@ func (s *Sharder) observe() error {
 	})
 	return err
 }
+
+// everywhere is a cache that also those keep who do not lead. Without it a cache would be one of the things
+// that begin with the lead, and the next sharder would know of no renewal before that.
+type everywhere struct{ cache.Cache }
+
+var _ manager.LeaderElectionRunnable = everywhere{}
+
+// NeedLeaderElection is false.
+func (everywhere) NeedLeaderElection() bool { return false }
 
 // addLeaseController adds what shows the states of shards, and acts on those that are dying.
 func (s *Sharder) addLeaseController() error {

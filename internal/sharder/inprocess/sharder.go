@@ -94,7 +94,7 @@ func Add(mgr manager.Manager, options Options) error {
 	if err := s.showShards(); err != nil {
 		return err
 	}
-	return errors.Join(mgr.Add(s.leases), s.addLeaseController(), mgr.Add(s))
+	return errors.Join(mgr.Add(everywhere{s.leases}), s.addLeaseController(), mgr.Add(s))
 }
 
 // showShards lets whoever reads the metrics of this process see the shards of the ring.
