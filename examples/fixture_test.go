@@ -3,10 +3,8 @@ package examples_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
-	"github.com/ringmaster-project/ringmaster/internal/process"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
@@ -68,28 +65,7 @@ func (f *fixture) kubectl(args ...string) string {
 // startSharder runs the sharder with its own roles and the one for the ring.
 func (f *fixture) startSharder() {
 	f.t.Helper()
-	port, err := process.ReservePort("127.0.0.1")
-	f.Expect(err).NotTo(HaveOccurred())
-	f.t.Cleanup(port.Release)
-	config := filepath.Join(rig.TempDir(f.t), "config.yaml")
-	f.Expect(os.WriteFile(config, fmt.Appendf(nil, `
-apiVersion: config.sharding.timebertt.dev/v1alpha1
-kind: SharderConfig
-leaderElection:
-  resourceNamespace: %s
-health: {bindAddress: "0"}
-metrics: {bindAddress: "0"}
-webhook:
-  config:
-    clientConfig:
-      url: https://127.0.0.1:%d
-`, f.Namespace, port.Number), 0o600)).To(Succeed())
-	f.Start(f.t, rig.Process{
-		Name:   "sharder",
-		Binary: rig.Build(f.t, "./cmd/sharder", rig.Race),
-		Args:   []string{"--config", config, "--development", "--webhook-port", strconv.Itoa(port.Number)},
-		Roles:  []string{"config/rbac", "examples/budget/config/sharder-role.yaml"},
-	})
+	f.StartSharder(f.t, rig.SharderOptions{Roles: []string{"examples/budget/config/sharder-role.yaml"}})
 }
 
 // shardRole is what the examples' manifests let them do.

@@ -1,17 +1,15 @@
 package rig
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,50 +17,44 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
+	"github.com/ringmaster-project/ringmaster/internal/identity"
+	"github.com/ringmaster-project/ringmaster/internal/manifest"
 	"github.com/ringmaster-project/ringmaster/internal/pki"
 )
 
-// identify makes the ServiceAccount, its bindings and the Pod of a process, and writes a
-// kubeconfig with a token for them.
-func (r *Rig) identify(ctx context.Context, options Process, folder, kubeconfig string) error {
+// identify makes the ServiceAccount, its bindings and the Pod of a process, writes a kubeconfig with a
+// token for them to the folder, and returns the environment in which the process finds itself.
+func (r *Rig) identify(ctx context.Context, options Process, folder string) (env []string, err error) {
 	account := &corev1.ServiceAccount{ObjectMeta: r.meta(options.ServiceAccount)}
 	if err := ignoreExists(r.Client.Create(ctx, account)); err != nil {
-		return err
+		return nil, err
 	}
 	for _, path := range options.Roles {
 		if err := r.bindRoles(ctx, filepath.Join(repository(), path), options.ServiceAccount); err != nil {
-			return err
+			return nil, err
 		}
-	}
-	token, err := r.token(ctx, options)
-	if err != nil {
-		return err
-	}
-	tokenFile := filepath.Join(folder, "token")
-	if err := os.WriteFile(tokenFile, []byte(token), 0o600); err != nil {
-		return err
 	}
 	server := r.URL()
 	if options.Proxy != nil {
 		server = options.Proxy.URL()
 	}
-	return r.WriteTokenKubeconfig(kubeconfig, tokenFile, server)
+	const day = 24 * time.Hour
+	given, err := identity.Give(ctx, r, r.Clientset, identity.Request{Pod: r.pod(options), Life: day, Folder: folder, Server: server})
+	return given.Env(), err
 }
 
 func (r *Rig) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: r.Namespace}
 }
 
-// token asks for a token that is bound to a Pod with the process's name, as a kubelet does. The
-// Pod is never scheduled: it is there so that the token names it.
-func (r *Rig) token(ctx context.Context, options Process) (string, error) {
-	pod := &corev1.Pod{
+// pod is the Pod that a process's token is bound to. It is never scheduled: it is there so that the
+// token names it.
+func (r *Rig) pod(options Process) *corev1.Pod {
+	return &corev1.Pod{
 		ObjectMeta: r.meta(options.Name),
 		Spec: corev1.PodSpec{
 			ServiceAccountName: options.ServiceAccount,
@@ -71,24 +63,6 @@ func (r *Rig) token(ctx context.Context, options Process) (string, error) {
 			SchedulingGates: []corev1.PodSchedulingGate{{Name: "ringmaster.test/process"}},
 		},
 	}
-	if err := ignoreExists(r.Client.Create(ctx, pod)); err != nil {
-		return "", err
-	}
-	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-		return "", err
-	}
-	const day = int64(24 * 60 * 60)
-	life := day
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: &life,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
-	}}
-	answer, err := r.Clientset.CoreV1().ServiceAccounts(r.Namespace).
-		CreateToken(ctx, options.ServiceAccount, request, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("asking for a token: %w", err)
-	}
-	return answer.Status.Token, nil
 }
 
 // TokenRESTConfig is the access of a ServiceAccount, with a token of its own.
@@ -119,9 +93,8 @@ func (r *Rig) bindRoles(ctx context.Context, path, account string) error {
 			role.SetNamespace(r.Namespace)
 			binding = &rbacv1.RoleBinding{ObjectMeta: r.meta(account + ":" + role.GetName()), RoleRef: reference, Subjects: subjects}
 		}
-		apply := client.ApplyConfigurationFromUnstructured(role)
-		if err := r.Client.Apply(ctx, apply, client.FieldOwner("rig"), client.ForceOwnership); err != nil {
-			return fmt.Errorf("applying %s %s: %w", role.GetKind(), role.GetName(), err)
+		if err := manifest.Apply(ctx, r.Client, "rig", role); err != nil {
+			return err
 		}
 		if err := ignoreExists(r.Client.Create(ctx, binding)); err != nil {
 			return fmt.Errorf("binding %s %s: %w", role.GetKind(), role.GetName(), err)
@@ -132,56 +105,18 @@ func (r *Rig) bindRoles(ctx context.Context, path, account string) error {
 
 // readRoles finds all Roles and ClusterRoles in a file, or in the YAML files of a folder.
 func readRoles(path string) ([]*unstructured.Unstructured, error) {
-	var roles []*unstructured.Unstructured
-	err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(file) != ".yaml" {
-			return err
-		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		found, err := decodeRoles(content)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", file, err)
-		}
-		roles = append(roles, found...)
-		return nil
+	objects, err := manifest.Read(os.DirFS(filepath.Dir(path)), filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	roles := slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+		kind := object.GroupVersionKind()
+		return kind.Group != rbacv1.GroupName || kind.Kind != "Role" && kind.Kind != "ClusterRole"
 	})
-	if err == nil && len(roles) == 0 {
-		err = fmt.Errorf("no Role or ClusterRole is in %s", path)
+	if len(roles) == 0 {
+		return nil, fmt.Errorf("no Role or ClusterRole is in %s", path)
 	}
-	return roles, err
-}
-
-func decodeRoles(content []byte) ([]*unstructured.Unstructured, error) {
-	const buffer = 4096
-	var roles []*unstructured.Unstructured
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), buffer)
-	for {
-		// Not every file beside roles is an object: a kustomization has no kind.
-		content := map[string]any{}
-		if err := documents.Decode(&content); errors.Is(err, io.EOF) {
-			return roles, nil
-		} else if err != nil {
-			return nil, err
-		}
-		roles = append(roles, rolesIn(&unstructured.Unstructured{Object: content})...)
-	}
-}
-
-// rolesIn returns the object if it is a role, and those that are in it if it is a list.
-func rolesIn(object *unstructured.Unstructured) (roles []*unstructured.Unstructured) {
-	switch kind := object.GetKind(); {
-	case object.IsList():
-		_ = object.EachListItem(func(item runtime.Object) error {
-			roles = append(roles, rolesIn(item.(*unstructured.Unstructured))...)
-			return nil
-		})
-	case object.GroupVersionKind().Group == rbacv1.GroupName && (kind == "Role" || kind == "ClusterRole"):
-		roles = append(roles, object)
-	}
-	return roles
+	return roles, nil
 }
 
 func ignoreExists(err error) error {

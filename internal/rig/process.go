@@ -3,6 +3,7 @@ package rig
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -52,19 +53,16 @@ func (r *Rig) Start(t testing.TB, options Process) *Running {
 		options.ServiceAccount = options.Name
 	}
 	running := &Running{Kubeconfig: filepath.Join(folder, "kubeconfig"), Log: filepath.Join(folder, "log")}
-	if err := r.identify(t.Context(), options, folder, running.Kubeconfig); err != nil {
+	env, err := r.identify(t.Context(), options, folder)
+	if err != nil {
 		t.Fatalf("giving %s an identity: %v", options.Name, err)
 	}
 	spec := process.Spec{
 		Name: options.Name,
 		Path: options.Binary,
 		Args: options.Args,
-		Env: append(append(os.Environ(),
-			"KUBECONFIG="+running.Kubeconfig,
-			"POD_NAME="+options.Name,
-			"POD_NAMESPACE="+r.Namespace,
-		), options.Env...),
-		Log: running.Log,
+		Env:  slices.Concat(os.Environ(), env, options.Env),
+		Log:  running.Log,
 	}
 	if options.Binary == "" {
 		spec.Path, err = os.Executable()

@@ -3,9 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,7 +23,6 @@ import (
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
-	"github.com/ringmaster-project/ringmaster/internal/process"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 )
@@ -84,31 +80,11 @@ func setUp(b *testing.B) *fixture {
 // sharder starts the sharder, built as it is shipped.
 func (f *fixture) sharder(syncPeriod time.Duration) *rig.Running {
 	f.b.Helper()
-	port := f.port()
-	path := filepath.Join(rig.TempDir(f.b), "config.yaml")
-	f.Expect(os.WriteFile(path, fmt.Appendf(nil, `
-apiVersion: config.sharding.timebertt.dev/v1alpha1
-kind: SharderConfig
-leaderElection: {leaderElect: true, resourceNamespace: %s}
-health: {bindAddress: "127.0.0.1:%d"}
-metrics: {bindAddress: "127.0.0.1:%d"}
-controller: {sharder: {syncPeriod: %s}}
-webhook: {config: {clientConfig: {url: "https://127.0.0.1:%d"}}}
-`, f.Namespace, f.port(), f.port(), syncPeriod, port), 0o600)).To(Succeed())
-	return f.Start(f.b, rig.Process{
-		Name:   "sharder",
-		Binary: rig.Build(f.b, "./cmd/sharder"),
-		Args:   []string{"--config", path, "--webhook-port", strconv.Itoa(port)},
-		Roles:  []string{"config/rbac", "test/bench/testdata/ring-role.yaml"},
-	})
-}
-
-func (f *fixture) port() int {
-	f.b.Helper()
-	port, err := process.ReservePort("127.0.0.1")
-	f.Expect(err).NotTo(HaveOccurred())
-	f.b.Cleanup(port.Release)
-	return port.Number
+	return f.StartSharder(f.b, rig.SharderOptions{
+		Roles:   []string{"test/bench/testdata/ring-role.yaml"},
+		Config:  fmt.Sprintf("controller: {sharder: {syncPeriod: %s}}", syncPeriod),
+		Shipped: true,
+	}).Running
 }
 
 // join starts shards and waits until they are members.

@@ -2,9 +2,6 @@ package robustness_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -12,7 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/ringmaster-project/ringmaster/internal/process"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
@@ -58,37 +54,17 @@ func patient(t *testing.T) *WithT {
 // start runs one more replica.
 func (s *sharders) start() {
 	s.t.Helper()
-	port, err := process.ReservePort("127.0.0.1")
-	s.Expect(err).NotTo(HaveOccurred())
-	s.t.Cleanup(port.Release)
-	config := filepath.Join(rig.TempDir(s.t), "config.yaml")
-	s.Expect(os.WriteFile(config, fmt.Appendf(nil, `
-apiVersion: config.sharding.timebertt.dev/v1alpha1
-kind: SharderConfig
-leaderElection:
-  leaderElect: true
-  resourceNamespace: %s
-  resourceName: sharder
-  resourceLock: leases
-  leaseDuration: %s
-  renewDeadline: %s
-  retryPeriod: %s
-health: {bindAddress: "0"}
-metrics: {bindAddress: "0"}
-webhook:
-  config:
-    clientConfig:
-      url: %s
+	replica := s.StartSharder(s.t, rig.SharderOptions{
+		Name: fmt.Sprint("sharder-", s.started), Roles: []string{"test/robustness/testdata/ring-role.yaml"},
+		Config: fmt.Sprintf(`
+leaderElection: {leaseDuration: %s, renewDeadline: %s, retryPeriod: %s}
+webhook: {config: {clientConfig: {url: %q}}}
 %s
-`, s.Namespace, s.lease, deadline(s.lease), retryPeriod, s.balancer.url(), s.config), 0o600)).To(Succeed())
-	s.replicas = append(s.replicas, s.Start(s.t, rig.Process{
-		Name: fmt.Sprint("sharder-", s.started), ServiceAccount: "sharder",
-		Binary: rig.Build(s.t, "./cmd/sharder", rig.Race),
-		Args:   []string{"--config", config, "--development", "--webhook-port", strconv.Itoa(port.Number)},
-		Roles:  []string{"config/rbac", "test/robustness/testdata/ring-role.yaml"},
-	}))
+`, s.lease, deadline(s.lease), retryPeriod, s.balancer.url(), s.config),
+	})
+	s.replicas = append(s.replicas, replica.Running)
 	s.started++
-	s.balancer.add(port.Number)
+	s.balancer.add(replica.Webhook)
 }
 
 // leader is who leads the replicas, as the API server knows it.

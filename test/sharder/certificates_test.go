@@ -40,14 +40,12 @@ func TestCertificateFromFiles(t *testing.T) {
 		f.Expect(pair.Write(filepath.Join(folder, "webhook"))).To(Succeed())
 	}
 	write()
-	r := f.run("sharder-0", settings{
-		roles: []string{ringRole},
-		webhook: fmt.Sprintf(`
-      caBundle: %s
-  server:
-    certDir: %s
-    certName: webhook.crt
-    keyName: webhook.key
+	r := f.run(rig.SharderOptions{
+		Name: "sharder-0", Roles: []string{ringRole},
+		Config: fmt.Sprintf(`
+webhook:
+  config: {clientConfig: {caBundle: %s}}
+  server: {certDir: %s, certName: webhook.crt, keyName: webhook.key}
 `, base64.StdEncoding.EncodeToString(made.Certificate), folder),
 	})
 	f.join("a", 0)
@@ -55,11 +53,11 @@ func TestCertificateFromFiles(t *testing.T) {
 	f.ready(r)
 	f.admits()
 
-	before := serial(r.webhook)
+	before := serial(r.Webhook)
 	f.Expect(before).NotTo(BeNil())
-	f.Expect(serial(r.metrics)).To(Equal(before), "metrics are served with it as well")
+	f.Expect(serial(r.Metrics)).To(Equal(before), "metrics are served with it as well")
 	write()
-	f.Eventually(func() *big.Int { return serial(r.webhook) }).ShouldNot(Or(BeNil(), Equal(before)))
-	f.Eventually(func() *big.Int { return serial(r.metrics) }).Should(Equal(serial(r.webhook)))
+	f.Eventually(func() *big.Int { return serial(r.Webhook) }).ShouldNot(Or(BeNil(), Equal(before)))
+	f.Eventually(func() *big.Int { return serial(r.Metrics) }).Should(Equal(serial(r.Webhook)))
 	f.admits()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -14,6 +13,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
 // get asks for something with a token, if there is one, and returns the status and what came. Any
@@ -41,16 +42,10 @@ func get(url, token string, roots *x509.CertPool) (int, string) {
 	return response.StatusCode, string(content)
 }
 
-// probe asks a replica's health endpoint as a kubelet does.
-func (r *replica) probe(path string) int {
-	status, _ := get(fmt.Sprintf("http://127.0.0.1:%d%s", r.health, path), "", nil)
-	return status
-}
-
 // ready waits until a replica is.
-func (f *fixture) ready(r *replica) {
+func (f *fixture) ready(r *rig.Sharder) {
 	f.t.Helper()
-	f.Eventually(func() int { return r.probe("/readyz") }).Should(Equal(http.StatusOK))
+	f.Eventually(func() int { return r.Probe("/readyz") }).Should(Equal(http.StatusOK))
 }
 
 // trusted is what vouches for the certificate that the sharder keeps.

@@ -31,7 +31,7 @@ func TestDrainThatHangs(t *testing.T) {
 	f.Eventually(func() []string { return f.told("Lease", "a") }).Should(ContainElement("Warning DrainTimeout"))
 
 	metrics := func() string {
-		status, content := get(fmt.Sprintf("https://127.0.0.1:%d/metrics", r.metrics), f.reader(), f.trusted())
+		status, content := get(fmt.Sprintf("https://127.0.0.1:%d/metrics", r.Metrics), f.reader(), f.trusted())
 		f.Expect(status).To(Equal(http.StatusOK))
 		return content
 	}

@@ -2,10 +2,6 @@ package sharder_test
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -17,8 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
-	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
-	"github.com/ringmaster-project/ringmaster/internal/process"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
@@ -69,72 +63,19 @@ func setUp(t *testing.T, change ...func(*shardingv1alpha1.ControllerRing)) *fixt
 	return f
 }
 
-// settings are what a test wants of a replica beside what all want.
-type settings struct {
-	roles []string
-	// config is more of the configuration file, and webhook more of its webhook section.
-	config, webhook string
-	env             []string
-	proxy           *faultproxy.Proxy
-}
-
-// replica is a process of the sharder, with the ports that it serves.
-type replica struct {
-	*rig.Running
-	webhook, metrics, health int
-}
-
 // start runs a replica of the sharder, with the roles from config/ and one for the ring.
-func (f *fixture) start(name string, roles ...string) *replica {
+func (f *fixture) start(name string, roles ...string) *rig.Sharder {
 	f.t.Helper()
-	return f.run(name, settings{roles: roles})
+	return f.run(rig.SharderOptions{Name: name, Roles: roles})
 }
 
-func (f *fixture) run(name string, s settings) *replica {
+// run runs a replica that is special, of which a test need not wait long for the next leader.
+func (f *fixture) run(options rig.SharderOptions) *rig.Sharder {
 	f.t.Helper()
-	r := &replica{webhook: f.port(), metrics: f.port(), health: f.port()}
-	r.Running = f.Start(f.t, rig.Process{
-		Name: name, ServiceAccount: "sharder", Proxy: s.proxy, Env: s.env,
-		Binary: rig.Build(f.t, "./cmd/sharder", rig.Race),
-		Args:   []string{"--config", f.configure(r, s), "--development", "--webhook-port", strconv.Itoa(r.webhook)},
-		Roles:  append([]string{"config/rbac"}, s.roles...),
-	})
-	return r
-}
-
-func (f *fixture) port() int {
-	f.t.Helper()
-	port, err := process.ReservePort("127.0.0.1")
-	f.Expect(err).NotTo(HaveOccurred())
-	f.t.Cleanup(port.Release)
-	return port.Number
-}
-
-// configure writes the configuration of a replica.
-func (f *fixture) configure(r *replica, s settings) string {
-	f.t.Helper()
-	path := filepath.Join(rig.TempDir(f.t), "config.yaml")
-	f.Expect(os.WriteFile(path, fmt.Appendf(nil, `
-apiVersion: config.sharding.timebertt.dev/v1alpha1
-kind: SharderConfig
-leaderElection:
-  leaderElect: true
-  resourceNamespace: %s
-  resourceName: sharder
-  resourceLock: leases
-  leaseDuration: 6s
-  renewDeadline: 5s
-  retryPeriod: 500ms
-health: {bindAddress: "127.0.0.1:%d"}
-metrics: {bindAddress: "127.0.0.1:%d"}
-%s
-webhook:
-  config:
-    clientConfig:
-      url: https://127.0.0.1:%d
-%s
-`, f.Namespace, r.health, r.metrics, s.config, r.webhook, s.webhook), 0o600)).To(Succeed())
-	return path
+	options.Config += `
+leaderElection: {leaseDuration: 6s, renewDeadline: 5s, retryPeriod: 500ms}
+`
+	return f.StartSharder(f.t, options)
 }
 
 const ringRole = "test/sharder/testdata/ring-role.yaml"

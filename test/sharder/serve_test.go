@@ -12,19 +12,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
 // TestMetricsAndProfiles are served to those who may see them, and to nobody else.
 func TestMetricsAndProfiles(t *testing.T) {
 	f := setUp(t)
-	r := f.run("sharder-0", settings{roles: []string{ringRole}, config: "debugging: {enableProfiling: true}"})
+	r := f.run(rig.SharderOptions{Name: "sharder-0", Roles: []string{ringRole}, Config: "debugging: {enableProfiling: true}"})
 	f.join("a", 0)
 	f.condition(shardingv1alpha1.ConditionAssigned, shardingv1alpha1.ReasonAssigned)
 	f.create(0, 3)
 	f.ownedBy(3, "a")
 	roots := f.trusted()
-	metrics := fmt.Sprintf("https://127.0.0.1:%d/metrics", r.metrics)
-	profiles := fmt.Sprintf("https://127.0.0.1:%d/debug/pprof/", r.metrics)
+	metrics := fmt.Sprintf("https://127.0.0.1:%d/metrics", r.Metrics)
+	profiles := fmt.Sprintf("https://127.0.0.1:%d/debug/pprof/", r.Metrics)
 	profiler := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: f.Namespace + ":profiler"},
 		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/debug/pprof/*"}, Verbs: []string{"get"}}},
@@ -41,8 +42,8 @@ func TestMetricsAndProfiles(t *testing.T) {
 		"profiles without a token":         {profiles, "", http.StatusUnauthorized},
 		"profiles for who reads metrics":   {profiles, reader, http.StatusForbidden},
 		"profiles":                         {profiles + "goroutine?debug=1", f.token("profiler", profiler.Name), http.StatusOK},
-		"something else, allowed or not":   {fmt.Sprintf("https://127.0.0.1:%d/", r.metrics), nobody, http.StatusNotFound},
-		"metrics are not on health's port": {fmt.Sprintf("http://127.0.0.1:%d/metrics", r.health), reader, http.StatusNotFound},
+		"something else, allowed or not":   {fmt.Sprintf("https://127.0.0.1:%d/", r.Metrics), nobody, http.StatusNotFound},
+		"metrics are not on health's port": {fmt.Sprintf("http://127.0.0.1:%d/metrics", r.Health), reader, http.StatusNotFound},
 	} {
 		if status, content := get(test.url, test.token, roots); status != test.want {
 			t.Errorf("%s: %d %s", name, status, content)
@@ -78,14 +79,14 @@ func TestReadiness(t *testing.T) {
 	f := setUp(t)
 	leader := f.start("sharder-0", ringRole)
 	f.ready(leader)
-	f.Expect(leader.probe("/healthz")).To(Equal(http.StatusOK))
+	f.Expect(leader.Probe("/healthz")).To(Equal(http.StatusOK))
 
 	proxy := f.Proxy(t)
 	proxy.HoldWatches() // lists are streamed by them too
-	second := f.run("sharder-1", settings{roles: []string{ringRole}, proxy: proxy})
-	f.Eventually(func() int { return second.probe("/healthz") }).Should(Equal(http.StatusOK))
-	f.Consistently(func() int { return second.probe("/readyz") }, "2s").Should(Equal(http.StatusInternalServerError))
-	f.Expect(second.probe("/readyz/caches")).To(Equal(http.StatusInternalServerError))
+	second := f.run(rig.SharderOptions{Name: "sharder-1", Roles: []string{ringRole}, Proxy: proxy})
+	f.Eventually(func() int { return second.Probe("/healthz") }).Should(Equal(http.StatusOK))
+	f.Consistently(func() int { return second.Probe("/readyz") }, "2s").Should(Equal(http.StatusInternalServerError))
+	f.Expect(second.Probe("/readyz/caches")).To(Equal(http.StatusInternalServerError))
 
 	proxy.Mend()
 	f.ready(second)
@@ -94,8 +95,8 @@ func TestReadiness(t *testing.T) {
 	f.Expect(*election.Spec.LeaseTransitions).To(BeZero(), "the second one is ready and does not lead")
 
 	t.Log("It stays ready without an API server, and profiles are there only when they are asked for")
-	status, _ := get(fmt.Sprintf("https://127.0.0.1:%d/debug/pprof/", second.metrics), f.token("nobody"), f.trusted())
+	status, _ := get(fmt.Sprintf("https://127.0.0.1:%d/debug/pprof/", second.Metrics), f.token("nobody"), f.trusted())
 	f.Expect(status).To(Equal(http.StatusNotFound))
 	proxy.Refuse()
-	f.Consistently(func() int { return second.probe("/readyz") }, "2s").Should(Equal(http.StatusOK))
+	f.Consistently(func() int { return second.Probe("/readyz") }, "2s").Should(Equal(http.StatusOK))
 }

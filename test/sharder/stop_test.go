@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
 // fill makes n ConfigMaps with some content, by several hands.
@@ -56,9 +57,9 @@ func TestStopInTheMiddleOfAMove(t *testing.T) {
 	f.fill(n) // before anybody could assign them
 	f.join("a", 0)
 	f.join("b", 0)
-	first := f.run("sharder-0", settings{
-		roles: []string{ringRole}, config: "controller: {sharder: {concurrentMoves: 4}}",
-		env: []string{"GORACE=atexit_sleep_ms=0"}, // the race detector would wait for a second
+	first := f.run(rig.SharderOptions{
+		Name: "sharder-0", Roles: []string{ringRole}, Config: "controller: {sharder: {concurrentMoves: 4}}",
+		Env: []string{"GORACE=atexit_sleep_ms=0"}, // the race detector would wait for a second
 	})
 	f.Eventually(f.unassigned, patience, "100ms").Should(BeNumerically("<", n-50))
 

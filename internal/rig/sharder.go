@@ -1,0 +1,137 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
+	"github.com/ringmaster-project/ringmaster/internal/process"
+)
+
+// SharderOptions say what is special about a replica of the external sharder.
+type SharderOptions struct {
+	// Name is "sharder" by default. All replicas of a test have the ServiceAccount "sharder".
+	Name string
+	// Roles are what it may do beside config/rbac: usually what it needs for the rings.
+	Roles []string
+	// Config is YAML that is merged into its configuration file. Without it, the replicas of a test
+	// elect a leader in the test's namespace, and each one's webhook is called by its own URL.
+	Config string
+	// Shipped runs it as users do: without the race detector, with logs for machines.
+	Shipped bool
+	// Args, Env and Proxy are as in Process. Args come last, and so win.
+	Args, Env []string
+	Proxy     *faultproxy.Proxy
+}
+
+// Sharder is a replica of the external sharder, with the ports that it serves on 127.0.0.1.
+type Sharder struct {
+	*Running
+	Webhook, Metrics, Health int
+}
+
+// StartSharder runs a replica of the external sharder. It does not wait until that is ready: ask
+// Probe.
+func (r *Rig) StartSharder(t testing.TB, options SharderOptions) *Sharder {
+	t.Helper()
+	if options.Name == "" {
+		options.Name = "sharder"
+	}
+	s := &Sharder{Webhook: ReservePort(t), Metrics: ReservePort(t), Health: ReservePort(t)}
+	args := []string{"--config", r.configureSharder(t, s, options.Config), "--webhook-port", strconv.Itoa(s.Webhook)}
+	var build []BuildOption
+	if !options.Shipped {
+		args, build = append(args, "--development"), append(build, Race)
+	}
+	s.Running = r.Start(t, Process{
+		Name: options.Name, ServiceAccount: "sharder", Proxy: options.Proxy, Env: options.Env,
+		Binary: Build(t, "./cmd/sharder", build...),
+		Args:   append(args, options.Args...),
+		Roles:  append([]string{"config/rbac"}, options.Roles...),
+	})
+	return s
+}
+
+// ReservePort finds a free port of 127.0.0.1, and keeps it from others until the test ends.
+func ReservePort(t testing.TB) int {
+	t.Helper()
+	port, err := process.ReservePort("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(port.Release)
+	return port.Number
+}
+
+// configureSharder writes the configuration of a replica.
+func (r *Rig) configureSharder(t testing.TB, s *Sharder, changes string) string {
+	t.Helper()
+	config := parse(t, fmt.Sprintf(`
+apiVersion: config.sharding.timebertt.dev/v1alpha1
+kind: SharderConfig
+leaderElection: {leaderElect: true, resourceNamespace: %q}
+health: {bindAddress: "127.0.0.1:%d"}
+metrics: {bindAddress: "127.0.0.1:%d"}
+webhook: {config: {clientConfig: {url: "https://127.0.0.1:%d"}}}
+`, r.Namespace, s.Health, s.Metrics, s.Webhook))
+	merge(config, parse(t, changes))
+	content, err := json.Marshal(config) // which is YAML as well
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(TempDir(t), "config.yaml")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func parse(t testing.TB, content string) map[string]any {
+	t.Helper()
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(content), &values); err != nil {
+		t.Fatalf("reading the sharder's configuration: %v\n%s", err, content)
+	}
+	return values
+}
+
+// merge puts all values of change into config.
+func merge(config, change map[string]any) {
+	for key, value := range change {
+		below, isMap := value.(map[string]any)
+		if there, wasMap := config[key].(map[string]any); isMap && wasMap {
+			merge(there, below)
+		} else {
+			config[key] = value
+		}
+	}
+}
+
+// Probe asks for a path of the health endpoint as a kubelet does, and returns the status, or 0 without
+// an answer.
+func (s *Sharder) Probe(path string) int {
+	const limit = 20 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	url := fmt.Sprintf("http://127.0.0.1:%d%s", s.Health, path)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}
