@@ -134,6 +134,7 @@ func (s *Sharder) moveOptions(client metadata.Interface) moves.Options {
 		Metadata:        client,
 		Rings:           s.rings,
 		Members:         s.members,
+		Holders:         s.holders,
 		Selects:         s.selects,
 		SyncPeriod:      s.config.Controller.Sharder.SyncPeriod.Duration,
 		ConcurrentMoves: int(*s.config.Controller.Sharder.ConcurrentMoves),
@@ -141,6 +142,15 @@ func (s *Sharder) moveOptions(client metadata.Interface) moves.Options {
 	}
 	s.metrics.Measure(&options)
 	return options
+}
+
+// holders reads which shards of a ring hold their Leases.
+func (s *Sharder) holders(ctx context.Context, ring string) (map[string]bool, error) {
+	leases := &coordinationv1.LeaseList{}
+	if err := s.manager.GetAPIReader().List(ctx, leases, client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring}); err != nil {
+		return nil, fmt.Errorf("listing leases: %w", err)
+	}
+	return s.members.Holders(ring, leases.Items), nil
 }
 
 // selects tells whether a ring spreads the objects of a namespace.

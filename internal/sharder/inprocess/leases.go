@@ -63,8 +63,22 @@ var _ manager.LeaderElectionRunnable = everywhere{}
 // NeedLeaderElection is false.
 func (everywhere) NeedLeaderElection() bool { return false }
 
+// holders reads which shards hold their Leases.
+func (s *Sharder) holders(ctx context.Context, ring string) (map[string]bool, error) {
+	found := &coordinationv1.LeaseList{}
+	err := s.live.List(ctx, found, client.InNamespace(s.Namespace), client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring})
+	if err != nil {
+		return nil, fmt.Errorf("listing leases: %w", err)
+	}
+	return s.members.Holders(ring, found.Items), nil
+}
+
 // addLeaseController adds what shows the states of shards, and acts on those that are dying.
 func (s *Sharder) addLeaseController() error {
+	live, err := client.New(s.Config, client.Options{Mapper: s.manager.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("making a client for leases: %w", err)
+	}
 	access, err := client.New(s.Config, client.Options{
 		Mapper: s.manager.GetRESTMapper(),
 		Cache:  &client.CacheOptions{Reader: s.leases},
@@ -72,6 +86,7 @@ func (s *Sharder) addLeaseController() error {
 	if err != nil {
 		return fmt.Errorf("making a client for leases: %w", err)
 	}
+	s.live = live
 	// Not by way of controller-runtime's own package: that defines a flag, and this is a library.
 	return builder.ControllerManagedBy(s.manager).
 		Named("shardlease").

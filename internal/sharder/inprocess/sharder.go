@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -53,6 +54,7 @@ type Sharder struct {
 	manager    manager.Manager
 	metadata   metadata.Interface
 	leases     cache.Cache
+	live       client.Reader // asks the API server itself
 	observed   toolscache.ResourceEventHandlerRegistration
 	namespaces *namespaces
 	members    *members.Tracker
@@ -111,6 +113,7 @@ func (s *Sharder) moveOptions() moves.Options {
 		Metadata:        s.metadata,
 		Rings:           s.rings,
 		Members:         s.members,
+		Holders:         s.holders,
 		Selects:         func(_ *catalog.Ring, namespace string) bool { return s.namespaces.selects(namespace) },
 		SyncPeriod:      syncPeriod,
 		ConcurrentMoves: concurrentMoves,

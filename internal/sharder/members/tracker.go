@@ -197,6 +197,22 @@ func (s *state) admits(key types.NamespacedName) bool {
 		(len(s.namespaces) == 0 || slices.Contains(s.namespaces, key.Namespace))
 }
 
+// Holders returns those of some Leases that make their shards members of a ring, whether they were observed
+// or not.
+func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	holders := map[string]bool{}
+	known := t.rings[name]
+	for i := range leases {
+		key := types.NamespacedName{Namespace: leases[i].Namespace, Name: leases[i].Name}
+		if found := read(&leases[i]); known != nil && found.ring == name && found.Held() && known.admits(key) {
+			holders[key.Name] = true
+		}
+	}
+	return holders
+}
+
 // Ring returns a ring as it is now, and a channel that is closed when it has changed. The ring is
 // nil if it was not declared.
 func (t *Tracker) Ring(name string) (*ring.Ring, <-chan struct{}) {

@@ -112,7 +112,7 @@ func (r *run) pollDrains(ctx context.Context, declared *catalog.Ring, members *r
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	err := p.resources(main, func(resource *catalog.Resource) error {
-		return p.list(ctx, resource, beingDrained(r.name), func(o object) error {
+		return p.list(ctx, resource, beingDrained(r.name), func(o object, _ *witness) error {
 			key := o.owner.Key()
 			mu.Lock()
 			seen[key] = true

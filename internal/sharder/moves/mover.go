@@ -27,6 +27,8 @@ type Options struct {
 	Metadata metadata.Interface
 	Rings    catalog.Source
 	Members  members.Source
+	// Holders reads from the API server which shards of a ring hold their Leases at this moment.
+	Holders func(ctx context.Context, ring string) (map[string]bool, error)
 	// Selects tells whether a ring spreads the objects of a namespace.
 	Selects func(declared *catalog.Ring, namespace string) bool
 	// Report is told each write, with the time since the look began that it came of; Synced the end of
@@ -297,7 +299,7 @@ func (m *Mover) Settle(ctx context.Context, name string, resource *catalog.Resou
 	defer m.slots.free()
 	p := (&run{Mover: m, name: name, drains: m.drainsOf(name)}).newPass(declared, shards)
 	o := reduce(resource, name, full)
-	err := p.apply(ctx, resource, o, p.decide(ctx, resource, o))
+	err := p.apply(ctx, resource, o, p.decide(ctx, resource, o, p.newWitness()))
 	return errors.Join(append(p.errs, err)...)
 }
 

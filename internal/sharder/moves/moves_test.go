@@ -45,6 +45,7 @@ type fixture struct {
 
 	mu      sync.Mutex
 	members *ring.Ring
+	alive   map[string]bool // besides the members
 	changed chan struct{}
 	writes  map[assignment.Action]int
 	synced  int
@@ -99,6 +100,11 @@ func (f *fixture) run(t *testing.T, change ...func(*moves.Options)) {
 	f.Expect(err).NotTo(HaveOccurred())
 	options := moves.Options{
 		Metadata: client, Rings: &f.rings, Members: f,
+		Holders: func(context.Context, string) (map[string]bool, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.alive, nil
+		},
 		// Only this test's namespace, because tests share the control plane.
 		Selects: func(_ *catalog.Ring, namespace string) bool { return namespace == f.Namespace },
 		Report: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
@@ -252,6 +258,35 @@ func TestDeadShardsObjectsMoveAtOnce(t *testing.T) {
 	f.become("a", "c")
 	f.Eventually(f.misplaced).Should(BeEmpty())
 	f.Expect(f.written()).To(Equal(map[assignment.Action]int{assignment.Assign: dead}), "only the dead shard's objects, one write each")
+}
+
+// TestShardThatIsNotKnownYet has another replica see a shard join first, and give it objects. They must not be
+// taken from it.
+func TestShardThatIsNotKnownYet(t *testing.T) {
+	f := setUp(t, "a", "b", "c")
+	f.create(t, n)
+	f.run(t)
+	f.Eventually(f.misplaced).Should(BeEmpty())
+	f.forgetWrites()
+	f.mu.Lock()
+	f.alive = map[string]bool{"b": true}
+	before := f.synced
+	f.mu.Unlock()
+	f.become("a", "c", "d") // this process knows nothing of b; a new member makes it look at everything
+	f.Eventually(func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.synced
+	}).Should(BeNumerically(">", before))
+	f.Expect(f.written()).NotTo(HaveKey(assignment.Assign))
+
+	t.Log("It is dead after all")
+	f.mu.Lock()
+	f.alive = nil
+	f.mu.Unlock()
+	f.become("a", "c")
+	f.Eventually(f.misplaced).Should(BeEmpty())
+	f.Expect(f.written()).To(HaveKey(assignment.Assign))
 }
 
 // letGo plays a shard of another library: it removes both labels, and the webhook, which does not

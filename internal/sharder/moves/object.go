@@ -3,6 +3,7 @@ package moves
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,8 +37,25 @@ func reduce(resource *catalog.Resource, ringName string, full *metav1.PartialObj
 	return reduced
 }
 
-// decide says what is to happen to an object.
-func (p *pass) decide(ctx context.Context, resource *catalog.Resource, o object) assignment.Decision {
+// decide says what is to happen to an object. What is to be taken from a shard because that is dead stays
+// if the shard is alive after all.
+func (p *pass) decide(ctx context.Context, resource *catalog.Resource, o object, w *witness) assignment.Decision {
+	decision := p.prefer(ctx, resource, o)
+	if decision.Action != assignment.Assign || o.Shard == "" {
+		return decision
+	}
+	switch alive, err := w.saw(ctx, o.Shard); {
+	case err != nil:
+		p.fail(fmt.Errorf("looking whether %s is dead: %w", o.Shard, err))
+		return assignment.Decision{Action: assignment.Keep}
+	case alive: // and this process is about to hear of it
+		return assignment.Decision{Action: assignment.Keep}
+	}
+	return decision
+}
+
+// prefer says what is to happen to an object by what this process knows of the shards.
+func (p *pass) prefer(ctx context.Context, resource *catalog.Resource, o object) assignment.Decision {
 	if !o.assigned {
 		return assignment.Decision{Action: assignment.Keep}
 	}

@@ -79,8 +79,8 @@ func controlled(resource *catalog.Resource) bool { return !resource.Main() }
 func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected selection) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	return p.list(ctx, resource, selected, func(o object) error {
-		decision := p.decide(ctx, resource, o)
+	return p.list(ctx, resource, selected, func(o object, w *witness) error {
+		decision := p.decide(ctx, resource, o, w)
 		if decision.Action == assignment.Keep {
 			p.count(resource, o, o.Shard)
 			return nil
@@ -110,19 +110,20 @@ func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected 
 
 // list reads a resource page by page. With a limit and no resourceVersion a page is consistent and
 // comes from the API server's watch cache.
-func (p *pass) list(ctx context.Context, resource *catalog.Resource, selected selection, visit func(object) error) error {
+func (p *pass) list(ctx context.Context, resource *catalog.Resource, selected selection, visit func(object, *witness) error) error {
 	options := metav1.ListOptions{LabelSelector: string(selected), Limit: pageSize}
 	for {
 		page, err := p.Metadata.Resource(resource.Resource).List(ctx, options)
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", resource.Resource.GroupResource(), err)
 		}
+		seen := p.newWitness()
 		for i := range page.Items {
 			full := &page.Items[i]
 			if resource.Kind.Namespaced && !p.Selects(p.declared, full.Namespace) || full.DeletionTimestamp != nil && len(full.Finalizers) == 0 {
 				continue
 			}
-			if err := visit(reduce(resource, p.declared.Name, full)); err != nil {
+			if err := visit(reduce(resource, p.declared.Name, full), seen); err != nil {
 				return err
 			}
 		}
@@ -175,7 +176,7 @@ func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, 
 			return fmt.Errorf("reading it again: %w", err)
 		}
 		o = reduce(resource, p.declared.Name, fresh)
-		decision = p.decide(ctx, resource, o)
+		decision = p.decide(ctx, resource, o, p.newWitness())
 	}
 	return fmt.Errorf("somebody else has written it %d times in a row; the next sync tries again", attempts)
 }
