@@ -1,0 +1,60 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestGuide looks whether docs/writing-controllers.md is true: each guideline names a test, and every test,
+// function and file that it names is there.
+func TestGuide(t *testing.T) {
+	const folder = "../../docs"
+	guide, err := os.ReadFile(filepath.Join(folder, "writing-controllers.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, pattern := range []string{"*.go", "website/*.go", "api/v1alpha1/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code.Write(content)
+		}
+	}
+	test := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)`")
+	guidelines := regexp.MustCompile(`(?m)^## \d+\. `).Split(string(guide), -1)[1:]
+	if len(guidelines) != 12 {
+		t.Errorf("there are %d guidelines", len(guidelines))
+	}
+	for _, guideline := range guidelines {
+		if title, text, _ := strings.Cut(guideline, "\n"); !test.MatchString(text) {
+			t.Errorf("%s has no test", title)
+		}
+	}
+	for _, name := range test.FindAllStringSubmatch(string(guide), -1) {
+		if !strings.Contains(code.String(), "func "+name[1]+"(") {
+			t.Errorf("there is no test %s", name[1])
+		}
+	}
+	for _, link := range regexp.MustCompile(`\]\(([^:)#]+)\)`).FindAllStringSubmatch(string(guide), -1) {
+		if _, err := os.Stat(filepath.Join(folder, link[1])); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range regexp.MustCompile("`([a-z]\\w+)` (?:and `(\\w+)` )?in \\[").FindAllStringSubmatch(string(guide), -1) {
+		for _, function := range name[1:] {
+			if function != "" && !regexp.MustCompile(`func (\([^)]*\) )?`+function+`[\[(]`).MatchString(code.String()) {
+				t.Errorf("there is no function %s", function)
+			}
+		}
+	}
+}

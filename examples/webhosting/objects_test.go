@@ -1,0 +1,153 @@
+package main
+
+import (
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/examples/webhosting/website"
+)
+
+// theme makes a Theme. Themes are for all namespaces, so it has something of the test's in its name.
+func (f *fixture) theme(name, color string) *webhostingv1alpha1.Theme {
+	f.t.Helper()
+	theme := &webhostingv1alpha1.Theme{
+		ObjectMeta: metav1.ObjectMeta{Name: f.Namespace + "." + name},
+		Spec:       webhostingv1alpha1.ThemeSpec{Color: color, FontFamily: "Menlo"},
+	}
+	f.Expect(f.Client.Create(f.t.Context(), theme)).To(Succeed())
+	return theme
+}
+
+// website makes a Website of a Theme of this test.
+func (f *fixture) website(name, theme string, change ...func(*webhostingv1alpha1.Website)) *webhostingv1alpha1.Website {
+	f.t.Helper()
+	made := &webhostingv1alpha1.Website{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.project, Name: name},
+		Spec:       webhostingv1alpha1.WebsiteSpec{Theme: f.Namespace + "." + theme},
+	}
+	for _, c := range change {
+		c(made)
+	}
+	f.Expect(f.Client.Create(f.t.Context(), made)).To(Succeed())
+	return made
+}
+
+// light is for Websites that need no pods.
+func light(w *webhostingv1alpha1.Website) {
+	metav1.SetMetaDataLabel(&w.ObjectMeta, webhostingv1alpha1.LabelSkipWorkload, "")
+}
+
+// belongings are the objects of a Website.
+type belongings struct {
+	page       *corev1.ConfigMap
+	workload   *appsv1.Deployment
+	service    *corev1.Service
+	ingress    *networkingv1.Ingress
+	serverName string
+}
+
+func newBelongings(of client.Object) *belongings {
+	b := &belongings{serverName: website.ServerName(client.ObjectKeyFromObject(of))}
+	own := metav1.ObjectMeta{Namespace: of.GetNamespace(), Name: b.serverName}
+	b.page, b.workload = &corev1.ConfigMap{ObjectMeta: own}, &appsv1.Deployment{ObjectMeta: own}
+	b.service, b.ingress = &corev1.Service{ObjectMeta: own}, &networkingv1.Ingress{ObjectMeta: own}
+	return b
+}
+
+func (b *belongings) all() map[string]client.Object {
+	return map[string]client.Object{"ConfigMap": b.page, "Deployment": b.workload, "Service": b.service, "Ingress": b.ingress}
+}
+
+// belongings reads what there is of a Website. All of it has to be there.
+func (f *fixture) belongings(g Gomega, of client.Object) *belongings {
+	b := newBelongings(of)
+	for kind, object := range b.all() {
+		g.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed(), kind)
+		g.Expect(object.GetDeletionTimestamp()).To(BeNil(), kind)
+	}
+	return b
+}
+
+// now reads an object anew.
+func now[T client.Object](f *fixture, object T) T {
+	f.t.Helper()
+	f.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+	return object
+}
+
+// phase waits until a Website is in a phase, and the status is about its newest version.
+func (f *fixture) phase(of *webhostingv1alpha1.Website, want webhostingv1alpha1.Phase, reason string) {
+	f.t.Helper()
+	f.Eventually(func(g Gomega) {
+		g.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(of), of)).To(Succeed())
+		g.Expect(of.Status.Phase).To(Equal(want))
+		g.Expect(of.Status.ObservedGeneration).To(Equal(of.Generation))
+		ready := meta.FindStatusCondition(of.Status.Conditions, webhostingv1alpha1.ConditionReady)
+		g.Expect(ready).NotTo(BeNil())
+		g.Expect(ready.Reason).To(Equal(reason), ready.Message)
+		g.Expect(ready.ObservedGeneration).To(Equal(of.Generation))
+	}).Should(Succeed())
+}
+
+// ready waits until a Website without pods is ready.
+func (f *fixture) ready(of *webhostingv1alpha1.Website) {
+	f.t.Helper()
+	f.phase(of, webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonWorkloadSkipped)
+}
+
+// rollOut says of a Deployment what its controller would say when all pods are there.
+func (f *fixture) rollOut(b *belongings, change ...func(*appsv1.DeploymentStatus)) {
+	f.t.Helper()
+	workload := now(f, b.workload)
+	workload.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: workload.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
+	}
+	for _, c := range change {
+		c(&workload.Status)
+	}
+	f.Expect(f.Client.Status().Update(f.t.Context(), workload)).To(Succeed())
+}
+
+// change patches an object, whatever version it has.
+func change[T client.Object](f *fixture, object T, how func(T)) {
+	f.t.Helper()
+	before, _ := object.DeepCopyObject().(client.Object)
+	how(object)
+	f.Expect(f.Client.Patch(f.t.Context(), object, client.MergeFrom(before))).To(Succeed())
+}
+
+// poke asks for a reconcile, as load tests do.
+func (f *fixture) poke(of *webhostingv1alpha1.Website) {
+	f.t.Helper()
+	change(f, of, func(w *webhostingv1alpha1.Website) {
+		metav1.SetMetaDataAnnotation(&w.ObjectMeta, "poked", time.Now().Format(time.RFC3339Nano))
+	})
+}
+
+// calm waits until all that was asked of an operator is done: when each Website is poked, it is
+// reconciled, and there was nothing more to do.
+func (f *fixture) calm(o *operator, all ...*webhostingv1alpha1.Website) {
+	f.t.Helper()
+	f.Eventually(func(g Gomega) {
+		before := o.reconciled()
+		o.wire.forget()
+		for _, of := range all {
+			f.poke(of)
+		}
+		g.Eventually(func(g Gomega) {
+			counts := o.reconciled()
+			for _, of := range all {
+				g.Expect(counts[of.Name]).To(BeNumerically(">", before[of.Name]), of.Name)
+			}
+		}).WithTimeout(patience).Should(Succeed())
+		g.Expect(o.writes()).To(BeEmpty())
+	}).Should(Succeed())
+}
