@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,7 @@ type builder struct {
 	registry string
 	tag      string
 	arch     string
+	packages string // where the distribution's packages are kept
 }
 
 // built is an image that was written.
@@ -35,26 +37,34 @@ type built struct {
 	size      int64 // of the layers, as they travel
 }
 
-// build compiles the image's program and writes the image to file.
+// build makes the image and writes it to file.
 func (b builder) build(i image, file string) (built, error) {
-	folder, err := os.MkdirTemp("", "image-")
-	if err != nil {
-		return built{}, err
-	}
-	defer os.RemoveAll(folder)
-	binary := filepath.Join(folder, i.name)
-	if err := b.compile(i, binary); err != nil {
-		return built{}, err
-	}
-	content, err := os.ReadFile(binary)
-	if err != nil {
-		return built{}, err
-	}
-	assembled, err := assemble(i.name, b.arch, content)
+	assembled, err := b.assemble(i)
 	if err != nil {
 		return built{}, err
 	}
 	return b.write(i, assembled, file)
+}
+
+func (b builder) assemble(i image) (v1.Image, error) {
+	if i.packaged != nil {
+		return b.assemblePackaged(i.name, i.packaged)
+	}
+	folder, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	binary := filepath.Join(folder, i.name)
+	if err := b.compile(i, binary); err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	program := []entry{{path: i.name, mode: 0o755, content: content}}
+	return assemble(i.name, b.arch, program, v1.Config{Entrypoint: []string{"/" + i.name}})
 }
 
 // compile builds a static binary in which nothing tells where and when it was built.
@@ -69,20 +79,20 @@ func (b builder) compile(i image, output string) error {
 	return nil
 }
 
-// assemble makes the image of one binary.
-func assemble(program, arch string, binary []byte) (v1.Image, error) {
+// assemble makes an image of files, of which some are a program, and of how it is run.
+func assemble(title, arch string, files []entry, run v1.Config) (v1.Image, error) {
 	// Users before the program, so that the layer that never changes is the lower one.
 	users, err := layer(userFiles())
 	if err != nil {
 		return nil, err
 	}
-	content, err := layer([]entry{{path: program, mode: 0o755, content: binary}})
+	content, err := layer(files)
 	if err != nil {
 		return nil, err
 	}
 	made, err := mutate.Append(empty.Image,
 		mutate.Addendum{Layer: users, History: v1.History{CreatedBy: "users", Created: v1.Time{Time: epoch}}},
-		mutate.Addendum{Layer: content, History: v1.History{CreatedBy: program, Created: v1.Time{Time: epoch}}},
+		mutate.Addendum{Layer: content, History: v1.History{CreatedBy: title, Created: v1.Time{Time: epoch}}},
 	)
 	if err != nil {
 		return nil, err
@@ -94,12 +104,12 @@ func assemble(program, arch string, binary []byte) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", arch
 	config.Created = v1.Time{Time: epoch}
-	config.Config = v1.Config{
-		Entrypoint: []string{"/" + program},
-		User:       fmt.Sprintf("%d:%d", nonroot, nonroot),
-		WorkingDir: "/",
-		Labels:     map[string]string{"org.opencontainers.image.title": program},
-	}
+	config.Config = run
+	config.Config.User = fmt.Sprintf("%d:%d", nonroot, nonroot)
+	config.Config.WorkingDir = "/"
+	labels := map[string]string{"org.opencontainers.image.title": title}
+	maps.Copy(labels, run.Labels)
+	config.Config.Labels = labels
 	return mutate.ConfigFile(made, config)
 }
 

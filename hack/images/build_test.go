@@ -142,6 +142,9 @@ func TestChoose(t *testing.T) {
 // A line of the table that names no package would only be noticed when somebody needs the image.
 func TestTableNamesPackagesThatExist(t *testing.T) {
 	for _, i := range images {
+		if i.packaged != nil {
+			continue
+		}
 		sources, err := filepath.Glob(filepath.Join("..", "..", i.module, i.program, "*.go"))
 		if err != nil || len(sources) == 0 {
 			t.Errorf("image %s: no Go files in %s of module %s", i.name, i.program, i.module)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// image says what is in an image.
+// image says what is in an image: one of our programs, or one of the distribution's.
 type image struct {
 	// name is the last part of the image's name, and the name of the program in it.
 	name string
@@ -14,6 +14,8 @@ type image struct {
 	module string
 	// program is the Go package of the program, from the module's folder.
 	program string
+	// packaged is a program of the distribution, instead of one of ours.
+	packaged *packaged
 }
 
 func names(images []image) string {

@@ -3,24 +3,34 @@
 //
 // An image is one static binary and the user that runs it, and nothing else: no shell, no
 // package, no libc. The same sources and the same Go give the same digest on every machine.
+//
+// nginx is the exception. It is the distribution's, with the libraries that it needs and without a
+// shell too; the same packages give the same digest.
 package main
 
 import (
+	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"text/tabwriter"
+
+	"github.com/ringmaster-project/ringmaster/hack/images/internal/debian"
 )
 
 // images are all images that we build. To have another one, add a line.
 var images = []image{
 	{name: "budget", module: ".", program: "./examples/budget"},
 	{name: "hello", module: ".", program: "./test/e2e/hello"},
+	{name: "ingress", module: ".", program: "./test/e2e/ingress"},
+	{name: "nginx", packaged: nginx},
 	{name: "pause", module: "hack", program: "./pause"},
 	{name: "plain", module: ".", program: "./examples/plain"},
 	{name: "sharder", module: ".", program: "./cmd/sharder"},
+	{name: "webhosting", module: ".", program: "./examples/webhosting"},
 }
 
 func main() {
@@ -30,11 +40,13 @@ func main() {
 	flag.StringVar(&b.registry, "registry", "docker.io/ringmaster", "what the images' names start with")
 	flag.StringVar(&b.tag, "tag", "dev", "the images' tag")
 	flag.StringVar(&b.arch, "arch", runtime.GOARCH, "the processor `architecture` to build for, as GOARCH")
+	flag.StringVar(&b.packages, "packages", "", "the `folder` that keeps the distribution's packages (default: bin/debian of the repository)")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: images [FLAG...] [NAME...]\n\nBuilds the named images, or all of %s.\n\n", names(images))
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+	b.packages = cmp.Or(b.packages, filepath.Join(b.root, "bin", "debian"))
 	if err := run(b, *output, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
@@ -54,6 +66,11 @@ func run(b builder, output string, wanted []string) error {
 	for _, i := range selected {
 		file := filepath.Join(output, i.name+".tar")
 		built, err := b.build(i, file)
+		if errors.Is(err, debian.ErrUnavailable) && len(wanted) == 0 {
+			// Who needs it finds out soon enough; the others need not have a Debian.
+			fmt.Fprintf(os.Stderr, "images: %s is left out, and what needs it in 'make e2e' fails: %v\n", i.name, err)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("building the image %s: %w", i.name, err)
 		}

@@ -1,0 +1,98 @@
+package debian
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Files are the files of packages, by their path without the first slash. A link has a target.
+type Files map[string]file
+
+type file struct {
+	content []byte
+	target  string
+}
+
+// Unpack reads the files of packages.
+func Unpack(debs []string) (Files, error) {
+	files := Files{}
+	for _, deb := range debs {
+		if err := files.unpack(deb); err != nil {
+			return nil, fmt.Errorf("unpacking %s: %w", filepath.Base(deb), err)
+		}
+	}
+	return files, nil
+}
+
+func (f Files) unpack(deb string) error {
+	cmd := exec.Command("dpkg-deb", "--fsys-tarfile", deb)
+	packed, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	err = f.read(packed)
+	_, rest := io.Copy(io.Discard, packed) // it must not wait for a reader
+	return errors.Join(err, rest, cmd.Wait())
+}
+
+// read adds the files in a tar.
+func (f Files) read(packed io.Reader) error {
+	for reader := tar.NewReader(packed); ; {
+		header, err := reader.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		name := clean(header.Name)
+		switch header.Typeflag {
+		case tar.TypeReg:
+			content, err := io.ReadAll(reader)
+			if err != nil {
+				return err
+			}
+			f[name] = file{content: content}
+		case tar.TypeSymlink:
+			f[name] = file{target: clean(resolved(name, header.Linkname))}
+		case tar.TypeLink:
+			f[name] = file{target: clean(header.Linkname)}
+		}
+	}
+}
+
+// resolved is where a symbolic link leads.
+func resolved(name, target string) string {
+	if path.IsAbs(target) {
+		return target
+	}
+	return path.Join("/", path.Dir(name), target)
+}
+
+func clean(name string) string { return strings.TrimPrefix(path.Join("/", name), "/") }
+
+// Content returns what is in a file, through any links.
+func (f Files) Content(name string) ([]byte, error) {
+	const most = 8 // links, in a row
+	at := clean(name)
+	for range most {
+		found, there := f[at]
+		switch {
+		case !there:
+			return nil, fmt.Errorf("no package has the file /%s", at)
+		case found.target == "":
+			return found.content, nil
+		}
+		at = found.target
+	}
+	return nil, fmt.Errorf("the links of /%s lead nowhere", clean(name))
+}

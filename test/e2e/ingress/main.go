@@ -1,0 +1,78 @@
+// Command ingress is the ingress controller of the end-to-end tests: it does what the Ingresses of one
+// class say, and nothing else. It knows paths and names of hosts, but no TLS, no wildcards, no default
+// backends and no annotations, which nothing here uses.
+//
+// A request goes to the Service and not around it to its pods, as most ingress controllers do it:
+// the Service is to be tested too.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+func main() {
+	address := flag.String("listen", ":8080", "the `address` to serve on")
+	class := flag.String("class", "nginx", "the class of the Ingresses to serve")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	err := run(ctx, *address, *class)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ingress:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, address, class string) error {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	const never = 0
+	factory := informers.NewSharedInformerFactory(client, never)
+	c := controller{
+		class:     class,
+		ingresses: factory.Networking().V1().Ingresses().Lister(),
+		services:  factory.Core().V1().Services().Lister(),
+	}
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("reading all of %s: %w", kind, ctx.Err())
+		}
+	}
+	// Only now, so that who can connect finds all rules there.
+	log.Printf("serving the Ingresses of class %s on %s", class, address)
+	return serve(ctx, &http.Server{Addr: address, Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second})
+}
+
+// serve serves until the context ends, and then finishes what has begun.
+func serve(ctx context.Context, web *http.Server) error {
+	failed := make(chan error, 1)
+	go func() { failed <- web.ListenAndServe() }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return web.Shutdown(leaving)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// target is where a request goes.
+type target struct {
+	namespace string
+	service   networkingv1.IngressServiceBackend
+}
+
+// route returns where the rules of a class send a request, if anywhere: the longest path wins, and of two
+// of the same length the exact one.
+func route(ingresses []*networkingv1.Ingress, class, host, path string) *target {
+	var best *target
+	length := -1
+	for _, ingress := range ingresses {
+		if ingress.Spec.IngressClassName == nil || *ingress.Spec.IngressClassName != class {
+			continue
+		}
+		for _, rule := range ingress.Spec.Rules {
+			if rule.HTTP == nil || rule.Host != "" && rule.Host != host {
+				continue
+			}
+			for _, candidate := range rule.HTTP.Paths {
+				matched := matches(&candidate, path)
+				if matched > length && candidate.Backend.Service != nil {
+					length, best = matched, &target{ingress.Namespace, *candidate.Backend.Service}
+				}
+			}
+		}
+	}
+	return best
+}
+
+// matches tells how well a path is matched, or -1 if it is not. A prefix is one of whole elements:
+// /a matches /a and /a/b, but not /ab.
+func matches(rule *networkingv1.HTTPIngressPath, path string) int {
+	if rule.PathType != nil && *rule.PathType == networkingv1.PathTypeExact {
+		if path == rule.Path {
+			return 2*len(path) + 1
+		}
+		return -1
+	}
+	prefix := strings.TrimSuffix(rule.Path, "/")
+	if path == prefix || strings.HasPrefix(path, prefix+"/") {
+		return 2 * len(prefix)
+	}
+	return -1
+}
+
+// address is that of a Service's port, which a backend names by its name or number.
+func address(service *corev1.Service, port networkingv1.ServiceBackendPort) (string, error) {
+	if ip := service.Spec.ClusterIP; ip == "" || ip == corev1.ClusterIPNone {
+		return "", fmt.Errorf("the Service %s/%s has no address", service.Namespace, service.Name)
+	}
+	for _, known := range service.Spec.Ports {
+		if port.Name != "" && known.Name == port.Name || port.Name == "" && known.Port == port.Number {
+			return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(int(known.Port))), nil
+		}
+	}
+	return "", fmt.Errorf("the Service %s/%s has no port %s%d", service.Namespace, service.Name, port.Name, port.Number)
+}

@@ -1,0 +1,126 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// mode is a way to run several instances of the sample operator. It has the name of its manifests.
+type mode struct {
+	name string
+	// elected is the Lease of the instance that does what only one may do, if there is one.
+	elected string
+	// sharded is when every object has a shard.
+	sharded bool
+}
+
+var modes = []mode{
+	{name: "lead", elected: operator + "-leader"},
+	{name: "shard", sharded: true},
+	{name: "in-process", elected: operator + "-sharder", sharded: true},
+}
+
+// TestWebhosting installs the sample operator from its manifests in each of its modes, serves its sample
+// Websites with a real nginx behind Service and Ingress, and lets everything happen to its instances that
+// happens in a cluster. Whoever looks at the pages meanwhile does not notice.
+func TestWebhosting(t *testing.T) {
+	if _, err := os.Stat(filepath.Join(root, "bin", "images", "nginx.tar")); onNode() && err != nil {
+		t.Fatal("there is no image of nginx for the node: 'make images' says why")
+	}
+	all := connect(t)
+	web := all.runIngress()
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			c := *all
+			c.T = t
+			if m.name == "shard" {
+				c.install()
+			}
+			h := &hosting{cluster: &c, mode: m, web: web, objects: all.objects()}
+			h.run()
+		})
+	}
+}
+
+// run lets the operator live through everything.
+func (h *hosting) run() {
+	h.installOperator()
+	h.step("started", 3, h.applySamples)
+	h.step("theme changed", 3, h.changeTheme)
+
+	h.visitor = h.startVisitor()
+	h.step("scaled up", 4, func() { h.kubectl("", "scale", "-n", hostingSystem, "deployment/"+operator, "--replicas=4") })
+	h.step("scaled down", 2, func() { h.kubectl("", "scale", "-n", hostingSystem, "deployment/"+operator, "--replicas=2") })
+	h.step("rolled out anew", 2, func() {
+		h.kubectl("", "rollout", "restart", "-n", hostingSystem, "deployment/"+operator)
+		h.kubectl("", "rollout", "status", "-n", hostingSystem, "deployment/"+operator, "--timeout="+patience.String())
+	})
+	h.step("instance crashed, and a website made", 2, func() {
+		h.crash(h.busiest())
+		h.makeWebsite()
+	})
+	h.step("instance killed, and a website made", 2, func() {
+		h.kubectl("", "delete", "pod", "-n", hostingSystem, h.busiest(), "--force", "--grace-period=0")
+		h.makeWebsite()
+	})
+	h.visitor.stop()
+}
+
+// step does something, and waits until all is well with so many instances.
+func (h *hosting) step(what string, instances int, do func()) {
+	h.Helper()
+	began := time.Now()
+	do()
+	h.settled(instances)
+	h.Logf("%s: all is well after %.1f s", what, time.Since(began).Seconds())
+	if h.visitor != nil {
+		h.visitor.isContent(h.cluster)
+	}
+}
+
+// applySamples applies the samples as a person does, and waits until all are served.
+func (h *hosting) applySamples() {
+	h.Helper()
+	h.kubectl("", "apply", "-k", samples)
+	h.kubectl("", "wait", "websites", "--all", "--all-namespaces", readyPhase, "--timeout="+patience.String())
+	h.pagesAreRight()
+}
+
+// changeTheme changes a Theme, and waits until its Websites show it and no others do.
+func (h *hosting) changeTheme() {
+	h.Helper()
+	h.kubectl("", "patch", "theme", sampleTheme, "--type=merge", "-p", `{"spec":{"color":"rebeccapurple"}}`)
+	h.pagesAreRight()
+	h.kubectl("", "wait", "websites", "--all", "--all-namespaces", readyPhase, "--timeout="+patience.String())
+}
+
+// makeWebsite makes a Website whose name the API server chooses, and waits until it is served.
+func (h *hosting) makeWebsite() {
+	h.Helper()
+	name := strings.TrimSpace(h.kubectl(lateWebsite, "create", "-f", "-", "-o", "name"))
+	h.kubectl("", "wait", "-n", sampleProject, name, readyPhase, "--timeout="+patience.String())
+	h.pagesAreRight()
+}
+
+// busiest is the instance that is missed most.
+func (h *hosting) busiest() string {
+	h.Helper()
+	g := NewWithT(h)
+	if h.mode.elected != "" {
+		return h.electedInstance(g)
+	}
+	most, objects := "", h.owned(g, h.instances(g))
+	for name := range objects {
+		if objects[name] >= objects[most] {
+			most = name
+		}
+	}
+	return most
+}
