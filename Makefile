@@ -28,7 +28,7 @@ up: build kubernetes ## Run the whole thing on this machine until Ctrl-C
 .PHONY: build
 build: ## Build our programs into bin/
 	@mkdir -p $(BIN)
-	go build -trimpath -o $(BIN)/ ./cmd/...
+	go build -trimpath -o $(BIN)/ ./cmd/... ./examples/webhosting
 
 ##@ Test
 
@@ -71,6 +71,7 @@ fmt: ## Format the code as lint wants it
 .PHONY: generate
 generate: ## Write all generated files anew
 	$(TOOL) controller-gen object crd paths=./api/... output:crd:dir=config/crds
+	$(TOOL) controller-gen object crd paths=./examples/webhosting/api/... output:crd:dir=examples/webhosting/config/crds
 	rm -rf $(BIN)/cli && mkdir -p $(BIN)/cli docs
 	go -C hack run ./docs $(BIN)/cli
 	rm -rf docs/cli && mv $(BIN)/cli docs/cli
