@@ -57,16 +57,7 @@ func (s *Sharder) addObserver() error {
 	if err != nil {
 		return err
 	}
-	s.readiness.leases, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { s.members.Observe(object.(*coordinationv1.Lease)) },
-		UpdateFunc: func(_, object any) { s.members.Observe(object.(*coordinationv1.Lease)) },
-		DeleteFunc: func(object any) {
-			if name, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
-				s.members.Forget(client.ObjectKey{Namespace: name.Namespace, Name: name.Name})
-			}
-		},
-	})
-	if err != nil {
+	if s.readiness.leases, err = leases.Follow(informer, s.members); err != nil {
 		return err
 	}
 	// Namespaces are looked up by name while objects are moved. They and all else are there before
@@ -90,7 +81,7 @@ func (s *Sharder) addObserver() error {
 	return nil
 }
 
-// addRivals makes the replica that leads see which instances are the sharder of their ring themselves. These Leases
+// addRivals makes every replica see which instances are the sharder of their ring themselves. These Leases
 // are no shards', so that they are in a cache of their own.
 func (s *Sharder) addRivals() error {
 	made, err := cache.New(s.manager.GetConfig(), cache.Options{
@@ -104,17 +95,8 @@ func (s *Sharder) addRivals() error {
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { s.rivals.Observe(object.(*coordinationv1.Lease)) },
-		UpdateFunc: func(_, object any) { s.rivals.Observe(object.(*coordinationv1.Lease)) },
-		DeleteFunc: func(object any) {
-			if name, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
-				s.rivals.Forget(client.ObjectKey{Namespace: name.Namespace, Name: name.Name})
-			}
-		},
-	})
-	// It begins with the lead, which is when somebody tells of it.
-	return errors.Join(err, s.manager.Add(made))
+	_, err = leases.Follow(informer, s.rivals)
+	return errors.Join(err, s.manager.Add(leases.Cache{Cache: made}))
 }
 
 // reselect makes the rings look at their objects that begin or cease to select a namespace.
@@ -194,6 +176,7 @@ func (s *Sharder) addLeases() error {
 			Client:     s.manager.GetClient(),
 			Shards:     s.members,
 			Ring:       s.declared,
+			Rival:      func(ring string) bool { return s.rivals.Of(ring) != nil },
 			Events:     s.manager.GetEventRecorder("shardlease-controller"),
 			Clock:      s.clock,
 			Transition: s.metrics.Transition,

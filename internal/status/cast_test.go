@@ -92,6 +92,7 @@ func TestSharders(t *testing.T) {
 		"external":                  {declaration{ring: ring, election: replicas}, "external: sharder-0", nil},
 		"external, somewhere":       {declaration{ring: ring}, "external", nil},
 		"external, silent":          {declaration{ring: ring, election: lease("sharder", heldBy("sharder-0"), renewed(time.Minute))}, "external: sharder-0 (silent)", []string{"no sharder is at work, by this computer's clock"}},
+		"external, not there":       {declaration{ring: ring, unelected: true}, "external (not seen)", []string{"there is no Lease of the sharder"}},
 		"external, released":        {declaration{ring: ring, election: lease("sharder", heldBy(""))}, "external (silent)", []string{"no sharder is at work"}},
 		"in-process":                {declaration{sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
 		"in-process, with a ring":   {declaration{ring: unseen, sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},

@@ -22,8 +22,10 @@ type declaration struct {
 	ring *shardingv1alpha1.ControllerRing
 	// shards are the Leases of its shards, sharders those of in-process sharders.
 	shards, sharders []*coordinationv1.Lease
-	// election is the Lease of the external sharder's replicas, or nil if it is not known.
-	election *coordinationv1.Lease
+	// election is the Lease of the external sharder's replicas, or nil if it is not known; unelected is
+	// whether there is none where it should be.
+	election  *coordinationv1.Lease
+	unelected bool
 	// blind is whether the Leases could not be read.
 	blind bool
 }
@@ -32,6 +34,7 @@ type declaration struct {
 type leases struct {
 	shards, sharders []coordinationv1.Lease
 	election         *coordinationv1.Lease
+	unelected        bool
 	blind            bool
 }
 
@@ -41,7 +44,7 @@ func declarations(rings []shardingv1alpha1.ControllerRing, found *leases) []*dec
 	all := map[string]*declaration{}
 	get := func(name string) *declaration {
 		if all[name] == nil {
-			all[name] = &declaration{name: name, election: found.election, blind: found.blind}
+			all[name] = &declaration{name: name, election: found.election, unelected: found.unelected, blind: found.blind}
 		}
 		return all[name]
 	}

@@ -54,8 +54,19 @@ func (s *subject) place(now time.Time) Place {
 	}
 	j.place, j.notSpread = &p, err
 	p.Reason, p.Message = j.judge()
-	p.Agrees = p.Shard == p.Desired && p.Draining == nil
+	p.Agrees = p.agrees()
 	return p
+}
+
+// agrees tells whether label and ring say the same, as far as that is known.
+func (p *Place) agrees() bool {
+	switch p.Reason {
+	case Settled, WithController:
+		return true
+	case NotSpread, NotSelected:
+		return p.Shard == ""
+	}
+	return false
 }
 
 // held is who has an object.

@@ -97,8 +97,12 @@ func expectPlace(t *testing.T, got Place, reason Reason, message []string) {
 			t.Errorf("%q does not say %q", got.Message, part)
 		}
 	}
-	if agrees := got.Shard == got.Desired && got.Draining == nil; agrees != got.Agrees {
+	well := map[Reason]bool{Settled: true, WithController: true, NotSpread: got.Shard == "", NotSelected: got.Shard == ""}
+	if got.Agrees != well[reason] {
 		t.Errorf("agrees: %t", got.Agrees)
+	}
+	if got.Reason == Settled && (got.Shard == "" || got.Shard != got.Desired || got.Draining != nil) {
+		t.Errorf("it is not settled: %+v", got)
 	}
 }
 

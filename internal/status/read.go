@@ -190,7 +190,7 @@ func (r *Reader) leases(ctx context.Context, w *world, rings []shardingv1alpha1.
 		}
 	}
 	found.blind = err != nil
-	found.election = r.election(ctx)
+	found.election, found.unelected = r.election(ctx)
 	return found, err
 }
 
@@ -227,13 +227,13 @@ func (r *Reader) leasesIn(ctx context.Context, namespace string, found *leases) 
 }
 
 // election is the Lease of the sharder's replicas where config/ has it, or nil: it may be elsewhere, and
-// not everybody may read it.
-func (r *Reader) election(ctx context.Context) *coordinationv1.Lease {
+// not everybody may read it. It also tells whether there is none.
+func (r *Reader) election(ctx context.Context) (found *coordinationv1.Lease, none bool) {
 	lease, err := r.core.CoordinationV1().Leases(shardingv1alpha1.NamespaceSystem).Get(ctx, "sharder", metav1.GetOptions{})
 	if err != nil {
-		return nil
+		return nil, apierrors.IsNotFound(err)
 	}
-	return lease
+	return lease, false
 }
 
 // lookAgain reads the Leases again after the objects: an object may name a shard that has joined meanwhile.

@@ -39,14 +39,14 @@ func TestRings(t *testing.T) {
 	got := f.ring()
 	f.Expect(got.Declared).To(BeTrue())
 	f.Expect(got.Ready.Status).To(Equal(metav1.ConditionTrue))
-	f.Expect(got.Sharders).To(Equal([]status.Sharder{{Kind: status.External}}))
+	f.Expect(got.Sharders).To(Equal([]status.Sharder{{Kind: status.External, Unseen: true}}))
 	f.Expect([]int{got.Members, got.Available}).To(Equal([]int{2, 1}))
 	f.Expect(got.Total.Objects).To(Equal(606))
 	f.Expect(got.Total.Unassigned).To(Equal(1))
 	f.Expect(got.Total.Stranded).To(Equal(2))
 	f.Expect(got.Total.NotSpread).To(BeNumerically(">=", 2))
 	f.Expect(got.Balance).To(Equal(1.0))
-	f.Expect(got.Warnings).To(BeEmpty())
+	f.Expect(got.Warnings).To(ConsistOf(ContainSubstring("there is no Lease of the sharder")))
 	shards := map[string]string{}
 	for _, shard := range got.Shards {
 		shards[shard.Name] = fmt.Sprintf("%s member=%t leaving=%t configmaps=%d secrets=%d", shard.State, shard.Member, shard.Leaving, shard.Objects["configmaps"], shard.Objects["secrets"])

@@ -74,6 +74,9 @@ type Sharder struct {
 	Since     *metav1.Time `json:"since,omitempty"`
 	// Silent is whether that Lease has run out, by this computer's clock.
 	Silent bool `json:"silent,omitempty"`
+	// Unseen is whether there is no such Lease where it should be: the sharder was at work, but maybe is no
+	// more.
+	Unseen bool `json:"unseen,omitempty"`
 }
 
 // What a shard's state can be besides those that the sharder shows on the Lease.

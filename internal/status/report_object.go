@@ -77,7 +77,7 @@ type Place struct {
 	Controller *Relative `json:"controller,omitempty"`
 	// Children are the objects of controlled kinds that this one controls.
 	Children []Relative `json:"children,omitempty"`
-	// Agrees is whether label and ring say the same.
+	// Agrees is whether the object is where it belongs, or belongs nowhere and has no label.
 	Agrees bool `json:"agrees"`
 	// Reason and Message are why it is where it is, for programs and in words.
 	Reason  Reason `json:"reason"`

@@ -17,7 +17,7 @@ import (
 func (d *declaration) whoShards(now time.Time) []Sharder {
 	var sharders []Sharder
 	if d.ring != nil && len(d.ring.Status.Conditions) > 0 {
-		external := Sharder{Kind: External}
+		external := Sharder{Kind: External, Unseen: d.unelected}
 		if d.election != nil {
 			external = leader(External, d.election, now)
 		}
@@ -48,6 +48,12 @@ func atWork(sharders []Sharder, kind string) bool {
 	return slices.ContainsFunc(sharders, func(s Sharder) bool { return !s.Silent && (kind == "" || s.Kind == kind) })
 }
 
+// unseen tells whether all that is known of a sharder is that there was one.
+func unseen(sharders []Sharder) bool {
+	return !slices.ContainsFunc(sharders, func(s Sharder) bool { return !s.Silent && !s.Unseen }) &&
+		slices.ContainsFunc(sharders, func(s Sharder) bool { return s.Unseen })
+}
+
 // sharderWarnings say what is wrong with who assigns objects.
 func (d *declaration) sharderWarnings(sharders []Sharder) []string {
 	switch {
@@ -56,6 +62,9 @@ func (d *declaration) sharderWarnings(sharders []Sharder) []string {
 	case atWork(sharders, External) && atWork(sharders, InProcess):
 		return []string{"two sharders assign its objects, the external one and one of its own instances. They do each other no harm, but one is enough: " +
 			"delete the ControllerRing, or run the instances in another mode"}
+	case unseen(sharders):
+		return []string{fmt.Sprintf("there is no Lease of the sharder in the namespace %s: if it was installed there, it does not run, and new objects get no shard",
+			shardingv1alpha1.NamespaceSystem)}
 	case atWork(sharders, ""):
 		return nil
 	}

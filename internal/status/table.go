@@ -124,6 +124,9 @@ func whoShards(sharders []Sharder, wide bool) string {
 		if s.Silent {
 			word += " (silent)"
 		}
+		if s.Unseen {
+			word += " (not seen)"
+		}
 		words = append(words, word)
 	}
 	return cmp.Or(strings.Join(words, ", "), "nobody")

@@ -221,6 +221,8 @@ func (j *judgement) due(when pace) string {
 	switch {
 	case !atWork(j.sharders, ""):
 		return "But no sharder is at work in this ring, so nothing happens until one is."
+	case unseen(j.sharders):
+		return "But whether a sharder is at work is not known: there is no Lease of it in the namespace " + shardingv1alpha1.NamespaceSystem + "."
 	case j.ring.condition(shardingv1alpha1.ConditionReady) != "":
 		return "But the ring is not ready: " + j.ring.condition(shardingv1alpha1.ConditionReady)
 	case j.ring.condition(shardingv1alpha1.ConditionAssigned) != "":

@@ -81,13 +81,14 @@ func (e *enlisting) Add(runnable manager.Runnable) error {
 func (b *Builder) For(object client.Object, options ...builder.ForOption) *Builder {
 	options, sharded := without(options)
 	b.inner.For(object, options...)
-	b.example, b.sharded = object, sharded
-	if !sharded || !b.manager.shard.options.Mode.spread() {
-		return b
-	}
 	watched, err := b.projected(object, metadataOnly(options))
 	if err != nil {
 		b.errs = append(b.errs, err)
+		return b
+	}
+	b.example, b.sharded = watched, sharded
+	if !sharded || !b.manager.shard.options.Mode.spread() {
+		b.manager.shard.warm(watched)
 		return b
 	}
 	b.main, err = b.manager.shard.declare(watched)
@@ -100,9 +101,13 @@ func (b *Builder) For(object client.Object, options ...builder.ForOption) *Build
 func (b *Builder) Owns(object client.Object, options ...builder.OwnsOption) *Builder {
 	options, sharded := without(options)
 	b.inner.Owns(object, options...)
+	watched, err := b.projected(object, metadataOnly(options))
+	b.errs = append(b.errs, err)
 	if sharded {
-		watched, err := b.projected(object, metadataOnly(options))
-		b.owned, b.errs = append(b.owned, watched), append(b.errs, err)
+		b.owned = append(b.owned, watched)
+	}
+	if err == nil && !b.manager.shard.options.Mode.spread() {
+		b.manager.shard.warm(watched)
 	}
 	return b
 }
@@ -112,10 +117,15 @@ func (b *Builder) Owns(object client.Object, options ...builder.OwnsOption) *Bui
 func (b *Builder) Watches(object client.Object, events handler.EventHandler, options ...builder.WatchesOption) *Builder {
 	options, sharded := without(options)
 	b.inner.Watches(object, events, options...)
-	if sharded && b.manager.shard.options.Mode.spread() {
-		_, err := b.manager.shard.cache.shard(object)
-		b.errs = append(b.errs, err)
+	watched, err := b.projected(object, metadataOnly(options))
+	switch spread := b.manager.shard.options.Mode.spread(); {
+	case err != nil:
+	case !spread:
+		b.manager.shard.warm(watched)
+	case sharded:
+		_, err = b.manager.shard.cache.shard(object)
 	}
+	b.errs = append(b.errs, err)
 	return b
 }
 
@@ -173,7 +183,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 		r = b.shard(r)
 	}
 	if leads := b.manager.shard.candidacy; leads != nil && b.main == nil && ptr.Deref(b.options.NeedLeaderElection, true) {
-		r = &leading{Reconciler: r, tenure: leads.tenure}
+		r = &leading{Reconciler: r, candidacy: leads}
 	}
 	if err := errors.Join(b.errs...); err != nil {
 		return nil, err
@@ -187,7 +197,8 @@ func (b *Builder) check() {
 		if ptr.Deref(b.options.NeedLeaderElection, false) {
 			b.errs = append(b.errs, errors.New("a sharded controller works in every instance: leave NeedLeaderElection unset"))
 		}
-		if b.main == nil {
+		if b.main == nil { // one instance works, whatever is right for a shard
+			b.options.NeedLeaderElection = new(true)
 			b.errs = append(b.errs, b.tellDeleted())
 		}
 		return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -27,17 +29,27 @@ type candidacy struct {
 	*tenure
 	lease           *resourcelock.LeaseLock
 	namespace, name string
+	// spare is how long the Lease goes on after it is lost.
+	spare time.Duration
+	// working is how many reconciles and runnables of the leader have not ended.
+	working atomic.Int64
 
 	begin sync.Once
 	ended chan struct{} // closed when the leadership was given up in good order
 	end   sync.Once
 }
 
-// elect prepares the manager's election, if the mode needs one. What its user has chosen stays.
+// elect prepares the manager's election, if the mode needs one. Names and times that its user has chosen stay.
 func (s *Shard) elect(options *manager.Options) error {
 	mode := s.options.Mode
 	if mode == ModeAlone {
 		options.LeaderElection = false
+	}
+	if options.LeaderElection && !mode.sharder() {
+		// Labels stay on a Lease. One that names a ring, from when this operator was its own sharder, must not.
+		labels := map[string]string{shardingv1alpha1.LabelSharder: ""}
+		maps.Copy(labels, options.LeaderElectionLabels)
+		options.LeaderElectionLabels = labels
 	}
 	if !mode.elects() {
 		return nil
@@ -56,7 +68,8 @@ func (s *Shard) elect(options *manager.Options) error {
 	options.LeaseDuration = cmp.Or(options.LeaseDuration, &s.options.LeaseDuration)
 	options.RenewDeadline = cmp.Or(options.RenewDeadline, &s.options.RenewDeadline)
 	options.RetryPeriod = cmp.Or(options.RetryPeriod, &s.options.RetryPeriod)
-	// The next one can begin at once: the process ends when the manager does.
+	// The next one can begin at once: the process ends when the manager does. What is still at work keeps the
+	// Lease from being released.
 	options.LeaderElectionReleaseOnCancel = true
 	if mode == ModeLead && options.Controller.EnableWarmup == nil {
 		options.Controller.EnableWarmup = new(true)
@@ -66,6 +79,7 @@ func (s *Shard) elect(options *manager.Options) error {
 		return err
 	}
 	made.namespace, made.name = options.LeaderElectionNamespace, options.LeaderElectionID
+	made.spare = *options.LeaseDuration - *options.RenewDeadline
 	s.candidacy = made
 	options.LeaderElectionResourceLockInterface = made
 	return nil
@@ -82,13 +96,13 @@ func (s *Shard) candidate(options *manager.Options, labels map[string]string) (*
 	config := rest.CopyConfig(s.config)
 	// One request that hangs must not be the end of a leader.
 	config.Timeout = max(time.Second, *options.RenewDeadline/2)
-	client, err := coordinationv1client.NewForConfig(config)
+	leases, err := coordinationv1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the election: %w", err)
 	}
 	lease := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: options.LeaderElectionNamespace, Name: options.LeaderElectionID},
-		Client:     client,
+		Client:     leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: s.Name() + "_" + string(uuid.NewUUID())},
 		Labels:     labels,
 	}
@@ -101,7 +115,10 @@ func (s *Shard) candidate(options *manager.Options, labels map[string]string) (*
 func (c *candidacy) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := c.Interface.Get(ctx)
 	if err == nil && c.renewed.Load() != nil && record.HolderIdentity != c.Identity() {
-		c.lose() // another one leads, and leader election would try to get it back
+		// Another one leads. Leader election would try to get it back and, when it ends, release the Lease: it
+		// only looks at whom it saw last, and that was this process.
+		c.lose()
+		return nil, nil, ErrLost
 	}
 	return record, raw, err
 }
@@ -117,6 +134,11 @@ func (c *candidacy) Update(ctx context.Context, record resourcelock.LeaderElecti
 }
 
 func (c *candidacy) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	if record.HolderIdentity != c.Identity() && (!c.valid() || c.working.Load() > 0) {
+		// Leader election gives a Lease back also when it could not renew it, and controller-runtime when its
+		// patience is over. As long as anything may be at work the Lease has to run out.
+		return fmt.Errorf("the lease %s is not released before all work has ended", c.Describe())
+	}
 	began := time.Now()
 	if err := write(ctx, record); err != nil {
 		return err
@@ -151,7 +173,10 @@ func (watch) NeedLeaderElection() bool { return false }
 // Start watches until ctx ends.
 func (w watch) Start(ctx context.Context) error {
 	if !w.options.Mode.spread() || !w.options.Mode.works() {
-		// The caches have synced. As one who works, or waits to, this is all that it takes.
+		// As one who works, or waits to, warm caches are all that it takes.
+		if err := w.warmUp(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
 		w.joined.Store(true)
 	}
 	var lost <-chan struct{}
@@ -167,6 +192,26 @@ func (w watch) Start(ctx context.Context) error {
 	}
 }
 
+// warm notes a kind that a leader reads.
+func (s *Shard) warm(example client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.warmed = append(s.warmed, example)
+}
+
+// warmUp waits until the caches have all that a leader reads.
+func (s *Shard) warmUp(ctx context.Context) error {
+	s.mu.Lock()
+	examples := s.warmed
+	s.mu.Unlock()
+	for _, example := range examples {
+		if _, err := s.whole.GetInformer(ctx, example); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("reading objects of the kind of %T, which this instance may not be allowed to list and watch: %w", example, err)
+		}
+	}
+	return nil
+}
+
 // elected runs all that was added, while this process leads.
 type elected struct{ *Shard }
 
@@ -177,6 +222,13 @@ func (elected) NeedLeaderElection() bool { return true }
 
 // Start runs until ctx ends.
 func (e elected) Start(ctx context.Context) error {
+	if e.candidacy != nil {
+		leading, end := e.candidacy.within(ctx)
+		defer end()
+		ctx = leading
+		e.candidacy.working.Add(1)
+		defer e.candidacy.working.Add(-1)
+	}
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	group := e.startAll(working, stop)
@@ -192,11 +244,13 @@ func (e elected) Start(ctx context.Context) error {
 // leading is a reconciler that works only while this process leads for sure.
 type leading struct {
 	reconcile.Reconciler
-	*tenure
+	*candidacy
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (l *leading) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	l.working.Add(1)
+	defer l.working.Add(-1)
 	running, stop := l.within(ctx)
 	defer stop()
 	if !l.valid() {

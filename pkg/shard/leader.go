@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -38,6 +39,10 @@ type Leader struct {
 func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
 	instance, err := l.instance()
 	if err != nil {
+		return err
+	}
+	times := &Lease{Duration: l.Duration, RenewDeadline: l.RenewDeadline, RetryPeriod: l.RetryPeriod}
+	if err := times.validateTimes(); err != nil {
 		return err
 	}
 	deadline := cmp.Or(l.RenewDeadline, DefaultRenewDeadline)
@@ -97,6 +102,9 @@ func (c *candidacy) lead(ctx context.Context, started <-chan struct{}, work func
 	case <-ctx.Done():
 		return nil
 	}
+	if !c.valid() { // it was paused just now
+		return ErrLost
+	}
 	leading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := make(chan struct{})
@@ -118,12 +126,17 @@ func (c *candidacy) lead(ctx context.Context, started <-chan struct{}, work func
 func (c *candidacy) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.deadline)
 	defer cancel()
-	record, _, err := c.Interface.Get(ctx)
-	if err != nil || record.HolderIdentity != c.Identity() {
-		return
+	for range attempts { // the last renewal may still be under way
+		record, _, err := c.Interface.Get(ctx)
+		if err != nil || record.HolderIdentity != c.Identity() {
+			return
+		}
+		now := metav1.Now()
+		err = c.Interface.Update(ctx, resourcelock.LeaderElectionRecord{
+			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
+		})
+		if !apierrors.IsConflict(err) {
+			return
+		}
 	}
-	now := metav1.Now()
-	_ = c.Interface.Update(ctx, resourcelock.LeaderElectionRecord{
-		LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
-	})
 }

@@ -51,16 +51,34 @@ func (m *Manager) Start(ctx context.Context) error {
 	case err := <-ended:
 		return err
 	case <-m.shard.lost:
-		limit := m.shard.options.LeaseDuration - m.shard.options.RenewDeadline
-		return within(limit, ended, fmt.Errorf("%w, and not all work has ended", ErrLost))
+		return m.lost(ended)
 	case <-ctx.Done():
 	}
-	if m.shard.graceful < 0 { // as long as it takes
-		return <-ended
+	var over <-chan time.Time
+	if m.shard.graceful >= 0 { // negative is as long as it takes
+		const margin = 5 * time.Second
+		// controller-runtime heeds its own limit, but not while its caches wait for a first list.
+		limit := time.NewTimer(m.shard.graceful + margin)
+		defer limit.Stop()
+		over = limit.C
 	}
-	const margin = 5 * time.Second
-	// controller-runtime heeds its own limit, but not while its caches wait for a first list.
-	return within(m.shard.graceful+margin, ended, fmt.Errorf("not all work has ended within %s", m.shard.graceful))
+	select {
+	case err := <-ended:
+		return err
+	case <-m.shard.lost:
+		return m.lost(ended)
+	case <-over:
+		return fmt.Errorf("not all work has ended within %s", m.shard.graceful)
+	}
+}
+
+// lost waits for the end, but not for longer than the Lease goes on.
+func (m *Manager) lost(ended <-chan error) error {
+	spare := m.shard.options.LeaseDuration - m.shard.options.RenewDeadline
+	if leads := m.shard.candidacy; leads != nil && !m.shard.options.Mode.spread() {
+		spare = leads.spare
+	}
+	return within(spare, ended, fmt.Errorf("%w, and not all work has ended", ErrLost))
 }
 
 // within waits for an end, but not for ever.

@@ -29,7 +29,7 @@ func (s *Shard) Reconciler(example client.Object, wrapped reconcile.Reconciler, 
 		if s.candidacy == nil {
 			return wrapped, nil
 		}
-		return &leading{Reconciler: wrapped, tenure: s.candidacy.tenure}, nil
+		return &leading{Reconciler: wrapped, candidacy: s.candidacy}, nil
 	}
 	known, err := s.declare(example)
 	if err != nil {

@@ -41,6 +41,8 @@ type Shard struct {
 	candidacy *candidacy // if the mode has an election
 
 	mu        sync.Mutex
+	warmed    []client.Object // kinds that a leader reads
+	whole     cache.Cache     // the manager's
 	runnables []manager.Runnable
 	running   bool
 
@@ -171,10 +173,13 @@ func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for labels: %w", err)
 	}
-	s.writer, s.mapper = writer, mgr.GetRESTMapper()
+	s.writer, s.mapper, s.whole = writer, mgr.GetRESTMapper(), mgr.GetCache()
 	if s.candidacy != nil && s.candidacy.lease != nil {
 		//nolint:staticcheck // leader election has no other way to tell of its events
 		s.candidacy.lease.LockConfig.EventRecorder = mgr.GetEventRecorderFor(s.candidacy.Identity())
+	}
+	if !s.options.Mode.spread() && s.candidacy != nil {
+		context.AfterFunc(s.candidacy.over, s.lose)
 	}
 	errs := []error{mgr.Add(watch{s})}
 	if s.options.Mode.sharder() {

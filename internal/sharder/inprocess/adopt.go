@@ -73,7 +73,10 @@ type newcomers struct {
 	objects map[types.NamespacedName]*metav1.PartialObjectMetadata
 }
 
-var _ toolscache.ReflectorStore = &newcomers{}
+var (
+	_ toolscache.ReflectorStore    = &newcomers{}
+	_ toolscache.TransformingStore = &newcomers{}
+)
 
 func newNewcomers(resource *catalog.Resource, selects func(string) bool) *newcomers {
 	return &newcomers{
@@ -90,6 +93,7 @@ func (n *newcomers) Add(found any) error {
 	if !is || !n.wanted(object) {
 		return nil
 	}
+	strip(object)
 	name := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	n.mu.Lock()
 	n.objects[name] = object
@@ -97,6 +101,19 @@ func (n *newcomers) Add(found any) error {
 	n.queue.Add(name)
 	return nil
 }
+
+// Transformer makes a Reflector forget what no decision needs while it reads: there may be many objects when a
+// ring is new.
+func (n *newcomers) Transformer() toolscache.TransformFunc {
+	return func(found any) (any, error) {
+		if object, is := found.(*metav1.PartialObjectMetadata); is {
+			strip(object)
+		}
+		return found, nil
+	}
+}
+
+func strip(object *metav1.PartialObjectMetadata) { object.ManagedFields, object.Annotations = nil, nil }
 
 // wanted tells whether the ring spreads an object. Most that have no label are others'.
 func (n *newcomers) wanted(object *metav1.PartialObjectMetadata) bool {

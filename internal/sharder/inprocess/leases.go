@@ -7,13 +7,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
@@ -42,26 +40,9 @@ func (s *Sharder) observe() error {
 	if err != nil {
 		return fmt.Errorf("watching leases: %w", err)
 	}
-	s.observed, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { s.members.Observe(object.(*coordinationv1.Lease)) },
-		UpdateFunc: func(_, object any) { s.members.Observe(object.(*coordinationv1.Lease)) },
-		DeleteFunc: func(object any) {
-			if name, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
-				s.members.Forget(client.ObjectKey{Namespace: name.Namespace, Name: name.Name})
-			}
-		},
-	})
+	s.observed, err = leases.Follow(informer, s.members)
 	return err
 }
-
-// everywhere is a cache that also those keep who do not lead. Without it a cache would be one of the things
-// that begin with the lead, and the next sharder would know of no renewal before that.
-type everywhere struct{ cache.Cache }
-
-var _ manager.LeaderElectionRunnable = everywhere{}
-
-// NeedLeaderElection is false.
-func (everywhere) NeedLeaderElection() bool { return false }
 
 // holders reads which shards hold their Leases.
 func (s *Sharder) holders(ctx context.Context, ring string) (map[string]bool, error) {
@@ -98,6 +79,7 @@ func (s *Sharder) addLeaseController() error {
 			Ring: func(context.Context, string) (*shardingv1alpha1.ControllerRing, error) {
 				return s.declaration()
 			},
+			Rival:      func(string) bool { return false },
 			Events:     s.events,
 			Clock:      s.clock,
 			Transition: s.metrics.Transition,

@@ -19,8 +19,9 @@ type namespaces struct {
 	informer toolscache.SharedIndexInformer
 }
 
-// newNamespaces calls changed when a namespace begins or ceases to be selected.
-func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, changed func()) (*namespaces, error) {
+// newNamespaces calls changed when a namespace begins or ceases to be selected, and appeared when there is a new
+// one that is.
+func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, changed, appeared func()) (*namespaces, error) {
 	read, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, err
@@ -39,12 +40,19 @@ func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, ch
 	if err != nil {
 		return nil, err
 	}
-	_, err = n.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
-		was, is := labelsOf(before), labelsOf(after)
-		if !maps.Equal(was, is) && read.Matches(was) != read.Matches(is) {
-			changed()
-		}
-	}})
+	_, err = n.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(found any) {
+			if read.Matches(labelsOf(found)) {
+				appeared()
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			was, is := labelsOf(before), labelsOf(after)
+			if !maps.Equal(was, is) && read.Matches(was) != read.Matches(is) {
+				changed()
+			}
+		},
+	})
 	return n, err
 }
 

@@ -12,7 +12,7 @@ import (
 // TestNamespaces reads nothing where names are enough, so that the operator needs no permission to.
 func TestNamespaces(t *testing.T) {
 	client := fake.NewSimpleMetadataClient(fake.NewTestScheme())
-	byName, err := newNamespaces(shardingv1alpha1.DefaultNamespaceSelector(), client, func() {})
+	byName, err := newNamespaces(shardingv1alpha1.DefaultNamespaceSelector(), client, func() {}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestNamespaces(t *testing.T) {
 			t.Errorf("%s is selected: %t", namespace, !want)
 		}
 	}
-	byLabel, err := newNamespaces(&metav1.LabelSelector{MatchLabels: map[string]string{"project": "true"}}, client, func() {})
+	byLabel, err := newNamespaces(&metav1.LabelSelector{MatchLabels: map[string]string{"project": "true"}}, client, func() {}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestNamespaces(t *testing.T) {
 	if byLabel.selects("default") {
 		t.Error("a namespace that was not seen is selected")
 	}
-	if _, err := newNamespaces(&metav1.LabelSelector{MatchLabels: map[string]string{"not a label": ""}}, client, func() {}); err == nil {
+	if _, err := newNamespaces(&metav1.LabelSelector{MatchLabels: map[string]string{"not a label": ""}}, client, func() {}, func() {}); err == nil {
 		t.Error("a wrong selector passes")
 	}
 }

@@ -20,7 +20,7 @@ const otherPeriod = 30 * time.Second
 // the effort; but nobody means it to stay so.
 func (s *Sharder) lookForOther(ctx context.Context) {
 	rings := s.metadata.Resource(shardingv1alpha1.SchemeGroupVersion.WithResource("controllerrings"))
-	told := false
+	told, unknown := false, false
 	for {
 		found, err := rings.Get(ctx, s.Ring, metav1.GetOptions{})
 		switch {
@@ -34,9 +34,9 @@ func (s *Sharder) lookForOther(ctx context.Context) {
 			told = true
 		case err == nil || apierrors.IsNotFound(err): // there is none, or not even its kind
 			told = false
-		case apierrors.IsForbidden(err) && !told:
+		case apierrors.IsForbidden(err) && !unknown:
 			logf.FromContext(ctx).Info("Whether there is an external sharder too is not known: this instance may not read ControllerRings", "reason", err.Error())
-			told = true
+			unknown = true
 		}
 		timer := time.NewTimer(otherPeriod)
 		select {

@@ -23,6 +23,7 @@ import (
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/leases"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/metrics"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
@@ -63,6 +64,7 @@ type Sharder struct {
 	metrics    *metrics.Metrics
 	events     events.EventRecorder
 	clock      clock.WithTicker
+	appeared   chan struct{} // a namespace that is selected
 }
 
 // measured is made once: all sharders of a process share the process's registry.
@@ -79,14 +81,14 @@ func Add(mgr manager.Manager, options Options) error {
 		rings:   &catalog.Catalog{},
 		metrics: measured(),
 		events:  mgr.GetEventRecorder("sharder"),
-		clock:   clock.RealClock{},
+		clock:   clock.RealClock{}, appeared: make(chan struct{}, 1),
 	}
 	s.members = members.New(s.clock, s.metrics.Calculated)
 	var err error
 	if s.metadata, err = metadata.NewForConfig(options.Config); err != nil {
 		return fmt.Errorf("making a client for metadata: %w", err)
 	}
-	if s.namespaces, err = newNamespaces(options.Namespaces, s.metadata, s.lookAgain); err != nil {
+	if s.namespaces, err = newNamespaces(options.Namespaces, s.metadata, s.lookAgain, s.appear); err != nil {
 		return fmt.Errorf("reading the namespace selector: %w", err)
 	}
 	s.group = moves.NewGroup(s.moveOptions(), func(string) {})
@@ -96,7 +98,7 @@ func Add(mgr manager.Manager, options Options) error {
 	if err := s.showShards(); err != nil {
 		return err
 	}
-	return errors.Join(mgr.Add(everywhere{s.leases}), s.addLeaseController(), mgr.Add(s))
+	return errors.Join(mgr.Add(leases.Cache{Cache: s.leases}), s.addLeaseController(), mgr.Add(s))
 }
 
 // showShards lets whoever reads the metrics of this process see the shards of the ring.
@@ -124,6 +126,26 @@ func (s *Sharder) moveOptions() moves.Options {
 }
 
 func (s *Sharder) lookAgain() { s.group.Look(s.Ring) }
+
+func (s *Sharder) appear() {
+	select {
+	case s.appeared <- struct{}{}:
+	default: // it is going to look anyway
+	}
+}
+
+// settle looks for objects in namespaces that have appeared: an object's watch may be faster than the
+// namespaces', and nobody would tell of the object again.
+func (s *Sharder) settle(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.appeared:
+			s.group.Mover().Rescue(ctx, s.Ring)
+		}
+	}
+}
 
 // declaration is the ring as a ControllerRing would declare it.
 func (s *Sharder) declaration() (*shardingv1alpha1.ControllerRing, error) {
@@ -165,6 +187,7 @@ func (s *Sharder) Start(ctx context.Context) error {
 	s.members.Declare(s.Ring, declared.Spec.ShardNamespaces)
 	s.group.Ensure(s.Ring, "", 0, len(known.Resources))
 	group.Go(func() { s.lookForOther(ctx) })
+	group.Go(func() { s.settle(ctx) })
 	for i := range known.Resources {
 		group.Go(func() { s.adopt(ctx, &known.Resources[i]) })
 	}

@@ -39,7 +39,9 @@ type Reconciler struct {
 	Client client.Client
 	Shards Shards
 	// Ring returns a ring as it was declared, or nil.
-	Ring   func(ctx context.Context, name string) (*shardingv1alpha1.ControllerRing, error)
+	Ring func(ctx context.Context, name string) (*shardingv1alpha1.ControllerRing, error)
+	// Rival tells whether another sharder, in an instance, is at work on a ring. What that shows is its business.
+	Rival  func(ring string) bool
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	// Transition is told each change of a shard's state that is shown to people.

@@ -41,6 +41,7 @@ type fixture struct {
 	tracker *members.Tracker
 	events  *events.FakeRecorder
 	changes []string
+	rival   bool
 	leases.Reconciler
 }
 
@@ -56,6 +57,7 @@ func setUp(t *testing.T, namespaces ...string) *fixture {
 		}
 		return ring, nil
 	}
+	f.Rival = func(string) bool { return f.rival }
 	f.Transition = func(_ string, from, to membership.State) { f.changes = append(f.changes, string(from)+">"+string(to)) }
 	ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}}
 	ring.Spec.ShardNamespaces = namespaces
@@ -191,6 +193,18 @@ func TestRefused(t *testing.T) {
 	f.expect(lease, "ready", "Normal ShardReady")
 	f.Expect(f.Rig.Client.Delete(t.Context(), ring)).To(Succeed())
 	f.tracker.Drop(ring.Name)
+	f.expect(lease, "", "Warning ShardRefused")
+}
+
+// TestRivalsShardIsLeftAlone has an instance be the sharder of a ring that is not declared here.
+func TestRivalsShardIsLeftAlone(t *testing.T) {
+	f := setUp(t, "elsewhere")
+	lease := f.lease("a")
+	lease.Labels[shardingv1alpha1.LabelState] = "ready"
+	f.Expect(f.Rig.Client.Update(t.Context(), lease)).To(Succeed())
+	f.rival = true
+	f.expect(lease, "ready")
+	f.rival = false
 	f.expect(lease, "", "Warning ShardRefused")
 }
 

@@ -16,6 +16,9 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
+// rivalPeriod is how soon to look again at a Lease that is no shard here, but another sharder's.
+const rivalPeriod = 30 * time.Second
+
 // refuse says why a Lease with a ring's label is no shard of it. When that changes, it is looked at
 // again.
 func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (reconcile.Result, error) {
@@ -32,6 +35,10 @@ func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (r
 	}
 	if why == "" {
 		return reconcile.Result{RequeueAfter: soon}, nil
+	}
+	if r.Rival(lease.Labels[shardingv1alpha1.LabelControllerRing]) {
+		// It is a shard for that one, which shows its state. If it dies, the Lease is looked at again.
+		return reconcile.Result{RequeueAfter: rivalPeriod}, nil
 	}
 	if err := r.clear(ctx, lease); err != nil {
 		return reconcile.Result{}, err

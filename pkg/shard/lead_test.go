@@ -1,0 +1,107 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// memory is a Lease without an API server.
+type memory struct {
+	mu     sync.Mutex
+	record *resourcelock.LeaderElectionRecord
+}
+
+func (m *memory) holder() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.record.HolderIdentity
+}
+
+func (m *memory) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.record == nil {
+		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, m.Describe())
+	}
+	raw, err := json.Marshal(m.record)
+	return new(*m.record), raw, err
+}
+
+func (m *memory) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return m.Update(ctx, record)
+}
+
+func (m *memory) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record = &record
+	return nil
+}
+
+func (*memory) RecordEvent(string) {}
+func (*memory) Identity() string   { return "this" }
+func (*memory) Describe() string   { return "memory" }
+
+// TestWhoHasLostReleasesNothing has a leader end after another has taken over, as one does that was paused.
+func TestWhoHasLostReleasesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		takenBy string
+		want    string
+		lost    bool
+	}{
+		"still its own":     {"", "", false},
+		"another one leads": {"other", "other", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lease := &memory{}
+			c := newCandidacy(2*time.Hour, lease)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			leads := make(chan struct{})
+			elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+				Lock: c, LeaseDuration: 3 * time.Hour, RenewDeadline: 2 * time.Hour, RetryPeriod: time.Hour, ReleaseOnCancel: true,
+				Callbacks: leaderelection.LeaderCallbacks{
+					OnStartedLeading: func(context.Context) { close(leads) },
+					OnStoppedLeading: func() {},
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				elector.Run(ctx)
+			}()
+			<-leads
+			if test.takenBy != "" {
+				if err := lease.Update(ctx, resourcelock.LeaderElectionRecord{HolderIdentity: test.takenBy}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop()
+			<-ended
+			if holder := lease.holder(); holder != test.want {
+				t.Errorf("the lease is with %q, want %q", holder, test.want)
+			}
+			select {
+			case <-c.lost:
+				if !test.lost {
+					t.Error("it takes its lease for lost")
+				}
+			default:
+				if test.lost {
+					t.Error("it does not know that its lease is lost")
+				}
+			}
+		})
+	}
+}
