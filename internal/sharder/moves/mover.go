@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -286,21 +287,39 @@ func (m *Mover) drainsOf(name string) *drains {
 	return newDrains(m.Clock)
 }
 
-// Settle brings one object to the shard that it belongs to. It may be called while Run works.
+// Settle brings one object to the shard that it belongs to. It may be called while Run works. If the members
+// have changed meanwhile, the look at all objects that came of that may have missed this one: it is decided
+// about again.
 func (m *Mover) Settle(ctx context.Context, name string, resource *catalog.Resource, full *metav1.PartialObjectMetadata) error {
-	shards, _ := m.Members.Ring(name)
-	declared := m.Rings.Get(name)
-	if shards == nil || declared == nil || len(shards.Shards()) == 0 {
-		return nil // when there are, everything is looked at
-	}
 	if err := m.slots.take(ctx); err != nil {
 		return err
 	}
 	defer m.slots.free()
-	p := (&run{Mover: m, name: name, drains: m.drainsOf(name)}).newPass(declared, shards)
 	o := reduce(resource, name, full)
-	err := p.apply(ctx, resource, o, p.decide(ctx, resource, o, p.newWitness()))
-	return errors.Join(append(p.errs, err)...)
+	for range attempts {
+		shards, _ := m.Members.Ring(name)
+		declared := m.Rings.Get(name)
+		if shards == nil || declared == nil || len(shards.Shards()) == 0 {
+			return nil // when there are, everything is looked at
+		}
+		p := (&run{Mover: m, name: name, drains: m.drainsOf(name)}).newPass(declared, shards)
+		err := p.apply(ctx, resource, o, p.decide(ctx, resource, o, p.newWitness()))
+		if err = errors.Join(append(p.errs, err)...); err != nil {
+			return err
+		}
+		if now, _ := m.Members.Ring(name); now == shards {
+			return nil
+		}
+		fresh, err := p.client(resource, o.namespace).Get(ctx, o.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading it again: %w", err)
+		}
+		o = reduce(resource, name, fresh)
+	}
+	return fmt.Errorf("the members of the ring have changed %d times in a row", attempts)
 }
 
 // children lets controlled objects follow their controllers.

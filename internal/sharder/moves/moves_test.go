@@ -448,3 +448,33 @@ func TestComesBack(t *testing.T) {
 	f.become("a", "b")
 	f.Eventually(func() int { return len(f.drained(configMapKind)) }).Should(BeNumerically(">", 0))
 }
+
+// TestSettle gives single objects their shards, also when the members change in the very moment.
+func TestSettle(t *testing.T) {
+	f := setUp(t, "a")
+	f.create(t, 1)
+	client, err := metadata.NewForConfig(f.Config)
+	f.Expect(err).NotTo(HaveOccurred())
+	mover := moves.New(moves.Options{
+		Metadata: client, Rings: &f.rings, Members: f, ConcurrentMoves: 1, Clock: clock.RealClock{},
+		Holders: func(context.Context, string) (map[string]bool, error) { return nil, nil },
+		Selects: func(*catalog.Ring, string) bool { return true },
+		Report: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
+			f.mu.Lock()
+			first := len(f.writes) == 0
+			f.writes[action]++
+			f.mu.Unlock()
+			if first { // the shard that has just got it is dead, and another one is there
+				f.become("b")
+			}
+		},
+	})
+	resource := f.rings.Get(f.name).Resource(schema.GroupResource{Resource: "configmaps"})
+	for name := range f.objects(configMapKind) {
+		object, err := client.Resource(resource.Resource).Namespace(f.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+		f.Expect(err).NotTo(HaveOccurred())
+		f.Expect(mover.Settle(t.Context(), f.name, resource, object)).To(Succeed())
+		f.Expect(f.objects(configMapKind)[name]).To(HaveKeyWithValue(shardingv1alpha1.LabelShard(f.name), "b"))
+	}
+	f.Expect(f.written()).To(Equal(map[assignment.Action]int{assignment.Assign: 2}))
+}
