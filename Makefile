@@ -22,7 +22,7 @@ export GOWORK := off
 ##@ Use
 
 .PHONY: up
-up: build kubernetes ## Run the whole thing on this machine until Ctrl-C
+up: build kubernetes ## Run the whole thing on this machine until Ctrl-C: docs/demo.md
 	@exec $(BIN)/ringmaster up --assets $(ASSETS) $(ARGS)
 
 .PHONY: build
@@ -79,6 +79,12 @@ generate: ## Write all generated files anew
 .PHONY: verify
 verify: ## Fail when generated files or go.mod are stale, or lint's rules have no teeth
 	hack/verify.sh
+
+.PHONY: picture
+picture: build kubernetes ## Draw the picture of the live view anew, from a real one (about a minute)
+	@mkdir -p docs/pictures
+	@go -C hack build -o $(BIN)/picture ./picture
+	@$(BIN)/picture -ringmaster $(BIN)/ringmaster -assets $(ASSETS) -o docs/pictures/live.svg
 
 .PHONY: vulncheck
 vulncheck: ## Look for known vulnerabilities (needs access to Go's vulnerability database)

@@ -20,12 +20,15 @@ import (
 // patience is how long something may take on a machine that does much else.
 const patience = 2 * time.Minute
 
+// bare is a control plane without an example.
+var bare = []string{"--example", "none"}
+
 // up starts the real binary. It finds its temporary folder in TMPDIR.
 func up(t *testing.T, tmp string, args ...string) *process.Process {
 	t.Helper()
 	p, err := process.Start(process.Spec{
 		Name: "ringmaster",
-		Path: rig.Build(t, "./cmd/ringmaster"),
+		Path: rig.Build(t, "./cmd/ringmaster", rig.Race),
 		Args: append([]string{"up", "--assets", rig.Assets(t)}, args...),
 		Env:  append(os.Environ(), "TMPDIR="+tmp),
 		Log:  filepath.Join(rig.TempDir(t), "log"),
@@ -67,7 +70,7 @@ func kubectl(t *testing.T, kubeconfig string, args ...string) func() (string, er
 func TestUpWorksAndEndsCleanly(t *testing.T) {
 	g := NewWithT(t)
 	tmp := rig.TempDir(t)
-	p := up(t, tmp)
+	p := up(t, tmp, bare...)
 	kubeconfig := ready(t, p)
 
 	g.Expect(kubectl(t, kubeconfig, "version")()).To(MatchRegexp(`Server Version: v1\.\d+\.\d+`))
@@ -88,24 +91,24 @@ func TestUpWorksAndEndsCleanly(t *testing.T) {
 func TestUpKeepsData(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(rig.TempDir(t), "data")
-	first := up(t, rig.TempDir(t), "--data-dir", dir)
+	first := up(t, rig.TempDir(t), append(bare, "--data-dir", dir)...)
 	kubeconfig := ready(t, first)
 	g.Expect(kubectl(t, kubeconfig, "create", "namespace", "kept")()).To(ContainSubstring("created"))
 
-	second := up(t, rig.TempDir(t), "--data-dir", dir)
+	second := up(t, rig.TempDir(t), append(bare, "--data-dir", dir)...)
 	g.Expect(second.Wait(t.Context())).NotTo(Succeed())
 	g.Expect(second.Tail(1)).To(And(ContainSubstring("running already"), ContainSubstring(kubeconfig)))
 
 	// Killed, not stopped: the folder must not be locked for ever, nor the data be lost.
 	g.Expect(first.Kill()).To(Succeed())
-	third := up(t, rig.TempDir(t), "--data-dir", dir)
+	third := up(t, rig.TempDir(t), append(bare, "--data-dir", dir)...)
 	g.Expect(kubectl(t, ready(t, third), "get", "namespace", "kept")()).To(ContainSubstring("Active"))
 }
 
 func TestUpEndsAtOnceWhenAskedTwice(t *testing.T) {
 	g := NewWithT(t)
 	tmp := rig.TempDir(t)
-	p := up(t, tmp)
+	p := up(t, tmp, bare...)
 	ready(t, p)
 	children := rig.Descendants(t, p.PID())
 	for pid, name := range children {
@@ -132,12 +135,18 @@ func TestUpRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a folder that holds something else": {[]string{"--data-dir", foreign}, "name an empty folder"},
-		"a port that does not exist":         {[]string{"--port", "70000"}, "choose one from 1 to 65535"},
+		"a folder that holds something else": {append(bare, "--data-dir", foreign), "name an empty folder"},
+		"a port that does not exist":         {append(bare, "--port", "70000"), "choose one from 1 to 65535"},
 		"no programs":                        {[]string{"--assets", foreign}, "make kubernetes"},
 		"an unknown flag":                    {[]string{"--dater-dir", foreign}, "ringmaster up --help"},
 		"an argument":                        {[]string{"everything"}, "unknown command"},
 		"no name for the data folder":        {[]string{"--data-dir", ""}, "leave --data-dir out"},
+		"no programs of ours":                {[]string{"--programs", foreign}, "make build"},
+		"an unknown example":                 {[]string{"--example", "zoo"}, "choose webhosting, or none"},
+		"an unknown mode":                    {[]string{"--mode", "chaos"}, "choose lead, shard or in-process"},
+		"too many shards":                    {[]string{"--mode", "lead", "--programs", programs(t), "--shards", "1000"}, "choose from 0 to 32"},
+		"a negative number of websites":      {[]string{"--programs", programs(t), "--websites", "-1"}, "choose from 0 to"},
+		"a page port that does not exist":    {[]string{"--programs", programs(t), "--page-port", "70000"}, "page port"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

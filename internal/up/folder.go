@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
@@ -20,6 +21,8 @@ const stateFile = "ringmaster.json"
 type state struct {
 	PID        int    `json:"pid"`
 	Kubeconfig string `json:"kubeconfig"`
+	// Socket is where it takes commands, if it does.
+	Socket string `json:"socket,omitempty"`
 }
 
 // folder is the data folder of this process, and of no other.
@@ -79,7 +82,7 @@ func (f *folder) take() error {
 	if err != nil {
 		return fmt.Errorf("opening the data folder: %w", err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := exclusively(lock); err != nil {
 		lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return f.runningError()
@@ -92,6 +95,18 @@ func (f *folder) take() error {
 		return fmt.Errorf("opening the data folder: %w", err)
 	}
 	return nil
+}
+
+// exclusively locks a file. Who looks whether it is locked locks it for a moment.
+func exclusively(file *os.File) (err error) {
+	const tries, pause = 25, 20 * time.Millisecond
+	for range tries {
+		if err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+			return err
+		}
+		time.Sleep(pause)
+	}
+	return err
 }
 
 func (f *folder) runningError() error {

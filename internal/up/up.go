@@ -7,56 +7,122 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/discovery"
 
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
+	"github.com/ringmaster-project/ringmaster/internal/demo"
 )
 
 const (
 	startLimit = 3 * time.Minute
 	stopLimit  = 15 * time.Second
+	// perWebsite is how long the start may take longer for each website.
+	perWebsite = time.Second
+)
+
+// What can be shown on the control plane.
+const (
+	// ExampleNone is nothing: a bare control plane.
+	ExampleNone = "none"
+	// ExampleWebhosting is the sample operator.
+	ExampleWebhosting = "webhosting"
 )
 
 // Options say what to run and where.
 type Options struct {
-	// Assets is the folder with Kubernetes' programs.
-	Assets string
+	// Assets is the folder with Kubernetes' programs, Programs the one with ours.
+	Assets, Programs string
 	// DataDir is kept at the end. Without one, the data is thrown away.
 	DataDir string
 	// Port is the API server's; 0 is the last one of the same folder, or a free one.
 	Port int
-	// Out is where a person reads what happens.
-	Out io.Writer
+	// Example is what to show. Mode, Shards, Websites and PagePort say how, as in package demo.
+	Example                    string
+	Mode                       string
+	Shards, Websites, PagePort int
+	// In and Out are where a person types and reads. On a terminal they see a picture, unless it is to
+	// be Plain.
+	In    *os.File
+	Out   io.Writer
+	Plain bool
+}
+
+// validate tells what cannot be run, before anything is.
+func (o Options) validate() error {
+	if o.Port < 0 || o.Port > 65535 {
+		return fmt.Errorf("the port %d does not exist: choose one from 1 to 65535, or 0 for a free one", o.Port)
+	}
+	switch o.Example {
+	case ExampleNone:
+		return nil
+	case ExampleWebhosting:
+		return o.demo().Validate()
+	}
+	return fmt.Errorf("there is no example %q: choose %s, or %s for a bare control plane", o.Example, ExampleWebhosting, ExampleNone)
+}
+
+func (o Options) demo() demo.Options {
+	return demo.Options{Programs: o.Programs, Mode: o.Mode, Shards: o.Shards, Websites: o.Websites, PagePort: o.PagePort}
+}
+
+// run is an up that runs.
+type run struct {
+	Options
+	folder     *folder
+	plane      *controlplane.ControlPlane
+	demo       *demo.Demo // nil without an example
+	kubernetes string     // its version
+	began      time.Time
 }
 
 // Run runs until ctx ends, which is no error, or something fails.
 func Run(ctx context.Context, options Options) (err error) {
-	if options.Port < 0 || options.Port > 65535 {
-		return fmt.Errorf("the port %d does not exist: choose one from 1 to 65535, or 0 for a free one", options.Port)
+	if err := options.validate(); err != nil {
+		return err
 	}
 	folder, err := openFolder(options.DataDir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, folder.close()) }()
-
-	cp, err := start(ctx, options, folder)
-	if err != nil {
+	r := &run{Options: options, folder: folder, began: time.Now()}
+	if options.Example != ExampleNone {
+		restore, err := redirectLogs(folder.path)
+		if err != nil {
+			return err
+		}
+		defer restore()
+	}
+	if err := r.startPlane(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // ended by the user before it was up
 		}
 		return withLogs(folder, err)
 	}
-	select {
-	case <-ctx.Done():
-		fmt.Fprintln(options.Out, "\nStopping. Ctrl-C again ends everything at once.")
-	case err = <-cp.Failed():
-		err = withLogs(folder, err)
+	// A part of the control plane that ends by itself ends everything.
+	running, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	go func() {
+		select {
+		case err := <-r.plane.Failed():
+			fail(err)
+		case <-running.Done():
+		}
+	}()
+	err = r.show(running)
+	if cause := context.Cause(running); ctx.Err() == nil && cause != nil {
+		err = cause
+	} else if ctx.Err() != nil {
+		err = nil // whatever was under way, the user has ended it
 	}
-	return errors.Join(err, stop(options, cp))
+	if err != nil {
+		err = withLogs(folder, err)
+	} else {
+		fmt.Fprintln(r.Out, "\nStopping. Ctrl-C again ends everything at once.")
+	}
+	return errors.Join(err, r.stop(err == nil))
 }
 
 // withLogs keeps the logs, if there are any, for who wants to know why something failed.
@@ -68,80 +134,67 @@ func withLogs(folder *folder, err error) error {
 	return errors.Join(fmt.Errorf("%w\nAll logs are in %s", err, logs), folder.keep())
 }
 
-func start(ctx context.Context, options Options, folder *folder) (*controlplane.ControlPlane, error) {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	cp, err := controlplane.Start(ctx, controlplane.Options{
-		Assets:            options.Assets,
-		Dir:               folder.path,
-		ControllerManager: true,
-		Scheduler:         true,
-		Port:              options.Port,
-		Durable:           !folder.temporary,
-		Report: func(step string) {
-			fmt.Fprintf(options.Out, "%5.1fs  %s\n", time.Since(began).Seconds(), step)
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(options.Out, "%5.1fs  ready\n\n", time.Since(began).Seconds())
-	if err := errors.Join(folder.announce(state{PID: os.Getpid(), Kubeconfig: cp.Kubeconfig}), greet(options, folder, cp)); err != nil {
-		cp.Kill()
-		return nil, err
-	}
-	return cp, nil
+// report tells what happens during the start.
+func (r *run) report(step string) {
+	fmt.Fprintf(r.Out, "%5.1fs  %s\n", time.Since(r.began).Seconds(), step)
 }
 
-// greet tells the user where everything is and what to try.
-func greet(options Options, folder *folder, cp *controlplane.ControlPlane) error {
-	client, err := discovery.NewDiscoveryClientForConfig(cp.RESTConfig())
+func (r *run) startPlane(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	plane, err := controlplane.Start(ctx, controlplane.Options{
+		Assets:            r.Assets,
+		Dir:               r.folder.path,
+		ControllerManager: true,
+		Scheduler:         true,
+		Port:              r.Port,
+		Durable:           !r.folder.temporary,
+		ExtraArgs:         fast,
+		Report:            r.report,
+	})
 	if err != nil {
 		return err
 	}
-	version, err := client.ServerVersion()
-	if err != nil {
-		return fmt.Errorf("asking the API server for its version: %w", err)
+	r.plane = plane
+	if r.kubernetes, err = version(plane); err != nil {
+		plane.Kill()
 	}
-	fate := "thrown away at the end; keep it with --data-dir"
-	if !folder.temporary {
-		fate = "kept for the next time"
-	}
-	kubectl := quote(filepath.Join(options.Assets, "kubectl"))
-	_, err = fmt.Fprintf(options.Out, `Kubernetes %s is up at %s.
-Its data is in %s: %s.
-There is no node yet, so Pods stay Pending.
-
-In another terminal:
-
-  export KUBECONFIG=%s
-  %[6]s version
-  %[6]s create deployment hello --image=hello
-  %[6]s get deployments,replicasets -A
-
-Ctrl-C stops everything.
-`, version.GitVersion, cp.URL(), folder.path, fate, quote(cp.Kubeconfig), kubectl)
 	return err
 }
 
-// quote makes a path safe to paste into a shell.
-func quote(path string) string {
-	if strings.ContainsFunc(path, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,=@%:", r)
-	}) {
-		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-	}
-	return path
+// fast lets hundreds of pods come at once. The defaults are for clusters in which others want to be served too.
+var fast = map[string][]string{
+	controlplane.ControllerManager: {"--kube-api-qps=500", "--kube-api-burst=1000"},
+	controlplane.Scheduler:         {"--kube-api-qps=500", "--kube-api-burst=1000"},
 }
 
-func stop(options Options, cp *controlplane.ControlPlane) error {
+func version(plane *controlplane.ControlPlane) (string, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(plane.RESTConfig())
+	if err != nil {
+		return "", err
+	}
+	found, err := client.ServerVersion()
+	if err != nil {
+		return "", fmt.Errorf("asking the API server for its version: %w", err)
+	}
+	return found.GitVersion, nil
+}
+
+// stop ends everything, in good order if nothing has failed.
+func (r *run) stop(well bool) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
-	if err := cp.Stop(ctx); err != nil {
+	if r.demo != nil {
+		if well {
+			r.demo.Stop(ctx)
+		} else {
+			r.demo.Kill() // without an API server there is nothing to hand over
+		}
+	}
+	if err := r.plane.Stop(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(options.Out, "Stopped in %.1f s.\n", time.Since(began).Seconds())
+	fmt.Fprintf(r.Out, "Stopped in %.1f s.\n", time.Since(began).Seconds())
 	return nil
 }

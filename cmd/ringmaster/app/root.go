@@ -15,8 +15,9 @@ func New() *cobra.Command {
 		Long: `Ringmaster lets many instances of a Kubernetes controller work side by side, stand
 in for each other, or agree before they disturb a shared system.
 
-Start with 'ringmaster up': it runs a real Kubernetes control plane on this machine,
-for as long as you like, and changes nothing outside its own folder.`,
+Start with 'ringmaster up': it runs a real Kubernetes control plane and a sample operator
+in several instances on this machine, for as long as you like, and changes nothing outside
+its own folder.`,
 		Version:       version(),
 		SilenceUsage:  true, // a failure at work is no question of usage
 		SilenceErrors: true, // main prints them
@@ -25,6 +26,7 @@ for as long as you like, and changes nothing outside its own folder.`,
 	root.Args, root.RunE = noSuchCommand, func(command *cobra.Command, _ []string) error { return command.Help() }
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(newUp(), newStatus(), newRole(), newUnlabel())
+	root.AddCommand(newControl()...)
 	explainArgs(root)
 	return root
 }

@@ -8,48 +8,79 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
+	"github.com/ringmaster-project/ringmaster/internal/demo"
+	"github.com/ringmaster-project/ringmaster/internal/demo/view"
 	"github.com/ringmaster-project/ringmaster/internal/up"
 )
 
 func newUp() *cobra.Command {
 	options := up.Options{}
-	assets := ""
+	assets, programs := "", ""
 	command := &cobra.Command{
 		Use:   "up",
-		Short: "Run a Kubernetes control plane on this machine until Ctrl-C",
-		Long: `Runs etcd, the API server, the controller manager and the scheduler as processes of
-this machine, on free ports of the loopback interface, and prints how to reach them.
+		Short: "Run Kubernetes and a sample operator in several instances on this machine until Ctrl-C",
+		Long: `Runs a real Kubernetes control plane as processes of this machine, on free ports of the
+loopback interface, and on it a sample operator in several instances, each a process with
+a ServiceAccount of its own. The operator makes a web page of every Website; the instances
+share the work as --mode says:
+
+  shard       each has its own share; the sharder, in two replicas, gives them out
+  in-process  each has its own share; one of the instances gives them out
+  lead        one works on all, the others wait
+
+On a terminal it then shows what happens, and takes keys; elsewhere it writes lines. From
+another terminal, kubectl works with the kubeconfig that it prints, and so do 'ringmaster
+scale', 'kill', 'stop', 'pause', 'resume' and 'websites'. An instance that ends is started
+again under its name.
+
+There is no node. One is pretended, so that Pods become Ready, but no container runs; the
+websites are served by this command from what the cluster's objects say.
 
 All data is in one folder. By default that is a new one, which is thrown away at the end.
 With --data-dir it is kept, and the next 'up' on the same folder goes on where the last
 one ended.
 
-There is no node: Deployments get their ReplicaSets and Pods, but the Pods stay Pending.
-
 Ctrl-C stops everything in good order; a second Ctrl-C at once.`,
-		Example: `  # try something and forget it
+		Example: `  # see a sharded operator at work
   ringmaster up
 
-  # keep the data, and the same address, for the next time
-  ringmaster up --data-dir ~/ringmaster --port 6443`,
+  # one instance leads, two wait
+  ringmaster up --mode lead
+
+  # keep the data, and the same addresses, for the next time
+  ringmaster up --data-dir ~/ringmaster --port 6443 --page-port 8080
+
+  # only the control plane
+  ringmaster up --example none`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
+		RunE: func(command *cobra.Command, _ []string) (err error) {
 			if command.Flags().Changed("data-dir") && options.DataDir == "" {
 				return errors.New("--data-dir names no folder: leave --data-dir out to throw the data away at the end")
 			}
-			found, err := findAssets(assets)
-			if err != nil {
+			if options.Assets, err = findAssets(assets); err != nil {
 				return err
 			}
-			options.Assets, options.Out = found, command.OutOrStdout()
+			if options.Example == up.ExampleWebhosting {
+				if options.Programs, err = findPrograms(programs, options.Mode); err != nil {
+					return err
+				}
+			}
+			options.In, options.Out = os.Stdin, command.OutOrStdout()
 			return up.Run(command.Context(), options)
 		},
 	}
 	flags := command.Flags()
+	flags.StringVar(&options.Example, "example", up.ExampleWebhosting, "what to run on the control plane: webhosting or none")
+	flags.StringVar(&options.Mode, "mode", view.ModeShard, "how the instances share the work: shard, in-process or lead")
+	flags.IntVar(&options.Shards, "shards", 3, "number of instances of the operator")
+	flags.IntVar(&options.Websites, "websites", 30, "number of websites")
+	flags.IntVar(&options.PagePort, "page-port", 0, "port of the websites (default: a free one)")
+	flags.BoolVar(&options.Plain, "plain", false, "write lines, also on a terminal")
 	flags.StringVar(&options.DataDir, "data-dir", "", "folder for all data, kept at the end (default: a new one, thrown away)")
 	flags.IntVar(&options.Port, "port", 0, "port of the API server (default: the last one of the same folder, or a free one)")
 	flags.StringVar(&assets, "assets", "", "folder with Kubernetes' programs (default: $"+controlplane.AssetsVariable+
 		", or 'kubernetes' beside this program)")
+	flags.StringVar(&programs, "programs", "", "folder with the sharder and the sample operator (default: beside this program)")
 	return command
 }
 
@@ -58,9 +89,25 @@ func findAssets(named string) (string, error) {
 	if named != "" {
 		return controlplane.FindAssetsIn(named)
 	}
-	executable, err := os.Executable()
+	folder, err := own()
 	if err != nil {
 		return "", err
 	}
-	return controlplane.FindAssets(filepath.Join(filepath.Dir(executable), "kubernetes"))
+	return controlplane.FindAssets(filepath.Join(folder, "kubernetes"))
+}
+
+// findPrograms looks where 'make build' puts the programs, unless it is told where they are.
+func findPrograms(named, mode string) (_ string, err error) {
+	if named == "" {
+		if named, err = own(); err != nil {
+			return "", err
+		}
+	}
+	return demo.FindPrograms(named, mode)
+}
+
+// own is the folder of this program.
+func own() (string, error) {
+	executable, err := os.Executable()
+	return filepath.Dir(executable), err
 }

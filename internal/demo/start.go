@@ -1,0 +1,180 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ringmaster-project/ringmaster/internal/demo/balancer"
+	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
+	"github.com/ringmaster-project/ringmaster/internal/demo/scene"
+	"github.com/ringmaster-project/ringmaster/internal/demo/view"
+	"github.com/ringmaster-project/ringmaster/internal/prose"
+)
+
+func (d *Demo) start(ctx context.Context) error {
+	if err := errors.Join(d.connect(), d.forgetLogs()); err != nil {
+		return err
+	}
+	for _, step := range d.steps() {
+		d.options.Report(step.what)
+		if err := step.do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step is a part of the start.
+type step struct {
+	what string
+	do   func(context.Context) error
+}
+
+func (d *Demo) steps() []step {
+	steps := []step{
+		{"installing the kinds of resources", d.installKinds},
+		{"installing namespaces and roles", d.installRoles},
+		{"pretending a node", d.pretendNode},
+		{"looking at the cluster", d.look},
+	}
+	if d.options.Mode == view.ModeShard {
+		steps = append(steps, step{fmt.Sprintf("starting %d replicas of the sharder", replicas), d.startSharders})
+	}
+	return append(steps,
+		step{"starting " + prose.Count(d.options.Shards, "instance") + " of " + d.example.ring, d.startInstances},
+		step{"creating projects, themes and " + prose.Count(d.options.Websites, d.example.object), d.createObjects},
+		step{fmt.Sprintf("waiting for all %ss to be ready", d.example.object), d.awaitObjects},
+	)
+}
+
+// connect prepares the access to the cluster, which is the administrator's: what the demo does, whoever
+// runs it does.
+func (d *Demo) connect() error {
+	config := d.options.Plane.RESTConfig()
+	var err, errs error
+	d.client, err = client.New(config, client.Options{})
+	errs = errors.Join(errs, err)
+	d.clientset, err = kubernetes.NewForConfig(config)
+	errs = errors.Join(errs, err)
+	d.scene = scene.New(scene.Options{
+		Ring: d.example.ring, Namespace: d.example.namespace, Mode: d.options.Mode, Object: d.example.object,
+		Clock: clock.RealClock{}, Changed: d.change,
+	})
+	return errs
+}
+
+func (d *Demo) look(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() {
+		done <- d.scene.Watch(d.ctx, scene.Watch{
+			Config: d.options.Plane.RESTConfig(), Kind: d.example.kind, Rings: d.options.Mode == view.ModeShard,
+		})
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d *Demo) startSharders(context.Context) (err error) {
+	if d.balancer, err = balancer.Start(d.serving); err != nil {
+		return err
+	}
+	for number := range replicas {
+		if err := d.makeFolder(fmt.Sprintf("%s-%d", sharder, number)); err != nil {
+			return err
+		}
+		program, err := d.replica(number)
+		if err != nil {
+			return err
+		}
+		d.sharders.Add(program)
+	}
+	return nil
+}
+
+// forgetPods removes the Pods of instances of an earlier run. It needs no precondition: none of them runs, and
+// those that are needed are made again.
+func (d *Demo) forgetPods(ctx context.Context) error {
+	selector := metav1.ListOptions{LabelSelector: labelName + "=" + d.example.ring}
+	err := d.clientset.CoreV1().Pods(d.example.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, selector)
+	if err != nil {
+		return fmt.Errorf("removing the Pods of an earlier run: %w", err)
+	}
+	return nil
+}
+
+// serving are the addresses of the replicas of the sharder that run.
+func (d *Demo) serving() []string {
+	var addresses []string
+	for _, member := range d.sharders.Members() {
+		if member.Phase == crew.Running {
+			addresses = append(addresses, d.webhooks[member.Name])
+		}
+	}
+	return addresses
+}
+
+// startInstances also waits until they have begun to share the work: what is created then has somebody who
+// works on it at once.
+func (d *Demo) startInstances(ctx context.Context) error {
+	if err := d.forgetPods(ctx); err != nil {
+		return err
+	}
+	if _, err := d.scale(d.options.Shards); err != nil {
+		return err
+	}
+	return d.until(ctx, "the instances to be ready", func(context.Context) (bool, error) {
+		return atWork(d.State()), nil
+	})
+}
+
+// atWork tells whether the instances share the work.
+func atWork(state view.State) bool {
+	leads := false
+	for _, instance := range state.Instances {
+		leads = leads || instance.Leads
+		if state.Mode != view.ModeLead && instance.Lease != "ready" {
+			return false
+		}
+	}
+	return len(state.Instances) == 0 || state.Ring.Problem == "" && (leads || state.Mode == view.ModeShard)
+}
+
+func (d *Demo) createObjects(ctx context.Context) error {
+	if err := d.servePages(ctx); err != nil {
+		return err
+	}
+	if err := d.createSamples(ctx); err != nil {
+		return err
+	}
+	_, err := d.websites(ctx, d.options.Websites, d.options.Report)
+	return err
+}
+
+func (d *Demo) awaitObjects(ctx context.Context) error {
+	if d.options.Shards == 0 {
+		return nil // nobody works on them
+	}
+	return d.until(ctx, "all websites to be ready", func(context.Context) (bool, error) {
+		return wellKept(d.State(), d.options.Websites), nil
+	})
+}
+
+// wellKept tells whether there are so many objects, all are ready, and somebody who is there looks after each.
+// Those of an earlier run may be ready from then on, and be whose that is not here.
+func wellKept(state view.State, least int) bool {
+	kept := 0
+	for _, instance := range state.Instances {
+		kept += instance.Objects - instance.Draining
+	}
+	return state.Objects.Total >= least && state.Objects.Ready == state.Objects.Total && kept == state.Objects.Total
+}

@@ -1,0 +1,122 @@
+package demo
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ringmaster-project/ringmaster/internal/demo/view"
+)
+
+func TestMissingWebsites(t *testing.T) {
+	samples, err := (&Demo{example: webhostingExample}).samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := len(samples["Website"])
+	for name, test := range map[string]struct {
+		there  []string
+		wanted int
+		want   int
+		last   string
+	}{
+		"none":                  {nil, 0, 0, ""},
+		"some of the samples":   {nil, 2, 2, "project-bakery/menu"},
+		"all of the samples":    {nil, named, named, "project-cycling/forum"},
+		"one more":              {nil, named + 1, named + 1, "project-bakery/site-0013"},
+		"one is there":          {[]string{"project-bakery/homepage"}, 2, 1, "project-bakery/menu"},
+		"one of somebody else":  {[]string{"mine/own"}, 2, 1, "project-bakery/homepage"},
+		"there are enough":      {[]string{"mine/own", "mine/other"}, 2, 0, ""},
+		"one was deleted since": {[]string{"project-bakery/menu"}, 2, 1, "project-bakery/homepage"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			there := map[string]bool{}
+			for _, website := range test.there {
+				there[website] = true
+			}
+			missing := missingWebsites(samples, there, test.wanted)
+			last := ""
+			seen := map[string]bool{}
+			for _, website := range missing {
+				last = website.GetNamespace() + "/" + website.GetName()
+				if seen[last] || there[last] {
+					t.Errorf("%s is created twice", last)
+				}
+				seen[last] = true
+			}
+			if len(missing) != test.want || last != test.last {
+				t.Errorf("%d are missing, the last is %q", len(missing), last)
+			}
+		})
+	}
+}
+
+// TestWebsitesAreMixed spreads many over all projects and themes.
+func TestWebsitesAreMixed(t *testing.T) {
+	samples, err := (&Demo{example: webhostingExample}).samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mixed := map[string]int{}
+	for _, website := range missingWebsites(samples, nil, 500) {
+		theme := website.Object["spec"].(map[string]any)["theme"].(string)
+		mixed[website.GetNamespace()+" "+theme]++
+	}
+	if want := len(samples["Namespace"]) * len(samples["Theme"]); len(mixed) != want {
+		t.Errorf("got %v", mixed)
+	}
+	for mix, n := range mixed {
+		if n < 40 {
+			t.Errorf("only %d are in %s", n, mix)
+		}
+	}
+}
+
+func TestAtWork(t *testing.T) {
+	ready, leads := view.Instance{Lease: "ready"}, view.Instance{Leads: true}
+	both := view.Instance{Lease: "ready", Leads: true}
+	for name, test := range map[string]struct {
+		state view.State
+		want  bool
+	}{
+		"all shards are ready":          {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready, ready}}, true},
+		"one is not":                    {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready, {}}}, false},
+		"the ring is not":               {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready}, Ring: view.Ring{Problem: "?"}}, false},
+		"none are wanted":               {view.State{Mode: view.ModeShard}, true},
+		"one leads":                     {view.State{Mode: view.ModeLead, Instances: []view.Instance{{}, leads}}, true},
+		"nobody leads":                  {view.State{Mode: view.ModeLead, Instances: []view.Instance{{}, {}}}, false},
+		"one of them is the sharder":    {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{ready, both}}, true},
+		"nobody shards":                 {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{ready, ready}}, false},
+		"one shards and another is not": {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{{}, both}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, atWork(test.state)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWellKept(t *testing.T) {
+	state := func(total, ready int, instances ...view.Instance) view.State {
+		return view.State{Objects: view.Objects{Total: total, Ready: ready}, Instances: instances}
+	}
+	for name, test := range map[string]struct {
+		state view.State
+		want  bool
+	}{
+		"all are":                {state(3, 3, view.Instance{Objects: 2}, view.Instance{Objects: 1}), true},
+		"one is missing":         {state(2, 2, view.Instance{Objects: 2}), false},
+		"one is not ready":       {state(3, 2, view.Instance{Objects: 3}), false},
+		"one has nobody":         {state(3, 3, view.Instance{Objects: 2}), false},
+		"one is about to move":   {state(3, 3, view.Instance{Objects: 3, Draining: 1}), false},
+		"there are even more":    {state(4, 4, view.Instance{Objects: 4}), true},
+		"and one more not ready": {state(4, 3, view.Instance{Objects: 4}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := wellKept(test.state, 3); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,243 @@
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/demo"
+	"github.com/ringmaster-project/ringmaster/internal/demo/control"
+	"github.com/ringmaster-project/ringmaster/internal/demo/screen"
+	"github.com/ringmaster-project/ringmaster/internal/demo/view"
+)
+
+// show starts what is to be shown, and shows it until ctx ends or the person quits.
+func (r *run) show(ctx context.Context) error {
+	s := state{PID: os.Getpid(), Kubeconfig: r.plane.Kubeconfig}
+	if r.Example == ExampleNone {
+		r.report("ready")
+		if err := errors.Join(r.folder.announce(s), r.greetBare()); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}
+	if err := r.startDemo(ctx); err != nil {
+		return err
+	}
+	r.report("ready: " + view.Count(r.demo.State()))
+	listener, err := control.Listen(r.folder.path)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	go control.Serve(ctx, listener, r.demo.Do)
+	s.Socket = listener.Addr().String()
+	if err := errors.Join(r.folder.announce(s), r.greet()); err != nil {
+		return err
+	}
+	return r.watch(ctx)
+}
+
+func (r *run) startDemo(ctx context.Context) error {
+	limit := startLimit + time.Duration(r.Websites)*perWebsite
+	starting, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
+	defer cancel()
+	options := r.Options.demo()
+	options.Plane, options.Kubernetes, options.Dir = r.plane, r.kubernetes, r.folder.path
+	options.Report, options.Hints = r.report, r.hints
+	var err error
+	r.demo, err = demo.Start(starting, options)
+	return err
+}
+
+// watch shows what happens: as a picture on a terminal, as lines elsewhere.
+func (r *run) watch(ctx context.Context) error {
+	out, isFile := r.Out.(*os.File)
+	if r.Plain || !isFile || r.In == nil || !screen.Fit(r.In, out) {
+		view.Log(ctx, r.demo, r.Out, r.demo.State())
+		return nil
+	}
+	taken, err := screen.Open(r.In, out)
+	if err != nil {
+		return err
+	}
+	defer taken.Close() // also when something panics
+	view.Live(ctx, r.demo, taken, r.demo.Do, os.Getenv("NO_COLOR") == "")
+	if ctx.Err() == nil {
+		taken.Close()
+		return r.interrupt(ctx)
+	}
+	return nil
+}
+
+// interrupt ends everything as a Ctrl-C would, which pressed on the screen is only a key: so that the next one
+// is the second.
+func (*run) interrupt(ctx context.Context) error {
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return err
+	}
+	if err := self.Signal(os.Interrupt); err != nil {
+		return fmt.Errorf("ending: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// redirectLogs makes what libraries log go to a file, because a person looks at the terminal.
+func redirectLogs(dir string) (restore func(), err error) {
+	logs := filepath.Join(dir, "logs")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return nil, fmt.Errorf("making a folder for logs: %w", err)
+	}
+	path := filepath.Join(logs, "ringmaster.log")
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("removing an old log: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening a log: %w", err)
+	}
+	klog.LogToStderr(false)
+	klog.SetOutput(file)
+	logf.SetLogger(klog.Background())
+	return func() {
+		klog.Flush()
+		klog.LogToStderr(true)
+		file.Close()
+	}, nil
+}
+
+// hints are what a person may want to type.
+func (r *run) hints(pages string) view.Hints {
+	option := ""
+	if r.DataDir != "" {
+		option = " --data-dir " + quote(r.folder.path)
+	}
+	return view.Hints{
+		Pages: pages,
+		Setup: "export KUBECONFIG=" + quote(r.plane.Kubeconfig) + r.path(),
+		Try:   tries(r.Mode, demo.InstanceName(max(0, min(1, r.Shards-1))), option),
+	}
+}
+
+// tries are things to try, with one of the instances.
+func tries(mode, instance, option string) []view.Try {
+	theme := view.Try{Command: `kubectl patch theme exciting --type=merge -p '{"spec":{"color":"orange"}}'`, Shows: "look at a website before and after"}
+	more := view.Try{Command: "ringmaster websites 500" + option, Shows: "more to do"}
+	if mode == view.ModeLead {
+		return []view.Try{
+			{Command: "kubectl get websites -A", Shows: "all of them are looked after by one instance"},
+			theme,
+			{Command: "ringmaster kill " + instance + option, Shows: "if it leads, the next one does when its Lease has run out"},
+			{Command: "ringmaster stop " + instance + option, Shows: "if it leads, the next one does at once"},
+			{Command: "ringmaster scale 5" + option, Shows: "more that wait"},
+			more,
+		}
+	}
+	return []view.Try{
+		{Command: "kubectl get websites -A -L " + shardingv1alpha1.LabelShard(demo.Ring), Shows: "whose each website is"},
+		theme,
+		{Command: "ringmaster kill " + instance + option, Shows: "its websites go to the others when its Lease has run out"},
+		{Command: "ringmaster scale 5" + option, Shows: "some websites go to the new ones, the others stay where they are"},
+		{Command: "ringmaster pause " + instance + option, Shows: "as kill, but 'resume' wakes it up: it notices, and ends"},
+		more,
+	}
+}
+
+// path adds the folders of kubectl and ringmaster to the shell's, unless it has them.
+func (r *run) path() string {
+	var folders []string
+	if self, err := os.Executable(); err == nil && !onPath("ringmaster", self) {
+		folders = append(folders, quote(filepath.Dir(self)))
+	}
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		folders = append(folders, quote(r.Assets))
+	}
+	if len(folders) == 0 {
+		return ""
+	}
+	return " PATH=" + strings.Join(folders, ":") + ":$PATH"
+}
+
+// onPath tells whether a name means that file to the shell.
+func onPath(name, file string) bool {
+	found, err := exec.LookPath(name)
+	if err != nil {
+		return false
+	}
+	a, errA := os.Stat(found)
+	b, errB := os.Stat(file)
+	return errA == nil && errB == nil && os.SameFile(a, b)
+}
+
+// fate is what becomes of the data.
+func (r *run) fate() string {
+	if r.folder.temporary {
+		return "thrown away at the end; keep it with --data-dir"
+	}
+	return "kept for the next time"
+}
+
+// greet tells the user where everything is and what to try.
+func (r *run) greet() error {
+	hints := r.hints(r.demo.Pages())
+	var try strings.Builder
+	for _, hint := range hints.Try {
+		fmt.Fprintf(&try, "  # %s\n  %s\n", hint.Shows, hint.Command)
+	}
+	_, err := fmt.Fprintf(r.Out, `
+Kubernetes %s is up at %s.
+Its data is in %s: %s.
+The websites are at %s. The demo serves them from what the cluster's objects say; its
+node is pretended, and runs no containers.
+
+In another terminal:
+
+  %s
+%s
+Ctrl-C stops everything.
+`, r.kubernetes, r.plane.URL(), r.folder.path, r.fate(), hints.Pages, hints.Setup, try.String())
+	return err
+}
+
+// greetBare is greet without an example.
+func (r *run) greetBare() error {
+	kubectl := quote(filepath.Join(r.Assets, "kubectl"))
+	_, err := fmt.Fprintf(r.Out, `
+Kubernetes %s is up at %s.
+Its data is in %s: %s.
+There is no node, so Pods stay Pending.
+
+In another terminal:
+
+  export KUBECONFIG=%s
+  %[6]s version
+  %[6]s create deployment hello --image=hello
+  %[6]s get deployments,replicasets -A
+
+Ctrl-C stops everything.
+`, r.kubernetes, r.plane.URL(), r.folder.path, r.fate(), quote(r.plane.Kubeconfig), kubectl)
+	return err
+}
+
+// quote makes a path safe to paste into a shell.
+func quote(path string) string {
+	if strings.ContainsFunc(path, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,=@%:", r)
+	}) {
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	}
+	return path
+}
