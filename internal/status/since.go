@@ -23,6 +23,10 @@ func labelSince(object *metav1.PartialObjectMetadata, label string) (since *meta
 			since, exact = entry.Time, alone
 		}
 	}
+	if _, has := object.Labels[label]; since == nil && has && len(object.ManagedFields) > 0 && !object.CreationTimestamp.IsZero() {
+		// Nobody owns what admission adds to an object that is applied. Who changes it later does.
+		return &object.CreationTimestamp, true
+	}
 	return since, exact
 }
 

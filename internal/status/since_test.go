@@ -10,6 +10,8 @@ import (
 )
 
 func TestLabelSince(t *testing.T) {
+	applied := written(website("a", "x"), "kubectl", time.Minute, byUs("app"))
+	applied.CreationTimestamp = *before(time.Hour)
 	shard, drain := shardingv1alpha1.LabelShard("ring"), shardingv1alpha1.LabelDrain("ring")
 	for name, test := range map[string]struct {
 		object *metav1.PartialObjectMetadata
@@ -20,6 +22,7 @@ func TestLabelSince(t *testing.T) {
 		"by a shard":                {written(website("a", "x"), "shard", time.Minute, byUs(shard)), before(time.Minute), true},
 		"of another ring":           {written(website("a", "x"), "shard", time.Minute, byUs(shard+"-2")), nil, false},
 		"at creation":               {written(website("a", "x"), "kubectl", time.Minute, `{"f:metadata":{"f:labels":{"f:`+shard+`":{}}},"f:spec":{"f:theme":{}}}`), before(time.Minute), false},
+		"at creation, by admission": {applied, before(time.Hour), true},
 		"with an annotation":        {written(website("a", "x"), "m", time.Minute, `{"f:metadata":{"f:labels":{"f:`+shard+`":{}},"f:annotations":{}}}`), before(time.Minute), false},
 		"before the drain":          {written(website("a", "x", "y"), "sharder", time.Minute, byUs(shard, drain)), before(time.Minute), false},
 		"by somebody else":          {written(written(website("a", "x"), "m", time.Second, byUs("app")), "sharder", time.Hour, byUs(shard)), before(time.Hour), true},
