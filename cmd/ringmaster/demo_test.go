@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -50,6 +51,8 @@ type demo struct {
 	process *process.Process
 	client  client.Client
 	pages   string
+	// halts are when instances were killed or paused.
+	halts []reconcile
 }
 
 var pagesLine = regexp.MustCompile(`The websites are at (\S+/)\.`)
@@ -153,17 +156,49 @@ func (d *demo) page(path string) string {
 	return answer.Status + "\n" + string(body)
 }
 
+// paint changes the colour of a theme.
+func (d *demo) paint(colour string) error {
+	theme := &unstructured.Unstructured{}
+	theme.SetGroupVersionKind(schema.GroupVersionKind{Group: "webhosting.timebertt.dev", Version: "v1alpha1", Kind: "Theme"})
+	theme.SetName("exciting")
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"color":%q}}`, colour))
+	return d.client.Patch(d.t.Context(), theme, patch)
+}
+
+// halt kills or pauses an instance, while a theme changes all the time so that it has something in hand. It
+// returns what was said.
+func (d *demo) halt(name string, args ...string) string {
+	d.t.Helper()
+	done, painted := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			if err := d.paint([]string{"green", "purple"}[i%2]); err != nil {
+				painted <- err
+				return
+			}
+			select {
+			case <-done:
+				painted <- nil
+				return
+			default:
+			}
+		}
+	}()
+	said := d.types(append(args, name)...)
+	// It does nothing from now on, and others have nothing of its own before its Lease has run out.
+	d.halts = append(d.halts, reconcile{At: time.Now(), Message: halted, Instance: name})
+	close(done)
+	d.Expect(<-painted).To(Succeed())
+	return said
+}
+
 // themed changes a theme, and sees a page change.
 func (d *demo) themed() {
 	d.t.Helper()
 	d.Expect(d.page("")).To(And(ContainSubstring("200 OK"), ContainSubstring(`<a href="/project-bakery/homepage">`)))
 	d.Expect(d.page("project-bakery/homepage")).To(And(ContainSubstring("200 OK"), ContainSubstring("darkcyan")))
 	d.Expect(d.page("project-bakery/nothing")).To(ContainSubstring("404 Not Found"))
-	theme := &unstructured.Unstructured{}
-	theme.SetGroupVersionKind(schema.GroupVersionKind{Group: "webhosting.timebertt.dev", Version: "v1alpha1", Kind: "Theme"})
-	theme.SetName("exciting")
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"color":"orange"}}`))
-	d.Expect(d.client.Patch(d.t.Context(), theme, patch)).To(Succeed())
+	d.Expect(d.paint("orange")).To(Succeed())
 	d.Eventually(func() string { return d.page("project-bakery/homepage") }).Should(ContainSubstring("orange"))
 	d.Eventually(d.owners).ShouldNot(ContainElement(""), "all are ready again")
 }
@@ -190,7 +225,10 @@ type reconcile struct {
 	Name      string    `json:"name"`
 }
 
-// history is what the instances have written of their reconciles, in order.
+// halted is noted of an instance that was killed or paused: whatever it had in hand, it does no more.
+const halted = "Instance halts"
+
+// history is what the instances have written of their reconciles, and when they were halted, in order.
 func (d *demo) history() (all []reconcile) {
 	d.t.Helper()
 	logs, err := filepath.Glob(filepath.Join(d.tmp, "ringmaster-*", "logs", webhostingRing+"-*.log"))
@@ -205,6 +243,7 @@ func (d *demo) history() (all []reconcile) {
 			}
 		}
 	}
+	all = append(all, d.halts...)
 	slices.SortStableFunc(all, func(a, b reconcile) int { return a.At.Compare(b.At) })
 	return all
 }
@@ -221,10 +260,38 @@ func overlaps(history []reconcile) (found []string) {
 			}
 			working[website] = line.Instance
 		case "Reconcile ends":
-			delete(working, website)
+			if working[website] == line.Instance { // and not another's, after it was paused
+				delete(working, website)
+			}
+		case halted:
+			maps.DeleteFunc(working, func(_, at string) bool { return at == line.Instance })
 		}
 	}
 	return found
+}
+
+func TestOverlaps(t *testing.T) {
+	begins := func(name string) reconcile { return reconcile{Message: "Reconcile begins", Instance: name} }
+	ends := func(name string) reconcile { return reconcile{Message: "Reconcile ends", Instance: name} }
+	halts := func(name string) reconcile { return reconcile{Message: halted, Instance: name} }
+	for name, test := range map[string]struct {
+		history []reconcile
+		want    int
+	}{
+		"one after the other":       {[]reconcile{begins("a"), ends("a"), begins("b"), ends("b")}, 0},
+		"at the same time":          {[]reconcile{begins("a"), begins("b"), ends("a"), ends("b")}, 1},
+		"after a death":             {[]reconcile{begins("a"), halts("a"), begins("b"), ends("b")}, 0},
+		"before a death":            {[]reconcile{begins("a"), begins("b"), halts("a"), ends("b")}, 1},
+		"after another's death":     {[]reconcile{begins("a"), halts("c"), begins("b")}, 1},
+		"one that was paused ends":  {[]reconcile{begins("a"), halts("a"), begins("b"), ends("a"), begins("c")}, 1},
+		"one that was paused works": {[]reconcile{halts("a"), begins("b"), begins("a")}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := overlaps(test.history); len(found) != test.want {
+				t.Errorf("found %q", found)
+			}
+		})
+	}
 }
 
 // TestDemo does everything that a person may do, in the mode that it has by default.
@@ -238,10 +305,11 @@ func TestDemo(t *testing.T) {
 	d.Expect(d.types("websites", "24")).To(ContainSubstring("Created 4 websites"))
 	d.Eventually(d.owners).Should(And(HaveLen(24), Not(ContainElement(""))))
 
-	// One dies and one hangs, both for longer than their Leases last.
-	d.Expect(d.types("kill", instance(1))).To(ContainSubstring("started again in 20s"))
-	d.Expect(d.types("pause", instance(0))).To(ContainSubstring("goes on with 'resume'"))
+	// One dies and one hangs, both in the middle of their work and for longer than their Leases last.
+	d.Expect(d.halt(instance(1), "kill", "--away", "1h")).To(ContainSubstring("started again in 1h0m0s"))
+	d.Expect(d.halt(instance(0), "pause")).To(ContainSubstring("goes on with 'resume'"))
 	d.shared(2, 3)
+	d.Expect(d.types("resume", instance(1))).To(ContainSubstring("goes on"))
 	d.Expect(d.types("resume", instance(0))).To(ContainSubstring("goes on"))
 	d.shared(0, 1, 2, 3)
 	d.Eventually(func() string { return d.process.Tail(1000) }).Should(And(
@@ -253,7 +321,7 @@ func TestDemo(t *testing.T) {
 
 	d.Expect(d.types("stop", instance(3))).To(ContainSubstring("stays away"))
 	d.shared(0, 1, 2)
-	d.Expect(d.types("kill", instance(3))).To(ContainSubstring("start it with 'resume'"))
+	d.Expect(d.types("kill", instance(3))).To(And(ContainSubstring("start it with 'resume'"), Not(ContainSubstring("Killed"))))
 	d.Expect(d.types("kill", "nobody")).To(ContainSubstring("there are: " + instance(0)))
 	d.Expect(d.types("scale", "three")).To(ContainSubstring("is no number"))
 	d.ends()
@@ -283,5 +351,28 @@ func TestDemoGoesOnInAnotherMode(t *testing.T) {
 	d.Eventually(d.owners).ShouldNot(Or(ContainElement(sharder), ContainElement("")))
 	d.Expect(d.types("resume", sharder, "--data-dir", dir)).To(ContainSubstring("goes on"))
 	d.Eventually(d.owners).Should(Equal(before))
+	d.ends()
+}
+
+// TestDemoWithASpoiltWebsite is killed with a website that nobody can make ready, and comes up again on the same
+// data. It says which one that is.
+func TestDemoWithASpoiltWebsite(t *testing.T) {
+	dir := filepath.Join(rig.TempDir(t), "data")
+	args := []string{"--data-dir", dir, "--mode", "in-process", "--shards", "2", "--websites", "2"}
+	first := show(t, args...)
+	website := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"theme": "missing"}}}
+	website.SetGroupVersionKind(schema.GroupVersionKind{Group: "webhosting.timebertt.dev", Version: "v1alpha1", Kind: "Website"})
+	website.SetNamespace("project-bakery")
+	website.SetName("spoilt")
+	first.Expect(first.client.Create(t.Context(), website)).To(Succeed())
+	first.Eventually(func() (string, error) {
+		err := first.client.Get(t.Context(), client.ObjectKeyFromObject(website), website)
+		phase, _, _ := unstructured.NestedString(website.Object, "status", "phase")
+		return phase, err
+	}).Should(Equal("Error"))
+	first.Expect(first.process.Kill()).To(Succeed())
+
+	d := show(t, args...)
+	d.Expect(d.process.Tail(50)).To(ContainSubstring("going on without those that are not ready: project-bakery/spoilt (Error)"))
 	d.ends()
 }

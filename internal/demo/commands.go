@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ringmaster-project/ringmaster/internal/demo/control"
 	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
@@ -28,15 +29,33 @@ func (d *Demo) Do(ctx context.Context, request control.Request, say func(string)
 	}
 	switch name := request.Name; request.Command {
 	case control.Kill:
-		return fmt.Sprintf("Killed %s. It is started again in %s.", name, request.Away), crew.Kill(name, request.Away)
+		return kill(crew, name, request.Away)
 	case control.Stop:
-		return fmt.Sprintf("Asked %s to stop. It stays away until 'resume' or 'scale'.", name), crew.Stop(name)
+		return done(crew.Stop(name), "Asked %s to stop. It stays away until 'resume' or 'scale'.", name)
 	case control.Pause:
-		return fmt.Sprintf("Paused %s. It goes on with 'resume'.", name), crew.Pause(name)
+		return done(crew.Pause(name), "Paused %s. It goes on with 'resume'.", name)
 	case control.Resume:
-		return name + " goes on.", crew.Resume(name)
+		return done(crew.Resume(name), "%s goes on.", name)
 	}
 	return "", fmt.Errorf("there is no command %q; is this 'ringmaster' the same version as the one that is up?", request.Command)
+}
+
+// done says what was done, unless it was not.
+func done(err error, format string, args ...any) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(format, args...), nil
+}
+
+func kill(crew *crew.Crew, name string, away time.Duration) (string, error) {
+	err := crew.Kill(name, away)
+	for _, member := range crew.Members() {
+		if member.Name == name && member.Wanted {
+			return done(err, "Killed %s. It is started again in %s.", name, away)
+		}
+	}
+	return done(err, "Killed %s, which was about to stop. It stays away until 'resume' or 'scale'.", name)
 }
 
 // crewOf finds who looks after a process.
@@ -65,7 +84,9 @@ func (d *Demo) scale(n int) (string, error) {
 				return "", err
 			}
 		}
-		d.instances.Add(d.instance(number))
+		if err := d.instances.Add(d.instance(number)); err != nil {
+			return "", err
+		}
 	}
 	for _, name := range d.instances.Names() {
 		if !wanted[name] {

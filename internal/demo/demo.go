@@ -26,6 +26,9 @@ const (
 	grace = 30 * time.Second
 	// patience is how long somebody waits for an answer.
 	patience = 10 * time.Second
+	// startLimit is how long the start may take, perWebsite how much longer for each website.
+	startLimit = 3 * time.Minute
+	perWebsite = time.Second
 )
 
 // Options say what to show, and on what.
@@ -102,7 +105,8 @@ type Demo struct {
 	cancel     context.CancelFunc
 }
 
-// Start starts everything, and waits until all websites are ready. Ended early, it leaves nothing behind.
+// Start starts everything, and waits until all websites are ready that can be. Ended early, it leaves nothing
+// behind.
 func Start(ctx context.Context, options Options) (*Demo, error) {
 	d := &Demo{
 		options: options, example: webhostingExample, began: time.Now(),

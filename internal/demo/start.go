@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -21,13 +22,16 @@ func (d *Demo) start(ctx context.Context) error {
 	if err := errors.Join(d.connect(), d.forgetLogs()); err != nil {
 		return err
 	}
+	limit := startLimit + time.Duration(d.options.Websites)*perWebsite
+	starting, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
+	defer cancel()
 	for _, step := range d.steps() {
 		d.options.Report(step.what)
-		if err := step.do(ctx); err != nil {
+		if err := step.do(starting); err != nil {
 			return err
 		}
 	}
-	return nil
+	return d.awaitObjects(ctx)
 }
 
 // step is a part of the start.
@@ -49,7 +53,6 @@ func (d *Demo) steps() []step {
 	return append(steps,
 		step{"starting " + prose.Count(d.options.Shards, "instance") + " of " + d.example.ring, d.startInstances},
 		step{"creating projects, themes and " + prose.Count(d.options.Websites, d.example.object), d.createObjects},
-		step{fmt.Sprintf("waiting for all %ss to be ready", d.example.object), d.awaitObjects},
 	)
 }
 
@@ -88,6 +91,8 @@ func (d *Demo) startSharders(context.Context) (err error) {
 	if d.balancer, err = balancer.Start(d.serving); err != nil {
 		return err
 	}
+	// All are prepared before the first one runs: from then on others read where they serve.
+	var programs []crew.Program
 	for number := range replicas {
 		if err := d.makeFolder(fmt.Sprintf("%s-%d", sharder, number)); err != nil {
 			return err
@@ -96,7 +101,12 @@ func (d *Demo) startSharders(context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		d.sharders.Add(program)
+		programs = append(programs, program)
+	}
+	for _, program := range programs {
+		if err := d.sharders.Add(program); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -141,8 +151,8 @@ func (d *Demo) startInstances(ctx context.Context) error {
 func atWork(state view.State) bool {
 	leads := false
 	for _, instance := range state.Instances {
-		leads = leads || instance.Leads
-		if state.Mode != view.ModeLead && instance.Lease != "ready" {
+		leads = leads || instance.Leads && !instance.Stale
+		if state.Mode != view.ModeLead && (instance.Lease != "ready" || instance.Stale) {
 			return false
 		}
 	}
@@ -158,23 +168,4 @@ func (d *Demo) createObjects(ctx context.Context) error {
 	}
 	_, err := d.websites(ctx, d.options.Websites, d.options.Report)
 	return err
-}
-
-func (d *Demo) awaitObjects(ctx context.Context) error {
-	if d.options.Shards == 0 {
-		return nil // nobody works on them
-	}
-	return d.until(ctx, "all websites to be ready", func(context.Context) (bool, error) {
-		return wellKept(d.State(), d.options.Websites), nil
-	})
-}
-
-// wellKept tells whether there are so many objects, all are ready, and somebody who is there looks after each.
-// Those of an earlier run may be ready from then on, and be whose that is not here.
-func wellKept(state view.State, least int) bool {
-	kept := 0
-	for _, instance := range state.Instances {
-		kept += instance.Objects - instance.Draining
-	}
-	return state.Objects.Total >= least && state.Objects.Ready == state.Objects.Total && kept == state.Objects.Total
 }

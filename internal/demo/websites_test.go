@@ -75,6 +75,7 @@ func TestWebsitesAreMixed(t *testing.T) {
 func TestAtWork(t *testing.T) {
 	ready, leads := view.Instance{Lease: "ready"}, view.Instance{Leads: true}
 	both := view.Instance{Lease: "ready", Leads: true}
+	before := view.Instance{Lease: "ready", Leads: true, Stale: true}
 	for name, test := range map[string]struct {
 		state view.State
 		want  bool
@@ -84,6 +85,8 @@ func TestAtWork(t *testing.T) {
 		"the ring is not":               {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready}, Ring: view.Ring{Problem: "?"}}, false},
 		"none are wanted":               {view.State{Mode: view.ModeShard}, true},
 		"one leads":                     {view.State{Mode: view.ModeLead, Instances: []view.Instance{{}, leads}}, true},
+		"only an earlier one led":       {view.State{Mode: view.ModeLead, Instances: []view.Instance{{}, before}}, false},
+		"one was ready before":          {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready, before}}, false},
 		"nobody leads":                  {view.State{Mode: view.ModeLead, Instances: []view.Instance{{}, {}}}, false},
 		"one of them is the sharder":    {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{ready, both}}, true},
 		"nobody shards":                 {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{ready, ready}}, false},
@@ -92,30 +95,6 @@ func TestAtWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, atWork(test.state)); diff != "" {
 				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestWellKept(t *testing.T) {
-	state := func(total, ready int, instances ...view.Instance) view.State {
-		return view.State{Objects: view.Objects{Total: total, Ready: ready}, Instances: instances}
-	}
-	for name, test := range map[string]struct {
-		state view.State
-		want  bool
-	}{
-		"all are":                {state(3, 3, view.Instance{Objects: 2}, view.Instance{Objects: 1}), true},
-		"one is missing":         {state(2, 2, view.Instance{Objects: 2}), false},
-		"one is not ready":       {state(3, 2, view.Instance{Objects: 3}), false},
-		"one has nobody":         {state(3, 3, view.Instance{Objects: 2}), false},
-		"one is about to move":   {state(3, 3, view.Instance{Objects: 3, Draining: 1}), false},
-		"there are even more":    {state(4, 4, view.Instance{Objects: 4}), true},
-		"and one more not ready": {state(4, 3, view.Instance{Objects: 4}), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := wellKept(test.state, 3); got != test.want {
-				t.Errorf("got %t", got)
 			}
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -50,14 +49,11 @@ func (r *run) show(ctx context.Context) error {
 }
 
 func (r *run) startDemo(ctx context.Context) error {
-	limit := startLimit + time.Duration(r.Websites)*perWebsite
-	starting, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
-	defer cancel()
 	options := r.Options.demo()
 	options.Plane, options.Kubernetes, options.Dir = r.plane, r.kubernetes, r.folder.path
 	options.Report, options.Hints = r.report, r.hints
 	var err error
-	r.demo, err = demo.Start(starting, options)
+	r.demo, err = demo.Start(ctx, options)
 	return err
 }
 
@@ -70,7 +66,9 @@ func (r *run) watch(ctx context.Context) error {
 	}
 	taken, err := screen.Open(r.In, out)
 	if err != nil {
-		return err
+		r.report("there is no live view: " + err.Error())
+		view.Log(ctx, r.demo, r.Out, r.demo.State())
+		return nil
 	}
 	defer taken.Close() // also when something panics
 	view.Live(ctx, r.demo, taken, r.demo.Do, os.Getenv("NO_COLOR") == "")

@@ -18,8 +18,6 @@ import (
 const (
 	startLimit = 3 * time.Minute
 	stopLimit  = 15 * time.Second
-	// perWebsite is how long the start may take longer for each website.
-	perWebsite = time.Second
 )
 
 // What can be shown on the control plane.

@@ -101,7 +101,7 @@ func Serve(ctx context.Context, listener net.Listener, handle Handler) {
 	}
 }
 
-// answer does what one request asks for. Whether somebody still listens to the answer does not matter.
+// answer does what one request asks for, as long as the one who asks waits for the answer.
 func answer(ctx context.Context, conn net.Conn, handle Handler) {
 	const patience, most = 10 * time.Second, 64 << 10
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
@@ -111,10 +111,17 @@ func answer(ctx context.Context, conn net.Conn, handle Handler) {
 		_ = out.Encode(Answer{Error: "this is not a request: " + err.Error(), Done: true})
 		return
 	}
+	_ = conn.SetReadDeadline(time.Time{})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, conn) // there is no more to read, until the other side is gone
+		cancel()
+	}()
 	message, err := handle(ctx, request, func(said string) { _ = out.Encode(Answer{Message: said}) })
 	last := Answer{Message: message, Done: true}
 	if err != nil {
-		last.Error = err.Error()
+		last = Answer{Error: err.Error(), Done: true} // what has failed is not to be told as done
 	}
 	_ = out.Encode(last)
 }

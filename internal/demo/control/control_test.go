@@ -44,7 +44,7 @@ func TestAsk(t *testing.T) {
 	socket := serve(t, t.TempDir(), func(_ context.Context, request control.Request, say func(string)) (string, error) {
 		got = request
 		if request.Name == "wrong" {
-			return "", errors.New("there is no such instance")
+			return "all of it", errors.New("there is no such instance")
 		}
 		say("half of it")
 		return "all of it", nil
@@ -130,11 +130,13 @@ func TestNoRequest(t *testing.T) {
 	}
 }
 
+// TestEndedWhileItAnswers ends what was asked for with the one who asked.
 func TestEndedWhileItAnswers(t *testing.T) {
-	asked := make(chan struct{})
+	asked, ended := make(chan struct{}), make(chan struct{})
 	socket := serve(t, t.TempDir(), func(ctx context.Context, _ control.Request, _ func(string)) (string, error) {
 		close(asked)
 		<-ctx.Done()
+		close(ended)
 		return "", ctx.Err()
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -145,4 +147,5 @@ func TestEndedWhileItAnswers(t *testing.T) {
 	if _, err := ask(ctx, socket, control.Request{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+	<-ended
 }

@@ -40,7 +40,11 @@ type Crew struct {
 
 	mu      sync.Mutex
 	members []*member // in the order in which they were added
+	closed  bool
 }
+
+// errClosed refuses what would keep a process from its end, and Close waiting for ever.
+var errClosed = errors.New("it is ending, and takes no more commands")
 
 // New returns a crew without anybody.
 func New(options Options) *Crew {
@@ -49,13 +53,16 @@ func New(options Options) *Crew {
 }
 
 // Add runs a program from now on. One that was stopped, or is about to be, is started again.
-func (c *Crew) Add(program Program) {
+func (c *Crew) Add(program Program) error {
 	defer c.options.Changed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
+	}
 	if m := c.find(program.Name); m != nil {
 		m.resume()
-		return
+		return nil
 	}
 	m := &member{
 		Member: Member{Name: program.Name, Phase: Starting, Since: time.Now()}, program: program,
@@ -63,6 +70,7 @@ func (c *Crew) Add(program Program) {
 	}
 	c.members = append(c.members, m)
 	go c.keep(m)
+	return nil
 }
 
 func (c *Crew) find(name string) *member {
@@ -94,7 +102,9 @@ func (c *Crew) Members() []Member {
 	defer c.mu.Unlock()
 	all := make([]Member, 0, len(c.members))
 	for _, m := range c.members {
-		all = append(all, m.Member)
+		seen := m.Member
+		seen.Wanted, seen.Dismissed = m.wish == run, m.wish == leave
+		all = append(all, seen)
 	}
 	return all
 }
@@ -245,6 +255,9 @@ func (c *Crew) on(name string, do func(*member) error) error {
 	defer c.options.Changed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
+	}
 	m := c.find(name)
 	if m == nil {
 		return unknown
@@ -328,10 +341,12 @@ func (c *Crew) Resume(name string) error {
 	})
 }
 
-// Close ends all processes in good order, and by force when ctx ends before they have.
+// Close ends all processes in good order, and by force when ctx ends before they have. From then on all are to
+// leave, and nobody can wish anything else.
 func (c *Crew) Close(ctx context.Context) {
 	c.cancel()
 	c.mu.Lock()
+	c.closed = true
 	members := slices.Clone(c.members)
 	for _, m := range members {
 		_ = c.dismiss(m, leave) // cannot fail

@@ -73,6 +73,12 @@ func (f *fixture) heard() []string {
 	return slices.Clone(f.told)
 }
 
+// Add has to work: the crew is not closed yet.
+func (f *fixture) Add(program crew.Program) {
+	f.t.Helper()
+	f.Expect(f.Crew.Add(program)).To(Succeed())
+}
+
 // script is a program, whose first preparations fail if failures are given.
 func (f *fixture) script(name, text string, failures ...error) crew.Program {
 	log := filepath.Join(f.t.TempDir(), "log")
@@ -193,7 +199,7 @@ func TestWantedAgainWhileItStops(t *testing.T) {
 }
 
 // TestCloseIsBounded ends a process that does not want to, one that is paused, one that waits and one
-// that is being prepared for ever.
+// that is being prepared for ever, while somebody goes on to ask for more.
 func TestCloseIsBounded(t *testing.T) {
 	f := setUp(t, time.Hour)
 	f.Add(f.script("stubborn", stubborn))
@@ -209,8 +215,17 @@ func TestCloseIsBounded(t *testing.T) {
 	f.Expect(f.Pause("paused")).To(Succeed())
 	f.Expect(f.Kill("waiting", time.Hour)).To(Succeed())
 	f.becomes("waiting", crew.Waiting)
+	late := f.script("late", polite)
+	refused := make(chan error)
+	go func() {
+		for f.Crew.Add(late) == nil {
+			_ = f.Resume("waiting") // which it cannot while it runs
+		}
+		refused <- f.Resume("waiting")
+	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	f.Close(ctx)
 	f.Expect(f.Members()).To(BeEmpty())
+	f.Expect(<-refused).To(MatchError(ContainSubstring("it is ending")))
 }

@@ -42,6 +42,8 @@ type Member struct {
 	Note string
 	// Again is when it is started again, if it is waiting.
 	Again time.Time
+	// Wanted is set when it is to run, Dismissed when it is to be forgotten after its end.
+	Wanted, Dismissed bool
 }
 
 // wish is what is to become of a process in the end.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -40,7 +41,9 @@ type Object struct {
 	// Ready is whether its operator is content with it, in the words of Phase.
 	Ready bool
 	Phase string
-	Theme string
+	// Failed is whether its operator can do nothing about it before somebody else does.
+	Failed bool
+	Theme  string
 }
 
 // held is an object with who had it last.
@@ -58,6 +61,8 @@ type Scene struct {
 	objects map[types.NamespacedName]held
 	// leaders are the holders of elections, by the names of their Leases.
 	leaders map[types.NamespacedName]string
+	// renewed is when Leases were renewed last.
+	renewed map[types.NamespacedName]time.Time
 	problem string
 	moves   []view.Move
 	moved   int
@@ -73,6 +78,7 @@ func New(options Options) *Scene {
 	s := &Scene{
 		options: options, tracker: members.New(options.Clock, func(string) {}),
 		objects: map[types.NamespacedName]held{}, leaders: map[types.NamespacedName]string{},
+		renewed: map[types.NamespacedName]time.Time{},
 	}
 	s.tracker.Declare(options.Ring, []string{options.Namespace})
 	return s
@@ -184,6 +190,7 @@ func (s *Scene) Show(state *view.State, instances, sharders []crew.Member) {
 		if shard, known := shards[member.Name]; known {
 			instance.Lease, instance.Leaving = string(shard.State), shard.Leaving && shard.State.Member()
 		}
+		instance.Stale = s.stale(member, instance.Leads)
 		instance.Objects, instance.Draining = counts[member.Name].all, counts[member.Name].draining
 		state.Instances = append(state.Instances, instance)
 	}
@@ -199,10 +206,17 @@ func (s *Scene) Show(state *view.State, instances, sharders []crew.Member) {
 	slices.SortFunc(state.Sharders, byName)
 }
 
+// stale tells whether the Leases that are an instance's by their names were renewed by an earlier process.
+func (s *Scene) stale(member crew.Member, leads bool) bool {
+	old := func(lease types.NamespacedName) bool { return s.renewed[lease].Before(member.Since) }
+	shards := s.options.Mode != view.ModeLead
+	return leads && old(s.electionLease()) || shards && old(types.NamespacedName{Namespace: s.options.Namespace, Name: member.Name})
+}
+
 func show(member crew.Member) view.Instance {
 	return view.Instance{
 		Name: member.Name, Process: string(member.Phase), PID: member.PID, Since: member.Since,
-		Restarts: member.Restarts, Note: member.Note, Again: member.Again,
+		Restarts: member.Restarts, Note: member.Note, Again: member.Again, Dismissed: member.Dismissed,
 	}
 }
 
@@ -225,6 +239,9 @@ func (s *Scene) count(state *view.State) map[string]count {
 	for _, object := range s.objects {
 		if object.Ready {
 			state.Objects.Ready++
+		}
+		if object.Failed {
+			state.Objects.Failed++
 		}
 		owner := object.Shard
 		if s.options.Mode == view.ModeLead {

@@ -175,6 +175,36 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestStale has Leases of earlier processes, until those that run now renew them.
+func TestStale(t *testing.T) {
+	elected := func(renewed time.Time) *coordinationv1.Lease {
+		l := lease("ring-sharder", "a_uuid", renewed)
+		l.Labels = nil
+		return l
+	}
+	f := setUp(view.ModeInProcess)
+	stale := func() []bool {
+		state, since := view.State{}, start.Add(time.Second)
+		f.Show(&state, []crew.Member{{Name: "a", Since: since}, {Name: "b", Since: since}}, nil)
+		return []bool{state.Instances[0].Stale, state.Instances[1].Stale}
+	}
+	for _, step := range []struct {
+		lease *coordinationv1.Lease
+		want  []bool
+	}{
+		{lease("a", "a", start), []bool{true, true}},
+		{elected(start), []bool{true, true}},
+		{lease("b", "b", start.Add(2*time.Second)), []bool{true, false}},
+		{lease("a", "a", start.Add(2*time.Second)), []bool{true, false}},
+		{elected(start.Add(2 * time.Second)), []bool{false, false}},
+	} {
+		f.SeeLease(step.lease)
+		if diff := cmp.Diff(step.want, stale()); diff != "" {
+			t.Errorf("after %s: %s", step.lease.Name, diff)
+		}
+	}
+}
+
 // TestLeader reads who leads from the Lease of an election.
 func TestLeader(t *testing.T) {
 	held := func(holder, manager, fields string) *coordinationv1.Lease {

@@ -120,7 +120,8 @@ func read(object *unstructured.Unstructured, ring string) Object {
 	observed, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
 	return Object{
 		NamespacedName: nameOf(object), Shard: labels[shardingv1alpha1.LabelShard(ring)], Draining: draining,
-		Phase: phase, Ready: phase == "Ready" && observed == object.GetGeneration(), Theme: theme,
+		Phase: phase, Theme: theme,
+		Ready: phase == "Ready" && observed == object.GetGeneration(), Failed: phase == "Error" && observed == object.GetGeneration(),
 	}
 }
 
@@ -133,6 +134,7 @@ func (s *Scene) leaseHandler() toolscache.ResourceEventHandler {
 
 // seeLease notes a Lease, which is that of a shard or of an election.
 func (s *Scene) seeLease(lease *coordinationv1.Lease) {
+	s.change(func() { s.renewed[nameOf(lease)] = ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time })
 	if lease.Labels[shardingv1alpha1.LabelControllerRing] == "" {
 		s.Elect(nameOf(lease), leaderOf(lease))
 		return

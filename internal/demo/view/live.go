@@ -45,7 +45,12 @@ type pressed struct {
 
 // press says what a key means at the moment.
 func press(state State, key byte) pressed {
-	running := len(state.Instances)
+	wanted := 0
+	for _, instance := range state.Instances {
+		if !instance.Dismissed {
+			wanted++
+		}
+	}
 	about := func(command string) pressed {
 		if state.Selected == "" {
 			return pressed{}
@@ -56,9 +61,9 @@ func press(state State, key byte) pressed {
 	case 'q', ctrlC, ctrlD:
 		return pressed{quit: true}
 	case '+', '=': // which is + without shift
-		return pressed{request: &control.Request{Command: control.Scale, Count: running + 1}}
+		return pressed{request: &control.Request{Command: control.Scale, Count: wanted + 1}}
 	case '-':
-		return pressed{request: &control.Request{Command: control.Scale, Count: max(0, running-1)}}
+		return pressed{request: &control.Request{Command: control.Scale, Count: max(0, wanted-1)}}
 	case 'w':
 		return pressed{request: &control.Request{Command: control.Websites, Count: state.Objects.Total + 100}}
 	case 'k':

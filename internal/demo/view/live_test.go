@@ -131,6 +131,20 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestThoseThatLeaveDoNotCount asks for more and for fewer while one is on its way out.
+func TestThoseThatLeaveDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		s.state.Instances[2].Dismissed = true
+		press, _ := s.play(t)
+		press("+-")
+		want := []control.Request{{Command: control.Scale, Count: 3}, {Command: control.Scale, Count: 1}}
+		if diff := cmp.Diff(want, s.asked); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestAnswersAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage()

@@ -49,6 +49,10 @@ type Instance struct {
 	Lease string
 	// Leaving is set when it has said that it hands its objects over and goes.
 	Leaving bool
+	// Dismissed is set when fewer instances are wanted, and it is one too many.
+	Dismissed bool
+	// Stale is set when what its Leases say is older than its process.
+	Stale bool
 	// Candidate is set when it takes part in an election, Leads when it has won it.
 	Candidate, Leads bool
 
@@ -67,6 +71,8 @@ type Objects struct {
 	// Name is what one of them is called.
 	Name                               string
 	Total, Ready, Unassigned, Draining int
+	// Failed is how many the operator can do nothing about before somebody else does.
+	Failed int
 }
 
 // Move is an object that went from one instance to another.
