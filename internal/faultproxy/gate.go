@@ -61,6 +61,7 @@ func (c *faultyConn) Read(buffer []byte) (int, error) {
 	if !c.travel(c.proxy.up) {
 		return 0, net.ErrClosed
 	}
+	c.proxy.sent.Add(int64(n))
 	return n, err
 }
 
@@ -69,7 +70,9 @@ func (c *faultyConn) Write(data []byte) (int, error) {
 	if !c.travel(c.proxy.down) {
 		return 0, net.ErrClosed
 	}
-	return c.Conn.Write(data)
+	n, err := c.Conn.Write(data)
+	c.proxy.received.Add(int64(n))
+	return n, err
 }
 
 func (c *faultyConn) travel(direction *gate) bool {

@@ -43,6 +43,8 @@ type Proxy struct {
 	watches  *gate
 	up, down *gate
 	delay    atomic.Int64
+	// sent and received are what clients have.
+	sent, received atomic.Int64
 
 	mu      sync.Mutex
 	refused bool
@@ -110,6 +112,9 @@ func (p *Proxy) URL() string { return "https://" + p.listener.Addr().String() }
 
 // Delay makes every piece of data that travels take so much longer.
 func (p *Proxy) Delay(delay time.Duration) { p.delay.Store(int64(delay)) }
+
+// Traffic is how many bytes clients have sent and received, as they were on the wire.
+func (p *Proxy) Traffic() (sent, received int64) { return p.sent.Load(), p.received.Load() }
 
 // Cut holds back what goes in a direction, on open and on new connections.
 func (p *Proxy) Cut(direction Direction) {

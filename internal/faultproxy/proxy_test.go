@@ -2,6 +2,7 @@ package faultproxy_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,4 +132,24 @@ func TestResetIsSeenAtOnce(t *testing.T) {
 	proxy.Reset()
 	g.Eventually(watching.ResultChan(), "10s").Should(BeClosed())
 	g.Eventually(list(client, r.Namespace, 5*time.Second), "10s").Should(Succeed(), "new connections are accepted")
+}
+
+func TestTrafficIsCounted(t *testing.T) {
+	g := NewWithT(t)
+	r, proxy, client := setUp(t)
+	const size = 100_000
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "large"},
+		Data:       map[string]string{"content": strings.Repeat("x", size)},
+	}
+	_, err := client.CoreV1().ConfigMaps(r.Namespace).Create(t.Context(), object, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	sent, received := proxy.Traffic()
+	g.Expect(sent).To(And(BeNumerically(">", size), BeNumerically("<", size*3/2)))
+	g.Expect(received).To(And(BeNumerically(">", size), BeNumerically("<", size*3/2)), "the answer has it too")
+	_, err = client.CoreV1().ConfigMaps(r.Namespace).Get(t.Context(), "large", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	more, again := proxy.Traffic()
+	g.Expect(more - sent).To(BeNumerically("<", size/10))
+	g.Expect(again - received).To(And(BeNumerically(">", size), BeNumerically("<", size*3/2)))
 }

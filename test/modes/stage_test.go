@@ -1,0 +1,272 @@
+package modes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/manifest"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/test/robustness/history"
+)
+
+const (
+	// instances is how many run, and population how many Websites they always have.
+	instances, population = 3, 24
+
+	patience = 2 * time.Minute
+	polling  = 250 * time.Millisecond
+)
+
+// How long Leases last: short, so that a test need not wait long for a death, and long enough that a
+// machine that does other things too does not kill anybody.
+const leaseDuration, retryPeriod = 10 * time.Second, time.Second
+
+// deadline is when a Lease of some duration is given up that cannot be renewed.
+func deadline(lease time.Duration) time.Duration { return lease * 3 / 4 }
+
+// stage is a control plane with the instances of the operator, which work in one of the modes. What
+// happens is recorded.
+type stage struct {
+	*rig.Rig
+	t        *testing.T
+	mode     mode
+	lease    time.Duration     // of the instances
+	build    []rig.BuildOption // of them
+	folder   string
+	recorder *history.Recorder
+	sharder  *rig.Sharder
+
+	mu sync.Mutex
+	// members are all instances that were ever started.
+	members []*instance
+	colors  int
+}
+
+// instance is a process of the operator.
+type instance struct {
+	*rig.Running
+	name, id string
+	health   int
+	// ends is whether it is meant to.
+	ends bool
+}
+
+// scene is a stage as one test uses it.
+type scene struct {
+	*stage
+	*WithT
+	t *testing.T
+}
+
+func (s *stage) scene(t *testing.T) *scene {
+	made := &scene{stage: s, WithT: NewWithT(t), t: t}
+	made.SetDefaultEventuallyTimeout(patience)
+	made.SetDefaultEventuallyPollingInterval(polling)
+	return made
+}
+
+// setStage prepares everything but the instances, and begins to record.
+func setStage(t *testing.T, m mode) *scene {
+	t.Helper()
+	stage := &stage{
+		Rig: rig.Private(t, rig.Options{CRDs: []string{"config/crds", manifests + "crds"}}),
+		t:   t, mode: m, lease: leaseDuration, build: []rig.BuildOption{rig.Race}, folder: rig.TempDir(t),
+	}
+	s := stage.scene(t)
+	project := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
+	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"webhosting.timebertt.dev/project":"true"}}}`))
+	s.Expect(s.Client.Patch(t.Context(), project, label)).To(Succeed()) // nobody else writes to it
+	var err error
+	s.recorder, err = history.NewRecorder(s.writes(), time.Now)
+	s.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = s.recorder.Close() })
+	s.watch()
+	if m.external {
+		s.startSharder()
+	}
+	return s
+}
+
+// writes is the file with what the test records.
+func (s *stage) writes() string { return filepath.Join(s.folder, "writes") }
+
+// What is spread, and what is watched to see it.
+var (
+	website    = schema.GroupVersionKind{Group: "webhosting.timebertt.dev", Version: "v1alpha1", Kind: "Website"}
+	theme      = website.GroupVersion().WithKind("Theme")
+	controlled = []schema.GroupKind{
+		{Kind: "ConfigMap"}, {Group: appsv1.GroupName, Kind: "Deployment"}, {Kind: "Service"}, {Group: networkingv1.GroupName, Kind: "Ingress"},
+	}
+	watched = []schema.GroupVersionResource{
+		website.GroupVersion().WithResource("websites"),
+		corev1.SchemeGroupVersion.WithResource("configmaps"),
+		corev1.SchemeGroupVersion.WithResource("services"),
+		appsv1.SchemeGroupVersion.WithResource("deployments"),
+		networkingv1.SchemeGroupVersion.WithResource("ingresses"),
+		history.Leases,
+	}
+)
+
+func (s *scene) watch() {
+	s.t.Helper()
+	access, err := dynamic.NewForConfig(s.Config)
+	s.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	s.t.Cleanup(func() {
+		cancel()
+		done.Wait()
+	})
+	watcher := &history.Watcher{Client: access, Recorder: s.recorder, Ring: ring, Namespace: s.Namespace}
+	for _, resource := range watched {
+		s.Expect(watcher.Watch(ctx, resource, &done)).To(Succeed())
+	}
+	if !s.mode.spread() {
+		done.Go(func() { s.watchLeader(ctx) })
+	}
+}
+
+// startSharder runs an external sharder, and tells it what to spread.
+func (s *scene) startSharder() {
+	s.t.Helper()
+	found, err := manifest.Read(os.DirFS("../../"+manifests), "ring/ring.yaml")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(found).To(HaveLen(1))
+	s.Expect(unstructured.SetNestedStringSlice(found[0].Object, []string{s.Namespace}, "spec", "shardNamespaces")).To(Succeed())
+	s.Expect(manifest.Apply(s.t.Context(), s.Client, "test", found[0])).To(Succeed())
+	s.sharder = s.StartSharder(s.stage.t, rig.SharderOptions{Roles: []string{manifests + "ring/sharder-role.yaml"}})
+	s.Eventually(func() int { return s.sharder.Probe("/readyz") }).Should(Equal(http.StatusOK))
+}
+
+// stopSharder ends the external sharder, and takes back what it was told.
+func (s *scene) stopSharder() {
+	s.t.Helper()
+	s.Expect(s.sharder.Terminate()).To(Succeed())
+	s.Expect(s.sharder.Wait(s.limited())).To(Succeed())
+	s.Expect(s.Client.Delete(s.t.Context(), &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring}})).To(Succeed())
+	// The ring owns it, and there is no garbage collector here.
+	s.Expect(s.Client.Delete(s.t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: shardingv1alpha1.WebhookConfigurationName(ring)},
+	})).To(Succeed())
+}
+
+// limited is a context for what may take long, but not for ever.
+func (s *scene) limited() context.Context {
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	s.t.Cleanup(cancel)
+	return ctx
+}
+
+// launch starts an instance, with a name of its own unless it is given one, and does not wait for it.
+func (s *scene) launch(name string) *instance {
+	s.t.Helper()
+	s.mu.Lock()
+	if name == "" {
+		name = fmt.Sprint("instance-", len(s.members))
+	}
+	s.mu.Unlock()
+	health := rig.ReservePort(s.stage.t)
+	m := &instance{name: name, health: health, Running: s.Start(s.stage.t, rig.Process{
+		Name: name, ServiceAccount: "webhosting-operator", Roles: s.mode.roles,
+		Binary: rig.Build(s.stage.t, "./examples/webhosting", s.build...),
+		Args: []string{
+			"--mode=" + string(s.mode.flag), "--zap-log-level=debug", "--metrics-address=0",
+			fmt.Sprint("--health-address=127.0.0.1:", health),
+			fmt.Sprint("--lease-duration=", s.lease), fmt.Sprint("--renew-deadline=", deadline(s.lease)), fmt.Sprint("--retry-period=", retryPeriod),
+		},
+	})}
+	m.id = fmt.Sprintf("%s/%d", name, m.PID())
+	s.mu.Lock()
+	s.members = append(s.members, m)
+	s.mu.Unlock()
+	var noted sync.WaitGroup
+	noted.Go(func() {
+		<-m.Done()
+		s.record(history.Gone, m)
+	})
+	s.stage.t.Cleanup(func() {
+		_ = m.Kill()
+		noted.Wait()
+	})
+	return m
+}
+
+// join starts an instance and waits until it takes its part.
+func (s *scene) join(name string) *instance {
+	s.t.Helper()
+	m := s.launch(name)
+	s.takesPart(m)
+	return m
+}
+
+// ready waits until all instances take their part.
+func (s *scene) ready() {
+	s.t.Helper()
+	for _, m := range s.live() {
+		s.takesPart(m)
+	}
+}
+
+func (s *scene) takesPart(m *instance) {
+	s.t.Helper()
+	s.Eventually(m.ready).Should(Succeed(), m.name)
+	if !s.mode.spread() {
+		return // watchLeader tells when it leads
+	}
+	lease, err := s.Clientset.CoordinationV1().Leases(s.Namespace).Get(s.t.Context(), m.name, metav1.GetOptions{})
+	s.Expect(err).NotTo(HaveOccurred())
+	s.recorder.Record(history.Event{
+		What: history.Joined, Process: m.id, Shard: m.name, Instance: lease.Annotations[shardingv1alpha1.AnnotationInstance],
+	})
+}
+
+func (m *instance) ready() error {
+	if !m.Running.Running() {
+		return errors.New("it has ended")
+	}
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", m.health))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("it is not ready: %s", response.Status)
+	}
+	return nil
+}
+
+func (s *stage) record(what history.What, m *instance) {
+	s.recorder.Record(history.Event{What: what, Process: m.id, Shard: m.name})
+}
+
+// live are the instances that run and are meant to.
+func (s *stage) live() []*instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var live []*instance
+	for _, m := range s.members {
+		if !m.ends && m.Running.Running() {
+			live = append(live, m)
+		}
+	}
+	return live
+}
