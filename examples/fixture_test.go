@@ -87,7 +87,7 @@ func (f *fixture) start(example, name, role string, args ...string) *rig.Running
 		Name: name, ServiceAccount: strings.TrimSuffix(filepath.Base(role), ".yaml"),
 		Binary: rig.Build(f.t, "./examples/"+example, rig.Race),
 		Args: append([]string{
-			"--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms", "--health-address=127.0.0.1:0",
+			"--lease-duration=8s", "--renew-deadline=6s", "--retry-period=500ms", "--health-address=127.0.0.1:0",
 		}, args...),
 		Roles: []string{role},
 	})
