@@ -104,6 +104,21 @@ func (s *scene) resting() {
 	}).Should(BeTrue())
 }
 
+// written are the writes that were seen.
+func (s *scene) written() []history.Event {
+	return slices.DeleteFunc(s.seen(), func(e history.Event) bool { return e.What != history.Wrote })
+}
+
+// seenAll waits until all that was written is seen.
+func (s *scene) seenAll() {
+	s.t.Helper()
+	const still = 2 * time.Second
+	s.Eventually(func() bool {
+		events := s.written()
+		return len(events) == 0 || time.Since(events[len(events)-1].Time) > still
+	}).Should(BeTrue())
+}
+
 // margin is what is added to the times that follow from Leases, for a machine that is busy.
 const margin = 20 * time.Second
 
@@ -113,10 +128,9 @@ func (s *scene) judge(except ...oracle.Rule) {
 	s.works()
 	s.settled()
 	s.resting()
-	count := func() int {
-		return len(slices.DeleteFunc(s.seen(), func(e history.Event) bool { return e.What != history.Wrote }))
-	}
-	s.Consistently(count, "3s", "500ms").Should(Equal(count()), "nothing is written when there is nothing to do")
+	s.seenAll()
+	count := len(s.written())
+	s.Consistently(func() int { return len(s.written()) }, "3s", "500ms").Should(Equal(count), "nothing is written when there is nothing to do")
 	events := slices.Concat(s.seen(), s.worked())
 	slices.SortStableFunc(events, byTime)
 	report := oracle.Check(events, oracle.Options{

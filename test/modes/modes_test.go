@@ -74,6 +74,7 @@ func TestModes(t *testing.T) {
 				"Heals":          heals,
 				"ThemeChanges":   themeChanges,
 				"ThemeIsMissing": themeIsMissing,
+				"ThemeOfMany":    func(s *scene) { themeOfMany(s, 60) },
 				"GeneratesNames": generatesNames,
 				"Killed":         killed,
 				"Stopped":        stopped,
@@ -84,28 +85,21 @@ func TestModes(t *testing.T) {
 			} {
 				t.Run(name, func(t *testing.T) { play(s.scene(t)) })
 			}
-			s.scene(t).judge()
+			s.judge()
 		})
 	}
 }
 
-// TestThemeOfMany is the same for all modes too. Many Websites are a load, so the operator is built as it is
-// shipped, and Leases last.
-//
-//nolint:tparallel // as with TestModes
+// TestThemeOfMany is a load, so the operator is built as it is shipped, and Leases last.
 func TestThemeOfMany(t *testing.T) {
 	t.Parallel()
-	for name, many := range map[string]int{"shard": 500, "in-process": 100, "lead": 100} {
-		t.Run(name, func(t *testing.T) {
-			s := setStage(t, modes[name])
-			s.lease, s.build = time.Minute, nil
-			for range instances {
-				s.launch("")
-			}
-			s.ready()
-			s.populate(population)
-			themeOfMany(s, many)
-			s.judge()
-		})
+	s := setStage(t, external)
+	s.lease, s.build = time.Minute, nil
+	for range instances {
+		s.launch("")
 	}
+	s.ready()
+	s.populate(population)
+	themeOfMany(s, 500)
+	s.judge()
 }

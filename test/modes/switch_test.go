@@ -2,7 +2,6 @@ package modes
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -17,8 +16,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
 )
 
-// TestSwitch changes an operator from an external sharder to one in its process and back, by starting the
-// same instances again with another flag. Everything stays where it is.
+// TestSwitch changes an operator from an external sharder to one in its process and back, and then lets both
+// be at work, by starting the same instances again with another flag. Everything stays where it is.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	names := []string{"one", "two", "three"}
@@ -32,7 +31,7 @@ func TestSwitch(t *testing.T) {
 	s.populate(2 * population)
 	s.works()
 	s.settled()
-	s.resting()
+	s.seenAll()
 	since := len(s.seen())
 
 	t.Log("To a sharder in the process")
@@ -55,6 +54,18 @@ func TestSwitch(t *testing.T) {
 	s.settled()
 	s.stayed(since)
 	s.judge()
+
+	t.Log("Both at once")
+	s.seenAll()
+	since, s.lease = len(s.seen()), leaseDuration
+	s.again(inProcess)
+	s.works()
+	s.settled()
+	s.stayed(since)
+	twoSharders(s)
+	// Each has its own view of who is a member, and while members change they can differ for a moment. That
+	// costs moves, and nothing else.
+	s.judge(oracle.MovedTwice)
 }
 
 // again kills all instances and starts them again in another mode, at once.
@@ -91,39 +102,22 @@ func (s *scene) stayed(since int) {
 	}
 }
 
-// TestTwoSharders has an external sharder and one in the process at work on the same ring. They say so, and
-// do not fight.
-func TestTwoSharders(t *testing.T) {
-	t.Parallel()
-	s := setStage(t, inProcess)
-	s.startSharder()
-	for range instances {
-		s.launch("")
-	}
-	s.populate(population)
-	s.ready()
-	s.works()
-	s.settled()
-
-	t.Log("Both say so")
+// twoSharders: an external sharder and one in the process are at work on the same ring. They say so, and do
+// not fight.
+func twoSharders(s *scene) {
+	s.t.Log("Both say so")
 	s.Eventually(s.reasons).Should(ContainElement(shardingv1alpha1.ReasonTwoSharders))
 	s.Eventually(s.warned).WithArguments("Lease", s.mode.election).Should(BeTrue())
 	s.Eventually(s.warned).WithArguments("ControllerRing", ring).Should(BeTrue())
 	s.Expect(s.first().Tail(1000)).To(ContainSubstring("Another sharder"))
 
-	t.Log("They leave objects alone that are where they belong")
-	s.resting()
-	since := len(s.seen())
-	writes := func() []history.Event {
-		return slices.DeleteFunc(s.seen()[since:], func(e history.Event) bool { return e.What != history.Wrote })
-	}
-	s.Consistently(writes, "20s", "1s").Should(BeEmpty())
+	s.t.Log("They leave objects alone that are where they belong")
+	s.seenAll()
+	count := len(s.written())
+	s.Consistently(func() int { return len(s.written()) }, "20s", "1s").Should(Equal(count))
 
-	t.Log("A dead instance is missed, and only once")
+	s.t.Log("A dead instance is missed, and only once")
 	killed(s)
-	// Each has its own view of who is a member, and while members change they can differ for a moment. That
-	// costs moves, and nothing else.
-	s.judge(oracle.MovedTwice)
 }
 
 // reasons are those of the ring's conditions that are as they should not be.
