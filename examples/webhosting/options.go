@@ -85,6 +85,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.website.Image, "nginx-image", "nginx:stable", "image that serves the pages; it needs nginx on its PATH")
 	flags.StringVar(&o.manager.HealthProbeBindAddress, "health-address", ":8081", "where to serve /healthz and /readyz; 0 turns it off")
 	flags.StringVar(&o.manager.Metrics.BindAddress, "metrics-address", ":8080", "where to serve /metrics; 0 turns it off")
+	flags.StringVar(&o.manager.PprofBindAddress, "pprof-address", "", "where to serve /debug/pprof, to whoever can reach it (default: nowhere)")
 }
 
 // projects are the namespaces whose Websites the sharder in this process spreads. An external one is told by

@@ -27,9 +27,11 @@ func (s *Shard) familyOf(ctx context.Context, known *kind, owner client.Object) 
 	found := &family{owner: reduce(known, owner)}
 	for _, controlled := range known.controlled {
 		if err := s.each(ctx, controlled, func(child client.Object) error {
-			found.children = append(found.children, reduce(controlled, child))
+			if metav1.IsControlledBy(child, owner) {
+				found.children = append(found.children, reduce(controlled, child))
+			}
 			return nil
-		}, client.MatchingFields{indexController: string(owner.GetUID())}); err != nil {
+		}, client.MatchingFields{indexController: drawer(owner.GetUID())}); err != nil {
 			return nil, fmt.Errorf("looking for the children: %w", err)
 		}
 	}

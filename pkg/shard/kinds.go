@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -40,7 +42,9 @@ type kind struct {
 	released []func(reconcile.Request)
 }
 
-// indexController is the index of children by the UID of their controller.
+// indexController is the index of children by the drawer of their controller's UID. By the UID itself it
+// would take more memory than all else that a shard has more than a leader: an entry of an index costs half a
+// kilobyte, and each would have one child.
 const indexController = "ringmaster.controller.uid"
 
 // declare makes a kind a sharded one: the manager's caches and client have only this shard's objects of
@@ -141,11 +145,20 @@ func (k *kinds) get(of schema.GroupKind) *kind {
 	return k.main[of]
 }
 
-func controllerUID(object client.Object) []string {
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		return []string{string(owner.UID)}
+// controllerDrawer is where the index has a child.
+func controllerDrawer(object client.Object) []string {
+	controller := metav1.GetControllerOfNoCopy(object)
+	if controller == nil {
+		return nil
 	}
-	return nil
+	return []string{drawer(controller.UID)}
+}
+
+// drawer is one of 256, so that even 100,000 children need no long search.
+func drawer(uid types.UID) string {
+	hash := fnv.New32a()
+	hash.Write([]byte(uid)) // never fails
+	return strconv.Itoa(int(hash.Sum32() % 256))
 }
 
 // fillLimit is how long the first lists may take, as in controller-runtime.
@@ -179,7 +192,7 @@ func (s *Shard) fill(ctx context.Context) error {
 				continue
 			}
 			indexed[this] = true
-			if err := s.cache.own.IndexField(ctx, controlled.example, indexController, controllerUID); err != nil {
+			if err := s.cache.own.IndexField(ctx, controlled.example, indexController, controllerDrawer); err != nil {
 				return fmt.Errorf("finding children of the kind %s: %w", controlled.Kind, err)
 			}
 		}
