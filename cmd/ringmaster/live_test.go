@@ -135,6 +135,7 @@ func TestLiveIsKilled(t *testing.T) {
 	before, err := term.GetState(int(s.Terminal.Fd()))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(s.seen, patience).Should(ContainSubstring("1 website, 1 ready"))
+	g.Eventually(s.seen, patience).Should(ContainSubstring("\x1b[?1049h"), "the live view takes the screen after that")
 	children := rig.Descendants(t, s.cmd.Process.Pid)
 	g.Expect(children).To(ContainElement(instance(0)), "a process with the name of the instance")
 	g.Expect(s.cmd.Process.Kill()).To(Succeed())
