@@ -72,6 +72,7 @@ fmt: ## Format the code as lint wants it
 generate: ## Write all generated files anew
 	$(TOOL) controller-gen object crd paths=./api/... output:crd:dir=config/crds
 	$(TOOL) controller-gen object crd paths=./examples/webhosting/api/... output:crd:dir=examples/webhosting/config/crds
+	$(TOOL) controller-gen object crd paths=./examples/etcdcluster/api/... output:crd:dir=examples/etcdcluster/config/crds
 	rm -rf $(BIN)/cli && mkdir -p $(BIN)/cli docs
 	go -C hack run ./docs $(BIN)/cli
 	rm -rf docs/cli && mv $(BIN)/cli docs/cli

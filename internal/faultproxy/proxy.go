@@ -39,7 +39,7 @@ type Options struct {
 // Proxy is a proxy that runs. Its methods may be called from several goroutines.
 type Proxy struct {
 	listener net.Listener
-	server   *http.Server
+	server   io.Closer
 	watches  *gate
 	up, down *gate
 	delay    atomic.Int64
@@ -57,29 +57,38 @@ func Start(options Options) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the target: %w", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := listen()
 	if err != nil {
-		return nil, fmt.Errorf("listening: %w", err)
+		return nil, err
 	}
-	p := &Proxy{
-		listener: listener,
-		watches:  newGate(),
-		up:       newGate(),
-		down:     newGate(),
-		conns:    map[*faultyConn]struct{}{},
-	}
-	p.server = &http.Server{
+	server := &http.Server{
 		Handler:           p.handler(target, options.Roots),
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{options.Certificate}, NextProtos: []string{"h2", "http/1.1"}},
 		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are what it is for
 		ReadHeaderTimeout: time.Minute,
 	}
+	p.server = server
 	go func() {
-		if err := p.server.ServeTLS(faultyListener{listener, p}, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.ServeTLS(faultyListener{p.listener, p}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			panic(fmt.Sprintf("the fault proxy ended: %v", err))
 		}
 	}()
 	return p, nil
+}
+
+// listen returns a proxy that serves nobody yet.
+func listen() (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	return &Proxy{
+		listener: listener,
+		watches:  newGate(),
+		up:       newGate(),
+		down:     newGate(),
+		conns:    map[*faultyConn]struct{}{},
+	}, nil
 }
 
 func (p *Proxy) handler(target *url.URL, roots *x509.CertPool) http.Handler {
@@ -106,6 +115,9 @@ func isWatch(request *http.Request) bool {
 	watch, err := strconv.ParseBool(request.URL.Query().Get("watch"))
 	return err == nil && watch
 }
+
+// Address is where clients reach the proxy, as host and port.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
 // URL is where clients reach the proxy.
 func (p *Proxy) URL() string { return "https://" + p.listener.Addr().String() }

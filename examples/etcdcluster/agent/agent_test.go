@@ -1,0 +1,168 @@
+package agent_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+)
+
+// TestDeath kills the agent, and asks it to end: no member outlives it, and all run again with the next one.
+func TestDeath(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "asked to end": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			f := setUp(t)
+			before := f.first("dc1-1")
+			_, err := f.etcd(before).Put(t.Context(), "color", "red")
+			f.Expect(err).NotTo(HaveOccurred())
+
+			f.Expect(f.process.Signal(signal)).To(Succeed())
+			<-f.process.Done()
+			f.gone(before.PID)
+
+			f.run()
+			f.Eventually(func() bool { return f.now("dc1-1").Running }).Should(BeTrue())
+			after := f.now("dc1-1")
+			f.Expect([]string{after.ClientURL, after.PeerURL}).To(Equal([]string{before.ClientURL, before.PeerURL}))
+			f.usable(after)
+			found, err := f.etcd(after).Get(t.Context(), "color")
+			f.Expect(err).NotTo(HaveOccurred())
+			f.Expect(found.Kvs).To(HaveLen(1))
+		})
+	}
+}
+
+// TestRefusals are calls that are wrong in themselves.
+func TestRefusals(t *testing.T) {
+	f := setUp(t)
+	f.prepare("dc1-1")
+	args := func(name string) error {
+		_, err := f.SetArgs(t.Context(), "dc1-1", map[string]string{name: "1"})
+		return err
+	}
+	start := func(cluster string, state agent.ClusterState) error {
+		_, err := f.Start(t.Context(), "dc1-1", order(1, "start"), agent.Launch{InitialCluster: cluster, State: state})
+		return err
+	}
+	prepare := func(id string) error {
+		_, err := f.Prepare(t.Context(), id)
+		return err
+	}
+	for name, test := range map[string]struct {
+		err  error
+		want error
+		text string
+	}{
+		"an ID that is a path":     {prepare("../dc1"), agent.ErrInvalid, "member's ID"},
+		"an ID that is too long":   {prepare(strings.Repeat("a", 64)), agent.ErrInvalid, "member's ID"},
+		"an ID in capitals":        {prepare("DC1"), agent.ErrInvalid, "member's ID"},
+		"its name":                 {args("name"), agent.ErrInvalid, "sets the argument name itself"},
+		"its data":                 {args("data-dir"), agent.ErrInvalid, "itself"},
+		"its first cluster":        {args("initial-cluster-token"), agent.ErrInvalid, "itself"},
+		"where it listens":         {args("listen-metrics-urls"), agent.ErrInvalid, "itself"},
+		"all of it in a file":      {args("config-file"), agent.ErrInvalid, "itself"},
+		"an argument with dashes":  {args("--log-level"), agent.ErrInvalid, "without dashes"},
+		"two arguments in one":     {args("log-level=a --name"), agent.ErrInvalid, "without dashes"},
+		"no state":                 {start("a=http://127.0.0.1:1", ""), agent.ErrInvalid, "neither new nor existing"},
+		"no cluster":               {start("", agent.ClusterNew), agent.ErrInvalid, "name=http://host:port"},
+		"a cluster without a name": {start("http://127.0.0.1:1", agent.ClusterNew), agent.ErrInvalid, "name=http://host:port"},
+		"an order without an ID":   {f.Delete(t.Context(), "dc1-1", order(1, "")), agent.ErrInvalid, "needs an ID"},
+		"nobody's arguments": {func() error {
+			_, err := f.SetArgs(t.Context(), "dc1-2", nil)
+			return err
+		}(), agent.ErrNotPrepared, "prepare it first"},
+		"nobody's start": {func() error {
+			_, err := f.Start(t.Context(), "dc1-2", order(1, "start"), agent.Launch{InitialCluster: "a=http://127.0.0.1:1", State: agent.ClusterNew})
+			return err
+		}(), agent.ErrNotPrepared, "prepare it first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(test.err).To(MatchError(test.want))
+			g.Expect(test.err.Error()).To(ContainSubstring(test.text))
+		})
+	}
+	f.Expect(f.now("dc1-1").Phase).To(Equal(agent.Prepared))
+}
+
+// TestFolder is one agent's, and of one region.
+func TestFolder(t *testing.T) {
+	g := NewWithT(t)
+	options := agent.Options{Dir: rig.TempDir(t), Etcd: filepath.Join(rig.Assets(t), "etcd"), Region: "dc1", Log: logr.Discard()}
+	first, err := agent.New(options)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = agent.New(options)
+	g.Expect(err).To(MatchError(ContainSubstring("another agent uses it")))
+	g.Expect(first.Close()).To(Succeed())
+
+	other := options
+	other.Region = "dc2"
+	_, err = agent.New(other)
+	g.Expect(err).To(MatchError(ContainSubstring("belongs to the agent of region dc1")))
+	other = options
+	other.Etcd = filepath.Join(options.Dir, "etcd")
+	_, err = agent.New(other)
+	g.Expect(err).To(MatchError(os.ErrNotExist))
+}
+
+// TestInterruptedDelete finishes what an agent had begun that died.
+func TestInterruptedDelete(t *testing.T) {
+	g := NewWithT(t)
+	options := agent.Options{Dir: rig.TempDir(t), Etcd: filepath.Join(rig.Assets(t), "etcd"), Region: "dc1", Log: logr.Discard()}
+	member := filepath.Join(options.Dir, "members", "dc1-1")
+	g.Expect(os.MkdirAll(filepath.Join(member, "data", "member"), 0o750)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(member, "member.json"),
+		[]byte(`{"id": "dc1-1", "clientPort": 10, "peerPort": 11, "phase": "Deleting", "lastOrder": "delete"}`), 0o640)).To(Succeed())
+	halfMade := filepath.Join(options.Dir, "members", "dc1-2")
+	g.Expect(os.MkdirAll(halfMade, 0o750)).To(Succeed())
+
+	next, err := agent.New(options)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(next.List()).To(BeEmpty())
+	g.Expect(filepath.Join(member, "data")).NotTo(BeADirectory())
+	g.Expect(halfMade).NotTo(BeADirectory())
+	g.Expect(next.Close()).To(Succeed())
+}
+
+// TestPorts are given in their order, to one member each, also by agents that do not know each other.
+func TestPorts(t *testing.T) {
+	g := NewWithT(t)
+	ports := agent.PortRange{}
+	g.Expect(ports.Set("1-")).NotTo(Succeed())
+	g.Expect(ports.Set("20-10")).NotTo(Succeed())
+	g.Expect(ports.Set("10-70000")).NotTo(Succeed())
+	g.Expect(ports.Set("10")).NotTo(Succeed())
+	g.Expect(ports.String()).To(BeEmpty())
+
+	start := rig.ReservePort(t)
+	ports = agent.PortRange{First: start, Last: min(start+60, 32_000)}
+	given := map[string]bool{}
+	var last int
+	for _, region := range []string{"dc1", "dc2"} {
+		a, err := agent.New(agent.Options{
+			Dir: rig.TempDir(t), Etcd: filepath.Join(rig.Assets(t), "etcd"), Region: region, Ports: ports, Log: logr.Discard(),
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		t.Cleanup(func() { g.Expect(a.Close()).To(Succeed()) })
+		for _, id := range []string{region + "-1", region + "-2"} {
+			m, err := a.Prepare(id)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, url := range []string{m.ClientURL, m.PeerURL} {
+				at, err := net.ResolveTCPAddr("tcp", strings.TrimPrefix(url, "http://"))
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(at.Port).To(And(BeNumerically(">", last), BeNumerically("<=", ports.Last)))
+				last = at.Port
+				given[url] = true
+			}
+		}
+	}
+	g.Expect(given).To(HaveLen(8))
+}

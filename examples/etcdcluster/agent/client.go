@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Client talks to an agent. Its calls last until the context ends: an order may take as long as an etcd takes to
+// stop. An order whose answer was lost is given again, with the same ID.
+type Client struct {
+	url  string
+	http *http.Client
+}
+
+// NewClient returns a client for the agent at a URL, such as http://127.0.0.1:7070.
+func NewClient(agent string) (*Client, error) {
+	parsed, err := url.Parse(agent)
+	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+		return nil, fmt.Errorf("%q is no URL of an agent, such as http://127.0.0.1:7070", agent)
+	}
+	return &Client{url: strings.TrimSuffix(agent, "/"), http: &http.Client{}}, nil
+}
+
+// Members returns all members, sorted by their IDs.
+func (c *Client) Members(ctx context.Context) ([]Member, error) {
+	var members []Member
+	err := c.call(ctx, http.MethodGet, "/members", nil, &members)
+	return members, err
+}
+
+// Prepare gives a member its addresses. It keeps those that it has.
+func (c *Client) Prepare(ctx context.Context, id string) (Member, error) {
+	return c.member(ctx, http.MethodPut, id, "", nil)
+}
+
+// SetArgs sets the arguments for the next start or restart that is ordered.
+func (c *Client) SetArgs(ctx context.Context, id string, args map[string]string) (Member, error) {
+	return c.member(ctx, http.MethodPut, id, "/args", argsRequest{args})
+}
+
+// Start starts a member, with the arguments that are set. One that runs is left alone.
+func (c *Client) Start(ctx context.Context, id string, order Order, launch Launch) (Member, error) {
+	return c.member(ctx, http.MethodPost, id, "/start", startRequest{order, launch})
+}
+
+// Restart ends the process of a member, if there is one, and starts it with the arguments that are set.
+func (c *Client) Restart(ctx context.Context, id string, order Order) (Member, error) {
+	return c.member(ctx, http.MethodPost, id, "/restart", order)
+}
+
+// Stop ends the process of a member and keeps its data.
+func (c *Client) Stop(ctx context.Context, id string, order Order) (Member, error) {
+	return c.member(ctx, http.MethodPost, id, "/stop", order)
+}
+
+// Delete ends the process of a member and removes its data and addresses. One that is not there is no error.
+func (c *Client) Delete(ctx context.Context, id string, order Order) error {
+	return c.call(ctx, http.MethodDelete, "/members/"+url.PathEscape(id), order, nil)
+}
+
+type argsRequest struct {
+	Args map[string]string `json:"args"`
+}
+
+type startRequest struct {
+	Order
+	Launch
+}
+
+func (c *Client) member(ctx context.Context, method, id, what string, body any) (Member, error) {
+	var member Member
+	err := c.call(ctx, method, "/members/"+url.PathEscape(id)+what, body, &member)
+	return member, err
+}
+
+// maxBody bounds what is read from either side.
+const maxBody = 1 << 20
+
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	var body bytes.Buffer
+	if in != nil {
+		if err := json.NewEncoder(&body).Encode(in); err != nil {
+			return fmt.Errorf("telling the agent: %w", err)
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, &body)
+	if err != nil {
+		return fmt.Errorf("telling the agent: %w", err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("reaching the agent: %w", err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	if err != nil {
+		return fmt.Errorf("hearing the agent: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		refused := &RefusedError{}
+		if json.Unmarshal(content, refused) != nil || refused.Reason == "" {
+			return fmt.Errorf("the agent answers %s %s with %s: %.200s", method, path, response.Status, content)
+		}
+		return refused
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(content, out); err != nil {
+		return fmt.Errorf("understanding the agent: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+//go:build unix
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+)
+
+// Start starts a member, with the arguments that are set. One that runs is left alone. Should it be one that runs only
+// until it crashes the next time, then it has the new launch afterwards.
+func (a *Agent) Start(ctx context.Context, id string, order Order, launch Launch) (Member, error) {
+	if err := checkLaunch(launch); err != nil {
+		return Member{}, err
+	}
+	return a.order(ctx, id, order, func(m *member, now record) error {
+		if now.Phase == Running && a.look(m).pid != 0 {
+			return a.locking(func() error {
+				if err := a.save(m, func(r *record) { r.LastOrder, r.Launch = order.ID, launch }); err != nil {
+					return err
+				}
+				m.keeper.use(commandLine(m.record, a.folder.member(id)))
+				return nil
+			})
+		}
+		return a.anew(m, func(r *record) { r.LastOrder, r.Launch = order.ID, launch })
+	})
+}
+
+// Restart ends the process of a member, if there is one, and starts it with the arguments that are set.
+func (a *Agent) Restart(ctx context.Context, id string, order Order) (Member, error) {
+	return a.order(ctx, id, order, func(m *member, now record) error {
+		if now.Launch == (Launch{}) {
+			return refuse(ReasonNotStarted, "the member %s was never started: start it", id)
+		}
+		return a.anew(m, func(r *record) { r.LastOrder = order.ID })
+	})
+}
+
+// Stop ends the process of a member and keeps its data.
+func (a *Agent) Stop(ctx context.Context, id string, order Order) (Member, error) {
+	return a.order(ctx, id, order, func(m *member, _ record) error {
+		err := a.locking(func() error {
+			if err := notDeleting(m); err != nil {
+				return err
+			}
+			return a.save(m, func(r *record) {
+				r.LastOrder = order.ID
+				if r.Phase == Running {
+					r.Phase = Stopped
+				}
+			})
+		})
+		if err != nil {
+			return err
+		}
+		a.end(m)
+		return nil
+	})
+}
+
+// Delete ends the process of a member and removes its data and addresses. One that is not there is no error.
+func (a *Agent) Delete(ctx context.Context, id string, order Order) error {
+	_, err := a.order(ctx, id, order, func(m *member, _ record) error {
+		err := a.locking(func() error {
+			return a.save(m, func(r *record) { r.LastOrder, r.Phase = order.ID, Deleting })
+		})
+		if err != nil {
+			return err
+		}
+		a.end(m)
+		return a.finishDelete(m)
+	})
+	if errors.Is(err, ErrNotPrepared) {
+		return nil
+	}
+	return err
+}
+
+// order carries one out when it is its turn.
+func (a *Agent) order(ctx context.Context, id string, order Order, do func(m *member, now record) error) (Member, error) {
+	if err := checkOrder(id, order); err != nil {
+		return Member{}, err
+	}
+	a.orders.Lock()
+	defer a.orders.Unlock()
+	if err := ctx.Err(); err != nil {
+		return Member{}, fmt.Errorf("who gave the order has not waited for it: %w", err)
+	}
+	m, now, err := a.admit(id, order.Token)
+	if err != nil {
+		return Member{}, err
+	}
+	if now.LastOrder != order.ID || now.Phase == Deleting {
+		a.options.Log.Info("Carrying out an order", "member", id, "order", order.ID, "token", order.Token)
+		if err := do(m, now); err != nil {
+			return Member{}, err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.describe(m), nil
+}
+
+// admit looks at the token of an order, and at the member that it is about.
+func (a *Agent) admit(id string, token int64) (*member, record, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, record{}, errors.New("the agent is about to end: give the order to the next one")
+	}
+	if err := a.fence(token); err != nil {
+		return nil, record{}, err
+	}
+	m, err := a.known(id)
+	if err != nil {
+		return nil, record{}, err
+	}
+	return m, m.record, nil
+}
+
+func checkOrder(id string, order Order) error {
+	const most = 512
+	switch {
+	case order.Token <= 0:
+		return refuse(ReasonInvalid, "an order needs the token of the lock under which it is given, not %d", order.Token)
+	case order.ID == "" || len(order.ID) > most:
+		return refuse(ReasonInvalid, "an order needs an ID of at most %d characters", most)
+	}
+	return checkID(id)
+}
+
+// fence refuses a token that is lower than one before, and remembers one that is higher.
+func (a *Agent) fence(token int64) error {
+	switch highest := a.identity.Token; {
+	case token < highest:
+		return refuse(ReasonFenced, "the token %d is older than %d, which was seen before: the lock belongs to somebody else by now", token, highest)
+	case token > highest:
+		next := identity{Region: a.options.Region, Token: token}
+		if err := a.folder.saveIdentity(next); err != nil {
+			return fmt.Errorf("remembering the token: %w", err)
+		}
+		a.identity = next
+	}
+	return nil
+}
+
+// anew ends the process of a member and starts it with the arguments that are set. That is written first: should the
+// agent die in between, its processes do too, and the next agent starts them like this.
+func (a *Agent) anew(m *member, change func(*record)) error {
+	err := a.locking(func() error {
+		if err := notDeleting(m); err != nil {
+			return err
+		}
+		return a.save(m, func(r *record) {
+			change(r)
+			r.Phase, r.Applied = Running, maps.Clone(r.Args)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	a.end(m)
+	a.launch(m)
+	return nil
+}
+
+// launch makes the process of a member run. Only orders, and the beginning, do this.
+func (a *Agent) launch(m *member) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	dir := a.folder.member(m.ID)
+	m.keeper = keep(a.options.Etcd, commandLine(m.record, dir), filepath.Join(dir, logFile))
+}
+
+// end waits for the end of a member's process. Others can look at the members meanwhile.
+func (a *Agent) end(m *member) {
+	a.mu.Lock()
+	keeper := m.keeper
+	a.mu.Unlock()
+	keeper.stop()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m.keeper = nil
+}
+
+func (a *Agent) finishDelete(m *member) error {
+	if err := a.folder.removeData(m.ID); err != nil {
+		return fmt.Errorf("removing the data of %s: %w", m.ID, err)
+	}
+	return a.locking(func() error {
+		if err := a.save(m, func(r *record) { *r = record{ID: r.ID, Phase: deleted, LastOrder: r.LastOrder} }); err != nil {
+			return err
+		}
+		m.client.release()
+		m.peer.release()
+		return nil
+	})
+}
+
+func (a *Agent) look(m *member) processState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return m.keeper.look()
+}
+
+func (a *Agent) locking(do func() error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return do()
+}

@@ -1,0 +1,169 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EtcdClusterStatus is how one region of the system is doing.
+type EtcdClusterStatus struct {
+	// ObservedGeneration is the generation of the EtcdCluster that this is the status of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Coordination is what the operator has told the others last. An operator that starts again changes from
+	// there to what is wanted, and leaves nothing behind.
+	// +optional
+	Coordination *CoordinationStatus `json:"coordination,omitempty"`
+	// Members are this region's.
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=32
+	Members []MemberStatus `json:"members,omitempty"`
+	// Ready is how many of them are healthy and vote.
+	// +optional
+	Ready int32 `json:"ready"`
+	// Waiting says in a line what the operator waits for. It is empty when there is nothing to wait for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Waiting string `json:"waiting,omitempty"`
+	// Conditions tell in words what is well and what is not.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CoordinationStatus are the settings under which the operator is known to the others.
+type CoordinationStatus struct {
+	// Mode is the one that holds.
+	// +optional
+	Mode SynchronizationMode `json:"mode,omitempty"`
+	// Prefix is the one that the operator's keys have.
+	// +optional
+	Prefix Prefix `json:"prefix,omitempty"`
+	// Denied are the instances that the operator has put on the deny list.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Denied []InstanceName `json:"denied,omitempty"`
+}
+
+// MemberPhase is where a member is between its beginning and its end.
+//
+// +kubebuilder:validation:Enum=Prepared;Learner;Voter;Stopped;Leaving
+type MemberPhase string
+
+// The phases of a member.
+const (
+	// MemberPrepared is when it has its addresses, and the system does not know it yet.
+	MemberPrepared MemberPhase = "Prepared"
+	// MemberLearner is when it receives the system's data and does not vote.
+	MemberLearner MemberPhase = "Learner"
+	// MemberVoter is when it counts.
+	MemberVoter MemberPhase = "Voter"
+	// MemberStopped is when the system knows it and its process does not run.
+	MemberStopped MemberPhase = "Stopped"
+	// MemberLeaving is when the system does not know it any more and its data are still there.
+	MemberLeaving MemberPhase = "Leaving"
+)
+
+// MemberStatus is how a member is doing.
+type MemberStatus struct {
+	// ID is what the operator calls it, and etcd's name of it.
+	// +required
+	ID MemberID `json:"id"`
+	// MemberID is etcd's own number for it, in hexadecimal digits, once the system knows it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
+	MemberID string `json:"memberID,omitempty"`
+	// ClientURL is where clients reach it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ClientURL string `json:"clientURL,omitempty"`
+	// PeerURL is where the other members reach it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PeerURL string `json:"peerURL,omitempty"`
+	// Phase is where it is.
+	// +optional
+	Phase MemberPhase `json:"phase,omitempty"`
+	// Healthy is whether it answers, and knows the leader.
+	// +optional
+	Healthy bool `json:"healthy"`
+	// Leader is whether it leads.
+	// +optional
+	Leader bool `json:"leader,omitempty"`
+	// PID is the number of its process, while it runs.
+	// +optional
+	PID int64 `json:"pid,omitempty"`
+	// ArgsCurrent is whether its process has the arguments that are wanted.
+	// +optional
+	ArgsCurrent bool `json:"argsCurrent"`
+	// Removing is whether it has to go.
+	// +optional
+	Removing bool `json:"removing,omitempty"`
+}
+
+// The conditions of an EtcdCluster.
+const (
+	// ConditionReady is true when this region has the members that it should have, all healthy.
+	ConditionReady = "Ready"
+	// ConditionCoordinated is true when the operator is in agreement with the others, or has nobody to agree with.
+	ConditionCoordinated = "Coordinated"
+	// ConditionProgressing is true while something is being changed or waits to be.
+	ConditionProgressing = "Progressing"
+)
+
+// The reasons of the condition Ready.
+const (
+	// ReasonMembersReady: all members are there and healthy.
+	ReasonMembersReady = "MembersReady"
+	// ReasonMembersMissing: there are fewer healthy members than wanted.
+	ReasonMembersMissing = "MembersMissing"
+	// ReasonTooManyMembers: there are more members than wanted.
+	ReasonTooManyMembers = "TooManyMembers"
+	// ReasonNoQuorum: the system has lost its quorum.
+	ReasonNoQuorum = "NoQuorum"
+	// ReasonSystemUnreachable: no member of the system answers.
+	ReasonSystemUnreachable = "SystemUnreachable"
+	// ReasonAgentUnreachable: the agent of the region does not answer.
+	ReasonAgentUnreachable = "AgentUnreachable"
+)
+
+// The reasons of the condition Coordinated.
+const (
+	// ReasonLocal: the operator does not agree with anybody before it acts.
+	ReasonLocal = "Local"
+	// ReasonWaiting: something is pending, and it is not time yet.
+	ReasonWaiting = "Waiting"
+	// ReasonActing: one of the operators acts.
+	ReasonActing = "Acting"
+	// ReasonSettled: nothing is pending.
+	ReasonSettled = "Settled"
+	// ReasonMixedModes: not all regions take part.
+	ReasonMixedModes = "MixedModes"
+	// ReasonDenied: this operator may not act.
+	ReasonDenied = "Denied"
+	// ReasonPrefixTaken: another operator that is alive has the prefix.
+	ReasonPrefixTaken = "PrefixTaken"
+	// ReasonStoreUnreachable: the operators cannot tell each other anything.
+	ReasonStoreUnreachable = "StoreUnreachable"
+)
+
+// The reasons of the condition Progressing.
+const (
+	// ReasonStarting: the first member of the system is being started.
+	ReasonStarting = "Starting"
+	// ReasonJoining: members are being added.
+	ReasonJoining = "Joining"
+	// ReasonReplacing: members are being replaced.
+	ReasonReplacing = "Replacing"
+	// ReasonRestarting: members are restarted with other arguments.
+	ReasonRestarting = "Restarting"
+	// ReasonRemoving: members are being removed.
+	ReasonRemoving = "Removing"
+	// ReasonUpToDate: all is as it should be.
+	ReasonUpToDate = "UpToDate"
+)

@@ -1,0 +1,84 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// obey carries out what the operator that acts wants done to one of this region's members, and says so.
+func (r *round) obey(ctx context.Context) error {
+	if !r.global() || r.c == nil {
+		return nil
+	}
+	order := r.c.Order(r.view, r.mine()...)
+	if order == nil {
+		return nil
+	}
+	failure, err := r.obeyOne(ctx, order)
+	if err != nil {
+		return err
+	}
+	r.lookIn(soon)
+	err = r.c.Answer(ctx, order, failure)
+	if errors.Is(err, coordination.ErrConflict) {
+		return nil // another one has gone on with it meanwhile, and asks again if it has to
+	}
+	return err
+}
+
+// obeyOne lets the agent carry an order out. What was carried out before is not done again, whoever asks.
+func (r *round) obeyOne(ctx context.Context, order *coordination.Order) (failure string, err error) {
+	id := string(order.Member)
+	under := agent.Order{Token: order.Token, ID: fmt.Sprintf("%d/%d/%s", order.Intent, order.At, order.Do)}
+	switch order.Do {
+	case plan.Start:
+		if r.state == nil || !r.state.Agreed {
+			return "", errors.New("starting a member: the members of the system are not known")
+		}
+		if _, err = r.agent.SetArgs(ctx, id, arguments(&r.cluster.Spec)); err == nil {
+			_, err = r.agent.Start(ctx, id, under, agent.Launch{InitialCluster: r.initialCluster(id), State: agent.ClusterExisting})
+		}
+	case plan.Restart:
+		_, err = r.agent.Restart(ctx, id, under)
+	case plan.Stop:
+		err = r.agent.Delete(ctx, id, under)
+	default:
+		return fmt.Sprintf("the operator %s does not know what %q is", r.c.Name(), order.Do), nil
+	}
+	switch {
+	case errors.Is(err, agent.ErrFenced):
+		return "", fmt.Errorf("an order with an old token: %w", err)
+	case errors.Is(err, agent.ErrNotPrepared) && order.Do == plan.Stop:
+		return "", nil // it is gone
+	case errors.Is(err, agent.ErrNotPrepared), errors.Is(err, agent.ErrNotStarted), errors.Is(err, agent.ErrInvalid), errors.Is(err, agent.ErrDeleting):
+		return err.Error(), nil
+	case err != nil:
+		return "", err
+	}
+	r.note("Obeyed", fmt.Sprintf("%s %s, as ordered with token %d.", order.Do, id, order.Token))
+	return "", nil
+}
+
+// initialCluster is what a member has to know to join: all members, also those that have no name yet.
+func (r *round) initialCluster(id string) string {
+	var all []string
+	for _, m := range r.state.Members {
+		name := m.Name
+		if name == "" {
+			name = "not-started-" + m.ID.String()
+		}
+		for _, peer := range m.PeerURLs {
+			if peer == r.processes[id].PeerURL {
+				name = id
+			}
+			all = append(all, name+"="+peer)
+		}
+	}
+	return strings.Join(all, ",")
+}

@@ -1,0 +1,146 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
+	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+type reconciler struct {
+	client.Client
+	agent   *agent.Client
+	events  events.EventRecorder
+	options Options
+	// news are the EtcdClusters about which another operator has said something.
+	news chan event.TypedGenericEvent[*etcdclusterv1alpha1.EtcdCluster]
+	// ctx ends with the operator.
+	ctx context.Context
+
+	mu    sync.Mutex
+	parts map[types.NamespacedName]*part
+}
+
+// Reconcile is a round.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	cluster := &etcdclusterv1alpha1.EtcdCluster{}
+	if err := r.Get(ctx, request.NamespacedName, cluster); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, r.forget(ctx, request.NamespacedName)
+		}
+		return reconcile.Result{}, err
+	}
+	round := &round{
+		part: r.part(request.NamespacedName), agent: r.agent, cluster: cluster,
+		note: func(reason, message string) {
+			r.events.Eventf(cluster, nil, corev1.EventTypeNormal, reason, "Coordinate", "%s", message)
+			logf.FromContext(ctx).Info(message, "reason", reason)
+		},
+	}
+	before := cluster.DeepCopy()
+	err := r.run(ctx, round)
+	round.report(err)
+	err = errors.Join(err, r.write(ctx, before, cluster))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if round.again == 0 {
+		round.again = later
+	}
+	return reconcile.Result{RequeueAfter: round.again}, nil
+}
+
+// run lets the parts of a round do their work.
+func (r *reconciler) run(ctx context.Context, round *round) error {
+	if err := round.seeProcesses(ctx); err != nil {
+		return err
+	}
+	if err := r.connect(round.part, round.cluster, round.seeds()); err != nil {
+		return err
+	}
+	for _, do := range []func(context.Context) error{
+		round.look,                 // at what the operators say, before
+		round.updateStatus,         // from what can be seen
+		round.prepare,              // what disturbs nobody
+		round.operatorCoordination, // tell the others
+		round.obey,
+		round.drive,
+		round.propose,
+	} {
+		if err := do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reconciler) part(of types.NamespacedName) *part {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.parts[of] == nil {
+		r.parts[of] = &part{clock: r.options.Clock}
+	}
+	return r.parts[of]
+}
+
+// follow lets news from the others start a round.
+func (r *reconciler) follow(p *part, cluster *etcdclusterv1alpha1.EtcdCluster) error {
+	ctx, stop := context.WithCancel(r.ctx)
+	p.stop = stop
+	changed := p.c.Changed(ctx)
+	of := &etcdclusterv1alpha1.EtcdCluster{}
+	of.Namespace, of.Name = cluster.Namespace, cluster.Name
+	go func() {
+		for range changed {
+			select {
+			case r.news <- event.TypedGenericEvent[*etcdclusterv1alpha1.EtcdCluster]{Object: of}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	if err := metrics.Registry.Register(p.c.Metrics()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return nil
+}
+
+// forget ends this operator's part in a system whose EtcdCluster was deleted: it leaves the coordination. The members
+// stay as they are: data are not thrown away because an object is.
+func (r *reconciler) forget(ctx context.Context, of types.NamespacedName) error {
+	r.mu.Lock()
+	p := r.parts[of]
+	delete(r.parts, of)
+	r.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	var errs []error
+	if p.c != nil {
+		metrics.Registry.Unregister(p.c.Metrics())
+		errs = append(errs, p.c.Configure(ctx, coordination.Settings{}), p.c.Close(ctx))
+	}
+	return errors.Join(append(errs, p.close())...)
+}
+
+// write keeps the status. Nobody else writes it, so that it needs no version: what was seen last is right.
+func (r *reconciler) write(ctx context.Context, before, after *etcdclusterv1alpha1.EtcdCluster) error {
+	if err := r.Status().Patch(ctx, after, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}

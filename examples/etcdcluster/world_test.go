@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
+	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
+)
+
+func TestMain(m *testing.M) {
+	if err := etcdclusterv1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	rig.Main(m, rig.Options{CRDs: []string{"examples/etcdcluster/config/crds"}})
+}
+
+const (
+	clusterName = "store"
+	patience    = 2 * time.Minute
+	// session is short, so that a dead operator is missed soon, and long enough for a busy machine.
+	session = 4 * time.Second
+)
+
+// world is a system of three regions, with real operators, agents and members.
+type world struct {
+	*WithT
+	t       testing.TB
+	regions []*region
+}
+
+// region is a namespace with its operator and agent.
+type region struct {
+	*rig.Rig
+	w        *world
+	prefix   string
+	dir      string
+	address  string // of the agent
+	agent    *rig.Running
+	operator *rig.Running
+	network  *faultproxy.Proxy // between the operator and its API server
+	starts   int
+}
+
+// options are those of a world.
+type options struct {
+	mode  etcdclusterv1alpha1.SynchronizationMode
+	quiet time.Duration
+	args  []string // of all operators
+	// change is for what else is different in the EtcdClusters.
+	change func(*etcdclusterv1alpha1.EtcdClusterSpec)
+}
+
+// begin starts three regions of one member each, and waits until the system has them all.
+func begin(t testing.TB, o options) *world {
+	t.Helper()
+	w := &world{WithT: NewWithT(t), t: t}
+	w.SetDefaultEventuallyTimeout(patience)
+	w.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	var seeds []etcdclusterv1alpha1.ClientURL
+	for i := range 3 {
+		r := &region{Rig: rig.Shared(t), w: w, prefix: fmt.Sprintf("dc%d", i+1), dir: rig.TempDir(t)}
+		w.regions = append(w.regions, r)
+		r.address = fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(t))
+		r.startAgent()
+		r.startOperator(o.args...)
+		r.create(i == 0, seeds, o)
+		if i == 0 {
+			w.Eventually(func() int { return len(r.get().Status.Members) }).Should(BeNumerically(">", 0))
+			seeds = append(seeds, etcdclusterv1alpha1.ClientURL(r.get().Status.Members[0].ClientURL))
+		}
+	}
+	w.settled()
+	return w
+}
+
+func (r *region) startAgent() {
+	r.w.t.Helper()
+	r.agent = r.Start(r.w.t, rig.Process{
+		Name: r.prefix + "-agent", Binary: rig.Build(r.w.t, "./examples/etcdcluster"),
+		Args: []string{"agent", "--address=" + r.address, "--dir=" + r.dir, "--region=" + r.prefix, "--etcd=" + filepath.Join(rig.Assets(r.w.t), "etcd")},
+	})
+}
+
+// startOperator starts the region's operator, or another process of it.
+func (r *region) startOperator(args ...string) {
+	r.w.t.Helper()
+	r.starts++
+	r.operator = r.Start(r.w.t, rig.Process{
+		Name: fmt.Sprintf("%s-operator-%d", r.prefix, r.starts), ServiceAccount: "etcdcluster-operator", Roles: []string{"examples/etcdcluster/config/rbac"},
+		Binary: rig.Build(r.w.t, "./examples/etcdcluster", rig.Race), Proxy: r.network,
+		Args: append([]string{
+			"operator", "--namespace=" + r.Namespace, "--name=" + r.prefix + "-operator", "--agent=http://" + r.address,
+			"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=0", "--zap-devel",
+		}, args...),
+	})
+}
+
+func (r *region) create(bootstrap bool, seeds []etcdclusterv1alpha1.ClientURL, o options) {
+	r.w.t.Helper()
+	cluster := &etcdclusterv1alpha1.EtcdCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: clusterName},
+		Spec: etcdclusterv1alpha1.EtcdClusterSpec{
+			Bootstrap: bootstrap, Seeds: seeds, Members: 1, ProcessGroupIDPrefix: etcdclusterv1alpha1.Prefix(r.prefix),
+			Regions: []etcdclusterv1alpha1.Prefix{"dc1", "dc2", "dc3"},
+			Args:    map[string]etcdclusterv1alpha1.ArgValue{"unsafe-no-fsync": "true", "snapshot-count": "10000"},
+			AutomationOptions: etcdclusterv1alpha1.AutomationOptions{
+				SynchronizationMode: o.mode, QuietWindow: &metav1.Duration{Duration: o.quiet},
+			},
+		},
+	}
+	if o.change != nil {
+		o.change(&cluster.Spec)
+	}
+	r.w.Expect(r.Client.Create(r.w.t.Context(), cluster)).To(Succeed())
+}
+
+func (r *region) get() *etcdclusterv1alpha1.EtcdCluster {
+	r.w.t.Helper()
+	cluster := &etcdclusterv1alpha1.EtcdCluster{}
+	r.w.Expect(r.Client.Get(context.Background(), client.ObjectKey{Namespace: r.Namespace, Name: clusterName}, cluster)).To(Succeed())
+	return cluster
+}
+
+// edit changes the spec of a region. Operators write only the status.
+func (r *region) edit(change func(spec *etcdclusterv1alpha1.EtcdClusterSpec)) {
+	r.w.t.Helper()
+	r.w.Eventually(func() error {
+		cluster := r.get()
+		change(&cluster.Spec)
+		return r.Client.Update(r.w.t.Context(), cluster)
+	}).Should(Succeed())
+}
+
+// editAll changes all regions, as a pipeline does.
+func (w *world) editAll(change func(spec *etcdclusterv1alpha1.EtcdClusterSpec)) {
+	w.t.Helper()
+	for _, r := range w.regions {
+		r.edit(change)
+	}
+}
+
+// setArg gives all members an argument that they have to be restarted for.
+func setArg(value string) func(*etcdclusterv1alpha1.EtcdClusterSpec) {
+	return func(spec *etcdclusterv1alpha1.EtcdClusterSpec) {
+		spec.Args["snapshot-count"] = etcdclusterv1alpha1.ArgValue(value)
+	}
+}
+
+// replace gives up the members that a region has now.
+func (r *region) replace() {
+	r.w.t.Helper()
+	now := r.get().Status.Members
+	r.edit(func(spec *etcdclusterv1alpha1.EtcdClusterSpec) {
+		spec.Replace = nil
+		for _, m := range now {
+			spec.Replace = append(spec.Replace, m.ID)
+		}
+	})
+}
+
+// settled waits until all regions have what they want, and nothing is being done.
+func (w *world) settled(of ...*region) {
+	w.t.Helper()
+	if of == nil {
+		of = w.regions
+	}
+	w.Eventually(func(g Gomega) {
+		for _, r := range of {
+			cluster := r.get()
+			g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation), r.prefix)
+			for condition, want := range map[string]metav1.ConditionStatus{
+				etcdclusterv1alpha1.ConditionReady: metav1.ConditionTrue, etcdclusterv1alpha1.ConditionProgressing: metav1.ConditionFalse,
+			} {
+				got := find(cluster.Status.Conditions, condition)
+				g.Expect(got.Status).To(Equal(want), "%s: %s: %s: %s; waiting: %s", r.prefix, condition, got.Reason, got.Message, cluster.Status.Waiting)
+			}
+		}
+		if view := w.view(); view != nil {
+			g.Expect(view.Intent).To(BeNil())
+			for set, members := range view.Sets {
+				g.Expect(members).To(BeEmpty(), set)
+			}
+		}
+	}).Should(Succeed())
+}
+
+func find(conditions []metav1.Condition, kind string) metav1.Condition {
+	for _, c := range conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}
+
+// endpoints are where the members answer.
+func (w *world) endpoints() []string {
+	var all []string
+	for _, r := range w.regions {
+		for _, m := range r.get().Status.Members {
+			all = append(all, m.ClientURL)
+		}
+	}
+	return all
+}
+
+// state is how the system is, as nobody's operator sees it.
+func (w *world) state() *system.State {
+	w.t.Helper()
+	connection, err := system.Dial(w.endpoints())
+	w.Expect(err).NotTo(HaveOccurred())
+	defer connection.Close()
+	var state *system.State
+	w.Eventually(func() (err error) { state, err = connection.State(context.Background()); return err }).Should(Succeed())
+	return state
+}
+
+// names are those of the voters.
+func (w *world) names() []string {
+	var names []string
+	for _, m := range w.state().Voters() {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// term is the system's: it grows with every leader.
+func (w *world) term() uint64 {
+	var highest uint64
+	for _, m := range w.state().Members {
+		highest = max(highest, m.Health.Term)
+	}
+	return highest
+}
+
+// pids are those of the members' processes.
+func (w *world) pids() map[string]int64 {
+	pids := map[string]int64{}
+	for _, r := range w.regions {
+		for _, m := range r.get().Status.Members {
+			pids[string(m.ID)] = m.PID
+		}
+	}
+	return pids
+}
+
+// connect returns a client that knows all members.
+func (w *world) connect() *clientv3.Client {
+	w.t.Helper()
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: w.endpoints(), Logger: zap.NewNop(), DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
+	})
+	w.Expect(err).NotTo(HaveOccurred())
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// view is what the operators say, if the store answers.
+func (w *world) view() *coordination.View {
+	c, err := clientv3.New(clientv3.Config{Endpoints: w.endpoints(), Logger: zap.NewNop()})
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	view, err := coordination.Look(context.Background(), etcdstore.New(c, etcdstore.Options{}), "", clusterName)
+	if err != nil {
+		return nil
+	}
+	return view
+}
+
+// lines are those of all operators' logs that contain something.
+func (w *world) lines(containing string) []string {
+	var found []string
+	for _, r := range w.regions {
+		content, err := os.ReadFile(r.operator.Log)
+		w.Expect(err).NotTo(HaveOccurred())
+		for line := range strings.Lines(string(content)) {
+			if strings.Contains(line, containing) {
+				found = append(found, r.prefix+": "+line)
+			}
+		}
+	}
+	return found
+}
+
+// changed are the members whose process is another one.
+func changed(before, after map[string]int64) []string {
+	var ids []string
+	for _, id := range slices.Sorted(maps.Keys(after)) {
+		if before[id] != after[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,166 @@
+package coordination
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Verdict says whether an action may begin, and if not, why.
+type Verdict struct {
+	Action Action `json:"action"`
+	Class  string `json:"class,omitempty"`
+	Open   bool   `json:"open"`
+	// Members are those to act on.
+	Members Members `json:"members,omitempty"`
+	// Waits are what has to happen first.
+	Waits []Waits `json:"waits,omitempty"`
+	// LeftOut are those that are done without, and why.
+	LeftOut map[MemberID]string `json:"leftOut,omitempty"`
+	// Again is how long to wait at least before asking again, if only time has to pass.
+	Again time.Duration `json:"again,omitempty"`
+
+	view *View
+}
+
+// Waits is something that has to happen before an action can begin.
+type Waits struct {
+	// For is the member or the instance that is waited for, if it is one.
+	For    string `json:"for,omitempty"`
+	Reason string `json:"reason"`
+}
+
+func (w Waits) String() string {
+	if w.For == "" {
+		return w.Reason
+	}
+	return w.For + ": " + w.Reason
+}
+
+// Summary says in a line what an action waits for.
+func (v *Verdict) Summary() string {
+	if v.Open {
+		return fmt.Sprintf("%s of %s may begin", v.Action, names(v.Members))
+	}
+	if len(v.Waits) == 0 {
+		return fmt.Sprintf("nothing waits for %s", v.Action)
+	}
+	reasons := make([]string, 0, len(v.Waits))
+	for _, w := range v.Waits {
+		reasons = append(reasons, w.String())
+	}
+	return fmt.Sprintf("%s waits for %s", v.Action, strings.Join(reasons, "; "))
+}
+
+func names(members Members) string {
+	ids := make([]string, 0, len(members))
+	for _, id := range slices.Sorted(maps.Keys(members)) {
+		ids = append(ids, string(id))
+	}
+	return strings.Join(ids, ", ")
+}
+
+// question is what a barrier is asked about.
+type question struct {
+	action Action
+	class  string
+}
+
+// seen is what was pending when this instance looked last, and since when it has looked like this.
+type seen struct {
+	pending string
+	since   time.Time
+}
+
+// Check reads everything at one revision and decides whether an action may begin for a class.
+func (c *Coordinator) Check(ctx context.Context, action Action, class string) (*Verdict, error) {
+	view, err := c.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Judge(view, action, class), nil
+}
+
+// Judge decides on a view whether an action may begin for a class. It remembers what was pending, to know how long
+// that has not changed: by the clock of this instance.
+func (c *Coordinator) Judge(view *View, action Action, class string) *Verdict {
+	pending := c.pending(view, action, class)
+	calm := c.calm(question{action, class}, pending)
+	verdict := judge(view, pending, c.policy(action), calm, action)
+	verdict.Class = class
+	c.metrics.judged(verdict)
+	return verdict
+}
+
+// pending are the members of a class that have something to be done, and not been done.
+func (c *Coordinator) pending(view *View, action Action, class string) Members {
+	set, _ := action.Sets()
+	pending := maps.Clone(view.Sets[set])
+	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return c.class(id) != class || view.acted(set, id) })
+	return pending
+}
+
+// calm is for how long this instance has seen just these members pending.
+func (c *Coordinator) calm(q question, pending Members) time.Duration {
+	var versions strings.Builder
+	for _, id := range slices.Sorted(maps.Keys(pending)) {
+		fmt.Fprintln(&versions, id, pending[id].Version)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now()
+	last, known := c.seen[q]
+	if !known || last.pending != versions.String() {
+		last = seen{versions.String(), now}
+		c.seen[q] = last
+	}
+	return now.Sub(last.since)
+}
+
+// judge decides. It is given how long just these members have been pending.
+func judge(view *View, pending Members, policy Policy, calm time.Duration, action Action) *Verdict {
+	v := &Verdict{Action: action, Members: Members{}, LeftOut: map[MemberID]string{}, view: view}
+	if len(pending) == 0 {
+		return v
+	}
+	_, readySet := action.Sets()
+	for _, id := range slices.Sorted(maps.Keys(pending)) {
+		member := pending[id]
+		ready, isReady := view.Sets[readySet][id]
+		alive := view.Takes(member.Prefix)
+		switch {
+		case !alive && policy.Missing == LeaveOut:
+			v.LeftOut[id] = fmt.Sprintf("no instance of %s is alive", member.Prefix)
+		case readySet == "" || isReady && ready.Prefix == member.Prefix:
+			member.Addresses = ready.Addresses
+			v.Members[id] = member
+		case policy.Missing == GoOn && calm >= policy.After:
+			v.LeftOut[id] = fmt.Sprintf("not ready after %s", policy.After)
+		default:
+			v.Waits = append(v.Waits, Waits{string(id), notReady(member.Prefix, alive)})
+			if policy.Missing == GoOn {
+				v.Again = policy.After - calm
+			}
+		}
+	}
+	if left := policy.Quiet - calm; left > 0 {
+		v.Waits = append(v.Waits, Waits{Reason: fmt.Sprintf("%s more without a change", left.Round(time.Millisecond))})
+		v.Again = max(v.Again, left)
+	}
+	if view.Intent != nil {
+		v.Waits = append(v.Waits, Waits{cmp.Or(view.Intent.By, "somebody"), fmt.Sprintf("the %s that it does is not yet done", view.Intent.Action)})
+	}
+	v.Open = len(v.Waits) == 0 && len(v.Members) > 0
+	return v
+}
+
+func notReady(prefix string, alive bool) string {
+	if !alive {
+		return fmt.Sprintf("it is not ready, and no instance of %s is alive", prefix)
+	}
+	return "it is not ready"
+}

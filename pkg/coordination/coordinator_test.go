@@ -1,0 +1,377 @@
+package coordination_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	. "github.com/onsi/gomega"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+const (
+	system   = "store"
+	patience = 30 * time.Second
+	short    = 3 * time.Second
+)
+
+// world is a store with instances.
+type world struct {
+	*WithT
+	t *testing.T
+	coordination.Store
+	clock *testclock.FakePassiveClock
+}
+
+// onBoth runs a test on each kind of store.
+func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	for name, store := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			test(t, &world{WithT: NewWithT(t), t: t, Store: store(t), clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))})
+		})
+	}
+}
+
+func (w *world) instance(prefix string, change ...func(*coordination.Options)) *coordination.Coordinator {
+	w.t.Helper()
+	options := coordination.Options{Store: w.Store, System: system, Name: prefix + "-operator", Clock: w.clock, Session: short}
+	for _, c := range change {
+		c(&options)
+	}
+	c, err := coordination.New(options)
+	w.Expect(err).NotTo(HaveOccurred())
+	w.Expect(c.Configure(w.t.Context(), global(prefix))).To(Succeed())
+	return c
+}
+
+func global(prefix string) coordination.Settings {
+	return coordination.Settings{Mode: coordination.Global, Prefix: prefix, Generation: 1}
+}
+
+func (w *world) view() *coordination.View {
+	w.t.Helper()
+	view, err := coordination.Look(w.t.Context(), w.Store, "", system)
+	w.Expect(err).NotTo(HaveOccurred())
+	return view
+}
+
+func (w *world) content() map[string]string {
+	w.t.Helper()
+	found, err := w.Read(w.t.Context(), coordination.DefaultRoot)
+	w.Expect(err).NotTo(HaveOccurred())
+	content := map[string]string{}
+	for key, entry := range found.Entries {
+		content[key] = entry.Value
+	}
+	return content
+}
+
+// wants declares entries as an operator does in a reconcile.
+func (w *world) wants(c *coordination.Coordinator, wants coordination.Wants) {
+	w.t.Helper()
+	w.Expect(c.Declare(w.t.Context(), w.view(), wants)).To(Succeed())
+}
+
+// restart are the wants of an instance whose members are ready for a restart.
+func restart(ids ...coordination.MemberID) coordination.Wants {
+	wants := coordination.Wants{}
+	for _, id := range ids {
+		wants.Want(coordination.PendingForRestart, id)
+		wants.Want(coordination.ReadyForRestart, id)
+	}
+	return wants
+}
+
+func (w *world) check(c *coordination.Coordinator) *coordination.Verdict {
+	w.t.Helper()
+	verdict, err := c.Check(w.t.Context(), coordination.Restart, "")
+	w.Expect(err).NotTo(HaveOccurred())
+	return verdict
+}
+
+func TestSets(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, ten := w.instance("dc1"), w.instance("dc10")
+		w.Expect(one.UpdatePendingForExclusion(t.Context(), coordination.Updates{"dc1-a": coordination.Add(), "dc1-b": coordination.Add()})).To(Succeed())
+		w.Expect(one.UpdateReadyForExclusion(t.Context(), coordination.Updates{"dc1-a": coordination.Add("10.0.0.1:4500", "locality:a")})).To(Succeed())
+		w.Expect(ten.UpdatePendingForExclusion(t.Context(), coordination.Updates{"dc10-a": coordination.Add()})).To(Succeed())
+
+		ignoreVersion := cmpopts.IgnoreFields(coordination.Member{}, "Version")
+		for name, test := range map[string]struct {
+			get  func() (coordination.Members, error)
+			want coordination.Members
+		}{
+			"all": {
+				func() (coordination.Members, error) { return ten.GetPendingForExclusion(t.Context()) },
+				coordination.Members{"dc1-a": {Prefix: "dc1"}, "dc1-b": {Prefix: "dc1"}, "dc10-a": {Prefix: "dc10"}},
+			},
+			"of one, whose prefix begins another one": {
+				func() (coordination.Members, error) { return ten.GetPendingForExclusion(t.Context(), "dc1") },
+				coordination.Members{"dc1-a": {Prefix: "dc1"}, "dc1-b": {Prefix: "dc1"}},
+			},
+			"with addresses": {
+				func() (coordination.Members, error) { return ten.GetReadyForExclusion(t.Context()) },
+				coordination.Members{"dc1-a": {Prefix: "dc1", Addresses: []string{"10.0.0.1:4500", "locality:a"}}},
+			},
+			"another set": {func() (coordination.Members, error) { return one.GetPendingForRemoval(t.Context()) }, nil},
+		} {
+			got, err := test.get()
+			w.Expect(err).NotTo(HaveOccurred(), name)
+			if diff := cmp.Diff(test.want, got, ignoreVersion, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+
+		before := w.view().Revision
+		w.Expect(one.UpdatePendingForExclusion(t.Context(), coordination.Updates{"dc1-a": coordination.Add()})).To(Succeed())
+		w.Expect(w.view().Revision).To(Equal(before), "what is so already is not written")
+		w.Expect(one.UpdatePendingForExclusion(t.Context(), coordination.Updates{"dc1-a": coordination.Remove(), "dc1-c": coordination.Add()})).To(Succeed())
+		w.Expect(w.view().Sets[coordination.PendingForExclusion]).To(And(HaveKey(coordination.MemberID("dc1-c")), HaveLen(3)))
+		w.Expect(w.content()).To(HaveKeyWithValue(coordination.DefaultRoot+"/store/readyForExclusion/dc1/dc1-a", "10.0.0.1:4500 locality:a"))
+		w.Expect(w.view().Revision).To(BeNumerically(">", before))
+
+		w.Expect(one.UpdatePendingForRemoval(t.Context(), coordination.Updates{"dc1/x": coordination.Add()})).To(MatchError(ContainSubstring("slash")))
+		w.Expect(one.UpdatePendingForRemoval(t.Context(), coordination.Updates{"x": coordination.Add("a")})).To(MatchError(ContainSubstring("no addresses")))
+	})
+}
+
+func TestLocalTouchesNothing(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		c, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "dc1-operator"})
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(c.Configure(t.Context(), coordination.Settings{Prefix: "dc1", Generation: 3})).To(Succeed())
+		w.Expect(c.UpdatePendingForRestart(t.Context(), coordination.Updates{"dc1-a": coordination.Add()})).To(Succeed())
+		w.Expect(c.Declare(t.Context(), w.view(), restart("dc1-a"))).To(Succeed())
+		w.Expect(c.GetPendingForRestart(t.Context())).To(BeEmpty())
+		w.Expect(w.content()).To(BeEmpty())
+	})
+}
+
+func TestSwitchToLocal(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.instance("dc1"), w.instance("dc2")
+		w.wants(one, restart("dc1-a", "dc1-b"))
+		w.wants(two, restart("dc2-a"))
+		grant, err := one.Lock(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		before := w.view()
+
+		// The process that is told so may be another one than the one that has written it.
+		next, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "dc1-operator", Last: global("dc1")})
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(next.Configure(t.Context(), coordination.Settings{Mode: coordination.Local})).To(Succeed())
+		w.Expect(w.view().Revision).To(Equal(before.Revision+1), "one transaction")
+		w.Expect(w.view().Takes("dc1")).To(BeFalse())
+		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(HaveLen(1))
+		for key := range w.content() {
+			w.Expect(key).NotTo(ContainSubstring("/dc1"))
+		}
+		w.Expect(w.view().Absent("dc1", "dc2")).To(Equal([]string{"dc1"}))
+
+		w.Expect(one.Configure(t.Context(), coordination.Settings{})).To(Succeed())
+		w.Expect(w.view().Lock).To(BeNil(), "the holder gives the lock back when it leaves")
+		w.Eventually(grant.Held, patience).Should(BeFalse())
+	})
+}
+
+func TestPrefixChange(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.instance("dc1"), w.instance("dc2")
+		w.wants(one, restart("dc1-a"))
+		verdict := w.check(two)
+		grant, err := two.Begin(t.Context(), verdict, nil)
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
+		w.Expect(one.UpdatePendingForExclusion(t.Context(), coordination.Updates{"dc1-b": coordination.Add()})).To(Succeed())
+		w.Expect(one.UpdateReadyForExclusion(t.Context(), coordination.Updates{"dc1-b": coordination.Add("b")})).To(Succeed())
+		before := w.view()
+
+		w.Expect(one.Configure(t.Context(), global("dc2"))).To(MatchError(coordination.ErrPrefixTaken))
+		w.Expect(one.Configure(t.Context(), global("unicorn"))).To(Succeed())
+		after := w.view()
+		w.Expect(after.Revision).To(Equal(before.Revision+1), "one transaction")
+		w.Expect(after.Sets[coordination.ReadyForExclusion]["dc1-b"].Prefix).To(Equal("unicorn"))
+		w.Expect(after.Sets[coordination.ReadyForExclusion]["dc1-b"].Addresses).To(Equal([]string{"b"}))
+		w.Expect(after.Sets[coordination.PendingForExclusion]["dc1-b"].Prefix).To(Equal("unicorn"))
+		w.Expect(after.Sets[coordination.PendingForRestart]).To(BeEmpty(), "what was done is not to be done again")
+		for key := range w.content() {
+			w.Expect(key).NotTo(ContainSubstring("/dc1/"))
+		}
+	})
+}
+
+func TestQuietWindow(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		calm := func(o *coordination.Options) {
+			o.Policies = map[coordination.Action]coordination.Policy{coordination.Restart: {Quiet: time.Minute}}
+		}
+		one := w.instance("dc1", calm)
+		// The clock of another machine decides nothing.
+		two := w.instance("dc2", func(o *coordination.Options) {
+			o.Clock = testclock.NewFakePassiveClock(w.clock.Now().Add(-time.Hour))
+		})
+		w.wants(one, restart("dc1-a"))
+		w.Expect(w.check(one).Again).To(Equal(time.Minute))
+		w.clock.SetTime(w.clock.Now().Add(50 * time.Second))
+		w.Expect(w.check(one).Again).To(Equal(10 * time.Second))
+		w.wants(two, restart("dc2-a")) // late, but inside the window
+		w.Expect(w.check(one).Again).To(Equal(time.Minute))
+		w.clock.SetTime(w.clock.Now().Add(time.Minute))
+		verdict := w.check(one)
+		w.Expect(verdict.Open).To(BeTrue(), verdict.Summary())
+		w.Expect(verdict.Members).To(HaveLen(2))
+		w.Expect(w.check(two).Open).To(BeTrue(), "this one has no window")
+	})
+}
+
+func TestBeginIsBoundToTheVerdict(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(w *world, two *coordination.Coordinator) error{
+		"one more": func(w *world, two *coordination.Coordinator) error {
+			return two.Declare(w.t.Context(), w.view(), restart("dc2-a", "dc2-b"))
+		},
+		"withdrawn": func(w *world, two *coordination.Coordinator) error { return two.Declare(w.t.Context(), w.view(), nil) },
+		"not ready any more": func(w *world, two *coordination.Coordinator) error {
+			return two.UpdateReadyForRestart(w.t.Context(), coordination.Updates{"dc2-a": coordination.Remove()})
+		},
+		"gone local": func(w *world, two *coordination.Coordinator) error {
+			return two.Configure(w.t.Context(), coordination.Settings{})
+		},
+		"under another prefix": func(w *world, two *coordination.Coordinator) error {
+			return two.Configure(w.t.Context(), global("unicorn"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				one, two := w.instance("dc1"), w.instance("dc2")
+				w.wants(one, restart("dc1-a"))
+				w.wants(two, restart("dc2-a"))
+				verdict := w.check(one)
+				w.Expect(verdict.Open).To(BeTrue(), verdict.Summary())
+				w.Expect(change(w, two)).To(Succeed())
+				_, err := one.Begin(t.Context(), verdict, nil)
+				w.Expect(err).To(MatchError(coordination.ErrConflict))
+				w.Expect(w.view().Lock).To(BeNil())
+				w.Expect(w.view().Intent).To(BeNil())
+			})
+		})
+	}
+}
+
+func TestActOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.instance("dc1"), w.instance("dc2")
+		w.wants(one, restart("dc1-a"))
+		w.wants(two, restart("dc2-a"))
+		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Member: "dc1-a"}, {Do: "restart", Member: "dc2-a", Order: true}})
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(w.check(two).Open).To(BeFalse(), "somebody acts")
+		var held *coordination.HeldError
+		_, err = two.Resume(t.Context())
+		w.Expect(errors.As(err, &held)).To(BeTrue(), "%v", err)
+
+		w.Expect(two.Order(w.view(), "dc2-a")).To(BeNil(), "it is not its turn")
+		w.Expect(grant.Advance(t.Context())).To(Succeed())
+		w.Expect(one.Order(w.view(), "dc1-a")).To(BeNil(), "it is for another one")
+		order := two.Order(w.view(), "dc2-a")
+		w.Expect(order).NotTo(BeNil())
+		w.Expect(order.Token).To(Equal(grant.Token))
+		w.Expect(grant.Answered(w.view())).To(BeNil())
+		w.Expect(two.Answer(t.Context(), order, "")).To(Succeed())
+		w.Expect(two.Order(w.view(), "dc2-a")).To(BeNil(), "it is answered")
+		w.Expect(grant.Answered(w.view())).NotTo(BeNil())
+		w.Expect(grant.Advance(t.Context())).To(Succeed())
+		w.Expect(grant.Step()).To(BeNil())
+		before := w.view()
+		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
+		w.Expect(w.view().Lock).To(BeNil())
+		w.Expect(w.view().Done).To(HaveLen(1))
+
+		w.Expect(w.check(two).Members).To(BeEmpty(), "the entries are there, but done")
+		w.Expect(one.Declare(t.Context(), before, restart("dc1-a"))).To(Succeed())
+		w.Expect(w.check(two).Members).To(BeEmpty(), "what it wanted before it could see that it was done")
+		w.wants(one, restart("dc1-a"))
+		w.Expect(w.check(two).Members).To(HaveLen(1), "it wants it again")
+		w.wants(two, nil)
+		w.Expect(w.view().Answers).To(BeEmpty())
+	})
+}
+
+func TestLeftBehind(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.instance("dc1"), w.instance("dc2")
+		_, err := two.Resume(t.Context())
+		w.Expect(err).To(MatchError(coordination.ErrNothingLeft))
+		w.wants(one, restart("dc1-a"))
+		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "first", Member: "dc1-a"}, {Do: "second", Member: "dc1-a"}, {Do: "third", Member: "dc1-a"}})
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(grant.Advance(t.Context())).To(Succeed())
+		w.Expect(one.Close(t.Context())).To(Succeed()) // as when its process dies and the session ends
+		resumed, err := two.Resume(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(resumed.Token).To(BeNumerically(">", grant.Token))
+		w.Expect(resumed.Step().Do).To(Equal("second"))
+		w.Expect(resumed.Intent().ID).To(Equal(grant.Token))
+
+		w.Expect(grant.Advance(t.Context())).To(MatchError(coordination.ErrFenced))
+		w.Expect(grant.Done(t.Context(), "")).To(MatchError(coordination.ErrFenced))
+		w.Eventually(grant.Held, patience).Should(BeFalse())
+		w.Expect(resumed.Advance(t.Context(), coordination.Step{Do: "other", Member: "dc1-a"})).To(Succeed())
+		w.Expect(resumed.Step().Do).To(Equal("other"))
+		w.Expect(resumed.Done(t.Context(), "it does not work")).To(Succeed())
+		w.Expect(w.view().Done[0].Failure).To(Equal("it does not work"))
+		w.Expect(w.check(two).Members).To(HaveLen(1), "it was given up, and is still wanted")
+	})
+}
+
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.instance("dc1"), w.instance("dc2")
+		grant, err := one.Lock(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		denying := global("dc2")
+		denying.Denied = []string{"dc1-operator"}
+		w.Expect(two.Configure(t.Context(), denying)).To(Succeed())
+		taken, err := two.Lock(t.Context())
+		w.Expect(err).NotTo(HaveOccurred(), "the holder is denied")
+		w.Expect(taken.Token).To(BeNumerically(">", grant.Token))
+		w.Eventually(grant.Held, patience).Should(BeFalse())
+		w.Expect(taken.Release(t.Context())).To(Succeed())
+		_, err = one.Lock(t.Context())
+		w.Expect(err).To(MatchError(coordination.ErrDenied))
+		w.Expect(two.Configure(t.Context(), global("dc2"))).To(Succeed())
+		_, err = one.Lock(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+	})
+}
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.instance("dc1"), w.instance("dc2")
+		w.wants(one, restart("dc1-a"))
+		w.wants(two, restart("dc2-a"))
+		forget := func() error { return coordination.Forget(t.Context(), w.Store, "", system, "dc2") }
+		w.Expect(forget()).To(MatchError(coordination.ErrAlive))
+		verdict := w.check(one)
+		w.Expect(two.Close(t.Context())).To(Succeed())
+		w.Expect(forget()).To(Succeed())
+		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(HaveLen(1))
+		_, err := one.Begin(t.Context(), verdict, nil)
+		w.Expect(err).To(MatchError(coordination.ErrConflict), "it was decided with entries that are gone")
+	})
+}

@@ -1,0 +1,37 @@
+package etcdstore_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
+)
+
+// Example takes a lock that ends with its holder.
+func Example() {
+	ctx := context.Background()
+	const moment = 10 * time.Second
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            []string{"https://etcd-0:2379", "https://etcd-1:2379", "https://etcd-2:2379"},
+		DialKeepAliveTime:    moment,
+		DialKeepAliveTimeout: moment,
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	store := etcdstore.New(client, etcdstore.Options{})
+	session, err := store.Open(ctx, "region-a", moment)
+	if err != nil {
+		panic(err)
+	}
+	revision, err := store.Commit(ctx, coordination.Transaction{
+		If:   []coordination.Condition{coordination.IsAbsent("/example/lock")},
+		Then: []coordination.Operation{coordination.PutFor(session, "/example/lock", "region-a")},
+	})
+	fmt.Println(revision, err)
+}

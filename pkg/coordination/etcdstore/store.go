@@ -1,0 +1,101 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/utils/clock"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
+)
+
+// DefaultTimeout is how long one request may take.
+const DefaultTimeout = 10 * time.Second
+
+// Options are what can be set about a store. The zero value is good.
+type Options struct {
+	// Timeout is how long one request may take, DefaultTimeout by default. A context may end it earlier.
+	Timeout time.Duration
+	// Clock is the process's clock by default. Only how much time passes on it matters.
+	Clock clock.Clock
+}
+
+// store is a coordination.Store in etcd.
+type store struct {
+	client  *clientv3.Client
+	timeout time.Duration
+	clock   clock.Clock
+
+	mu sync.Mutex
+	// sessions are those that this store has opened, by ID. One that was lost stays, to be refused, because etcd may
+	// know it for a little longer.
+	sessions map[string]*session
+}
+
+// New returns a store that uses the client. The client has to stay open for as long as the store is used.
+func New(client *clientv3.Client, options Options) coordination.Store {
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	return &store{
+		client:   client,
+		timeout:  cmp.Or(options.Timeout, DefaultTimeout),
+		clock:    options.Clock,
+		sessions: map[string]*session{},
+	}
+}
+
+// Read implements coordination.Store.
+func (s *store) Read(ctx context.Context, paths ...string) (*coordination.Snapshot, error) {
+	if err := keys.CheckPaths(paths...); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	reads := make([]clientv3.Op, 0, 2*len(paths))
+	for _, path := range paths {
+		reads = append(reads, clientv3.OpGet(path), clientv3.OpGet(path+"/", clientv3.WithPrefix()))
+	}
+	answer, err := s.client.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return nil, fmt.Errorf("reading from etcd: %w", translated(err))
+	}
+	snapshot := &coordination.Snapshot{Revision: answer.Header.Revision, Entries: map[string]coordination.Entry{}}
+	for _, response := range answer.Responses {
+		for _, found := range response.GetResponseRange().Kvs {
+			snapshot.Entries[string(found.Key)] = coordination.Entry{
+				Value:   string(found.Value),
+				Version: found.ModRevision,
+				Session: sessionID(clientv3.LeaseID(found.Lease)),
+			}
+		}
+	}
+	return snapshot, nil
+}
+
+// Commit implements coordination.Store.
+func (s *store) Commit(ctx context.Context, transaction coordination.Transaction) (int64, error) {
+	if err := keys.Check(transaction); err != nil {
+		return 0, err
+	}
+	operations, err := s.operations(transaction.Then)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	// The client sends a transaction that writes again only if it knows that nobody has received it.
+	answer, err := s.client.Txn(ctx).If(comparisons(transaction.If)...).Then(operations...).Commit()
+	if err != nil {
+		return 0, fmt.Errorf("writing to etcd: %w", translated(err))
+	}
+	if !answer.Succeeded {
+		return 0, coordination.ErrConflict
+	}
+	return answer.Header.Revision, nil
+}

@@ -1,0 +1,174 @@
+package etcdstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	etcd := &network{members: rig.Etcd(t, 1)}
+	storetest.Run(t, etcd.start)
+}
+
+// TestLinearizable breaks an etcd of three members in several ways while clients use it.
+func TestLinearizable(t *testing.T) {
+	etcd := &network{members: rig.Etcd(t, 3)}
+	observer, _ := etcd.connect(t)
+	fault := func(name string, begin, end func(t *testing.T, leader int)) storetest.Fault {
+		var leader int
+		return storetest.Fault{
+			Name: name,
+			Begin: func(t *testing.T) {
+				leader = etcd.leader(t, observer)
+				begin(t, leader)
+			},
+			End: func(t *testing.T) { end(t, leader) },
+		}
+	}
+	must := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	others := func(leader int) []int { return []int{(leader + 1) % 3, (leader + 2) % 3} }
+	storetest.Linearizable(t, etcd.start,
+		fault("the leader is killed",
+			func(t *testing.T, leader int) { must(t, etcd.members[leader].Kill()) },
+			func(t *testing.T, leader int) { etcd.members[leader].Start(t) }),
+		fault("the leader is paused",
+			func(t *testing.T, leader int) { must(t, etcd.members[leader].Pause()) },
+			func(t *testing.T, leader int) { must(t, etcd.members[leader].Resume()) }),
+		fault("the leader is alone",
+			func(t *testing.T, leader int) {
+				for _, other := range others(leader) {
+					must(t, etcd.members[other].Pause())
+				}
+			},
+			func(t *testing.T, leader int) {
+				for _, other := range others(leader) {
+					must(t, etcd.members[other].Resume())
+				}
+			}),
+		fault("answers of the leader are held back",
+			func(_ *testing.T, leader int) {
+				etcd.each(leader, func(proxy *faultproxy.Proxy) { proxy.Cut(faultproxy.ToClient) })
+			},
+			func(_ *testing.T, leader int) { etcd.each(leader, (*faultproxy.Proxy).Mend) }),
+		fault("nobody can be reached",
+			func(*testing.T, int) {
+				for i := range etcd.members {
+					etcd.each(i, (*faultproxy.Proxy).Refuse)
+				}
+			},
+			func(*testing.T, int) {
+				for i := range etcd.members {
+					etcd.each(i, (*faultproxy.Proxy).Mend)
+				}
+			}),
+	)
+}
+
+func TestTooManyOperations(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &network{members: rig.Etcd(t, 1)}
+	store := etcd.start(t).Store
+	var operations []coordination.Operation
+	var paths []string
+	for i := range 128 {
+		key := fmt.Sprintf("/a/%d", i)
+		operations, paths = append(operations, coordination.Put(key, "")), append(paths, key)
+	}
+	_, err := store.Commit(t.Context(), coordination.Transaction{Then: operations})
+	g.Expect(err).NotTo(HaveOccurred(), "as many as etcd takes")
+	_, err = store.Commit(t.Context(), coordination.Transaction{Then: append(operations, coordination.Put("/b", ""))})
+	g.Expect(err).To(MatchError(coordination.ErrTooLarge))
+	g.Expect(err).To(MatchError(ContainSubstring("--max-txn-ops")))
+	_, err = store.Read(t.Context(), paths[:64]...)
+	g.Expect(err).NotTo(HaveOccurred(), "as many as etcd takes")
+	_, err = store.Read(t.Context(), paths[:65]...)
+	g.Expect(err).To(MatchError(coordination.ErrTooLarge))
+}
+
+// TestSessionWhileEtcdIsAway is about an etcd that keeps sessions for longer than their owners can know.
+func TestSessionWhileEtcdIsAway(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &network{members: rig.Etcd(t, 1)}
+	owner, other := etcd.start(t).Store, etcd.start(t).Store
+	session, err := owner.Open(t.Context(), "owner", 3*time.Second)
+	g.Expect(err).NotTo(HaveOccurred())
+	put := coordination.Transaction{Then: []coordination.Operation{coordination.PutFor(session, "/lock", "owner")}}
+	_, err = owner.Commit(t.Context(), put)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	g.Expect(etcd.members[0].Pause()).To(Succeed())
+	g.Eventually(session.Lost(), patience).Should(BeClosed())
+	_, err = owner.Commit(t.Context(), put)
+	g.Expect(err).To(MatchError(coordination.ErrSessionLost), "without asking etcd, which does not answer")
+	g.Expect(etcd.members[0].Resume()).To(Succeed())
+	g.Eventually(func() (map[string]coordination.Entry, error) {
+		snapshot, err := other.Read(t.Context(), "/lock")
+		if err != nil {
+			return nil, err
+		}
+		return snapshot.Entries, nil
+	}, patience).Should(BeEmpty())
+	g.Expect(session.Lost()).To(BeClosed(), "what is lost stays lost")
+}
+
+// TestSessionsIDIsTheLeases lets people find a session with etcd's own tools.
+func TestSessionsIDIsTheLeases(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &network{members: rig.Etcd(t, 1)}
+	client, _ := etcd.connect(t)
+	session, err := etcdstore.New(client, etcdstore.Options{}).Open(t.Context(), "mine", 1500*time.Millisecond)
+	g.Expect(err).NotTo(HaveOccurred())
+	leases, err := client.Leases(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(leases.Leases).To(HaveLen(1))
+	g.Expect(session.ID()).To(Equal(fmt.Sprintf("%016x", int64(leases.Leases[0].ID))))
+	granted, err := client.TimeToLive(t.Context(), leases.Leases[0].ID)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(granted.GrantedTTL).To(Equal(int64(2)), "rounded up")
+}
+
+// TestWatchAfterCompaction is about a watch that was away for so long that etcd does not know any more what has
+// happened since.
+func TestWatchAfterCompaction(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &network{members: rig.Etcd(t, 1)}
+	client, proxies := etcd.connect(t)
+	signals := etcdstore.New(client, etcdstore.Options{}).Watch(t.Context(), "/a")
+	g.Eventually(signals, patience).Should(Receive(), "at the beginning")
+	writer, _ := etcd.connect(t)
+	put := func() int64 {
+		answer, err := writer.Put(t.Context(), "/a/b", "")
+		g.Expect(err).NotTo(HaveOccurred())
+		return answer.Header.Revision
+	}
+	put()
+	g.Eventually(signals, patience).Should(Receive(), "a change")
+
+	proxies[0].Refuse()
+	put()
+	_, err := writer.Compact(t.Context(), put())
+	g.Expect(err).NotTo(HaveOccurred())
+	for len(signals) > 0 {
+		<-signals
+	}
+	proxies[0].Mend()
+	g.Eventually(signals, patience).Should(Receive(), "what was compacted is missed")
+	g.Eventually(func() int {
+		put()
+		return len(signals)
+	}, patience).Should(Equal(1), "it goes on")
+}

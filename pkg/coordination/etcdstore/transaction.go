@@ -1,0 +1,96 @@
+package etcdstore
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// comparisons are conditions as etcd checks them. What is not there has revision 0, also to a comparison of a
+// whole range.
+func comparisons(conditions []coordination.Condition) []clientv3.Cmp {
+	var all []clientv3.Cmp
+	for _, condition := range conditions {
+		if condition.Key != "" {
+			all = append(all, clientv3.Compare(clientv3.ModRevision(condition.Key), "=", condition.Version))
+			continue
+		}
+		// There is no one range with the path and what is below it but not its siblings, such as a/dc1-old.
+		next := condition.Since + 1
+		all = append(all,
+			clientv3.Compare(clientv3.ModRevision(condition.Path), "<", next),
+			clientv3.Compare(clientv3.ModRevision(condition.Path+"/"), "<", next).WithPrefix())
+	}
+	return all
+}
+
+// operations are operations as etcd does them.
+func (s *store) operations(operations []coordination.Operation) ([]clientv3.Op, error) {
+	var all []clientv3.Op
+	for _, operation := range operations {
+		switch {
+		case operation.Delete && operation.Below:
+			all = append(all, clientv3.OpDelete(operation.Key), clientv3.OpDelete(operation.Key+"/", clientv3.WithPrefix()))
+		case operation.Delete:
+			all = append(all, clientv3.OpDelete(operation.Key))
+		case operation.Session == "":
+			all = append(all, clientv3.OpPut(operation.Key, operation.Value))
+		default:
+			lease, err := s.leaseOf(operation.Session)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, clientv3.OpPut(operation.Key, operation.Value, clientv3.WithLease(lease)))
+		}
+	}
+	return all, nil
+}
+
+// leaseOf is the lease of a session that may still write.
+func (s *store) leaseOf(id string) (clientv3.LeaseID, error) {
+	s.mu.Lock()
+	known := s.sessions[id]
+	s.mu.Unlock()
+	if known != nil && !known.Held() {
+		return 0, fmt.Errorf("%w: %s", coordination.ErrSessionLost, id)
+	}
+	number, err := strconv.ParseUint(id, 16, 64)
+	if err != nil || number == 0 {
+		return 0, fmt.Errorf("%q is not the ID of a session in etcd", id)
+	}
+	return clientv3.LeaseID(number), nil //nolint:gosec // it is written and read as the same 64 bits
+}
+
+// sessionID is how etcd's own tools write a lease.
+func sessionID(lease clientv3.LeaseID) string {
+	if lease == clientv3.NoLease {
+		return ""
+	}
+	return fmt.Sprintf("%016x", uint64(lease)) //nolint:gosec // it is written and read as the same 64 bits
+}
+
+// translated gives etcd's errors the names that all stores have for them.
+func translated(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return coordination.ErrSessionLost
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		return fmt.Errorf("%w: etcd takes as many operations as its --max-txn-ops says, 128 by default: %w", coordination.ErrTooLarge, err)
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), isTooLong(err):
+		return fmt.Errorf("%w: etcd takes as many bytes as its --max-request-bytes says, 1.5 MiB by default: %w", coordination.ErrTooLarge, err)
+	}
+	return err
+}
+
+// isTooLong tells whether gRPC itself has refused a message. It has no error of its own for that.
+func isTooLong(err error) bool {
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
+}

@@ -1,0 +1,39 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/watching"
+)
+
+// Watch implements coordination.Store.
+func (s *store) Watch(ctx context.Context, path string) <-chan struct{} {
+	return watching.Keep(ctx, s.clock, func(ctx context.Context, signal func()) error {
+		return s.follow(ctx, path, signal)
+	})
+}
+
+// follow watches until there is a reason to begin again: etcd has no leader, has compacted what was to come, or
+// the client is closed. What only breaks a connection is mended by the client, which then goes on where it was.
+func (s *store) follow(ctx context.Context, path string, signal func()) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	responses := s.client.Watch(ctx, path,
+		clientv3.WithRange(clientv3.GetPrefixRangeEnd(path+"/")), clientv3.WithCreatedNotify())
+	for response := range responses {
+		if err := response.Err(); err != nil {
+			return err
+		}
+		if response.Created || slices.ContainsFunc(response.Events, func(event *clientv3.Event) bool {
+			return keys.Within(path, string(event.Kv.Key)) // the range has siblings such as a/dc1-old as well
+		}) {
+			signal()
+		}
+	}
+	return errors.New("etcd's client has ended the watch")
+}

@@ -1,0 +1,171 @@
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/tenure"
+)
+
+const duration = 15 * time.Second
+
+var errAway = errors.New("nobody answers")
+
+// lostAfter begins a tenure and returns when it was lost. Time does not pass in it but by waiting.
+func lostAfter(t *testing.T, renew func(ctx context.Context, since time.Duration) error) (lost time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		begun := tenure.Begin(t.Context(), start, tenure.Options{
+			Clock: clock.RealClock{}, Duration: duration,
+			Renew: func(ctx context.Context) error { return renew(ctx, time.Since(start)) },
+		})
+		<-begun.Lost()
+		lost = time.Since(start)
+		if begun.Held() {
+			t.Error("it is held although it is lost")
+		}
+		begun.End()
+	})
+	return lost
+}
+
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestLost(t *testing.T) {
+	for name, test := range map[string]struct {
+		renew func(ctx context.Context, since time.Duration) error
+		want  time.Duration
+	}{
+		"nobody ever answers":             {func(ctx context.Context, _ time.Duration) error { return hang(ctx) }, 12 * time.Second},
+		"an error each time":              {func(context.Context, time.Duration) error { return errAway }, 12 * time.Second},
+		"the store has ended the session": {func(context.Context, time.Duration) error { return tenure.ErrEnded }, 5 * time.Second},
+		"answers for a minute": {func(_ context.Context, since time.Duration) error {
+			if since > time.Minute {
+				return errAway
+			}
+			return nil
+		}, time.Minute + 12*time.Second},
+		"counted from when the renewal was sent": {func(ctx context.Context, since time.Duration) error {
+			if since > time.Minute {
+				return hang(ctx)
+			}
+			time.Sleep(4 * time.Second) // the store may have renewed it at once
+			return nil
+		}, time.Minute + 12*time.Second},
+		"one that hangs is tried again in time": {func() func(context.Context, time.Duration) error {
+			calls := 0
+			return func(ctx context.Context, since time.Duration) error {
+				calls++
+				if since > time.Minute {
+					return tenure.ErrEnded
+				}
+				if calls%2 == 1 {
+					return hang(ctx)
+				}
+				return nil
+			}
+		}(), 63 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := lostAfter(t, test.renew)
+			if short := got - test.want; short < -5*time.Second || short > 3*time.Second {
+				t.Errorf("it was lost after %s instead of about %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestLostInTime is exact where it matters: a session that was renewed last by what was sent at a time is lost when
+// four fifths of its duration have passed since, whenever the answer came.
+func TestLostInTime(t *testing.T) {
+	var sent time.Duration
+	got := lostAfter(t, func(ctx context.Context, since time.Duration) error {
+		if since > time.Minute {
+			return hang(ctx)
+		}
+		sent = since
+		time.Sleep(3 * time.Second)
+		return nil
+	})
+	if want := sent + duration*4/5; got != want {
+		t.Errorf("it was lost after %s instead of %s", got, want)
+	}
+}
+
+// TestPaused is about a process that is stopped for longer than its session lasts. Whoever asks first when it goes on
+// must learn that the session is lost, also from an answer that is as old.
+func TestPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := &steppedClock{}
+		answer := make(chan struct{})
+		begun := tenure.Begin(t.Context(), now.Now(), tenure.Options{
+			Clock: now, Duration: duration,
+			Renew: func(context.Context) error {
+				<-answer
+				return nil
+			},
+		})
+		time.Sleep(duration / 2)
+		synctest.Wait()
+		if !begun.Held() {
+			t.Fatal("it is lost from the beginning")
+		}
+		now.step(time.Hour) // no timer has noticed yet
+		if begun.Held() {
+			t.Error("it is held after an hour")
+		}
+		close(answer)
+		synctest.Wait()
+		select {
+		case <-begun.Lost():
+		default:
+			t.Error("an old answer has kept it")
+		}
+		begun.End()
+	})
+}
+
+// steppedClock is a clock on which time passes at once, as it does for a process that was stopped.
+type steppedClock struct {
+	clock.RealClock
+	stepped time.Duration
+}
+
+func (c *steppedClock) step(by time.Duration)                { c.stepped += by }
+func (c *steppedClock) Now() time.Time                       { return time.Now().Add(c.stepped) }
+func (c *steppedClock) Since(moment time.Time) time.Duration { return c.Now().Sub(moment) }
+
+func TestEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := false
+		begun := tenure.Begin(t.Context(), time.Now(), tenure.Options{
+			Clock: clock.RealClock{}, Duration: duration,
+			Renew: func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				ended = true
+				return nil
+			},
+		})
+		time.Sleep(duration / 2)
+		begun.End()
+		if !ended {
+			t.Error("a renewal is under way after the end")
+		}
+		select {
+		case <-begun.Lost():
+		default:
+			t.Error("it is not lost after the end")
+		}
+		begun.End() // once more does no harm
+	})
+}

@@ -1,0 +1,40 @@
+package kubestore_test
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
+)
+
+// Example counts, whoever else counts at the same time.
+func Example() {
+	ctx := context.Background()
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		panic(err)
+	}
+	config.QPS = -1 // the store has a client of its own, and the API server knows how to defend itself
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		panic(err)
+	}
+	store, err := kubestore.New(client, kubestore.Options{Namespace: "coordination"})
+	if err != nil {
+		panic(err)
+	}
+	snapshot, err := store.Read(ctx, "/example/count")
+	if err != nil {
+		panic(err)
+	}
+	count := snapshot.Entries["/example/count"]
+	revision, err := store.Commit(ctx, coordination.Transaction{
+		If:   []coordination.Condition{coordination.IsAt("/example/count", count.Version)},
+		Then: []coordination.Operation{coordination.Put("/example/count", count.Value+"I")},
+	})
+	fmt.Println(revision, err)
+}

@@ -1,0 +1,78 @@
+package coordination
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are those of one instance.
+type metrics struct {
+	waiting, open *prometheus.GaugeVec
+	acts          *prometheus.CounterVec
+	duration      *prometheus.HistogramVec
+	fenced        prometheus.Counter
+}
+
+func newMetrics(system, instance string) *metrics {
+	labels := prometheus.Labels{"system": system, "instance": instance}
+	return &metrics{
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "coordination_waits", ConstLabels: labels,
+			Help: "How many things an action waits for, as this instance saw it last.",
+		}, []string{"action", "class"}),
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "coordination_pending_members", ConstLabels: labels,
+			Help: "How many members an action would be done to, as this instance saw it last: ready or left_out.",
+		}, []string{"action", "class", "state"}),
+		acts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coordination_acts_total", ConstLabels: labels,
+			Help: "What this instance has brought to an end: done or given_up.",
+		}, []string{"action", "outcome"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "coordination_act_duration_seconds", ConstLabels: labels,
+			Help:    "How long an action took, from the lock to the end.",
+			Buckets: []float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600},
+		}, []string{"action"}),
+		fenced: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coordination_lock_lost_total", ConstLabels: labels,
+			Help: "How often this instance lost the lock before it gave it back.",
+		}),
+	}
+}
+
+// Metrics are what this instance has to say to Prometheus. Register them where the program's others are.
+func (c *Coordinator) Metrics() prometheus.Collector { return c.metrics }
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.waiting, m.open, m.acts, m.duration, m.fenced}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range m.all() {
+		c.Describe(to)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	for _, c := range m.all() {
+		c.Collect(to)
+	}
+}
+
+func (m *metrics) judged(v *Verdict) {
+	m.waiting.WithLabelValues(string(v.Action), v.Class).Set(float64(len(v.Waits)))
+	m.open.WithLabelValues(string(v.Action), v.Class, "ready").Set(float64(len(v.Members)))
+	m.open.WithLabelValues(string(v.Action), v.Class, "left_out").Set(float64(len(v.LeftOut)))
+}
+
+func (m *metrics) acted(done *Done, took time.Duration) {
+	outcome := "done"
+	if done.Failure != "" {
+		outcome = "given_up"
+	}
+	m.acts.WithLabelValues(string(done.Action), outcome).Inc()
+	m.duration.WithLabelValues(string(done.Action)).Observe(took.Seconds())
+}

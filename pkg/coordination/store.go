@@ -1,0 +1,109 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Store keeps what the instances tell each other. Keys are paths without a slash at their end; "below" a path
+// is what begins with the path and a slash. All reads are linearizable.
+type Store interface {
+	// Read returns all that is at or below the paths, as it was together at one revision.
+	Read(ctx context.Context, paths ...string) (*Snapshot, error)
+	// Commit does all of a transaction or nothing. It returns the revision that holds it, or ErrConflict if a
+	// condition was not met. After any other error it may have been done or not.
+	Commit(ctx context.Context, transaction Transaction) (int64, error)
+	// Watch sends a signal at the beginning, whenever something at or below the path has changed, and whenever it
+	// may have missed a change. Signals are merged: who hears one has to read. It ends with the context, and the
+	// channel is closed then.
+	Watch(ctx context.Context, path string) <-chan struct{}
+	// Open begins a session of the duration, which lives for as long as this process keeps it alive. Its name is
+	// made of the given one and of something that is new each time.
+	Open(ctx context.Context, name string, duration time.Duration) (Session, error)
+}
+
+// Session is something that ends by itself when its process dies. The entries that belong to it end with it.
+type Session interface {
+	// ID is never used again.
+	ID() string
+	// Lost is closed when the entries of the session may be gone, always before others can see that they are,
+	// unless the process hangs.
+	Lost() <-chan struct{}
+	// Close ends the session and removes its entries at once.
+	Close(ctx context.Context) error
+}
+
+// Snapshot is what was in a store at one revision.
+type Snapshot struct {
+	Revision int64
+	Entries  map[string]Entry
+}
+
+// Entry is what is at a key.
+type Entry struct {
+	Value string
+	// Version is the revision of the last write to the key.
+	Version int64
+	// Session is the ID of the session that the entry ends with, if any.
+	Session string
+}
+
+// Transaction is a list of operations on different keys, done only if all conditions are met.
+type Transaction struct {
+	If   []Condition
+	Then []Operation
+}
+
+// Condition is one about a key or one about a path.
+type Condition struct {
+	// Key has this version; 0 means that there is no such entry.
+	Key     string
+	Version int64
+	// Path, which is set instead of Key, has had no entry written at or below it since this revision. What was deleted
+	// is not noticed.
+	Path  string
+	Since int64
+}
+
+// Operation writes or deletes.
+type Operation struct {
+	Key string
+	// Delete removes the entry, and with Below also all that is below the key.
+	Delete, Below bool
+	Value         string
+	// Session is the ID of the session of this store that the entry ends with, if any.
+	Session string
+}
+
+// IsAt is met while an entry has not been written since it was read.
+func IsAt(key string, version int64) Condition { return Condition{Key: key, Version: version} }
+
+// IsAbsent is met while there is no such entry.
+func IsAbsent(key string) Condition { return Condition{Key: key} }
+
+// NotWritten is met while no entry at or below a path has been written after a revision.
+func NotWritten(path string, since int64) Condition { return Condition{Path: path, Since: since} }
+
+// Put writes an entry.
+func Put(key, value string) Operation { return Operation{Key: key, Value: value} }
+
+// PutFor writes an entry that ends with a session.
+func PutFor(session Session, key, value string) Operation {
+	return Operation{Key: key, Value: value, Session: session.ID()}
+}
+
+// Delete removes an entry, if it is there.
+func Delete(key string) Operation { return Operation{Key: key, Delete: true} }
+
+// DeleteBelow removes all that is at or below a path.
+func DeleteBelow(path string) Operation { return Operation{Key: path, Delete: true, Below: true} }
+
+var (
+	// ErrConflict is returned for a transaction whose conditions were not met.
+	ErrConflict = errors.New("somebody else has written meanwhile")
+	// ErrSessionLost is returned for a write that belongs to a session which has ended.
+	ErrSessionLost = errors.New("the session has ended")
+	// ErrTooLarge is returned for what the store cannot take at once.
+	ErrTooLarge = errors.New("too large for one transaction of the store")
+)

@@ -1,0 +1,120 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// Model is the model of a store: a map with transactions, revisions and sessions that end.
+func Model() porcupine.Model {
+	return (&porcupine.NondeterministicModel{
+		Init:              func() []any { return []any{newWorld()} },
+		Step:              func(state, input, output any) []any { return step(state.(world), input, output) },
+		Equal:             func(one, other any) bool { return one.(world).equal(other.(world)) },
+		Hash:              func(state any) uint64 { return state.(world).hash() },
+		DescribeOperation: describe,
+		DescribeState:     func(state any) string { return state.(world).String() },
+	}).ToModel()
+}
+
+// step returns the worlds that there can be after an operation.
+func step(before world, input, output any) []any {
+	var after world
+	possible := true
+	switch input := input.(type) {
+	case End:
+		after = before.end(input.Session)
+	case Read:
+		after, possible = before.read(input.Paths, output.(*coordination.Snapshot))
+	case Commit:
+		return stepCommit(before, input, output)
+	default:
+		panic(fmt.Sprintf("%T is no operation on a store", input))
+	}
+	if !possible {
+		return nil
+	}
+	return []any{after}
+}
+
+func stepCommit(before world, input Commit, output any) []any {
+	transaction := input.Transaction
+	switch output := output.(type) {
+	case Done:
+		if after, possible := before.commit(transaction, output.Revision); possible && before.mayCommit(transaction) {
+			return []any{after}
+		}
+	case Refused:
+		// A store may refuse a session of its own earlier than the backend has ended it.
+		if !errors.Is(output.Reason, coordination.ErrConflict) || before.mayConflict(transaction) {
+			return []any{before}
+		}
+	case Unknown:
+		if after, _ := before.commit(transaction, 0); before.mayCommit(transaction) {
+			return []any{before, after}
+		}
+		return []any{before}
+	default:
+		panic(fmt.Sprintf("%T is no output of a commit", output))
+	}
+	return nil
+}
+
+// Check returns an error unless the history of a store is linearizable. It gives up after the time, with an error
+// too.
+func Check(operations []porcupine.Operation, limit time.Duration) error {
+	operations = settle(operations)
+	switch porcupine.CheckOperationsTimeout(Model(), operations, limit) {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		return fmt.Errorf("%s were not enough to tell whether a history of %d operations is linearizable", limit, len(operations))
+	}
+	_, information := porcupine.CheckOperationsVerbose(Model(), operations, limit)
+	return fmt.Errorf("a history of %d operations is not linearizable; %s", len(operations), explain(operations, information))
+}
+
+// explain shows how far the longest order goes that is possible, and what then fits nowhere.
+func explain(operations []porcupine.Operation, information porcupine.LinearizationInfo) string {
+	const shown = 12
+	var longest []porcupine.Operation
+	for _, partition := range information.PartialLinearizationsOperations() {
+		for _, order := range partition {
+			if len(order) > len(longest) {
+				longest = order
+			}
+		}
+	}
+	placed := map[string]bool{}
+	for _, operation := range longest {
+		placed[line(operation)] = true
+	}
+	left := slices.DeleteFunc(slices.Clone(operations), func(operation porcupine.Operation) bool { return placed[line(operation)] })
+	slices.SortFunc(left, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	var text strings.Builder
+	fmt.Fprintf(&text, "the longest possible order has %d and ends with", len(longest))
+	for _, operation := range longest[max(0, len(longest)-shown):] {
+		text.WriteString("\n  " + line(operation))
+	}
+	text.WriteString("\nafter which none of these fits:")
+	for _, operation := range left[:min(len(left), shown)] {
+		text.WriteString("\n  " + line(operation))
+	}
+	return text.String()
+}
+
+func line(operation porcupine.Operation) string {
+	until := "?"
+	if operation.Return != never {
+		until = time.Duration(operation.Return).String()
+	}
+	return fmt.Sprintf("client %d, %s to %s: %s", operation.ClientId, time.Duration(operation.Call), until,
+		describe(operation.Input, operation.Output))
+}

@@ -1,0 +1,77 @@
+package history
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Recorder notes operations. Its methods may be called from several goroutines.
+type Recorder struct {
+	start time.Time
+
+	mu         sync.Mutex
+	operations []*porcupine.Operation
+}
+
+// NewRecorder returns a recorder whose history is empty.
+func NewRecorder() *Recorder { return &Recorder{start: time.Now()} }
+
+// never is the end of an operation that may still be carried out when the history is over.
+const never = math.MaxInt64
+
+// Unknown is the output of an operation whose outcome nobody knows.
+type Unknown struct{}
+
+// Operation is an operation that has begun.
+type Operation struct {
+	recorder  *Recorder
+	operation *porcupine.Operation
+}
+
+// Begin notes that a client begins an operation. A client that does several at a time needs several numbers. Until
+// it is told otherwise, the outcome is Unknown.
+func (r *Recorder) Begin(client int, input any) *Operation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	begun := &porcupine.Operation{ClientId: client, Input: input, Call: r.now(), Output: Unknown{}, Return: never}
+	r.operations = append(r.operations, begun)
+	return &Operation{recorder: r, operation: begun}
+}
+
+// End notes the outcome of the operation.
+func (o *Operation) End(output any) {
+	o.recorder.mu.Lock()
+	defer o.recorder.mu.Unlock()
+	o.operation.Output, o.operation.Return = output, o.recorder.now()
+}
+
+// Happens notes that the operation has this outcome, nobody knows when.
+func (o *Operation) Happens(output any) {
+	o.recorder.mu.Lock()
+	defer o.recorder.mu.Unlock()
+	o.operation.Output = output
+}
+
+// Drop forgets the operation, because it did nothing and saw nothing.
+func (o *Operation) Drop() {
+	o.recorder.mu.Lock()
+	defer o.recorder.mu.Unlock()
+	o.recorder.operations = slices.DeleteFunc(o.recorder.operations, func(each *porcupine.Operation) bool { return each == o.operation })
+}
+
+// History returns what was noted until now.
+func (r *Recorder) History() []porcupine.Operation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]porcupine.Operation, 0, len(r.operations))
+	for _, operation := range r.operations {
+		all = append(all, *operation)
+	}
+	return all
+}
+
+func (r *Recorder) now() int64 { return time.Since(r.start).Nanoseconds() }

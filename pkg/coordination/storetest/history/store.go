@@ -1,0 +1,106 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// The inputs of operations on stores.
+type (
+	// Read is coordination.Store.Read.
+	Read struct{ Paths []string }
+	// Commit is coordination.Store.Commit.
+	Commit struct{ Transaction coordination.Transaction }
+	// End is the end of a session. It begins when the session is lost.
+	End struct{ Session string }
+)
+
+// The outputs. That of a Read is a *coordination.Snapshot.
+type (
+	// Done is the output of a Commit that was done at the revision.
+	Done struct{ Revision int64 }
+	// Refused is the output of a Commit that was not done, because of ErrConflict or ErrSessionLost.
+	Refused struct{ Reason error }
+	// Ended is the output of an End.
+	Ended struct{}
+)
+
+// Store returns a store that notes what a client does with the given one.
+func (r *Recorder) Store(client int, store coordination.Store) coordination.Store {
+	return &recordedStore{Store: store, recorder: r, client: client}
+}
+
+type recordedStore struct {
+	coordination.Store
+	recorder *Recorder
+	client   int
+}
+
+func (s *recordedStore) Read(ctx context.Context, paths ...string) (*coordination.Snapshot, error) {
+	operation := s.recorder.Begin(s.client, Read{paths})
+	snapshot, err := s.Store.Read(ctx, paths...)
+	if err != nil {
+		operation.Drop()
+		return nil, err
+	}
+	operation.End(snapshot)
+	return snapshot, nil
+}
+
+func (s *recordedStore) Commit(ctx context.Context, transaction coordination.Transaction) (int64, error) {
+	operation := s.recorder.Begin(s.client, Commit{transaction})
+	revision, err := s.Store.Commit(ctx, transaction)
+	switch {
+	case err == nil:
+		operation.End(Done{revision})
+	case errors.Is(err, coordination.ErrConflict):
+		operation.End(Refused{coordination.ErrConflict})
+	case errors.Is(err, coordination.ErrSessionLost):
+		operation.End(Refused{coordination.ErrSessionLost})
+	case errors.Is(err, coordination.ErrTooLarge):
+		operation.Drop()
+	}
+	return revision, err
+}
+
+func (s *recordedStore) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
+	session, err := s.Store.Open(ctx, name, duration)
+	if err != nil {
+		return nil, err
+	}
+	recorded := &recordedSession{Session: session, recorder: s.recorder, client: s.client}
+	go func() {
+		<-session.Lost()
+		recorded.lost()
+	}()
+	return recorded, nil
+}
+
+type recordedSession struct {
+	coordination.Session
+	recorder *Recorder
+	client   int
+	once     sync.Once
+	end      *Operation
+}
+
+// lost notes that the session ends from now on.
+func (s *recordedSession) lost() {
+	s.once.Do(func() {
+		s.end = s.recorder.Begin(s.client, End{s.ID()})
+		s.end.Happens(Ended{})
+	})
+}
+
+func (s *recordedSession) Close(ctx context.Context) error {
+	s.lost()
+	err := s.Session.Close(ctx)
+	if err == nil {
+		s.end.End(Ended{})
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/storetest/history"
+)
+
+// Fault is something bad that happens to the backend, or to the connections to it, for a while.
+type Fault struct {
+	Name string
+	// Begin and End begin and end it. What is done in between may fail, but must not be wrong.
+	Begin, End func(t *testing.T)
+}
+
+const (
+	processes, clientsEach = 3, 2
+	// calm and rough are how much each client does without and with a fault. What is done with a fault may have an
+	// outcome that nobody knows, and checking many of those takes long.
+	calm, rough = 25, 4
+	// hurry is how long a client waits for an operation. With a fault, sessions are to be lost too.
+	hurry = duration / 2
+	// checking is far longer than it takes.
+	checking = 5 * time.Minute
+)
+
+// Linearizable lets several clients of several processes do all that can be done with a store at the same time, with
+// one fault after the other, and checks that it could have been done in one order.
+func Linearizable(t *testing.T, start func(t *testing.T) Process, faults ...Fault) {
+	t.Helper()
+	recorder := history.NewRecorder()
+	root, seed := newRoot(), rand.Uint64()
+	var clients []*client
+	for range processes {
+		process := begin(t, start)
+		for range clientsEach {
+			number := len(clients)
+			clients = append(clients, &client{
+				store: recorder.Store(number, process.Store), number: number, root: root,
+				random: rand.New(rand.NewPCG(seed, uint64(number))),
+			})
+		}
+	}
+	t.Logf("the seed is %d", seed)
+	work(t, clients, calm)
+	for _, fault := range faults {
+		t.Logf("with a fault: %s", fault.Name)
+		fault.Begin(t)
+		work(t, clients, rough)
+		fault.End(t)
+		for _, client := range clients {
+			gomega.NewWithT(t).Eventually(func() error { return client.read(t.Context(), root) }, patience).Should(gomega.Succeed(), "after the fault")
+		}
+		work(t, clients, calm)
+	}
+	all := recorder.History()
+	unknown := 0
+	for _, operation := range all {
+		if operation.Output == any(history.Unknown{}) {
+			unknown++
+		}
+	}
+	t.Logf("%d operations, of which nobody knows the outcome of %d", len(all), unknown)
+	if err := history.Check(all, checking); err != nil {
+		t.Error(err)
+	}
+}
+
+// work lets every client do a number of things.
+func work(t *testing.T, clients []*client, times int) {
+	var working sync.WaitGroup
+	for _, client := range clients {
+		working.Go(func() {
+			for range times {
+				client.act(t.Context())
+			}
+		})
+	}
+	working.Wait()
+}
+
+// client is somebody who does this and that, one after the other. It does not mind errors.
+type client struct {
+	store   coordination.Store
+	number  int
+	root    string
+	random  *rand.Rand
+	written int
+	// last is what it has read last.
+	last    *coordination.Snapshot
+	session coordination.Session
+}
+
+func (c *client) act(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, hurry)
+	defer cancel()
+	key, other := c.anyKey(), c.root+"/d"
+	actions := []func(){
+		func() { _ = c.read(ctx, c.root) },
+		func() { _ = c.read(ctx, c.root+"/b", c.root+"/d") },
+		func() { c.commit(ctx, nil, c.put(key)) },
+		func() { c.commit(ctx, c.unchanged(key), c.put(key)) },
+		func() { c.commit(ctx, c.unchanged(key), coordination.Delete(key), c.put(other)) },
+		func() { c.commit(ctx, c.unwritten(c.root+"/b"), c.put(c.root+"/b/1"), c.put(c.root+"/b/2")) },
+		func() { c.commit(ctx, c.unwritten(c.root), coordination.DeleteBelow(c.root+"/b"), c.put(other)) },
+		func() { c.useSession(ctx, key) },
+		func() { c.endSession(ctx) },
+	}
+	// Half of what is done are reads: they are what shows that something is wrong.
+	if c.last == nil || c.random.IntN(2) == 0 {
+		actions = actions[:2]
+	}
+	actions[c.random.IntN(len(actions))]()
+}
+
+func (c *client) anyKey() string {
+	keys := []string{"/a", "/b", "/b/1", "/b/2", "/c"}
+	return c.root + keys[c.random.IntN(len(keys))]
+}
+
+func (c *client) read(ctx context.Context, paths ...string) error {
+	snapshot, err := c.store.Read(ctx, paths...)
+	if err == nil && paths[0] == c.root {
+		c.last = snapshot
+	}
+	return err
+}
+
+func (c *client) commit(ctx context.Context, conditions []coordination.Condition, operations ...coordination.Operation) {
+	_, _ = c.store.Commit(ctx, coordination.Transaction{If: conditions, Then: operations})
+}
+
+// put writes what nobody else ever writes.
+func (c *client) put(key string) coordination.Operation {
+	c.written++
+	return coordination.Put(key, fmt.Sprintf("%d of client %d", c.written, c.number))
+}
+
+func (c *client) unchanged(key string) []coordination.Condition {
+	return []coordination.Condition{coordination.IsAt(key, c.last.Entries[key].Version)}
+}
+
+func (c *client) unwritten(path string) []coordination.Condition {
+	return []coordination.Condition{coordination.NotWritten(path, c.last.Revision)}
+}
+
+// useSession writes an entry of a session, which it opens if it has none. One that is lost is tried as well.
+func (c *client) useSession(ctx context.Context, key string) {
+	if c.session == nil || c.isLost() && c.random.IntN(2) == 0 {
+		c.session, _ = c.store.Open(ctx, fmt.Sprintf("client-%d", c.number), duration)
+	}
+	if c.session != nil {
+		put := c.put(key)
+		put.Session = c.session.ID()
+		c.commit(ctx, nil, put)
+	}
+}
+
+func (c *client) isLost() bool {
+	select {
+	case <-c.session.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *client) endSession(ctx context.Context) {
+	if c.session != nil {
+		_ = c.session.Close(ctx)
+		c.session = nil
+	}
+}

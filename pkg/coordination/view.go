@@ -1,0 +1,164 @@
+package coordination
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// View is all that the instances have said, read at one revision.
+type View struct {
+	System   string `json:"system"`
+	Revision int64  `json:"revision"`
+	// Instances are those that are alive, by prefix and name.
+	Instances []Instance `json:"instances"`
+	// Sets have an entry for each of Sets, also if it is empty.
+	Sets map[Set]Members `json:"sets"`
+	// Denied are the instances that may not hold the lock, with the prefixes of those who say so.
+	Denied map[string][]string `json:"denied,omitempty"`
+	Lock   *Lock               `json:"lock,omitempty"`
+	// Token is the newest one.
+	Token  int64   `json:"token"`
+	Intent *Intent `json:"intent,omitempty"`
+	// Done is what was done last, the newest first.
+	Done    []Done              `json:"done,omitempty"`
+	Answers map[MemberID]Answer `json:"answers,omitempty"`
+
+	// entries are as they were read.
+	entries map[string]Entry
+}
+
+// View reads all of it.
+func (c *Coordinator) View(ctx context.Context) (*View, error) {
+	return look(ctx, c.store, c.keys, c.system)
+}
+
+// Look reads what the instances of a system say, for somebody who is none of them. Root is DefaultRoot if it is
+// empty.
+func Look(ctx context.Context, store Store, root, system string) (*View, error) {
+	if err := checkSegment("the system's name", system); err != nil {
+		return nil, err
+	}
+	if root == "" {
+		root = DefaultRoot
+	}
+	return look(ctx, store, newKeys(root, system), system)
+}
+
+func look(ctx context.Context, store Store, k keys, system string) (*View, error) {
+	found, err := store.Read(ctx, k.root)
+	if err != nil {
+		return nil, fmt.Errorf("reading what the instances of %s say: %w", system, err)
+	}
+	view, err := k.view(found)
+	if err != nil {
+		return nil, fmt.Errorf("understanding what the instances of %s say: %w", system, err)
+	}
+	view.System = system
+	return view, nil
+}
+
+func (k keys) view(found *Snapshot) (*View, error) {
+	v := &View{
+		Revision: found.Revision, Sets: map[Set]Members{}, Denied: map[string][]string{}, Answers: map[MemberID]Answer{},
+		entries: found.Entries,
+	}
+	for _, set := range Sets() {
+		v.Sets[set] = k.members(found, set)
+	}
+	for key, entry := range found.Entries {
+		if err := v.add(k.split(key), entry.Value); err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	slices.SortFunc(v.Instances, func(a, b Instance) int { return strings.Compare(a.Prefix+"/"+a.Name, b.Prefix+"/"+b.Name) })
+	slices.SortFunc(v.Done, func(a, b Done) int { return int(b.Token - a.Token) })
+	for _, by := range v.Denied {
+		slices.Sort(by)
+	}
+	return v, nil
+}
+
+// add understands an entry. What it does not know was written by a newer version, and is left alone.
+func (v *View) add(at []string, value string) (err error) {
+	read := func(into any) error { return json.Unmarshal([]byte(value), into) }
+	switch {
+	case len(at) == 1 && at[0] == "lock":
+		v.Lock = &Lock{}
+		return read(v.Lock)
+	case len(at) == 1 && at[0] == "token":
+		v.Token, err = parseToken(value)
+		return err
+	case len(at) == 1 && at[0] == "intent":
+		v.Intent = &Intent{}
+		return read(v.Intent)
+	case len(at) == 2 && at[0] == "done":
+		var done Done
+		err = read(&done)
+		v.Done = append(v.Done, done)
+	case len(at) == 3 && at[0] == "instances":
+		var instance Instance
+		err = read(&instance)
+		instance.Prefix, instance.Name = at[1], at[2]
+		v.Instances = append(v.Instances, instance)
+	case len(at) == 3 && at[0] == "denied":
+		v.Denied[at[2]] = append(v.Denied[at[2]], at[1])
+	case len(at) == 3 && at[0] == "answers":
+		var answer Answer
+		err = read(&answer)
+		v.Answers[MemberID(at[2])] = answer
+	}
+	return err
+}
+
+// Takes tells whether an instance with a prefix takes part.
+func (v *View) Takes(prefix string) bool {
+	return slices.ContainsFunc(v.Instances, func(i Instance) bool { return i.Prefix == prefix })
+}
+
+// Absent are the prefixes of those which take no part, of all that manage members of the system: they are in
+// local mode, not started or gone, and nobody waits for what they will do.
+func (v *View) Absent(all ...string) []string {
+	return slices.DeleteFunc(slices.Clone(all), v.Takes)
+}
+
+// Candidates are those of some members that may be given the leading part in the system: none that waits for a
+// removal, an exclusion or a restart. It may be none at all.
+func (v *View) Candidates(of ...MemberID) []MemberID {
+	return slices.DeleteFunc(slices.Clone(of), func(id MemberID) bool {
+		for _, set := range []Set{PendingForRemoval, PendingForExclusion, PendingForRestart} {
+			if _, waits := v.Sets[set][id]; waits && !v.acted(set, id) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// acted tells whether what an entry asks for was done, and its instance has not yet seen it.
+func (v *View) acted(pending Set, id MemberID) bool {
+	member, exists := v.Sets[pending][id]
+	return exists && slices.ContainsFunc(v.Done, func(done Done) bool {
+		set, _ := done.Action.Sets()
+		return set == pending && done.Failure == "" && done.Members[id] == member.Version
+	})
+}
+
+// acted returns the versions of those entries that were acted upon, by their keys.
+func (k keys) acted(found *Snapshot) map[string]int64 {
+	versions := map[string]int64{}
+	v, err := k.view(found)
+	if err != nil {
+		return versions // a record of a newer version; nothing is known to be done
+	}
+	for _, set := range Sets() {
+		for id, member := range v.Sets[set] {
+			if v.acted(set, id) {
+				versions[k.member(set, member.Prefix, id)] = member.Version
+			}
+		}
+	}
+	return versions
+}
