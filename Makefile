@@ -52,8 +52,12 @@ e2e: $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need a real no
 
 .PHONY: bench
 bench: kubernetes ## Measure, each figure beside its reference in the same run (about 20 minutes)
-	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench . -benchtime 3x -timeout 30m $$(go list ./... | grep -v '/test/bench$$')
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench . -benchtime 3x -timeout 30m $$(go list ./... | grep -v -e '/test/bench$$' -e '/examples/etcdcluster$$')
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench . -benchtime 1x -timeout 60m $(ARGS) ./test/bench
+
+.PHONY: bench-coordination
+bench-coordination: kubernetes ## Measure what agreeing before acting is worth, local beside global (about 25 minutes; make bench-coordination ARGS=-runs=2 is shorter)
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench Coordination -benchtime 1x -timeout 120m ./examples/etcdcluster $(ARGS)
 
 ##@ Keep in order
 

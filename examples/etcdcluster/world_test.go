@@ -58,6 +58,7 @@ type region struct {
 	operator *rig.Running
 	network  *faultproxy.Proxy // between the operator and its API server
 	starts   int
+	shipped  bool
 }
 
 // options are those of a world.
@@ -65,6 +66,8 @@ type options struct {
 	mode  etcdclusterv1alpha1.SynchronizationMode
 	quiet time.Duration
 	args  []string // of all operators
+	// shipped is for operators that are built as they are shipped: a race detector costs time.
+	shipped bool
 	// change is for what else is different in the EtcdClusters.
 	change func(*etcdclusterv1alpha1.EtcdClusterSpec)
 }
@@ -77,7 +80,7 @@ func begin(t testing.TB, o options) *world {
 	w.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	var seeds []etcdclusterv1alpha1.ClientURL
 	for i := range 3 {
-		r := &region{Rig: rig.Shared(t), w: w, prefix: fmt.Sprintf("dc%d", i+1), dir: rig.TempDir(t)}
+		r := &region{Rig: rig.Shared(t), w: w, shipped: o.shipped, prefix: fmt.Sprintf("dc%d", i+1), dir: rig.TempDir(t)}
 		w.regions = append(w.regions, r)
 		r.address = fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(t))
 		r.startAgent()
@@ -104,9 +107,13 @@ func (r *region) startAgent() {
 func (r *region) startOperator(args ...string) {
 	r.w.t.Helper()
 	r.starts++
+	build := []rig.BuildOption{rig.Race}
+	if r.shipped {
+		build = nil
+	}
 	r.operator = r.Start(r.w.t, rig.Process{
 		Name: fmt.Sprintf("%s-operator-%d", r.prefix, r.starts), ServiceAccount: "etcdcluster-operator", Roles: []string{"examples/etcdcluster/config/rbac"},
-		Binary: rig.Build(r.w.t, "./examples/etcdcluster", rig.Race), Proxy: r.network,
+		Binary: rig.Build(r.w.t, "./examples/etcdcluster", build...), Proxy: r.network,
 		Args: append([]string{
 			"operator", "--namespace=" + r.Namespace, "--name=" + r.prefix + "-operator", "--agent=http://" + r.address,
 			"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=0", "--zap-devel",

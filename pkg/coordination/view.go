@@ -26,8 +26,9 @@ type View struct {
 	Done    []Done              `json:"done,omitempty"`
 	Answers map[MemberID]Answer `json:"answers,omitempty"`
 
-	// entries are as they were read.
+	// entries are as they were read, and keys what they are below.
 	entries map[string]Entry
+	keys    keys
 }
 
 // View reads all of it.
@@ -63,7 +64,7 @@ func look(ctx context.Context, store Store, k keys, system string) (*View, error
 func (k keys) view(found *Snapshot) (*View, error) {
 	v := &View{
 		Revision: found.Revision, Sets: map[Set]Members{}, Denied: map[string][]string{}, Answers: map[MemberID]Answer{},
-		entries: found.Entries,
+		entries: found.Entries, keys: k,
 	}
 	for _, set := range Sets() {
 		v.Sets[set] = k.members(found, set)

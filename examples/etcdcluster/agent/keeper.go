@@ -55,7 +55,7 @@ func keep(etcd string, args []string, log string) *keeper {
 	return k
 }
 
-// stop ends the process and returns when it has ended.
+// stop asks the process to end, kills it if it has not done so in time, and returns when it has ended.
 func (k *keeper) stop() {
 	if k == nil {
 		return

@@ -106,17 +106,25 @@ func (s *System) client(endpoint string) (*clientv3.Client, error) {
 		// What is to be tried again is for the caller to say, who sees the whole system.
 		MaxUnaryRetries: 1,
 		Logger:          zap.NewNop(),
-		// A member that returns is found again within a second.
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: statusTimeout,
-		})},
+		DialOptions: []grpc.DialOption{
+			// A member that returns is soon found again.
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 250 * time.Millisecond},
+				MinConnectTimeout: statusTimeout,
+			}),
+			grpc.WithChainUnaryInterceptor(failFast),
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dialing %s: %w", endpoint, err)
 	}
 	s.clients[endpoint] = client
 	return client, nil
+}
+
+// failFast makes a call to a member that is dead an error at once. By default etcd's client waits for its return.
+func failFast(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return invoker(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)
 }
 
 // learn remembers where the members are, and forgets those that are gone.

@@ -19,9 +19,9 @@
 // # Limits
 //
 // A ConfigMap holds 1 MiB, which is some thousand entries; more are refused with coordination.ErrTooLarge. Every
-// commit writes all of it anew, and commits wait for each other: some tens in a second are possible, which is
-// plenty for operators that agree about disruptive actions. For more, and for instances in several clusters, use
-// etcdstore.
+// commit writes all of it anew, and commits wait for each other: some tens in a second are possible, and about ten
+// with 2,000 entries, which is plenty for operators that agree about disruptive actions. For more, and for instances
+// in several clusters, use etcdstore.
 //
 // Deleting the ConfigMap while instances run ends all sessions and makes revisions begin anew. Do not.
 //

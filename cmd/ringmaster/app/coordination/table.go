@@ -1,0 +1,289 @@
+package coordination
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/ringmaster-project/ringmaster/internal/prose"
+	"github.com/ringmaster-project/ringmaster/internal/terminal"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// none is shown where there is nothing.
+const none = "-"
+
+// lastDone is how much of what was done is shown, unless all is asked for.
+const lastDone = 3
+
+// printer writes for people. After an error it writes nothing more.
+type printer struct {
+	out      io.Writer
+	coloured bool
+	wide     bool
+	now      time.Time
+	err      error
+}
+
+func (p *printer) line(colour terminal.Colour, format string, args ...any) {
+	if p.err != nil {
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	if p.coloured {
+		text = terminal.Paint(colour, text)
+	}
+	_, p.err = fmt.Fprintln(p.out, text)
+}
+
+// table writes a table below a gap, unless it has only a head.
+func (p *printer) table(t *terminal.Table) {
+	if len(t.Rows) < 2 || p.err != nil {
+		return
+	}
+	p.line(terminal.Plain, "")
+	if p.err == nil {
+		p.err = t.Write(p.out, p.coloured)
+	}
+}
+
+// columns is a table with a head.
+func columns(titles ...string) *terminal.Table {
+	t := &terminal.Table{}
+	for _, title := range titles {
+		if title != "" {
+			t.Rows = append(t.Rows[:0], append(slices.Concat(t.Rows...), terminal.Cell{Text: title, Colour: terminal.Faint}))
+		}
+	}
+	return t
+}
+
+// wideTitle is one that is there only when all is asked for.
+func (p *printer) wideTitle(title string) string {
+	if p.wide {
+		return title
+	}
+	return ""
+}
+
+func (p *printer) age(since time.Time) string {
+	if since.IsZero() {
+		return none
+	}
+	return duration.HumanDuration(max(0, p.now.Sub(since)))
+}
+
+func (p *printer) system(s *System) {
+	title := fmt.Sprintf("%s: %s", s.System, prose.Count(len(s.Instances), "instance"))
+	switch {
+	case s.Lock == nil:
+		title += ", nobody holds the lock"
+	case s.Lock != nil:
+		title += fmt.Sprintf(", %s holds the lock with token %d for %s", s.Lock.Holder, s.Lock.Token, p.age(s.Lock.Since))
+	}
+	p.line(terminal.Strong, "%s", title)
+	if p.wide {
+		p.line(terminal.Faint, "revision %d, newest token %d", s.Revision, s.Token)
+	}
+	p.instances(s)
+	p.plan(s)
+	p.actions(s)
+	p.done(s)
+	p.concerns(s)
+}
+
+func (p *printer) instances(s *System) {
+	t := columns("INSTANCE", "PREFIX", "MODE", "GENERATION", "DOES")
+	newest := int64(0)
+	for _, instance := range s.Instances {
+		newest = max(newest, instance.Generation)
+	}
+	for i, instance := range s.Instances {
+		does := terminal.Cell{Text: cmp.Or(s.Roles[i].Does, none)}
+		switch {
+		case s.Denied[instance.Name] != nil:
+			does.Colour = terminal.Bad
+		case s.Lock != nil && s.Lock.Holder == instance.Name:
+			does.Colour = terminal.Good
+		case s.Asked != nil && s.Asked.Prefix == instance.Prefix:
+			does.Colour = terminal.Doubtful
+		}
+		t.Add(terminal.Cell{Text: instance.Name, Colour: terminal.Strong}, terminal.Cell{Text: instance.Prefix},
+			terminal.Cell{Text: string(instance.Mode)}, terminal.Cell{Text: strconv.FormatInt(instance.Generation, 10)}, does)
+	}
+	for i := range s.Left {
+		t.Add(terminal.Cell{Text: none}, terminal.Cell{Text: s.Left[i].Prefix}, terminal.Cell{Text: none}, terminal.Cell{Text: none},
+			terminal.Cell{Text: "nobody is alive; left behind: " + s.Left[i].Says(), Colour: terminal.Doubtful})
+	}
+	p.table(t)
+}
+
+// plan is what is being done, with a mark at the step that is next.
+func (p *printer) plan(s *System) {
+	if s.Intent == nil {
+		return
+	}
+	i := s.Intent
+	p.line(terminal.Plain, "")
+	p.line(terminal.Strong, "%s of %s, by %s with token %d, begun %s ago", i.Action, ids(i.Members), cmp.Or(i.By, none), i.Token, p.age(i.Since))
+	if s.Lock == nil {
+		p.line(terminal.Doubtful, "  ! nobody holds the lock: the next instance that looks goes on with it")
+	}
+	t := &terminal.Table{Indent: "  "}
+	for n, step := range i.Steps {
+		t.Add(p.step(s, n, step)...)
+	}
+	if p.err == nil {
+		p.err = t.Write(p.out, p.coloured)
+	}
+	for _, id := range slices.Sorted(maps.Keys(i.LeftOut)) {
+		p.line(terminal.Doubtful, "  ! without %s: %s", id, i.LeftOut[id])
+	}
+}
+
+func (p *printer) step(s *System, n int, step coordination.Step) []terminal.Cell {
+	mark, colour, note := " ", terminal.Plain, ""
+	switch {
+	case n < s.Intent.At:
+		mark, colour = "✓", terminal.Faint
+	case n == s.Intent.At:
+		mark, colour = "→", terminal.Good
+		note = awaited(s, step)
+	}
+	row := []terminal.Cell{
+		{Text: fmt.Sprintf("%s %d", mark, n+1), Colour: colour},
+		{Text: strings.TrimSpace(step.Do + " " + string(step.Member)), Colour: colour},
+		{Text: note, Colour: terminal.Doubtful},
+	}
+	if p.wide {
+		var with []string
+		for _, key := range slices.Sorted(maps.Keys(step.With)) {
+			with = append(with, key+"="+step.With[key])
+		}
+		row = append(row, terminal.Cell{Text: strings.Join(with, " "), Colour: terminal.Faint})
+	}
+	return row
+}
+
+// awaited says who has to do the present step.
+func awaited(s *System, step coordination.Step) string {
+	switch {
+	case s.Asked == nil && step.Order:
+		return "carried out by its instance; the next step follows"
+	case s.Asked == nil:
+		return ""
+	case s.Asked.Prefix == "":
+		return "the instance that it belongs to has to answer"
+	case !s.Takes(s.Asked.Prefix):
+		return s.Asked.Prefix + " has to answer, and no instance of it is alive"
+	}
+	return s.Asked.Prefix + " has to answer"
+}
+
+var stateColours = map[State]terminal.Colour{
+	NotReady: terminal.Doubtful, Ready: terminal.Good, Doing: terminal.Good, Done: terminal.Faint, Unwanted: terminal.Faint,
+}
+
+// actions are what is in the sets, and what it waits for.
+func (p *printer) actions(s *System) {
+	t := columns("ACTION", "MEMBER", "PREFIX", "STATE", "ADDRESSES", p.wideTitle("VERSION"))
+	for _, action := range s.Actions {
+		name := string(action.Action)
+		for _, member := range action.Members {
+			row := []terminal.Cell{
+				{Text: name}, {Text: string(member.ID), Colour: terminal.Strong}, {Text: member.Prefix},
+				{Text: string(member.State), Colour: stateColours[member.State]},
+				{Text: cmp.Or(strings.Join(member.Addresses, " "), none)},
+			}
+			if p.wide {
+				row = append(row, terminal.Cell{Text: strconv.FormatInt(member.Version, 10)})
+			}
+			t.Add(row...)
+			name = ""
+		}
+	}
+	if len(s.Actions) == 0 {
+		p.line(terminal.Plain, "")
+		p.line(terminal.Faint, "Nothing is pending.")
+		return
+	}
+	p.table(t)
+	p.line(terminal.Plain, "")
+	for i := range s.Actions {
+		p.line(terminal.Plain, "%s", s.Actions[i].Outlook())
+	}
+}
+
+// Outlook says in words what an action waits for.
+func (a *Action) Outlook() string {
+	counts := map[State]int{}
+	for _, member := range a.Members {
+		counts[member.State]++
+	}
+	switch {
+	case len(a.Waits) > 0:
+		var reasons []string
+		for _, wait := range a.Waits {
+			reasons = append(reasons, wait.String())
+		}
+		return fmt.Sprintf("%s waits for %s.", a.Action, strings.Join(reasons, "; "))
+	case counts[Ready] > 0:
+		return fmt.Sprintf("%s waits only for its quiet window: all are ready.", a.Action)
+	case counts[Doing] > 0:
+		return fmt.Sprintf("%s is being done.", a.Action)
+	case counts[Done] > 0:
+		return fmt.Sprintf("%s is done; whose members they are has not noticed yet.", a.Action)
+	}
+	return fmt.Sprintf("%s: nothing is pending.", a.Action)
+}
+
+// done is what was done last.
+func (p *printer) done(s *System) {
+	t := columns("LAST DONE", "MEMBERS", "BY", "TOKEN", "STEPS", "TOOK", "AGO", "OUTCOME")
+	for i, done := range s.Done {
+		if i >= lastDone && !p.wide {
+			break
+		}
+		outcome := terminal.Cell{Text: "done", Colour: terminal.Good}
+		if done.Failure != "" {
+			outcome = terminal.Cell{Text: "given up: " + done.Failure, Colour: terminal.Bad}
+		}
+		if len(done.LeftOut) > 0 {
+			outcome.Text += ", without " + prose.List(slices.Sorted(maps.Keys(done.LeftOut)))
+		}
+		t.Add(terminal.Cell{Text: string(done.Action)}, terminal.Cell{Text: ids(done.Members)}, terminal.Cell{Text: done.By},
+			terminal.Cell{Text: strconv.FormatInt(done.Token, 10)}, terminal.Cell{Text: fmt.Sprintf("%d/%d", done.At, len(done.Steps))},
+			terminal.Cell{Text: duration.HumanDuration(max(0, done.Until.Sub(done.Since)))}, terminal.Cell{Text: p.age(done.Until)}, outcome)
+	}
+	p.table(t)
+}
+
+// concerns are what somebody should look at.
+func (p *printer) concerns(s *System) {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(s.Denied)) {
+		all = append(all, fmt.Sprintf("%s may not hold the lock, says %s", name, prose.List(s.Denied[name])))
+	}
+	for i := range s.Left {
+		if left := &s.Left[i]; len(left.Members) > 0 || len(left.Denies) > 0 {
+			all = append(all, fmt.Sprintf("nobody of %s is alive; if it will not return: ringmaster coordination forget %[1]s", left.Prefix))
+		}
+	}
+	if len(all) > 0 {
+		p.line(terminal.Plain, "")
+	}
+	for _, concern := range all {
+		p.line(terminal.Doubtful, "! %s", concern)
+	}
+}
+
+func ids[V any](members map[coordination.MemberID]V) string {
+	return cmp.Or(prose.List(slices.Sorted(maps.Keys(members))), none)
+}

@@ -1,0 +1,190 @@
+package coordination_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// call is what an instance asks of the lock, and reply what it is told.
+type call struct {
+	do    string // take, write, release or die
+	token int64
+}
+
+type reply struct {
+	token   int64
+	refused bool // held by another one, or fenced
+	unknown bool // nobody knows whether it was done
+}
+
+// held is the lock as it should be: the newest token, and whether it is held.
+type held struct {
+	token int64
+	is    bool
+}
+
+// lockModel says what a lock with tokens does when one thing happens after the other.
+var lockModel = porcupine.NondeterministicModel{
+	Init: func() []any { return []any{held{}} },
+	Step: func(state, input, output any) []any {
+		now, in, out := state.(held), input.(call), output.(reply)
+		mine := now.is && now.token == in.token
+		var next []any
+		if out.unknown {
+			next = append(next, now)
+		}
+		switch in.do {
+		case "take":
+			switch {
+			case out.unknown:
+				if !now.is {
+					next = append(next, held{now.token + 1, true})
+				}
+			case out.refused && now.is:
+				next = append(next, now)
+			case !out.refused && !now.is && out.token == now.token+1:
+				next = append(next, held{out.token, true})
+			}
+		case "write":
+			if !out.unknown && out.refused != mine {
+				next = append(next, now)
+			}
+		case "release", "die":
+			after := now
+			if mine {
+				after.is = false
+			}
+			next = append(next, after)
+		}
+		return next
+	},
+	Equal: func(a, b any) bool { return a == b },
+	DescribeOperation: func(input, output any) string {
+		return fmt.Sprintf("%+v: %+v", input, output)
+	},
+}
+
+// recorder is one client's part of a history.
+type recorder struct {
+	mu         *sync.Mutex
+	operations *[]porcupine.Operation
+	client     int
+	start      time.Time
+}
+
+func (r *recorder) record(in call, do func() reply) reply {
+	began := time.Since(r.start).Nanoseconds()
+	out := do()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*r.operations = append(*r.operations, porcupine.Operation{
+		ClientId: r.client, Input: in, Call: began, Output: out, Return: time.Since(r.start).Nanoseconds(),
+	})
+	return out
+}
+
+// Whoever takes the lock, writes under it, gives it back or dies, in whatever order: what they are told is what one lock
+// could have told them one after the other.
+func TestLockIsLinearizable(t *testing.T) {
+	t.Parallel()
+	const clients, times = 4, 40
+	onBoth(t, func(t *testing.T, w *world) {
+		seed := rand.Uint64()
+		t.Log("seed: ", seed)
+		var (
+			mu         sync.Mutex
+			operations []porcupine.Operation
+			all        sync.WaitGroup
+		)
+		start := time.Now()
+		for i := range clients {
+			c, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: fmt.Sprint("instance-", i), Session: 30 * time.Second})
+			w.Expect(err).NotTo(HaveOccurred())
+			random := rand.New(rand.NewPCG(seed, uint64(i)))
+			r := &recorder{&mu, &operations, i, start}
+			all.Go(func() { contend(t, c, r, random, times) })
+		}
+		all.Wait()
+		taken := 0
+		for _, operation := range operations {
+			if operation.Input.(call).do == "take" && operation.Output.(reply).token > 0 {
+				taken++
+			}
+		}
+		w.Expect(taken).To(BeNumerically(">", clients), "a history without anything in it proves nothing")
+		w.Expect(porcupine.CheckOperations(lockModel.ToModel(), operations)).To(BeTrue())
+	})
+}
+
+func contend(t *testing.T, c *coordination.Coordinator, r *recorder, random *rand.Rand, times int) {
+	t.Helper()
+	var grants []*coordination.Grant // also those that are over: they should be refused
+	for range times {
+		if len(grants) == 0 || !grants[len(grants)-1].Held() || random.IntN(5) == 0 {
+			r.record(call{do: "take"}, func() reply {
+				grant, err := c.Lock(t.Context())
+				var other *coordination.HeldError
+				switch {
+				case err == nil:
+					grants = append(grants, grant)
+					return reply{token: grant.Token}
+				case errors.As(err, &other):
+					return reply{refused: true}
+				}
+				return reply{unknown: !errors.Is(err, coordination.ErrConflict), refused: true}
+			})
+			continue
+		}
+		grant, newest := grants[random.IntN(len(grants))], grants[len(grants)-1]
+		switch random.IntN(6) {
+		case 0, 1:
+			r.record(call{"release", newest.Token}, func() reply { return reply{unknown: newest.Release(t.Context()) != nil} })
+		case 2:
+			r.record(call{"die", newest.Token}, func() reply { return reply{unknown: c.Close(t.Context()) != nil} })
+		default:
+			r.record(call{"write", grant.Token}, func() reply {
+				err := grant.Write(t.Context(), "written", fmt.Sprint(grant.Token))
+				return reply{refused: err != nil, unknown: err != nil && !errors.Is(err, coordination.ErrFenced)}
+			})
+		}
+	}
+}
+
+// The checker finds what must not be.
+func TestLockModelFindsViolations(t *testing.T) {
+	t.Parallel()
+	take := func(token int64) porcupine.Operation {
+		return porcupine.Operation{Input: call{do: "take"}, Output: reply{token: token}}
+	}
+	for name, test := range map[string]struct {
+		history []porcupine.Operation
+		fine    bool
+	}{
+		"one after the other": {[]porcupine.Operation{take(1), {Input: call{"release", 1}, Output: reply{}}, take(2)}, true},
+		"two at a time":       {[]porcupine.Operation{take(1), take(2)}, false},
+		"a token again":       {[]porcupine.Operation{take(1), {Input: call{"release", 1}, Output: reply{}}, take(1)}, false},
+		"written by one that lost it": {
+			[]porcupine.Operation{take(1), {Input: call{"die", 1}, Output: reply{}}, take(2), {Input: call{"write", 1}, Output: reply{}}}, false,
+		},
+		"refused to the holder": {[]porcupine.Operation{take(1), {Input: call{"write", 1}, Output: reply{refused: true}}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for i := range test.history {
+				test.history[i].Call, test.history[i].Return = int64(2*i), int64(2*i+1)
+			}
+			if got := porcupine.CheckOperations(lockModel.ToModel(), test.history); got != test.fine {
+				t.Errorf("the checker says %t", got)
+			}
+		})
+	}
+}

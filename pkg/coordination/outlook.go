@@ -1,0 +1,124 @@
+package coordination
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The functions of this file are for people and programs that are no instance and only look.
+
+// Systems are the names of all systems of which something is in a store. Root is DefaultRoot if it is empty.
+func Systems(ctx context.Context, store Store, root string) ([]string, error) {
+	if root == "" {
+		root = DefaultRoot
+	}
+	found, err := store.Read(ctx, root)
+	if err != nil {
+		return nil, fmt.Errorf("reading which systems there are: %w", err)
+	}
+	return systems(found, root), nil
+}
+
+func systems(found *Snapshot, root string) []string {
+	names := map[string]bool{}
+	for key := range found.Entries {
+		below, is := strings.CutPrefix(key, root+"/")
+		if system, rest, _ := strings.Cut(below, "/"); is && rest != "" {
+			names[system] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Empty tells whether nobody has ever said anything of the system in this store.
+func (v *View) Empty() bool { return len(v.entries) == 0 }
+
+// Pending are the members that an action is wanted for and has not been done to.
+func (v *View) Pending(action Action) Members {
+	set, _ := action.Sets()
+	pending := maps.Clone(v.Sets[set])
+	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return v.acted(set, id) })
+	return pending
+}
+
+// Doing tells whether an action is being done to a member because of the entry that it has now.
+func (v *View) Doing(action Action, id MemberID) bool {
+	set, _ := action.Sets()
+	member, pending := v.Sets[set][id]
+	return pending && v.Intent != nil && v.Intent.Action == action && v.Intent.Members[id] == member.Version
+}
+
+// Waits are what an action waits for that is not being done, as far as it can be seen by somebody who is no instance. It
+// is empty when nothing is pending, and also when all are ready: then one of the instances begins when nothing has
+// changed for as long as it wants. How long that is, and how patient they are, only the instances know.
+func (v *View) Waits(action Action) []Waits {
+	pending := v.Pending(action)
+	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return v.Doing(action, id) })
+	if len(pending) == 0 {
+		return nil
+	}
+	waits := judge(v, pending, Policy{}, 0, action).Waits
+	if v.Lock != nil && v.Intent == nil {
+		waits = append(waits, Waits{v.Lock.Holder, "it holds the lock"})
+	}
+	switch {
+	case len(v.Instances) == 0:
+		waits = append(waits, Waits{Reason: "an instance: none is alive"})
+	case !slices.ContainsFunc(v.Instances, func(i Instance) bool { return v.Denied[i.Name] == nil }):
+		waits = append(waits, Waits{Reason: "an instance that may act: all that are alive are on the deny list"})
+	}
+	return waits
+}
+
+// Unanswered is the step that is being done if it is an order that was not answered yet, and the prefix of the instance
+// that has to answer, as far as that is known. It is nil when nobody has to.
+func (v *View) Unanswered() (step *Step, prefix string) {
+	step = v.Intent.step()
+	if step == nil || !step.Order {
+		return nil, ""
+	}
+	if answer, given := v.Answers[step.Member]; given && answer.answers(v.Intent) {
+		return nil, ""
+	}
+	return step, v.Owner(step.Member)
+}
+
+// Owner is the prefix of the instance that a member belongs to, as far as what was said of it tells.
+func (v *View) Owner(id MemberID) string {
+	for _, set := range Sets() {
+		if member, is := v.Sets[set][id]; is {
+			return member.Prefix
+		}
+	}
+	for key := range v.entries {
+		if at := v.keys.split(key); len(at) == 3 && at[0] == "answers" && at[2] == string(id) {
+			return at[1]
+		}
+	}
+	return ""
+}
+
+// Left are the prefixes of which no instance is alive, and something that one has said is still there.
+func (v *View) Left() []string {
+	left := map[string]bool{}
+	for key := range v.entries {
+		if at := v.keys.split(key); len(at) > 1 && owned(at) && !v.Takes(at[1]) {
+			left[at[1]] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(left))
+}
+
+// owned tells whether the segments of a key are those of something that an instance has written for its prefix.
+func owned(at []string) bool {
+	switch at[0] {
+	case "changes":
+		return len(at) == 2
+	case "denied", "answers":
+		return len(at) == 3
+	}
+	return len(at) == 3 && Set(at[0]).known()
+}

@@ -1,0 +1,165 @@
+package coordination
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// viewOf is a view of entries, which are given by what is below the root. Their versions are 1.
+func viewOf(t *testing.T, entries map[string]string) *View {
+	t.Helper()
+	k := newKeys(DefaultRoot, "store")
+	found := &Snapshot{Entries: map[string]Entry{}}
+	for below, value := range entries {
+		found.Entries[k.root+"/"+below] = Entry{Value: value, Version: 1}
+	}
+	v, err := k.view(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestOutlook(t *testing.T) {
+	t.Parallel()
+	const one, two = `{"mode":"global"}`, `{"mode":"global","generation":2}`
+	acts := `{"id":7,"token":7,"by":"dc1-op","action":"Restart","members":{"dc1-a":1,"dc2-a":1},"at":1,
+		"steps":[{"do":"restart","member":"dc1-a","order":true},{"do":"restart","member":"dc2-a","order":true}]}`
+	for name, test := range map[string]struct {
+		entries map[string]string
+		// pending and waits are those of a restart.
+		pending []MemberID
+		doing   []MemberID
+		waits   []Waits
+		asked   *Step
+		owner   string
+		left    []string
+	}{
+		"nothing is there": {},
+		"all are ready": {
+			entries: map[string]string{
+				"instances/dc1/dc1-op": one, "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "", "changes/dc1": "dc1-op",
+			},
+			pending: []MemberID{"dc1-a"},
+		},
+		"one is not": {
+			entries: map[string]string{
+				"instances/dc1/dc1-op": one, "instances/dc2/dc2-op": two,
+				"pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "", "pendingForRestart/dc2/dc2-a": "",
+			},
+			pending: []MemberID{"dc1-a", "dc2-a"},
+			waits:   []Waits{{"dc2-a", "it is not ready"}},
+		},
+		"one is gone": {
+			entries: map[string]string{
+				"instances/dc1/dc1-op": one, "pendingForRestart/dc10/dc10-a": "", "changes/dc10": "dc10-op", "changes/dc3": "dc3-op",
+				"denied/dc4/dc1-op2": "", "answers/dc5/dc5-a": `{"intent":1}`,
+			},
+			pending: []MemberID{"dc10-a"},
+			waits:   []Waits{{"dc10-a", "it is not ready, and no instance of dc10 is alive"}},
+			left:    []string{"dc10", "dc3", "dc4", "dc5"},
+		},
+		"nobody is alive": {
+			entries: map[string]string{"pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": ""},
+			pending: []MemberID{"dc1-a"},
+			waits:   []Waits{{"", "an instance: none is alive"}},
+			left:    []string{"dc1"},
+		},
+		"all are denied": {
+			entries: map[string]string{
+				"instances/dc1/dc1-op": one, "denied/dc1/dc1-op": "", "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
+			},
+			pending: []MemberID{"dc1-a"},
+			waits:   []Waits{{"", "an instance that may act: all that are alive are on the deny list"}},
+		},
+		"somebody has the lock": {
+			entries: map[string]string{
+				"instances/dc1/dc1-op": one, "lock": `{"holder":"local","token":3}`, "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
+			},
+			pending: []MemberID{"dc1-a"},
+			waits:   []Waits{{"local", "it holds the lock"}},
+		},
+		"it is being done, and one has come late": {
+			entries: map[string]string{
+				"instances/dc1/dc1-op": one, "instances/dc2/dc2-op": one, "instances/dc3/dc3-op": one,
+				"lock": `{"holder":"dc1-op","token":7}`, "intent": acts,
+				"pendingForRestart/dc1/dc1-a": "", "pendingForRestart/dc2/dc2-a": "", "pendingForRestart/dc3/dc3-a": "",
+				"readyForRestart/dc1/dc1-a": "", "readyForRestart/dc2/dc2-a": "", "readyForRestart/dc3/dc3-a": "",
+			},
+			pending: []MemberID{"dc1-a", "dc2-a", "dc3-a"},
+			doing:   []MemberID{"dc1-a", "dc2-a"},
+			waits:   []Waits{{"dc1-op", "the Restart that it does is not yet done"}},
+			asked:   &Step{Do: "restart", Member: "dc2-a", Order: true},
+			owner:   "dc2",
+		},
+		"it is answered": {
+			entries: map[string]string{
+				"instances/dc2/dc2-op": one, "intent": acts, "pendingForRestart/dc2/dc2-a": "", "answers/dc2/dc2-a": `{"intent":7,"step":1,"token":7}`,
+			},
+			pending: []MemberID{"dc2-a"}, doing: []MemberID{"dc2-a"},
+		},
+		"it is done, and not yet noticed": {
+			entries: map[string]string{
+				"instances/dc1/dc1-op": one, "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
+				"done/" + tokenKey(7): `{"id":7,"token":7,"action":"Restart","members":{"dc1-a":1}}`,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := viewOf(t, test.entries)
+			var pending, doing []MemberID
+			for id := range v.Pending(Restart) {
+				pending = append(pending, id)
+				if v.Doing(Restart, id) {
+					doing = append(doing, id)
+				}
+			}
+			step, owner := v.Unanswered()
+			got := []any{pending, doing, v.Waits(Restart), step, owner, v.Left(), v.Empty()}
+			want := []any{test.pending, test.doing, test.waits, test.asked, test.owner, test.left, test.entries == nil}
+			anyOrder := cmpopts.SortSlices(func(a, b MemberID) bool { return a < b })
+			if diff := cmp.Diff(want, got, anyOrder, cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestOwner is known by what was said of a member, also if that is only an answer.
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	v := viewOf(t, map[string]string{"readyForExclusion/dc1/dc1-a": "here", "answers/dc2/dc2-a": `{}`})
+	for id, want := range map[MemberID]string{"dc1-a": "dc1", "dc2-a": "dc2", "dc3-a": ""} {
+		if got := v.Owner(id); got != want {
+			t.Errorf("%s: got %q, want %q", id, got, want)
+		}
+	}
+}
+
+// TestSystems finds those of which there is more than a name.
+func TestSystems(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		keys []string
+		want []string
+	}{
+		"none":             {nil, nil},
+		"elsewhere":        {[]string{"/other/store/lock"}, nil},
+		"some":             {[]string{DefaultRoot + "/store/lock", DefaultRoot + "/store/token", DefaultRoot + "/another/done/7"}, []string{"another", "store"}},
+		"a key at its own": {[]string{DefaultRoot, DefaultRoot + "/store"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			snapshot := Snapshot{Entries: map[string]Entry{}}
+			for _, key := range test.keys {
+				snapshot.Entries[key] = Entry{Value: "{}", Version: 1}
+			}
+			if diff := cmp.Diff(test.want, systems(&snapshot, DefaultRoot), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
