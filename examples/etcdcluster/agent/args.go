@@ -66,7 +66,7 @@ func checkLaunch(launch Launch) error {
 	if launch.State != ClusterNew && launch.State != ClusterExisting {
 		return refuse(ReasonInvalid, "the state %.80q is neither %s nor %s", launch.State, ClusterNew, ClusterExisting)
 	}
-	for _, member := range strings.Split(launch.InitialCluster, ",") {
+	for member := range strings.SplitSeq(launch.InitialCluster, ",") {
 		name, address, found := strings.Cut(member, "=")
 		if parsed, err := url.Parse(address); !found || name == "" || err != nil || parsed.Host == "" {
 			return refuse(ReasonInvalid, "the initial cluster has %.80q, which is no name=http://host:port", member)

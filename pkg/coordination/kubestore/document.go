@@ -32,7 +32,7 @@ func (s *store) read(ctx context.Context) (*document, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	own := s.ownSessions()
-	object, err := s.configMaps.Get(ctx, s.name, metav1.GetOptions{ResourceVersion: "0"})
+	object, err := s.configMaps.Get(ctx, s.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		object, err = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}, nil
 	}

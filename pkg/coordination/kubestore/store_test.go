@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +74,35 @@ func TestRole(t *testing.T) {
 		want.WriteString("//\t" + line)
 	}
 	g.Expect(string(documentation)).To(ContainSubstring(want.String()))
+}
+
+// TestNothingIsReadFromACache looks at the requests: one that names a resourceVersion may be answered with what was.
+// With one API server on one machine no client would notice.
+func TestNothingIsReadFromACache(t *testing.T) {
+	g := NewWithT(t)
+	cluster := prepare(t, rig.Shared(t))
+	client, _, transport := cluster.connect(t)
+	var mu sync.Mutex
+	var reads []string
+	look := func(request *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if request.Method == http.MethodGet {
+			reads = append(reads, request.URL.Path+"?"+request.URL.RawQuery)
+		}
+	}
+	transport.before.Store(&look)
+	store := cluster.open(t, client)
+	session, err := store.Open(t.Context(), "owner", time.Minute)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = store.Commit(t.Context(), coordination.Transaction{Then: []coordination.Operation{coordination.PutFor(session, "/a", "")}})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = store.Read(t.Context(), "/a")
+	g.Expect(err).NotTo(HaveOccurred())
+	mu.Lock()
+	defer mu.Unlock()
+	g.Expect(reads).To(And(ContainElement(ContainSubstring("/configmaps/")), ContainElement(ContainSubstring("/leases?"))))
+	g.Expect(reads).NotTo(ContainElement(ContainSubstring("resourceVersion")))
 }
 
 // TestLateCommit is about a process that hangs between deciding and writing, while its session ends: what it then

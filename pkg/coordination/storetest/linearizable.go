@@ -68,10 +68,11 @@ func Linearizable(t *testing.T, start func(t *testing.T) Process, faults ...Faul
 			unknown++
 		}
 	}
-	t.Logf("%d operations, of which nobody knows the outcome of %d", len(all), unknown)
+	began := time.Now()
 	if err := history.Check(all, checking); err != nil {
 		t.Error(err)
 	}
+	t.Logf("%d operations, of which nobody knows the outcome of %d, were checked in %s", len(all), unknown, time.Since(began))
 }
 
 // work lets every client do a number of things.

@@ -82,7 +82,7 @@ func newSuite(t *testing.T, start func(t *testing.T) Process) *suite {
 	}
 }
 
-func newRoot() string { return "/storetest/" + rand.Text() }
+func newRoot() string { return "/storetest/" + rand.Text()[:8] }
 
 // begin starts a process that ends with the test.
 func begin(t *testing.T, start func(t *testing.T) Process) Process {

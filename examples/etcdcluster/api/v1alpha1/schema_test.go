@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
@@ -166,7 +165,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := etcdclusterv1alpha1.AutomationOptions{
-		SynchronizationMode: "local", QuietWindow: ptr.To(metav1.Duration{Duration: 5 * time.Second}), Missing: "Wait",
+		SynchronizationMode: "local", QuietWindow: duration(5 * time.Second), Missing: "Wait",
 	}
 	if diff := cmp.Diff(want, cluster.Spec.AutomationOptions); diff != "" {
 		t.Error(diff)
