@@ -323,6 +323,7 @@ func TestDemo(t *testing.T) {
 	d.shared(0, 1, 2)
 	d.Expect(d.types("kill", instance(3))).To(And(ContainSubstring("start it with 'resume'"), Not(ContainSubstring("Killed"))))
 	d.Expect(d.types("kill", "nobody")).To(ContainSubstring("there are: " + instance(0)))
+	d.Expect(d.types("kill")).To(ContainSubstring("the INSTANCE is missing, as in 'ringmaster kill webhosting-operator-1'; there are: " + instance(0)))
 	d.Expect(d.types("scale", "three")).To(ContainSubstring("is no number"))
 	d.ends()
 	d.Expect(d.types("scale", "4")).To(ContainSubstring("nothing is up"))

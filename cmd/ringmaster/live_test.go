@@ -115,7 +115,17 @@ func TestLive(t *testing.T) {
 	d.Expect(d.holder(election)).To(Equal(next))
 	s.forget()
 	d.Expect(s.Resize(60, 12)).To(Succeed())
-	d.Eventually(s.seen).Should(MatchRegexp(`\[12;1H1-9 select`), "the last line is the last")
+	d.Eventually(s.seen).Should(MatchRegexp(`\[12;1H1-9 k .*q quit`), "the last line is the last")
+	s.forget()
+	d.Expect(s.Resize(80, 24)).To(Succeed())
+	d.Eventually(s.seen).Should(And(
+		ContainSubstring("  . "+filepath.Join(folders[0], "env")), MatchRegexp(`websites: http://127\.0\.0\.1:\d+/`), ContainSubstring("q quit")))
+	s.forget()
+	_, err = s.Person.WriteString("?")
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Eventually(s.seen).Should(And(ContainSubstring("# more that wait"), ContainSubstring("any key goes back")))
+	_, err = s.Person.WriteString(" ")
+	d.Expect(err).NotTo(HaveOccurred())
 
 	children := rig.Descendants(t, s.cmd.Process.Pid)
 	_, err = s.Person.WriteString("\x03")

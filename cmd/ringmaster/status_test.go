@@ -75,7 +75,9 @@ func TestStatusRefuses(t *testing.T) {
 	}{
 		"a ring that is not there":      {[]string{"elsewhere"}, `there is no ring "elsewhere", but: `},
 		"a type without a name":         {[]string{"configmaps"}, `"configmaps" is a type: for one of its objects, 'ringmaster status configmaps/NAME'`},
-		"an object that is not there":   {[]string{"configmap/absent", "-n", r.Namespace}, "there is no configmaps/absent in the namespace " + r.Namespace},
+		"an object that is not there":   {[]string{"configmap/absent", "-n", r.Namespace}, "there is no configmap \"absent\" in the namespace " + r.Namespace + "\n"},
+		"an object in no namespace":     {[]string{"configmap/absent"}, "in the namespace default: name another one with -n"},
+		"a namespace that is not there": {[]string{"-n", "nowhere"}, `there is no namespace "nowhere"`},
 		"an object of another kind":     {[]string{"pod/x", "--ring", ring.Name}, "no ring spreads pods. There are:\n  " + ring.Name + ": [configmaps deployments.apps]"},
 		"a kind that is not there":      {[]string{"thing/x"}, `does not know the type "thing"`},
 		"a namespace, and all":          {[]string{"-n", "default", "-A"}, "either -n or -A\nSee 'ringmaster status --help'"},
@@ -145,6 +147,7 @@ func TestPlugin(t *testing.T) {
 
 // TestMistypedCommands say where help is.
 func TestMistypedCommands(t *testing.T) {
+	t.Setenv("TMPDIR", rig.TempDir(t)) // where nothing is up
 	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
 	for name, test := range map[string]struct {
 		args []string
@@ -154,6 +157,14 @@ func TestMistypedCommands(t *testing.T) {
 		"no command":         {[]string{"dance"}, "there is no command \"dance\"\nSee 'ringmaster --help'"},
 		"too many arguments": {[]string{"up", "now"}, "See 'ringmaster up --help'"},
 		"no such flag":       {[]string{"status", "--verbose"}, "unknown flag: --verbose\nSee 'ringmaster status --help'"},
+		"no instance":        {[]string{"kill"}, "the INSTANCE is missing, as in 'ringmaster kill webhosting-operator-1'; nothing is up"},
+		"two instances":      {[]string{"stop", "a", "b"}, "one INSTANCE at a time, as in 'ringmaster stop webhosting-operator-1'\nSee 'ringmaster stop --help'"},
+		"no number":          {[]string{"scale"}, "the NUMBER is missing, as in 'ringmaster scale 5'"},
+		"below 0":            {[]string{"scale", "-1"}, "\"-1\" is no NUMBER: it is 0 or more\nSee 'ringmaster scale --help'"},
+		"far below 0":        {[]string{"websites", "-50"}, "\"-50\" is no NUMBER"},
+		"below 0, quoted":    {[]string{"scale", "--", "-1"}, "\"-1\" is no number: it is 0 or more, as in 'ringmaster scale 5'"},
+		"no such folder":     {[]string{"kill", "x", "--data-dir", "/nonexistent"}, "the folder /nonexistent does not exist"},
+		"no kubeconfig":      {[]string{"status"}, "KUBECONFIG names a file that cannot be read: stat /nonexistent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -26,10 +26,16 @@ var bare = []string{"--example", "none"}
 // up starts the real binary. It finds its temporary folder in TMPDIR.
 func up(t *testing.T, tmp string, args ...string) *process.Process {
 	t.Helper()
+	return start(t, tmp, rig.Build(t, "./cmd/ringmaster", rig.Race), append([]string{"up", "--assets", rig.Assets(t)}, args...)...)
+}
+
+// start starts a program as up does.
+func start(t *testing.T, tmp, program string, args ...string) *process.Process {
+	t.Helper()
 	p, err := process.Start(process.Spec{
 		Name: "ringmaster",
-		Path: rig.Build(t, "./cmd/ringmaster", rig.Race),
-		Args: append([]string{"up", "--assets", rig.Assets(t)}, args...),
+		Path: program,
+		Args: args,
 		Env:  append(os.Environ(), "TMPDIR="+tmp),
 		Log:  filepath.Join(rig.TempDir(t), "log"),
 	})
@@ -45,15 +51,15 @@ func up(t *testing.T, tmp string, args ...string) *process.Process {
 	return p
 }
 
-var kubeconfigLine = regexp.MustCompile(`export KUBECONFIG=(\S+)`)
+var setupLine = regexp.MustCompile(`(?m)^  \. (\S+)/env$`)
 
 // ready waits until it says where its kubeconfig is.
 func ready(t *testing.T, p *process.Process) (kubeconfig string) {
 	t.Helper()
 	NewWithT(t).Eventually(func() []string {
-		return kubeconfigLine.FindStringSubmatch(p.Tail(50))
-	}, patience, "50ms").Should(HaveLen(2), "the kubeconfig is printed")
-	return kubeconfigLine.FindStringSubmatch(p.Tail(50))[1]
+		return setupLine.FindStringSubmatch(p.Tail(50))
+	}, patience, "50ms").Should(HaveLen(2), "what other terminals need is printed")
+	return filepath.Join(setupLine.FindStringSubmatch(p.Tail(50))[1], "kubeconfig")
 }
 
 // kubectl runs the bundled kubectl.
@@ -106,23 +112,57 @@ func TestUpKeepsData(t *testing.T) {
 }
 
 func TestUpEndsAtOnceWhenAskedTwice(t *testing.T) {
+	for name, test := range map[string]struct {
+		signal syscall.Signal
+		start  func(t *testing.T, tmp string) *process.Process
+		want   string
+	}{
+		"terminated": {syscall.SIGTERM, func(t *testing.T, tmp string) *process.Process {
+			t.Helper()
+			return up(t, tmp, bare...)
+		}, "exit status 143"},
+		"Ctrl-C, which was ignored when it was started": {syscall.SIGINT, func(t *testing.T, tmp string) *process.Process {
+			t.Helper()
+			// As a script does with what it puts into the background.
+			shell := []string{"-c", `trap "" INT; exec "$0" "$@"`, rig.Build(t, "./cmd/ringmaster", rig.Race), "up", "--assets", rig.Assets(t)}
+			return start(t, tmp, "/bin/sh", append(shell, bare...)...)
+		}, "exit status 130"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			tmp := rig.TempDir(t)
+			p := test.start(t, tmp)
+			ready(t, p)
+			children := rig.Descendants(t, p.PID())
+			for pid, name := range children {
+				if name == "kube-apiserver" { // so that there is no end in good order
+					g.Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
+				}
+			}
+			g.Expect(p.Signal(test.signal)).To(Succeed())
+			g.Eventually(func() string { return p.Tail(3) }, "10s", "10ms").Should(ContainSubstring("Stopping."))
+			g.Expect(p.Signal(test.signal)).To(Succeed())
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			g.Expect(p.Wait(ctx)).To(MatchError(test.want))
+			g.Expect(p.Tail(1)).To(Equal("Ending at once."))
+			g.Eventually(func() map[int]string { return rig.Alive(children) }, "10s").Should(BeEmpty())
+			g.Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(tmp) }, "10s").Should(BeEmpty())
+		})
+	}
+}
+
+// TestUpIsStoppedBeforeItIsUp says so, and leaves nothing behind.
+func TestUpIsStoppedBeforeItIsUp(t *testing.T) {
 	g := NewWithT(t)
 	tmp := rig.TempDir(t)
 	p := up(t, tmp, bare...)
-	ready(t, p)
-	children := rig.Descendants(t, p.PID())
-	for pid, name := range children {
-		if name == "kube-apiserver" { // so that there is no end in good order
-			g.Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
-		}
-	}
-	g.Expect(p.Signal(syscall.SIGTERM)).To(Succeed())
-	g.Eventually(func() string { return p.Tail(3) }, "10s", "10ms").Should(ContainSubstring("Stopping."))
-	g.Expect(p.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Eventually(func() string { return p.Tail(3) }, patience, "1ms").Should(ContainSubstring("starting"))
+	g.Expect(p.Signal(os.Interrupt)).To(Succeed())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	g.Expect(p.Wait(ctx)).To(MatchError("signal: terminated"))
-	g.Eventually(func() map[int]string { return rig.Alive(children) }, "10s").Should(BeEmpty())
+	g.Expect(p.Wait(ctx)).To(Succeed(), "Ctrl-C is no failure")
+	g.Expect(p.Tail(1)).To(HavePrefix("Stopped"))
 	g.Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(tmp) }, "10s").Should(BeEmpty())
 }
 
@@ -142,7 +182,10 @@ func TestUpRefuses(t *testing.T) {
 		"an argument":                        {[]string{"everything"}, "unknown command"},
 		"no name for the data folder":        {[]string{"--data-dir", ""}, "leave --data-dir out"},
 		"no programs of ours":                {[]string{"--programs", foreign}, "make build"},
-		"an unknown example":                 {[]string{"--example", "zoo"}, "choose webhosting, or none"},
+		"an unknown example":                 {[]string{"--example", "zoo"}, "choose webhosting, etcdcluster, or none"},
+		"regions without our program":        {[]string{"--example", "etcdcluster", "--programs", foreign}, "the program etcdcluster is missing"},
+		"a mode of another example":          {[]string{"--example", "etcdcluster", "--programs", regionPrograms(t), "--mode", "shard"}, "choose global or local"},
+		"a flag of another example":          {[]string{"--example", "etcdcluster", "--shards", "5"}, "--shards is for --example webhosting"},
 		"an unknown mode":                    {[]string{"--mode", "chaos"}, "choose lead, shard or in-process"},
 		"too many shards":                    {[]string{"--mode", "lead", "--programs", programs(t), "--shards", "1000"}, "choose from 0 to 32"},
 		"a negative number of websites":      {[]string{"--programs", programs(t), "--websites", "-1"}, "choose from 0 to"},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,19 +21,19 @@ var runs = flag.Int("runs", 20, "how often each change is made in each mode")
 // change is something that people do to a system, and that disturbs it.
 type change struct {
 	name string
-	make func(w *world, run int)
+	do   func(w *world, run int)
 	// worst is how often the leader may change in global mode, or -1.
 	worst int
 }
 
 var changes = []change{
-	{"rolling restart of all members", func(w *world, run int) { w.editAll(setArg(fmt.Sprint(10_000 + run))) }, 1},
+	{"rolling restart of all members", func(w *world, run int) { w.editAll(setArg(strconv.Itoa(30_000 + run))) }, 1},
 	{"replacement of one member in every region", func(w *world, _ int) {
 		for _, r := range w.regions {
 			r.replace()
 		}
 	}, -1},
-	{"restart in one region only", func(w *world, run int) { w.regions[run%len(w.regions)].edit(setArg(fmt.Sprint(20_000 + run))) }, -1},
+	{"restart in one region only", func(w *world, run int) { w.regions[run%len(w.regions)].edit(setArg(strconv.Itoa(50_000 + run))) }, -1},
 }
 
 // cost is what a change cost once.
@@ -45,17 +47,17 @@ type cost struct {
 func BenchmarkCoordination(b *testing.B) {
 	for b.Loop() {
 		w := begin(b, options{mode: etcdclusterv1alpha1.SynchronizationLocal, quiet: time.Second, shipped: true})
-		costs := map[string][]cost{}
+		costs, begun := map[string][]cost{}, time.Now()
 		for run := range *runs {
 			for i, mode := range []etcdclusterv1alpha1.SynchronizationMode{etcdclusterv1alpha1.SynchronizationLocal, etcdclusterv1alpha1.SynchronizationGlobal} {
 				w.editAll(func(spec *etcdclusterv1alpha1.EtcdClusterSpec) { spec.AutomationOptions.SynchronizationMode = mode })
 				w.settled()
 				for _, c := range changes {
-					found := w.measure(func() { c.make(w, 2*run+i) })
+					found := w.measure(func() { c.do(w, 2*run+i) })
 					costs[c.name+string(mode)] = append(costs[c.name+string(mode)], found)
 				}
 			}
-			b.Logf("run %d of %d is done", run+1, *runs)
+			say("run %d of %d is done, after %s\n", run+1, *runs, time.Since(begun).Round(time.Second))
 		}
 		for _, c := range changes {
 			report(b, c, costs[c.name+"local"], costs[c.name+"global"])
@@ -64,7 +66,7 @@ func BenchmarkCoordination(b *testing.B) {
 }
 
 // measure makes a change and waits until it is done.
-func (w *world) measure(make func()) cost {
+func (w *world) measure(do func()) cost {
 	w.t.Helper()
 	writer := w.write()
 	term := w.term()
@@ -72,7 +74,7 @@ func (w *world) measure(make func()) cost {
 	defer cancel()
 	begin := time.Now()
 	begun := w.intentSeen(ctx)
-	make()
+	do()
 	w.settled()
 	found := cost{wall: time.Since(begin), leaderChanges: float64(w.term() - term)}
 	writer.check()
@@ -100,7 +102,7 @@ func (w *world) intentSeen(ctx context.Context) <-chan time.Time {
 // report prints what both modes cost, side by side.
 func report(b *testing.B, c change, local, global []cost) {
 	b.Helper()
-	b.Logf("%s, %d times in each mode          local: mean  worst    global: mean  worst", c.name, len(local))
+	say("\n%s, %d times in each mode\n%-40s %12s %6s  %12s %6s\n", c.name, len(local), "", "local: mean", "worst", "global: mean", "worst")
 	for _, of := range []struct {
 		name string
 		get  func(cost) float64
@@ -113,12 +115,15 @@ func report(b *testing.B, c change, local, global []cost) {
 	} {
 		lm, lw := summary(local, of.get)
 		gm, gw := summary(global, of.get)
-		b.Logf("  %-40s %12.2f %6.2f  %12.2f %6.2f", of.name, lm, lw, gm, gw)
+		say("%-40s %12.2f %6.2f  %12.2f %6.2f\n", of.name, lm, lw, gm, gw)
 		if of.name == "leader changes" && c.worst >= 0 && gw > float64(c.worst) {
 			b.Errorf("%s: the leader changed %g times in global mode, which is more than %d", c.name, gw, c.worst)
 		}
 	}
 }
+
+// say prints at once: a benchmark's own log is kept until its end, and is cut.
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
 
 func summary(of []cost, get func(cost) float64) (mean, worst float64) {
 	var values []float64

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -29,6 +30,8 @@ type operatorOptions struct {
 	operator.Options
 	store, storeNamespace string
 	log                   zap.Options
+	// clock is the process's own. Tests have others.
+	clock clock.Clock
 }
 
 func parseOperator(args []string, out io.Writer) (operatorOptions, error) {
@@ -62,23 +65,33 @@ func runOperator(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	return o.run(ctx)
+}
+
+func (o operatorOptions) run(ctx context.Context) error {
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.log)))
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("finding the cluster (name it with --kubeconfig or $KUBECONFIG): %w", err)
 	}
 	if o.store == "kubernetes" {
-		if o.Store, err = inKubernetes(config, o.storeNamespace); err != nil {
+		if o.Store, err = inKubernetes(config, o.storeNamespace, o.clock); err != nil {
 			return err
 		}
+	}
+	if o.clock != nil {
+		o.Clock = o.clock
 	}
 	return operator.Run(ctx, config, o.Options)
 }
 
-func inKubernetes(config *rest.Config, namespace string) (coordination.Store, error) {
+func inKubernetes(config *rest.Config, namespace string, clock clock.Clock) (coordination.Store, error) {
+	// Renewals of the session must not wait behind other requests.
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 100, 200
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the store: %w", err)
 	}
-	return kubestore.New(clients, kubestore.Options{Namespace: namespace})
+	return kubestore.New(clients, kubestore.Options{Namespace: namespace, Clock: clock})
 }

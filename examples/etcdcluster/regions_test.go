@@ -20,6 +20,7 @@ func TestGlobal(t *testing.T) {
 	w.editAll(setArg("20000"))
 	w.settled()
 	w.Expect(changed(before, w.pids())).To(Equal([]string{"dc1-1", "dc2-1", "dc3-1"}))
+	w.Expect(w.disturbed()).To(Equal(once("dc1-1", "dc2-1", "dc3-1")))
 	w.Expect(w.term()-term).To(BeNumerically("<=", 1), "leader changes")
 
 	term = w.term()
@@ -41,6 +42,7 @@ func TestLocal(t *testing.T) {
 	w.editAll(setArg("20000"))
 	w.settled()
 	w.Expect(changed(before, w.pids())).To(Equal([]string{"dc1-1", "dc2-1", "dc3-1"}))
+	w.Expect(w.disturbed()).To(Equal(once("dc1-1", "dc2-1", "dc3-1")))
 	for _, r := range w.regions {
 		r.replace()
 	}

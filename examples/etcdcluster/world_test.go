@@ -30,7 +30,10 @@ func TestMain(m *testing.M) {
 	if err := etcdclusterv1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		panic(err)
 	}
-	rig.Main(m, rig.Options{CRDs: []string{"examples/etcdcluster/config/crds"}})
+	rig.Main(m, rig.Options{
+		CRDs:     []string{"examples/etcdcluster/config/crds"},
+		Programs: map[string]rig.Program{clockOffProgram: runOperatorWithClockOff},
+	})
 }
 
 const (
@@ -45,6 +48,8 @@ type world struct {
 	*WithT
 	t       testing.TB
 	regions []*region
+	// store is where the operators meet, if that is not the system itself.
+	store coordination.Store
 }
 
 // region is a namespace with its operator and agent.
@@ -57,8 +62,11 @@ type region struct {
 	agent    *rig.Running
 	operator *rig.Running
 	network  *faultproxy.Proxy // between the operator and its API server
+	args     []string          // of the operator
+	clockOff time.Duration     // of the operator
 	starts   int
 	shipped  bool
+	logs     []string // of all processes of the operator
 }
 
 // options are those of a world.
@@ -66,6 +74,10 @@ type options struct {
 	mode  etcdclusterv1alpha1.SynchronizationMode
 	quiet time.Duration
 	args  []string // of all operators
+	// store is where they meet, if it is not the system itself.
+	store coordination.Store
+	// prepare is for what has to be there before the processes of a region are started.
+	prepare func(*region)
 	// shipped is for operators that are built as they are shipped: a race detector costs time.
 	shipped bool
 	// change is for what else is different in the EtcdClusters.
@@ -75,16 +87,19 @@ type options struct {
 // begin starts three regions of one member each, and waits until the system has them all.
 func begin(t testing.TB, o options) *world {
 	t.Helper()
-	w := &world{WithT: NewWithT(t), t: t}
+	w := &world{WithT: NewWithT(t), t: t, store: o.store}
 	w.SetDefaultEventuallyTimeout(patience)
 	w.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	var seeds []etcdclusterv1alpha1.ClientURL
 	for i := range 3 {
-		r := &region{Rig: rig.Shared(t), w: w, shipped: o.shipped, prefix: fmt.Sprintf("dc%d", i+1), dir: rig.TempDir(t)}
+		r := &region{Rig: rig.Shared(t), w: w, shipped: o.shipped, args: o.args, prefix: fmt.Sprintf("dc%d", i+1), dir: rig.TempDir(t)}
 		w.regions = append(w.regions, r)
 		r.address = fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(t))
+		if o.prepare != nil {
+			o.prepare(r)
+		}
 		r.startAgent()
-		r.startOperator(o.args...)
+		r.startOperator()
 		r.create(i == 0, seeds, o)
 		if i == 0 {
 			w.Eventually(func() int { return len(r.get().Status.Members) }).Should(BeNumerically(">", 0))
@@ -104,21 +119,27 @@ func (r *region) startAgent() {
 }
 
 // startOperator starts the region's operator, or another process of it.
-func (r *region) startOperator(args ...string) {
+func (r *region) startOperator() {
 	r.w.t.Helper()
 	r.starts++
-	build := []rig.BuildOption{rig.Race}
-	if r.shipped {
-		build = nil
-	}
-	r.operator = r.Start(r.w.t, rig.Process{
+	process := rig.Process{
 		Name: fmt.Sprintf("%s-operator-%d", r.prefix, r.starts), ServiceAccount: "etcdcluster-operator", Roles: []string{"examples/etcdcluster/config/rbac"},
-		Binary: rig.Build(r.w.t, "./examples/etcdcluster", build...), Proxy: r.network,
+		Proxy: r.network,
 		Args: append([]string{
 			"operator", "--namespace=" + r.Namespace, "--name=" + r.prefix + "-operator", "--agent=http://" + r.address,
 			"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=0", "--zap-devel",
-		}, args...),
-	})
+		}, r.args...),
+	}
+	switch {
+	case r.clockOff != 0:
+		process.Program, process.Env = clockOffProgram, []string{clockOffVariable + "=" + r.clockOff.String()}
+	case r.shipped:
+		process.Binary = rig.Build(r.w.t, "./examples/etcdcluster")
+	default:
+		process.Binary = rig.Build(r.w.t, "./examples/etcdcluster", rig.Race)
+	}
+	r.operator = r.Start(r.w.t, process)
+	r.logs = append(r.logs, r.operator.Log)
 }
 
 func (r *region) create(bootstrap bool, seeds []etcdclusterv1alpha1.ClientURL, o options) {
@@ -283,6 +304,13 @@ func (w *world) connect() *clientv3.Client {
 
 // view is what the operators say, if the store answers.
 func (w *world) view() *coordination.View {
+	if w.store != nil {
+		view, err := coordination.Look(context.Background(), w.store, "", clusterName)
+		if err != nil {
+			return nil
+		}
+		return view
+	}
 	c, err := clientv3.New(clientv3.Config{Endpoints: w.endpoints(), Logger: zap.NewNop()})
 	if err != nil {
 		return nil
@@ -299,7 +327,16 @@ func (w *world) view() *coordination.View {
 func (w *world) lines(containing string) []string {
 	var found []string
 	for _, r := range w.regions {
-		content, err := os.ReadFile(r.operator.Log)
+		found = append(found, w.linesOf(r, containing)...)
+	}
+	return found
+}
+
+// linesOf are those of a region's operator, of all its processes.
+func (w *world) linesOf(r *region, containing string) []string {
+	var found []string
+	for _, log := range r.logs {
+		content, err := os.ReadFile(log)
 		w.Expect(err).NotTo(HaveOccurred())
 		for line := range strings.Lines(string(content)) {
 			if strings.Contains(line, containing) {

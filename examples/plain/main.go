@@ -103,7 +103,8 @@ func (o *options) share(ctx context.Context, client kubernetes.Interface, health
 	case shard.ModeLead:
 		health.ready.Store(true) // to lead
 		return (&shard.Leader{
-			Client: client.CoordinationV1(), Namespace: o.lease.Namespace, Name: o.lease.Ring + "-leader", Instance: o.lease.Name,
+			Client: client.CoordinationV1(), Namespace: o.lease.Namespace, Name: o.lease.Ring + "-leader",
+			Ring: o.lease.Ring, Instance: o.lease.Name,
 			Duration: o.lease.Duration, RenewDeadline: o.lease.RenewDeadline, RetryPeriod: o.lease.RetryPeriod,
 		}).Run(ctx, work)
 	case shard.ModeAlone:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/internal/demo/scene"
+	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
 	"github.com/ringmaster-project/ringmaster/internal/demo/view"
 )
 
@@ -21,7 +22,7 @@ func (d *Demo) awaitObjects(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	w := waiter{least: d.options.Websites}
-	err := d.until(waiting, "all websites to be ready", func(context.Context) (bool, error) { return w.enough(d.State()), nil })
+	err := stage.Until(waiting, "all websites to be ready", func(context.Context) (bool, error) { return w.enough(d.State()), nil })
 	if ctx.Err() != nil {
 		return err
 	}

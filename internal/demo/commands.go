@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ringmaster-project/ringmaster/internal/demo/control"
 	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
@@ -22,40 +21,14 @@ func (d *Demo) Do(ctx context.Context, request control.Request, say func(string)
 		return d.scale(request.Count)
 	case control.Websites:
 		return d.moreWebsites(ctx, request.Count, say)
+	case control.Restart, control.Replace:
+		return "", fmt.Errorf("%s is for the example etcdcluster, and this is webhosting", request.Command)
 	}
 	crew, err := d.crewOf(request.Name)
 	if err != nil {
 		return "", err
 	}
-	switch name := request.Name; request.Command {
-	case control.Kill:
-		return kill(crew, name, request.Away)
-	case control.Stop:
-		return done(crew.Stop(name), "Asked %s to stop. It stays away until 'resume' or 'scale'.", name)
-	case control.Pause:
-		return done(crew.Pause(name), "Paused %s. It goes on with 'resume'.", name)
-	case control.Resume:
-		return done(crew.Resume(name), "%s goes on.", name)
-	}
-	return "", fmt.Errorf("there is no command %q; is this 'ringmaster' the same version as the one that is up?", request.Command)
-}
-
-// done says what was done, unless it was not.
-func done(err error, format string, args ...any) (string, error) {
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf(format, args...), nil
-}
-
-func kill(crew *crew.Crew, name string, away time.Duration) (string, error) {
-	err := crew.Kill(name, away)
-	for _, member := range crew.Members() {
-		if member.Name == name && member.Wanted {
-			return done(err, "Killed %s. It is started again in %s.", name, away)
-		}
-	}
-	return done(err, "Killed %s, which was about to stop. It stays away until 'resume' or 'scale'.", name)
+	return crew.Do(request)
 }
 
 // crewOf finds who looks after a process.
@@ -80,7 +53,7 @@ func (d *Demo) scale(n int) (string, error) {
 		name := InstanceName(number)
 		wanted[name] = true
 		if !slices.Contains(d.instances.Names(), name) {
-			if err := d.makeFolder(name); err != nil {
+			if err := d.MakeFolder(name); err != nil {
 				return "", err
 			}
 		}

@@ -7,17 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/ringmaster-project/ringmaster/internal/controlplane"
 	"github.com/ringmaster-project/ringmaster/internal/demo/balancer"
 	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
 	"github.com/ringmaster-project/ringmaster/internal/demo/node"
 	"github.com/ringmaster-project/ringmaster/internal/demo/scene"
+	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
 	"github.com/ringmaster-project/ringmaster/internal/demo/view"
 	"github.com/ringmaster-project/ringmaster/internal/process"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -33,13 +30,7 @@ const (
 
 // Options say what to show, and on what.
 type Options struct {
-	// Plane is the control plane, with controller manager and scheduler. Kubernetes is its version.
-	Plane      *controlplane.ControlPlane
-	Kubernetes string
-	// Dir is where files are written, in folders of the demo's own and in logs.
-	Dir string
-	// Programs is the folder with our programs, as FindPrograms finds it.
-	Programs string
+	stage.Options
 	// Mode is how the instances share the work: one of the modes of package view.
 	Mode string
 	// Shards is how many instances there are at first, Websites how many objects at least.
@@ -80,11 +71,10 @@ func programs(mode string) []string {
 
 // Demo is an example that was started.
 type Demo struct {
-	options   Options
-	example   example
-	client    client.Client
-	clientset kubernetes.Interface
-	began     time.Time
+	*stage.Stage
+	options Options
+	example example
+	began   time.Time
 
 	instances, sharders *crew.Crew
 	scene               *scene.Scene
@@ -113,7 +103,7 @@ func Start(ctx context.Context, options Options) (*Demo, error) {
 		changed: make(chan struct{}, 1), webhooks: map[string]string{},
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	told := crew.Options{Report: d.tell, Changed: d.change, Gone: d.forget, Grace: grace}
+	told := crew.Options{Report: d.tell, Changed: d.change, Gone: d.forget, Grace: grace, Back: "'resume' or 'scale'"}
 	d.instances, d.sharders = crew.New(told), crew.New(told)
 	if err := d.start(ctx); err != nil {
 		d.Kill()
@@ -150,7 +140,7 @@ func (d *Demo) forget(name string) {
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, patience)
 	defer cancel()
-	if err := d.clientset.CoreV1().Pods(d.namespaceOf(name)).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+	if err := d.Clientset.CoreV1().Pods(d.namespaceOf(name)).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		d.scene.Tell(name, "its Pod cannot be deleted: "+err.Error(), true)
 	}
 }

@@ -4,20 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ringmaster-project/ringmaster/config"
 	"github.com/ringmaster-project/ringmaster/internal/demo/view"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 )
-
-// owner is who applies, as far as the API server is concerned.
-const owner = "ringmaster-up"
 
 // installKinds makes the cluster know our kinds.
 func (d *Demo) installKinds(ctx context.Context) error {
@@ -32,32 +26,7 @@ func (d *Demo) installKinds(ctx context.Context) error {
 		}
 		kinds = append(ours, kinds...)
 	}
-	if err := manifest.Apply(ctx, d.client, owner, kinds...); err != nil {
-		return err
-	}
-	for _, kind := range kinds {
-		if err := d.until(ctx, "the kind "+kind.GetName()+" to be known", func(ctx context.Context) (bool, error) {
-			found := kind.DeepCopy()
-			if err := d.client.Get(ctx, client.ObjectKeyFromObject(kind), found); err != nil {
-				return false, err
-			}
-			return established(found), nil
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// established tells whether the API server serves the kind that the object defines.
-func established(definition *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
-	for _, condition := range conditions {
-		if fields, is := condition.(map[string]any); is && fields["type"] == "Established" {
-			return fields["status"] == "True"
-		}
-	}
-	return false
+	return d.InstallKinds(ctx, kinds...)
 }
 
 // installRoles makes namespaces, ServiceAccounts, what they may do, and the ring.
@@ -80,14 +49,7 @@ func (d *Demo) installRoles(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading the manifests: %w", err)
 		}
-		// The API server may know a new kind already and not serve it yet.
-		if err := d.until(ctx, source.path+" to be applied", func(ctx context.Context) (bool, error) {
-			err := manifest.Apply(ctx, d.client, owner, objects...)
-			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-				return false, nil
-			}
-			return err == nil, err
-		}); err != nil {
+		if err := d.Install(ctx, source.path, objects...); err != nil {
 			return err
 		}
 	}
@@ -102,29 +64,9 @@ func (d *Demo) removeRing(ctx context.Context) error {
 		return fmt.Errorf("reading the example's manifests: %w", err)
 	}
 	for _, ring := range rings {
-		if err := d.client.Delete(ctx, ring); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		if err := d.Client.Delete(ctx, ring); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("removing the ControllerRing of another mode: %w", err)
 		}
 	}
 	return nil
-}
-
-// until waits for something to hold. An error ends it.
-func (d *Demo) until(ctx context.Context, what string, holds func(context.Context) (bool, error)) error {
-	const interval = 50 * time.Millisecond
-	for {
-		done, err := holds(ctx)
-		switch {
-		case done && err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
-		case err != nil:
-			return err
-		}
-		select {
-		case <-time.After(interval):
-		case <-ctx.Done():
-		}
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ringmaster-project/ringmaster/internal/demo/pages"
+	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 )
 
@@ -64,7 +65,7 @@ func (d *Demo) servePages(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading what may serve pages: %w", err)
 	}
-	if err := manifest.Apply(ctx, d.client, owner, objects...); err != nil {
+	if err := manifest.Apply(ctx, d.Client, stage.Owner, objects...); err != nil {
 		return err
 	}
 	config, err := d.tokenConfig(ctx, "ringmaster-demo", "pages")
@@ -104,11 +105,11 @@ func (d *Demo) Pages() string { return d.pages.url }
 func (d *Demo) tokenConfig(ctx context.Context, namespace, account string) (*rest.Config, error) {
 	seconds := int64(365 * 24 * 60 * 60) // nobody shows anything for longer
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	answer, err := d.clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	answer, err := d.Clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("asking for a token: %w", err)
 	}
-	return d.options.Plane.TokenRESTConfig(answer.Status.Token), nil
+	return d.Plane.TokenRESTConfig(answer.Status.Token), nil
 }
 
 // sites are the pages that there are.

@@ -2,24 +2,25 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ringmaster-project/ringmaster/internal/demo/balancer"
 	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
 	"github.com/ringmaster-project/ringmaster/internal/demo/scene"
+	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
 	"github.com/ringmaster-project/ringmaster/internal/demo/view"
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
 func (d *Demo) start(ctx context.Context) error {
-	if err := errors.Join(d.connect(), d.forgetLogs()); err != nil {
+	if err := d.connect(); err != nil {
+		return err
+	}
+	if err := d.ForgetLogs(sharder+"-*", d.example.ring+"-*"); err != nil {
 		return err
 	}
 	limit := startLimit + time.Duration(d.options.Websites)*perWebsite
@@ -56,27 +57,20 @@ func (d *Demo) steps() []step {
 	)
 }
 
-// connect prepares the access to the cluster, which is the administrator's: what the demo does, whoever
-// runs it does.
-func (d *Demo) connect() error {
-	config := d.options.Plane.RESTConfig()
-	var err, errs error
-	d.client, err = client.New(config, client.Options{})
-	errs = errors.Join(errs, err)
-	d.clientset, err = kubernetes.NewForConfig(config)
-	errs = errors.Join(errs, err)
+func (d *Demo) connect() (err error) {
+	d.Stage, err = stage.New(d.options.Options)
 	d.scene = scene.New(scene.Options{
 		Ring: d.example.ring, Namespace: d.example.namespace, Mode: d.options.Mode, Object: d.example.object,
 		Clock: clock.RealClock{}, Changed: d.change,
 	})
-	return errs
+	return err
 }
 
 func (d *Demo) look(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
 		done <- d.scene.Watch(d.ctx, scene.Watch{
-			Config: d.options.Plane.RESTConfig(), Kind: d.example.kind, Rings: d.options.Mode == view.ModeShard,
+			Config: d.Plane.RESTConfig(), Kind: d.example.kind, Rings: d.options.Mode == view.ModeShard,
 		})
 	}()
 	select {
@@ -94,7 +88,7 @@ func (d *Demo) startSharders(context.Context) (err error) {
 	// All are prepared before the first one runs: from then on others read where they serve.
 	var programs []crew.Program
 	for number := range replicas {
-		if err := d.makeFolder(fmt.Sprintf("%s-%d", sharder, number)); err != nil {
+		if err := d.MakeFolder(fmt.Sprintf("%s-%d", sharder, number)); err != nil {
 			return err
 		}
 		program, err := d.replica(number)
@@ -114,8 +108,8 @@ func (d *Demo) startSharders(context.Context) (err error) {
 // forgetPods removes the Pods of instances of an earlier run. It needs no precondition: none of them runs, and
 // those that are needed are made again.
 func (d *Demo) forgetPods(ctx context.Context) error {
-	selector := metav1.ListOptions{LabelSelector: labelName + "=" + d.example.ring}
-	err := d.clientset.CoreV1().Pods(d.example.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, selector)
+	selector := metav1.ListOptions{LabelSelector: stage.LabelName + "=" + d.example.ring}
+	err := d.Clientset.CoreV1().Pods(d.example.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, selector)
 	if err != nil {
 		return fmt.Errorf("removing the Pods of an earlier run: %w", err)
 	}
@@ -142,7 +136,7 @@ func (d *Demo) startInstances(ctx context.Context) error {
 	if _, err := d.scale(d.options.Shards); err != nil {
 		return err
 	}
-	return d.until(ctx, "the instances to be ready", func(context.Context) (bool, error) {
+	return stage.Until(ctx, "the instances to be ready", func(context.Context) (bool, error) {
 		return atWork(d.State()), nil
 	})
 }

@@ -46,7 +46,7 @@ func (d *Demo) createSamples(ctx context.Context) error {
 }
 
 func (d *Demo) create(ctx context.Context, object *unstructured.Unstructured) error {
-	if err := d.client.Create(ctx, object.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := d.Client.Create(ctx, object.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return nil

@@ -75,6 +75,9 @@ func (d *declaration) shardNamespaces() []string {
 // describe is what a Lease tells of its shard.
 func describe(lease *coordinationv1.Lease) *Shard {
 	shard := &Shard{Name: lease.Name, Namespace: lease.Namespace, State: string(stateOf(lease)), holder: ptr.Deref(lease.Spec.HolderIdentity, "")}
+	if shard.holder == "" {
+		shard.State = StateLeft // to the sharder it is as dead as any other that does not hold its Lease
+	}
 	_, shard.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
 	shard.Leaving = shard.Leaving && held(lease)
 	if !lease.CreationTimestamp.IsZero() {

@@ -29,10 +29,10 @@ func TestStates(t *testing.T) {
 		"leaving":                       {lease("a", leaves), "leaving", true},
 		"taken over":                    {lease("a", heldBy(sharder), shows("dead")), "dead", false},
 		"about to be deleted":           {lease("a", heldBy(sharder), shows("orphaned")), "orphaned", false},
-		"released, and not shown so":    {lease("a", heldBy("")), "dead", false},
-		"released while leaving":        {lease("a", heldBy(""), leaves), "dead", false},
+		"released, and not shown so":    {lease("a", heldBy("")), "left", false},
+		"released while leaving":        {lease("a", heldBy(""), leaves), "left", false},
 		"back, and not shown so":        {lease("a", shows("dead")), "ready", true},
-		"without a holder at all":       {lease("a", func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{} }), "dead", false},
+		"without a holder at all":       {lease("a", func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{} }), "left", false},
 		"without times":                 {lease("a", func(l *coordinationv1.Lease) { l.Spec.RenewTime, l.Spec.AcquireTime = nil, nil }), "ready", true},
 		"long without renewal, clearly": {lease("a", renewed(time.Hour)), "ready", true},
 	} {

@@ -95,6 +95,14 @@ func (f *fixture) lead(holder string) {
 	})
 }
 
+// leading makes a Lease that of an election, in which somebody leads and works on everything.
+func leading(ring, holder string) func(*coordinationv1.Lease) {
+	return func(l *coordinationv1.Lease) {
+		l.Labels = map[string]string{shardingv1alpha1.LabelLeader: ring, shardingv1alpha1.LabelSharder: ""}
+		l.Spec.HolderIdentity = &holder
+	}
+}
+
 func leaving(l *coordinationv1.Lease) { l.Annotations[shardingv1alpha1.AnnotationLeaving] = "true" }
 
 func released(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("") }

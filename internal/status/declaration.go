@@ -32,10 +32,10 @@ type declaration struct {
 
 // leases are all Leases that have to do with rings.
 type leases struct {
-	shards, sharders []coordinationv1.Lease
-	election         *coordinationv1.Lease
-	unelected        bool
-	blind            bool
+	shards, sharders, leaders []coordinationv1.Lease
+	election                  *coordinationv1.Lease
+	unelected                 bool
+	blind                     bool
 }
 
 // declarations finds the rings: those that were declared with a ControllerRing, and those that only

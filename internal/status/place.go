@@ -61,7 +61,7 @@ func (s *subject) place(now time.Time) Place {
 // agrees tells whether label and ring say the same, as far as that is known.
 func (p *Place) agrees() bool {
 	switch p.Reason {
-	case Settled, WithController:
+	case Settled, WithController, Led:
 		return true
 	case NotSpread, NotSelected:
 		return p.Shard == ""

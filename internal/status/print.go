@@ -95,6 +95,12 @@ func (p *printer) report(r *Report, wide bool) {
 			p.line(terminal.Doubtful, "  ! %s", concern)
 		}
 	}
+	if len(r.Leaders) > 0 {
+		if len(r.Rings) > 0 {
+			p.line(terminal.Plain, "")
+		}
+		p.table(leads(r.Leaders, r.Time.Time, wide))
+	}
 	if len(r.Objects) > 0 {
 		p.table(objects(r.Objects, r.Time.Time, wide))
 		p.line(terminal.Plain, "")

@@ -16,7 +16,7 @@ import (
 // twoRings are one with some trouble, and one without a ControllerRing.
 func twoRings() *Report {
 	f := factsOf(controllerRing(isReady, condition("Drained", metav1.ConditionFalse, "Shards were asked.")),
-		lease("operator-0"), lease("operator-1", leaves), lease("operator-2", heldBy("")))
+		lease("operator-0"), lease("operator-1", leaves), lease("operator-2", heldBy(shardingv1alpha1.IdentityShardLeaseController)), lease("operator-3", heldBy("")))
 	for shard, n := range map[string]int{"operator-0": 120, "operator-1": 110, "operator-2": 3, "operator-9": 2, "": 1} {
 		for range n {
 			f.tallies[0].add("ring", &websites, website("w", shard), true)
@@ -56,20 +56,21 @@ ring   True       1/3       473            2         10    1 (40s)      1.00   e
 own    True       2/2       0+?            0          0          0         -   in-process: a_1234
 
 ring
-  SHARD        NAMESPACE   STATE     AGE   WEBSITES   DEPLOYMENTS   OBJECTS
-  operator-0   system      ready     60m        121           120       241
-  operator-1   system      leaving   60m        110           110       220
-  operator-2   system      dead      60m          3             3         6
-  operator-9   -           gone      -            2             2         4
-  (none)                                          1             1         2
-  (all)                                         237           236       473
+  SHARD        NAMESPACE   STATE     LEASE AGE   WEBSITES   DEPLOYMENTS   OBJECTS
+  operator-0   system      ready     60m              121           120       241
+  operator-1   system      leaving   60m              110           110       220
+  operator-2   system      dead      60m                3             3         6
+  operator-3   system      left      60m                0             0         0
+  operator-9   -           gone      -                  2             2         4
+  (none)                                                1             1         2
+  (all)                                               237           236       473
   ! Drained is False: Shards were asked.
 
 own
-  SHARD   NAMESPACE   STATE   AGE   WEBSITES   OBJECTS
-  a       system      ready   60m          ?         0
-  b       system      ready   60m          ?         0
-  (all)                                    ?         0
+  SHARD   NAMESPACE   STATE   LEASE AGE   WEBSITES   OBJECTS
+  a       system      ready   60m                ?         0
+  b       system      ready   60m                ?         0
+  (all)                                          ?         0
   ! websites are not counted: websites is forbidden
 
 Only objects in the namespace project are counted.
@@ -97,8 +98,8 @@ func TestRingsWide(t *testing.T) {
 	wide := printed(t, twoRings(), Wide, false)
 	for _, want := range []string{
 		"SHARDER              NOT SPREAD   REASON",
-		"SHARD        NAMESPACE   STATE     AGE   SINCE   RENEWED   DRAINING   WEBSITES.EXAMPLE.COM   DEPLOYMENTS.APPS   OBJECTS",
-		"operator-0   system      ready     60m   60m     1s               1                    121                120       241",
+		"SHARD        NAMESPACE   STATE     LEASE AGE   SINCE   RENEWED   DRAINING   WEBSITES.EXAMPLE.COM   DEPLOYMENTS.APPS   OBJECTS",
+		"operator-0   system      ready     60m         60m     1s               1                    121                120       241",
 	} {
 		if !strings.Contains(wide, want) {
 			t.Errorf("there is no %q in\n%s", want, wide)

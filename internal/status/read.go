@@ -39,6 +39,8 @@ type Query struct {
 	// Namespace is the one whose objects are counted, or that named objects are in. To count in all, it is
 	// empty.
 	Namespace string
+	// Implied is whether nobody has named the namespace: it is what the kubeconfig says.
+	Implied bool
 }
 
 // NewReader returns a Reader for a cluster. The clock is this computer's.
@@ -67,6 +69,9 @@ func NewReader(config *rest.Config, now func() time.Time) (*Reader, error) {
 
 // Rings reports about rings.
 func (r *Reader) Rings(ctx context.Context, query Query) (*Report, error) {
+	if err := r.requireNamespace(ctx, query.Namespace); err != nil {
+		return nil, err
+	}
 	w, err := r.look(ctx, query)
 	if err != nil {
 		return nil, err
@@ -78,14 +83,36 @@ func (r *Reader) Rings(ctx context.Context, query Query) (*Report, error) {
 	r.lookAgain(ctx, w)
 	report := &Report{Time: metav1.Time{Time: r.now()}, Namespace: query.Namespace, Warnings: w.warnings}
 	for _, f := range w.rings {
-		report.Rings = append(report.Rings, f.report(report.Time.Time))
+		if f.ring == nil && w.instead(f, report.Time.Time) {
+			continue
+		}
+		ring := f.report(report.Time.Time)
+		ring.Warnings = append(ring.Warnings, w.leaderWarnings(&ring, report.Time.Time)...)
+		report.Rings = append(report.Rings, ring)
+	}
+	for _, l := range w.leaders {
+		if !l.past(w.rings, report.Time.Time) {
+			report.Leaders = append(report.Leaders, l.report(report.Time.Time))
+		}
 	}
 	return report, nil
+}
+
+// requireNamespace tells when there is no namespace of a name. Whoever may not read namespaces is believed.
+func (r *Reader) requireNamespace(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, err := r.get(ctx, namespacesResource, "", name); apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no namespace %q", name)
+	}
+	return nil
 }
 
 // world is what was read of all rings.
 type world struct {
 	rings    []*facts
+	leaders  []leadership
 	warnings []string
 	// readable are the namespaces whose Leases can be read, if those of all cannot.
 	readable []string
@@ -120,7 +147,7 @@ func (r *Reader) look(ctx context.Context, query Query) (*world, error) {
 	if leasesErr != nil {
 		w.warn("the Leases of shards are not shown: %v", leasesErr)
 	}
-	chosen, err := choose(declarations(list.Items, found), query.Rings)
+	chosen, err := w.choose(declarations(list.Items, found), leaderships(found.leaders), query.Rings)
 	if err != nil {
 		return nil, err
 	}
@@ -134,23 +161,34 @@ func (r *Reader) look(ctx context.Context, query Query) (*world, error) {
 	return w, nil
 }
 
-// choose picks the rings that were named.
-func choose(all []*declaration, names []string) ([]*declaration, error) {
-	if len(all) == 0 {
-		return nil, fmt.Errorf("no ring: there is no ControllerRing, and no Lease with the label %s.\n"+
-			"Make one, or start a controller that joins one", shardingv1alpha1.LabelControllerRing)
+// choose picks the rings, and who leads, that were named.
+func (w *world) choose(all []*declaration, leaders []leadership, names []string) ([]*declaration, error) {
+	if len(all) == 0 && len(leaders) == 0 {
+		return nil, fmt.Errorf("no ring: there is no ControllerRing, and no Lease with the label %s, as shards have, or %s, as those have who lead.\n"+
+			"Make one, or start a controller that joins one or leads. Who leads without Ringmaster is in 'kubectl get leases -A'",
+			shardingv1alpha1.LabelControllerRing, shardingv1alpha1.LabelLeader)
 	}
 	if len(names) == 0 {
+		w.leaders = leaders
 		return all, nil
 	}
 	var chosen []*declaration
-	for _, name := range names {
-		at := slices.IndexFunc(all, func(d *declaration) bool { return d.name == name })
-		if at < 0 {
-			return nil, &UnknownRingError{Name: name, Rings: ringNames(all)}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
 		}
-		if !slices.Contains(chosen, all[at]) {
-			chosen = append(chosen, all[at])
+		ring := slices.IndexFunc(all, func(d *declaration) bool { return d.name == name })
+		if ring >= 0 {
+			chosen = append(chosen, all[ring])
+		}
+		led := false
+		for _, l := range leaders {
+			if l.ring == name {
+				w.leaders, led = append(w.leaders, l), true
+			}
+		}
+		if ring < 0 && !led {
+			return nil, &UnknownRingError{Name: name, Rings: ringNames(all, leaders)}
 		}
 	}
 	return chosen, nil
@@ -166,12 +204,16 @@ func (e *UnknownRingError) Error() string {
 	return fmt.Sprintf("there is no ring %q, but: %s", e.Name, prose.List(e.Rings))
 }
 
-func ringNames(all []*declaration) []string {
+func ringNames(all []*declaration, leaders []leadership) []string {
 	var names []string
 	for _, d := range all {
 		names = append(names, d.name)
 	}
-	return names
+	for _, l := range leaders {
+		names = append(names, l.ring)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // leases reads all Leases that have to do with rings; in the namespaces that it may, if not in all.
@@ -210,6 +252,7 @@ func leaseNamespaces(rings []shardingv1alpha1.ControllerRing, namespace string) 
 func (r *Reader) leasesIn(ctx context.Context, namespace string, found *leases) error {
 	for label, to := range map[string]*[]coordinationv1.Lease{
 		shardingv1alpha1.LabelControllerRing: &found.shards, shardingv1alpha1.LabelSharder: &found.sharders,
+		shardingv1alpha1.LabelLeader: &found.leaders,
 	} {
 		options := metav1.ListOptions{LabelSelector: label, Limit: pageSize}
 		for {
@@ -252,6 +295,13 @@ func (r *Reader) lookAgain(ctx context.Context, w *world) {
 		for _, now := range declarations(nil, found) {
 			if f.name == now.name {
 				f.shards, f.sharders = now.shards, now.sharders
+			}
+		}
+	}
+	for i, l := range w.leaders {
+		for _, now := range found.leaders {
+			if l.lease.Namespace == now.Namespace && l.lease.Name == now.Name {
+				w.leaders[i].lease = &now
 			}
 		}
 	}

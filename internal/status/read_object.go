@@ -33,7 +33,7 @@ func (r *Reader) Objects(ctx context.Context, query Query, names []Name) (*Repor
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			found[i], errs[i] = r.inquire(ctx, w, query.Namespace, name)
+			found[i], errs[i] = r.inquire(ctx, w, query, name)
 		})
 	}
 	group.Wait()
@@ -47,7 +47,13 @@ func (r *Reader) Objects(ctx context.Context, query Query, names []Name) (*Repor
 			continue
 		}
 		for _, s := range one.subjects {
+			if len(one.leaders) > 0 && w.instead(s.ring, report.Time.Time) {
+				continue
+			}
 			one.Places = append(one.Places, s.place(report.Time.Time))
+		}
+		for _, l := range one.leaders {
+			one.Places = append(one.Places, l.place(one.object, report.Time.Time))
 		}
 		report.Objects = append(report.Objects, one.Object)
 	}
@@ -59,33 +65,40 @@ func (r *Reader) Objects(ctx context.Context, query Query, names []Name) (*Repor
 	return report, errors.Join(errs...)
 }
 
-// inquiry is an object, in all rings that spread its kind.
+// inquiry is an object, in all rings that spread its kind, and with all who lead and have it.
 type inquiry struct {
 	Object
+	object   *metav1.PartialObjectMetadata
 	subjects []*subject
+	leaders  []leadership
 }
 
 // inquire reads an object with its relatives.
-func (r *Reader) inquire(ctx context.Context, w *world, namespace string, name Name) (*inquiry, error) {
+func (r *Reader) inquire(ctx context.Context, w *world, query Query, name Name) (*inquiry, error) {
 	mapping, err := r.mapping(name.Type)
 	if err != nil {
 		return nil, err
 	}
 	resource := mapping.Resource.GroupResource()
-	if !slices.ContainsFunc(w.rings, func(f *facts) bool { return f.spread.Resource(resource) != nil }) {
+	spread := slices.ContainsFunc(w.rings, func(f *facts) bool { return f.spread.Resource(resource) != nil })
+	leaders := w.leading(resource, spread, r.now())
+	if !spread && len(leaders) == 0 {
 		return nil, notInAnyRing(resource, w)
 	}
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
-		namespace = ""
+		query.Namespace = ""
 	}
-	object, err := r.get(ctx, mapping.Resource, namespace, name.Name)
+	object, err := r.get(ctx, mapping.Resource, query.Namespace, name.Name)
 	switch {
-	case apierrors.IsNotFound(err) && namespace != "":
-		return nil, fmt.Errorf("there is no %s/%s in the namespace %s: name the namespace with -n", resource, name.Name, namespace)
+	case apierrors.IsNotFound(err):
+		return nil, r.notFound(ctx, query, strings.ToLower(mapping.GroupVersionKind.Kind), name.Name)
 	case err != nil:
 		return nil, fmt.Errorf("reading %s/%s: %w", resource, name.Name, err)
 	}
-	one := &inquiry{Object: Object{Reference: Reference{resource.String(), object.Namespace, object.Name}, UID: object.UID}}
+	one := &inquiry{
+		Object: Object{Reference: Reference{resource.String(), object.Namespace, object.Name}, UID: object.UID},
+		object: object, leaders: leaders,
+	}
 	for _, f := range w.rings {
 		known := f.spread.Resource(resource)
 		if known == nil {
@@ -98,11 +111,29 @@ func (r *Reader) inquire(ctx context.Context, w *world, namespace string, name N
 	return one, nil
 }
 
+// notFound says what there is not: the object, or its whole namespace.
+func (r *Reader) notFound(ctx context.Context, query Query, kind, name string) error {
+	if query.Namespace == "" {
+		return fmt.Errorf("there is no %s %q", kind, name)
+	}
+	if err := r.requireNamespace(ctx, query.Namespace); err != nil {
+		return fmt.Errorf("%w, and thus no %s %q in it", err, kind, name)
+	}
+	err := fmt.Errorf("there is no %s %q in the namespace %s", kind, name, query.Namespace)
+	if query.Implied {
+		err = fmt.Errorf("%w: name another one with -n", err)
+	}
+	return err
+}
+
 func notInAnyRing(resource schema.GroupResource, w *world) error {
 	var rings strings.Builder
 	for _, f := range w.rings {
 		spec, _ := f.spec()
 		fmt.Fprintf(&rings, "\n  %s: %v", f.name, namesOf(spec.Spec.Resources))
+	}
+	for _, l := range w.leaders {
+		fmt.Fprintf(&rings, "\n  %s, where one leads: %v", l.ring, namesOf(l.resources()))
 	}
 	return fmt.Errorf("no ring spreads %s. There are:%s", resource, &rings)
 }

@@ -54,7 +54,7 @@ func TestRings(t *testing.T) {
 	f.Expect(shards).To(Equal(map[string]string{
 		"a":    "ready member=true leaving=false configmaps=600 secrets=0",
 		"b":    "ready member=true leaving=true configmaps=2 secrets=1",
-		"c":    "dead member=false leaving=false configmaps=1 secrets=0",
+		"c":    "left member=false leaving=false configmaps=1 secrets=0",
 		"gone": "gone member=false leaving=false configmaps=1 secrets=0",
 	}))
 }
@@ -127,7 +127,7 @@ func TestObjects(t *testing.T) {
 	report, err := f.reader(f.Config).Objects(t.Context(), query, names)
 	f.Expect(report.Objects).To(HaveLen(1), "the one that is there")
 	f.Expect(err).To(MatchError(And(
-		ContainSubstring("there is no configmaps/absent in the namespace "+f.Namespace),
+		ContainSubstring(`there is no configmap "absent" in the namespace `+f.Namespace+"\n"),
 		ContainSubstring("no ring spreads pods. There are:\n  "+f.name+": [configmaps secrets]"),
 		ContainSubstring(`does not know the type "things"`),
 	)))
@@ -174,6 +174,59 @@ func TestWithoutCRD(t *testing.T) {
 
 	_, err = f.reader(f.Config).Rings(t.Context(), status.Query{Rings: []string{"misspelt"}})
 	f.Expect(err).To(MatchError(fmt.Sprintf("there is no ring %q, but: %s", "misspelt", f.name)))
+}
+
+// TestLeader shows who has everything, where nothing is spread.
+func TestLeader(t *testing.T) {
+	f := setUp(t, rig.Private(t, rig.Options{}))
+	f.join(f.name+"-leader", leading(f.name, "a_1"))
+	f.join("another", leading("", "a_1"))
+	f.create("", "object")
+	f.create("old", "labelled")
+	report, err := f.reader(f.Config).Rings(t.Context(), status.Query{})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(report.Rings).To(BeEmpty())
+	f.Expect(report.Leaders).To(HaveLen(1))
+	got := report.Leaders[0]
+	f.Expect([]string{got.Name, got.Namespace, got.Lease, got.Instance, got.State()}).To(Equal([]string{f.name, f.Namespace, f.name + "-leader", "a", "leads"}))
+	f.Expect(got.Resources).To(Equal([]string{"configmaps", "secrets"}))
+
+	place := f.place("cm", "object")
+	f.Expect([]any{place.Reason, place.Shard, place.Agrees}).To(Equal([]any{status.Led, "a", true}), place.Message)
+	f.Expect(place.Message).To(ContainSubstring("a leads " + f.name + ", and has everything"))
+	f.Expect(f.place("cm", "labelled").Message).To(ContainSubstring("names the shard old, is left over"))
+	query := status.Query{Namespace: f.Namespace, Implied: true}
+	_, err = f.reader(f.Config).Objects(t.Context(), query, []status.Name{{Type: "pod", Name: "x"}, {Type: "cm", Name: "absent"}})
+	f.Expect(err).To(MatchError(And(
+		ContainSubstring("no ring spreads pods. There are:\n  "+f.name+", where one leads: [configmaps secrets]"),
+		ContainSubstring(`there is no configmap "absent" in the namespace `+f.Namespace+": name another one with -n"),
+	)))
+	_, err = f.reader(f.Config).Rings(t.Context(), status.Query{Rings: []string{"misspelt"}})
+	f.Expect(err).To(MatchError(fmt.Sprintf("there is no ring %q, but: %s", "misspelt", f.name)))
+
+	t.Log("It was sharded before, and its shards have left")
+	f.join("old", released)
+	report, err = f.reader(f.Config).Rings(t.Context(), status.Query{})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(report.Rings).To(BeEmpty())
+	f.Expect(report.Leaders).To(HaveLen(1))
+	f.Expect(f.place("cm", "labelled").Reason).To(Equal(status.Led))
+
+	t.Log("Shards of the same operator are at work too, which must not be")
+	f.join("b")
+	f.lead("b_1")
+	f.Expect(f.ring().Warnings).To(ConsistOf(ContainSubstring("a leads it, with the Lease " + f.Namespace + "/" + f.name + "-leader, and works on all objects")))
+}
+
+// TestNoSuchNamespace is an error, not a namespace without objects.
+func TestNoSuchNamespace(t *testing.T) {
+	f := setUp(t, rig.Shared(t))
+	f.declare()
+	query := status.Query{Rings: []string{f.name}, Namespace: "nowhere"}
+	_, err := f.reader(f.Config).Rings(t.Context(), query)
+	f.Expect(err).To(MatchError(`there is no namespace "nowhere"`))
+	_, err = f.reader(f.Config).Objects(t.Context(), query, []status.Name{{Type: "cm", Name: "x"}})
+	f.Expect(err).To(MatchError(`there is no namespace "nowhere", and thus no configmap "x" in it`))
 }
 
 // TestPermissions shows what somebody may see, and says what they may not.

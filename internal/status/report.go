@@ -14,8 +14,33 @@ type Report struct {
 	// Rings are there when rings were asked for, Objects when objects were.
 	Rings   []Ring   `json:"rings,omitempty"`
 	Objects []Object `json:"objects,omitempty"`
+	// Leaders are there when rings were asked for: of operators in which one instance works on everything.
+	Leaders []Leader `json:"leaders,omitempty"`
 	// Warnings are about the whole report, such as what could not be read.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Leader is who leads an operator, and works on everything while the others wait.
+type Leader struct {
+	// Name is the operator's: what its ring would be called.
+	Name string `json:"name"`
+	// Namespace and Lease are where the Lease of the election is, Holder who has it. Instance is the part of
+	// that which people know, the name of the pod. Both are empty if nobody leads.
+	Namespace string `json:"namespace"`
+	Lease     string `json:"lease"`
+	Instance  string `json:"instance,omitempty"`
+	Holder    string `json:"holder,omitempty"`
+	// Since is from when it leads, or from when nobody does. Renewed is when the Lease was written last, and
+	// Expires when that runs out.
+	Since   *metav1.Time `json:"since,omitempty"`
+	Renewed *metav1.Time `json:"renewed,omitempty"`
+	Expires *metav1.Time `json:"expires,omitempty"`
+	// Silent is whether nobody leads, or the Lease has run out, by this computer's clock.
+	Silent bool `json:"silent,omitempty"`
+	// Transitions is how often the lead went from one to another.
+	Transitions int32 `json:"transitions,omitempty"`
+	// Resources are what it works on, if that is known.
+	Resources []string `json:"resources,omitempty"`
 }
 
 // Ring is a ring, with its shards and what they have.
@@ -81,6 +106,8 @@ type Sharder struct {
 
 // What a shard's state can be besides those that the sharder shows on the Lease.
 const (
+	// StateLeft is of a shard that has given its Lease up, as one does that stops in good order.
+	StateLeft = "left"
 	// StateRefused is of a Lease that the ring does not take.
 	StateRefused = "refused"
 	// StateGone is of a shard that objects name and that has no Lease.
@@ -93,7 +120,7 @@ const (
 type Shard struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty"`
-	// State is ready, expired, uncertain, dead or orphaned as the Lease shows it; or refused, gone or
+	// State is ready, expired, uncertain, dead or orphaned as the Lease shows it; or left, refused, gone or
 	// unknown.
 	State string `json:"state"`
 	// Refused is why the ring does not take the Lease.

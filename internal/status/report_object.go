@@ -27,12 +27,18 @@ func (r Reference) String() string { return r.Resource + "/" + r.Name }
 // Reason is why an object is where it is.
 type Reason string
 
-// The reasons. With the first two all is well.
+// The reasons. With the first three all is well.
 const (
 	// Settled is where the ring says.
 	Settled Reason = "Settled"
 	// WithController is a controlled object that stays with its controller, until that moves.
 	WithController Reason = "WithController"
+	// Led is with the one instance that has everything, because it leads.
+	Led Reason = "Led"
+	// NoLeader is without anybody who works on it, because nobody leads.
+	NoLeader Reason = "NoLeader"
+	// LeaderSilent has a leader that has not renewed its Lease for long.
+	LeaderSilent Reason = "LeaderSilent"
 	// NotSpread is none of the ring's business: it has no controller that the ring spreads.
 	NotSpread Reason = "NotSpread"
 	// NotSelected is in a namespace that the ring does not select.
@@ -86,7 +92,7 @@ type Place struct {
 
 // Held is who has an object.
 type Held struct {
-	// Shard is what the object's label names, or "". State is that shard's.
+	// Shard is what the object's label names, or the instance that leads, or "". State is that shard's.
 	Shard string `json:"shard,omitempty"`
 	State string `json:"state,omitempty"`
 	// Since is from when the label is there: from then if SinceExact, or else from then or earlier.

@@ -53,9 +53,9 @@ func TestTally(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	ring := controllerRing(isReady, condition("Drained", metav1.ConditionFalse, "Shards were asked."))
-	f := factsOf(ring, lease("a"), lease("b", leaves), lease("c"), lease("dead", heldBy("")))
+	f := factsOf(ring, lease("a"), lease("b", leaves), lease("c"), lease("left", heldBy("")))
 	f.election = lease("sharder", heldBy("sharder-0"))
-	for i, shard := range []string{"a", "a", "a", "b", "c", "dead", "gone", ""} {
+	for i, shard := range []string{"a", "a", "a", "b", "c", "left", "gone", ""} {
 		f.tallies[0].add("ring", &websites, website(strconv.Itoa(i), shard), true)
 	}
 	f.tallies[1].err = errors.New("deployments are a secret")
@@ -71,7 +71,7 @@ func TestReport(t *testing.T) {
 		Ready:      Condition{Type: "Ready", Status: "True", Reason: "Reason", Message: "All is well.", Since: before(time.Minute)},
 		Conditions: []Condition{{Type: "Drained", Status: "False", Reason: "Reason", Message: "Shards were asked.", Since: before(time.Minute)}},
 		Sharders:   []Sharder{{Kind: External, Holder: "sharder-0", Namespace: "system", Since: before(time.Hour)}},
-		Shards:     []Shard{one("a", "ready", true, 3), b, one("c", "ready", true, 1), one("dead", "dead", false, 1), gone},
+		Shards:     []Shard{one("a", "ready", true, 3), b, one("c", "ready", true, 1), one("left", "left", false, 1), gone},
 		Members:    3, Available: 2,
 		Kinds: []Kind{
 			{Resource: "websites.example.com", Counts: &counts},

@@ -78,7 +78,7 @@ func summary(rings []Ring, now time.Time, wide bool) *terminal.Table {
 	return t
 }
 
-// counted is how many shards have a Lease that the ring takes.
+// counted is how many shards have a Lease that the ring takes, and have not given it up.
 func counted(shards []Shard) (n int) {
 	for i := range shards {
 		if slices.Contains(membership.States, membership.State(shards[i].State)) {
@@ -86,6 +86,36 @@ func counted(shards []Shard) (n int) {
 		}
 	}
 	return n
+}
+
+// leads is a table of who leads.
+func leads(leaders []Leader, now time.Time, wide bool) *terminal.Table {
+	t := &terminal.Table{}
+	titles := head("OPERATOR", "NAMESPACE", "LEADER", "STATE", "FOR", "RENEWED", "WORKS ON")
+	if wide {
+		titles = append(titles, head("LEASE", "HOLDER", "CHANGES")...)
+	}
+	t.Add(titles...)
+	for i := range leaders {
+		l := &leaders[i]
+		var resources []string
+		for _, resource := range l.Resources {
+			if !wide {
+				resource = schema.ParseGroupResource(resource).Resource
+			}
+			resources = append(resources, resource)
+		}
+		row := []terminal.Cell{
+			{Text: l.Name, Colour: terminal.Strong}, text(l.Namespace), text(cmp.Or(l.Instance, none)),
+			{Text: l.State(), Colour: stateColour(l.State())}, text(age(l.Since, now)), text(age(l.Renewed, now)),
+			text(cmp.Or(strings.Join(resources, ", "), "?")),
+		}
+		if wide {
+			row = append(row, text(l.Lease), text(cmp.Or(l.Holder, none)), text(strconv.Itoa(int(l.Transitions))))
+		}
+		t.Add(row...)
+	}
+	return t
 }
 
 func statusColour(status metav1.ConditionStatus) terminal.Colour {
@@ -142,7 +172,7 @@ func age(t *metav1.Time, now time.Time) string {
 // matrix is a table of a ring's shards, with what each has of each kind.
 func (r *Ring) matrix(now time.Time, wide bool) *terminal.Table {
 	t := &terminal.Table{Indent: "  "}
-	titles := head("SHARD", "NAMESPACE", "STATE", "AGE")
+	titles := head("SHARD", "NAMESPACE", "STATE", "LEASE AGE")
 	if wide {
 		titles = append(titles, head("SINCE", "RENEWED", "DRAINING")...)
 	}
@@ -217,11 +247,11 @@ func (s *Shard) state(now time.Time) terminal.Cell {
 
 func stateColour(state string) terminal.Colour {
 	switch state {
-	case string(membership.Ready):
+	case string(membership.Ready), stateLeads:
 		return terminal.Good
-	case "":
+	case "", StateLeft:
 		return terminal.Plain
-	case "leaving", string(membership.Expired), string(membership.Uncertain), StateUnknown:
+	case "leaving", stateSilent, string(membership.Expired), string(membership.Uncertain), StateUnknown:
 		return terminal.Doubtful
 	}
 	return terminal.Bad

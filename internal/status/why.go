@@ -27,14 +27,7 @@ type judgement struct {
 // judge says why the object is where it is.
 func (j *judgement) judge() (Reason, string) {
 	reason, words := j.reason()
-	if deleted := j.object.DeletionTimestamp; deleted != nil {
-		words += fmt.Sprintf(" It was deleted %s ago", j.ago(deleted.Time))
-		if len(j.object.Finalizers) > 0 {
-			words += " and waits for its finalizers: " + strings.Join(j.object.Finalizers, ", ")
-		}
-		words += "."
-	}
-	return reason, words
+	return reason, words + deletion(j.object, j.now)
 }
 
 func (j *judgement) reason() (Reason, string) {

@@ -29,6 +29,9 @@ func Find(dir string) (Found, error) {
 		if err != nil {
 			return Found{}, err
 		}
+		if _, err := os.Stat(absolute); errors.Is(err, fs.ErrNotExist) {
+			return Found{}, fmt.Errorf("the folder %s does not exist: name the --data-dir of the 'ringmaster up' that is meant", absolute)
+		}
 		return findIn(absolute)
 	}
 	folders, err := filepath.Glob(filepath.Join(os.TempDir(), "ringmaster-*"))

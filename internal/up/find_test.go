@@ -43,7 +43,7 @@ func TestFind(t *testing.T) {
 		want string // the folder, or else an error
 	}{
 		"nothing is there":       {func(*testing.T, string) {}, "", nothing},
-		"there is no such thing": {func(*testing.T, string) {}, "elsewhere", nothing},
+		"there is no such thing": {func(*testing.T, string) {}, "elsewhere", "elsewhere does not exist"},
 		"one is up":              {func(t *testing.T, tmp string) { start(t, filepath.Join(tmp, "ringmaster-1"), true) }, "", "ringmaster-1"},
 		"it is named":            {func(t *testing.T, tmp string) { start(t, filepath.Join(tmp, "elsewhere"), true) }, "elsewhere", "elsewhere"},
 		"it is not named":        {func(t *testing.T, tmp string) { start(t, filepath.Join(tmp, "elsewhere"), true) }, "", nothing},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -22,6 +21,9 @@ import (
 
 // show starts what is to be shown, and shows it until ctx ends or the person quits.
 func (r *run) show(ctx context.Context) error {
+	if err := r.writeEnv(); err != nil {
+		return err
+	}
 	s := state{PID: os.Getpid(), Kubeconfig: r.plane.Kubeconfig}
 	if r.Example == ExampleNone {
 		r.report("ready")
@@ -31,16 +33,16 @@ func (r *run) show(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	if err := r.startDemo(ctx); err != nil {
+	if err := r.start(ctx); err != nil {
 		return err
 	}
-	r.report("ready: " + view.Count(r.demo.State()))
+	r.report("ready: " + r.example.summary())
 	listener, err := control.Listen(r.folder.path)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	go control.Serve(ctx, listener, r.demo.Do)
+	go control.Serve(ctx, listener, r.example.Do)
 	s.Socket = listener.Addr().String()
 	if err := errors.Join(r.folder.announce(s), r.greet()); err != nil {
 		return err
@@ -48,30 +50,21 @@ func (r *run) show(ctx context.Context) error {
 	return r.watch(ctx)
 }
 
-func (r *run) startDemo(ctx context.Context) error {
-	options := r.Options.demo()
-	options.Plane, options.Kubernetes, options.Dir = r.plane, r.kubernetes, r.folder.path
-	options.Report, options.Hints = r.report, r.hints
-	var err error
-	r.demo, err = demo.Start(ctx, options)
-	return err
-}
-
 // watch shows what happens: as a picture on a terminal, as lines elsewhere.
 func (r *run) watch(ctx context.Context) error {
 	out, isFile := r.Out.(*os.File)
 	if r.Plain || !isFile || r.In == nil || !screen.Fit(r.In, out) {
-		view.Log(ctx, r.demo, r.Out, r.demo.State())
+		r.example.log(ctx, r.Out)
 		return nil
 	}
 	taken, err := screen.Open(r.In, out)
 	if err != nil {
 		r.report("there is no live view: " + err.Error())
-		view.Log(ctx, r.demo, r.Out, r.demo.State())
+		r.example.log(ctx, r.Out)
 		return nil
 	}
 	defer taken.Close() // also when something panics
-	view.Live(ctx, r.demo, taken, r.demo.Do, os.Getenv("NO_COLOR") == "")
+	r.example.live(ctx, taken)
 	if ctx.Err() == nil {
 		taken.Close()
 		return r.interrupt(ctx)
@@ -119,14 +112,10 @@ func redirectLogs(dir string) (restore func(), err error) {
 
 // hints are what a person may want to type.
 func (r *run) hints(pages string) view.Hints {
-	option := ""
-	if r.DataDir != "" {
-		option = " --data-dir " + quote(r.folder.path)
-	}
 	return view.Hints{
 		Pages: pages,
-		Setup: "export KUBECONFIG=" + quote(r.plane.Kubeconfig) + r.path(),
-		Try:   tries(r.Mode, demo.InstanceName(max(0, min(1, r.Shards-1))), option),
+		Setup: r.setup(),
+		Try:   tries(r.Mode, demo.InstanceName(max(0, min(1, r.Shards-1))), r.option()),
 	}
 }
 
@@ -154,32 +143,6 @@ func tries(mode, instance, option string) []view.Try {
 	}
 }
 
-// path adds the folders of kubectl and ringmaster to the shell's, unless it has them.
-func (r *run) path() string {
-	var folders []string
-	if self, err := os.Executable(); err == nil && !onPath("ringmaster", self) {
-		folders = append(folders, quote(filepath.Dir(self)))
-	}
-	if _, err := exec.LookPath("kubectl"); err != nil {
-		folders = append(folders, quote(r.Assets))
-	}
-	if len(folders) == 0 {
-		return ""
-	}
-	return " PATH=" + strings.Join(folders, ":") + ":$PATH"
-}
-
-// onPath tells whether a name means that file to the shell.
-func onPath(name, file string) bool {
-	found, err := exec.LookPath(name)
-	if err != nil {
-		return false
-	}
-	a, errA := os.Stat(found)
-	b, errB := os.Stat(file)
-	return errA == nil && errB == nil && os.SameFile(a, b)
-}
-
 // fate is what becomes of the data.
 func (r *run) fate() string {
 	if r.folder.temporary {
@@ -190,7 +153,7 @@ func (r *run) fate() string {
 
 // greet tells the user where everything is and what to try.
 func (r *run) greet() error {
-	hints := r.hints(r.demo.Pages())
+	hints := r.example.hints()
 	var try strings.Builder
 	for _, hint := range hints.Try {
 		fmt.Fprintf(&try, "  # %s\n  %s\n", hint.Shows, hint.Command)
@@ -198,21 +161,19 @@ func (r *run) greet() error {
 	_, err := fmt.Fprintf(r.Out, `
 Kubernetes %s is up at %s.
 Its data is in %s: %s.
-The websites are at %s. The demo serves them from what the cluster's objects say; its
-node is pretended, and runs no containers.
+%s
 
 In another terminal:
 
   %s
 %s
 Ctrl-C stops everything.
-`, r.kubernetes, r.plane.URL(), r.folder.path, r.fate(), hints.Pages, hints.Setup, try.String())
+`, r.kubernetes, r.plane.URL(), r.folder.path, r.fate(), r.example.about(), hints.Setup, try.String())
 	return err
 }
 
 // greetBare is greet without an example.
 func (r *run) greetBare() error {
-	kubectl := quote(filepath.Join(r.Assets, "kubectl"))
 	_, err := fmt.Fprintf(r.Out, `
 Kubernetes %s is up at %s.
 Its data is in %s: %s.
@@ -220,13 +181,13 @@ There is no node, so Pods stay Pending.
 
 In another terminal:
 
-  export KUBECONFIG=%s
-  %[6]s version
-  %[6]s create deployment hello --image=hello
-  %[6]s get deployments,replicasets -A
+  %s
+  kubectl version
+  kubectl create deployment hello --image=hello
+  kubectl get deployments,replicasets -A
 
 Ctrl-C stops everything.
-`, r.kubernetes, r.plane.URL(), r.folder.path, r.fate(), quote(r.plane.Kubeconfig), kubectl)
+`, r.kubernetes, r.plane.URL(), r.folder.path, r.fate(), r.setup())
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
-	"github.com/ringmaster-project/ringmaster/internal/demo"
+	"github.com/ringmaster-project/ringmaster/internal/demo/regions"
 )
 
 const (
@@ -24,8 +24,10 @@ const (
 const (
 	// ExampleNone is nothing: a bare control plane.
 	ExampleNone = "none"
-	// ExampleWebhosting is the sample operator.
+	// ExampleWebhosting is the sample operator, of which several instances share the work.
 	ExampleWebhosting = "webhosting"
+	// ExampleEtcdcluster is one system in several regions, whose operators agree before they disturb it.
+	ExampleEtcdcluster = "etcdcluster"
 )
 
 // Options say what to run and where.
@@ -40,6 +42,8 @@ type Options struct {
 	Example                    string
 	Mode                       string
 	Shards, Websites, PagePort int
+	// Follow is how to know what operators of several regions agree on.
+	Follow regions.Follow
 	// In and Out are where a person types and reads. On a terminal they see a picture, unless it is to
 	// be Plain.
 	In    *os.File
@@ -57,12 +61,10 @@ func (o Options) validate() error {
 		return nil
 	case ExampleWebhosting:
 		return o.demo().Validate()
+	case ExampleEtcdcluster:
+		return o.regions().Validate()
 	}
-	return fmt.Errorf("there is no example %q: choose %s, or %s for a bare control plane", o.Example, ExampleWebhosting, ExampleNone)
-}
-
-func (o Options) demo() demo.Options {
-	return demo.Options{Programs: o.Programs, Mode: o.Mode, Shards: o.Shards, Websites: o.Websites, PagePort: o.PagePort}
+	return fmt.Errorf("there is no example %q: choose %s, %s, or %s for a bare control plane", o.Example, ExampleWebhosting, ExampleEtcdcluster, ExampleNone)
 }
 
 // run is an up that runs.
@@ -70,8 +72,8 @@ type run struct {
 	Options
 	folder     *folder
 	plane      *controlplane.ControlPlane
-	demo       *demo.Demo // nil without an example
-	kubernetes string     // its version
+	example    example // nil without one
+	kubernetes string  // its version
 	began      time.Time
 }
 
@@ -95,7 +97,8 @@ func Run(ctx context.Context, options Options) (err error) {
 	}
 	if err := r.startPlane(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // ended by the user before it was up
+			fmt.Fprintln(r.Out, "\nStopped before it was up.")
+			return nil
 		}
 		return withLogs(folder, err)
 	}
@@ -183,11 +186,11 @@ func (r *run) stop(well bool) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
-	if r.demo != nil {
+	if r.example != nil {
 		if well {
-			r.demo.Stop(ctx)
+			r.example.Stop(ctx)
 		} else {
-			r.demo.Kill() // without an API server there is nothing to hand over
+			r.example.Kill() // without an API server there is nothing to hand over
 		}
 	}
 	if err := r.plane.Stop(ctx); err != nil {

@@ -86,7 +86,8 @@ func (v *View) Unanswered() (step *Step, prefix string) {
 	return step, v.Owner(step.Member)
 }
 
-// Owner is the prefix of the instance that a member belongs to, as far as what was said of it tells.
+// Owner is the prefix of the instance that a member belongs to: by what was said of it, or else, since a member's ID begins
+// with its prefix, by its name. It is empty if neither tells.
 func (v *View) Owner(id MemberID) string {
 	for _, set := range Sets() {
 		if member, is := v.Sets[set][id]; is {
@@ -98,7 +99,13 @@ func (v *View) Owner(id MemberID) string {
 			return at[1]
 		}
 	}
-	return ""
+	owner := ""
+	for _, instance := range v.Instances {
+		if strings.HasPrefix(string(id), instance.Prefix+"-") && len(instance.Prefix) > len(owner) {
+			owner = instance.Prefix
+		}
+	}
+	return owner
 }
 
 // Left are the prefixes of which no instance is alive, and something that one has said is still there.

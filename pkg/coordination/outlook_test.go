@@ -128,11 +128,15 @@ func TestOutlook(t *testing.T) {
 	}
 }
 
-// TestOwner is known by what was said of a member, also if that is only an answer.
+// TestOwner is known by what was said of a member, also if that is only an answer, or by its name.
 func TestOwner(t *testing.T) {
 	t.Parallel()
-	v := viewOf(t, map[string]string{"readyForExclusion/dc1/dc1-a": "here", "answers/dc2/dc2-a": `{}`})
-	for id, want := range map[MemberID]string{"dc1-a": "dc1", "dc2-a": "dc2", "dc3-a": ""} {
+	v := viewOf(t, map[string]string{
+		"readyForExclusion/dc1/dc1-a": "here", "answers/dc2/dc2-a": `{}`, "instances/dc4/x": `{}`, "instances/dc4-b/y": `{}`,
+	})
+	for id, want := range map[MemberID]string{
+		"dc1-a": "dc1", "dc2-a": "dc2", "dc3-a": "", "dc4-a": "dc4", "dc4-b-1": "dc4-b", "dc44-a": "", "dc4": "",
+	} {
 		if got := v.Owner(id); got != want {
 			t.Errorf("%s: got %q, want %q", id, got, want)
 		}

@@ -199,7 +199,7 @@ func (b *Builder) check() {
 		}
 		if b.main == nil { // one instance works, whatever is right for a shard
 			b.options.NeedLeaderElection = new(true)
-			b.errs = append(b.errs, b.tellDeleted())
+			b.errs = append(b.errs, b.tellDeleted(), b.manager.shard.note(b.example, b.owned))
 		}
 		return
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
@@ -54,14 +55,28 @@ func (s *Shard) declare(example client.Object) (*kind, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.kinds.mu.Lock()
-	defer s.kinds.mu.Unlock()
-	if known := s.kinds.main[gvk.GroupKind()]; known != nil {
-		return known, nil
+	return s.kinds.add(gvk, example), nil
+}
+
+// add notes a main kind.
+func (k *kinds) add(gvk schema.GroupVersionKind, example client.Object) *kind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known := k.main[gvk.GroupKind()]; known != nil {
+		return known
 	}
 	known := &kind{GroupVersionKind: gvk, example: example}
-	s.kinds.main[gvk.GroupKind()] = known
-	return known, nil
+	k.main[gvk.GroupKind()] = known
+	return known
+}
+
+// addControlled notes a kind whose objects follow their controllers.
+func (k *kinds) addControlled(owner *kind, gvk schema.GroupVersionKind, example client.Object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !owner.hasControlled(gvk.GroupKind()) {
+		owner.controlled = append(owner.controlled, &kind{GroupVersionKind: gvk, example: example})
+	}
 }
 
 // declareControlled makes a kind a sharded one whose objects follow their controllers.
@@ -70,10 +85,26 @@ func (s *Shard) declareControlled(owner *kind, example client.Object) error {
 	if err != nil {
 		return err
 	}
-	s.kinds.mu.Lock()
-	defer s.kinds.mu.Unlock()
-	if !owner.hasControlled(gvk.GroupKind()) {
-		owner.controlled = append(owner.controlled, &kind{GroupVersionKind: gvk, example: example})
+	s.kinds.addControlled(owner, gvk, example)
+	return nil
+}
+
+// note makes known what this process works on in a mode in which nothing is sharded: main and its children.
+func (s *Shard) note(main client.Object, children []client.Object) error {
+	scheme := s.writer.Scheme()
+	gvk, err := apiutil.GVKForObject(main, scheme)
+	if err != nil {
+		return fmt.Errorf("finding the kind of %T: %w", main, err)
+	}
+	owner := s.kinds.add(gvk, main)
+	for _, child := range children {
+		if child == nil { // its error is told elsewhere
+			continue
+		}
+		if gvk, err = apiutil.GVKForObject(child, scheme); err != nil {
+			return fmt.Errorf("finding the kind of %T: %w", child, err)
+		}
+		s.kinds.addControlled(owner, gvk, child)
 	}
 	return nil
 }

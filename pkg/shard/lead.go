@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,22 +44,16 @@ func (s *Shard) elect(options *manager.Options) error {
 	if mode == ModeAlone {
 		options.LeaderElection = false
 	}
-	if options.LeaderElection && !mode.sharder() {
-		// Labels stay on a Lease. One that names a ring, from when this operator was its own sharder, must not.
-		labels := map[string]string{shardingv1alpha1.LabelSharder: ""}
-		maps.Copy(labels, options.LeaderElectionLabels)
+	labels := s.electionLabels(options.LeaderElectionLabels)
+	if options.LeaderElection {
 		options.LeaderElectionLabels = labels
 	}
 	if !mode.elects() {
 		return nil
 	}
-	name, labels := s.Ring()+"-leader", maps.Clone(options.LeaderElectionLabels)
+	name := s.Ring() + "-leader"
 	if mode.sharder() {
 		name = s.Ring() + "-sharder"
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[shardingv1alpha1.LabelSharder] = s.Ring()
 	}
 	options.LeaderElection = true
 	options.LeaderElectionID = cmp.Or(options.LeaderElectionID, name)
@@ -85,6 +78,24 @@ func (s *Shard) elect(options *manager.Options) error {
 	return nil
 }
 
+// electionLabels tell people and programs what the leader is to the ring. Labels stay on a Lease: what the leader
+// was when the operator ran in another mode has to be taken back.
+func (s *Shard) electionLabels(others map[string]string) map[string]string {
+	labels := map[string]string{shardingv1alpha1.LabelSharder: "", shardingv1alpha1.LabelLeader: ""}
+	switch mode := s.options.Mode; {
+	case mode.sharder():
+		labels[shardingv1alpha1.LabelSharder] = s.Ring()
+	case mode == ModeLead:
+		labels[shardingv1alpha1.LabelLeader] = s.Ring()
+	}
+	for key, value := range others {
+		if labels[key] == "" {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
 func newCandidacy(deadline time.Duration, lock resourcelock.Interface) *candidacy {
 	return &candidacy{Interface: lock, tenure: newTenure(deadline), ended: make(chan struct{})}
 }
@@ -102,7 +113,7 @@ func (s *Shard) candidate(options *manager.Options, labels map[string]string) (*
 	}
 	lease := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: options.LeaderElectionNamespace, Name: options.LeaderElectionID},
-		Client:     leases,
+		Client:     s.telling(leases),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: s.Name() + "_" + string(uuid.NewUUID())},
 		Labels:     labels,
 	}

@@ -14,6 +14,8 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
 // Leader is the leadership among the instances of an operator, for those that are written without
@@ -25,6 +27,8 @@ type Leader struct {
 	Client coordinationv1client.LeasesGetter
 	// Namespace and Name are where the Lease is that all instances share.
 	Namespace, Name string
+	// Ring is the name under which 'ringmaster status' shows who leads. By default it is not shown there.
+	Ring string
 	// Instance is the name of this one, for people. By default it is the host's, which is the pod's.
 	Instance string
 	// Duration, RenewDeadline and RetryPeriod have the defaults of leader election.
@@ -50,6 +54,7 @@ func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
 		LeaseMeta:  metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name},
 		Client:     l.Client,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: instance + "_" + string(uuid.NewUUID())},
+		Labels:     map[string]string{shardingv1alpha1.LabelLeader: l.Ring},
 	})
 	started := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -85,6 +90,8 @@ func (l *Leader) instance() (string, error) {
 		return "", errors.New("a leader needs a client for leases")
 	case l.Namespace == "" || l.Name == "":
 		return "", errors.New("which lease the instances share is not said: set the leader's namespace and name")
+	case len(l.Ring) > shardingv1alpha1.MaxNameLength:
+		return "", fmt.Errorf("the name of the ring, %q, is longer than %d characters: it becomes a label, so choose a shorter one", l.Ring, shardingv1alpha1.MaxNameLength)
 	case l.Instance != "":
 		return l.Instance, nil
 	}

@@ -74,6 +74,11 @@ func TestLead(t *testing.T) {
 	main := f.plain("main")
 	f.says(a, "ended main\n")
 	f.Expect(f.labels(main)).To(Equal(map[string]string{"test": "true"}))
+	election := f.lease("ring-leader")
+	f.Expect(election.Labels).To(HaveKeyWithValue(shardingv1alpha1.LabelLeader, "ring"))
+	f.Expect(election.Labels).To(HaveKeyWithValue(shardingv1alpha1.LabelSharder, ""))
+	f.Expect(election.Annotations).To(HaveKeyWithValue(shardingv1alpha1.AnnotationResources,
+		`[{"group":"","resource":"configmaps","controlledResources":[{"group":"","resource":"secrets"}]}]`))
 
 	t.Log("The leader is killed")
 	f.neverSays(b, "main")
@@ -136,6 +141,7 @@ func TestInProcess(t *testing.T) {
 	_, err := f.end(running[second])
 	f.Expect(err).NotTo(HaveOccurred())
 	f.says(running[second], "Handed objects over")
+	f.neverSays(running[second], "Reconciler error") // also not about its own Lease, which it gives up
 	delete(running, second)
 	f.spreadOver(running)
 

@@ -29,6 +29,9 @@ func (s *Shard) Reconciler(example client.Object, wrapped reconcile.Reconciler, 
 		if s.candidacy == nil {
 			return wrapped, nil
 		}
+		if err := s.note(example, children); err != nil {
+			return nil, err
+		}
 		return &leading{Reconciler: wrapped, candidacy: s.candidacy}, nil
 	}
 	known, err := s.declare(example)

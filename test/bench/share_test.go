@@ -110,15 +110,21 @@ func load(b *testing.B, mode string, names ...string) []*needs {
 	project := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Namespace}}
 	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"webhosting.timebertt.dev/project":"true"}}}`))
 	o.Expect(o.Client.Patch(b.Context(), project, label)).To(Succeed()) // nobody else writes to it
+	// A benchmark's own words come at its end, and this takes minutes.
+	say := func(step string) { fmt.Fprintf(os.Stderr, "%s, %d Websites: %s\n", mode, *sites, step) }
+	say("starting instances")
 	if mode == "shard" {
 		o.shard()
 	}
 	for _, name := range names {
 		o.start(name)
 	}
+	say("creating the Websites")
 	o.createAll()
+	say("changing their Theme")
 	o.paint("darkcyan")
 	o.Eventually(func() int { return o.pages("darkcyan") }).Should(Equal(*sites))
+	say("measuring")
 	var all []*needs
 	for _, i := range o.instances {
 		all = append(all, o.measure(i))

@@ -22,7 +22,7 @@ const (
 	AnnotationLeaving = "ringmaster.sharding.timebertt.dev/leaving"
 	// AnnotationInstance on a shard's Lease tells two processes with one name apart.
 	AnnotationInstance = "ringmaster.sharding.timebertt.dev/instance"
-	// AnnotationResources on a shard's Lease tells what the shard works on, as spec.resources of a
+	// AnnotationResources on the Lease of a shard or a leader tells what it works on, as spec.resources of a
 	// ControllerRing does. There is no ControllerRing where the shards are their own sharder.
 	AnnotationResources = "ringmaster.sharding.timebertt.dev/resources"
 	// AnnotationNamespaceSelector on a shard's Lease tells which namespaces the shard selects where the shards
@@ -30,6 +30,9 @@ const (
 	AnnotationNamespaceSelector = "ringmaster.sharding.timebertt.dev/namespace-selector"
 	// LabelSharder on the Lease of a leader tells that the leader is the sharder of the ring that it names.
 	LabelSharder = "ringmaster.sharding.timebertt.dev/sharder"
+	// LabelLeader on the Lease of a leader tells that it works alone, on everything that the operator with the
+	// ring's name works on. AnnotationResources is on it as on a shard's.
+	LabelLeader = "ringmaster.sharding.timebertt.dev/leader"
 	// IdentityShardLeaseController is the holder of a Lease that the sharder took over.
 	IdentityShardLeaseController = "shardlease-controller"
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,7 @@ func (c *cluster) namespace() (string, error) {
 func (c *cluster) config() (*rest.Config, error) {
 	config, err := c.loader().ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no cluster is known: set KUBECONFIG or --kubeconfig")
+		return nil, noCluster()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
@@ -64,6 +65,21 @@ func (c *cluster) config() (*rest.Config, error) {
 	config.QPS = -1                           // the server knows best what it can take
 	config.WarningHandler = rest.NoWarnings{} // of old APIs, which are looked at because they are there
 	return config, nil
+}
+
+// noCluster says why no cluster is known. A file that KUBECONFIG names and that is not there is no error to
+// client-go, because there may be several.
+func noCluster() error {
+	named := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	if named == "" {
+		return errors.New("no cluster is known: set KUBECONFIG or --kubeconfig")
+	}
+	for _, path := range filepath.SplitList(named) {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("no cluster is known: KUBECONFIG names a file that cannot be read: %w", err)
+		}
+	}
+	return fmt.Errorf("no cluster is known: KUBECONFIG names %s, which has none", named)
 }
 
 // fileRing is the ring in the file that was named.

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,12 +45,18 @@ was stopped or killed. One that was paused for longer than its Lease lasts ends 
 without having done anything more, and is started again.`),
 		forNumber(control.Websites, "NUMBER", "Create websites on what is up until there are so many",
 			`Creates websites in the sample projects until there are NUMBER. It deletes none.`, "ringmaster websites 500"),
+		forAll(control.Restart, "Let all members of the etcd cluster that is up be restarted",
+			`Gives the EtcdClusters of all regions another argument for their members, which have to be
+restarted for it: in global mode by one operator for all, the leader last.`),
+		forAll(control.Replace, "Let a member of every region of the etcd cluster that is up be replaced",
+			`Gives up one member of every region. A new one joins before the old one goes: in global
+mode one operator does it for all, the leader last.`),
 	}
 }
 
 // forInstance is a command about one process.
 func forInstance(name, short, long string) *cobra.Command {
-	return controlCommand(name, "INSTANCE", short, long, "ringmaster "+name+" webhosting-operator-1",
+	return controlCommand(name, instance, short, long, "ringmaster "+name+" webhosting-operator-1",
 		func(command *cobra.Command, arg string) (control.Request, error) {
 			request := control.Request{Command: name, Name: arg}
 			if away := command.Flags().Lookup("away"); away != nil {
@@ -59,12 +66,21 @@ func forInstance(name, short, long string) *cobra.Command {
 		})
 }
 
+// forAll is a command that needs to be told nothing.
+func forAll(name, short, long string) *cobra.Command {
+	command := controlCommand(name, "", short, long, "ringmaster "+name, func(*cobra.Command, string) (control.Request, error) {
+		return control.Request{Command: name}, nil
+	})
+	command.Args = cobra.NoArgs
+	return command
+}
+
 // forNumber is a command with a number.
 func forNumber(name, arg, short, long, example string) *cobra.Command {
 	return controlCommand(name, arg, short, long, example, func(_ *cobra.Command, arg string) (control.Request, error) {
 		number, err := strconv.Atoi(arg)
 		if err != nil || number < 0 {
-			return control.Request{}, fmt.Errorf("%q is no number: write, for example, '%s'", arg, example)
+			return control.Request{}, noNumber(arg, example)
 		}
 		return control.Request{Command: name, Count: number}, nil
 	})
@@ -73,13 +89,15 @@ func forNumber(name, arg, short, long, example string) *cobra.Command {
 func controlCommand(name, arg, short, long, example string, parse func(*cobra.Command, string) (control.Request, error)) *cobra.Command {
 	dir := ""
 	command := &cobra.Command{
-		Use:     name + " " + arg,
+		Use:     strings.TrimSpace(name + " " + arg),
 		Short:   short,
 		Long:    long,
 		Example: "  " + example,
-		Args:    cobra.ExactArgs(1),
+		Args: func(command *cobra.Command, args []string) error {
+			return oneArgument(command.Context(), args, arg, example, dir)
+		},
 		RunE: func(command *cobra.Command, args []string) error {
-			request, err := parse(command, args[0])
+			request, err := parse(command, strings.Join(args, " "))
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +35,11 @@ func newStatus() *cobra.Command {
 with their states, how many objects of each kind each shard has, which objects have no
 shard (unassigned) or that of one which is not in the ring (stranded), how many are being
 drained and for how long, and how even the shares are (what the fullest shard has of the
-main objects, divided by the mean).
+main objects, divided by the mean). A shard that has left in good order is shown until its
+Lease is deleted, and not counted.
+
+Of an operator in which one instance leads, it shows which one, since when, and what it
+works on. Who waits to lead is nowhere noted: look at the operator's pods.
 
 Of a ring without a ControllerRing, whose controller runs its own sharder, it shows what
 the shards' Leases tell.
@@ -54,7 +57,7 @@ spread. What may not be read is shown as not known.`,
   ringmaster status webhosting-operator -o wide --watch
 
   # why is this website where it is?
-  ringmaster status website/homepage -n project-foo
+  ringmaster status website/homepage -n project-bakery
 
   # for a script: how many objects does nobody work on?
   ringmaster status -o json | jq '[.rings[].total | .unassigned + .stranded] | add'`,
@@ -89,9 +92,12 @@ func (s *showing) run(command *cobra.Command, args []string) error {
 	look := func(ctx context.Context) (*status.Report, error) { return s.look(ctx, reader, command, args) }
 	out, said := command.OutOrStdout(), command.ErrOrStderr()
 	if !s.watch {
-		return s.show(command.Context(), out, said, look)
+		return s.show(command.Context(), out, said, s.colour.Colours(out), look)
 	}
-	return s.follow(command.Context(), out, said, look)
+	again := followed{format: s.format, colour: s.colour, write: func(ctx context.Context, out, said io.Writer, coloured bool) error {
+		return s.show(ctx, out, said, coloured, look)
+	}}
+	return again.run(command.Context(), out, said)
 }
 
 // look reads what was asked for: objects, if they are written as TYPE/NAME; else rings, if there are such;
@@ -119,7 +125,7 @@ func (s *showing) objects(ctx context.Context, reader *status.Reader, command *c
 	if s.allNamespaces {
 		return nil, seeHelp(command, errors.New("an object is in one namespace: name it with -n"))
 	}
-	query := status.Query{Rings: s.rings, Namespace: s.inNamespace}
+	query := status.Query{Rings: s.rings, Namespace: s.inNamespace, Implied: s.inNamespace == ""}
 	if query.Namespace == "" {
 		var err error
 		if query.Namespace, err = s.namespace(); err != nil {
@@ -130,7 +136,7 @@ func (s *showing) objects(ctx context.Context, reader *status.Reader, command *c
 }
 
 // show writes what there is to see now.
-func (s *showing) show(ctx context.Context, out, said io.Writer, look func(context.Context) (*status.Report, error)) error {
+func (s *showing) show(ctx context.Context, out, said io.Writer, coloured bool, look func(context.Context) (*status.Report, error)) error {
 	report, err := look(ctx)
 	if report != nil {
 		if s.format == status.Table || s.format == status.Wide {
@@ -138,49 +144,9 @@ func (s *showing) show(ctx context.Context, out, said io.Writer, look func(conte
 				fmt.Fprintln(said, "Warning:", warning)
 			}
 		}
-		if err := report.Write(out, s.format, s.colour.Colours(out)); err != nil {
+		if err := report.Write(out, s.format, coloured); err != nil {
 			return err
 		}
 	}
 	return err
-}
-
-// follow shows it again and again, on a terminal always at the same place.
-func (s *showing) follow(ctx context.Context, out, said io.Writer, look func(context.Context) (*status.Report, error)) error {
-	const pause = 2 * time.Second
-	const home = "\x1b[H\x1b[2J"
-	colour := terminal.Never
-	if s.colour.Colours(out) {
-		colour = terminal.Always
-	}
-	again := *s
-	again.colour = colour
-	for first := true; ctx.Err() == nil; first = false {
-		var page, warnings bytes.Buffer // at once, so that nothing flickers
-		err := again.show(ctx, &page, &warnings, look)
-		switch {
-		case ctx.Err() != nil:
-			continue // it was told to end
-		case err != nil && first:
-			return err
-		case err != nil:
-			fmt.Fprintln(&warnings, "Error:", err)
-		}
-		if terminal.Is(out) {
-			fmt.Fprint(out, home)
-		} else if !first && s.format != status.JSON {
-			fmt.Fprintln(out, map[bool]string{true: "---"}[s.format == status.YAML])
-		}
-		if _, err := page.WriteTo(out); err != nil {
-			return err
-		}
-		if _, err := warnings.WriteTo(said); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
-	return nil
 }

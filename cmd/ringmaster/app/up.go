@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
 	"github.com/ringmaster-project/ringmaster/internal/demo"
+	"github.com/ringmaster-project/ringmaster/internal/demo/regions"
 	"github.com/ringmaster-project/ringmaster/internal/demo/view"
 	"github.com/ringmaster-project/ringmaster/internal/up"
 )
@@ -21,17 +24,26 @@ func newUp() *cobra.Command {
 		Short: "Run Kubernetes and a sample operator in several instances on this machine until Ctrl-C",
 		Long: `Runs a real Kubernetes control plane as processes of this machine, on free ports of the
 loopback interface, and on it a sample operator in several instances, each a process with
-a ServiceAccount of its own. The operator makes a web page of every Website; the instances
+a ServiceAccount of its own.
+
+With --example webhosting, the operator makes a web page of every Website; the instances
 share the work as --mode says:
 
   shard       each has its own share; the sharder, in two replicas, gives them out
   in-process  each has its own share; one of the instances gives them out
   lead        one works on all, the others wait
 
+With --example etcdcluster, three operators manage an etcd cluster together whose members
+are in three regions. Each region is a namespace with an operator, an agent, which plays
+the kubelet, and a member, a real etcd:
+
+  global      they agree, and one of them acts for all regions at once
+  local       each acts for its own region, one at a time
+
 On a terminal it then shows what happens, and takes keys; elsewhere it writes lines. From
 another terminal, kubectl works with the kubeconfig that it prints, and so do 'ringmaster
-scale', 'kill', 'stop', 'pause', 'resume' and 'websites'. An instance that ends is started
-again under its name.
+scale', 'kill', 'stop', 'pause', 'resume' and 'websites', or for the etcd cluster 'restart',
+'replace' and 'coordination status'. An instance that ends is started again under its name.
 
 There is no node. One is pretended, so that Pods become Ready, but no container runs; the
 websites are served by this command from what the cluster's objects say.
@@ -47,6 +59,9 @@ Ctrl-C stops everything in good order; a second Ctrl-C at once.`,
   # one instance leads, two wait
   ringmaster up --mode lead
 
+  # see operators of three regions agree
+  ringmaster up --example etcdcluster
+
   # keep the data, and the same addresses, for the next time
   ringmaster up --data-dir ~/ringmaster --port 6443 --page-port 8080
 
@@ -60,18 +75,21 @@ Ctrl-C stops everything in good order; a second Ctrl-C at once.`,
 			if options.Assets, err = findAssets(assets); err != nil {
 				return err
 			}
-			if options.Example == up.ExampleWebhosting {
-				if options.Programs, err = findPrograms(programs, options.Mode); err != nil {
-					return err
-				}
+			if err := refuseOthers(command, options.Example); err != nil {
+				return err
 			}
-			options.In, options.Out = os.Stdin, command.OutOrStdout()
+			options.Mode = cmp.Or(options.Mode, defaultModes[options.Example])
+			if options.Programs, err = findPrograms(programs, options); err != nil {
+				return err
+			}
+			options.In, options.Out, options.Follow = os.Stdin, command.OutOrStdout(), followAgreement
 			return up.Run(command.Context(), options)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.Example, "example", up.ExampleWebhosting, "what to run on the control plane: webhosting or none")
-	flags.StringVar(&options.Mode, "mode", view.ModeShard, "how the instances share the work: shard, in-process or lead")
+	flags.StringVar(&options.Example, "example", up.ExampleWebhosting, "what to run on the control plane: webhosting, etcdcluster or none")
+	flags.StringVar(&options.Mode, "mode", "", "how the instances share the work: shard (default), in-process or lead; "+
+		"how the operators of an etcdcluster act: global (default) or local")
 	flags.IntVar(&options.Shards, "shards", 3, "number of instances of the operator")
 	flags.IntVar(&options.Websites, "websites", 30, "number of websites")
 	flags.IntVar(&options.PagePort, "page-port", 0, "port of the websites (default: a free one)")
@@ -80,7 +98,7 @@ Ctrl-C stops everything in good order; a second Ctrl-C at once.`,
 	flags.IntVar(&options.Port, "port", 0, "port of the API server (default: the last one of the same folder, or a free one)")
 	flags.StringVar(&assets, "assets", "", "folder with Kubernetes' programs (default: $"+controlplane.AssetsVariable+
 		", or 'kubernetes' beside this program)")
-	flags.StringVar(&programs, "programs", "", "folder with the sharder and the sample operator (default: beside this program)")
+	flags.StringVar(&programs, "programs", "", "folder with the sharder and the sample operators (default: beside this program)")
 	return command
 }
 
@@ -97,13 +115,35 @@ func findAssets(named string) (string, error) {
 }
 
 // findPrograms looks where 'make build' puts the programs, unless it is told where they are.
-func findPrograms(named, mode string) (_ string, err error) {
+func findPrograms(named string, options up.Options) (_ string, err error) {
 	if named == "" {
 		if named, err = own(); err != nil {
 			return "", err
 		}
 	}
-	return demo.FindPrograms(named, mode)
+	switch options.Example {
+	case up.ExampleWebhosting:
+		return demo.FindPrograms(named, options.Mode)
+	case up.ExampleEtcdcluster:
+		return regions.FindPrograms(named)
+	}
+	return "", nil
+}
+
+// defaultModes are those of the examples.
+var defaultModes = map[string]string{up.ExampleWebhosting: view.ModeShard, up.ExampleEtcdcluster: view.ModeGlobal}
+
+// refuseOthers refuses flags that are for another example.
+func refuseOthers(command *cobra.Command, example string) error {
+	if example == up.ExampleWebhosting {
+		return nil
+	}
+	for _, name := range []string{"shards", "websites", "page-port"} {
+		if command.Flags().Changed(name) {
+			return seeHelp(command, fmt.Errorf("--%s is for --example %s", name, up.ExampleWebhosting))
+		}
+	}
+	return nil
 }
 
 // own is the folder of this program.

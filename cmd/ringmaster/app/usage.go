@@ -11,6 +11,9 @@ import (
 
 // seeHelp is an error in how a command was typed.
 func seeHelp(command *cobra.Command, err error) error {
+	if clearer := negativeNumber(err, command.Use); clearer != nil {
+		err = clearer
+	}
 	return fmt.Errorf("%w\nSee '%s --help'", err, command.CommandPath())
 }
 
@@ -60,9 +63,15 @@ func As(program string) *cobra.Command {
 		names = append(names, command.Name())
 	}
 	mentions := regexp.MustCompile(`\b` + root.Name() + ` (` + strings.Join(names, "|") + `)\b`)
-	for _, command := range append(root.Commands(), root) {
-		command.Long = mentions.ReplaceAllString(command.Long, typed+" $1")
-		command.Example = mentions.ReplaceAllString(command.Example, typed+" $1")
-	}
+	mention(root, mentions, typed+" $1")
 	return root
+}
+
+// mention changes how a command and all below it speak of commands.
+func mention(command *cobra.Command, mentions *regexp.Regexp, as string) {
+	command.Long = mentions.ReplaceAllString(command.Long, as)
+	command.Example = mentions.ReplaceAllString(command.Example, as)
+	for _, below := range command.Commands() {
+		mention(below, mentions, as)
+	}
 }

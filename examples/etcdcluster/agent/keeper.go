@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// grace is how long an etcd has to end by itself. It gives its leadership away meanwhile. It would wait seven
-	// seconds for its clients' streams to end, which never do; what it has acknowledged is not lost when it is killed.
+	// grace is how long an etcd has to end by itself. It would wait seven seconds for its clients' streams to end,
+	// which never do, and only then give its leadership away: who wants it to be given away does that before. What
+	// it has acknowledged is not lost when it is killed.
 	grace = 1500 * time.Millisecond
 	// firstPause and longestPause are how long to wait before a process that crashed is started again.
 	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second

@@ -9,8 +9,13 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// withPeer is where a step has the address at which the system's members reach its member.
-const withPeer = "peer"
+const (
+	// withPeer is where a step has the address at which the system's members reach its member.
+	withPeer = "peer"
+	// withRegion is where the order to stop a member has the prefix of who is to do it. Afterwards nothing else tells
+	// whose member it was, and somebody has to answer.
+	withRegion = "region"
+)
 
 // outcome is what came of trying a step.
 type outcome struct {
@@ -32,8 +37,7 @@ func (r *round) drive(ctx context.Context) error {
 	}
 	r.lookIn(soon)
 	if !r.task.grant.Held() {
-		r.note("LockLost", "The lock is lost; another operator may go on with what was begun.")
-		r.task = nil
+		r.lost()
 		return nil
 	}
 	if r.state == nil || !r.state.Agreed {
@@ -49,7 +53,7 @@ func (r *round) drive(ctx context.Context) error {
 	result, err := r.carryOut(ctx, *step)
 	switch {
 	case errors.Is(err, coordination.ErrFenced):
-		r.task = nil
+		r.lost()
 		return nil
 	case err != nil:
 		return err
@@ -81,6 +85,12 @@ func (r *round) goOn(ctx context.Context, steps []coordination.Step, at int) err
 	return fenced(r.task.advance(ctx, rest))
 }
 
+// lost gives up what this operator may not go on with.
+func (r *round) lost() {
+	r.note("LockLost", "The lock is lost; another operator may go on with what was begun.")
+	r.task, r.finished = nil, true
+}
+
 // fenced lets a round end in peace that has lost the lock: the next one sees it.
 func fenced(err error) error {
 	if errors.Is(err, coordination.ErrFenced) {
@@ -93,7 +103,12 @@ func fenced(err error) error {
 func (r *round) finish(ctx context.Context, failure string) error {
 	action, steps, _ := r.task.plan()
 	grant := r.task.grant
-	if err := fenced(grant.Done(ctx, failure)); err != nil {
+	err := grant.Done(ctx, failure)
+	if errors.Is(err, coordination.ErrFenced) {
+		r.lost()
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	if failure == "" {
@@ -101,7 +116,7 @@ func (r *round) finish(ctx context.Context, failure string) error {
 	} else {
 		r.note("GaveUp", fmt.Sprintf("%s was given up: %s", action, failure))
 	}
-	r.task = nil
+	r.task, r.finished = nil, true
 	return nil
 }
 
@@ -119,8 +134,15 @@ func (r *round) stillWanted(id coordination.MemberID) bool {
 
 // address tells a step where its member is.
 func (r *round) address(step *coordination.Step) {
-	if entry, ready := r.wanted(coordination.ReadyForInclusion)[step.Member]; ready && len(entry.Addresses) > 0 && step.With == nil {
+	if step.With != nil {
+		return
+	}
+	if entry, ready := r.wanted(coordination.ReadyForInclusion)[step.Member]; ready && len(entry.Addresses) > 0 {
 		step.With = map[string]string{withPeer: entry.Addresses[0]}
+		return
+	}
+	if entry, known := r.entry(step.Member); known && step.Do == plan.Stop {
+		step.With = map[string]string{withRegion: entry.Prefix}
 	}
 }
 
@@ -146,10 +168,13 @@ func (r *round) carryOut(ctx context.Context, step coordination.Step) (outcome, 
 func (r *round) ordered(ctx context.Context, step coordination.Step) (outcome, error) {
 	if !r.task.global() {
 		order := &coordination.Order{Step: step, Intent: r.task.grant.Token, At: r.task.at, Token: r.task.grant.Token}
+		if r.carriedOut(order) {
+			return r.settled(step), nil
+		}
 		if failure, err := r.obeyOne(ctx, order); err != nil || failure != "" {
 			return outcome{impossible: failure}, err
 		}
-		return r.settled(step), nil
+		return waits("%s has to be done to %s", step.Do, step.Member), nil // the next round sees what came of it
 	}
 	answer := r.task.grant.Answered(r.view)
 	switch {
@@ -159,6 +184,15 @@ func (r *round) ordered(ctx context.Context, step coordination.Step) (outcome, e
 		return outcome{impossible: fmt.Sprintf("%s of %s: %s", step.Do, step.Member, answer.Failure)}, nil
 	}
 	return r.settled(step), nil
+}
+
+// carriedOut tells whether the agent had carried an order out when this round began to look.
+func (r *round) carriedOut(order *coordination.Order) bool {
+	process, there := r.processes[string(order.Member)]
+	if order.Do == plan.Stop {
+		return !there
+	}
+	return there && process.LastOrder == orderID(order)
 }
 
 // settled waits until a member that was restarted is well again.

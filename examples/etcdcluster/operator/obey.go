@@ -16,26 +16,54 @@ func (r *round) obey(ctx context.Context) error {
 	if !r.global() || r.c == nil {
 		return nil
 	}
-	order := r.c.Order(r.view, r.mine()...)
+	order := r.c.Order(r.view, r.answersFor()...)
 	if order == nil {
 		return nil
 	}
-	failure, err := r.obeyOne(ctx, order)
-	if err != nil {
-		return err
+	var failure string
+	if r.wants(order) {
+		var err error
+		if failure, err = r.obeyOne(ctx, order); err != nil {
+			return err
+		}
 	}
 	r.lookIn(soon)
-	err = r.c.Answer(ctx, order, failure)
+	err := r.c.Answer(ctx, order, failure)
 	if errors.Is(err, coordination.ErrConflict) {
 		return nil // another one has gone on with it meanwhile, and asks again if it has to
 	}
 	return err
 }
 
+// answersFor are the members whose orders are for this operator: the region's own, and one that it was to stop and that is
+// not there any more, because the operator died before it could say so.
+func (r *round) answersFor() []coordination.MemberID {
+	ids := r.mine()
+	if intent := r.view.Intent; intent != nil && intent.At < len(intent.Steps) {
+		step := intent.Steps[intent.At]
+		if step.Do == plan.Stop && step.With[withRegion] == string(r.cluster.Spec.ProcessGroupIDPrefix) {
+			ids = append(ids, step.Member)
+		}
+	}
+	return ids
+}
+
+// wants tells whether an order is still to be carried out. Who acts may have given it just when the region withdrew what it
+// was for.
+func (r *round) wants(order *coordination.Order) bool {
+	if order.Do != plan.Restart || r.state == nil || !r.state.Agreed {
+		return true
+	}
+	_, wanted := r.needs.wants[coordination.PendingForRestart][order.Member]
+	return wanted
+}
+
 // obeyOne lets the agent carry an order out. What was carried out before is not done again, whoever asks.
 func (r *round) obeyOne(ctx context.Context, order *coordination.Order) (failure string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
 	id := string(order.Member)
-	under := agent.Order{Token: order.Token, ID: fmt.Sprintf("%d/%d/%s", order.Intent, order.At, order.Do)}
+	under := agent.Order{Token: order.Token, ID: orderID(order)}
 	switch order.Do {
 	case plan.Start:
 		if r.state == nil || !r.state.Agreed {
@@ -59,10 +87,15 @@ func (r *round) obeyOne(ctx context.Context, order *coordination.Order) (failure
 	case errors.Is(err, agent.ErrNotPrepared), errors.Is(err, agent.ErrNotStarted), errors.Is(err, agent.ErrInvalid), errors.Is(err, agent.ErrDeleting):
 		return err.Error(), nil
 	case err != nil:
-		return "", err
+		return "", &agentError{err}
 	}
 	r.note("Obeyed", fmt.Sprintf("%s %s, as ordered with token %d.", order.Do, id, order.Token))
 	return "", nil
+}
+
+// orderID tells the agent this order from others, whoever gives it.
+func orderID(order *coordination.Order) string {
+	return fmt.Sprintf("%d/%d/%s", order.Intent, order.At, order.Do)
 }
 
 // initialCluster is what a member has to know to join: all members, also those that have no name yet.

@@ -5,13 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 )
 
+// An agent that hangs must not make the operator hang, which others may wait for. An order takes as long as an etcd takes
+// to end.
+const (
+	askTimeout   = 3 * time.Second
+	orderTimeout = 15 * time.Second
+)
+
 // seeProcesses asks the agent what runs.
 func (r *round) seeProcesses(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	found, err := r.agent.Members(ctx)
 	if err != nil {
 		return &agentError{err}
@@ -21,6 +31,17 @@ func (r *round) seeProcesses(ctx context.Context) error {
 		r.processes[m.ID] = m
 	}
 	return nil
+}
+
+// standBack lets another operator go on with what this one cannot: it does not see its own region.
+func (r *round) standBack(ctx context.Context) error {
+	if r.task == nil {
+		return nil
+	}
+	r.note("StoodBack", "The agent does not answer; another operator may go on with what was begun.")
+	grant := r.task.grant
+	r.task = nil
+	return grant.Release(ctx)
 }
 
 // agentError is when the agent does not answer.
@@ -46,6 +67,8 @@ func (r *round) seeds() []string {
 // prepare does what disturbs nobody: it gives new members their addresses and running ones their next arguments, throws
 // away what the system does not know and nobody wants, and starts the first member of all.
 func (r *round) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
 	for _, id := range r.needs.create {
 		if _, err := r.agent.Prepare(ctx, id); err != nil {
 			return fmt.Errorf("preparing %s: %w", id, err)
@@ -76,6 +99,14 @@ func (r *round) discard(ctx context.Context, id string) error {
 		return nil // it may be about to become one
 	}
 	token := max(r.view.Token, 1)
+	if !r.global() { // nobody has said which token is the newest
+		grant, err := r.c.Lock(ctx)
+		if err != nil {
+			return r.refused(err)
+		}
+		defer func() { _ = grant.Release(ctx) }() // it ends by itself too
+		token = grant.Token
+	}
 	err := r.agent.Delete(ctx, id, agent.Order{Token: token, ID: fmt.Sprintf("discard/%d", token)})
 	if errors.Is(err, agent.ErrFenced) {
 		return nil

@@ -55,7 +55,7 @@ func (r *round) planRestart(ready coordination.Members) []coordination.Step {
 
 // propose begins something, if there is something to do, everybody is ready for it and nobody else does anything.
 func (r *round) propose(ctx context.Context) error {
-	if r.task != nil || r.c == nil || r.state == nil || !r.state.Agreed {
+	if r.task != nil || r.finished || r.c == nil || r.state == nil || !r.state.Agreed {
 		return nil
 	}
 	if r.global() && r.view.Intent != nil {

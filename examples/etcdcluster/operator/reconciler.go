@@ -67,7 +67,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // run lets the parts of a round do their work.
 func (r *reconciler) run(ctx context.Context, round *round) error {
 	if err := round.seeProcesses(ctx); err != nil {
-		return err
+		return errors.Join(err, round.standBack(ctx))
 	}
 	if err := r.connect(round.part, round.cluster, round.seeds()); err != nil {
 		return err

@@ -38,7 +38,9 @@ type round struct {
 	acting  string
 	again   time.Duration
 	denied  bool
-	note    func(reason, message string)
+	// finished is when something has ended in this round: what is to be done next is not decided on what was seen before.
+	finished bool
+	note     func(reason, message string)
 }
 
 func (r *round) global() bool {

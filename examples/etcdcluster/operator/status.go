@@ -87,6 +87,10 @@ func (r *round) report(err error) {
 	}
 	ready, reason, message := r.readiness(err)
 	set(etcdclusterv1alpha1.ConditionReady, ready, reason, message)
+	if reason == etcdclusterv1alpha1.ReasonAgentUnreachable {
+		status.Waiting = shorten(message)
+		return // nothing else was looked at
+	}
 	coordinated, reason, message := r.agreement(err)
 	set(etcdclusterv1alpha1.ConditionCoordinated, coordinated, reason, message)
 	progressing, reason, message := r.progress()
@@ -112,8 +116,7 @@ func (r *round) readiness(err error) (bool, string, string) {
 }
 
 func (r *round) agreement(err error) (bool, string, string) {
-	var unreachable *agentError
-	if err != nil && !errors.As(err, &unreachable) {
+	if err != nil {
 		if errors.Is(err, coordination.ErrPrefixTaken) {
 			return false, etcdclusterv1alpha1.ReasonPrefixTaken, err.Error()
 		}

@@ -33,10 +33,11 @@ func (t *task) step() *coordination.Step {
 	return nil
 }
 
-// advance goes on to the next step, with what is planned now.
+// advance goes on to the next step, with what is planned now. That may be nothing: then what was planned before must
+// not stay, because an order is carried out from the moment that it is written.
 func (t *task) advance(ctx context.Context, rest []coordination.Step) error {
 	if t.global() {
-		return t.grant.Advance(ctx, rest...)
+		return t.grant.Advance(ctx, append([]coordination.Step{}, rest...)...)
 	}
 	t.at++
 	t.steps = append(t.steps[:t.at:t.at], rest...)

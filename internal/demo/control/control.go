@@ -31,6 +31,9 @@ const (
 	Resume = "resume"
 	// Websites creates websites until there are Count.
 	Websites = "websites"
+	// Restart makes all members of a system need to be restarted, Replace one of every region to be replaced.
+	Restart = "restart"
+	Replace = "replace"
 )
 
 // Request is what is to be done.

@@ -30,6 +30,8 @@ type Options struct {
 	Changed func()
 	// Grace is how long a process that was asked to end may take.
 	Grace time.Duration
+	// Back says what starts a process that was stopped, 'resume' if it is not set.
+	Back string
 }
 
 // Crew is a number of processes with names.

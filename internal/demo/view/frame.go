@@ -17,8 +17,11 @@ func Frame(state State, width, height int) []Line {
 	if width < leastWidth || height < leastHeight {
 		return clipAll([]Line{{{"make the terminal larger", Plain}}}, width, height)
 	}
+	if state.Help {
+		return clipAll(help(state, width, height), width, height)
+	}
 	top := append(header(state, width), summary(state)...)
-	bottom := footer(state)
+	bottom := footer(state, width)
 	room := height - len(top) - len(bottom)
 	shards := table(state, width)
 	if len(shards) > room {
@@ -41,6 +44,8 @@ var titles = map[string]string{
 	ModeLead:      "lead: one instance works, the others wait",
 	ModeShard:     "shard: every instance has its share, a sharder gives them out",
 	ModeInProcess: "in-process: every instance has its share, one gives them out",
+	ModeGlobal:    "global: when all are ready, one operator acts for all regions",
+	ModeLocal:     "local: each operator acts for its own region, one at a time",
 }
 
 func header(state State, width int) []Line {
@@ -106,16 +111,27 @@ func leader(state State) Span {
 	return Span{"nobody" + suffix, Bad}
 }
 
-// news are moves, events and what to try, in exactly as many lines as there is room for, so that nothing
-// jumps when there is more of one.
+// news are moves, events and what to type in another terminal, in exactly as many lines as there is room for,
+// so that nothing jumps when there is more of one. How to reach the cluster comes first: without it there is
+// nothing to do but to look.
 func news(state State, width, room int) []Line {
 	const (
 		least       = 3 // a gap, a title and a line
-		comfortable = 5
+		comfortable = 4
 	)
-	hints := try(state)
-	if room < len(hints)+2*comfortable {
+	hints := reach(state.Hints, width)
+	if room < len(hints) {
+		hints = hints[min(1, len(hints)):] // the gap
+	}
+	if room < len(hints) {
 		hints = nil
+	}
+	wanted := comfortable
+	if state.Mode != ModeLead {
+		wanted = 2 * comfortable
+	}
+	if commands := tries(state.Hints, width); len(hints)+len(commands)+wanted <= room {
+		hints = append(hints, commands...)
 	}
 	var lines []Line
 	left := room - len(hints)
@@ -128,9 +144,9 @@ func news(state State, width, room int) []Line {
 		left -= share
 	}
 	if left >= least {
-		lines = append(lines, section(left, func(room int) []Line { return events(state, room) })...)
+		lines = append(lines, section(left, func(room int) []Line { return events(state.Events, room) })...)
 	}
-	return fill(append(lines, hints...), room)
+	return append(fill(lines, room-len(hints)), hints...)
 }
 
 // section is a gap and what is below it, in so many lines.
@@ -180,9 +196,9 @@ const (
 	wide = 100
 )
 
-func events(state State, room int) []Line {
+func events(all []Event, room int) []Line {
 	lines := []Line{{{"Events", Bold}}}
-	for _, event := range last(state.Events, room-1) {
+	for _, event := range last(all, room-1) {
 		style := Plain
 		if event.Warning {
 			style = Warn
@@ -197,37 +213,3 @@ func events(state State, room int) []Line {
 }
 
 func last[T any](all []T, n int) []T { return all[max(0, len(all)-max(0, n)):] }
-
-func try(state State) []Line {
-	if len(state.Hints.Try) == 0 {
-		return nil
-	}
-	lines := []Line{nil, {{"In another terminal", Bold}, {"  websites: " + state.Hints.Pages, Accent}}, {{"  " + state.Hints.Setup, Plain}}}
-	const column = 40 // a longer command goes on where there is room
-	for _, hint := range state.Hints.Try {
-		command := hint.Command + strings.Repeat(" ", max(0, column-len([]rune(hint.Command))))
-		lines = append(lines, Line{{"  " + command, Plain}, {"  " + hint.Shows, Dim}})
-	}
-	return append(lines, nil)
-}
-
-func footer(state State) []Line {
-	keys := Line{}
-	for _, key := range []struct{ key, does string }{
-		{"1-9", "select"},
-		{"k", "kill"},
-		{"s", "stop"},
-		{"p", "pause"},
-		{"r", "resume"},
-		{"+ -", "scale"},
-		{"w", "100 more " + state.Objects.Name + "s"},
-		{"q", "quit"},
-	} {
-		keys = append(keys, Span{key.key, Bold}, Span{" " + key.does + "  ", Dim})
-	}
-	answer := Line{}
-	if state.Answer != "" {
-		answer = Line{{clean(state.Answer), Accent}}
-	}
-	return []Line{answer, keys}
-}

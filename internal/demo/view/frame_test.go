@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -36,10 +37,14 @@ func calm() view.State {
 		},
 		Objects: view.Objects{Name: "website", Total: 30, Ready: 30},
 		Hints: view.Hints{
-			Setup: "export KUBECONFIG=/tmp/ringmaster-1/kubeconfig",
+			Setup: ". /tmp/ringmaster-1793323778/env",
 			Try: []view.Try{
-				{"kubectl get websites -A", "who has which"},
+				{"kubectl get websites -A -L shard.alpha.sharding.timebertt.dev/webhosting-operator", "whose each website is"},
+				{`kubectl patch theme exciting --type=merge -p '{"spec":{"color":"orange"}}'`, "look at a website before and after"},
 				{"ringmaster kill webhosting-operator-1", "its websites go to the others when its Lease has run out"},
+				{"ringmaster scale 5", "some websites go to the new ones, the others stay where they are"},
+				{"ringmaster pause webhosting-operator-1", "as kill, but 'resume' wakes it up: it notices, and ends"},
+				{"ringmaster websites 500", "more to do"},
 			},
 			Pages: "http://127.0.0.1:12345/",
 		},
@@ -110,6 +115,8 @@ func TestFrame(t *testing.T) {
 	}
 	crowded := calm()
 	crowded.Instances[0].Objects, crowded.Instances[1].Objects = 5000, 1
+	helped := calm()
+	helped.Help = true
 	for name, test := range map[string]struct {
 		state         view.State
 		width, height int
@@ -117,6 +124,10 @@ func TestFrame(t *testing.T) {
 		"calm":       {calm(), 120, 32},
 		"stormy":     {stormy(), 120, 32},
 		"small":      {stormy(), 80, 24},
+		"medium":     {stormy(), 100, 30},
+		"high":       {stormy(), 80, 34},
+		"help":       {helped, 80, 24},
+		"help-low":   {helped, 60, 12},
 		"narrow":     {stormy(), 40, 20},
 		"low":        {stormy(), 100, 9},
 		"tiny":       {stormy(), 19, 4},
@@ -151,10 +162,39 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// goesOn is where a command goes on in the next line, between two of its words.
+var goesOn = regexp.MustCompile(` \\\n +`)
+
+// TestWhatIsCopiedIsWhole looks for what a person needs in another terminal, in terminals of usual sizes, whatever
+// goes on in them.
+func TestWhatIsCopiedIsWhole(t *testing.T) {
+	helped := calm()
+	helped.Help = true
+	long := calm()
+	long.Hints.Setup = ". /var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T/" + strings.Repeat("long/", 20) + "ringmaster-1793323778/env"
+	for name, state := range map[string]view.State{
+		"calm": calm(), "stormy": stormy(), "lead": lead(), "in-process": inProcess(), "help": helped, "a long name": long,
+	} {
+		for _, size := range [][2]int{{40, 24}, {80, 24}, {80, 34}, {100, 30}, {120, 40}} {
+			shown := text(view.Frame(state, size[0], size[1]))
+			// A shell takes what is written over two lines for one.
+			whole := strings.ReplaceAll(goesOn.ReplaceAllString(shown, " "), "\\\n", "")
+			for _, wanted := range []string{"  " + state.Hints.Setup + "\n", "websites: " + state.Hints.Pages + "\n"} {
+				if !strings.Contains(whole, wanted) {
+					t.Errorf("%s, %dx%d: %q is not there:\n%s", name, size[0], size[1], wanted, shown)
+				}
+			}
+			if !state.Help && !strings.Contains(shown, "q quit") {
+				t.Errorf("%s, %dx%d: nothing says how to quit:\n%s", name, size[0], size[1], shown)
+			}
+		}
+	}
+}
+
 // TestFrameFits draws on terminals of all sizes.
 func TestFrameFits(t *testing.T) {
 	for name, state := range map[string]view.State{
-		"calm": calm(), "stormy": stormy(), "lead": lead(), "in-process": inProcess(), "empty": {},
+		"calm": calm(), "stormy": stormy(), "lead": lead(), "in-process": inProcess(), "empty": {}, "help": {Help: true, Hints: calm().Hints},
 	} {
 		for width := 0; width < 140; width += 3 {
 			for height := range 45 {

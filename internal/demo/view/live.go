@@ -40,65 +40,51 @@ const (
 type pressed struct {
 	request  *control.Request
 	selected string
+	help     bool
 	quit     bool
 }
 
-// press says what a key means at the moment.
-func press(state State, key byte) pressed {
-	wanted := 0
-	for _, instance := range state.Instances {
-		if !instance.Dismissed {
-			wanted++
-		}
-	}
-	about := func(command string) pressed {
-		if state.Selected == "" {
-			return pressed{}
-		}
-		return pressed{request: &control.Request{Command: command, Name: state.Selected, Away: Away}}
-	}
-	switch key {
-	case 'q', ctrlC, ctrlD:
-		return pressed{quit: true}
-	case '+', '=': // which is + without shift
-		return pressed{request: &control.Request{Command: control.Scale, Count: wanted + 1}}
-	case '-':
-		return pressed{request: &control.Request{Command: control.Scale, Count: max(0, wanted-1)}}
-	case 'w':
-		return pressed{request: &control.Request{Command: control.Websites, Count: state.Objects.Total + 100}}
-	case 'k':
-		return about(control.Kill)
-	case 's':
-		return about(control.Stop)
-	case 'p':
-		return about(control.Pause)
-	case 'r':
-		return about(control.Resume)
-	}
-	if n := int(key) - '1'; n >= 0 && n < len(state.Instances) && key <= '9' {
-		return pressed{selected: state.Instances[n].Name}
-	}
-	return pressed{}
+// chosen is what a person has chosen: what keys are about, what came of the last one, and whether to see what can be
+// typed.
+type chosen struct {
+	selected, answer string
+	help             bool
 }
 
-// live is a view that is being looked at.
+// show is something to be looked at.
+type show interface {
+	Changed() <-chan struct{}
+	// frame draws it as it is now, press says what a key means.
+	frame(chosen chosen, width, height int) []Line
+	press(chosen chosen, key byte) pressed
+}
+
+// live is a show that is being looked at.
 type live struct {
-	source   Source
-	screen   Screen
-	do       control.Handler
-	colours  bool
-	selected string
-	answer   string
-	answers  chan string
+	show    show
+	screen  Screen
+	do      control.Handler
+	colours bool
+	chosen  chosen
+	answers chan string
 }
 
 // Live draws what the source tells, and does what keys ask for, until ctx ends, the person quits or the
 // terminal is gone.
 func Live(ctx context.Context, source Source, screen Screen, do control.Handler, colours bool) {
+	run(ctx, ring{source}, screen, do, colours)
+}
+
+// LiveRegions does the same for regions.
+func LiveRegions(ctx context.Context, source RegionsSource, screen Screen, do control.Handler, colours bool) {
+	run(ctx, regions{source}, screen, do, colours)
+}
+
+func run(ctx context.Context, show show, screen Screen, do control.Handler, colours bool) {
 	// A frame is drawn when something has changed, but not more often than anybody can see, and each
 	// second for the ages.
 	const shortest, longest = 50 * time.Millisecond, time.Second
-	l := &live{source: source, screen: screen, do: do, colours: colours, answers: make(chan string, 16)}
+	l := &live{show: show, screen: screen, do: do, colours: colours, answers: make(chan string, 16)}
 	ticker := time.NewTicker(longest)
 	defer ticker.Stop()
 	for anew := true; ctx.Err() == nil; {
@@ -111,9 +97,9 @@ func Live(ctx context.Context, source Source, screen Screen, do control.Handler,
 		case <-ctx.Done():
 		}
 		select {
-		case <-source.Changed():
+		case <-show.Changed():
 		case <-ticker.C:
-		case l.answer = <-l.answers:
+		case l.chosen.answer = <-l.answers:
 		case <-screen.Resized():
 			anew = true
 		case key, open := <-screen.Keys():
@@ -125,25 +111,10 @@ func Live(ctx context.Context, source Source, screen Screen, do control.Handler,
 	}
 }
 
-// state is the source's, with what the person has chosen.
-func (l *live) state() State {
-	state := l.source.State()
-	for _, instance := range state.Instances {
-		if instance.Name == l.selected {
-			state.Selected = l.selected
-		}
-	}
-	if state.Selected == "" && len(state.Instances) > 0 {
-		state.Selected = state.Instances[0].Name
-	}
-	state.Answer = l.answer
-	return state
-}
-
 func (l *live) draw(anew bool) error {
 	width, height := l.screen.Size()
 	var lines []string
-	for _, line := range Frame(l.state(), width, height) {
+	for _, line := range l.show.frame(l.chosen, width, height) {
 		if l.colours {
 			lines = append(lines, line.ANSI())
 		} else {
@@ -155,9 +126,14 @@ func (l *live) draw(anew bool) error {
 
 // press does what a key asks for, and tells whether that is to end.
 func (l *live) press(ctx context.Context, key byte) (quit bool) {
-	meant := press(l.state(), key)
+	meant := l.show.press(l.chosen, key)
+	if l.chosen.help && !meant.quit {
+		l.chosen.help = false // nobody sees what else the key would do
+		return false
+	}
+	l.chosen.help = meant.help
 	if meant.selected != "" {
-		l.selected, l.answer = meant.selected, ""
+		l.chosen.selected, l.chosen.answer = meant.selected, ""
 	}
 	if meant.request == nil {
 		return meant.quit
@@ -178,28 +154,37 @@ func (l *live) press(ctx context.Context, key byte) (quit bool) {
 	return false
 }
 
-// Log writes what the source tells as lines until ctx ends, from a state on. Counts are told when they have
-// settled, or else now and then.
+// Log writes what the source tells as lines until ctx ends, from a state on.
 func Log(ctx context.Context, source Source, out io.Writer, before State) {
+	lines(ctx, out, before, source.State, Tell, Count)
+}
+
+// LogRegions does the same for regions.
+func LogRegions(ctx context.Context, source RegionsSource, out io.Writer, before Regions) {
+	lines(ctx, out, before, source.State, TellRegions, CountRegions)
+}
+
+// lines writes what happens as lines. Counts are told when they have settled, or else now and then.
+func lines[S any](ctx context.Context, out io.Writer, before S, state func() S, tell func(before, after S) []string, count func(S) string) {
 	const interval, patience = time.Second, 10
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	told, unsettled := Count(before), 0
+	told, unsettled := count(before), 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		after := source.State()
-		for _, line := range Tell(before, after) {
+		after := state()
+		for _, line := range tell(before, after) {
 			fmt.Fprintln(out, line)
 		}
-		now := Count(after)
+		now := count(after)
 		if unsettled++; now == told {
 			unsettled = 0
-		} else if now == Count(before) || unsettled >= patience {
-			fmt.Fprintln(out, after.Now.Format(time.TimeOnly)+"  "+now)
+		} else if now == count(before) || unsettled >= patience {
+			fmt.Fprintln(out, time.Now().Format(time.TimeOnly)+"  "+now)
 			told, unsettled = now, 0
 		}
 		before = after

@@ -116,6 +116,7 @@ func TestKeys(t *testing.T) {
 		"fewer":         {"-", []control.Request{{Command: control.Scale, Count: 2}}},
 		"websites":      {"w", []control.Request{{Command: control.Websites, Count: 130}}},
 		"nothing":       {"x0\x1b?", nil},
+		"after help":    {"?kk", []control.Request{{Command: control.Kill, Name: first, Away: view.Away}}},
 		"zero and nine": {"09", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,6 +160,24 @@ func TestAnswersAreShown(t *testing.T) {
 		press("k")
 		if !s.sees("it is not running") {
 			t.Errorf("shown:\n%s", s.shown)
+		}
+	})
+}
+
+// TestHelp shows what can be typed until the next key.
+func TestHelp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		press, _ := s.play(t)
+		for _, key := range []string{"?", "h"} {
+			press(key)
+			if !s.sees("any key goes back") || !s.sees("ringmaster scale 5") || s.sees("Moves") {
+				t.Errorf("shown:\n%s", s.shown)
+			}
+			press(key)
+			if s.sees("any key goes back") {
+				t.Errorf("shown:\n%s", s.shown)
+			}
 		}
 	})
 }

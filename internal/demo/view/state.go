@@ -24,6 +24,8 @@ type State struct {
 
 	// Selected is the name of the instance that keys are about, Answer what came of the last key.
 	Selected, Answer string
+	// Help is set when somebody wants to see what can be typed, and nothing else.
+	Help bool
 }
 
 // The modes.

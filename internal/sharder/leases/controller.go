@@ -57,6 +57,16 @@ const watchful = 250 * time.Millisecond
 
 // Reconcile brings the Lease of a shard in line with its state.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.reconcile(ctx, request)
+	if ctx.Err() != nil {
+		// This process ends, and what it could not write is no failure: who is the sharder next looks at all
+		// Leases. An instance that is both releases its own Lease shortly before.
+		return reconcile.Result{}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	lease := &coordinationv1.Lease{}
 	if err := r.Client.Get(ctx, request.NamespacedName, lease); err != nil {
 		if apierrors.IsNotFound(err) {

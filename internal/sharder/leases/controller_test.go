@@ -156,6 +156,32 @@ func TestReleased(t *testing.T) {
 	f.expect(lease, "ready", "Normal ShardReady")
 }
 
+// ending is a client whose process is told to end when it writes.
+type ending struct {
+	client.Client
+	end context.CancelFunc
+}
+
+func (e *ending) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	e.end()
+	return e.Client.Patch(ctx, object, patch, options...)
+}
+
+// TestEnding has the process end while it writes, which is nobody's failure.
+func TestEnding(t *testing.T) {
+	f := setUp(t)
+	lease, nobody := f.lease("a"), ""
+	f.expect(lease, "ready", "Normal ShardReady")
+	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &nobody })
+	ctx, end := context.WithCancel(t.Context())
+	f.Reconciler.Client = &ending{f.Rig.Client, end}
+	result, err := f.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(lease)})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(result).To(BeZero())
+	f.Reconciler.Client = f.Rig.Client
+	f.expect(lease, "dead", "Normal ShardReleased") // the next one does it
+}
+
 func TestHeldBySomebodyElse(t *testing.T) {
 	f := setUp(t)
 	lease, other := f.lease("a"), "b"

@@ -67,6 +67,15 @@ var verbs = []string{"get", "list", "patch"}
 
 // Reconcile makes a ring work and says how it is doing.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.reconcile(ctx, request)
+	if ctx.Err() != nil {
+		// This process ends, and what it could not write is no failure: the next one looks at all rings.
+		return reconcile.Result{}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ring := &shardingv1alpha1.ControllerRing{}
 	err := r.Client.Get(ctx, request.NamespacedName, ring)
 	switch {

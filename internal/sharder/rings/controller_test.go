@@ -113,6 +113,23 @@ func (f *fixture) webhook() (*admissionregistrationv1.MutatingWebhookConfigurati
 	return found, f.Rig.Client.Get(f.t.Context(), client.ObjectKey{Name: "controllerring-" + f.Namespace}, found)
 }
 
+// TestEnding has the process end while it looks at a ring, which is nobody's failure.
+func TestEnding(t *testing.T) {
+	f := setUp(t)
+	ctx, end := context.WithCancel(t.Context())
+	learn := f.Learn
+	f.Learn = func(ctx context.Context, ring *shardingv1alpha1.ControllerRing) (*catalog.Ring, error) {
+		end()
+		return learn(ctx, ring)
+	}
+	_, err := f.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.ring)})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.events.Events).To(BeEmpty())
+	f.Learn = learn
+	f.reconcile()
+	f.Expect(f.reason(shardingv1alpha1.ConditionReady)).NotTo(BeEmpty(), "the next one does it")
+}
+
 // TestDrainsAreTold at once, and again when they take long, on the ring and on the shard's Lease.
 func TestDrainsAreTold(t *testing.T) {
 	f := setUp(t)

@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -14,42 +15,96 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/tenure"
 )
 
-// session is a lease of etcd.
+// session is a lease of etcd, and a key that is written again and again.
 type session struct {
 	*tenure.Tenure
 	store *store
 	lease clientv3.LeaseID
+	// text is what is at the key.
+	text string
 }
 
-// Open implements coordination.Store. etcd names leases itself, so the ID does not show the name.
+// tenant is what all have to know about a session.
+type tenant struct {
+	Name string `json:"name"`
+	// Duration is for how long its key must have been unchanged before it is ended.
+	Duration string `json:"duration"`
+}
+
+// A lease outlives by far what a leader of etcd may hang. It goes at last where nobody is left to revoke it.
+const (
+	leastLife = time.Hour
+	lives     = 10
+)
+
+// Open implements coordination.Store. etcd names leases itself, so the ID does not show the name; the key does.
 func (s *store) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
-	asking, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	sent := s.clock.Now()
-	seconds := int64((duration + time.Second - 1) / time.Second)
-	granted, err := s.client.Grant(asking, seconds)
+	opened, err := s.grant(ctx, name, duration)
 	if err != nil {
-		return nil, fmt.Errorf("opening a session for %s in etcd: %w", name, err)
+		return nil, fmt.Errorf("opening a session for %s in etcd: %w", name, translated(err))
 	}
-	opened := &session{store: s, lease: granted.ID}
-	opened.Tenure = tenure.Begin(ctx, sent, tenure.Options{
-		Clock: s.clock,
-		// It may be more than what was asked for.
-		Duration: time.Duration(granted.TTL) * time.Second,
-		Renew:    opened.renew,
-	})
+	sent := s.clock.Now()
+	if err := opened.create(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening a session for %s in etcd: %w", name, translated(err)),
+			s.revoke(context.WithoutCancel(ctx), opened.lease))
+	}
+	opened.Tenure = tenure.Begin(ctx, sent, tenure.Options{Clock: s.clock, Duration: duration, Renew: opened.renew})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessions[opened.ID()] = opened
 	return opened, nil
 }
 
+// grant asks for a lease.
+func (s *store) grant(ctx context.Context, name string, duration time.Duration) (*session, error) {
+	text, err := json.Marshal(tenant{Name: name, Duration: duration.String()})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	granted, err := s.client.Grant(ctx, int64(max(leastLife, lives*duration)/time.Second))
+	if err != nil {
+		return nil, err
+	}
+	return &session{store: s, lease: granted.ID, text: string(text)}, nil
+}
+
+// create writes the key for the first time. It needs no precondition: the key is this session's and nobody else's.
+func (s *session) create(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.store.timeout)
+	defer cancel()
+	_, err := s.store.client.Put(ctx, s.key(), s.text, clientv3.WithLease(s.lease))
+	return err
+}
+
 // ID implements coordination.Session.
 func (s *session) ID() string { return sessionID(s.lease) }
 
-// renew asks etcd once to keep the lease. The client's own KeepAliveOnce does not return while etcd is away, and
-// asks again without a pause.
+func (s *session) key() string { return s.store.path + "/" + s.ID() }
+
+// renew writes the key once, if it is there.
 func (s *session) renew(ctx context.Context) error {
+	answer, err := s.store.client.Txn(clientv3.WithRequireLeader(ctx)).
+		If(clientv3.Compare(clientv3.CreateRevision(s.key()), ">", 0)).
+		Then(clientv3.OpPut(s.key(), s.text, clientv3.WithLease(s.lease))).
+		Commit()
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return tenure.ErrEnded
+	case err != nil:
+		return err
+	case !answer.Succeeded: // somebody has deleted the key, and what is attached to the lease has to go too
+		return errors.Join(tenure.ErrEnded, s.store.revoke(ctx, s.lease))
+	}
+	// It has all the time of the lease's long life to succeed.
+	_ = s.keepLease(ctx)
+	return nil
+}
+
+// keepLease asks etcd once to keep the lease. The client's own KeepAliveOnce does not return while etcd is away, and
+// asks again without a pause.
+func (s *session) keepLease(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel() // this ends the stream
 	stream, err := clientv3.RetryLeaseClient(s.store.client).LeaseKeepAlive(ctx)
@@ -59,24 +114,34 @@ func (s *session) renew(ctx context.Context) error {
 	if err := stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(s.lease)}); err != nil {
 		return err
 	}
-	answer, err := stream.Recv()
-	if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) || err == nil && answer.TTL <= 0 {
-		return tenure.ErrEnded
-	}
+	_, err = stream.Recv()
 	return err
+}
+
+// revoke ends a lease with all that is attached to it. It needs no precondition: a lease is one session's, and is
+// never granted again.
+func (s *store) revoke(ctx context.Context, lease clientv3.LeaseID) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if _, err := s.client.Revoke(ctx, lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return fmt.Errorf("revoking the lease %s: %w", sessionID(lease), err)
+	}
+	return nil
+}
+
+// forget forgets a session that etcd does not have any more, and refuses from now on.
+func (s *store) forget(ended *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, ended.ID())
 }
 
 // Close implements coordination.Session.
 func (s *session) Close(ctx context.Context) error {
 	s.End()
-	ctx, cancel := context.WithTimeout(ctx, s.store.timeout)
-	defer cancel()
-	// It needs no precondition: the lease is this session's and nobody else's.
-	if _, err := s.store.client.Revoke(ctx, s.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	if err := s.store.revoke(ctx, s.lease); err != nil {
 		return fmt.Errorf("ending a session in etcd, which now ends by itself: %w", err)
 	}
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	delete(s.store.sessions, s.ID()) // etcd refuses it from now on
+	s.store.forget(s)
 	return nil
 }

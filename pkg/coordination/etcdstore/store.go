@@ -12,13 +12,20 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/sightings"
 )
 
-// DefaultTimeout is how long one request may take.
-const DefaultTimeout = 10 * time.Second
+const (
+	// DefaultSessions is the path of the sessions.
+	DefaultSessions = "/ringmaster/.sessions"
+	// DefaultTimeout is how long one request may take.
+	DefaultTimeout = 10 * time.Second
+)
 
 // Options are what can be set about a store. The zero value is good.
 type Options struct {
+	// Sessions is the path below which sessions are, DefaultSessions by default. All instances have to use the same.
+	Sessions string
 	// Timeout is how long one request may take, DefaultTimeout by default. A context may end it earlier.
 	Timeout time.Duration
 	// Clock is the process's clock by default. Only how much time passes on it matters.
@@ -28,13 +35,16 @@ type Options struct {
 // store is a coordination.Store in etcd.
 type store struct {
 	client  *clientv3.Client
+	path    string // of the sessions
 	timeout time.Duration
 	clock   clock.Clock
+	seen    *sightings.Book
 
 	mu sync.Mutex
-	// sessions are those that this store has opened, by ID. One that was lost stays, to be refused, because etcd may
-	// know it for a little longer.
+	// sessions are those that this store has opened and that etcd may still have, by ID.
 	sessions map[string]*session
+	// durations are those of all sessions that were seen last.
+	durations []time.Duration
 }
 
 // New returns a store that uses the client. The client has to stay open for as long as the store is used.
@@ -44,8 +54,10 @@ func New(client *clientv3.Client, options Options) coordination.Store {
 	}
 	return &store{
 		client:   client,
+		path:     cmp.Or(options.Sessions, DefaultSessions),
 		timeout:  cmp.Or(options.Timeout, DefaultTimeout),
 		clock:    options.Clock,
+		seen:     &sightings.Book{},
 		sessions: map[string]*session{},
 	}
 }
@@ -55,6 +67,7 @@ func (s *store) Read(ctx context.Context, paths ...string) (*coordination.Snapsh
 	if err := keys.CheckPaths(paths...); err != nil {
 		return nil, err
 	}
+	s.observe(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	reads := make([]clientv3.Op, 0, 2*len(paths))

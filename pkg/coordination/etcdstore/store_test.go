@@ -1,11 +1,14 @@
 package etcdstore_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
@@ -99,7 +102,7 @@ func TestTooManyOperations(t *testing.T) {
 	g.Expect(err).To(MatchError(coordination.ErrTooLarge))
 }
 
-// TestSessionWhileEtcdIsAway is about an etcd that keeps sessions for longer than their owners can know.
+// TestSessionWhileEtcdIsAway is about an etcd that does not answer: who has a session must give it up.
 func TestSessionWhileEtcdIsAway(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &network{members: rig.Etcd(t, 1)}
@@ -125,20 +128,53 @@ func TestSessionWhileEtcdIsAway(t *testing.T) {
 	g.Expect(session.Lost()).To(BeClosed(), "what is lost stays lost")
 }
 
-// TestSessionsIDIsTheLeases lets people find a session with etcd's own tools.
-func TestSessionsIDIsTheLeases(t *testing.T) {
+// TestSessionsAreSeen lets people find a session with etcd's own tools.
+func TestSessionsAreSeen(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &network{members: rig.Etcd(t, 1)}
 	client, _ := etcd.connect(t)
-	session, err := etcdstore.New(client, etcdstore.Options{}).Open(t.Context(), "mine", 1500*time.Millisecond)
+	session, err := etcdstore.New(client, etcdstore.Options{}).Open(t.Context(), "dc1 in Berlin", 1500*time.Millisecond)
 	g.Expect(err).NotTo(HaveOccurred())
-	leases, err := client.Leases(t.Context())
+	answer, err := client.Get(t.Context(), "/ringmaster/.sessions/"+session.ID())
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(leases.Leases).To(HaveLen(1))
-	g.Expect(session.ID()).To(Equal(fmt.Sprintf("%016x", int64(leases.Leases[0].ID))))
-	granted, err := client.TimeToLive(t.Context(), leases.Leases[0].ID)
+	g.Expect(answer.Kvs).To(HaveLen(1))
+	g.Expect(string(answer.Kvs[0].Value)).To(Equal(`{"name":"dc1 in Berlin","duration":"1.5s"}`))
+	g.Expect(session.ID()).To(Equal(fmt.Sprintf("%016x", answer.Kvs[0].Lease)))
+	granted, err := client.TimeToLive(t.Context(), clientv3.LeaseID(answer.Kvs[0].Lease))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(granted.GrantedTTL).To(Equal(int64(2)), "rounded up")
+	g.Expect(granted.GrantedTTL).To(Equal(int64(3600)))
+}
+
+// TestHands is about people who end a session by hand. Its owner learns of it when it looks.
+func TestHands(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context, client *clientv3.Client, session *mvccpb.KeyValue) error{
+		"its lease": func(ctx context.Context, client *clientv3.Client, session *mvccpb.KeyValue) error {
+			_, err := client.Revoke(ctx, clientv3.LeaseID(session.Lease))
+			return err
+		},
+		"its key": func(ctx context.Context, client *clientv3.Client, session *mvccpb.KeyValue) error {
+			_, err := client.Delete(ctx, string(session.Key))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := &network{members: rig.Etcd(t, 1)}
+			client, _ := etcd.connect(t)
+			store := etcdstore.New(client, etcdstore.Options{Sessions: "/elsewhere"})
+			session, err := store.Open(t.Context(), "owner", time.Hour)
+			g.Expect(err).NotTo(HaveOccurred())
+			answer, err := client.Get(t.Context(), "/elsewhere/"+session.ID())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(answer.Kvs).To(HaveLen(1))
+			g.Expect(end(t.Context(), client, answer.Kvs[0])).To(Succeed())
+			g.Eventually(func() <-chan struct{} {
+				_, err := store.Read(t.Context(), "/a")
+				g.Expect(err).NotTo(HaveOccurred())
+				return session.Lost()
+			}, patience).Should(BeClosed())
+		})
+	}
 }
 
 // TestWatchAfterCompaction is about a watch that was away for so long that etcd does not know any more what has

@@ -154,10 +154,11 @@ func (s *state) end(ids ...string) bool {
 	return true
 }
 
-// shortest is the shortest duration of a session, or the given one if that is shorter.
-func (s *state) shortest(duration time.Duration) time.Duration {
+// durations are those of the sessions.
+func (s *state) durations() []time.Duration {
+	var all []time.Duration
 	for _, session := range s.Sessions {
-		duration = min(duration, session.duration())
+		all = append(all, session.duration())
 	}
-	return duration
+	return all
 }

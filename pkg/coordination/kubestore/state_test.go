@@ -8,8 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
@@ -90,55 +88,46 @@ func TestRevisionsGrowOnlyWithChanges(t *testing.T) {
 	}
 }
 
-// TestObserver is about when a session is over: when its Lease is gone, or has not changed for its duration on the
+// TestOver is about when a session is over: when its Lease is gone, or has not changed for its duration on the
 // observer's clock, whatever times are written in it.
-func TestObserver(t *testing.T) {
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	lease := func(id, version string, renewed time.Time) coordinationv1.Lease {
+func TestOver(t *testing.T) {
+	current := newState()
+	current.open("a", tenant{Seconds: 10})
+	current.open("b", tenant{Seconds: 20})
+	lease := func(name string) coordinationv1.Lease {
 		return coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: "store-" + id, UID: types.UID("uid-" + id), ResourceVersion: version},
-			Spec:       coordinationv1.LeaseSpec{LeaseDurationSeconds: ptr.To[int32](10), RenewTime: &metav1.MicroTime{Time: renewed}},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: coordinationv1.LeaseSpec{
+				LeaseDurationSeconds: new(int32(10)),
+				RenewTime:            &metav1.MicroTime{Time: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)},
+			},
 		}
 	}
-	// look is one look at the Leases, which takes a second. The state has sessions a and b, of 10 seconds.
-	type look struct {
-		after  time.Duration
-		leases []coordinationv1.Lease
-		dead   []string
-		left   int
-	}
-	for name, looks := range map[string][]look{
-		"a Lease that is gone": {
-			{0, []coordinationv1.Lease{lease("a", "1", start)}, []string{"b"}, 0},
-		},
-		"renewed long ago, by its own clock": {
-			{0, []coordinationv1.Lease{lease("a", "1", start.Add(-time.Hour)), lease("b", "1", start.Add(time.Hour))}, nil, 0},
-			{9 * time.Second, []coordinationv1.Lease{lease("a", "2", start.Add(-time.Hour)), lease("b", "1", start.Add(time.Hour))}, nil, 0},
-			{11 * time.Second, []coordinationv1.Lease{lease("a", "2", start.Add(-time.Hour)), lease("b", "1", start.Add(time.Hour))}, []string{"b"}, 0},
-		},
-		"counted from the end of one look to the beginning of the other": {
-			{0, []coordinationv1.Lease{lease("a", "1", start), lease("b", "1", start)}, nil, 0},
-			{10 * time.Second, []coordinationv1.Lease{lease("a", "1", start), lease("b", "1", start)}, nil, 0},
-			{11 * time.Second, []coordinationv1.Lease{lease("a", "1", start), lease("b", "1", start)}, []string{"a", "b"}, 0},
-		},
-		"a Lease without a session": {
-			{0, []coordinationv1.Lease{lease("a", "1", start), lease("b", "1", start), lease("c", "1", start)}, nil, 0},
-			{5 * time.Second, []coordinationv1.Lease{lease("a", "2", start), lease("b", "2", start), lease("c", "1", start)}, nil, 0},
-			{12 * time.Second, []coordinationv1.Lease{lease("a", "3", start), lease("b", "3", start), lease("c", "1", start)}, nil, 1},
-		},
+	name := func(id string) string { return "store-" + id }
+	for what, test := range map[string]struct {
+		unchanged map[string]time.Duration
+		over      []string
+		left      []string
+	}{
+		"all are renewed":           {map[string]time.Duration{"store-a": 9 * time.Second, "store-b": 0}, nil, nil},
+		"each has its own duration": {map[string]time.Duration{"store-a": 10 * time.Second, "store-b": 19 * time.Second}, []string{"a"}, nil},
+		"one is gone":               {map[string]time.Duration{"store-a": 0}, []string{"b"}, nil},
+		"one is being opened":       {map[string]time.Duration{"store-a": 0, "store-b": 0, "store-c": 9 * time.Second}, nil, nil},
+		"one is left":               {map[string]time.Duration{"store-a": 0, "store-b": 0, "store-c": 10 * time.Second}, nil, []string{"store-c"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			current := newState()
-			current.open("a", tenant{Seconds: 10})
-			current.open("b", tenant{Seconds: 10})
-			watching := &observer{seen: map[string]sighting{}}
-			for _, look := range looks {
-				asked := start.Add(look.after)
-				found := watching.note(asked, asked.Add(time.Second), look.leases, current, func(id string) string { return "store-" + id })
-				if diff := cmp.Diff(look.dead, found.dead); diff != "" || len(found.left) != look.left {
-					t.Errorf("after %s: %d Leases are left, dead are (-want +got):\n%s", look.after, len(found.left), diff)
-				}
-			}
-		})
+		if diff := cmp.Diff(test.over, over(test.unchanged, current, name)); diff != "" {
+			t.Errorf("%s: over are (-want +got):\n%s", what, diff)
+		}
+		var leases []coordinationv1.Lease
+		for name := range test.unchanged {
+			leases = append(leases, lease(name))
+		}
+		var names []string
+		for _, lease := range left(test.unchanged, leases, current, name) {
+			names = append(names, lease.Name)
+		}
+		if diff := cmp.Diff(test.left, names); diff != "" {
+			t.Errorf("%s: left are (-want +got):\n%s", what, diff)
+		}
 	}
 }

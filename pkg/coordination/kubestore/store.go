@@ -16,6 +16,7 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/sightings"
 )
 
 const (
@@ -54,7 +55,7 @@ type store struct {
 	name       string
 	timeout    time.Duration
 	clock      clock.Clock
-	observer   *observer
+	seen       *sightings.Book
 
 	mu sync.Mutex
 	// sessions are those of this process that are in the ConfigMap, by ID.
@@ -82,7 +83,7 @@ func New(clients Clients, options Options) (coordination.Store, error) {
 		name:       options.Name,
 		timeout:    cmp.Or(options.Timeout, DefaultTimeout),
 		clock:      options.Clock,
-		observer:   &observer{seen: map[string]sighting{}},
+		seen:       &sightings.Book{},
 		sessions:   map[string]*session{},
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/sightings"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/watching"
 )
 
@@ -34,7 +35,7 @@ func (s *store) follow(ctx context.Context, path string, signal func()) error {
 	}
 	defer watcher.Stop()
 	signal()
-	look := s.clock.NewTimer(minPause)
+	look := s.clock.NewTimer(sightings.Pause())
 	defer look.Stop()
 	var known map[string]int64
 	for {
@@ -49,7 +50,7 @@ func (s *store) follow(ctx context.Context, path string, signal func()) error {
 			current, err = s.stateIn(event)
 		case <-look.C():
 			if current, err = s.observed(ctx); err == nil {
-				look.Reset(pauseFor(current.shortest(maxPause * looks)))
+				look.Reset(sightings.Pause(current.durations()...))
 			}
 		}
 		if err != nil {

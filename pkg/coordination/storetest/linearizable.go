@@ -29,7 +29,7 @@ const (
 	// hurry is how long a client waits for an operation. With a fault, sessions are to be lost too.
 	hurry = duration / 2
 	// checking is far longer than it takes.
-	checking = 5 * time.Minute
+	checking = 2 * time.Minute
 )
 
 // Linearizable lets several clients of several processes do all that can be done with a store at the same time, with

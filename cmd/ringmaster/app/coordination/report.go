@@ -61,6 +61,8 @@ const (
 	Ready State = "ready"
 	// Doing is when it is being done.
 	Doing State = "being done"
+	// Planned is when something else is being done of which the member is a part.
+	Planned State = "in the plan"
 	// Done is when it was done, and its instance has not noticed yet.
 	Done State = "done"
 	// Unwanted is when it is ready, and nothing is pending.
@@ -135,6 +137,8 @@ func actionOf(view *coordination.View, action coordination.Action) Action {
 			state = Done
 		case view.Doing(action, id):
 			state = Doing
+		case planned(view, id):
+			state = Planned
 		case ready == "" || isReady && prepared.Prefix == entry.Prefix:
 			state = Ready
 		}
@@ -149,6 +153,11 @@ func actionOf(view *coordination.View, action coordination.Action) Action {
 	return about
 }
 
+// planned tells whether a member has a part in what is being done.
+func planned(view *coordination.View, id coordination.MemberID) bool {
+	return view.Intent != nil && slices.ContainsFunc(view.Intent.Steps, func(step coordination.Step) bool { return step.Member == id })
+}
+
 // does says what an instance does, or what it waits for.
 func (s *System) does(instance coordination.Instance) string {
 	var all []string
@@ -157,6 +166,9 @@ func (s *System) does(instance coordination.Instance) string {
 	}
 	if s.Asked != nil && s.Asked.Prefix == instance.Prefix {
 		all = append(all, fmt.Sprintf("has to %s %s", s.Asked.Do, s.Asked.Member))
+	}
+	if n, step := s.next(instance.Prefix); step != nil {
+		all = append(all, fmt.Sprintf("waits for step %d, %s %s", n+1, step.Do, step.Member))
 	}
 	for _, action := range s.Actions {
 		var waiting, unready []coordination.MemberID
@@ -189,6 +201,19 @@ func (s *System) acts() string {
 	}
 	at, of := min(s.Intent.At+1, len(s.Intent.Steps)), len(s.Intent.Steps)
 	return fmt.Sprintf("carries out the %s, step %d of %d", s.Intent.Action, at, of)
+}
+
+// next is the first step to come that is an order to the instance of a prefix.
+func (s *System) next(prefix string) (int, *coordination.Step) {
+	if s.Intent == nil {
+		return 0, nil
+	}
+	for n := s.Intent.At + 1; n < len(s.Intent.Steps); n++ {
+		if step := &s.Intent.Steps[n]; step.Order && s.Owner(step.Member) == prefix {
+			return n, step
+		}
+	}
+	return 0, nil
 }
 
 func leftBy(view *coordination.View, prefix string) Left {

@@ -56,13 +56,13 @@ func (p *printer) table(t *terminal.Table) {
 
 // columns is a table with a head.
 func columns(titles ...string) *terminal.Table {
-	t := &terminal.Table{}
+	var head []terminal.Cell
 	for _, title := range titles {
 		if title != "" {
-			t.Rows = append(t.Rows[:0], append(slices.Concat(t.Rows...), terminal.Cell{Text: title, Colour: terminal.Faint}))
+			head = append(head, terminal.Cell{Text: title, Colour: terminal.Faint})
 		}
 	}
-	return t
+	return &terminal.Table{Rows: [][]terminal.Cell{head}}
 }
 
 // wideTitle is one that is there only when all is asked for.
@@ -81,14 +81,11 @@ func (p *printer) age(since time.Time) string {
 }
 
 func (p *printer) system(s *System) {
-	title := fmt.Sprintf("%s: %s", s.System, prose.Count(len(s.Instances), "instance"))
-	switch {
-	case s.Lock == nil:
-		title += ", nobody holds the lock"
-	case s.Lock != nil:
-		title += fmt.Sprintf(", %s holds the lock with token %d for %s", s.Lock.Holder, s.Lock.Token, p.age(s.Lock.Since))
+	lock := "nobody holds the lock"
+	if s.Lock != nil {
+		lock = fmt.Sprintf("%s holds the lock, with token %d, for %s", s.Lock.Holder, s.Lock.Token, p.age(s.Lock.Since))
 	}
-	p.line(terminal.Strong, "%s", title)
+	p.line(terminal.Strong, "%s: %s, %s", s.System, prose.Count(len(s.Instances), "instance"), lock)
 	if p.wide {
 		p.line(terminal.Faint, "revision %d, newest token %d", s.Revision, s.Token)
 	}
@@ -101,10 +98,6 @@ func (p *printer) system(s *System) {
 
 func (p *printer) instances(s *System) {
 	t := columns("INSTANCE", "PREFIX", "MODE", "GENERATION", "DOES")
-	newest := int64(0)
-	for _, instance := range s.Instances {
-		newest = max(newest, instance.Generation)
-	}
 	for i, instance := range s.Instances {
 		does := terminal.Cell{Text: cmp.Or(s.Roles[i].Does, none)}
 		switch {
@@ -188,7 +181,7 @@ func awaited(s *System, step coordination.Step) string {
 }
 
 var stateColours = map[State]terminal.Colour{
-	NotReady: terminal.Doubtful, Ready: terminal.Good, Doing: terminal.Good, Done: terminal.Faint, Unwanted: terminal.Faint,
+	NotReady: terminal.Doubtful, Ready: terminal.Good, Doing: terminal.Good, Planned: terminal.Good, Done: terminal.Faint, Unwanted: terminal.Faint,
 }
 
 // actions are what is in the sets, and what it waits for.
@@ -236,10 +229,10 @@ func (a *Action) Outlook() string {
 		return fmt.Sprintf("%s waits for %s.", a.Action, strings.Join(reasons, "; "))
 	case counts[Ready] > 0:
 		return fmt.Sprintf("%s waits only for its quiet window: all are ready.", a.Action)
-	case counts[Doing] > 0:
+	case counts[Doing]+counts[Planned] > 0:
 		return fmt.Sprintf("%s is being done.", a.Action)
 	case counts[Done] > 0:
-		return fmt.Sprintf("%s is done; whose members they are has not noticed yet.", a.Action)
+		return fmt.Sprintf("%s is done; the instances have not noticed yet.", a.Action)
 	}
 	return fmt.Sprintf("%s: nothing is pending.", a.Action)
 }
@@ -273,7 +266,7 @@ func (p *printer) concerns(s *System) {
 	}
 	for i := range s.Left {
 		if left := &s.Left[i]; len(left.Members) > 0 || len(left.Denies) > 0 {
-			all = append(all, fmt.Sprintf("nobody of %s is alive; if it will not return: ringmaster coordination forget %[1]s", left.Prefix))
+			all = append(all, fmt.Sprintf("nobody of %s is alive; if it will not return: ringmaster coordination forget %[2]s %[1]s", left.Prefix, s.System))
 		}
 	}
 	if len(all) > 0 {

@@ -1,0 +1,52 @@
+package coordination
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ringmaster-project/ringmaster/internal/demo/view"
+)
+
+// Agreement is what the live view shows of a system.
+func (s *System) Agreement() view.Agreement {
+	a := view.Agreement{Roles: map[string]string{}}
+	for _, role := range s.Roles {
+		a.Roles[role.Instance] = role.Does
+	}
+	if s.Lock != nil {
+		a.Holder, a.Token, a.Since = s.Lock.Holder, s.Lock.Token, s.Lock.Since
+	}
+	if i := s.Intent; i != nil {
+		a.Plan = &view.Plan{Action: fmt.Sprintf("%s of %s", i.Action, ids(i.Members)), By: i.By, Since: i.Since, At: i.At}
+		for n, step := range i.Steps {
+			shown := view.Step{What: strings.TrimSpace(step.Do + " " + string(step.Member))}
+			if n == i.At {
+				shown.Note = awaited(s, step)
+			}
+			a.Plan.Steps = append(a.Plan.Steps, shown)
+		}
+	}
+	for i := range s.Actions {
+		action := &s.Actions[i]
+		for _, member := range action.Members {
+			a.Pending = append(a.Pending, view.Pending{Member: string(member.ID), Action: string(action.Action), State: string(member.State)})
+		}
+		a.Waits = append(a.Waits, action.Outlook())
+	}
+	for i := range s.Left {
+		if left := &s.Left[i]; len(left.Members) > 0 {
+			a.Waits = append(a.Waits, fmt.Sprintf("nobody of %s is alive; left behind: %s", left.Prefix, left.Says()))
+		}
+	}
+	if len(s.Done) > 0 {
+		last := s.Done[0]
+		outcome := "done"
+		if last.Failure != "" {
+			outcome = "given up: " + last.Failure
+		}
+		a.Done = fmt.Sprintf("%s of %s, by %s with token %d, %s after %s", last.Action, ids(last.Members), last.By, last.Token, outcome,
+			last.Until.Sub(last.Since).Round(100*time.Millisecond))
+	}
+	return a
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"syscall"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// Regions are cut off from their members, the system itself has accidents, and at the end a region is gone for good. The
+// others wait and say so, or go on as they are told.
+func TestAccidents(t *testing.T) {
+	w := begin(t, faulty())
+	play(t, w, []act{
+		{"the agent of one that obeys hangs", (*scene).obeyingAgentHangs},
+		{"the agent of the one that acts hangs", (*scene).actingAgentHangs},
+		{"a member hangs", (*scene).memberHangs},
+		{"the system's leader changes", (*scene).leaderChanges},
+		{"a region does not return", (*scene).regionIsLost},
+	})
+	w.checkHistory()
+}
+
+// obeyingAgentHangs pauses the agent of a region that does not act: its order is waited for.
+func (s *scene) obeyingAgentHangs() {
+	var cut *region
+	s.midPlan(
+		func(v *view) {
+			cut = s.others(s.of(v.Lock.Holder))[1]
+			_ = cut.agent.Pause()
+		},
+		func(v *view) bool {
+			s.reports(cut, etcdclusterv1alpha1.ConditionReady, etcdclusterv1alpha1.ReasonAgentUnreachable)
+			s.says("restart has to be done to "+string(cut.id()), s.others(cut)...)
+			in := s.amid(v)
+			s.Expect(cut.agent.Resume()).To(Succeed())
+			return in
+		})
+}
+
+// actingAgentHangs pauses the agent of the region that acts: another one goes on.
+func (s *scene) actingAgentHangs() {
+	var cut *region
+	s.midPlan(
+		func(v *view) {
+			cut = s.of(v.Lock.Holder)
+			_ = cut.agent.Pause()
+		},
+		func(v *view) bool {
+			s.Expect(s.taken(v)).NotTo(BeNil(), "its own member is not done without it")
+			s.reports(cut, etcdclusterv1alpha1.ConditionReady, etcdclusterv1alpha1.ReasonAgentUnreachable)
+			s.Expect(cut.agent.Resume()).To(Succeed())
+			return true
+		})
+}
+
+// memberHangs pauses a member that is not the next one: no other is touched before it is well again.
+func (s *scene) memberHangs() {
+	s.midPlan(nothing, func(v *view) bool {
+		r := s.owner(v.Intent.Steps[len(v.Intent.Steps)-1].Member)
+		pid := r.member(r.id()).PID
+		s.Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
+		defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
+		s.says("without", s.regions...)
+		return s.amid(v)
+	})
+}
+
+// leaderChanges lets another member lead while the operators wait for each other, and kills the leader while one of them
+// acts.
+func (s *scene) leaderChanges() {
+	for range attempts {
+		before, term := s.disturbed(), s.term()
+		s.change()
+		s.until(func(v *view) bool {
+			return len(v.Sets[coordination.PendingForRestart]) == len(s.regions) || v.Intent != nil
+		})
+		state := s.seen()
+		s.Expect(state).NotTo(BeNil())
+		for _, m := range state.Voters() {
+			if m.ID != state.Leader {
+				s.Eventually(func() error { return s.system.MoveLeader(context.Background(), state.Leader, m.ID) }).Should(Succeed())
+				break
+			}
+		}
+		atBarrier := s.look().Intent == nil
+		v := s.until(func(v *view) bool { return held(v) && v.Intent.At > 0 })
+		leader := s.leader()
+		r := s.owner(coordination.MemberID(leader))
+		s.Expect(syscall.Kill(r.member(coordination.MemberID(leader)).PID, syscall.SIGKILL)).To(Succeed())
+		in := s.amid(v)
+		s.settled()
+		s.Expect(s.since(before)).To(Equal(once(s.names()...)))
+		s.Expect(s.term()-term).To(BeNumerically(">=", 2), "leader changes")
+		if atBarrier && in {
+			return
+		}
+	}
+	s.Expect(attempts).To(BeZero(), "it was never at the barrier and in the middle")
+}
+
+// regionIsLost kills an operator for good which has said that it wants something. The others wait for it, until they are
+// told to leave it out. Then its members die too, and the region is given up.
+func (s *scene) regionIsLost() {
+	lost := s.regions[2]
+	there := s.others(lost)
+	id := lost.id()
+	before := s.disturbed()
+	s.change()
+	s.wait(s.when(
+		func(v *view) bool { _, is := v.Sets[coordination.PendingForRestart][id]; return is },
+		func(*view) { _ = lost.operator.Kill() }))
+	s.says("of "+lost.prefix, there...)
+	s.Expect(s.since(before)).NotTo(HaveKey(string(id)))
+
+	for _, r := range there {
+		r.edit(func(spec *spec) { spec.AutomationOptions.Missing = etcdclusterv1alpha1.MissingLeaveOut })
+	}
+	s.Eventually(func() map[string]int { return s.since(before) }).Should(Equal(once(string(there[0].id()), string(there[1].id()))))
+	s.until(func(v *view) bool { return v.Intent == nil })
+	s.Expect(s.look().Sets[coordination.PendingForRestart]).To(HaveKey(id), "it has not been forgotten")
+	left := func() (all []string) {
+		for _, done := range s.look().Done {
+			all = append(all, done.LeftOut[id])
+		}
+		return all
+	}
+	s.Expect(left()).To(ContainElement(ContainSubstring("no instance of " + lost.prefix)))
+
+	s.Expect(lost.agent.Kill()).To(Succeed())
+	for _, r := range there {
+		r.edit(func(spec *spec) {
+			spec.LostRegions = []etcdclusterv1alpha1.Prefix{etcdclusterv1alpha1.Prefix(lost.prefix)}
+		})
+	}
+	s.until(func(v *view) bool { return v.Intent == nil && len(v.Sets[coordination.PendingForRestart]) == 0 })
+	s.Eventually(s.names).Should(Equal([]string{string(there[0].id()), string(there[1].id())}))
+	s.settled(there...)
+	s.Expect(s.keysOf(lost.prefix)).To(BeEmpty())
+	acknowledged := s.writer.count()
+	s.Eventually(s.writer.count).Should(BeNumerically(">", acknowledged+10))
+}

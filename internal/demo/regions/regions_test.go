@@ -1,0 +1,103 @@
+package regions
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/ringmaster-project/ringmaster/internal/demo/view"
+)
+
+func TestSamplesFit(t *testing.T) {
+	for _, region := range names {
+		object, err := sample(region)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prefix, _, _ := unstructured.NestedString(object.Object, "spec", "processGroupIDPrefix")
+		if object.GetNamespace() != region || prefix != region || object.GroupVersionKind() != kind {
+			t.Errorf("%s: %s in %s with the prefix %s", region, object.GroupVersionKind(), object.GetNamespace(), prefix)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for mode, well := range map[string]bool{"global": true, "local": true, "shard": false, "": false} {
+		if err := (Options{Mode: mode}).Validate(); (err == nil) != well {
+			t.Errorf("%q: %v", mode, err)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	since := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	cluster := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"generation": int64(3)},
+		"spec":     map[string]any{"members": int64(2), "automationOptions": map[string]any{"synchronizationMode": "global"}},
+		"status": map[string]any{
+			"observedGeneration": int64(3), "ready": int64(1), "waiting": "for the others",
+			"conditions": []any{
+				map[string]any{"type": "Ready", "status": "True"}, map[string]any{"type": "Progressing", "status": "False"},
+			},
+			"members": []any{
+				map[string]any{
+					"id": "dc1-1", "memberID": "ab", "phase": "Voter", "healthy": true, "leader": true, "argsCurrent": true, "pid": int64(7),
+				},
+				map[string]any{"id": "dc1-2", "memberID": "cd", "phase": "Learner", "removing": true, "pid": int64(8)},
+			},
+		},
+	}}
+	processes := map[string]member{"dc1-1": {ID: "dc1-1", PID: 9, Since: since, Applied: map[string]string{"b": "2", "a": "1"}}}
+	want := view.Region{
+		Name: "dc1", Mode: "global", Wanted: 2, Ready: 1, Settled: true, Waiting: "for the others",
+		Members: []view.Member{
+			{ID: "dc1-1", Phase: "Voter", Healthy: true, ArgsCurrent: true, PID: 9, Since: since, Args: "--a=1 --b=2"},
+			{ID: "dc1-2", Phase: "Learner", Leader: true, Removing: true, PID: 8},
+		},
+	}
+	got := view.Region{Name: "dc1"}
+	read(&got, cluster, processes, "cd") // who leads is known better by who asks the system itself
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for name, change := range map[string]func(){
+		"an older generation was seen": func() { cluster.SetGeneration(4) },
+		"nothing is said":              func() { unstructured.RemoveNestedField(cluster.Object, "status") },
+	} {
+		change()
+		got := view.Region{}
+		read(&got, cluster, nil, "")
+		if got.Settled {
+			t.Errorf("%s: it is settled", name)
+		}
+	}
+}
+
+func TestGiveUp(t *testing.T) {
+	for name, test := range map[string]struct {
+		before []any
+		there  []string
+		want   []any
+	}{
+		"the first":            {nil, []string{"dc1-1"}, []any{"dc1-1"}},
+		"one goes already":     {[]any{"dc1-2"}, []string{"dc1-1", "dc1-2"}, []any{"dc1-2", "dc1-1"}},
+		"one has gone":         {[]any{"dc1-0"}, []string{"dc1-1"}, []any{"dc1-1"}},
+		"it is to go already":  {[]any{"dc1-1"}, []string{"dc1-1"}, []any{"dc1-1"}},
+		"nobody is known yet ": {[]any{"dc1-0"}, nil, []any{"dc1-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := map[string]any{}
+			if test.before != nil {
+				spec["replace"] = test.before
+			}
+			if err := giveUp(spec, test.there, "dc1-1"); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, spec["replace"]); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
