@@ -142,7 +142,7 @@ func TestCoordinationRefuses(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"nobody answers":               {[]string{"--endpoints", nobody}, []string{"the etcd at " + nobody + " cannot be read", "etcdctl endpoint health --endpoints " + nobody}},
+		"nobody answers":               {[]string{"--endpoints", nobody}, []string{"the etcd at " + nobody + " cannot be read", "connection refused", "etcdctl endpoint health --endpoints " + nobody}},
 		"no cluster":                   {[]string{"--kubeconfig", "/nonexistent"}, []string{"/nonexistent"}},
 		"both":                         {[]string{"--endpoints", nobody, "-n", "here"}, []string{"either --endpoints", "coordination status --help"}},
 		"a certificate for nobody":     {[]string{"--cacert", garbage}, []string{"--cacert is for etcd: name its --endpoints"}},

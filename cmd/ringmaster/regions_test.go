@@ -77,7 +77,7 @@ func (c *country) members() (ids, pids string) {
 	if err != nil {
 		return err.Error(), ""
 	}
-	for _, member := range strings.Fields(out) {
+	for member := range strings.FieldsSeq(out) {
 		id, pid, _ := strings.Cut(member, ",")
 		ids, pids = ids+" "+id, pids+" "+pid
 	}
@@ -97,7 +97,7 @@ func TestRegions(t *testing.T) {
 	c.Expect(c.types("restart")).To(ContainSubstring("All members are to have --snapshot-count=11000"))
 	c.Eventually(c.last).Should(And(HaveField("Action", coordination.Restart), HaveField("Failure", ""), HaveField("Members", HaveLen(3))))
 	_, after := c.members()
-	for _, pid := range strings.Fields(before) {
+	for pid := range strings.FieldsSeq(before) {
 		c.Expect(strings.Fields(after)).NotTo(ContainElement(pid), "it is another process")
 	}
 
@@ -144,7 +144,7 @@ func TestRegionsGoOnLocally(t *testing.T) {
 	c.Expect(c.types("restart", "--data-dir", dir)).To(ContainSubstring("have to be restarted"))
 	c.Eventually(func() bool {
 		_, after := c.members()
-		for _, pid := range strings.Fields(before) {
+		for pid := range strings.FieldsSeq(before) {
 			if strings.Contains(after+" ", " "+pid+" ") {
 				return false
 			}

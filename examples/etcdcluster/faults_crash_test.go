@@ -14,6 +14,7 @@ import (
 // Operators are killed at every step of what they do, before it and after it, and new processes take their place. All is
 // done nevertheless, and nothing twice.
 func TestCrashes(t *testing.T) {
+	t.Parallel()
 	w := begin(t, faulty())
 	play(t, w, []act{
 		{"who acts, at each step of a restart", (*scene).crashesInRestart},
@@ -59,7 +60,7 @@ func both(steps ...string) []string {
 
 func (s *scene) crashesInRestart() {
 	before := map[string]int{}
-	s.throughout(append(both(plan.Restart, plan.MoveLeader), "at the end"),
+	s.throughout(both(plan.Restart, plan.MoveLeader),
 		func() { before = s.disturbed(); s.change() },
 		func(met moments) {
 			s.killWhoActs(met)
@@ -71,7 +72,7 @@ func (s *scene) crashesInRestart() {
 func (s *scene) crashesInReplacement() {
 	var old string
 	var before []string
-	s.throughout(append(both(plan.AddLearner, plan.Start, plan.Promote, plan.MoveLeader, plan.Remove, plan.Stop), "at the end"),
+	s.throughout(both(plan.AddLearner, plan.Start, plan.Promote, plan.MoveLeader, plan.Remove, plan.Stop),
 		func() {
 			before = s.names()
 			old = s.leader()
@@ -100,8 +101,7 @@ func (s *scene) killWhoActs(met moments) {
 		}
 		at, token = before.Intent.At, before.Intent.Token
 		step := present(before)
-		if step == nil {
-			met["at the end"] = true
+		if step == nil { // all is done, and that is not yet written down
 			continue
 		}
 		met["before "+step.Do] = met["before "+step.Do] || s.stillAt(before)
@@ -191,7 +191,7 @@ func (s *scene) obeyingInRestart() {
 func (s *scene) obeyingInReplacement() {
 	s.throughout(both(plan.Start, plan.Stop),
 		func() {
-			for _, r := range s.regions {
+			for _, r := range s.regions[:2] { // one of them does not act
 				r.replace()
 			}
 		},
@@ -199,9 +199,12 @@ func (s *scene) obeyingInReplacement() {
 			before := s.names()
 			s.killWhoObeys(met)
 			s.settled()
-			s.Expect(s.names()).To(HaveLen(len(before)))
+			after := s.names()
+			s.Expect(after).To(HaveLen(len(before)))
 			for _, id := range before {
-				s.Expect(s.names()).NotTo(ContainElement(id))
+				if s.owner(coordination.MemberID(id)) != s.regions[2] {
+					s.Expect(after).NotTo(ContainElement(id))
+				}
 			}
 		})
 }

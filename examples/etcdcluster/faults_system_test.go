@@ -14,12 +14,14 @@ import (
 // Regions are cut off from their members, the system itself has accidents, and at the end a region is gone for good. The
 // others wait and say so, or go on as they are told.
 func TestAccidents(t *testing.T) {
+	t.Parallel()
 	w := begin(t, faulty())
 	play(t, w, []act{
 		{"the agent of one that obeys hangs", (*scene).obeyingAgentHangs},
 		{"the agent of the one that acts hangs", (*scene).actingAgentHangs},
 		{"a member hangs", (*scene).memberHangs},
 		{"the system's leader changes", (*scene).leaderChanges},
+		{"one is gone and is left out", (*scene).goneIsLeftOut},
 		{"a region does not return", (*scene).regionIsLost},
 	})
 	w.checkHistory()
@@ -103,44 +105,71 @@ func (s *scene) leaderChanges() {
 	s.Expect(attempts).To(BeZero(), "it was never at the barrier and in the middle")
 }
 
-// regionIsLost kills an operator for good which has said that it wants something. The others wait for it, until they are
-// told to leave it out. Then its members die too, and the region is given up.
-func (s *scene) regionIsLost() {
-	lost := s.regions[2]
-	there := s.others(lost)
-	id := lost.id()
-	before := s.disturbed()
+// goneIsLeftOut kills an operator which has said that it wants something. The others wait for it, until they are told to
+// leave it out. When it is back it gets what it wanted.
+func (s *scene) goneIsLeftOut() {
+	gone := s.regions[2]
+	there := s.others(gone)
+	before, id := s.disturbed(), gone.id()
 	s.change()
 	s.wait(s.when(
 		func(v *view) bool { _, is := v.Sets[coordination.PendingForRestart][id]; return is },
-		func(*view) { _ = lost.operator.Kill() }))
-	s.says("of "+lost.prefix, there...)
-	s.Expect(s.since(before)).NotTo(HaveKey(string(id)))
+		func(*view) { _ = gone.operator.Kill() }))
+	s.says("of "+gone.prefix, there...)
 
-	for _, r := range there {
-		r.edit(func(spec *spec) { spec.AutomationOptions.Missing = etcdclusterv1alpha1.MissingLeaveOut })
-	}
+	s.missing(etcdclusterv1alpha1.MissingLeaveOut, there...)
 	s.Eventually(func() map[string]int { return s.since(before) }).Should(Equal(once(string(there[0].id()), string(there[1].id()))))
-	s.until(func(v *view) bool { return v.Intent == nil })
-	s.Expect(s.look().Sets[coordination.PendingForRestart]).To(HaveKey(id), "it has not been forgotten")
-	left := func() (all []string) {
-		for _, done := range s.look().Done {
-			all = append(all, done.LeftOut[id])
-		}
-		return all
+	v := s.until(func(v *view) bool { return v.Intent == nil })
+	s.Expect(v.Sets[coordination.PendingForRestart]).To(HaveKey(id), "it is not forgotten")
+	var why []string
+	for _, done := range v.Done {
+		why = append(why, done.LeftOut[id])
 	}
-	s.Expect(left()).To(ContainElement(ContainSubstring("no instance of " + lost.prefix)))
+	s.Expect(why).To(ContainElement(ContainSubstring("no instance of " + gone.prefix)))
 
-	s.Expect(lost.agent.Kill()).To(Succeed())
+	gone.again()
+	s.missing(etcdclusterv1alpha1.MissingWait, there...)
+	s.settled()
+	s.Expect(s.since(before)).To(Equal(once(s.names()...)))
+}
+
+// missing says what regions do about members that are not ready.
+func (s *scene) missing(policy etcdclusterv1alpha1.MissingPolicy, of ...*region) {
+	s.t.Helper()
+	for _, r := range of {
+		r.edit(func(spec *spec) { spec.AutomationOptions.Missing = policy })
+	}
+}
+
+// regionIsLost kills all of a region for good that is to be restarted with the others. They wait for it, until it is given
+// up: then its member is removed, and nobody remembers what it wanted. Two members cannot spare one, so that the others
+// are restarted when there is a third.
+func (s *scene) regionIsLost() {
+	lost := s.regions[2]
+	there := s.others(lost)
+	before, id := s.disturbed(), lost.id()
+	s.change()
+	s.wait(s.when(
+		func(v *view) bool { return v.Intent != nil && v.Intent.Members[id] != 0 },
+		func(*view) { _, _ = lost.operator.Kill(), lost.agent.Kill() }))
+	s.says(string(id), there...)
 	for _, r := range there {
 		r.edit(func(spec *spec) {
 			spec.LostRegions = []etcdclusterv1alpha1.Prefix{etcdclusterv1alpha1.Prefix(lost.prefix)}
 		})
 	}
-	s.until(func(v *view) bool { return v.Intent == nil && len(v.Sets[coordination.PendingForRestart]) == 0 })
 	s.Eventually(s.names).Should(Equal([]string{string(there[0].id()), string(there[1].id())}))
-	s.settled(there...)
+	s.until(func(v *view) bool { _, is := v.Sets[coordination.PendingForRestart][id]; return !is })
 	s.Expect(s.keysOf(lost.prefix)).To(BeEmpty())
 	acknowledged := s.writer.count()
-	s.Eventually(s.writer.count).Should(BeNumerically(">", acknowledged+10))
+	s.Eventually(s.writer.count).Should(BeNumerically(">", acknowledged+10), "two are enough to write")
+
+	there[0].edit(func(spec *spec) { spec.Members = 2 })
+	s.settled(there...)
+	want := once(string(there[1].id()))
+	for _, m := range there[0].get().Status.Members[:1] {
+		want[string(m.ID)] = 1
+	}
+	s.Expect(s.since(before)).To(Equal(want))
+	s.Expect(s.names()).To(HaveLen(3))
 }

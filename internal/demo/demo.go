@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/ringmaster-project/ringmaster/internal/demo/balancer"
 	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
 	"github.com/ringmaster-project/ringmaster/internal/demo/node"
@@ -14,7 +16,6 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
 	"github.com/ringmaster-project/ringmaster/internal/demo/view"
 	"github.com/ringmaster-project/ringmaster/internal/process"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (

@@ -158,7 +158,7 @@ func (w *world) leaderWarnings(ring *Ring, now time.Time) []string {
 		switch {
 		case l.ring != ring.Name || !l.live(now):
 		case ring.Members == 0:
-			warnings = append(warnings, fmt.Sprintf("%s leads it, and works on all objects: there are no shards because the controller runs in the mode lead", l.report(now).Instance))
+			warnings = append(warnings, l.report(now).Instance+" leads it, and works on all objects: there are no shards because the controller runs in the mode lead")
 		default:
 			warnings = append(warnings, fmt.Sprintf("%s leads it, with the Lease %s/%s, and works on all objects, while shards do too: "+
 				"let all instances of one mode end", l.report(now).Instance, l.lease.Namespace, l.lease.Name))

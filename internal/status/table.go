@@ -106,8 +106,10 @@ func leads(leaders []Leader, now time.Time, wide bool) *terminal.Table {
 			resources = append(resources, resource)
 		}
 		row := []terminal.Cell{
-			{Text: l.Name, Colour: terminal.Strong}, text(l.Namespace), text(cmp.Or(l.Instance, none)),
-			{Text: l.State(), Colour: stateColour(l.State())}, text(age(l.Since, now)), text(age(l.Renewed, now)),
+			{Text: l.Name, Colour: terminal.Strong},
+			text(l.Namespace), text(cmp.Or(l.Instance, none)),
+			{Text: l.State(), Colour: stateColour(l.State())},
+			text(age(l.Since, now)), text(age(l.Renewed, now)),
 			text(cmp.Or(strings.Join(resources, ", "), "?")),
 		}
 		if wide {

@@ -21,10 +21,16 @@ func TestEnvironment(t *testing.T) {
 	}{
 		"nothing is there":        {"demo", nil, "KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl DEMO/assets/kubectl\n"},
 		"a folder with an oddity": {"it's a demo", nil, "KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl DEMO/assets/kubectl\n"},
-		"kubectl is there": {"demo", []string{"kubectl"},
-			"KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl MINE/kubectl\n"},
-		"another ringmaster is there": {"demo", []string{"ringmaster"},
-			"KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl DEMO/assets/kubectl\n"},
+		"kubectl is there": {
+			"demo",
+			[]string{"kubectl"},
+			"KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl MINE/kubectl\n",
+		},
+		"another ringmaster is there": {
+			"demo",
+			[]string{"ringmaster"},
+			"KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl DEMO/assets/kubectl\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder, mine := filepath.Join(t.TempDir(), test.folder), filepath.Join(t.TempDir(), "my programs")
@@ -63,7 +69,7 @@ func program(t *testing.T, path string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil { //nolint:gosec // it is to be run
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 }

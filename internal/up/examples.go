@@ -78,7 +78,7 @@ func (c clusters) live(ctx context.Context, screen view.Screen) {
 func (r *run) start(ctx context.Context) error {
 	on := stage.Options{Plane: r.plane, Kubernetes: r.kubernetes, Dir: r.folder.path, Programs: r.Programs}
 	if r.Example == ExampleEtcdcluster {
-		options := r.Options.regions()
+		options := r.regions()
 		options.Options, options.Report, options.Hints = on, r.report, r.regionHints
 		started, err := regions.Start(ctx, options)
 		if err != nil {
@@ -87,7 +87,7 @@ func (r *run) start(ctx context.Context) error {
 		r.example = clusters{started, r}
 		return nil
 	}
-	options := r.Options.demo()
+	options := r.demo()
 	options.Options, options.Report, options.Hints = on, r.report, r.hints
 	started, err := demo.Start(ctx, options)
 	if err != nil {

@@ -26,7 +26,8 @@ func systems(found *Snapshot, root string) []string {
 	names := map[string]bool{}
 	for key := range found.Entries {
 		below, is := strings.CutPrefix(key, root+"/")
-		if system, rest, _ := strings.Cut(below, "/"); is && rest != "" {
+		// What begins with a dot is a store's own.
+		if system, rest, _ := strings.Cut(below, "/"); is && rest != "" && !strings.HasPrefix(system, ".") {
 			names[system] = true
 		}
 	}

@@ -153,6 +153,7 @@ func TestSystems(t *testing.T) {
 		"none":             {nil, nil},
 		"elsewhere":        {[]string{"/other/store/lock"}, nil},
 		"some":             {[]string{DefaultRoot + "/store/lock", DefaultRoot + "/store/token", DefaultRoot + "/another/done/7"}, []string{"another", "store"}},
+		"a store's own":    {[]string{DefaultRoot + "/.sessions/7"}, nil},
 		"a key at its own": {[]string{DefaultRoot, DefaultRoot + "/store"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -34,7 +35,7 @@ type storeAt struct {
 }
 
 // storePatience is how long a person waits for one answer.
-const storePatience = 5 * time.Second
+const storePatience = 3 * time.Second
 
 func (s *storeAt) addFlags(command *cobra.Command) {
 	flags := command.Flags()
@@ -81,7 +82,9 @@ type opened struct {
 	coordination.Store
 	// where says which one it is, check is what a person types to see whether it is well.
 	where, check string
-	close        func()
+	// addresses are where it should take connections, as far as they were given.
+	addresses []string
+	close     func()
 }
 
 // open prepares the access to the store. It does not ask it anything.
@@ -97,7 +100,7 @@ func (s *storeAt) open(command *cobra.Command) (*opened, error) {
 		return nil, fmt.Errorf("%w, or name the --endpoints of an etcd", err)
 	}
 	if s.in == "" {
-		if s.in, err = s.cluster.namespace(); err != nil {
+		if s.in, err = s.namespace(); err != nil {
 			return nil, err
 		}
 	}
@@ -116,10 +119,17 @@ func (s *storeAt) open(command *cobra.Command) (*opened, error) {
 }
 
 func (s *storeAt) openEtcd() (*opened, error) {
+	var addresses []string
 	for _, endpoint := range s.endpoints {
-		if parsed, err := url.Parse(endpoint); strings.Contains(endpoint, "://") && (err != nil || parsed.Host == "") {
-			return nil, fmt.Errorf("%q is no address of an etcd, such as http://127.0.0.1:2379", endpoint)
+		address := endpoint // which may be without a scheme
+		if strings.Contains(endpoint, "://") {
+			parsed, err := url.Parse(endpoint)
+			if err != nil || parsed.Host == "" {
+				return nil, fmt.Errorf("%q is no address of an etcd, such as http://127.0.0.1:2379", endpoint)
+			}
+			address = parsed.Host
 		}
+		addresses = append(addresses, address)
 	}
 	security, err := s.tls()
 	if err != nil {
@@ -132,7 +142,7 @@ func (s *storeAt) openEtcd() (*opened, error) {
 	named := strings.Join(s.endpoints, ",")
 	return &opened{
 		Store: etcdstore.New(client, etcdstore.Options{Timeout: storePatience}), where: "the etcd at " + named,
-		check: "etcdctl endpoint health --endpoints " + named, close: func() { client.Close() },
+		check: "etcdctl endpoint health --endpoints " + named, addresses: addresses, close: func() { client.Close() },
 	}, nil
 }
 
@@ -187,5 +197,22 @@ func (o *opened) explain(ctx context.Context, err error) error {
 	case errors.Is(err, coordination.ErrConflict):
 		return fmt.Errorf("%w\nRun it again", err)
 	}
-	return fmt.Errorf("%s cannot be read: %w\nIs it there, and are these the right addresses? See: %s", o.where, err, o.check)
+	return fmt.Errorf("%s cannot be read: %w%s\nIs it there, and are these the right addresses? See: %s", o.where, err, o.refusals(ctx), o.check)
+}
+
+// refusals say which addresses take no connection: etcd's client says only that it has waited long enough.
+func (o *opened) refusals(ctx context.Context) string {
+	const moment = time.Second
+	ctx, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	said := ""
+	for _, address := range o.addresses {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			said += "\n  " + err.Error()
+			continue
+		}
+		conn.Close()
+	}
+	return said
 }

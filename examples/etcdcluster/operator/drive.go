@@ -60,8 +60,7 @@ func (r *round) drive(ctx context.Context) error {
 	case result.impossible != "":
 		return r.finish(ctx, result.impossible)
 	case !result.done:
-		r.wait(result.waits, soon)
-		return nil
+		return r.holdOn(ctx, result.waits)
 	}
 	return r.goOn(ctx, steps, at)
 }
@@ -79,10 +78,19 @@ func (r *round) goOn(ctx context.Context, steps []coordination.Step, at int) err
 		return r.finish(ctx, "")
 	}
 	if reason := r.closed(rest[0], steps[:at+1]); reason != "" {
-		r.wait(reason, soon)
-		return nil
+		return r.holdOn(ctx, reason)
 	}
 	return fenced(r.task.advance(ctx, rest))
+}
+
+// holdOn waits with what is carried out, or gives it up for what it may be waiting for: that a region which does not return
+// is removed. Nobody of that region obeys, and without its members there may be no quorum to spare.
+func (r *round) holdOn(ctx context.Context, reason string) error {
+	if id := r.lostFirst(); id != "" && r.task.global() && r.task.grant.Intent().Action != coordination.Removal {
+		return r.finish(ctx, fmt.Sprintf("%s of a region that does not return is removed first (%s)", id, reason))
+	}
+	r.wait(reason, soon)
+	return nil
 }
 
 // lost gives up what this operator may not go on with.

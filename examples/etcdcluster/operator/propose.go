@@ -32,7 +32,22 @@ func (r *round) planRemoval(ready coordination.Members) []coordination.Step {
 		_, excluded := r.wanted(coordination.PendingForExclusion)[id]
 		return excluded // it goes in good order
 	})
-	return plan.ForLost(slices.Collect(maps.Keys(ready)))
+	return plan.ForLost(r.planned(), slices.Collect(maps.Keys(ready)))
+}
+
+// lostFirst is a member of a region that does not return and that the system can do without now. It is removed before
+// anything else is begun.
+func (r *round) lostFirst() coordination.MemberID {
+	excluded := r.wanted(coordination.PendingForExclusion)
+	for _, id := range slices.Sorted(maps.Keys(r.wanted(coordination.PendingForRemoval))) {
+		if _, is := excluded[id]; is {
+			continue
+		}
+		if m, known := r.find(id, ""); known && r.state.HasQuorum() && r.state.SparesForever(m.ID) {
+			return id
+		}
+	}
+	return ""
 }
 
 // planExclusion lets members go, each after the one that takes its place has come.
@@ -64,6 +79,9 @@ func (r *round) propose(ctx context.Context) error {
 	for _, p := range proposals {
 		if err := r.try(ctx, p); err != nil || r.task != nil {
 			return r.refused(err)
+		}
+		if p.action == coordination.Removal && r.lostFirst() != "" {
+			return nil
 		}
 	}
 	return nil

@@ -74,10 +74,14 @@ func ForReplacement(c Cluster, replacements []Replacement) []coordination.Step {
 	return steps
 }
 
-// ForLost removes members of regions that do not return. Nobody is there to stop them.
-func ForLost(members []ID) []coordination.Step {
+// ForLost removes members of regions that do not return, the leader last. Nobody is there to stop them.
+func ForLost(c Cluster, members []ID) []coordination.Step {
 	var steps []coordination.Step
-	for _, id := range slices.Sorted(slices.Values(members)) {
+	self := func(id ID) ID { return id }
+	for _, id := range leaderLast(c.Leader, members, self, self) {
+		if id == c.Leader {
+			steps = append(steps, c.moveAway(nil)...)
+		}
 		steps = append(steps, coordination.Step{Do: Remove, Member: id})
 	}
 	return steps

@@ -81,6 +81,29 @@ func TestForReplacement(t *testing.T) {
 	}
 }
 
+func TestForLost(t *testing.T) {
+	t.Parallel()
+	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
+	for name, test := range map[string]struct {
+		c    Cluster
+		lost []ID
+		want string
+	}{
+		"a follower":    {Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "remove dc3-1"},
+		"the leader":    {Cluster{Voters: three, Leader: "dc3-1", Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "move-leader dc1-1, remove dc3-1"},
+		"nobody leads":  {Cluster{Voters: three, Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "remove dc3-1"},
+		"all but one":   {Cluster{Voters: three, Leader: "dc1-1", Leaving: three[1:]}, three[1:], "remove dc2-1, remove dc3-1"},
+		"the last ones": {Cluster{Voters: three, Leader: "dc2-1", Leaving: three[1:]}, three[1:], "remove dc3-1, move-leader dc1-1, remove dc2-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, brief(ForLost(test.c, test.lost))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	got := Pairs(

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -88,7 +89,7 @@ func (p *Pulse) beat(ctx context.Context, n int) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	began := time.Now()
-	answer, err := p.client.Put(limited, key, fmt.Sprint(n))
+	answer, err := p.client.Put(limited, key, strconv.Itoa(n))
 	if ctx.Err() != nil {
 		return
 	}
@@ -142,7 +143,7 @@ func (p *Pulse) lead(ctx context.Context, term uint64, ask bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	leader := fmt.Sprintf("%x", status.Leader)
+	leader := strconv.FormatUint(status.Leader, 16)
 	if p.leader != "" && leader != p.leader {
 		p.counts.Elections++
 	}

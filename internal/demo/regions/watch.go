@@ -130,7 +130,8 @@ func ask(ctx context.Context, address string) (members []member, err error) {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	return members, json.NewDecoder(answer.Body).Decode(&members)
+	err = json.NewDecoder(answer.Body).Decode(&members)
+	return members, err
 }
 
 // agreed notes what the operators agree on.

@@ -61,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if ctx.Err() != nil {
 		// This process ends, and what it could not write is no failure: who is the sharder next looks at all
 		// Leases. An instance that is both releases its own Lease shortly before.
-		return reconcile.Result{}, nil
+		result, err = reconcile.Result{}, nil
 	}
 	return result, err
 }

@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	result, err := r.reconcile(ctx, request)
 	if ctx.Err() != nil {
 		// This process ends, and what it could not write is no failure: the next one looks at all rings.
-		return reconcile.Result{}, nil
+		result, err = reconcile.Result{}, nil
 	}
 	return result, err
 }

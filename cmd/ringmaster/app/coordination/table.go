@@ -191,7 +191,9 @@ func (p *printer) actions(s *System) {
 		name := string(action.Action)
 		for _, member := range action.Members {
 			row := []terminal.Cell{
-				{Text: name}, {Text: string(member.ID), Colour: terminal.Strong}, {Text: member.Prefix},
+				{Text: name},
+				{Text: string(member.ID), Colour: terminal.Strong},
+				{Text: member.Prefix},
 				{Text: string(member.State), Colour: stateColours[member.State]},
 				{Text: cmp.Or(strings.Join(member.Addresses, " "), none)},
 			}
