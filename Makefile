@@ -44,6 +44,10 @@ test-unit: ## Run the tests that need no Kubernetes: seconds
 	@go test -race $(ARGS) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
 	  | grep -v -e ' .*internal/rig\b' -e ' .*internal/controlplane\b' | cut -d' ' -f1)
 
+.PHONY: faults
+faults: kubernetes ## Let everything go wrong that coordination has to bear, on real processes (about 10 minutes)
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -tags faults -timeout 40m $(ARGS) ./examples/etcdcluster
+
 # On the cluster that KUBECONFIG names, or else on a node that is there only for the tests, unless
 # somebody started it before.
 .PHONY: e2e

@@ -1,3 +1,5 @@
+//go:build faults
+
 package main
 
 import (
@@ -13,7 +15,7 @@ import (
 
 // Operators are killed at every step of what they do, before it and after it, and new processes take their place. All is
 // done nevertheless, and nothing twice.
-func TestCrashes(t *testing.T) {
+func TestCrashes(t *testing.T) { //nolint:tparallel // one act follows the other
 	t.Parallel()
 	w := begin(t, faulty())
 	play(t, w, []act{

@@ -1,3 +1,5 @@
+//go:build faults
+
 package main
 
 import (
@@ -20,7 +22,7 @@ import (
 
 // Operators that meet in an API server are cut off from it. The others go on or wait, and say so, and what was under way
 // when the network was cut arrives too late to do harm. Here too no two clocks agree.
-func TestCutOff(t *testing.T) {
+func TestCutOff(t *testing.T) { //nolint:tparallel // one act follows the other
 	t.Parallel()
 	w := begin(t, inKubernetesStore(t))
 	play(t, w, []act{

@@ -1,3 +1,5 @@
+//go:build faults
+
 package main
 
 import (
@@ -16,7 +18,7 @@ import (
 
 // People change their minds and operators hang while something is being done or about to be, and no two operators agree
 // what time it is. Every member is restarted once nevertheless.
-func TestChangesInTheMiddle(t *testing.T) {
+func TestChangesInTheMiddle(t *testing.T) { //nolint:tparallel // one act follows the other
 	t.Parallel()
 	o := faulty()
 	// What they write down shows it, and nothing else does.

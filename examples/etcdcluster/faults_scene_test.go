@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -293,7 +294,7 @@ func (s *scene) change() {
 // next is an argument that no member has had.
 func (s *scene) next() func(*spec) {
 	s.arg++
-	return setArg(fmt.Sprint(s.arg))
+	return setArg(strconv.Itoa(s.arg))
 }
 
 // member asks the agent of a region about one.

@@ -1,3 +1,5 @@
+//go:build faults
+
 package main
 
 import (
@@ -13,7 +15,7 @@ import (
 
 // Regions are cut off from their members, the system itself has accidents, and at the end a region is gone for good. The
 // others wait and say so, or go on as they are told.
-func TestAccidents(t *testing.T) {
+func TestAccidents(t *testing.T) { //nolint:tparallel // one act follows the other
 	t.Parallel()
 	w := begin(t, faulty())
 	play(t, w, []act{
@@ -60,16 +62,21 @@ func (s *scene) actingAgentHangs() {
 		})
 }
 
-// memberHangs pauses a member that is not the next one: no other is touched before it is well again.
+// memberHangs pauses a member that nobody wants to restart: no other is touched before it is well again.
 func (s *scene) memberHangs() {
-	s.midPlan(nothing, func(v *view) bool {
-		r := s.owner(v.Intent.Steps[len(v.Intent.Steps)-1].Member)
-		pid := r.member(r.id()).PID
-		s.Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
-		defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
-		s.says("without", s.regions...)
-		return s.amid(v)
-	})
+	followers := s.others(s.owner(coordination.MemberID(s.leader())))
+	hangs, others := followers[0], s.others(followers[0])
+	before, pid := s.disturbed(), hangs.member(hangs.id()).PID
+	s.Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
+	args := s.next()
+	for _, r := range others {
+		r.edit(args)
+	}
+	s.says("the system has no quorum", others...)
+	s.Expect(s.since(before)).To(BeEmpty())
+	s.Expect(syscall.Kill(pid, syscall.SIGCONT)).To(Succeed())
+	s.settled()
+	s.Expect(s.since(before)).To(Equal(once(string(others[0].id()), string(others[1].id()))))
 }
 
 // leaderChanges lets another member lead while the operators wait for each other, and kills the leader while one of them

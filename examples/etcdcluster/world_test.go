@@ -295,7 +295,7 @@ func (w *world) pids() map[string]int64 {
 func (w *world) connect() *clientv3.Client {
 	w.t.Helper()
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: w.endpoints(), Logger: zap.NewNop(), DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
+		Endpoints: w.endpoints(), Logger: zap.NewNop(), DialKeepAliveTime: 6 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 	})
 	w.Expect(err).NotTo(HaveOccurred())
 	w.t.Cleanup(func() { _ = c.Close() })

@@ -87,7 +87,10 @@ func New(o Options) (*Coordinator, error) {
 		class: o.Class, clock: o.Clock, settings: o.Last.clone(), seen: map[question]seen{},
 		metrics: newMetrics(o.System, o.Name),
 	}
-	return c, c.SetPolicies(o.Policies)
+	if err := c.SetPolicies(o.Policies); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Name is that of the instance.

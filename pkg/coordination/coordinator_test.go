@@ -32,6 +32,7 @@ func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			test(t, &world{WithT: NewWithT(t), t: t, Store: store(t), clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))})
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -152,7 +153,7 @@ func contend(t *testing.T, c *coordination.Coordinator, r *recorder, random *ran
 			r.record(call{"die", newest.Token}, func() reply { return reply{unknown: c.Close(t.Context()) != nil} })
 		default:
 			r.record(call{"write", grant.Token}, func() reply {
-				err := grant.Write(t.Context(), "written", fmt.Sprint(grant.Token))
+				err := grant.Write(t.Context(), "written", strconv.FormatInt(grant.Token, 10))
 				return reply{refused: err != nil, unknown: err != nil && !errors.Is(err, coordination.ErrFenced)}
 			})
 		}

@@ -54,7 +54,8 @@ The instances meet in etcd, which is named with --endpoints as for etcdctl, or i
 ConfigMap of a namespace, which is named as for kubectl.
 
 An instance in local mode tells nobody anything, and is not shown. One that has died is
-shown until somebody has noticed that its session is over, as --watch does. Times are by the clocks of the instances, and decide nothing.
+shown until somebody has noticed that its session is over, as --watch does. Times are by
+the clocks of the instances, and decide nothing.
 
 It changes nothing, but that it ends sessions that are over, as every instance does. In a
 namespace it needs to get the ConfigMap and to list Leases.`,

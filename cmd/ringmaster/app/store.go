@@ -205,14 +205,14 @@ func (o *opened) refusals(ctx context.Context) string {
 	const moment = time.Second
 	ctx, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
-	said := ""
+	var said strings.Builder
 	for _, address := range o.addresses {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err != nil {
-			said += "\n  " + err.Error()
+			said.WriteString("\n  " + err.Error())
 			continue
 		}
 		conn.Close()
 	}
-	return said
+	return said.String()
 }

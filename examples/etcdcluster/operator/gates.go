@@ -35,23 +35,49 @@ func (r *round) closedFor(step coordination.Step) string {
 	case plan.AddLearner:
 		for _, other := range r.state.Members {
 			if other.Learner && (!known || other.ID != m.ID) {
-				return fmt.Sprintf("%s is still a learner", other.Name)
+				return other.Name + " is still a learner"
 			}
 		}
-	case plan.Restart:
-		if known && !r.state.Spares(m.ID) && len(r.state.Voters()) > 1 {
-			return fmt.Sprintf("without %s the system has no quorum", step.Member)
-		}
-		return r.leads(step)
-	case plan.Remove:
-		if known && !r.state.SparesForever(m.ID) {
-			return fmt.Sprintf("without %s the system has no quorum", step.Member)
+	case plan.Restart, plan.Remove:
+		if reason := r.needed(step); reason != "" {
+			return reason
 		}
 		return r.leads(step)
 	case plan.MoveLeader:
 		if known && !m.Healthy() {
 			return fmt.Sprintf("%s is not well and cannot lead: %s", step.Member, m.Health.Problem)
 		}
+	}
+	return ""
+}
+
+// closedToBegin says why a plan may not begin now, or nothing. To move the leader for something that cannot be done then
+// would be of no use, and who waits in the middle of a plan keeps others from what would help.
+func (r *round) closedToBegin(steps []coordination.Step) string {
+	if reason := r.closed(steps[0], nil); reason != "" {
+		return reason
+	}
+	for _, step := range steps {
+		if step.Do != plan.MoveLeader {
+			return r.needed(step)
+		}
+	}
+	return ""
+}
+
+// needed says that the system has no quorum without a member.
+func (r *round) needed(step coordination.Step) string {
+	m, known := r.find(step.Member, step.With[withPeer])
+	spares := true
+	switch {
+	case !known:
+	case step.Do == plan.Restart:
+		spares = r.state.Spares(m.ID) || len(r.state.Voters()) == 1
+	case step.Do == plan.Remove:
+		spares = r.state.SparesForever(m.ID)
+	}
+	if !spares {
+		return fmt.Sprintf("without %s the system has no quorum", step.Member)
 	}
 	return ""
 }

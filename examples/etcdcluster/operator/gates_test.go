@@ -8,6 +8,28 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
+// A plan that begins with a move of the leader is looked at as far as what it is moved for.
+func TestClosedToBegin(t *testing.T) {
+	t.Parallel()
+	steps := []coordination.Step{{Do: plan.MoveLeader, Member: "dc2-1"}, {Do: plan.Restart, Member: "dc1-1", Order: true}}
+	for name, test := range map[string]struct {
+		state *system.State
+		want  string
+	}{
+		"one of three may be restarted": {agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1")), ""},
+		"one of two may not":            {agreed(member(1, "dc1-1"), member(2, "dc2-1")), "without dc1-1 the system has no quorum"},
+		"nobody to lead":                {agreed(member(1, "dc1-1"), sick(member(2, "dc2-1")), member(3, "dc3-1")), "dc2-1 is not well and cannot lead: it does not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &round{state: test.state}
+			if got := r.closedToBegin(steps); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestGates(t *testing.T) {
 	t.Parallel()
 	step := func(do string, id coordination.MemberID) coordination.Step {

@@ -59,15 +59,18 @@ func TestNeeds(t *testing.T) {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 2}, nil, nil, needs{create: []string{"dc1-1", "dc1-2"}},
 		},
 		"one more, with a number that was never used": {
-			spec{ProcessGroupIDPrefix: "dc1", Members: 2}, processes(process("dc1-7", agent.Running)), agreed(member(1, "dc1-7")),
+			spec{ProcessGroupIDPrefix: "dc1", Members: 2},
+			processes(process("dc1-7", agent.Running)), agreed(member(1, "dc1-7")),
 			needs{create: []string{"dc1-8"}},
 		},
 		"one that is prepared has to be included": {
-			spec{ProcessGroupIDPrefix: "dc1", Members: 1}, processes(process("dc1-1", agent.Prepared)), agreed(member(1, "dc2-1")),
+			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
+			processes(process("dc1-1", agent.Prepared)), agreed(member(1, "dc2-1")),
 			needs{wants: coordination.Wants{coordination.PendingForInclusion: {"dc1-1": nil}, coordination.ReadyForInclusion: {"dc1-1": {"http://dc1-1"}}}},
 		},
 		"one that learns has to be included": {
-			spec{ProcessGroupIDPrefix: "dc1", Members: 1}, processes(process("dc1-1", agent.Running)), agreed(member(1, "dc2-1"), learner(2, "dc1-1")),
+			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
+			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc2-1"), learner(2, "dc1-1")),
 			needs{wants: coordination.Wants{coordination.PendingForInclusion: {"dc1-1": nil}, coordination.ReadyForInclusion: {"dc1-1": {"http://dc1-1"}}}},
 		},
 		"nothing is wanted of a system that does not answer": {
@@ -94,7 +97,8 @@ func TestNeeds(t *testing.T) {
 			},
 		},
 		"of too many the youngest goes": {
-			spec{ProcessGroupIDPrefix: "dc1", Members: 1}, processes(process("dc1-9", agent.Running), process("dc1-10", agent.Running)),
+			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
+			processes(process("dc1-9", agent.Running), process("dc1-10", agent.Running)),
 			agreed(member(1, "dc1-9"), member(2, "dc1-10")),
 			needs{
 				removing: map[string]bool{"dc1-10": true},
@@ -105,7 +109,8 @@ func TestNeeds(t *testing.T) {
 			},
 		},
 		"of too many one goes that has no vote": {
-			spec{ProcessGroupIDPrefix: "dc1", Members: 1}, processes(process("dc1-1", agent.Prepared), process("dc1-2", agent.Running)), agreed(member(1, "dc1-2")),
+			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
+			processes(process("dc1-1", agent.Prepared), process("dc1-2", agent.Running)), agreed(member(1, "dc1-2")),
 			needs{removing: map[string]bool{"dc1-1": true}, discard: []string{"dc1-1"}},
 		},
 		"one that has gone is discarded": {
@@ -116,7 +121,8 @@ func TestNeeds(t *testing.T) {
 		"other arguments have to be given to it first": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Args: map[string]etcdclusterv1alpha1.ArgValue{"a": "2"}},
 			processes(agent.Member{ID: "dc1-1", Phase: agent.Running, Args: map[string]string{"a": "1"}, Applied: map[string]string{"a": "1"}}),
-			agreed(member(1, "dc1-1")), needs{arm: []string{"dc1-1"}, wants: pendingRestart},
+			agreed(member(1, "dc1-1")),
+			needs{arm: []string{"dc1-1"}, wants: pendingRestart},
 		},
 		"other arguments are there for the restart": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Args: map[string]etcdclusterv1alpha1.ArgValue{"a": "2"}},
@@ -125,7 +131,8 @@ func TestNeeds(t *testing.T) {
 			needs{wants: coordination.Wants{coordination.PendingForRestart: {"dc1-1": nil}, coordination.ReadyForRestart: {"dc1-1": nil}}},
 		},
 		"members of a lost region have to be removed, and of no region that begins like it": {
-			spec{ProcessGroupIDPrefix: "dc1", LostRegions: []etcdclusterv1alpha1.Prefix{"dc3"}}, nil,
+			spec{ProcessGroupIDPrefix: "dc1", LostRegions: []etcdclusterv1alpha1.Prefix{"dc3"}},
+			nil,
 			agreed(member(1, "dc2-1"), sick(member(2, "dc3-1")), member(3, "dc30-1")),
 			needs{wants: coordination.Wants{coordination.PendingForRemoval: {"dc3-1": nil}}},
 		},

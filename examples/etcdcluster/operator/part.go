@@ -16,6 +16,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 )
 
+// storeTimeout is how long one request to the store may take.
+const storeTimeout = 3 * time.Second
+
 // part is what an operator has for one EtcdCluster from one round to the next.
 type part struct {
 	system *system.System
@@ -69,12 +72,13 @@ func (r *reconciler) openStore(p *part) error {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: p.system.Endpoints(), Logger: zap.NewNop(),
-		DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		DialKeepAliveTime: 6 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 	})
 	if err != nil {
 		return fmt.Errorf("connecting to the store: %w", err)
 	}
-	p.client, p.store = client, etcdstore.New(client, etcdstore.Options{})
+	// A member that hangs gets its share of the requests, and must not hold up a round for long.
+	p.client, p.store = client, etcdstore.New(client, etcdstore.Options{Timeout: storeTimeout})
 	return nil
 }
 

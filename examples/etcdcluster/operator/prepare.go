@@ -141,7 +141,7 @@ func (r *round) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting the first member: %w", err)
 	}
-	r.note("Bootstrapped", fmt.Sprintf("%s starts the system.", first.ID))
+	r.note("Bootstrapped", first.ID+" starts the system.")
 	r.lookIn(soon)
 	return nil
 }

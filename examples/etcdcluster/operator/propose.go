@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
@@ -114,7 +115,7 @@ func (r *round) try(ctx context.Context, p proposal) error {
 	for i := range steps {
 		r.address(&steps[i])
 	}
-	if reason := r.closed(steps[0], nil); reason != "" {
+	if reason := r.closedToBegin(steps); reason != "" {
 		r.wait(fmt.Sprintf("%s waits: %s", p.action, reason), soon)
 		return nil
 	}
@@ -183,15 +184,11 @@ func (r *round) refused(err error) error {
 }
 
 func list(members coordination.Members) string {
-	ids := slices.Sorted(maps.Keys(members))
-	text := ""
-	for i, id := range ids {
-		if i > 0 {
-			text += ", "
-		}
-		text += string(id)
+	var ids []string
+	for _, id := range slices.Sorted(maps.Keys(members)) {
+		ids = append(ids, string(id))
 	}
-	return text
+	return strings.Join(ids, ", ")
 }
 
 // without tells whom it is done without.
@@ -199,9 +196,9 @@ func without(verdict *coordination.Verdict) string {
 	if verdict == nil || len(verdict.LeftOut) == 0 {
 		return ""
 	}
-	text := ", without"
+	var left []string
 	for _, id := range slices.Sorted(maps.Keys(verdict.LeftOut)) {
-		text += fmt.Sprintf(" %s (%s)", id, verdict.LeftOut[id])
+		left = append(left, fmt.Sprintf("%s (%s)", id, verdict.LeftOut[id]))
 	}
-	return text
+	return ", without " + strings.Join(left, " ")
 }

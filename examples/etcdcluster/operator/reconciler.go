@@ -139,7 +139,8 @@ func (r *reconciler) forget(ctx context.Context, of types.NamespacedName) error 
 
 // write keeps the status. Nobody else writes it, so that it needs no version: what was seen last is right.
 func (r *reconciler) write(ctx context.Context, before, after *etcdclusterv1alpha1.EtcdCluster) error {
-	if err := r.Status().Patch(ctx, after, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	err := client.IgnoreNotFound(r.Status().Patch(ctx, after, client.MergeFrom(before)))
+	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil

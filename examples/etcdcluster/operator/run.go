@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,7 +48,7 @@ type Options struct {
 // Run manages the EtcdClusters of a namespace until the context ends.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if o.Namespace == "" {
-		return fmt.Errorf("there is no namespace: an operator is that of one region")
+		return errors.New("there is no namespace: an operator is that of one region")
 	}
 	if o.Name == "" {
 		o.Name = o.Namespace

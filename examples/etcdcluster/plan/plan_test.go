@@ -29,15 +29,18 @@ func TestForRestart(t *testing.T) {
 		want    string
 	}{
 		"all, the leader last, led by one that was restarted": {
-			Cluster{Voters: three, Leader: "dc1-1", Leaving: three}, three,
+			Cluster{Voters: three, Leader: "dc1-1", Leaving: three},
+			three,
 			"restart dc2-1, restart dc3-1, move-leader dc2-1, restart dc1-1",
 		},
 		"two, led by one that nobody disturbs": {
-			Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc1-1", "dc2-1"}}, []ID{"dc1-1", "dc2-1"},
+			Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc1-1", "dc2-1"}},
+			[]ID{"dc1-1", "dc2-1"},
 			"restart dc2-1, move-leader dc3-1, restart dc1-1",
 		},
 		"not led by one that leaves": {
-			Cluster{Voters: three, Leader: "dc1-1", Leaving: three}, []ID{"dc1-1", "dc3-1"},
+			Cluster{Voters: three, Leader: "dc1-1", Leaving: three},
+			[]ID{"dc1-1", "dc3-1"},
 			"restart dc3-1, move-leader dc3-1, restart dc1-1",
 		},
 		"followers only": {Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "restart dc3-1"},
@@ -61,14 +64,16 @@ func TestForReplacement(t *testing.T) {
 		want  string
 	}{
 		"one in each region": {
-			Cluster{Voters: three, Leader: "dc1-1", Leaving: three}, []Replacement{{"dc1-1", "dc1-2"}, {"dc2-1", "dc2-2"}, {"dc3-1", "dc3-2"}},
+			Cluster{Voters: three, Leader: "dc1-1", Leaving: three},
+			[]Replacement{{"dc1-1", "dc1-2"}, {"dc2-1", "dc2-2"}, {"dc3-1", "dc3-2"}},
 			"add-learner dc2-2, start dc2-2, promote dc2-2, remove dc2-1, stop dc2-1, " +
 				"add-learner dc3-2, start dc3-2, promote dc3-2, remove dc3-1, stop dc3-1, " +
 				"add-learner dc1-2, start dc1-2, promote dc1-2, move-leader dc2-2, remove dc1-1, stop dc1-1",
 		},
 		"one more": {Cluster{Voters: three, Leader: "dc1-1"}, []Replacement{{New: "dc1-2"}}, "add-learner dc1-2, start dc1-2, promote dc1-2"},
 		"one less": {
-			Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc1-1"}}, []Replacement{{Old: "dc1-1"}},
+			Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc1-1"}},
+			[]Replacement{{Old: "dc1-1"}},
 			"move-leader dc2-1, remove dc1-1, stop dc1-1",
 		},
 	} {
@@ -130,30 +135,36 @@ func TestAgain(t *testing.T) {
 		want   string
 	}{
 		"as planned": {
-			Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc1-1", "dc3-1"}}, restart, 0, all,
+			Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc1-1", "dc3-1"}},
+			restart, 0, all,
 			"restart dc3-1, move-leader dc2-1, restart dc1-1",
 		},
 		"another leads by now": {
-			Cluster{Voters: three, Leader: "dc3-1", Leaving: []ID{"dc1-1", "dc3-1"}}, restart, 0, all,
+			Cluster{Voters: three, Leader: "dc3-1", Leaving: []ID{"dc1-1", "dc3-1"}},
+			restart, 0, all,
 			"restart dc1-1, move-leader dc2-1, restart dc3-1",
 		},
 		"one that is done leads by now": {
-			Cluster{Voters: three, Leader: "dc2-1", Leaving: []ID{"dc1-1", "dc3-1"}}, restart, 0, all,
+			Cluster{Voters: three, Leader: "dc2-1", Leaving: []ID{"dc1-1", "dc3-1"}},
+			restart, 0, all,
 			"restart dc3-1, restart dc1-1",
 		},
 		"one does not want it any more": {
-			Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc1-1"}}, restart, 0, func(id ID) bool { return id != "dc3-1" },
+			Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc1-1"}},
+			restart, 0, func(id ID) bool { return id != "dc3-1" },
 			"move-leader dc2-1, restart dc1-1",
 		},
 		"the leader was moved": {
 			Cluster{Voters: three, Leader: "dc2-1", Leaving: []ID{"dc1-1"}}, restart, 2, all, "restart dc1-1",
 		},
 		"a replacement that has begun is ended, wanted or not": {
-			Cluster{Voters: three, Leader: "dc1-1", Leaving: three}, replace, 0, func(ID) bool { return false },
+			Cluster{Voters: three, Leader: "dc1-1", Leaving: three},
+			replace, 0, func(ID) bool { return false },
 			"start dc2-2, promote dc2-2, remove dc2-1, stop dc2-1",
 		},
 		"the one that is being replaced leads by now": {
-			Cluster{Voters: append(three, "dc2-2"), Leader: "dc2-1", Leaving: three}, replace, 2, all,
+			Cluster{Voters: append(three, "dc2-2"), Leader: "dc2-1", Leaving: three},
+			replace, 2, all,
 			"move-leader dc2-2, remove dc2-1, stop dc2-1, add-learner dc1-2, start dc1-2, promote dc1-2, remove dc1-1, stop dc1-1",
 		},
 	} {

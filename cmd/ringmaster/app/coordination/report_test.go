@@ -175,7 +175,8 @@ func TestRestart(t *testing.T) {
 		},
 		Pending: []view.Pending{
 			{Member: "dc3-1", Action: "Inclusion", State: "ready"},
-			{Member: "dc1-1", Action: "Restart", State: "being done"}, {Member: "dc2-1", Action: "Restart", State: "being done"},
+			{Member: "dc1-1", Action: "Restart", State: "being done"},
+			{Member: "dc2-1", Action: "Restart", State: "being done"},
 		},
 		Waits: []string{"Inclusion waits for dc3-operator: the Restart that it does is not yet done.", "Restart is being done."},
 	})
@@ -193,7 +194,8 @@ func TestGone(t *testing.T) {
 	r := meet(t, "dc1", "dc2", "dc3")
 	r.say("dc2", "dc2-1", coordination.PendingForExclusion, coordination.ReadyForExclusion, coordination.PendingForRemoval)
 	r.say("dc3", "dc3-1", coordination.PendingForRestart)
-	r.begin("dc1", coordination.Exclusion, coordination.Step{Do: "stop", Member: "dc2-1", Order: true})
+	const attack = "stop\n\x1b[2J"
+	r.begin("dc1", coordination.Exclusion, coordination.Step{Do: attack, Member: "dc2-1", Order: true})
 	r.configure("dc3", "dc2-operator")
 	r.must(r.all["dc1"].Close(t.Context()))
 	r.must(r.all["dc3"].Close(t.Context()))

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -36,7 +37,7 @@ func (p *printer) line(colour terminal.Colour, format string, args ...any) {
 	if p.err != nil {
 		return
 	}
-	text := fmt.Sprintf(format, args...)
+	text := plain(fmt.Sprintf(format, args...))
 	if p.coloured {
 		text = terminal.Paint(colour, text)
 	}
@@ -49,9 +50,30 @@ func (p *printer) table(t *terminal.Table) {
 		return
 	}
 	p.line(terminal.Plain, "")
-	if p.err == nil {
-		p.err = t.Write(p.out, p.coloured)
+	p.write(t)
+}
+
+// write writes a table.
+func (p *printer) write(t *terminal.Table) {
+	if p.err != nil {
+		return
 	}
+	for _, row := range t.Rows {
+		for i := range row {
+			row[i].Text = plain(row[i].Text)
+		}
+	}
+	p.err = t.Write(p.out, p.coloured)
+}
+
+// plain makes what instances have said one line, which does nothing to a terminal but appear in it.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // columns is a table with a head.
@@ -133,9 +155,7 @@ func (p *printer) plan(s *System) {
 	for n, step := range i.Steps {
 		t.Add(p.step(s, n, step)...)
 	}
-	if p.err == nil {
-		p.err = t.Write(p.out, p.coloured)
-	}
+	p.write(t)
 	for _, id := range slices.Sorted(maps.Keys(i.LeftOut)) {
 		p.line(terminal.Doubtful, "  ! without %s: %s", id, i.LeftOut[id])
 	}
