@@ -109,12 +109,16 @@ func (o Options) regions() regions.Options {
 func (r *run) regionHints(endpoint string) view.Hints {
 	option := r.option()
 	status := "ringmaster coordination status --endpoints " + endpoint
+	acts, killed := "one operator restarts all members, the leader last", "another one goes on with it"
+	if r.Mode == view.ModeLocal {
+		acts, killed = "each operator restarts its own members, one at a time", "the others wait until it is missed"
+	}
 	return view.Hints{Setup: r.setup(), Try: []view.Try{
 		{Command: status + " --watch", Shows: "who takes part, what is pending, who acts, what everything waits for"},
 		{Command: "kubectl get etcdclusters -A -o wide", Shows: "the regions"},
-		{Command: "ringmaster restart" + option, Shows: "an argument changes in all regions: one operator restarts all members, the leader last"},
+		{Command: "ringmaster restart" + option, Shows: "an argument changes in all regions: " + acts},
 		{Command: "ringmaster replace" + option, Shows: "a member of every region is replaced"},
-		{Command: "ringmaster kill dc1-operator" + option, Shows: "in the middle of that: another one goes on with it"},
+		{Command: "ringmaster kill dc1-operator" + option, Shows: "in the middle of that: " + killed},
 		{Command: "ringmaster pause dc2-operator" + option, Shows: "the others wait for it; 'resume' wakes it up"},
 		{
 			Command: `kubectl patch etcdcluster orders -n dc3 --type=merge -p '{"spec":{"args":{"snapshot-count":"5000"}}}'`,

@@ -128,13 +128,15 @@ func planTitle(state Regions) Line {
 		return append(title, Span{"  " + clean(doing.Action), Accent},
 			Span{fmt.Sprintf(", by %s, for %s", clean(doing.By), short(state.Now.Sub(doing.Since))), Plain})
 	}
-	for _, region := range state.Regions {
-		if region.Mode == ModeLocal && region.Waiting != "" {
-			return append(title, Span{"  " + region.Name + " waits: " + clean(region.Waiting), Warn})
-		}
-	}
-	if state.Agreement.Problem != "" {
+	switch holder := state.Agreement.Holder; {
+	case state.Agreement.Problem != "":
 		return append(title, Span{"  not known", Dim})
+	case holder != "":
+		title = append(title, Span{"  " + clean(holder) + " acts for its own region", Accent})
+		if waiting := state.waiting(holder); waiting != "" {
+			title = append(title, Span{": " + clean(waiting), Warn})
+		}
+		return title
 	}
 	title = append(title, Span{"  nothing is being done", Dim})
 	if state.Agreement.Done != "" {

@@ -76,7 +76,7 @@ func (c regionsColumns) process(state Regions, instance Instance, key int, does 
 func (s *Regions) roleOf(region Region) Span {
 	role, takesPart := s.Agreement.Roles[region.Operator.Name]
 	switch {
-	case s.Agreement.Problem != "":
+	case s.Agreement.Problem != "", role == "" && region.Mode == ModeLocal && region.Operator.PID == 0:
 		return Span{"–", Dim}
 	case role != "":
 		return Span{clean(role), Accent}
