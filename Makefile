@@ -32,9 +32,12 @@ build: ## Build our programs into bin/
 
 ##@ Test
 
+# Most of the time tests wait for something, so there are more of them at work than there are cores. Those that take longest
+# begin first.
 .PHONY: test
 test: kubernetes ## Run all tests, as any user
-	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -timeout 20m $(ARGS) $$(go list ./... | grep -v '/internal/ring$$')
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 1 )) $(ARGS) \
+	  $$(go list ./test/modes ./cmd/ringmaster; go list ./... | grep -v -e '/internal/ring$$' -e '/test/modes$$' -e '/cmd/ringmaster$$')
 	go test $(ARGS) ./internal/ring # statistics without goroutines, ten times slower with the race detector
 	go -C hack test -race -timeout 10m ./...
 

@@ -296,6 +296,7 @@ func TestOverlaps(t *testing.T) {
 
 // TestDemo does everything that a person may do, in the mode that it has by default.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	d := show(t, "--websites", "20")
 	d.Expect(d.owners()).To(And(HaveLen(20), Not(ContainElement(""))), "all are ready when it says so")
 	d.shared(0, 1, 2)
@@ -332,6 +333,7 @@ func TestDemo(t *testing.T) {
 // TestDemoGoesOnInAnotherMode keeps its data, and goes on with it in the mode in which one of the instances is
 // the sharder too. No website moves for that. Then that instance is stopped.
 func TestDemoGoesOnInAnotherMode(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(rig.TempDir(t), "data")
 	first := show(t, "--data-dir", dir, "--websites", "12")
 	first.shared(0, 1, 2)
@@ -358,6 +360,7 @@ func TestDemoGoesOnInAnotherMode(t *testing.T) {
 // TestDemoWithASpoiltWebsite is killed with a website that nobody can make ready, and comes up again on the same
 // data. It says which one that is.
 func TestDemoWithASpoiltWebsite(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(rig.TempDir(t), "data")
 	args := []string{"--data-dir", dir, "--mode", "in-process", "--shards", "2", "--websites", "2"}
 	first := show(t, args...)

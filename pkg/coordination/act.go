@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -13,13 +12,20 @@ var (
 	ErrClosed = errors.New("the action may not begin yet")
 	// ErrNothingLeft is returned when nobody has left anything behind.
 	ErrNothingLeft = errors.New("nothing is left to go on with")
+	// ErrLocal is returned to an instance that takes no part, for what it could only do for all.
+	ErrLocal = errors.New("this instance is in local mode")
 )
 
 // Begin takes the lock for an action that may begin, and writes down what will be done, if nothing that the
 // verdict was made of has changed since. It returns ErrConflict when something has: ask again.
 func (c *Coordinator) Begin(ctx context.Context, verdict *Verdict, steps []Step) (*Grant, error) {
-	if !verdict.Open {
+	switch {
+	case c.Settings().Mode != Global:
+		return nil, ErrLocal
+	case !verdict.Open:
 		return nil, fmt.Errorf("%w: %s", ErrClosed, verdict.Summary())
+	case verdict.view == nil:
+		return nil, errors.New("the verdict is none of Judge or Check")
 	}
 	return c.take(ctx, func(view *View, token int64) ([]Condition, *Intent, error) {
 		intent := &Intent{
@@ -29,13 +35,18 @@ func (c *Coordinator) Begin(ctx context.Context, verdict *Verdict, steps []Step)
 		for id, member := range verdict.Members {
 			intent.Members[id] = member.Version
 		}
-		return c.stillSo(verdict.view), intent, nil
+		return c.stillSo(verdict), intent, nil
 	})
 }
 
-// stillSo is met while no instance has changed its entries, none has come or gone in this way, and nobody acts.
-func (c *Coordinator) stillSo(view *View) []Condition {
+// stillSo is met while no instance has changed its entries, none has come or gone in this way, nobody acts, and none
+// that was left out has come back.
+func (c *Coordinator) stillSo(verdict *Verdict) []Condition {
+	view := verdict.view
 	conditions := []Condition{NotWritten(c.keys.changes(), view.Revision), IsAbsent(c.keys.intent())}
+	if len(verdict.LeftOut) > 0 {
+		conditions = append(conditions, NotWritten(c.keys.instances(), view.Revision))
+	}
 	for key, entry := range view.entries {
 		if at := c.keys.split(key); len(at) == 2 && at[0] == "changes" {
 			conditions = append(conditions, IsAt(key, entry.Version)) // also not deleted
@@ -47,6 +58,9 @@ func (c *Coordinator) stillSo(view *View) []Condition {
 // Resume takes the lock to go on with what an instance has left behind that lost it. It returns ErrNothingLeft if
 // nothing was.
 func (c *Coordinator) Resume(ctx context.Context) (*Grant, error) {
+	if c.Settings().Mode != Global {
+		return nil, ErrLocal
+	}
 	return c.take(ctx, func(view *View, token int64) ([]Condition, *Intent, error) {
 		if view.Intent == nil {
 			return nil, nil, ErrNothingLeft
@@ -95,6 +109,9 @@ func (g *Grant) Advance(ctx context.Context, rest ...Step) error {
 // keptDone are how many records of what was done are kept for people to look at.
 const keptDone = 10
 
+// removedDone are how many are removed at once: a transaction has its limits.
+const removedDone = 50
+
 // Done writes down that all is done, and gives the lock back. With a reason it is given up instead, and what asked for it
 // can ask again.
 func (g *Grant) Done(ctx context.Context, failure string) error {
@@ -107,35 +124,34 @@ func (g *Grant) Done(ctx context.Context, failure string) error {
 		return err
 	}
 	done := Done{Intent: *intent, Failure: failure, Until: g.c.clock.Now().UTC()}
-	operations := []Operation{
-		Put(g.c.keys.done(tokenKey(g.Token)), encode(done)), Delete(g.c.keys.intent()), Delete(g.c.keys.lock()),
-	}
+	operations := []Operation{Put(g.c.keys.done(tokenKey(g.Token)), encode(done)), Delete(g.c.keys.intent())}
 	for _, old := range outlived(view, keptDone-1) {
 		operations = append(operations, Delete(g.c.keys.done(tokenKey(old.Token))))
 	}
-	if err := g.commit(ctx, operations...); err != nil {
+	if err := g.end(ctx, operations...); err != nil {
 		return err
 	}
-	g.c.metrics.acted(&done, g.c.clock.Now().Sub(intent.Since))
+	g.c.metrics.acted(&done, g.c.clock.Now().Sub(g.since))
 	g.cancel(context.Canceled)
 	return nil
 }
 
 // outlived are the records that nothing depends on, but for the newest ones: no entry that they are about is
-// still there.
+// still there, or they were given up.
 func outlived(view *View, keep int) []Done {
 	var old []Done
 	for i, done := range view.Done {
 		pending, _ := done.Action.Sets()
 		needed := false
 		for id, version := range done.Members {
-			needed = needed || view.Sets[pending][id].Version == version
+			member, exists := view.Sets[pending][id]
+			needed = needed || exists && done.Failure == "" && member.Version <= version
 		}
 		if i >= keep && !needed {
 			old = append(old, done)
 		}
 	}
-	return old
+	return old[:min(len(old), removedDone)]
 }
 
 // Order is what the holder of the lock wants an instance to do with one of its members.
@@ -168,11 +184,14 @@ func (c *Coordinator) Order(view *View, mine ...MemberID) *Order {
 // Answer says that an order was carried out, or with a reason, that it cannot be. It returns ErrConflict if the
 // order was changed or withdrawn meanwhile.
 func (c *Coordinator) Answer(ctx context.Context, order *Order, failure string) error {
-	prefix := c.Settings().Prefix
+	mine := c.Settings()
+	if mine.Mode != Global {
+		return fmt.Errorf("answering the order to %s %s: %w", order.Do, order.Member, ErrLocal)
+	}
 	answer := Answer{Intent: order.Intent, Step: order.At, Token: order.Token, Failure: failure}
 	_, err := c.store.Commit(ctx, Transaction{
 		If:   []Condition{IsAt(c.keys.intent(), order.version)},
-		Then: []Operation{Put(c.keys.answers(prefix, string(order.Member)), encode(answer))},
+		Then: []Operation{Put(c.keys.answers(mine.Prefix, string(order.Member)), encode(answer)), c.changed(mine.Prefix)},
 	})
 	if err != nil {
 		return fmt.Errorf("answering the order to %s %s: %w", order.Do, order.Member, err)
@@ -220,37 +239,45 @@ func (c *Coordinator) Declare(ctx context.Context, view *View, wants Wants) erro
 	if mine.Mode != Global {
 		return nil
 	}
-	changes := map[Set]Updates{}
-	for _, set := range Sets() {
-		changes[set] = Updates{}
-		for id, member := range view.Sets[set] {
-			if _, wanted := wants[set][id]; member.Prefix == mine.Prefix && !wanted {
-				changes[set][id] = Remove()
-			}
-		}
-		for id, addresses := range wants[set] {
-			changes[set][id] = Add(addresses...)
-		}
-	}
-	operations, err := c.keys.operations(mine.Prefix, changes)
+	changes, err := c.keys.changesOf(mine.Prefix, wants.updates())
 	if err != nil {
 		return err
 	}
-	again := map[string]int64{}
-	for _, set := range Sets() {
-		for id := range maps.Keys(wants[set]) {
-			if view.acted(set, id) {
-				again[c.keys.member(set, mine.Prefix, id)] = view.Sets[set][id].Version
-			}
+	for i, change := range changes {
+		at := c.keys.split(change.Key)
+		if entry, exists := view.entries[change.Key]; exists && view.actedAt(Set(at[0]), MemberID(at[2]), entry.Version) {
+			changes[i].seen = entry.Version // it was done, and is wanted again
 		}
 	}
-	for id, answer := range view.Answers {
-		if key := c.keys.answers(mine.Prefix, string(id)); view.entries[key].Version != 0 && (view.Intent == nil || answer.Intent != view.Intent.ID) {
-			operations = append(operations, Delete(key))
+	for key, entry := range view.entries {
+		if at := c.keys.split(key); len(at) == 3 && at[1] == mine.Prefix && c.outdated(view, at, wants) {
+			changes = append(changes, change{Operation: Delete(key), seen: entry.Version})
 		}
 	}
-	if err := c.retry(ctx, func() error { return c.update(ctx, mine.Prefix, operations, again) }); err != nil {
+	if err := c.retry(ctx, func() error { return c.update(ctx, mine.Prefix, changes) }); err != nil {
 		return fmt.Errorf("declaring the entries of %s in %s: %w", mine.Prefix, c.system, err)
 	}
 	return nil
+}
+
+// outdated tells whether an entry of this instance, given by the segments of its key, is not wanted any more.
+func (c *Coordinator) outdated(view *View, at []string, wants Wants) bool {
+	set, id := Set(at[0]), MemberID(at[2])
+	if at[0] == "answers" {
+		return view.Intent == nil || view.Answers[id].Intent != view.Intent.ID
+	}
+	_, wanted := wants[set][id]
+	return set.known() && !wanted
+}
+
+// updates add all of it.
+func (w Wants) updates() map[Set]Updates {
+	all := map[Set]Updates{}
+	for set, members := range w {
+		all[set] = Updates{}
+		for id, addresses := range members {
+			all[set][id] = Add(addresses...)
+		}
+	}
+	return all
 }

@@ -86,10 +86,14 @@ func (c *Coordinator) Check(ctx context.Context, action Action, class string) (*
 }
 
 // Judge decides on a view whether an action may begin for a class. It remembers what was pending, to know how long
-// that has not changed: by the clock of this instance.
+// that has not changed: by the clock of this instance. CoordinatorChoice, which nobody asks for, may begin whenever nobody
+// acts. In local mode nothing may.
 func (c *Coordinator) Judge(view *View, action Action, class string) *Verdict {
+	if c.Settings().Mode != Global {
+		return &Verdict{Action: action, Class: class, Waits: []Waits{{c.name, ErrLocal.Error()}}, view: view}
+	}
 	pending := c.pending(view, action, class)
-	calm := c.calm(question{action, class}, pending)
+	calm := c.calm(question{action, class}, pending, view.givenUp(action, class))
 	verdict := judge(view, pending, c.policy(action), calm, action)
 	verdict.Class = class
 	c.metrics.judged(verdict)
@@ -104,9 +108,20 @@ func (c *Coordinator) pending(view *View, action Action, class string) Members {
 	return pending
 }
 
-// calm is for how long this instance has seen just these members pending.
-func (c *Coordinator) calm(q question, pending Members) time.Duration {
+// givenUp is the newest of those acts that were given up, or 0: it is tried again after another quiet window.
+func (v *View) givenUp(action Action, class string) int64 {
+	for _, done := range v.Done {
+		if done.Action == action && done.Class == class && done.Failure != "" {
+			return done.ID
+		}
+	}
+	return 0
+}
+
+// calm is for how long this instance has seen just these members pending, and nothing given up since.
+func (c *Coordinator) calm(q question, pending Members, givenUp int64) time.Duration {
 	var versions strings.Builder
+	fmt.Fprintln(&versions, givenUp)
 	for _, id := range slices.Sorted(maps.Keys(pending)) {
 		fmt.Fprintln(&versions, id, pending[id].Version)
 	}
@@ -124,43 +139,56 @@ func (c *Coordinator) calm(q question, pending Members) time.Duration {
 // judge decides. It is given how long just these members have been pending.
 func judge(view *View, pending Members, policy Policy, calm time.Duration, action Action) *Verdict {
 	v := &Verdict{Action: action, Members: Members{}, LeftOut: map[MemberID]string{}, view: view}
-	if len(pending) == 0 {
+	set, ready := action.Sets()
+	if len(pending) == 0 && set != "" {
 		return v
 	}
-	_, readySet := action.Sets()
 	for _, id := range slices.Sorted(maps.Keys(pending)) {
 		member := pending[id]
-		ready, isReady := view.Sets[readySet][id]
-		alive := view.Takes(member.Prefix)
+		reason, gone := view.unready(set, ready, id, member)
 		switch {
-		case !alive && policy.Missing == LeaveOut:
-			v.LeftOut[id] = fmt.Sprintf("no instance of %s is alive", member.Prefix)
-		case readySet == "" || isReady && ready.Prefix == member.Prefix:
-			member.Addresses = ready.Addresses
+		case reason == "":
+			member.Addresses = view.Sets[ready][id].Addresses
 			v.Members[id] = member
+		case gone && policy.Missing == LeaveOut:
+			v.LeftOut[id] = reason
 		case policy.Missing == GoOn && calm >= policy.After:
-			v.LeftOut[id] = fmt.Sprintf("not ready after %s", policy.After)
+			v.LeftOut[id] = fmt.Sprintf("after %s: %s", policy.After, reason)
 		default:
-			v.Waits = append(v.Waits, Waits{string(id), notReady(member.Prefix, alive)})
+			v.Waits = append(v.Waits, Waits{string(id), reason})
 			if policy.Missing == GoOn {
 				v.Again = policy.After - calm
 			}
 		}
 	}
-	if left := policy.Quiet - calm; left > 0 {
+	if left := policy.Quiet - calm; left > 0 && set != "" {
 		v.Waits = append(v.Waits, Waits{Reason: fmt.Sprintf("%s more without a change", left.Round(time.Millisecond))})
 		v.Again = max(v.Again, left)
 	}
 	if view.Intent != nil {
 		v.Waits = append(v.Waits, Waits{cmp.Or(view.Intent.By, "somebody"), fmt.Sprintf("the %s that it does is not yet done", view.Intent.Action)})
 	}
-	v.Open = len(v.Waits) == 0 && len(v.Members) > 0
+	v.Open = len(v.Waits) == 0 && (len(v.Members) > 0 || set == "")
 	return v
 }
 
-func notReady(prefix string, alive bool) string {
-	if !alive {
-		return fmt.Sprintf("it is not ready, and no instance of %s is alive", prefix)
+// unready says why a member is not ready, or nothing if it is, and whether all instances are gone that ask for it. Each of
+// them has to say that it is ready, if that is something to be said.
+func (v *View) unready(pending, ready Set, id MemberID, member Member) (reason string, gone bool) {
+	asking := v.asking[pending][id]
+	if len(asking) == 0 {
+		asking = []string{member.Prefix}
 	}
-	return "it is not ready"
+	said := func(prefix string) bool { return ready == "" || slices.Contains(v.asking[ready][id], prefix) }
+	gone = !slices.ContainsFunc(asking, v.Takes)
+	unsaid := slices.ContainsFunc(asking, func(prefix string) bool { return !said(prefix) })
+	switch {
+	case gone && unsaid:
+		return fmt.Sprintf("it is not ready, and no instance of %s is alive", member.Prefix), true
+	case gone:
+		return fmt.Sprintf("no instance of %s is alive", member.Prefix), true
+	case unsaid:
+		return "it is not ready", false
+	}
+	return "", false
 }

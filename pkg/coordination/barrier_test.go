@@ -1,6 +1,8 @@
 package coordination
 
 import (
+	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -65,11 +67,17 @@ func TestJudge(t *testing.T) {
 		},
 		"gone, and left out": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"), policy: Policy{Missing: LeaveOut},
-			open: true, members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "no instance of dc2 is alive"},
+			open: true, members: Members{"dc1-a": both["dc1-a"]},
+			leftOut: map[MemberID]string{"dc2-a": "it is not ready, and no instance of dc2 is alive"},
 		},
 		"gone, but ready before": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
-			open: true, members: both,
+			members: Members{"dc1-a": both["dc1-a"]}, waits: []Waits{{"dc2-a", "no instance of dc2 is alive"}},
+		},
+		"gone, but ready before, and goes on": {
+			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
+			policy: Policy{Missing: GoOn, After: time.Minute}, calm: time.Minute, open: true,
+			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "after 1m0s: no instance of dc2 is alive"},
 		},
 		"gone, and left out also if it was ready": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
@@ -88,18 +96,20 @@ func TestJudge(t *testing.T) {
 		"goes on now": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1", "dc2"),
 			policy: Policy{Missing: GoOn, After: time.Minute}, calm: time.Minute, open: true,
-			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "not ready after 1m0s"},
+			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "after 1m0s: it is not ready"},
 		},
 		"goes on with nobody": {
 			pending: both, instances: alive("dc1", "dc2"), policy: Policy{Missing: GoOn, After: time.Minute}, calm: time.Minute,
-			leftOut: map[MemberID]string{"dc1-a": "not ready after 1m0s", "dc2-a": "not ready after 1m0s"},
+			leftOut: map[MemberID]string{"dc1-a": "after 1m0s: it is not ready", "dc2-a": "after 1m0s: it is not ready"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			view := &View{Instances: test.instances, Intent: test.intent, Sets: map[Set]Members{
-				PendingForRestart: test.pending, ReadyForRestart: test.ready,
-			}}
+			view := &View{
+				Instances: test.instances, Intent: test.intent,
+				Sets:   map[Set]Members{PendingForRestart: test.pending, ReadyForRestart: test.ready},
+				asking: map[Set]map[MemberID][]string{PendingForRestart: prefixes(test.pending), ReadyForRestart: prefixes(test.ready)},
+			}
 			got := judge(view, test.pending, test.policy, test.calm, Restart)
 			want := &Verdict{
 				Action: Restart, Open: test.open, Members: test.members, Waits: test.waits, LeftOut: test.leftOut, Again: test.again,
@@ -111,12 +121,126 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A removal needs no preparation: it is ready when it is pending.
-func TestJudgeRemoval(t *testing.T) {
+func prefixes(of Members) map[MemberID][]string {
+	all := map[MemberID][]string{}
+	for id, member := range of {
+		all[id] = []string{member.Prefix}
+	}
+	return all
+}
+
+// A removal needs no preparation: it is ready when it is pending. Nobody asks for a choice of coordinators: it can be made
+// whenever nobody acts.
+func TestJudgeWithoutReady(t *testing.T) {
 	t.Parallel()
-	pending := Members{"dc1-a": {Prefix: "dc1", Version: 1}}
-	got := judge(&View{Sets: map[Set]Members{PendingForRemoval: pending}}, pending, Policy{}, 0, Removal)
-	if !got.Open {
+	alive, pending := map[string]string{"instances/dc1/dc1-op": "{}"}, Members{"dc1-a": {Prefix: "dc1", Version: 1}}
+	for name, test := range map[string]struct {
+		action  Action
+		pending Members
+		intent  *Intent
+		want    bool
+	}{
+		"a removal":                          {Removal, pending, nil, true},
+		"a choice of coordinators":           {CoordinatorChoice, nil, nil, true},
+		"a choice of coordinators, too late": {CoordinatorChoice, nil, &Intent{By: "dc2-op", Action: Restart}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			view := viewOf(t, alive)
+			view.Intent = test.intent
+			got := judge(view, test.pending, Policy{Quiet: 0}, 0, test.action)
+			if got.Open != test.want {
+				t.Error(got.Summary())
+			}
+		})
+	}
+}
+
+// A member for which several instances ask, as for one that nobody looks after any more.
+func TestAskedForTwice(t *testing.T) {
+	t.Parallel()
+	k := newKeys(DefaultRoot, "store")
+	entries := map[string]Entry{
+		"pendingForExclusion/dc1/dc3-a": {Version: 5}, "pendingForExclusion/dc2/dc3-a": {Version: 7},
+		"readyForExclusion/dc1/dc3-a": {Value: "here", Version: 5}, "instances/dc1/dc1-op": {Value: "{}", Version: 1},
+	}
+	look := func(more map[string]Entry) *View {
+		found := &Snapshot{Entries: map[string]Entry{}}
+		for _, some := range []map[string]Entry{entries, more} {
+			for below, entry := range some {
+				found.Entries[k.root+"/"+below] = entry
+			}
+		}
+		v, err := k.view(found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	v := look(nil)
+	if got := v.Sets[PendingForExclusion]["dc3-a"]; got.Prefix != "dc2" || got.Version != 7 {
+		t.Errorf("the last one that asks is %+v", got)
+	}
+	if got := judge(v, v.Pending(Exclusion), Policy{}, 0, Exclusion); got.Open {
+		t.Error("one of them has not said that it is ready")
+	}
+	v = look(map[string]Entry{"readyForExclusion/dc2/dc3-a": {Value: "there", Version: 8}})
+	if got := judge(v, v.Pending(Exclusion), Policy{Missing: LeaveOut}, 0, Exclusion); !got.Open || got.Members["dc3-a"].Addresses[0] != "there" {
 		t.Error(got.Summary())
+	}
+	done := map[string]Entry{"done/" + tokenKey(9): {Value: `{"id":9,"token":9,"action":"Exclusion","members":{"dc3-a":7}}`, Version: 9}}
+	if got := look(done).Pending(Exclusion); len(got) != 0 {
+		t.Errorf("it was done for both, and %v is pending", got)
+	}
+}
+
+// Who may lead, given what is to be done to the members and what was.
+func TestCandidates(t *testing.T) {
+	t.Parallel()
+	done := func(action Action) map[string]string {
+		return map[string]string{"done/" + tokenKey(7): `{"id":7,"token":7,"action":"` + string(action) + `","members":{"dc1-a":1}}`}
+	}
+	for name, test := range map[string]struct {
+		set   Set
+		after map[string]string
+		want  int
+	}{
+		"to be restarted":           {PendingForRestart, nil, 1},
+		"restarted":                 {PendingForRestart, done(Restart), 2},
+		"to be excluded":            {PendingForExclusion, nil, 1},
+		"excluded":                  {PendingForExclusion, done(Exclusion), 1},
+		"removed, and not yet gone": {PendingForRemoval, done(Removal), 1},
+		"to be included":            {PendingForInclusion, nil, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			entries := map[string]string{string(test.set) + "/dc1/dc1-a": ""}
+			maps.Copy(entries, test.after)
+			if got := viewOf(t, entries).Candidates("dc1-a", "dc2-a"); len(got) != test.want {
+				t.Errorf("%v may lead", got)
+			}
+		})
+	}
+}
+
+// Only the records that something depends on outlive the newest ones, and not too many are removed at once.
+func TestOutlived(t *testing.T) {
+	t.Parallel()
+	entries := map[string]string{"pendingForRestart/dc1/dc1-a": ""}
+	record := func(token int64, failure string) {
+		entries["done/"+tokenKey(token)] = fmt.Sprintf(`{"id":%d,"token":%d,"action":"Restart","failure":%q,"members":{"dc1-a":1}}`, token, token, failure)
+	}
+	record(1, "") // the entry is still there
+	for token := range int64(200) {
+		record(token+2, "it does not work")
+	}
+	got := outlived(viewOf(t, entries), 10)
+	if len(got) != removedDone {
+		t.Errorf("%d are removed", len(got))
+	}
+	for _, done := range got {
+		if done.Failure == "" || done.Token > 191 {
+			t.Errorf("%+v is removed", done.Intent)
+		}
 	}
 }

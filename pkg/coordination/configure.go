@@ -31,6 +31,10 @@ func (c *Coordinator) Configure(ctx context.Context, to Settings) error {
 	if err := to.check(); err != nil {
 		return err
 	}
+	if err := c.giveBack(ctx); err != nil {
+		return err
+	}
+	to = to.clone()
 	from := c.Settings()
 	var err error
 	switch {
@@ -43,8 +47,11 @@ func (c *Coordinator) Configure(ctx context.Context, to Settings) error {
 		return fmt.Errorf("coordinating %s: %w", c.system, err)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.settings = to.clone()
+	c.settings = to
+	c.mu.Unlock()
+	if from.Mode == Global && to.Mode != Global {
+		c.rest(ctx)
+	}
 	return nil
 }
 
@@ -61,6 +68,7 @@ func (c *Coordinator) leave(ctx context.Context, from Settings) error {
 	if held := found.Entries[c.keys.lock()]; held.Version != 0 && c.holds(held) {
 		t.If = append(t.If, IsAt(c.keys.lock(), held.Version))
 		t.Then = append(t.Then, Delete(c.keys.lock()))
+		c.endGrant()
 	}
 	if _, err := c.store.Commit(ctx, t); err != nil {
 		return err
@@ -69,6 +77,16 @@ func (c *Coordinator) leave(ctx context.Context, from Settings) error {
 	c.registered = ""
 	c.mu.Unlock()
 	return nil
+}
+
+// endGrant ends the grant of a lock that is about to be given back with all the rest.
+func (c *Coordinator) endGrant() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.grant != nil {
+		c.grant.cancel(context.Canceled)
+	}
+	c.doubtful = true
 }
 
 // enter registers this instance and moves what it has written to its prefix.
@@ -85,7 +103,7 @@ func (c *Coordinator) enter(ctx context.Context, from, to Settings) error {
 		return nil
 	}
 	moves := from.Mode == Global && from.Prefix != to.Prefix
-	paths := append(c.keys.ownedBy(to.Prefix), c.keys.instances(), c.keys.changes(), c.keys.done())
+	paths := append(c.keys.ownedBy(to.Prefix), c.keys.instances(), c.keys.changes(), c.keys.done(), c.keys.intent())
 	if moves {
 		paths = append(paths, c.keys.ownedBy(from.Prefix)...)
 	}
@@ -100,8 +118,12 @@ func (c *Coordinator) enter(ctx context.Context, from, to Settings) error {
 		If:   []Condition{c.unchanged(found, to.Prefix)},
 		Then: append(c.deny(found, to), PutFor(session, c.keys.instances(to.Prefix, c.name), string(record))),
 	}
+	if from.Prefix != to.Prefix {
+		t.If = append(t.If, NotWritten(c.keys.instances(to.Prefix), found.Revision)) // nobody else enters meanwhile
+	}
 	if moves {
-		t.If = append(t.If, c.unchanged(found, from.Prefix), NotWritten(c.keys.done(), found.Revision))
+		t.If = append(t.If, c.unchanged(found, from.Prefix), NotWritten(c.keys.done(), found.Revision),
+			IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version))
 		t.Then = append(t.Then, c.migrate(found, from.Prefix, to.Prefix)...)
 	}
 	if len(t.Then) > 1 { // not for a sign of life alone
@@ -154,16 +176,17 @@ func (c *Coordinator) deny(found *Snapshot, to Settings) []Operation {
 }
 
 // migrate takes the entries along. What was acted upon already is left behind: at another key it would count as
-// something new to do.
+// something new to do. What is being acted upon is not ready for it a second time, until its instance has looked.
 func (c *Coordinator) migrate(found *Snapshot, from, to string) []Operation {
-	acted := c.keys.acted(found)
+	acted, acting := c.keys.acted(found)
 	operations := []Operation{Delete(c.keys.changes(from)), Delete(c.keys.instances(from, c.name))}
-	for _, path := range c.keys.ownedBy(from) {
-		operations = append(operations, DeleteBelow(path))
-	}
 	for key, entry := range found.Entries {
 		at := c.keys.split(key)
-		if len(at) != 3 || at[1] != from || at[0] == "denied" || at[0] == "instances" || acted[key] == entry.Version {
+		if len(at) != 3 || at[1] != from || at[0] == "instances" {
+			continue
+		}
+		operations = append(operations, Delete(key)) // nothing else is there, or the marker would have changed
+		if at[0] == "denied" || acted[key] == entry.Version || acting[key] {
 			continue
 		}
 		at[1] = to

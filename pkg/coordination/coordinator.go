@@ -50,10 +50,16 @@ type Coordinator struct {
 	clock    clock.PassiveClock
 	metrics  *metrics
 
+	// opening and taking are held while a session is opened and while the lock is taken: the store may be slow.
+	opening, taking sync.Mutex
+
 	mu       sync.Mutex
 	policies map[Action]Policy
 	settings Settings
 	session  Session
+	// grant is the last one. If doubtful is set there may be a lock of this process without one.
+	grant    *Grant
+	doubtful bool
 	// registered is what was written of this instance, and for which session.
 	registered, registeredFor string
 	seen                      map[question]seen
@@ -64,7 +70,7 @@ func New(o Options) (*Coordinator, error) {
 	if o.Store == nil {
 		return nil, errors.New("there is no store")
 	}
-	if err := errors.Join(checkSegment("the system's name", o.System), checkSegment("the instance's name", o.Name)); err != nil {
+	if err := errors.Join(checkSystem(o.System), checkSegment("the instance's name", o.Name)); err != nil {
 		return nil, err
 	}
 	if err := o.Last.check(); err != nil {
@@ -143,29 +149,52 @@ func (c *Coordinator) retry(ctx context.Context, do func() error) error {
 
 // live returns the session of this process, a new one if the last one is lost.
 func (c *Coordinator) live(ctx context.Context) (Session, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session != nil {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	if session := c.lastSession(); session != nil {
 		select {
-		case <-c.session.Lost():
+		case <-session.Lost():
 		default:
-			return c.session, nil
+			return session, nil
 		}
 	}
 	session, err := c.store.Open(ctx, c.name, c.duration)
 	if err != nil {
 		return nil, fmt.Errorf("opening a session: %w", err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.session = session
 	return session, nil
+}
+
+func (c *Coordinator) lastSession() Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+// rest ends the session of an instance in local mode that has given the lock back: it says nothing until it needs the lock
+// again. If that fails, the session ends by itself.
+func (c *Coordinator) rest(ctx context.Context) {
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	c.mu.Lock()
+	busy := c.settings.Mode == Global || c.grant != nil && c.grant.Held()
+	c.mu.Unlock()
+	if !busy {
+		_ = c.Close(ctx)
+	}
 }
 
 // Close ends this process's part: what it has registered and the lock that it holds go at once, its entries
 // stay, for the process that comes next.
 func (c *Coordinator) Close(ctx context.Context) error {
+	c.opening.Lock()
+	defer c.opening.Unlock()
 	c.mu.Lock()
 	session := c.session
-	c.session, c.registered = nil, ""
+	c.session, c.registered, c.doubtful = nil, "", false
 	c.mu.Unlock()
 	if session == nil {
 		return nil

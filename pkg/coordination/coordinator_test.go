@@ -2,6 +2,8 @@ package coordination_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 )
 
 const (
@@ -67,7 +70,9 @@ func (w *world) content() map[string]string {
 	w.Expect(err).NotTo(HaveOccurred())
 	content := map[string]string{}
 	for key, entry := range found.Entries {
-		content[key] = entry.Value
+		if !strings.HasPrefix(key, etcdstore.DefaultSessions) {
+			content[key] = entry.Value
+		}
 	}
 	return content
 }
@@ -152,6 +157,39 @@ func TestLocalTouchesNothing(t *testing.T) {
 		w.Expect(c.Declare(t.Context(), w.view(), restart("dc1-a"))).To(Succeed())
 		w.Expect(c.GetPendingForRestart(t.Context())).To(BeEmpty())
 		w.Expect(w.content()).To(BeEmpty())
+
+		// Nor does it act for those who take part.
+		other := w.instance("dc2")
+		w.wants(other, restart("dc2-a"))
+		before := w.content()
+		verdict := w.check(other)
+		w.Expect(verdict.Open).To(BeTrue())
+		w.Expect(w.check(c).Open).To(BeFalse())
+		_, err = c.Begin(t.Context(), verdict, nil)
+		w.Expect(err).To(MatchError(coordination.ErrLocal))
+		_, err = c.Resume(t.Context())
+		w.Expect(err).To(MatchError(coordination.ErrLocal))
+		w.Expect(c.Answer(t.Context(), &coordination.Order{}, "")).To(MatchError(coordination.ErrLocal))
+		w.Expect(w.content()).To(Equal(before))
+	})
+}
+
+// In local mode an instance has a session only while it has the lock.
+func TestLocalRests(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		ends := &noted{Store: w.Store}
+		c := w.instance("dc1", func(o *coordination.Options) { o.Store = ends })
+		w.Expect(ends.open()).To(Equal(1))
+		w.Expect(c.Configure(t.Context(), coordination.Settings{})).To(Succeed())
+		w.Expect(ends.open()).To(Equal(0))
+		for range 2 {
+			grant, err := c.Lock(t.Context())
+			w.Expect(err).NotTo(HaveOccurred())
+			w.Expect(ends.open()).To(Equal(1))
+			w.Expect(grant.Release(t.Context())).To(Succeed())
+			w.Expect(ends.open()).To(Equal(0))
+		}
 	})
 }
 
@@ -207,6 +245,41 @@ func TestPrefixChange(t *testing.T) {
 		for key := range w.content() {
 			w.Expect(key).NotTo(ContainSubstring("/dc1/"))
 		}
+	})
+}
+
+// What is being done when the prefix changes is done once.
+func TestPrefixChangeInTheMiddle(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.instance("dc1"), w.instance("dc2")
+		w.wants(one, restart("dc1-a"))
+		grant, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Member: "dc1-a", Order: true}})
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(one.Configure(t.Context(), global("unicorn"))).To(Succeed())
+		w.Expect(grant.Wanted(w.view(), "dc1-a")).To(BeTrue())
+		w.Expect(one.Answer(t.Context(), one.Order(w.view(), "dc1-a"), "")).To(Succeed())
+		w.Expect(grant.Advance(t.Context())).To(Succeed())
+		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
+		w.Expect(w.check(two).Open).To(BeFalse(), "its instance has not looked since")
+		w.wants(one, restart("dc1-a"))
+		w.Expect(w.check(two).Open).To(BeTrue(), "it needs it nevertheless")
+	})
+}
+
+// As large as a region can be: all its entries move at once.
+func TestPrefixChangeOfMany(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one := w.instance("dc1")
+		wants := coordination.Wants{}
+		for i := range 60 {
+			wants.Want(coordination.PendingForRestart, coordination.MemberID(fmt.Sprint("dc1-", i)))
+		}
+		w.wants(one, wants)
+		w.Expect(one.Configure(t.Context(), global("unicorn"))).To(Succeed())
+		w.Expect(one.GetPendingForRestart(t.Context(), "unicorn")).To(HaveLen(60))
+		w.Expect(one.GetPendingForRestart(t.Context())).To(HaveLen(60))
 	})
 }
 
@@ -268,6 +341,94 @@ func TestBeginIsBoundToTheVerdict(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who was left out because it was gone, and is back, is not left out.
+func TestBeginWithoutOneThatReturns(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one := w.instance("dc1", func(o *coordination.Options) {
+			o.Policies = map[coordination.Action]coordination.Policy{coordination.Restart: {Missing: coordination.LeaveOut}}
+		})
+		two := w.instance("dc2")
+		w.wants(one, restart("dc1-a"))
+		w.wants(two, restart("dc2-a"))
+		w.Expect(two.Close(t.Context())).To(Succeed())
+		verdict := w.check(one)
+		w.Expect(verdict.LeftOut).To(HaveKey(coordination.MemberID("dc2-a")))
+		w.Expect(two.Configure(t.Context(), global("dc2"))).To(Succeed())
+		_, err := one.Begin(t.Context(), verdict, nil)
+		w.Expect(err).To(MatchError(coordination.ErrConflict))
+		_, err = one.Begin(t.Context(), w.check(one), nil)
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(w.view().Intent.Members).To(HaveLen(2))
+	})
+}
+
+// What was given up is tried again after another quiet window.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		calm := func(o *coordination.Options) {
+			o.Policies = map[coordination.Action]coordination.Policy{coordination.Restart: {Quiet: time.Minute}}
+		}
+		one, two := w.instance("dc1", calm), w.instance("dc2", calm)
+		w.wants(one, restart("dc1-a"))
+		w.Expect(w.check(one).Open).To(BeFalse())
+		w.Expect(w.check(two).Open).To(BeFalse())
+		w.clock.SetTime(w.clock.Now().Add(time.Minute))
+		grant, err := one.Begin(t.Context(), w.check(one), nil)
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(grant.Done(t.Context(), "it does not work")).To(Succeed())
+		w.Expect(w.check(one).Again).To(Equal(time.Minute))
+		w.Expect(w.check(two).Again).To(Equal(time.Minute))
+		w.clock.SetTime(w.clock.Now().Add(time.Minute))
+		w.Expect(w.check(two).Open).To(BeTrue())
+	})
+}
+
+// Nobody asks for a choice of coordinators, and it is an act like any other.
+func TestCoordinatorChoice(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.instance("dc1"), w.instance("dc2")
+		verdict, err := one.Check(t.Context(), coordination.CoordinatorChoice, "")
+		w.Expect(err).NotTo(HaveOccurred())
+		_, err = one.Begin(t.Context(), verdict, []coordination.Step{{Do: "choose", Member: "dc2-a"}})
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(one.Close(t.Context())).To(Succeed())
+		grant, err := two.Resume(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(grant.Step().Do).To(Equal("choose"))
+		w.Expect(grant.Advance(t.Context())).To(Succeed())
+		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
+		w.Expect(w.view().Done[0].Action).To(Equal(coordination.CoordinatorChoice))
+
+		_, err = two.Begin(t.Context(), &coordination.Verdict{Open: true}, nil)
+		w.Expect(err).To(MatchError(ContainSubstring("Judge")))
+	})
+}
+
+// With the methods for single sets it is said explicitly that something is needed again.
+func TestAddAgain(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one := w.instance("dc1")
+		add := func(update coordination.Update) {
+			t.Helper()
+			w.Expect(one.Update(t.Context(), map[coordination.Set]coordination.Updates{
+				coordination.PendingForRestart: {"dc1-a": update}, coordination.ReadyForRestart: {"dc1-a": coordination.Add()},
+			})).To(Succeed())
+		}
+		add(coordination.Add())
+		grant, err := one.Begin(t.Context(), w.check(one), nil)
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
+		add(coordination.Add())
+		w.Expect(w.check(one).Open).To(BeFalse())
+		add(coordination.AddAgain())
+		w.Expect(w.check(one).Open).To(BeTrue())
+	})
 }
 
 func TestActOnce(t *testing.T) {
@@ -334,7 +495,7 @@ func TestLeftBehind(t *testing.T) {
 		w.Expect(resumed.Step().Do).To(Equal("other"))
 		w.Expect(resumed.Done(t.Context(), "it does not work")).To(Succeed())
 		w.Expect(w.view().Done[0].Failure).To(Equal("it does not work"))
-		w.Expect(w.check(two).Members).To(HaveLen(1), "it was given up, and is still wanted")
+		w.Expect(w.view().Pending(coordination.Restart)).To(HaveLen(1), "it was given up, and is still wanted")
 	})
 }
 
@@ -345,7 +506,7 @@ func TestDenied(t *testing.T) {
 		grant, err := one.Lock(t.Context())
 		w.Expect(err).NotTo(HaveOccurred())
 		denying := global("dc2")
-		denying.Denied = []string{"dc1-operator"}
+		denying.Denied = []string{"dc1-operator", "dc1-operator"}
 		w.Expect(two.Configure(t.Context(), denying)).To(Succeed())
 		taken, err := two.Lock(t.Context())
 		w.Expect(err).NotTo(HaveOccurred(), "the holder is denied")

@@ -54,6 +54,14 @@ func (k keys) split(key string) []string {
 	return strings.Split(below, "/")
 }
 
+// checkSystem tells whether a system can have a name.
+func checkSystem(name string) error {
+	if strings.HasPrefix(name, ".") {
+		return fmt.Errorf("the system's name %q begins with a dot, which is for what a store itself keeps", name)
+	}
+	return checkSegment("the system's name", name)
+}
+
 const maxSegment = 253
 
 // checkSegment tells whether a name can be a part of a key: prefixes are compared as whole parts, so none may

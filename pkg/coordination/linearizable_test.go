@@ -1,6 +1,7 @@
 package coordination_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -154,7 +155,8 @@ func contend(t *testing.T, c *coordination.Coordinator, r *recorder, random *ran
 		default:
 			r.record(call{"write", grant.Token}, func() reply {
 				err := grant.Write(t.Context(), "written", strconv.FormatInt(grant.Token, 10))
-				return reply{refused: err != nil, unknown: err != nil && !errors.Is(err, coordination.ErrFenced)}
+				known := errors.Is(err, coordination.ErrFenced) || !grant.Held() && errors.Is(err, context.Canceled) // it was given back
+				return reply{refused: err != nil, unknown: err != nil && !known}
 			})
 		}
 	}

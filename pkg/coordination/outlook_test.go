@@ -64,7 +64,7 @@ func TestOutlook(t *testing.T) {
 		"nobody is alive": {
 			entries: map[string]string{"pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": ""},
 			pending: []MemberID{"dc1-a"},
-			waits:   []Waits{{"", "an instance: none is alive"}},
+			waits:   []Waits{{"dc1-a", "no instance of dc1 is alive"}, {"", "an instance: none is alive"}},
 			left:    []string{"dc1"},
 		},
 		"all are denied": {

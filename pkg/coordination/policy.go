@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Missing says what becomes of a member that is not ready.
+// Missing says what becomes of a member that is not ready, or whose instance is gone: nobody would carry out what is done to
+// it.
 type Missing string
 
 const (
-	// Wait means to wait for every member, however long it takes. It is the default.
+	// Wait means to wait for every member and its instance, however long it takes. It is the default.
 	Wait Missing = "Wait"
-	// GoOn means to act after a time on those that are ready.
+	// GoOn means to act after a time on those that are ready, and whose instances are alive.
 	GoOn Missing = "GoOn"
 	// LeaveOut means to leave out the members of instances that are gone, and to wait for the others.
 	LeaveOut Missing = "LeaveOut"
@@ -23,7 +24,7 @@ type Policy struct {
 	// Quiet is how long no member may have been added to those that are pending, or withdrawn, before the action
 	// begins. It is measured by this instance's clock, from when it saw the change.
 	Quiet time.Duration
-	// Missing says what becomes of a member that is not ready, Wait if it is not set.
+	// Missing says what becomes of a member that is not ready or whose instance is gone, Wait if it is not set.
 	Missing Missing
 	// After is how long GoOn waits, after the last change that was seen.
 	After time.Duration

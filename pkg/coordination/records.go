@@ -82,6 +82,11 @@ type Answer struct {
 // answers tells whether it is about the step that is to be done now.
 func (a Answer) answers(i *Intent) bool { return i != nil && a.Intent == i.ID && a.Step == i.At }
 
+// before tells whether it is about an earlier step.
+func (a Answer) before(b Answer) bool {
+	return a.Intent < b.Intent || a.Intent == b.Intent && a.Step < b.Step
+}
+
 // tokenKey sorts done records by their age.
 func tokenKey(token int64) string { return fmt.Sprintf("%019d", token) }
 

@@ -17,7 +17,8 @@ type Members map[MemberID]Member
 
 // Member is an entry of a set.
 type Member struct {
-	// Prefix is that of the instance which the member belongs to.
+	// Prefix is that of the instance which the member belongs to. If several ask for the same member, as for one that
+	// no instance looks after any more, it is that of the last one.
 	Prefix string `json:"prefix"`
 	// Addresses are where the member can be reached, in the sets of members that are ready to be excluded or
 	// included. In other sets there are none.
@@ -29,14 +30,19 @@ type Member struct {
 // Updates are changes to a set.
 type Updates map[MemberID]Update
 
-// Update is a change to an entry: Add or Remove.
+// Update is a change to an entry: Add, AddAgain or Remove.
 type Update struct {
-	remove    bool
-	addresses []string
+	remove, again bool
+	addresses     []string
 }
 
-// Add makes a member an entry of a set, or gives its entry other addresses.
+// Add makes a member an entry of a set, or gives its entry other addresses. An entry that is there already stays as it is,
+// also if what it asked for was done: it is not done again.
 func Add(addresses ...string) Update { return Update{addresses: addresses} }
+
+// AddAgain is Add for what was done since and is needed once more. Declare, which is told what was seen when the need
+// arose, finds out by itself which of both it is.
+func AddAgain(addresses ...string) Update { return Update{again: true, addresses: addresses} }
 
 // Remove takes a member out of a set, if it is there.
 func Remove() Update { return Update{remove: true} }
@@ -64,11 +70,39 @@ func (c *Coordinator) Get(ctx context.Context, set Set, prefixes ...string) (Mem
 func (k keys) members(from *Snapshot, set Set) Members {
 	found := Members{}
 	for key, entry := range from.Entries {
-		if at := k.split(key); len(at) == 3 && at[0] == string(set) {
-			found[MemberID(at[2])] = Member{Prefix: at[1], Addresses: strings.Fields(entry.Value), Version: entry.Version}
+		at := k.split(key)
+		if len(at) != 3 || at[0] != string(set) {
+			continue
+		}
+		id, member := MemberID(at[2]), Member{Prefix: at[1], Addresses: strings.Fields(entry.Value), Version: entry.Version}
+		if other, exists := found[id]; !exists || other.before(member) {
+			found[id] = member
 		}
 	}
 	return found
+}
+
+// before tells whether an entry was written before another one of the same member. One transaction writes for one prefix
+// only, but for its migration.
+func (m Member) before(other Member) bool {
+	return m.Version < other.Version || m.Version == other.Version && m.Prefix < other.Prefix
+}
+
+// asking are the prefixes of all instances that have an entry of a member in a set.
+func (k keys) asking(from *Snapshot) map[Set]map[MemberID][]string {
+	asking := map[Set]map[MemberID][]string{}
+	for key := range from.Entries {
+		at := k.split(key)
+		if len(at) != 3 || !Set(at[0]).known() {
+			continue
+		}
+		set, id := Set(at[0]), MemberID(at[2])
+		if asking[set] == nil {
+			asking[set] = map[MemberID][]string{}
+		}
+		asking[set][id] = append(asking[set][id], at[1])
+	}
+	return asking
 }
 
 // Update changes this instance's entries of several sets, all or none of them. What is so already is not
@@ -78,30 +112,51 @@ func (c *Coordinator) Update(ctx context.Context, changes map[Set]Updates) error
 	if mine.Mode != Global {
 		return nil
 	}
-	wanted, err := c.keys.operations(mine.Prefix, changes)
+	wanted, err := c.keys.changesOf(mine.Prefix, changes)
 	if err != nil || len(wanted) == 0 {
 		return err
 	}
-	if err := c.retry(ctx, func() error { return c.update(ctx, mine.Prefix, wanted, nil) }); err != nil {
+	write := func() error { return c.update(ctx, mine.Prefix, wanted) }
+	if err := c.retry(ctx, write); err != nil {
 		return fmt.Errorf("updating the entries of %s in %s: %w", mine.Prefix, c.system, err)
 	}
 	return nil
 }
 
-// update writes what is not so yet, and what is to be written again at the versions that are given.
-func (c *Coordinator) update(ctx context.Context, prefix string, wanted []Operation, again map[string]int64) error {
+// change is something to be written, if it is not so yet.
+type change struct {
+	Operation
+	// again is for a Put that is written also if the entry is just so.
+	again bool
+	// seen is the version of the entry that the change is made because of, if it matters: it is written again if it is
+	// still at that one, and deleted only then.
+	seen int64
+}
+
+// isNews tells whether the change has to be written, given what is there.
+func (c change) isNews(entry Entry, exists bool) bool {
+	switch {
+	case c.Delete:
+		return exists && (c.seen == 0 || c.seen == entry.Version)
+	case exists && c.seen == entry.Version:
+		return true
+	}
+	return c.again || !exists || entry.Value != c.Value
+}
+
+// update writes what is not so yet.
+func (c *Coordinator) update(ctx context.Context, prefix string, wanted []change) error {
 	marker := c.keys.changes(prefix)
 	before, err := c.store.Read(ctx, append(c.keys.ownedBy(prefix), marker)...)
 	if err != nil {
 		return err
 	}
-	news := slices.DeleteFunc(slices.Clone(wanted), func(o Operation) bool {
-		entry, exists := before.Entries[o.Key]
-		if exists && again[o.Key] == entry.Version {
-			return false
+	var news []Operation
+	for _, change := range wanted {
+		if entry, exists := before.Entries[change.Key]; change.isNews(entry, exists) {
+			news = append(news, change.Operation)
 		}
-		return o.Delete && !exists || !o.Delete && exists && entry.Value == o.Value
-	})
+	}
 	if len(news) == 0 {
 		return nil
 	}
@@ -112,18 +167,19 @@ func (c *Coordinator) update(ctx context.Context, prefix string, wanted []Operat
 	return err
 }
 
-func (k keys) operations(prefix string, changes map[Set]Updates) ([]Operation, error) {
-	var all []Operation
-	for _, set := range slices.Sorted(maps.Keys(changes)) {
+// changesOf are those that updates of sets ask for.
+func (k keys) changesOf(prefix string, updates map[Set]Updates) ([]change, error) {
+	var all []change
+	for _, set := range slices.Sorted(maps.Keys(updates)) {
 		if !set.known() {
 			return nil, fmt.Errorf("there is no set %q", set)
 		}
-		for _, id := range slices.Sorted(maps.Keys(changes[set])) {
-			operation, err := k.operation(set, prefix, id, changes[set][id])
+		for _, id := range slices.Sorted(maps.Keys(updates[set])) {
+			operation, err := k.operation(set, prefix, id, updates[set][id])
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, operation)
+			all = append(all, change{Operation: operation, again: updates[set][id].again})
 		}
 	}
 	return all, nil

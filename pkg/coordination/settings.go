@@ -48,7 +48,8 @@ func (s Settings) check() error {
 	return nil
 }
 
+// clone is a copy that has every denied name once.
 func (s Settings) clone() Settings {
-	s.Denied = slices.Clone(s.Denied)
+	s.Denied = slices.Compact(slices.Sorted(slices.Values(s.Denied)))
 	return s
 }

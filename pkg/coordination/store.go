@@ -18,8 +18,8 @@ type Store interface {
 	// may have missed a change. Signals are merged: who hears one has to read. It ends with the context, and the
 	// channel is closed then.
 	Watch(ctx context.Context, path string) <-chan struct{}
-	// Open begins a session of the duration, which lives for as long as this process keeps it alive. Its name is
-	// made of the given one and of something that is new each time.
+	// Open begins a session of the duration, which lives for as long as this process keeps it alive. The name tells
+	// people whose it is; sessions of the same name are different ones.
 	Open(ctx context.Context, name string, duration time.Duration) (Session, error)
 }
 

@@ -29,6 +29,8 @@ type View struct {
 	// entries are as they were read, and keys what they are below.
 	entries map[string]Entry
 	keys    keys
+	// asking are the prefixes of all instances that have an entry of a member in a set.
+	asking map[Set]map[MemberID][]string
 }
 
 // View reads all of it.
@@ -39,7 +41,7 @@ func (c *Coordinator) View(ctx context.Context) (*View, error) {
 // Look reads what the instances of a system say, for somebody who is none of them. Root is DefaultRoot if it is
 // empty.
 func Look(ctx context.Context, store Store, root, system string) (*View, error) {
-	if err := checkSegment("the system's name", system); err != nil {
+	if err := checkSystem(system); err != nil {
 		return nil, err
 	}
 	if root == "" {
@@ -69,6 +71,7 @@ func (k keys) view(found *Snapshot) (*View, error) {
 	for _, set := range Sets() {
 		v.Sets[set] = k.members(found, set)
 	}
+	v.asking = k.asking(found)
 	for key, entry := range found.Entries {
 		if err := v.add(k.split(key), entry.Value); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
@@ -109,7 +112,9 @@ func (v *View) add(at []string, value string) (err error) {
 	case len(at) == 3 && at[0] == "answers":
 		var answer Answer
 		err = read(&answer)
-		v.Answers[MemberID(at[2])] = answer
+		if other, given := v.Answers[MemberID(at[2])]; !given || other.before(answer) {
+			v.Answers[MemberID(at[2])] = answer
+		}
 	}
 	return err
 }
@@ -126,11 +131,13 @@ func (v *View) Absent(all ...string) []string {
 }
 
 // Candidates are those of some members that may be given the leading part in the system: none that waits for a
-// removal, an exclusion or a restart. It may be none at all.
+// removal, an exclusion or a restart, or was removed or excluded. It may be none at all.
 func (v *View) Candidates(of ...MemberID) []MemberID {
 	return slices.DeleteFunc(slices.Clone(of), func(id MemberID) bool {
 		for _, set := range []Set{PendingForRemoval, PendingForExclusion, PendingForRestart} {
-			if _, waits := v.Sets[set][id]; waits && !v.acted(set, id) {
+			_, asked := v.Sets[set][id]
+			restarted := set == PendingForRestart && v.acted(set, id)
+			if asked && !restarted {
 				return true
 			}
 		}
@@ -141,25 +148,44 @@ func (v *View) Candidates(of ...MemberID) []MemberID {
 // acted tells whether what an entry asks for was done, and its instance has not yet seen it.
 func (v *View) acted(pending Set, id MemberID) bool {
 	member, exists := v.Sets[pending][id]
-	return exists && slices.ContainsFunc(v.Done, func(done Done) bool {
+	return exists && v.actedAt(pending, id, member.Version)
+}
+
+// actedAt tells whether what was asked for a member at a version, or at a later one, was done.
+func (v *View) actedAt(pending Set, id MemberID, version int64) bool {
+	return slices.ContainsFunc(v.Done, func(done Done) bool {
 		set, _ := done.Action.Sets()
-		return set == pending && done.Failure == "" && done.Members[id] == member.Version
+		return set == pending && done.Failure == "" && done.Members[id] >= version
 	})
 }
 
-// acted returns the versions of those entries that were acted upon, by their keys.
-func (k keys) acted(found *Snapshot) map[string]int64 {
-	versions := map[string]int64{}
+// acted returns the versions of those entries that were acted upon, by their keys, and the keys of what says that the
+// members are ready which are being acted upon.
+func (k keys) acted(found *Snapshot) (done map[string]int64, acting map[string]bool) {
+	done, acting = map[string]int64{}, map[string]bool{}
 	v, err := k.view(found)
 	if err != nil {
-		return versions // a record of a newer version; nothing is known to be done
+		return done, acting // a record of a newer version; nothing is known to be done
 	}
 	for _, set := range Sets() {
-		for id, member := range v.Sets[set] {
-			if v.acted(set, id) {
-				versions[k.member(set, member.Prefix, id)] = member.Version
+		for id, prefixes := range v.asking[set] {
+			for _, prefix := range prefixes {
+				key := k.member(set, prefix, id)
+				if version := v.entries[key].Version; v.actedAt(set, id, version) {
+					done[key] = version
+				}
 			}
 		}
 	}
-	return versions
+	if v.Intent != nil {
+		pending, ready := v.Intent.Action.Sets()
+		for id, version := range v.Intent.Members {
+			for _, prefix := range v.asking[pending][id] {
+				if v.entries[k.member(pending, prefix, id)].Version <= version {
+					acting[k.member(ready, prefix, id)] = true
+				}
+			}
+		}
+	}
+	return done, acting
 }

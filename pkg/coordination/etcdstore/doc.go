@@ -23,7 +23,7 @@
 // New takes a client that is otherwise yours: endpoints, TLS and user are its business. Set its DialKeepAliveTime and
 // DialKeepAliveTimeout to about 10 seconds, or a watch on a connection that was cut without a word goes on waiting
 // for many minutes; etcd ends connections that ask more often than every 5 seconds. Where etcd has users, the client's
-// has to be allowed to read and write below the root of the keys and at the path of the sessions.
+// has to be allowed to read and write below the root of the keys, where by default the sessions are too.
 //
 // # Limits
 //
@@ -34,6 +34,6 @@
 //
 // # For people
 //
-//	etcdctl get --prefix /ringmaster/             # what the instances have said, and their sessions
-//	etcdctl lease timetolive --keys <session>     # the entries that end with a session
+//	etcdctl get --prefix /ringmaster.sharding.timebertt.dev/   # what the instances have said, and their sessions
+//	etcdctl lease timetolive --keys <session>                  # the entries that end with a session
 package etcdstore

@@ -17,7 +17,7 @@ import (
 
 const (
 	// DefaultSessions is the path of the sessions.
-	DefaultSessions = "/ringmaster/.sessions"
+	DefaultSessions = coordination.DefaultRoot + "/.sessions"
 	// DefaultTimeout is how long one request may take.
 	DefaultTimeout = 10 * time.Second
 )

@@ -135,7 +135,7 @@ func TestSessionsAreSeen(t *testing.T) {
 	client, _ := etcd.connect(t)
 	session, err := etcdstore.New(client, etcdstore.Options{}).Open(t.Context(), "dc1 in Berlin", 1500*time.Millisecond)
 	g.Expect(err).NotTo(HaveOccurred())
-	answer, err := client.Get(t.Context(), "/ringmaster/.sessions/"+session.ID())
+	answer, err := client.Get(t.Context(), etcdstore.DefaultSessions+"/"+session.ID())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(answer.Kvs).To(HaveLen(1))
 	g.Expect(string(answer.Kvs[0].Value)).To(Equal(`{"name":"dc1 in Berlin","duration":"1.5s"}`))

@@ -9,54 +9,76 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// hears waits until who reads after each signal has seen what is expected.
-func (s *suite) hears(signals <-chan struct{}, process Process, want map[string]string, description string) {
+// ears are those of somebody who watches a path and reads after each signal.
+type ears struct {
+	*suite
+	process Process
+	signals <-chan struct{}
+}
+
+// listen watches the path.
+func (s *suite) listen(process Process) *ears {
 	s.Helper()
-	late, cancel := context.WithTimeout(s.Context(), patience)
+	return &ears{s, process, s.watch(s.Context(), process)}
+}
+
+// signal waits for one.
+func (e *ears) signal(description string) {
+	e.Helper()
+	late, cancel := context.WithTimeout(e.Context(), patience)
 	defer cancel()
+	select {
+	case _, open := <-e.signals:
+		if !open {
+			e.Fatalf("%s: the watch has ended", description)
+		}
+	case <-late.Done():
+		e.Fatalf("%s: there was no signal", description)
+	}
+}
+
+// hears does something, and reads after each signal since, until it is what is expected. It does not read without one.
+func (e *ears) hears(description string, do func(), want map[string]string) {
+	e.Helper()
+	for stale := true; stale; { // from before
+		select {
+		case <-e.signals:
+		default:
+			stale = false
+		}
+	}
+	do()
 	for {
+		e.signal(description)
 		var got map[string]string
-		s.Eventually(func() (err error) { // the connection may have been broken
-			got, err = s.tryValues(process)
+		e.Eventually(func() (err error) { // the connection may have been broken
+			got, err = e.tryValues(e.process)
 			return err
 		}, patience).Should(gomega.Succeed(), description)
 		if maps.Equal(got, want) {
 			return
 		}
-		select {
-		case _, open := <-signals:
-			if !open {
-				s.Fatalf("%s: the watch has ended", description)
-			}
-		case <-late.Done():
-			s.Fatalf("%s: there was no signal since it was %v", description, got)
-		}
 	}
 }
 
 func (s *suite) watchesSignalChanges() {
-	signals := s.watch(s.Context(), s.second)
-	s.commit(s.first, coordination.Put(s.key("a"), "1"))
-	s.hears(signals, s.second, map[string]string{"a": "1"}, "a put at the path")
-	s.commit(s.first, coordination.Put(s.key("a/b"), "2"))
-	s.hears(signals, s.second, map[string]string{"a": "1", "a/b": "2"}, "a put below")
-	s.commit(s.first, coordination.Put(s.key("a/b"), "3"))
-	s.hears(signals, s.second, map[string]string{"a": "1", "a/b": "3"}, "another value")
-	s.commit(s.first, coordination.Delete(s.key("a/b")))
-	s.hears(signals, s.second, map[string]string{"a": "1"}, "a delete")
-	s.commit(s.second, coordination.DeleteBelow(s.key("a")))
-	s.hears(signals, s.second, map[string]string{}, "its own delete")
+	e := s.listen(s.second)
+	commits := func(by Process, operation coordination.Operation) func() { return func() { s.commit(by, operation) } }
+	e.hears("a put at the path", commits(s.first, coordination.Put(s.key("a"), "1")), map[string]string{"a": "1"})
+	e.hears("a put below", commits(s.first, coordination.Put(s.key("a/b"), "2")), map[string]string{"a": "1", "a/b": "2"})
+	e.hears("another value", commits(s.first, coordination.Put(s.key("a/b"), "3")), map[string]string{"a": "1", "a/b": "3"})
+	e.hears("a delete", commits(s.first, coordination.Delete(s.key("a/b"))), map[string]string{"a": "1"})
+	e.hears("its own delete", commits(s.second, coordination.DeleteBelow(s.key("a"))), map[string]string{})
 }
 
 func (s *suite) watchesSignalTheEndOfSessions() {
-	signals := s.watch(s.Context(), s.second)
+	e := s.listen(s.second)
 	closed, dying := s.open(s.first), s.open(s.first)
-	s.commit(s.first, coordination.PutFor(closed, s.key("a/closed"), ""), coordination.PutFor(dying, s.key("a/dying"), ""))
-	s.hears(signals, s.second, map[string]string{"a/closed": "", "a/dying": ""}, "entries of sessions")
-	s.close(closed)
-	s.hears(signals, s.second, map[string]string{"a/dying": ""}, "a session that was closed")
-	s.first.Kill()
-	s.hears(signals, s.second, map[string]string{}, "a session whose process has died")
+	e.hears("entries of sessions", func() {
+		s.commit(s.first, coordination.PutFor(closed, s.key("a/closed"), ""), coordination.PutFor(dying, s.key("a/dying"), ""))
+	}, map[string]string{"a/closed": "", "a/dying": ""})
+	e.hears("a session that was closed", func() { s.close(closed) }, map[string]string{"a/dying": ""})
+	e.hears("a session whose process has died", s.first.Kill, map[string]string{})
 }
 
 func (s *suite) watchesEndWithTheirContext() {
@@ -70,12 +92,13 @@ func (s *suite) watchesEndWithTheirContext() {
 }
 
 func (s *suite) watchesOutliveConnections() {
-	signals := s.watch(s.Context(), s.second)
-	for i, value := range []string{"1", "2", "3"} {
-		if s.second.Interrupt != nil {
-			s.second.Interrupt()
-		}
-		s.commit(s.first, coordination.Put(s.key("a/b"), value))
-		s.hears(signals, s.second, map[string]string{"a/b": value}, "the "+[]string{"first", "second", "third"}[i]+" time")
+	e := s.listen(s.second)
+	for _, value := range []string{"first", "second", "third"} {
+		e.hears(value+" time", func() {
+			if s.second.Interrupt != nil {
+				s.second.Interrupt()
+			}
+			s.commit(s.first, coordination.Put(s.key("a/b"), value))
+		}, map[string]string{"a/b": value})
 	}
 }

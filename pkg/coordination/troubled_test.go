@@ -1,0 +1,207 @@
+package coordination_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// noted counts the sessions that are open.
+type noted struct {
+	coordination.Store
+	mu    sync.Mutex
+	count int
+}
+
+type notedSession struct {
+	coordination.Session
+	store *noted
+}
+
+func (n *noted) add(more int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.count += more
+}
+
+func (n *noted) open() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count
+}
+
+func (n *noted) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
+	session, err := n.Store.Open(ctx, name, duration)
+	if err == nil {
+		n.add(1)
+	}
+	return &notedSession{session, n}, err
+}
+
+func (s *notedSession) Close(ctx context.Context) error {
+	s.store.add(-1)
+	return s.Session.Close(ctx)
+}
+
+var errLost = errors.New("the answer is lost")
+
+// unsure loses the answers to transactions while it is told to: they are done before, or not at all.
+type unsure struct {
+	coordination.Store
+	done, refused atomic.Bool
+}
+
+func (u *unsure) Commit(ctx context.Context, transaction coordination.Transaction) (int64, error) {
+	if u.refused.Load() {
+		return 0, errLost
+	}
+	revision, err := u.Store.Commit(ctx, transaction)
+	if err == nil && u.done.Load() {
+		return 0, errLost
+	}
+	return revision, err
+}
+
+// A lock that its own holder does not know of is not held for ever.
+func TestLockInDoubt(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		doubt func(w *world, one *coordination.Coordinator, store *unsure)
+		next  func(w *world, one *coordination.Coordinator)
+	}{
+		"taken, and taken again": {takenInDoubt, func(w *world, one *coordination.Coordinator) {
+			grant, err := one.Lock(w.t.Context())
+			w.Expect(err).NotTo(HaveOccurred())
+			w.Expect(grant.Token).To(BeEquivalentTo(2))
+			w.Expect(grant.Release(w.t.Context())).To(Succeed())
+		}},
+		"taken, and not wanted any more": {takenInDoubt, configured},
+		"not given back":                 {notGivenBack, configured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				store := &unsure{Store: w.Store}
+				one, two := w.instance("dc1", func(o *coordination.Options) { o.Store = store }), w.instance("dc2")
+				test.doubt(w, one, store)
+				store.done.Store(false)
+				store.refused.Store(false)
+				w.Expect(w.view().Lock).NotTo(BeNil())
+				test.next(w, one)
+				_, err := two.Lock(t.Context())
+				w.Expect(err).NotTo(HaveOccurred())
+			})
+		})
+	}
+}
+
+func takenInDoubt(w *world, one *coordination.Coordinator, store *unsure) {
+	store.done.Store(true)
+	_, err := one.Lock(w.t.Context())
+	w.Expect(err).To(MatchError(errLost))
+}
+
+func notGivenBack(w *world, one *coordination.Coordinator, store *unsure) {
+	grant, err := one.Lock(w.t.Context())
+	w.Expect(err).NotTo(HaveOccurred())
+	store.refused.Store(true)
+	w.Expect(grant.Release(w.t.Context())).To(MatchError(errLost))
+	w.Expect(grant.Held()).To(BeFalse())
+}
+
+func configured(w *world, one *coordination.Coordinator) {
+	w.Expect(one.Configure(w.t.Context(), global("dc1"))).To(Succeed())
+	w.Expect(w.view().Lock).To(BeNil())
+}
+
+// deaf hears nothing of what others do, as a process that hangs.
+type deaf struct{ coordination.Store }
+
+type deafSession struct{ coordination.Session }
+
+func (d deaf) Watch(ctx context.Context, _ string) <-chan struct{} {
+	never := make(chan struct{})
+	go func() { <-ctx.Done(); close(never) }()
+	return never
+}
+
+func (d deaf) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
+	session, err := d.Store.Open(ctx, name, duration)
+	return &deafSession{session}, err
+}
+
+func (*deafSession) Lost() <-chan struct{} { return nil }
+
+// A holder that has noticed nothing is refused by the store itself.
+func TestFence(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(ctx context.Context, grant *coordination.Grant) error{
+		"a step": func(ctx context.Context, grant *coordination.Grant) error { return grant.Advance(ctx) },
+		"the end": func(ctx context.Context, grant *coordination.Grant) error {
+			return grant.Done(ctx, "")
+		},
+		"something else": func(ctx context.Context, grant *coordination.Grant) error { return grant.Write(ctx, "written", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				one, two := w.instance("dc1", func(o *coordination.Options) { o.Store = deaf{w.Store} }), w.instance("dc2")
+				w.wants(one, restart("dc1-a"))
+				grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Member: "dc1-a"}})
+				w.Expect(err).NotTo(HaveOccurred())
+				w.Expect(one.Close(t.Context())).To(Succeed())
+				_, err = two.Resume(t.Context())
+				w.Expect(err).NotTo(HaveOccurred())
+				before := w.content()
+				w.Expect(grant.Held()).To(BeTrue(), "it has noticed nothing")
+				w.Expect(write(t.Context(), grant)).To(MatchError(coordination.ErrFenced))
+				w.Expect(w.content()).To(Equal(before))
+				w.Expect(grant.Held()).To(BeFalse())
+			})
+		})
+	}
+}
+
+// blind cannot read the lock while it is told so.
+type blind struct {
+	coordination.Store
+	mu    sync.Mutex
+	times int
+}
+
+func (b *blind) Read(ctx context.Context, paths ...string) (*coordination.Snapshot, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.times > 0 {
+		b.times--
+		return nil, errLost
+	}
+	return b.Store.Read(ctx, paths...)
+}
+
+// A holder notices that it has lost the lock also if it cannot look at once.
+func TestLossIsNoticedLate(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		store := &blind{Store: w.Store}
+		one, two := w.instance("dc1", func(o *coordination.Options) { o.Store = store }), w.instance("dc2")
+		grant, err := one.Lock(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		denying := global("dc2")
+		denying.Denied = []string{"dc1-operator"}
+		w.Expect(two.Configure(t.Context(), denying)).To(Succeed())
+		store.mu.Lock()
+		store.times = 2
+		store.mu.Unlock()
+		_, err = two.Lock(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Eventually(grant.Held, patience).Should(BeFalse())
+	})
+}
