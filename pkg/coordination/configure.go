@@ -180,12 +180,16 @@ func (c *Coordinator) deny(found *Snapshot, to Settings) []Operation {
 func (c *Coordinator) migrate(found *Snapshot, from, to string) []Operation {
 	acted, acting := c.keys.acted(found)
 	operations := []Operation{Delete(c.keys.changes(from)), Delete(c.keys.instances(from, c.name))}
+	left := map[string]bool{}
 	for key, entry := range found.Entries {
 		at := c.keys.split(key)
 		if len(at) != 3 || at[1] != from || at[0] == "instances" {
 			continue
 		}
-		operations = append(operations, Delete(key)) // nothing else is there, or the marker would have changed
+		if path := c.keys.join(at[0], from); !left[path] { // of what is empty nothing has to be deleted: stores count
+			left[path] = true
+			operations = append(operations, DeleteBelow(path))
+		}
 		if at[0] == "denied" || acted[key] == entry.Version || acting[key] {
 			continue
 		}

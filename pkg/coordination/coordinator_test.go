@@ -272,14 +272,15 @@ func TestPrefixChangeOfMany(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		one := w.instance("dc1")
-		wants := coordination.Wants{}
-		for i := range 60 {
-			wants.Want(coordination.PendingForRestart, coordination.MemberID(fmt.Sprint("dc1-", i)))
+		const many = 55
+		var ids []coordination.MemberID
+		for i := range many {
+			ids = append(ids, coordination.MemberID(fmt.Sprint("dc1-", i)))
 		}
-		w.wants(one, wants)
+		w.wants(one, restart(ids...))
 		w.Expect(one.Configure(t.Context(), global("unicorn"))).To(Succeed())
-		w.Expect(one.GetPendingForRestart(t.Context(), "unicorn")).To(HaveLen(60))
-		w.Expect(one.GetPendingForRestart(t.Context())).To(HaveLen(60))
+		w.Expect(one.GetReadyForRestart(t.Context(), "unicorn")).To(HaveLen(many))
+		w.Expect(one.GetPendingForRestart(t.Context())).To(HaveLen(many))
 	})
 }
 
