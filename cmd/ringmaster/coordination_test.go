@@ -195,7 +195,7 @@ func TestCoordinationWatch(t *testing.T) {
 	}
 	reads("Nothing is pending.")
 	g.Expect(one.UpdatePendingForRemoval(t.Context(), coordination.Updates{"dc1-1": coordination.Add()})).To(Succeed())
-	reads("Removal waits only for its quiet window: all are ready.")
+	reads("Removal is ready to begin: after its quiet window, if who acts finds the system well.")
 	grant, err := one.Lock(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	reads("dc1-operator holds the lock, with token 1")

@@ -33,7 +33,7 @@ func regionPrograms(t *testing.T) string {
 	return folder
 }
 
-var endpointLine = regexp.MustCompile(`coordination status --endpoints (\S+)`)
+var endpointLine = regexp.MustCompile(`which is at (\S+), whichever`)
 
 // found starts the demo, and waits until it says that all is ready.
 func found(t *testing.T, args ...string) *country {

@@ -9,14 +9,20 @@ import (
 // envFile is what another terminal reads to reach what is up: one short line to copy, whatever it takes.
 const envFile = "env"
 
-// writeEnv writes the file for other terminals.
-func (r *run) writeEnv() error {
+// EndpointsVariable names where operators meet, for commands that are not told.
+const EndpointsVariable = "RINGMASTER_ENDPOINTS"
+
+// writeEnv writes the file for other terminals. Endpoints are where operators meet, if they do.
+func (r *run) writeEnv(endpoints string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
 	path := filepath.Join(r.folder.path, envFile)
 	content := environment(path, r.plane.Kubeconfig, filepath.Dir(self), r.Assets)
+	if endpoints != "" {
+		content += fmt.Sprintf("export %s=%s\n", EndpointsVariable, quote(endpoints))
+	}
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		return fmt.Errorf("writing what other terminals need: %w", err)
 	}

@@ -106,9 +106,9 @@ func (o Options) regions() regions.Options {
 }
 
 // regionHints are what a person may want to type about the regions.
-func (r *run) regionHints(endpoint string) view.Hints {
+func (r *run) regionHints(string) view.Hints {
 	option := r.option()
-	status := "ringmaster coordination status --endpoints " + endpoint
+	status := "ringmaster coordination status"
 	acts, killed := "one operator restarts all members, the leader last", "another one goes on with it"
 	if r.Mode == view.ModeLocal {
 		acts, killed = "each operator restarts its own members, one at a time", "the others wait until it is missed"
@@ -119,7 +119,7 @@ func (r *run) regionHints(endpoint string) view.Hints {
 		{Command: "ringmaster restart" + option, Shows: "an argument changes in all regions: " + acts},
 		{Command: "ringmaster replace" + option, Shows: "a member of every region is replaced"},
 		{Command: "ringmaster kill dc1-operator" + option, Shows: "in the middle of that: " + killed},
-		{Command: "ringmaster pause dc2-operator" + option, Shows: "the others wait for it; 'resume' wakes it up"},
+		{Command: "ringmaster pause dc2-operator" + option, Shows: "in the middle of that: the others wait for it; 'resume' wakes it up"},
 		{
 			Command: `kubectl patch etcdcluster orders -n dc3 --type=merge -p '{"spec":{"args":{"snapshot-count":"5000"}}}'`,
 			Shows:   "a change in one region only",

@@ -21,7 +21,7 @@ import (
 
 // show starts what is to be shown, and shows it until ctx ends or the person quits.
 func (r *run) show(ctx context.Context) error {
-	if err := r.writeEnv(); err != nil {
+	if err := r.writeEnv(""); err != nil {
 		return err
 	}
 	s := state{PID: os.Getpid(), Kubeconfig: r.plane.Kubeconfig}
@@ -35,6 +35,11 @@ func (r *run) show(ctx context.Context) error {
 	}
 	if err := r.start(ctx); err != nil {
 		return err
+	}
+	if meeting, is := r.example.(clusters); is {
+		if err := r.writeEnv(meeting.Endpoint()); err != nil {
+			return err
+		}
 	}
 	r.report("ready: " + r.example.summary())
 	listener, err := control.Listen(r.folder.path)

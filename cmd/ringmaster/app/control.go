@@ -71,7 +71,12 @@ func forAll(name, short, long string) *cobra.Command {
 	command := controlCommand(name, "", short, long, "ringmaster "+name, func(*cobra.Command, string) (control.Request, error) {
 		return control.Request{Command: name}, nil
 	})
-	command.Args = cobra.NoArgs
+	command.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("it is about all regions, and %q is one too many: for one region, change its EtcdCluster with kubectl", args[0])
+		}
+		return nil
+	}
 	return command
 }
 

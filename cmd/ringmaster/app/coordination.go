@@ -126,7 +126,9 @@ func (c *coordinated) look(ctx context.Context, store *opened, args []string) (*
 		}
 		views = append(views, view)
 	}
-	return show.Of(time.Now(), store.where, views...), nil
+	report := show.Of(time.Now(), store.where, views...)
+	report.Flags = store.flags
+	return report, nil
 }
 
 // refusedError is when something cannot be done although the store has answered.

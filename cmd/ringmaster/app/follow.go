@@ -25,6 +25,7 @@ type followed struct {
 func (f *followed) run(ctx context.Context, out, said io.Writer) error {
 	const home = "\x1b[H\x1b[2J"
 	coloured := f.colour.Colours(out)
+	last := ""
 	for first := true; ctx.Err() == nil; first = false {
 		var page, warnings bytes.Buffer // at once, so that nothing flickers
 		err := f.write(ctx, &page, &warnings, coloured)
@@ -34,8 +35,14 @@ func (f *followed) run(ctx context.Context, out, said io.Writer) error {
 		case err != nil && first:
 			return err
 		case err != nil:
-			fmt.Fprintln(&warnings, "Error:", err)
+			fmt.Fprintln(&warnings, "Error:", err, "\nTrying again.")
 		}
+		now := page.String() + warnings.String()
+		if !terminal.Is(out) && now == last {
+			f.wait(ctx, false)
+			continue
+		}
+		last = now
 		if terminal.Is(out) {
 			fmt.Fprint(out, home)
 		} else if !first && f.format != status.JSON {

@@ -42,7 +42,15 @@ remove.`,
 
   # remove it
   ringmaster coordination forget store dc3 --endpoints http://127.0.0.1:2379 --yes`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return errors.New("the PREFIX is missing, as in 'ringmaster coordination forget store dc3'")
+			case len(args) > 2:
+				return errors.New("one PREFIX at a time, as in 'ringmaster coordination forget store dc3'")
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				f.system = args[0]

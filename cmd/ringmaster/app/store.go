@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ringmaster-project/ringmaster/internal/up"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
@@ -39,7 +41,8 @@ const storePatience = 3 * time.Second
 
 func (s *storeAt) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringSliceVar(&s.endpoints, "endpoints", nil, "addresses of the etcd in which the instances meet, such as http://127.0.0.1:2379")
+	flags.StringSliceVar(&s.endpoints, "endpoints", nil, "addresses of the etcd in which the instances meet, such as http://127.0.0.1:2379 "+
+		"(default: $"+up.EndpointsVariable+", unless a namespace or a cluster is named)")
 	flags.StringVar(&s.cacert, "cacert", "", "file with the certificates that etcd's own has to be signed by")
 	flags.StringVar(&s.cert, "cert", "", "file with a certificate to show to etcd")
 	flags.StringVar(&s.key, "key", "", "file with the key of that certificate")
@@ -49,16 +52,29 @@ func (s *storeAt) addFlags(command *cobra.Command) {
 	s.addClusterFlags(command)
 }
 
+// inCluster are the flags for instances that meet in a cluster.
+var inCluster = []string{"namespace", "store-name", "kubeconfig", "context"}
+
+// fromEnvironment finds the endpoints that another terminal was told, if nothing else is named.
+func (s *storeAt) fromEnvironment(command *cobra.Command) bool {
+	named := os.Getenv(up.EndpointsVariable)
+	if named == "" || slices.ContainsFunc(append(inCluster, "endpoints"), command.Flags().Changed) {
+		return false
+	}
+	s.endpoints = strings.Split(named, ",")
+	return true
+}
+
 // check refuses what does not go together.
 func (s *storeAt) check(command *cobra.Command) error {
 	if strings.HasSuffix(s.root, "/") || s.root == "" {
 		return seeHelp(command, fmt.Errorf("--root %q is no path of keys: it must not be empty nor end with a slash", s.root))
 	}
 	of := map[bool][]string{
-		true:  {"namespace", "store-name", "kubeconfig", "context"},
+		true:  inCluster,
 		false: {"cacert", "cert", "key"},
 	}
-	inEtcd := command.Flags().Changed("endpoints")
+	inEtcd := s.fromEnvironment(command) || command.Flags().Changed("endpoints")
 	for _, name := range of[inEtcd] {
 		if !command.Flags().Changed(name) {
 			continue
@@ -80,8 +96,8 @@ func (s *storeAt) check(command *cobra.Command) error {
 // opened is a store that can be read.
 type opened struct {
 	coordination.Store
-	// where says which one it is, check is what a person types to see whether it is well.
-	where, check string
+	// where says which one it is, flags how it is named, check is what a person types to see whether it is well.
+	where, flags, check string
 	// addresses are where it should take connections, as far as they were given.
 	addresses []string
 	close     func()
@@ -93,7 +109,7 @@ func (s *storeAt) open(command *cobra.Command) (*opened, error) {
 		return nil, err
 	}
 	if len(s.endpoints) > 0 {
-		return s.openEtcd()
+		return s.openEtcd(command)
 	}
 	config, err := s.config()
 	if err != nil {
@@ -113,12 +129,23 @@ func (s *storeAt) open(command *cobra.Command) (*opened, error) {
 		return nil, seeHelp(command, err)
 	}
 	return &opened{
-		Store: store, where: fmt.Sprintf("the ConfigMap %s in the namespace %s", s.name, s.in),
+		Store: store, where: fmt.Sprintf("the ConfigMap %s in the namespace %s", s.name, s.in), flags: s.typed(command),
 		check: fmt.Sprintf("kubectl get configmap -n %s %s", s.in, s.name), close: func() {},
 	}, nil
 }
 
-func (s *storeAt) openEtcd() (*opened, error) {
+// typed are the flags that name the store, as they were typed.
+func (s *storeAt) typed(command *cobra.Command) string {
+	var all []string
+	for _, name := range append(inCluster, "endpoints", "cacert", "cert", "key", "root") {
+		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed {
+			all = append(all, fmt.Sprintf(" --%s %s", name, strings.Trim(flag.Value.String(), "[]")))
+		}
+	}
+	return strings.Join(all, "")
+}
+
+func (s *storeAt) openEtcd(command *cobra.Command) (*opened, error) {
 	var addresses []string
 	for _, endpoint := range s.endpoints {
 		address := endpoint // which may be without a scheme
@@ -141,7 +168,7 @@ func (s *storeAt) openEtcd() (*opened, error) {
 	}
 	named := strings.Join(s.endpoints, ",")
 	return &opened{
-		Store: etcdstore.New(client, etcdstore.Options{Timeout: storePatience}), where: "the etcd at " + named,
+		Store: etcdstore.New(client, etcdstore.Options{Timeout: storePatience}), where: "the etcd at " + named, flags: s.typed(command),
 		check: "etcdctl endpoint health --endpoints " + named, addresses: addresses, close: func() { client.Close() },
 	}, nil
 }

@@ -18,8 +18,9 @@ import (
 type Report struct {
 	// Time is when it was made, by this computer's clock.
 	Time metav1.Time `json:"time"`
-	// Store is where it was read.
+	// Store is where it was read, Flags how it is named in commands.
 	Store   string   `json:"store"`
+	Flags   string   `json:"-"`
 	Systems []System `json:"systems"`
 }
 

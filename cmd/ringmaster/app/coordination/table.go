@@ -30,6 +30,7 @@ type printer struct {
 	coloured bool
 	wide     bool
 	now      time.Time
+	flags    string // that name the store
 	err      error
 }
 
@@ -250,7 +251,7 @@ func (a *Action) Outlook() string {
 		}
 		return fmt.Sprintf("%s waits for %s.", a.Action, strings.Join(reasons, "; "))
 	case counts[Ready] > 0:
-		return fmt.Sprintf("%s waits only for its quiet window: all are ready.", a.Action)
+		return fmt.Sprintf("%s is ready to begin: after its quiet window, if who acts finds the system well.", a.Action)
 	case counts[Doing]+counts[Planned] > 0:
 		return fmt.Sprintf("%s is being done.", a.Action)
 	case counts[Done] > 0:
@@ -288,7 +289,7 @@ func (p *printer) concerns(s *System) {
 	}
 	for i := range s.Left {
 		if left := &s.Left[i]; len(left.Members) > 0 || len(left.Denies) > 0 {
-			all = append(all, fmt.Sprintf("nobody of %s is alive; if it will not return: ringmaster coordination forget %[2]s %[1]s", left.Prefix, s.System))
+			all = append(all, fmt.Sprintf("nobody of %s is alive; if it will not return: ringmaster coordination forget %[2]s %[1]s --yes%[3]s", left.Prefix, s.System, p.flags))
 		}
 	}
 	if len(all) > 0 {

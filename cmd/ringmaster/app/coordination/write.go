@@ -26,7 +26,7 @@ func (r *Report) Write(out io.Writer, format status.Format, coloured bool) error
 		return err
 	case status.Table, status.Wide:
 	}
-	p := &printer{out: out, coloured: coloured, wide: format == status.Wide, now: r.Time.Time}
+	p := &printer{out: out, coloured: coloured, wide: format == status.Wide, now: r.Time.Time, flags: r.Flags}
 	for i := range r.Systems {
 		if i > 0 {
 			p.line(terminal.Plain, "")

@@ -1,0 +1,45 @@
+package examples_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
+)
+
+// Operators agree, and one of them has the members of both restarted, once each.
+func TestAgree(t *testing.T) {
+	r, g := rig.Shared(t), NewWithT(t)
+	g.SetDefaultEventuallyTimeout(patience)
+	start := func(prefix string) *rig.Running {
+		return r.Start(t, rig.Process{
+			Name: prefix, ServiceAccount: "agree", Roles: []string{"pkg/coordination/kubestore/role.yaml"},
+			Binary: rig.Build(t, "./examples/agree", rig.Race), Args: []string{"--namespace=" + r.Namespace, "--prefix=" + prefix},
+		})
+	}
+	clients, err := kubernetes.NewForConfig(r.Config)
+	g.Expect(err).NotTo(HaveOccurred())
+	store, err := kubestore.New(clients, kubestore.Options{Namespace: r.Namespace})
+	g.Expect(err).NotTo(HaveOccurred())
+	look := func() *coordination.View {
+		view, err := coordination.Look(t.Context(), store, "", "agree")
+		g.Expect(err).NotTo(HaveOccurred())
+		return view
+	}
+	processes := map[string]*rig.Running{"a": start("a"), "b": start("b")}
+	g.Eventually(func() []coordination.Done { return look().Done }).ShouldNot(BeEmpty())
+	g.Eventually(func() int { return len(look().Sets[coordination.PendingForRestart]) }).Should(BeZero())
+	for prefix, process := range processes {
+		content, err := os.ReadFile(process.Log)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(strings.Count(string(content), "restarting "+prefix+"-1")).To(Equal(1), string(content))
+	}
+	g.Expect(processes["a"].Stop(t.Context())).To(Succeed())
+	g.Expect(look().Takes("a")).To(BeFalse(), "it says goodbye")
+}
