@@ -75,6 +75,25 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// Nothing is known of members whose agent is not there.
+func TestDoubt(t *testing.T) {
+	region := func(pid int) view.Region {
+		return view.Region{
+			Agent: view.Instance{PID: pid}, Ready: 1, Settled: true,
+			Members: []view.Member{{ID: "dc1-1", Phase: "Voter", Healthy: true, Leader: true, PID: 9}},
+		}
+	}
+	there, gone := region(7), region(0)
+	doubt(&there)
+	doubt(&gone)
+	if diff := cmp.Diff(region(7), there); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(view.Region{Members: []view.Member{{ID: "dc1-1", Phase: "Unknown"}}}, gone); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestGiveUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		before []any

@@ -39,9 +39,25 @@ func (d *Demo) State() view.Regions {
 				read(&region, &clusters[i], processes, leader)
 			}
 		}
+		doubt(&region)
 		state.Regions = append(state.Regions, region)
 	}
 	return state
+}
+
+// unknown is the phase of a member of which nobody can tell anything.
+const unknown = "Unknown"
+
+// doubt takes back what was said of members whose agent is not there: they have ended with it.
+func doubt(region *view.Region) {
+	if region.Agent.PID != 0 {
+		return
+	}
+	region.Ready, region.Settled = 0, false
+	for i := range region.Members {
+		m := &region.Members[i]
+		m.Phase, m.Healthy, m.Leader, m.PID = unknown, false, false, 0
+	}
 }
 
 // show is a process as people see it.
