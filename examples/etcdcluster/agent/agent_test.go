@@ -53,7 +53,7 @@ func TestRefusals(t *testing.T) {
 		return err
 	}
 	prepare := func(id string) error {
-		_, err := f.Prepare(t.Context(), id)
+		_, err := f.Prepare(t.Context(), id, "orders")
 		return err
 	}
 	for name, test := range map[string]struct {
@@ -153,7 +153,7 @@ func TestPorts(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		t.Cleanup(func() { g.Expect(a.Close()).To(Succeed()) })
 		for _, id := range []string{region + "-1", region + "-2"} {
-			m, err := a.Prepare(id)
+			m, err := a.Prepare(id, "orders")
 			g.Expect(err).NotTo(HaveOccurred())
 			for _, url := range []string{m.ClientURL, m.PeerURL} {
 				at, err := net.ResolveTCPAddr("tcp", strings.TrimPrefix(url, "http://"))

@@ -3,23 +3,26 @@ package operator
 import (
 	"context"
 	"errors"
-	"slices"
 
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// moveLeader gives the leader's part to a member that stays. Who waits for a removal or a restart gets it only if it
-// has had it in this plan.
+// Nothing begins with a choice of the leader: it is made for what is done to the one that leads.
+var coordinators = concern{steps: map[string]step{plan.MoveLeader: (*round).moveLeader}}
+
+// changeCoordinators gives the leader's part away, before who has it is disturbed.
+func (r *round) changeCoordinators(ctx context.Context) error { return r.work(ctx, coordinators) }
+
+// moveLeader gives the leader's part to the member of a step, if that is still the one to get it.
 func (r *round) moveLeader(ctx context.Context, step coordination.Step) (outcome, error) {
+	_, steps, at := r.task.plan()
+	// Another member may lead by now, or this one may be sick, or wait for something itself.
+	now := plan.Again(r.planned(), steps, at-1, r.stillWanted)
 	to, known := r.find(step.Member, step.With[withPeer])
-	switch {
-	case known && to.ID == r.state.Leader:
-		return done(), nil
-	case !known || to.Learner:
-		return done(), nil // planned anew: it cannot lead
-	case r.leavesLater(step.Member):
-		return done(), nil // planned anew: it would have to give it away again
+	if !known || to.Learner || len(now) == 0 || now[0].Do != plan.MoveLeader || now[0].Member != step.Member {
+		return done(), nil // planned anew
 	}
 	if reason := r.closedFor(step); reason != "" {
 		return outcome{waits: reason}, nil
@@ -32,13 +35,4 @@ func (r *round) moveLeader(ctx context.Context, step coordination.Step) (outcome
 		return laterOr(err)
 	}
 	return waits("%s has to lead", step.Member), nil
-}
-
-// leavesLater tells whether a member is still to be disturbed.
-func (r *round) leavesLater(id coordination.MemberID) bool {
-	_, steps, at := r.task.plan()
-	if slices.ContainsFunc(steps[:at], func(s coordination.Step) bool { return s.Member == id }) {
-		return false // it has been
-	}
-	return slices.Contains(r.planned().Leaving, id)
 }

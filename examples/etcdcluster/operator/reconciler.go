@@ -78,14 +78,18 @@ func (r *reconciler) run(ctx context.Context, round *round) error {
 		round.prepare,              // what disturbs nobody
 		round.operatorCoordination, // tell the others
 		round.obey,
-		round.drive,
-		round.propose,
+		round.carryOn, // with what this operator does for all
+		round.exclude,
+		round.changeCoordinators,
+		round.restart,
+		round.remove,
+		round.include,
 	} {
 		if err := do(ctx); err != nil {
-			return err
+			return errors.Join(err, round.failed)
 		}
 	}
-	return nil
+	return round.failed
 }
 
 func (r *reconciler) part(of types.NamespacedName) *part {
