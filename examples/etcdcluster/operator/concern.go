@@ -94,7 +94,7 @@ func (r *round) ready(action coordination.Action) (coordination.Members, *coordi
 			return maps.Clone(verdict.Members), verdict
 		}
 		if len(verdict.Waits) > 0 {
-			r.wait(verdict.Summary(), verdict.Again)
+			r.wait(calm(verdict), verdict.Again)
 		}
 		return nil, verdict
 	}

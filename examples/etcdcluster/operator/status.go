@@ -103,30 +103,41 @@ func (r *round) member(p agent.Member, last etcdclusterv1alpha1.MemberStatus) et
 	return m
 }
 
+func (r *round) set(kind string, is bool, reason, message string) {
+	value := metav1.ConditionFalse
+	if is {
+		value = metav1.ConditionTrue
+	}
+	apimeta.SetStatusCondition(&r.cluster.Status.Conditions, metav1.Condition{
+		Type: kind, Status: value, Reason: reason, Message: shorten(message), ObservedGeneration: r.cluster.Generation,
+	})
+}
+
+// reportTaken says that another EtcdCluster is what this one should be.
+func (r *round) reportTaken(by string) {
+	r.cluster.Status = etcdclusterv1alpha1.EtcdClusterStatus{
+		ObservedGeneration: r.cluster.Generation, Conditions: r.cluster.Status.Conditions,
+	}
+	r.set(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonSystemTaken, fmt.Sprintf(
+		"The EtcdCluster %s is this region's part of the system %s already, and nothing is done for this one: delete one of them.",
+		by, r.cluster.SystemName()))
+}
+
 // report says in conditions how it goes.
 func (r *round) report(err error) {
 	status := &r.cluster.Status
 	status.ObservedGeneration = r.cluster.Generation
 	status.Waiting = shorten(r.waiting)
-	set := func(kind string, is bool, reason, message string) {
-		value := metav1.ConditionFalse
-		if is {
-			value = metav1.ConditionTrue
-		}
-		apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: value, Reason: reason, Message: shorten(message), ObservedGeneration: r.cluster.Generation,
-		})
-	}
 	ready, reason, message := r.readiness(err)
-	set(etcdclusterv1alpha1.ConditionReady, ready, reason, message)
+	r.set(etcdclusterv1alpha1.ConditionReady, ready, reason, message)
 	if reason == etcdclusterv1alpha1.ReasonAgentUnreachable {
 		status.Waiting = shorten(message)
 		return // nothing else was looked at
 	}
 	coordinated, reason, message := r.agreement(err)
-	set(etcdclusterv1alpha1.ConditionCoordinated, coordinated, reason, message)
+	r.set(etcdclusterv1alpha1.ConditionCoordinated, coordinated, reason, message)
 	progressing, reason, message := r.progress()
-	set(etcdclusterv1alpha1.ConditionProgressing, progressing, reason, message)
+	r.set(etcdclusterv1alpha1.ConditionProgressing, progressing, reason, message)
 }
 
 func (r *round) readiness(err error) (bool, string, string) {
