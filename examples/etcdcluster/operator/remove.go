@@ -20,7 +20,7 @@ func (r *round) remove(ctx context.Context) error { return r.work(ctx, removal) 
 
 // planRemoval removes the members of regions that do not return. The others go in good order.
 func (r *round) planRemoval(ready coordination.Members) []coordination.Step {
-	maps.DeleteFunc(ready, func(id coordination.MemberID, _ coordination.Member) bool { return !r.isLost(id) || r.isClaimed(id) })
+	maps.DeleteFunc(ready, func(id coordination.MemberID, _ coordination.Member) bool { return !r.isLost(id) || r.isSomebodys(id) })
 	return plan.ForLost(r.planned(), slices.Collect(maps.Keys(ready)))
 }
 
@@ -38,10 +38,14 @@ func (r *round) lostFirst() coordination.MemberID {
 	return ""
 }
 
-// isClaimed tells whether a region lets a learner come that another one took for nobody's.
-func (r *round) isClaimed(id coordination.MemberID) bool {
+// isSomebodys tells whether a learner that a region took for nobody's is none any more, or one that another region lets
+// come.
+func (r *round) isSomebodys(id coordination.MemberID) bool {
+	if !strings.HasPrefix(string(id), nameless) {
+		return false
+	}
 	m, known := r.find(id, "")
-	return strings.HasPrefix(string(id), nameless) && known && slices.ContainsFunc(m.PeerURLs, func(url string) bool { return r.heardClaims()[url] })
+	return !known || slices.ContainsFunc(m.PeerURLs, func(url string) bool { return r.heardClaims()[url] })
 }
 
 // heardClaims are the addresses of all members that are to come, of all regions.
