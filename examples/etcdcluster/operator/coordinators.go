@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
@@ -18,11 +19,17 @@ func (r *round) changeCoordinators(ctx context.Context) error { return r.work(ct
 // moveLeader gives the leader's part to the member of a step, if that is still the one to get it.
 func (r *round) moveLeader(ctx context.Context, step coordination.Step) (outcome, error) {
 	_, steps, at := r.task.plan()
-	// Another member may lead by now, or this one may be sick, or wait for something itself.
 	now := plan.Again(r.planned(), steps, at-1, r.stillWanted)
+	if len(now) == 0 || now[0].Do != plan.MoveLeader {
+		return done(), nil // who leads by now need not give it away
+	}
 	to, known := r.find(step.Member, step.With[withPeer])
-	if !known || to.Learner || len(now) == 0 || now[0].Do != plan.MoveLeader || now[0].Member != step.Member {
-		return done(), nil // planned anew
+	fit := known && !to.Learner && to.Healthy() && !r.leavesLater(step.Member)
+	if !fit && now[0].Member != step.Member {
+		return done(), nil // planned anew: there is a better one
+	}
+	if !known || to.Learner {
+		return waits("%s does not vote and cannot lead", step.Member), nil
 	}
 	if reason := r.closedFor(step); reason != "" {
 		return outcome{waits: reason}, nil
@@ -35,4 +42,17 @@ func (r *round) moveLeader(ctx context.Context, step coordination.Step) (outcome
 		return laterOr(err)
 	}
 	return waits("%s has to lead", step.Member), nil
+}
+
+// leavesLater tells whether a member is still to be disturbed, by this plan or by another one.
+func (r *round) leavesLater(id coordination.MemberID) bool {
+	_, steps, at := r.task.plan()
+	disturbs := func(s coordination.Step) bool { return s.Member == id && (s.Do == plan.Restart || s.Do == plan.Remove) }
+	switch {
+	case slices.ContainsFunc(steps[at:], disturbs):
+		return true
+	case slices.ContainsFunc(steps[:at], func(s coordination.Step) bool { return s.Member == id }):
+		return false // it has been
+	}
+	return slices.Contains(r.planned().Leaving, id)
 }

@@ -44,6 +44,7 @@ func TestChangeCoordinators(t *testing.T) {
 		"nobody else is well": {
 			led(1, one, sick(two), sick(three)), nil, nil, nil, "move-leader dc2-1, restart dc1-1", "the system has no quorum",
 		},
+		"it is as good as another": {led(1, one, two, three, member(4, "dc1-2")), nil, nil, []string{"move 1 to 2"}, "move-leader dc2-1, restart dc1-1", "dc2-1 has to lead"},
 		"it is unknown":            {led(1, one, three), nil, nil, nil, "move-leader dc3-1, restart dc1-1", ""},
 		"the system cannot do now": {led(1, one, two, three), system.ErrNoLeader, nil, []string{"move 1 to 2"}, "move-leader dc2-1, restart dc1-1", system.ErrNoLeader.Error()},
 	} {

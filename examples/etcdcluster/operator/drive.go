@@ -160,7 +160,7 @@ func (r *round) leaveOut(ctx context.Context, step coordination.Step, reason str
 		return r.giveUp(ctx, reason) // nothing was done
 	}
 	if dropped, err := r.dropLearner(ctx); err != nil || !dropped.done {
-		return r.pause(ctx, dropped, err)
+		return r.pause(dropped, err)
 	}
 	gone, err := r.goOn(ctx, rest, steps[:at])
 	if gone {
@@ -172,12 +172,12 @@ func (r *round) leaveOut(ctx context.Context, step coordination.Step, reason str
 // giveUp ends what was carried out without a success.
 func (r *round) giveUp(ctx context.Context, reason string) error {
 	if dropped, err := r.dropLearner(ctx); err != nil || !dropped.done {
-		return r.pause(ctx, dropped, err)
+		return r.pause(dropped, err)
 	}
 	return r.finish(ctx, reason)
 }
 
-func (r *round) pause(ctx context.Context, result outcome, err error) error {
+func (r *round) pause(result outcome, err error) error {
 	switch {
 	case errors.Is(err, coordination.ErrFenced):
 		r.lost()

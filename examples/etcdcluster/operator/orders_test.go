@@ -36,7 +36,10 @@ func TestUnanswered(t *testing.T) {
 	lost := func(p *play) { p.rounds["dc1"].cluster.Spec.LostRegions = []etcdclusterv1alpha1.Prefix{"dc2"} }
 	replacement := []coordination.Step{
 		{Do: plan.AddLearner, Member: "dc2-2", With: map[string]string{withPeer: "http://dc2-2"}},
-		order(plan.Start, "dc2-2"), {Do: plan.Promote, Member: "dc2-2"}, {Do: plan.Remove, Member: "dc2-1"}, order(plan.Stop, "dc2-1"),
+		order(plan.Start, "dc2-2"),
+		{Do: plan.Promote, Member: "dc2-2"},
+		{Do: plan.Remove, Member: "dc2-1"},
+		order(plan.Stop, "dc2-1"),
 	}
 	restart := []coordination.Step{order(plan.Restart, "dc2-1"), order(plan.Restart, "dc3-1")}
 	withLearner := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), learner(4, "dc2-2"))

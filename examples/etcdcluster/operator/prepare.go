@@ -52,8 +52,7 @@ func (e *agentError) Unwrap() error { return e.error }
 
 // fromAgent tells what the agent refuses from that it does not answer.
 func fromAgent(doing string, err error) error {
-	var refused *agent.RefusedError
-	if errors.As(err, &refused) {
+	if _, refused := errors.AsType[*agent.RefusedError](err); refused {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return &agentError{fmt.Errorf("%s: %w", doing, err)}

@@ -45,14 +45,16 @@ func TestUpdateStatus(t *testing.T) {
 			}),
 		}},
 		"what is known of the system stays": {
-			status{ClusterID: "abc", Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1"}}, nil, process("dc1-1", agent.Prepared),
+			status{ClusterID: "abc", Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1"}},
+			nil, process("dc1-1", agent.Prepared),
 			status{
 				ClusterID: "abc", Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1"},
 				Members: with(func(m *etcdclusterv1alpha1.MemberStatus) {}),
 			},
 		},
 		"one that cannot start says why": {
-			status{}, nil, crashes,
+			status{},
+			nil, crashes,
 			status{Members: with(func(m *etcdclusterv1alpha1.MemberStatus) { m.Problem = crashes.Problem })},
 		},
 	} {

@@ -188,7 +188,8 @@ func TestAgain(t *testing.T) {
 		},
 		"the leader was to be moved for what nobody wants any more": {
 			Cluster{Voters: three, Leader: "dc1-1", Leaving: three},
-			[]coordination.Step{{Do: MoveLeader, Member: "dc2-1"}, {Do: Remove, Member: "dc1-1"}, {Do: Stop, Member: "dc1-1"}}, 0,
+			[]coordination.Step{{Do: MoveLeader, Member: "dc2-1"}, {Do: Remove, Member: "dc1-1"}, {Do: Stop, Member: "dc1-1"}},
+			0,
 			func(ID) bool { return false }, "",
 		},
 		"a replacement that has begun is ended, wanted or not": {

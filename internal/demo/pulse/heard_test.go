@@ -14,7 +14,7 @@ func TestHeard(t *testing.T) {
 		{"a", 2, "a", 0}, {"a", 2, "a", 0}, {"b", 3, "b", 1}, {"a", 2, "b", 1}, {"b", 3, "b", 1}, {"a", 4, "a", 2},
 	} {
 		p.heard(said.leader, said.term)
-		if counts, leader := p.Counts(); leader != said.now || int(counts.Elections) != said.elections {
+		if counts, leader := p.Counts(); leader != said.now || counts.Elections != said.elections {
 			t.Errorf("after %s in term %d: %s leads, after %d elections", said.leader, said.term, leader, counts.Elections)
 		}
 	}
