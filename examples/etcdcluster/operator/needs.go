@@ -53,8 +53,9 @@ func decide(spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agen
 	if !agreed {
 		return n
 	}
-	// Who goes is replaced before, so all that are to stay have to be there first.
-	replaced := len(keep) >= int(spec.Members)
+	// Who goes is replaced before, so all that are to stay have to be there first, or ready to come.
+	there := slices.DeleteFunc(slices.Clone(keep), func(id string) bool { return !canCome(processes[id], state, spec) })
+	replaced := len(there) >= int(spec.Members)
 	for id := range processes {
 		n.want(processes[id], state, spec, replaced)
 	}
@@ -147,7 +148,9 @@ func (n *needs) want(p agent.Member, state *system.State, spec *etcdclusterv1alp
 		}
 	case !is || known.Learner:
 		n.wants.Want(coordination.PendingForInclusion, id)
-		n.wants.Want(coordination.ReadyForInclusion, id, p.PeerURL)
+		if canCome(p, state, spec) {
+			n.wants.Want(coordination.ReadyForInclusion, id, p.PeerURL)
+		}
 		if is { // it may not be able to start with what it has
 			n.wantRestart(p, spec)
 		}
@@ -164,6 +167,12 @@ func (n *needs) wantRestart(p agent.Member, spec *etcdclusterv1alpha1.EtcdCluste
 	if armed(p, spec) {
 		n.wants.Want(coordination.ReadyForRestart, coordination.MemberID(p.ID))
 	}
+}
+
+// canCome tells whether a member can be started as it is wanted, or has been.
+func canCome(p agent.Member, state *system.State, spec *etcdclusterv1alpha1.EtcdClusterSpec) bool {
+	_, is := knownAs(p, state)
+	return is || armed(p, spec)
 }
 
 // armed tells whether a member's next start is the one that is wanted, and current whether its last one was.

@@ -68,6 +68,16 @@ func TestNeeds(t *testing.T) {
 			processes(process("dc1-1", agent.Prepared)), agreed(member(1, "dc2-1")),
 			needs{wants: coordination.Wants{coordination.PendingForInclusion: {"dc1-1": nil}, coordination.ReadyForInclusion: {"dc1-1": {"http://dc1-1"}}}},
 		},
+		"one that its agent does not take as it is wanted is not ready, and nobody goes for it": {
+			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.0.1", Replace: []etcdclusterv1alpha1.MemberID{"dc1-1"}},
+			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Prepared)), agreed(member(1, "dc1-1")),
+			needs{
+				arm: []string{"dc1-2"}, removing: map[string]bool{"dc1-1": true},
+				wants: coordination.Wants{
+					coordination.PendingForRemoval: {"dc1-1": nil}, coordination.PendingForExclusion: {"dc1-1": nil}, coordination.PendingForInclusion: {"dc1-2": nil},
+				},
+			},
+		},
 		"one that learns has to be included": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
 			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc2-1"), learner(2, "dc1-1")),
