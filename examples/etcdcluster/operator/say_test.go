@@ -93,3 +93,19 @@ func TestEvents(t *testing.T) {
 		"Restart was given up: dc1-3 is not well again in time.": "Warning GaveUp",
 	}))
 }
+
+// What is waited for changes once a second at most.
+func TestWaitsCalmly(t *testing.T) {
+	t.Parallel()
+	p := setting(t, three(), "dc1")
+	p.says("dc1", restarts("dc1-1"))
+	r := p.next("dc1", three())
+	p.must(r.c.SetPolicies(policies(coordination.Policy{Quiet: 4700 * time.Millisecond})))
+	p.must(r.restart(t.Context()))
+	if got, want := r.waiting, "Restart waits for 5s more without a change"; got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
+	if r.again != 4700*time.Millisecond {
+		t.Errorf("it looks again after %s", r.again)
+	}
+}
