@@ -32,6 +32,7 @@ func parseAgent(args []string, out io.Writer) (agentOptions, error) {
 	flags.StringVar(&o.address, "address", "127.0.0.1:7070", "where the operator reaches the agent")
 	flags.StringVar(&o.Dir, "dir", "", "folder for what the agent remembers, and for the members' data")
 	flags.StringVar(&o.Etcd, "etcd", "", "path of the etcd binary")
+	flags.StringVar(&o.Versions, "etcd-versions", "", "folder with other versions of etcd, as <version>/etcd, for members that want one of them")
 	flags.StringVar(&o.Region, "region", "", "name of the region")
 	flags.Var(&o.Ports, "ports", "ports that members get, in their order, such as 21790-21799 (default: any that are free)")
 	if err := parse(flags, &o.log, args, agentUsage, out); err != nil {

@@ -20,6 +20,8 @@ type Options struct {
 	Dir string
 	// Etcd is the path of the etcd binary.
 	Etcd string
+	// Versions is a folder with others, as <version>/etcd, for members that want one of them.
+	Versions string
 	// Region is the one whose members it runs.
 	Region string
 	// Ports are those that members get, in their order. By default they get any that are free.
@@ -32,6 +34,7 @@ type Agent struct {
 	options Options
 	folder  folder
 	locked  *os.File
+	etcds   versions
 
 	// orders makes them one at a time. A token is looked at when it is an order's turn: one that waited while a
 	// higher token came is refused.
@@ -52,7 +55,7 @@ type member struct {
 
 // New starts all that should run according to the folder.
 func New(options Options) (*Agent, error) {
-	a := &Agent{options: options, folder: folder(options.Dir), members: map[string]*member{}}
+	a := &Agent{options: options, folder: folder(options.Dir), etcds: newVersions(options.Etcd, options.Versions), members: map[string]*member{}}
 	if err := a.open(); err != nil {
 		return nil, fmt.Errorf("opening the agent's folder %s: %w", options.Dir, err)
 	}
@@ -165,14 +168,14 @@ func (a *Agent) List() []Member {
 func (a *Agent) describe(m *member) Member {
 	process := m.keeper.look()
 	return Member{
-		ID: m.ID, Region: a.options.Region, ClientURL: m.clientURL(), PeerURL: m.peerURL(),
-		Phase: m.Phase, Args: m.Args, Applied: m.Applied, LastOrder: m.LastOrder,
+		ID: m.ID, Region: a.options.Region, System: m.System, ClientURL: m.clientURL(), PeerURL: m.peerURL(),
+		Phase: m.Phase, Args: m.Args, Applied: m.Applied, Version: m.Version, AppliedVersion: m.AppliedVersion, LastOrder: m.LastOrder,
 		Running: process.pid != 0, PID: process.pid, Since: process.since, Crashes: process.crashes, Problem: process.problem,
 	}
 }
 
-// Prepare gives a member its addresses.
-func (a *Agent) Prepare(id string) (Member, error) {
+// Prepare gives a member of a system its addresses.
+func (a *Agent) Prepare(id, system string) (Member, error) {
 	if err := checkID(id); err != nil {
 		return Member{}, err
 	}
@@ -180,9 +183,12 @@ func (a *Agent) Prepare(id string) (Member, error) {
 	defer a.mu.Unlock()
 	m := a.members[id]
 	if m != nil && m.Phase != deleted {
+		if m.System != system {
+			return Member{}, refuse(ReasonTaken, "the member %s is one of the system %q: choose another prefix for those of %.80q", id, m.System, system)
+		}
 		return a.describe(m), notDeleting(m)
 	}
-	fresh := &member{record: record{ID: id, Phase: Prepared}}
+	fresh := &member{record: record{ID: id, System: system, Phase: Prepared}}
 	if m != nil {
 		fresh.LastOrder = m.LastOrder // an order to delete the old one is none to delete this one
 	}
@@ -221,6 +227,26 @@ func (a *Agent) SetArgs(id string, args map[string]string) (Member, error) {
 		return a.describe(m), nil
 	}
 	if err := a.save(m, func(r *record) { r.Args = args }); err != nil {
+		return Member{}, err
+	}
+	return a.describe(m), nil
+}
+
+// SetVersion sets the version of etcd for the next start or restart that is ordered.
+func (a *Agent) SetVersion(id, version string) (Member, error) {
+	if err := a.etcds.check(version); err != nil {
+		return Member{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m, err := a.known(id)
+	if err == nil {
+		err = notDeleting(m)
+	}
+	if err == nil && m.Version != version {
+		err = a.save(m, func(r *record) { r.Version = version })
+	}
+	if err != nil {
 		return Member{}, err
 	}
 	return a.describe(m), nil

@@ -53,7 +53,11 @@ func TestRefusals(t *testing.T) {
 		return err
 	}
 	prepare := func(id string) error {
-		_, err := f.Prepare(t.Context(), id)
+		_, err := f.Prepare(t.Context(), id, "orders")
+		return err
+	}
+	version := func(id, version string) error {
+		_, err := f.SetVersion(t.Context(), id, version)
 		return err
 	}
 	for name, test := range map[string]struct {
@@ -75,6 +79,13 @@ func TestRefusals(t *testing.T) {
 		"no cluster":               {start("", agent.ClusterNew), agent.ErrInvalid, "name=http://host:port"},
 		"a cluster without a name": {start("http://127.0.0.1:1", agent.ClusterNew), agent.ErrInvalid, "name=http://host:port"},
 		"an order without an ID":   {f.Delete(t.Context(), "dc1-1", order(1, "")), agent.ErrInvalid, "needs an ID"},
+		"an ID of another system": {func() error {
+			_, err := f.Prepare(t.Context(), "dc1-1", "payments")
+			return err
+		}(), agent.ErrTaken, "is one of the system \"orders\""},
+		"a version that is none":      {version("dc1-1", "../etcd"), agent.ErrInvalid, "no version of etcd"},
+		"a version that is not there": {version("dc1-1", "3.0.1"), agent.ErrInvalid, "there is no etcd 3.0.1, only 3."},
+		"nobody's version":            {version("dc1-2", ""), agent.ErrNotPrepared, "prepare it first"},
 		"nobody's arguments": {func() error {
 			_, err := f.SetArgs(t.Context(), "dc1-2", nil)
 			return err
@@ -153,7 +164,7 @@ func TestPorts(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		t.Cleanup(func() { g.Expect(a.Close()).To(Succeed()) })
 		for _, id := range []string{region + "-1", region + "-2"} {
-			m, err := a.Prepare(id)
+			m, err := a.Prepare(id, "orders")
 			g.Expect(err).NotTo(HaveOccurred())
 			for _, url := range []string{m.ClientURL, m.PeerURL} {
 				at, err := net.ResolveTCPAddr("tcp", strings.TrimPrefix(url, "http://"))
@@ -165,4 +176,32 @@ func TestPorts(t *testing.T) {
 		}
 	}
 	g.Expect(given).To(HaveLen(8))
+}
+
+// TestVersions are found by their names, and come with a restart.
+func TestVersions(t *testing.T) {
+	g := NewWithT(t)
+	etcd, folder := filepath.Join(rig.Assets(t), "etcd"), rig.TempDir(t)
+	another := filepath.Join(folder, "3.0.1", "etcd")
+	g.Expect(os.MkdirAll(filepath.Dir(another), 0o750)).To(Succeed())
+	g.Expect(os.WriteFile(another, []byte("#!/bin/sh\necho another one; exit 7\n"), 0o750)).To(Succeed())
+	a, err := agent.New(agent.Options{Dir: rig.TempDir(t), Etcd: etcd, Versions: folder, Region: "dc1", Log: logr.Discard()})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(a.Close()).To(Succeed()) })
+	first, err := a.Prepare("dc1-1", "orders")
+	g.Expect(err).NotTo(HaveOccurred())
+	started, err := a.Start(t.Context(), "dc1-1", order(1, "start"), alone(first))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(started.Running).To(BeTrue(), started.Problem)
+
+	_, err = a.SetVersion("dc1-1", "3.0.2")
+	g.Expect(err).To(MatchError(ContainSubstring("put its binary at " + filepath.Join(folder, "3.0.2", "etcd"))))
+	set, err := a.SetVersion("dc1-1", "3.0.1")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(set.ArgsCurrent()).To(BeFalse())
+	g.Expect(set.PID).To(Equal(started.PID), "it is left alone")
+	after, err := a.Restart(t.Context(), "dc1-1", order(1, "restart"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(after.ArgsCurrent()).To(BeTrue())
+	g.Eventually(func() string { return a.List()[0].Problem }).WithTimeout(patience).Should(ContainSubstring("another one"))
 }

@@ -50,8 +50,9 @@ const (
 // Member is what the agent knows of one.
 type Member struct {
 	ID string `json:"id"`
-	// Region is the agent's.
+	// Region is the agent's, and System the one that the member was prepared for.
 	Region string `json:"region"`
+	System string `json:"system,omitempty"`
 	// ClientURL and PeerURL are kept for as long as the member is.
 	ClientURL string `json:"clientURL"`
 	PeerURL   string `json:"peerURL"`
@@ -60,6 +61,10 @@ type Member struct {
 	Args map[string]string `json:"args,omitempty"`
 	// Applied are those of the last start or restart that was ordered. A process that crashed gets them again.
 	Applied map[string]string `json:"applied,omitempty"`
+	// Version is that of etcd for the next start or restart that is ordered, and AppliedVersion that of the last one. It is
+	// empty for the one that the agent comes with.
+	Version        string `json:"version,omitempty"`
+	AppliedVersion string `json:"appliedVersion,omitempty"`
 	// LastOrder is the ID of the order that was taken last.
 	LastOrder string `json:"lastOrder,omitempty"`
 	// Running tells whether there is a process at this moment, PID which, and Since from when.
@@ -72,8 +77,10 @@ type Member struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// ArgsCurrent tells whether the process has the arguments that are set for the next one.
-func (m Member) ArgsCurrent() bool { return sameArgs(m.Args, m.Applied) }
+// ArgsCurrent tells whether the process has the version and the arguments that are set for the next one.
+func (m Member) ArgsCurrent() bool {
+	return sameArgs(m.Args, m.Applied) && m.Version == m.AppliedVersion
+}
 
 // Reason says why the agent has refused something.
 type Reason string
@@ -88,6 +95,8 @@ const (
 	ReasonNotStarted Reason = "NotStarted"
 	// ReasonDeleting: the member is about to be gone.
 	ReasonDeleting Reason = "Deleting"
+	// ReasonTaken: the member is one of another system.
+	ReasonTaken Reason = "Taken"
 	// ReasonInvalid: the call itself is wrong.
 	ReasonInvalid Reason = "Invalid"
 	// ReasonFailed: the agent could not do it.
@@ -118,6 +127,8 @@ var (
 	ErrNotStarted error = &RefusedError{Reason: ReasonNotStarted}
 	// ErrDeleting is when a member is about to be gone.
 	ErrDeleting error = &RefusedError{Reason: ReasonDeleting}
+	// ErrTaken is when the member is one of another system.
+	ErrTaken error = &RefusedError{Reason: ReasonTaken}
 	// ErrInvalid is when the call itself is wrong.
 	ErrInvalid error = &RefusedError{Reason: ReasonInvalid}
 )

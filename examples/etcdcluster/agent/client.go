@@ -34,9 +34,14 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	return members, err
 }
 
-// Prepare gives a member its addresses. It keeps those that it has.
-func (c *Client) Prepare(ctx context.Context, id string) (Member, error) {
-	return c.member(ctx, http.MethodPut, id, "", nil)
+// Prepare gives a member of a system its addresses. It keeps those that it has.
+func (c *Client) Prepare(ctx context.Context, id, system string) (Member, error) {
+	return c.member(ctx, http.MethodPut, id, "", prepareRequest{system})
+}
+
+// SetVersion sets the version of etcd for the next start or restart that is ordered.
+func (c *Client) SetVersion(ctx context.Context, id, version string) (Member, error) {
+	return c.member(ctx, http.MethodPut, id, "/version", versionRequest{version})
 }
 
 // SetArgs sets the arguments for the next start or restart that is ordered.
@@ -62,6 +67,14 @@ func (c *Client) Stop(ctx context.Context, id string, order Order) (Member, erro
 // Delete ends the process of a member and removes its data and addresses. One that is not there is no error.
 func (c *Client) Delete(ctx context.Context, id string, order Order) error {
 	return c.call(ctx, http.MethodDelete, "/members/"+url.PathEscape(id), order, nil)
+}
+
+type prepareRequest struct {
+	System string `json:"system"`
+}
+
+type versionRequest struct {
+	Version string `json:"version"`
 }
 
 type argsRequest struct {

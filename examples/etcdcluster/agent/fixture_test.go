@@ -109,7 +109,7 @@ func order(token int64, id string) agent.Order { return agent.Order{Token: token
 // prepare gives a member its addresses.
 func (f *fixture) prepare(id string) agent.Member {
 	f.Helper()
-	member, err := f.Prepare(f.Context(), id)
+	member, err := f.Prepare(f.Context(), id, "orders")
 	f.Expect(err).NotTo(HaveOccurred())
 	return member
 }

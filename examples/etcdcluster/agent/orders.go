@@ -157,7 +157,7 @@ func (a *Agent) anew(m *member, change func(*record)) error {
 		}
 		return a.save(m, func(r *record) {
 			change(r)
-			r.Phase, r.Applied = Running, maps.Clone(r.Args)
+			r.Phase, r.Applied, r.AppliedVersion = Running, maps.Clone(r.Args), r.Version
 		})
 	})
 	if err != nil {
@@ -173,7 +173,7 @@ func (a *Agent) launch(m *member) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	dir := a.folder.member(m.ID)
-	m.keeper = keep(a.options.Etcd, commandLine(m.record, dir), filepath.Join(dir, logFile))
+	m.keeper = keep(a.etcds.path(m.AppliedVersion), commandLine(m.record, dir), filepath.Join(dir, logFile))
 }
 
 // end waits for the end of a member's process. Others can look at the members meanwhile.

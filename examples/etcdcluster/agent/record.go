@@ -31,13 +31,17 @@ const deleted Phase = "Deleted"
 // record is what the agent remembers of a member. It is written before anything is done.
 type record struct {
 	ID         string            `json:"id"`
+	System     string            `json:"system,omitempty"`
 	ClientPort int               `json:"clientPort,omitempty"`
 	PeerPort   int               `json:"peerPort,omitempty"`
 	Phase      Phase             `json:"phase"`
 	Args       map[string]string `json:"args,omitempty"`
 	Applied    map[string]string `json:"applied,omitempty"`
-	Launch     Launch            `json:"launch,omitzero"`
-	LastOrder  string            `json:"lastOrder,omitempty"`
+	Version    string            `json:"version,omitempty"`
+	// AppliedVersion is to Version what Applied is to Args.
+	AppliedVersion string `json:"appliedVersion,omitempty"`
+	Launch         Launch `json:"launch,omitzero"`
+	LastOrder      string `json:"lastOrder,omitempty"`
 }
 
 // loopback is where all members are: the agent is for one machine.

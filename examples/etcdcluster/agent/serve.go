@@ -42,8 +42,10 @@ func (a *Agent) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /members", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.List(), nil) })
 	mux.HandleFunc("PUT /members/{id}", func(w http.ResponseWriter, r *http.Request) {
-		m, err := a.Prepare(r.PathValue("id"))
-		answer(w, m, err)
+		handle(w, r, func(id string, in prepareRequest) (any, error) { return a.Prepare(id, in.System) })
+	})
+	mux.HandleFunc("PUT /members/{id}/version", func(w http.ResponseWriter, r *http.Request) {
+		handle(w, r, func(id string, in versionRequest) (any, error) { return a.SetVersion(id, in.Version) })
 	})
 	mux.HandleFunc("PUT /members/{id}/args", func(w http.ResponseWriter, r *http.Request) {
 		handle(w, r, func(id string, in argsRequest) (any, error) { return a.SetArgs(id, in.Args) })
@@ -83,6 +85,7 @@ var statusOf = map[Reason]int{
 	ReasonDeleting:    http.StatusConflict,
 	ReasonNotStarted:  http.StatusConflict,
 	ReasonNotPrepared: http.StatusNotFound,
+	ReasonTaken:       http.StatusConflict,
 	ReasonInvalid:     http.StatusBadRequest,
 	ReasonFailed:      http.StatusInternalServerError,
 }

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
@@ -22,7 +23,7 @@ func (r *round) operatorCoordination(ctx context.Context) error {
 	}
 	before := r.c.Settings()
 	if err := r.c.Configure(ctx, settings); err != nil {
-		return err
+		return inStore(err)
 	}
 	r.cluster.Status.Coordination = &etcdclusterv1alpha1.CoordinationStatus{
 		Mode: spec.AutomationOptions.Mode(), Prefix: spec.ProcessGroupIDPrefix, Denied: spec.AutomationOptions.DenyList,
@@ -38,7 +39,7 @@ func (r *round) operatorCoordination(ctx context.Context) error {
 		return nil // what is needed is not known
 	}
 	if err := r.c.Declare(ctx, r.view, r.needs.wants); err != nil {
-		return err
+		return inStore(err)
 	}
 	return r.forgetLost(ctx)
 }
@@ -48,7 +49,7 @@ func (r *round) stayLocal(ctx context.Context, before coordination.Settings) err
 	if before.Mode == coordination.Global && r.task != nil {
 		err := r.task.grant.Release(ctx)
 		r.task = nil
-		return err
+		return inStore(err)
 	}
 	return nil
 }
@@ -56,7 +57,7 @@ func (r *round) stayLocal(ctx context.Context, before coordination.Settings) err
 // forgetLost removes what regions that do not return have said last: nobody should wait for them.
 func (r *round) forgetLost(ctx context.Context) error {
 	for _, lost := range r.cluster.Spec.LostRegions {
-		if r.view.Takes(string(lost)) || !r.said(string(lost)) {
+		if r.view.Takes(string(lost)) || !slices.Contains(r.view.Left(), string(lost)) {
 			continue
 		}
 		if err := coordination.Forget(ctx, r.store, "", r.cluster.SystemName(), string(lost)); err != nil {
@@ -65,15 +66,4 @@ func (r *round) forgetLost(ctx context.Context) error {
 		r.note("Forgot", "What the region "+string(lost)+" had said was removed: it does not return.")
 	}
 	return nil
-}
-
-func (r *round) said(prefix string) bool {
-	for _, members := range r.view.Sets {
-		for _, member := range members {
-			if member.Prefix == prefix {
-				return true
-			}
-		}
-	}
-	return false
 }

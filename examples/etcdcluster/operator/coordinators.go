@@ -5,21 +5,31 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// moveLeader gives the leader's part to a member that stays. Who waits for a removal or a restart gets it only if it
-// has had it in this plan.
+// Nothing begins with a choice of the leader: it is made for what is done to the one that leads.
+var coordinators = concern{steps: map[string]step{plan.MoveLeader: (*round).moveLeader}}
+
+// changeCoordinators gives the leader's part away, before who has it is disturbed.
+func (r *round) changeCoordinators(ctx context.Context) error { return r.work(ctx, coordinators) }
+
+// moveLeader gives the leader's part to the member of a step, if that is still the one to get it.
 func (r *round) moveLeader(ctx context.Context, step coordination.Step) (outcome, error) {
+	_, steps, at := r.task.plan()
+	now := plan.Again(r.planned(), steps, at-1, r.stillWanted)
+	if len(now) == 0 || now[0].Do != plan.MoveLeader {
+		return done(), nil // who leads by now need not give it away
+	}
 	to, known := r.find(step.Member, step.With[withPeer])
-	switch {
-	case known && to.ID == r.state.Leader:
-		return done(), nil
-	case !known || to.Learner:
-		return done(), nil // planned anew: it cannot lead
-	case r.leavesLater(step.Member):
-		return done(), nil // planned anew: it would have to give it away again
+	fit := known && !to.Learner && to.Healthy() && !r.leavesLater(step.Member)
+	if !fit && now[0].Member != step.Member {
+		return done(), nil // planned anew: there is a better one
+	}
+	if !known || to.Learner {
+		return waits("%s does not vote and cannot lead", step.Member), nil
 	}
 	if reason := r.closedFor(step); reason != "" {
 		return outcome{waits: reason}, nil
@@ -34,10 +44,14 @@ func (r *round) moveLeader(ctx context.Context, step coordination.Step) (outcome
 	return waits("%s has to lead", step.Member), nil
 }
 
-// leavesLater tells whether a member is still to be disturbed.
+// leavesLater tells whether a member is still to be disturbed, by this plan or by another one.
 func (r *round) leavesLater(id coordination.MemberID) bool {
 	_, steps, at := r.task.plan()
-	if slices.ContainsFunc(steps[:at], func(s coordination.Step) bool { return s.Member == id }) {
+	disturbs := func(s coordination.Step) bool { return s.Member == id && (s.Do == plan.Restart || s.Do == plan.Remove) }
+	switch {
+	case slices.ContainsFunc(steps[at:], disturbs):
+		return true
+	case slices.ContainsFunc(steps[:at], func(s coordination.Step) bool { return s.Member == id }):
 		return false // it has been
 	}
 	return slices.Contains(r.planned().Leaving, id)

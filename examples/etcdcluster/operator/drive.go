@@ -6,34 +6,67 @@ import (
 	"fmt"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
 const (
 	// withPeer is where a step has the address at which the system's members reach its member.
 	withPeer = "peer"
-	// withRegion is where the order to stop a member has the prefix of who is to do it. Afterwards nothing else tells
-	// whose member it was, and somebody has to answer.
+	// withRegion is where an order has the prefix of who is to carry it out. Afterwards, or when the region has left,
+	// nothing else tells whose member it was.
 	withRegion = "region"
 )
+
+// step carries out a step of a plan.
+type step = func(r *round, ctx context.Context, step coordination.Step) (outcome, error)
 
 // outcome is what came of trying a step.
 type outcome struct {
 	done bool
 	// waits says why it is not done yet.
 	waits string
-	// impossible says why it will never be.
+	// impossible says why it will never be: what it is a part of is given up.
 	impossible string
+	// leaveOut says why it is gone on without the member of the step.
+	leaveOut string
+	// replaced is when other steps take the place of this one and of all that come after it: rest.
+	replaced bool
+	rest     []coordination.Step
 }
 
 func done() outcome { return outcome{done: true} }
 
 func waits(format string, args ...any) outcome { return outcome{waits: fmt.Sprintf(format, args...)} }
 
-// drive goes on with what this operator carries out: it does one step, or looks whether it has been done.
-func (r *round) drive(ctx context.Context) error {
+// instead lets other steps take the place of the present one.
+func (r *round) instead(these ...coordination.Step) outcome {
+	_, steps, at := r.task.plan()
+	return outcome{replaced: true, rest: append(these, plan.Again(r.planned(), steps, at, r.stillWanted)...)}
+}
+
+// laterOr tries a step again that the system does not take now, and returns what else went wrong.
+func laterOr(err error) (outcome, error) {
+	for _, passing := range []error{system.ErrNotInSync, system.ErrNotNow, system.ErrNoLeader, system.ErrUnreachable, context.DeadlineExceeded} {
+		if errors.Is(err, passing) {
+			return waits("%v", err), nil
+		}
+	}
+	return outcome{}, err
+}
+
+// under ends what is done to the system when the lock is lost.
+func (r *round) under(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	context.AfterFunc(r.task.grant.Context(), func() { cancel(coordination.ErrFenced) })
+	return ctx
+}
+
+// carryOn looks whether this operator may go on with what it does, and ends it when nothing is left to do. If it does
+// nothing, it goes on with what another one has left behind.
+func (r *round) carryOn(ctx context.Context) error {
 	if r.task == nil {
-		return nil
+		return r.pickUp(ctx)
 	}
 	r.lookIn(soon)
 	if !r.task.grant.Held() {
@@ -50,7 +83,35 @@ func (r *round) drive(ctx context.Context) error {
 		return r.finish(ctx, "")
 	}
 	r.acting = fmt.Sprintf("%s: step %d of %d, %s %s", action, at+1, len(steps), step.Do, step.Member)
-	result, err := r.carryOut(ctx, *step)
+	for _, concern := range concerns() {
+		if concern.steps[step.Do] != nil {
+			return nil
+		}
+	}
+	return r.giveUp(ctx, fmt.Sprintf("this version does not know what %q is", step.Do))
+}
+
+// pickUp goes on with what another operator has left behind.
+func (r *round) pickUp(ctx context.Context) error {
+	intent := r.view.Intent
+	if !r.global() || r.c == nil || intent == nil || r.state == nil || !r.state.Agreed {
+		return nil
+	}
+	r.moved = true
+	r.acting = fmt.Sprintf("%s by %s: step %d of %d", intent.Action, intent.By, min(intent.At+1, len(intent.Steps)), len(intent.Steps))
+	r.lookIn(soon)
+	grant, err := r.c.Resume(ctx)
+	if err != nil {
+		return r.refused(err)
+	}
+	r.note("PickedUp", fmt.Sprintf("Going on with the %s that %s has left at step %d.", intent.Action, intent.By, intent.At+1))
+	r.task = &task{grant: grant}
+	return nil
+}
+
+// conclude does what follows from a step.
+func (r *round) conclude(ctx context.Context, step coordination.Step, result outcome, err error) error {
+	_, steps, at := r.task.plan()
 	switch {
 	case errors.Is(err, coordination.ErrFenced):
 		r.lost()
@@ -58,36 +119,81 @@ func (r *round) drive(ctx context.Context) error {
 	case err != nil:
 		return err
 	case result.impossible != "":
-		return r.finish(ctx, result.impossible)
+		return r.giveUp(ctx, result.impossible)
+	case result.leaveOut != "":
+		return r.leaveOut(ctx, step, result.leaveOut)
+	case result.replaced:
+		_, err := r.goOn(ctx, result.rest, steps[:at])
+		return err
 	case !result.done:
 		return r.holdOn(ctx, result.waits)
 	}
-	return r.goOn(ctx, steps, at)
+	_, err = r.goOn(ctx, plan.Again(r.planned(), steps, at, r.stillWanted), steps[:at+1])
+	return err
 }
 
-// goOn goes to the next step as soon as it may begin: an order is carried out from the moment that it is written.
-func (r *round) goOn(ctx context.Context, steps []coordination.Step, at int) error {
-	rest := plan.Again(r.planned(), steps, at, r.stillWanted)
+// goOn goes on to other steps as soon as the first of them may begin: an order is carried out from the moment that it is
+// written. It tells whether it has.
+func (r *round) goOn(ctx context.Context, rest, before []coordination.Step) (bool, error) {
 	for i := range rest {
 		r.address(&rest[i])
 	}
-	if len(rest) == 0 {
-		if err := r.task.advance(ctx, rest); err != nil {
-			return fenced(err)
+	if len(rest) > 0 {
+		if reason := r.closed(rest[0], before); reason != "" {
+			return false, r.holdOn(ctx, reason)
 		}
-		return r.finish(ctx, "")
 	}
-	if reason := r.closed(rest[0], steps[:at+1]); reason != "" {
-		return r.holdOn(ctx, reason)
+	if err := r.task.advance(ctx, rest); err != nil {
+		return false, fenced(err)
 	}
-	return fenced(r.task.advance(ctx, rest))
+	if len(rest) == 0 {
+		return true, r.finish(ctx, "")
+	}
+	return true, nil
+}
+
+// leaveOut goes on without the member of a step. Its operator asks again when it can.
+func (r *round) leaveOut(ctx context.Context, step coordination.Step, reason string) error {
+	_, steps, at := r.task.plan()
+	rest := plan.Again(r.planned(), plan.Without(steps, at), at-1, r.stillWanted)
+	if at == 0 && len(rest) == 0 {
+		return r.giveUp(ctx, reason) // nothing was done
+	}
+	if dropped, err := r.dropLearner(ctx); err != nil || !dropped.done {
+		return r.pause(dropped, err)
+	}
+	gone, err := r.goOn(ctx, rest, steps[:at])
+	if gone {
+		r.note("LeftOut", fmt.Sprintf("It goes on without %s: %s", step.Member, reason))
+	}
+	return err
+}
+
+// giveUp ends what was carried out without a success.
+func (r *round) giveUp(ctx context.Context, reason string) error {
+	if dropped, err := r.dropLearner(ctx); err != nil || !dropped.done {
+		return r.pause(dropped, err)
+	}
+	return r.finish(ctx, reason)
+}
+
+func (r *round) pause(result outcome, err error) error {
+	switch {
+	case errors.Is(err, coordination.ErrFenced):
+		r.lost()
+		return nil
+	case err != nil:
+		return err
+	}
+	r.wait(result.waits, soon)
+	return nil
 }
 
 // holdOn waits with what is carried out, or gives it up for what it may be waiting for: that a region which does not return
 // is removed. Nobody of that region obeys, and without its members there may be no quorum to spare.
 func (r *round) holdOn(ctx context.Context, reason string) error {
 	if id := r.lostFirst(); id != "" && r.task.global() && r.task.grant.Intent().Action != coordination.Removal {
-		return r.finish(ctx, fmt.Sprintf("%s of a region that does not return is removed first (%s)", id, reason))
+		return r.giveUp(ctx, fmt.Sprintf("%s of a region that does not return is removed first (%s)", id, reason))
 	}
 	r.wait(reason, soon)
 	return nil
@@ -96,7 +202,7 @@ func (r *round) holdOn(ctx context.Context, reason string) error {
 // lost gives up what this operator may not go on with.
 func (r *round) lost() {
 	r.note("LockLost", "The lock is lost; another operator may go on with what was begun.")
-	r.task, r.finished = nil, true
+	r.task, r.moved = nil, true
 }
 
 // fenced lets a round end in peace that has lost the lock: the next one sees it.
@@ -104,7 +210,7 @@ func fenced(err error) error {
 	if errors.Is(err, coordination.ErrFenced) {
 		return nil
 	}
-	return err
+	return inStore(err)
 }
 
 // finish ends what was carried out.
@@ -117,14 +223,14 @@ func (r *round) finish(ctx context.Context, failure string) error {
 		return nil
 	}
 	if err != nil {
-		return err
+		return inStore(err)
 	}
 	if failure == "" {
 		r.note("Acted", fmt.Sprintf("%s is done, in %d steps, with token %d.", action, len(steps), grant.Token))
 	} else {
 		r.note("GaveUp", fmt.Sprintf("%s was given up: %s", action, failure))
 	}
-	r.task, r.finished = nil, true
+	r.task, r.moved = nil, true
 	return nil
 }
 
@@ -140,117 +246,19 @@ func (r *round) stillWanted(id coordination.MemberID) bool {
 	return false
 }
 
-// address tells a step where its member is.
+// address tells a step where its member is, and whose.
 func (r *round) address(step *coordination.Step) {
 	if step.With != nil {
 		return
 	}
+	with := map[string]string{}
 	if entry, ready := r.wanted(coordination.ReadyForInclusion)[step.Member]; ready && len(entry.Addresses) > 0 {
-		step.With = map[string]string{withPeer: entry.Addresses[0]}
-		return
+		with[withPeer] = entry.Addresses[0]
 	}
-	if entry, known := r.entry(step.Member); known && step.Do == plan.Stop {
-		step.With = map[string]string{withRegion: entry.Prefix}
+	if entry, known := r.entry(step.Member); known && step.Order {
+		with[withRegion] = entry.Prefix
 	}
-}
-
-// carryOut does a step, or looks whether the member's operator has done it.
-func (r *round) carryOut(ctx context.Context, step coordination.Step) (outcome, error) {
-	switch step.Do {
-	case plan.AddLearner:
-		return r.addLearner(ctx, step)
-	case plan.Promote:
-		return r.promote(ctx, step)
-	case plan.MoveLeader:
-		return r.moveLeader(ctx, step)
-	case plan.Remove:
-		return r.remove(ctx, step)
-	case plan.Start, plan.Restart, plan.Stop:
-		return r.ordered(ctx, step)
+	if len(with) > 0 {
+		step.With = with
 	}
-	return outcome{impossible: fmt.Sprintf("this version does not know what %q is", step.Do)}, nil
-}
-
-// ordered looks whether an order has been carried out. In local mode the member is this operator's own, and it
-// carries it out itself.
-func (r *round) ordered(ctx context.Context, step coordination.Step) (outcome, error) {
-	if !r.task.global() {
-		order := &coordination.Order{Step: step, Intent: r.task.grant.Token, At: r.task.at, Token: r.task.grant.Token}
-		if r.carriedOut(order) {
-			return r.settled(step), nil
-		}
-		if failure, err := r.obeyOne(ctx, order); err != nil || failure != "" {
-			return outcome{impossible: failure}, err
-		}
-		return waits("%s has to be done to %s", step.Do, step.Member), nil // the next round sees what came of it
-	}
-	answer := r.task.grant.Answered(r.view)
-	switch {
-	case answer == nil:
-		return r.unanswered(step), nil
-	case answer.Failure != "":
-		return outcome{impossible: fmt.Sprintf("%s of %s: %s", step.Do, step.Member, answer.Failure)}, nil
-	}
-	return r.settled(step), nil
-}
-
-// carriedOut tells whether the agent had carried an order out when this round began to look.
-func (r *round) carriedOut(order *coordination.Order) bool {
-	process, there := r.processes[string(order.Member)]
-	if order.Do == plan.Stop {
-		return !there
-	}
-	return there && process.LastOrder == orderID(order)
-}
-
-// settled waits until a member that was restarted is well again.
-func (r *round) settled(step coordination.Step) outcome {
-	if step.Do != plan.Restart {
-		return done()
-	}
-	if m, known := r.find(step.Member, ""); known && !m.Healthy() {
-		return waits("%s is not well again yet: %s", step.Member, m.Health.Problem)
-	}
-	return done()
-}
-
-// unanswered decides what becomes of an order that nobody has answered.
-func (r *round) unanswered(step coordination.Step) outcome {
-	if !r.stillWanted(step.Member) && step.Do == plan.Restart {
-		return done() // withdrawn before it was carried out, or carried out by one that has left since
-	}
-	entry, known := r.entry(step.Member)
-	if known && !r.view.Takes(entry.Prefix) {
-		options := &r.cluster.Spec.AutomationOptions
-		gone := fmt.Sprintf("the operator of %s is gone and cannot %s %s", entry.Prefix, step.Do, step.Member)
-		if options.Missing == "LeaveOut" || r.overdue(step) {
-			return outcome{impossible: gone}
-		}
-		return outcome{waits: gone}
-	}
-	if r.overdue(step) {
-		return outcome{impossible: fmt.Sprintf("%s was not done to %s in time", step.Do, step.Member)}
-	}
-	return waits("%s has to be done to %s by its operator", step.Do, step.Member)
-}
-
-// entry is what the sets say of a member.
-func (r *round) entry(id coordination.MemberID) (coordination.Member, bool) {
-	for _, set := range coordination.Sets() {
-		if entry, is := r.view.Sets[set][id]; is {
-			return entry, true
-		}
-	}
-	return coordination.Member{}, false
-}
-
-// overdue tells whether a step has been waited for longer than the policy allows, by this operator's clock.
-func (r *round) overdue(step coordination.Step) bool {
-	after := r.cluster.Spec.AutomationOptions.After()
-	now := r.clock.Now()
-	_, _, at := r.task.plan()
-	if this := fmt.Sprint(r.task.grant.Token, "/", at, step.Do, step.Member); r.since.step != this {
-		r.since.step, r.since.at = this, now
-	}
-	return after > 0 && now.Sub(r.since.at) >= after
 }

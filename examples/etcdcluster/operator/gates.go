@@ -1,9 +1,11 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
@@ -22,8 +24,8 @@ func (r *round) closed(step coordination.Step, before []coordination.Step) strin
 		if earlier.Do != plan.Restart && earlier.Do != plan.Promote {
 			continue
 		}
-		if m, known := r.find(earlier.Member, earlier.With[withPeer]); known && !m.Healthy() {
-			return fmt.Sprintf("%s is not well after its %s: %s", earlier.Member, earlier.Do, m.Health.Problem)
+		if m, known := r.find(earlier.Member, earlier.With[withPeer]); known && unwell(m) != "" {
+			return fmt.Sprintf("%s is not well after its %s: %s", earlier.Member, earlier.Do, unwell(m))
 		}
 	}
 	return r.closedFor(step)
@@ -35,7 +37,7 @@ func (r *round) closedFor(step coordination.Step) string {
 	case plan.AddLearner:
 		for _, other := range r.state.Members {
 			if other.Learner && (!known || other.ID != m.ID) {
-				return other.Name + " is still a learner"
+				return cmp.Or(other.Name, "the member "+other.ID.String()) + " is still a learner"
 			}
 		}
 	case plan.Restart, plan.Remove:
@@ -47,6 +49,32 @@ func (r *round) closedFor(step coordination.Step) string {
 		if known && !m.Healthy() {
 			return fmt.Sprintf("%s is not well and cannot lead: %s", step.Member, m.Health.Problem)
 		}
+	}
+	return ""
+}
+
+// closedToObey says why an order may not be carried out now, or nothing. It may have been given a while ago, when the system
+// was better.
+func (r *round) closedToObey(order *coordination.Order) string {
+	switch {
+	case order.Do == plan.Restart:
+		return r.closed(order.Step, nil)
+	case order.Do == plan.Start && (r.state == nil || !r.state.Agreed):
+		return "the members of the system are not known"
+	}
+	return ""
+}
+
+// unwell says what is wrong with a member, or nothing. One that is far behind is not yet what it was before it was
+// disturbed.
+func unwell(m system.Member) string {
+	switch {
+	case m.Health.Problem != "":
+		return m.Health.Problem
+	case !m.Healthy():
+		return "it follows no leader"
+	case !m.CaughtUp():
+		return fmt.Sprintf("it is %d entries behind", m.Health.Lag)
 	}
 	return ""
 }

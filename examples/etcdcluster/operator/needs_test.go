@@ -68,6 +68,16 @@ func TestNeeds(t *testing.T) {
 			processes(process("dc1-1", agent.Prepared)), agreed(member(1, "dc2-1")),
 			needs{wants: coordination.Wants{coordination.PendingForInclusion: {"dc1-1": nil}, coordination.ReadyForInclusion: {"dc1-1": {"http://dc1-1"}}}},
 		},
+		"one that its agent does not take as it is wanted is not ready, and nobody goes for it": {
+			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.0.1", Replace: []etcdclusterv1alpha1.MemberID{"dc1-1"}},
+			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Prepared)), agreed(member(1, "dc1-1")),
+			needs{
+				arm: []string{"dc1-2"}, removing: map[string]bool{"dc1-1": true},
+				wants: coordination.Wants{
+					coordination.PendingForRemoval: {"dc1-1": nil}, coordination.PendingForExclusion: {"dc1-1": nil}, coordination.PendingForInclusion: {"dc1-2": nil},
+				},
+			},
+		},
 		"one that learns has to be included": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
 			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc2-1"), learner(2, "dc1-1")),
@@ -118,6 +128,30 @@ func TestNeeds(t *testing.T) {
 			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Running)), agreed(member(1, "dc1-2")),
 			needs{removing: map[string]bool{"dc1-1": true}, discard: []string{"dc1-1"}},
 		},
+		"one that could not be deleted is tried again": {
+			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
+			processes(process("dc1-1", agent.Deleting), process("dc1-2", agent.Running)), agreed(member(1, "dc1-2")),
+			needs{removing: map[string]bool{"dc1-1": true}, discard: []string{"dc1-1"}},
+		},
+		"one that was removed can never come back": {
+			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
+			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc2-1")),
+			needs{create: []string{"dc1-2"}, removing: map[string]bool{"dc1-1": true}, discard: []string{"dc1-1"}},
+		},
+		"one that learns and cannot start is given something else": {
+			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.6.1"},
+			processes(agent.Member{ID: "dc1-1", Phase: agent.Running, PeerURL: "http://dc1-1", Version: "3.6.1"}),
+			agreed(member(1, "dc2-1"), learner(2, "dc1-1")),
+			needs{wants: coordination.Wants{
+				coordination.PendingForInclusion: {"dc1-1": nil}, coordination.ReadyForInclusion: {"dc1-1": {"http://dc1-1"}},
+				coordination.PendingForRestart: {"dc1-1": nil}, coordination.ReadyForRestart: {"dc1-1": nil},
+			}},
+		},
+		"another version has to be given to it first": {
+			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.6.1"},
+			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc1-1")),
+			needs{arm: []string{"dc1-1"}, wants: pendingRestart},
+		},
 		"other arguments have to be given to it first": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Args: map[string]etcdclusterv1alpha1.ArgValue{"a": "2"}},
 			processes(agent.Member{ID: "dc1-1", Phase: agent.Running, Args: map[string]string{"a": "1"}, Applied: map[string]string{"a": "1"}}),
@@ -139,7 +173,52 @@ func TestNeeds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := decide(&test.spec, test.processes, test.state)
+			got := decide(&test.spec, test.processes, test.state, heard{})
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(needs{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A region that has lost all of its own, or sees what others have left behind.
+func TestNeedsLost(t *testing.T) {
+	t.Parallel()
+	one := etcdclusterv1alpha1.EtcdClusterSpec{ProcessGroupIDPrefix: "dc1", Members: 1}
+	comes := learner(9, "")
+	comes.PeerURLs = []string{"http://dc3-2"}
+	removal := func(id coordination.MemberID) coordination.Wants {
+		return coordination.Wants{coordination.PendingForRemoval: {id: nil}}
+	}
+	for name, test := range map[string]struct {
+		processes map[string]agent.Member
+		state     *system.State
+		heard     heard
+		want      needs
+	}{
+		"it waits until it knows which IDs are used": {nil, nil, heard{joined: true}, needs{}},
+		"what the agent has lost is removed, and its ID not used again": {
+			nil, agreed(member(2, "dc2-1"), sick(member(1, "dc1-1"))), heard{joined: true}, needs{create: []string{"dc1-2"}, wants: removal("dc1-1")},
+		},
+		"what is well is not removed": {
+			nil, agreed(member(2, "dc2-1"), member(1, "dc1-1")), heard{joined: true}, needs{create: []string{"dc1-2"}},
+		},
+		"what another one has of its name is not removed": {
+			nil, agreed(member(2, "dc2-1"), sick(member(1, "dc1-1"))), heard{}, needs{create: []string{"dc1-2"}},
+		},
+		"a learner that nobody claims is removed": {
+			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc1-1"), comes), heard{claims: map[string]bool{}}, needs{wants: removal("learner:9")},
+		},
+		"a learner that somebody claims is not": {
+			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc1-1"), comes), heard{claims: map[string]bool{"http://dc3-2": true}}, needs{},
+		},
+		"nor one that somebody may claim who was not heard": {
+			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc1-1"), comes), heard{}, needs{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := decide(&one, test.processes, test.state, test.heard)
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(needs{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}

@@ -20,19 +20,31 @@ func (r *round) obey(ctx context.Context) error {
 	if order == nil {
 		return nil
 	}
-	var failure string
-	if r.wants(order) {
-		var err error
-		if failure, err = r.obeyOne(ctx, order); err != nil {
-			return err
+	r.lookIn(soon)
+	failure, carried := "", r.carriedOut(order) // by one that died before it could say so
+	if !carried {
+		if reason := r.closedToObey(order); reason != "" {
+			r.wait(fmt.Sprintf("the order to %s %s waits: %s", order.Do, order.Member, reason), soon)
+			return nil
+		}
+		if carried = r.wants(order); carried {
+			var err error
+			if failure, err = r.obeyOne(ctx, order); err != nil {
+				return err
+			}
 		}
 	}
-	r.lookIn(soon)
 	err := r.c.Answer(ctx, order, failure)
-	if errors.Is(err, coordination.ErrConflict) {
+	switch {
+	case errors.Is(err, coordination.ErrConflict):
 		return nil // another one has gone on with it meanwhile, and asks again if it has to
+	case err != nil:
+		return inStore(err)
 	}
-	return err
+	if carried && failure == "" {
+		r.note("Obeyed", fmt.Sprintf("%s %s, as ordered with token %d.", order.Do, order.Member, order.Token))
+	}
+	return nil
 }
 
 // answersFor are the members whose orders are for this operator: the region's own, and one that it was to stop and that is
@@ -51,7 +63,7 @@ func (r *round) answersFor() []coordination.MemberID {
 // wants tells whether an order is still to be carried out. Who acts may have given it just when the region withdrew what it
 // was for.
 func (r *round) wants(order *coordination.Order) bool {
-	if order.Do != plan.Restart || r.state == nil || !r.state.Agreed {
+	if order.Do != plan.Restart {
 		return true
 	}
 	_, wanted := r.needs.wants[coordination.PendingForRestart][order.Member]
@@ -66,10 +78,7 @@ func (r *round) obeyOne(ctx context.Context, order *coordination.Order) (failure
 	under := agent.Order{Token: order.Token, ID: orderID(order)}
 	switch order.Do {
 	case plan.Start:
-		if r.state == nil || !r.state.Agreed {
-			return "", errors.New("starting a member: the members of the system are not known")
-		}
-		if _, err = r.agent.SetArgs(ctx, id, arguments(&r.cluster.Spec)); err == nil {
+		if err = r.arm(ctx, id); err == nil {
 			_, err = r.agent.Start(ctx, id, under, agent.Launch{InitialCluster: r.initialCluster(id), State: agent.ClusterExisting})
 		}
 	case plan.Restart:
@@ -87,9 +96,8 @@ func (r *round) obeyOne(ctx context.Context, order *coordination.Order) (failure
 	case errors.Is(err, agent.ErrNotPrepared), errors.Is(err, agent.ErrNotStarted), errors.Is(err, agent.ErrInvalid), errors.Is(err, agent.ErrDeleting):
 		return err.Error(), nil
 	case err != nil:
-		return "", &agentError{err}
+		return "", fromAgent(fmt.Sprintf("%s %s", order.Do, id), err)
 	}
-	r.note("Obeyed", fmt.Sprintf("%s %s, as ordered with token %d.", order.Do, id, order.Token))
 	return "", nil
 }
 

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,7 +22,7 @@ const storeTimeout = 3 * time.Second
 
 // part is what an operator has for one EtcdCluster from one round to the next.
 type part struct {
-	system *system.System
+	system systemOf
 	// client is what the store uses, if it is in the system itself.
 	client *clientv3.Client
 	store  coordination.Store
@@ -39,6 +40,19 @@ type part struct {
 	stop  func()
 }
 
+// systemOf is what an operator asks of the system, and does to it.
+type systemOf interface {
+	State(ctx context.Context) (*system.State, error)
+	AddLearner(ctx context.Context, peerURL string) (system.ID, error)
+	Promote(ctx context.Context, id system.ID) error
+	MoveLeader(ctx context.Context, from, to system.ID) error
+	Remove(ctx context.Context, id system.ID) error
+	SetSeeds(seeds []string)
+	SetCluster(cluster system.ID)
+	Endpoints() []string
+	Close() error
+}
+
 // connect finds the system, and the others. Before there is a system there is nobody to talk to.
 func (r *reconciler) connect(p *part, cluster *etcdclusterv1alpha1.EtcdCluster, seeds []string) error {
 	if len(seeds) == 0 {
@@ -50,6 +64,13 @@ func (r *reconciler) connect(p *part, cluster *etcdclusterv1alpha1.EtcdCluster, 
 			return err
 		}
 		p.system = connection
+		if known := cluster.Status.ClusterID; known != "" {
+			id, err := system.ParseID(known)
+			if err != nil {
+				return fmt.Errorf("understanding status.clusterID: %w", err)
+			}
+			connection.SetCluster(id)
+		}
 	}
 	p.system.SetSeeds(seeds)
 	if p.store == nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
-	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 )
 
 // An agent that hangs must not make the operator hang, which others may wait for. An order takes as long as an etcd takes
@@ -28,7 +27,9 @@ func (r *round) seeProcesses(ctx context.Context) error {
 	}
 	r.processes = map[string]agent.Member{}
 	for _, m := range found {
-		r.processes[m.ID] = m
+		if m.System == "" || m.System == r.cluster.SystemName() {
+			r.processes[m.ID] = m
+		}
 	}
 	return nil
 }
@@ -49,11 +50,33 @@ type agentError struct{ error }
 
 func (e *agentError) Unwrap() error { return e.error }
 
+// fromAgent tells what the agent refuses from that it does not answer.
+func fromAgent(doing string, err error) error {
+	if _, refused := errors.AsType[*agent.RefusedError](err); refused {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return &agentError{fmt.Errorf("%s: %w", doing, err)}
+}
+
+// storeError is when the operators cannot tell each other something.
+type storeError struct{ error }
+
+func (e *storeError) Unwrap() error { return e.error }
+
+func inStore(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &storeError{err}
+}
+
 // seeds are where the system may be found.
 func (r *round) seeds() []string {
 	var seeds []string
-	for _, seed := range r.cluster.Spec.Seeds {
-		seeds = append(seeds, string(seed))
+	for _, seed := range slices.Concat(r.cluster.Spec.Seeds, r.cluster.Status.Endpoints) {
+		if !slices.Contains(seeds, string(seed)) {
+			seeds = append(seeds, string(seed))
+		}
 	}
 	for _, p := range r.processes {
 		if p.Phase == agent.Running && !slices.Contains(seeds, p.ClientURL) {
@@ -64,32 +87,45 @@ func (r *round) seeds() []string {
 	return seeds
 }
 
-// prepare does what disturbs nobody: it gives new members their addresses and running ones their next arguments, throws
-// away what the system does not know and nobody wants, and starts the first member of all.
+// prepare does what disturbs nobody: it gives new members their addresses and running ones what they start with next,
+// throws away what the system does not know and nobody wants, and starts the first member of all. What the agent does
+// not do keeps this operator from nothing else: others may wait for it.
 func (r *round) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
+	var errs []error
 	for _, id := range r.needs.create {
-		if _, err := r.agent.Prepare(ctx, id); err != nil {
-			return fmt.Errorf("preparing %s: %w", id, err)
+		_, err := r.agent.Prepare(ctx, id, r.cluster.SystemName())
+		if err == nil {
+			err = r.arm(ctx, id)
 		}
-		if _, err := r.agent.SetArgs(ctx, id, arguments(&r.cluster.Spec)); err != nil {
-			return fmt.Errorf("preparing %s: %w", id, err)
+		if err != nil {
+			errs = append(errs, fromAgent("preparing "+id, err))
 		}
 		r.lookIn(soon)
 	}
 	for _, id := range r.needs.arm {
-		if _, err := r.agent.SetArgs(ctx, id, arguments(&r.cluster.Spec)); err != nil {
-			return fmt.Errorf("giving %s other arguments: %w", id, err)
+		if err := r.arm(ctx, id); err != nil {
+			errs = append(errs, fromAgent("setting what "+id+" starts with next", err))
 		}
 		r.lookIn(soon)
 	}
 	for _, id := range r.needs.discard {
-		if err := r.discard(ctx, id); err != nil {
+		errs = append(errs, r.discard(ctx, id))
+	}
+	r.failed = errors.Join(append(errs, r.bootstrap(ctx))...)
+	return nil
+}
+
+// arm sets what a member starts with next.
+func (r *round) arm(ctx context.Context, id string) error {
+	if r.processes[id].Version != r.cluster.Spec.Version {
+		if _, err := r.agent.SetVersion(ctx, id, r.cluster.Spec.Version); err != nil {
 			return err
 		}
 	}
-	return r.bootstrap(ctx)
+	_, err := r.agent.SetArgs(ctx, id, arguments(&r.cluster.Spec))
+	return err
 }
 
 // discard removes a member that the system does not know. It is under no lock, because it disturbs nobody, but not after
@@ -112,7 +148,7 @@ func (r *round) discard(ctx context.Context, id string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("discarding %s: %w", id, err)
+		return fromAgent("discarding "+id, err)
 	}
 	return nil
 }
@@ -127,8 +163,8 @@ func (r *round) bootstrap(ctx context.Context) error {
 			return nil
 		}
 	}
-	if slices.ContainsFunc(r.cluster.Status.Members, func(m etcdclusterv1alpha1.MemberStatus) bool { return m.MemberID != "" }) {
-		return nil
+	if r.cluster.Status.ClusterID != "" {
+		return nil // the agent may have lost all, and the others go on without it
 	}
 	ids := r.mine()
 	if len(ids) == 0 {
@@ -139,7 +175,7 @@ func (r *round) bootstrap(ctx context.Context) error {
 		InitialCluster: first.ID + "=" + first.PeerURL, State: agent.ClusterNew,
 	})
 	if err != nil {
-		return fmt.Errorf("starting the first member: %w", err)
+		return fromAgent("starting the first member", err)
 	}
 	r.note("Bootstrapped", first.ID+" starts the system.")
 	r.lookIn(soon)

@@ -1,29 +1,29 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
 type reconciler struct {
 	client.Client
-	agent   *agent.Client
+	agent   agentOf
 	events  events.EventRecorder
 	options Options
 	// news are the EtcdClusters about which another operator has said something.
@@ -44,24 +44,48 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, err
 	}
-	round := &round{
-		part: r.part(request.NamespacedName), agent: r.agent, cluster: cluster,
-		note: func(reason, message string) {
-			r.events.Eventf(cluster, nil, corev1.EventTypeNormal, reason, "Coordinate", "%s", message)
-			logf.FromContext(ctx).Info(message, "reason", reason)
-		},
-	}
 	before := cluster.DeepCopy()
-	err := r.run(ctx, round)
-	round.report(err)
+	round := &round{agent: r.agent, cluster: cluster, note: teller(ctx, r.events, cluster)}
+	err := r.meet(ctx, round)
+	tellNews(&before.Status, &cluster.Status, round.note)
 	err = errors.Join(err, r.write(ctx, before, cluster))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if round.again == 0 {
-		round.again = later
+	return reconcile.Result{RequeueAfter: cmp.Or(round.again, later)}, nil
+}
+
+// meet lets a round take place, and says in the status what came of it. One of two EtcdClusters that are both the region's
+// part of one system is left alone: they would take each other's members for their own.
+func (r *reconciler) meet(ctx context.Context, round *round) error {
+	elder, err := r.elder(ctx, round.cluster)
+	if err != nil {
+		return err
 	}
-	return reconcile.Result{RequeueAfter: round.again}, nil
+	if elder != "" {
+		round.reportTaken(elder)
+		return nil
+	}
+	round.part = r.part(client.ObjectKeyFromObject(round.cluster))
+	err = r.run(ctx, round)
+	round.report(err)
+	return err
+}
+
+// elder is the name of another EtcdCluster of the namespace that is a part of the same system, and was there before.
+func (r *reconciler) elder(ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster) (string, error) {
+	all := &etcdclusterv1alpha1.EtcdClusterList{}
+	if err := r.List(ctx, all, client.InNamespace(cluster.Namespace)); err != nil {
+		return "", fmt.Errorf("looking for others in the namespace: %w", err)
+	}
+	for i := range all.Items {
+		other := &all.Items[i]
+		age := cmp.Or(other.CreationTimestamp.Compare(cluster.CreationTimestamp.Time), strings.Compare(other.Name, cluster.Name))
+		if other.SystemName() == cluster.SystemName() && age < 0 {
+			return other.Name, nil
+		}
+	}
+	return "", nil
 }
 
 // run lets the parts of a round do their work.
@@ -78,14 +102,18 @@ func (r *reconciler) run(ctx context.Context, round *round) error {
 		round.prepare,              // what disturbs nobody
 		round.operatorCoordination, // tell the others
 		round.obey,
-		round.drive,
-		round.propose,
+		round.carryOn, // with what this operator does for all
+		round.exclude,
+		round.changeCoordinators,
+		round.restart,
+		round.remove,
+		round.include,
 	} {
 		if err := do(ctx); err != nil {
-			return err
+			return errors.Join(err, round.failed)
 		}
 	}
-	return nil
+	return round.failed
 }
 
 func (r *reconciler) part(of types.NamespacedName) *part {
@@ -120,25 +148,33 @@ func (r *reconciler) follow(p *part, cluster *etcdclusterv1alpha1.EtcdCluster) e
 }
 
 // forget ends this operator's part in a system whose EtcdCluster was deleted: it leaves the coordination. The members
-// stay as they are: data are not thrown away because an object is.
+// stay as they are: data are not thrown away because an object is. It is tried until it succeeds: what it has said would
+// keep the others waiting.
 func (r *reconciler) forget(ctx context.Context, of types.NamespacedName) error {
 	r.mu.Lock()
 	p := r.parts[of]
-	delete(r.parts, of)
 	r.mu.Unlock()
 	if p == nil {
 		return nil
 	}
-	var errs []error
 	if p.c != nil {
+		if err := errors.Join(p.c.Configure(ctx, coordination.Settings{}), p.c.Close(ctx)); err != nil {
+			return fmt.Errorf("leaving the coordination: %w", err)
+		}
 		metrics.Registry.Unregister(p.c.Metrics())
-		errs = append(errs, p.c.Configure(ctx, coordination.Settings{}), p.c.Close(ctx))
 	}
-	return errors.Join(append(errs, p.close())...)
+	r.mu.Lock()
+	delete(r.parts, of)
+	r.mu.Unlock()
+	return p.close()
 }
 
-// write keeps the status. Nobody else writes it, so that it needs no version: what was seen last is right.
+// write keeps the status, if it has changed. Nobody else writes it, so that it needs no version: what was seen last is
+// right.
 func (r *reconciler) write(ctx context.Context, before, after *etcdclusterv1alpha1.EtcdCluster) error {
+	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return nil
+	}
 	err := client.IgnoreNotFound(r.Status().Patch(ctx, after, client.MergeFrom(before)))
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)

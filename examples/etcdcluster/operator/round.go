@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
@@ -22,14 +23,15 @@ const (
 // round is one reconcile of an EtcdCluster: what was seen, in this order, and what came of it.
 type round struct {
 	*part
-	agent   *agent.Client
+	agent   agentOf
 	cluster *etcdclusterv1alpha1.EtcdCluster
 	// view is what the operators have said. In local mode it is empty.
 	view *coordination.View
 	// processes are the region's own, by ID.
 	processes map[string]agent.Member
-	// state is how the system is, or nil if nobody answers.
-	state *system.State
+	// state is how the system is, or nil if nobody answers: then unseen says why.
+	state  *system.State
+	unseen error
 	// needs are what this region wants from the system.
 	needs needs
 
@@ -38,9 +40,23 @@ type round struct {
 	acting  string
 	again   time.Duration
 	denied  bool
-	// finished is when something has ended in this round: what is to be done next is not decided on what was seen before.
-	finished bool
-	note     func(reason, message string)
+	// moved is when something has begun, gone on or ended in this round: what is to be done next is not decided on what was
+	// seen before.
+	moved bool
+	// failed is what went wrong that keeps from nothing else.
+	failed error
+	note   func(reason, message string)
+}
+
+// agentOf is what a round asks of the region's agent.
+type agentOf interface {
+	Members(ctx context.Context) ([]agent.Member, error)
+	Prepare(ctx context.Context, id, system string) (agent.Member, error)
+	SetArgs(ctx context.Context, id string, args map[string]string) (agent.Member, error)
+	SetVersion(ctx context.Context, id, version string) (agent.Member, error)
+	Start(ctx context.Context, id string, order agent.Order, launch agent.Launch) (agent.Member, error)
+	Restart(ctx context.Context, id string, order agent.Order) (agent.Member, error)
+	Delete(ctx context.Context, id string, order agent.Order) error
 }
 
 func (r *round) global() bool {
@@ -76,6 +92,11 @@ func (r *round) find(id coordination.MemberID, peerURL string) (system.Member, b
 	if r.state == nil {
 		return system.Member{}, false
 	}
+	if number, is := strings.CutPrefix(string(id), nameless); is {
+		number, err := system.ParseID(number)
+		found, known := r.state.Member(number)
+		return found, err == nil && known && found.Learner // one that votes by now is somebody's
+	}
 	if found, is := r.state.Named(string(id)); is {
 		return found, true
 	}
@@ -95,6 +116,9 @@ func (r *round) planned() plan.Cluster {
 		c.Voters = append(c.Voters, coordination.MemberID(m.Name))
 		if m.ID == r.state.Leader {
 			c.Leader = coordination.MemberID(m.Name)
+		}
+		if !m.Healthy() {
+			c.Sick = append(c.Sick, coordination.MemberID(m.Name))
 		}
 	}
 	for _, set := range []coordination.Set{coordination.PendingForRemoval, coordination.PendingForExclusion, coordination.PendingForRestart} {
@@ -123,7 +147,7 @@ func (r *round) look(ctx context.Context) error {
 	if r.global() && r.c != nil {
 		view, err := r.c.View(ctx)
 		if err != nil {
-			return err
+			return inStore(err)
 		}
 		r.view = view
 	}

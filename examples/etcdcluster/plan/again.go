@@ -28,17 +28,32 @@ func Again(c Cluster, steps []coordination.Step, at int, wanted func(ID) bool) [
 		return 0
 	})
 	var again []coordination.Step
-	settled := arrivedIn(done)
+	var gone []ID
+	// What was given up half-way is planned again: its member is not yet at rest.
+	settled := slices.DeleteFunc(arrivedIn(done), func(id ID) bool { return slices.Contains(arrivedIn(rest), id) })
 	for _, unit := range units {
 		for _, step := range unit {
 			if (step.Do == Restart || step.Do == Remove) && step.Member == c.Leader {
-				again = append(again, c.moveAway(settled)...)
+				again = append(again, c.moveAway(settled, gone)...)
+			}
+			if step.Do == Remove {
+				gone = append(gone, step.Member)
 			}
 			again = append(again, step)
 		}
 		settled = append(settled, arrivedIn(unit)...)
 	}
 	return again
+}
+
+// Without leaves out what is still to be done, from the present step on, to the member that this step is about, and to the
+// one that it comes for.
+func Without(steps []coordination.Step, at int) []coordination.Step {
+	left := slices.Clone(steps[:at])
+	if units := split(steps[at:]); len(units) > 0 {
+		left = append(left, slices.Concat(units[1:]...)...)
+	}
+	return left
 }
 
 func order(first bool) int {
@@ -75,15 +90,19 @@ func ends(step coordination.Step, next bool) bool {
 
 // began tells whether a unit is the rest of one whose beginning is done.
 func began(unit, done []coordination.Step) bool {
-	if len(unit) == 0 || len(done) == 0 {
+	// Where the leader's part was given away for it, that was not yet its beginning.
+	at := len(done) - 1
+	for at >= 0 && done[at].Do == MoveLeader {
+		at--
+	}
+	if len(unit) == 0 || at < 0 {
 		return false
 	}
-	last := done[len(done)-1]
 	switch unit[0].Do {
 	case Start, Promote, Stop:
 		return true
 	case Remove: // after the replacement has its vote
-		return last.Do == Promote || last.Do == MoveLeader
+		return done[at].Do == Promote
 	}
 	return false
 }

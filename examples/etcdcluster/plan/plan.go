@@ -29,6 +29,8 @@ type Cluster struct {
 	Leader ID
 	// Leaving are those that wait for a removal, an exclusion or a restart.
 	Leaving []ID
+	// Sick are those that cannot lead now, because they are not well.
+	Sick []ID
 }
 
 // Replacement is a member that goes, one that comes, or one that comes for one that goes.
@@ -41,7 +43,7 @@ func ForRestart(c Cluster, members []ID) []coordination.Step {
 	members = leaderLast(c.Leader, members, self, self)
 	for i, id := range members {
 		if id == c.Leader {
-			steps = append(steps, c.moveAway(members[:i])...)
+			steps = append(steps, c.moveAway(members[:i], nil)...)
 		}
 		steps = append(steps, coordination.Step{Do: Restart, Member: id, Order: true})
 	}
@@ -51,7 +53,7 @@ func ForRestart(c Cluster, members []ID) []coordination.Step {
 // ForReplacement lets members come and go, the leader last.
 func ForReplacement(c Cluster, replacements []Replacement) []coordination.Step {
 	var steps []coordination.Step
-	var arrived []ID
+	var arrived, gone []ID
 	old, name := func(r Replacement) ID { return r.Old }, func(r Replacement) ID { return cmp.Or(r.Old, r.New) }
 	for _, r := range leaderLast(c.Leader, replacements, old, name) {
 		if r.New != "" {
@@ -65,11 +67,12 @@ func ForReplacement(c Cluster, replacements []Replacement) []coordination.Step {
 			continue
 		}
 		if r.Old == c.Leader {
-			steps = append(steps, c.moveAway(arrived)...)
+			steps = append(steps, c.moveAway(arrived, gone)...)
 		}
 		steps = append(steps,
 			coordination.Step{Do: Remove, Member: r.Old},
 			coordination.Step{Do: Stop, Member: r.Old, Order: true})
+		gone = append(gone, r.Old)
 	}
 	return steps
 }
@@ -80,33 +83,44 @@ func ForLost(c Cluster, members []ID) []coordination.Step {
 	self := func(id ID) ID { return id }
 	for _, id := range leaderLast(c.Leader, members, self, self) {
 		if id == c.Leader {
-			steps = append(steps, c.moveAway(nil)...)
+			steps = append(steps, c.moveAway(nil, members)...)
 		}
 		steps = append(steps, coordination.Step{Do: Remove, Member: id})
 	}
 	return steps
 }
 
-// moveAway gives the leader's part to a member that stays: one that nobody wants to disturb, or one of those which
-// have been disturbed by then.
-func (c Cluster) moveAway(settled []ID) []coordination.Step {
-	to := c.successor(settled)
+// moveAway gives the leader's part to another member. By then some have been disturbed for the last time, and some
+// are gone.
+func (c Cluster) moveAway(settled, gone []ID) []coordination.Step {
+	to := c.successor(settled, gone)
 	if to == "" {
-		return nil // it is alone
+		return nil // it is alone, or nobody is well
 	}
 	return []coordination.Step{{Do: MoveLeader, Member: to}}
 }
 
-func (c Cluster) successor(settled []ID) ID {
-	for _, id := range slices.Sorted(slices.Values(c.Voters)) {
-		if id != c.Leader && !slices.Contains(c.Leaving, id) {
-			return id
-		}
-	}
-	for _, id := range settled {
-		if id != c.Leader {
-			return id
-		}
+// successor is a member that is well and stays: one that nobody wants to disturb, or one of those which have been disturbed
+// by then. If there is none, it is one that waits for something else: to lead twice is better than that the leader's
+// turn never comes.
+func (c Cluster) successor(settled, gone []ID) ID {
+	voters := slices.DeleteFunc(slices.Sorted(slices.Values(c.Voters)), func(id ID) bool {
+		return id == c.Leader || slices.Contains(gone, id)
+	})
+	well := func(id ID) bool { return !slices.Contains(c.Sick, id) }
+	stays := func(id ID) bool { return well(id) && !slices.Contains(c.Leaving, id) }
+	settled = slices.DeleteFunc(slices.Clone(settled), func(id ID) bool { return id == c.Leader })
+	return cmp.Or(
+		first(voters, stays),
+		first(settled, well),
+		first(settled, func(ID) bool { return true }), // it will be well by then
+		first(voters, well),
+	)
+}
+
+func first(ids []ID, is func(ID) bool) ID {
+	if at := slices.IndexFunc(ids, is); at >= 0 {
+		return ids[at]
 	}
 	return ""
 }

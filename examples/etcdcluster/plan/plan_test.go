@@ -43,6 +43,22 @@ func TestForRestart(t *testing.T) {
 			[]ID{"dc1-1", "dc3-1"},
 			"restart dc3-1, move-leader dc3-1, restart dc1-1",
 		},
+		"not led by one that is sick": {
+			Cluster{Voters: three, Leader: "dc3-1", Leaving: []ID{"dc3-1"}, Sick: []ID{"dc1-1"}},
+			[]ID{"dc3-1"},
+			"move-leader dc2-1, restart dc3-1",
+		},
+		"led by one that was restarted, rather than by one that is sick": {
+			Cluster{Voters: three, Leader: "dc3-1", Leaving: []ID{"dc2-1", "dc3-1"}, Sick: []ID{"dc1-1"}},
+			[]ID{"dc2-1", "dc3-1"},
+			"restart dc2-1, move-leader dc2-1, restart dc3-1",
+		},
+		"led by one that is left out, if nobody else is there": {
+			Cluster{Voters: three, Leader: "dc1-1", Leaving: three, Sick: []ID{"dc2-1"}},
+			[]ID{"dc1-1"},
+			"move-leader dc3-1, restart dc1-1",
+		},
+		"nobody is well": {Cluster{Voters: three, Leader: "dc1-1", Leaving: three, Sick: three[1:]}, []ID{"dc1-1"}, "restart dc1-1"},
 		"followers only": {Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "restart dc3-1"},
 		"alone":          {Cluster{Voters: []ID{"dc1-1"}, Leader: "dc1-1", Leaving: []ID{"dc1-1"}}, []ID{"dc1-1"}, "restart dc1-1"},
 	} {
@@ -70,6 +86,11 @@ func TestForReplacement(t *testing.T) {
 				"add-learner dc3-2, start dc3-2, promote dc3-2, remove dc3-1, stop dc3-1, " +
 				"add-learner dc1-2, start dc1-2, promote dc1-2, move-leader dc2-2, remove dc1-1, stop dc1-1",
 		},
+		"led by one that is well": {
+			Cluster{Voters: three, Leader: "dc3-1", Leaving: []ID{"dc3-1"}, Sick: []ID{"dc1-1"}},
+			[]Replacement{{"dc3-1", "dc3-2"}},
+			"add-learner dc3-2, start dc3-2, promote dc3-2, move-leader dc2-1, remove dc3-1, stop dc3-1",
+		},
 		"one more": {Cluster{Voters: three, Leader: "dc1-1"}, []Replacement{{New: "dc1-2"}}, "add-learner dc1-2, start dc1-2, promote dc1-2"},
 		"one less": {
 			Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc1-1"}},
@@ -94,10 +115,13 @@ func TestForLost(t *testing.T) {
 		lost []ID
 		want string
 	}{
-		"a follower":    {Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "remove dc3-1"},
-		"the leader":    {Cluster{Voters: three, Leader: "dc3-1", Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "move-leader dc1-1, remove dc3-1"},
-		"nobody leads":  {Cluster{Voters: three, Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "remove dc3-1"},
-		"all but one":   {Cluster{Voters: three, Leader: "dc1-1", Leaving: three[1:]}, three[1:], "remove dc2-1, remove dc3-1"},
+		"a follower":   {Cluster{Voters: three, Leader: "dc1-1", Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "remove dc3-1"},
+		"the leader":   {Cluster{Voters: three, Leader: "dc3-1", Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "move-leader dc1-1, remove dc3-1"},
+		"nobody leads": {Cluster{Voters: three, Leaving: []ID{"dc3-1"}}, []ID{"dc3-1"}, "remove dc3-1"},
+		"all but one":  {Cluster{Voters: three, Leader: "dc1-1", Leaving: three[1:]}, three[1:], "remove dc2-1, remove dc3-1"},
+		"led by one that waits for something else": {
+			Cluster{Voters: three, Leader: "dc2-1", Leaving: three}, three[1:], "remove dc3-1, move-leader dc1-1, remove dc2-1",
+		},
 		"the last ones": {Cluster{Voters: three, Leader: "dc2-1", Leaving: three[1:]}, three[1:], "remove dc3-1, move-leader dc1-1, remove dc2-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,6 +181,17 @@ func TestAgain(t *testing.T) {
 		"the leader was moved": {
 			Cluster{Voters: three, Leader: "dc2-1", Leaving: []ID{"dc1-1"}}, restart, 2, all, "restart dc1-1",
 		},
+		"a restart that was given up half-way is not behind its member": {
+			Cluster{Voters: three, Leader: "dc3-1", Leaving: three},
+			slices.Concat(restart[:1], []coordination.Step{{Do: Restart, Member: "dc3-1"}, {Do: Restart, Member: "dc2-1"}}), 0, all,
+			"restart dc2-1, move-leader dc2-1, restart dc3-1",
+		},
+		"the leader was to be moved for what nobody wants any more": {
+			Cluster{Voters: three, Leader: "dc1-1", Leaving: three},
+			[]coordination.Step{{Do: MoveLeader, Member: "dc2-1"}, {Do: Remove, Member: "dc1-1"}, {Do: Stop, Member: "dc1-1"}},
+			0,
+			func(ID) bool { return false }, "",
+		},
 		"a replacement that has begun is ended, wanted or not": {
 			Cluster{Voters: three, Leader: "dc1-1", Leaving: three},
 			replace, 0, func(ID) bool { return false },
@@ -177,8 +212,32 @@ func TestAgain(t *testing.T) {
 	}
 }
 
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
+	restart := ForRestart(Cluster{Voters: three, Leader: "dc1-1", Leaving: three}, three)
+	replace := ForReplacement(Cluster{Voters: three, Leader: "dc3-1", Leaving: three}, []Replacement{{"dc1-1", "dc1-2"}, {"dc2-1", "dc2-2"}})
+	for name, test := range map[string]struct {
+		steps []coordination.Step
+		at    int
+		want  string
+	}{
+		"a restart":                       {restart, 0, "restart dc3-1, restart dc1-1"},
+		"the last restart":                {restart, 3, "restart dc2-1, restart dc3-1, move-leader dc2-1"},
+		"a replacement that cannot start": {replace, 1, "add-learner dc1-2, add-learner dc2-2, start dc2-2, promote dc2-2, remove dc2-1, stop dc2-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, brief(Without(test.steps, test.at))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // Whatever the cluster, and whoever leads meanwhile: everything that is wanted is done once and in order, never to the
-// leader of a cluster that has others, and without accidents the leader changes at most once.
+// leader of a cluster that has others who are well, nobody sick gets to lead, and without accidents the leader changes at
+// most once.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -204,6 +263,11 @@ func simulate(t *testing.T, random *rand.Rand) {
 		}
 	}
 	c.Leader = c.Voters[random.IntN(len(c.Voters))]
+	for _, id := range c.Voters {
+		if id != c.Leader && !slices.Contains(c.Leaving, id) && random.IntN(2) == 0 {
+			c.Sick = append(c.Sick, id)
+		}
+	}
 	accidents := random.IntN(3) == 0
 	steps := ForReplacement(c, pairs)
 	if random.IntN(2) == 0 {
@@ -216,11 +280,14 @@ func simulate(t *testing.T, random *rand.Rand) {
 		case MoveLeader:
 			moves++
 			c.Leader = step.Member
+			if slices.Contains(c.Sick, step.Member) {
+				t.Errorf("%s cannot lead: %s", step.Member, brief(steps))
+			}
 		case Promote:
 			c.Voters = append(c.Voters, step.Member)
 		case Remove, Restart:
 			removed++
-			if step.Member == c.Leader && len(c.Voters) > 1 {
+			if step.Member == c.Leader && len(c.Voters) > 1+len(c.Sick) {
 				t.Errorf("%s disturbs the leader: %s", brief(steps[at:at+1]), brief(steps))
 			}
 			if step.Do == Remove {
@@ -230,6 +297,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 		}
 		if accidents && random.IntN(4) == 0 {
 			c.Leader = c.Voters[random.IntN(len(c.Voters))]
+			c.Sick = slices.DeleteFunc(c.Sick, func(id ID) bool { return id == c.Leader }) // who leads is well
 		}
 		steps = append(steps[:at+1:at+1], Again(c, steps, at, func(ID) bool { return true })...)
 	}

@@ -56,7 +56,7 @@ func setUp(t *testing.T, members int) *fixture {
 
 func (f *fixture) prepare(id string) agent.Member {
 	f.Helper()
-	_, err := f.agent.Prepare(id)
+	_, err := f.agent.Prepare(id, "orders")
 	f.Expect(err).NotTo(HaveOccurred())
 	// A busy machine must not make another one lead.
 	m, err := f.agent.SetArgs(id, map[string]string{"election-timeout": "2500"})

@@ -73,6 +73,12 @@ func (m Member) Healthy() bool {
 	return m.Health.Reachable && m.Health.Leader != 0 && m.Health.Problem == ""
 }
 
+// CaughtUp tells whether the member has about all that the others have. While clients write, none has exactly all.
+func (m Member) CaughtUp() bool {
+	const few = 1000
+	return m.Health.Lag <= few
+}
+
 // Voters are the members that count.
 func (s *State) Voters() []Member {
 	return slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.Learner })

@@ -58,6 +58,15 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
+func TestCaughtUp(t *testing.T) {
+	for lag, want := range map[uint64]bool{0: true, 1000: true, 1001: false} {
+		m := system.Member{Health: system.Health{Lag: lag}}
+		if m.CaughtUp() != want {
+			t.Errorf("%d entries behind: caught up %t", lag, m.CaughtUp())
+		}
+	}
+}
+
 func TestFind(t *testing.T) {
 	state := parse("A B c'")
 	state.Members[1].PeerURLs = []string{"http://127.0.0.1:1"}

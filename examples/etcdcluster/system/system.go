@@ -94,6 +94,13 @@ func (s *System) SetSeeds(seeds []string) {
 	s.seeds = slices.Clone(seeds)
 }
 
+// SetCluster makes what is looked for a system that was found before: no other one is taken for it.
+func (s *System) SetCluster(cluster ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cluster = cluster
+}
+
 // client returns the connection to one address.
 func (s *System) client(endpoint string) (*clientv3.Client, error) {
 	s.mu.Lock()

@@ -144,6 +144,8 @@ func TestNobody(t *testing.T) {
 	none.SetSeeds(f.Endpoints())
 	f.Expect(none.State(t.Context())).To(HaveField("Agreed", true))
 
+	state := f.state()
+
 	// Somebody has started another system, at the address of a seed.
 	f.start(unused, agent.ClusterNew, unused)
 	other, err := system.Dial([]string{unused.ClientURL})
@@ -155,6 +157,9 @@ func TestNobody(t *testing.T) {
 	none.SetSeeds([]string{unused.ClientURL})
 	_, err = none.State(t.Context())
 	f.Expect(err).To(MatchError(system.ErrOtherSystem))
+	other.SetCluster(state.Cluster)
+	_, err = other.State(t.Context())
+	f.Expect(err).To(MatchError(system.ErrOtherSystem), "it is none that was found before")
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -141,13 +141,21 @@ func (p *Pulse) lead(ctx context.Context, term uint64, ask bool) {
 	if err != nil || status.Leader == 0 {
 		return // it is asked again
 	}
+	p.heard(strconv.FormatUint(status.Leader, 16), status.RaftTerm)
+}
+
+// heard takes down who leads in a term, and counts when that is another one. A member that lags behind may still name one
+// of a term before.
+func (p *Pulse) heard(leader string, term uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	leader := strconv.FormatUint(status.Leader, 16)
+	if term < p.term {
+		return
+	}
 	if p.leader != "" && leader != p.leader {
 		p.counts.Elections++
 	}
-	p.leader, p.term = leader, status.RaftTerm
+	p.leader, p.term = leader, term
 }
 
 // Counts are what the client has noticed, and Leader etcd's number of the member that leads, in hexadecimal digits.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/internal/demo/view"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
 // Agreement is what the live view shows of a system.
@@ -45,8 +46,16 @@ func (s *System) Agreement() view.Agreement {
 		if last.Failure != "" {
 			outcome = "given up: " + last.Failure
 		}
-		a.Done = fmt.Sprintf("%s of %s, by %s with token %d, %s after %s", last.Action, ids(last.Members), last.By, last.Token, outcome,
-			last.Until.Sub(last.Since).Round(100*time.Millisecond))
+		a.Done = fmt.Sprintf("%s of %s, by %s with token %d, %s", last.Action, ids(last.Members), last.By, last.Token, outcome)
+		if took, known := took(&last); known {
+			a.Done += " after " + took.Round(100*time.Millisecond).String()
+		}
 	}
 	return a
+}
+
+// took is how long something took, if it is known: when another instance has gone on with it, its beginning is by one clock
+// and its end by another.
+func took(done *coordination.Done) (time.Duration, bool) {
+	return max(0, done.Until.Sub(done.Since)), done.ID == done.Token
 }

@@ -274,9 +274,13 @@ func (p *printer) done(s *System) {
 		if len(done.LeftOut) > 0 {
 			outcome.Text += ", without " + prose.List(slices.Sorted(maps.Keys(done.LeftOut)))
 		}
+		lasted := none
+		if took, known := took(&done); known {
+			lasted = duration.HumanDuration(took)
+		}
 		t.Add(terminal.Cell{Text: string(done.Action)}, terminal.Cell{Text: ids(done.Members)}, terminal.Cell{Text: done.By},
 			terminal.Cell{Text: strconv.FormatInt(done.Token, 10)}, terminal.Cell{Text: fmt.Sprintf("%d/%d", done.At, len(done.Steps))},
-			terminal.Cell{Text: duration.HumanDuration(max(0, done.Until.Sub(done.Since)))}, terminal.Cell{Text: p.age(done.Until)}, outcome)
+			terminal.Cell{Text: lasted}, terminal.Cell{Text: p.age(done.Until)}, outcome)
 	}
 	p.table(t)
 }

@@ -92,6 +92,12 @@ type EtcdClusterSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Seeds []ClientURL `json:"seeds,omitempty"`
+	// Version is that of etcd, such as 3.6.1. By default it is the one that the region's agent comes with. A member is
+	// restarted to get another one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`
+	Version string `json:"version,omitempty"`
 	// Args are flags of etcd, without dashes. A member is restarted to get others.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
@@ -112,7 +118,8 @@ type EtcdClusterSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Replace []MemberID `json:"replace,omitempty"`
-	// LostRegions are the prefixes of regions that will not return. Their members are removed by whoever acts.
+	// LostRegions are the prefixes of regions that will not return. Their members are removed by whoever acts. Members keep
+	// the IDs that they were made with: of a region that has had another prefix name both.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8

@@ -13,6 +13,17 @@ type EtcdClusterStatus struct {
 	// there to what is wanted, and leaves nothing behind.
 	// +optional
 	Coordination *CoordinationStatus `json:"coordination,omitempty"`
+	// ClusterID is etcd's number of the system, in hexadecimal digits, once it was seen. It stays: where there is a system no
+	// other one is started, and no other one is taken for it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
+	ClusterID string `json:"clusterID,omitempty"`
+	// Endpoints are where the members of other regions were seen last. The system is looked for there as well.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Endpoints []ClientURL `json:"endpoints,omitempty"`
 	// Members are this region's.
 	// +optional
 	// +listType=map
@@ -98,7 +109,15 @@ type MemberStatus struct {
 	// PID is the number of its process, while it runs.
 	// +optional
 	PID int64 `json:"pid,omitempty"`
-	// ArgsCurrent is whether its process has the arguments that are wanted.
+	// Version is that of its etcd, as it says itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Version string `json:"version,omitempty"`
+	// Problem says why its process does not run although it should, with its last words.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Problem string `json:"problem,omitempty"`
+	// ArgsCurrent is whether its process has the version and the arguments that are wanted.
 	// +optional
 	ArgsCurrent bool `json:"argsCurrent"`
 	// Removing is whether it has to go.
@@ -128,8 +147,12 @@ const (
 	ReasonNoQuorum = "NoQuorum"
 	// ReasonSystemUnreachable: no member of the system answers.
 	ReasonSystemUnreachable = "SystemUnreachable"
+	// ReasonOtherSystem: another system answers than the one that this region is a part of.
+	ReasonOtherSystem = "OtherSystem"
 	// ReasonAgentUnreachable: the agent of the region does not answer.
 	ReasonAgentUnreachable = "AgentUnreachable"
+	// ReasonSystemTaken: an older EtcdCluster of the namespace is the region's part of the same system.
+	ReasonSystemTaken = "SystemTaken"
 )
 
 // The reasons of the condition Coordinated.
@@ -150,6 +173,10 @@ const (
 	ReasonPrefixTaken = "PrefixTaken"
 	// ReasonStoreUnreachable: the operators cannot tell each other anything.
 	ReasonStoreUnreachable = "StoreUnreachable"
+	// ReasonAgentRefused: the agent does not do what it is told.
+	ReasonAgentRefused = "AgentRefused"
+	// ReasonFailed: something else went wrong.
+	ReasonFailed = "Failed"
 )
 
 // The reasons of the condition Progressing.
