@@ -203,6 +203,9 @@ func (g *Grant) Held() bool { return g.ctx.Err() == nil }
 // Release gives the lock back. An intent that is not done stays for the next one to go on with.
 // When that fails, nobody may act under this grant any more nevertheless; Configure and Lock try again.
 func (g *Grant) Release(ctx context.Context) error {
+	if errors.Is(context.Cause(g.ctx), context.Canceled) {
+		return nil // it was given back before
+	}
 	err := g.end(ctx)
 	g.cancel(context.Canceled)
 	switch {

@@ -109,16 +109,25 @@ func (v *View) Owner(id MemberID) string {
 	return owner
 }
 
-// Left are the prefixes of which no instance is alive, and something that one has said is still there.
+// Left are the prefixes of which no instance is alive, and that none has left: something that one has said is still
+// there, if only that there was one.
 func (v *View) Left() []string {
 	left := map[string]bool{}
 	for key := range v.entries {
-		if at := v.keys.split(key); len(at) == 3 && said(at[0]) && !v.Takes(at[1]) {
+		if at := v.keys.split(key); len(at) > 1 && owned(at) && !v.Takes(at[1]) {
 			left[at[1]] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(left))
 }
 
-// said tells whether the keys of a kind are what instances have said for their prefixes.
-func said(kind string) bool { return kind == "denied" || kind == "answers" || Set(kind).known() }
+// owned tells whether the segments of a key are those of something that an instance has written for its prefix.
+func owned(at []string) bool {
+	switch at[0] {
+	case "changes":
+		return len(at) == 2
+	case "denied", "answers":
+		return len(at) == 3
+	}
+	return len(at) == 3 && Set(at[0]).known()
+}

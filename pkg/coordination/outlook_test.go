@@ -59,7 +59,7 @@ func TestOutlook(t *testing.T) {
 			},
 			pending: []MemberID{"dc10-a"},
 			waits:   []Waits{{"dc10-a", "it is not ready, and no instance of dc10 is alive"}},
-			left:    []string{"dc10", "dc4", "dc5"},
+			left:    []string{"dc10", "dc3", "dc4", "dc5"},
 		},
 		"nobody is alive": {
 			entries: map[string]string{"pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": ""},

@@ -234,6 +234,9 @@ func leftBy(view *coordination.View, prefix string) Left {
 	return left
 }
 
+// nothing is what an instance leaves behind that ended in good order.
+const nothing = "nothing is pending"
+
 // Says is what a prefix has left behind, in words.
 func (l *Left) Says() string {
 	var all []string
@@ -246,7 +249,7 @@ func (l *Left) Says() string {
 		all = append(all, "denies "+prose.List(l.Denies))
 	}
 	if len(all) == 0 {
-		return "nothing is pending"
+		return nothing
 	}
 	return strings.Join(all, "; ")
 }

@@ -135,8 +135,11 @@ func (p *printer) instances(s *System) {
 			terminal.Cell{Text: string(instance.Mode)}, terminal.Cell{Text: strconv.FormatInt(instance.Generation, 10)}, does)
 	}
 	for i := range s.Left {
-		t.Add(terminal.Cell{Text: none}, terminal.Cell{Text: s.Left[i].Prefix}, terminal.Cell{Text: none}, terminal.Cell{Text: none},
-			terminal.Cell{Text: "nobody is alive; left behind: " + s.Left[i].Says(), Colour: terminal.Doubtful})
+		left := terminal.Cell{Text: "nobody is alive"}
+		if said := s.Left[i].Says(); said != nothing {
+			left = terminal.Cell{Text: "nobody is alive; left behind: " + said, Colour: terminal.Doubtful}
+		}
+		t.Add(terminal.Cell{Text: none}, terminal.Cell{Text: s.Left[i].Prefix}, terminal.Cell{Text: none}, terminal.Cell{Text: none}, left)
 	}
 	p.table(t)
 }
