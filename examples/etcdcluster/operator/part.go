@@ -45,7 +45,7 @@ func (r *reconciler) connect(p *part, cluster *etcdclusterv1alpha1.EtcdCluster, 
 		return nil
 	}
 	if p.system == nil {
-		connection, err := system.Dial(seeds)
+		connection, err := system.Dial(seeds, r.options.dialing()...)
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (r *reconciler) openStore(p *part) error {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: p.system.Endpoints(), Logger: zap.NewNop(),
-		DialKeepAliveTime: 6 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		DialKeepAliveTime: 6 * time.Second, DialKeepAliveTimeout: 2 * time.Second, DialOptions: r.options.dialing(),
 	})
 	if err != nil {
 		return fmt.Errorf("connecting to the store: %w", err)
