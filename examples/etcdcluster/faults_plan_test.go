@@ -18,8 +18,7 @@ import (
 
 // People change their minds and operators hang while something is being done or about to be, and no two operators agree
 // what time it is. Every member is restarted once nevertheless.
-func TestChangesInTheMiddle(t *testing.T) { //nolint:tparallel // one act follows the other
-	t.Parallel()
+func TestChangesInTheMiddle(t *testing.T) {
 	o := faulty()
 	// What they write down shows it, and nothing else does.
 	o.prepare = func(r *region) {
