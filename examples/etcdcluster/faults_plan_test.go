@@ -179,8 +179,8 @@ func (s *scene) actsSince(token int64) [][]coordination.MemberID {
 	return all
 }
 
-// withdrawnInTheMiddle restarts two followers, and the second does not want it any more when the first is restarted.
-// Also who goes on, after a crash right then, leaves it alone.
+// withdrawnInTheMiddle restarts two followers, and the second does not want it any more while the first is restarted. Who
+// acts is killed right then, and also who goes on leaves the second alone.
 func (s *scene) withdrawnInTheMiddle() {
 	for range attempts {
 		leader := s.leader()
@@ -192,15 +192,13 @@ func (s *scene) withdrawnInTheMiddle() {
 		second.edit(args)
 		v := s.until(held)
 		second.edit(func(spec *spec) { spec.Args = old })
-		over := overSince(v)
-		gone := s.until(func(v *view) bool {
-			_, is := v.Sets[coordination.PendingForRestart][id]
-			return !is || over(v) || v.Intent.At > 0
-		})
-		intime := !over(gone) && gone.Intent.At == 0 && len(v.Intent.Members) == 2
-		s.killHolder(func(v *view) bool { return over(v) || held(v) && v.Intent.At > 0 }, over)
+		late := func(now *view) bool { return overSince(v)(now) || now.Intent.At > 0 }
+		gone, left := s.killHolder(func(now *view) bool {
+			_, is := now.Sets[coordination.PendingForRestart][id]
+			return late(now) || held(now) && !is
+		}, late)
 		s.settled()
-		if intime {
+		if gone != nil && stillAt(gone, left) && len(v.Intent.Members) == 2 {
 			s.Expect(s.since(before)).To(Equal(once(string(first.id()))))
 			s.quiet(time.Second)
 			return
