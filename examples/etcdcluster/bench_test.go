@@ -131,24 +131,24 @@ var figures = []struct {
 	{name: "failed writes", get: func(c cost) float64 { return c.failed }},
 	{name: "slow writes (> 100 ms, none that failed)", get: func(c cost) float64 { return c.slow }},
 	{name: "seconds until all is done", get: func(c cost) float64 { return c.wall.Seconds() }},
-	{name: "seconds of it until the barrier opened", get: func(c cost) float64 { return c.barrier.Seconds() }, global: true},
-	{name: "seconds of it until the first order", get: func(c cost) float64 { return c.first.Seconds() }},
-	{name: "seconds that regions waited, in total", get: func(c cost) float64 { return c.waiting.Seconds() }},
+	{name: "seconds from the first edit to the open barrier", get: func(c cost) float64 { return c.barrier.Seconds() }, global: true},
+	{name: "seconds from the first edit to the first order", get: func(c cost) float64 { return c.first.Seconds() }},
+	{name: "seconds that regions waited for theirs, in total", get: func(c cost) float64 { return c.waiting.Seconds() }},
 }
 
 // report prints what both modes cost, side by side.
 func report(b *testing.B, c change, local, global []cost) {
 	b.Helper()
 	say("\n%s, %d times in each mode, with a quiet window of %s (%s by default)\n", c.name, len(local), quiet, etcdclusterv1alpha1.DefaultQuietWindow)
-	say("%-42s %12s %6s  %12s %6s\n", "", "local: mean", "worst", "global: mean", "worst")
+	say("%-49s %12s %6s  %12s %6s\n", "", "local: mean", "worst", "global: mean", "worst")
 	for _, of := range figures {
 		lm, lw := summary(local, of.get)
 		gm, gw := summary(global, of.get)
 		if of.global {
-			say("%-42s %12s %6s  %12.2f %6.2f\n", of.name, "-", "-", gm, gw)
+			say("%-49s %12s %6s  %12.2f %6.2f\n", of.name, "-", "-", gm, gw)
 			continue
 		}
-		say("%-42s %12.2f %6.2f  %12.2f %6.2f\n", of.name, lm, lw, gm, gw)
+		say("%-49s %12.2f %6.2f  %12.2f %6.2f\n", of.name, lm, lw, gm, gw)
 	}
 	if _, worst := summary(global, figures[0].get); c.worst >= 0 && worst > float64(c.worst) {
 		b.Errorf("%s: the leader changed %g times in global mode, which is more than %d", c.name, worst, c.worst)
