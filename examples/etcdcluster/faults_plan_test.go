@@ -5,6 +5,7 @@ package main
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,12 +88,20 @@ func (s *scene) taken(v *view) *view {
 // says waits until a region says what it waits for.
 func (s *scene) says(text string, by ...*region) {
 	s.t.Helper()
+	s.saysOneOf([]string{text}, by...)
+}
+
+// saysOneOf waits until a region says that it waits for something of several.
+func (s *scene) saysOneOf(texts []string, by ...*region) {
+	s.t.Helper()
 	s.Eventually(func() (all []string) {
 		for _, r := range by {
 			all = append(all, r.get().Status.Waiting)
 		}
 		return all
-	}).Should(ContainElement(ContainSubstring(text)))
+	}).Should(ContainElement(Satisfy(func(waiting string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(waiting, text) })
+	})), "none of %q", texts)
 }
 
 // reports waits until a region has a reason in a condition.

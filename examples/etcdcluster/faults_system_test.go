@@ -221,7 +221,8 @@ func (s *scene) regionIsLost() {
 	s.wait(s.when(
 		func(v *view) bool { return v.Intent != nil && v.Intent.Members[id] != 0 },
 		func(*view) { _, _ = lost.operator.Kill(), lost.agent.Kill() }))
-	s.says(string(id), there...)
+	// What they wait for depends on how far they were: its turn, or that the one before it can be spared.
+	s.saysOneOf([]string{string(id), "the system has no quorum"}, there...)
 	for _, r := range there {
 		r.edit(func(spec *spec) {
 			spec.LostRegions = []etcdclusterv1alpha1.Prefix{etcdclusterv1alpha1.Prefix(lost.prefix)}
