@@ -48,7 +48,7 @@ test-unit: ## Run the tests that need no Kubernetes: seconds
 	  | grep -v -e ' .*internal/rig\b' -e ' .*internal/controlplane\b' | cut -d' ' -f1)
 
 .PHONY: faults
-faults: kubernetes ## Let everything go wrong that coordination has to bear, on real processes (about 10 minutes)
+faults: kubernetes ## Let everything go wrong that coordination has to bear, on real processes (8 to 10 minutes)
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -tags faults -timeout 40m $(ARGS) ./examples/etcdcluster
 
 # On the cluster that KUBECONFIG names, or else on a node that is there only for the tests, unless

@@ -22,18 +22,20 @@ import (
 
 // Operators that meet in an API server are cut off from it. The others go on or wait, and say so, and what was under way
 // when the network was cut arrives too late to do harm. Here too no two clocks agree.
-func TestCutOff(t *testing.T) { //nolint:tparallel // one act follows the other
-	t.Parallel()
-	w := begin(t, inKubernetesStore(t))
+func TestCutOff(t *testing.T) {
+	o, said := inKubernetesStore(t)
+	w := begin(t, o)
 	play(t, w, []act{
 		{"who acts", (*scene).actingIsCutOff},
 		{"who obeys", (*scene).obeyingIsCutOff},
 		{"one that has not said what it wants", (*scene).cutOffBefore},
 	})
+	said.check(w)
 }
 
-// inKubernetesStore are the options of a world whose operators meet in a namespace, each behind a network of its own.
-func inKubernetesStore(t *testing.T) options {
+// inKubernetesStore are the options of a world whose operators meet in a namespace, each behind a network of its own. What
+// they say there is written down.
+func inKubernetesStore(t *testing.T) (options, *recorder) {
 	t.Helper()
 	meeting := rig.Shared(t)
 	config := rest.CopyConfig(meeting.Config)
@@ -68,7 +70,7 @@ func inKubernetesStore(t *testing.T) options {
 		}, metav1.CreateOptions{})
 		r.w.Expect(err).NotTo(HaveOccurred())
 	}
-	return o
+	return o, record(t, clients, meeting.Namespace)
 }
 
 // actingIsCutOff cuts who acts off for longer than its session: another one goes on, and waits for it at its own member.

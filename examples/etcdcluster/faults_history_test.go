@@ -1,125 +1,150 @@
-//go:build faults
-
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"strconv"
+	"fmt"
+	"reflect"
 	"strings"
-
-	. "github.com/onsi/gomega"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// history is what became of the lock, as etcd remembers it.
+// moment is what the operators had said at one revision of the store.
+type moment struct {
+	Lock   *coordination.Lock
+	Token  int64
+	Intent *coordination.Intent
+	// Done are by their keys, denied by the names of the instances.
+	Done   map[string]coordination.Done
+	denied map[string]bool
+	// ended tells whether a session is over, for stores that may give what it had to another one at once.
+	ended func(session string) bool
+}
+
+// momentOf understands the entries below the root.
+func momentOf(entries map[string]string) (moment, error) {
+	now := moment{Done: map[string]coordination.Done{}, denied: map[string]bool{}, ended: func(string) bool { return false }}
+	for key, value := range entries {
+		var err error
+		switch kind, rest, _ := strings.Cut(key, "/"); kind {
+		case "lock":
+			err = json.Unmarshal([]byte(value), &now.Lock)
+		case "token":
+			err = json.Unmarshal([]byte(value), &now.Token)
+		case "intent":
+			err = json.Unmarshal([]byte(value), &now.Intent)
+		case "done":
+			var done coordination.Done
+			err = json.Unmarshal([]byte(value), &done)
+			now.Done[rest] = done
+		case "denied":
+			_, name, _ := strings.Cut(rest, "/")
+			now.denied[name] = true
+		}
+		if err != nil {
+			return now, fmt.Errorf("reading %s: %w", key, err)
+		}
+	}
+	return now, nil
+}
+
+// history goes through all that was ever written, one revision after the other, and names what should not be: tokens only
+// grow, a holder is followed by another one only after it has lost the lock, nothing is written under another token than
+// that of the lock, and what was begun is done, and done once.
 type history struct {
-	*world
-	token  int64 // the newest
-	lock   *coordination.Lock
-	denied map[string]map[string]bool // by name, and by who says so
+	last moment
 	// at is where each intent was last, done are those that have ended.
 	at     map[int64]int
 	done   map[int64]bool
 	grants int
+	wrong  []string
 }
 
-// checkHistory goes through all that was ever written. Tokens only grow, a holder is followed by another one only after
-// it has lost the lock, and nothing is written under another token than that of the lock.
-func (w *world) checkHistory() {
-	w.t.Helper()
-	root := coordination.DefaultRoot + "/" + clusterName + "/"
-	client := w.connect()
-	now, err := client.Get(context.Background(), "now")
-	w.Expect(err).NotTo(HaveOccurred())
-	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(context.Background()))
-	defer stop()
-	// The last one is this one's own, so that there is an end.
-	_, err = client.Put(context.Background(), root+"end", "")
-	w.Expect(err).NotTo(HaveOccurred())
-	h := &history{world: w, denied: map[string]map[string]bool{}, at: map[int64]int{}, done: map[int64]bool{}}
-	for response := range client.Watch(ctx, root, clientv3.WithPrefix(), clientv3.WithRev(1)) {
-		w.Expect(response.Err()).NotTo(HaveOccurred())
-		for _, event := range response.Events {
-			key := strings.TrimPrefix(string(event.Kv.Key), root)
-			if key == "end" && event.Kv.ModRevision > now.Header.Revision {
-				w.t.Logf("%d grants of the lock and %d acts are in the history", h.grants, len(h.done))
-				w.Expect(h.grants).To(BeNumerically(">", 0))
-				return
-			}
-			h.take(key, event)
-		}
+func newHistory() *history { return &history{at: map[int64]int{}, done: map[int64]bool{}} }
+
+func (h *history) note(format string, args ...any) {
+	h.wrong = append(h.wrong, fmt.Sprintf(format, args...))
+}
+
+// next takes the moment after the one before.
+func (h *history) next(now moment) {
+	before := h.last
+	h.last = now
+	h.takeToken(before, now)
+	h.takeLock(before, now)
+	h.takeIntent(before, now)
+	h.takeDone(before, now)
+}
+
+func (h *history) takeToken(before, now moment) {
+	if now.Token < before.Token {
+		h.note("the token %d is followed by %d", before.Token, now.Token)
 	}
-	w.Expect(ctx.Err()).To(HaveOccurred(), "the history has no end")
-}
-
-func (h *history) take(key string, event *clientv3.Event) {
-	h.t.Helper()
-	put, value := event.Type == clientv3.EventTypePut, string(event.Kv.Value)
-	switch kind, rest, _ := strings.Cut(key, "/"); kind {
-	case "denied":
-		by, name, _ := strings.Cut(rest, "/")
-		if h.denied[name] == nil {
-			h.denied[name] = map[string]bool{}
-		}
-		if h.denied[name][by] = true; !put {
-			delete(h.denied[name], by)
-		}
-	case "token":
-		token, err := strconv.ParseInt(value, 10, 64)
-		h.Expect(err).NotTo(HaveOccurred())
-		h.Expect(put).To(BeTrue(), "the token is never deleted")
-		h.Expect(token).To(Equal(h.token), "it is written with the lock")
-	case "lock":
-		h.takeLock(put, value)
-	case "intent":
-		if put {
-			h.takeIntent(value)
-		}
-	case "done":
-		if put {
-			h.takeDone(value)
-		}
+	if now.Token != before.Token && (now.Lock == nil || now.Lock.Token != now.Token) {
+		h.note("the token %d is written without its lock", now.Token)
 	}
 }
 
-func (h *history) takeLock(put bool, value string) {
-	h.t.Helper()
-	before := h.lock
-	h.lock = nil
-	if !put {
+func (h *history) takeLock(before, now moment) {
+	if now.Lock == nil || before.Lock != nil && *before.Lock == *now.Lock {
 		return
 	}
-	h.lock = &coordination.Lock{}
-	h.Expect(json.Unmarshal([]byte(value), h.lock)).To(Succeed())
-	h.Expect(h.lock.Token).To(BeNumerically(">", h.token), "tokens only grow")
-	if before != nil {
-		h.Expect(h.denied[before.Holder]).NotTo(BeEmpty(), "%s takes the lock of %s", h.lock.Holder, before.Holder)
-	}
-	h.token = h.lock.Token
 	h.grants++
+	if now.Lock.Token <= before.Token {
+		h.note("%s gets the lock with the token %d after %d", now.Lock.Holder, now.Lock.Token, before.Token)
+	}
+	if now.Lock.Token != now.Token {
+		h.note("%s gets the lock with the token %d, and the newest is %d", now.Lock.Holder, now.Lock.Token, now.Token)
+	}
+	if lost := before.Lock; lost != nil && !before.denied[lost.Holder] && !now.ended(lost.Session) {
+		h.note("%s takes the lock of %s with the token %d", now.Lock.Holder, lost.Holder, lost.Token)
+	}
 }
 
-func (h *history) takeIntent(value string) {
-	h.t.Helper()
-	var intent coordination.Intent
-	h.Expect(json.Unmarshal([]byte(value), &intent)).To(Succeed())
-	h.Expect(h.lock).NotTo(BeNil(), "an intent is written without the lock: %s", value)
-	h.Expect(intent.Token).To(Equal(h.lock.Token), value)
-	h.Expect(intent.By).To(Equal(h.lock.Holder), value)
-	h.Expect(intent.At).To(BeNumerically(">=", h.at[intent.ID]), "a step is done again: %s", value)
-	h.Expect(h.done).NotTo(HaveKey(intent.ID), "it was done: %s", value)
+func (h *history) takeIntent(before, now moment) {
+	if left := before.Intent; left != nil && (now.Intent == nil || now.Intent.ID != left.ID) && !now.says(left.ID) {
+		h.note("the intent %d is gone, and nobody says that it is done", left.ID)
+	}
+	intent := now.Intent
+	if intent == nil || reflect.DeepEqual(before.Intent, intent) {
+		return
+	}
+	if now.Lock == nil || intent.Token != now.Lock.Token || intent.By != now.Lock.Holder {
+		h.note("%s writes the intent %d under the token %d, and the lock is %v", intent.By, intent.ID, intent.Token, now.Lock)
+	}
+	if intent.At < h.at[intent.ID] {
+		h.note("the intent %d is at step %d after step %d", intent.ID, intent.At, h.at[intent.ID])
+	}
+	if h.done[intent.ID] {
+		h.note("the intent %d is written again after it was done", intent.ID)
+	}
 	h.at[intent.ID] = intent.At
 }
 
-func (h *history) takeDone(value string) {
-	h.t.Helper()
-	var done coordination.Done
-	h.Expect(json.Unmarshal([]byte(value), &done)).To(Succeed())
-	h.Expect(h.lock).NotTo(BeNil(), "it is done without the lock: %s", value)
-	h.Expect(done.Token).To(Equal(h.lock.Token), value)
-	h.Expect(h.done).NotTo(HaveKey(done.ID), "it is done twice: %s", value)
-	h.done[done.ID] = true
+// says tells whether there is a record that something is done.
+func (m moment) says(intent int64) bool {
+	for _, done := range m.Done {
+		if done.ID == intent {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *history) takeDone(before, now moment) {
+	for key, done := range now.Done {
+		if was, known := before.Done[key]; known {
+			if !reflect.DeepEqual(was, done) {
+				h.note("what was said of %d is changed", done.ID)
+			}
+			continue
+		}
+		if before.Lock == nil || done.Token != before.Lock.Token {
+			h.note("%d is done under the token %d, and the lock was %v", done.ID, done.Token, before.Lock)
+		}
+		if h.done[done.ID] {
+			h.note("%d is done twice", done.ID)
+		}
+		h.done[done.ID] = true
+	}
 }

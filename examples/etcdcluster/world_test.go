@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	rig.Main(m, rig.Options{
 		CRDs:     []string{"examples/etcdcluster/config/crds"},
-		Programs: map[string]rig.Program{clockOffProgram: runOperatorWithClockOff},
+		Programs: map[string]rig.Program{faultyProgram: runFaulty},
 	})
 }
 
@@ -49,7 +49,8 @@ type world struct {
 	t       testing.TB
 	regions []*region
 	// store is where the operators meet, if that is not the system itself.
-	store coordination.Store
+	store   coordination.Store
+	writers int // how many there were
 }
 
 // region is a namespace with its operator and agent.
@@ -62,6 +63,7 @@ type region struct {
 	agent    *rig.Running
 	operator *rig.Running
 	network  *faultproxy.Proxy // between the operator and its API server
+	road     *faultproxy.Proxy // between the operator and the members of all regions
 	args     []string          // of the operator
 	clockOff time.Duration     // of the operator
 	starts   int
@@ -131,8 +133,8 @@ func (r *region) startOperator() {
 		}, r.args...),
 	}
 	switch {
-	case r.clockOff != 0:
-		process.Program, process.Env = clockOffProgram, []string{clockOffVariable + "=" + r.clockOff.String()}
+	case r.clockOff != 0 || r.road != nil:
+		process.Program, process.Env = faultyProgram, r.faults()
 	case r.shipped:
 		process.Binary = rig.Build(r.w.t, "./examples/etcdcluster")
 	default:
@@ -272,9 +274,11 @@ func (w *world) names() []string {
 }
 
 // term is the system's: it grows with every leader.
-func (w *world) term() uint64 {
+func (w *world) term() uint64 { return termOf(w.state()) }
+
+func termOf(state *system.State) uint64 {
 	var highest uint64
-	for _, m := range w.state().Members {
+	for _, m := range state.Members {
 		highest = max(highest, m.Health.Term)
 	}
 	return highest

@@ -9,6 +9,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"k8s.io/utils/clock"
 
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
@@ -59,7 +61,7 @@ func (r *reconciler) connect(p *part, cluster *etcdclusterv1alpha1.EtcdCluster, 
 		return nil
 	}
 	if p.system == nil {
-		connection, err := system.Dial(seeds)
+		connection, err := system.Dial(seeds, r.options.dialing()...)
 		if err != nil {
 			return err
 		}
@@ -94,6 +96,11 @@ func (r *reconciler) openStore(p *part) error {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: p.system.Endpoints(), Logger: zap.NewNop(),
 		DialKeepAliveTime: 6 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		// By default who was cut off for long may wait for two minutes more when it no longer is.
+		DialOptions: append(r.options.dialing(), grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: soon, Multiplier: 1.6, Jitter: 0.2, MaxDelay: later},
+			MinConnectTimeout: storeTimeout,
+		})),
 	})
 	if err != nil {
 		return fmt.Errorf("connecting to the store: %w", err)

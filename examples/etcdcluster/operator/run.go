@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -37,12 +39,22 @@ type Options struct {
 	Agent string
 	// Store is where the operators meet, the managed system itself by default.
 	Store coordination.Store
+	// Dial reaches the members, at a host and a port. It is the net package's own by default.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Session is how long this operator lives for the others after its last sign.
 	Session time.Duration
 	// Manager are options of the manager.
 	Manager manager.Options
 	// Clock is the process's own by default.
 	Clock clock.PassiveClock
+}
+
+// dialing is how connections to the members are made.
+func (o *Options) dialing() []grpc.DialOption {
+	if o.Dial == nil {
+		return nil
+	}
+	return []grpc.DialOption{grpc.WithContextDialer(o.Dial)}
 }
 
 // Run manages the EtcdClusters of a namespace until the context ends.

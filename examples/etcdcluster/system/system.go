@@ -47,6 +47,7 @@ type System struct {
 	mu sync.Mutex
 	// clients has one for each address, so that a member that hangs holds up only what is asked of it.
 	clients map[string]*clientv3.Client
+	dialing []grpc.DialOption
 	seeds   []string
 	// cluster is the system that was found first, and learned are the addresses that its members had the last time.
 	cluster ID
@@ -54,12 +55,12 @@ type System struct {
 }
 
 // Dial returns a connection to the system that may be found at the seeds. It asks nobody yet, so it fails only if
-// there is no seed or one of them is no address.
-func Dial(seeds []string) (*System, error) {
+// there is no seed or one of them is no address. The options are for all connections.
+func Dial(seeds []string, options ...grpc.DialOption) (*System, error) {
 	if len(seeds) == 0 {
 		return nil, errors.New("dialing the system: there is no address to find it at")
 	}
-	s := &System{clients: map[string]*clientv3.Client{}, seeds: slices.Clone(seeds)}
+	s := &System{clients: map[string]*clientv3.Client{}, dialing: options, seeds: slices.Clone(seeds)}
 	for _, seed := range seeds {
 		if _, err := s.client(seed); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -113,14 +114,14 @@ func (s *System) client(endpoint string) (*clientv3.Client, error) {
 		// What is to be tried again is for the caller to say, who sees the whole system.
 		MaxUnaryRetries: 1,
 		Logger:          zap.NewNop(),
-		DialOptions: []grpc.DialOption{
+		DialOptions: append([]grpc.DialOption{
 			// A member that returns is soon found again.
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 250 * time.Millisecond},
 				MinConnectTimeout: statusTimeout,
 			}),
 			grpc.WithChainUnaryInterceptor(failFast),
-		},
+		}, s.dialing...),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dialing %s: %w", endpoint, err)

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// said are entries below the root.
+type said map[string]string
+
+// with are the same entries and others. An empty one is deleted.
+func (s said) with(others said) said {
+	all := maps.Clone(s)
+	maps.Copy(all, others)
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	return all
+}
+
+func written(t *testing.T, what any) string {
+	t.Helper()
+	content, err := json.Marshal(what)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// A checker that finds nothing proves nothing: each is shown what it is there to find.
+func TestHistoryIsChecked(t *testing.T) {
+	lock := func(token int64, holder string) string {
+		return written(t, coordination.Lock{Holder: holder, Token: token, Session: holder + "'s"})
+	}
+	doing := func(id, token int64, by string, at int) coordination.Intent {
+		return coordination.Intent{ID: id, Token: token, By: by, At: at}
+	}
+	intent := func(id, token int64, by string, at int) string { return written(t, doing(id, token, by, at)) }
+	done := func(id, token int64, by string) string {
+		return written(t, coordination.Done{Intent: doing(id, token, by, 2)})
+	}
+
+	begun := said{"lock": lock(1, "a"), "token": "1", "intent": intent(1, 1, "a", 0)}
+	further := begun.with(said{"intent": intent(1, 1, "a", 1)})
+	left := further.with(said{"lock": ""})
+	taken := left.with(said{"lock": lock(2, "b"), "token": "2", "intent": intent(1, 2, "b", 1)})
+	ended := taken.with(said{"lock": "", "intent": "", "done/1": done(1, 2, "b")})
+	again := ended.with(said{"lock": lock(3, "a"), "token": "3", "intent": intent(3, 3, "a", 0)})
+
+	for name, test := range map[string]struct {
+		history []said
+		// over are the sessions that have ended.
+		over []string
+		want string
+	}{
+		"all is well":                     {history: []said{{}, begun, further, left, taken, ended, again}},
+		"a denied one loses its lock":     {history: []said{begun.with(said{"denied/b/a": ""}), begun.with(said{"denied/b/a": "x"}), taken.with(said{"denied/b/a": "x"})}},
+		"a lock goes with its session":    {history: []said{begun, taken}, over: []string{"a's"}},
+		"a lock is taken from its holder": {history: []said{begun, taken}, want: "b takes the lock of a"},
+		"a denied one is another one": {
+			history: []said{begun.with(said{"denied/b/c": "x"}), taken.with(said{"denied/b/c": "x"})}, want: "b takes the lock of a",
+		},
+		"a token is used again": {
+			history: []said{begun, left, left.with(said{"lock": lock(1, "b")})}, want: "b gets the lock with the token 1 after 1",
+		},
+		"a token shrinks":  {history: []said{begun, taken, again, again.with(said{"token": "2"})}, over: []string{"a's", "b's"}, want: "the token 3 is followed by 2"},
+		"a token vanishes": {history: []said{begun, begun.with(said{"token": ""})}, want: "the token 1 is followed by 0"},
+		"a token without a lock": {
+			history: []said{begun, left.with(said{"token": "2"})}, want: "the token 2 is written without its lock",
+		},
+		"a lock without its token":      {history: []said{{}, {"lock": lock(1, "a")}}, want: "the newest is 0"},
+		"an intent of one that is late": {history: []said{begun, left, taken, taken.with(said{"intent": intent(1, 1, "a", 2)})}, want: "a writes the intent 1 under the token 1"},
+		"an intent without a lock":      {history: []said{begun, left, left.with(said{"intent": intent(1, 1, "a", 2)})}, want: "the lock is <nil>"},
+		"an intent of another one":      {history: []said{begun, begun.with(said{"intent": intent(1, 1, "b", 0)})}, want: "b writes the intent 1"},
+		"a step is done again":          {history: []said{begun, further, begun}, want: "the intent 1 is at step 0 after step 1"},
+		"an intent is forgotten":        {history: []said{begun, begun.with(said{"intent": ""})}, want: "the intent 1 is gone"},
+		"an intent replaces another":    {history: []said{begun, begun.with(said{"intent": intent(2, 1, "a", 0)})}, want: "the intent 1 is gone"},
+		"what is done is begun again": {
+			history: []said{begun, left, taken, ended, ended.with(said{"lock": lock(3, "a"), "token": "3", "intent": intent(1, 3, "a", 2)})},
+			want:    "the intent 1 is written again after it was done",
+		},
+		"it is done twice": {
+			history: []said{begun, left, taken, ended, again, again.with(said{"lock": "", "intent": "", "done/3": done(1, 3, "a")})}, want: "1 is done twice",
+		},
+		"it is done under an old token": {
+			history: []said{begun, left, taken, taken.with(said{"lock": "", "intent": "", "done/1": done(1, 1, "a")})}, want: "1 is done under the token 1",
+		},
+		"it is done without a lock": {history: []said{begun, left, left.with(said{"intent": "", "done/1": done(1, 1, "a")})}, want: "1 is done under the token 1"},
+		"what was done is rewritten": {
+			history: []said{begun, left, taken, ended, ended.with(said{"done/1": done(1, 2, "a")})}, want: "what was said of 1 is changed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory()
+			for _, entries := range test.history {
+				now, err := momentOf(entries)
+				if err != nil {
+					t.Fatal(err)
+				}
+				now.ended = func(session string) bool { return slices.Contains(test.over, session) }
+				h.next(now)
+			}
+			found(t, h.wrong, test.want)
+		})
+	}
+}
+
+// found sees that a checker has found what it should.
+func found(t *testing.T, wrong []string, want string) {
+	t.Helper()
+	all := strings.Join(wrong, "\n")
+	if want == "" && all != "" || !strings.Contains(all, want) {
+		t.Errorf("it found %q, want %q", wrong, want)
+	}
+}
+
+func TestOrdersAreChecked(t *testing.T) {
+	for name, test := range map[string]struct {
+		orders []order
+		want   string
+	}{
+		"all is well":         {orders: []order{{Member: "a-1", Order: "1/0/restart", Token: 1}, {Member: "a-2", Order: "1/0/restart", Token: 1}, {Member: "a-1", Order: "1/1/stop", Token: 3}}},
+		"one is repeated":     {orders: []order{{Member: "a-1", Order: "1/0/restart", Token: 1}, {Member: "a-1", Order: "1/0/restart", Token: 2}}, want: "1/0/restart of a-1 was carried out twice"},
+		"one has an old one":  {orders: []order{{Member: "a-1", Order: "2/0/restart", Token: 2}, {Member: "a-2", Order: "1/0/restart", Token: 1}}, want: "under the token 1 after 2"},
+		"an old one is later": {orders: []order{{Order: "3", Token: 3}, {Order: "1", Token: 1}, {Order: "2", Token: 2}}, want: "under the token 2 after 3"},
+	} {
+		t.Run(name, func(t *testing.T) { found(t, wrongOrders(test.orders), test.want) })
+	}
+}
+
+func TestGrantsAreChecked(t *testing.T) {
+	for name, test := range map[string]struct {
+		locks []coordination.Lock
+		want  string
+	}{
+		"all is well":        {locks: []coordination.Lock{{Holder: "a", Token: 1}, {Holder: "a", Token: 1}, {Holder: "b", Token: 2}, {Holder: "a", Token: 4}}},
+		"two have one token": {locks: []coordination.Lock{{Holder: "a", Token: 1}, {Holder: "b", Token: 1}}, want: "a and b both have the token 1"},
+		"an old one is back": {locks: []coordination.Lock{{Holder: "a", Token: 1}, {Holder: "b", Token: 2}, {Holder: "a", Token: 1}}, want: "a has the token 1 after 2"},
+		"one has an old one": {locks: []coordination.Lock{{Holder: "a", Token: 2}, {Holder: "b", Token: 1}}, want: "b has the token 1 after 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := grants{}
+			var wrong []string
+			for _, lock := range test.locks {
+				wrong = append(wrong, seen.note(&lock)...)
+			}
+			found(t, wrong, test.want)
+		})
+	}
+}
+
+func TestLedgerIsChecked(t *testing.T) {
+	for name, test := range map[string]struct {
+		read []string
+		end  map[string]string
+		// wrong is found while it is written, lost at the end.
+		wrong string
+		lost  []string
+	}{
+		"all is well":            {read: []string{"2"}, end: map[string]string{"a": "1", "b": "2", "c": "not acknowledged"}},
+		"a read does not see it": {end: map[string]string{"a": "1", "b": "2"}, wrong: "b was acknowledged as 2, and [] was read"},
+		"a read sees another":    {read: []string{"1"}, end: map[string]string{"a": "1", "b": "2"}, wrong: "and [1] was read"},
+		"one is lost":            {read: []string{"2"}, end: map[string]string{"b": "2"}, lost: []string{"a"}},
+		"one is another":         {read: []string{"2"}, end: map[string]string{"a": "1", "b": "1"}, lost: []string{"b"}},
+		"all are lost":           {read: []string{"2"}, lost: []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger()
+			l.acknowledge("a", "1")
+			l.acknowledge("b", "2")
+			l.read(l.last, test.read...)
+			found(t, l.wrong, test.wrong)
+			if diff := cmp.Diff(test.lost, l.lost(test.end), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("lost: (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
