@@ -37,8 +37,9 @@ func main() {
 	prefix := flag.String("prefix", "a", "what this operator's members belong to")
 	flag.Parse() // and --kubeconfig, which controller-runtime adds
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *namespace, *prefix); err != nil {
+	err := run(ctx, *namespace, *prefix)
+	stop()
+	if err != nil {
 		log.Fatal(err)
 	}
 }

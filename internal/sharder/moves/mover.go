@@ -304,7 +304,7 @@ func (m *Mover) Settle(ctx context.Context, name string, resource *catalog.Resou
 		}
 		p := (&run{Mover: m, name: name, drains: m.drainsOf(name)}).newPass(declared, shards)
 		err := p.apply(ctx, resource, o, p.decide(ctx, resource, o, p.newWitness()))
-		if err = errors.Join(append(p.errs, err)...); err != nil {
+		if err := errors.Join(append(p.errs, err)...); err != nil {
 			return err
 		}
 		if now, _ := m.Members.Ring(name); now == shards {
