@@ -63,7 +63,7 @@ bench: kubernetes ## Measure, each figure beside its reference in the same run (
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench . -benchtime 1x -timeout 60m $(ARGS) ./test/bench
 
 .PHONY: bench-coordination
-bench-coordination: kubernetes ## Measure what agreeing before acting is worth, local beside global (about 25 minutes; make bench-coordination ARGS=-runs=2 is shorter)
+bench-coordination: kubernetes ## Measure what agreeing before acting is worth, local beside global (25 minutes; make bench-coordination ARGS=-runs=2 is shorter)
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench Coordination -benchtime 1x -timeout 120m ./examples/etcdcluster $(ARGS)
 
 ##@ Keep in order
