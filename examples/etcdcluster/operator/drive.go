@@ -226,7 +226,7 @@ func (r *round) finish(ctx context.Context, failure string) error {
 		return inStore(err)
 	}
 	if failure == "" {
-		r.note("Acted", fmt.Sprintf("%s is done, in %d steps, with token %d.", action, len(steps), grant.Token))
+		r.note("Acted", fmt.Sprintf("%s is done, all steps (%d), with token %d.", action, len(steps), grant.Token))
 	} else {
 		r.note("GaveUp", fmt.Sprintf("%s was given up: %s", action, failure))
 	}

@@ -158,7 +158,7 @@ func (r *round) readiness(err error) (bool, string, string) {
 	case len(status.Members) > int(spec.Members):
 		return false, etcdclusterv1alpha1.ReasonTooManyMembers, fmt.Sprintf("%d members are there, %d are wanted.", len(status.Members), spec.Members)
 	}
-	return true, etcdclusterv1alpha1.ReasonMembersReady, fmt.Sprintf("All %d members are well.", spec.Members)
+	return true, etcdclusterv1alpha1.ReasonMembersReady, "All members of this region are well."
 }
 
 // problems are what the agent says of members that do not run although they should.
