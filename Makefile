@@ -8,7 +8,7 @@ ROOT   := $(CURDIR)
 BIN    := $(ROOT)/bin
 ASSETS := $(BIN)/kubernetes
 # Each folder with a go.mod of its own. See CONTRIBUTING.md for why there are several.
-MODULES := . hack kubernetes tools
+MODULES := . experiment hack kubernetes tools
 TOOL    := go tool -modfile=$(ROOT)/tools/go.mod
 NODE    := $(BIN)/node
 NODE_DIR ?= /var/lib/ringmaster-node
@@ -29,6 +29,11 @@ up: build kubernetes ## Run the whole thing on this machine until Ctrl-C: docs/d
 build: ## Build our programs into bin/
 	@mkdir -p $(BIN)
 	go build -trimpath -o $(BIN)/ ./cmd/... ./examples/webhosting ./examples/etcdcluster
+
+# Not a part of build: Prometheus' engine takes minutes to compile, and nothing else needs it.
+.PHONY: experiment
+experiment: build kubernetes ## Build what 'ringmaster experiment' runs: docs/evaluation.md
+	go -C experiment build -trimpath -o $(BIN)/ringmaster-experiment .
 
 ##@ Test
 
@@ -72,12 +77,14 @@ bench-coordination: kubernetes ## Measure what agreeing before acting is worth, 
 lint: ## Check style and import directions
 	$(TOOL) golangci-lint run ./...
 	cd hack && $(TOOL) golangci-lint run --config ../.golangci.yaml ./...
+	cd experiment && $(TOOL) golangci-lint run --config ../.golangci.yaml ./...
 	cd kubernetes && $(TOOL) golangci-lint fmt --config ../.golangci.yaml --diff ./... # the rest would analyse all of Kubernetes
 
 .PHONY: fmt
 fmt: ## Format the code as lint wants it
 	$(TOOL) golangci-lint fmt ./...
 	cd hack && $(TOOL) golangci-lint fmt --config ../.golangci.yaml ./...
+	cd experiment && $(TOOL) golangci-lint fmt --config ../.golangci.yaml ./...
 
 .PHONY: generate
 generate: ## Write all generated files anew

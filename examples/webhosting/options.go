@@ -67,6 +67,8 @@ func parse(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("%w; see webhosting --help", err)
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("there is nothing to be done with %q; see webhosting --help", flags.Arg(0))
+	case o.website.WorkTime < 0:
+		return o, fmt.Errorf("--work-time=%s is in the past: give it 0 or more", o.website.WorkTime)
 	case o.website.Concurrency < 1:
 		return o, fmt.Errorf("--concurrency=%d would work on nothing: give it at least 1", o.website.Concurrency)
 	}
@@ -82,6 +84,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.DurationVar(&o.shard.RenewDeadline, "renew-deadline", shard.DefaultRenewDeadline, "how long to try to renew a Lease before giving up")
 	flags.DurationVar(&o.shard.RetryPeriod, "retry-period", shard.DefaultRetryPeriod, "how often to renew a Lease")
 	flags.IntVar(&o.website.Concurrency, "concurrency", 15, "how many Websites to work on at the same time")
+	flags.DurationVar(&o.website.WorkTime, "work-time", 0, "how long to wait in each reconcile, as for an API that is far away: for experiments")
 	flags.StringVar(&o.website.Image, "nginx-image", "nginx:stable", "image that serves the pages; it needs nginx on its PATH")
 	flags.StringVar(&o.manager.HealthProbeBindAddress, "health-address", ":8081", "where to serve /healthz and /readyz; 0 turns it off")
 	flags.StringVar(&o.manager.Metrics.BindAddress, "metrics-address", ":8080", "where to serve /metrics; 0 turns it off")

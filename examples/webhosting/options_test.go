@@ -28,6 +28,7 @@ func TestParse(t *testing.T) {
 		"no such flag":   {args: []string{"--solo"}, want: "see webhosting --help"},
 		"no flag at all": {args: []string{"solo"}, want: "see webhosting --help"},
 		"no workers":     {args: []string{"--concurrency=0"}, want: "at least 1"},
+		"no time":        {args: []string{"--work-time=-1s"}, want: "0 or more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -25,7 +25,7 @@ its own folder.`,
 	root.SetFlagErrorFunc(seeHelp)
 	root.Args, root.RunE = noSuchCommand, func(command *cobra.Command, _ []string) error { return command.Help() }
 	root.SuggestionsMinimumDistance = 2
-	root.AddCommand(newUp(), newStatus(), newCoordination(), newRole(), newUnlabel())
+	root.AddCommand(newUp(), newStatus(), newCoordination(), newRole(), newUnlabel(), newExperiment())
 	root.AddCommand(newControl()...)
 	explainArgs(root)
 	return root

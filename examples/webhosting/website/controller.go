@@ -30,6 +30,8 @@ type Options struct {
 	Image string
 	// Concurrency is how many Websites are worked on at the same time.
 	Concurrency int
+	// WorkTime is how long each reconcile waits, as an operator does that has to ask an API far away.
+	WorkTime time.Duration
 	// Clock tells the time that is written into statuses.
 	Clock clock.PassiveClock
 	// LookAgain is when to look again whether a name is free that another object has. Nobody may tell: objects
@@ -52,7 +54,7 @@ func Cached() map[client.Object]cache.ByObject {
 func Add(ctx context.Context, mgr *shard.Manager, options Options) error {
 	r := &reconciler{
 		Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder(manager),
-		clock: options.Clock, image: options.Image, lookAgain: cmp.Or(options.LookAgain, defaultLookAgain),
+		clock: options.Clock, image: options.Image, workTime: options.WorkTime, lookAgain: cmp.Or(options.LookAgain, defaultLookAgain),
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &webhostingv1alpha1.Website{}, indexTheme, themeOf); err != nil {
 		return fmt.Errorf("preparing to find the Websites of a Theme: %w", err)

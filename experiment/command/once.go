@@ -1,0 +1,195 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ringmaster-project/ringmaster/experiment/fleet"
+	"github.com/ringmaster-project/ringmaster/experiment/report"
+	"github.com/ringmaster-project/ringmaster/experiment/run"
+	"github.com/ringmaster-project/ringmaster/internal/controlplane"
+	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
+	"github.com/ringmaster-project/ringmaster/internal/terminal"
+)
+
+// find looks where 'make build' and 'make kubernetes' put the programs, unless it is told where they are.
+func (o *options) find(plan []one) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return err
+	}
+	o.programs = cmp.Or(o.programs, filepath.Dir(self))
+	for _, p := range plan {
+		if o.programs, err = stage.FindPrograms(o.programs, p.setup.Programs()...); err != nil {
+			return err
+		}
+	}
+	if o.kubeconfig != "" {
+		return nil
+	}
+	if o.assets != "" {
+		o.assets, err = controlplane.FindAssetsIn(o.assets)
+		return err
+	}
+	o.assets, err = controlplane.FindAssets(filepath.Join(filepath.Dir(self), "kubernetes"))
+	return err
+}
+
+// cluster is where a run takes place: a new control plane, or one that was named.
+func (o *options) cluster(ctx context.Context, dir string) (*rest.Config, *controlplane.ControlPlane, error) {
+	if o.kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading --kubeconfig: %w", err)
+		}
+		return config, nil, nil
+	}
+	plane, err := controlplane.Start(ctx, controlplane.Options{
+		Assets: o.assets, Dir: filepath.Join(dir, "kubernetes"), ControllerManager: true, Report: func(string) {},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	config := plane.RESTConfig()
+	return config, plane, nil
+}
+
+// once makes one run. The files that it needs are thrown away; those of the report are written later.
+func (o *options) once(ctx context.Context, next one, which string) (_ *run.Result, err error) {
+	dir, err := os.MkdirTemp("", "ringmaster-experiment-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder: %w", err)
+	}
+	defer func() {
+		if err == nil || ctx.Err() != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+			return
+		}
+		err = fmt.Errorf("%w\nAll logs are in %s", err, dir)
+	}()
+	say := o.teller(fmt.Sprintf("%s, %s, %d instances", which, next.setup, next.Instances))
+	say(0, next.Duration, "starting")
+	config, plane, err := o.cluster(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if plane != nil {
+		defer plane.Kill() // its data is thrown away
+	}
+	return run.Run(ctx, run.Options{
+		Scenario: next.Scenario, Seed: o.seed, Projects: o.projects, Interval: o.interval, Dir: dir, Progress: say,
+		Fleet: fleet.Options{
+			Setup: next.setup, Instances: next.Instances, Workers: next.Workers, WorkTime: o.workTime, Config: config, Plane: plane, Host: o.host,
+			Programs: o.programs, Dir: dir, Seed: o.seed,
+			Report: func(what string, wrong bool) {
+				if wrong {
+					say(-1, 0, what)
+				}
+			},
+		},
+	})
+}
+
+// teller tells how far it is: on a terminal always at the same place, elsewhere now and then.
+func (o *options) teller(of string) func(done, all time.Duration, what string) {
+	const seldom = 30 * time.Second
+	onTerminal := terminal.Is(os.Stderr)
+	var last time.Time
+	return func(done, all time.Duration, what string) {
+		if o.quiet {
+			return
+		}
+		line := of + ": " + what
+		if done >= 0 && all > 0 {
+			done = min(done, all)
+			line = fmt.Sprintf("%s: %s of %s, %s left: %s", of, done.Round(time.Second), all, (all - done).Round(time.Second), what)
+		}
+		switch now := time.Now(); {
+		case onTerminal && done >= 0:
+			fmt.Fprintf(os.Stderr, "\r\x1b[K%s", line)
+			if done == all {
+				fmt.Fprintln(os.Stderr)
+			}
+		case done < 0 || now.Sub(last) >= seldom || done == all:
+			last = now
+			fmt.Fprintln(os.Stderr, line)
+		}
+	}
+}
+
+// report writes it, and tells the verdict.
+func (o *options) report(name string, results []*run.Result, cut bool) error {
+	made := &report.Report{Scenario: name, Results: results, About: report.About{
+		Command: "ringmaster experiment " + strings.Join(os.Args[1:], " "), Machine: machine(), Versions: o.versions(), Parameters: o.parameters(results), Cut: cut,
+	}}
+	if err := made.Write(o.out); err != nil {
+		return err
+	}
+	fmt.Print(made.Summary())
+	fmt.Printf("The report is %s\n", filepath.Join(o.out, "report.html"))
+	return nil
+}
+
+func machine() [][2]string {
+	all := [][2]string{{"processors", strconv.Itoa(runtime.NumCPU())}, {"system", runtime.GOOS + "/" + runtime.GOARCH}}
+	if proc, err := procfs.NewDefaultFS(); err == nil {
+		if info, err := proc.CPUInfo(); err == nil && len(info) > 0 && info[0].ModelName != "" {
+			all = append(all, [2]string{"processor", info[0].ModelName})
+		}
+		if memory, err := proc.Meminfo(); err == nil && memory.MemTotalBytes != nil {
+			all = append(all, [2]string{"memory", fmt.Sprintf("%.1f GiB", float64(*memory.MemTotalBytes)/(1<<30))})
+		}
+	}
+	return all
+}
+
+func (o *options) versions() [][2]string {
+	all := [][2]string{{"Go", runtime.Version()}}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				all = append(all, [2]string{"Ringmaster", setting.Value})
+			}
+		}
+		for _, dep := range info.Deps {
+			switch dep.Path {
+			case "k8s.io/client-go", "sigs.k8s.io/controller-runtime":
+				all = append(all, [2]string{dep.Path, dep.Version})
+			}
+		}
+	}
+	return all
+}
+
+func (o *options) parameters(results []*run.Result) [][2]string {
+	all := [][2]string{
+		{"scale", fmt.Sprint(o.scale)},
+		{"seed", strconv.FormatUint(o.seed, 10)},
+		{"measured every", o.interval.String()},
+		{"namespaces of users", strconv.Itoa(o.projects)},
+	}
+	if len(results) > 0 {
+		first := results[0]
+		all = append(all, [2]string{"initial Websites", strconv.Itoa(first.Load.Initial)},
+			[2]string{"created each second", fmt.Sprintf("%g", first.Load.Create)}, [2]string{"deleted each second", fmt.Sprintf("%g", first.Load.Delete)},
+			[2]string{"each is changed every", first.Load.ChangeEvery.String()}, [2]string{"a reconcile waits for", o.workTime.String()},
+			[2]string{"begun", first.Begin.Format(time.RFC3339)})
+	}
+	return all
+}

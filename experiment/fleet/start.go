@@ -1,0 +1,232 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
+	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
+	"github.com/ringmaster-project/ringmaster/internal/manifest"
+	"github.com/ringmaster-project/ringmaster/internal/process"
+)
+
+// install makes the cluster know our kinds, and makes namespaces, ServiceAccounts and what they may do.
+func (f *Fleet) install(ctx context.Context) error {
+	read := func(sources []source) (all []*unstructured.Unstructured, err error) {
+		for _, s := range sources {
+			objects, err := manifest.Read(s.files, s.path)
+			if err != nil {
+				return nil, fmt.Errorf("reading the manifests: %w", err)
+			}
+			all = append(all, objects...)
+		}
+		return all, nil
+	}
+	kinds, err := read(f.options.Setup.kinds())
+	if err != nil {
+		return err
+	}
+	if err := f.stage.InstallKinds(ctx, kinds...); err != nil {
+		return err
+	}
+	objects, err := read(f.options.Setup.objects())
+	if err != nil {
+		return err
+	}
+	return f.stage.Install(ctx, "the roles of "+string(f.options.Setup), objects...)
+}
+
+// reserve finds a port for a process.
+func (f *Fleet) reserve() (int, error) {
+	port, err := process.ReservePort("127.0.0.1")
+	if err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ports = append(f.ports, port)
+	return port.Number, nil
+}
+
+func (f *Fleet) says(name, url string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.endpoints[name] = url
+}
+
+// program is what to run under a name, as a ServiceAccount.
+func (f *Fleet) program(name, program, namespace, account string, args ...string) crew.Program {
+	return crew.Program{Name: name, Prepare: func(ctx context.Context) (process.Spec, error) {
+		env, err := f.identify(ctx, name, namespace, account)
+		if err != nil {
+			return process.Spec{}, err
+		}
+		return process.Spec{
+			Name: name, Path: filepath.Join(f.options.Programs, program), Args: args, Log: f.stage.Log(name), Env: append(os.Environ(), env...),
+		}, nil
+	}}
+}
+
+// join starts one more instance.
+func (f *Fleet) join() error {
+	metrics, err := f.reserve()
+	if err != nil {
+		return err
+	}
+	name := InstanceName(f.next)
+	f.next++
+	if err := f.stage.MakeFolder(name); err != nil {
+		return err
+	}
+	f.says(name, fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics))
+	args := []string{
+		"--mode=" + f.options.Setup.mode(), "--health-address=0", fmt.Sprint("--metrics-address=127.0.0.1:", metrics),
+		// So that each reconcile is in the log: who worked on what when is read there.
+		"--zap-log-level=debug",
+	}
+	if f.options.Workers > 0 {
+		args = append(args, "--concurrency="+strconv.Itoa(f.options.Workers))
+	}
+	if f.options.WorkTime > 0 {
+		args = append(args, "--work-time="+f.options.WorkTime.String())
+	}
+	return f.crew.Add(f.program(name, operator, Namespace, Ring, args...))
+}
+
+// startSharder starts the external sharder, which serves its webhook on this machine.
+func (f *Fleet) startSharder(ctx context.Context) error {
+	webhook, err := f.reserve()
+	if err != nil {
+		return err
+	}
+	metrics, err := f.reserve()
+	if err != nil {
+		return err
+	}
+	if f.reader, err = f.metricsReader(ctx); err != nil {
+		return err
+	}
+	if err := f.stage.MakeFolder(sharder); err != nil {
+		return err
+	}
+	path := filepath.Join(f.stage.Folder(sharder), "config.yaml")
+	if err := os.WriteFile(path, fmt.Appendf(nil, `apiVersion: config.sharding.timebertt.dev/v1alpha1
+kind: SharderConfig
+health: {bindAddress: "0"}
+metrics: {bindAddress: "127.0.0.1:%d"}
+webhook:
+  config:
+    clientConfig:
+      url: https://%s:%d
+`, metrics, f.options.Host, webhook), 0o600); err != nil {
+		return fmt.Errorf("configuring the sharder: %w", err)
+	}
+	f.says(sharder, fmt.Sprintf("https://127.0.0.1:%d/metrics", metrics))
+	return f.crew.Add(f.program(sharder, sharder, shardingv1alpha1.NamespaceSystem, sharder, "--config", path, "--webhook-port", strconv.Itoa(webhook)))
+}
+
+// metricsReader makes somebody who may read the sharder's metrics, and returns its token.
+func (f *Fleet) metricsReader(ctx context.Context) (string, error) {
+	const name = "experiment"
+	apply := metav1.ApplyOptions{FieldManager: stage.Owner, Force: true} // it is ours
+	account := applycorev1.ServiceAccount(name, Namespace)
+	if _, err := f.stage.Clientset.CoreV1().ServiceAccounts(Namespace).Apply(ctx, account, apply); err != nil {
+		return "", fmt.Errorf("making who reads the metrics: %w", err)
+	}
+	binding := applyrbacv1.ClusterRoleBinding("ringmaster-experiment-metrics").
+		WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName("sharding:metrics-reader")).
+		WithSubjects(applyrbacv1.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(Namespace).WithName(name))
+	if _, err := f.stage.Clientset.RbacV1().ClusterRoleBindings().Apply(ctx, binding, apply); err != nil {
+		return "", fmt.Errorf("letting it read the metrics: %w", err)
+	}
+	return token(ctx, f.stage.Clientset, Namespace, name)
+}
+
+// Projects makes the namespaces of users, and Themes, and returns their names.
+func (f *Fleet) Projects(ctx context.Context, count int) (namespaces, themes []string, err error) {
+	var objects []*unstructured.Unstructured
+	for i := range count {
+		namespace := &unstructured.Unstructured{}
+		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		namespace.SetName(fmt.Sprint("experiment-", i))
+		namespace.SetLabels(map[string]string{"webhosting.timebertt.dev/project": "true"})
+		objects, namespaces = append(objects, namespace), append(namespaces, namespace.GetName())
+	}
+	for _, color := range []string{"darkcyan", "orchid", "teal"} {
+		theme := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "webhosting.timebertt.dev/v1alpha1", "kind": "Theme",
+			"spec": map[string]any{"color": color, "fontFamily": "Menlo"},
+		}}
+		theme.SetName("experiment-" + color)
+		objects, themes = append(objects, theme), append(themes, theme.GetName())
+	}
+	return namespaces, themes, f.stage.Install(ctx, "the users' namespaces", objects...)
+}
+
+// awaitReady waits until all instances take their part: the objects that come then have somebody at once.
+func (f *Fleet) awaitReady(ctx context.Context) error {
+	return stage.Until(ctx, "the instances to be ready", func(ctx context.Context) (bool, error) {
+		leases, err := f.stage.Clientset.CoordinationV1().Leases(Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		held := map[string]bool{}
+		leading := false
+		for _, lease := range leases.Items {
+			if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+				continue
+			}
+			held[lease.Name] = true
+			leading = leading || lease.Labels[shardingv1alpha1.LabelControllerRing] == ""
+		}
+		if f.options.Setup == Lead {
+			return leading, nil
+		}
+		for _, name := range f.instances() {
+			if !held[name] {
+				return false, nil
+			}
+		}
+		if f.options.Setup == InProcess {
+			return leading, nil
+		}
+		return f.ringReady(ctx)
+	})
+}
+
+// ringReady tells whether the sharder knows all instances.
+func (f *Fleet) ringReady(ctx context.Context) (bool, error) {
+	ring := &unstructured.Unstructured{}
+	ring.SetGroupVersionKind(shardingv1alpha1.SchemeGroupVersion.WithKind("ControllerRing"))
+	if err := f.stage.Client.Get(ctx, keyOf(Ring), ring); err != nil {
+		return false, err
+	}
+	available, _, _ := unstructured.NestedInt64(ring.Object, "status", "availableShards")
+	conditions, _, _ := unstructured.NestedSlice(ring.Object, "status", "conditions")
+	for _, condition := range conditions {
+		if fields, is := condition.(map[string]any); is && fields["type"] == shardingv1alpha1.ConditionReady {
+			return fields["status"] == "True" && int(available) == len(f.instances()), nil
+		}
+	}
+	return false, nil
+}
+
+// reading is for metrics that are served on this machine, with a certificate that nobody has signed.
+var reading = &http.Client{
+	Timeout:   5 * time.Second,
+	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // it is a process of ours, on this machine
+}

@@ -1,0 +1,298 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ringmaster-project/ringmaster/experiment/load"
+	"github.com/ringmaster-project/ringmaster/experiment/measure"
+	"github.com/ringmaster-project/ringmaster/experiment/run"
+)
+
+// About is what a report is about, besides its results.
+type About struct {
+	// Command is what was typed.
+	Command string `json:"command"`
+	// Machine, Versions and Parameters are names and values.
+	Machine    [][2]string `json:"machine"`
+	Versions   [][2]string `json:"versions"`
+	Parameters [][2]string `json:"parameters"`
+	// Cut is set when it was ended before its time.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// Report is what was found.
+type Report struct {
+	About
+	Scenario string        `json:"scenario"`
+	Results  []*run.Result `json:"results"`
+}
+
+// section is a part of the report.
+type section struct {
+	title  string
+	text   []string
+	tables []table
+	charts []named
+}
+
+type named struct {
+	file string
+	chart
+}
+
+// table has cells that are plain text.
+type table struct {
+	head []string
+	rows [][]string
+}
+
+// title names a run among the others.
+func title(r *run.Result) string {
+	return fmt.Sprintf("%s, %d×", r.Setup, r.Instances)
+}
+
+func (r *Report) sections() []section {
+	all := []section{r.verdicts(), r.generator(), r.needs(), r.ownership()}
+	if capacity, is := r.capacity(); is {
+		all = append([]section{capacity}, all...)
+	}
+	for _, result := range r.Results {
+		all = append(all, r.pictures(result))
+	}
+	return append(all, r.conditions())
+}
+
+func verdict(holds bool) string {
+	if holds {
+		return "✓ holds"
+	}
+	return "✗ does not hold"
+}
+
+func (r *Report) verdicts() section {
+	s := section{title: "Objectives"}
+	t := table{head: []string{"for 99 of 100", "at most"}}
+	for _, result := range r.Results {
+		t.head = append(t.head, title(result))
+	}
+	for i, objective := range run.Objectives() {
+		row := []string{objective.Name, amount(objective.Limit, "s")}
+		for _, result := range r.Results {
+			v := result.Verdicts[i]
+			if v.Value == nil {
+				row = append(row, "nothing happened")
+				continue
+			}
+			row = append(row, amount(*v.Value, "s")+" "+verdict(v.Holds))
+		}
+		t.rows = append(t.rows, row)
+	}
+	doubles := []string{"reconciles of one Website by two instances at a time", "0"}
+	for _, result := range r.Results {
+		doubles = append(doubles, fmt.Sprintf("%d of %s %s", len(result.Doubles), short(float64(result.Reconciles)), verdict(len(result.Doubles) == 0)))
+	}
+	t.rows = append(t.rows, doubles)
+	s.tables = append(s.tables, t)
+	for _, result := range r.Results {
+		const few = 5
+		for _, double := range result.Doubles[:min(few, len(result.Doubles))] {
+			s.text = append(s.text, title(result)+": "+double)
+		}
+	}
+	return s
+}
+
+func (r *Report) generator() section {
+	s := section{title: "The load"}
+	t := table{head: []string{"", "operations, done / planned", "failed", "late by, 99 of 100", "machine at work", "kept its promise"}}
+	for _, result := range r.Results {
+		g := result.Generator
+		kept := "✓ yes"
+		if !g.Kept() {
+			kept = "✗ no"
+			s.text = append(s.text, fmt.Sprintf("%s: the users could not do what was promised in time: this machine, and not the system, was the limit, "+
+				"or the API server was away. Choose a smaller --scale.", title(result)))
+		}
+		t.rows = append(t.rows, []string{
+			title(result), short(g.Done) + " / " + short(g.Planned), short(g.Failed), amount(g.Late, "s"), fmt.Sprintf("%.0f %%", 100*g.Busy), kept,
+		})
+		if result.Interrupted {
+			s.text = append(s.text, title(result)+": it was ended after "+result.End.Sub(result.Begin).Round(time.Second).String()+", before its time.")
+		}
+		for _, trouble := range result.Troubles {
+			s.text = append(s.text, title(result)+": not all could be measured: "+trouble)
+		}
+	}
+	s.tables = append(s.tables, t)
+	return s
+}
+
+func (r *Report) needs() section {
+	s := section{title: "What the processes needed"}
+	s.text = append(s.text, "CPU on average and at most over a minute; memory at most; what is read and written, each second.")
+	for _, result := range r.Results {
+		t := table{head: []string{title(result), "CPU", "peak", "in use by Go", "resident", "received", "sent", "reconciles", "API requests"}}
+		for _, p := range result.Processes {
+			inUse := "–"
+			if p.InUse > 0 {
+				inUse = amount(p.InUse, "B")
+			}
+			t.rows = append(t.rows, []string{
+				p.Name, amount(p.CPU, "cores"), amount(p.CPUPeak, "cores"), inUse, amount(p.Resident, "B"), amount(p.Received, "B/s"), amount(p.Sent, "B/s"),
+				dash(p.Reconciles), requests(p.Requests),
+			})
+		}
+		s.tables = append(s.tables, t)
+	}
+	return s
+}
+
+func dash(value float64) string {
+	if value == 0 {
+		return "–"
+	}
+	return group(fmt.Sprintf("%.0f", value))
+}
+
+func requests(by map[string]float64) string {
+	var all []string
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		if by[method] >= 1 {
+			all = append(all, fmt.Sprintf("%s %s", method, dash(by[method])))
+		}
+	}
+	if len(all) == 0 {
+		return "–"
+	}
+	return strings.Join(all, ", ")
+}
+
+func (r *Report) ownership() section {
+	s := section{title: "Who had the Websites"}
+	t := table{head: []string{"", "without a live instance, at most", "… altogether", "moves", "writes per move"}}
+	for _, result := range r.Results {
+		if !result.Setup.Sharded() {
+			continue
+		}
+		o := result.Ownership
+		writes := "–"
+		if o.Moves >= 1 {
+			writes = short(o.WritesPerMove())
+		}
+		t.rows = append(t.rows, []string{title(result), short(o.Ownerless), short(o.OwnerlessSeconds) + " s × Websites", dash(o.Moves), writes})
+	}
+	if len(t.rows) == 0 {
+		s.text = append(s.text, "The one that leads has all of them.")
+		return s
+	}
+	s.tables = append(s.tables, t)
+	return s
+}
+
+// capacity is what one more instance is worth, if that was looked for.
+func (r *Report) capacity() (section, bool) {
+	s := section{title: "Capacity"}
+	t := table{head: []string{"", "Websites", "changes each second", "compared with the first"}}
+	lines := map[string]*line{}
+	var first float64
+	for _, result := range r.Results {
+		if result.Capacity == nil {
+			continue
+		}
+		if first == 0 {
+			first = result.Capacity.Changes
+		}
+		name := string(result.Setup)
+		if lines[name] == nil {
+			lines[name] = &line{name: name}
+		}
+		lines[name].points = append(lines[name].points, point{float64(result.Instances), result.Capacity.Changes})
+		t.rows = append(t.rows, []string{
+			title(result), short(result.Capacity.Objects), short(result.Capacity.Changes), short(result.Capacity.Changes/first) + " times",
+		})
+	}
+	if len(t.rows) == 0 {
+		return s, false
+	}
+	s.text = append(s.text, "The largest load at which all objectives still held over a minute.")
+	s.tables = append(s.tables, t)
+	c := chart{title: "changes each second that are borne, by instances", across: "instances"}
+	for _, name := range sortedKeys(lines) {
+		c.lines = append(c.lines, *lines[name])
+	}
+	s.charts = append(s.charts, named{"capacity.svg", c})
+	return s, true
+}
+
+func (r *Report) conditions() section {
+	s := section{title: "How this was measured"}
+	s.text = append(s.text, "With "+code(r.Command)+".")
+	t := table{head: []string{"what", "value"}}
+	for _, of := range [][][2]string{r.Machine, r.Versions, r.Parameters} {
+		for _, pair := range of {
+			t.rows = append(t.rows, []string{pair[0], pair[1]})
+		}
+	}
+	s.tables = append(s.tables, t)
+	return s
+}
+
+// code is what is shown as it is typed.
+func code(text string) string { return "`" + text + "`" }
+
+// pictures are what is to be seen of a run over time.
+func (r *Report) pictures(result *run.Result) section {
+	s := section{title: title(result)}
+	prefix := fmt.Sprintf("%s-%d-", result.Setup, result.Instances)
+	add := func(file string, c chart) {
+		for _, event := range result.Events {
+			c.marks = append(c.marks, mark{event.At.Sub(result.Begin).Seconds(), event.What})
+		}
+		s.charts = append(s.charts, named{prefix + file + ".svg", c})
+	}
+	of := func(name string, by string) []line { return lines(result, name, by) }
+	add("load", chart{title: "Websites", lines: append(label("all", of("objects", "")), label("not yet as they were wanted", of("waiting", ""))...)})
+	add("changes", chart{title: "changes each second", lines: of("changes", "")})
+	for i, v := range result.Verdicts {
+		add(fmt.Sprint("objective-", i+1), chart{title: v.Name + ", 99 of 100", unit: "s", limit: v.Limit, lines: of(fmt.Sprint("objective", i), "")})
+	}
+	add("cpu", chart{title: "CPU by process", unit: "cores", lines: of("cpu", measure.LabelProcess)})
+	add("memory", chart{title: "memory in use by Go, by process", unit: "B", lines: of("inUse", measure.LabelProcess)})
+	add("network", chart{title: "received by process", unit: "B/s", lines: of("received", measure.LabelProcess)})
+	if result.Setup.Sharded() {
+		add("owners", chart{title: "Websites by instance", lines: append(of("owned", "instance"), label("none", of("ownerless", ""))...)})
+	}
+	for _, event := range result.Events {
+		s.text = append(s.text, duration(event.At.Sub(result.Begin).Seconds())+": "+event.What)
+	}
+	return s
+}
+
+// lines are those of a chart, named by a label.
+func lines(result *run.Result, name, by string) []line {
+	var all []line
+	for _, found := range result.Charts[name] {
+		l := line{name: found.Labels[by]}
+		if l.name == run.Machine || l.name == load.Process || strings.HasSuffix(l.name, "-metrics") {
+			continue
+		}
+		for _, p := range found.Points {
+			if p.Value == p.Value && p.Value < 1e30 { // it is a number
+				l.points = append(l.points, point{p.At.Sub(result.Begin).Seconds(), p.Value})
+			}
+		}
+		all = append(all, l)
+	}
+	slices.SortFunc(all, func(a, b line) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+func label(name string, of []line) []line {
+	for i := range of {
+		of[i].name = name
+	}
+	return of
+}

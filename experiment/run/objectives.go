@@ -1,0 +1,63 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ringmaster-project/ringmaster/experiment/load"
+	"github.com/ringmaster-project/ringmaster/experiment/measure"
+)
+
+// Objective is something that has to hold, for 99 of 100.
+type Objective struct {
+	Name string `json:"name"`
+	// Limit is in seconds.
+	Limit float64 `json:"limit"`
+	// buckets are the histogram that it is about.
+	buckets string
+}
+
+// Objectives are those of the original evaluation.
+func Objectives() []Objective {
+	const mutating, reading = `apiserver_request_duration_seconds_bucket{verb=~"POST|PUT|PATCH|DELETE|APPLY"}`, `apiserver_request_duration_seconds_bucket{verb=~"GET|LIST"}`
+	return []Objective{
+		{"queue: a Website waits for a worker", 1, `workqueue_queue_duration_seconds_bucket{name="website"}`},
+		{"ready: from a change to the observed generation being Ready", 5, load.ReadyTime + "_bucket"},
+		{"API server: mutating requests", 1, mutating},
+		{"API server: reads", 1, reading},
+	}
+}
+
+// quantile is how long 99 of 100 took at most.
+const quantile = 0.99
+
+// question asks for it, over a time.
+func (o Objective) question(over time.Duration) string {
+	return fmt.Sprintf("histogram_quantile(%g, sum by (le) (increase(%s[%ds])))", quantile, o.buckets, seconds(over))
+}
+
+func seconds(of time.Duration) int { return max(1, int(of.Round(time.Second).Seconds())) }
+
+// Verdict is whether an objective holds.
+type Verdict struct {
+	Objective
+	// Value is what was measured, in seconds; nothing if nothing was.
+	Value *float64 `json:"value"`
+	Holds bool     `json:"holds"`
+}
+
+// judge looks whether an objective holds over the time until then.
+func judge(ctx context.Context, book *measure.Book, o Objective, over time.Duration, at time.Time) (Verdict, error) {
+	value, known, err := book.One(ctx, o.question(over), at)
+	switch {
+	case err != nil:
+		return Verdict{}, err
+	case !known || math.IsNaN(value):
+		return Verdict{Objective: o, Holds: true}, nil // nothing has happened
+	case math.IsInf(value, 1):
+		value = math.MaxFloat32 // longer than the histogram goes
+	}
+	return Verdict{Objective: o, Value: &value, Holds: value <= o.Limit}, nil
+}

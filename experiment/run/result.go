@@ -1,0 +1,267 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ringmaster-project/ringmaster/experiment/fleet"
+	"github.com/ringmaster-project/ringmaster/experiment/history"
+	"github.com/ringmaster-project/ringmaster/experiment/load"
+	"github.com/ringmaster-project/ringmaster/experiment/measure"
+	"github.com/ringmaster-project/ringmaster/experiment/scenario"
+)
+
+// Result is what a run has shown.
+type Result struct {
+	Scenario  string      `json:"scenario"`
+	Setup     fleet.Setup `json:"setup"`
+	Instances int         `json:"instances"`
+	Workers   int         `json:"workers,omitempty"`
+	// WorkTime is how long each reconcile waited on purpose.
+	WorkTime time.Duration `json:"workTime,omitempty"`
+	Load     scenario.Load `json:"load"`
+	Seed     uint64        `json:"seed"`
+	Begin    time.Time     `json:"begin"`
+	End      time.Time     `json:"end"`
+	// Interrupted is set when it was ended before its time.
+	Interrupted bool      `json:"interrupted,omitempty"`
+	Verdicts    []Verdict `json:"verdicts"`
+	Generator   Generator `json:"generator"`
+	// Processes are in the order of their names, ours first.
+	Processes []Figures `json:"processes"`
+	Ownership Ownership `json:"ownership"`
+	// Reconciles are how many there were, Doubles those that began while another instance was at work.
+	Reconciles int      `json:"reconciles"`
+	Doubles    []string `json:"doubles,omitempty"`
+	// Capacity is the load that was borne, when that was looked for.
+	Capacity *Capacity  `json:"capacity,omitempty"`
+	Events   []Happened `json:"events,omitempty"`
+	Troubles []string   `json:"troubles,omitempty"`
+	// Charts are what there is to see over time, by name.
+	Charts map[string][]measure.Line `json:"-"`
+}
+
+// Holds tells whether all objectives hold and nothing was reconciled by two at a time.
+func (r *Result) Holds() bool {
+	return len(r.Doubles) == 0 && !slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return !v.Holds })
+}
+
+// Generator is how the users did.
+type Generator struct {
+	Planned float64 `json:"planned"`
+	Done    float64 `json:"done"`
+	Failed  float64 `json:"failed"`
+	Retried float64 `json:"retried"`
+	// Late is how much later than planned 99 of 100 operations were begun at most, in seconds.
+	Late float64 `json:"late"`
+	// Busy is the part of the machine that was at work, on average.
+	Busy float64 `json:"busy"`
+}
+
+// Kept tells whether the users did what was promised, in time.
+func (g Generator) Kept() bool {
+	const enough, late = 0.99, 1
+	return g.Planned == 0 || g.Done >= enough*g.Planned && g.Late <= late
+}
+
+// Figures are those of a process.
+type Figures struct {
+	Name string `json:"name"`
+	// CPU is in cores, on average and at most over a minute.
+	CPU     float64 `json:"cpu"`
+	CPUPeak float64 `json:"cpuPeak"`
+	// InUse is Go's heap, Resident what the process has, in bytes, at most.
+	InUse    float64 `json:"inUse,omitempty"`
+	Resident float64 `json:"resident"`
+	// Received and Sent are in bytes each second.
+	Received float64 `json:"received"`
+	Sent     float64 `json:"sent"`
+	// Reconciles are how many it has begun, Requests what it has asked of the API server, by method.
+	Reconciles float64            `json:"reconciles,omitempty"`
+	Requests   map[string]float64 `json:"requests,omitempty"`
+}
+
+// Ownership is who had the Websites.
+type Ownership struct {
+	// Ownerless is how many had no live instance at most, and OwnerlessSeconds for how long altogether.
+	Ownerless        float64 `json:"ownerless"`
+	OwnerlessSeconds float64 `json:"ownerlessSeconds"`
+	Moves            float64 `json:"moves"`
+	// LabelWrites are the writes that moves took.
+	LabelWrites float64 `json:"labelWrites"`
+}
+
+// WritesPerMove is how many writes a move took.
+func (o Ownership) WritesPerMove() float64 {
+	if o.Moves == 0 {
+		return 0
+	}
+	return o.LabelWrites / o.Moves
+}
+
+// result sums up what was measured.
+func (r *run) result(ctx context.Context) (*Result, error) {
+	s := r.Scenario
+	result := &Result{
+		Scenario: s.Name, Setup: r.Fleet.Setup, Instances: s.Instances, Workers: r.Fleet.Workers, WorkTime: r.Fleet.WorkTime, Load: s.Load,
+		Seed: r.Seed, Begin: r.begin, End: r.end, Interrupted: r.interrupted, Capacity: r.limit, Events: r.events, Troubles: r.troubles,
+		Charts: map[string][]measure.Line{},
+	}
+	for _, part := range []func(context.Context, *Result) error{r.judgeAll, r.judgeUsers, r.sumUp, r.sumUpOwnership, r.readHistory, r.draw} {
+		if err := part(ctx, result); err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+// over is the time that counts, in Prometheus' language.
+func (r *run) over() string { return fmt.Sprintf("[%ds]", seconds(r.end.Sub(r.begin))) }
+
+// one is the answer to a question about the whole run, 0 if there is none.
+func (r *run) one(ctx context.Context, format string, args ...any) (float64, error) {
+	value, _, err := r.book.One(ctx, fmt.Sprintf(format, args...), r.end)
+	return value, err
+}
+
+func (r *run) judgeAll(ctx context.Context, result *Result) error {
+	for _, objective := range Objectives() {
+		verdict, err := judge(ctx, r.book, objective, r.end.Sub(r.begin), r.end)
+		if err != nil {
+			return err
+		}
+		result.Verdicts = append(result.Verdicts, verdict)
+	}
+	return nil
+}
+
+// fill asks all questions and keeps their answers.
+func (r *run) fill(ctx context.Context, questions map[*float64]string) error {
+	for into, question := range questions {
+		value, err := r.one(ctx, "%s", question)
+		if err != nil {
+			return err
+		}
+		*into = value
+	}
+	return nil
+}
+
+func (r *run) judgeUsers(ctx context.Context, result *Result) error {
+	g, over := &result.Generator, r.over()
+	return r.fill(ctx, map[*float64]string{
+		&g.Planned: "increase(" + load.PlannedTotal + over + ")",
+		&g.Done:    "sum(increase(" + load.OperationsTotal + `{outcome="done"}` + over + "))",
+		&g.Failed:  "sum(increase(" + load.OperationsTotal + `{outcome="failed"}` + over + "))",
+		&g.Retried: "increase(" + load.RetriesTotal + over + ")",
+		&g.Late:    fmt.Sprintf("histogram_quantile(%g, sum by (le) (increase(%s_bucket%s)))", quantile, load.Lateness, over),
+		&g.Busy:    fmt.Sprintf(`rate(%s{process=%q}%s) / ignoring(__name__) experiment_cpus`, measure.CPU, Machine, over),
+	})
+}
+
+// sumUp sums up what each process needed.
+func (r *run) sumUp(ctx context.Context, result *Result) error {
+	over := r.over()
+	figures := map[string]*Figures{}
+	each := func(question string, keep func(*Figures, measure.Value)) error {
+		found, err := r.book.At(ctx, question, r.end)
+		for _, value := range found {
+			name := value.Labels[measure.LabelProcess]
+			if figures[name] == nil {
+				figures[name] = &Figures{Name: name, Requests: map[string]float64{}}
+			}
+			keep(figures[name], value)
+		}
+		return err
+	}
+	for question, keep := range map[string]func(*Figures, measure.Value){
+		"rate(" + measure.CPU + over + ")":                                            func(f *Figures, v measure.Value) { f.CPU = v.Value },
+		"max_over_time(rate(" + measure.CPU + "[1m])" + over[:len(over)-1] + ":15s])": func(f *Figures, v measure.Value) { f.CPUPeak = v.Value },
+		"max_over_time(go_memstats_heap_alloc_bytes" + over + ")":                     func(f *Figures, v measure.Value) { f.InUse = v.Value },
+		"max_over_time(" + measure.Resident + over + ")":                              func(f *Figures, v measure.Value) { f.Resident = v.Value },
+		"rate(" + measure.Received + over + ")":                                       func(f *Figures, v measure.Value) { f.Received = v.Value },
+		"rate(" + measure.Sent + over + ")":                                           func(f *Figures, v measure.Value) { f.Sent = v.Value },
+		"sum by (process) (increase(controller_runtime_reconcile_total" + over + "))": func(f *Figures, v measure.Value) { f.Reconciles = v.Value },
+		"sum by (process, method) (increase(rest_client_requests_total" + over + "))": func(f *Figures, v measure.Value) {
+			f.Requests[v.Labels["method"]] = v.Value
+		},
+	} {
+		if err := each(question, keep); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		if f := figures[name]; f.Resident > 0 { // and not what stands for something else
+			result.Processes = append(result.Processes, *f)
+		}
+	}
+	return nil
+}
+
+func (r *run) sumUpOwnership(ctx context.Context, result *Result) error {
+	if !r.Fleet.Setup.Sharded() {
+		return nil
+	}
+	o, over := &result.Ownership, r.over()
+	err := r.fill(ctx, map[*float64]string{
+		&o.Ownerless:        "max_over_time(" + load.Ownerless + over + ")",
+		&o.OwnerlessSeconds: "avg_over_time(" + load.Ownerless + over + ")",
+		&o.Moves:            "increase(" + load.MovesTotal + over + ")",
+		&o.LabelWrites:      "increase(" + load.LabelWrites + over + ")",
+	})
+	o.OwnerlessSeconds *= r.end.Sub(r.begin).Seconds()
+	return err
+}
+
+// readHistory looks in the instances' logs for reconciles of two at a time.
+func (r *run) readHistory(_ context.Context, result *Result) error {
+	var all []history.Line
+	for _, path := range r.fleet.Logs() {
+		lines, err := history.Read(path)
+		if err != nil {
+			return err
+		}
+		all = append(all, lines...)
+	}
+	result.Reconciles = history.Reconciles(all)
+	for _, halt := range r.fleet.Halts() {
+		all = append(all, history.Halted(halt.Instance, halt.At))
+	}
+	result.Doubles = history.Doubles(all)
+	return nil
+}
+
+// points are about how many a chart has.
+const points = 120
+
+// draw keeps what there is to see over time.
+func (r *run) draw(ctx context.Context, result *Result) error {
+	step := max(r.Interval, r.end.Sub(r.begin)/points).Round(time.Second)
+	const lately = "[1m]"
+	questions := map[string]string{
+		"objects":  load.Objects,
+		"waiting":  load.Waiting,
+		"changes":  "sum(rate(" + load.OperationsTotal + lately + "))",
+		"cpu":      "rate(" + measure.CPU + lately + ")",
+		"inUse":    "go_memstats_heap_alloc_bytes",
+		"resident": measure.Resident,
+		"received": "rate(" + measure.Received + lately + ")",
+		"sent":     "rate(" + measure.Sent + lately + ")",
+		"owned":    load.Owned, "ownerless": load.Ownerless, "moves": load.MovesTotal,
+		"reconciles": "sum by (process) (rate(controller_runtime_reconcile_total" + lately + "))",
+	}
+	for i, objective := range Objectives() {
+		questions[fmt.Sprint("objective", i)] = objective.question(time.Minute)
+	}
+	for name, question := range questions {
+		lines, err := r.book.Over(ctx, question, r.begin, r.end, step)
+		if err != nil {
+			return err
+		}
+		result.Charts[name] = lines
+	}
+	return nil
+}
