@@ -43,7 +43,7 @@ func experiment(args []string) error {
 	}
 	// A signal from the terminal reaches it too, and it decides what to do about it.
 	signal.Ignore(os.Interrupt)
-	program := exec.Command(path, args...) //nolint:gosec,noctx // it is a program of ours, and ends by itself
+	program := exec.Command(path, args...) //nolint:noctx // it ends by itself
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
