@@ -86,13 +86,15 @@ func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token i
 	}
 	revision, err := c.store.Commit(ctx, t)
 	if err != nil {
-		c.doubt(!errors.Is(err, ErrConflict))
+		if !errors.Is(err, ErrConflict) {
+			c.doubt(true) // a conflict says nothing of a lock from before
+		}
 		return nil, fmt.Errorf("taking the lock of %s: %w", c.system, err)
 	}
 	g := &Grant{Token: token, c: c, since: c.clock.Now(), version: revision, intent: intent, intentVersion: revision}
 	g.ctx, g.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.mu.Lock()
-	c.grant = g
+	c.grant, c.doubtful = g, false
 	c.mu.Unlock()
 	go g.guard(session)
 	return g, nil

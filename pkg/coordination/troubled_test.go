@@ -84,6 +84,14 @@ func TestLockInDoubt(t *testing.T) {
 		}},
 		"taken, and not wanted any more": {takenInDoubt, configured},
 		"not given back":                 {notGivenBack, configured},
+		"not given back, and another try comes too late": {notGivenBack, func(w *world, one *coordination.Coordinator) {
+			w.wants(one, restart("dc1-a"))
+			verdict := w.check(one)
+			w.wants(one, restart("dc1-a", "dc1-b"))
+			_, err := one.Begin(w.t.Context(), verdict, nil)
+			w.Expect(err).To(MatchError(coordination.ErrConflict))
+			configured(w, one)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
