@@ -9,11 +9,19 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/ringmaster-project/ringmaster/experiment/command"
 )
 
 func main() {
+	// What is wrong is told by errors. Libraries that find out that the API server is away tell nothing new.
+	logf.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // who presses Ctrl-C again does not want to wait for the report
 	err := command.New().ExecuteContext(ctx)
 	stop()
 	if err != nil {

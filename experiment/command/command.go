@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,9 +23,11 @@ import (
 type options struct {
 	setups     []string
 	instances  []int
+	objects    []int
 	workers    int
 	workTime   time.Duration
 	scale      float64
+	perOne     bool
 	duration   time.Duration
 	seed       uint64
 	projects   int
@@ -35,6 +38,8 @@ type options struct {
 	assets     string
 	programs   string
 	quiet      bool
+
+	stdout, errOut io.Writer
 }
 
 // New returns the command.
@@ -81,14 +86,19 @@ hold, so that a script can tell.`,
 			return nil
 		},
 		SilenceUsage: true, SilenceErrors: true,
-		RunE: func(command *cobra.Command, args []string) error { return o.run(command.Context(), args[0]) },
+		RunE: func(command *cobra.Command, args []string) error {
+			o.stdout, o.errOut = command.OutOrStdout(), command.ErrOrStderr()
+			return o.run(command.Context(), args[0])
+		},
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&o.setups, "setups", []string{string(fleet.External)}, "setups to run, one after the other: lead, in-process, external")
 	flags.IntSliceVar(&o.instances, "instances", nil, "numbers of instances to run with, one after the other (default: the scenario's)")
+	flags.IntSliceVar(&o.objects, "objects", nil, "numbers of Websites to begin with, one after the other (default: the scenario's)")
 	flags.IntVar(&o.workers, "workers", 0, "workers of each instance (default: the scenario's)")
 	flags.DurationVar(&o.workTime, "work-time", 0, "how long each reconcile waits, as for an API far away")
 	flags.Float64Var(&o.scale, "scale", 1, "how much of the original load")
+	flags.BoolVar(&o.perOne, "scale-per-instance", false, "so much of it for each instance: two have twice the load of one")
 	flags.DurationVar(&o.duration, "duration", 0, "how long each run lasts (default: the scenario's)")
 	flags.Uint64Var(&o.seed, "seed", 1, "what is done by chance is the same with the same seed")
 	flags.IntVar(&o.projects, "projects", 10, "namespaces of the users")
@@ -124,16 +134,30 @@ type one struct {
 	scenario.Scenario
 }
 
+func (o one) String() string {
+	text := fmt.Sprintf("%s, %d instances", o.setup, o.Instances)
+	if o.Instances == 1 {
+		text = fmt.Sprintf("%s, 1 instance", o.setup)
+	}
+	if o.Load.Initial > 0 {
+		text += fmt.Sprintf(", %d Websites", o.Load.Initial)
+	}
+	return text
+}
+
+// file is the name of its files.
+func (o one) file() string { return fmt.Sprintf("%s-%d-%d", o.setup, o.Instances, o.Load.Initial) }
+
 // plan is what is to be run, in order.
 func (o *options) plan(name string) ([]one, error) {
 	found, err := scenario.Find(name)
 	if err != nil {
 		return nil, err
 	}
-	if o.scale <= 0 {
-		return nil, fmt.Errorf("--scale %g is no load: choose more than 0", o.scale)
+	if err := o.validate(found); err != nil {
+		return nil, err
 	}
-	if found = found.Scaled(o.scale); o.duration != 0 {
+	if o.duration != 0 {
 		found = found.Lasting(o.duration)
 	}
 	if o.workers > 0 {
@@ -150,17 +174,57 @@ func (o *options) plan(name string) ([]one, error) {
 			return nil, err
 		}
 		for _, n := range instances {
-			with := found.With(n)
-			if err := with.Validate(); err != nil {
-				return nil, err
+			for _, with := range o.sized(found.With(n)) {
+				if err := with.Validate(); err != nil {
+					return nil, err
+				}
+				if slices.ContainsFunc(all, func(other one) bool { return other.file() == (one{setup, with}).file() }) {
+					return nil, fmt.Errorf("%s is asked for twice", one{setup, with})
+				}
+				all = append(all, one{setup, with})
 			}
-			all = append(all, one{setup, with})
 		}
 	}
-	if o.interval < time.Second || o.projects < 1 || o.workTime < 0 {
-		return nil, errors.New("--interval is a second at least, --projects 1, --work-time 0")
-	}
 	return all, nil
+}
+
+// validate tells which flags make no sense.
+func (o *options) validate(of scenario.Scenario) error {
+	restarts := slices.ContainsFunc(of.Events, func(e scenario.Event) bool { return e.What == scenario.RestartAPI })
+	switch {
+	case o.scale <= 0:
+		return fmt.Errorf("--scale %g is no load: choose more than 0", o.scale)
+	case o.workers < 0:
+		return fmt.Errorf("--workers %d: choose 1 at least, or leave it to the scenario", o.workers)
+	case o.interval < time.Second:
+		return fmt.Errorf("--interval %s: choose a second at least", o.interval)
+	case o.projects < 1:
+		return fmt.Errorf("--projects %d: choose 1 at least", o.projects)
+	case o.workTime < 0:
+		return fmt.Errorf("--work-time %s: choose 0 or more", o.workTime)
+	case len(o.setups) == 0:
+		return fmt.Errorf("--setups names none; there are: %v", fleet.Setups())
+	case restarts && o.kubeconfig != "":
+		return fmt.Errorf("%s restarts the API server, and that of --kubeconfig is not ours: run it without --kubeconfig", of.Name)
+	}
+	return nil
+}
+
+// sized are the scenario with the numbers of objects that were asked for.
+func (o *options) sized(s scenario.Scenario) []scenario.Scenario {
+	scale := o.scale
+	if o.perOne {
+		scale *= float64(s.Instances)
+	}
+	s = s.Scaled(scale)
+	if len(o.objects) == 0 {
+		return []scenario.Scenario{s}
+	}
+	var all []scenario.Scenario
+	for _, n := range o.objects {
+		all = append(all, s.Holding(n))
+	}
+	return all
 }
 
 // errVerdict is when an objective does not hold.
@@ -183,19 +247,33 @@ func (o *options) run(ctx context.Context, name string) error {
 	if entries, err := os.ReadDir(o.out); err == nil && len(entries) > 0 {
 		return fmt.Errorf("there is something in %s already: name another folder with --out", o.out)
 	}
+	if err := os.MkdirAll(filepath.Join(o.out, "samples"), 0o755); err != nil {
+		return fmt.Errorf("making a folder for the report: %w", err)
+	}
 	var results []*run.Result
 	for i, next := range plan {
-		result, err := o.once(ctx, next, fmt.Sprintf("%d of %d", i+1, len(plan)))
-		if err != nil && (ctx.Err() == nil || result == nil) {
+		var after time.Duration
+		for _, later := range plan[i+1:] {
+			after += later.Duration
+		}
+		result, err := o.once(ctx, next, fmt.Sprintf("%d of %d, %s", i+1, len(plan), next), after)
+		if result != nil {
+			results = append(results, result)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
 			if len(results) > 0 {
 				err = errors.Join(err, o.report(name, results, true))
 			}
 			return err
 		}
-		results = append(results, result)
-		if ctx.Err() != nil {
-			break
-		}
+	}
+	if len(results) == 0 {
+		_ = os.Remove(filepath.Join(o.out, "samples"))
+		_ = os.Remove(o.out) // nothing is in it, or it stays
+		return errors.New("it was ended before anything could be measured")
 	}
 	if err := o.report(name, results, len(results) < len(plan) || ctx.Err() != nil); err != nil {
 		return err

@@ -71,7 +71,7 @@ func (o *options) cluster(ctx context.Context, dir string) (*rest.Config, *contr
 }
 
 // once makes one run. The files that it needs are thrown away; those of the report are written later.
-func (o *options) once(ctx context.Context, next one, which string) (_ *run.Result, err error) {
+func (o *options) once(ctx context.Context, next one, which string, after time.Duration) (_ *run.Result, err error) {
 	dir, err := os.MkdirTemp("", "ringmaster-experiment-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder: %w", err)
@@ -83,8 +83,9 @@ func (o *options) once(ctx context.Context, next one, which string) (_ *run.Resu
 		}
 		err = fmt.Errorf("%w\nAll logs are in %s", err, dir)
 	}()
-	say := o.teller(fmt.Sprintf("%s, %s, %d instances", which, next.setup, next.Instances))
+	say := o.teller(which, after)
 	say(0, next.Duration, "starting")
+	defer o.tell("")
 	config, plane, err := o.cluster(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -94,6 +95,7 @@ func (o *options) once(ctx context.Context, next one, which string) (_ *run.Resu
 	}
 	return run.Run(ctx, run.Options{
 		Scenario: next.Scenario, Seed: o.seed, Projects: o.projects, Interval: o.interval, Dir: dir, Progress: say,
+		Samples: filepath.Join(o.out, "samples", next.file()+".csv.gz"),
 		Fleet: fleet.Options{
 			Setup: next.setup, Instances: next.Instances, Workers: next.Workers, WorkTime: o.workTime, Config: config, Plane: plane, Host: o.host,
 			Programs: o.programs, Dir: dir, Seed: o.seed,
@@ -106,44 +108,66 @@ func (o *options) once(ctx context.Context, next one, which string) (_ *run.Resu
 	})
 }
 
-// teller tells how far it is: on a terminal always at the same place, elsewhere now and then.
-func (o *options) teller(of string) func(done, all time.Duration, what string) {
+// teller tells how far it is: on a terminal always at the same place, elsewhere now and then. After is how long everything
+// after this takes.
+func (o *options) teller(of string, after time.Duration) func(done, all time.Duration, what string) {
 	const seldom = 30 * time.Second
-	onTerminal := terminal.Is(os.Stderr)
 	var last time.Time
 	return func(done, all time.Duration, what string) {
-		if o.quiet {
+		if done < 0 { // it is told once
+			o.tell("")
+			o.say(of + ": " + what)
 			return
 		}
-		line := of + ": " + what
-		if done >= 0 && all > 0 {
-			done = min(done, all)
-			line = fmt.Sprintf("%s: %s of %s, %s left: %s", of, done.Round(time.Second), all, (all - done).Round(time.Second), what)
-		}
+		done = min(done, all)
+		line := fmt.Sprintf("%s: %s of %s, %s left: %s", of, short(done), short(all), short(all-done+after), what)
 		switch now := time.Now(); {
-		case onTerminal && done >= 0:
-			fmt.Fprintf(os.Stderr, "\r\x1b[K%s", line)
-			if done == all {
-				fmt.Fprintln(os.Stderr)
-			}
-		case done < 0 || now.Sub(last) >= seldom || done == all:
+		case terminal.Is(o.errOut):
+			o.tell(line)
+		case now.Sub(last) >= seldom || done == all:
 			last = now
-			fmt.Fprintln(os.Stderr, line)
+			o.say(line)
 		}
 	}
+}
+
+// short is a time without what does not matter.
+func short(of time.Duration) string {
+	text := of.Round(time.Second).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	return text
+}
+
+// say tells something for good.
+func (o *options) say(line string) {
+	if !o.quiet {
+		fmt.Fprintln(o.errOut, line)
+	}
+}
+
+// tell tells something until something else is told, on a terminal.
+func (o *options) tell(line string) {
+	if o.quiet || !terminal.Is(o.errOut) {
+		return
+	}
+	if width := terminal.Width(o.errOut); len(line) >= width {
+		line = line[:max(0, width-1)]
+	}
+	fmt.Fprintf(o.errOut, "\r\x1b[K%s", line)
 }
 
 // report writes it, and tells the verdict.
 func (o *options) report(name string, results []*run.Result, cut bool) error {
 	made := &report.Report{Scenario: name, Results: results, About: report.About{
-		Command: "ringmaster experiment " + strings.Join(os.Args[1:], " "), Machine: machine(), Versions: o.versions(), Parameters: o.parameters(results), Cut: cut,
+		Command: "ringmaster experiment " + strings.Join(os.Args[1:], " "), Machine: machine(), Versions: versions(results), Parameters: o.parameters(results), Cut: cut,
 	}}
 	if err := made.Write(o.out); err != nil {
 		return err
 	}
-	fmt.Print(made.Summary())
-	fmt.Printf("The report is %s\n", filepath.Join(o.out, "report.html"))
-	return nil
+	_, err := fmt.Fprintf(o.stdout, "%sThe report is %s\n", made.Summary(), filepath.Join(o.out, "report.html"))
+	return err
 }
 
 func machine() [][2]string {
@@ -159,8 +183,11 @@ func machine() [][2]string {
 	return all
 }
 
-func (o *options) versions() [][2]string {
+func versions(results []*run.Result) [][2]string {
 	all := [][2]string{{"Go", runtime.Version()}}
+	if len(results) > 0 {
+		all = append(all, [2]string{"Kubernetes", results[0].Kubernetes})
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
 			if setting.Key == "vcs.revision" {

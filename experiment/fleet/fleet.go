@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,10 +12,15 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
 	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
 	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
@@ -89,6 +95,11 @@ func (f *Fleet) start(ctx context.Context) error {
 	if err := f.connect(); err != nil {
 		return err
 	}
+	if f.options.Plane == nil {
+		if err := f.vacant(ctx); err != nil {
+			return err
+		}
+	}
 	if err := f.install(ctx); err != nil {
 		return err
 	}
@@ -105,6 +116,13 @@ func (f *Fleet) start(ctx context.Context) error {
 	return f.awaitReady(ctx)
 }
 
+// Scheme has all kinds that there are in an experiment.
+var Scheme = sync.OnceValue(func() *runtime.Scheme {
+	made := runtime.NewScheme()
+	utilruntime.Must(errors.Join(scheme.AddToScheme(made), webhostingv1alpha1.AddToScheme(made), shardingv1alpha1.AddToScheme(made)))
+	return made
+})
+
 func (f *Fleet) connect() error {
 	config := rest.CopyConfig(f.options.Config)
 	config.QPS = -1
@@ -112,7 +130,7 @@ func (f *Fleet) connect() error {
 	if err != nil {
 		return fmt.Errorf("reaching the cluster: %w", err)
 	}
-	administrator, err := client.New(config, client.Options{})
+	administrator, err := client.New(config, client.Options{Scheme: Scheme()})
 	if err != nil {
 		return fmt.Errorf("reaching the cluster: %w", err)
 	}
@@ -125,6 +143,15 @@ func (f *Fleet) connect() error {
 	return nil
 }
 
+// Kubernetes is the version of the cluster, as far as it says so.
+func (f *Fleet) Kubernetes() string {
+	version, err := f.stage.Clientset.Discovery().ServerVersion()
+	if err != nil {
+		return "unknown"
+	}
+	return version.GitVersion
+}
+
 // InstanceName is the name of an instance.
 func InstanceName(number int) string { return Ring + "-" + strconv.Itoa(number) }
 
@@ -132,7 +159,7 @@ func InstanceName(number int) string { return Ring + "-" + strconv.Itoa(number) 
 func (f *Fleet) instances() []string {
 	var names []string
 	for _, member := range f.crew.Members() {
-		if member.Name != sharder && member.Wanted {
+		if member.Name != Sharder && member.Wanted {
 			names = append(names, member.Name)
 		}
 	}

@@ -51,7 +51,7 @@ func (f *Fleet) metrics(name string) func(context.Context) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name == sharder {
+		if name == Sharder {
 			request.Header.Set("Authorization", "Bearer "+f.reader)
 		}
 		response, err := reading.Do(request)

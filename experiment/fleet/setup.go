@@ -47,14 +47,15 @@ func (s Setup) Sharded() bool { return s != Lead }
 // Programs are those that it needs.
 func (s Setup) Programs() []string {
 	if s == External {
-		return []string{operator, sharder}
+		return []string{operator, Sharder}
 	}
 	return []string{operator}
 }
 
 const (
 	operator = "webhosting"
-	sharder  = "sharder"
+	// Sharder is the program that spreads the objects, and the name of its process.
+	Sharder = "sharder"
 	// Ring is the ring of the operator, and the name of everything that is its.
 	Ring = "webhosting-operator"
 	// Namespace is where it is.

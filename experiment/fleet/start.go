@@ -120,10 +120,10 @@ func (f *Fleet) startSharder(ctx context.Context) error {
 	if f.reader, err = f.metricsReader(ctx); err != nil {
 		return err
 	}
-	if err := f.stage.MakeFolder(sharder); err != nil {
+	if err := f.stage.MakeFolder(Sharder); err != nil {
 		return err
 	}
-	path := filepath.Join(f.stage.Folder(sharder), "config.yaml")
+	path := filepath.Join(f.stage.Folder(Sharder), "config.yaml")
 	if err := os.WriteFile(path, fmt.Appendf(nil, `apiVersion: config.sharding.timebertt.dev/v1alpha1
 kind: SharderConfig
 health: {bindAddress: "0"}
@@ -135,8 +135,8 @@ webhook:
 `, metrics, f.options.Host, webhook), 0o600); err != nil {
 		return fmt.Errorf("configuring the sharder: %w", err)
 	}
-	f.says(sharder, fmt.Sprintf("https://127.0.0.1:%d/metrics", metrics))
-	return f.crew.Add(f.program(sharder, sharder, shardingv1alpha1.NamespaceSystem, sharder, "--config", path, "--webhook-port", strconv.Itoa(webhook)))
+	f.says(Sharder, fmt.Sprintf("https://127.0.0.1:%d/metrics", metrics))
+	return f.crew.Add(f.program(Sharder, Sharder, shardingv1alpha1.NamespaceSystem, Sharder, "--config", path, "--webhook-port", strconv.Itoa(webhook)))
 }
 
 // metricsReader makes somebody who may read the sharder's metrics, and returns its token.
@@ -163,7 +163,7 @@ func (f *Fleet) Projects(ctx context.Context, count int) (namespaces, themes []s
 		namespace := &unstructured.Unstructured{}
 		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 		namespace.SetName(fmt.Sprint("experiment-", i))
-		namespace.SetLabels(map[string]string{"webhosting.timebertt.dev/project": "true"})
+		namespace.SetLabels(map[string]string{"webhosting.timebertt.dev/project": "true", labelMine: "true"})
 		objects, namespaces = append(objects, namespace), append(namespaces, namespace.GetName())
 	}
 	for _, color := range []string{"darkcyan", "orchid", "teal"} {
@@ -172,6 +172,7 @@ func (f *Fleet) Projects(ctx context.Context, count int) (namespaces, themes []s
 			"spec": map[string]any{"color": color, "fontFamily": "Menlo"},
 		}}
 		theme.SetName("experiment-" + color)
+		theme.SetLabels(mine)
 		objects, themes = append(objects, theme), append(themes, theme.GetName())
 	}
 	return namespaces, themes, f.stage.Install(ctx, "the users' namespaces", objects...)

@@ -160,6 +160,19 @@ func (s *sightings) waiting() int {
 	return waiting
 }
 
+// fulfilled are the Websites that are as they were wanted.
+func (s *sightings) fulfilled() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fulfilled := 0
+	for _, found := range s.all {
+		if found.exists && len(found.asked) == 0 {
+			fulfilled++
+		}
+	}
+	return fulfilled
+}
+
 // count makes the gauges what they are now.
 func (s *sightings) count() {
 	s.mu.Lock()

@@ -50,6 +50,9 @@ func (u *Users) Text() ([]byte, error) {
 // Left are the Websites that are not yet as they were wanted.
 func (u *Users) Left() int { return u.seen.waiting() }
 
+// Fulfilled are the Websites that are as they were wanted.
+func (u *Users) Fulfilled() int { return u.seen.fulfilled() }
+
 // Limit is how long it may take until a Website is as it was wanted.
 const Limit = 5 * time.Second
 

@@ -3,6 +3,7 @@ package measure
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -99,5 +100,24 @@ func TestBookRefuses(t *testing.T) {
 	}
 	if found, err := b.At(t.Context(), "first", begin); err != nil || len(found) > 0 {
 		t.Error(found, err)
+	}
+}
+
+func TestWriteCSV(t *testing.T) {
+	t.Parallel()
+	b, begin := open(t)
+	note(t, b, "a", begin, "requests_total{method=\"GET\",code=\"200\"} 3\nidle 1\nlatency_bucket{le=\"1\"} 2\n", "")
+	note(t, b, "a", begin.Add(5*time.Second), "requests_total{method=\"GET\",code=\"200\"} 4.5\n", "")
+	var out strings.Builder
+	if err := b.WriteCSV(t.Context(), &out, begin, "latency"); err != nil {
+		t.Fatal(err)
+	}
+	want := `process,series,seconds,value
+a,idle,0.0,1
+a,"requests_total{code=""200"",method=""GET""}",0.0,3
+a,"requests_total{code=""200"",method=""GET""}",5.0,4.5
+`
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
 }

@@ -37,8 +37,10 @@ type mark struct {
 }
 
 const (
-	width, height            = 720.0, 300.0
-	left, right, top, bottom = 92.0, 16.0, 34.0, 46.0
+	width = 720.0
+	// What is drawn is between these; below it are the legend's rows.
+	left, right, top, floor = 92.0, width - 16, 34.0, 254.0
+	row                     = 17.0
 )
 
 // colours are told apart also by those who see fewer: they differ in lightness too. In the dark others are used.
@@ -51,7 +53,7 @@ var (
 func style() string {
 	var b strings.Builder
 	b.WriteString("<style>.chart{font:12px system-ui,sans-serif}.chart text{fill:#1f2328}.chart .soft{fill:#57606a}.chart .grid{stroke:#d0d7de;stroke-width:.6}" +
-		".chart .limit{stroke:#cf222e;stroke-dasharray:6 4;stroke-width:1.2}.chart .mark{stroke:#8250df;stroke-width:1;stroke-dasharray:2 3}.chart polyline{fill:none;stroke-width:1.7}")
+		".chart .limit{stroke:#cf222e;stroke-dasharray:6 4;stroke-width:1.2}.chart .mark{stroke:#8250df;stroke-width:1;stroke-dasharray:2 3}.chart polyline{fill:none;stroke-width:1.7}.chart .gaps{stroke-dasharray:5 3}")
 	for i, c := range colours {
 		fmt.Fprintf(&b, ".chart .c%d{stroke:%s}.chart .f%d{fill:%s}", i, c, i, c)
 	}
@@ -79,17 +81,36 @@ func (c *chart) scale() scale {
 	case s.x1 <= s.x0:
 		s.x0, s.x1 = min(s.x0, 0), max(s.x0, 0)+1
 	}
-	s.y1 = nice(s.y1)
+	unit := size(s.y1, c.unit)
+	s.y1 = unit * nice(s.y1/unit)
 	return s
 }
 
-// nice is a round number that is not smaller.
+// size is what a value is told in: MiB, for example.
+func size(value float64, unit string) float64 {
+	if strings.HasPrefix(unit, "B") {
+		for _, of := range sizes {
+			if value >= of.size {
+				return of.size
+			}
+		}
+	}
+	return 1
+}
+
+// sizes are names for many bytes.
+var sizes = []struct {
+	size float64
+	name string
+}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}}
+
+// nice is a round number that is not smaller, and of which a quarter is round too.
 func nice(value float64) float64 {
 	if value <= 0 {
 		return 1
 	}
 	power := math.Pow(10, math.Floor(math.Log10(value)))
-	for _, factor := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8, 10} {
+	for _, factor := range []float64{1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10} {
 		if value <= factor*power*(1+1e-9) {
 			return factor * power
 		}
@@ -98,12 +119,17 @@ func nice(value float64) float64 {
 }
 
 func (s scale) at(p point) (x, y float64) {
-	return left + (p.x-s.x0)/(s.x1-s.x0)*(width-left-right), height - bottom - p.y/s.y1*(height-top-bottom)
+	return left + (p.x-s.x0)/(s.x1-s.x0)*(right-left), floor - p.y/s.y1*(floor-top)
 }
 
 // svg is the picture.
 func (c *chart) svg() string {
 	s := c.scale()
+	keys := c.legend()
+	height := floor + 32.0
+	if n := len(keys); n > 0 {
+		height = keys[n-1].y + 10
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, html.EscapeString(c.title))
 	b.WriteString(style())
@@ -111,23 +137,35 @@ func (c *chart) svg() string {
 	c.grid(&b, s)
 	for _, m := range c.marks {
 		x, _ := s.at(point{m.x, 0})
-		fmt.Fprintf(&b, `<line class="mark" x1="%.1f" x2="%.1f" y1="%g" y2="%g"><title>%s</title></line>`, x, x, top, height-bottom, html.EscapeString(m.what))
+		fmt.Fprintf(&b, `<line class="mark" x1="%.1f" x2="%.1f" y1="%g" y2="%g"><title>%s</title></line>`, x, x, top, floor, html.EscapeString(m.what))
 	}
 	if c.limit > 0 {
 		_, y := s.at(point{0, c.limit})
 		fmt.Fprintf(&b, `<line class="limit" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="soft" x="%g" y="%.1f" text-anchor="end">at most %s</text>`,
-			left, width-right, y, y, width-right, y-4, amount(c.limit, c.unit))
+			left, right, y, y, right, y-4, amount(c.limit, c.unit))
 	}
 	for i, l := range c.lines {
-		c.draw(&b, s, l, i%len(colours))
+		c.draw(&b, s, l, i)
 	}
-	c.legend(&b)
+	for _, k := range keys {
+		fmt.Fprintf(&b, `<line class="%s" x1="%.1f" x2="%.1f" y1="%g" y2="%g" stroke-width="3"/><text class="soft" x="%.1f" y="%g">%s</text>`,
+			pen(k.line), k.x, k.x+keyLine, k.y-4, k.y-4, k.x+keyLine+4, k.y, html.EscapeString(c.lines[k.line].name))
+	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-func (c *chart) draw(b *strings.Builder, s scale, l line, colour int) {
-	fmt.Fprintf(b, `<polyline class="c%d" points="`, colour)
+// pen is how a line is drawn: when there are no more colours, with gaps.
+func pen(line int) string {
+	class := fmt.Sprint("c", line%len(colours))
+	if line >= len(colours) {
+		class += " gaps"
+	}
+	return class
+}
+
+func (c *chart) draw(b *strings.Builder, s scale, l line, number int) {
+	fmt.Fprintf(b, `<polyline class="%s" points="`, pen(number))
 	for _, p := range l.points {
 		x, y := s.at(p)
 		fmt.Fprintf(b, "%.1f,%.1f ", x, y)
@@ -136,7 +174,7 @@ func (c *chart) draw(b *strings.Builder, s scale, l line, colour int) {
 	if len(l.points) == 1 || c.across != "" {
 		for _, p := range l.points {
 			x, y := s.at(p)
-			fmt.Fprintf(b, `<circle class="f%d" cx="%.1f" cy="%.1f" r="3"><title>%s</title></circle>`, colour, x, y, amount(p.y, c.unit))
+			fmt.Fprintf(b, `<circle class="f%d" cx="%.1f" cy="%.1f" r="3"><title>%s</title></circle>`, number%len(colours), x, y, amount(p.y, c.unit))
 		}
 	}
 }
@@ -148,15 +186,15 @@ func (c *chart) grid(b *strings.Builder, s scale) {
 		value := s.y1 * float64(i) / gridLines
 		_, y := s.at(point{0, value})
 		fmt.Fprintf(b, `<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="soft" x="%g" y="%.1f" text-anchor="end">%s</text>`,
-			left, width-right, y, y, left-6, y+4, amount(value, c.unit))
+			left, right, y, y, left-6, y+4, amount(value, c.unit))
 	}
 	for _, value := range c.ticks(s) {
 		x, _ := s.at(point{value, 0})
-		text := fmt.Sprintf("%g", value)
+		text := short(value)
 		if c.across == "" {
 			text = duration(value)
 		}
-		fmt.Fprintf(b, `<text class="soft" x="%.1f" y="%g" text-anchor="middle">%s</text>`, x, height-bottom+16, text)
+		fmt.Fprintf(b, `<text class="soft" x="%.1f" y="%g" text-anchor="middle">%s</text>`, x, floor+16, text)
 	}
 }
 
@@ -187,22 +225,32 @@ func (c *chart) ticks(s scale) []float64 {
 	return all
 }
 
-// legend names the lines, below.
-func (c *chart) legend(b *strings.Builder) {
-	const letter, gap = 6.6, 26
-	x := left
+// key is where a line is named.
+type key struct {
+	line int
+	x, y float64
+}
+
+// keyLine is how long the piece of the line is that is shown beside its name.
+const keyLine = 14
+
+// legend names the lines, in as many rows as it takes.
+func (c *chart) legend() []key {
+	const letter, gap = 6.6, 16
+	var all []key
+	x, y := left, floor+38
 	for i, l := range c.lines {
 		if l.name == "" {
 			continue
 		}
-		if x+letter*float64(len(l.name)) > width-right {
-			fmt.Fprintf(b, `<text class="soft" x="%.1f" y="%g">…</text>`, x, height-8)
-			return
+		long := keyLine + gap + letter*float64(len([]rune(l.name)))
+		if x > left && x+long-gap > right {
+			x, y = left, y+row
 		}
-		fmt.Fprintf(b, `<rect class="f%d" x="%.1f" y="%g" width="12" height="4"/><text class="soft" x="%.1f" y="%g">%s</text>`,
-			i%len(colours), x, height-15, x+16, height-8, html.EscapeString(l.name))
-		x += letter*float64(len(l.name)) + gap
+		all = append(all, key{i, x, y})
+		x += long
 	}
+	return all
 }
 
 // duration is a time since the beginning.
@@ -218,10 +266,7 @@ func duration(seconds float64) string {
 func amount(value float64, unit string) string {
 	switch unit {
 	case "B", "B/s":
-		for _, of := range []struct {
-			size float64
-			name string
-		}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		for _, of := range sizes {
 			if value >= of.size {
 				return short(value/of.size) + " " + of.name + strings.TrimPrefix(unit, "B")
 			}

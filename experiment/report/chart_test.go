@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/xml"
 	"errors"
+	"html"
 	"io"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func TestAmount(t *testing.T) {
 
 func TestNice(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[float64]float64{0: 1, 0.07: 0.08, 1: 1, 1.2: 1.5, 9.9: 10, 101: 150, 4500: 5000} {
+	for value, want := range map[float64]float64{0: 1, 0.07: 0.08, 1: 1, 1.2: 1.2, 9.9: 10, 101: 120, 4500: 6000} {
 		if got := nice(value); got < want*0.999 || got > want*1.001 {
 			t.Errorf("%g: %g instead of %g", value, got, want)
 		}
@@ -49,6 +50,11 @@ func TestChart(t *testing.T) {
 					break
 				} else if err != nil {
 					t.Fatalf("%v in %s", err, picture)
+				}
+			}
+			for _, k := range c.legend() {
+				if !strings.Contains(picture, ">"+html.EscapeString(c.lines[k.line].name)+"</text>") || k.x < left || k.x > right {
+					t.Errorf("line %d is not named, or not to be seen", k.line)
 				}
 			}
 			for _, wrong := range []string{"NaN", "Inf", "http://127", "<b>"} {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringmaster-project/ringmaster/experiment/fleet"
 	"github.com/ringmaster-project/ringmaster/experiment/load"
 	"github.com/ringmaster-project/ringmaster/experiment/measure"
 	"github.com/ringmaster-project/ringmaster/experiment/run"
@@ -50,12 +51,30 @@ type table struct {
 }
 
 // title names a run among the others.
-func title(r *run.Result) string {
-	return fmt.Sprintf("%s, %d×", r.Setup, r.Instances)
+func (r *Report) title(of *run.Result) string {
+	title := fmt.Sprintf("%s, %d×", of.Setup, of.Instances)
+	if r.sizes() {
+		title += fmt.Sprintf(", %s Websites", short(float64(of.Load.Initial)))
+	}
+	return title
+}
+
+// sizes tells whether runs differ in the number of Websites to begin with, and not because of their instances.
+func (r *Report) sizes() bool {
+	for _, result := range r.Results {
+		first := r.Results[0]
+		if result.Instances == first.Instances && result.Load.Initial != first.Load.Initial {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Report) sections() []section {
-	all := []section{r.verdicts(), r.generator(), r.needs(), r.ownership()}
+	all := []section{r.verdicts(), r.generator(), r.sideBySide(), r.needs(), r.ownership()}
+	if r.sizes() {
+		all = append([]section{r.bySize()}, all...)
+	}
 	if capacity, is := r.capacity(); is {
 		all = append([]section{capacity}, all...)
 	}
@@ -76,7 +95,7 @@ func (r *Report) verdicts() section {
 	s := section{title: "Objectives"}
 	t := table{head: []string{"for 99 of 100", "at most"}}
 	for _, result := range r.Results {
-		t.head = append(t.head, title(result))
+		t.head = append(t.head, r.title(result))
 	}
 	for i, objective := range run.Objectives() {
 		row := []string{objective.Name, amount(objective.Limit, "s")}
@@ -99,7 +118,7 @@ func (r *Report) verdicts() section {
 	for _, result := range r.Results {
 		const few = 5
 		for _, double := range result.Doubles[:min(few, len(result.Doubles))] {
-			s.text = append(s.text, title(result)+": "+double)
+			s.text = append(s.text, r.title(result)+": "+double)
 		}
 	}
 	return s
@@ -114,16 +133,19 @@ func (r *Report) generator() section {
 		if !g.Kept() {
 			kept = "✗ no"
 			s.text = append(s.text, fmt.Sprintf("%s: the users could not do what was promised in time: this machine, and not the system, was the limit, "+
-				"or the API server was away. Choose a smaller --scale.", title(result)))
+				"or the API server was away. Choose a smaller --scale.", r.title(result)))
+		}
+		if g.Crowded() {
+			s.text = append(s.text, fmt.Sprintf("%s: this machine was at work for %.0f %% of the time: what was measured is its limit as well as the system's.", r.title(result), 100*g.Busy))
 		}
 		t.rows = append(t.rows, []string{
-			title(result), short(g.Done) + " / " + short(g.Planned), short(g.Failed), amount(g.Late, "s"), fmt.Sprintf("%.0f %%", 100*g.Busy), kept,
+			r.title(result), short(g.Done) + " / " + short(g.Planned), short(g.Failed), amount(g.Late, "s"), fmt.Sprintf("%.0f %%", 100*g.Busy), kept,
 		})
 		if result.Interrupted {
-			s.text = append(s.text, title(result)+": it was ended after "+result.End.Sub(result.Begin).Round(time.Second).String()+", before its time.")
+			s.text = append(s.text, r.title(result)+": it was ended after "+result.End.Sub(result.Begin).Round(time.Second).String()+", before its time.")
 		}
 		for _, trouble := range result.Troubles {
-			s.text = append(s.text, title(result)+": not all could be measured: "+trouble)
+			s.text = append(s.text, r.title(result)+": not all could be measured: "+trouble)
 		}
 	}
 	s.tables = append(s.tables, t)
@@ -134,7 +156,7 @@ func (r *Report) needs() section {
 	s := section{title: "What the processes needed"}
 	s.text = append(s.text, "CPU on average and at most over a minute; memory at most; what is read and written, each second.")
 	for _, result := range r.Results {
-		t := table{head: []string{title(result), "CPU", "peak", "in use by Go", "resident", "received", "sent", "reconciles", "API requests"}}
+		t := table{head: []string{r.title(result), "CPU", "peak", "in use by Go", "resident", "received", "sent", "reconciles", "API requests"}}
 		for _, p := range result.Processes {
 			inUse := "–"
 			if p.InUse > 0 {
@@ -147,6 +169,39 @@ func (r *Report) needs() section {
 		}
 		s.tables = append(s.tables, t)
 	}
+	t := table{head: []string{"requests to the API server, of everybody"}}
+	verbs := []string{"GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
+	t.head = append(t.head, verbs...)
+	for _, result := range r.Results {
+		row := []string{r.title(result)}
+		for _, verb := range verbs {
+			row = append(row, dash(result.Requests[verb]))
+		}
+		t.rows = append(t.rows, row)
+	}
+	s.tables = append(s.tables, t)
+	return s
+}
+
+func (r *Report) ownership() section {
+	s := section{title: "Who had the Websites"}
+	t := table{head: []string{"", "without a live instance, at most", "… altogether", "moves", "writes per move"}}
+	for _, result := range r.Results {
+		if !result.Setup.Sharded() {
+			continue
+		}
+		o := result.Ownership
+		writes := "–"
+		if o.Moves >= 1 {
+			writes = short(o.WritesPerMove())
+		}
+		t.rows = append(t.rows, []string{r.title(result), short(o.Ownerless), short(o.OwnerlessSeconds) + " s × Websites", dash(o.Moves), writes})
+	}
+	if len(t.rows) == 0 {
+		s.text = append(s.text, "The one that leads has all of them.")
+		return s
+	}
+	s.tables = append(s.tables, t)
 	return s
 }
 
@@ -170,32 +225,10 @@ func requests(by map[string]float64) string {
 	return strings.Join(all, ", ")
 }
 
-func (r *Report) ownership() section {
-	s := section{title: "Who had the Websites"}
-	t := table{head: []string{"", "without a live instance, at most", "… altogether", "moves", "writes per move"}}
-	for _, result := range r.Results {
-		if !result.Setup.Sharded() {
-			continue
-		}
-		o := result.Ownership
-		writes := "–"
-		if o.Moves >= 1 {
-			writes = short(o.WritesPerMove())
-		}
-		t.rows = append(t.rows, []string{title(result), short(o.Ownerless), short(o.OwnerlessSeconds) + " s × Websites", dash(o.Moves), writes})
-	}
-	if len(t.rows) == 0 {
-		s.text = append(s.text, "The one that leads has all of them.")
-		return s
-	}
-	s.tables = append(s.tables, t)
-	return s
-}
-
 // capacity is what one more instance is worth, if that was looked for.
 func (r *Report) capacity() (section, bool) {
 	s := section{title: "Capacity"}
-	t := table{head: []string{"", "Websites", "changes each second", "compared with the first"}}
+	t := table{head: []string{"", "Websites", "changes each second", "compared with the first", "what gave way first"}}
 	lines := map[string]*line{}
 	var first float64
 	for _, result := range r.Results {
@@ -210,14 +243,18 @@ func (r *Report) capacity() (section, bool) {
 			lines[name] = &line{name: name}
 		}
 		lines[name].points = append(lines[name].points, point{float64(result.Instances), result.Capacity.Changes})
+		gaveWay := result.Capacity.GaveWay
+		if gaveWay == "" {
+			gaveWay = "nothing until the end: it may be more"
+		}
 		t.rows = append(t.rows, []string{
-			title(result), short(result.Capacity.Objects), short(result.Capacity.Changes), short(result.Capacity.Changes/first) + " times",
+			r.title(result), short(result.Capacity.Objects), short(result.Capacity.Changes), short(result.Capacity.Changes/first) + " times", gaveWay,
 		})
 	}
 	if len(t.rows) == 0 {
 		return s, false
 	}
-	s.text = append(s.text, "The largest load at which all objectives still held over a minute.")
+	s.text = append(s.text, "The largest load at which all objectives still held over a minute. It was made larger until one of them did not, which is what the verdicts below tell.")
 	s.tables = append(s.tables, t)
 	c := chart{title: "changes each second that are borne, by instances", across: "instances"}
 	for _, name := range sortedKeys(lines) {
@@ -245,8 +282,8 @@ func code(text string) string { return "`" + text + "`" }
 
 // pictures are what is to be seen of a run over time.
 func (r *Report) pictures(result *run.Result) section {
-	s := section{title: title(result)}
-	prefix := fmt.Sprintf("%s-%d-", result.Setup, result.Instances)
+	s := section{title: r.title(result)}
+	prefix := fmt.Sprintf("%s-%d-%d-", result.Setup, result.Instances, result.Load.Initial)
 	add := func(file string, c chart) {
 		for _, event := range result.Events {
 			c.marks = append(c.marks, mark{event.At.Sub(result.Begin).Seconds(), event.What})
@@ -259,9 +296,17 @@ func (r *Report) pictures(result *run.Result) section {
 	for i, v := range result.Verdicts {
 		add(fmt.Sprint("objective-", i+1), chart{title: v.Name + ", 99 of 100", unit: "s", limit: v.Limit, lines: of(fmt.Sprint("objective", i), "")})
 	}
-	add("cpu", chart{title: "CPU by process", unit: "cores", lines: of("cpu", measure.LabelProcess)})
-	add("memory", chart{title: "memory in use by Go, by process", unit: "B", lines: of("inUse", measure.LabelProcess)})
-	add("network", chart{title: "received by process", unit: "B/s", lines: of("received", measure.LabelProcess)})
+	for _, kind := range []struct{ name, what, unit string }{
+		{"cpu", "CPU", "cores"}, {"inUse", "memory in use by Go", "B"}, {"resident", "resident memory", "B"}, {"received", "received", "B/s"}, {"sent", "sent", "B/s"},
+	} {
+		ours, others := split(of(kind.name, measure.LabelProcess))
+		add(kind.name, chart{title: kind.what + ", by process", unit: kind.unit, lines: ours})
+		if len(others) > 0 {
+			add(kind.name+"-kubernetes", chart{title: kind.what + ", Kubernetes", unit: kind.unit, lines: others})
+		}
+	}
+	add("reconciles", chart{title: "reconciles each second, by instance", lines: of("reconciles", measure.LabelProcess)})
+	add("requests", chart{title: "requests to the API server each second, by verb", lines: of("requests", "verb")})
 	if result.Setup.Sharded() {
 		add("owners", chart{title: "Websites by instance", lines: append(of("owned", "instance"), label("none", of("ownerless", ""))...)})
 	}
@@ -269,6 +314,18 @@ func (r *Report) pictures(result *run.Result) section {
 		s.text = append(s.text, duration(event.At.Sub(result.Begin).Seconds())+": "+event.What)
 	}
 	return s
+}
+
+// split tells our processes from those of Kubernetes.
+func split(all []line) (ours, others []line) {
+	for _, l := range all {
+		if l.name == fleet.Sharder || strings.HasPrefix(l.name, fleet.Ring+"-") {
+			ours = append(ours, l)
+		} else {
+			others = append(others, l)
+		}
+	}
+	return ours, others
 }
 
 // lines are those of a chart, named by a label.

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/ringmaster-project/ringmaster/experiment/measure"
+	"github.com/ringmaster-project/ringmaster/experiment/run"
 )
 
 func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
@@ -62,20 +63,33 @@ func (r *Report) Write(folder string) error {
 func (r *Report) Summary() string {
 	var b strings.Builder
 	for _, result := range r.Results {
-		holds := "all objectives hold"
-		if !result.Holds() {
-			holds = "NOT all objectives hold"
-		}
-		fmt.Fprintf(&b, "%-18s %s", title(result), holds)
-		if result.Capacity != nil {
-			fmt.Fprintf(&b, "; up to %s Websites, %s changes/s", short(result.Capacity.Objects), short(result.Capacity.Changes))
-		}
-		if !result.Generator.Kept() {
+		fmt.Fprintf(&b, "%-18s %s", r.title(result), outcome(result))
+		if !result.Generator.Kept() || result.Generator.Crowded() {
 			b.WriteString("; this machine was the limit")
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// outcome is what came of a run.
+func outcome(result *run.Result) string {
+	if c := result.Capacity; c != nil {
+		return fmt.Sprintf("up to %s Websites, %s changes/s", short(c.Objects), short(c.Changes))
+	}
+	if result.Holds() {
+		return "all objectives hold"
+	}
+	var wrong []string
+	for _, v := range result.Verdicts {
+		if !v.Holds {
+			wrong = append(wrong, fmt.Sprintf("%s: %s instead of %s", v.Name, amount(*v.Value, "s"), amount(v.Limit, "s")))
+		}
+	}
+	if n := len(result.Doubles); n > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d reconciles of one Website by two instances at a time", n))
+	}
+	return "NOT all objectives hold: " + strings.Join(wrong, "; ")
 }
 
 func (r *Report) heading() string { return "Experiment " + r.Scenario }

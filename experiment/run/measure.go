@@ -24,6 +24,9 @@ var (
 	}
 )
 
+// enough is how often in a row an objective does not hold when the load is too large, and not just something else at work.
+const enough = 4
+
 // apiServerEvery is how often the API server is asked for its metrics, in intervals: they are many.
 const apiServerEvery = 3
 
@@ -42,8 +45,8 @@ func (r *run) measure(ctx context.Context, fail context.CancelCauseFunc) {
 			r.noteAPIServer(ctx, now)
 		}
 		r.Progress(now.Sub(r.begin), r.Scenario.Duration, r.state(context.WithoutCancel(ctx), now))
-		if r.Scenario.Ramp && times%apiServerEvery == 0 {
-			if bad = r.climb(ctx, now, bad); bad > 1 {
+		if r.Scenario.Ramp {
+			if bad = r.climb(ctx, now, bad); bad == enough {
 				fail(errLimit)
 			}
 		}
@@ -130,32 +133,56 @@ func (r *run) state(ctx context.Context, at time.Time) string {
 type Capacity struct {
 	Objects float64 `json:"objects"`
 	Changes float64 `json:"changesPerSecond"`
+	// GaveWay is the objective that did not hold with more. If there is none, it may be more than this.
+	GaveWay string `json:"gaveWay,omitempty"`
 }
 
-// window is over which time it is judged whether a load is borne.
-const window = time.Minute
+const (
+	// window is over which time it is judged whether a load is borne.
+	window = time.Minute
+	// recently is over which time it is counted how large that load is.
+	recently = 20 * time.Second
+)
 
 // climb looks whether the load is still borne, and how often in a row it was not.
 func (r *run) climb(ctx context.Context, at time.Time, bad int) int {
 	if at.Sub(r.begin) < window {
 		return 0
 	}
-	for _, objective := range Objectives() {
-		verdict, err := judge(ctx, r.book, objective, window, at)
-		if err != nil || !verdict.Holds {
-			return bad + 1
-		}
-	}
-	objects, _, err := r.book.One(ctx, load.Objects, at)
-	if err != nil {
-		return bad
-	}
-	changes, _, err := r.book.One(ctx, fmt.Sprintf("sum(rate(%s[%ds]))", load.OperationsTotal, seconds(window)), at)
+	gaveWay, err := r.gaveWay(ctx, at)
 	if err != nil {
 		return bad
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.limit = &Capacity{objects, changes}
+	if gaveWay != "" {
+		if r.limit != nil && bad == 0 {
+			r.limit.GaveWay = gaveWay
+		}
+		return bad + 1
+	}
+	objects, _, err := r.book.One(ctx, load.Objects, at)
+	if err != nil {
+		return bad
+	}
+	changes, _, err := r.book.One(ctx, fmt.Sprintf("sum(rate(%s[%ds]))", load.OperationsTotal, seconds(recently)), at)
+	if err != nil {
+		return bad
+	}
+	r.limit = &Capacity{Objects: objects, Changes: changes}
 	return 0
+}
+
+// gaveWay is the first objective that does not hold now.
+func (r *run) gaveWay(ctx context.Context, at time.Time) (string, error) {
+	for _, objective := range Objectives() {
+		verdict, err := judge(ctx, r.book, objective, window, at)
+		if err != nil {
+			return "", err
+		}
+		if !verdict.Holds {
+			return objective.Name, nil
+		}
+	}
+	return "", nil
 }

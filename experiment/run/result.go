@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -30,9 +31,13 @@ type Result struct {
 	Interrupted bool      `json:"interrupted,omitempty"`
 	Verdicts    []Verdict `json:"verdicts"`
 	Generator   Generator `json:"generator"`
-	// Processes are in the order of their names, ours first.
+	// Kubernetes is its version.
+	Kubernetes string `json:"kubernetes"`
+	// Processes are in the order of their names.
 	Processes []Figures `json:"processes"`
-	Ownership Ownership `json:"ownership"`
+	// Requests are those that the API server has answered, of everybody, by verb.
+	Requests  map[string]float64 `json:"requests"`
+	Ownership Ownership          `json:"ownership"`
 	// Reconciles are how many there were, Doubles those that began while another instance was at work.
 	Reconciles int      `json:"reconciles"`
 	Doubles    []string `json:"doubles,omitempty"`
@@ -65,6 +70,12 @@ type Generator struct {
 func (g Generator) Kept() bool {
 	const enough, late = 0.99, 1
 	return g.Planned == 0 || g.Done >= enough*g.Planned && g.Late <= late
+}
+
+// Crowded tells whether the machine had so much to do that what was measured is its own limit as well.
+func (g Generator) Crowded() bool {
+	const most = 0.9
+	return g.Busy > most
 }
 
 // Figures are those of a process.
@@ -108,9 +119,9 @@ func (r *run) result(ctx context.Context) (*Result, error) {
 	result := &Result{
 		Scenario: s.Name, Setup: r.Fleet.Setup, Instances: s.Instances, Workers: r.Fleet.Workers, WorkTime: r.Fleet.WorkTime, Load: s.Load,
 		Seed: r.Seed, Begin: r.begin, End: r.end, Interrupted: r.interrupted, Capacity: r.limit, Events: r.events, Troubles: r.troubles,
-		Charts: map[string][]measure.Line{},
+		Kubernetes: r.fleet.Kubernetes(), Charts: map[string][]measure.Line{},
 	}
-	for _, part := range []func(context.Context, *Result) error{r.judgeAll, r.judgeUsers, r.sumUp, r.sumUpOwnership, r.readHistory, r.draw} {
+	for _, part := range []func(context.Context, *Result) error{r.judgeAll, r.judgeUsers, r.sumUp, r.sumUpOwnership, r.sumUpRequests, r.readHistory, r.draw, r.writeSamples} {
 		if err := part(ctx, result); err != nil {
 			return nil, err
 		}
@@ -201,6 +212,17 @@ func (r *run) sumUp(ctx context.Context, result *Result) error {
 	return nil
 }
 
+func (r *run) sumUpRequests(ctx context.Context, result *Result) error {
+	found, err := r.book.At(ctx, "sum by (verb) (increase(apiserver_request_total"+r.over()+"))", r.end)
+	result.Requests = map[string]float64{}
+	for _, value := range found {
+		if value.Value >= 1 {
+			result.Requests[value.Labels["verb"]] = math.Round(value.Value)
+		}
+	}
+	return err
+}
+
 func (r *run) sumUpOwnership(ctx context.Context, result *Result) error {
 	if !r.Fleet.Setup.Sharded() {
 		return nil
@@ -240,28 +262,32 @@ const points = 120
 // draw keeps what there is to see over time.
 func (r *run) draw(ctx context.Context, result *Result) error {
 	step := max(r.Interval, r.end.Sub(r.begin)/points).Round(time.Second)
-	const lately = "[1m]"
-	questions := map[string]string{
-		"objects":  load.Objects,
-		"waiting":  load.Waiting,
-		"changes":  "sum(rate(" + load.OperationsTotal + lately + "))",
-		"cpu":      "rate(" + measure.CPU + lately + ")",
-		"inUse":    "go_memstats_heap_alloc_bytes",
-		"resident": measure.Resident,
-		"received": "rate(" + measure.Received + lately + ")",
-		"sent":     "rate(" + measure.Sent + lately + ")",
-		"owned":    load.Owned, "ownerless": load.Ownerless, "moves": load.MovesTotal,
-		"reconciles": "sum by (process) (rate(controller_runtime_reconcile_total" + lately + "))",
+	now := map[string]string{
+		"objects": load.Objects, "waiting": load.Waiting, "inUse": "go_memstats_heap_alloc_bytes", "resident": measure.Resident,
+		"owned": load.Owned, "ownerless": load.Ownerless, "moves": load.MovesTotal,
+	}
+	lately, apiServer := r.Interval*4, r.Interval*3*apiServerEvery
+	over := func(window time.Duration) string { return fmt.Sprintf("[%ds]", seconds(window)) }
+	rates := map[string]string{
+		"changes":    "sum(rate(" + load.OperationsTotal + over(lately) + "))",
+		"cpu":        "rate(" + measure.CPU + over(lately) + ")",
+		"received":   "rate(" + measure.Received + over(lately) + ")",
+		"sent":       "rate(" + measure.Sent + over(lately) + ")",
+		"reconciles": `sum by (process) (rate(controller_runtime_reconcile_total{controller="website"}` + over(lately) + "))",
+		"requests":   "sum by (verb) (rate(apiserver_request_total" + over(apiServer) + "))",
 	}
 	for i, objective := range Objectives() {
-		questions[fmt.Sprint("objective", i)] = objective.question(time.Minute)
+		rates[fmt.Sprint("objective", i)] = objective.question(apiServer)
 	}
-	for name, question := range questions {
-		lines, err := r.book.Over(ctx, question, r.begin, r.end, step)
-		if err != nil {
-			return err
+	// Of the very beginning it is not known yet how fast it was.
+	for from, questions := range map[time.Duration]map[string]string{0: now, lately: rates} {
+		for name, question := range questions {
+			lines, err := r.book.Over(ctx, question, r.begin.Add(from), r.end, step)
+			if err != nil {
+				return err
+			}
+			result.Charts[name] = lines
 		}
-		result.Charts[name] = lines
 	}
 	return nil
 }

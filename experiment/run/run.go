@@ -1,18 +1,18 @@
 package run
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/experiment/fleet"
 	"github.com/ringmaster-project/ringmaster/experiment/load"
 	"github.com/ringmaster-project/ringmaster/experiment/measure"
@@ -28,8 +28,8 @@ type Options struct {
 	Projects int
 	// Interval is how often is measured.
 	Interval time.Duration
-	// Dir is where measurements are kept.
-	Dir string
+	// Dir is where measurements are kept while they are needed, Samples the file that they are written to, compressed, at the end.
+	Dir, Samples string
 	// Progress is told how far it is: of how much, and what happens.
 	Progress func(done, all time.Duration, what string)
 }
@@ -71,7 +71,7 @@ func Run(ctx context.Context, options Options) (_ *Result, err error) {
 	if r.fleet, err = fleet.Start(ctx, options.Fleet); err != nil {
 		return nil, err
 	}
-	defer r.stop()
+	defer func() { err = errors.Join(err, r.stop()) }()
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -81,21 +81,47 @@ func Run(ctx context.Context, options Options) (_ *Result, err error) {
 	return r.result(context.WithoutCancel(ctx))
 }
 
-func (r *run) stop() {
-	const patience = time.Minute
+// tooMany are series that are not written: the API server has thousands of them, and what they say is in the objectives.
+const tooMany = "apiserver_request_duration_seconds_bucket"
+
+// writeSamples writes all that was measured into a file.
+func (r *run) writeSamples(ctx context.Context, _ *Result) (err error) {
+	if r.Samples == "" {
+		return nil
+	}
+	file, err := os.Create(r.Samples)
+	if err != nil {
+		return fmt.Errorf("writing the measurements: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	out := gzip.NewWriter(file)
+	if err := r.book.WriteCSV(ctx, out, r.begin, tooMany); err != nil {
+		return fmt.Errorf("writing the measurements: %w", err)
+	}
+	return out.Close()
+}
+
+// stop ends everything. A cluster that is not ours is left without Websites.
+func (r *run) stop() error {
+	const patience, patienceClearing = time.Minute, 10 * time.Minute
+	var err error
+	if r.Fleet.Plane == nil {
+		r.Progress(r.Scenario.Duration, r.Scenario.Duration, "removing the Websites")
+		clearing, cancel := context.WithTimeoutCause(context.Background(), patienceClearing, fmt.Errorf("it took longer than %s", patienceClearing))
+		defer cancel()
+		err = r.fleet.Clear(clearing)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	r.fleet.Stop(ctx)
+	return err
 }
 
 // prepare makes the users, and what has to be there before the time begins to count.
 func (r *run) prepare(ctx context.Context) error {
-	if err := webhostingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
-		return err
-	}
 	config := rest.CopyConfig(r.Fleet.Config)
 	config.QPS = -1
-	users, err := client.NewWithWatch(config, client.Options{})
+	users, err := client.NewWithWatch(config, client.Options{Scheme: fleet.Scheme()})
 	if err != nil {
 		return fmt.Errorf("reaching the cluster: %w", err)
 	}
@@ -116,7 +142,7 @@ func (r *run) prepare(ctx context.Context) error {
 func (r *run) work(ctx context.Context) error {
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	if err := r.users.Watch(running, fleet.Namespace, func(err error) { fail(err) }); err != nil {
+	if err := r.users.Watch(running, fleet.Namespace); err != nil {
 		return err
 	}
 	if err := r.populate(running); err != nil {
@@ -153,7 +179,11 @@ func (r *run) populate(ctx context.Context) error {
 	if initial == 0 {
 		return nil
 	}
-	r.Progress(0, r.Scenario.Duration, fmt.Sprintf("making %d Websites", initial))
+	var made sync.WaitGroup
+	defer made.Wait()
+	making, done := context.WithCancel(ctx)
+	defer done()
+	made.Go(func() { r.tellMade(making) })
 	r.users.Do(ctx, time.Now(), func(yield func(scenario.Operation) bool) {
 		for i := range initial {
 			if !yield(scenario.Operation{Do: scenario.Create, Object: i}) {
@@ -161,15 +191,44 @@ func (r *run) populate(ctx context.Context) error {
 			}
 		}
 	})
-	const interval = 100 * time.Millisecond
-	for r.users.Left() > 0 {
+	return r.calm(ctx)
+}
+
+// calm waits until all Websites are as they should be, and the instances have nothing to do any more.
+func (r *run) calm(ctx context.Context) error {
+	const quiet = 15 * time.Second
+	begun := time.Now()
+	ticker := time.NewTicker(quiet / 5)
+	defer ticker.Stop()
+	for {
+		now := time.Now()
+		r.note(ctx, now)
+		if r.users.Left() == 0 && now.Sub(begun) > quiet {
+			done, known, err := r.book.One(ctx, fmt.Sprintf(`sum(increase(controller_runtime_reconcile_total{controller="website"}[%ds]))`, seconds(quiet)), now)
+			if err == nil && known && done == 0 {
+				return nil
+			}
+		}
 		select {
-		case <-time.After(interval):
+		case <-ticker.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	return nil
+}
+
+// tellMade tells how many of the initial Websites are as they should be.
+func (r *run) tellMade(ctx context.Context) {
+	ticker := time.NewTicker(r.Interval)
+	defer ticker.Stop()
+	for {
+		r.Progress(0, r.Scenario.Duration, fmt.Sprintf("before it begins, %d of %d Websites are ready", r.users.Fulfilled(), r.Scenario.Load.Initial))
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // plan is what the users do from the beginning on: the initial Websites are there already.

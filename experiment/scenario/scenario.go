@@ -77,6 +77,8 @@ type Scenario struct {
 	Instances, Workers int
 	// Ramp means that it ends as soon as an objective does not hold any more: what is looked for is the load until then.
 	Ramp bool
+	// Even means that there are as many changes each second, however many objects there are.
+	Even bool
 	// Events are the disturbances, in their order.
 	Events []Event
 }
@@ -120,6 +122,10 @@ func All() []Scenario {
 			Name: "reconnect", Duration: 10 * time.Minute, Load: basic, Instances: instances, Events: every(RestartAPI, 2*time.Minute+30*time.Second, 10*time.Minute),
 			About: "the load of basic, while the API server is restarted again and again",
 		},
+		{
+			Name: "size", Duration: 10 * time.Minute, Load: Load{Initial: 1000, Create: 12, Delete: 12, ChangeEvery: 100 * time.Second}, Instances: instances, Even: true,
+			About: "the same changes with more and more objects (--objects 1000,10000): what needs more of what",
+		},
 	}
 }
 
@@ -160,6 +166,15 @@ func (s Scenario) Scaled(factor float64) Scenario {
 	return s
 }
 
+// Holding gives it another number of objects to begin with.
+func (s Scenario) Holding(objects int) Scenario {
+	if s.Even {
+		s.Load.ChangeEvery = time.Duration(float64(s.Load.ChangeEvery) * float64(objects) / float64(s.Load.Initial))
+	}
+	s.Load.Initial = objects
+	return s
+}
+
 // Lasting makes it shorter or longer. What happens at a time happens at the same part of it.
 func (s Scenario) Lasting(duration time.Duration) Scenario {
 	factor := float64(duration) / float64(s.Duration)
@@ -195,7 +210,9 @@ func (s Scenario) Validate() error {
 		return fmt.Errorf("%s is too short to see anything: make it last a minute at least", s.Duration)
 	case s.Instances < 1:
 		return fmt.Errorf("%d instances cannot do anything: choose 1 at least", s.Instances)
-	case s.Load.Initial <= 0 && s.Load.Create <= 0:
+	case s.Load.Initial < 0:
+		return fmt.Errorf("there cannot be %d objects", s.Load.Initial)
+	case s.Load.Initial == 0 && s.Load.Create <= 0:
 		return errors.New("there would be no objects: choose a larger scale")
 	}
 	leaving := 0

@@ -86,6 +86,19 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+func TestHolding(t *testing.T) {
+	t.Parallel()
+	for name, every := range map[string]time.Duration{"size": 1000 * time.Second, "chaos": time.Minute} {
+		s, err := Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Holding(10_000).Load; got.Initial != 10_000 || got.ChangeEvery != every {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

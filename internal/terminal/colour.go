@@ -82,3 +82,14 @@ func Is(out io.Writer) bool {
 	file, is := out.(*os.File)
 	return is && term.IsTerminal(int(file.Fd()))
 }
+
+// Width is how many letters fit into a line there.
+func Width(out io.Writer) int {
+	const usual = 80
+	if file, is := out.(*os.File); is {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return usual
+}

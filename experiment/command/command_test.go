@@ -1,0 +1,298 @@
+package command_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/experiment/command"
+	"github.com/ringmaster-project/ringmaster/experiment/fleet"
+	"github.com/ringmaster-project/ringmaster/experiment/report"
+	"github.com/ringmaster-project/ringmaster/experiment/run"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m, rig.Options{ControllerManager: true}) }
+
+// programs is a folder with what an experiment runs.
+func programs(t *testing.T) string {
+	t.Helper()
+	folder := rig.TempDir(t)
+	for _, pkg := range []string{"./cmd/sharder", "./examples/webhosting"} {
+		built := rig.Build(t, pkg)
+		if err := os.Symlink(built, filepath.Join(folder, filepath.Base(built))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// words are what is said while an experiment runs. It may be read at any time.
+type words struct {
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+func (w *words) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.said.Write(text)
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.said.String()
+}
+
+// experiment runs one, and returns what it says at its end, what it said before, and how it ended.
+func experiment(ctx context.Context, said *words, args ...string) (string, error) {
+	var out bytes.Buffer
+	made := command.New()
+	made.SetArgs(args)
+	made.SetOut(&out)
+	made.SetErr(said)
+	err := made.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "report.html"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want string // a part of the error
+	}{
+		"no scenario":           {nil, "name one SCENARIO: basic, scale-out"},
+		"two scenarios":         {[]string{"basic", "chaos"}, "name one SCENARIO"},
+		"unknown scenario":      {[]string{"basics"}, `no scenario "basics"; there are: [basic`},
+		"unknown setup":         {[]string{"basic", "--setups", "lead,follow"}, `no setup "follow"; there are: [lead in-process external]`},
+		"no setup":              {[]string{"basic", "--setups", ""}, "--setups names none"},
+		"no load":               {[]string{"basic", "--scale", "0"}, "--scale 0"},
+		"nobody":                {[]string{"basic", "--instances", "3,0"}, "choose 1 at least"},
+		"twice":                 {[]string{"basic", "--instances", "3,3"}, "external, 3 instances is asked for twice"},
+		"too few":               {[]string{"rebalance", "--instances", "2"}, "2 of 2 instances leave"},
+		"too short":             {[]string{"basic", "--duration", "1ms"}, "too short"},
+		"negative objects":      {[]string{"size", "--objects", "-1"}, "-1 objects"},
+		"negative workers":      {[]string{"basic", "--workers", "-1"}, "--workers -1"},
+		"negative work":         {[]string{"basic", "--work-time", "-1s"}, "--work-time -1s"},
+		"measured too often":    {[]string{"basic", "--interval", "1ms"}, "--interval 1ms"},
+		"no namespace":          {[]string{"basic", "--projects", "0"}, "--projects 0"},
+		"no programs":           {[]string{"basic", "--programs", full}, "make build"},
+		"no Kubernetes":         {[]string{"basic", "--programs", programs(t), "--assets", full}, "make kubernetes"},
+		"somebody's API server": {[]string{"reconnect", "--kubeconfig", "there"}, "run it without --kubeconfig"},
+		"no such cluster":       {[]string{"basic", "--programs", programs(t), "--kubeconfig", filepath.Join(full, "none"), "--out", t.TempDir()}, "--kubeconfig"},
+		"a report is there":     {[]string{"basic", "--programs", programs(t), "--assets", rig.Assets(t), "--out", full}, "name another folder with --out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := experiment(t.Context(), &words{}, test.args...)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v instead of %s", err, test.want)
+			}
+		})
+	}
+}
+
+// found is what an experiment has left.
+func found(g Gomega, folder string) *report.Report {
+	read := func(name string) []byte {
+		content, err := os.ReadFile(filepath.Join(folder, name))
+		g.Expect(err).NotTo(HaveOccurred())
+		return content
+	}
+	made := &report.Report{}
+	g.Expect(json.Unmarshal(read("results.json"), made)).To(Succeed())
+	page, text := string(read("report.html")), string(read("report.md"))
+	g.Expect(page).To(And(ContainSubstring("<h2"), ContainSubstring("<svg"), Not(ContainSubstring("NaN")), Not(MatchRegexp(`(src|href)="?https?:`))), "it needs nothing else")
+	g.Expect(text).To(And(HavePrefix("# Experiment"), ContainSubstring("## Objectives"), Not(ContainSubstring("NaN"))))
+	for _, picture := range regexp.MustCompile(`\]\((pictures/[^)]+)\)`).FindAllStringSubmatch(text, -1) {
+		g.Expect(read(picture[1])).To(HavePrefix("<svg"))
+	}
+	rows, err := csv.NewReader(bytes.NewReader(read("measurements.csv"))).ReadAll()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(len(rows)).To(BeNumerically(">", 50))
+	samples, err := filepath.Glob(filepath.Join(folder, "samples", "*.csv.gz"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(samples).To(HaveLen(len(made.Results)))
+	unpacked, err := gzip.NewReader(bytes.NewReader(read(filepath.Join("samples", filepath.Base(samples[0])))))
+	g.Expect(err).NotTo(HaveOccurred())
+	raw, err := io.ReadAll(unpacked)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(raw)).To(ContainSubstring("experiment_operations_total"))
+	return made
+}
+
+// sound is what must be so in every result, however slow this machine is.
+func sound(g Gomega, result *run.Result) {
+	g.Expect(result.Verdicts).To(HaveLen(4))
+	for _, v := range result.Verdicts {
+		if v.Value != nil {
+			g.Expect(v.Holds).To(Equal(*v.Value <= v.Limit), v.Name)
+		}
+	}
+	g.Expect(result.Doubles).To(BeEmpty())
+	g.Expect(result.Reconciles).To(BeNumerically(">", 0))
+	g.Expect(result.Troubles).To(BeEmpty())
+	g.Expect(result.Kubernetes).To(HavePrefix("v1."))
+	if result.Scenario != "reconnect" { // whose API server counts from zero again and again
+		g.Expect(result.Requests).To(And(HaveKey("PATCH"), HaveKey("POST")))
+	}
+	g.Expect(result.Generator.Done).To(BeNumerically(">", 0))
+	g.Expect(result.Generator.Failed).To(BeZero())
+	names := map[string]run.Figures{}
+	for _, p := range result.Processes {
+		names[p.Name] = p
+		g.Expect(p.Resident).To(BeNumerically(">", 1<<20), p.Name)
+	}
+	g.Expect(names).To(And(HaveKey("kube-apiserver"), HaveKey("etcd"), HaveKey("webhosting-operator-1")))
+	g.Expect(names["kube-apiserver"].CPU).To(BeNumerically(">", 0))
+}
+
+// Every scenario, with every kind of disturbance, from its beginning to its report.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args  []string
+		check func(Gomega, *report.Report)
+	}{
+		"basic": {[]string{"--setups", "lead,in-process,external"}, func(g Gomega, r *report.Report) {
+			g.Expect(r.Results).To(HaveLen(3))
+			for i, setup := range []string{"lead", "in-process", "external"} {
+				g.Expect(string(r.Results[i].Setup)).To(Equal(setup))
+			}
+		}},
+		"scale-out": {[]string{"--instances", "2"}, func(Gomega, *report.Report) {}},
+		"rolling-update": {[]string{"--instances", "2", "--setups", "in-process"}, func(g Gomega, r *report.Report) {
+			events(g, r, "webhosting-operator-0 is replaced", "webhosting-operator-1 is replaced")
+		}},
+		"chaos": {nil, func(g Gomega, r *report.Report) {
+			events(g, r, "is killed", "is killed")
+		}},
+		"rebalance": {nil, func(g Gomega, r *report.Report) {
+			events(g, r, "webhosting-operator-3 joins", "webhosting-operator-4 joins", "webhosting-operator-0 leaves", "webhosting-operator-1 leaves")
+			o := r.Results[0].Ownership
+			g.Expect(o.Moves).To(BeNumerically(">", 0))
+			g.Expect(o.WritesPerMove()).To(BeNumerically("<", 2.5))
+		}},
+		"reconnect": {nil, func(g Gomega, r *report.Report) {
+			events(g, r, "the API server was restarted", "the API server was restarted", "the API server was restarted")
+		}},
+		"size": {[]string{"--objects", "10,30"}, func(g Gomega, r *report.Report) {
+			g.Expect(r.Results).To(HaveLen(2))
+			g.Expect(r.Results[1].Load.Initial).To(Equal(30))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			out, said := filepath.Join(t.TempDir(), "report"), &words{}
+			args := append([]string{name, "--scale", "0.05", "--duration", "20s", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out}, test.args...)
+			summary, err := experiment(t.Context(), said, args...)
+			if err != nil { // this machine may be slow
+				g.Expect(err).To(MatchError("not all objectives hold"), said.String())
+			}
+			made := found(g, out)
+			failed := false
+			for _, result := range made.Results {
+				sound(g, result)
+				failed = failed || !result.Holds() && result.Capacity == nil
+			}
+			g.Expect(err != nil).To(Equal(failed), summary)
+			g.Expect(summary).To(ContainSubstring("The report is " + out))
+			g.Expect(said.String()).To(MatchRegexp(`1 of \d, .* left: starting`))
+			test.check(g, made)
+		})
+	}
+}
+
+// events are what must have happened, in order.
+func events(g Gomega, r *report.Report, want ...string) {
+	happened := r.Results[0].Events
+	g.Expect(happened).To(HaveLen(len(want)))
+	for i, event := range happened {
+		g.Expect(event.What).To(ContainSubstring(want[i]))
+	}
+}
+
+// A verdict can be that it is too slow.
+func TestTooSlow(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	out := filepath.Join(t.TempDir(), "report")
+	summary, err := experiment(t.Context(), &words{}, "basic", "--scale", "0.1", "--duration", "30s", "--setups", "in-process", "--workers", "1", "--work-time", "10s",
+		"--instances", "2", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out, "--quiet")
+	g.Expect(err).To(MatchError("not all objectives hold"))
+	g.Expect(summary).To(ContainSubstring("NOT all objectives hold"))
+	result := found(g, out).Results[0]
+	sound(g, result)
+	for _, verdict := range result.Verdicts[:2] { // of the queue, and of what users see
+		g.Expect(verdict.Holds).To(BeFalse(), verdict.Name)
+		g.Expect(*verdict.Value).To(BeNumerically(">", verdict.Limit))
+	}
+}
+
+// Who presses Ctrl-C has a report about what has run.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	out, said := filepath.Join(t.TempDir(), "report"), &words{}
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() {
+		for !regexp.MustCompile(`[1-9]\d* Websites, `).MatchString(said.String()) && ctx.Err() == nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+		interrupt()
+	}()
+	_, err := experiment(ctx, said, "basic", "--scale", "0.1", "--setups", "in-process,external", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out)
+	if err != nil {
+		g.Expect(err).To(MatchError("not all objectives hold"))
+	}
+	made := found(g, out)
+	g.Expect(made.Cut).To(BeTrue())
+	g.Expect(made.Results).To(HaveLen(1))
+	g.Expect(made.Results[0].Interrupted).To(BeTrue())
+	g.Expect(said.String()).To(ContainSubstring("30m left"), "of both")
+}
+
+// On somebody's cluster, setup after setup, nothing is left of what users made. Where somebody else has Websites, nothing is done.
+func TestOnACluster(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	r := rig.Private(t, rig.Options{ControllerManager: true})
+	args := []string{"basic", "--scale", "0.05", "--duration", "15s", "--setups", "external,in-process", "--kubeconfig", r.Kubeconfig, "--programs", programs(t), "--out"}
+	out, said := filepath.Join(t.TempDir(), "report"), &words{}
+	if _, err := experiment(t.Context(), said, append(args, out)...); err != nil {
+		g.Expect(err).To(MatchError("not all objectives hold"), said.String())
+	}
+	g.Expect(found(g, out).Results).To(HaveLen(2))
+	admin, err := client.New(r.Config, client.Options{Scheme: fleet.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	websites := &webhostingv1alpha1.WebsiteList{}
+	g.Expect(admin.List(t.Context(), websites)).To(Succeed())
+	g.Expect(websites.Items).To(BeEmpty())
+
+	mine := &webhostingv1alpha1.Website{Spec: webhostingv1alpha1.WebsiteSpec{Theme: "mine"}}
+	mine.Namespace, mine.Name = "default", "mine"
+	g.Expect(admin.Create(t.Context(), mine)).To(Succeed())
+	_, err = experiment(t.Context(), said, append(args, filepath.Join(t.TempDir(), "other"))...)
+	g.Expect(err).To(MatchError(ContainSubstring("there are Websites in this cluster already, such as default/mine")))
+	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(mine), mine)).To(Succeed())
+}

@@ -1,0 +1,65 @@
+package measure
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+)
+
+// WriteCSV writes all that was noted, as it was noted: of which process, which series, how many seconds after the beginning,
+// and its value. Series whose name begins with one of the prefixes are left out.
+func (b *Book) WriteCSV(ctx context.Context, out io.Writer, begin time.Time, without ...string) error {
+	querier, err := b.db.Querier(math.MinInt64, math.MaxInt64)
+	if err != nil {
+		return fmt.Errorf("reading what was noted: %w", err)
+	}
+	defer querier.Close()
+	w := csv.NewWriter(out)
+	if err := w.Write([]string{"process", "series", "seconds", "value"}); err != nil {
+		return err
+	}
+	all := querier.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, ".+"))
+	var samples chunkenc.Iterator
+	for all.Next() {
+		series := all.At()
+		of := series.Labels()
+		if wanted(of.Get(model.MetricNameLabel), without) {
+			continue
+		}
+		process, name := of.Get(LabelProcess), seriesName(of)
+		samples = series.Iterator(samples)
+		for samples.Next() == chunkenc.ValFloat {
+			at, value := samples.At()
+			seconds := time.UnixMilli(at).Sub(begin).Seconds()
+			if err := w.Write([]string{process, name, strconv.FormatFloat(seconds, 'f', 1, 64), strconv.FormatFloat(value, 'g', -1, 64)}); err != nil {
+				return err
+			}
+		}
+		if err := samples.Err(); err != nil {
+			return fmt.Errorf("reading what was noted: %w", err)
+		}
+	}
+	w.Flush()
+	if err := w.Error(); err != nil {
+		return err
+	}
+	return all.Err()
+}
+
+// seriesName is a series as Prometheus writes it, without the process.
+func seriesName(of labels.Labels) string {
+	rest := labels.NewBuilder(of).Del(LabelProcess, model.MetricNameLabel).Labels()
+	if rest.IsEmpty() {
+		return of.Get(model.MetricNameLabel)
+	}
+	return of.Get(model.MetricNameLabel) + strings.ReplaceAll(rest.String(), `", `, `",`)
+}
