@@ -38,12 +38,12 @@ experiment: build kubernetes ## Build what 'ringmaster experiment' runs: docs/ev
 ##@ Test
 
 .PHONY: test
-test: kubernetes ## Run all tests, as any user
+test: ## Run all tests, as any user
 	@$(MAKE) --no-print-directory -j2 test-main test-experiment
 
 # Those that take longest begin first.
 .PHONY: test-main
-test-main:
+test-main: kubernetes
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -timeout 20m $(ARGS) \
 	  $$(go list ./test/modes ./cmd/ringmaster; go list ./... | grep -v -e '/internal/ring$$' -e '/test/modes$$' -e '/cmd/ringmaster$$')
 	go test $(ARGS) ./internal/ring # statistics without goroutines, ten times slower with the race detector
@@ -51,7 +51,7 @@ test-main:
 
 # Most of the time tests wait for something, so these run beside the others.
 .PHONY: test-experiment
-test-experiment:
+test-experiment: kubernetes
 	KUBEBUILDER_ASSETS=$(ASSETS) go -C experiment test -race -timeout 20m -p 1 -parallel 2 $(ARGS) ./...
 
 # A package whose tests use the rig or a control plane needs Kubernetes; the others are the units.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,7 +79,7 @@ hold, so that a script can tell.`,
   ringmaster experiment basic --scale 0.1 --duration 2m
 
   # what one more instance is worth, with a reconciler that waits for somebody else most of the time
-  ringmaster experiment scale-out --instances 1,2,3,4,5 --work-time 200ms --scale 0.2`,
+  ringmaster experiment scale-out --work-time 350ms --scale 0.06 --scale-per-instance`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("name one SCENARIO: %s", strings.Join(names(), ", "))
@@ -165,6 +166,9 @@ func (o *options) plan(name string) ([]one, error) {
 	}
 	instances := o.instances
 	if len(instances) == 0 {
+		instances = found.Series
+	}
+	if len(instances) == 0 {
 		instances = []int{found.Instances}
 	}
 	var all []one
@@ -190,21 +194,23 @@ func (o *options) plan(name string) ([]one, error) {
 
 // validate tells which flags make no sense.
 func (o *options) validate(of scenario.Scenario) error {
-	restarts := slices.ContainsFunc(of.Events, func(e scenario.Event) bool { return e.What == scenario.RestartAPI })
+	const longest = 10 * time.Second // what is older than 20 s does not hold any more
 	switch {
-	case o.scale <= 0:
+	case !(o.scale > 0) || math.IsInf(o.scale, 0):
 		return fmt.Errorf("--scale %g is no load: choose more than 0", o.scale)
 	case o.workers < 0:
 		return fmt.Errorf("--workers %d: choose 1 at least, or leave it to the scenario", o.workers)
 	case o.interval < time.Second:
 		return fmt.Errorf("--interval %s: choose a second at least", o.interval)
+	case o.interval > longest:
+		return fmt.Errorf("--interval %s: choose %s at most", o.interval, longest)
 	case o.projects < 1:
 		return fmt.Errorf("--projects %d: choose 1 at least", o.projects)
 	case o.workTime < 0:
 		return fmt.Errorf("--work-time %s: choose 0 or more", o.workTime)
 	case len(o.setups) == 0:
 		return fmt.Errorf("--setups names none; there are: %v", fleet.Setups())
-	case restarts && o.kubeconfig != "":
+	case of.Restarts() && o.kubeconfig != "":
 		return fmt.Errorf("%s restarts the API server, and that of --kubeconfig is not ours: run it without --kubeconfig", of.Name)
 	}
 	return nil
@@ -278,7 +284,7 @@ func (o *options) run(ctx context.Context, name string) error {
 	if err := o.report(name, results, len(results) < len(plan) || ctx.Err() != nil); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(results, func(r *run.Result) bool { return !r.Holds() && r.Capacity == nil }) {
+	if slices.ContainsFunc(results, (*run.Result).Failed) {
 		return errVerdict
 	}
 	return nil

@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +22,6 @@ import (
 	"github.com/ringmaster-project/ringmaster/experiment/report"
 	"github.com/ringmaster-project/ringmaster/experiment/run"
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
-	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
 	"github.com/ringmaster-project/ringmaster/internal/terminal"
 )
 
@@ -35,9 +35,14 @@ func (o *options) find(plan []one) error {
 		return err
 	}
 	o.programs = cmp.Or(o.programs, filepath.Dir(self))
+	if o.programs, err = filepath.Abs(o.programs); err != nil {
+		return err
+	}
 	for _, p := range plan {
-		if o.programs, err = stage.FindPrograms(o.programs, p.setup.Programs()...); err != nil {
-			return err
+		for _, name := range p.setup.Programs() {
+			if info, err := os.Stat(filepath.Join(o.programs, name)); err != nil || info.IsDir() {
+				return fmt.Errorf("the program %s is missing in %s: build it with 'make build', or say with --programs where it is", name, o.programs)
+			}
 		}
 	}
 	if o.kubeconfig != "" {
@@ -71,17 +76,20 @@ func (o *options) cluster(ctx context.Context, dir string) (*rest.Config, *contr
 }
 
 // once makes one run. The files that it needs are thrown away; those of the report are written later.
-func (o *options) once(ctx context.Context, next one, which string, after time.Duration) (_ *run.Result, err error) {
+func (o *options) once(ctx context.Context, next one, which string, after time.Duration) (result *run.Result, err error) {
 	dir, err := os.MkdirTemp("", "ringmaster-experiment-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
 	defer func() {
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case err != nil && ctx.Err() == nil:
+			err = fmt.Errorf("%w\nAll logs are in %s", err, dir)
+		case result != nil && len(result.Doubles) > 0:
+			o.say("All logs are in " + dir)
+		default:
 			err = errors.Join(err, os.RemoveAll(dir))
-			return
 		}
-		err = fmt.Errorf("%w\nAll logs are in %s", err, dir)
 	}()
 	say := o.teller(which, after)
 	say(0, next.Duration, "starting")
@@ -161,7 +169,7 @@ func (o *options) tell(line string) {
 // report writes it, and tells the verdict.
 func (o *options) report(name string, results []*run.Result, cut bool) error {
 	made := &report.Report{Scenario: name, Results: results, About: report.About{
-		Command: "ringmaster experiment " + strings.Join(os.Args[1:], " "), Machine: machine(), Versions: versions(results), Parameters: o.parameters(results), Cut: cut,
+		Command: "ringmaster experiment " + strings.Join(os.Args[1:], " "), Machine: machine(), Versions: o.versions(results), Parameters: o.parameters(), Cut: cut,
 	}}
 	if err := made.Write(o.out); err != nil {
 		return err
@@ -183,17 +191,13 @@ func machine() [][2]string {
 	return all
 }
 
-func versions(results []*run.Result) [][2]string {
+func (o *options) versions(results []*run.Result) [][2]string {
 	all := [][2]string{{"Go", runtime.Version()}}
 	if len(results) > 0 {
 		all = append(all, [2]string{"Kubernetes", results[0].Kubernetes})
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
-				all = append(all, [2]string{"Ringmaster", setting.Value})
-			}
-		}
+		all = append(all, [2]string{"this program", revision(info)})
 		for _, dep := range info.Deps {
 			switch dep.Path {
 			case "k8s.io/client-go", "sigs.k8s.io/controller-runtime":
@@ -201,22 +205,43 @@ func versions(results []*run.Result) [][2]string {
 			}
 		}
 	}
+	for _, name := range fleet.External.Programs() {
+		if info, err := buildinfo.ReadFile(filepath.Join(o.programs, name)); err == nil {
+			all = append(all, [2]string{name, revision(info)})
+		}
+	}
 	return all
 }
 
-func (o *options) parameters(results []*run.Result) [][2]string {
-	all := [][2]string{
-		{"scale", fmt.Sprint(o.scale)},
+// revision is what a program was built from.
+func revision(info *debug.BuildInfo) string {
+	found, changed := "unknown", ""
+	for _, setting := range info.Settings {
+		switch {
+		case setting.Key == "vcs.revision":
+			found = setting.Value
+		case setting.Key == "vcs.modified" && setting.Value == "true":
+			changed = ", with changes"
+		}
+	}
+	return found + changed
+}
+
+func (o *options) parameters() [][2]string {
+	cluster := "a control plane of its own, on this machine"
+	if o.kubeconfig != "" {
+		cluster = "--kubeconfig"
+	}
+	per := ""
+	if o.perOne {
+		per = " for each instance"
+	}
+	return [][2]string{
+		{"cluster", cluster},
+		{"scale", fmt.Sprint(o.scale, per)},
 		{"seed", strconv.FormatUint(o.seed, 10)},
 		{"measured every", o.interval.String()},
 		{"namespaces of users", strconv.Itoa(o.projects)},
+		{"a reconcile waits for", o.workTime.String()},
 	}
-	if len(results) > 0 {
-		first := results[0]
-		all = append(all, [2]string{"initial Websites", strconv.Itoa(first.Load.Initial)},
-			[2]string{"created each second", fmt.Sprintf("%g", first.Load.Create)}, [2]string{"deleted each second", fmt.Sprintf("%g", first.Load.Delete)},
-			[2]string{"each is changed every", first.Load.ChangeEvery.String()}, [2]string{"a reconcile waits for", o.workTime.String()},
-			[2]string{"begun", first.Begin.Format(time.RFC3339)})
-	}
-	return all
 }

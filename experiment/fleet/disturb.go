@@ -17,6 +17,8 @@ func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, erro
 		if f.options.Plane == nil {
 			return "", errors.New("the API server of this cluster is not ours to restart")
 		}
+		ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("it took longer than %s", startLimit))
+		defer cancel()
 		if err := f.options.Plane.APIServer.Restart(ctx); err != nil {
 			return "", fmt.Errorf("restarting the API server: %w", err)
 		}
@@ -32,8 +34,7 @@ func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, erro
 	}
 	switch event.What {
 	case scenario.Kill:
-		f.halted(name)
-		return name + " is killed", f.crew.Kill(name, 0)
+		return name + " is killed", f.kill(name)
 	case scenario.Leave:
 		return name + " leaves", f.crew.Stop(name)
 	case scenario.Roll:
@@ -44,7 +45,7 @@ func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, erro
 
 // choose finds the instance that something happens to.
 func (f *Fleet) choose(number int) (string, error) {
-	there := f.instances()
+	there := f.running()
 	switch {
 	case len(there) == 0:
 		return "", errors.New("there is no instance left")
@@ -56,10 +57,16 @@ func (f *Fleet) choose(number int) (string, error) {
 	return InstanceName(number), nil
 }
 
-func (f *Fleet) halted(name string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.halts = append(f.halts, Halt{name, time.Now()})
+// kill ends an instance at once. Another one takes its place under a new name, as another pod does.
+func (f *Fleet) kill(name string) error {
+	const forever = 24 * time.Hour
+	if err := f.crew.Kill(name, forever); err != nil {
+		return err
+	}
+	if err := f.crew.Remove(name); err != nil {
+		return err
+	}
+	return f.join()
 }
 
 // roll starts a new instance, as a Deployment does, and stops an old one when the new one takes its part.
@@ -67,6 +74,8 @@ func (f *Fleet) roll(ctx context.Context, old string) error {
 	if err := f.join(); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("it took longer than %s", startLimit))
+	defer cancel()
 	if err := f.awaitReady(ctx); err != nil {
 		return err
 	}

@@ -58,11 +58,12 @@ type Fleet struct {
 	mu        sync.Mutex
 	endpoints map[string]string // where processes say something of themselves
 	ports     []*process.Port
+	alive     map[string]int // the PIDs of processes that were seen to run
 	halts     []Halt
 	next      int // the number of the next instance
 }
 
-// Halt is when an instance was killed: what it was doing then has ended.
+// Halt is when the process of an instance has ended, however that was: what it was doing then has ended too.
 type Halt struct {
 	Instance string
 	At       time.Time
@@ -77,14 +78,27 @@ const (
 
 // Start installs what the setup needs, and starts it. Ended early, it leaves no process behind.
 func Start(ctx context.Context, options Options) (*Fleet, error) {
-	f := &Fleet{options: options, random: rand.New(rand.NewPCG(options.Seed, 2)), endpoints: map[string]string{}}
+	f := &Fleet{options: options, random: rand.New(rand.NewPCG(options.Seed, 2)), endpoints: map[string]string{}, alive: map[string]int{}}
 	f.crew = crew.New(crew.Options{
 		Report: func(name, what string, wrong bool) { options.Report(name+" "+what, wrong) },
-		Gone:   func(string) {}, Changed: func() {}, Grace: grace,
+		Gone:   func(string) {}, Changed: f.seeDeaths, Grace: grace,
 	})
 	starting, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("it took longer than %s", startLimit))
 	defer cancel()
+	if err := f.connect(); err != nil {
+		return nil, err
+	}
+	if options.Plane == nil {
+		if err := f.vacant(starting); err != nil {
+			return nil, err
+		}
+	}
 	if err := f.start(starting); err != nil {
+		if options.Plane == nil { // nothing of ours stays in somebody's cluster
+			clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+			defer cancel()
+			err = errors.Join(err, f.Clear(clearing))
+		}
 		f.Kill()
 		return nil, fmt.Errorf("starting the setup %s: %w", options.Setup, err)
 	}
@@ -92,14 +106,6 @@ func Start(ctx context.Context, options Options) (*Fleet, error) {
 }
 
 func (f *Fleet) start(ctx context.Context) error {
-	if err := f.connect(); err != nil {
-		return err
-	}
-	if f.options.Plane == nil {
-		if err := f.vacant(ctx); err != nil {
-			return err
-		}
-	}
 	if err := f.install(ctx); err != nil {
 		return err
 	}
@@ -155,7 +161,7 @@ func (f *Fleet) Kubernetes() string {
 // InstanceName is the name of an instance.
 func InstanceName(number int) string { return Ring + "-" + strconv.Itoa(number) }
 
-// instances are the names of those that run.
+// instances are the names of those that are wanted.
 func (f *Fleet) instances() []string {
 	var names []string
 	for _, member := range f.crew.Members() {
@@ -166,7 +172,37 @@ func (f *Fleet) instances() []string {
 	return names
 }
 
-// Halts are the instances that were killed until now.
+// running are the names of those that run.
+func (f *Fleet) running() []string {
+	return slices.DeleteFunc(f.instances(), func(name string) bool { return !f.Runs(name) })
+}
+
+// Runs tells whether the process of an instance runs.
+func (f *Fleet) Runs(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.alive[name] != 0
+}
+
+// seeDeaths notes which processes have ended since the last look.
+func (f *Fleet) seeDeaths() {
+	f.mu.Lock() // first, so that looks come one after the other
+	defer f.mu.Unlock()
+	running := map[string]int{}
+	for _, member := range f.crew.Members() {
+		if member.PID != 0 {
+			running[member.Name] = member.PID
+		}
+	}
+	for name, pid := range f.alive {
+		if running[name] != pid {
+			f.halts = append(f.halts, Halt{name, time.Now()})
+		}
+	}
+	f.alive = running
+}
+
+// Halts are the processes of instances that have ended until now.
 func (f *Fleet) Halts() []Halt {
 	f.mu.Lock()
 	defer f.mu.Unlock()

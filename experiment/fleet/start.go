@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,12 +13,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
 	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
@@ -156,26 +161,32 @@ func (f *Fleet) metricsReader(ctx context.Context) (string, error) {
 	return token(ctx, f.stage.Clientset, Namespace, name)
 }
 
-// Projects makes the namespaces of users, and Themes, and returns their names.
+// Projects makes the namespaces of users, and Themes, and returns their names. What is there already is somebody else's.
 func (f *Fleet) Projects(ctx context.Context, count int) (namespaces, themes []string, err error) {
-	var objects []*unstructured.Unstructured
+	var objects []client.Object
 	for i := range count {
-		namespace := &unstructured.Unstructured{}
-		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		namespace.SetName(fmt.Sprint("experiment-", i))
-		namespace.SetLabels(map[string]string{"webhosting.timebertt.dev/project": "true", labelMine: "true"})
-		objects, namespaces = append(objects, namespace), append(namespaces, namespace.GetName())
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprint("experiment-", i), Labels: map[string]string{"webhosting.timebertt.dev/project": "true", labelMine: "true"},
+		}}
+		objects, namespaces = append(objects, namespace), append(namespaces, namespace.Name)
 	}
 	for _, color := range []string{"darkcyan", "orchid", "teal"} {
-		theme := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "webhosting.timebertt.dev/v1alpha1", "kind": "Theme",
-			"spec": map[string]any{"color": color, "fontFamily": "Menlo"},
-		}}
-		theme.SetName("experiment-" + color)
-		theme.SetLabels(mine)
-		objects, themes = append(objects, theme), append(themes, theme.GetName())
+		theme := &webhostingv1alpha1.Theme{
+			ObjectMeta: metav1.ObjectMeta{Name: "experiment-" + color, Labels: mine},
+			Spec:       webhostingv1alpha1.ThemeSpec{Color: color, FontFamily: "Menlo"},
+		}
+		objects, themes = append(objects, theme), append(themes, theme.Name)
 	}
-	return namespaces, themes, f.stage.Install(ctx, "the users' namespaces", objects...)
+	for _, object := range objects {
+		err := f.stage.Client.Create(ctx, object)
+		if apierrors.IsAlreadyExists(err) {
+			err = errors.New("it is there already: if an experiment left it behind, delete it")
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("making %s for the users: %w", object.GetName(), err)
+		}
+	}
+	return namespaces, themes, nil
 }
 
 // awaitReady waits until all instances take their part: the objects that come then have somebody at once.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/ringmaster-project/ringmaster/experiment/scenario"
 )
 
 // Process is the name under which the users' own figures are noted.
@@ -70,8 +72,18 @@ func newMetrics() *metrics {
 	}
 	m.registry.MustRegister(m.planned, m.operations, m.retries, m.lateness, m.ready, m.requests, m.objects, m.waiting, m.ownerless,
 		m.owned, m.moves, m.labelWrites)
+	// What is counted for the first time later would not be seen to have grown.
+	for _, do := range []scenario.Kind{scenario.Create, scenario.Change, scenario.Delete} {
+		for _, outcome := range []string{done, failed} {
+			m.operations.WithLabelValues(string(do), outcome)
+		}
+		m.requests.WithLabelValues(string(do))
+	}
 	return m
 }
+
+// How an operation may end.
+const done, failed = "done", "failed"
 
 func histogram(name, help string) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets()})

@@ -17,6 +17,7 @@ type sightings struct {
 	mu   sync.Mutex
 	all  map[client.ObjectKey]*sighting
 	live map[string]bool // the instances that hold their Leases
+	runs func(instance string) bool
 	// anyOwner is set when there are no labels that tell whose a Website is.
 	anyOwner bool
 }
@@ -30,6 +31,7 @@ type sighting struct {
 	readyAt time.Time
 	exists  bool
 	owner   string
+	last    string // the last instance that had it
 	labels  string // those of the ring
 }
 
@@ -38,8 +40,8 @@ type asked struct {
 	generation int64
 }
 
-func newSightings(m *metrics) *sightings {
-	return &sightings{metrics: m, all: map[client.ObjectKey]*sighting{}, live: map[string]bool{}}
+func newSightings(m *metrics, runs func(instance string) bool) *sightings {
+	return &sightings{metrics: m, all: map[client.ObjectKey]*sighting{}, live: map[string]bool{}, runs: runs}
 }
 
 func (s *sightings) of(key client.ObjectKey) *sighting {
@@ -83,11 +85,22 @@ func (s *sightings) dismiss(key client.ObjectKey) {
 	}
 }
 
-// forget is for a Website that is about to be deleted.
-func (s *sightings) forget(key client.ObjectKey) {
+// forget is for a Website that is about to be deleted. What it has waited for too long counts.
+func (s *sightings) forget(key client.ObjectKey, at time.Time, longer time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.of(key).asked = nil
+	found := s.of(key)
+	s.observe(found, at, longer)
+	found.asked = nil
+}
+
+// observe counts what is not fulfilled as if it was now, if it has waited for longer than a time.
+func (s *sightings) observe(found *sighting, at time.Time, longer time.Duration) {
+	for _, a := range found.asked {
+		if waited := at.Sub(a.at); waited > longer {
+			s.metrics.ready.Observe(waited.Seconds())
+		}
+	}
 }
 
 // settle notes how long it took for what is fulfilled. The last of several changes that came together fulfils all.
@@ -103,15 +116,17 @@ func (s *sightings) see(website *webhostingv1alpha1.Website, owner, labels strin
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.of(client.ObjectKeyFromObject(website))
-	if found.exists {
-		if owner != found.owner && found.owner != "" {
+	if found.last != "" { // the first instance is not a move
+		if owner != found.last && owner != "" {
 			s.metrics.moves.Inc()
 		}
 		if labels != found.labels {
 			s.metrics.labelWrites.Inc()
 		}
 	}
-	found.exists, found.owner, found.labels = true, owner, labels
+	if found.exists, found.owner, found.labels = true, owner, labels; owner != "" {
+		found.last = owner
+	}
 	status := website.Status
 	if status.Phase == webhostingv1alpha1.PhaseReady && status.ObservedGeneration > found.ready {
 		found.ready, found.readyAt = status.ObservedGeneration, at
@@ -139,12 +154,21 @@ func (s *sightings) giveUp(at time.Time, longer time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, found := range s.all {
-		for _, a := range found.asked {
-			if waited := at.Sub(a.at); waited > longer {
-				s.metrics.ready.Observe(waited.Seconds())
-			}
+		s.observe(found, at, longer)
+	}
+}
+
+// overdue are the Websites that wait for longer than a time.
+func (s *sightings) overdue(at time.Time, longer time.Duration) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	overdue := 0
+	for _, found := range s.all {
+		if len(found.asked) > 0 && at.Sub(found.asked[0].at) > longer {
+			overdue++
 		}
 	}
+	return overdue
 }
 
 // waiting are the Websites that are not as they were wanted.
@@ -190,14 +214,16 @@ func (s *sightings) count() {
 		if s.anyOwner {
 			continue
 		}
-		if owned[found.owner]++; !s.live[found.owner] {
+		if owned[found.owner]++; !s.live[found.owner] || !s.runs(found.owner) {
 			ownerless++
 		}
 	}
 	s.metrics.objects.Set(float64(objects))
 	s.metrics.waiting.Set(float64(waiting))
 	s.metrics.ownerless.Set(float64(ownerless))
-	s.metrics.owned.Reset()
+	for instance := range s.live { // also those that have none any more
+		s.metrics.owned.WithLabelValues(instance).Set(float64(owned[instance]))
+	}
 	for instance, n := range owned {
 		if instance != "" {
 			s.metrics.owned.WithLabelValues(instance).Set(float64(n))

@@ -73,13 +73,19 @@ func TestFulfilled(t *testing.T) {
 		"deleted": {func(s *sightings) {
 			s.expect(key, at(0))
 			s.want(key, 1)
-			s.forget(key)
+			s.forget(key, at(3), 5*time.Second)
 			s.gone(key)
 		}, 0, 0, 0},
+		"deleted too late": {func(s *sightings) {
+			s.expect(key, at(0))
+			s.want(key, 1)
+			s.forget(key, at(6), 5*time.Second)
+			s.gone(key)
+		}, 1, 6, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSightings(newMetrics())
+			s := newSightings(newMetrics(), nil)
 			test.happens(s)
 			count, sum := observed(t, s.metrics)
 			if count != test.fulfilled || sum != test.seconds || s.waiting() != test.waiting {
@@ -106,14 +112,15 @@ func observed(t *testing.T, m *metrics) (uint64, float64) {
 
 func TestOwners(t *testing.T) {
 	t.Parallel()
-	s := newSightings(newMetrics())
+	running := map[string]bool{"a": true, "b": true}
+	s := newSightings(newMetrics(), func(instance string) bool { return running[instance] })
 	s.lives("a", true)
 	s.see(ready(1), "", "", time.Now())
 	s.see(ready(1), "a", "a/", time.Now())
 	s.count()
 	for name, test := range map[string]struct{ got, want float64 }{
 		"ownerless": {testutil.ToFloat64(s.metrics.ownerless), 0}, "moves": {testutil.ToFloat64(s.metrics.moves), 0},
-		"writes": {testutil.ToFloat64(s.metrics.labelWrites), 1},
+		"writes": {testutil.ToFloat64(s.metrics.labelWrites), 0}, // the first instance takes a write, and is no move
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: %f", name, test.got)
@@ -122,10 +129,20 @@ func TestOwners(t *testing.T) {
 	s.see(ready(1), "a", "a/true", time.Now())
 	s.see(ready(1), "b", "b/", time.Now())
 	s.count()
-	if testutil.ToFloat64(s.metrics.moves) != 1 || testutil.ToFloat64(s.metrics.labelWrites) != 3 || testutil.ToFloat64(s.metrics.ownerless) != 1 {
+	if testutil.ToFloat64(s.metrics.moves) != 1 || testutil.ToFloat64(s.metrics.labelWrites) != 2 || testutil.ToFloat64(s.metrics.ownerless) != 1 {
 		t.Error("it has moved to one that does not live")
 	}
 	if got := testutil.ToFloat64(s.metrics.owned.WithLabelValues("b")); got != 1 {
 		t.Errorf("b has %f", got)
+	}
+	if got := testutil.ToFloat64(s.metrics.owned.WithLabelValues("a")); got != 0 {
+		t.Errorf("a has %f", got)
+	}
+	for holds, want := range map[bool]float64{true: 0, false: 1} {
+		s.lives("b", true)
+		running["b"] = holds // it is killed, and its Lease still has its name
+		if s.count(); testutil.ToFloat64(s.metrics.ownerless) != want {
+			t.Errorf("b runs: %t, and %f are without a live instance", holds, testutil.ToFloat64(s.metrics.ownerless))
+		}
 	}
 }

@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,8 @@ type Options struct {
 	Namespaces, Themes []string
 	// Ring is that of the operator, for whose Websites are whose. Without it nobody is said to have them.
 	Ring string
+	// Runs tells whether the process of an instance runs: who was killed still has a Lease.
+	Runs func(instance string) bool
 	// Workers are how many requests are sent at the same time.
 	Workers int
 }
@@ -31,14 +34,37 @@ type Options struct {
 // Users do what a scenario says.
 type Users struct {
 	Options
-	metrics *metrics
-	seen    *sightings
+	metrics  *metrics
+	seen     *sightings
+	failures failures
+}
+
+// failures are some of the errors of operations that were given up.
+type failures struct {
+	mu   sync.Mutex
+	some []string
+}
+
+func (f *failures) add(what string) {
+	const enough = 3
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.some) < enough && !slices.Contains(f.some, what) {
+		f.some = append(f.some, what)
+	}
+}
+
+// Failures are some of the errors of operations that were given up.
+func (u *Users) Failures() []string {
+	u.failures.mu.Lock()
+	defer u.failures.mu.Unlock()
+	return slices.Clone(u.failures.some)
 }
 
 // New prepares users.
 func New(options Options) *Users {
 	m := newMetrics()
-	return &Users{Options: options, metrics: m, seen: newSightings(m)}
+	return &Users{Options: options, metrics: m, seen: newSightings(m, options.Runs)}
 }
 
 // Text is what they have to say in Prometheus' format.
@@ -52,6 +78,9 @@ func (u *Users) Left() int { return u.seen.waiting() }
 
 // Fulfilled are the Websites that are as they were wanted.
 func (u *Users) Fulfilled() int { return u.seen.fulfilled() }
+
+// Overdue are the Websites that have not been as they were wanted for longer than they may.
+func (u *Users) Overdue(at time.Time) int { return u.seen.overdue(at, Limit) }
 
 // Limit is how long it may take until a Website is as it was wanted.
 const Limit = 5 * time.Second
@@ -109,9 +138,13 @@ func (w *worker) run(ctx context.Context) {
 		}
 		begun := time.Now()
 		w.metrics.lateness.Observe(max(0, begun.Sub(w.begin.Add(operation.At)).Seconds()))
-		outcome := "done"
+		outcome := done
 		if err := w.persist(ctx, func() error { return w.do(ctx, operation) }); err != nil {
-			outcome = "failed"
+			outcome = failed
+			w.seen.dismiss(client.ObjectKeyFromObject(w.website(operation.Object)))
+			if ctx.Err() == nil {
+				w.failures.add(fmt.Sprintf("%s a Website: %v", operation.Do, err))
+			}
 		}
 		if ctx.Err() == nil {
 			w.metrics.operations.WithLabelValues(string(operation.Do), outcome).Inc()
@@ -176,14 +209,11 @@ func (w *worker) do(ctx context.Context, operation scenario.Operation) error {
 		w.seen.expect(key, begun)
 		err = w.Client.Patch(ctx, website, patch)
 	case scenario.Delete:
-		w.seen.forget(key)
+		w.seen.forget(key, begun, Limit)
 		err = client.IgnoreNotFound(w.Client.Delete(ctx, website))
 	}
 	w.metrics.requests.WithLabelValues(string(operation.Do)).Observe(time.Since(begun).Seconds())
-	switch {
-	case err != nil:
-		w.seen.dismiss(key)
-	case operation.Do != scenario.Delete:
+	if err == nil && operation.Do != scenario.Delete {
 		w.seen.want(key, website.Generation)
 	}
 	return err

@@ -34,7 +34,9 @@ func (u *Users) follow(ctx context.Context, kind client.Object, newList func() c
 	if err := u.Client.List(ctx, newList(), append(options, client.Limit(1))...); err != nil {
 		return fmt.Errorf("looking at what there is: %w", err)
 	}
-	with := func(raw metav1.ListOptions) []client.ListOption { return append(options[:len(options):len(options)], &client.ListOptions{Raw: &raw}) }
+	with := func(raw metav1.ListOptions) []client.ListOption {
+		return append(options[:len(options):len(options)], &client.ListOptions{Raw: &raw})
+	}
 	quiet := klog.Logger{} // when the API server is away it is known
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		Logger: &quiet, ObjectType: kind,

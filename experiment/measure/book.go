@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -25,13 +26,18 @@ const LabelProcess = "process"
 type Book struct {
 	db     *tsdb.DB
 	engine *promql.Engine
+
+	mu sync.Mutex
+	// begun is when something was noted for the first time, and known are the counters that were noted.
+	begun int64
+	known map[uint64]bool
 }
 
 const (
 	// kept is longer than any experiment.
 	kept = 30 * 24 * time.Hour
 	// lookBack is how long something holds that was noted once: of a process that is gone nothing holds for long.
-	lookBack = 40 * time.Second
+	lookBack = 20 * time.Second
 )
 
 // Open begins a book in a folder, or goes on with one.
@@ -43,7 +49,7 @@ func Open(folder string) (*Book, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the measurements in %s: %w", folder, err)
 	}
-	return &Book{db: db, engine: promql.NewEngine(promql.EngineOpts{
+	return &Book{db: db, known: map[uint64]bool{}, engine: promql.NewEngine(promql.EngineOpts{
 		Logger: quiet, MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: lookBack, EnableAtModifier: true,
 		Parser: parser.NewParser(parser.Options{}),
 	})}, nil
@@ -72,9 +78,45 @@ func (s *Samples) Add(name string, value float64) {
 }
 
 func (s *Samples) add(of labels.Labels, value float64) {
-	if s.err == nil {
-		_, s.err = s.appender.Append(0, labels.NewBuilder(of).Set(LabelProcess, s.process).Labels(), s.at, value)
+	if s.err != nil {
+		return
 	}
+	series := labels.NewBuilder(of).Set(LabelProcess, s.process).Labels()
+	if s.book.isNew(series, s.at) {
+		_, s.err = s.appender.Append(0, series, s.at-1, 0)
+	}
+	if s.err == nil {
+		_, s.err = s.appender.Append(0, series, s.at, value)
+	}
+}
+
+// isNew tells whether a counter has begun to count after the book was begun: before that it was zero, and what it has counted
+// since then would not be seen to have grown.
+func (b *Book) isNew(series labels.Labels, at int64) bool {
+	if !counts(series.Get(model.MetricNameLabel)) {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.begun == 0 {
+		b.begun = at
+	}
+	hash := series.Hash()
+	if b.known[hash] {
+		return false
+	}
+	b.known[hash] = true
+	return at > b.begun
+}
+
+// counts tells whether a series of that name only grows.
+func counts(name string) bool {
+	for _, suffix := range []string{"_total", "_bucket", "_count", "_sum"} {
+		if strings.HasSuffix(name, suffix) {
+			return true
+		}
+	}
+	return false
 }
 
 // Read notes what a process says in Prometheus' text format: those series whose name has one of the prefixes.

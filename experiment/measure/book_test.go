@@ -121,3 +121,25 @@ a,"requests_total{code=""200"",method=""GET""}",5.0,4.5
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
 }
+
+// A process that comes later has counted from zero on.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	b, begin := open(t)
+	note(t, b, "a", begin, "requests_total 100\n", "")
+	note(t, b, "late", begin.Add(10*time.Second), "requests_total 50\ntemperature 7\n", "")
+	for i := range 3 {
+		note(t, b, "late", begin.Add(time.Duration(15+5*i)*time.Second), "requests_total 50\ntemperature 7\n", "")
+		note(t, b, "a", begin.Add(time.Duration(15+5*i)*time.Second), "requests_total 100\n", "")
+	}
+	at := begin.Add(25 * time.Second)
+	if got := ask(t, b, `sum(increase(requests_total{process="late"}[30s]))`, at); math.Abs(got-50) > 10 {
+		t.Errorf("it has grown by %f", got)
+	}
+	if got := ask(t, b, `sum(increase(requests_total{process="a"}[30s]))`, at); got != 0 {
+		t.Errorf("what was counted before the beginning counts: %f", got)
+	}
+	if got := ask(t, b, `min_over_time(temperature[30s])`, at); got != 7 {
+		t.Errorf("it was %f once", got)
+	}
+}

@@ -194,7 +194,11 @@ func (c *chart) grid(b *strings.Builder, s scale) {
 		if c.across == "" {
 			text = duration(value)
 		}
-		fmt.Fprintf(b, `<text class="soft" x="%.1f" y="%g" text-anchor="middle">%s</text>`, x, floor+16, text)
+		anchor := "middle"
+		if x > right-20 { // it would not fit
+			anchor = "end"
+		}
+		fmt.Fprintf(b, `<text class="soft" x="%.1f" y="%g" text-anchor="%s">%s</text>`, x, floor+16, anchor, text)
 	}
 }
 
@@ -276,14 +280,20 @@ func amount(value float64, unit string) string {
 		switch {
 		case value > 0 && value < 0.9995:
 			return short(value*1000) + " ms"
-		case value >= 1e6:
-			return "more than was counted"
 		}
 		return short(value) + " s"
 	case "":
 		return short(value)
 	}
 	return short(value) + " " + unit
+}
+
+// times is how many times another value it is.
+func times(value, other float64) string {
+	if other == 0 {
+		return "–"
+	}
+	return short(value/other) + " times"
 }
 
 // short is a number with three digits that matter.

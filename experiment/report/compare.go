@@ -117,7 +117,7 @@ func (r *Report) bySize() section {
 			if i%3 == 0 {
 				unit = "cores"
 			}
-			row = append(row, amount(value, unit)+" (× "+short(value/first[group][i])+")")
+			row = append(row, amount(value, unit)+" ("+times(value, first[group][i])+")")
 		}
 		t.rows = append(t.rows, row)
 		for i, name := range []string{"sharder", "", "", "instance with most"} {
@@ -130,7 +130,7 @@ func (r *Report) bySize() section {
 			addPoint(charts, "memory in use by Go", "B", name+", "+group, point)
 		}
 	}
-	s.text = append(s.text, "In brackets, how many times that of the first of the same setup.")
+	s.text = append(s.text, "In brackets, compared with the first of the same setup.")
 	s.tables = append(s.tables, t)
 	for _, name := range sortedKeys(charts) {
 		s.charts = append(s.charts, named{"size-" + strings.ReplaceAll(strings.ToLower(name), " ", "-") + ".svg", *charts[name]})

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func (r *Report) verdicts() section {
 		for _, result := range r.Results {
 			v := result.Verdicts[i]
 			if v.Value == nil {
-				row = append(row, "nothing happened")
+				row = append(row, "✗ was not measured")
 				continue
 			}
 			row = append(row, amount(*v.Value, "s")+" "+verdict(v.Holds))
@@ -132,8 +133,7 @@ func (r *Report) generator() section {
 		kept := "✓ yes"
 		if !g.Kept() {
 			kept = "✗ no"
-			s.text = append(s.text, fmt.Sprintf("%s: the users could not do what was promised in time: this machine, and not the system, was the limit, "+
-				"or the API server was away. Choose a smaller --scale.", r.title(result)))
+			s.text = append(s.text, fmt.Sprintf("%s: the users could not do what was promised in time: %s", r.title(result), whyNot(g)))
 		}
 		if g.Crowded() {
 			s.text = append(s.text, fmt.Sprintf("%s: this machine was at work for %.0f %% of the time: what was measured is its limit as well as the system's.", r.title(result), 100*g.Busy))
@@ -145,16 +145,27 @@ func (r *Report) generator() section {
 			s.text = append(s.text, r.title(result)+": it was ended after "+result.End.Sub(result.Begin).Round(time.Second).String()+", before its time.")
 		}
 		for _, trouble := range result.Troubles {
-			s.text = append(s.text, r.title(result)+": not all could be measured: "+trouble)
+			s.text = append(s.text, r.title(result)+": not all could be done or measured: "+trouble)
 		}
 	}
 	s.tables = append(s.tables, t)
 	return s
 }
 
+// whyNot tells why users could not do what was promised.
+func whyNot(g run.Generator) string {
+	switch {
+	case len(g.Failures) > 0:
+		return fmt.Sprintf("%s operations failed, such as: %s", short(g.Failed), strings.Join(g.Failures, "; "))
+	case g.Retried >= 1:
+		return fmt.Sprintf("the API server was away, %s requests were sent again.", short(g.Retried))
+	}
+	return "this machine, and not the system, was the limit. Choose a smaller --scale."
+}
+
 func (r *Report) needs() section {
 	s := section{title: "What the processes needed"}
-	s.text = append(s.text, "CPU on average and at most over a minute; memory at most; what is read and written, each second.")
+	s.text = append(s.text, "CPU on average, while the process was there, and at most over a minute; memory at most; what is read and written each second, files such as logs included.")
 	for _, result := range r.Results {
 		t := table{head: []string{r.title(result), "CPU", "peak", "in use by Go", "resident", "received", "sent", "reconciles", "API requests"}}
 		for _, p := range result.Processes {
@@ -248,7 +259,7 @@ func (r *Report) capacity() (section, bool) {
 			gaveWay = "nothing until the end: it may be more"
 		}
 		t.rows = append(t.rows, []string{
-			r.title(result), short(result.Capacity.Objects), short(result.Capacity.Changes), short(result.Capacity.Changes/first) + " times", gaveWay,
+			r.title(result), short(result.Capacity.Objects), short(result.Capacity.Changes), times(result.Capacity.Changes, first), gaveWay,
 		})
 	}
 	if len(t.rows) == 0 {
@@ -273,7 +284,18 @@ func (r *Report) conditions() section {
 			t.rows = append(t.rows, []string{pair[0], pair[1]})
 		}
 	}
-	s.tables = append(s.tables, t)
+	runs := table{head: []string{"run", "begun", "lasts", "workers", "Websites at first", "created each second", "deleted each second", "each is changed every"}}
+	for _, result := range r.Results {
+		workers := "the operator's choice"
+		if result.Workers > 0 {
+			workers = strconv.Itoa(result.Workers)
+		}
+		runs.rows = append(runs.rows, []string{
+			r.title(result), result.Begin.Format(time.RFC3339), result.Lasts.String(), workers, short(float64(result.Load.Initial)), fmt.Sprintf("%g", result.Load.Create),
+			fmt.Sprintf("%g", result.Load.Delete), result.Load.ChangeEvery.String(),
+		})
+	}
+	s.tables = append(s.tables, t, runs)
 	return s
 }
 
@@ -286,6 +308,9 @@ func (r *Report) pictures(result *run.Result) section {
 	prefix := fmt.Sprintf("%s-%d-%d-", result.Setup, result.Instances, result.Load.Initial)
 	add := func(file string, c chart) {
 		for _, event := range result.Events {
+			if !event.Meant {
+				continue
+			}
 			c.marks = append(c.marks, mark{event.At.Sub(result.Begin).Seconds(), event.What})
 		}
 		s.charts = append(s.charts, named{prefix + file + ".svg", c})
@@ -310,7 +335,12 @@ func (r *Report) pictures(result *run.Result) section {
 	if result.Setup.Sharded() {
 		add("owners", chart{title: "Websites by instance", lines: append(of("owned", "instance"), label("none", of("ownerless", ""))...)})
 	}
-	for _, event := range result.Events {
+	const most = 20
+	for i, event := range result.Events {
+		if i == most {
+			s.text = append(s.text, fmt.Sprintf("… and %d more, in results.json", len(result.Events)-most))
+			break
+		}
 		s.text = append(s.text, duration(event.At.Sub(result.Begin).Seconds())+": "+event.What)
 	}
 	return s
@@ -333,7 +363,7 @@ func lines(result *run.Result, name, by string) []line {
 	var all []line
 	for _, found := range result.Charts[name] {
 		l := line{name: found.Labels[by]}
-		if l.name == run.Machine || l.name == load.Process || strings.HasSuffix(l.name, "-metrics") {
+		if l.name == run.Machine || l.name == load.Process {
 			continue
 		}
 		for _, p := range found.Points {

@@ -82,21 +82,21 @@ func TestSideBySide(t *testing.T) {
 	failing := result(fleet.External, 3, 0, 0.05, 20<<20)
 	failing.Verdicts[1].Holds, *failing.Verdicts[1].Value = false, 17
 	failing.Doubles = []string{"a/b: two at once"}
-	failing.Generator = run.Generator{Planned: 100, Done: 90, Late: 3, Busy: 0.95}
-	failing.Events = []run.Happened{{At: begin.Add(30 * time.Second), What: "something is killed"}}
+	failing.Generator = run.Generator{Planned: 100, Done: 80, Late: 3, Busy: 0.95}
+	failing.Events = []run.Happened{{At: begin.Add(30 * time.Second), What: "something is killed", Meant: true}}
 	failing.Ownership = run.Ownership{Ownerless: 7, OwnerlessSeconds: 70, Moves: 10, LabelWrites: 20}
 	r := &Report{About: About{Command: "ringmaster experiment basic", Cut: true}, Scenario: "basic", Results: []*run.Result{result(fleet.InProcess, 3, 0, 0, 0), failing}}
 	contains(t, read(t, r), "in-process, 3×", "500 ms ✓ holds", "17 s ✗ does not hold", "1 of 4,321 ✗", "a/b: two at once", "this machine, and not the system, was the limit",
 		"30s: something is killed", "at work for 95 % of the time", "| CPU of the instance with most | 0.300 cores | 0.300 cores |", "| CPU of all instances | 0.500 cores |", "PATCH 12", "| 77 |",
 		"| external, 3× | 7 | 70 s × Websites | 10 | 2 |", "ended before its time", "`ringmaster experiment basic`", "![CPU, by process](pictures/external-3-0-cpu.svg)")
 	contains(t, r.Summary(), "external, 3×       NOT all objectives hold: ready: from a change to the observed generation being Ready: 17 s instead of 5 s; 1 reconciles",
-		"; this machine was the limit", "in-process, 3×     all objectives hold")
+		"; the load was not what was promised: this machine, and not the system, was the limit", "in-process, 3×     all objectives hold")
 }
 
 func TestBySize(t *testing.T) {
 	t.Parallel()
 	r := &Report{Scenario: "size", Results: []*run.Result{result(fleet.External, 3, 1000, 0.02, 20<<20), result(fleet.External, 3, 10_000, 0.021, 21<<20)}}
-	contains(t, read(t, r), "external, 3×, 10,000 Websites", "| external | 1,000 | 0.020 cores (× 1) |", "| external | 10,000 | 0.021 cores (× 1.05) | 21 MiB (× 1.05) |", "pictures/size-cpu.svg")
+	contains(t, read(t, r), "external, 3×, 10,000 Websites", "| external | 1,000 | 0.020 cores (1 times) |", "| external | 10,000 | 0.021 cores (1.05 times) | 21 MiB (1.05 times) |", "pictures/size-cpu.svg")
 }
 
 func TestCapacity(t *testing.T) {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // the page
 	"encoding/csv"
 	"encoding/json"
@@ -64,8 +65,11 @@ func (r *Report) Summary() string {
 	var b strings.Builder
 	for _, result := range r.Results {
 		fmt.Fprintf(&b, "%-18s %s", r.title(result), outcome(result))
-		if !result.Generator.Kept() || result.Generator.Crowded() {
-			b.WriteString("; this machine was the limit")
+		switch g := result.Generator; {
+		case !g.Kept():
+			b.WriteString("; the load was not what was promised: " + whyNot(g))
+		case g.Crowded():
+			b.WriteString("; this machine was nearly all at work")
 		}
 		b.WriteString("\n")
 	}
@@ -74,7 +78,7 @@ func (r *Report) Summary() string {
 
 // outcome is what came of a run.
 func outcome(result *run.Result) string {
-	if c := result.Capacity; c != nil {
+	if c := result.Capacity; c != nil && !result.Failed() {
 		return fmt.Sprintf("up to %s Websites, %s changes/s", short(c.Objects), short(c.Changes))
 	}
 	if result.Holds() {
@@ -82,7 +86,11 @@ func outcome(result *run.Result) string {
 	}
 	var wrong []string
 	for _, v := range result.Verdicts {
-		if !v.Holds {
+		switch {
+		case v.Holds:
+		case v.Value == nil:
+			wrong = append(wrong, v.Name+": it was not measured")
+		default:
 			wrong = append(wrong, fmt.Sprintf("%s: %s instead of %s", v.Name, amount(*v.Value, "s"), amount(v.Limit, "s")))
 		}
 	}
@@ -158,13 +166,13 @@ func (r *Report) html() ([]byte, error) {
 func (r *Report) csv() ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	rows := [][]string{{"setup", "instances", "what", "of", "seconds", "value"}}
+	rows := [][]string{{"setup", "instances", "objects", "what", "of", "seconds", "value"}}
 	for _, result := range r.Results {
 		for _, name := range sortedKeys(result.Charts) {
 			for _, l := range result.Charts[name] {
 				for _, p := range l.Points {
 					rows = append(rows, []string{
-						string(result.Setup), strconv.Itoa(result.Instances), name, of(l), strconv.FormatFloat(p.At.Sub(result.Begin).Seconds(), 'f', 1, 64),
+						string(result.Setup), strconv.Itoa(result.Instances), strconv.Itoa(result.Load.Initial), name, of(l), strconv.FormatFloat(p.At.Sub(result.Begin).Seconds(), 'f', 1, 64),
 						strconv.FormatFloat(p.Value, 'g', 6, 64),
 					})
 				}
@@ -179,8 +187,5 @@ func (r *Report) csv() ([]byte, error) {
 
 // of is what a line is about.
 func of(l measure.Line) string {
-	if instance := l.Labels["instance"]; instance != "" {
-		return instance
-	}
-	return l.Labels[measure.LabelProcess]
+	return cmp.Or(l.Labels["instance"], l.Labels["verb"], l.Labels[measure.LabelProcess])
 }

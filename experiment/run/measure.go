@@ -2,7 +2,10 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -40,6 +43,9 @@ func (r *run) measure(ctx context.Context, fail context.CancelCauseFunc) {
 	bad := 0
 	for times := 0; ; times++ {
 		now := time.Now()
+		if times == 0 {
+			now = r.begin
+		}
 		r.note(ctx, now)
 		if times%apiServerEvery == 0 {
 			r.noteAPIServer(ctx, now)
@@ -63,18 +69,27 @@ func (r *run) measure(ctx context.Context, fail context.CancelCauseFunc) {
 func (r *run) note(ctx context.Context, at time.Time) {
 	for _, process := range r.fleet.Processes() {
 		samples := r.book.Begin(ctx, process.Name, at)
-		if samples.Proc(process.PID) == nil && process.Metrics != nil {
-			if text, err := process.Metrics(ctx); err == nil {
-				samples.Read(text, kept...)
+		missed := samples.Proc(process.PID)
+		if process.Metrics != nil {
+			text, err := process.Metrics(ctx)
+			samples.Read(text, kept...)
+			missed = errors.Join(missed, err)
+		}
+		r.commit(process.Name, samples)
+		if missed != nil && r.fleet.Runs(process.Name) {
+			r.missed[process.Name]++
+			if r.missed[process.Name] == severely {
+				r.trouble(process.Name, missed)
 			}
 		}
-		r.commit(samples)
 	}
 	samples := r.book.Begin(ctx, load.Process, at)
-	if text, err := r.users.Text(); err == nil {
-		samples.Read(text, "")
+	text, err := r.users.Text()
+	if err != nil {
+		r.trouble(load.Process, err)
 	}
-	r.commit(samples)
+	samples.Read(text, "")
+	r.commit(load.Process, samples)
 	r.noteMachine(ctx, at)
 }
 
@@ -92,27 +107,54 @@ func (r *run) noteMachine(ctx context.Context, at time.Time) {
 	samples := r.book.Begin(ctx, Machine, at)
 	samples.Add(measure.CPU, all.User+all.Nice+all.System+all.IRQ+all.SoftIRQ+all.Steal)
 	samples.Add("experiment_cpus", float64(len(stat.CPU)))
-	r.commit(samples)
+	r.commit(Machine, samples)
 }
 
 func (r *run) noteAPIServer(ctx context.Context, at time.Time) {
+	const patience = 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	text, err := r.fleet.APIServer(ctx)
 	if err != nil {
-		return // it may be away
+		if !r.Scenario.Restarts() { // it may be away
+			r.trouble(apiServer, err)
+		}
+		return
 	}
-	samples := r.book.Begin(ctx, "kube-apiserver-metrics", at)
+	if start := startTime.FindString(string(text)); start != r.started {
+		if slices.Contains(r.startedBefore, start) {
+			r.trouble(apiServer, errors.New("several of them answer in turn: their own figures, and the verdicts about them, are worth nothing"))
+		}
+		r.started, r.startedBefore = start, append(r.startedBefore, start)
+	}
+	samples := r.book.Begin(ctx, apiServer, at)
 	samples.Read(text, keptOfAPIServer...)
-	r.commit(samples)
+	r.commit(apiServer, samples)
 }
 
-// commit keeps what was noted. What cannot be kept is told once, in the result.
-func (r *run) commit(samples *measure.Samples) {
+const (
+	// apiServer is the name under which it is noted.
+	apiServer = "kube-apiserver"
+	// severely is how often it has to fail that a process says something of itself until that is told. It may have just begun.
+	severely = 5
+)
+
+// startTime is when the process that answers was started.
+var startTime = regexp.MustCompile(`(?m)^process_start_time_seconds .*$`)
+
+// commit keeps what was noted.
+func (r *run) commit(of string, samples *measure.Samples) {
 	if err := samples.Commit(); err != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if len(r.troubles) == 0 {
-			r.troubles = append(r.troubles, err.Error())
-		}
+		r.trouble(of, err)
+	}
+}
+
+// trouble tells in the result what could not be measured, once for each process.
+func (r *run) trouble(of string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.troubles[of] == "" {
+		r.troubles[of] = of + ": " + err.Error()
 	}
 }
 
@@ -184,5 +226,10 @@ func (r *run) gaveWay(ctx context.Context, at time.Time) (string, error) {
 			return objective.Name, nil
 		}
 	}
-	return "", nil
+	// What is never ready is in no histogram yet.
+	objects, _, err := r.book.One(ctx, load.Objects, at)
+	if overdue := r.users.Overdue(at); err == nil && float64(overdue) > (1-quantile)*objects {
+		return fmt.Sprintf("%d Websites wait for longer than %s", overdue, load.Limit), nil
+	}
+	return "", err
 }

@@ -55,9 +55,7 @@ func judge(ctx context.Context, book *measure.Book, o Objective, over time.Durat
 	case err != nil:
 		return Verdict{}, err
 	case !known || math.IsNaN(value):
-		return Verdict{Objective: o, Holds: true}, nil // nothing has happened
-	case math.IsInf(value, 1):
-		value = math.MaxFloat32 // longer than the histogram goes
+		return Verdict{Objective: o}, nil // who has measured nothing has not shown anything
 	}
 	return Verdict{Objective: o, Value: &value, Holds: value <= o.Limit}, nil
 }

@@ -2,10 +2,13 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/experiment/fleet"
@@ -25,8 +28,10 @@ type Result struct {
 	WorkTime time.Duration `json:"workTime,omitempty"`
 	Load     scenario.Load `json:"load"`
 	Seed     uint64        `json:"seed"`
-	Begin    time.Time     `json:"begin"`
-	End      time.Time     `json:"end"`
+	// Lasts is how long it was to last.
+	Lasts time.Duration `json:"lasts"`
+	Begin time.Time     `json:"begin"`
+	End   time.Time     `json:"end"`
 	// Interrupted is set when it was ended before its time.
 	Interrupted bool      `json:"interrupted,omitempty"`
 	Verdicts    []Verdict `json:"verdicts"`
@@ -54,12 +59,20 @@ func (r *Result) Holds() bool {
 	return len(r.Doubles) == 0 && !slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return !v.Holds })
 }
 
+// Failed tells whether it has shown something that should not be. That objectives do not hold in the end is what is looked for
+// where a capacity was found.
+func (r *Result) Failed() bool {
+	return len(r.Doubles) > 0 || r.Capacity == nil && !r.Holds()
+}
+
 // Generator is how the users did.
 type Generator struct {
 	Planned float64 `json:"planned"`
 	Done    float64 `json:"done"`
 	Failed  float64 `json:"failed"`
 	Retried float64 `json:"retried"`
+	// Failures are some of the errors of those that failed.
+	Failures []string `json:"failures,omitempty"`
 	// Late is how much later than planned 99 of 100 operations were begun at most, in seconds.
 	Late float64 `json:"late"`
 	// Busy is the part of the machine that was at work, on average.
@@ -68,8 +81,8 @@ type Generator struct {
 
 // Kept tells whether the users did what was promised, in time.
 func (g Generator) Kept() bool {
-	const enough, late = 0.99, 1
-	return g.Planned == 0 || g.Done >= enough*g.Planned && g.Late <= late
+	const missing, few, late = 0.01, 10, 1 // some are always under way when it ends
+	return g.Planned-g.Done <= max(missing*g.Planned, few) && g.Late <= late
 }
 
 // Crowded tells whether the machine had so much to do that what was measured is its own limit as well.
@@ -118,7 +131,7 @@ func (r *run) result(ctx context.Context) (*Result, error) {
 	s := r.Scenario
 	result := &Result{
 		Scenario: s.Name, Setup: r.Fleet.Setup, Instances: s.Instances, Workers: r.Fleet.Workers, WorkTime: r.Fleet.WorkTime, Load: s.Load,
-		Seed: r.Seed, Begin: r.begin, End: r.end, Interrupted: r.interrupted, Capacity: r.limit, Events: r.events, Troubles: r.troubles,
+		Seed: r.Seed, Lasts: s.Duration, Begin: r.begin, End: r.end, Interrupted: r.interrupted, Capacity: r.limit, Events: r.events, Troubles: slices.Sorted(maps.Values(r.troubles)),
 		Kubernetes: r.fleet.Kubernetes(), Charts: map[string][]measure.Line{},
 	}
 	for _, part := range []func(context.Context, *Result) error{r.judgeAll, r.judgeUsers, r.sumUp, r.sumUpOwnership, r.sumUpRequests, r.readHistory, r.draw, r.writeSamples} {
@@ -129,18 +142,24 @@ func (r *run) result(ctx context.Context) (*Result, error) {
 	return result, nil
 }
 
-// over is the time that counts, in Prometheus' language.
-func (r *run) over() string { return fmt.Sprintf("[%ds]", seconds(r.end.Sub(r.begin))) }
+// span is the time that counts. It is a second longer, so that what was noted at its very beginning is in it.
+func (r *run) span() time.Duration { return r.end.Sub(r.begin).Truncate(time.Second) + 2*time.Second }
+
+// over is the same in Prometheus' language.
+func (r *run) over() string { return fmt.Sprintf("[%ds]", seconds(r.span())) }
 
 // one is the answer to a question about the whole run, 0 if there is none.
-func (r *run) one(ctx context.Context, format string, args ...any) (float64, error) {
-	value, _, err := r.book.One(ctx, fmt.Sprintf(format, args...), r.end)
+func (r *run) one(ctx context.Context, question string) (float64, error) {
+	value, _, err := r.book.One(ctx, question, r.end)
+	if math.IsNaN(value) { // nothing was counted
+		value = 0
+	}
 	return value, err
 }
 
 func (r *run) judgeAll(ctx context.Context, result *Result) error {
 	for _, objective := range Objectives() {
-		verdict, err := judge(ctx, r.book, objective, r.end.Sub(r.begin), r.end)
+		verdict, err := judge(ctx, r.book, objective, r.span(), r.end)
 		if err != nil {
 			return err
 		}
@@ -152,7 +171,7 @@ func (r *run) judgeAll(ctx context.Context, result *Result) error {
 // fill asks all questions and keeps their answers.
 func (r *run) fill(ctx context.Context, questions map[*float64]string) error {
 	for into, question := range questions {
-		value, err := r.one(ctx, "%s", question)
+		value, err := r.one(ctx, question)
 		if err != nil {
 			return err
 		}
@@ -163,6 +182,7 @@ func (r *run) fill(ctx context.Context, questions map[*float64]string) error {
 
 func (r *run) judgeUsers(ctx context.Context, result *Result) error {
 	g, over := &result.Generator, r.over()
+	g.Failures = r.users.Failures()
 	return r.fill(ctx, map[*float64]string{
 		&g.Planned: "increase(" + load.PlannedTotal + over + ")",
 		&g.Done:    "sum(increase(" + load.OperationsTotal + `{outcome="done"}` + over + "))",
@@ -172,6 +192,9 @@ func (r *run) judgeUsers(ctx context.Context, result *Result) error {
 		&g.Busy:    fmt.Sprintf(`rate(%s{process=%q}%s) / ignoring(__name__) experiment_cpus`, measure.CPU, Machine, over),
 	})
 }
+
+// peak is over which time a peak lasts at least: a minute, or half of a run that is shorter.
+func (r *run) peak() string { return fmt.Sprintf("%ds", seconds(min(time.Minute, r.span()/2))) }
 
 // sumUp sums up what each process needed.
 func (r *run) sumUp(ctx context.Context, result *Result) error {
@@ -188,14 +211,18 @@ func (r *run) sumUp(ctx context.Context, result *Result) error {
 		}
 		return err
 	}
+	// perSecond is on average while a process was there, which may be less than the whole time.
+	perSecond := func(name string) string {
+		return fmt.Sprintf("increase(%s%s) / ignoring(__name__) (count_over_time(%s%s) * %g)", name, over, measure.Resident, over, r.Interval.Seconds())
+	}
 	for question, keep := range map[string]func(*Figures, measure.Value){
-		"rate(" + measure.CPU + over + ")":                                            func(f *Figures, v measure.Value) { f.CPU = v.Value },
-		"max_over_time(rate(" + measure.CPU + "[1m])" + over[:len(over)-1] + ":15s])": func(f *Figures, v measure.Value) { f.CPUPeak = v.Value },
-		"max_over_time(go_memstats_heap_alloc_bytes" + over + ")":                     func(f *Figures, v measure.Value) { f.InUse = v.Value },
-		"max_over_time(" + measure.Resident + over + ")":                              func(f *Figures, v measure.Value) { f.Resident = v.Value },
-		"rate(" + measure.Received + over + ")":                                       func(f *Figures, v measure.Value) { f.Received = v.Value },
-		"rate(" + measure.Sent + over + ")":                                           func(f *Figures, v measure.Value) { f.Sent = v.Value },
-		"sum by (process) (increase(controller_runtime_reconcile_total" + over + "))": func(f *Figures, v measure.Value) { f.Reconciles = v.Value },
+		perSecond(measure.CPU): func(f *Figures, v measure.Value) { f.CPU = v.Value },
+		"max_over_time(rate(" + measure.CPU + "[" + r.peak() + "])" + strings.TrimSuffix(over, "]") + ":15s])": func(f *Figures, v measure.Value) { f.CPUPeak = v.Value },
+		"max_over_time(go_memstats_heap_alloc_bytes" + over + ")":                                              func(f *Figures, v measure.Value) { f.InUse = v.Value },
+		"max_over_time(" + measure.Resident + over + ")":                                                       func(f *Figures, v measure.Value) { f.Resident = v.Value },
+		perSecond(measure.Received):                                                                            func(f *Figures, v measure.Value) { f.Received = v.Value },
+		perSecond(measure.Sent):                                                                                func(f *Figures, v measure.Value) { f.Sent = v.Value },
+		`sum by (process) (increase(controller_runtime_reconcile_total{controller="website"}` + over + "))":    func(f *Figures, v measure.Value) { f.Reconciles = v.Value },
 		"sum by (process, method) (increase(rest_client_requests_total" + over + "))": func(f *Figures, v measure.Value) {
 			f.Requests[v.Labels["method"]] = v.Value
 		},
@@ -243,6 +270,9 @@ func (r *run) readHistory(_ context.Context, result *Result) error {
 	var all []history.Line
 	for _, path := range r.fleet.Logs() {
 		lines, err := history.Read(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was not started any more
+		}
 		if err != nil {
 			return err
 		}
@@ -253,6 +283,13 @@ func (r *run) readHistory(_ context.Context, result *Result) error {
 		all = append(all, history.Halted(halt.Instance, halt.At))
 	}
 	result.Doubles = history.Doubles(all)
+	counted := 0.0
+	for _, p := range result.Processes {
+		counted += p.Reconciles
+	}
+	if result.Reconciles == 0 && counted > 0 {
+		return fmt.Errorf("the instances say that there were %.0f reconciles, and none is in their logs: whether two worked at once cannot be told", counted)
+	}
 	return nil
 }
 
@@ -266,7 +303,7 @@ func (r *run) draw(ctx context.Context, result *Result) error {
 		"objects": load.Objects, "waiting": load.Waiting, "inUse": "go_memstats_heap_alloc_bytes", "resident": measure.Resident,
 		"owned": load.Owned, "ownerless": load.Ownerless, "moves": load.MovesTotal,
 	}
-	lately, apiServer := r.Interval*4, r.Interval*3*apiServerEvery
+	lately, longer := r.Interval*4, r.Interval*3*apiServerEvery
 	over := func(window time.Duration) string { return fmt.Sprintf("[%ds]", seconds(window)) }
 	rates := map[string]string{
 		"changes":    "sum(rate(" + load.OperationsTotal + over(lately) + "))",
@@ -274,13 +311,16 @@ func (r *run) draw(ctx context.Context, result *Result) error {
 		"received":   "rate(" + measure.Received + over(lately) + ")",
 		"sent":       "rate(" + measure.Sent + over(lately) + ")",
 		"reconciles": `sum by (process) (rate(controller_runtime_reconcile_total{controller="website"}` + over(lately) + "))",
-		"requests":   "sum by (verb) (rate(apiserver_request_total" + over(apiServer) + "))",
 	}
+	slow := map[string]string{"requests": "sum by (verb) (rate(apiserver_request_total" + over(longer) + "))"}
 	for i, objective := range Objectives() {
-		rates[fmt.Sprint("objective", i)] = objective.question(apiServer)
+		slow[fmt.Sprint("objective", i)] = objective.question(longer)
 	}
 	// Of the very beginning it is not known yet how fast it was.
-	for from, questions := range map[time.Duration]map[string]string{0: now, lately: rates} {
+	for from, questions := range map[time.Duration]map[string]string{0: now, lately: rates, longer: slow} {
+		if r.begin.Add(from).After(r.end) {
+			continue
+		}
 		for name, question := range questions {
 			lines, err := r.book.Over(ctx, question, r.begin.Add(from), r.end, step)
 			if err != nil {

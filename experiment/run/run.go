@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,9 +46,14 @@ type run struct {
 	// interrupted is set when it was ended before its time.
 	interrupted bool
 
+	// started is when the API server says that it was started, now and before.
+	started       string
+	startedBefore []string
+	missed        map[string]int // how often a process could not be measured
+
 	mu       sync.Mutex
 	events   []Happened
-	troubles []string // with the measurements
+	troubles map[string]string // what could not be done or measured, by what it is about
 	// limit is the load at which all objectives still held, when that is looked for.
 	limit *Capacity
 }
@@ -56,6 +62,8 @@ type run struct {
 type Happened struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
+	// Meant is whether the scenario says so.
+	Meant bool `json:"meant"`
 }
 
 // errLimit ends a run that has found what it was looking for.
@@ -63,12 +71,18 @@ var errLimit = errors.New("an objective does not hold any more")
 
 // Run runs the scenario. When ctx ends before, the result is about what has run until then.
 func Run(ctx context.Context, options Options) (_ *Result, err error) {
-	r := &run{Options: options}
+	r := &run{Options: options, missed: map[string]int{}, troubles: map[string]string{}}
+	r.Fleet.Report = func(what string, wrong bool) {
+		if wrong {
+			r.happened(what, false)
+		}
+		options.Fleet.Report(what, wrong)
+	}
 	if r.book, err = measure.Open(filepath.Join(options.Dir, "measurements")); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.book.Close()) }()
-	if r.fleet, err = fleet.Start(ctx, options.Fleet); err != nil {
+	if r.fleet, err = fleet.Start(ctx, r.Fleet); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.stop()) }()
@@ -134,7 +148,7 @@ func (r *run) prepare(ctx context.Context) error {
 		ring = fleet.Ring
 	}
 	const workers = 64
-	r.users = load.New(load.Options{Client: users, Namespaces: namespaces, Themes: themes, Ring: ring, Workers: workers})
+	r.users = load.New(load.Options{Client: users, Namespaces: namespaces, Themes: themes, Ring: ring, Workers: workers, Runs: r.fleet.Runs})
 	return nil
 }
 
@@ -142,6 +156,15 @@ func (r *run) prepare(ctx context.Context) error {
 func (r *run) work(ctx context.Context) error {
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	if plane := r.Fleet.Plane; plane != nil {
+		go func() {
+			select {
+			case err := <-plane.Failed():
+				fail(fmt.Errorf("the control plane has ended: %w", err))
+			case <-running.Done():
+			}
+		}()
+	}
 	if err := r.users.Watch(running, fleet.Namespace); err != nil {
 		return err
 	}
@@ -154,8 +177,13 @@ func (r *run) work(ctx context.Context) error {
 	defer measured()
 	all.Go(func() { r.measure(measuring, fail) })
 	var busy sync.WaitGroup
-	busy.Go(func() { r.users.Do(running, r.begin, r.plan()) })
-	busy.Go(func() { r.disturb(running, fail) })
+	busy.Go(func() {
+		// Who is late because the API server is away does not try for ever.
+		doing, cancel := context.WithDeadline(running, r.begin.Add(r.Scenario.Duration+overtime))
+		defer cancel()
+		r.users.Do(doing, r.begin, r.plan())
+	})
+	busy.Go(func() { r.disturb(running) })
 	busy.Wait()
 	cause := context.Cause(running)
 	if ctx.Err() == nil && cause == nil {
@@ -172,6 +200,9 @@ func (r *run) work(ctx context.Context) error {
 	}
 	return cause
 }
+
+// overtime is how much longer than it should last users may try to do all.
+const overtime = time.Minute
 
 // populate makes the initial Websites and waits until they are as they should be.
 func (r *run) populate(ctx context.Context) error {
@@ -198,10 +229,15 @@ func (r *run) populate(ctx context.Context) error {
 func (r *run) calm(ctx context.Context) error {
 	const quiet = 15 * time.Second
 	begun := time.Now()
+	limit := begun.Add(5*time.Minute + time.Duration(r.Scenario.Load.Initial)*100*time.Millisecond)
 	ticker := time.NewTicker(quiet / 5)
 	defer ticker.Stop()
 	for {
 		now := time.Now()
+		if now.After(limit) {
+			return fmt.Errorf("%d of %d Websites are ready after %s, and something is still to do: make it smaller with --scale or --objects",
+				r.users.Fulfilled(), r.Scenario.Load.Initial, now.Sub(begun).Round(time.Second))
+		}
 		r.note(ctx, now)
 		if r.users.Left() == 0 && now.Sub(begun) > quiet {
 			done, known, err := r.book.One(ctx, fmt.Sprintf(`sum(increase(controller_runtime_reconcile_total{controller="website"}[%ds]))`, seconds(quiet)), now)
@@ -246,17 +282,21 @@ func (r *run) plan() func(yield func(scenario.Operation) bool) {
 }
 
 // disturb lets happen what the scenario says, and waits for its end.
-func (r *run) disturb(ctx context.Context, fail context.CancelCauseFunc) {
+func (r *run) disturb(ctx context.Context) {
 	for _, event := range r.Scenario.Events {
 		if !r.await(ctx, event.At) {
 			return
 		}
+		r.happened(event.String(), true)
 		what, err := r.fleet.Disturb(ctx, event)
-		if err != nil && ctx.Err() == nil {
-			fail(fmt.Errorf("%s: %w", event, err))
+		switch {
+		case ctx.Err() != nil:
 			return
+		case err != nil:
+			r.trouble(event.String(), err)
+		default:
+			r.became(what)
 		}
-		r.happened(what)
 	}
 	r.await(ctx, r.Scenario.Duration)
 }
@@ -271,10 +311,22 @@ func (r *run) await(ctx context.Context, at time.Duration) bool {
 	}
 }
 
-func (r *run) happened(what string) {
+func (r *run) happened(what string, meant bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = append(r.events, Happened{time.Now(), what})
+	r.events = append(r.events, Happened{time.Now(), what, meant})
+}
+
+// became says better what the last thing was that was meant to happen.
+func (r *run) became(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range slices.Backward(r.events) {
+		if r.events[i].Meant {
+			r.events[i].What = what
+			return
+		}
+	}
 }
 
 // settle gives what was changed last the time that it may take.

@@ -75,6 +75,8 @@ type Scenario struct {
 	Load     Load
 	// Instances are how many there are at first, each with so many Workers. 0 workers are the operator's own choice.
 	Instances, Workers int
+	// Series are the numbers of instances that it is run with, one after the other, if it is to show what one more is worth.
+	Series []int
 	// Ramp means that it ends as soon as an objective does not hold any more: what is looked for is the load until then.
 	Ramp bool
 	// Even means that there are as many changes each second, however many objects there are.
@@ -96,7 +98,7 @@ func All() []Scenario {
 			About: "objects come, change and go, about 9,000 of them in the end",
 		},
 		{
-			Name: "scale-out", Duration: duration, Load: Load{Create: 10, ChangeEvery: 30 * time.Second}, Instances: 1, Workers: 5, Ramp: true,
+			Name: "scale-out", Duration: duration, Load: Load{Create: 10, ChangeEvery: 30 * time.Second}, Instances: 1, Workers: 5, Ramp: true, Series: []int{1, 2, 3, 4, 5},
 			About: "more and more objects, until an objective does not hold any more: how much one more instance is worth",
 		},
 		{
@@ -168,7 +170,7 @@ func (s Scenario) Scaled(factor float64) Scenario {
 
 // Holding gives it another number of objects to begin with.
 func (s Scenario) Holding(objects int) Scenario {
-	if s.Even {
+	if s.Even && s.Load.Initial > 0 {
 		s.Load.ChangeEvery = time.Duration(float64(s.Load.ChangeEvery) * float64(objects) / float64(s.Load.Initial))
 	}
 	s.Load.Initial = objects
@@ -203,11 +205,23 @@ func (s Scenario) With(instances int) Scenario {
 	return s
 }
 
+// Restarts tells whether the API server is away now and then.
+func (s Scenario) Restarts() bool {
+	return slices.ContainsFunc(s.Events, func(e Event) bool { return e.What == RestartAPI })
+}
+
+const (
+	shortest     = 15 * time.Second
+	shortestRamp = 2 * time.Minute
+)
+
 // Validate tells what cannot be done.
 func (s Scenario) Validate() error {
 	switch {
-	case s.Duration < time.Second:
-		return fmt.Errorf("%s is too short to see anything: make it last a minute at least", s.Duration)
+	case s.Duration < shortest:
+		return fmt.Errorf("%s is too short to see anything: make it last %s at least", s.Duration, shortest)
+	case s.Ramp && s.Duration < shortestRamp:
+		return fmt.Errorf("%s is too short for %s, which looks at a minute at a time: make it last %s at least", s.Duration, s.Name, shortestRamp)
 	case s.Instances < 1:
 		return fmt.Errorf("%d instances cannot do anything: choose 1 at least", s.Instances)
 	case s.Load.Initial < 0:

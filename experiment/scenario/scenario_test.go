@@ -68,6 +68,23 @@ func TestOriginal(t *testing.T) {
 	objects := basic.Load.Objects(basic.Duration)
 	about(t, "objects", objects, 9000)
 	about(t, "changes each second", basic.Load.Changes(objects), 160)
+	for name, want := range map[string]Scenario{
+		"basic":          {Duration: 15 * time.Minute, Load: Load{Create: 12, Delete: 2, ChangeEvery: time.Minute}, Instances: 3},
+		"scale-out":      {Duration: 15 * time.Minute, Load: Load{Create: 10, ChangeEvery: 30 * time.Second}, Instances: 1, Workers: 5},
+		"rolling-update": {Duration: 15 * time.Minute, Load: Load{Create: 12, Delete: 2, ChangeEvery: time.Minute}, Instances: 3},
+		"chaos":          {Duration: 15 * time.Minute, Load: Load{Initial: 4500, ChangeEvery: time.Minute}, Instances: 3},
+	} {
+		got, err := Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Load != want.Load || got.Duration != want.Duration || got.Instances != want.Instances || got.Workers != want.Workers {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if name == "chaos" && cmp.Diff([]Event{{5 * time.Minute, Kill, -1}, {10 * time.Minute, Kill, -1}}, got.Events) != "" {
+			t.Errorf("%v", got.Events)
+		}
+	}
 }
 
 func TestChanged(t *testing.T) {

@@ -42,7 +42,7 @@ func experiment(args []string) error {
 		return fmt.Errorf("the program %s is missing in %s: build it with 'make experiment'", experimenter, folder)
 	}
 	// A signal from the terminal reaches it too, and it decides what to do about it.
-	signal.Ignore(os.Interrupt)
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // and not Ignore, which that program would inherit
 	program := exec.Command(path, args...) //nolint:noctx // it ends by itself
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
 	terminated := make(chan os.Signal, 1)

@@ -1,0 +1,150 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringmaster-project/ringmaster/experiment/load"
+	"github.com/ringmaster-project/ringmaster/experiment/measure"
+)
+
+// observed is a histogram in Prometheus' format: how many took up to so many seconds.
+func observed(name, labels string, upTo map[string]int) string {
+	var b strings.Builder
+	for le, n := range upTo {
+		fmt.Fprintf(&b, "%s_bucket{%sle=%q} %d\n", name, labels, le, n)
+	}
+	return b.String()
+}
+
+// fixture is a run whose measurements are made up.
+func fixture(t *testing.T) *run {
+	t.Helper()
+	book, err := measure.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := book.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &run{book: book, begin: time.Now().Add(-time.Hour).Truncate(time.Second), users: load.New(load.Options{})}
+}
+
+func (r *run) says(t *testing.T, process string, after time.Duration, text string) {
+	t.Helper()
+	samples := r.book.Begin(t.Context(), process, r.begin.Add(after))
+	samples.Read([]byte(text), "")
+	if err := samples.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const queue = "workqueue_queue_duration_seconds"
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fast, slow, lost int // how many took up to 0.1 s, up to 10 s, and longer than is counted
+		holds, known     bool
+	}{
+		"nothing happened":     {0, 0, 0, false, false},
+		"all are fast":         {1000, 0, 0, true, true},
+		"one of 1000 is slow":  {999, 1, 0, true, true},
+		"two of 100 are slow":  {980, 20, 0, false, true},
+		"all are slow":         {0, 10, 0, false, true},
+		"two of 100 are lost":  {980, 0, 20, false, true},
+		"one of 1000 was lost": {999, 0, 1, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := fixture(t)
+			const labels = `name="website",`
+			r.says(t, "a", 0, observed(queue, labels, map[string]int{"0.1": 7, "1": 7, "10": 7, "+Inf": 7}))
+			r.says(t, "a", time.Minute, observed(queue, labels, map[string]int{
+				"0.1": 7 + test.fast, "1": 7 + test.fast, "10": 7 + test.fast + test.slow, "+Inf": 7 + test.fast + test.slow + test.lost,
+			}))
+			// What the operator does besides does not count.
+			r.says(t, "a", time.Minute, observed(queue, `name="theme",`, map[string]int{"0.1": 0, "1": 0, "10": 500, "+Inf": 500}))
+			got, err := judge(t.Context(), r.book, Objectives()[0], time.Minute+time.Second, r.begin.Add(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Holds != test.holds || (got.Value != nil) != test.known {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// It climbs while all objectives hold, and tells the load until then.
+func TestClimb(t *testing.T) {
+	t.Parallel()
+	r := fixture(t)
+	r.Options.Interval = 5 * time.Second
+	bad := 0
+	const interval = 5 * time.Second
+	for i := range 40 {
+		after := time.Duration(i) * interval
+		slow := max(0, i-24) * 10 // from 120 s on, ten each time
+		r.says(t, "a", after, observed(queue, `name="website",`, map[string]int{"0.1": 100 * i, "1": 100 * i, "10": 100*i + slow, "+Inf": 100*i + slow}))
+		for _, others := range []string{observed(load.ReadyTime, "", map[string]int{"0.1": i, "+Inf": i}),
+			observed("apiserver_request_duration_seconds", `verb="POST",`, map[string]int{"0.1": i, "+Inf": i}),
+			observed("apiserver_request_duration_seconds", `verb="LIST",`, map[string]int{"0.1": i, "+Inf": i})} {
+			r.says(t, "others", after, others)
+		}
+		r.says(t, load.Process, after, fmt.Sprintf("%s %d\n%s{do=\"change\"} %d\n", load.Objects, 10*i, load.OperationsTotal, 50*i))
+		if bad = r.climb(t.Context(), r.begin.Add(after), bad); bad == enough {
+			break
+		}
+	}
+	if bad != enough {
+		t.Fatal("it does not end")
+	}
+	if c := r.limit; c == nil || c.Objects < 240 || c.Objects > 260 || c.Changes < 9 || c.Changes > 11 || !strings.HasPrefix(c.GaveWay, "queue") {
+		t.Errorf("%+v", r.limit)
+	}
+}
+
+func TestKept(t *testing.T) {
+	t.Parallel()
+	for want, all := range map[bool][]Generator{
+		true:  {{}, {Planned: 100, Done: 99, Late: 0.5}},
+		false: {{Planned: 10_000, Done: 9800}, {Planned: 100, Done: 80}, {Planned: 100, Done: 100, Late: 1.5}},
+	} {
+		for _, g := range all {
+			if g.Kept() != want {
+				t.Errorf("%+v", g)
+			}
+		}
+	}
+	if (Generator{Busy: 0.5}).Crowded() || !(Generator{Busy: 0.95}).Crowded() {
+		t.Error("it does not see how busy the machine was")
+	}
+}
+
+// Who measures nothing finds no capacity.
+func TestClimbUnknown(t *testing.T) {
+	t.Parallel()
+	r := fixture(t)
+	if bad := r.climb(t.Context(), r.begin.Add(2*time.Minute), 0); bad != 1 || r.limit != nil {
+		t.Errorf("%d, %+v", bad, r.limit)
+	}
+}
+
+// A question that makes no sense is an error, and not a verdict.
+func TestJudgeFails(t *testing.T) {
+	t.Parallel()
+	r := fixture(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.says(t, "a", 0, observed(queue, `name="website",`, map[string]int{"+Inf": 1}))
+	if _, err := judge(ctx, r.book, Objectives()[0], time.Minute, r.begin); err == nil || !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), "cancel") {
+		t.Errorf("%v", err)
+	}
+}
