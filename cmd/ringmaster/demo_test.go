@@ -33,14 +33,7 @@ import (
 // programs is a folder with what the demo runs.
 func programs(t *testing.T) string {
 	t.Helper()
-	folder := rig.TempDir(t)
-	for _, pkg := range []string{"./cmd/sharder", "./examples/webhosting"} {
-		built := rig.Build(t, pkg)
-		if err := os.Symlink(built, filepath.Join(folder, filepath.Base(built))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return folder
+	return rig.Programs(t, "./cmd/sharder", "./examples/webhosting")
 }
 
 // demo is a demo that is up, as its user sees it.

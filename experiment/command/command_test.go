@@ -32,14 +32,7 @@ func TestMain(m *testing.M) { rig.Main(m, rig.Options{ControllerManager: true}) 
 // programs is a folder with what an experiment runs.
 func programs(t *testing.T) string {
 	t.Helper()
-	folder := rig.TempDir(t)
-	for _, pkg := range []string{"./cmd/sharder", "./examples/webhosting"} {
-		built := rig.Build(t, pkg)
-		if err := os.Symlink(built, filepath.Join(folder, filepath.Base(built))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return folder
+	return rig.Programs(t, "./cmd/sharder", "./examples/webhosting")
 }
 
 // words are what is said while an experiment runs. It may be read at any time.

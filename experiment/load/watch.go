@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -35,7 +36,7 @@ func (u *Users) follow(ctx context.Context, kind client.Object, newList func() c
 		return fmt.Errorf("looking at what there is: %w", err)
 	}
 	with := func(raw metav1.ListOptions) []client.ListOption {
-		return append(options[:len(options):len(options)], &client.ListOptions{Raw: &raw})
+		return append(slices.Clip(options), &client.ListOptions{Raw: &raw})
 	}
 	quiet := klog.Logger{} // when the API server is away it is known
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{

@@ -277,8 +277,7 @@ func amount(value float64, unit string) string {
 		}
 		return short(value) + " " + unit
 	case "s":
-		switch {
-		case value > 0 && value < 0.9995:
+		if value > 0 && value < 0.9995 {
 			return short(value*1000) + " ms"
 		}
 		return short(value) + " s"

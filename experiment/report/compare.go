@@ -64,16 +64,16 @@ func (r *Report) sideBySide() section {
 	}
 	add := func(name, unit string, of func(*run.Result) (float64, bool)) {
 		row := []string{name}
-		any := false
+		known := false
 		for _, result := range r.Results {
-			value, known := of(result)
+			value, is := of(result)
 			cell := "–"
-			if known {
-				cell, any = amount(value, unit), true
+			if is {
+				cell, known = amount(value, unit), true
 			}
 			row = append(row, cell)
 		}
-		if any {
+		if known {
 			t.rows = append(t.rows, row)
 		}
 	}

@@ -43,6 +43,19 @@ func Build(t testing.TB, pkg string, options ...BuildOption) string {
 	return result.path
 }
 
+// Programs builds programs, and returns a folder with links to them that goes away with the test.
+func Programs(t testing.TB, pkgs ...string) string {
+	t.Helper()
+	folder := TempDir(t)
+	for _, pkg := range pkgs {
+		built := Build(t, pkg)
+		if err := os.Symlink(built, filepath.Join(folder, filepath.Base(built))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
 func (s *testRun) build(binary Binary) *buildResult {
 	s.mu.Lock()
 	result, known := s.built[binary]
