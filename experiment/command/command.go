@@ -25,6 +25,7 @@ type options struct {
 	setups     []string
 	instances  []int
 	objects    []int
+	every      time.Duration
 	workers    int
 	workTime   time.Duration
 	scale      float64
@@ -79,7 +80,7 @@ hold, so that a script can tell.`,
   ringmaster experiment basic --scale 0.1 --duration 2m
 
   # what one more instance is worth, with a reconciler that waits for somebody else most of the time
-  ringmaster experiment scale-out --work-time 350ms --scale 0.06 --scale-per-instance`,
+  ringmaster experiment scale-out --work-time 350ms --objects 600 --change-every 2m --scale 0.05 --scale-per-instance`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("name one SCENARIO: %s", strings.Join(names(), ", "))
@@ -96,10 +97,11 @@ hold, so that a script can tell.`,
 	flags.StringSliceVar(&o.setups, "setups", []string{string(fleet.External)}, "setups to run, one after the other: lead, in-process, external")
 	flags.IntSliceVar(&o.instances, "instances", nil, "numbers of instances to run with, one after the other (default: the scenario's)")
 	flags.IntSliceVar(&o.objects, "objects", nil, "numbers of Websites to begin with, one after the other (default: the scenario's)")
+	flags.DurationVar(&o.every, "change-every", 0, "how often each Website is changed (default: the scenario's)")
 	flags.IntVar(&o.workers, "workers", 0, "workers of each instance (default: the scenario's)")
 	flags.DurationVar(&o.workTime, "work-time", 0, "how long each reconcile waits, as for an API far away")
 	flags.Float64Var(&o.scale, "scale", 1, "how much of the original load")
-	flags.BoolVar(&o.perOne, "scale-per-instance", false, "so much of it for each instance: two have twice the load of one")
+	flags.BoolVar(&o.perOne, "scale-per-instance", false, "--scale and --objects are for each instance: two have twice the load of one")
 	flags.DurationVar(&o.duration, "duration", 0, "how long each run lasts (default: the scenario's)")
 	flags.Uint64Var(&o.seed, "seed", 1, "what is done by chance is the same with the same seed")
 	flags.IntVar(&o.projects, "projects", 10, "namespaces of the users")
@@ -206,6 +208,8 @@ func (o *options) validate(of scenario.Scenario) error {
 		return fmt.Errorf("--interval %s: choose %s at most", o.interval, longest)
 	case o.projects < 1:
 		return fmt.Errorf("--projects %d: choose 1 at least", o.projects)
+	case o.every < 0:
+		return fmt.Errorf("--change-every %s: choose more than 0, or leave it to the scenario", o.every)
 	case o.workTime < 0:
 		return fmt.Errorf("--work-time %s: choose 0 or more", o.workTime)
 	case len(o.setups) == 0:
@@ -222,12 +226,17 @@ func (o *options) sized(s scenario.Scenario) []scenario.Scenario {
 	if o.perOne {
 		scale *= float64(s.Instances)
 	}
-	s = s.Scaled(scale)
+	if s = s.Scaled(scale); o.every > 0 {
+		s.Load.ChangeEvery = o.every
+	}
 	if len(o.objects) == 0 {
 		return []scenario.Scenario{s}
 	}
 	var all []scenario.Scenario
 	for _, n := range o.objects {
+		if o.perOne {
+			n *= s.Instances
+		}
 		all = append(all, s.Holding(n))
 	}
 	return all

@@ -27,8 +27,9 @@ var (
 	}
 )
 
-// enough is how often in a row an objective does not hold when the load is too large, and not just something else at work.
-const enough = 4
+// enough is for how long an objective does not hold when the load is too large, and it was not just a moment: that is seen for a
+// whole window.
+const enough = window + 30*time.Second
 
 // apiServerEvery is how often the API server is asked for its metrics, in intervals: they are many.
 const apiServerEvery = 3
@@ -40,7 +41,7 @@ const Machine = "machine"
 func (r *run) measure(ctx context.Context, fail context.CancelCauseFunc) {
 	ticker := time.NewTicker(r.Interval)
 	defer ticker.Stop()
-	bad := 0
+	var bad time.Time
 	for times := 0; ; times++ {
 		now := time.Now()
 		if times == 0 {
@@ -52,7 +53,7 @@ func (r *run) measure(ctx context.Context, fail context.CancelCauseFunc) {
 		}
 		r.Progress(now.Sub(r.begin), r.Scenario.Duration, r.state(context.WithoutCancel(ctx), now))
 		if r.Scenario.Ramp {
-			if bad = r.climb(ctx, now, bad); bad == enough {
+			if bad = r.climb(ctx, now, bad); !bad.IsZero() && now.Sub(bad) >= enough {
 				fail(errLimit)
 			}
 		}
@@ -186,10 +187,10 @@ const (
 	recently = 20 * time.Second
 )
 
-// climb looks whether the load is still borne, and how often in a row it was not.
-func (r *run) climb(ctx context.Context, at time.Time, bad int) int {
+// climb looks whether the load is still borne, and since when it is not.
+func (r *run) climb(ctx context.Context, at, bad time.Time) time.Time {
 	if at.Sub(r.begin) < window {
-		return 0
+		return time.Time{}
 	}
 	gaveWay, err := r.gaveWay(ctx, at)
 	if err != nil {
@@ -198,10 +199,13 @@ func (r *run) climb(ctx context.Context, at time.Time, bad int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if gaveWay != "" {
-		if r.limit != nil && bad == 0 {
+		if r.limit != nil && bad.IsZero() {
 			r.limit.GaveWay = gaveWay
 		}
-		return bad + 1
+		if bad.IsZero() {
+			bad = at
+		}
+		return bad
 	}
 	objects, _, err := r.book.One(ctx, load.Objects, at)
 	if err != nil {
@@ -212,7 +216,7 @@ func (r *run) climb(ctx context.Context, at time.Time, bad int) int {
 		return bad
 	}
 	r.limit = &Capacity{Objects: objects, Changes: changes}
-	return 0
+	return time.Time{}
 }
 
 // gaveWay is the first objective that does not hold now.

@@ -115,9 +115,9 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 	if err := ctrlmetrics.Registry.Register(&metrics.State{Reader: mgr.GetCache()}); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	client, err := moves.NewClient(mgr.GetConfig())
+	client, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return err
+		return fmt.Errorf("making a client for metadata: %w", err)
 	}
 	s.group = moves.NewGroup(s.moveOptions(client), s.news.about)
 	s.seeker = newSeeker(s.group.Mover())

@@ -85,8 +85,8 @@ func Add(mgr manager.Manager, options Options) error {
 	}
 	s.members = members.New(s.clock, s.metrics.Calculated)
 	var err error
-	if s.metadata, err = moves.NewClient(options.Config); err != nil {
-		return err
+	if s.metadata, err = metadata.NewForConfig(options.Config); err != nil {
+		return fmt.Errorf("making a client for metadata: %w", err)
 	}
 	if s.namespaces, err = newNamespaces(options.Namespaces, s.metadata, s.lookAgain, s.appear); err != nil {
 		return fmt.Errorf("reading the namespace selector: %w", err)
