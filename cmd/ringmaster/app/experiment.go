@@ -43,7 +43,7 @@ func experiment(args []string) error {
 	}
 	// A signal from the terminal reaches it too, and it decides what to do about it.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // and not Ignore, which that program would inherit
-	program := exec.Command(path, args...) //nolint:noctx // it ends by itself
+	program := exec.Command(path, args...)               //nolint:noctx // it ends by itself
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
