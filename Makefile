@@ -37,22 +37,25 @@ experiment: build kubernetes ## Build what 'ringmaster experiment' runs: docs/ev
 
 ##@ Test
 
+# Most of the time tests wait for something, so there are more of them at work than there are cores. Those that take longest
+# begin first; what is short runs together at the end.
 .PHONY: test
-test: ## Run all tests, as any user
-	@$(MAKE) --no-print-directory -j2 test-main test-experiment
-
-# Those that take longest begin first.
-.PHONY: test-main
-test-main: kubernetes
-	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -timeout 20m $(ARGS) \
+test: kubernetes ## Run all tests, as any user
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 1 )) $(ARGS) \
 	  $$(go list ./test/modes ./cmd/ringmaster; go list ./... | grep -v -e '/internal/ring$$' -e '/test/modes$$' -e '/cmd/ringmaster$$')
-	go test $(ARGS) ./internal/ring # statistics without goroutines, ten times slower with the race detector
-	go -C hack test -race -timeout 10m ./...
+	@$(MAKE) --no-print-directory -j3 test-ring test-hack test-experiment
 
-# Most of the time tests wait for something, so these run beside the others.
-.PHONY: test-experiment
+.PHONY: test-ring test-hack test-experiment
+test-ring: # statistics without goroutines, ten times slower with the race detector
+	go test $(ARGS) ./internal/ring
+test-hack:
+	go -C hack test -race -timeout 10m ./...
 test-experiment: kubernetes
-	KUBEBUILDER_ASSETS=$(ASSETS) go -C experiment test -race -timeout 20m -p 1 -parallel 2 $(ARGS) ./...
+	KUBEBUILDER_ASSETS=$(ASSETS) go -C experiment test -race -timeout 20m -p 1 $(ARGS) ./...
+
+.PHONY: test-experiments
+test-experiments: kubernetes ## Run every scenario of 'ringmaster experiment' for a moment, each to its report (about 6 minutes)
+	KUBEBUILDER_ASSETS=$(ASSETS) go -C experiment test -tags experiments -timeout 20m -parallel 3 $(ARGS) ./command
 
 # A package whose tests use the rig or a control plane needs Kubernetes; the others are the units.
 .PHONY: test-unit

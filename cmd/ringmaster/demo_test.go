@@ -331,8 +331,11 @@ func TestDemoGoesOnInAnotherMode(t *testing.T) {
 	first := show(t, "--data-dir", dir, "--websites", "12")
 	first.shared(0, 1, 2)
 	first.themed()
-	before, err := first.owners()
-	first.Expect(err).NotTo(HaveOccurred())
+	var before map[string]string
+	first.Eventually(func() (_ map[string]string, err error) {
+		before, err = first.owners()
+		return before, err
+	}).Should(And(HaveLen(12), Not(ContainElement(""))), "all are ready again")
 	first.ends()
 
 	d := show(t, "--data-dir", dir, "--mode", "in-process", "--websites", "12")

@@ -77,7 +77,7 @@ func (r *run) note(ctx context.Context, at time.Time) {
 			missed = errors.Join(missed, err)
 		}
 		r.commit(process.Name, samples)
-		if missed != nil && r.fleet.Runs(process.Name) {
+		if missed != nil && ctx.Err() == nil && r.fleet.Runs(process.Name) {
 			r.missed[process.Name]++
 			if r.missed[process.Name] == severely {
 				r.trouble(process.Name, missed)
@@ -113,11 +113,11 @@ func (r *run) noteMachine(ctx context.Context, at time.Time) {
 
 func (r *run) noteAPIServer(ctx context.Context, at time.Time) {
 	const patience = 10 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	asking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	text, err := r.fleet.APIServer(ctx)
+	text, err := r.fleet.APIServer(asking)
 	if err != nil {
-		if !r.Scenario.Restarts() { // it may be away
+		if !r.Scenario.Restarts() && ctx.Err() == nil { // it may be away
 			r.trouble(apiServer, err)
 		}
 		return
