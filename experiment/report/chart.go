@@ -19,8 +19,9 @@ type chart struct {
 	limit float64
 	// marks are moments at which something happened.
 	marks []mark
-	// across is what is from left to right, "time" if it is not set.
+	// across is what is from left to right, "time" if it is not set. Then until is where it ends, so that pictures can be compared.
 	across string
+	until  float64
 }
 
 type line struct {
@@ -70,6 +71,9 @@ type scale struct{ x0, x1, y1 float64 }
 
 func (c *chart) scale() scale {
 	s := scale{x0: math.Inf(1), x1: math.Inf(-1), y1: c.limit * 1.1}
+	if c.until > 0 {
+		s.x0, s.x1 = 0, c.until
+	}
 	for _, l := range c.lines {
 		for _, p := range l.points {
 			s.x0, s.x1, s.y1 = min(s.x0, p.x), max(s.x1, p.x), max(s.y1, p.y)

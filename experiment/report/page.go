@@ -307,6 +307,7 @@ func (r *Report) pictures(result *run.Result) section {
 	s := section{title: r.title(result)}
 	prefix := fmt.Sprintf("%s-%d-%d-", result.Setup, result.Instances, result.Load.Initial)
 	add := func(file string, c chart) {
+		c.until = result.End.Sub(result.Begin).Seconds()
 		for _, event := range result.Events {
 			if !event.Meant {
 				continue
