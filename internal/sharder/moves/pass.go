@@ -118,13 +118,9 @@ func (p *pass) list(ctx context.Context, resource *catalog.Resource, selected se
 			return fmt.Errorf("listing %s: %w", resource.Resource.GroupResource(), err)
 		}
 		seen := p.newWitness()
-		namespace, spread := "", true // they come in the order of their namespaces
 		for i := range page.Items {
 			full := &page.Items[i]
-			if full.Namespace != namespace {
-				namespace, spread = full.Namespace, !resource.Kind.Namespaced || p.Selects(p.declared, full.Namespace)
-			}
-			if !spread || full.DeletionTimestamp != nil && len(full.Finalizers) == 0 {
+			if resource.Kind.Namespaced && !p.Selects(p.declared, full.Namespace) || full.DeletionTimestamp != nil && len(full.Finalizers) == 0 {
 				continue
 			}
 			if err := visit(reduce(resource, p.declared.Name, full), seen); err != nil {
