@@ -66,6 +66,18 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// Pictures of one run have the same time from left to right, whenever their lines begin.
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	c := chart{until: 600, lines: []line{{"late", []point{{300, 1}, {400, 1}}}}}
+	if x, _ := c.scale().at(point{300, 1}); x != (left+right)/2 {
+		t.Errorf("the middle is at %f", x)
+	}
+	if x, _ := c.scale().at(point{600, 1}); x != right {
+		t.Errorf("the end is at %f", x)
+	}
+}
+
 func slicesOf(n int) []line {
 	var all []line
 	for i := range n {

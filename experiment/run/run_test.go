@@ -116,6 +116,25 @@ func TestClimb(t *testing.T) {
 	}
 }
 
+// What was noted at the very beginning is where all counts begin, and none of it counts.
+func TestFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	for _, lasts := range []time.Duration{time.Minute, time.Minute + 400*time.Millisecond, time.Minute + 600*time.Millisecond} {
+		r := fixture(t)
+		r.end = r.begin.Add(lasts)
+		for after, n := range map[time.Duration]int{0: 40, lasts: 100} {
+			r.says(t, load.Process, after, fmt.Sprintf("%s{outcome=\"done\"} %d\n", load.OperationsTotal, n))
+		}
+		result := &Result{}
+		if err := r.judgeUsers(t.Context(), result); err != nil {
+			t.Fatal(err)
+		}
+		if done := result.Generator.Done; done < 59 || done > 63 { // it is a second or two more than was seen
+			t.Errorf("%s: %f were done", lasts, done)
+		}
+	}
+}
+
 func TestKept(t *testing.T) {
 	t.Parallel()
 	for want, all := range map[bool][]Generator{
