@@ -239,24 +239,33 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return err
 }
 
-// announce tells everybody that this shard is leaving, so that it is given nothing more.
+// announce tells everybody that this shard is leaving, so that it is given nothing more. It reads the
+// Lease first: the sharder writes its state there, right after the shard has joined for one.
 func (l *lock) announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.RetryPeriod) // renewals wait for it
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leaving = true
-	if l.current == nil {
-		return errors.New("the lease was not read yet")
+	var err error
+	for range attempts {
+		var lease *coordinationv1.Lease
+		if lease, err = l.read(ctx); err != nil {
+			break
+		}
+		if ptr.Deref(lease.Spec.HolderIdentity, "") != l.Name || instanceOf(lease) != l.instance {
+			return ErrLost
+		}
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationLeaving, "true")
+		if lease, err = l.Client.Leases(l.Namespace).Update(ctx, lease, metav1.UpdateOptions{}); err == nil {
+			l.current = lease
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			break
+		}
 	}
-	lease := l.current.DeepCopy()
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationLeaving, "true")
-	updated, err := l.Client.Leases(l.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
-	if err != nil {
-		return fmt.Errorf("announcing that this shard leaves: %w", err) // the next renewal says it
-	}
-	l.current = updated
-	return nil
+	return fmt.Errorf("announcing that this shard leaves: %w", err) // the next renewal says it
 }
 
 func (l *lock) fill(lease *coordinationv1.Lease, record resourcelock.LeaderElectionRecord) {

@@ -83,6 +83,14 @@ func (f *fixture) labels(of client.Object) map[string]string {
 	return of.GetLabels()
 }
 
+// owned counts the ConfigMaps of a shard.
+func (f *fixture) owned(shard string) int {
+	f.t.Helper()
+	found := &corev1.ConfigMapList{}
+	f.Expect(f.Client.List(context.Background(), found, client.InNamespace(f.Namespace), client.MatchingLabels{ours: shard})).To(Succeed())
+	return len(found.Items)
+}
+
 func (f *fixture) child(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name}}
 }
@@ -263,15 +271,20 @@ func TestLeave(t *testing.T) {
 	f.says(p, "began waiting\n")
 	time.Sleep(300 * time.Millisecond)
 
+	f.label(f.lease("a"), "example.com/noted", "true") // as a sharder may, which the shard has not read yet
 	f.Expect(p.Terminate()).To(Succeed())
 	leaving := false
 	f.Eventually(func() string {
+		gone := f.owned("a") <= n // read before the lease
 		lease := f.lease("a")
 		if _, says := lease.Annotations[shardingv1alpha1.AnnotationLeaving]; says {
 			leaving = true
 		}
+		if gone && !leaving {
+			t.Error("objects go before it says that it leaves")
+		}
 		return *lease.Spec.HolderIdentity
-	}).Should(BeEmpty(), "the lease is given up last")
+	}).WithPolling(2 * time.Millisecond).Should(BeEmpty(), "the lease is given up last")
 	f.Expect(leaving).To(BeTrue(), "it says that it leaves")
 	shares := map[string]int{}
 	for i := range n {
