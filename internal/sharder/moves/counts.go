@@ -16,12 +16,24 @@ type Counts struct {
 	Took time.Duration
 }
 
-func (c *Counts) add(resource schema.GroupResource, shard string) {
+// keep takes over what another look found of a resource whose objects with a live shard were not looked at this time.
+func (c *Counts) keep(resource schema.GroupResource, from Counts, live func(shard string) bool) {
+	for shard, n := range from.Objects[resource] {
+		if live(shard) {
+			c.of(resource)[shard] += n
+		}
+	}
+}
+
+// of is what was found of a resource.
+func (c *Counts) of(resource schema.GroupResource) map[string]int {
 	if c.Objects == nil {
 		c.Objects = map[schema.GroupResource]map[string]int{}
 	}
 	if c.Objects[resource] == nil {
 		c.Objects[resource] = map[string]int{}
 	}
-	c.Objects[resource][shard]++
+	return c.Objects[resource]
 }
+
+func (c *Counts) add(resource schema.GroupResource, shard string) { c.of(resource)[shard]++ }

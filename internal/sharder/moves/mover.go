@@ -107,6 +107,11 @@ type run struct {
 	anew   atomic.Bool // all objects are to be looked at
 	// settled are the shards among which all objects were spread by the last look at all of them.
 	settled []string
+	// calm is whether the last look at all objects found nothing to do, and nothing has been done since.
+	calm bool
+	// counted is what the last look found, and turn the number of looks at only one controlled resource.
+	counted Counts
+	turn    int
 }
 
 // errChanged ends a round whose premises are no longer true.
@@ -133,6 +138,7 @@ func (r *run) round(ctx context.Context) {
 		return
 	}
 	began := r.Clock.Now()
+	r.calm = false
 	if r.anew.Swap(false) {
 		r.settled = nil
 	}
@@ -222,11 +228,15 @@ func (r *run) sleepUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-// sync looks at all objects, those without a live shard first. It returns how many times in a row
-// it could not do all.
+// sync looks at all objects, those without a live shard first. When there was nothing to do the last time, controlled objects, of
+// which there are most, take turns. It returns how many times in a row it could not do all.
 func (r *run) sync(ctx context.Context, declared *catalog.Ring, shards *ring.Ring, failures int) int {
 	p, began := r.newPass(declared, shards), r.Clock.Now()
-	r.settled = nil // until it is done
+	visited := controlled
+	if r.calm && r.drains.len() == 0 {
+		visited = r.inTurn(declared)
+	}
+	r.settled, r.calm = nil, false // until it is done
 	err := errors.Join(
 		p.resources(every, func(resource *catalog.Resource) error {
 			return p.settle(ctx, resource, withoutLiveShard(r.name, shards))
@@ -234,13 +244,19 @@ func (r *run) sync(ctx context.Context, declared *catalog.Ring, shards *ring.Rin
 		p.resources(main, func(resource *catalog.Resource) error {
 			return p.settle(ctx, resource, withLiveShard(r.name, shards))
 		}),
-		p.resources(controlled, func(resource *catalog.Resource) error {
+		p.resources(visited, func(resource *catalog.Resource) error {
 			return p.settle(ctx, resource, withLiveShard(r.name, shards))
 		}),
 	)
 	if ctx.Err() != nil {
 		return 0 // it was not done, and there is a reason to do it anew
 	}
+	for i := range declared.Resources {
+		if resource := &declared.Resources[i]; controlled(resource) && !visited(resource) {
+			p.counts.keep(resource.Resource.GroupResource(), r.counted, shards.Has)
+		}
+	}
+	r.counted = p.counts
 	err = errors.Join(append(p.errs, err)...)
 	p.counts.Took = r.Clock.Now().Sub(began)
 	// In this order: whoever hears that it was synced finds what is being drained.
@@ -250,8 +266,25 @@ func (r *run) sync(ctx context.Context, declared *catalog.Ring, shards *ring.Rin
 		logf.FromContext(ctx).Error(err, "not all objects could be brought to their shards, trying again", "failures", failures+1)
 		return failures + 1
 	}
-	r.settled = slices.Clone(shards.Shards())
+	r.settled, r.calm = slices.Clone(shards.Shards()), !p.acted.Load()
 	return 0
+}
+
+// inTurn selects one of the controlled resources, another one each time. Their objects have the label of their controllers, which are
+// looked at each time and take them along when they move: a label of theirs is wrong only if somebody has changed it.
+func (r *run) inTurn(declared *catalog.Ring) func(*catalog.Resource) bool {
+	var all []*catalog.Resource
+	for i := range declared.Resources {
+		if controlled(&declared.Resources[i]) {
+			all = append(all, &declared.Resources[i])
+		}
+	}
+	if len(all) == 0 {
+		return controlled
+	}
+	chosen := all[r.turn%len(all)]
+	r.turn++
+	return func(resource *catalog.Resource) bool { return resource == chosen }
 }
 
 // rescue looks only at objects without a live shard.
@@ -260,6 +293,7 @@ func (r *run) rescue(ctx context.Context, declared *catalog.Ring, shards *ring.R
 	err := p.resources(every, func(resource *catalog.Resource) error {
 		return p.settle(ctx, resource, withoutLiveShard(r.name, shards))
 	})
+	r.calm = r.calm && !p.acted.Load()
 	if err = errors.Join(append(p.errs, err)...); err != nil && ctx.Err() == nil {
 		logf.FromContext(ctx).Error(err, "looking for objects without a live shard, trying again")
 		return 1

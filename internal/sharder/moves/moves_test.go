@@ -402,6 +402,38 @@ func TestNothingIsWrittenWithoutNeed(t *testing.T) {
 	f.Expect(f.counts.Objects).To(HaveLen(4))
 }
 
+// TestChildrenTakeTurns has somebody give children to shards that do not have their controllers. Each kind has its turn, and
+// those that do not are not forgotten.
+func TestChildrenTakeTurns(t *testing.T) {
+	f := setUp(t, "a", "b", "c")
+	f.create(t, n)
+	f.run(t, func(o *moves.Options) { o.SyncPeriod = 50 * time.Millisecond })
+	f.Eventually(f.misplaced).Should(BeEmpty())
+	name := fmt.Sprintf("%s-%d", f.Namespace, 0)
+	for range 2 {
+		for _, shard := range []string{"a", "b", "c"} { // two of them are wrong
+			for _, child := range []client.Object{&corev1.Secret{ObjectMeta: f.meta(name)}, &corev1.ServiceAccount{ObjectMeta: f.meta(name)}} {
+				f.Expect(f.Client.Patch(t.Context(), child, client.RawPatch("application/merge-patch+json",
+					fmt.Appendf(nil, `{"metadata":{"labels":{"shard.alpha.sharding.timebertt.dev/%s":%q}}}`, f.name, shard)))).To(Succeed())
+			}
+			f.Eventually(f.misplaced).Should(BeEmpty())
+		}
+	}
+	f.Consistently(func() map[string]int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		sums := map[string]int{}
+		for resource, shards := range f.counts.Objects {
+			for shard, count := range shards {
+				if shard != "" { // others' objects have none
+					sums[resource.Resource] += count
+				}
+			}
+		}
+		return sums
+	}, "1s").Should(Equal(map[string]int{"configmaps": n, "secrets": n, "runtimeclasses": n / 10, "serviceaccounts": n / 10}))
+}
+
 // TestOthersWriteToo has somebody write the objects all the time, and take labels away.
 func TestOthersWriteToo(t *testing.T) {
 	f := setUp(t, "a", "b", "c")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,7 @@ type pass struct {
 	drains   *drains
 	began    time.Time
 
+	acted  atomic.Bool // whether anything was written
 	mu     sync.Mutex
 	counts Counts
 	errs   []error
@@ -118,9 +120,13 @@ func (p *pass) list(ctx context.Context, resource *catalog.Resource, selected se
 			return fmt.Errorf("listing %s: %w", resource.Resource.GroupResource(), err)
 		}
 		seen := p.newWitness()
+		namespace, spread := "", true // they come in the order of their namespaces
 		for i := range page.Items {
 			full := &page.Items[i]
-			if resource.Kind.Namespaced && !p.Selects(p.declared, full.Namespace) || full.DeletionTimestamp != nil && len(full.Finalizers) == 0 {
+			if full.Namespace != namespace {
+				namespace, spread = full.Namespace, !resource.Kind.Namespaced || p.Selects(p.declared, full.Namespace)
+			}
+			if !spread || full.DeletionTimestamp != nil && len(full.Finalizers) == 0 {
 				continue
 			}
 			if err := visit(reduce(resource, p.declared.Name, full), seen); err != nil {
@@ -158,6 +164,7 @@ func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, 
 		_, err = client.Patch(ctx, o.name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager})
 		switch {
 		case err == nil:
+			p.acted.Store(true)
 			p.Report(p.declared.Name, resource.Resource.GroupResource(), decision.Action, p.Clock.Now().Sub(p.began))
 			if decision.Action == assignment.Drain {
 				p.drains.add(o.owner.Key(), o.Shard)
