@@ -108,7 +108,7 @@ hold, so that a script can tell.`,
 	flags.DurationVar(&o.interval, "interval", 5*time.Second, "how often to measure")
 	flags.StringVar(&o.out, "out", "", "folder for the report (default: experiment-SCENARIO-TIME in this folder)")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "cluster to run on (default: a control plane of its own)")
-	flags.StringVar(&o.host, "host", "127.0.0.1", "this machine as the cluster's API server reaches it")
+	flags.StringVar(&o.host, "host", "", "with --kubeconfig and an external sharder: this machine as the cluster's API server reaches it")
 	flags.StringVar(&o.assets, "assets", "", "folder with Kubernetes' programs (default: 'kubernetes' beside this program)")
 	flags.StringVar(&o.programs, "programs", "", "folder with the sharder and the sample operator (default: beside this program)")
 	flags.BoolVar(&o.quiet, "quiet", false, "do not tell how far it is")
@@ -216,6 +216,9 @@ func (o *options) validate(of scenario.Scenario) error {
 		return fmt.Errorf("--setups names none; there are: %v", fleet.Setups())
 	case of.Restarts() && o.kubeconfig != "":
 		return fmt.Errorf("%s restarts the API server, and that of --kubeconfig is not ours: run it without --kubeconfig", of.Name)
+	case o.host == "" && o.kubeconfig != "" && slices.Contains(o.setups, string(fleet.External)):
+		return errors.New("--host is missing: the API server of --kubeconfig has to reach the sharder, which runs on this machine. " +
+			"Name the address at which it does, 127.0.0.1 if it runs here too")
 	}
 	return nil
 }
@@ -226,24 +229,30 @@ func (o *options) sized(s scenario.Scenario) []scenario.Scenario {
 	if o.perOne {
 		scale *= float64(s.Instances)
 	}
-	if s = s.Scaled(scale); o.every > 0 {
-		s.Load.ChangeEvery = o.every
+	s = s.Scaled(scale)
+	all := []scenario.Scenario{s}
+	if len(o.objects) > 0 {
+		all = nil
 	}
-	if len(o.objects) == 0 {
-		return []scenario.Scenario{s}
-	}
-	var all []scenario.Scenario
 	for _, n := range o.objects {
 		if o.perOne {
 			n *= s.Instances
 		}
 		all = append(all, s.Holding(n))
 	}
+	for i := range all {
+		if o.every > 0 {
+			all[i].Load.ChangeEvery = o.every
+		}
+	}
 	return all
 }
 
 // errVerdict is when an objective does not hold.
 var errVerdict = errors.New("not all objectives hold")
+
+// errIncomplete is when not all was done that the scenario says, or not all was measured.
+var errIncomplete = errors.New("not all could be done or measured")
 
 func (o *options) run(ctx context.Context, name string) error {
 	plan, err := o.plan(name)
@@ -265,7 +274,10 @@ func (o *options) run(ctx context.Context, name string) error {
 	if err := os.MkdirAll(filepath.Join(o.out, "samples"), 0o755); err != nil {
 		return fmt.Errorf("making a folder for the report: %w", err)
 	}
-	var results []*run.Result
+	var (
+		results []*run.Result
+		left    error // what was left in somebody's cluster
+	)
 	for i, next := range plan {
 		var after time.Duration
 		for _, later := range plan[i+1:] {
@@ -276,25 +288,34 @@ func (o *options) run(ctx context.Context, name string) error {
 			results = append(results, result)
 		}
 		if ctx.Err() != nil {
+			if errors.Is(err, run.ErrLeft) {
+				left = err
+			}
 			break
 		}
 		if err != nil {
-			if len(results) > 0 {
-				err = errors.Join(err, o.report(name, results, true))
-			}
-			return err
+			return errors.Join(err, o.finish(name, results, true))
 		}
 	}
-	if len(results) == 0 {
-		_ = os.Remove(filepath.Join(o.out, "samples"))
-		_ = os.Remove(o.out) // nothing is in it, or it stays
+	switch err := o.finish(name, results, len(results) < len(plan) || ctx.Err() != nil); {
+	case err != nil || left != nil:
+		return errors.Join(left, err)
+	case len(results) == 0:
 		return errors.New("it was ended before anything could be measured")
-	}
-	if err := o.report(name, results, len(results) < len(plan) || ctx.Err() != nil); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(results, (*run.Result).Failed) {
+	case slices.ContainsFunc(results, func(r *run.Result) bool { return !r.Complete() }):
+		return errIncomplete
+	case slices.ContainsFunc(results, (*run.Result).Failed):
 		return errVerdict
 	}
 	return nil
+}
+
+// finish writes the report, if there is anything to tell.
+func (o *options) finish(name string, results []*run.Result, cut bool) error {
+	if len(results) == 0 {
+		_ = os.Remove(filepath.Join(o.out, "samples"))
+		_ = os.Remove(o.out) // nothing is in it, or it stays
+		return nil
+	}
+	return o.report(name, results, cut)
 }

@@ -90,7 +90,8 @@ func TestBadInput(t *testing.T) {
 		"no programs":           {[]string{"basic", "--programs", full}, "make build"},
 		"no Kubernetes":         {[]string{"basic", "--programs", programs(t), "--assets", full}, "make kubernetes"},
 		"somebody's API server": {[]string{"reconnect", "--kubeconfig", "there"}, "run it without --kubeconfig"},
-		"no such cluster":       {[]string{"basic", "--programs", programs(t), "--kubeconfig", filepath.Join(full, "none"), "--out", t.TempDir()}, "--kubeconfig"},
+		"no such cluster":       {[]string{"basic", "--programs", programs(t), "--kubeconfig", filepath.Join(full, "none"), "--host", "127.0.0.1", "--out", t.TempDir()}, "--kubeconfig"},
+		"out of reach":          {[]string{"basic", "--setups", "lead,external", "--kubeconfig", "there"}, "--host is missing"},
 		"a report is there":     {[]string{"basic", "--programs", programs(t), "--assets", rig.Assets(t), "--out", full}, "name another folder with --out"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -105,7 +105,7 @@ func (o *options) once(ctx context.Context, next one, which string, after time.D
 		Scenario: next.Scenario, Seed: o.seed, Projects: o.projects, Interval: o.interval, Dir: dir, Progress: say,
 		Samples: filepath.Join(o.out, "samples", next.file()+".csv.gz"),
 		Fleet: fleet.Options{
-			Setup: next.setup, Instances: next.Instances, Workers: next.Workers, WorkTime: o.workTime, Config: config, Plane: plane, Host: o.host,
+			Setup: next.setup, Instances: next.Instances, Workers: next.Workers, WorkTime: o.workTime, Config: config, Plane: plane, Host: cmp.Or(o.host, "127.0.0.1"),
 			Programs: o.programs, Dir: dir, Seed: o.seed,
 			Report: func(what string, wrong bool) {
 				if wrong {
@@ -121,6 +121,9 @@ func (o *options) once(ctx context.Context, next one, which string, after time.D
 func (o *options) teller(of string, after time.Duration) func(done, all time.Duration, what string) {
 	const seldom = 30 * time.Second
 	var last time.Time
+	if terminal.Is(o.errOut) {
+		o.say(of) // once, so that there is room for the rest
+	}
 	return func(done, all time.Duration, what string) {
 		if done < 0 { // it is told once
 			o.tell("")
@@ -128,13 +131,13 @@ func (o *options) teller(of string, after time.Duration) func(done, all time.Dur
 			return
 		}
 		done = min(done, all)
-		line := fmt.Sprintf("%s: %s of %s, %s left: %s", of, short(done), short(all), short(all-done+after), what)
+		line := fmt.Sprintf("%s of %s, %s left: %s", short(done), short(all), short(all-done+after), what)
 		switch now := time.Now(); {
 		case terminal.Is(o.errOut):
 			o.tell(line)
 		case now.Sub(last) >= seldom || done == all:
 			last = now
-			o.say(line)
+			o.say(of + ": " + line)
 		}
 	}
 }

@@ -81,7 +81,19 @@ func (f *Fleet) Clear(ctx context.Context) error {
 	}); err != nil || f.options.Setup != External {
 		return err
 	}
-	return f.clearRing(ctx)
+	return errors.Join(f.clearRing(ctx), f.clearReader(ctx))
+}
+
+// clearReader removes who has read the sharder's metrics.
+func (f *Fleet) clearReader(ctx context.Context) error {
+	err := errors.Join(
+		client.IgnoreNotFound(f.stage.Clientset.RbacV1().ClusterRoleBindings().Delete(ctx, readerBinding, metav1.DeleteOptions{})),
+		client.IgnoreNotFound(f.stage.Clientset.CoreV1().ServiceAccounts(Namespace).Delete(ctx, readerName, metav1.DeleteOptions{})),
+	)
+	if err != nil {
+		return fmt.Errorf("removing who has read metrics: %w", err)
+	}
+	return nil
 }
 
 // clearRing removes the ring, and waits until its webhook is gone: nobody answers it any more.

@@ -28,7 +28,7 @@ type Process struct {
 func (f *Fleet) Processes() []Process {
 	var all []Process
 	for _, member := range f.crew.Members() {
-		if member.Phase == crew.Running {
+		if member.Phase == crew.Running || member.Phase == crew.Stopping && member.PID != 0 { // it still works
 			all = append(all, Process{Name: member.Name, PID: member.PID, Ours: true, Metrics: f.metrics(member.Name)})
 		}
 	}

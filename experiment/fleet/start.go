@@ -143,15 +143,17 @@ webhook:
 	return f.crew.Add(f.program(Sharder, Sharder, shardingv1alpha1.NamespaceSystem, Sharder, "--config", path, "--webhook-port", strconv.Itoa(webhook)))
 }
 
+const readerName, readerBinding = "experiment", "ringmaster-experiment-metrics"
+
 // metricsReader makes somebody who may read the sharder's metrics, and returns its token.
 func (f *Fleet) metricsReader(ctx context.Context) (string, error) {
-	const name = "experiment"
+	const name = readerName
 	apply := metav1.ApplyOptions{FieldManager: stage.Owner, Force: true} // it is ours
 	account := applycorev1.ServiceAccount(name, Namespace)
 	if _, err := f.stage.Clientset.CoreV1().ServiceAccounts(Namespace).Apply(ctx, account, apply); err != nil {
 		return "", fmt.Errorf("making who reads the metrics: %w", err)
 	}
-	binding := applyrbacv1.ClusterRoleBinding("ringmaster-experiment-metrics").
+	binding := applyrbacv1.ClusterRoleBinding(readerBinding).
 		WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName("sharding:metrics-reader")).
 		WithSubjects(applyrbacv1.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(Namespace).WithName(name))
 	if _, err := f.stage.Clientset.RbacV1().ClusterRoleBindings().Apply(ctx, binding, apply); err != nil {
@@ -205,7 +207,7 @@ func (f *Fleet) awaitReady(ctx context.Context) error {
 			leading = leading || lease.Labels[shardingv1alpha1.LabelControllerRing] == ""
 		}
 		if f.options.Setup == Lead {
-			return leading, nil
+			return leading && f.allSpeak(ctx), nil
 		}
 		for _, name := range f.instances() {
 			if !held[name] {
@@ -217,6 +219,16 @@ func (f *Fleet) awaitReady(ctx context.Context) error {
 		}
 		return f.ringReady(ctx)
 	})
+}
+
+// allSpeak tells whether all instances are up, also those that only wait for the lead.
+func (f *Fleet) allSpeak(ctx context.Context) bool {
+	for _, name := range f.running() {
+		if _, err := f.metrics(name)(ctx); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // ringReady tells whether the sharder knows all instances.

@@ -10,6 +10,8 @@ import (
 const (
 	CPU      = "experiment_cpu_seconds_total"
 	Resident = "experiment_resident_bytes"
+	// Seen is when it was noted, so that it can be told for how long a process was there.
+	Seen = "experiment_seen_seconds"
 	// Received and Sent count all that is read and written, also files: there is nearly nothing but the network here.
 	Received = "experiment_received_bytes_total"
 	Sent     = "experiment_sent_bytes_total"
@@ -26,6 +28,7 @@ func (s *Samples) Proc(pid int) error {
 		return fmt.Errorf("looking at process %d of %s: %w", pid, s.process, err)
 	}
 	s.Add(CPU, stat.CPUTime())
+	s.Add(Seen, float64(s.at)/1000)
 	s.Add(Resident, float64(stat.ResidentMemory()))
 	io, err := proc.IO()
 	if err != nil {

@@ -144,6 +144,10 @@ func (r *Report) generator() section {
 		if result.Interrupted {
 			s.text = append(s.text, r.title(result)+": it was ended after "+result.End.Sub(result.Begin).Round(time.Second).String()+", before its time.")
 		}
+		if result.Unreached > 0 {
+			s.text = append(s.text, fmt.Sprintf("%s: the API server could not reach the sharder's webhook %s times, and went on without: those Websites waited for the sharder to find them.",
+				r.title(result), short(result.Unreached)))
+		}
 		for _, trouble := range result.Troubles {
 			s.text = append(s.text, r.title(result)+": not all could be done or measured: "+trouble)
 		}
@@ -160,7 +164,10 @@ func whyNot(g run.Generator) string {
 	case g.Retried >= 1:
 		return fmt.Sprintf("the API server was away, %s requests were sent again.", short(g.Retried))
 	}
-	return "this machine, and not the system, was the limit. Choose a smaller --scale."
+	if g.Crowded() {
+		return "this machine, and not the system, was the limit. Choose a smaller --scale."
+	}
+	return fmt.Sprintf("their requests took up to %s. Choose a smaller --scale.", amount(g.Took, "s"))
 }
 
 func (r *Report) needs() section {
@@ -239,17 +246,19 @@ func requests(by map[string]float64) string {
 // capacity is what one more instance is worth, if that was looked for.
 func (r *Report) capacity() (section, bool) {
 	s := section{title: "Capacity"}
-	t := table{head: []string{"", "Websites", "changes each second", "compared with the first", "what gave way first"}}
+	t := table{head: []string{"", "Websites", "changes each second", "compared with the first of its setup", "what gave way first"}}
 	lines := map[string]*line{}
-	var first float64
+	first, found := map[string]float64{}, false
 	for _, result := range r.Results {
+		name := string(result.Setup)
 		if result.Capacity == nil {
+			t.rows = append(t.rows, []string{r.title(result), "–", "–", "–", "not borne from the beginning on"})
 			continue
 		}
-		if first == 0 {
-			first = result.Capacity.Changes
+		found = true
+		if first[name] == 0 {
+			first[name] = result.Capacity.Changes
 		}
-		name := string(result.Setup)
 		if lines[name] == nil {
 			lines[name] = &line{name: name}
 		}
@@ -259,10 +268,10 @@ func (r *Report) capacity() (section, bool) {
 			gaveWay = "nothing until the end: it may be more"
 		}
 		t.rows = append(t.rows, []string{
-			r.title(result), short(result.Capacity.Objects), short(result.Capacity.Changes), times(result.Capacity.Changes, first), gaveWay,
+			r.title(result), short(result.Capacity.Objects), short(result.Capacity.Changes), times(result.Capacity.Changes, first[name]), gaveWay,
 		})
 	}
-	if len(t.rows) == 0 {
+	if !found {
 		return s, false
 	}
 	s.text = append(s.text, "The largest load at which all objectives still held over a minute. It was made larger until one of them did not, which is what the verdicts below tell.")
@@ -335,6 +344,7 @@ func (r *Report) pictures(result *run.Result) section {
 	add("requests", chart{title: "requests to the API server each second, by verb", lines: of("requests", "verb")})
 	if result.Setup.Sharded() {
 		add("owners", chart{title: "Websites by instance", lines: append(of("owned", "instance"), label("none", of("ownerless", ""))...)})
+		add("moves", chart{title: "moves of Websites so far", lines: of("moves", "")})
 	}
 	const most = 20
 	for i, event := range result.Events {

@@ -82,6 +82,9 @@ func outcome(result *run.Result) string {
 		return fmt.Sprintf("up to %s Websites, %s changes/s", short(c.Objects), short(c.Changes))
 	}
 	if result.Holds() {
+		if !result.Complete() {
+			return "all objectives hold, but not all could be done or measured"
+		}
 		return "all objectives hold"
 	}
 	var wrong []string

@@ -18,14 +18,17 @@ import (
 var (
 	kept = []string{
 		"workqueue_queue_duration_seconds", "workqueue_work_duration_seconds", "workqueue_depth", "controller_runtime_reconcile_total",
-		"controller_runtime_reconcile_errors_total", "rest_client_requests_total", "go_memstats_heap_alloc_bytes", "go_memstats_heap_inuse_bytes",
+		"controller_runtime_reconcile_errors_total", "rest_client_requests_total", "go_memstats_heap_alloc_bytes", heapInUse,
 		"go_goroutines", "controller_sharding",
 	}
 	keptOfAPIServer = []string{
-		"apiserver_request_duration_seconds_bucket", "apiserver_request_total", "go_memstats_heap_alloc_bytes",
+		"apiserver_request_duration_seconds_bucket", "apiserver_request_total", heapInUse,
 		"apiserver_admission_webhook_fail_open_count", "apiserver_admission_webhook_admission_duration_seconds",
 	}
 )
+
+// heapInUse is what of Go's heap is in use.
+const heapInUse = "go_memstats_heap_inuse_bytes"
 
 // enough is for how long an objective does not hold when the load is too large, and it was not just a moment: that is seen for a
 // whole window.
@@ -207,12 +210,12 @@ func (r *run) climb(ctx context.Context, at, bad time.Time) time.Time {
 		}
 		return bad
 	}
-	objects, _, err := r.book.One(ctx, load.Objects, at)
-	if err != nil {
+	objects, known, err := r.book.One(ctx, load.Objects, at)
+	if err != nil || !known {
 		return bad
 	}
-	changes, _, err := r.book.One(ctx, fmt.Sprintf("sum(rate(%s[%ds]))", load.OperationsTotal, seconds(recently)), at)
-	if err != nil {
+	changes, known, err := r.book.One(ctx, fmt.Sprintf("sum(rate(%s[%ds]))", load.OperationsTotal, seconds(recently)), at)
+	if err != nil || !known {
 		return bad
 	}
 	r.limit = &Capacity{Objects: objects, Changes: changes}

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/experiment/fleet"
@@ -41,8 +40,10 @@ type Result struct {
 	// Processes are in the order of their names.
 	Processes []Figures `json:"processes"`
 	// Requests are those that the API server has answered, of everybody, by verb.
-	Requests  map[string]float64 `json:"requests"`
-	Ownership Ownership          `json:"ownership"`
+	Requests map[string]float64 `json:"requests"`
+	// Unreached is how often the API server could not ask a webhook, and went on without.
+	Unreached float64   `json:"unreached"`
+	Ownership Ownership `json:"ownership"`
 	// Reconciles are how many there were, Doubles those that began while another instance was at work.
 	Reconciles int      `json:"reconciles"`
 	Doubles    []string `json:"doubles,omitempty"`
@@ -62,8 +63,11 @@ func (r *Result) Holds() bool {
 // Failed tells whether it has shown something that should not be. That objectives do not hold in the end is what is looked for
 // where a capacity was found.
 func (r *Result) Failed() bool {
-	return len(r.Doubles) > 0 || r.Capacity == nil && !r.Holds()
+	return len(r.Doubles) > 0 || r.Capacity == nil && !r.Holds() || !r.Complete()
 }
+
+// Complete tells whether all that the scenario says was done, and all was measured.
+func (r *Result) Complete() bool { return len(r.Troubles) == 0 && r.Generator.Failed == 0 }
 
 // Generator is how the users did.
 type Generator struct {
@@ -73,6 +77,8 @@ type Generator struct {
 	Retried float64 `json:"retried"`
 	// Failures are some of the errors of those that failed.
 	Failures []string `json:"failures,omitempty"`
+	// Took is how long 99 of 100 requests took at most, in seconds.
+	Took float64 `json:"took"`
 	// Late is how much later than planned 99 of 100 operations were begun at most, in seconds.
 	Late float64 `json:"late"`
 	// Busy is the part of the machine that was at work, on average.
@@ -189,12 +195,10 @@ func (r *run) judgeUsers(ctx context.Context, result *Result) error {
 		&g.Failed:  "sum(increase(" + load.OperationsTotal + `{outcome="failed"}` + over + "))",
 		&g.Retried: "increase(" + load.RetriesTotal + over + ")",
 		&g.Late:    fmt.Sprintf("histogram_quantile(%g, sum by (le) (increase(%s_bucket%s)))", quantile, load.Lateness, over),
+		&g.Took:    fmt.Sprintf("histogram_quantile(%g, sum by (le) (increase(%s_bucket%s)))", quantile, load.RequestTime, over),
 		&g.Busy:    fmt.Sprintf(`rate(%s{process=%q}%s) / ignoring(__name__) experiment_cpus`, measure.CPU, Machine, over),
 	})
 }
-
-// peak is over which time a peak lasts at least: a minute, or half of a run that is shorter.
-func (r *run) peak() string { return fmt.Sprintf("%ds", seconds(min(time.Minute, r.span()/2))) }
 
 // sumUp sums up what each process needed.
 func (r *run) sumUp(ctx context.Context, result *Result) error {
@@ -203,6 +207,9 @@ func (r *run) sumUp(ctx context.Context, result *Result) error {
 	each := func(question string, keep func(*Figures, measure.Value)) error {
 		found, err := r.book.At(ctx, question, r.end)
 		for _, value := range found {
+			if math.IsNaN(value.Value) || math.IsInf(value.Value, 0) { // it was seen only once
+				continue
+			}
 			name := value.Labels[measure.LabelProcess]
 			if figures[name] == nil {
 				figures[name] = &Figures{Name: name, Requests: map[string]float64{}}
@@ -213,16 +220,19 @@ func (r *run) sumUp(ctx context.Context, result *Result) error {
 	}
 	// perSecond is on average while a process was there, which may be less than the whole time.
 	perSecond := func(name string) string {
-		return fmt.Sprintf("increase(%s%s) / ignoring(__name__) (count_over_time(%s%s) * %g)", name, over, measure.Resident, over, r.Interval.Seconds())
+		return fmt.Sprintf("increase(%s%s) / (max_over_time(%s%s) - min_over_time(%s%s))", name, over, measure.Seen, over, measure.Seen, over)
 	}
+	// No peak begins before the run.
+	peak := min(time.Minute, r.span()/2)
+	peaks := fmt.Sprintf("max_over_time(rate(%s[%ds])[%ds:15s])", measure.CPU, seconds(peak), seconds(max(r.span()-peak, time.Second)))
 	for question, keep := range map[string]func(*Figures, measure.Value){
 		perSecond(measure.CPU): func(f *Figures, v measure.Value) { f.CPU = v.Value },
-		"max_over_time(rate(" + measure.CPU + "[" + r.peak() + "])" + strings.TrimSuffix(over, "]") + ":15s])": func(f *Figures, v measure.Value) { f.CPUPeak = v.Value },
-		"max_over_time(go_memstats_heap_alloc_bytes" + over + ")":                                              func(f *Figures, v measure.Value) { f.InUse = v.Value },
-		"max_over_time(" + measure.Resident + over + ")":                                                       func(f *Figures, v measure.Value) { f.Resident = v.Value },
-		perSecond(measure.Received):                                                                            func(f *Figures, v measure.Value) { f.Received = v.Value },
-		perSecond(measure.Sent):                                                                                func(f *Figures, v measure.Value) { f.Sent = v.Value },
-		`sum by (process) (increase(controller_runtime_reconcile_total{controller="website"}` + over + "))":    func(f *Figures, v measure.Value) { f.Reconciles = v.Value },
+		peaks:                  func(f *Figures, v measure.Value) { f.CPUPeak = v.Value },
+		"max_over_time(" + heapInUse + over + ")":        func(f *Figures, v measure.Value) { f.InUse = v.Value },
+		"max_over_time(" + measure.Resident + over + ")": func(f *Figures, v measure.Value) { f.Resident = v.Value },
+		perSecond(measure.Received):                      func(f *Figures, v measure.Value) { f.Received = v.Value },
+		perSecond(measure.Sent):                          func(f *Figures, v measure.Value) { f.Sent = v.Value },
+		`sum by (process) (increase(controller_runtime_reconcile_total{controller="website"}` + over + "))": func(f *Figures, v measure.Value) { f.Reconciles = v.Value },
 		"sum by (process, method) (increase(rest_client_requests_total" + over + "))": func(f *Figures, v measure.Value) {
 			f.Requests[v.Labels["method"]] = v.Value
 		},
@@ -247,6 +257,11 @@ func (r *run) sumUpRequests(ctx context.Context, result *Result) error {
 			result.Requests[value.Labels["verb"]] = math.Round(value.Value)
 		}
 	}
+	if err != nil {
+		return err
+	}
+	result.Unreached, err = r.one(ctx, "sum(increase(apiserver_admission_webhook_fail_open_count"+r.over()+"))")
+	result.Unreached = math.Round(result.Unreached)
 	return err
 }
 
@@ -300,7 +315,7 @@ const points = 120
 func (r *run) draw(ctx context.Context, result *Result) error {
 	step := max(r.Interval, r.end.Sub(r.begin)/points).Round(time.Second)
 	now := map[string]string{
-		"objects": load.Objects, "waiting": load.Waiting, "inUse": "go_memstats_heap_alloc_bytes", "resident": measure.Resident,
+		"objects": load.Objects, "waiting": load.Waiting, "inUse": heapInUse, "resident": measure.Resident,
 		"owned": load.Owned, "ownerless": load.Ownerless, "moves": load.MovesTotal,
 	}
 	lately, longer := r.Interval*4, r.Interval*3*apiServerEvery

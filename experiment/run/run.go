@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,6 +67,9 @@ type Happened struct {
 	Meant bool `json:"meant"`
 }
 
+// ErrLeft is when Websites of the users, or other things of a run, were left in somebody's cluster.
+var ErrLeft = errors.New("not everything could be removed from the cluster")
+
 // errLimit ends a run that has found what it was looking for.
 var errLimit = errors.New("an objective does not hold any more")
 
@@ -123,7 +127,9 @@ func (r *run) stop() error {
 		r.Progress(r.Scenario.Duration, r.Scenario.Duration, "removing the Websites")
 		clearing, cancel := context.WithTimeoutCause(context.Background(), patienceClearing, fmt.Errorf("it took longer than %s", patienceClearing))
 		defer cancel()
-		err = r.fleet.Clear(clearing)
+		if err = r.fleet.Clear(clearing); err != nil {
+			err = fmt.Errorf("%w: %w", ErrLeft, err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -228,21 +234,25 @@ func (r *run) populate(ctx context.Context) error {
 // calm waits until all Websites are as they should be, and the instances have nothing to do any more.
 func (r *run) calm(ctx context.Context) error {
 	const quiet = 15 * time.Second
+	const looks = 5 // in that time
 	begun := time.Now()
 	limit := begun.Add(5*time.Minute + time.Duration(r.Scenario.Load.Initial)*100*time.Millisecond)
-	ticker := time.NewTicker(quiet / 5)
+	ticker := time.NewTicker(quiet / looks)
 	defer ticker.Stop()
-	for {
+	for times := 0; ; times++ {
 		now := time.Now()
 		if now.After(limit) {
 			return fmt.Errorf("%d of %d Websites are ready after %s, and something is still to do: make it smaller with --scale or --objects",
 				r.users.Fulfilled(), r.Scenario.Load.Initial, now.Sub(begun).Round(time.Second))
 		}
 		r.note(ctx, now)
+		if times%looks == 0 { // so that what it did for the preparation is known, and does not count
+			r.noteAPIServer(ctx, now)
+		}
 		if r.users.Left() == 0 && now.Sub(begun) > quiet {
 			done, known, err := r.book.One(ctx, fmt.Sprintf(`sum(increase(controller_runtime_reconcile_total{controller="website"}[%ds]))`, seconds(quiet)), now)
 			if err == nil && known && done == 0 {
-				return nil
+				return r.complete()
 			}
 		}
 		select {
@@ -251,6 +261,14 @@ func (r *run) calm(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// complete tells when there are fewer Websites than there should be, because some could not be made.
+func (r *run) complete() error {
+	if made, want := r.users.Fulfilled(), r.Scenario.Load.Initial; made < want {
+		return fmt.Errorf("%d of %d Websites could not be made: %s", want-made, want, strings.Join(r.users.Failures(), "; "))
+	}
+	return nil
 }
 
 // tellMade tells how many of the initial Websites are as they should be.

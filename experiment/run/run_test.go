@@ -135,6 +135,45 @@ func TestFromTheBeginning(t *testing.T) {
 	}
 }
 
+// What a process needs each second does not depend on how often it was looked at: a machine that has much to do looks less often. Of
+// one that was there for a part of the time it is what it needed then.
+func TestPerSecond(t *testing.T) {
+	t.Parallel()
+	r := fixture(t)
+	r.end = r.begin.Add(2 * time.Minute)
+	note := func(process string, cores float64, from time.Duration, afters ...time.Duration) {
+		for _, after := range afters {
+			samples := r.book.Begin(t.Context(), process, r.begin.Add(from+after))
+			samples.Add(measure.CPU, cores*after.Seconds())
+			samples.Add(measure.Seen, (from + after).Seconds())
+			samples.Add(measure.Resident, 1<<20)
+			if err := samples.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	note("often", 1, 0, 0, 10*time.Second, 20*time.Second, 40*time.Second, 60*time.Second, 80*time.Second, 100*time.Second, 2*time.Minute)
+	note("seldom", 1, 0, 0, 90*time.Second, 2*time.Minute)
+	note("late", 1, time.Minute, 0, 20*time.Second, 40*time.Second, time.Minute)
+	note("once", 1, time.Minute, 0)
+	result := &Result{}
+	if err := r.sumUp(t.Context(), result); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range result.Processes {
+		if f.Name == "once" {
+			if f.CPU != 0 {
+				t.Errorf("it is not known what it needed: %+v", f)
+			}
+		} else if f.CPU < 0.95 || f.CPU > 1.1 {
+			t.Errorf("%s needs %f cores", f.Name, f.CPU)
+		}
+	}
+	if len(result.Processes) != 4 {
+		t.Errorf("%+v", result.Processes)
+	}
+}
+
 func TestKept(t *testing.T) {
 	t.Parallel()
 	for want, all := range map[bool][]Generator{

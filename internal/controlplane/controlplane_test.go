@@ -20,6 +20,7 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
 	"github.com/ringmaster-project/ringmaster/internal/pki"
+	"github.com/ringmaster-project/ringmaster/internal/process"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
@@ -111,6 +112,13 @@ func eventually(t *testing.T, what string, condition wait.ConditionWithContextFu
 // afterwards the same objects on the same ports.
 func TestFaults(t *testing.T) {
 	cp := start(t, controlplane.Options{Dir: rig.TempDir(t)})
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, component := range []*controlplane.Component{cp.APIServer, cp.Etcd} {
+				t.Logf("the end of the log of %s:\n%s", component.Name(), process.Tail(component.Log(), 30))
+			}
+		}
+	})
 	client := clientFor(t, cp.RESTConfig())
 	createNamespace(t, client, "kept")
 

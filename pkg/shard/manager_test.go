@@ -284,7 +284,7 @@ func TestLeave(t *testing.T) {
 			t.Error("objects go before it says that it leaves")
 		}
 		return *lease.Spec.HolderIdentity
-	}).WithPolling(2 * time.Millisecond).Should(BeEmpty(), "the lease is given up last")
+	}).WithPolling(2*time.Millisecond).Should(BeEmpty(), "the lease is given up last")
 	f.Expect(leaving).To(BeTrue(), "it says that it leaves")
 	shares := map[string]int{}
 	for i := range n {

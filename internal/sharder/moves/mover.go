@@ -293,8 +293,9 @@ func (r *run) rescue(ctx context.Context, declared *catalog.Ring, shards *ring.R
 	err := p.resources(every, func(resource *catalog.Resource) error {
 		return p.settle(ctx, resource, withoutLiveShard(r.name, shards))
 	})
-	r.calm = r.calm && !p.acted.Load()
-	if err = errors.Join(append(p.errs, err)...); err != nil && ctx.Err() == nil {
+	err = errors.Join(append(p.errs, err)...)
+	r.calm = r.calm && err == nil && !p.acted.Load()
+	if err != nil && ctx.Err() == nil {
 		logf.FromContext(ctx).Error(err, "looking for objects without a live shard, trying again")
 		return 1
 	}
@@ -358,6 +359,7 @@ func (m *Mover) Settle(ctx context.Context, name string, resource *catalog.Resou
 
 // children lets controlled objects follow their controllers.
 func (r *run) children(ctx context.Context, declared *catalog.Ring, shards *ring.Ring) {
+	r.calm = false // something has moved
 	p := r.newPass(declared, shards)
 	err := p.resources(controlled, func(resource *catalog.Resource) error {
 		return p.settle(ctx, resource, withLiveShard(r.name, shards))
