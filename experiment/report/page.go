@@ -246,7 +246,7 @@ func requests(by map[string]float64) string {
 // capacity is what one more instance is worth, if that was looked for.
 func (r *Report) capacity() (section, bool) {
 	s := section{title: "Capacity"}
-	t := table{head: []string{"", "Websites", "changes each second", "compared with the first of its setup", "what gave way first"}}
+	t := table{head: []string{"", "Websites", "changes each second", "Websites, compared with the first of its setup", "what gave way first"}}
 	lines := map[string]*line{}
 	first, found := map[string]float64{}, false
 	for _, result := range r.Results {
@@ -257,18 +257,18 @@ func (r *Report) capacity() (section, bool) {
 		}
 		found = true
 		if first[name] == 0 {
-			first[name] = result.Capacity.Changes
+			first[name] = result.Capacity.Objects
 		}
 		if lines[name] == nil {
 			lines[name] = &line{name: name}
 		}
-		lines[name].points = append(lines[name].points, point{float64(result.Instances), result.Capacity.Changes})
+		lines[name].points = append(lines[name].points, point{float64(result.Instances), result.Capacity.Objects})
 		gaveWay := result.Capacity.GaveWay
 		if gaveWay == "" {
 			gaveWay = "nothing until the end: it may be more"
 		}
 		t.rows = append(t.rows, []string{
-			r.title(result), short(result.Capacity.Objects), short(result.Capacity.Changes), times(result.Capacity.Changes, first[name]), gaveWay,
+			r.title(result), short(result.Capacity.Objects), short(result.Capacity.Changes), times(result.Capacity.Objects, first[name]), gaveWay,
 		})
 	}
 	if !found {
@@ -276,7 +276,7 @@ func (r *Report) capacity() (section, bool) {
 	}
 	s.text = append(s.text, "The largest load at which all objectives still held over a minute. It was made larger until one of them did not, which is what the verdicts below tell.")
 	s.tables = append(s.tables, t)
-	c := chart{title: "changes each second that are borne, by instances", across: "instances"}
+	c := chart{title: "Websites that are borne, by instances", across: "instances"}
 	for _, name := range sortedKeys(lines) {
 		c.lines = append(c.lines, *lines[name])
 	}

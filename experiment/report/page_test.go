@@ -102,8 +102,9 @@ func TestBySize(t *testing.T) {
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	one, five := result(fleet.External, 1, 0, 0, 0), result(fleet.External, 5, 0, 0, 0)
-	one.Capacity, five.Capacity = &run.Capacity{Objects: 200, Changes: 10, GaveWay: "queue"}, &run.Capacity{Objects: 1000, Changes: 46}
-	r := &Report{Scenario: "scale-out", Results: []*run.Result{one, five}}
-	contains(t, read(t, r), "| external, 1× | 200 | 10 | 1 times | queue |", "| external, 5× | 1,000 | 46 | 4.60 times | nothing until the end: it may be more |", "pictures/capacity.svg")
-	contains(t, r.Summary(), "up to 1,000 Websites, 46 changes/s")
+	one.Capacity, five.Capacity = &run.Capacity{Objects: 200, Changes: 10, GaveWay: "queue"}, &run.Capacity{Objects: 920, Changes: 47}
+	r := &Report{Scenario: "scale-out", Results: []*run.Result{one, five, result(fleet.InProcess, 1, 0, 0, 0)}}
+	contains(t, read(t, r), "| external, 1× | 200 | 10 | 1 times | queue |", "| external, 5× | 920 | 47 | 4.60 times | nothing until the end: it may be more |",
+		"| in-process, 1× | – | – | – | not borne from the beginning on |", "pictures/capacity.svg")
+	contains(t, r.Summary(), "up to 920 Websites, 47 changes/s")
 }

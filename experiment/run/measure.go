@@ -183,12 +183,8 @@ type Capacity struct {
 	GaveWay string `json:"gaveWay,omitempty"`
 }
 
-const (
-	// window is over which time it is judged whether a load is borne.
-	window = time.Minute
-	// recently is over which time it is counted how large that load is.
-	recently = 20 * time.Second
-)
+// window is over which time it is judged whether a load is borne, and how large it is.
+const window = time.Minute
 
 // climb looks whether the load is still borne, and since when it is not.
 func (r *run) climb(ctx context.Context, at, bad time.Time) time.Time {
@@ -214,7 +210,7 @@ func (r *run) climb(ctx context.Context, at, bad time.Time) time.Time {
 	if err != nil || !known {
 		return bad
 	}
-	changes, known, err := r.book.One(ctx, fmt.Sprintf("sum(rate(%s[%ds]))", load.OperationsTotal, seconds(recently)), at)
+	changes, known, err := r.book.One(ctx, fmt.Sprintf("sum(rate(%s[%ds]))", load.OperationsTotal, seconds(window)), at)
 	if err != nil || !known {
 		return bad
 	}

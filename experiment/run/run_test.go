@@ -174,6 +174,28 @@ func TestPerSecond(t *testing.T) {
 	}
 }
 
+// A run fails by what it has shown, and by what could not be done or measured.
+func TestFailed(t *testing.T) {
+	t.Parallel()
+	slow := []Verdict{{Holds: true}, {Holds: false}}
+	for name, test := range map[string]struct {
+		result Result
+		failed bool
+	}{
+		"all is well":              {Result{Verdicts: []Verdict{{Holds: true}}}, false},
+		"too slow":                 {Result{Verdicts: slow}, true},
+		"too slow, at the limit":   {Result{Verdicts: slow, Capacity: &Capacity{}}, false},
+		"two at a time":            {Result{Doubles: []string{"a"}}, true},
+		"two at a time, at limit":  {Result{Doubles: []string{"a"}, Capacity: &Capacity{}}, true},
+		"nobody could be killed":   {Result{Troubles: []string{"kill"}}, true},
+		"a user's request refused": {Result{Generator: Generator{Failed: 1}, Capacity: &Capacity{}}, true},
+	} {
+		if got := test.result.Failed(); got != test.failed {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestKept(t *testing.T) {
 	t.Parallel()
 	for want, all := range map[bool][]Generator{
