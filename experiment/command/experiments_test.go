@@ -33,11 +33,11 @@ func TestScenarios(t *testing.T) {
 				g.Expect(string(r.Results[i].Setup)).To(Equal(setup))
 			}
 		}},
-		"scale-out": {[]string{"--instances", "2", "--scale", "0.2", "--work-time", "500ms", "--duration", "3m"}, func(g Gomega, r *report.Report) {
+		"scale-out": {[]string{"--instances", "2", "--scale", "0.1", "--work-time", "500ms", "--duration", "5m"}, func(g Gomega, r *report.Report) {
 			if c := r.Results[0].Capacity; c != nil { // otherwise this machine was too slow from the beginning on
 				g.Expect(c.Objects).To(BeNumerically(">", 50))
 				g.Expect(c.Changes).To(BeNumerically(">", 1))
-				g.Expect(c.GaveWay).NotTo(BeEmpty(), "it cannot bear what comes in three minutes")
+				g.Expect(c.GaveWay).NotTo(BeEmpty(), "it cannot bear what comes in five minutes")
 			}
 		}},
 		"rolling-update": {[]string{"--instances", "2", "--setups", "in-process"}, func(g Gomega, r *report.Report) {

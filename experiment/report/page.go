@@ -274,7 +274,7 @@ func (r *Report) capacity() (section, bool) {
 	if !found {
 		return s, false
 	}
-	s.text = append(s.text, "The largest load at which all objectives still held over a minute. It was made larger until one of them did not, which is what the verdicts below tell.")
+	s.text = append(s.text, "The largest load at which all objectives still held over two minutes. It was made larger until one of them did not, which is what the verdicts below tell.")
 	s.tables = append(s.tables, t)
 	c := chart{title: "Websites that are borne, by instances", across: "instances"}
 	for _, name := range sortedKeys(lines) {

@@ -183,8 +183,9 @@ type Capacity struct {
 	GaveWay string `json:"gaveWay,omitempty"`
 }
 
-// window is over which time it is judged whether a load is borne, and how large it is.
-const window = time.Minute
+// window is over which time it is judged whether a load is borne, and how large it is. In less, one instance does so few reconciles that
+// their slowest hundredth are two or three: it would be chance whether it bears a load, and the more instances, the less.
+const window = 2 * time.Minute
 
 // climb looks whether the load is still borne, and since when it is not.
 func (r *run) climb(ctx context.Context, at, bad time.Time) time.Time {

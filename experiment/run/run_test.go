@@ -90,11 +90,11 @@ func TestClimb(t *testing.T) {
 	var bad time.Time
 	ended := false
 	const interval = 5 * time.Second
-	for i := range 60 {
+	for i := range 120 {
 		after := time.Duration(i) * interval
-		slow := max(0, i-24) * 10 // from 120 s on, ten each time
-		if i >= 14 {
-			slow += 30 // at 70 s, for a moment
+		slow := max(0, i-64) * 10 // from 320 s on, ten each time
+		if i >= 30 {
+			slow += 30 // at 150 s, for a moment
 		}
 		r.says(t, "a", after, observed(queue, `name="website",`, map[string]int{"0.1": 100 * i, "1": 100 * i, "10": 100*i + slow, "+Inf": 100*i + slow}))
 		fast := map[string]int{"0.1": i, "+Inf": i}
@@ -111,7 +111,7 @@ func TestClimb(t *testing.T) {
 	if !ended {
 		t.Fatal("it does not end")
 	}
-	if c := r.limit; c == nil || c.Objects < 240 || c.Objects > 270 || c.Changes < 9 || c.Changes > 11 || !strings.HasPrefix(c.GaveWay, "queue") {
+	if c := r.limit; c == nil || c.Objects < 640 || c.Objects > 680 || c.Changes < 9 || c.Changes > 11 || !strings.HasPrefix(c.GaveWay, "queue") {
 		t.Errorf("%+v", r.limit)
 	}
 }
