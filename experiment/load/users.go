@@ -2,7 +2,9 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -175,6 +177,7 @@ func (w *worker) persist(ctx context.Context, do func() error) error {
 // away tells whether an error comes from an API server that is not there, or not yet.
 func away(err error) bool {
 	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || // in the middle of its answer
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
 		strings.Contains(err.Error(), "TLS handshake timeout")
 }

@@ -204,11 +204,14 @@ func electionLost(s *scene) {
 }
 
 // apiServerAway: work goes on when the API server is back. An instance that has lost its Lease by then ends,
-// and is started again as a kubelet does it.
+// as does the sharder, and is started again as a kubelet does it.
 func apiServerAway(s *scene) {
 	before := s.live()
 	s.Expect(s.APIServer.Kill()).To(Succeed())
 	s.Expect(s.APIServer.Start(s.limited())).To(Succeed())
+	if s.mode.external {
+		s.sharderGoesOn(time.Now())
+	}
 	for _, m := range before {
 		s.Eventually(func(g Gomega) {
 			if !m.Running.Running() {
@@ -222,4 +225,18 @@ func apiServerAway(s *scene) {
 	}
 	s.works()
 	s.settled()
+}
+
+// sharderGoesOn waits until the sharder has its Lease since a moment, and starts it again if it has ended.
+func (s *scene) sharderGoesOn(since time.Time) {
+	s.t.Helper()
+	s.Eventually(func(g Gomega) {
+		if !s.sharder.Running.Running() {
+			s.t.Logf("the sharder has ended: %s", s.sharder.Tail(1))
+			s.runSharder()
+		}
+		lease, err := s.Clientset.CoordinationV1().Leases(s.Namespace).Get(context.Background(), "sharder", metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(lease.Spec.RenewTime.Time).To(BeTemporally(">", since))
+	}).Should(Succeed())
 }

@@ -83,7 +83,9 @@ func TestModes(t *testing.T) {
 				"ElectionLost":   electionLost,
 				"APIServerAway":  apiServerAway,
 			} {
-				t.Run(name, func(t *testing.T) { play(s.scene(t)) })
+				if !t.Run(name, func(t *testing.T) { play(s.scene(t)) }) {
+					t.FailNow() // the others would wait in vain for what is missing now
+				}
 			}
 			s.judge()
 		})

@@ -153,6 +153,11 @@ func (s *scene) startSharder() {
 	s.Expect(found).To(HaveLen(1))
 	s.Expect(unstructured.SetNestedStringSlice(found[0].Object, []string{s.Namespace}, "spec", "shardNamespaces")).To(Succeed())
 	s.Expect(manifest.Apply(s.t.Context(), s.Client, "test", found[0])).To(Succeed())
+	s.runSharder()
+}
+
+func (s *scene) runSharder() {
+	s.t.Helper()
 	s.sharder = s.StartSharder(s.stage.t, rig.SharderOptions{Roles: []string{manifests + "ring/sharder-role.yaml"}})
 	s.Eventually(func() int { return s.sharder.Probe("/readyz") }).Should(Equal(http.StatusOK))
 }

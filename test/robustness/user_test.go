@@ -2,7 +2,9 @@ package robustness_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -161,6 +163,7 @@ func (u *user) ask(verb string, object *corev1.ConfigMap, do func(context.Contex
 // away tells whether an error comes from an API server that is not there, or not yet.
 func away(err error) bool {
 	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || // in the middle of its answer
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
 		strings.Contains(err.Error(), "TLS handshake timeout") // it listens, and says nothing
 }
