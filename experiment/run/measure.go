@@ -211,7 +211,7 @@ func (r *run) climb(ctx context.Context, at, bad time.Time) time.Time {
 	if err != nil || !known {
 		return bad
 	}
-	changes, known, err := r.book.One(ctx, fmt.Sprintf("sum(rate(%s[%ds]))", load.OperationsTotal, seconds(window)), at)
+	changes, known, err := r.book.One(ctx, fmt.Sprintf("sum(rate(%s[%dms]))", load.OperationsTotal, milliseconds(window)), at)
 	if err != nil || !known {
 		return bad
 	}

@@ -35,10 +35,10 @@ const quantile = 0.99
 
 // question asks for it, over a time.
 func (o Objective) question(over time.Duration) string {
-	return fmt.Sprintf("histogram_quantile(%g, sum by (le) (increase(%s[%ds])))", quantile, o.buckets, seconds(over))
+	return fmt.Sprintf("histogram_quantile(%g, sum by (le) (increase(%s[%dms])))", quantile, o.buckets, milliseconds(over))
 }
 
-func seconds(of time.Duration) int { return max(1, int(of.Round(time.Second).Seconds())) }
+func milliseconds(of time.Duration) int64 { return max(1, of.Milliseconds()) }
 
 // Verdict is whether an objective holds.
 type Verdict struct {

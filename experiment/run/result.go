@@ -148,11 +148,13 @@ func (r *run) result(ctx context.Context) (*Result, error) {
 	return result, nil
 }
 
-// span is the time that counts. It is a second longer, so that what was noted at its very beginning is in it.
-func (r *run) span() time.Duration { return r.end.Sub(r.begin).Truncate(time.Second) + 2*time.Second }
+// span is the time that counts. It is a moment longer, so that what was noted at its very beginning is in it, and nothing of before.
+func (r *run) span() time.Duration {
+	return r.end.Truncate(time.Millisecond).Sub(r.begin.Truncate(time.Millisecond)) + time.Millisecond
+}
 
 // over is the same in Prometheus' language.
-func (r *run) over() string { return fmt.Sprintf("[%ds]", seconds(r.span())) }
+func (r *run) over() string { return fmt.Sprintf("[%dms]", milliseconds(r.span())) }
 
 // one is the answer to a question about the whole run, 0 if there is none.
 func (r *run) one(ctx context.Context, question string) (float64, error) {
@@ -224,7 +226,7 @@ func (r *run) sumUp(ctx context.Context, result *Result) error {
 	}
 	// No peak begins before the run.
 	peak := min(time.Minute, r.span()/2)
-	peaks := fmt.Sprintf("max_over_time(rate(%s[%ds])[%ds:15s])", measure.CPU, seconds(peak), seconds(max(r.span()-peak, time.Second)))
+	peaks := fmt.Sprintf("max_over_time(rate(%s[%dms])[%dms:15s])", measure.CPU, milliseconds(peak), milliseconds(max(r.span()-peak, time.Second)))
 	for question, keep := range map[string]func(*Figures, measure.Value){
 		perSecond(measure.CPU): func(f *Figures, v measure.Value) { f.CPU = v.Value },
 		peaks:                  func(f *Figures, v measure.Value) { f.CPUPeak = v.Value },
@@ -319,7 +321,7 @@ func (r *run) draw(ctx context.Context, result *Result) error {
 		"owned": load.Owned, "ownerless": load.Ownerless, "moves": load.MovesTotal,
 	}
 	lately, longer := r.Interval*4, r.Interval*3*apiServerEvery
-	over := func(window time.Duration) string { return fmt.Sprintf("[%ds]", seconds(window)) }
+	over := func(window time.Duration) string { return fmt.Sprintf("[%dms]", milliseconds(window)) }
 	rates := map[string]string{
 		"changes":    "sum(rate(" + load.OperationsTotal + over(lately) + "))",
 		"cpu":        "rate(" + measure.CPU + over(lately) + ")",

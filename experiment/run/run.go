@@ -250,7 +250,7 @@ func (r *run) calm(ctx context.Context) error {
 			r.noteAPIServer(ctx, now)
 		}
 		if r.users.Left() == 0 && now.Sub(begun) > quiet {
-			done, known, err := r.book.One(ctx, fmt.Sprintf(`sum(increase(controller_runtime_reconcile_total{controller="website"}[%ds]))`, seconds(quiet)), now)
+			done, known, err := r.book.One(ctx, fmt.Sprintf(`sum(increase(controller_runtime_reconcile_total{controller="website"}[%dms]))`, milliseconds(quiet)), now)
 			if err == nil && known && done == 0 {
 				return r.complete()
 			}

@@ -106,6 +106,8 @@ func (cp *ControlPlane) apiServerArgs(options Options) []string {
 		"--kubelet-certificate-authority=" + cp.path("pki", "ca.crt"),
 		"--kubelet-client-certificate=" + cp.path("pki", "kubelet-client.crt"),
 		"--kubelet-client-key=" + cp.path("pki", "kubelet-client.key"),
+		// Watches end when it is told to end. It would wait a minute for them otherwise, closed to everybody.
+		"--shutdown-watch-termination-grace-period=5s",
 	}
 	if net.ParseIP(options.AdvertiseAddress).IsLoopback() {
 		// Endpoints must not name a loopback address, and no pod could use it.
