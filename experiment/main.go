@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
@@ -21,7 +22,10 @@ func main() {
 	logf.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // who presses Ctrl-C again does not want to wait for the report
+	// Who presses Ctrl-C again does not want to wait for the report. What comes at once is the same signal: timeout(1) sends it to
+	// the process and to its group.
+	const same = time.Second
+	context.AfterFunc(ctx, func() { time.AfterFunc(same, stop) })
 	err := command.New().ExecuteContext(ctx)
 	stop()
 	if err != nil {

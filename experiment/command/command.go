@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +40,8 @@ type options struct {
 	programs   string
 	quiet      bool
 
+	// given tells whether a flag was: nothing stands for the scenario's choice, unless it was.
+	given          func(flag string) bool
 	stdout, errOut io.Writer
 }
 
@@ -72,7 +73,7 @@ there it installs the sample operator's kinds and roles, and its API server has 
 machine at --host for the external sharder's webhook.
 
 Ctrl-C ends it early, with a report about what has run. It fails if an objective does not
-hold, so that a script can tell.`,
+hold, or not all was done and measured, so that a script can tell.`,
 		Example: `  # which setup needs what? About 15 minutes for each
   ringmaster experiment basic --setups lead,in-process,external --scale 0.2
 
@@ -80,7 +81,7 @@ hold, so that a script can tell.`,
   ringmaster experiment basic --scale 0.1 --duration 2m
 
   # what one more instance is worth, with a reconciler that waits for somebody else most of the time
-  ringmaster experiment scale-out --work-time 350ms --objects 600 --change-every 2m --scale 0.05 --scale-per-instance`,
+  ringmaster experiment scale-out --work-time 500ms --objects 450 --change-every 3m --scale 0.04 --scale-per-instance --projects 50`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("name one SCENARIO: %s", strings.Join(names(), ", "))
@@ -88,11 +89,16 @@ hold, so that a script can tell.`,
 			return nil
 		},
 		SilenceUsage: true, SilenceErrors: true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "ringmaster experiment"},
 		RunE: func(command *cobra.Command, args []string) error {
 			o.stdout, o.errOut = command.OutOrStdout(), command.ErrOrStderr()
+			o.given = command.Flags().Changed
 			return o.run(command.Context(), args[0])
 		},
 	}
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w\nSee 'ringmaster experiment --help'", err)
+	})
 	flags := command.Flags()
 	flags.StringSliceVar(&o.setups, "setups", []string{string(fleet.External)}, "setups to run, one after the other: lead, in-process, external")
 	flags.IntSliceVar(&o.instances, "instances", nil, "numbers of instances to run with, one after the other (default: the scenario's)")
@@ -196,19 +202,27 @@ func (o *options) plan(name string) ([]one, error) {
 
 // validate tells which flags make no sense.
 func (o *options) validate(of scenario.Scenario) error {
-	const longest = 10 * time.Second // what is older than 20 s does not hold any more
+	const (
+		longest = 10 * time.Second // what is older than 20 s does not hold any more
+		largest = 100
+	)
+	few := slices.IndexFunc(o.objects, func(n int) bool { return n < 1 })
 	switch {
-	case !(o.scale > 0) || math.IsInf(o.scale, 0):
-		return fmt.Errorf("--scale %g is no load: choose more than 0", o.scale)
-	case o.workers < 0:
+	case !(o.scale > 0) || o.scale > largest:
+		return fmt.Errorf("--scale %g: choose more than 0, and %d at most", o.scale, largest)
+	case few >= 0:
+		return fmt.Errorf("--objects %d: choose 1 at least", o.objects[few])
+	case o.workers < 1 && o.given("workers"):
 		return fmt.Errorf("--workers %d: choose 1 at least, or leave it to the scenario", o.workers)
+	case o.duration == 0 && o.given("duration"):
+		return errors.New("--duration 0s is too short: leave it to the scenario")
 	case o.interval < time.Second:
 		return fmt.Errorf("--interval %s: choose a second at least", o.interval)
 	case o.interval > longest:
 		return fmt.Errorf("--interval %s: choose %s at most", o.interval, longest)
 	case o.projects < 1:
 		return fmt.Errorf("--projects %d: choose 1 at least", o.projects)
-	case o.every < 0:
+	case o.every <= 0 && o.given("change-every"):
 		return fmt.Errorf("--change-every %s: choose more than 0, or leave it to the scenario", o.every)
 	case o.workTime < 0:
 		return fmt.Errorf("--work-time %s: choose 0 or more", o.workTime)
@@ -219,6 +233,11 @@ func (o *options) validate(of scenario.Scenario) error {
 	case o.host == "" && o.kubeconfig != "" && slices.Contains(o.setups, string(fleet.External)):
 		return errors.New("--host is missing: the API server of --kubeconfig has to reach the sharder, which runs on this machine. " +
 			"Name the address at which it does, 127.0.0.1 if it runs here too")
+	case o.host != "" && o.kubeconfig == "":
+		return errors.New("--host is for the cluster of --kubeconfig, which is missing")
+	case o.kubeconfig != "":
+		_, err := o.access()
+		return err
 	}
 	return nil
 }
@@ -250,6 +269,9 @@ func (o *options) sized(s scenario.Scenario) []scenario.Scenario {
 
 // errVerdict is when an objective does not hold.
 var errVerdict = errors.New("not all objectives hold")
+
+// errCut is when somebody has ended it.
+var errCut = errors.New("it was ended before its time: the report is about what has run")
 
 // errIncomplete is when not all was done that the scenario says, or not all was measured.
 var errIncomplete = errors.New("not all could be done or measured")
@@ -306,6 +328,8 @@ func (o *options) run(ctx context.Context, name string) error {
 		return errIncomplete
 	case slices.ContainsFunc(results, (*run.Result).Failed):
 		return errVerdict
+	case ctx.Err() != nil:
+		return errCut
 	}
 	return nil
 }

@@ -56,14 +56,20 @@ func (o *options) find(plan []one) error {
 	return err
 }
 
+// access is to the cluster that was named.
+func (o *options) access() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading --kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
 // cluster is where a run takes place: a new control plane, or one that was named.
 func (o *options) cluster(ctx context.Context, dir string) (*rest.Config, *controlplane.ControlPlane, error) {
 	if o.kubeconfig != "" {
-		config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading --kubeconfig: %w", err)
-		}
-		return config, nil, nil
+		config, err := o.access()
+		return config, nil, err
 	}
 	plane, err := controlplane.Start(ctx, controlplane.Options{
 		Assets: o.assets, Dir: filepath.Join(dir, "kubernetes"), ControllerManager: true, Report: func(string) {},

@@ -47,14 +47,6 @@ func most(of []run.Figures, figure func(run.Figures) float64) float64 {
 	return value
 }
 
-func sum(of []run.Figures, figure func(run.Figures) float64) float64 {
-	value := 0.0
-	for _, f := range of {
-		value += figure(f)
-	}
-	return value
-}
-
 // sideBySide compares what the runs needed.
 func (r *Report) sideBySide() section {
 	s := section{title: "Side by side"}
@@ -79,7 +71,11 @@ func (r *Report) sideBySide() section {
 	}
 	for _, f := range figures() {
 		add(f.name+" of the instance with most", f.unit, func(result *run.Result) (float64, bool) { return most(instances(result), f.of), true })
-		add(f.name+" of all instances", f.unit, func(result *run.Result) (float64, bool) { return sum(instances(result), f.of), true })
+		all := " of all instances"
+		if f.unit == "B" {
+			all += ", on average"
+		}
+		add(f.name+all, f.unit, func(result *run.Result) (float64, bool) { return f.of(result.Together), true })
 	}
 	for _, name := range []string{fleet.Sharder, "kube-apiserver"} {
 		for _, f := range figures()[:3] {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,6 +93,15 @@ func verdict(holds bool) string {
 	return "✗ does not hold"
 }
 
+// took is what was measured: not more than is known.
+func took(v run.Verdict) string {
+	if !v.Coarse || *v.Value <= 0 {
+		return amount(*v.Value, "s")
+	}
+	upper := math.Pow10(int(math.Ceil(math.Log10(*v.Value))))
+	return amount(upper/10, "s") + " to " + amount(upper, "s") //nolint:mnd // the limits are powers of ten
+}
+
 func (r *Report) verdicts() section {
 	s := section{title: "Objectives"}
 	t := table{head: []string{"for 99 of 100", "at most"}}
@@ -106,7 +116,7 @@ func (r *Report) verdicts() section {
 				row = append(row, "✗ was not measured")
 				continue
 			}
-			row = append(row, amount(*v.Value, "s")+" "+verdict(v.Holds))
+			row = append(row, took(v)+" "+verdict(v.Holds))
 		}
 		t.rows = append(t.rows, row)
 	}
@@ -116,6 +126,7 @@ func (r *Report) verdicts() section {
 	}
 	t.rows = append(t.rows, doubles)
 	s.tables = append(s.tables, t)
+	s.text = append(s.text, "Of a queue only powers of ten are known. Reconciles of Websites that an instance does not have, such as those that were deleted, the library ends before the operator begins: those are not among the last ones.")
 	for _, result := range r.Results {
 		const few = 5
 		for _, double := range result.Doubles[:min(few, len(result.Doubles))] {
@@ -300,8 +311,8 @@ func (r *Report) conditions() section {
 			workers = strconv.Itoa(result.Workers)
 		}
 		runs.rows = append(runs.rows, []string{
-			r.title(result), result.Begin.Format(time.RFC3339), result.Lasts.String(), workers, short(float64(result.Load.Initial)), fmt.Sprintf("%g", result.Load.Create),
-			fmt.Sprintf("%g", result.Load.Delete), result.Load.ChangeEvery.String(),
+			r.title(result), result.Begin.Format(time.RFC3339), result.Lasts.String(), workers, short(float64(result.Load.Initial)), short(result.Load.Create),
+			short(result.Load.Delete), result.Load.ChangeEvery.String(),
 		})
 	}
 	s.tables = append(s.tables, t, runs)

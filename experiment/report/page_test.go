@@ -33,6 +33,7 @@ func result(setup fleet.Setup, instances, objects int, cpu, memory float64) *run
 			{Name: "webhosting-operator-0", CPU: 0.2, InUse: 30 << 20, Requests: map[string]float64{"PATCH": 12}},
 			{Name: "webhosting-operator-1", CPU: 0.3, InUse: 20 << 20},
 		},
+		Together: run.Figures{CPU: 0.45, Resident: 40 << 20},
 		Requests: map[string]float64{"LIST": 77},
 		Charts: map[string][]measure.Line{"cpu": {{
 			Labels: map[string]string{"process": fleet.Sharder},
@@ -80,17 +81,19 @@ func contains(t *testing.T, text string, want ...string) {
 func TestSideBySide(t *testing.T) {
 	t.Parallel()
 	failing := result(fleet.External, 3, 0, 0.05, 20<<20)
+	failing.Verdicts[0].Holds, *failing.Verdicts[0].Value = false, 96.8
 	failing.Verdicts[1].Holds, *failing.Verdicts[1].Value = false, 17
+	failing.Interrupted = true
 	failing.Doubles = []string{"a/b: two at once"}
 	failing.Generator = run.Generator{Planned: 100, Done: 80, Late: 3, Busy: 0.95}
 	failing.Events = []run.Happened{{At: begin.Add(30 * time.Second), What: "something is killed", Meant: true}}
 	failing.Ownership = run.Ownership{Ownerless: 7, OwnerlessSeconds: 70, Moves: 10, LabelWrites: 20}
 	r := &Report{About: About{Command: "ringmaster experiment basic", Cut: true}, Scenario: "basic", Results: []*run.Result{result(fleet.InProcess, 3, 0, 0, 0), failing}}
-	contains(t, read(t, r), "in-process, 3×", "500 ms ✓ holds", "17 s ✗ does not hold", "1 of 4,321 ✗", "a/b: two at once", "this machine, and not the system, was the limit",
-		"30s: something is killed", "at work for 95 % of the time", "| CPU of the instance with most | 0.300 cores | 0.300 cores |", "| CPU of all instances | 0.500 cores |", "PATCH 12", "| 77 |",
+	contains(t, read(t, r), "in-process, 3×", "100 ms to 1 s ✓ holds", "500 ms ✓ holds", "10 s to 100 s ✗ does not hold", "17 s ✗ does not hold", "1 of 4,321 ✗", "a/b: two at once", "this machine, and not the system, was the limit",
+		"30s: something is killed", "at work for 95 % of the time", "| CPU of the instance with most | 0.300 cores | 0.300 cores |", "| CPU of all instances | 0.450 cores |", "| resident memory of all instances, on average | 40 MiB |", "PATCH 12", "| 77 |",
 		"| external, 3× | 7 | 70 s × Websites | 10 | 2 |", "ended before its time", "`ringmaster experiment basic`", "![CPU, by process](pictures/external-3-0-cpu.svg)")
-	contains(t, r.Summary(), "external, 3×       NOT all objectives hold: ready: from a change to the observed generation being Ready: 17 s instead of 5 s; 1 reconciles",
-		"; the load was not what was promised: this machine, and not the system, was the limit", "in-process, 3×     all objectives hold")
+	contains(t, r.Summary(), "external, 3×       NOT all objectives hold: queue: a Website waits for a worker: 10 s to 100 s instead of 1 s; ready: from a change to the observed generation being Ready: 17 s instead of 5 s; 1 reconciles",
+		"; it was ended after 1m0s, before its time", "; the load was not what was promised: this machine, and not the system, was the limit", "in-process, 3×     all objectives hold")
 }
 
 func TestBySize(t *testing.T) {

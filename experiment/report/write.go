@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ringmaster-project/ringmaster/experiment/measure"
 	"github.com/ringmaster-project/ringmaster/experiment/run"
@@ -65,6 +66,9 @@ func (r *Report) Summary() string {
 	var b strings.Builder
 	for _, result := range r.Results {
 		fmt.Fprintf(&b, "%-18s %s", r.title(result), outcome(result))
+		if result.Interrupted {
+			fmt.Fprintf(&b, "; it was ended after %s, before its time", result.End.Sub(result.Begin).Round(time.Second))
+		}
 		switch g := result.Generator; {
 		case !g.Kept():
 			b.WriteString("; the load was not what was promised: " + whyNot(g))
@@ -94,7 +98,7 @@ func outcome(result *run.Result) string {
 		case v.Value == nil:
 			wrong = append(wrong, v.Name+": it was not measured")
 		default:
-			wrong = append(wrong, fmt.Sprintf("%s: %s instead of %s", v.Name, amount(*v.Value, "s"), amount(v.Limit, "s")))
+			wrong = append(wrong, fmt.Sprintf("%s: %s instead of %s", v.Name, took(v), amount(v.Limit, "s")))
 		}
 	}
 	if n := len(result.Doubles); n > 0 {

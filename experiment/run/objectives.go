@@ -15,6 +15,8 @@ type Objective struct {
 	Name string `json:"name"`
 	// Limit is in seconds.
 	Limit float64 `json:"limit"`
+	// Coarse is one whose histogram knows powers of ten only: between two of them it is a guess.
+	Coarse bool `json:"coarse,omitempty"`
 	// buckets are the histogram that it is about.
 	buckets string
 }
@@ -23,10 +25,10 @@ type Objective struct {
 func Objectives() []Objective {
 	const mutating, reading = `apiserver_request_duration_seconds_bucket{verb=~"POST|PUT|PATCH|DELETE|APPLY"}`, `apiserver_request_duration_seconds_bucket{verb=~"GET|LIST"}`
 	return []Objective{
-		{"queue: a Website waits for a worker", 1, `workqueue_queue_duration_seconds_bucket{name="website"}`},
-		{"ready: from a change to the observed generation being Ready", 5, load.ReadyTime + "_bucket"},
-		{"API server: mutating requests", 1, mutating},
-		{"API server: reads", 1, reading},
+		{"queue: a Website waits for a worker", 1, true, `workqueue_queue_duration_seconds_bucket{name="website"}`},
+		{"ready: from a change to the observed generation being Ready", 5, false, load.ReadyTime + "_bucket"},
+		{"API server: mutating requests", 1, false, mutating},
+		{"API server: reads", 1, false, reading},
 	}
 }
 

@@ -39,6 +39,8 @@ type Result struct {
 	Kubernetes string `json:"kubernetes"`
 	// Processes are in the order of their names.
 	Processes []Figures `json:"processes"`
+	// Together is what all instances needed, memory on average: not all of them were there at the same time.
+	Together Figures `json:"together"`
 	// Requests are those that the API server has answered, of everybody, by verb.
 	Requests map[string]float64 `json:"requests"`
 	// Unreached is how often the API server could not ask a webhook, and went on without.
@@ -140,7 +142,7 @@ func (r *run) result(ctx context.Context) (*Result, error) {
 		Seed: r.Seed, Lasts: s.Duration, Begin: r.begin, End: r.end, Interrupted: r.interrupted, Capacity: r.limit, Events: r.events, Troubles: slices.Sorted(maps.Values(r.troubles)),
 		Kubernetes: r.fleet.Kubernetes(), Charts: map[string][]measure.Line{},
 	}
-	for _, part := range []func(context.Context, *Result) error{r.judgeAll, r.judgeUsers, r.sumUp, r.sumUpOwnership, r.sumUpRequests, r.readHistory, r.draw, r.writeSamples} {
+	for _, part := range []func(context.Context, *Result) error{r.judgeAll, r.judgeUsers, r.sumUp, r.sumUpTogether, r.sumUpOwnership, r.sumUpRequests, r.readHistory, r.draw, r.writeSamples} {
 		if err := part(ctx, result); err != nil {
 			return nil, err
 		}
@@ -245,8 +247,34 @@ func (r *run) sumUp(ctx context.Context, result *Result) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
 		if f := figures[name]; f.Resident > 0 { // and not what stands for something else
+			f.CPUPeak = max(f.CPU, f.CPUPeak) // one that was there for a moment has no peak
 			result.Processes = append(result.Processes, *f)
 		}
+	}
+	return nil
+}
+
+// sumUpTogether sums up what all instances needed. They need not have been there at the same time.
+func (r *run) sumUpTogether(ctx context.Context, result *Result) error {
+	of, t := fmt.Sprintf("{%s=~%q}%s", measure.LabelProcess, fleet.Ring+"-.*", r.over()), &result.Together
+	t.Name = fleet.Ring
+	for name, rate := range map[string]*float64{measure.CPU: &t.CPU, measure.Received: &t.Received, measure.Sent: &t.Sent} {
+		total, err := r.one(ctx, fmt.Sprintf("sum(increase(%s%s))", name, of))
+		if err != nil {
+			return err
+		}
+		*rate = total / r.span().Seconds()
+	}
+	times, err := r.one(ctx, fmt.Sprintf("count_over_time(%s{%s=%q}%s)", measure.CPU, measure.LabelProcess, Machine, r.over()))
+	if err != nil || times == 0 {
+		return err
+	}
+	for name, average := range map[string]*float64{heapInUse: &t.InUse, measure.Resident: &t.Resident} {
+		total, err := r.one(ctx, fmt.Sprintf("sum(sum_over_time(%s%s))", name, of))
+		if err != nil {
+			return err
+		}
+		*average = total / times
 	}
 	return nil
 }

@@ -178,6 +178,34 @@ func TestPerSecond(t *testing.T) {
 	}
 }
 
+// What all instances need is what was needed at a time: not all of them were there at the same time.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	r := fixture(t)
+	r.end = r.begin.Add(2 * time.Minute)
+	there := map[string][2]time.Duration{Machine: {0, 2 * time.Minute}, "webhosting-operator-0": {0, time.Minute}, "webhosting-operator-1": {70 * time.Second, 2 * time.Minute}, "sharder": {0, 2 * time.Minute}}
+	for after := time.Duration(0); after <= 2*time.Minute; after += 10 * time.Second {
+		for process, when := range there {
+			if after < when[0] || after > when[1] {
+				continue
+			}
+			samples := r.book.Begin(t.Context(), process, r.begin.Add(after))
+			samples.Add(measure.CPU, (after - when[0]).Seconds())
+			samples.Add(measure.Resident, 1<<20)
+			if err := samples.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	result := &Result{}
+	if err := r.sumUpTogether(t.Context(), result); err != nil {
+		t.Fatal(err)
+	}
+	if got := result.Together; got.CPU < 0.85 || got.CPU > 1.05 || got.Resident != 1<<20 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A run fails by what it has shown, and by what could not be done or measured.
 func TestFailed(t *testing.T) {
 	t.Parallel()

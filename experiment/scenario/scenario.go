@@ -212,7 +212,7 @@ func (s Scenario) Restarts() bool {
 
 const (
 	shortest     = 15 * time.Second
-	shortestRamp = 2 * time.Minute
+	shortestRamp = 3 * time.Minute
 )
 
 // Validate tells what cannot be done.
@@ -221,7 +221,7 @@ func (s Scenario) Validate() error {
 	case s.Duration < shortest:
 		return fmt.Errorf("%s is too short to see anything: make it last %s at least", s.Duration, shortest)
 	case s.Ramp && s.Duration < shortestRamp:
-		return fmt.Errorf("%s is too short for %s, which looks at a minute at a time: make it last %s at least", s.Duration, s.Name, shortestRamp)
+		return fmt.Errorf("%s is too short for %s, which looks at two minutes at a time: make it last %s at least", s.Duration, s.Name, shortestRamp)
 	case s.Instances < 1:
 		return fmt.Errorf("%d instances cannot do anything: choose 1 at least", s.Instances)
 	case s.Load.Initial < 0:

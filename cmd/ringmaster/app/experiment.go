@@ -1,11 +1,8 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 
@@ -31,7 +28,7 @@ experiment --help' has its scenarios and flags.`,
 	}
 }
 
-// experiment runs that program, and ends as it does.
+// experiment becomes that program.
 func experiment(args []string) error {
 	folder, err := own()
 	if err != nil {
@@ -41,25 +38,9 @@ func experiment(args []string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("the program %s is missing in %s: build it with 'make experiment'", experimenter, folder)
 	}
-	// A signal from the terminal reaches it too, and it decides what to do about it.
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // and not Ignore, which that program would inherit
-	program := exec.Command(path, args...)               //nolint:noctx // it ends by itself
-	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
-	terminated := make(chan os.Signal, 1)
-	signal.Notify(terminated, syscall.SIGTERM)
-	if err := program.Start(); err != nil {
+	// In place of this one, so that signals and the exit code need nobody between.
+	if err := syscall.Exec(path, append([]string{experimenter}, args...), os.Environ()); err != nil {
 		return fmt.Errorf("starting %s: %w", experimenter, err)
-	}
-	go func() {
-		for range terminated {
-			_ = program.Process.Signal(syscall.SIGTERM) // it may have ended
-		}
-	}()
-	var ended *exec.ExitError
-	if err := program.Wait(); errors.As(err, &ended) {
-		os.Exit(ended.ExitCode()) // it has said why
-	} else if err != nil {
-		return err
 	}
 	return nil
 }
