@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -13,10 +14,11 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// memory is a Lease without an API server.
+// memory is a Lease without an API server. Who writes it has to have seen what is there.
 type memory struct {
-	mu     sync.Mutex
-	record *resourcelock.LeaderElectionRecord
+	mu            sync.Mutex
+	record        *resourcelock.LeaderElectionRecord
+	version, seen int
 }
 
 func (m *memory) holder() string {
@@ -32,6 +34,7 @@ func (m *memory) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byt
 		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, m.Describe())
 	}
 	raw, err := json.Marshal(m.record)
+	m.seen = m.version
 	return new(*m.record), raw, err
 }
 
@@ -42,8 +45,21 @@ func (m *memory) Create(ctx context.Context, record resourcelock.LeaderElectionR
 func (m *memory) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.seen != m.version {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, m.Describe(), errors.New("somebody else has written it"))
+	}
 	m.record = &record
+	m.version++
+	m.seen = m.version
 	return nil
+}
+
+// take writes it as another one does that waited for long enough.
+func (m *memory) take(holder string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record = &resourcelock.LeaderElectionRecord{HolderIdentity: holder}
+	m.version++
 }
 
 func (*memory) RecordEvent(string) {}
@@ -83,9 +99,7 @@ func TestWhoHasLostReleasesNothing(t *testing.T) {
 			}()
 			<-leads
 			if test.takenBy != "" {
-				if err := lease.Update(ctx, resourcelock.LeaderElectionRecord{HolderIdentity: test.takenBy}); err != nil {
-					t.Fatal(err)
-				}
+				lease.take(test.takenBy)
 			}
 			stop()
 			<-ended
