@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -181,7 +182,8 @@ func (f *fixture) spreadOver(running map[string]*rig.Running) {
 			g.Expect(said(running[owner])).To(ContainSubstring("ended " + object.Name + "\n"))
 		}
 		for _, name := range names {
-			g.Expect(f.lease(name).Labels).To(HaveKeyWithValue(shardingv1alpha1.LabelState, "ready"))
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name}} // it may not be there yet
+			g.Expect(f.labels(lease)).To(HaveKeyWithValue(shardingv1alpha1.LabelState, "ready"))
 		}
 	}).Should(Succeed())
 }
