@@ -126,7 +126,7 @@ func (r *Report) verdicts() section {
 	}
 	t.rows = append(t.rows, doubles)
 	s.tables = append(s.tables, t)
-	s.text = append(s.text, "Of a queue only powers of ten are known. Reconciles of Websites that an instance does not have, such as those that were deleted, the library ends before the operator begins: those are not among the last ones.")
+	s.text = append(s.text, "How long something was in a queue is known in powers of ten only. The last line counts what the operator did: a reconcile of a Website that the instance does not have, such as one that was deleted, ends before that.")
 	for _, result := range r.Results {
 		const few = 5
 		for _, double := range result.Doubles[:min(few, len(result.Doubles))] {
