@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,17 +29,27 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/rings"
 )
 
-// news tells the ring controller that there is something to say about a ring.
-type news struct{ events chan event.GenericEvent }
+// ringQueue enqueues rings for the ring controller. A replica that does not lead has no such controller, and needs none:
+// it reconciles all rings when it begins to lead.
+type ringQueue struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
 
-func newNews() *news { return &news{events: make(chan event.GenericEvent, 1024)} }
+// start is the controller's source: from now on there is a queue.
+func (q *ringQueue) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = queue
+	return nil
+}
 
-func (n *news) about(ring string) {
-	told := event.GenericEvent{Object: &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring}}}
-	select {
-	case n.events <- told:
-	default: // so much is waiting to be said that this has to wait too
-		go func() { n.events <- told }()
+// add makes the controller reconcile a ring. It never waits.
+func (q *ringQueue) add(ring string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.queue != nil {
+		q.queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: ring}})
 	}
 }
 
@@ -62,13 +69,11 @@ func (s *Sharder) addObserver() error {
 	}
 	// Namespaces are looked up by name while objects are moved. They and all else are there before
 	// anything starts, and a replica that is to lead need not wait for them.
-	namespaces := &metav1.PartialObjectMetadata{}
-	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	informer, err = s.informer(namespaces)
+	informer, err = s.informer(newNamespace())
 	if err != nil {
 		return err
 	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: s.reselect}); err != nil {
+	if _, err := informer.AddEventHandler(s.followNamespaces()); err != nil {
 		return err
 	}
 	for _, watched := range []client.Object{
@@ -97,20 +102,6 @@ func (s *Sharder) addRivals() error {
 	}
 	_, err = leases.Follow(informer, s.rivals)
 	return errors.Join(err, s.manager.Add(leases.Cache{Cache: made}))
-}
-
-// reselect makes the rings look at their objects that begin or cease to select a namespace.
-func (s *Sharder) reselect(before, after any) {
-	was, is := before.(*metav1.PartialObjectMetadata), after.(*metav1.PartialObjectMetadata)
-	if maps.Equal(was.Labels, is.Labels) {
-		return
-	}
-	for _, name := range s.rings.Names() {
-		declared := s.rings.Get(name)
-		if declared != nil && declared.Namespaces.Matches(labels.Set(was.Labels)) != declared.Namespaces.Matches(labels.Set(is.Labels)) {
-			s.group.Look(name)
-		}
-	}
 }
 
 func (s *Sharder) informer(watched client.Object) (cache.Informer, error) {
@@ -153,7 +144,7 @@ func (s *Sharder) addRings() error {
 		For(&shardingv1alpha1.ControllerRing{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&admissionregistrationv1.MutatingWebhookConfiguration{}).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ringOf), builder.WithPredicates(membershipChanged())).
-		WatchesRawSource(source.Channel(s.news.events, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Func(s.ringQueue.start)).
 		Complete(&rings.Reconciler{
 			Client:    s.manager.GetClient(),
 			Learn:     s.learn,

@@ -15,8 +15,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -83,18 +81,19 @@ type Authority interface {
 
 // Sharder is the sharder of one process.
 type Sharder struct {
-	manager   manager.Manager
-	config    *configv1alpha1.SharderConfig
-	authority Authority
-	metrics   *metrics.Metrics
-	members   *members.Tracker
-	rings     *catalog.Catalog
-	rivals    *rivals.Tracker
-	group     *moves.Group
-	seeker    *seeker
-	readiness *readiness
-	clock     clock.WithTicker
-	news      *news
+	manager    manager.Manager
+	config     *configv1alpha1.SharderConfig
+	authority  Authority
+	metrics    *metrics.Metrics
+	members    *members.Tracker
+	rings      *catalog.Catalog
+	rivals     *rivals.Tracker
+	group      *moves.Group
+	seeker     *seeker
+	readiness  *readiness
+	clock      clock.WithTicker
+	ringQueue  *ringQueue
+	namespaces *namespaces
 	// learning is held by whoever changes what is known of a ring.
 	learning sync.Mutex
 }
@@ -105,12 +104,12 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 		manager: mgr, config: config, authority: authority,
 		metrics: metrics.New(ctrlmetrics.Registry),
 		rings:   &catalog.Catalog{},
-		clock:   clock.RealClock{},
-		news:    newNews(),
+		clock:   clock.RealClock{}, ringQueue: &ringQueue{},
 	}
 	s.members = members.New(s.clock, s.metrics.Calculated)
-	s.rivals = rivals.New(s.clock, s.news.about)
+	s.rivals = rivals.New(s.clock, s.ringQueue.add)
 	s.readiness = &readiness{sharder: s}
+	s.namespaces = &namespaces{reader: mgr.GetCache(), selected: map[string]selected{}}
 	authority.Notify(s.newBundle)
 	if err := ctrlmetrics.Registry.Register(&metrics.State{Reader: mgr.GetCache()}); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -119,8 +118,8 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 	if err != nil {
 		return fmt.Errorf("making a client for metadata: %w", err)
 	}
-	s.group = moves.NewGroup(s.moveOptions(client), s.news.about)
-	s.seeker = newSeeker(s.group.Mover())
+	s.group = moves.NewGroup(s.moveOptions(client), s.ringQueue.add)
+	s.seeker = newSeeker(s.clock, s.group.Mover().Seek)
 	if err := errors.Join(s.addControllers(), mgr.Add(s.readiness), mgr.Add(s.group), mgr.Add(s.seeker),
 		mgr.AddReadyzCheck("caches", s.readiness.check)); err != nil {
 		return err
@@ -135,7 +134,8 @@ func (s *Sharder) moveOptions(client metadata.Interface) moves.Options {
 		Rings:           s.rings,
 		Members:         s.members,
 		Holders:         s.holders,
-		Selects:         s.selects,
+		Selects:         s.namespaces.selects,
+		Namespaces:      s.namespaces.few,
 		SyncPeriod:      s.config.Controller.Sharder.SyncPeriod.Duration,
 		ConcurrentMoves: int(*s.config.Controller.Sharder.ConcurrentMoves),
 		Clock:           s.clock,
@@ -151,14 +151,6 @@ func (s *Sharder) holders(ctx context.Context, ring string) (map[string]bool, er
 		return nil, fmt.Errorf("listing leases: %w", err)
 	}
 	return s.members.Holders(ring, leases.Items), nil
-}
-
-// selects tells whether a ring spreads the objects of a namespace.
-func (s *Sharder) selects(declared *catalog.Ring, name string) bool {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := s.manager.GetCache().Get(context.Background(), client.ObjectKey{Name: name}, namespace, client.UnsafeDisableDeepCopy)
-	return err == nil && declared.Namespaces.Matches(labels.Set(namespace.Labels))
 }
 
 // learn makes a ring known to this process, as the cache has it by now: several controllers learn, and
@@ -185,6 +177,7 @@ func (s *Sharder) forget(ring string) {
 	s.learning.Lock()
 	defer s.learning.Unlock()
 	s.rings.Delete(ring)
+	s.namespaces.forget(ring)
 	s.members.Drop(ring)
 	s.metrics.Forget(ring)
 }
@@ -211,7 +204,7 @@ func (s *Sharder) handler() http.Handler {
 			case admission.Assigned:
 				s.metrics.Assigned(ring, resource)
 			case admission.Postponed, admission.Failed:
-				s.seeker.seek(ring)
+				s.seeker.seek(ring, resource, "")
 			case admission.Kept, admission.Ignored:
 			}
 		},
@@ -223,6 +216,6 @@ func (s *Sharder) handler() http.Handler {
 // newBundle makes all webhook configurations be written anew.
 func (s *Sharder) newBundle() {
 	for _, name := range s.rings.Names() {
-		s.news.about(name)
+		s.ringQueue.add(name)
 	}
 }

@@ -23,7 +23,10 @@ const (
 	// in all is bounded elsewhere.
 	adopters = 50
 	// retryFirst and retryMost are how long to wait before an object is tried again.
-	retryFirst, retryMost = 20 * time.Millisecond, 30 * time.Second
+	retryFirst, retryMost = 20 * time.Millisecond, time.Second
+	// maxRetries is how often it is tried. After that the next rescue finds it, which bounds what many objects that
+	// cannot be written cost.
+	maxRetries = 5
 )
 
 // adopt gives each object of a resource that has no shard one, as soon as it is there, until ctx ends.
@@ -37,7 +40,8 @@ func (s *Sharder) adopt(ctx context.Context, resource *catalog.Resource) {
 			for waiting.next(func(object *metav1.PartialObjectMetadata) error {
 				err := s.group.Mover().Settle(ctx, s.Ring, resource, object)
 				if err != nil && ctx.Err() == nil {
-					log.Error(err, "giving an object its shard, trying again", "namespace", object.Namespace, "name", object.Name)
+					// A rescue reports what cannot be written, in one line for all objects of a kind.
+					log.V(1).Info("Could not assign an object", "namespace", object.Namespace, "name", object.Name, "error", err.Error())
 				}
 				return err
 			}) {
@@ -174,7 +178,7 @@ func (n *newcomers) next(settle func(*metav1.PartialObjectMetadata) error) bool 
 		n.queue.Forget(name)
 		return true
 	}
-	if err := settle(object); err != nil {
+	if err := settle(object); err != nil && n.queue.NumRequeues(name) < maxRetries {
 		n.queue.AddRateLimited(name)
 		return true
 	}

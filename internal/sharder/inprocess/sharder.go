@@ -88,7 +88,7 @@ func Add(mgr manager.Manager, options Options) error {
 	if s.metadata, err = metadata.NewForConfig(options.Config); err != nil {
 		return fmt.Errorf("making a client for metadata: %w", err)
 	}
-	if s.namespaces, err = newNamespaces(options.Namespaces, s.metadata, s.lookAgain, s.appear); err != nil {
+	if s.namespaces, err = newNamespaces(options.Namespaces, s.metadata, s.resync, s.appear); err != nil {
 		return fmt.Errorf("reading the namespace selector: %w", err)
 	}
 	s.group = moves.NewGroup(s.moveOptions(), func(string) {})
@@ -125,7 +125,7 @@ func (s *Sharder) moveOptions() moves.Options {
 	return options
 }
 
-func (s *Sharder) lookAgain() { s.group.Look(s.Ring) }
+func (s *Sharder) resync() { s.group.Resync(s.Ring) }
 
 func (s *Sharder) appear() {
 	select {
@@ -134,15 +134,17 @@ func (s *Sharder) appear() {
 	}
 }
 
-// settle looks for objects in namespaces that have appeared: an object's watch may be faster than the
-// namespaces', and nobody would tell of the object again.
+// settle rescues objects in namespaces that have appeared: an object's watch may be faster than the namespaces', and no
+// other event would reveal the object.
 func (s *Sharder) settle(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.appeared:
-			s.group.Mover().Rescue(ctx, s.Ring)
+			if err := s.group.Mover().Rescue(ctx, s.Ring); err != nil && ctx.Err() == nil {
+				logf.FromContext(ctx).V(1).Info("Could not assign the objects of a new namespace, the next rescue retries", "error", err.Error())
+			}
 		}
 	}
 }
@@ -189,7 +191,11 @@ func (s *Sharder) Start(ctx context.Context) error {
 	group.Go(func() { s.lookForOther(ctx) })
 	group.Go(func() { s.settle(ctx) })
 	for i := range known.Resources {
-		group.Go(func() { s.adopt(ctx, &known.Resources[i]) })
+		// Children get their label from the shard that creates them. A watch would bring every change of every object of
+		// their kinds that is not the ring's.
+		if resource := &known.Resources[i]; resource.Main() {
+			group.Go(func() { s.adopt(ctx, resource) })
+		}
 	}
 	return s.group.Start(ctx)
 }

@@ -94,7 +94,7 @@ func (m *Metrics) Admission(ring, result string, took time.Duration) {
 	m.admissions.WithLabelValues(ring, result).Observe(took.Seconds())
 }
 
-// Synced shows what a sync found.
+// Synced shows what is known of the objects, and how long the resync took that found it out; 0 if it was none.
 func (m *Metrics) Synced(ring string, objects map[schema.GroupResource]map[string]int, unassigned int, took time.Duration) {
 	m.objects.DeletePartialMatch(prometheus.Labels{ringLabel: ring})
 	for resource, shards := range objects {
@@ -103,7 +103,9 @@ func (m *Metrics) Synced(ring string, objects map[schema.GroupResource]map[strin
 		}
 	}
 	m.unassigned.WithLabelValues(ring).Set(float64(unassigned))
-	m.syncs.WithLabelValues(ring).Observe(took.Seconds())
+	if took > 0 {
+		m.syncs.WithLabelValues(ring).Observe(took.Seconds())
+	}
 }
 
 // Draining shows how many drains are outstanding, and since when, and measures those that ended.

@@ -6,17 +6,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Counts are what a sync found.
+// Counts are what is known of a ring's objects.
 type Counts struct {
-	// Objects are by resource and shard. The shard "" has those without one.
+	// Objects are by resource and shard, as of the last resync. The shard "" has those without one.
 	Objects map[schema.GroupResource]map[string]int
-	// Unassigned are those without a live shard that could not be given one.
+	// Unassigned are those without a live owner that could not be assigned.
 	Unassigned int
-	// Took is how long it took, with the moves that came of it.
+	// Took is how long the resync took, with the moves that came of it; zero if this is not about a resync.
 	Took time.Duration
+
+	// withoutOwner are the unassigned objects by resource.
+	withoutOwner map[schema.GroupResource]unassigned
 }
 
-// keep takes over what another look found of a resource whose objects with a live shard were not looked at this time.
+// unassigned are objects of a resource without a live owner.
+type unassigned struct{ orphaned, unlabelled int }
+
+// keep takes over what an earlier pass found of a resource whose objects with an owner were not listed this time.
 func (c *Counts) keep(resource schema.GroupResource, from Counts, live func(shard string) bool) {
 	for shard, n := range from.Objects[resource] {
 		if live(shard) {
@@ -37,3 +43,20 @@ func (c *Counts) of(resource schema.GroupResource) map[string]int {
 }
 
 func (c *Counts) add(resource schema.GroupResource, shard string) { c.of(resource)[shard]++ }
+
+func (c *Counts) setUnassigned(resource schema.GroupResource, n unassigned) {
+	if c.withoutOwner == nil {
+		c.withoutOwner = map[schema.GroupResource]unassigned{}
+	}
+	c.withoutOwner[resource] = n
+}
+
+func (c *Counts) addUnassigned(resource schema.GroupResource, withoutLabel bool) {
+	n := c.withoutOwner[resource]
+	if withoutLabel {
+		n.unlabelled++
+	} else {
+		n.orphaned++
+	}
+	c.setUnassigned(resource, n)
+}

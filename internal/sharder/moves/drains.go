@@ -2,7 +2,6 @@ package moves
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -15,25 +14,25 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// DrainReport says how many objects shards have been asked to let go and have not.
+// DrainReport is about the drains that shards have not acknowledged.
 type DrainReport struct {
 	Outstanding int
-	// Oldest is since when the first of them is waited for, by this process's clock.
+	// Oldest is when the first of them began, by this process's clock.
 	Oldest time.Time
-	// Shard is who has that one.
+	// Shard owns that one.
 	Shard string
-	// Overdue are those that are waited for longer than the ring's timeout.
+	// Overdue are those that exceeded the ring's timeout.
 	Overdue int
-	// Ended are how long those were waited for that are over since the last report.
+	// Ended are the durations of those that have ended since the last report.
 	Ended []time.Duration
 }
 
-// drains are the objects that shards have been asked to let go, by key.
+// drains are the objects that shards have been asked to release, by key.
 type drains struct {
 	clock clock.PassiveClock
 
-	mu      sync.Mutex
-	waiting map[string]drain
+	mu          sync.Mutex
+	outstanding map[string]drain
 }
 
 type drain struct {
@@ -42,99 +41,133 @@ type drain struct {
 }
 
 func newDrains(passive clock.PassiveClock) *drains {
-	return &drains{clock: passive, waiting: map[string]drain{}}
+	return &drains{clock: passive, outstanding: map[string]drain{}}
 }
 
 func (d *drains) len() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.waiting)
+	return len(d.outstanding)
 }
 
 // add notes that a shard has been asked, if that is not known yet.
 func (d *drains) add(key, shard string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if known, found := d.waiting[key]; !found || known.shard != shard {
-		d.waiting[key] = drain{since: d.clock.Now(), shard: shard}
+	if known, found := d.outstanding[key]; !found || known.shard != shard {
+		d.outstanding[key] = drain{since: d.clock.Now(), shard: shard}
 	}
 }
 
-// shard returns who has been asked to let an object go, or "".
+// shard returns the shard that has been asked to release an object, or "".
 func (d *drains) shard(key string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.waiting[key].shard
+	return d.outstanding[key].shard
 }
 
-// keepOnly forgets all but the given ones and tells how long those were waited for.
-func (d *drains) keepOnly(seen map[string]bool) (gone []time.Duration) {
+// end forgets all drains but those that were seen, and those that began after the list was asked for. It returns the keys
+// of the objects concerned, and how long their drains took.
+func (d *drains) end(seen map[string]bool, asked time.Time) (keys []string, took []time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for key, waiting := range d.waiting {
-		if !seen[key] {
-			delete(d.waiting, key)
-			gone = append(gone, d.clock.Now().Sub(waiting.since))
+	for key, known := range d.outstanding {
+		if !seen[key] && known.since.Before(asked) {
+			delete(d.outstanding, key)
+			keys = append(keys, key)
+			took = append(took, d.clock.Now().Sub(known.since))
 		}
 	}
-	return gone
+	return keys, took
+}
+
+// overdueAt is when the next drain exceeds its timeout, or zero.
+func (d *drains) overdueAt(policy shardingv1alpha1.DrainPolicy) (at time.Time) {
+	if policy.Timeout == nil || policy.Timeout.Duration <= 0 {
+		return at
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, known := range d.outstanding {
+		if due := known.since.Add(policy.Timeout.Duration); due.After(d.clock.Now()) && (at.IsZero() || due.Before(at)) {
+			at = due
+		}
+	}
+	return at
 }
 
 func (d *drains) overdue(key string, policy shardingv1alpha1.DrainPolicy) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return overdue(d.waiting[key], policy, d.clock.Now())
+	return overdue(d.outstanding[key], policy, d.clock.Now())
 }
 
-func overdue(waiting drain, policy shardingv1alpha1.DrainPolicy, now time.Time) bool {
-	return policy.Timeout != nil && policy.Timeout.Duration > 0 && !now.Before(waiting.since.Add(policy.Timeout.Duration))
+func overdue(known drain, policy shardingv1alpha1.DrainPolicy, now time.Time) bool {
+	return policy.Timeout != nil && policy.Timeout.Duration > 0 && !now.Before(known.since.Add(policy.Timeout.Duration))
 }
 
 func (d *drains) report(policy shardingv1alpha1.DrainPolicy) DrainReport {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	report := DrainReport{Outstanding: len(d.waiting)}
-	for _, waiting := range d.waiting {
-		if report.Oldest.IsZero() || waiting.since.Before(report.Oldest) {
-			report.Oldest, report.Shard = waiting.since, waiting.shard
+	report := DrainReport{Outstanding: len(d.outstanding)}
+	for _, known := range d.outstanding {
+		if report.Oldest.IsZero() || known.since.Before(report.Oldest) {
+			report.Oldest, report.Shard = known.since, known.shard
 		}
-		if overdue(waiting, policy, d.clock.Now()) {
+		if overdue(known, policy, d.clock.Now()) {
 			report.Overdue++
 		}
 	}
 	return report
 }
 
-// pollDrains looks which objects have been let go, and does what the ring's policy says about those
-// that are overdue. It tells whether any were let go.
-func (r *run) pollDrains(ctx context.Context, declared *catalog.Ring, members *ring.Ring) (gone bool) {
-	p := r.newPass(declared, members)
+// pollDrains lists which objects are still being drained, moves the children of those that have been released, and does
+// what the ring's policy says about drains that exceeded their timeout.
+func (r *run) pollDrains(ctx context.Context, declared *catalog.Ring, members *ring.Ring) (acknowledged int, err error) {
+	p := r.newPass(r.memory, declared, members)
+	asked := r.Clock.Now()
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	err := p.resources(main, func(resource *catalog.Resource) error {
-		return p.list(ctx, resource, beingDrained(r.name), func(o object, _ *witness) error {
+	p.each(mainResources(declared), func(resource *catalog.Resource) {
+		kind := resource.Resource.GroupResource()
+		p.fail(kind, p.list(ctx, resource, draining(r.name), func(o object, _ *liveness) error {
 			key := o.owner.Key()
 			mu.Lock()
 			seen[key] = true
 			mu.Unlock()
 			r.drains.add(key, o.Shard)
-			if declared.Drain.OnTimeout == shardingv1alpha1.DrainMove && r.drains.overdue(key, declared.Drain) {
-				logf.FromContext(ctx).Info("A shard did not let an object go in time, giving it to the next one",
-					"resource", resource.Resource.GroupResource(), "namespace", o.namespace, "name", o.name, "shard", o.Shard)
-				return p.apply(ctx, resource, o, assignment.Decision{Action: assignment.Assign, Shard: members.Owner(key)})
+			if declared.Drain.OnTimeout == shardingv1alpha1.DrainMove && r.drains.overdue(key, declared.Drain) && !r.refusals.backingOff(kind, o) {
+				logf.FromContext(ctx).Info("Drain exceeded its timeout, reassigning the object",
+					"resource", kind, "namespace", o.namespace, "name", o.name, "shard", o.Shard)
+				p.write(ctx, resource, o, assignment.Decision{Action: assignment.Assign, Shard: members.Owner(key)})
 			}
 			return nil
-		})
+		}))
 	})
-	if err = errors.Join(append(p.errs, err)...); err != nil {
-		if ctx.Err() == nil {
-			logf.FromContext(ctx).Error(err, "looking which objects have been let go, trying again")
+	for kind, failed := range p.failed(mainResources(declared)) {
+		if failed {
+			return 0, p.kindErr(kind) // what was not seen may still be drained
 		}
-		return false
 	}
-	ended := r.drains.keepOnly(seen)
+	released, took := r.drains.end(seen, asked)
+	r.reportDrains(declared, took)
+	p.moveChildren(ctx, released)
+	if ctx.Err() == nil {
+		r.logFailures(ctx, p)
+	}
+	return len(released), nil
+}
+
+// reportDrains tells how many drains are outstanding, if that has changed.
+func (r *run) reportDrains(declared *catalog.Ring, ended []time.Duration) {
 	report := r.drains.report(declared.Drain)
-	report.Ended = ended
-	r.Drained(r.name, report)
-	return len(ended) > 0
+	r.reportMu.Lock()
+	changed := len(ended) > 0 || !r.drainsReported || report.Outstanding != r.lastDrains.Outstanding ||
+		report.Overdue != r.lastDrains.Overdue || report.Shard != r.lastDrains.Shard
+	r.drainsReported, r.lastDrains = true, report
+	r.reportMu.Unlock()
+	if changed {
+		report.Ended = ended
+		r.Drained(r.name, report)
+	}
 }

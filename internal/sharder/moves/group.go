@@ -7,31 +7,36 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Group runs a Mover for each ring that it is told of, for as long as this process leads.
+// Group runs a Mover for each ring, for as long as this process leads.
 type Group struct {
 	mover *Mover
-	// changed is told when there is something new about a ring.
+	// changed is called when the progress of a ring has changed.
 	changed func(ring string)
 
 	mu    sync.Mutex
 	ctx   context.Context //nolint:containedctx // it is the time for which this process leads
 	rings map[string]*member
-	wait  sync.WaitGroup
+	// ending are the runs of rings that were stopped and may not have ended yet.
+	ending map[string]<-chan struct{}
+	wait   sync.WaitGroup
 }
 
-// member is the work on one ring, with what came of it.
+// member is the work on one ring, with its progress.
 type member struct {
 	uid        types.UID
 	generation int64
 	resources  int
 	stop       context.CancelFunc
-	poke       chan struct{}
+	requests   chan struct{}
+	// after is closed when an earlier run of the same ring has ended, and ended when this one has.
+	after <-chan struct{}
+	ended chan struct{}
 	Progress
 }
 
-// NewGroup returns a Group. The options' Synced and Drained are told as well as the Group.
+// NewGroup returns a Group. The options' Synced and Drained are called as well as the Group's.
 func NewGroup(options Options, changed func(ring string)) *Group {
-	g := &Group{changed: changed, rings: map[string]*member{}}
+	g := &Group{changed: changed, rings: map[string]*member{}, ending: map[string]<-chan struct{}{}}
 	synced, drained := options.Synced, options.Drained
 	options.Synced = func(ring string, counts Counts, err error) {
 		synced(ring, counts, err)
@@ -74,13 +79,16 @@ func (g *Group) Start(ctx context.Context) error {
 }
 
 // Ensure makes the Group work on a ring. When the ring's spec has changed, or it is another one of the
-// same name, or more of its resources have become known, all objects are looked at again.
+// same name, or more of its resources have become known, all objects are listed again.
 func (g *Group) Ensure(ring string, uid types.UID, generation int64, resources int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	known := g.rings[ring]
 	if known == nil {
-		known = &member{uid: uid, generation: generation, resources: resources, poke: make(chan struct{}, 1)}
+		known = &member{
+			uid: uid, generation: generation, resources: resources,
+			requests: make(chan struct{}, 1), after: g.ending[ring], ended: make(chan struct{}),
+		}
 		g.rings[ring] = known
 		if g.ctx != nil && g.ctx.Err() == nil {
 			g.run(ring, known)
@@ -91,54 +99,72 @@ func (g *Group) Ensure(ring string, uid types.UID, generation int64, resources i
 		return
 	}
 	known.uid, known.generation, known.resources = uid, generation, resources
-	known.look()
+	known.resync()
 }
 
-// Look makes the Group look at all objects of a ring at once.
-func (g *Group) Look(ring string) {
+// Resync makes the Group list all objects of a ring at once.
+func (g *Group) Resync(ring string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if known := g.rings[ring]; known != nil {
-		known.look()
+		known.resync()
 	}
 }
 
-func (m *member) look() {
+func (m *member) resync() {
 	select {
-	case m.poke <- struct{}{}:
-	default: // it is going to look anyway
+	case m.requests <- struct{}{}:
+	default: // it has been asked already
 	}
 }
 
 func (g *Group) run(ring string, known *member) {
 	ctx, stop := context.WithCancel(g.ctx)
 	known.stop = stop
-	g.wait.Go(func() { g.mover.Run(ctx, ring, known.poke) })
+	g.wait.Go(func() {
+		defer close(known.ended)
+		if known.after != nil {
+			<-known.after // two runs of one ring would repeat each other's work
+		}
+		g.mover.Run(ctx, ring, known.requests)
+	})
 }
 
-// Stop makes the Group forget a ring.
+// Stop ends the work on a ring.
 func (g *Group) Stop(ring string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if known := g.rings[ring]; known != nil {
 		if known.stop != nil {
 			known.stop()
+			g.ending[ring] = known.ended
+			g.wait.Go(func() { g.forget(ring, known.ended) })
 		}
 		delete(g.rings, ring)
 	}
 }
 
-// Progress is how it goes with the objects of a ring.
+// forget drops a run that was stopped, when it has ended.
+func (g *Group) forget(ring string, ended <-chan struct{}) {
+	<-ended
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ending[ring] == ended {
+		delete(g.ending, ring)
+	}
+}
+
+// Progress is what is known of the objects of a ring.
 type Progress struct {
-	// Synced is whether this process has looked at all objects, and knows anything at all.
+	// Synced is whether this process has listed all objects, and knows anything at all.
 	Synced bool
-	// Counts are what the last sync found, and Err is why it could not do all.
+	// Counts are what the last passes found, and Err is what keeps objects from their shards.
 	Counts Counts
 	Err    error
 	Drains DrainReport
 }
 
-// Progress returns how it goes with a ring.
+// Progress returns what is known of a ring.
 func (g *Group) Progress(ring string) Progress {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,5 +174,5 @@ func (g *Group) Progress(ring string) Progress {
 	return Progress{}
 }
 
-// Mover is what does the work.
+// Mover does the work.
 func (g *Group) Mover() *Mover { return g.mover }

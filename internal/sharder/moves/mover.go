@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
@@ -30,322 +27,150 @@ type Options struct {
 	Members  members.Source
 	// Holders reads from the API server which shards of a ring hold their Leases at this moment.
 	Holders func(ctx context.Context, ring string) (map[string]bool, error)
-	// Selects tells whether a ring spreads the objects of a namespace.
+	// Selects tells whether a ring selects the objects of a namespace.
 	Selects func(declared *catalog.Ring, namespace string) bool
-	// Report is told each write, with the time since the look began that it came of; Synced the end of
-	// each sync, and Drained how drains are going.
+	// Namespaces returns the namespaces that a ring selects where these are so few that listing them one by one is
+	// cheaper than listing the cluster, or nil. It is optional.
+	Namespaces func(declared *catalog.Ring) []string
+	// Report gets each write, with the time since the start of the pass that it came of; Synced what is known of the
+	// objects after each resync, and when that changes between two; Drained the outstanding drains.
 	Report  func(ring string, resource schema.GroupResource, action assignment.Action, took time.Duration)
 	Synced  func(ring string, counts Counts, err error)
 	Drained func(ring string, report DrainReport)
-	// SyncPeriod is how often all objects are looked at although nothing seems to have changed.
+	// SyncPeriod is how often all objects are listed although nothing seems to have changed.
 	SyncPeriod time.Duration
 	// ConcurrentMoves is how many objects are written at the same time, over all rings and kinds.
 	ConcurrentMoves int
 	Clock           clock.WithTicker
 }
 
-// Mover moves the objects of rings. Only one process at a time should run it, which is a matter of
-// economy: two would be in each other's way, but do no harm.
+// Mover moves the objects of rings. Only one process at a time should run it, for economy: two would repeat each other's
+// work, but do no harm.
 type Mover struct {
 	Options
-	slots slots
-	// asking bounds drains. A shard answers each with a write for every child and one for the object;
-	// asked faster than it can answer, objects would only spend longer in drain.
-	asking slots
-	// drains are those of the rings that Run works on, by name.
-	drains sync.Map
+	writes *slots
+	// drainWrites bounds drains. A shard answers each with a write for every child and one for the object; asked faster
+	// than it can answer, objects would only spend longer in drain.
+	drainWrites *slots
+	// sweeps bounds how many rings list what is mostly not theirs at the same time.
+	sweeps *slots
+	// memories are those of the rings that Run works on, by name.
+	memories sync.Map
 }
 
-// askingShare of what may be written at the same time is for drains.
-const askingShare = 4
+// memory is what is kept of a ring's objects between two passes.
+type memory struct {
+	drains   *drains
+	refusals *refusals
+	children *pendingChildren
+}
+
+const (
+	// drainShare of what may be written at the same time is for drains.
+	drainShare = 4
+	// concurrentSweeps is how many rings sweep at the same time.
+	concurrentSweeps = 2
+)
 
 // New returns a Mover.
 func New(options Options) *Mover {
 	return &Mover{
-		Options: options,
-		slots:   newSlots(options.ConcurrentMoves),
-		asking:  newSlots(max(1, options.ConcurrentMoves/askingShare)),
+		Options:     options,
+		writes:      newSlots(options.ConcurrentMoves),
+		drainWrites: newSlots(max(1, options.ConcurrentMoves/drainShare)),
+		sweeps:      newSlots(concurrentSweeps),
 	}
 }
 
-// When to look again although no member has changed.
-var (
-	// followUps catch objects that another replica of the webhook assigned by the ring as it was
-	// just before the change.
-	followUps = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
-	// leavingPatience is how long to wait for a shard that is leaving.
-	leavingPatience = time.Minute
-	// rescuePeriod is how often to look for objects without a live shard, which is cheap: of those that
-	// have one nothing is read. Nobody tells the sharder when the API server cannot reach the webhook.
-	rescuePeriod = 30 * time.Second
-	// drainPoll is how often to look whether shards have let go.
-	drainPoll = time.Second
-	// childrenPeriod is how often children follow their controllers while drains are outstanding.
-	childrenPeriod = 5 * time.Second
-	// retryAfter is when a sync is repeated that could not do all, doubled each time up to retryMost.
-	retryAfter, retryMost = time.Second, time.Minute
-)
+func (m *Mover) newMemory() *memory {
+	return &memory{drains: newDrains(m.Clock), refusals: newRefusals(m.Clock), children: newPendingChildren()}
+}
 
-// Run keeps the objects of a ring where they belong until ctx ends. A value on poke makes it look
-// at everything at once.
-func (m *Mover) Run(ctx context.Context, name string, poke <-chan struct{}) {
+// memoryOf is what Run knows of a ring, if it works on that ring in this process.
+func (m *Mover) memoryOf(ring string) *memory {
+	if known, found := m.memories.Load(ring); found {
+		return known.(*memory)
+	}
+	return m.newMemory()
+}
+
+// Run keeps the objects of a ring with the right shards until ctx ends. A value on requests makes it list all objects at
+// once.
+func (m *Mover) Run(ctx context.Context, name string, requests <-chan struct{}) {
 	ctx = logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("controllerRing", name))
-	r := &run{Mover: m, name: name, poke: poke, drains: newDrains(m.Clock)}
-	m.drains.Store(name, r.drains)
-	defer m.drains.Delete(name)
+	known := m.newMemory()
+	m.memories.Store(name, known)
+	// Another Run of the same ring may have begun; what that one stored stays.
+	defer m.memories.CompareAndDelete(name, known)
+	r := &run{Mover: m, memory: known, name: name, requests: requests}
 	for ctx.Err() == nil {
 		r.round(ctx)
 	}
 }
 
-// run is the work on one ring.
-type run struct {
-	*Mover
-	name   string
-	poke   <-chan struct{}
-	drains *drains
-	anew   atomic.Bool // all objects are to be looked at
-	// settled are the shards among which all objects were spread by the last look at all of them.
-	settled []string
-	// calm is whether the last look at all objects found nothing to do, and nothing has been done since.
-	calm bool
-	// counted is what the last look found, and turn the number of looks at only one controlled resource.
-	counted Counts
-	turn    int
+// current returns a ring with its members, or false if there is nobody to assign objects to.
+func (m *Mover) current(name string) (declared *catalog.Ring, shards *ring.Ring, found bool) {
+	shards, _ = m.Members.Ring(name)
+	declared = m.Rings.Get(name)
+	return declared, shards, shards != nil && declared != nil && len(shards.Shards()) > 0
 }
 
-// errChanged ends a round whose premises are no longer true.
-var errChanged = errors.New("the ring has changed")
-
-// round works with one set of members and one spec until either changes.
-func (r *run) round(ctx context.Context) {
-	shards, changed := r.Members.Ring(r.name)
-	declared := r.Rings.Get(r.name)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-changed: // nil, and so never, if the ring is not known
-		case <-r.poke:
-			r.anew.Store(true)
-		case <-ctx.Done():
-			return
-		}
-		cancel(errChanged)
-	}()
-	if shards == nil || declared == nil || len(shards.Shards()) == 0 {
-		<-ctx.Done()
-		return
+// Seek assigns the objects of a resource that have no shard label: those in some namespaces, or all of them if no
+// namespaces are given. Unlike Run it may be called by any number of processes.
+func (m *Mover) Seek(ctx context.Context, name string, resource schema.GroupResource, namespaces ...string) error {
+	declared, shards, found := m.current(name)
+	if !found {
+		return nil // when there are shards, everything is listed
 	}
-	began := r.Clock.Now()
-	r.calm = false
-	if r.anew.Swap(false) {
-		r.settled = nil
+	sought := declared.Resource(resource)
+	if sought == nil {
+		return nil
 	}
-	nextSync := began.Add(r.SyncPeriod)
-	var retry int
-	switch {
-	case r.onlyLeft(shards):
-		r.settled = slices.Clone(shards.Shards()) // one that comes back finds its objects elsewhere
-		retry = r.rescue(ctx, declared, shards)
-	case shards.AnyLeaving():
-		// A shard hands its objects over while it still works on them, and has little time for it. What
-		// merely should move can wait for that, which is a change of members too.
-		retry = r.rescue(ctx, declared, shards)
-		nextSync = earlier(nextSync, began.Add(leavingPatience))
-	default:
-		retry = r.sync(ctx, declared, shards, 0)
+	p := m.newPass(m.memoryOf(name), declared, shards)
+	if len(namespaces) > 0 && sought.Kind.Namespaced {
+		p.namespaces = namespaces
 	}
-	r.keep(ctx, declared, shards, began, nextSync, retry)
+	p.settle(ctx, sought, unlabelled(name))
+	return p.err()
 }
 
-// onlyLeft tells whether since the last look at all objects shards have left, and none has joined. Then
-// only objects of those that have left can be in the wrong place, unless they were on their way there.
-func (r *run) onlyLeft(shards *ring.Ring) bool {
-	return r.settled != nil && r.drains.len() == 0 && !slices.ContainsFunc(shards.Shards(), func(shard string) bool { return !slices.Contains(r.settled, shard) })
+// Rescue assigns the unassigned and orphaned objects of a ring once. Unlike Run it may be called by any number of
+// processes.
+func (m *Mover) Rescue(ctx context.Context, name string) error {
+	declared, shards, found := m.current(name)
+	if !found {
+		return nil
+	}
+	p := m.newPass(m.memoryOf(name), declared, shards)
+	p.each(declared.Resources, func(resource *catalog.Resource) { p.settle(ctx, resource, withoutOwner(resource, name, shards)) })
+	return p.err()
 }
 
-// keep does what has to be done from time to time while nothing changes.
-func (r *run) keep(ctx context.Context, declared *catalog.Ring, shards *ring.Ring, began, nextSync time.Time, failures int) {
-	var (
-		nextRescue   = r.Clock.Now().Add(rescuePeriod)
-		nextChildren = r.Clock.Now().Add(childrenPeriod)
-		followed     = 0
-	)
-	for ctx.Err() == nil {
-		next := earlier(nextSync, nextRescue)
-		if failures > 0 {
-			next = earlier(next, r.Clock.Now().Add(min(retryAfter<<min(failures-1, 10), retryMost)))
-		}
-		if followed < len(followUps) {
-			next = earlier(next, began.Add(followUps[followed]))
-		}
-		if r.drains.len() > 0 {
-			next = earlier(next, r.Clock.Now().Add(drainPoll))
-		}
-		if !r.sleepUntil(ctx, next) {
-			return
-		}
-		now := r.Clock.Now()
-		switch {
-		case failures > 0 || !now.Before(nextSync):
-			failures = r.sync(ctx, declared, shards, failures)
-			nextSync = r.Clock.Now().Add(r.SyncPeriod)
-		case followed < len(followUps) && !now.Before(began.Add(followUps[followed])):
-			followed++
-			failures = r.rescue(ctx, declared, shards)
-		case !now.Before(nextRescue):
-			failures = r.rescue(ctx, declared, shards)
-			nextRescue = r.Clock.Now().Add(rescuePeriod)
-		}
-		if r.drains.len() > 0 {
-			gone := r.pollDrains(ctx, declared, shards)
-			if gone && (r.drains.len() == 0 || !now.Before(nextChildren)) {
-				// Who does not know of destinations leaves it to the webhook, which may be down.
-				failures = max(failures, r.rescue(ctx, declared, shards))
-				r.children(ctx, declared, shards)
-				nextChildren = r.Clock.Now().Add(childrenPeriod)
-			}
-		}
-	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func (r *run) sleepUntil(ctx context.Context, t time.Time) bool {
-	timer := r.Clock.NewTimer(max(0, t.Sub(r.Clock.Now())))
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// sync looks at all objects, those without a live shard first. When there was nothing to do the last time, controlled objects, of
-// which there are most, take turns. It returns how many times in a row it could not do all.
-func (r *run) sync(ctx context.Context, declared *catalog.Ring, shards *ring.Ring, failures int) int {
-	p, began := r.newPass(declared, shards), r.Clock.Now()
-	visited := controlled
-	if r.calm && r.drains.len() == 0 {
-		visited = r.inTurn(declared)
-	}
-	r.settled, r.calm = nil, false // until it is done
-	err := errors.Join(
-		p.resources(every, func(resource *catalog.Resource) error {
-			return p.settle(ctx, resource, withoutLiveShard(r.name, shards))
-		}),
-		p.resources(main, func(resource *catalog.Resource) error {
-			return p.settle(ctx, resource, withLiveShard(r.name, shards))
-		}),
-		p.resources(visited, func(resource *catalog.Resource) error {
-			return p.settle(ctx, resource, withLiveShard(r.name, shards))
-		}),
-	)
-	if ctx.Err() != nil {
-		return 0 // it was not done, and there is a reason to do it anew
-	}
-	for i := range declared.Resources {
-		if resource := &declared.Resources[i]; controlled(resource) && !visited(resource) {
-			p.counts.keep(resource.Resource.GroupResource(), r.counted, shards.Has)
-		}
-	}
-	r.counted = p.counts
-	err = errors.Join(append(p.errs, err)...)
-	p.counts.Took = r.Clock.Now().Sub(began)
-	// In this order: whoever hears that it was synced finds what is being drained.
-	r.Drained(r.name, r.drains.report(declared.Drain))
-	r.Synced(r.name, p.counts, err)
-	if err != nil {
-		logf.FromContext(ctx).Error(err, "not all objects could be brought to their shards, trying again", "failures", failures+1)
-		return failures + 1
-	}
-	r.settled, r.calm = slices.Clone(shards.Shards()), !p.acted.Load()
-	return 0
-}
-
-// inTurn selects one of the controlled resources, another one each time. Their objects have the label of their controllers, which are
-// looked at each time and take them along when they move: a label of theirs is wrong only if somebody has changed it.
-func (r *run) inTurn(declared *catalog.Ring) func(*catalog.Resource) bool {
-	var all []*catalog.Resource
-	for i := range declared.Resources {
-		if controlled(&declared.Resources[i]) {
-			all = append(all, &declared.Resources[i])
-		}
-	}
-	if len(all) == 0 {
-		return controlled
-	}
-	chosen := all[r.turn%len(all)]
-	r.turn++
-	return func(resource *catalog.Resource) bool { return resource == chosen }
-}
-
-// rescue looks only at objects without a live shard.
-func (r *run) rescue(ctx context.Context, declared *catalog.Ring, shards *ring.Ring) int {
-	p := r.newPass(declared, shards)
-	err := p.resources(every, func(resource *catalog.Resource) error {
-		return p.settle(ctx, resource, withoutLiveShard(r.name, shards))
-	})
-	err = errors.Join(append(p.errs, err)...)
-	r.calm = r.calm && err == nil && !p.acted.Load()
-	if err != nil && ctx.Err() == nil {
-		logf.FromContext(ctx).Error(err, "looking for objects without a live shard, trying again")
-		return 1
-	}
-	return 0
-}
-
-// Rescue looks once for objects of a ring without a live shard. Unlike Run it may be called by any
-// number of processes.
-func (m *Mover) Rescue(ctx context.Context, name string) {
-	shards, _ := m.Members.Ring(name)
-	declared := m.Rings.Get(name)
-	if shards == nil || declared == nil || len(shards.Shards()) == 0 {
-		return
-	}
-	ctx = logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("controllerRing", name))
-	(&run{Mover: m, name: name, drains: m.drainsOf(name)}).rescue(ctx, declared, shards)
-}
-
-// drainsOf are the drains that Run knows of, if it works on that ring in this process.
-func (m *Mover) drainsOf(name string) *drains {
-	if known, found := m.drains.Load(name); found {
-		return known.(*drains)
-	}
-	return newDrains(m.Clock)
-}
-
-// Settle brings one object to the shard that it belongs to. It may be called while Run works. If the members
-// have changed meanwhile, the look at all objects that came of that may have missed this one: it is decided
-// about again.
+// Settle assigns one object, or asks its owner to release it. It may be called while Run works. If the members change
+// meanwhile, the pass that came of that may have missed this object, so the decision is repeated.
 func (m *Mover) Settle(ctx context.Context, name string, resource *catalog.Resource, full *metav1.PartialObjectMetadata) error {
-	if err := m.slots.take(ctx); err != nil {
+	slot := user{ring: name, kind: resource.Resource.GroupResource()}
+	if err := m.writes.take(ctx, slot); err != nil {
 		return err
 	}
-	defer m.slots.free()
+	defer m.writes.free(slot)
 	o := reduce(resource, name, full)
 	for range attempts {
-		shards, _ := m.Members.Ring(name)
-		declared := m.Rings.Get(name)
-		if shards == nil || declared == nil || len(shards.Shards()) == 0 {
-			return nil // when there are, everything is looked at
+		declared, shards, found := m.current(name)
+		if !found {
+			return nil // when there are shards, everything is listed
 		}
-		p := (&run{Mover: m, name: name, drains: m.drainsOf(name)}).newPass(declared, shards)
-		err := p.apply(ctx, resource, o, p.decide(ctx, resource, o, p.newWitness()))
-		if err := errors.Join(append(p.errs, err)...); err != nil {
+		p := m.newPass(m.memoryOf(name), declared, shards)
+		if _, err := p.apply(ctx, resource, o, p.decide(ctx, resource, o, p.newLiveness())); err != nil {
+			return err
+		}
+		if err := p.err(); err != nil {
 			return err
 		}
 		if now, _ := m.Members.Ring(name); now == shards {
 			return nil
 		}
-		fresh, err := p.client(resource, o.namespace).Get(ctx, o.name, metav1.GetOptions{})
+		fresh, err := m.read(ctx, resource, o.namespace, o.name)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -357,43 +182,11 @@ func (m *Mover) Settle(ctx context.Context, name string, resource *catalog.Resou
 	return fmt.Errorf("the members of the ring have changed %d times in a row", attempts)
 }
 
-// children lets controlled objects follow their controllers.
-func (r *run) children(ctx context.Context, declared *catalog.Ring, shards *ring.Ring) {
-	r.calm = false // something has moved
-	p := r.newPass(declared, shards)
-	err := p.resources(controlled, func(resource *catalog.Resource) error {
-		return p.settle(ctx, resource, withLiveShard(r.name, shards))
-	})
-	if err = errors.Join(append(p.errs, err)...); err != nil && ctx.Err() == nil {
-		logf.FromContext(ctx).Error(err, "moving controlled objects after their controllers; the next sync tries again")
-	}
-}
+// errNotMain is why an owner cannot be located.
+var errNotMain = errors.New("the ring does not list its kind as a main resource")
 
-func (r *run) newPass(declared *catalog.Ring, shards *ring.Ring) *pass {
-	return &pass{Mover: r.Mover, declared: declared, members: shards, drains: r.drains, began: r.Clock.Now()}
-}
-
-// Locate returns the shard that has an object now. It reads what the API server has in its cache, because a
-// user's request waits for it.
+// Locate returns the shard that owns an object now. It reads the API server's cache, because a user's request waits for
+// it.
 func (m *Mover) Locate(ctx context.Context, declared *catalog.Ring, owner catalog.Owner) (string, error) {
-	return m.locate(ctx, declared, owner, metav1.GetOptions{ResourceVersion: "0"})
-}
-
-func (m *Mover) locate(ctx context.Context, declared *catalog.Ring, owner catalog.Owner, options metav1.GetOptions) (string, error) {
-	for i := range declared.Resources {
-		resource := &declared.Resources[i]
-		if !resource.Main() || resource.Kind != owner.Kind {
-			continue
-		}
-		var client metadata.ResourceInterface = m.Metadata.Resource(resource.Resource)
-		if resource.Kind.Namespaced {
-			client = m.Metadata.Resource(resource.Resource).Namespace(owner.Namespace)
-		}
-		found, err := client.Get(ctx, owner.Name, options)
-		if err != nil {
-			return "", fmt.Errorf("looking for the controller %s %s/%s: %w", owner.Kind.Kind, owner.Namespace, owner.Name, err)
-		}
-		return found.Labels[shardingv1alpha1.LabelShard(declared.Name)], nil
-	}
-	return "", fmt.Errorf("the ring does not spread %s", owner.Kind)
+	return m.locate(ctx, declared, owner, metav1.ListOptions{ResourceVersion: "0"})
 }

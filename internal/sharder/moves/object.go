@@ -13,12 +13,13 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// object is the little that is kept of an object while it is being dealt with.
+// object is the little that is kept of an object while a pass deals with it.
 type object struct {
 	namespace, name, version string
 	uid                      types.UID
 	owner                    catalog.Owner
-	assigned                 bool // whether it has an owner at all
+	assignable               bool // whether it has a key at all
+	generatedName            bool // the webhook cannot assign these
 	assignment.Object
 }
 
@@ -27,57 +28,70 @@ func reduce(resource *catalog.Resource, ringName string, full *metav1.PartialObj
 	destination, draining := full.Labels[shardingv1alpha1.LabelDrain(ringName)]
 	reduced := object{
 		namespace: full.Namespace, name: full.Name, version: full.ResourceVersion, uid: full.UID,
+		generatedName: full.GenerateName != "",
 		Object: assignment.Object{
 			Shard:    full.Labels[shardingv1alpha1.LabelShard(ringName)],
 			Draining: draining, Destination: destination,
 		},
 	}
 	owner, err := resource.Owner(full)
-	reduced.owner, reduced.assigned = owner, err == nil
+	reduced.owner, reduced.assignable = owner, err == nil
 	return reduced
 }
 
-// decide says what is to happen to an object. What is to be taken from a shard because that is dead stays
-// if the shard is alive after all.
-func (p *pass) decide(ctx context.Context, resource *catalog.Resource, o object, w *witness) assignment.Decision {
+// fullName is how people name the object.
+func (o object) fullName() string {
+	if o.namespace == "" {
+		return o.name
+	}
+	return o.namespace + "/" + o.name
+}
+
+// decide says what to do with an object. An object is kept if its shard, dead by what this process has seen, turns out to
+// be alive.
+func (p *pass) decide(ctx context.Context, resource *catalog.Resource, o object, read *liveness) assignment.Decision {
 	decision := p.prefer(ctx, resource, o)
 	if decision.Action != assignment.Assign || o.Shard == "" {
 		return decision
 	}
-	switch alive, err := w.saw(ctx, o.Shard); {
+	switch alive, err := read.alive(ctx, o.Shard); {
 	case err != nil:
-		p.fail(fmt.Errorf("looking whether %s is dead: %w", o.Shard, err))
+		p.fail(resource.Resource.GroupResource(), fmt.Errorf("checking whether shard %q is dead: %w", o.Shard, err))
 		return assignment.Decision{Action: assignment.Keep}
-	case alive: // and this process is about to hear of it
+	case alive: // and this process is about to see it join
 		return assignment.Decision{Action: assignment.Keep}
 	}
 	return decision
 }
 
-// prefer says what is to happen to an object by what this process knows of the shards.
+// prefer says what to do with an object by what this process knows of the shards.
 func (p *pass) prefer(ctx context.Context, resource *catalog.Resource, o object) assignment.Decision {
-	if !o.assigned {
+	if !o.assignable {
 		return assignment.Decision{Action: assignment.Keep}
 	}
-	desired := p.members.Owner(o.owner.Key())
+	key := o.owner.Key()
+	desired := p.members.Owner(key)
 	if resource.Main() {
 		return assignment.Main(o.Object, desired, p.members)
 	}
-	asked := p.drains.shard(o.owner.Key())
-	if asked != "" && asked == o.Shard {
-		// It was asked to let the controller go, and may have done so meanwhile; if so, the next look finds it.
-		return assignment.Decision{Action: assignment.Keep}
-	}
+	kind := resource.Resource.GroupResource()
+	asked := p.drains.shard(key)
 	if asked != "" && !p.members.Has(o.Shard) {
-		// The controller may still be where it was, and a child without a shard belongs there.
-		if shard := p.locate(ctx, o.owner); p.members.Has(shard) {
+		// The controller may still be where it was, and a child without an owner goes there.
+		if shard := p.locateOwner(ctx, kind, o.owner); p.members.Has(shard) {
 			desired = shard
 		}
 	}
-	return assignment.Controlled(o.Object, desired, p.members, func() string { return p.locate(ctx, o.owner) })
+	if (p.collect || asked != "" && asked == o.Shard) && o.Shard != desired && p.members.Has(o.Shard) && !p.members.Leaving(o.Shard) {
+		// It moves when its controller has been released.
+		if p.children.add(key, child{resource: resource, object: o}) || asked == o.Shard {
+			return assignment.Decision{Action: assignment.Keep}
+		}
+	}
+	return assignment.Controlled(o.Object, desired, p.members, func() string { return p.locateOwner(ctx, kind, o.owner) })
 }
 
-// patch is the write that carries a decision out, on the very version that was decided about.
+// patch is the write that carries a decision out, on the very version that it was about.
 func patch(ringName, version string, decision assignment.Decision) ([]byte, error) {
 	labels := map[string]any{}
 	switch decision.Action {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,198 +12,304 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 
-	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
 const (
-	// pageSize is how many objects are read at once.
-	pageSize = 500
 	// attempts is how often a write is tried on an object that others write too.
 	attempts = 5
+	// writeTimeout bounds one write, so that a hanging one does not keep its slot. It leaves room for another webhook that
+	// hangs for its default timeout of 10 s and may be ignored.
+	writeTimeout = 15 * time.Second
+	// refusedInARow is after how many failed writes of a kind without a successful one a pass stops writing that kind:
+	// the rest would most likely fail for the same reason.
+	refusedInARow = 20
 	// fieldManager is the name under which the API server notes our writes.
 	fieldManager = "sharder"
 )
 
-// pass is one look at all objects of a ring, with one set of members.
+// pass is one run over objects of a ring, with one set of members.
 type pass struct {
 	*Mover
+	*memory
 	declared *catalog.Ring
 	members  *ring.Ring
-	drains   *drains
 	began    time.Time
+	// namespaces are those to list one by one; nil means the whole cluster.
+	namespaces []string
+	// collect makes children that should follow their owners be kept until those are released.
+	collect bool
 
-	acted  atomic.Bool // whether anything was written
+	wrote atomic.Bool // whether anything was written
+	// bypassed is whether an unlabelled object was found that the webhook should have assigned.
+	bypassed atomic.Bool
+
 	mu     sync.Mutex
 	counts Counts
-	errs   []error
+	kinds  map[schema.GroupResource]*kindResult
 }
 
-// selection is which objects of a resource are looked at.
-type selection string
-
-// withoutLiveShard selects what nobody works on. Objects without the label are among them.
-func withoutLiveShard(ringName string, members *ring.Ring) selection {
-	return selection(shardingv1alpha1.LabelShard(ringName) + " notin (" + strings.Join(members.Members(), ",") + ")")
+// kindResult is what a pass found out about a kind.
+type kindResult struct {
+	errs    []error // what kept it from being listed or decided about
+	inARow  int     // failed writes since the last successful one
+	refused int     // objects whose write failed for the first time
+	untried int     // objects that should have been written, after too many failures
+	first   error   // of the failed writes
 }
 
-// withLiveShard selects the others.
-func withLiveShard(ringName string, members *ring.Ring) selection {
-	return selection(shardingv1alpha1.LabelShard(ringName) + " in (" + strings.Join(members.Members(), ",") + ")")
+func (m *Mover) newPass(known *memory, declared *catalog.Ring, members *ring.Ring) *pass {
+	p := &pass{
+		Mover: m, memory: known, declared: declared, members: members, began: m.Clock.Now(),
+		kinds: map[schema.GroupResource]*kindResult{},
+	}
+	if m.Namespaces != nil {
+		p.namespaces = m.Namespaces(declared)
+	}
+	return p
 }
 
-// beingDrained selects what shards have been asked to let go.
-func beingDrained(ringName string) selection { return selection(shardingv1alpha1.LabelDrain(ringName)) }
-
-// resources calls visit for each resource that is wanted, all at once.
-func (p *pass) resources(wanted func(*catalog.Resource) bool, visit func(*catalog.Resource) error) error {
+// each visits resources, all at once: one that fails or hangs does not hold up the others.
+func (p *pass) each(resources []catalog.Resource, visit func(*catalog.Resource)) {
 	var group sync.WaitGroup
-	errs := make([]error, len(p.declared.Resources))
-	for i := range p.declared.Resources {
-		resource := &p.declared.Resources[i]
-		if wanted(resource) {
-			group.Go(func() { errs[i] = visit(resource) })
-		}
+	for i := range resources {
+		group.Go(func() { visit(&resources[i]) })
 	}
 	group.Wait()
-	return errors.Join(errs...)
 }
 
-func every(*catalog.Resource) bool               { return true }
-func main(resource *catalog.Resource) bool       { return resource.Main() }
-func controlled(resource *catalog.Resource) bool { return !resource.Main() }
-
-// settle looks at the selected objects of a resource and does what has to be done.
-func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected selection) error {
+// settle lists the selected objects of a resource and brings each to the right shard. What fails is noted.
+func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected selection) {
+	kind := resource.Resource.GroupResource()
 	var group sync.WaitGroup
 	defer group.Wait()
-	return p.list(ctx, resource, selected, func(o object, w *witness) error {
-		decision := p.decide(ctx, resource, o, w)
+	err := p.list(ctx, resource, selected, func(o object, read *liveness) error {
+		if o.Shard == "" && resource.Main() && !o.generatedName {
+			p.bypassed.Store(true)
+		}
+		if p.refusals.backingOff(kind, o) {
+			p.count(resource, o, o.Shard)
+			return nil
+		}
+		decision := p.decide(ctx, resource, o, read)
 		if decision.Action == assignment.Keep {
 			p.count(resource, o, o.Shard)
 			return nil
 		}
-		slots := p.slots
-		if decision.Action == assignment.Drain {
-			slots = p.asking
+		if p.tooManyRefused(kind) {
+			p.count(resource, o, o.Shard)
+			return nil
 		}
-		if err := slots.take(ctx); err != nil {
+		slots := p.writes
+		if decision.Action == assignment.Drain {
+			slots = p.drainWrites
+		}
+		if err := slots.take(ctx, p.slot(resource)); err != nil {
 			return err
 		}
 		group.Go(func() {
-			defer slots.free()
-			err := p.apply(ctx, resource, o, decision)
-			shard := o.Shard
-			if err == nil && (decision.Action == assignment.Assign || decision.Action == assignment.Move) {
-				shard = decision.Shard
-			}
-			p.count(resource, o, shard)
-			if err != nil {
-				p.fail(fmt.Errorf("%s %s/%s: %w", resource.Resource.Resource, o.namespace, o.name, err))
-			}
+			defer slots.free(p.slot(resource))
+			p.count(resource, o, p.write(ctx, resource, o, decision))
 		})
 		return nil
 	})
+	p.fail(kind, err)
 }
 
-// list reads a resource page by page. With a limit and no resourceVersion a page is consistent and
-// comes from the API server's watch cache.
-func (p *pass) list(ctx context.Context, resource *catalog.Resource, selected selection, visit func(object, *witness) error) error {
-	options := metav1.ListOptions{LabelSelector: string(selected), Limit: pageSize}
-	for {
-		page, err := p.Metadata.Resource(resource.Resource).List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("listing %s: %w", resource.Resource.GroupResource(), err)
-		}
-		seen := p.newWitness()
-		namespace, spread := "", true // they come in the order of their namespaces
-		for i := range page.Items {
-			full := &page.Items[i]
-			if full.Namespace != namespace {
-				namespace, spread = full.Namespace, !resource.Kind.Namespaced || p.Selects(p.declared, full.Namespace)
-			}
-			if !spread || full.DeletionTimestamp != nil && len(full.Finalizers) == 0 {
-				continue
-			}
-			if err := visit(reduce(resource, p.declared.Name, full), seen); err != nil {
-				return err
-			}
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return nil
-		}
+// write carries a decision out and returns the shard that owns the object then. A failure is noted for a later retry.
+func (p *pass) write(ctx context.Context, resource *catalog.Resource, o object, decision assignment.Decision) (shard string) {
+	_, err := p.apply(ctx, resource, o, decision)
+	switch {
+	case ctx.Err() != nil: // it is not the object's fault
+		return o.Shard
+	case err != nil:
+		p.refuse(resource, o, err)
+		return o.Shard
+	}
+	p.accept(resource, o)
+	if decision.Action == assignment.Assign || decision.Action == assignment.Move {
+		return decision.Shard
+	}
+	return o.Shard
+}
+
+// retry writes an object again.
+func (p *pass) retry(ctx context.Context, known refusal) {
+	kind := known.resource.Resource.GroupResource()
+	decision := p.decide(ctx, known.resource, known.object, p.newLiveness())
+	written, err := p.apply(ctx, known.resource, known.object, decision)
+	switch err = errors.Join(err, p.kindErr(kind)); {
+	case ctx.Err() != nil:
+	case err != nil:
+		p.refuse(known.resource, known.object, err)
+	case written:
+		p.accept(known.resource, known.object)
+	default:
+		p.refusals.forget(kind, known.object)
 	}
 }
 
-// locate finds the shard of a controller, as it is at this moment: the API server's cache may not know yet
-// that it has moved, and a child would be sent back to where its controller was.
-func (p *pass) locate(ctx context.Context, owner catalog.Owner) string {
-	shard, err := p.Mover.locate(ctx, p.declared, owner, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		p.fail(err)
-	}
-	return shard
+// slot is what shares of slots are counted by.
+func (p *pass) slot(resource *catalog.Resource) user {
+	return user{ring: p.declared.Name, kind: resource.Resource.GroupResource()}
 }
 
-// apply carries a decision out. When somebody else has written the object meanwhile, it decides
-// again, for this object alone.
-func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, decision assignment.Decision) error {
-	client := p.client(resource, o.namespace)
+// apply carries a decision out and tells whether that took a write. When the object has been written by others
+// meanwhile, it decides again, for this object alone.
+func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, decision assignment.Decision) (written bool, err error) {
 	for range attempts {
 		if decision.Action == assignment.Keep {
-			return nil
+			return false, nil
 		}
-		content, err := patch(p.declared.Name, o.version, decision)
-		if err != nil {
-			return err
-		}
-		_, err = client.Patch(ctx, o.name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager})
+		err := p.patch(ctx, resource, o, decision)
 		switch {
 		case err == nil:
-			p.acted.Store(true)
+			p.wrote.Store(true)
 			p.Report(p.declared.Name, resource.Resource.GroupResource(), decision.Action, p.Clock.Now().Sub(p.began))
 			if decision.Action == assignment.Drain {
 				p.drains.add(o.owner.Key(), o.Shard)
 			}
-			return nil
+			return true, nil
 		case apierrors.IsNotFound(err):
-			return nil // there is nothing left to assign
+			return false, nil // there is nothing left to assign
 		case !apierrors.IsConflict(err):
-			return fmt.Errorf("%sing: %w", decision.Action, err)
+			return false, fmt.Errorf("%s: %w", decision.Action, err)
 		}
-		fresh, err := client.Get(ctx, o.name, metav1.GetOptions{})
+		fresh, err := p.read(ctx, resource, o.namespace, o.name)
 		if apierrors.IsNotFound(err) {
-			return nil
+			return false, nil
 		}
 		if err != nil {
-			return fmt.Errorf("reading it again: %w", err)
+			return false, fmt.Errorf("reading it again: %w", err)
 		}
 		o = reduce(resource, p.declared.Name, fresh)
-		decision = p.decide(ctx, resource, o, p.newWitness())
+		decision = p.decide(ctx, resource, o, p.newLiveness())
 	}
-	return fmt.Errorf("somebody else has written it %d times in a row; the next sync tries again", attempts)
+	return false, fmt.Errorf("others wrote it %d times in a row", attempts)
 }
 
-func (p *pass) client(resource *catalog.Resource, namespace string) metadata.ResourceInterface {
-	if resource.Kind.Namespaced {
-		return p.Metadata.Resource(resource.Resource).Namespace(namespace)
+func (p *pass) patch(ctx context.Context, resource *catalog.Resource, o object, decision assignment.Decision) error {
+	content, err := patch(p.declared.Name, o.version, decision)
+	if err != nil {
+		return err
 	}
-	return p.Metadata.Resource(resource.Resource)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	_, err = p.client(resource, o.namespace).Patch(ctx, o.name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager})
+	return err
 }
 
-// fail notes an error. A few are enough to know why: all objects may fail for the same reason.
-func (p *pass) fail(err error) {
-	const enough = 5
+// locateOwner finds the shard of a controller, as it is at this moment: the API server's cache may not know yet that it
+// has moved, and a child would be sent back to where its controller was.
+func (p *pass) locateOwner(ctx context.Context, kind schema.GroupResource, owner catalog.Owner) string {
+	shard, err := p.locate(ctx, p.declared, owner, metav1.ListOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		p.fail(kind, err)
+	}
+	return shard
+}
+
+// result returns what is known of a kind. The caller holds the mutex.
+func (p *pass) result(kind schema.GroupResource) *kindResult {
+	if p.kinds[kind] == nil {
+		p.kinds[kind] = &kindResult{}
+	}
+	return p.kinds[kind]
+}
+
+// fail notes what kept a kind from being listed. A few errors are enough to know why.
+func (p *pass) fail(kind schema.GroupResource, err error) {
+	const enough = 3
+	if err == nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.errs) < enough {
-		p.errs = append(p.errs, err)
+	result := p.result(kind)
+	known := slices.ContainsFunc(result.errs, func(other error) bool { return other.Error() == err.Error() })
+	if !known && len(result.errs) < enough {
+		result.errs = append(result.errs, err)
 	}
+}
+
+// refuse notes an object that could not be written.
+func (p *pass) refuse(resource *catalog.Resource, o object, err error) {
+	kind := resource.Resource.GroupResource()
+	again := p.refusals.add(resource, o, err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	result := p.result(kind)
+	result.inARow++
+	if !again {
+		result.refused++
+	}
+	if result.first == nil {
+		result.first = fmt.Errorf("%s %s: %w", kind, o.fullName(), err)
+	}
+}
+
+// accept notes an object that could be written.
+func (p *pass) accept(resource *catalog.Resource, o object) {
+	kind := resource.Resource.GroupResource()
+	p.refusals.remove(kind, o)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.result(kind).inARow = 0
+}
+
+// tooManyRefused tells whether to stop writing a kind in this pass, and counts what is not tried because of that.
+func (p *pass) tooManyRefused(kind schema.GroupResource) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	result := p.result(kind)
+	if result.inARow < refusedInARow {
+		return false
+	}
+	result.untried++
+	return true
+}
+
+// failed tells for each of some kinds whether it could not be listed.
+func (p *pass) failed(resources []catalog.Resource) map[schema.GroupResource]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	failed := map[schema.GroupResource]bool{}
+	for i := range resources {
+		kind := resources[i].Resource.GroupResource()
+		failed[kind] = p.kinds[kind] != nil && len(p.kinds[kind].errs) > 0
+	}
+	return failed
+}
+
+// kindErr is what kept a kind from being listed, or nil.
+func (p *pass) kindErr(kind schema.GroupResource) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kinds[kind] == nil {
+		return nil
+	}
+	return errors.Join(p.kinds[kind].errs...)
+}
+
+// err is all that went wrong.
+func (p *pass) err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kinds := make([]schema.GroupResource, 0, len(p.kinds))
+	for kind := range p.kinds {
+		kinds = append(kinds, kind)
+	}
+	slices.SortFunc(kinds, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	var errs []error
+	for _, kind := range kinds {
+		errs = append(append(errs, p.kinds[kind].errs...), p.kinds[kind].first)
+	}
+	return errors.Join(errs...)
 }
 
 // count notes where an object is now.
@@ -212,8 +319,8 @@ func (p *pass) count(resource *catalog.Resource, o object, shard string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if o.assigned && !p.members.Has(shard) {
-		p.counts.Unassigned++
+	if o.assignable && !p.members.Has(shard) {
+		p.counts.addUnassigned(resource.Resource.GroupResource(), o.Shard == "")
 	}
 	p.counts.add(resource.Resource.GroupResource(), shard)
 }

@@ -1,20 +1,115 @@
 package moves
 
-import "context"
+import (
+	"context"
+	"sync"
 
-// slots bounds how many writes are under way at the same time, over all rings and kinds: that is
-// what keeps the API server responsive for others.
-type slots chan struct{}
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
-func newSlots(n int) slots { return make(slots, n) }
+// slots bounds how many requests are under way at the same time, over all rings and kinds, which keeps the API server
+// responsive for others. No kind of a ring gets all of them, and of those that wait the one that has fewest comes first:
+// a kind whose writes hang does not hold up the others.
+type slots struct {
+	all, perUser int
 
-func (s slots) take(ctx context.Context) error {
+	mu      sync.Mutex
+	used    int
+	held    map[user]int
+	waiting []*waiter
+}
+
+// user is a kind of a ring.
+type user struct {
+	ring string
+	kind schema.GroupResource
+}
+
+type waiter struct {
+	user    user
+	granted chan struct{}
+}
+
+func newSlots(n int) *slots {
+	// A quarter stays for the others; with one slot there is nothing to divide.
+	return &slots{all: n, perUser: max(1, n-n/4), held: map[user]int{}}
+}
+
+func (s *slots) take(ctx context.Context, by user) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w := &waiter{user: by, granted: make(chan struct{})}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, w)
+	s.grant()
+	s.mu.Unlock()
 	select {
-	case s <- struct{}{}:
+	case <-w.granted:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-w.granted: // at the same moment
+		s.release(by)
+	default:
+		s.remove(w)
+	}
+	return ctx.Err()
+}
+
+// tryTake takes a slot if one is free, without waiting.
+func (s *slots) tryTake(by user) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used >= s.all || s.held[by] >= s.perUser {
+		return false
+	}
+	s.used++
+	s.held[by]++
+	return true
+}
+
+func (s *slots) free(by user) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(by)
+}
+
+func (s *slots) release(by user) {
+	s.used--
+	if s.held[by]--; s.held[by] == 0 {
+		delete(s.held, by)
+	}
+	s.grant()
+}
+
+// grant gives free slots to those that wait.
+func (s *slots) grant() {
+	for s.used < s.all {
+		var next *waiter
+		for _, w := range s.waiting {
+			if s.held[w.user] < s.perUser && (next == nil || s.held[w.user] < s.held[next.user]) {
+				next = w
+			}
+		}
+		if next == nil {
+			return
+		}
+		s.remove(next)
+		s.used++
+		s.held[next.user]++
+		close(next.granted)
 	}
 }
 
-func (s slots) free() { <-s }
+func (s *slots) remove(gone *waiter) {
+	for i, w := range s.waiting {
+		if w == gone {
+			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
+			return
+		}
+	}
+}

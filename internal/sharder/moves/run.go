@@ -1,0 +1,381 @@
+package moves
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/ringmaster-project/ringmaster/internal/ring"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/schedule"
+)
+
+const (
+	// leavingPatience is how long a resync waits for a shard that is leaving.
+	leavingPatience = time.Minute
+	// followDrainsEvery is how often drains are polled while a resync still asks for more of them.
+	followDrainsEvery = time.Second
+	// rescueWhileDraining is how often to look for released objects that the webhook did not assign.
+	rescueWhileDraining = 5 * time.Second
+	// rescueAfterRetry is when to rescue after an object could be written that could not before.
+	rescueAfterRetry = time.Second
+	// sweepAgainAfter is when to try again to sweep, after other rings were at it.
+	sweepAgainAfter = time.Second
+)
+
+// run is the work on one ring.
+type run struct {
+	*Mover
+	*memory
+	name     string
+	requests <-chan struct{}
+	state    schedule.State
+	// resyncRequested is whether all objects have to be listed, whatever has changed.
+	resyncRequested atomic.Bool
+	// balanced are the shards over which the last resync distributed all objects, or nil.
+	balanced []string
+	// idle is whether the last resync found nothing to write, and nothing has been written since.
+	idle bool
+	// rescuedAt is when released objects were looked for last.
+	rescuedAt time.Time
+
+	// counted is what the last passes found, and failing what kept kinds from being listed.
+	counted Counts
+	failing map[schema.GroupResource]error
+	// turn is the number of resyncs that listed only one controlled resource.
+	turn int
+
+	reportMu       sync.Mutex
+	synced         bool
+	lastUnassigned int
+	lastErr        string
+	drainsReported bool
+	lastDrains     DrainReport
+}
+
+// errChanged ends a round whose premises are no longer true.
+var errChanged = errors.New("the ring has changed")
+
+// round works with one set of members and one spec until either changes.
+func (r *run) round(ctx context.Context) {
+	members, changed := r.Members.Ring(r.name)
+	declared := r.Rings.Get(r.name)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-changed: // nil, and so never, if the ring is not known
+		case <-r.requests:
+			r.resyncRequested.Store(true)
+		case <-ctx.Done():
+			return
+		}
+		cancel(errChanged)
+	}()
+	if members == nil || declared == nil || len(members.Shards()) == 0 {
+		<-ctx.Done()
+		return
+	}
+	r.restart(declared, members)
+	for ctx.Err() == nil {
+		action, at := r.state.Next(r.Clock.Now())
+		if !r.sleepUntil(ctx, at) {
+			return
+		}
+		r.do(ctx, action, declared, members)
+		r.state = r.state.WithRefused(r.refusals.next()).WithDrains(r.drains.len() > 0, r.Clock.Now())
+	}
+}
+
+// restart plans what a change of the ring needs.
+func (r *run) restart(declared *catalog.Ring, members *ring.Ring) {
+	now := r.Clock.Now()
+	r.idle = false
+	has := func(kind schema.GroupResource) bool { return declared.Resource(kind) != nil }
+	r.refusals.keepKinds(has)
+	r.state = r.state.Forget(func(kind schema.GroupResource) bool { return !has(kind) })
+	if r.resyncRequested.Swap(false) {
+		r.balanced = nil
+		r.state = r.state.SweepAt(now)
+	}
+	switch {
+	case r.onlyDepartures(members):
+		r.balanced = slices.Clone(members.Shards()) // one that comes back finds its objects elsewhere
+		r.state = r.state.Restart(now, r.SyncPeriod, schedule.Rescue)
+	case members.AnyLeaving():
+		// A shard hands its objects over while it still works on them, and has little time for it. What merely should
+		// move can wait for that, which is a change of members too.
+		r.state = r.state.Restart(now, r.SyncPeriod, schedule.Rescue).ResyncBefore(now.Add(leavingPatience))
+	default:
+		r.state = r.state.Restart(now, r.SyncPeriod, schedule.Resync)
+	}
+}
+
+// onlyDepartures tells whether since the last resync shards have left, and none has joined. Then only their objects can be
+// with the wrong shard, unless some were on their way to them.
+func (r *run) onlyDepartures(members *ring.Ring) bool {
+	return r.balanced != nil && r.drains.len() == 0 &&
+		!slices.ContainsFunc(members.Shards(), func(shard string) bool { return !slices.Contains(r.balanced, shard) })
+}
+
+func (r *run) sleepUntil(ctx context.Context, t time.Time) bool {
+	timer := r.Clock.NewTimer(max(0, t.Sub(r.Clock.Now())))
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// do carries an action out. If ctx ends meanwhile, it was not done, and there is a reason to begin again.
+func (r *run) do(ctx context.Context, action schedule.Action, declared *catalog.Ring, members *ring.Ring) {
+	switch action {
+	case schedule.Resync:
+		r.resync(ctx, declared, members)
+	case schedule.RetryKinds:
+		r.retryKinds(ctx, declared, members)
+	case schedule.Rescue:
+		r.rescue(ctx, declared, members)
+	case schedule.Sweep:
+		r.sweep(ctx, declared, members)
+	case schedule.RetryObjects:
+		r.retryObjects(ctx, declared, members)
+	case schedule.PollDrains:
+		r.pollOnce(ctx, declared, members)
+	}
+}
+
+// resources are those of the ring that are wanted.
+func resources(declared *catalog.Ring, wanted func(*catalog.Resource) bool) []catalog.Resource {
+	var found []catalog.Resource
+	for i := range declared.Resources {
+		if wanted(&declared.Resources[i]) {
+			found = append(found, declared.Resources[i])
+		}
+	}
+	return found
+}
+
+func mainResources(declared *catalog.Ring) []catalog.Resource {
+	return resources(declared, (*catalog.Resource).Main)
+}
+
+func controlled(resource *catalog.Resource) bool { return !resource.Main() }
+
+// resync lists all objects, but those of kinds whose backoff lasts.
+func (r *run) resync(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
+	p := r.newPass(r.memory, declared, members)
+	tried := r.ready(declared, p.began)
+	complete, listed := len(tried) == len(declared.Resources), tried
+	if complete && r.idle && r.drains.len() == 0 {
+		listed = r.inTurn(declared)
+	}
+	r.balanced, r.idle = nil, false // until it is done
+	r.children.clear()
+	r.listAll(ctx, p, tried, listed)
+	if ctx.Err() != nil {
+		return
+	}
+	now := r.Clock.Now()
+	r.state = r.state.AfterResync(now).AfterList(p.failed(tried), now)
+	if p.bypassed.Load() && r.state.Swept() {
+		r.state = r.state.SuspectOutage(now)
+	}
+	r.noteResync(p, tried, listed)
+	r.counted.Took = now.Sub(p.began)
+	r.logFailures(ctx, p)
+	r.reportDrains(declared, nil)
+	r.report(true)
+	if complete && p.err() == nil {
+		r.balanced, r.idle = slices.Clone(members.Shards()), !p.wrote.Load()
+	}
+}
+
+// retryKinds lists all objects of the kinds whose last list failed and whose backoff is over.
+func (r *run) retryKinds(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
+	p := r.newPass(r.memory, declared, members)
+	tried := slices.DeleteFunc(r.ready(declared, p.began), func(resource catalog.Resource) bool {
+		return !r.state.Failed(resource.Resource.GroupResource())
+	})
+	r.listAll(ctx, p, tried, tried)
+	if ctx.Err() != nil {
+		return
+	}
+	r.idle = r.idle && !p.wrote.Load()
+	r.state = r.state.AfterList(p.failed(tried), r.Clock.Now())
+	r.noteResync(p, tried, tried)
+	r.logFailures(ctx, p)
+	r.report(false)
+}
+
+// listAll brings the objects of some resources to their shards, those without a live owner first, and those that have one
+// for the listed resources only.
+func (r *run) listAll(ctx context.Context, p *pass, tried, listed []catalog.Resource) {
+	p.each(tried, func(resource *catalog.Resource) { p.settle(ctx, resource, withoutOwner(resource, r.name, p.members)) })
+	p.collect = true
+	stop := r.followDrains(ctx, p.declared, p.members)
+	p.each(listed, func(resource *catalog.Resource) { p.settle(ctx, resource, withOwner(r.name, p.members)) })
+	stop()
+	p.moveChildren(ctx, slices.DeleteFunc(r.children.owners(), func(owner string) bool { return r.drains.shard(owner) != "" }))
+}
+
+// ready are the resources of the ring whose last list did not fail, or whose backoff is over.
+func (r *run) ready(declared *catalog.Ring, now time.Time) []catalog.Resource {
+	return resources(declared, func(resource *catalog.Resource) bool {
+		return !r.state.BackingOff(resource.Resource.GroupResource(), now)
+	})
+}
+
+// followDrains polls the drains until it is stopped, so that children need not wait for the end of a long resync.
+func (r *run) followDrains(ctx context.Context, declared *catalog.Ring, members *ring.Ring) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for r.sleepUntil(ctx, r.Clock.Now().Add(followDrainsEvery)) {
+			if r.drains.len() > 0 {
+				_, _ = r.pollDrains(ctx, declared, members) // an error shows in the next poll, too
+			}
+		}
+	})
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+// inTurn returns the main resources and one of the controlled ones, another one each time. Controlled objects carry the
+// label of their controllers, which are listed each time and take them along: a label of theirs is wrong only if somebody
+// has changed it.
+func (r *run) inTurn(declared *catalog.Ring) []catalog.Resource {
+	all := resources(declared, controlled)
+	if len(all) == 0 {
+		return mainResources(declared)
+	}
+	chosen := all[r.turn%len(all)]
+	r.turn++
+	return append(mainResources(declared), chosen)
+}
+
+// rescue assigns unassigned and orphaned objects.
+func (r *run) rescue(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
+	p := r.newPass(r.memory, declared, members)
+	tried := r.ready(declared, p.began)
+	p.each(tried, func(resource *catalog.Resource) { p.settle(ctx, resource, withoutOwner(resource, r.name, members)) })
+	if ctx.Err() != nil {
+		return
+	}
+	now := r.Clock.Now()
+	r.rescuedAt = now
+	r.state = r.state.AfterRescue(now)
+	failed := p.failed(tried)
+	for kind, failedNow := range failed {
+		if !failedNow {
+			delete(failed, kind) // whether all of it can be listed again, a resync finds out
+		}
+	}
+	r.state = r.state.AfterList(failed, now)
+	if p.bypassed.Load() {
+		r.state = r.state.SuspectOutage(now)
+	}
+	r.noteRescue(p, tried)
+	r.idle = r.idle && len(failed) == 0 && !p.wrote.Load()
+	r.logFailures(ctx, p)
+	r.report(false)
+}
+
+// sweep assigns children that have no label. The webhook labels them when they are created, and so do shards that use
+// the library; a sweep is for those that it missed.
+func (r *run) sweep(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
+	if !r.sweeps.tryTake(user{ring: r.name}) {
+		r.state = r.state.SweepAt(r.Clock.Now().Add(sweepAgainAfter))
+		return
+	}
+	defer r.sweeps.free(user{ring: r.name})
+	p := r.newPass(r.memory, declared, members)
+	tried := slices.DeleteFunc(r.ready(declared, p.began), func(resource catalog.Resource) bool { return resource.Main() })
+	p.each(tried, func(resource *catalog.Resource) { p.settle(ctx, resource, unlabelled(r.name)) })
+	if ctx.Err() != nil {
+		return
+	}
+	r.state = r.state.AfterSweep(r.Clock.Now(), share(r.name))
+	r.noteSweep(p, tried)
+	r.logFailures(ctx, p)
+	r.report(false)
+}
+
+// share is a number from 0 to 1 that differs from ring to ring.
+func share(name string) float64 {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	return float64(hash.Sum32()) / math.MaxUint32
+}
+
+// retryObjects writes objects again whose last write failed, all at once: some may fail by not being answered.
+func (r *run) retryObjects(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
+	p := r.newPass(r.memory, declared, members)
+	var group sync.WaitGroup
+	for _, known := range r.refusals.due() {
+		if p.writes.take(ctx, p.slot(known.resource)) != nil {
+			break
+		}
+		group.Go(func() {
+			defer p.writes.free(p.slot(known.resource))
+			p.retry(ctx, known)
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return
+	}
+	if p.wrote.Load() { // what kept these from being written may be over for others, too
+		r.idle = false
+		r.state = r.state.RescueBefore(r.Clock.Now().Add(rescueAfterRetry))
+	}
+	r.report(false)
+}
+
+// pollOnce polls the drains once.
+func (r *run) pollOnce(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
+	acknowledged, err := r.pollDrains(ctx, declared, members)
+	if ctx.Err() != nil {
+		return
+	}
+	now := r.Clock.Now()
+	r.state = r.state.AfterPoll(acknowledged > 0, r.drains.overdueAt(declared.Drain), now)
+	if err != nil {
+		logf.FromContext(ctx).Error(err, "Could not list the objects that are being drained")
+		return
+	}
+	if acknowledged == 0 {
+		return
+	}
+	r.idle = false
+	if last := r.drains.len() == 0; last || now.Sub(r.rescuedAt) >= rescueWhileDraining {
+		// A shard that does not know destinations leaves it to the webhook, which may be down.
+		r.rescue(ctx, declared, members)
+		if last {
+			r.followUp(ctx, declared, members)
+		}
+	}
+}
+
+// followUp lets children follow their controllers that nothing remembered: they were created while their controllers moved,
+// or were too many.
+func (r *run) followUp(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
+	p := r.newPass(r.memory, declared, members)
+	tried := slices.DeleteFunc(r.ready(declared, p.began), func(resource catalog.Resource) bool { return resource.Main() })
+	p.each(tried, func(resource *catalog.Resource) { p.settle(ctx, resource, withOwner(r.name, members)) })
+	if ctx.Err() == nil {
+		r.logFailures(ctx, p)
+	}
+}
