@@ -44,6 +44,14 @@ func (f *fixture) members(names ...string) {
 	f.ready(len(names))
 }
 
+// keepLease makes a shard a member of a ring until the benchmark ends. Its Lease may be there already.
+func (f *fixture) keepLease(ring, name string) {
+	lease := &shard.Lease{Client: f.Clientset.CoordinationV1(), Ring: ring, Namespace: f.Namespace, Name: name}
+	ctx, cancel := context.WithCancel(f.b.Context())
+	f.b.Cleanup(cancel)
+	go func() { _ = lease.Run(ctx, func(ctx context.Context) { <-ctx.Done() }) }()
+}
+
 // BenchmarkCreate compares the creation of objects in a namespace that the ring selects with that in
 // another one, in turns.
 func BenchmarkCreate(b *testing.B) {

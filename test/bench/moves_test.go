@@ -1,12 +1,18 @@
 package bench
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
 var objects = flag.Int("objects", 10000, "how many main objects, with a child each, moves are measured with")
@@ -84,6 +90,64 @@ func BenchmarkScaleOut(b *testing.B) {
 		f.figure("scale-out: time in drain, mean", main.meanDrain.Seconds(), "s-drain", "under 2 [public: 10]")
 		f.Expect(main.writes).To(Equal(2*main.moved), "a drain and a hand-over for each")
 		f.Expect(main.movedTwice+child.movedTwice).To(BeZero(), "none moves twice")
+	}
+}
+
+// BenchmarkScaleOutPlainContract adds a third shard to two that know the plain contract only: they release an object by
+// removing its labels, and leave it to the sharder to move its children.
+func BenchmarkScaleOutPlainContract(b *testing.B) {
+	for b.Loop() {
+		f := setUp(b)
+		f.populate(0, *objects, "a", "b")
+		f.sharder(5 * time.Minute)
+		f.members("a", "b")
+		for _, shard := range []string{"a", "b", "c"} {
+			f.release(shard)
+		}
+		o := f.observe()
+		o.settled("a", "b")
+		time.Sleep(pause)
+		o.reset()
+		f.keepLease(ringName, "c")
+		f.Eventually(func() string { return f.holder("c") }).Should(Equal("c"))
+		joined := time.Now()
+		o.settled("a", "b", "c")
+		main, child := o.moved[mains].Sub(joined), o.moved[children].Sub(joined)
+		moved, followed := o.totals(mains), o.totals(children)
+		b.Logf("%d main objects moved within %s, %d children within %s; mean time in drain %s", moved.moved, main, followed.moved, child, moved.meanDrain)
+		f.figure("scale-out, plain contract: last child / last main object", child.Seconds()/main.Seconds(), "x-main", "at most 1.1 [1.9]")
+		f.figure("scale-out, plain contract: last main object", main.Seconds(), "s-main", "[11.8; public 15.8]")
+		f.figure("scale-out, plain contract: last child", child.Seconds(), "s-child", "[22.3]")
+		f.Expect(moved.movedTwice+followed.movedTwice).To(BeZero(), "none moves twice")
+	}
+}
+
+// release plays a shard that releases each object at once when it is drained.
+func (f *fixture) release(shard string) {
+	f.b.Helper()
+	const workers = 25
+	drained := make(chan string, *objects)
+	selector := shardingv1alpha1.LabelShard(ringName) + "=" + shard + "," + shardingv1alpha1.LabelDrain(ringName)
+	client := f.metadata.Resource(mains).Namespace(f.Namespace)
+	list, err := client.List(f.b.Context(), metav1.ListOptions{LabelSelector: selector})
+	f.Expect(err).NotTo(HaveOccurred())
+	(&observer{f: f}).follow(f.b.Context(), list.ResourceVersion, func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.LabelSelector = selector
+		return client.Watch(ctx, options)
+	}, func(event watch.Event) {
+		if seen, is := event.Object.(*metav1.PartialObjectMetadata); is && event.Type != watch.Deleted {
+			drained <- seen.Name
+		}
+	})
+	both := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null,%q:null}}}`, shardingv1alpha1.LabelShard(ringName), shardingv1alpha1.LabelDrain(ringName))
+	for range workers {
+		go func() {
+			for name := range drained {
+				if _, err := client.Patch(f.b.Context(), name, types.MergePatchType, both, metav1.PatchOptions{}); err != nil && f.b.Context().Err() == nil {
+					f.b.Errorf("releasing %s: %v", name, err)
+				}
+			}
+		}()
 	}
 }
 

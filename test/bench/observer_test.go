@@ -27,6 +27,8 @@ type observer struct {
 	objects map[id]*object
 	live    map[string]bool // the shards that hold their Leases
 	last    time.Time       // when an object was written last
+	// moved is when an object of a resource came to another shard last.
+	moved map[schema.GroupVersionResource]time.Time
 }
 
 type id struct {
@@ -49,7 +51,7 @@ type object struct {
 // observe begins with what is there.
 func (f *fixture) observe() *observer {
 	f.b.Helper()
-	o := &observer{f: f, objects: map[id]*object{}, live: map[string]bool{}}
+	o := &observer{f: f, objects: map[id]*object{}, live: map[string]bool{}, moved: map[schema.GroupVersionResource]time.Time{}}
 	ctx, cancel := context.WithCancel(f.b.Context())
 	f.b.Cleanup(cancel)
 	leases, err := f.Clientset.CoordinationV1().Leases(f.Namespace).List(ctx, metav1.ListOptions{})
@@ -143,6 +145,7 @@ func (o *observer) see(resource schema.GroupVersionResource, kind watch.EventTyp
 	if owner := found.Labels[shardingv1alpha1.LabelShard(ringName)]; owner != seen.owner {
 		seen.owner = owner
 		seen.moves++
+		o.moved[resource] = now
 		o.account(seen, now)
 	}
 	switch _, draining := found.Labels[shardingv1alpha1.LabelDrain(ringName)]; {

@@ -2,8 +2,12 @@ package moves
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
@@ -22,6 +26,8 @@ type pendingChildren struct {
 	byOwner map[string][]child
 	n       int
 	shards  map[string]*handover
+	// owned is about how many main objects each shard owns.
+	owned map[string]int
 }
 
 // child is a controlled object, as it was when it was listed.
@@ -36,14 +42,27 @@ type handover struct{ checked, moved int }
 
 func newPendingChildren() *pendingChildren {
 	c := &pendingChildren{}
-	c.clear()
+	c.clear(nil)
 	return c
 }
 
-func (c *pendingChildren) clear() {
+// clear begins again, with about how many main objects each shard owns.
+func (c *pendingChildren) clear(owned map[string]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byOwner, c.n, c.shards = map[string][]child{}, 0, map[string]*handover{}
+	c.byOwner, c.n, c.shards, c.owned = map[string][]child{}, 0, map[string]*handover{}, map[string]int{}
+	maps.Copy(c.owned, owned)
+}
+
+// arrived notes released objects at their new owners, and returns how many objects these own.
+func (c *pendingChildren) arrived(destinations map[string]int) (owned int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for shard, n := range destinations {
+		c.owned[shard] += n
+		owned += c.owned[shard]
+	}
+	return owned
 }
 
 // add remembers a child, if there is room.
@@ -108,31 +127,71 @@ func (c *pendingChildren) checked(shard string, moved bool) {
 
 // moveChildren lets the children of released objects follow these.
 func (p *pass) moveChildren(ctx context.Context, owners []string) {
-	var group sync.WaitGroup
-	defer group.Wait()
+	var released [][]child
 	for _, owner := range owners {
 		waiting := p.children.take(owner)
 		if len(waiting) == 0 || p.children.movesThemselves(waiting[0].Shard) {
 			continue // a shard that does it by itself may still be at it; the next pass finds what it leaves behind
 		}
+		released = append(released, waiting)
+	}
+	located := p.locateMany(ctx, released)
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, waiting := range released {
 		slot := p.slot(waiting[0].resource)
 		if p.writes.take(ctx, slot) != nil {
 			return
 		}
 		group.Go(func() {
 			defer p.writes.free(slot)
-			p.follow(ctx, waiting)
+			p.follow(ctx, waiting, located[waiting[0].owner.Key()])
 		})
 	}
 }
 
-// follow moves the children of one object to the shard that owns it now.
-func (p *pass) follow(ctx context.Context, waiting []child) {
-	located := sync.OnceValue(func() string {
+// locateMany returns the shards of released objects by their keys, where listing what their new shards own is cheaper than
+// reading them one by one. It may miss some.
+func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]string {
+	const (
+		many  = 20 // fewer are read one by one
+		share = 25 // a list of so many objects costs as much as reading one
+	)
+	wanted, destinations := map[string]bool{}, map[string]int{}
+	for _, waiting := range released {
+		key := waiting[0].owner.Key()
+		wanted[key] = true
+		destinations[p.members.Owner(key)]++
+	}
+	if owned := p.children.arrived(destinations); len(released) < many || owned > share*len(released) {
+		return nil
+	}
+	var mu sync.Mutex
+	located := map[string]string{}
+	at := selection(shardingv1alpha1.LabelShard(p.declared.Name) + " in (" + strings.Join(slices.Sorted(maps.Keys(destinations)), ",") + ")")
+	p.each(mainResources(p.declared), func(resource *catalog.Resource) {
+		p.fail(resource.Resource.GroupResource(), p.list(ctx, resource, at, func(o object, _ *liveness) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if key := o.owner.Key(); wanted[key] {
+				located[key] = o.Shard
+			}
+			return nil
+		}))
+	})
+	return located
+}
+
+// follow moves the children of one object to the shard that owns it now, if that is known already.
+func (p *pass) follow(ctx context.Context, waiting []child, located string) {
+	locate := sync.OnceValue(func() string {
+		if located != "" {
+			return located
+		}
 		return p.locateOwner(ctx, waiting[0].resource.Resource.GroupResource(), waiting[0].owner)
 	})
 	for _, c := range waiting {
-		decision := assignment.Controlled(c.Object, p.members.Owner(c.owner.Key()), p.members, located)
+		decision := assignment.Controlled(c.Object, p.members.Owner(c.owner.Key()), p.members, locate)
 		if decision.Action == assignment.Keep || decision.Action == assignment.Assign {
 			continue // its owner has not moved, or the next rescue finds it
 		}

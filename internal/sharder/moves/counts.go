@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
 // Counts are what is known of a ring's objects.
@@ -59,4 +61,15 @@ func (c *Counts) addUnassigned(resource schema.GroupResource, withoutLabel bool)
 		n.orphaned++
 	}
 	c.setUnassigned(resource, n)
+}
+
+// owned is how many main objects each shard owns.
+func (c *Counts) owned(declared *catalog.Ring) map[string]int {
+	owned := map[string]int{}
+	for _, resource := range mainResources(declared) {
+		for shard, n := range c.Objects[resource.Resource.GroupResource()] {
+			owned[shard] += n
+		}
+	}
+	return owned
 }

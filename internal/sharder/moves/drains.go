@@ -151,9 +151,13 @@ func (r *run) pollDrains(ctx context.Context, declared *catalog.Ring, members *r
 	}
 	released, took := r.drains.end(seen, asked)
 	r.reportDrains(declared, took)
-	p.moveChildren(ctx, released)
-	if ctx.Err() == nil {
-		r.logFailures(ctx, p)
+	if len(released) > 0 {
+		r.following.Go(func() { // the next released objects need not wait for these
+			p.moveChildren(ctx, released)
+			if ctx.Err() == nil {
+				r.logFailures(ctx, p)
+			}
+		})
 	}
 	return len(released), nil
 }

@@ -22,7 +22,7 @@ const (
 	// leavingPatience is how long a resync waits for a shard that is leaving.
 	leavingPatience = time.Minute
 	// followDrainsEvery is how often drains are polled while a resync still asks for more of them.
-	followDrainsEvery = time.Second
+	followDrainsEvery = 500 * time.Millisecond
 	// rescueWhileDraining is how often to look for released objects that the webhook did not assign.
 	rescueWhileDraining = 5 * time.Second
 	// rescueAfterRetry is when to rescue after an object could be written that could not before.
@@ -44,6 +44,8 @@ type run struct {
 	balanced []string
 	// idle is whether the last resync found nothing to write, and nothing has been written since.
 	idle bool
+	// following are children that are being moved after their owners.
+	following sync.WaitGroup
 	// rescuedAt is when released objects were looked for last.
 	rescuedAt time.Time
 
@@ -84,6 +86,7 @@ func (r *run) round(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
+	defer r.following.Wait()
 	r.restart(declared, members)
 	for ctx.Err() == nil {
 		action, at := r.state.Next(r.Clock.Now())
@@ -181,7 +184,7 @@ func (r *run) resync(ctx context.Context, declared *catalog.Ring, members *ring.
 		listed = r.inTurn(declared)
 	}
 	r.balanced, r.idle = nil, false // until it is done
-	r.children.clear()
+	r.children.clear(r.counted.owned(declared))
 	r.listAll(ctx, p, tried, listed)
 	if ctx.Err() != nil {
 		return
@@ -238,10 +241,10 @@ func (r *run) ready(declared *catalog.Ring, now time.Time) []catalog.Resource {
 
 // followDrains polls the drains until it is stopped, so that children need not wait for the end of a long resync.
 func (r *run) followDrains(ctx context.Context, declared *catalog.Ring, members *ring.Ring) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	between, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() {
-		for r.sleepUntil(ctx, r.Clock.Now().Add(followDrainsEvery)) {
+		for r.sleepUntil(between, r.Clock.Now().Add(followDrainsEvery)) {
 			if r.drains.len() > 0 {
 				_, _ = r.pollDrains(ctx, declared, members) // an error shows in the next poll, too
 			}
@@ -360,7 +363,11 @@ func (r *run) pollOnce(ctx context.Context, declared *catalog.Ring, members *rin
 		return
 	}
 	r.idle = false
-	if last := r.drains.len() == 0; last || now.Sub(r.rescuedAt) >= rescueWhileDraining {
+	last := r.drains.len() == 0
+	if last {
+		r.following.Wait()
+	}
+	if last || now.Sub(r.rescuedAt) >= rescueWhileDraining {
 		// A shard that does not know destinations leaves it to the webhook, which may be down.
 		r.rescue(ctx, declared, members)
 		if last {

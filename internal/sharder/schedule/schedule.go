@@ -39,7 +39,7 @@ const (
 	// retryKindAfter is when a kind is listed again after a failure, doubled each time up to retryKindMost.
 	retryKindAfter, retryKindMost = time.Second, time.Minute
 	// pollDrainsAfter is when drains are listed again, doubled up to pollDrainsMost while no shard releases anything.
-	pollDrainsAfter, pollDrainsMost = time.Second, 30 * time.Second
+	pollDrainsAfter, pollDrainsMost = 500 * time.Millisecond, 30 * time.Second
 )
 
 // followUps are rescues after a change of the members. They catch objects that another replica of the webhook assigned

@@ -15,7 +15,7 @@ var (
 	secrets  = schedule.Kind{Resource: "secrets"}
 )
 
-func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 
 // swept is a ring that began with a resync and a sweep, both done at once.
 func swept() schedule.State {
@@ -35,9 +35,9 @@ func TestNext(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		state schedule.State
-		now   int
+		now   float64
 		want  schedule.Action
-		at    int
+		at    float64
 	}{
 		"after a join":                           {schedule.State{}.Restart(start, period, schedule.Resync), 0, schedule.Resync, 0},
 		"after a departure":                      {schedule.State{}.Restart(start, period, schedule.Rescue), 0, schedule.Rescue, 0},
@@ -55,12 +55,12 @@ func TestNext(t *testing.T) {
 		"a kind failed three times":              {quiet().AfterList(failed(websites), at(15)).AfterList(failed(websites), at(15)).AfterList(failed(websites), at(15)), 15, schedule.RetryKinds, 19},
 		"a kind recovered":                       {quiet().AfterList(failed(websites), at(15)).AfterList(map[schedule.Kind]bool{websites: false}, at(16)), 16, schedule.Rescue, 45},
 		"a kind left the ring":                   {quiet().AfterList(failed(websites), at(15)).Forget(func(kind schedule.Kind) bool { return kind == websites }), 16, schedule.Rescue, 45},
-		"drains are outstanding":                 {quiet().WithDrains(true, at(15)), 15, schedule.PollDrains, 16},
-		"drains are known":                       {quiet().WithDrains(true, at(15)).WithDrains(true, at(16)), 16, schedule.PollDrains, 16},
-		"drains are acknowledged":                {quiet().WithDrains(true, at(15)).AfterPoll(true, time.Time{}, at(16)), 16, schedule.PollDrains, 17},
-		"drains are not acknowledged":            {quiet().WithDrains(true, at(15)).AfterPoll(false, time.Time{}, at(16)).AfterPoll(false, time.Time{}, at(18)), 18, schedule.PollDrains, 22},
-		"a drain is about to time out":           {quiet().WithDrains(true, at(15)).AfterPoll(false, time.Time{}, at(16)).AfterPoll(false, at(20), at(18)), 18, schedule.PollDrains, 20},
-		"a drain has timed out":                  {quiet().WithDrains(true, at(15)).AfterPoll(true, at(16), at(16)), 16, schedule.PollDrains, 17},
+		"drains are outstanding":                 {quiet().WithDrains(true, at(15)), 15, schedule.PollDrains, 15.5},
+		"drains are known":                       {quiet().WithDrains(true, at(15)).WithDrains(true, at(15.2)), 15.2, schedule.PollDrains, 15.5},
+		"drains are acknowledged":                {quiet().WithDrains(true, at(15)).AfterPoll(true, time.Time{}, at(16)), 16, schedule.PollDrains, 16.5},
+		"drains are not acknowledged":            {quiet().WithDrains(true, at(15)).AfterPoll(false, time.Time{}, at(16)).AfterPoll(false, time.Time{}, at(18)), 18, schedule.PollDrains, 20},
+		"a drain is about to time out":           {quiet().WithDrains(true, at(15)).AfterPoll(false, time.Time{}, at(16)).AfterPoll(false, at(19), at(18)), 18, schedule.PollDrains, 19},
+		"a drain has timed out":                  {quiet().WithDrains(true, at(15)).AfterPoll(true, at(16), at(16)), 16, schedule.PollDrains, 16.5},
 		"no drain is left":                       {quiet().WithDrains(true, at(15)).WithDrains(false, at(16)), 16, schedule.Rescue, 45},
 		"an outage is suspected":                 {quiet().AfterRescue(at(290)).AfterResync(at(301)).SuspectOutage(at(302)), 302, schedule.Sweep, 302},
 		"an outage lasts":                        {quiet().AfterSweep(at(302), 0).SuspectOutage(at(303)).AfterRescue(at(590)).AfterResync(at(595)), 595, schedule.Sweep, 602},
