@@ -2,9 +2,12 @@ package shard
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,18 +34,52 @@ func (l *labeller) Update(ctx context.Context, object client.Object, options ...
 	return l.Client.Update(ctx, object, options...)
 }
 
-func (l *labeller) label(ctx context.Context, object client.Object) {
+// Patch implements client.Writer. Of patches, only server-side apply can create a child.
+func (l *labeller) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if patch.Type() == types.ApplyPatchType {
+		l.label(ctx, object)
+	}
+	return l.Client.Patch(ctx, object, patch, options...)
+}
+
+// Apply implements client.Writer. Apply configurations have no accessors for labels and owners, so one that needs the label
+// is applied in its unstructured form.
+func (l *labeller) Apply(ctx context.Context, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	content, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(content, &object.Object); err != nil {
+		return err
+	}
+	if !l.label(ctx, object) {
+		return l.Client.Apply(ctx, config, options...)
+	}
+	if err := l.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
+		return err
+	}
+	// As with any client, the configuration holds the answer then.
+	if content, err = json.Marshal(object.Object); err != nil {
+		return err
+	}
+	return json.Unmarshal(content, config)
+}
+
+// label adds the shard's label to a child of one of its objects, and tells whether it did.
+func (l *labeller) label(ctx context.Context, object client.Object) bool {
 	label := shardingv1alpha1.LabelShard(l.shard.Ring())
 	owner := metav1.GetControllerOfNoCopy(object)
 	if _, has := object.GetLabels()[label]; has || owner == nil {
-		return
+		return false
 	}
 	if !l.shard.controls(ctx, owner, object) {
-		return
+		return false
 	}
 	labels := map[string]string{label: l.shard.Name()}
 	maps.Copy(labels, object.GetLabels())
 	object.SetLabels(labels)
+	return true
 }
 
 // controls tells whether an object is of a kind that follows its controller, and the controller is

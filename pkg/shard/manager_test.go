@@ -101,14 +101,21 @@ func TestOwnObjectsOnly(t *testing.T) {
 	f.configMap("theirs", "b")
 	nobodys := f.configMap("nobodys", "")
 	f.configMap("looking", "a", "look")
+	f.configMap("apply", "a", "apply")
+	f.configMap("patch", "a", "patch")
 	p := f.operate("a")
 	f.says(p, "ended mine\n")
 	f.says(p, "ended looking\n")
 	f.Expect(f.labels(f.child("mine"))).To(HaveKeyWithValue(ours, "a"), "children are labelled without a webhook")
+	for _, way := range []string{"apply", "patch"} {
+		f.says(p, "ended "+way+"\n")
+		f.Expect(f.labels(f.child(way))).To(HaveKeyWithValue(ours, "a"), "so are children that are written with server-side apply")
+	}
+	f.says(p, "applied apply with the labels map["+ours+":a]\n")
 	f.says(p, "filtered: false\n")
 	f.says(p, "unfiltered: true\n")
-	f.says(p, "mine: looking mine\n")
-	f.says(p, "counted 4\n") // by the controller that leads
+	f.says(p, "mine: apply looking mine patch\n")
+	f.says(p, "counted 6\n") // by the controller that leads
 
 	t.Log("An object of a kind that is not sharded concerns all shards")
 	indexed := f.configMap("indexed", "a")

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -149,7 +151,19 @@ func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err := ctrl.SetControllerReference(main, child, w.Scheme()); err != nil {
 		return reconcile.Result{}, err
 	}
-	err := w.Create(ctx, child)
+	var err error
+	switch main.Data["do"] {
+	case "apply":
+		config := corev1ac.Secret(child.Name, child.Namespace).WithOwnerReferences(metav1ac.OwnerReference().
+			WithAPIVersion("v1").WithKind("ConfigMap").WithName(main.Name).WithUID(main.UID).WithController(true))
+		err = w.Apply(ctx, config, client.FieldOwner("operator"))
+		say("applied %s with the labels %v", request.Name, config.Labels)
+	case "patch":
+		child.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		err = w.Patch(ctx, child, client.Apply, client.FieldOwner("operator")) //nolint:staticcheck // many operators still do
+	default:
+		err = w.Create(ctx, child)
+	}
 	if apierrors.IsAlreadyExists(err) {
 		err = nil
 	}
