@@ -77,6 +77,7 @@ func (p *pass) listFrom(ctx context.Context, client metadata.ResourceInterface, 
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", resource.Resource.GroupResource(), err)
 		}
+		p.pages.Add(1)
 		read := p.newLiveness()
 		namespace, selects := "", true // they come in the order of their namespaces
 		for i := range page.Items {

@@ -45,7 +45,8 @@ type pass struct {
 	// collect makes children that should follow their owners be kept until those are released.
 	collect bool
 
-	wrote atomic.Bool // whether anything was written
+	pages atomic.Int64 // how many were read
+	wrote atomic.Bool  // whether anything was written
 	// bypassed is whether an unlabelled object was found that the webhook should have assigned.
 	bypassed atomic.Bool
 

@@ -310,7 +310,7 @@ func (r *run) sweep(ctx context.Context, declared *catalog.Ring, members *ring.R
 	if ctx.Err() != nil {
 		return
 	}
-	r.state = r.state.AfterSweep(r.Clock.Now(), share(r.name))
+	r.state = r.state.AfterSweep(r.Clock.Now(), int(p.pages.Load()), share(r.name))
 	r.noteSweep(p, tried)
 	r.logFailures(ctx, p)
 	r.report(false)

@@ -32,10 +32,12 @@ const (
 	// RescuePeriod is how often to look for objects without a live owner. Nobody tells the sharder when the API server
 	// cannot reach the webhook.
 	RescuePeriod = 30 * time.Second
-	// SweepPeriod is how often to look for children without a label that nothing else has revealed.
-	SweepPeriod = time.Hour
-	// sweepPause is the least time between two sweeps because of a suspected outage of the webhook.
-	sweepPause = 5 * time.Minute
+	// SweepPeriod is how often at least to look for children without a label that nothing else has revealed; sweepPagePause
+	// is how long each page that the last sweep read is paid for with, so that sweeps cost the same in any cluster, and
+	// sweepLeast is how often at most.
+	SweepPeriod, sweepPagePause, sweepLeast = time.Hour, 18 * time.Second, time.Minute
+	// suspectedShare of the time between two sweeps is between those because of a suspected outage of the webhook.
+	suspectedShare = 12
 	// retryKindAfter is when a kind is listed again after a failure, doubled each time up to retryKindMost.
 	retryKindAfter, retryKindMost = time.Second, time.Minute
 	// pollDrainsAfter is when drains are listed again, doubled up to pollDrainsMost while no shard releases anything.
@@ -56,6 +58,7 @@ type State struct {
 	rescueAt, resyncAt time.Time
 	followUpsAt        []time.Time
 	sweepAt, sweptAt   time.Time
+	sweepPeriod        time.Duration
 	kinds              map[Kind]failure
 	refusedAt          time.Time
 	drains             polling
@@ -200,18 +203,20 @@ func (s State) WithRefused(at time.Time) State {
 // Swept tells whether there has been a sweep.
 func (s State) Swept() bool { return !s.sweptAt.IsZero() }
 
-// AfterSweep notes the end of a sweep. The share, from 0 to 1, keeps rings apart whose sharder started with all of them.
-func (s State) AfterSweep(now time.Time, share float64) State {
-	s.sweptAt = now
-	s.sweepAt = now.Add(SweepPeriod - time.Duration(share*float64(SweepPeriod)/4))
+// AfterSweep notes the end of a sweep that read some pages. The share, from 0 to 1, keeps rings apart whose sharder
+// started with all of them.
+func (s State) AfterSweep(now time.Time, pages int, share float64) State {
+	period := min(max(time.Duration(pages)*sweepPagePause, sweepLeast), SweepPeriod)
+	s.sweptAt, s.sweepPeriod = now, period
+	s.sweepAt = now.Add(period - time.Duration(share*float64(period)/4))
 	return s
 }
 
 // SuspectOutage makes a sweep due soon: an object was found that the webhook should have assigned.
 func (s State) SuspectOutage(now time.Time) State {
 	at := now
-	if !s.sweptAt.IsZero() && s.sweptAt.Add(sweepPause).After(now) {
-		at = s.sweptAt.Add(sweepPause)
+	if earliest := s.sweptAt.Add(s.sweepPeriod / suspectedShare); earliest.After(now) {
+		at = earliest
 	}
 	if at.Before(s.sweepAt) {
 		s.sweepAt = at

@@ -19,7 +19,7 @@ func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * fl
 
 // swept is a ring that began with a resync and a sweep, both done at once.
 func swept() schedule.State {
-	return schedule.State{}.Restart(start, period, schedule.Resync).AfterResync(start).AfterSweep(start, 0)
+	return schedule.State{}.Restart(start, period, schedule.Resync).AfterResync(start).AfterSweep(start, 1000, 0)
 }
 
 // quiet is the same after its follow-ups.
@@ -48,7 +48,7 @@ func TestNext(t *testing.T) {
 		"at rest":                                {quiet(), 15, schedule.Rescue, 45},
 		"late":                                   {quiet(), 100, schedule.Rescue, 100},
 		"the resync is due":                      {quiet().AfterRescue(at(290)), 290, schedule.Resync, 300},
-		"a shard is leaving":                     {schedule.State{}.Restart(start, period, schedule.Rescue).ResyncBefore(at(60)).AfterSweep(start, 0).AfterRescue(at(55)), 55, schedule.Resync, 60},
+		"a shard is leaving":                     {schedule.State{}.Restart(start, period, schedule.Rescue).ResyncBefore(at(60)).AfterSweep(start, 1000, 0).AfterRescue(at(55)), 55, schedule.Resync, 60},
 		"an object was refused":                  {quiet().WithRefused(at(17)), 15, schedule.RetryObjects, 17},
 		"a refused object is due after a rescue": {quiet().WithRefused(at(50)), 15, schedule.Rescue, 45},
 		"a kind failed once":                     {quiet().AfterList(failed(websites), at(15)), 15, schedule.RetryKinds, 16},
@@ -62,8 +62,10 @@ func TestNext(t *testing.T) {
 		"a drain is about to time out":           {quiet().WithDrains(true, at(15)).AfterPoll(false, time.Time{}, at(16)).AfterPoll(false, at(19), at(18)), 18, schedule.PollDrains, 19},
 		"a drain has timed out":                  {quiet().WithDrains(true, at(15)).AfterPoll(true, at(16), at(16)), 16, schedule.PollDrains, 16.5},
 		"no drain is left":                       {quiet().WithDrains(true, at(15)).WithDrains(false, at(16)), 16, schedule.Rescue, 45},
+		"few objects are cheap to sweep":         {quiet().AfterRescue(at(50)).AfterSweep(at(50), 1, 0).AfterRescue(at(105)), 105, schedule.Sweep, 110},
+		"more objects cost more":                 {quiet().AfterResync(at(200)).AfterSweep(at(200), 10, 0).AfterRescue(at(375)), 375, schedule.Sweep, 380},
 		"an outage is suspected":                 {quiet().AfterRescue(at(290)).AfterResync(at(301)).SuspectOutage(at(302)), 302, schedule.Sweep, 302},
-		"an outage lasts":                        {quiet().AfterSweep(at(302), 0).SuspectOutage(at(303)).AfterRescue(at(590)).AfterResync(at(595)), 595, schedule.Sweep, 602},
+		"an outage lasts":                        {quiet().AfterSweep(at(302), 1000, 0).SuspectOutage(at(303)).AfterRescue(at(590)).AfterResync(at(595)), 595, schedule.Sweep, 602},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, when := test.state.Next(at(test.now))
@@ -110,7 +112,7 @@ func TestStatesAreValues(t *testing.T) {
 
 // TestSweepsOfRingsAreSpread over a quarter of their period.
 func TestSweepsOfRingsAreSpread(t *testing.T) {
-	first, last := quiet().AfterSweep(start, 1), quiet().AfterSweep(start, 0)
+	first, last := quiet().AfterSweep(start, 1000, 1), quiet().AfterSweep(start, 1000, 0)
 	for _, state := range []*schedule.State{&first, &last} {
 		for range 1000 { // until only the sweep is left
 			action, when := state.Next(start)
