@@ -7,5 +7,7 @@
 // It ends the clients' TLS connections itself, for only so can it tell a watch from other requests,
 // and passes bearer tokens on. A client that identifies itself with a certificate arrives as nobody.
 //
+// It can also answer a path itself, as an API server of another version would.
+//
 // StartTCP stands before any other server, such as etcd, and passes on what it does not understand.
 package faultproxy

@@ -49,6 +49,7 @@ type Proxy struct {
 	mu      sync.Mutex
 	refused bool
 	conns   map[*faultyConn]struct{}
+	answers map[string][]byte // by path
 }
 
 // Start starts a proxy on a free loopback port, without any fault.
@@ -88,10 +89,25 @@ func listen() (*Proxy, error) {
 		up:       newGate(),
 		down:     newGate(),
 		conns:    map[*faultyConn]struct{}{},
+		answers:  map[string][]byte{},
 	}, nil
 }
 
 func (p *Proxy) handler(target *url.URL, roots *x509.CertPool) http.Handler {
+	server := p.pass(target, roots)
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		content, known := p.answer(request.URL.Path)
+		if !known {
+			server.ServeHTTP(writer, request)
+			return
+		}
+		writer.Header().Set("Content-Type", "application/json")
+		_, _ = writer.Write(content) // a client that has gone needs no answer
+	})
+}
+
+// pass brings requests to the API server.
+func (p *Proxy) pass(target *url.URL, roots *x509.CertPool) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(request *httputil.ProxyRequest) { request.SetURL(target) },
 		Transport: &http.Transport{
@@ -136,6 +152,20 @@ func (p *Proxy) Cut(direction Direction) {
 	if direction&ToClient != 0 {
 		p.down.set(false)
 	}
+}
+
+// Answer answers requests for a path with the JSON content instead of the API server, until the proxy is closed.
+func (p *Proxy) Answer(path string, content []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers[path] = content
+}
+
+func (p *Proxy) answer(path string) (content []byte, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	content, known = p.answers[path]
+	return content, known
 }
 
 // HoldWatches holds back the events of all watches. Other requests go on.

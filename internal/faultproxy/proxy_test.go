@@ -153,3 +153,14 @@ func TestTrafficIsCounted(t *testing.T) {
 	g.Expect(more - sent).To(BeNumerically("<", size/10))
 	g.Expect(again - received).To(And(BeNumerically(">", size), BeNumerically("<", size*3/2)))
 }
+
+// TestAnswer answers one path instead of the API server, which answers all others.
+func TestAnswer(t *testing.T) {
+	g := NewWithT(t)
+	r, proxy, client := setUp(t)
+	proxy.Answer("/version", []byte(`{"gitVersion":"v1.2.3"}`))
+	version, err := client.Discovery().ServerVersion()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(version.GitVersion).To(Equal("v1.2.3"))
+	g.Expect(list(client, r.Namespace, 10*time.Second)()).To(Succeed())
+}

@@ -12,8 +12,9 @@ import (
 
 // Binary says how to build a program.
 type Binary struct {
-	pkg  string
-	race bool
+	pkg    string
+	race   bool
+	commit string
 }
 
 // BuildOption changes how a program is built.
@@ -21,6 +22,11 @@ type BuildOption func(*Binary)
 
 // Race builds with the race detector: a race ends the process with exit code 66.
 func Race(binary *Binary) { binary.race = true }
+
+// At builds from the sources of an earlier commit, which has to be in the history of the clone. A package
+// that the commit does not have is taken from the working tree, and uses what it imports as it was then.
+// Other options have no effect.
+func At(commit string) BuildOption { return func(binary *Binary) { binary.commit = commit } }
 
 type buildResult struct {
 	once sync.Once
@@ -65,7 +71,12 @@ func (s *testRun) build(binary Binary) *buildResult {
 	}
 	s.mu.Unlock()
 	result.once.Do(func() {
-		if result.path, result.err = s.compile(binary); result.err == nil {
+		if binary.commit != "" {
+			result.path, result.err = s.compileAt(binary)
+		} else {
+			result.path, result.err = s.compile(binary)
+		}
+		if result.err == nil {
 			result.err = lookAtSources(binary.pkg)
 		}
 	})

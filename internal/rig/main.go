@@ -62,10 +62,11 @@ type testRun struct {
 	shared     *plane
 	sharedErr  error
 	built      map[Binary]*buildResult
+	checkedOut map[string]*buildResult // by commit
 }
 
 // session is the only one: a test binary runs its tests once.
-var session = &testRun{built: map[Binary]*buildResult{}}
+var session = &testRun{built: map[Binary]*buildResult{}, checkedOut: map[string]*buildResult{}}
 
 func (s *testRun) configure(options Options) {
 	s.mu.Lock()

@@ -28,6 +28,8 @@ type SharderOptions struct {
 	Config string
 	// Shipped runs it as users do: without the race detector, with logs for machines.
 	Shipped bool
+	// Binary is the path of another build of the sharder, such as one of an earlier commit.
+	Binary string
 	// Args, Env and Proxy are as in Process. Args come last, and so win.
 	Args, Env []string
 	Proxy     *faultproxy.Proxy
@@ -52,9 +54,12 @@ func (r *Rig) StartSharder(t testing.TB, options SharderOptions) *Sharder {
 	if !options.Shipped {
 		args, build = append(args, "--development"), append(build, Race)
 	}
+	if options.Binary == "" {
+		options.Binary = Build(t, "./cmd/sharder", build...)
+	}
 	s.Running = r.Start(t, Process{
 		Name: options.Name, ServiceAccount: "sharder", Proxy: options.Proxy, Env: options.Env,
-		Binary: Build(t, "./cmd/sharder", build...),
+		Binary: options.Binary,
 		Args:   append(args, options.Args...),
 		Roles:  append([]string{"config/rbac"}, options.Roles...),
 	})

@@ -9,6 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/ringmaster-project/ringmaster/internal/kubeversion"
 )
 
 // Manager is a manager that is a shard of a ring. Its controllers that ControllerManagedBy makes
@@ -40,11 +42,20 @@ func NewManager(config *rest.Config, options manager.Options, ring Options) (*Ma
 func (m *Manager) Shard() *Shard { return m.shard }
 
 // Start runs everything until ctx ends. It returns an error when the shard's Lease is lost, another
-// process has its name, or something else fails; the process should end then.
+// process has its name, the API server is older than sharding needs, or something else fails; the
+// process should end then.
 //
 // A reconciler that does not heed its context must not go on after the Lease has run out. So Start
 // does not wait for it longer than that.
 func (m *Manager) Start(ctx context.Context) error {
+	if !m.shard.options.Mode.spread() {
+		return m.start(ctx)
+	}
+	// Objects that are handed over are told apart from their older versions by resourceVersion.
+	return kubeversion.Guard(ctx, kubeversion.Ask(m.shard.config), m.start)
+}
+
+func (m *Manager) start(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Manager.Start(ctx) }()
 	select {

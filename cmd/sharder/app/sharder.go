@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/kubeversion"
 	"github.com/ringmaster-project/ringmaster/internal/sharder"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/access"
 )
@@ -49,7 +50,7 @@ Run two replicas: both serve the webhook, one moves objects.`,
 			if err != nil {
 				return err
 			}
-			return mgr.Start(command.Context())
+			return kubeversion.Guard(command.Context(), kubeversion.Ask(mgr.GetConfig()), mgr.Start)
 		},
 	}
 	command.Flags().StringVar(&o.config, "config", "", "file with a SharderConfig (default: everything by default)")

@@ -1,0 +1,240 @@
+package skew_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/test/robustness/history"
+)
+
+func TestMain(m *testing.M) {
+	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	rig.Main(m, rig.Options{CRDs: []string{"config/crds"}})
+}
+
+const (
+	patience = 90 * time.Second
+	// The Leases of shards and sharders are short, so that a kill need not be waited for long, and long
+	// enough that a busy machine does not make anybody lose one.
+	leaseDuration, renewDeadline, retryPeriod = 12 * time.Second, 9 * time.Second, time.Second
+	// resyncPeriod is shorter than the time for which nothing may be written at rest, so that a sharder that
+	// disagrees with the other version shows.
+	resyncPeriod, restFor = time.Second, 3 * time.Second
+)
+
+// fixture is a ring with shards and sharders of several versions. What happens is recorded.
+type fixture struct {
+	*rig.Rig
+	*WithT
+	t     *testing.T
+	ring  *shardingv1alpha1.ControllerRing
+	front *front
+
+	folder   string
+	recorder *history.Recorder
+	shards   []*shardProcess
+	sharders int
+	objects  int
+}
+
+// shardProcess is a process that is a shard.
+type shardProcess struct {
+	*rig.Running
+	name, id, record string
+	endExpected      bool
+}
+
+func setUp(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, folder: rig.TempDir(t), front: newFront(t)}
+	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	var err error
+	f.recorder, err = history.NewRecorder(f.writes(), time.Now)
+	f.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = f.recorder.Close() })
+	f.watch()
+	f.ring = &shardingv1alpha1.ControllerRing{
+		ObjectMeta: metav1.ObjectMeta{Name: f.Namespace},
+		Spec: shardingv1alpha1.ControllerRingSpec{
+			Resources: []shardingv1alpha1.RingResource{{
+				GroupResource:       shardingv1alpha1.GroupResource{Resource: "configmaps"},
+				ControlledResources: []shardingv1alpha1.GroupResource{{Resource: "secrets"}},
+			}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.Namespace}},
+			ShardNamespaces:   []string{f.Namespace},
+		},
+	}
+	f.Expect(f.Client.Create(t.Context(), f.ring)).To(Succeed())
+	t.Cleanup(func() { _ = f.Client.Delete(context.Background(), f.ring) })
+	return f
+}
+
+// writes is the file with what the test records.
+func (f *fixture) writes() string { return filepath.Join(f.folder, "writes") }
+
+// watch records every write of the ring's objects, of its Leases and of the ring itself.
+func (f *fixture) watch() {
+	f.t.Helper()
+	dynamicClient, err := dynamic.NewForConfig(f.Config)
+	f.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	f.t.Cleanup(func() {
+		cancel()
+		done.Wait()
+	})
+	objects := &history.Watcher{Client: dynamicClient, Recorder: f.recorder, Ring: f.Namespace, Namespace: f.Namespace}
+	ring := &history.Watcher{Client: dynamicClient, Recorder: f.recorder, Ring: f.Namespace}
+	for resource, watcher := range map[schema.GroupVersionResource]*history.Watcher{
+		corev1.SchemeGroupVersion.WithResource("configmaps"): objects,
+		corev1.SchemeGroupVersion.WithResource("secrets"):    objects,
+		history.Leases: objects,
+		shardingv1alpha1.SchemeGroupVersion.WithResource("controllerrings"): ring,
+	} {
+		f.Expect(watcher.Watch(ctx, resource, &done)).To(Succeed())
+	}
+}
+
+// startSharder runs a replica of the sharder, and waits until it serves.
+func (f *fixture) startSharder(of version) *rig.Sharder {
+	f.t.Helper()
+	f.sharders++
+	replica := f.StartSharder(f.t, rig.SharderOptions{
+		Name: fmt.Sprintf("sharder-%s-%d", of.name, f.sharders), Binary: of.sharder,
+		Roles: []string{"test/skew/testdata/ring-role.yaml"},
+		Config: fmt.Sprintf(`
+leaderElection: {leaseDuration: %s, renewDeadline: %s, retryPeriod: %s}
+webhook: {config: {clientConfig: {url: %q}}}
+controller: {sharder: {syncPeriod: %s}}
+`, leaseDuration, renewDeadline, retryPeriod, f.front.url(), resyncPeriod),
+	})
+	f.Eventually(func() int { return replica.Probe("/readyz") }).Should(Equal(200), replica.Name())
+	return replica
+}
+
+// leader is the identity of the sharder's leading replica, or "".
+func (f *fixture) leader() string {
+	lease := &coordinationv1.Lease{}
+	err := f.Client.Get(context.Background(), client.ObjectKey{Namespace: f.Namespace, Name: "sharder"}, lease)
+	if err != nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// join starts a shard, and waits until it holds its Lease.
+func (f *fixture) join(of version) *shardProcess {
+	f.t.Helper()
+	name := fmt.Sprintf("%s-%d", of.name, len(f.shards))
+	record := filepath.Join(f.folder, name)
+	p := &shardProcess{name: name, record: record, Running: f.Start(f.t, rig.Process{
+		Name: name, ServiceAccount: "operator", Binary: of.operator,
+		Roles: []string{"test/skew/testdata/operator-role.yaml"},
+		Args: []string{
+			"--ring", f.ring.Name, "--record", record, "--lease-duration", leaseDuration.String(),
+			"--renew-deadline", renewDeadline.String(), "--retry-period", retryPeriod.String(),
+		},
+	})}
+	p.id = fmt.Sprintf("%s/%d", name, p.PID())
+	f.shards = append(f.shards, p)
+	var recorded sync.WaitGroup
+	recorded.Go(func() {
+		<-p.Done()
+		f.recorder.Record(history.Event{What: history.Gone, Process: p.id, Shard: p.name})
+	})
+	f.t.Cleanup(func() {
+		_ = p.Kill()
+		recorded.Wait()
+	})
+	f.Eventually(func() bool {
+		events, err := history.Read(p.record)
+		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool { return e.What == history.Joined })
+	}).Should(BeTrue(), "%s joins", p.name)
+	return p
+}
+
+// stop lets a shard leave the ring, and waits until it has ended.
+func (f *fixture) stop(p *shardProcess) {
+	f.t.Helper()
+	p.endExpected = true
+	f.end(p.Running)
+}
+
+func (f *fixture) end(p *rig.Running) {
+	f.t.Helper()
+	f.Expect(p.Terminate()).To(Succeed())
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	f.Expect(p.Wait(ctx)).To(Succeed(), p.Name())
+}
+
+func (f *fixture) kill(p *shardProcess) {
+	f.t.Helper()
+	p.endExpected = true
+	f.Expect(p.Kill()).To(Succeed())
+}
+
+func (f *fixture) configMap() *corev1.ConfigMap {
+	f.objects++
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: fmt.Sprint("object-", f.objects)},
+		Data:       map[string]string{"number": strconv.Itoa(f.objects)},
+	}
+}
+
+// create makes objects, and returns the owners that the webhook chose. An object that the webhook missed is not
+// in the result: the sharder assigns it later.
+func (f *fixture) create(n int) (owners map[string]string) {
+	f.t.Helper()
+	owners = map[string]string{}
+	for range n {
+		object := f.configMap()
+		began := time.Now()
+		err := f.Client.Create(f.t.Context(), object)
+		request := &history.Request{
+			Verb: "create", Took: time.Since(began), Object: history.Object{Kind: "ConfigMap", Namespace: f.Namespace, Name: object.Name},
+		}
+		if err != nil {
+			request.Error = err.Error()
+		}
+		f.recorder.Record(history.Event{What: history.Asked, Request: request})
+		if owner := object.Labels[shardingv1alpha1.LabelShard(f.ring.Name)]; owner != "" {
+			owners[object.Name] = owner
+		}
+	}
+	return owners
+}
+
+// createWith makes objects whose owners a certain replica chooses.
+func (f *fixture) createWith(replica *rig.Sharder, n int) (owners map[string]string) {
+	f.t.Helper()
+	f.front.use(replica.Webhook)
+	f.Eventually(func(g Gomega) string {
+		probe := f.configMap()
+		g.Expect(f.Client.Create(f.t.Context(), probe, client.DryRunAll)).To(Succeed())
+		return probe.Labels[shardingv1alpha1.LabelShard(f.ring.Name)]
+	}).ShouldNot(BeEmpty(), "the webhook of %s", replica.Name())
+	owners = f.create(n)
+	f.Expect(owners).NotTo(BeEmpty(), "the webhook of %s", replica.Name())
+	return owners
+}
