@@ -155,7 +155,7 @@ func (p *pass) moveChildren(ctx context.Context, owners []string) {
 func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]string {
 	const (
 		many  = 20 // fewer are read one by one
-		share = 25 // a list of so many objects costs as much as reading one
+		share = 25 // listing this many objects costs as much as reading one
 	)
 	wanted, destinations := map[string]bool{}, map[string]int{}
 	for _, waiting := range released {

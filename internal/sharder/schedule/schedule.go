@@ -144,7 +144,7 @@ func (s State) RescueBefore(at time.Time) State {
 	return s
 }
 
-// BackingOff tells whether a kind failed and is to be left alone for now.
+// BackingOff tells whether a kind failed and must be left alone for now.
 func (s State) BackingOff(kind Kind, now time.Time) bool { return now.Before(s.kinds[kind].at) }
 
 // Failed tells whether the last list of a kind failed.
