@@ -5,6 +5,6 @@
 // to it, removing one only from it, and no shard gets much more than its share.
 //
 // The set of a Ring never changes, so any number of goroutines may use it. What a lookup needs is
-// built by the first one and shared by all others, which do not allocate; a Ring that nobody asks
-// for an owner costs no more than its names. Tables bounds the memory of many rings.
+// built by the first one and shared by all others, which do not allocate; until then a Ring takes
+// only the memory of its names. Tables bounds the memory of many rings.
 package ring

@@ -39,7 +39,7 @@ func sorted(names []string) []string {
 	return slices.Compact(names)
 }
 
-// Owner returns the shard that a key belongs to, or "" if there are no shards. The first call builds
+// Owner returns the shard that owns a key, or "" without shards. The first call builds
 // the table of tokens, and other callers wait for it.
 func (r *Ring) Owner(key string) string {
 	switch len(r.shards) {

@@ -15,12 +15,11 @@ type Tables struct {
 	built func()
 
 	mu sync.Mutex
-	// kept have a table. A ring that is no longer used elsewhere is not kept from being collected.
+	// kept have a table. The pointers are weak, so that replaced rings are collected.
 	kept []weak.Pointer[Ring]
 }
 
-// NewTables returns Tables that keep at most so many tokens. The function is called before each table
-// is built.
+// NewTables returns Tables with a limit of tokens to keep. The function is called before each build.
 func NewTables(limit int, built func()) *Tables { return &Tables{limit: limit, built: built} }
 
 // New is like the package's function, for a ring whose table can be evicted.
@@ -30,7 +29,7 @@ func (t *Tables) New(shards []string, leaving ...string) *Ring {
 	return made
 }
 
-// add builds a ring's table. Others are evicted before, if there is no room for it.
+// add builds a ring's table, and evicts others first to make room.
 func (t *Tables) add(to *Ring) *table {
 	t.mu.Lock()
 	t.evict(t.limit - to.tokens())
@@ -45,8 +44,8 @@ func (t *Tables) add(to *Ring) *table {
 	return made
 }
 
-// evict makes the tables have at most so many tokens. The oldest go first, but those that were used
-// since the last time have another chance.
+// evict removes tables until the others have at most limit tokens. It starts with the oldest, and
+// gives those that were used since the last time another chance.
 func (t *Tables) evict(limit int) {
 	tokens := t.compact()
 	for chances := len(t.kept); tokens > limit && len(t.kept) > 0; chances-- {

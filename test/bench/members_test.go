@@ -114,7 +114,7 @@ func (f *fixture) profiled() *rig.Sharder {
 	})
 }
 
-// available waits until a ring has so many shards.
+// available waits for the number of a ring's available shards.
 func (f *fixture) available(name string, shards int) {
 	f.b.Helper()
 	f.Eventually(func(g Gomega) {

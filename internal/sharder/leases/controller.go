@@ -29,7 +29,7 @@ import (
 type Shards interface {
 	Observe(lease *coordinationv1.Lease)
 	Shard(lease client.ObjectKey) (members.Shard, bool)
-	// Refusal is why a Lease is no shard.
+	// Refusal is why the ring does not accept a Lease.
 	Refusal(lease client.ObjectKey) members.Refusal
 	// Namesake is where the Lease is that keeps this one of the same name from being a shard.
 	Namesake(lease client.ObjectKey) (namespace string, found bool)

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// rivalPeriod is how soon to look again at a Lease that is no shard here, but another sharder's.
+	// rivalPeriod is how soon to look again at the Lease of another sharder's shard.
 	rivalPeriod = 30 * time.Second
-	// refusedPeriod is how soon to look again at a Lease that another one keeps from being a shard. It is
-	// looked at before that if it changes.
+	// refusedPeriod is how soon to look again at a Lease that another one keeps from being a shard. A
+	// change of the Lease itself causes a reconcile at once.
 	refusedPeriod = 30 * time.Second
 	// unlearnedPeriod is when this process has learned a ring that it has just seen.
 	unlearnedPeriod = 100 * time.Millisecond
@@ -37,8 +37,8 @@ func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (r
 		return reconcile.Result{}, err
 	}
 	why, stop := refusal(lease, ring), false
-	if other, because := r.otherwise(lease); because != "" {
-		why, stop = cmp.Or(why, because), other
+	if mustStop, because := r.conflict(lease); because != "" {
+		why, stop = cmp.Or(why, because), mustStop
 	}
 	if why == "" {
 		return reconcile.Result{RequeueAfter: unlearnedPeriod}, nil
@@ -66,9 +66,9 @@ func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (r
 	return reconcile.Result{}, nil
 }
 
-// otherwise is why a Lease that the ring would take is no shard nevertheless, or "", and whether its
-// process must stop: it may work on objects that are another shard's.
-func (r *Reconciler) otherwise(lease *coordinationv1.Lease) (stop bool, why string) {
+// conflict is why other Leases or limits keep a Lease from being a shard, or "", and whether its process
+// must stop: it may work on objects that another shard owns.
+func (r *Reconciler) conflict(lease *coordinationv1.Lease) (stop bool, why string) {
 	key, ring := client.ObjectKeyFromObject(lease), lease.Labels[shardingv1alpha1.LabelControllerRing]
 	if namesake, taken := r.Shards.Namesake(key); taken {
 		return true, fmt.Sprintf("The ring %s has an older shard of this name in the namespace %s, and both would work on the same objects. "+

@@ -38,13 +38,13 @@ func TestNoMereRenewals(t *testing.T) {
 		change func(*coordinationv1.Lease)
 		want   bool
 	}{
-		"a renewal":               {"ready", func(*coordinationv1.Lease) {}, false},
-		"of one that is no shard": {"", func(*coordinationv1.Lease) {}, false},
-		"of one that was late":    {"expired", func(*coordinationv1.Lease) {}, true},
-		"of one that was dead":    {"dead", func(*coordinationv1.Lease) {}, true},
-		"it is ready now":         {"", func(l *coordinationv1.Lease) { l.Labels[shardingv1alpha1.LabelState] = "ready" }, true},
-		"the state was removed":   {"ready", func(l *coordinationv1.Lease) { delete(l.Labels, shardingv1alpha1.LabelState) }, true},
-		"another ring":            {"ready", func(l *coordinationv1.Lease) { l.Labels[shardingv1alpha1.LabelControllerRing] = "other" }, true},
+		"a renewal":              {"ready", func(*coordinationv1.Lease) {}, false},
+		"of one without a state": {"", func(*coordinationv1.Lease) {}, false},
+		"of one that was late":   {"expired", func(*coordinationv1.Lease) {}, true},
+		"of one that was dead":   {"dead", func(*coordinationv1.Lease) {}, true},
+		"it is ready now":        {"", func(l *coordinationv1.Lease) { l.Labels[shardingv1alpha1.LabelState] = "ready" }, true},
+		"the state was removed":  {"ready", func(l *coordinationv1.Lease) { delete(l.Labels, shardingv1alpha1.LabelState) }, true},
+		"another ring":           {"ready", func(l *coordinationv1.Lease) { l.Labels[shardingv1alpha1.LabelControllerRing] = "other" }, true},
 		"it says that it leaves": {"ready", func(l *coordinationv1.Lease) {
 			l.Annotations = map[string]string{shardingv1alpha1.AnnotationLeaving: ""}
 		}, true},

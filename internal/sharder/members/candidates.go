@@ -10,13 +10,13 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/membership"
 )
 
-// Refusal is why a Lease is no shard of the ring that it names.
+// Refusal is why a ring does not accept a Lease that names it.
 type Refusal string
 
 // The refusals.
 const (
 	NotRefused Refusal = ""
-	// NoRing: there is no such ring.
+	// NoRing: the ring does not exist.
 	NoRing Refusal = "NoRing"
 	// NameTooLong: the name cannot be a label's value.
 	NameTooLong Refusal = "NameTooLong"
@@ -84,7 +84,7 @@ func (c *candidates) owner(name string) *observed {
 	return nil
 }
 
-// refusal is why a Lease is no shard.
+// refusal is why the ring does not accept a Lease.
 func (c *candidates) refusal(lease *observed) Refusal {
 	if why := c.admits(lease.key); why != NotRefused {
 		return why

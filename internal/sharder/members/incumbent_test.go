@@ -15,7 +15,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 )
 
-// created is a Lease that is held, and was created so many seconds after the start.
+// created is a held Lease with an age.
 func created(namespace, name string, seconds int, uid types.UID) *coordinationv1.Lease {
 	made := lease(namespace, name, name, start)
 	made.CreationTimestamp, made.UID = metav1.NewTime(start.Add(time.Duration(seconds)*time.Second)), uid

@@ -27,8 +27,8 @@ const (
 	joinInterval = 1500 * time.Millisecond
 	// maxTokens is how many tokens of all rings are kept for lookups, with 9 bytes each.
 	maxTokens = 1_000_000
-	// evictTablesAfter is after how long without a lookup a ring's tokens are no longer kept. It takes a
-	// few milliseconds to place them again.
+	// evictTablesAfter is how long a ring's table is kept without a lookup. It takes a few milliseconds to
+	// build it again.
 	evictTablesAfter = time.Minute
 )
 
@@ -358,7 +358,7 @@ func (t *Tracker) shard(known *state, lease *observed) Shard {
 	return Shard{Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Leaving: lease.Leaving, Again: again}
 }
 
-// Refusal returns why a Lease is no shard of its ring, or NotRefused if it is one.
+// Refusal returns why its ring does not accept a Lease, or NotRefused.
 func (t *Tracker) Refusal(key types.NamespacedName) Refusal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
