@@ -45,7 +45,7 @@ func newTable(shards []string) *table {
 	}
 	each(shards, func(owner int, token uint64) {
 		part := token >> t.shift
-		t.entries[t.ends[part]] = token&^ownerMask | uint64(owner)
+		t.entries[t.ends[part]] = token&^ownerMask | uint64(owner) //nolint:gosec // it is the index of a shard
 		t.ends[part]++
 	})
 	start = 0

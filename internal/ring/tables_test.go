@@ -3,6 +3,7 @@ package ring
 import (
 	"fmt"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,7 +60,7 @@ func TestTablesAreBounded(t *testing.T) {
 	b := newBuilds(6)
 	rings := make([]*Ring, 4)
 	for i := range rings {
-		rings[i] = b.New([]string{"a", fmt.Sprint(i)})
+		rings[i] = b.New([]string{"a", strconv.Itoa(i)})
 	}
 	kept := func() (n int) {
 		for _, r := range rings {
@@ -121,7 +122,7 @@ func TestUnusedTablesAreEvicted(t *testing.T) {
 func TestReplacedRingIsNotKept(t *testing.T) {
 	b := newBuilds(1000)
 	for i := range 10 {
-		b.ask(b.New([]string{"a", fmt.Sprint(i)}))
+		b.ask(b.New([]string{"a", strconv.Itoa(i)}))
 	}
 	runtime.GC()
 	b.ask(b.New([]string{"a", "b"}))

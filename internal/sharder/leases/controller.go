@@ -140,7 +140,7 @@ func (r *Reconciler) takeOver(ctx context.Context, lease *coordinationv1.Lease, 
 	changed := lease.DeepCopy()
 	now := metav1.NewMicroTime(r.Clock.Now())
 	holder := shardingv1alpha1.IdentityShardLeaseController
-	seconds := int32(min(2*duration(lease), membership.MaxDuration) / time.Second)
+	seconds := int32(min(2*duration(lease), membership.MaxDuration) / time.Second) //nolint:gosec // it fits
 	transitions := int32(1)
 	if lease.Spec.LeaseTransitions != nil {
 		transitions += *lease.Spec.LeaseTransitions

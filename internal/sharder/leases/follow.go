@@ -67,10 +67,19 @@ func Strip(object any) (any, error) {
 
 // only returns some of the entries, or nil if there are none of them.
 func only(all map[string]string, keys ...string) (kept map[string]string) {
+	found := 0
 	for _, key := range keys {
-		if value, found := all[key]; found {
+		if _, has := all[key]; has {
+			found++
+		}
+	}
+	if found > 0 && found == len(all) {
+		return all // the usual case, at each renewal
+	}
+	for _, key := range keys {
+		if value, has := all[key]; has {
 			if kept == nil {
-				kept = make(map[string]string, len(keys))
+				kept = make(map[string]string, found)
 			}
 			kept[key] = value
 		}

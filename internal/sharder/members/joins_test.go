@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/membership"
@@ -145,6 +146,35 @@ func TestDroppedRingIsNotChangedLater(t *testing.T) {
 		}
 		f.Declare("ring", nil)
 		f.expect(2, "a", "b")
+	})
+}
+
+// TestTablesAreEvicted counts timers: one is set while there are tables that may be evicted.
+func TestTablesAreEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := clocktesting.NewFakeClock(start)
+		tracker := members.New(fake, func(string) {})
+		tracker.Declare("ring", nil)
+		for _, name := range []string{"a", "b"} {
+			tracker.ObserveListed(lease("default", name, name, start))
+		}
+		expect := func(when string, want int) {
+			t.Helper()
+			synctest.Wait()
+			if got := fake.Waiters(); got != want {
+				t.Errorf("%s: %d timers", when, got)
+			}
+		}
+		expect("nobody has asked for an owner", 0)
+		current, _ := tracker.Ring("ring")
+		for range 3 {
+			current.Owner("key")
+			expect("in use", 1)
+			fake.Step(time.Minute)
+			expect("it was used in the last minute", 1)
+		}
+		fake.Step(time.Minute)
+		expect("it was not", 0)
 	})
 }
 
