@@ -1,9 +1,6 @@
 package membership
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // State of a shard, as the state label on its Lease shows it to people.
 type State string
@@ -33,6 +30,13 @@ const (
 	DefaultDuration = 15 * time.Second
 	// ForgetAfter is how long after its expiry the Lease of a dead shard is kept.
 	ForgetAfter = time.Minute
+	// MaxDuration is the longest duration with which a Lease makes a member. The objects of a shard that
+	// dies wait for that long. It is 240 times the default, and short enough to catch milliseconds that
+	// were given as seconds: 15,000 are more than four hours.
+	MaxDuration = time.Hour
+	// MaxShards is how many members a ring can have. The rings of a working controller have tens; a ring
+	// of thousands is an accident, or an attack, that must not take the sharder's memory from the others.
+	MaxShards = 500
 	// promptShare of its duration is the grace of a Lease that expired while others were renewed.
 	promptShare = 10
 )
@@ -64,8 +68,8 @@ func (l Lease) expiry() time.Time {
 }
 
 // StateOf returns the state of a shard at a time, and when to look again: the zero time if only a
-// change of the Lease can change it. The peers are all Leases of the same ring.
-func StateOf(lease Lease, peers []Lease, now time.Time) (state State, again time.Time) {
+// change of the Lease can change it. The renewals are those of all Leases of the same ring.
+func StateOf(lease Lease, renewals Renewals, now time.Time) (state State, again time.Time) {
 	expiry := lease.expiry()
 	if !lease.Held() {
 		if forget := expiry.Add(ForgetAfter); now.Before(forget) {
@@ -76,7 +80,7 @@ func StateOf(lease Lease, peers []Lease, now time.Time) (state State, again time
 	if now.Before(expiry) {
 		return Ready, expiry
 	}
-	if end := expiry.Add(grace(lease, peers)); now.Before(end) {
+	if end := expiry.Add(grace(lease, renewals)); now.Before(end) {
 		// A renewal of a peer may end the grace early, but that is a change of a Lease.
 		return Expired, end
 	}
@@ -90,13 +94,54 @@ func StateOf(lease Lease, peers []Lease, now time.Time) (state State, again time
 // shard should have, there was no such outage, and waiting only leaves objects without an owner:
 // the shard has stopped by itself at its renew deadline, before its Lease expired. If no peer could,
 // there is nobody to move the objects to anyway.
-func grace(lease Lease, peers []Lease) time.Duration {
+func grace(lease Lease, renewals Renewals) time.Duration {
 	// A shard tries to renew several times per duration and gives up after two thirds of it.
 	missed := lease.Seen.Add(lease.Duration * 2 / 3)
-	if slices.ContainsFunc(peers, func(peer Lease) bool {
-		return peer.Shard != lease.Shard && peer.Held() && peer.Complete && peer.Seen.After(missed)
-	}) {
+	if renewals.ofOthers(lease.Shard).After(missed) {
 		return lease.Duration / promptShare
 	}
 	return lease.Duration
+}
+
+// Renewals are the last two renewals in a ring, of two different shards: enough to know for each shard
+// when another one could renew, without looking at all others. The zero value has none.
+type Renewals struct{ last, before renewal }
+
+type renewal struct {
+	shard string
+	seen  time.Time
+}
+
+// Add notes the renewal of a Lease, in any order. One that is not held proves nothing.
+func (r *Renewals) Add(lease Lease) {
+	if !lease.Held() || !lease.Complete {
+		return
+	}
+	added := renewal{lease.Shard, lease.Seen}
+	switch {
+	case added.shard == r.last.shard:
+		r.last.seen = later(r.last.seen, added.seen)
+	case r.last.shard == "" || added.seen.After(r.last.seen):
+		r.last, r.before = added, r.last
+	case r.before.shard == "" || added.seen.After(r.before.seen):
+		r.before = added
+	}
+}
+
+// Has tells whether one of the renewals is a shard's.
+func (r *Renewals) Has(shard string) bool { return r.last.shard == shard || r.before.shard == shard }
+
+// ofOthers is when a shard other than this one was last seen to renew, or the zero time.
+func (r *Renewals) ofOthers(shard string) time.Time {
+	if r.last.shard == shard {
+		return r.before.seen
+	}
+	return r.last.seen
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

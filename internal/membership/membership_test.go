@@ -1,6 +1,8 @@
 package membership_test
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,7 +51,11 @@ func TestStateOf(t *testing.T) {
 		"no name and no holder is not holding": {membership.Lease{Complete: true, Seen: at(0)}, nil, 0, membership.Dead, at(60)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state, again := membership.StateOf(test.lease, test.peers, at(test.now))
+			var renewals membership.Renewals
+			for _, peer := range test.peers {
+				renewals.Add(peer)
+			}
+			state, again := membership.StateOf(test.lease, renewals, at(test.now))
 			if state != test.want {
 				t.Errorf("it is %s, want %s", state, test.want)
 			}
@@ -60,5 +66,36 @@ func TestStateOf(t *testing.T) {
 				t.Errorf("being a member (%t) depends on more than holding the lease (%t)", state.Member(), test.lease.Held())
 			}
 		})
+	}
+}
+
+// TestRenewals compares with all renewals what two of them tell, whatever their order and whose they are.
+func TestRenewals(t *testing.T) {
+	random := rand.New(rand.NewPCG(20260101, 1))
+	for range 1000 {
+		var (
+			renewals membership.Renewals
+			all      []membership.Lease
+		)
+		for range 1 + random.IntN(8) {
+			name := string(rune('a' + random.IntN(4)))
+			renewed := membership.Lease{Shard: name, Holder: name, Duration: 15 * time.Second, Complete: random.IntN(8) > 0, Seen: at(float64(random.IntN(20)))}
+			if random.IntN(8) == 0 {
+				renewed.Holder = ""
+			}
+			renewals.Add(renewed)
+			all = append(all, renewed)
+		}
+		subject := lease("a", 0)
+		missed := subject.Seen.Add(subject.Duration * 2 / 3)
+		wanted := membership.Expired
+		if slices.ContainsFunc(all, func(other membership.Lease) bool {
+			return other.Shard != subject.Shard && other.Held() && other.Complete && other.Seen.After(missed)
+		}) {
+			wanted = membership.Uncertain
+		}
+		if state, _ := membership.StateOf(subject, renewals, at(20)); state != wanted {
+			t.Fatalf("it is %s, want %s, after %v", state, wanted, all)
+		}
 	}
 }

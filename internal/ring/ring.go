@@ -1,9 +1,9 @@
 package ring
 
 import (
-	"cmp"
 	"slices"
-	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -14,36 +14,23 @@ import (
 // Changing the number moves objects, so it is part of the contract between replicas.
 const TokensPerShard = 4000
 
-// separator stands between a shard's name and a token's number. It cannot be part of a name, so two
-// shards cannot have a token in common, as shard-1 + 10 and shard-11 + 0 would without it.
-const separator = 0
-
-// indexBits is how many leading bits of a hash the index looks at.
-const indexBits = 16
-
 // Ring is a set of shards to choose from. The zero value has none.
 type Ring struct {
 	shards []string
 	// leaving are members that no key belongs to any more.
 	leaving []string
-	// tokens are sorted, owners[i] is the shard at tokens[i].
-	tokens []uint64
-	owners []uint16
-	// index[b] is the first token whose leading bits are b or more, so that a lookup looks at the
-	// few tokens of one part of the ring instead of searching all.
-	index []uint32
+	// tables builds and evicts the table if other rings share the memory for it, or is nil.
+	tables *Tables
+
+	building sync.Mutex // held while the table is built
+	table    atomic.Pointer[table]
+	used     atomic.Bool // since the Tables looked last
 }
 
 // New makes a ring of the given shards. Names that are given twice count once. Shards that are
 // leaving are members too, but no key belongs to them.
 func New(shards []string, leaving ...string) *Ring {
-	r := &Ring{shards: sorted(shards), leaving: sorted(leaving)}
-	if len(r.shards) == 0 {
-		return r
-	}
-	r.place()
-	r.makeIndex()
-	return r
+	return &Ring{shards: sorted(shards), leaving: sorted(leaving)}
 }
 
 func sorted(names []string) []string {
@@ -52,56 +39,43 @@ func sorted(names []string) []string {
 	return slices.Compact(names)
 }
 
-// place puts the tokens of all shards on the ring.
-func (r *Ring) place() {
-	type placed struct {
-		token uint64
-		owner uint16
-	}
-	all := make([]placed, 0, len(r.shards)*TokensPerShard)
-	var text []byte
-	for owner, shard := range r.shards {
-		for number := range TokensPerShard {
-			text = append(append(text[:0], shard...), separator)
-			text = strconv.AppendInt(text, int64(number), 10)
-			all = append(all, placed{xxhash.Sum64(text), uint16(owner)})
-		}
-	}
-	// Should two hashes be the same after all, the first name wins, whatever the order of the input.
-	slices.SortFunc(all, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.owner, b.owner))
-	})
-	r.tokens, r.owners = make([]uint64, len(all)), make([]uint16, len(all))
-	for i, p := range all {
-		r.tokens[i], r.owners[i] = p.token, p.owner
-	}
-}
-
-func (r *Ring) makeIndex() {
-	r.index = make([]uint32, 1<<indexBits)
-	position := 0
-	for part := range r.index {
-		for position < len(r.tokens) && r.tokens[position]>>(64-indexBits) < uint64(part) {
-			position++
-		}
-		r.index[part] = uint32(position)
-	}
-}
-
-// Owner returns the shard that a key belongs to, or "" if there are no shards.
+// Owner returns the shard that owns a key, or "" without shards. The first call builds
+// the table of tokens, and other callers wait for it.
 func (r *Ring) Owner(key string) string {
-	if len(r.shards) == 0 {
+	switch len(r.shards) {
+	case 0:
 		return ""
+	case 1:
+		return r.shards[0] // no table needed
+	}
+	tokens := r.table.Load()
+	if tokens == nil {
+		tokens = r.build()
+	}
+	if r.tables != nil && !r.used.Load() {
+		r.used.Store(true)
 	}
 	hash := xxhash.Sum64String(key)
-	position := int(r.index[hash>>(64-indexBits)])
-	for position < len(r.tokens) && r.tokens[position] < hash {
-		position++
+	owner, certain := tokens.find(hash)
+	if !certain {
+		owner = search(r.shards, hash)
 	}
-	if position == len(r.tokens) { // round the ring
-		position = 0
+	return r.shards[owner]
+}
+
+// build returns the table, and makes it unless another caller has done so meanwhile.
+func (r *Ring) build() *table {
+	r.building.Lock()
+	defer r.building.Unlock()
+	if built := r.table.Load(); built != nil {
+		return built
 	}
-	return r.shards[r.owners[position]]
+	if r.tables != nil {
+		return r.tables.add(r)
+	}
+	built := newTable(r.shards)
+	r.table.Store(built)
+	return built
 }
 
 // Shards returns the names of the shards that keys belong to, in order. They must not be changed.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ringmaster-project/ringmaster/internal/ring"
@@ -168,6 +169,7 @@ func TestPlacement(t *testing.T) {
 
 func TestLookupDoesNotAllocate(t *testing.T) {
 	r, all := ring.New(ordinals(rand.New(rand.NewPCG(seed, 4)), 100)), keys(1)
+	r.Owner(all[0]) // builds the table
 	if n := testing.AllocsPerRun(1000, func() { r.Owner(all[0]) }); n != 0 {
 		t.Errorf("a lookup allocates %v times", n)
 	}
@@ -175,17 +177,18 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 
 func BenchmarkOwner(b *testing.B) {
 	r, all := ring.New(ordinals(rand.New(rand.NewPCG(seed, 5)), 100)), keys(100_000)
+	r.Owner(all[0]) // builds the table
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		r.Owner(all[i%len(all)])
 	}
 }
 
-func BenchmarkNew(b *testing.B) {
+func BenchmarkFirstOwner(b *testing.B) {
 	names := ordinals(rand.New(rand.NewPCG(seed, 5)), 100)
 	b.ReportAllocs()
 	for b.Loop() {
-		ring.New(names)
+		ring.New(names).Owner("key")
 	}
 }
 
@@ -209,5 +212,23 @@ func TestLeaving(t *testing.T) {
 	}
 	if got := ring.New(nil, "c").Owner("x"); got != "" {
 		t.Errorf("everybody leaves, but %s gets keys", got)
+	}
+}
+
+// TestPlacementOfManyShards pins down the owners of many keys as a digest. Versions of the sharder and
+// of shards run side by side, so that they must agree on each.
+func TestPlacementOfManyShards(t *testing.T) {
+	for shards, want := range map[int]uint64{10: 0x6f1de94d23e15d17, 200: 0x6994b6c8f08fc7d2} {
+		names := make([]string, shards)
+		for i := range names {
+			names[i] = fmt.Sprintf("operator-%d", i)
+		}
+		r, digest := ring.New(names), xxhash.New()
+		for _, key := range keys(10_000) {
+			fmt.Fprintln(digest, r.Owner(key))
+		}
+		if got := digest.Sum64(); got != want {
+			t.Errorf("%d shards: %#x, want %#x", shards, got, want)
+		}
 	}
 }

@@ -161,7 +161,7 @@ func (s *Sharder) addRings() error {
 func (s *Sharder) addLeases() error {
 	return ctrl.NewControllerManagedBy(s.manager).
 		Named("shardlease").
-		For(&coordinationv1.Lease{}).
+		For(&coordinationv1.Lease{}, builder.WithPredicates(leases.NoMereRenewals())).
 		Watches(&shardingv1alpha1.ControllerRing{}, handler.EnqueueRequestsFromMapFunc(s.leasesOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(&leases.Reconciler{
 			Client:     s.manager.GetClient(),

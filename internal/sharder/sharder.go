@@ -31,6 +31,7 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/admission"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/leases"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/metrics"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
@@ -56,7 +57,7 @@ func CacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&coordinationv1.Lease{}:                                 {Label: selector},
+			&coordinationv1.Lease{}:                                 {Label: selector, Transform: leases.Strip},
 			&admissionregistrationv1.MutatingWebhookConfiguration{}: {Label: selector},
 		},
 	}
@@ -146,11 +147,11 @@ func (s *Sharder) moveOptions(client metadata.Interface) moves.Options {
 
 // holders reads which shards of a ring hold their Leases.
 func (s *Sharder) holders(ctx context.Context, ring string) (map[string]bool, error) {
-	leases := &coordinationv1.LeaseList{}
-	if err := s.manager.GetAPIReader().List(ctx, leases, client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring}); err != nil {
+	found := &coordinationv1.LeaseList{}
+	if err := s.manager.GetAPIReader().List(ctx, found, client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring}); err != nil {
 		return nil, fmt.Errorf("listing leases: %w", err)
 	}
-	return s.members.Holders(ring, leases.Items), nil
+	return s.members.Holders(ring, found.Items), nil
 }
 
 // learn makes a ring known to this process, as the cache has it by now: several controllers learn, and

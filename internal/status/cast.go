@@ -131,8 +131,15 @@ func refusal(tracker *members.Tracker, key types.NamespacedName, namespaces []st
 	if len(namespaces) > 0 && !slices.Contains(namespaces, key.Namespace) {
 		return "the ring takes shards only from the namespaces " + prose.List(namespaces)
 	}
+	switch tracker.Refusal(key) {
+	case members.DurationTooLong:
+		return "its lease lasts for more than " + membership.MaxDuration.String()
+	case members.RingFull:
+		return fmt.Sprintf("the ring has %d shards with older leases", membership.MaxShards)
+	case members.NotRefused, members.NoRing, members.NameTooLong, members.WrongNamespace, members.NameTaken:
+	}
 	other, _ := tracker.Namesake(key)
-	return fmt.Sprintf("a shard in the namespace %s has the same name", other)
+	return fmt.Sprintf("an older shard in the namespace %s has the same name", other)
 }
 
 // shard is what is known of a shard that an object names.

@@ -127,7 +127,7 @@ func TestWarnings(t *testing.T) {
 		"a shard that is dead, and nobody cares": {
 			factsOf(controllerRing(isReady), lease("a"), lease("b", renewed(10*time.Minute))), []string{"b has not renewed its Lease for 10m, by this computer's clock"},
 		},
-		"a shard that is refused": {factsOf(controllerRing(isReady), lease("a"), lease("a", in("z"))), []string{"the Lease z/a is no shard: a shard in the namespace system"}},
+		"a shard that is refused": {factsOf(controllerRing(isReady), lease("a"), lease("a", in("z"))), []string{"the Lease z/a is no shard: an older shard in the namespace system"}},
 	} {
 		t.Run(name, func(t *testing.T) { expectWords(t, test.facts.report(now).Warnings, test.want) })
 	}

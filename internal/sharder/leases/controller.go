@@ -8,7 +8,6 @@ package leases
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -30,6 +29,8 @@ import (
 type Shards interface {
 	Observe(lease *coordinationv1.Lease)
 	Shard(lease client.ObjectKey) (members.Shard, bool)
+	// Refusal is why the ring does not accept a Lease.
+	Refusal(lease client.ObjectKey) members.Refusal
 	// Namesake is where the Lease is that keeps this one of the same name from being a shard.
 	Namesake(lease client.ObjectKey) (namespace string, found bool)
 }
@@ -67,8 +68,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	lease := &coordinationv1.Lease{}
-	if err := r.Client.Get(ctx, request.NamespacedName, lease); err != nil {
+	lease := &coordinationv1.Lease{} // the cache's own: all that is written is a copy
+	if err := r.Client.Get(ctx, request.NamespacedName, lease, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.refused.Delete(request.NamespacedName)
 		}
@@ -82,8 +83,8 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	r.refused.Delete(request.NamespacedName)
 	if err := r.act(ctx, lease, shard.State); err != nil {
 		if apierrors.IsConflict(err) {
-			// Somebody has written the Lease, most likely its shard. That is news, and comes as such.
-			return reconcile.Result{}, nil
+			// The Lease was written meanwhile, most likely by its shard. A mere renewal causes no reconcile.
+			return reconcile.Result{RequeueAfter: watchful}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("acting on a shard that is %s: %w", shard.State, err)
 	}
@@ -106,7 +107,11 @@ func (r *Reconciler) again(shard members.Shard) reconcile.Result {
 func (r *Reconciler) act(ctx context.Context, lease *coordinationv1.Lease, state membership.State) error {
 	switch state {
 	case membership.Uncertain:
-		return r.takeOver(ctx, lease)
+		if err := r.takeOver(ctx, lease, membership.Dead); err != nil {
+			return err
+		}
+		r.tell(ctx, lease, membership.Uncertain, membership.Dead, takenOver(lease))
+		return nil
 	case membership.Orphaned:
 		return r.remove(ctx, lease)
 	case membership.Ready, membership.Expired, membership.Dead:
@@ -129,12 +134,13 @@ func (r *Reconciler) show(ctx context.Context, lease *coordinationv1.Lease, stat
 	return nil
 }
 
-// takeOver makes the shard dead, unless it renews first: then the write conflicts.
-func (r *Reconciler) takeOver(ctx context.Context, lease *coordinationv1.Lease) error {
+// takeOver makes the shard dead, unless it renews first: then the write conflicts. The state is shown, or
+// none.
+func (r *Reconciler) takeOver(ctx context.Context, lease *coordinationv1.Lease, shown membership.State) error {
 	changed := lease.DeepCopy()
 	now := metav1.NewMicroTime(r.Clock.Now())
 	holder := shardingv1alpha1.IdentityShardLeaseController
-	seconds := int32(min(2*int64(duration(lease)/time.Second), math.MaxInt32)) //nolint:gosec // it fits
+	seconds := int32(min(2*duration(lease), membership.MaxDuration) / time.Second) //nolint:gosec // it fits
 	transitions := int32(1)
 	if lease.Spec.LeaseTransitions != nil {
 		transitions += *lease.Spec.LeaseTransitions
@@ -143,12 +149,14 @@ func (r *Reconciler) takeOver(ctx context.Context, lease *coordinationv1.Lease) 
 	changed.Spec.LeaseDurationSeconds = &seconds
 	changed.Spec.LeaseTransitions = &transitions
 	changed.Spec.AcquireTime, changed.Spec.RenewTime = &now, &now
-	changed.Labels[shardingv1alpha1.LabelState] = string(membership.Dead)
-	if err := r.Client.Update(ctx, changed); err != nil {
+	if delete(changed.Labels, shardingv1alpha1.LabelState); shown != "" {
+		changed.Labels[shardingv1alpha1.LabelState] = string(shown)
+	}
+	// Not an update: the cache does not have all of the Lease.
+	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(lease, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	r.Shards.Observe(changed) // its objects need not wait for the watch
-	r.tell(ctx, lease, membership.Uncertain, membership.Dead, takenOver(lease))
 	return nil
 }
 

@@ -2,6 +2,7 @@ package leases_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -167,6 +168,17 @@ func (e *ending) Patch(ctx context.Context, object client.Object, patch client.P
 	return e.Client.Patch(ctx, object, patch, options...)
 }
 
+// renewing is a client before whose writes the shard renews.
+type renewing struct {
+	client.Client
+	renew func()
+}
+
+func (r *renewing) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	r.renew()
+	return r.Client.Patch(ctx, object, patch, options...)
+}
+
 // TestEnding has the process end while it writes, which is nobody's failure.
 func TestEnding(t *testing.T) {
 	f := setUp(t)
@@ -190,14 +202,20 @@ func TestHeldBySomebodyElse(t *testing.T) {
 	f.expect(lease, "dead", "Warning ShardNotHeld")
 }
 
-// TestLongestDuration cannot be doubled.
-func TestLongestDuration(t *testing.T) {
+// TestDurationIsCapped refuses a Lease that would stay ready for 68 years, and takes it over.
+func TestDurationIsCapped(t *testing.T) {
 	f := setUp(t)
-	lease, longest := f.lease("a"), int32(1<<31-1)
+	lease, longest, most := f.lease("a"), int32(1<<31-1), int32(membership.MaxDuration/time.Second)
 	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.LeaseDurationSeconds = &longest })
+	f.expect(lease, "", "Warning ShardRefused")
+	f.Expect(*lease.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
+	f.Expect(*lease.Spec.LeaseDurationSeconds).To(Equal(most))
+	self := "a"
+	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity, spec.LeaseDurationSeconds = &self, &most })
 	f.expect(lease, "ready", "Normal ShardReady")
-	f.clock.Step(2*time.Duration(longest)*time.Second + time.Second)
+	f.clock.Step(2 * membership.MaxDuration)
 	f.expect(lease, "dead", "Warning ShardDead")
+	f.Expect(*lease.Spec.LeaseDurationSeconds).To(Equal(most))
 }
 
 // TestRefused says once why a Lease is no shard, and takes it when that has changed.
@@ -239,18 +257,60 @@ func TestLongName(t *testing.T) {
 	f.expect(f.lease(strings.Repeat("a", 64)), "", "Warning ShardRefused")
 }
 
-// TestNamesake has a shard of the same name in another namespace, which is made to stop.
-func TestNamesake(t *testing.T) {
+// namesake makes the Lease of a shard of the ring in another namespace.
+func (f *fixture) namesake(namespace, name string) *coordinationv1.Lease {
+	f.t.Helper()
+	f.Expect(f.Rig.Client.Create(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+	seconds, now := int32(10), metav1.NewMicroTime(f.clock.Now())
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{shardingv1alpha1.LabelControllerRing: f.Namespace}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
+	}
+	f.Expect(f.Rig.Client.Create(f.t.Context(), lease)).To(Succeed())
+	return lease
+}
+
+// TestNewcomerIsRefused has a shard of the same name in another namespace, which is made to stop until the
+// name is free.
+func TestNewcomerIsRefused(t *testing.T) {
 	f := setUp(t)
-	f.expect(f.lease("a"), "ready", "Normal ShardReady")
-	other := "zz-" + f.Namespace
-	f.Expect(f.Rig.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}})).To(Succeed())
-	mine := f.Namespace
-	f.Namespace = other
-	second := f.lease("a")
-	second.Labels[shardingv1alpha1.LabelControllerRing] = mine
-	f.Expect(f.Rig.Client.Update(t.Context(), second)).To(Succeed())
-	f.reconcile(second)
-	f.Expect(f.get(second)).To(Succeed())
-	f.Expect(*second.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
+	incumbent, nobody, self := f.lease("a"), "", "a"
+	f.expect(incumbent, "ready", "Normal ShardReady")
+	time.Sleep(time.Second) // the API server tells the age of objects in seconds
+	newcomer := f.namesake("aaa-"+f.Namespace, "a")
+	f.expect(newcomer, "", "Warning ShardRefused")
+	f.Expect(*newcomer.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
+	f.expect(newcomer, "") // it is told once
+	f.expect(incumbent, "ready")
+
+	f.change(incumbent, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &nobody })
+	f.expect(incumbent, "dead", "Normal ShardReleased")
+	f.change(newcomer, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
+	f.expect(newcomer, "")
+	f.Expect(*newcomer.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController), "the incumbent restarts")
+	f.change(incumbent, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
+	f.expect(incumbent, "ready", "Normal ShardReady")
+
+	f.Expect(f.Rig.Client.Delete(t.Context(), incumbent)).To(Succeed())
+	f.tracker.Forget(client.ObjectKeyFromObject(incumbent))
+	f.change(newcomer, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
+	f.expect(newcomer, "ready", "Normal ShardReady")
+}
+
+// TestRingIsFull has one shard more than a ring can have.
+func TestRingIsFull(t *testing.T) {
+	f := setUp(t)
+	for i := range membership.MaxShards {
+		name := fmt.Sprintf("older-%d", i)
+		f.tracker.Observe(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name, Labels: map[string]string{shardingv1alpha1.LabelControllerRing: f.Namespace}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name},
+		})
+	}
+	lease, self := f.lease("a"), "a"
+	f.expect(lease, "", "Warning ShardRefused")
+	f.Expect(*lease.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
+	f.tracker.Forget(client.ObjectKey{Namespace: f.Namespace, Name: "older-7"})
+	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
+	f.expect(lease, "ready", "Normal ShardReady")
 }

@@ -1,6 +1,7 @@
 package leases
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,45 +15,74 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/membership"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 )
 
-// rivalPeriod is how soon to look again at a Lease that is no shard here, but another sharder's.
-const rivalPeriod = 30 * time.Second
+const (
+	// rivalPeriod is how soon to look again at the Lease of another sharder's shard.
+	rivalPeriod = 30 * time.Second
+	// refusedPeriod is how soon to look again at a Lease that another one keeps from being a shard. A
+	// change of the Lease itself causes a reconcile at once.
+	refusedPeriod = 30 * time.Second
+	// unlearnedPeriod is when this process has learned a ring that it has just seen.
+	unlearnedPeriod = 100 * time.Millisecond
+)
 
 // refuse says why a Lease with a ring's label is no shard of it. When that changes, it is looked at
 // again.
 func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (reconcile.Result, error) {
-	// soon is when this process has learned a ring that it has just seen.
-	const soon = 100 * time.Millisecond
 	ring, err := r.Ring(ctx, lease.Labels[shardingv1alpha1.LabelControllerRing])
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	why := refusal(lease, ring)
-	namesake, twice := r.Shards.Namesake(client.ObjectKeyFromObject(lease))
-	if why == "" && twice {
-		why = fmt.Sprintf("The ring %s has a shard of this name in the namespace %s: they would work on the same objects. Give it another name", ring.Name, namesake)
+	why, stop := refusal(lease, ring), false
+	if mustStop, because := r.conflict(lease); because != "" {
+		why, stop = cmp.Or(why, because), mustStop
 	}
 	if why == "" {
-		return reconcile.Result{RequeueAfter: soon}, nil
+		return reconcile.Result{RequeueAfter: unlearnedPeriod}, nil
 	}
 	if r.Rival(lease.Labels[shardingv1alpha1.LabelControllerRing]) {
 		// It is a shard for that one, which shows its state. If it dies, the Lease is looked at again.
 		return reconcile.Result{RequeueAfter: rivalPeriod}, nil
 	}
-	if err := r.clear(ctx, lease); err != nil {
-		return reconcile.Result{}, err
-	}
 	if before, told := r.refused.Swap(client.ObjectKeyFromObject(lease), why); !told || before != why {
 		r.Events.Eventf(lease, nil, corev1.EventTypeWarning, "ShardRefused", "Membership", "%s", why)
 	}
-	if twice && held(lease) {
-		// Its process must stop: it has the other one's label.
-		if err := r.takeOver(ctx, lease); err != nil && !apierrors.IsConflict(err) {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
-		}
+	if stop && held(lease) {
+		err = r.takeOver(ctx, lease, "")
+	} else {
+		err = r.clear(ctx, lease)
+	}
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: watchful}, nil
+	case err != nil:
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	case stop:
+		return reconcile.Result{RequeueAfter: refusedPeriod}, nil
 	}
 	return reconcile.Result{}, nil
+}
+
+// conflict is why other Leases or limits keep a Lease from being a shard, or "", and whether its process
+// must stop: it may work on objects that another shard owns.
+func (r *Reconciler) conflict(lease *coordinationv1.Lease) (stop bool, why string) {
+	key, ring := client.ObjectKeyFromObject(lease), lease.Labels[shardingv1alpha1.LabelControllerRing]
+	if namesake, taken := r.Shards.Namesake(key); taken {
+		return true, fmt.Sprintf("The ring %s has an older shard of this name in the namespace %s, and both would work on the same objects. "+
+			"Give this one another name, or delete the lease %s/%s if that shard is gone for good", ring, namesake, namesake, lease.Name)
+	}
+	switch r.Shards.Refusal(key) {
+	case members.DurationTooLong:
+		return true, fmt.Sprintf("The lease lasts for %s, and a shard's for at most %s: its objects would wait for that long when it dies. "+
+			"Set a shorter lease duration", duration(lease), membership.MaxDuration)
+	case members.RingFull:
+		return true, fmt.Sprintf("The ring %s has %d shards with older leases, and cannot have more. Run fewer shards, or more than one ring", ring, membership.MaxShards)
+	case members.NotRefused, members.NoRing, members.NameTooLong, members.WrongNamespace, members.NameTaken:
+	}
+	return false, ""
 }
 
 func held(lease *coordinationv1.Lease) bool {
@@ -81,9 +111,5 @@ func (r *Reconciler) clear(ctx context.Context, lease *coordinationv1.Lease) err
 	}
 	changed := lease.DeepCopy()
 	delete(changed.Labels, shardingv1alpha1.LabelState)
-	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(lease, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) {
-		return nil // it has changed, and comes again because of that
-	}
-	return client.IgnoreNotFound(err)
+	return r.Client.Patch(ctx, changed, client.MergeFromWithOptions(lease, client.MergeFromWithOptimisticLock{}))
 }

@@ -2,26 +2,34 @@
 //
 // It promises that a ring is calculated only when its set of shards has changed, that everybody
 // who asks gets the same one, and that asking for it waits for nobody: it is on the path of users'
-// requests.
+// requests. A renewal costs the same whatever the number of rings and shards. Shards that join at
+// about the same time change the ring once; one that leaves or dies changes it at once.
 package members
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
-	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/membership"
 	"github.com/ringmaster-project/ringmaster/internal/ring"
+)
+
+const (
+	// joinInterval is the time between two changes of a ring that shards which join cause. The first join
+	// after that time takes effect at once.
+	joinInterval = 1500 * time.Millisecond
+	// maxTokens is how many tokens of all rings are kept for lookups, with 9 bytes each.
+	maxTokens = 1_000_000
+	// evictTablesAfter is how long a ring's table is kept without a lookup. It takes a few milliseconds to
+	// build it again.
+	evictTablesAfter = time.Minute
 )
 
 // Source knows the shards of rings. The ring is nil if it is not known; the channel is closed when it
@@ -33,34 +41,29 @@ type Source interface {
 // Tracker keeps what was seen of the Leases. Its methods may be called from several goroutines.
 type Tracker struct {
 	clock clock.PassiveClock
-	// calculated is told each time that a ring was calculated.
+	// timers delays joins and evicts tables. It is nil if the clock only tells the time.
+	timers clock.WithDelayedExecution
+	// calculated is told each time that a ring has other members.
 	calculated func(ring string)
-	// published is what Ring answers with, without waiting for a calculation that is under way.
-	published atomic.Pointer[map[string]view]
+	tables     *ring.Tables
+	evicting   atomic.Bool // a timer is set
+	// published is what Ring answers with, a *view by the ring's name, without waiting for the mutex.
+	published sync.Map
 
 	mu     sync.Mutex
-	leases map[types.NamespacedName]*seen
+	leases map[types.NamespacedName]*observed
 	rings  map[string]*state
 }
 
-// seen is a Lease, with what identifies its last renewal.
-type seen struct {
-	membership.Lease
-	ring    string
-	renewal renewal
-}
-
-// renewal changes with each write of a Lease's holder.
-type renewal struct {
-	holder            string
-	acquired, renewed metav1.MicroTime
-	transitions       int32
-}
-
-// state is a ring that was declared.
+// state is a ring that was declared, or that Leases name.
 type state struct {
-	namespaces []string // whose Leases count; none means all
-	view
+	candidates
+	declared bool
+	*view
+	// joined is when a shard last joined, as others see it.
+	joined time.Time
+	// pending takes effect of joins that wait, or is nil.
+	pending clock.Timer
 }
 
 // view is a ring as others see it.
@@ -70,84 +73,128 @@ type view struct {
 	since   time.Time     // when current became so
 }
 
-// New returns a Tracker that knows nothing yet. The function is told of each calculation.
+// New returns a Tracker that knows nothing yet. The function is told of each ring that has other
+// members. With a clock that has no timers (clock.WithDelayedExecution) each join takes effect at once.
 func New(passive clock.PassiveClock, calculated func(ring string)) *Tracker {
 	t := &Tracker{
 		clock:      passive,
 		calculated: calculated,
-		leases:     map[types.NamespacedName]*seen{},
+		leases:     map[types.NamespacedName]*observed{},
 		rings:      map[string]*state{},
 	}
-	t.publish()
+	t.timers, _ = passive.(clock.WithDelayedExecution)
+	t.tables = ring.NewTables(maxTokens, t.evictLater)
 	return t
 }
 
-// publish shows the rings as they are now.
-func (t *Tracker) publish() {
-	views := make(map[string]view, len(t.rings))
-	for name, known := range t.rings {
-		views[name] = known.view
+// evictLater makes sure that tables do not stay for longer than they are used.
+func (t *Tracker) evictLater() {
+	if t.timers == nil || !t.evicting.CompareAndSwap(false, true) {
+		return
 	}
-	t.published.Store(&views)
+	t.after(evictTablesAfter, func() {
+		t.evicting.Store(false)
+		if t.tables.EvictUnused() > 0 {
+			t.evictLater()
+		}
+	})
+}
+
+// after calls a function later, in a goroutine of its own: some clocks call it while they are locked.
+func (t *Tracker) after(delay time.Duration, call func()) clock.Timer {
+	return t.timers.AfterFunc(delay, func() { go call() })
 }
 
 // Declare makes a ring known, or its namespaces.
 func (t *Tracker) Declare(name string, namespaces []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.rings[name]
-	if known == nil {
-		known = &state{view: view{current: &ring.Ring{}, changed: make(chan struct{})}}
-		t.rings[name] = known
-		t.publish()
+	known := t.state(name)
+	if !known.declared {
+		known.declared = true
+		known.view = &view{current: &ring.Ring{}, changed: make(chan struct{})}
+		t.published.Store(name, known.view)
 	}
-	known.namespaces = slices.Clone(namespaces)
-	t.recalculate(name)
+	known.restrict(namespaces)
+	t.settle(name, known, false)
 }
 
-// Drop forgets a ring. Who waits for a change of it is told.
+// state returns what is known of a ring, declared or not.
+func (t *Tracker) state(name string) *state {
+	known := t.rings[name]
+	if known == nil {
+		known = &state{candidates: newCandidates(nil)}
+		t.rings[name] = known
+	}
+	return known
+}
+
+// Drop forgets a ring. Those who wait for a change of it are told.
 func (t *Tracker) Drop(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known := t.rings[name]; known != nil {
+	known := t.rings[name]
+	if known == nil || !known.declared {
+		return
+	}
+	known.stopPending()
+	t.published.Delete(name)
+	close(known.changed)
+	known.declared, known.view, known.joined = false, nil, time.Time{}
+	known.restrict(nil)
+	t.forgetUnused(name, known)
+}
+
+// forgetUnused removes what is known of a ring that is neither declared nor named by a Lease.
+func (t *Tracker) forgetUnused(name string, known *state) {
+	if !known.declared && len(known.byName) == 0 {
 		delete(t.rings, name)
-		t.publish()
-		close(known.changed)
 	}
 }
 
 // Observe notes what a Lease looks like now. The time of its renewal is this process's time of
 // seeing it, whatever the Lease says.
-func (t *Tracker) Observe(lease *coordinationv1.Lease) {
+func (t *Tracker) Observe(lease *coordinationv1.Lease) { t.observe(lease, true) }
+
+// ObserveListed notes a Lease that was there before this process looked. Its shard may have joined long
+// ago and have objects, so that it is a member at once.
+func (t *Tracker) ObserveListed(lease *coordinationv1.Lease) { t.observe(lease, false) }
+
+func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
+	now := read(lease)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
-	before := t.leases[key]
-	now := read(lease)
+	before := t.leases[now.key]
 	if before != nil && before.renewal == now.renewal {
 		now.Seen = before.Seen
 	} else {
 		now.Seen = t.clock.Now()
 	}
-	t.leases[key] = now
+	if before != nil && before.ring == now.ring && before.facts == now.facts {
+		*before = now
+		t.rings[now.ring].renewed(before)
+		return
+	}
+	t.leases[now.key] = &now
 	if before != nil && before.ring != now.ring {
-		t.recalculate(before.ring)
+		t.withdraw(before)
+		before = nil
 	}
-	if before == nil || before.ring != now.ring || before.Held() != now.Held() || before.Leaving != now.Leaving {
-		t.recalculate(now.ring)
+	known := t.state(now.ring)
+	wasMember := before != nil && known.isMember(before)
+	known.replace(before, &now)
+	if known.pending != nil && debounce && !wasMember && known.isMember(&now) && !now.Leaving && !known.full() {
+		return // it joins with others, for which the time has not come
 	}
+	t.settle(now.ring, known, debounce)
 }
 
-func read(lease *coordinationv1.Lease) *seen {
-	spec := &lease.Spec
-	result := &seen{ring: lease.Labels[shardingv1alpha1.LabelControllerRing]}
-	result.Shard = lease.Name
-	result.Holder = ptr.Deref(spec.HolderIdentity, "")
-	_, result.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
-	result.Complete = spec.AcquireTime != nil && spec.RenewTime != nil && ptr.Deref(spec.LeaseDurationSeconds, 0) > 0
-	result.Duration = time.Duration(cmp.Or(ptr.Deref(spec.LeaseDurationSeconds, 0), int32(membership.DefaultDuration/time.Second))) * time.Second
-	result.renewal = renewal{result.Holder, ptr.Deref(spec.AcquireTime, metav1.MicroTime{}), ptr.Deref(spec.RenewTime, metav1.MicroTime{}), ptr.Deref(spec.LeaseTransitions, 0)}
-	return result
+// withdraw takes a Lease from its ring.
+func (t *Tracker) withdraw(gone *observed) {
+	known := t.rings[gone.ring]
+	known.replace(gone, nil)
+	t.settle(gone.ring, known, true)
+	t.forgetUnused(gone.ring, known)
 }
 
 // Forget notes that a Lease is gone.
@@ -156,59 +203,92 @@ func (t *Tracker) Forget(key types.NamespacedName) {
 	defer t.mu.Unlock()
 	if gone := t.leases[key]; gone != nil {
 		delete(t.leases, key)
-		t.recalculate(gone.ring)
+		t.withdraw(gone)
 	}
 }
 
-// recalculate makes the ring anew if its set of members has changed.
-func (t *Tracker) recalculate(name string) {
-	known := t.rings[name]
-	if known == nil {
+// settle makes others see the members of a ring, unless they are the same as before or a join can wait.
+func (t *Tracker) settle(name string, known *state, debounce bool) {
+	if !known.declared {
 		return
 	}
-	members := map[string]bool{} // and whether they are leaving
-	for _, lease := range t.peers(name, known) {
-		if lease.Held() {
-			members[lease.Shard] = lease.Leaving
-		}
-	}
-	var shards, leaving []string
-	for member, leaves := range members {
-		if leaves {
-			leaving = append(leaving, member)
-		} else {
-			shards = append(shards, member)
-		}
-	}
+	shards, leaving := known.names()
 	if known.current.Consists(shards, leaving) {
+		known.stopPending()
 		return
+	}
+	now, joins := t.clock.Now(), anyJoined(known.current, shards)
+	if debounce && t.timers != nil && joins && noneLeft(known.current, shards, leaving) {
+		if wait := known.joined.Add(joinInterval).Sub(now); wait > 0 {
+			if known.pending == nil {
+				known.pending = t.after(wait, func() { t.settleLate(name) })
+			}
+			return
+		}
+	}
+	known.stopPending()
+	if joins {
+		known.joined = now
 	}
 	before := known.changed
-	known.view = view{current: ring.New(shards, leaving...), changed: make(chan struct{}), since: t.clock.Now()}
+	known.view = &view{current: t.tables.New(shards, leaving...), changed: make(chan struct{}), since: now}
 	t.calculated(name)
-	t.publish()
-	close(before) // whoever hears of it finds the new ring
+	t.published.Store(name, known.view)
+	close(before) // those who hear of it find the new ring
 }
 
-// admits tells whether a Lease may join: where it is, and whether its name can be a label's value.
-// One that may not is ignored here, where it harms nobody, and told of by the lease controller.
-func (s *state) admits(key types.NamespacedName) bool {
-	return len(key.Name) <= shardingv1alpha1.MaxNameLength &&
-		(len(s.namespaces) == 0 || slices.Contains(s.namespaces, key.Namespace))
+// settleLate makes others see the shards that have joined meanwhile.
+func (t *Tracker) settleLate(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.rings[name]; known != nil && known.declared {
+		known.stopPending()
+		t.settle(name, known, false)
+	}
+}
+
+func (s *state) stopPending() {
+	if s.pending != nil {
+		s.pending.Stop()
+		s.pending = nil
+	}
+}
+
+// anyJoined tells whether one of the shards is not in the ring yet.
+func anyJoined(current *ring.Ring, shards []string) bool {
+	return slices.ContainsFunc(shards, func(shard string) bool { return !current.Has(shard) })
+}
+
+// noneLeft tells whether all members of the ring are still what they were.
+func noneLeft(current *ring.Ring, shards, leaving []string) bool {
+	still := ring.New(shards, leaving...)
+	for _, shard := range current.Members() {
+		if !still.Has(shard) || current.Leaving(shard) != still.Leaving(shard) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(leaving, func(shard string) bool { return !current.Has(shard) })
 }
 
 // Holders returns those of some Leases that make their shards members of a ring, whether they were observed
 // or not.
 func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string]bool {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	holders := map[string]bool{}
 	known := t.rings[name]
+	if known == nil || !known.declared {
+		t.mu.Unlock()
+		return map[string]bool{}
+	}
+	found := newCandidates(known.namespaces)
+	t.mu.Unlock()
 	for i := range leases {
-		key := types.NamespacedName{Namespace: leases[i].Namespace, Name: leases[i].Name}
-		if found := read(&leases[i]); known != nil && found.ring == name && found.Held() && known.admits(key) {
-			holders[key.Name] = true
+		if lease := read(&leases[i]); lease.ring == name {
+			found.replace(nil, &lease)
 		}
+	}
+	holders := map[string]bool{}
+	for _, member := range found.members() {
+		holders[member.Shard] = true
 	}
 	return holders
 }
@@ -216,12 +296,19 @@ func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string
 // Ring returns a ring as it is now, and a channel that is closed when it has changed. The ring is
 // nil if it was not declared.
 func (t *Tracker) Ring(name string) (*ring.Ring, <-chan struct{}) {
-	shown := (*t.published.Load())[name]
-	return shown.current, shown.changed
+	if shown, found := t.published.Load(name); found {
+		return shown.(*view).current, shown.(*view).changed
+	}
+	return nil, nil
 }
 
 // Since returns when the members of a ring have changed last, as far as this process has seen.
-func (t *Tracker) Since(name string) time.Time { return (*t.published.Load())[name].since }
+func (t *Tracker) Since(name string) time.Time {
+	if shown, found := t.published.Load(name); found {
+		return shown.(*view).since
+	}
+	return time.Time{}
+}
 
 // Shard is a shard of a ring at one moment.
 type Shard struct {
@@ -238,17 +325,16 @@ func (t *Tracker) Shards(name string) []Shard {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.rings[name]
-	if known == nil {
+	if known == nil || !known.declared {
 		return nil
 	}
-	peers := t.peers(name, known)
-	shards := make([]Shard, 0, len(peers))
-	for key, lease := range peers {
-		shards = append(shards, t.shard(key, lease, peers))
+	shards := make([]Shard, 0, len(known.byName))
+	for name := range known.byName {
+		if lease := known.owner(name); lease != nil && known.refusal(lease) == NotRefused {
+			shards = append(shards, t.shard(known, lease))
+		}
 	}
-	slices.SortFunc(shards, func(a, b Shard) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
-	})
+	slices.SortFunc(shards, func(a, b Shard) int { return cmp.Compare(a.Name, b.Name) })
 	return shards
 }
 
@@ -261,43 +347,26 @@ func (t *Tracker) Shard(key types.NamespacedName) (shard Shard, found bool) {
 		return Shard{}, false
 	}
 	known := t.rings[lease.ring]
-	if known == nil {
+	if !known.declared || known.refusal(lease) != NotRefused {
 		return Shard{}, false
 	}
-	peers := t.peers(lease.ring, known)
-	if _, counts := peers[key]; !counts {
-		return Shard{}, false
-	}
-	return t.shard(key, lease.Lease, peers), true
+	return t.shard(known, lease), true
 }
 
-// peers are the Leases of a ring that count. Of two in different namespaces with one name only one does:
-// both shards would have the same label, and work on the same objects.
-func (t *Tracker) peers(name string, known *state) map[types.NamespacedName]membership.Lease {
-	peers, chosen := map[types.NamespacedName]membership.Lease{}, map[string]types.NamespacedName{}
-	for key, lease := range t.leases {
-		if lease.ring != name || !known.admits(key) {
-			continue
-		}
-		if other, twice := chosen[key.Name]; twice {
-			if !precedes(key, lease.Lease, other, peers[other]) {
-				continue
-			}
-			delete(peers, other)
-		}
-		chosen[key.Name] = key
-		peers[key] = lease.Lease
-	}
-	return peers
+func (t *Tracker) shard(known *state, lease *observed) Shard {
+	state, again := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
+	return Shard{Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Leaving: lease.Leaving, Again: again}
 }
 
-// precedes tells which of two Leases of one name is the member: one that is held, and of those the
-// one in the first namespace, which is the same for every replica.
-func precedes(key types.NamespacedName, lease membership.Lease, other types.NamespacedName, than membership.Lease) bool {
-	if lease.Held() != than.Held() {
-		return lease.Held()
+// Refusal returns why its ring does not accept a Lease, or NotRefused.
+func (t *Tracker) Refusal(key types.NamespacedName) Refusal {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lease := t.leases[key]
+	if lease == nil || !t.rings[lease.ring].declared {
+		return NoRing
 	}
-	return key.Namespace < other.Namespace
+	return t.rings[lease.ring].refusal(lease)
 }
 
 // Namesake returns the namespace of the Lease that keeps another one of the same name from being a shard.
@@ -305,18 +374,11 @@ func (t *Tracker) Namesake(key types.NamespacedName) (namespace string, found bo
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lease := t.leases[key]
-	if lease == nil || t.rings[lease.ring] == nil {
+	if lease == nil || !t.rings[lease.ring].declared {
 		return "", false
 	}
-	for other := range t.peers(lease.ring, t.rings[lease.ring]) {
-		if other.Name == key.Name && other.Namespace != key.Namespace {
-			return other.Namespace, true
-		}
+	if owner := t.rings[lease.ring].owner(key.Name); owner != nil && owner.key != key {
+		return owner.key.Namespace, true
 	}
 	return "", false
-}
-
-func (t *Tracker) shard(key types.NamespacedName, lease membership.Lease, peers map[types.NamespacedName]membership.Lease) Shard {
-	state, again := membership.StateOf(lease, slices.Collect(maps.Values(peers)), t.clock.Now())
-	return Shard{Name: key.Name, Namespace: key.Namespace, State: state, Leaving: lease.Leaving, Again: again}
 }

@@ -127,32 +127,6 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// TestNamesakes has two leases of one name in two namespaces. Only one of them is a shard.
-func TestNamesakes(t *testing.T) {
-	f := newFixture()
-	f.Declare("ring", nil)
-	first, second := lease("one", "a", "a", start), lease("two", "a", "a", start)
-	f.Observe(second)
-	f.Observe(first)
-	for range 20 { // whatever the order of a map
-		if shards := f.Shards("ring"); len(shards) != 1 || shards[0].Namespace != "one" {
-			t.Fatalf("the shards are %v", shards)
-		}
-	}
-	refused := types.NamespacedName{Namespace: "two", Name: "a"}
-	if _, counts := f.Shard(refused); counts {
-		t.Error("the second one is a shard too")
-	}
-	if namespace, found := f.Namesake(refused); !found || namespace != "one" {
-		t.Errorf("its namesake is in %q", namespace)
-	}
-	first.Spec.HolderIdentity = new("")
-	f.Observe(first)
-	if _, counts := f.Shard(refused); !counts {
-		t.Error("the first one has left, and the second one is still refused")
-	}
-}
-
 // TestOtherClocksDoNotCount has shards whose clocks are off by an hour, both ways.
 func TestOtherClocksDoNotCount(t *testing.T) {
 	f := newFixture()

@@ -211,6 +211,9 @@ var (
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "b", UID: "9", Labels: map[string]string{
 			shardingv1alpha1.LabelControllerRing: "r",
 		}}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "stranger", UID: "10", Labels: map[string]string{
+			shardingv1alpha1.LabelControllerRing: "none",
+		}}},
 	}
 )
 

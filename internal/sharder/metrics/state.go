@@ -54,14 +54,21 @@ func (s *State) Collect(metrics chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	rings := &shardingv1alpha1.ControllerRingList{}
+	var declared map[string]bool // or nil, where rings are not in the cache
 	if s.Reader.List(ctx, rings, client.UnsafeDisableDeepCopy) == nil {
+		declared = make(map[string]bool, len(rings.Items))
 		for i := range rings.Items {
 			showRing(&rings.Items[i], metrics)
+			declared[rings.Items[i].Name] = true
 		}
 	}
 	leases := &coordinationv1.LeaseList{}
-	if s.Reader.List(ctx, leases, client.UnsafeDisableDeepCopy) == nil {
-		for i := range leases.Items {
+	if s.Reader.List(ctx, leases, client.UnsafeDisableDeepCopy) != nil {
+		return
+	}
+	for i := range leases.Items {
+		// Anybody who may create Leases can name rings that there are not, and each would be seven series.
+		if declared == nil || declared[leases.Items[i].Labels[shardingv1alpha1.LabelControllerRing]] {
 			showShard(&leases.Items[i], metrics)
 		}
 	}

@@ -32,8 +32,9 @@ type Tracker struct {
 	clock   clock.PassiveClock
 	changed func(ring string)
 
-	mu    sync.Mutex
-	found map[types.NamespacedName]*seen
+	mu     sync.Mutex
+	found  map[types.NamespacedName]*seen
+	byRing map[string]map[types.NamespacedName]*seen
 }
 
 type seen struct {
@@ -44,7 +45,10 @@ type seen struct {
 
 // New returns a Tracker. The function is told when a ring has another rival than before, or none.
 func New(passive clock.PassiveClock, changed func(ring string)) *Tracker {
-	return &Tracker{clock: passive, changed: changed, found: map[types.NamespacedName]*seen{}}
+	return &Tracker{
+		clock: passive, changed: changed,
+		found: map[types.NamespacedName]*seen{}, byRing: map[string]map[types.NamespacedName]*seen{},
+	}
 }
 
 // Observe notes what a Lease looks like now. As for all Leases, it counts when this process saw it
@@ -56,6 +60,7 @@ func (t *Tracker) Observe(lease *coordinationv1.Lease) {
 		Rival:   Rival{Namespace: lease.Namespace, Holder: ptr.Deref(lease.Spec.HolderIdentity, "")},
 	}
 	duration := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, int32(membership.DefaultDuration/time.Second))) * time.Second
+	duration = min(duration, membership.MaxDuration)
 	key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
 	t.mu.Lock()
 	before := t.found[key]
@@ -63,7 +68,7 @@ func (t *Tracker) Observe(lease *coordinationv1.Lease) {
 	if before != nil && before.renewed.Equal(&now.renewed) && before.Holder == now.Holder {
 		now.Until = before.Until
 	}
-	t.found[key] = now
+	t.replace(key, before, now)
 	t.mu.Unlock()
 	if before != nil && before.ring != now.ring {
 		t.changed(before.ring)
@@ -77,11 +82,29 @@ func (t *Tracker) Observe(lease *coordinationv1.Lease) {
 func (t *Tracker) Forget(key types.NamespacedName) {
 	t.mu.Lock()
 	gone := t.found[key]
-	delete(t.found, key)
+	t.replace(key, gone, nil)
 	t.mu.Unlock()
 	if gone != nil {
 		t.changed(gone.ring)
 	}
+}
+
+// replace changes what is known of one Lease. Either may be nil.
+func (t *Tracker) replace(key types.NamespacedName, before, after *seen) {
+	delete(t.found, key)
+	if before != nil {
+		if delete(t.byRing[before.ring], key); len(t.byRing[before.ring]) == 0 {
+			delete(t.byRing, before.ring)
+		}
+	}
+	if after == nil {
+		return
+	}
+	t.found[key] = after
+	if t.byRing[after.ring] == nil {
+		t.byRing[after.ring] = map[types.NamespacedName]*seen{}
+	}
+	t.byRing[after.ring][key] = after
 }
 
 // Of returns a rival of a ring that is alive, or nil.
@@ -89,8 +112,8 @@ func (t *Tracker) Of(ring string) *Rival {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var alive *Rival
-	for _, known := range t.found {
-		if known.ring == ring && known.Holder != "" && known.Until.After(t.clock.Now()) {
+	for _, known := range t.byRing[ring] {
+		if known.Holder != "" && known.Until.After(t.clock.Now()) {
 			if alive == nil || known.Namespace < alive.Namespace {
 				found := known.Rival
 				alive = &found

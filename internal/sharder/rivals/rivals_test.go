@@ -65,4 +65,12 @@ func TestTracker(t *testing.T) {
 	if tracker.Of("other") != nil {
 		t.Error("another ring has a rival")
 	}
+	moved, years := lease("b", 7), int32(1<<31-1)
+	moved.Labels[shardingv1alpha1.LabelSharder], moved.Spec.LeaseDurationSeconds = "other", &years
+	tracker.Observe(lease("b", 7))
+	tracker.Observe(moved)
+	expect("it is another ring's", "", 3)
+	if rival := tracker.Of("other"); rival == nil || rival.Until.Sub(clock.Now()) > time.Hour {
+		t.Errorf("the rival of the other ring is %v", rival)
+	}
 }

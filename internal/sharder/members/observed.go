@@ -1,0 +1,69 @@
+package members
+
+import (
+	"cmp"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/membership"
+)
+
+// observed is a Lease, with what identifies its last renewal.
+type observed struct {
+	membership.Lease
+	key     types.NamespacedName
+	ring    string
+	facts   facts
+	renewal renewal
+}
+
+// facts are what decides which Leases make members. A renewal changes none of them.
+type facts struct {
+	// created and uid are assigned by the API server, once.
+	created                          int64
+	uid                              types.UID
+	held, leaving, complete, tooLong bool
+}
+
+// renewal changes with each write of a Lease's holder.
+type renewal struct {
+	holder            string
+	acquired, renewed metav1.MicroTime
+	transitions       int32
+}
+
+func read(lease *coordinationv1.Lease) observed {
+	spec := &lease.Spec
+	o := observed{
+		key:  types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name},
+		ring: lease.Labels[shardingv1alpha1.LabelControllerRing],
+	}
+	o.Shard = lease.Name
+	o.Holder = ptr.Deref(spec.HolderIdentity, "")
+	_, o.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
+	o.Complete = spec.AcquireTime != nil && spec.RenewTime != nil && ptr.Deref(spec.LeaseDurationSeconds, 0) > 0
+	o.Duration = membership.DefaultDuration
+	if seconds := ptr.Deref(spec.LeaseDurationSeconds, 0); seconds > 0 {
+		o.Duration = time.Duration(seconds) * time.Second
+	}
+	o.facts = facts{
+		created: lease.CreationTimestamp.Unix(), uid: lease.UID,
+		held: o.Held(), leaving: o.Leaving, complete: o.Complete, tooLong: o.Duration > membership.MaxDuration,
+	}
+	o.renewal = renewal{o.Holder, ptr.Deref(spec.AcquireTime, metav1.MicroTime{}), ptr.Deref(spec.RenewTime, metav1.MicroTime{}), ptr.Deref(spec.LeaseTransitions, 0)}
+	return o
+}
+
+// older orders Leases by their age. Of two that were created in the same second, which is as precise as the
+// API server says it, the UID decides.
+func older(a, b *observed) int {
+	return cmp.Or(
+		cmp.Compare(a.facts.created, b.facts.created), cmp.Compare(a.facts.uid, b.facts.uid),
+		cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name),
+	)
+}
