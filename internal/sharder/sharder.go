@@ -207,14 +207,11 @@ func (s *Sharder) handler() http.Handler {
 				shown = ""
 			}
 			s.metrics.Admission(shown, string(result), took)
-			switch result {
-			case admission.Assigned:
+			if result == admission.Assigned {
 				s.metrics.Assigned(ring, resource)
-			case admission.Postponed, admission.Failed:
-				s.seeker.seek(ring)
-			case admission.Kept, admission.Ignored:
 			}
 		},
+		Seek:  func(ring string, _ schema.GroupResource, _ string) { s.seeker.seek(ring) },
 		Since: s.members.Since,
 		Now:   s.clock.Now,
 	}
