@@ -55,10 +55,10 @@ func TestRoleForSharder(t *testing.T) {
 
 	const sharder = "sharding-system:sharder"
 	g.Eventually(func() bool { return may(t, r, sharder, "patch", "apps", "deployments", "") }, "10s").Should(BeTrue())
-	for _, verb := range []string{"get", "list", "patch"} {
+	for _, verb := range []string{"list", "patch"} {
 		g.Expect(may(t, r, sharder, verb, "", "configmaps", "")).To(BeTrue(), verb)
 	}
-	for _, verb := range []string{"watch", "create", "update", "delete", "deletecollection"} {
+	for _, verb := range []string{"get", "watch", "create", "update", "delete", "deletecollection"} {
 		g.Expect(may(t, r, sharder, verb, "", "configmaps", "")).To(BeFalse(), verb)
 	}
 	g.Expect(may(t, r, sharder, "list", "", "secrets", "")).To(BeFalse())

@@ -17,7 +17,7 @@ import (
 
 var (
 	// sharderVerbs are what the sharder does with the objects of a ring.
-	sharderVerbs = []string{"get", "list", "patch"}
+	sharderVerbs = []string{"list", "patch"}
 	// shardVerbs are what a shard does with them before it does its own work: it watches its share, and
 	// takes its labels off or hands it over. What else its controller does is in the controller's role.
 	shardVerbs = []string{"get", "list", "watch", "patch"}

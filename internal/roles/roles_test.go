@@ -58,7 +58,7 @@ func TestForSharder(t *testing.T) {
 	want := []runtime.Object{
 		&rbacv1.ClusterRole{
 			TypeMeta: kind("ClusterRole"), ObjectMeta: meta("", "sharding:sharder:webhosting"),
-			Rules: objectRules("get", "list", "patch"),
+			Rules: objectRules("list", "patch"),
 		},
 		&rbacv1.ClusterRoleBinding{
 			TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: meta("", "sharding:sharder:webhosting"),

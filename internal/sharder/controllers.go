@@ -143,6 +143,7 @@ func (s *Sharder) addRings() error {
 		Named("controllerring").
 		For(&shardingv1alpha1.ControllerRing{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&admissionregistrationv1.MutatingWebhookConfiguration{}).
+		Watches(&shardingv1alpha1.ControllerRing{}, handler.EnqueueRequestsFromMapFunc(s.ringsSharing), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ringOf), builder.WithPredicates(membershipChanged())).
 		WatchesRawSource(source.Func(s.ringQueue.start)).
 		Complete(&rings.Reconciler{
@@ -182,6 +183,22 @@ func (s *Sharder) declared(ctx context.Context, name string) (*shardingv1alpha1.
 		return nil, nil
 	}
 	return ring, err
+}
+
+// ringsSharing returns the other rings that have a main resource of this one as well: their conditions name it.
+func (s *Sharder) ringsSharing(ctx context.Context, changed client.Object) []reconcile.Request {
+	list := &shardingv1alpha1.ControllerRingList{}
+	if err := s.manager.GetClient().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // from the cache; it cannot fail once that has synced
+	}
+	ring, is := changed.(*shardingv1alpha1.ControllerRing)
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if other := &list.Items[i]; is && other.Name != ring.Name && rings.ShareMain(ring, other) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(other)})
+		}
+	}
+	return requests
 }
 
 func ringOf(_ context.Context, lease client.Object) []reconcile.Request {

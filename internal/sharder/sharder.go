@@ -201,14 +201,11 @@ func (s *Sharder) handler() http.Handler {
 				shown = ""
 			}
 			s.metrics.Admission(shown, string(result), took)
-			switch result {
-			case admission.Assigned:
+			if result == admission.Assigned {
 				s.metrics.Assigned(ring, resource)
-			case admission.Postponed, admission.Failed:
-				s.seeker.seek(ring, resource, "")
-			case admission.Kept, admission.Ignored:
 			}
 		},
+		Seek:  s.seeker.seek,
 		Since: s.members.Since,
 		Now:   s.clock.Now,
 	}

@@ -23,7 +23,7 @@ import (
 var (
 	refusedFor = flag.Duration("refused-for", 5*time.Minute, "how long a policy refuses writes of an object")
 	foreign    = flag.Int("foreign", 100000, "how many ConfigMaps there are that are not the rings'")
-	restFor    = flag.Duration("rest-for", 5*time.Minute, "how long to measure CPU and traffic at rest")
+	foreignFor = flag.Duration("foreign-for", 5*time.Minute, "how long to measure CPU and traffic at rest")
 )
 
 // BenchmarkRefusedObject has an admission policy that refuses every write of one object to the sharder.
@@ -144,7 +144,7 @@ func BenchmarkForeignObjects(b *testing.B) {
 		})
 		with := f.atRest(rings)
 		b.Logf("in %s at rest, without and with %d foreign objects: sharder %s and %s, API server %s and %s, received %.0f and %.0f KiB",
-			*restFor, *foreign, without.sharder, with.sharder, without.apiServer, with.apiServer, without.received/1024, with.received/1024)
+			*foreignFor, *foreign, without.sharder, with.sharder, without.apiServer, with.apiServer, without.received/1024, with.received/1024)
 		for _, of := range []struct {
 			name, unit    string
 			with, without float64
@@ -179,7 +179,7 @@ func (f *fixture) atRest(rings int) cost {
 	time.Sleep(2 * time.Minute) // the first sweep of all rings, and the API server's cleaning up after it
 	_, received := proxy.Traffic()
 	began := cost{cpuTime(f.b, sharder.PID()), cpuTime(f.b, f.APIServer.PID()), float64(received)}
-	time.Sleep(*restFor)
+	time.Sleep(*foreignFor)
 	_, received = proxy.Traffic()
 	return cost{cpuTime(f.b, sharder.PID()) - began.sharder, cpuTime(f.b, f.APIServer.PID()) - began.apiServer, float64(received) - began.received}
 }

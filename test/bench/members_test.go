@@ -4,9 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,9 +56,9 @@ func BenchmarkMembers(b *testing.B) {
 					f.available(ringNumber(i), size.shards)
 				}
 				time.Sleep(*restFor / 2) // events and first resyncs
-				used, renewals := f.cpu(sharder.Running), shards.renewals.Load()
+				used, renewals := cpuTime(b, sharder.PID()), shards.renewals.Load()
 				time.Sleep(*restFor)
-				used, renewals = f.cpu(sharder.Running)-used, shards.renewals.Load()-renewals
+				used, renewals = cpuTime(b, sharder.PID())-used, shards.renewals.Load()-renewals
 				f.profile(sharder, fmt.Sprintf("%dx%d", size.rings, size.shards))
 				resident, peak := f.status(sharder.Running, "VmRSS"), f.peak(sharder.Running)
 				took := f.joined(shards, size.shards)
@@ -221,21 +218,4 @@ func (f *fixture) joined(shards *renewing, before int) time.Duration {
 		began.Sub(asked), attempts, time.Since(began))
 	f.available(first, before+1)
 	return time.Since(began)
-}
-
-// cpu is the CPU time that a process has used.
-func (f *fixture) cpu(p *rig.Running) time.Duration {
-	f.b.Helper()
-	const hertz = 100 // of the clock in /proc, on all platforms that matter
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
-	f.Expect(err).NotTo(HaveOccurred())
-	_, behindName, found := strings.Cut(string(content), ") ")
-	f.Expect(found).To(BeTrue())
-	fields, ticks := strings.Fields(behindName), 0
-	for _, field := range fields[11:13] { // utime and stime
-		n, err := strconv.Atoi(field)
-		f.Expect(err).NotTo(HaveOccurred())
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / hertz
 }

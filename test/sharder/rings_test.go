@@ -97,7 +97,8 @@ func (f *fixture) examples(prefix string, n int) {
 func TestResourceAppears(t *testing.T) {
 	f := setUp(t, func(ring *shardingv1alpha1.ControllerRing) {
 		ring.Spec.Resources = []shardingv1alpha1.RingResource{{
-			GroupResource: shardingv1alpha1.GroupResource{Group: "sharder.ringmaster.test", Resource: "examples"},
+			GroupResource:       shardingv1alpha1.GroupResource{Group: "sharder.ringmaster.test", Resource: "examples"},
+			ControlledResources: []shardingv1alpha1.GroupResource{{Resource: "configmaps"}},
 		}}
 	})
 	f.start("sharder-0", "test/sharder/testdata/examples-role.yaml")
@@ -120,6 +121,21 @@ func TestResourceAppears(t *testing.T) {
 		f.Expect(f.Client.List(t.Context(), list, client.MatchingLabels{shardingv1alpha1.LabelShard(f.ring.Name): "a"})).To(Succeed())
 		return len(list.Items)
 	}).Should(Equal(10))
+
+	t.Log("The API server calls the webhook for a custom resource, and for what that controls")
+	yes := true
+	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: f.Namespace, GenerateName: "owned-", OwnerReferences: []metav1.OwnerReference{owner("sharder.ringmaster.test/v1", "Example", &yes)},
+	}}
+	f.Expect(f.Client.Create(t.Context(), owned)).To(Succeed())
+	f.Expect(owned.Labels).To(HaveKeyWithValue(shardingv1alpha1.LabelShard(f.ring.Name), "a"))
+	named := &unstructured.Unstructured{}
+	named.SetAPIVersion("sharder.ringmaster.test/v1")
+	named.SetKind("Example")
+	named.SetNamespace(f.Namespace)
+	named.SetName("named")
+	f.Expect(f.Client.Create(t.Context(), named)).To(Succeed())
+	f.Expect(named.GetLabels()).To(HaveKeyWithValue(shardingv1alpha1.LabelShard(f.ring.Name), "a"))
 }
 
 // TestNamespaceIsSelectedLater labels a namespace that has objects already. They get a shard long

@@ -153,6 +153,9 @@ const (
 	ConditionAssigned = "Assigned"
 	// ConditionSole is false while an instance of the operator is the sharder of the ring itself.
 	ConditionSole = "SoleSharder"
+	// ConditionExclusive is false while other rings have a main resource of the ring as well, and absent
+	// otherwise. API servers call their webhooks one after the other.
+	ConditionExclusive = "ExclusiveResources"
 )
 
 // The reasons of the conditions.
@@ -171,4 +174,6 @@ const (
 	ReasonNotSynced         = "NotSynced"
 	ReasonSoleSharder       = "SoleSharder"
 	ReasonTwoSharders       = "TwoSharders"
+	ReasonSharedResource    = "SharedResource"
+	ReasonTooManyRings      = "TooManyRings"
 )

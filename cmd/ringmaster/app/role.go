@@ -27,7 +27,7 @@ func newRole() *cobra.Command {
 		Use:   "role [RING]",
 		Short: "Print the roles that the sharder or the shards of a ring need",
 		Long: `Prints, ready for 'kubectl apply', the ClusterRole that the sharder needs for the objects
-of a ring, and its binding: it gets, lists and patches exactly the ring's resources and
+of a ring, and its binding: it lists and patches exactly the ring's resources and
 controlled resources.
 
 With --shard it prints what the shards need instead: their Leases in their own namespace,

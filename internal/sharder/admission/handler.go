@@ -1,8 +1,8 @@
 // Package admission assigns new objects to shards as they pass the API server.
 //
-// It promises never to say no: whatever goes wrong, the user's request is allowed, with a warning,
-// and the object is assigned later by the sync. It adds the shard label to an object that has none
-// and touches nothing else.
+// It promises never to reject a request: whatever goes wrong, the object is created without a shard and the
+// resync assigns it later. It sends no warnings either, because there is nothing that the user could do. It adds
+// the shard label to an object that has none and touches nothing else.
 package admission
 
 import (
@@ -35,9 +35,10 @@ const (
 	Kept Result = "kept"
 	// Ignored: it is of a kind that the ring spreads with its controllers, but has none.
 	Ignored Result = "ignored"
-	// Postponed: it cannot get one yet; the sync will find it.
+	// Postponed: it cannot get one yet: it has no name, or its ring is new or has no shards. The resync will
+	// find it.
 	Postponed Result = "postponed"
-	// Failed: something is wrong on our side; the sync will find it.
+	// Failed: something is wrong on our side; the resync will find it.
 	Failed Result = "failed"
 )
 
@@ -48,9 +49,11 @@ type Handler struct {
 	// Locate returns the shard that has an object now. It is asked where a controlled object belongs
 	// while its controller may be on the way from one shard to another.
 	Locate func(ctx context.Context, ring string, owner catalog.Owner) (shard string, err error)
-	// Report is told the result of each request, for example to look for an object that was
-	// postponed.
+	// Report is called with the result of each request, for metrics.
 	Report func(ring string, resource schema.GroupResource, result Result, took time.Duration)
+	// Seek is called when an object passes without a shard although there are shards: it should be looked for
+	// soon. It must not block, because a user's request waits. It is not called for a dry run, which stores nothing.
+	Seek func(ring string, resource schema.GroupResource, namespace string)
 	// Since is when the members of a ring have changed last.
 	Since func(ring string) time.Time
 	// Now is the time.
@@ -65,8 +68,15 @@ const maxReview = 8 << 20
 // its status has not told so yet: nobody has looked.
 const unsettled = 30 * time.Second
 
-// locateLimit bounds how long the user's request waits for a look at the controller.
-const locateLimit = time.Second
+// locateLimit bounds how long the user's request waits for a look at the controller. It leaves most of the webhook's
+// timeout of 1 s for the rest.
+const locateLimit = 300 * time.Millisecond
+
+// Why an assignment is postponed, which is normal after an install.
+var (
+	errUnknownRing = errors.New("it is not known yet")
+	errNoShards    = errors.New("it has no shards")
+)
 
 func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	review := &admissionv1.AdmissionReview{}
@@ -98,12 +108,16 @@ func (h *Handler) respond(ctx context.Context, name string, request *admissionv1
 			err = fmt.Errorf("panic: %v", recovered)
 			response.Patch, response.PatchType, result = nil, nil, Failed
 		}
-		if err != nil {
-			response.Warnings = []string{fmt.Sprintf("ringmaster: not assigned to a shard of %s yet: %v", name, err)}
+		log := logf.FromContext(ctx).WithValues("controllerRing", name, "resource", resource, "namespace", request.Namespace, "name", request.Name)
+		switch result {
+		case Failed:
+			log.Error(err, "Could not assign an object at admission")
+		case Postponed:
+			log.V(1).Info("Postponed an assignment", "reason", err.Error())
+		case Assigned, Kept, Ignored:
 		}
-		if result == Failed {
-			logf.FromContext(ctx).Error(err, "assigning at admission", "controllerRing", name, "resource", resource,
-				"namespace", request.Namespace, "name", request.Name)
+		if h.worthSeeking(name, resource, result, err) && (request.DryRun == nil || !*request.DryRun) {
+			h.Seek(name, resource, request.Namespace)
 		}
 		h.Report(name, resource, result, h.Now().Sub(began))
 	}()
@@ -128,11 +142,11 @@ func (h *Handler) respond(ctx context.Context, name string, request *admissionv1
 func (h *Handler) shardFor(ctx context.Context, name string, resource schema.GroupResource, object *metav1.PartialObjectMetadata) (string, Result, error) {
 	declared := h.Rings.Get(name)
 	if declared == nil {
-		return "", Failed, fmt.Errorf("the ControllerRing %q is not known", name)
+		return "", Postponed, fmt.Errorf("ring %q: %w", name, errUnknownRing)
 	}
 	spread := declared.Resource(resource)
 	if spread == nil {
-		return "", Failed, fmt.Errorf("the ControllerRing %q does not spread %s", name, resource)
+		return "", Failed, fmt.Errorf("ring %q has no resource %s", name, resource)
 	}
 	if object.Labels[shardingv1alpha1.LabelShard(name)] != "" {
 		return "", Kept, nil
@@ -146,7 +160,7 @@ func (h *Handler) shardFor(ctx context.Context, name string, resource schema.Gro
 	}
 	shards, _ := h.Members.Ring(name)
 	if shards == nil || len(shards.Shards()) == 0 {
-		return "", Postponed, fmt.Errorf("the ControllerRing %q has no shards", name)
+		return "", Postponed, fmt.Errorf("ring %q: %w", name, errNoShards)
 	}
 	if !spread.Main() && (!declared.Settled || h.Now().Sub(h.Since(name)) < unsettled) {
 		// The controller may still be with a shard that the ring no longer says, and its children
@@ -158,6 +172,20 @@ func (h *Handler) shardFor(ctx context.Context, name string, resource schema.Gro
 		}
 	}
 	return shards.Owner(owner.Key()), Assigned, nil
+}
+
+// worthSeeking is whether an object that passed could get its shard soon. A ring that is not known yet looks at all
+// objects when it is, and one without shards when the first one joins.
+func (h *Handler) worthSeeking(name string, resource schema.GroupResource, result Result, err error) bool {
+	switch result {
+	case Postponed:
+		return errors.Is(err, catalog.ErrNotYet)
+	case Failed:
+		declared := h.Rings.Get(name)
+		return declared != nil && declared.Resource(resource) != nil
+	case Assigned, Kept, Ignored:
+	}
+	return false
 }
 
 // patch adds a label.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -48,6 +49,7 @@ func handler(t *testing.T, settled bool, results *[]admission.Result) *admission
 		Report: func(_ string, _ schema.GroupResource, result admission.Result, _ time.Duration) {
 			*results = append(*results, result)
 		},
+		Seek:  func(string, schema.GroupResource, string) {},
 		Since: func(string) time.Time { return time.Time{} },
 		Now:   time.Now,
 	}
@@ -59,8 +61,13 @@ func (f membersFunc) Ring(string) (*ring.Ring, <-chan struct{}) { return f(), ni
 
 func membersOf(r *ring.Ring) membersFunc { return func() *ring.Ring { return r } }
 
-// ask sends an object as an API server does, and returns the answer.
 func ask(t *testing.T, h *admission.Handler, path string, resource schema.GroupVersionResource, object string) *admissionv1.AdmissionResponse {
+	t.Helper()
+	return send(t, h, path, resource, object, false)
+}
+
+// send sends an object as an API server does, and returns the answer.
+func send(t *testing.T, h *admission.Handler, path string, resource schema.GroupVersionResource, object string, dryRun bool) *admissionv1.AdmissionResponse {
 	t.Helper()
 	body, err := json.Marshal(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
@@ -69,6 +76,7 @@ func ask(t *testing.T, h *admission.Handler, path string, resource schema.GroupV
 			Resource:  metav1.GroupVersionResource(resource),
 			Namespace: "project",
 			Object:    runtime.RawExtension{Raw: []byte(object)},
+			DryRun:    &dryRun,
 		},
 	})
 	if err != nil {
@@ -131,40 +139,58 @@ func TestAssigns(t *testing.T) {
 	}
 }
 
-// TestNeverSaysNo asks for everything that cannot be had. That ask fails if an answer is a no.
-func TestNeverSaysNo(t *testing.T) {
+// TestNeverRejectsAndNeverWarns asks for what is not possible. That ask fails if a request is rejected.
+func TestNeverRejectsAndNeverWarns(t *testing.T) {
+	const named = `{"metadata":{"name":"home"}}`
 	for name, test := range map[string]struct {
-		path    string
-		object  string
-		change  func(*admission.Handler)
-		want    admission.Result
-		warning bool
+		path   string
+		object string
+		change func(*admission.Handler)
+		want   admission.Result
+		seek   bool
 	}{
-		"a name to be generated": {"ring", `{"metadata":{"generateName":"home-"}}`, nil, admission.Postponed, true},
-		"no such ring":           {"other", `{"metadata":{"name":"home"}}`, nil, admission.Failed, true},
-		"not an object":          {"ring", `[]`, nil, admission.Failed, true},
-		"no shards":              {"ring", `{"metadata":{"name":"home"}}`, func(h *admission.Handler) { h.Members = membersOf(ring.New(nil)) }, admission.Postponed, true},
-		"membership not known":   {"ring", `{"metadata":{"name":"home"}}`, func(h *admission.Handler) { h.Members = membersOf(nil) }, admission.Postponed, true},
-		"a panic":                {"ring", `{"metadata":{"name":"home"}}`, func(h *admission.Handler) { h.Members = membersFunc(func() *ring.Ring { panic("at the disco") }) }, admission.Failed, true},
-		"it has a shard already": {"ring", `{"metadata":{"name":"home","labels":{"shard.alpha.sharding.timebertt.dev/ring":"gone"}}}`, nil, admission.Kept, false},
+		"generated name": {"ring", `{"metadata":{"generateName":"home-"}}`, nil, admission.Postponed, true},
+		"unknown ring":   {"other", named, nil, admission.Postponed, false},
+		"unknown resource": {"ring", named, func(h *admission.Handler) {
+			h.Rings = &catalog.Catalog{}
+			h.Rings.(*catalog.Catalog).Set(&catalog.Ring{Name: "ring"})
+		}, admission.Failed, false},
+		"not an object":   {"ring", `[]`, nil, admission.Failed, true},
+		"no shards":       {"ring", named, func(h *admission.Handler) { h.Members = membersOf(ring.New(nil)) }, admission.Postponed, false},
+		"unknown members": {"ring", named, func(h *admission.Handler) { h.Members = membersOf(nil) }, admission.Postponed, false},
+		"panic":           {"ring", named, func(h *admission.Handler) { h.Members = membersFunc(func() *ring.Ring { panic("at the disco") }) }, admission.Failed, true},
+		"has a shard":     {"ring", `{"metadata":{"name":"home","labels":{"shard.alpha.sharding.timebertt.dev/ring":"gone"}}}`, nil, admission.Kept, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var results []admission.Result
-			h := handler(t, true, &results)
-			if test.change != nil {
-				test.change(h)
-			}
-			response := ask(t, h, shardingv1alpha1.WebhookPath(test.path), websites, test.object)
-			if len(response.Patch) > 0 || response.PatchType != nil {
-				t.Errorf("it patches: %s", response.Patch)
-			}
-			if got := len(response.Warnings) > 0; got != test.warning {
-				t.Errorf("the warnings are %q", response.Warnings)
-			}
-			if diff := cmp.Diff([]admission.Result{test.want}, results); diff != "" {
-				t.Error(diff)
-			}
-		})
+		for _, dryRun := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, dry run %t", name, dryRun), func(t *testing.T) {
+				var results []admission.Result
+				h := handler(t, true, &results)
+				if test.change != nil {
+					test.change(h)
+				}
+				var sought []string
+				h.Seek = func(ring string, resource schema.GroupResource, namespace string) {
+					sought = append(sought, ring+" "+resource.String()+" "+namespace)
+				}
+				response := send(t, h, shardingv1alpha1.WebhookPath(test.path), websites, test.object, dryRun)
+				if len(response.Patch) > 0 || response.PatchType != nil {
+					t.Errorf("it patches: %s", response.Patch)
+				}
+				if len(response.Warnings) > 0 {
+					t.Errorf("the warnings are %q", response.Warnings)
+				}
+				if diff := cmp.Diff([]admission.Result{test.want}, results); diff != "" {
+					t.Error(diff)
+				}
+				var want []string
+				if test.seek && !dryRun {
+					want = []string{"ring websites.webhosting.timebertt.dev project"}
+				}
+				if diff := cmp.Diff(want, sought); diff != "" {
+					t.Errorf("objects sought (-want +got):\n%s", diff)
+				}
+			})
+		}
 	}
 }
 

@@ -7,14 +7,12 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -51,19 +49,20 @@ type Reconciler struct {
 	// Authority is what vouches for the webhook's certificate, or nothing if something else tells
 	// the API server.
 	Authority func() []byte
+
+	permissions permissions
 }
 
 const (
-	// unwell is how soon to look again at what others may have mended: a missing CRD or permission.
-	unwell = 5 * time.Second
-	// draining is how soon to tell again how old the oldest drain is.
-	draining = 10 * time.Second
+	// retryUnknownResourceAfter is how soon to look again for a resource that the API server did not know.
+	retryUnknownResourceAfter = 5 * time.Second
+	// retryConflictAfter is how soon to write a status again that had changed since it was read.
+	retryConflictAfter = time.Second
+	// refreshDrainsAfter is how soon to show again how old the oldest drain is.
+	refreshDrainsAfter = 10 * time.Second
 	// fieldManager is the name under which the API server notes our writes.
 	fieldManager = "sharder"
 )
-
-// verbs are what the sharder does with the objects of a ring.
-var verbs = []string{"get", "list", "patch"}
 
 // Reconcile makes a ring work and says how it is doing.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -81,6 +80,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && ring.DeletionTimestamp != nil:
 		r.Movers.Stop(request.Name)
+		r.permissions.forget(request.Name)
 		return reconcile.Result{}, r.removeWebhook(ctx, request.Name)
 	case err != nil:
 		return reconcile.Result{}, err
@@ -89,20 +89,16 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.report(ctx, ring, facts); err != nil {
+	switch err := r.report(ctx, ring, facts); {
+	case apierrors.IsConflict(err):
+		// The cache was behind. No event may follow, because status updates are filtered out.
+		return reconcile.Result{RequeueAfter: retryConflictAfter}, nil
+	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("writing the status: %w", err)
-	}
-	switch {
 	case facts.Webhook != nil:
 		return reconcile.Result{}, facts.Webhook
-	case len(facts.Unknown) > 0 || len(facts.Missing) > 0:
-		return reconcile.Result{RequeueAfter: unwell}, nil
-	case facts.Drains.Outstanding > 0:
-		return reconcile.Result{RequeueAfter: draining}, nil
-	case facts.Rival != nil: // it may die without a word
-		return reconcile.Result{RequeueAfter: max(facts.Rival.Until.Sub(r.Clock.Now()), time.Second)}, nil
 	}
-	return reconcile.Result{}, nil
+	return reconcile.Result{RequeueAfter: facts.refreshAfter(r.Clock.Now())}, nil
 }
 
 // establish does all that the ring needs, and finds out how it is doing.
@@ -116,19 +112,35 @@ func (r *Reconciler) establish(ctx context.Context, ring *shardingv1alpha1.Contr
 	case err != nil:
 		return nil, err
 	}
-	if facts.Missing, err = r.missing(ctx, known); err != nil {
+	facts.Progress = r.Movers.Progress(ring.Name)
+	facts.Missing, facts.AskAgain, err = r.permissions.missing(ctx, r.Client, ring, known, isForbidden(facts.Err), r.Clock.Now())
+	if err != nil {
 		return nil, err
 	}
-	applied := webhookConfiguration(ring, r.Config, r.Authority())
-	facts.Webhook = r.Client.Apply(ctx, applied, client.FieldOwner(fieldManager), client.ForceOwnership)
-	r.Movers.Ensure(ring.Name, ring.UID, ring.Generation, len(known.Resources))
+	usable := permitted(known, facts.Missing)
+	facts.Webhook = r.installWebhook(ctx, ring, usable)
+	r.Movers.Ensure(ring.Name, ring.UID, ring.Generation, len(usable))
 	facts.Shards, facts.Rival = r.Shards(ring.Name), r.Rival(ring.Name)
-	facts.Progress = r.Movers.Progress(ring.Name)
+	rings := &shardingv1alpha1.ControllerRingList{}
+	if err := r.Client.List(ctx, rings, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing rings: %w", err)
+	}
+	facts.Shared = sharedResources(known, rings.Items, r.Config.NamespaceSelector)
 	return facts, nil
 }
 
-// removeWebhook deletes the webhook configuration of a ring that is gone, so that API servers no longer
-// ask about its objects. The garbage collector would too, where there is one and when it gets to it.
+// installWebhook writes the webhook configuration of a ring. Without any resource there is none: it would only
+// delay the requests of users.
+func (r *Reconciler) installWebhook(ctx context.Context, ring *shardingv1alpha1.ControllerRing, resources []catalog.Resource) error {
+	if len(resources) == 0 {
+		return r.removeWebhook(ctx, ring.Name)
+	}
+	applied := webhookConfiguration(ring, resources, r.Config, r.Authority())
+	return r.Client.Apply(ctx, applied, client.FieldOwner(fieldManager), client.ForceOwnership)
+}
+
+// removeWebhook deletes the webhook configuration of a ring that is gone or has no resource to assign, so that API
+// servers no longer call it. For a ring that is gone the garbage collector would too, but later.
 func (r *Reconciler) removeWebhook(ctx context.Context, ring string) error {
 	found := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: shardingv1alpha1.WebhookConfigurationName(ring)}, found); err != nil {
@@ -145,38 +157,6 @@ func (r *Reconciler) removeWebhook(ctx context.Context, ring string) error {
 	return client.IgnoreNotFound(err)
 }
 
-// missing asks the API server what the sharder may not do with the ring's objects.
-func (r *Reconciler) missing(ctx context.Context, known *catalog.Ring) ([]MissingRule, error) {
-	var rules []MissingRule
-	for i := range known.Resources {
-		resource := known.Resources[i].Resource.GroupResource()
-		var denied []string
-		for _, verb := range verbs {
-			allowed, err := r.allowed(ctx, resource, verb)
-			if err != nil {
-				return nil, fmt.Errorf("asking for permissions: %w", err)
-			}
-			if !allowed {
-				denied = append(denied, verb)
-			}
-		}
-		if len(denied) > 0 {
-			rules = append(rules, MissingRule{Resource: resource, Verbs: denied})
-		}
-	}
-	return rules, nil
-}
-
-func (r *Reconciler) allowed(ctx context.Context, resource schema.GroupResource, verb string) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: resource.Group, Resource: resource.Resource, Verb: verb},
-	}}
-	if err := r.Client.Create(ctx, review); err != nil {
-		return false, err
-	}
-	return review.Status.Allowed, nil
-}
-
 // report writes the status if it has changed, and tells people when a condition does.
 func (r *Reconciler) report(ctx context.Context, ring *shardingv1alpha1.ControllerRing, facts *Facts) error {
 	before := ring.DeepCopy()
@@ -185,9 +165,6 @@ func (r *Reconciler) report(ctx context.Context, ring *shardingv1alpha1.Controll
 		return nil
 	}
 	err := r.Client.Status().Patch(ctx, ring, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) {
-		return nil // it has changed, and comes again because of that
-	}
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -204,7 +181,7 @@ func (r *Reconciler) tell(ctx context.Context, before, after *shardingv1alpha1.C
 			continue
 		}
 		kind := corev1.EventTypeNormal
-		if now.Status != metav1.ConditionTrue && now.Reason != shardingv1alpha1.ReasonDraining {
+		if now.Status != metav1.ConditionTrue && now.Reason != shardingv1alpha1.ReasonDraining && now.Reason != shardingv1alpha1.ReasonSharedResource {
 			kind = corev1.EventTypeWarning
 		}
 		r.Events.Eventf(after, nil, kind, now.Reason, "Reconcile", "%s", now.Message)

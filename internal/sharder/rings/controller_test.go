@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -64,7 +66,7 @@ func setUp(t *testing.T) *fixture {
 	f.Reconciler = rings.Reconciler{
 		Client: f.Rig.Client, Movers: f, Events: f.events, Clock: f.clock, Config: config.Webhook.Config,
 		Learn: func(_ context.Context, ring *shardingv1alpha1.ControllerRing) (*catalog.Ring, error) {
-			return &catalog.Ring{Name: ring.Name}, nil
+			return resolved(ring), nil
 		},
 		Shards: func(string) []members.Shard {
 			return []members.Shard{{Namespace: f.Namespace, Name: "a", State: membership.Ready}}
@@ -78,12 +80,29 @@ func setUp(t *testing.T) *fixture {
 	return f
 }
 
+// main is the ring's main resource. Tests share the API server, and no two have the same.
+func (f *fixture) main() shardingv1alpha1.GroupResource {
+	return shardingv1alpha1.GroupResource{Group: f.Namespace + ".example.com", Resource: "examples"}
+}
+
+// resolved is what is known of a ring. All its resources are main resources of namespaced kinds.
+func resolved(ring *shardingv1alpha1.ControllerRing) *catalog.Ring {
+	known := &catalog.Ring{Name: ring.Name, Namespaces: labels.Everything()}
+	for _, main := range ring.Spec.Resources {
+		known.Resources = append(known.Resources, catalog.Resource{
+			Resource: schema.GroupVersionResource{Group: main.Group, Version: "v1", Resource: main.Resource},
+			Kind:     catalog.Kind{GroupKind: schema.GroupKind{Group: main.Group, Kind: main.Resource}, Namespaced: true},
+		})
+	}
+	return known
+}
+
 func (f *fixture) declare() {
 	f.t.Helper()
 	f.ring = &shardingv1alpha1.ControllerRing{
 		ObjectMeta: metav1.ObjectMeta{Name: f.Namespace},
 		Spec: shardingv1alpha1.ControllerRingSpec{
-			Resources: []shardingv1alpha1.RingResource{{GroupResource: shardingv1alpha1.GroupResource{Group: "example.com", Resource: "examples"}}},
+			Resources: []shardingv1alpha1.RingResource{{GroupResource: f.main()}},
 		},
 	}
 	f.Expect(f.Rig.Client.Create(f.t.Context(), f.ring)).To(Succeed())

@@ -2,6 +2,7 @@ package rings
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,12 +23,37 @@ type Facts struct {
 	Unknown []schema.GroupResource
 	// Missing are what the sharder may not do, as rules to add to its role.
 	Missing []MissingRule
+	// AskAgain is when to ask again for permissions, if something is refused.
+	AskAgain time.Time
+	// Shared are the main resources that other rings have as well.
+	Shared []Shared
 	// Webhook is why the webhook configuration could not be written.
 	Webhook error
 	Shards  []members.Shard
 	// Rival is another sharder of the same ring, or nil.
 	Rival *rivals.Rival
 	moves.Progress
+}
+
+// refreshAfter is when the facts may have changed although nothing says so, or 0.
+func (f *Facts) refreshAfter(now time.Time) time.Duration {
+	var times []time.Duration
+	if len(f.Unknown) > 0 {
+		times = append(times, retryUnknownResourceAfter)
+	}
+	if !f.AskAgain.IsZero() {
+		times = append(times, max(f.AskAgain.Sub(now), time.Second))
+	}
+	if f.Drains.Outstanding > 0 {
+		times = append(times, refreshDrainsAfter)
+	}
+	if f.Rival != nil { // it may die without a word
+		times = append(times, max(f.Rival.Until.Sub(now), time.Second))
+	}
+	if len(times) == 0 {
+		return 0
+	}
+	return slices.Min(times)
 }
 
 // MissingRule is a rule that a role needs.
@@ -57,6 +83,12 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 		}
 		condition.ObservedGeneration = ring.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	if condition := exclusive(facts.Shared); condition != nil {
+		condition.ObservedGeneration = ring.Generation
+		meta.SetStatusCondition(&status.Conditions, *condition)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, shardingv1alpha1.ConditionExclusive)
 	}
 }
 

@@ -10,14 +10,16 @@ import (
 
 	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// webhookTimeout is how long a user's request waits for us at most.
-const webhookTimeout = 5
+// webhookTimeout is how many seconds a user's request waits for the sharder at most. API servers call the webhooks
+// of several rings one after the other, so that their timeouts add up: it is the shortest that there is.
+const webhookTimeout = 1
 
-// webhookConfiguration is what API servers are told of a ring: to ask for the creation and update
-// of exactly its resources, of objects without a shard only, and to go on if there is no answer.
-func webhookConfiguration(ring *shardingv1alpha1.ControllerRing, config configv1alpha1.WebhookConfig, authority []byte) *admissionregistrationv1ac.MutatingWebhookConfigurationApplyConfiguration {
+// webhookConfiguration makes API servers call the sharder at the creation and update of exactly these
+// resources, for objects without a shard only, and go on without an answer.
+func webhookConfiguration(ring *shardingv1alpha1.ControllerRing, resources []catalog.Resource, config configv1alpha1.WebhookConfig, authority []byte) *admissionregistrationv1ac.MutatingWebhookConfigurationApplyConfiguration {
 	selector := ring.Spec.NamespaceSelector
 	if selector == nil {
 		selector = config.NamespaceSelector
@@ -26,7 +28,7 @@ func webhookConfiguration(ring *shardingv1alpha1.ControllerRing, config configv1
 		WithName(shardingv1alpha1.WebhookName).
 		WithAdmissionReviewVersions("v1").
 		WithClientConfig(clientConfig(config.ClientConfig, shardingv1alpha1.WebhookPath(ring.Name), authority)).
-		WithRules(rules(ring)...).
+		WithRules(rules(resources)...).
 		WithNamespaceSelector(selectorApplyConfiguration(selector)).
 		WithObjectSelector(metav1ac.LabelSelector().WithMatchExpressions(
 			metav1ac.LabelSelectorRequirement().
@@ -36,6 +38,9 @@ func webhookConfiguration(ring *shardingv1alpha1.ControllerRing, config configv1
 		WithFailurePolicy(admissionregistrationv1.Ignore).
 		WithSideEffects(admissionregistrationv1.SideEffectClassNone).
 		WithTimeoutSeconds(webhookTimeout)
+	if expression := matchExpression(resources); expression != "" {
+		webhook.WithMatchConditions(admissionregistrationv1ac.MatchCondition().WithName(matchConditionName).WithExpression(expression))
+	}
 	return admissionregistrationv1ac.MutatingWebhookConfiguration(shardingv1alpha1.WebhookConfigurationName(ring.Name)).
 		WithLabels(map[string]string{shardingv1alpha1.LabelControllerRing: ring.Name}).
 		WithAnnotations(config.Annotations).
@@ -48,21 +53,16 @@ func webhookConfiguration(ring *shardingv1alpha1.ControllerRing, config configv1
 		WithWebhooks(webhook)
 }
 
-func rules(ring *shardingv1alpha1.ControllerRing) []*admissionregistrationv1ac.RuleWithOperationsApplyConfiguration {
-	var all []*admissionregistrationv1ac.RuleWithOperationsApplyConfiguration
-	add := func(resource shardingv1alpha1.GroupResource) {
-		all = append(all, admissionregistrationv1ac.RuleWithOperations().
+func rules(resources []catalog.Resource) []*admissionregistrationv1ac.RuleWithOperationsApplyConfiguration {
+	all := make([]*admissionregistrationv1ac.RuleWithOperationsApplyConfiguration, len(resources))
+	for i := range resources {
+		resource := resources[i].Resource.GroupResource()
+		all[i] = admissionregistrationv1ac.RuleWithOperations().
 			WithOperations(admissionregistrationv1.Create, admissionregistrationv1.Update).
 			WithAPIGroups(resource.Group).
 			WithAPIVersions("*").
 			WithResources(resource.Resource).
-			WithScope(admissionregistrationv1.AllScopes))
-	}
-	for _, main := range ring.Spec.Resources {
-		add(main.GroupResource)
-		for _, controlled := range main.ControlledResources {
-			add(controlled)
-		}
+			WithScope(admissionregistrationv1.AllScopes)
 	}
 	return all
 }
