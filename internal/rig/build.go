@@ -1,9 +1,13 @@
 package rig
 
 import (
+	"debug/buildinfo"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,6 +26,10 @@ type BuildOption func(*Binary)
 // Race builds with the race detector: a race ends the process with exit code 66.
 func Race(binary *Binary) { binary.race = true }
 
+// ProgramsVariable names a folder with programs that were built before the tests: race/<name> with the race
+// detector, plain/<name> without. Each package's tests would link them again otherwise.
+const ProgramsVariable = "RINGMASTER_TEST_PROGRAMS"
+
 type buildResult struct {
 	once sync.Once
 	path string
@@ -32,15 +40,19 @@ type buildResult struct {
 // the whole test run, and returns the path of the executable.
 func Build(t testing.TB, pkg string, options ...BuildOption) string {
 	t.Helper()
-	binary := Binary{pkg: pkg}
-	for _, option := range options {
-		option(&binary)
-	}
-	result := session.build(binary)
+	result := session.build(newBinary(pkg, options))
 	if result.err != nil {
 		t.Fatal(result.err)
 	}
 	return result.path
+}
+
+func newBinary(pkg string, options []BuildOption) Binary {
+	binary := Binary{pkg: pkg}
+	for _, option := range options {
+		option(&binary)
+	}
+	return binary
 }
 
 // Programs builds programs, and returns a folder with links to them that goes away with the test.
@@ -78,7 +90,10 @@ func (s *testRun) compile(binary Binary) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(folder, filepath.Base(binary.pkg))
-	args := []string{"build", "-o", path}
+	if prebuilt := binary.prebuilt(os.Getenv(ProgramsVariable)); prebuilt != "" {
+		return path, linkOrCopy(prebuilt, path)
+	}
+	args := []string{"build", "-ldflags=-s -w", "-o", path} // nobody debugs it, and linking takes half as long
 	if binary.race {
 		args = append(args, "-race")
 	}
@@ -88,6 +103,42 @@ func (s *testRun) compile(binary Binary) (string, error) {
 		return "", fmt.Errorf("building %s: %w\n%s", binary.pkg, err, out)
 	}
 	return path, nil
+}
+
+// prebuilt returns the path of the program in a folder of programs, or "" if that has another one or none.
+func (b Binary) prebuilt(folder string) string {
+	if folder == "" {
+		return ""
+	}
+	variant := "plain"
+	if b.race {
+		variant = "race"
+	}
+	file := filepath.Join(folder, variant, filepath.Base(b.pkg))
+	info, err := buildinfo.ReadFile(file)
+	if err != nil || info.Path != path.Join(module, b.pkg) {
+		return ""
+	}
+	return file
+}
+
+// linkOrCopy gives a program a folder of its own: some programs look for others beside themselves.
+func linkOrCopy(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	const executable = 0o700
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, executable)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
 }
 
 // lookAtSources looks at all files that a program of the repository is built from. `go test` notes what
