@@ -76,33 +76,38 @@ func (s *testRun) build(binary Binary) *buildResult {
 		s.built[binary] = result
 	}
 	s.mu.Unlock()
-	result.once.Do(func() {
-		if result.path, result.err = s.compile(binary); result.err == nil {
-			result.err = lookAtSources(binary.pkg)
-		}
-	})
+	result.once.Do(func() { result.path, result.err = s.provide(binary) })
 	return result
 }
 
-func (s *testRun) compile(binary Binary) (string, error) {
+// provide returns the path of the program in a folder of its own: some programs look for others beside themselves.
+func (s *testRun) provide(binary Binary) (string, error) {
 	folder, err := s.tempDir("build")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(folder, filepath.Base(binary.pkg))
+	target := filepath.Join(folder, filepath.Base(binary.pkg))
+	// `go test` notes that the prebuilt program was opened, and so does not reuse the result of a run with another one.
 	if prebuilt := binary.prebuilt(os.Getenv(ProgramsVariable)); prebuilt != "" {
-		return path, linkOrCopy(prebuilt, path)
+		return target, linkOrCopy(prebuilt, target)
 	}
-	args := []string{"build", "-ldflags=-s -w", "-o", path} // nobody debugs it, and linking takes half as long
-	if binary.race {
+	if err := binary.compile(target); err != nil {
+		return "", err
+	}
+	return target, lookAtSources(binary.pkg)
+}
+
+func (b Binary) compile(target string) error {
+	args := []string{"build", "-ldflags=-s -w", "-o", target} // without debug information, which takes long to link
+	if b.race {
 		args = append(args, "-race")
 	}
-	cmd := exec.Command("go", append(args, binary.pkg)...)
+	cmd := exec.Command("go", append(args, b.pkg)...)
 	cmd.Dir = repository()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", binary.pkg, err, out)
+		return fmt.Errorf("building %s: %w\n%s", b.pkg, err, out)
 	}
-	return path, nil
+	return nil
 }
 
 // prebuilt returns the path of the program in a folder of programs, or "" if that has another one or none.
@@ -122,7 +127,7 @@ func (b Binary) prebuilt(folder string) string {
 	return file
 }
 
-// linkOrCopy gives a program a folder of its own: some programs look for others beside themselves.
+// linkOrCopy makes a program available under another path.
 func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
