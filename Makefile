@@ -41,7 +41,7 @@ experiment: build kubernetes ## Build what 'ringmaster experiment' runs: docs/ev
 # and a record of all of it. With -v in ARGS everything is shown.
 RECORDS := $(BIN)/test
 GOTEST   = $(BIN)/gotestsum --format $(if $(filter -v,$(ARGS)),standard-verbose,pkgname-and-test-fails) \
-             --hide-summary skipped --jsonfile $(RECORDS)/$@.json --
+             --format-hide-empty-pkg --hide-summary skipped --jsonfile $(RECORDS)/$@.json --
 # Memory for time: control planes collect garbage less often. A process with the race detector waits for a second when it
 # ends, for races that are about to happen; a tenth is enough for commands that run hundreds of times.
 TESTENV  = KUBEBUILDER_ASSETS=$(ASSETS) RINGMASTER_TEST_PROGRAMS=$(RECORDS) GOGC=400 GORACE=atexit_sleep_ms=100
