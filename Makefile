@@ -37,21 +37,58 @@ experiment: build kubernetes ## Build what 'ringmaster experiment' runs: docs/ev
 
 ##@ Test
 
+# How tests are run: a line for each package as it ends, the whole output of whatever fails, at once and again at the end,
+# and a record of all of it. With -v in ARGS everything is shown.
+RECORDS := $(BIN)/test
+GOTEST   = $(BIN)/gotestsum --format $(if $(filter -v,$(ARGS)),standard-verbose,pkgname-and-test-fails) \
+             --format-hide-empty-pkg --hide-summary skipped --jsonfile $(RECORDS)/$@.json --
+# Memory for time: control planes collect garbage less often. A process with the race detector waits for a second when it
+# ends, for races that are about to happen; a tenth is enough for commands that run hundreds of times.
+TESTENV  = KUBEBUILDER_ASSETS=$(ASSETS) RINGMASTER_TEST_PROGRAMS=$(RECORDS) GOGC=400 GORACE=atexit_sleep_ms=100
+SLOWEST  = echo 'The ten slowest tests:'; cat $(RECORDS)/*.json | $(BIN)/gotestsum tool slowest --num 10
+
+.PHONY: test
+test: kubernetes gotestsum ## Run all tests that a change has to pass, as any user
+	@rm -f $(RECORDS)/*.json
+	@code=0; { $(MAKE) --no-print-directory test-root && $(MAKE) --no-print-directory -j3 test-ring test-hack test-experiment; } || code=$$?; \
+	  $(SLOWEST); exit $$code
+
 # Most of the time tests wait for something, so there are more of them at work than there are cores. Those that take longest
 # begin first; what is short runs together at the end.
-.PHONY: test
-test: kubernetes ## Run all tests, as any user
-	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 1 )) $(ARGS) \
-	  $$(go list ./test/modes ./cmd/ringmaster; go list ./... | grep -v -e '/internal/ring$$' -e '/test/modes$$' -e '/cmd/ringmaster$$')
-	@$(MAKE) --no-print-directory -j3 test-ring test-hack test-experiment
-
-.PHONY: test-ring test-hack test-experiment
+LONGEST := ./test/modes ./cmd/ringmaster ./test/robustness
+.PHONY: test-root test-ring test-hack test-experiment
+test-root: test-programs
+	$(TESTENV) $(GOTEST) -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) $(ARGS) \
+	  $(LONGEST) $$(go list ./... | grep -v -e '/internal/ring$$' $(LONGEST:.%=-e '%$$'))
 test-ring: # statistics without goroutines, ten times slower with the race detector
-	go test $(ARGS) ./internal/ring
+	$(GOTEST) $(ARGS) ./internal/ring
 test-hack:
-	go -C hack test -race -timeout 10m ./...
+	cd hack && $(TESTENV) $(GOTEST) -race -timeout 10m ./...
 test-experiment: kubernetes
-	KUBEBUILDER_ASSETS=$(ASSETS) go -C experiment test -race -timeout 20m -p 1 $(ARGS) ./...
+	cd experiment && $(TESTENV) $(GOTEST) -race -timeout 20m -p 1 $(ARGS) ./...
+
+# What tests run as processes, linked once for all packages. A program that is missing here is built by each that needs it.
+# 'go test' takes a program for another one when its time has changed, and 'go build' sets that even if it links nothing. So
+# the time follows from the content, and results of tests stay valid while that is the same.
+.PHONY: test-programs
+test-programs:
+	@mkdir -p $(RECORDS)/race $(RECORDS)/plain
+	@go build -race -ldflags='-s -w' -o $(RECORDS)/race/ $$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./cmd/... ./examples/...)
+	@go build -ldflags='-s -w' -o $(RECORDS)/plain/ ./cmd/sharder ./examples/webhosting ./examples/etcdcluster
+	@for program in $(RECORDS)/{race,plain}/*; do sum=$$(cksum <$$program); touch -d @$$(( $${sum% *} % 1000000000 )) $$program || true; done
+
+.PHONY: gotestsum
+gotestsum:
+	@mkdir -p $(RECORDS)
+	@go build -modfile=tools/go.mod -o $(BIN)/gotestsum gotest.tools/gotestsum
+
+# Matrices of which 'make test' has a part.
+.PHONY: test-long
+test-long: kubernetes gotestsum test-programs ## Run the tests that are too long for each change (about 8 minutes)
+	$(TESTENV) $(GOTEST) -race -tags long -timeout 30m $(ARGS) ./test/modes ./cmd/ringmaster
+
+.PHONY: test-all
+test-all: test test-long faults test-experiments e2e ## Run everything that is to pass before a release: all of 'make test', and what it leaves out
 
 .PHONY: test-experiments
 test-experiments: kubernetes ## Run every scenario of 'ringmaster experiment' for a moment, each to its report (about 6 minutes)
@@ -70,8 +107,9 @@ faults: kubernetes ## Let everything go wrong that coordination has to bear, on 
 # On the cluster that KUBECONFIG names, or else on a node that is there only for the tests, unless
 # somebody started it before.
 .PHONY: e2e
-e2e: $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need a real node, on one of their own or on KUBECONFIG's
-	@KUBEBUILDER_ASSETS=$(ASSETS) NODE=$(NODE) NODE_DIR=$(NODE_DIR) hack/e2e.sh $(ARGS)
+e2e: gotestsum $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need a real node, on one of their own or on KUBECONFIG's
+	@rm -f $(RECORDS)/*.json
+	@code=0; KUBEBUILDER_ASSETS=$(ASSETS) NODE=$(NODE) NODE_DIR=$(NODE_DIR) GOTEST='$(GOTEST)' hack/e2e.sh $(ARGS) || code=$$?; $(SLOWEST); exit $$code
 
 .PHONY: bench
 bench: kubernetes ## Measure, each figure beside its reference in the same run (about 30 minutes)

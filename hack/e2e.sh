@@ -4,8 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# In the background, because a shell that waits for a child in the foreground obeys no signal.
-run_tests() { go test -tags e2e -count=1 -timeout 15m "$@" ./test/e2e & wait $!; }
+# In the background, because a shell that waits for a child in the foreground obeys no signal. Pods and Leases take their
+# time, so there are more tests at work than cores.
+run_tests() { $GOTEST -tags e2e -count=1 -parallel 3 -timeout 15m "$@" ./test/e2e & wait $!; }
 
 if [ -n "${KUBECONFIG:-}" ]; then
   run_tests "$@"

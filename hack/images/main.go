@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/ringmaster-project/ringmaster/hack/images/internal/debian"
@@ -61,20 +62,30 @@ func run(b builder, output string, wanted []string) error {
 	if err := os.MkdirAll(output, 0o750); err != nil {
 		return err
 	}
+	results, errs := make([]built, len(selected)), make([]error, len(selected))
+	file := func(i image) string { return filepath.Join(output, i.name+".tar") }
+	// Each program is linked by one core.
+	var group sync.WaitGroup
+	free := make(chan struct{}, runtime.NumCPU())
+	for n, i := range selected {
+		group.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			results[n], errs[n] = b.build(i, file(i))
+		})
+	}
+	group.Wait()
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "IMAGE\tDIGEST\tSIZE\tFILE")
-	for _, i := range selected {
-		file := filepath.Join(output, i.name+".tar")
-		built, err := b.build(i, file)
-		if errors.Is(err, debian.ErrUnavailable) && len(wanted) == 0 {
+	for n, i := range selected {
+		if err := errs[n]; errors.Is(err, debian.ErrUnavailable) && len(wanted) == 0 {
 			// Who needs it finds out soon enough; the others need not have a Debian.
 			fmt.Fprintf(os.Stderr, "images: %s is left out, and what needs it in 'make e2e' fails: %v\n", i.name, err)
 			continue
-		}
-		if err != nil {
+		} else if err != nil {
 			return fmt.Errorf("building the image %s: %w", i.name, err)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%.1f MB\t%s\n", built.reference, built.digest, float64(built.size)/1e6, file)
+		fmt.Fprintf(table, "%s\t%s\t%.1f MB\t%s\n", results[n].reference, results[n].digest, float64(results[n].size)/1e6, file(i))
 	}
 	return table.Flush()
 }

@@ -1,9 +1,13 @@
 package rig
 
 import (
+	"debug/buildinfo"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,6 +32,10 @@ func Race(binary *Binary) { binary.race = true }
 // Other options have no effect.
 func At(commit string) BuildOption { return func(binary *Binary) { binary.commit = commit } }
 
+// ProgramsVariable names a folder with programs that were built before the tests: race/<name> with the race
+// detector, plain/<name> without. Each package's tests would link them again otherwise.
+const ProgramsVariable = "RINGMASTER_TEST_PROGRAMS"
+
 type buildResult struct {
 	once sync.Once
 	path string
@@ -38,15 +46,19 @@ type buildResult struct {
 // the whole test run, and returns the path of the executable.
 func Build(t testing.TB, pkg string, options ...BuildOption) string {
 	t.Helper()
-	binary := Binary{pkg: pkg}
-	for _, option := range options {
-		option(&binary)
-	}
-	result := session.build(binary)
+	result := session.build(newBinary(pkg, options))
 	if result.err != nil {
 		t.Fatal(result.err)
 	}
 	return result.path
+}
+
+func newBinary(pkg string, options []BuildOption) Binary {
+	binary := Binary{pkg: pkg}
+	for _, option := range options {
+		option(&binary)
+	}
+	return binary
 }
 
 // Programs builds programs, and returns a folder with links to them that goes away with the test.
@@ -71,34 +83,79 @@ func (s *testRun) build(binary Binary) *buildResult {
 	}
 	s.mu.Unlock()
 	result.once.Do(func() {
-		if binary.commit != "" {
-			result.path, result.err = s.compileAt(binary)
-		} else {
-			result.path, result.err = s.compile(binary)
-		}
-		if result.err == nil {
+		if binary.commit == "" {
+			result.path, result.err = s.provide(binary)
+		} else if result.path, result.err = s.compileAt(binary); result.err == nil {
 			result.err = lookAtSources(binary.pkg)
 		}
 	})
 	return result
 }
 
-func (s *testRun) compile(binary Binary) (string, error) {
+// provide returns the path of the program in a folder of its own: some programs look for others beside themselves.
+func (s *testRun) provide(binary Binary) (string, error) {
 	folder, err := s.tempDir("build")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(folder, filepath.Base(binary.pkg))
-	args := []string{"build", "-o", path}
-	if binary.race {
+	target := filepath.Join(folder, filepath.Base(binary.pkg))
+	// `go test` notes that the prebuilt program was opened, and so does not reuse the result of a run with another one.
+	if prebuilt := binary.prebuilt(os.Getenv(ProgramsVariable)); prebuilt != "" {
+		return target, linkOrCopy(prebuilt, target)
+	}
+	if err := binary.compile(target); err != nil {
+		return "", err
+	}
+	return target, lookAtSources(binary.pkg)
+}
+
+func (b Binary) compile(target string) error {
+	args := []string{"build", "-ldflags=-s -w", "-o", target} // without debug information, which takes long to link
+	if b.race {
 		args = append(args, "-race")
 	}
-	cmd := exec.Command("go", append(args, binary.pkg)...)
+	cmd := exec.Command("go", append(args, b.pkg)...)
 	cmd.Dir = repository()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", binary.pkg, err, out)
+		return fmt.Errorf("building %s: %w\n%s", b.pkg, err, out)
 	}
-	return path, nil
+	return nil
+}
+
+// prebuilt returns the path of the program in a folder of programs, or "" if that has another one or none.
+func (b Binary) prebuilt(folder string) string {
+	if folder == "" {
+		return ""
+	}
+	variant := "plain"
+	if b.race {
+		variant = "race"
+	}
+	file := filepath.Join(folder, variant, filepath.Base(b.pkg))
+	info, err := buildinfo.ReadFile(file)
+	if err != nil || info.Path != path.Join(module, b.pkg) {
+		return ""
+	}
+	return file
+}
+
+// linkOrCopy makes a program available under another path.
+func linkOrCopy(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	const executable = 0o700
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, executable)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
 }
 
 // lookAtSources looks at all files that a program of the repository is built from. `go test` notes what

@@ -5,3 +5,8 @@ var ReadRoles = readRoles
 
 // CheckOut is checkOut, for the tests.
 var CheckOut = checkOut
+
+// Prebuilt is where a program was built before the tests.
+func Prebuilt(folder, pkg string, options ...BuildOption) string {
+	return newBinary(pkg, options).prebuilt(folder)
+}

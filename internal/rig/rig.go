@@ -172,6 +172,9 @@ func findAssets() (string, error) {
 	return controlplane.FindAssets(filepath.Join(repository(), "bin", "kubernetes"))
 }
 
+// module is the name of the root module.
+const module = "github.com/ringmaster-project/ringmaster"
+
 // repository is the folder of the repository: the nearest one above with the root module's go.mod.
 func repository() string {
 	folder, err := os.Getwd()
@@ -180,7 +183,7 @@ func repository() string {
 	}
 	for {
 		content, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-		if err == nil && strings.HasPrefix(string(content), "module github.com/ringmaster-project/ringmaster\n") {
+		if err == nil && strings.HasPrefix(string(content), "module "+module+"\n") {
 			return folder
 		}
 		parent := filepath.Dir(folder)

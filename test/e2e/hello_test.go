@@ -23,6 +23,7 @@ import (
 // ours runs in two pods, is reached through its Service, knows the API server, and is rolled and
 // scaled without a request being lost.
 func TestDeployment(t *testing.T) {
+	t.Parallel()
 	c := connect(t)
 	c.deploy("v1", 2)
 	url := c.serviceURL()

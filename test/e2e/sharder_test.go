@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -22,9 +23,15 @@ const (
 	secret = "sharder-webhook-cert"
 )
 
-// install applies config/default and nothing else, and removes it when the test ends.
+// oneSharder is held while a sharder is installed: a cluster has one.
+var oneSharder sync.Mutex
+
+// install applies config/default and nothing else, and removes it when the test ends. It waits until no
+// other test has a sharder.
 func (c *cluster) install() {
 	c.Helper()
+	oneSharder.Lock()
+	c.Cleanup(oneSharder.Unlock)
 	manifests := strings.ReplaceAll(c.kubectl("", "kustomize", "config/default"), "docker.io/ringmaster/sharder:dev", image(sharder))
 	c.kubectl(manifests, "apply", "--server-side", "-f", "-")
 	c.Cleanup(func() {

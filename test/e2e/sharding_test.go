@@ -17,6 +17,7 @@ import (
 // both that happens in a cluster. After each every object has a live owner, its child is with it, and
 // nobody who works with the objects has noticed.
 func TestSharding(t *testing.T) {
+	t.Parallel()
 	c := connect(t)
 	c.install()
 	s := c.shard(3)

@@ -23,14 +23,17 @@ type mode struct {
 
 var modes = []mode{
 	{name: "lead", elected: operator + "-leader"},
-	{name: "shard", sharded: true},
 	{name: "in-process", elected: operator + "-sharder", sharded: true},
+	{name: "shard", sharded: true}, // the last, because it may have to wait for the sharder
 }
 
 // TestWebhosting installs the sample operator from its manifests in each of its modes, serves its sample
 // Websites with a real nginx behind Service and Ingress, and lets everything happen to its instances that
 // happens in a cluster. Whoever looks at the pages meanwhile does not notice.
+//
+//nolint:tparallel // one mode after the other: all have the same namespace
 func TestWebhosting(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat(filepath.Join(root, "bin", "images", "nginx.tar")); onNode() && err != nil {
 		t.Fatal("there is no image of nginx for the node: 'make images' says why")
 	}

@@ -93,6 +93,7 @@ func TestSharderHasAllThatItNeeds(t *testing.T) {
 	printed, said, err := run(t, rig.Build(t, "./cmd/ringmaster", rig.Race), i.kubeconfig, "", "role", ring.Name)
 	g.Expect(err).NotTo(HaveOccurred(), said)
 	i.kubectl(t, printed, "apply", "--validate=strict", "-f", "-")
+	t.Cleanup(func() { i.removeRoles(t, ring) })
 	i.condition(t, g, ring, shardingv1alpha1.ReasonNoShards)
 
 	// A shard that dies, and one that takes its objects.
@@ -140,6 +141,17 @@ func (i *installed) declare(t *testing.T) *shardingv1alpha1.ControllerRing {
 	return ring
 }
 
+// removeRoles removes the cluster-wide roles of a ring: the next run of the test begins without them.
+func (i *installed) removeRoles(t *testing.T, ring *shardingv1alpha1.ControllerRing) {
+	t.Helper()
+	of := client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring.Name}
+	for _, object := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}} {
+		if err := i.Client.DeleteAllOf(context.WithoutCancel(t.Context()), object, of); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // condition waits until the ring is ready, or not for this reason.
 func (i *installed) condition(t *testing.T, g *WithT, ring *shardingv1alpha1.ControllerRing, reason string) {
 	t.Helper()
@@ -169,6 +181,7 @@ func (i *installed) lease(t *testing.T, ring *shardingv1alpha1.ControllerRing, n
 	if err := i.Client.Create(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = i.Client.Delete(context.WithoutCancel(t.Context()), lease) })
 	return lease
 }
 

@@ -30,7 +30,7 @@ func (s *Sharder) observe() error {
 		Mapper:               s.manager.GetRESTMapper(),
 		DefaultNamespaces:    map[string]cache.Config{s.Namespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{shardingv1alpha1.LabelControllerRing: s.Ring}),
-		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultTransform:     leases.Strip,
 	})
 	if err != nil {
 		return fmt.Errorf("making a cache for leases: %w", err)

@@ -117,8 +117,8 @@ func (r *run) report(resynced bool) {
 	for _, n := range counts.withoutOwner {
 		counts.Unassigned += n.orphaned + n.unlabelled
 	}
-	if !resynced {
-		counts.Took = 0
+	if !resynced && r.synced {
+		counts.Took = 0 // it has been reported
 	}
 	text := ""
 	if err != nil {
