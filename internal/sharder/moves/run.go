@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -103,8 +104,11 @@ func (r *run) restart(declared *catalog.Ring, members *ring.Ring) {
 	now := r.Clock.Now()
 	r.idle = false
 	has := func(kind schema.GroupResource) bool { return declared.Resource(kind) != nil }
+	gone := func(kind schema.GroupResource) bool { return !has(kind) }
 	r.refusals.keepKinds(has)
-	r.state = r.state.Forget(func(kind schema.GroupResource) bool { return !has(kind) })
+	maps.DeleteFunc(r.failing, func(kind schema.GroupResource, _ error) bool { return gone(kind) })
+	maps.DeleteFunc(r.counted.withoutOwner, func(kind schema.GroupResource, _ unassigned) bool { return gone(kind) })
+	r.state = r.state.Forget(gone)
 	if r.resyncRequested.Swap(false) {
 		r.balanced = nil
 		r.state = r.state.SweepAt(now)

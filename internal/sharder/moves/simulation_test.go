@@ -38,6 +38,7 @@ type simulation struct {
 	progress atomic.Pointer[moves.Progress]
 	logged   atomic.Int64
 	rings    catalog.Catalog
+	requests chan struct{} // made in the bubble
 }
 
 func (s *simulation) Ring(string) (*ring.Ring, <-chan struct{}) { return s.members, nil }
@@ -68,6 +69,7 @@ func (s *simulation) run(t *testing.T, duration time.Duration, check func()) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		ctx = logf.IntoContext(ctx, s.logger(t))
+		s.requests = make(chan struct{}, 1)
 		mover := moves.New(moves.Options{
 			Metadata: s.api, Rings: &s.rings, Members: s,
 			Holders: func(context.Context, string) (map[string]bool, error) { return s.holders() },
@@ -82,7 +84,7 @@ func (s *simulation) run(t *testing.T, duration time.Duration, check func()) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			mover.Run(ctx, simulated, nil)
+			mover.Run(ctx, simulated, s.requests)
 		}()
 		time.Sleep(duration)
 		synctest.Wait()
@@ -448,6 +450,31 @@ func TestOneFailingForcedMoveDoesNotStopTheOthers(t *testing.T) {
 		}
 		if _, patches := s.api.requests(); patches["configmaps"] > 2*n {
 			t.Errorf("%d writes for %d objects", patches["configmaps"], n)
+		}
+	})
+}
+
+// TestResourceThatLeftTheRingIsNotReported has a kind that cannot be listed, and is then taken out of the ring's spec.
+func TestResourceThatLeftTheRingIsNotReported(t *testing.T) {
+	s := newSimulation()
+	s.api.listFails = func(resource string, _ metav1.ListOptions) error {
+		if resource == "services" {
+			return forbidden(resource, "")
+		}
+		return nil
+	}
+	s.run(t, 10*time.Minute, func() {
+		if s.progress.Load().Err == nil {
+			t.Error("it is not reported")
+		}
+		declared := *s.rings.Get(simulated)
+		declared.Resources = declared.Resources[:2]
+		s.rings.Set(&declared)
+		s.requests <- struct{}{}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if err := s.progress.Load().Err; err != nil {
+			t.Errorf("it is still reported: %v", err)
 		}
 	})
 }
