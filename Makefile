@@ -48,7 +48,7 @@ TESTENV  = KUBEBUILDER_ASSETS=$(ASSETS) RINGMASTER_TEST_PROGRAMS=$(RECORDS) GOGC
 SLOWEST  = echo 'The ten slowest tests:'; cat $(RECORDS)/*.json | $(BIN)/gotestsum tool slowest --num 10
 
 .PHONY: test
-test: kubernetes gotestsum ## Run all tests that a change has to pass, as any user
+test: kubernetes gotestsum ## Run the tests that every change must pass; needs no root
 	@rm -f $(RECORDS)/*.json
 	@code=0; { $(MAKE) --no-print-directory test-root && $(MAKE) --no-print-directory -j3 test-ring test-hack test-experiment; } || code=$$?; \
 	  $(SLOWEST); exit $$code
@@ -67,9 +67,9 @@ test-hack:
 test-experiment: kubernetes
 	cd experiment && $(TESTENV) $(GOTEST) -race -timeout 20m -p 1 $(ARGS) ./...
 
-# What tests run as processes, linked once for all packages. A program that is missing here is built by each that needs it.
-# 'go test' takes a program for another one when its time has changed, and 'go build' sets that even if it links nothing. So
-# the time follows from the content, and results of tests stay valid while that is the same.
+# Builds the programs that tests start once for all packages. Tests build any other program themselves.
+# 'go test' caches a result only while the modification times of the files that the test opened are the same, and 'go build'
+# changes them even if nothing is linked. So each program's modification time is derived from its checksum.
 .PHONY: test-programs
 test-programs:
 	@mkdir -p $(RECORDS)/race $(RECORDS)/plain
@@ -84,11 +84,11 @@ gotestsum:
 
 # Matrices of which 'make test' has a part.
 .PHONY: test-long
-test-long: kubernetes gotestsum test-programs ## Run the tests that are too long for each change (about 8 minutes)
+test-long: kubernetes gotestsum test-programs ## Run the long tests that 'make test' skips (about 8 minutes)
 	$(TESTENV) $(GOTEST) -race -tags long -timeout 30m $(ARGS) ./test/modes ./cmd/ringmaster
 
 .PHONY: test-all
-test-all: test test-long faults test-experiments e2e ## Run everything that is to pass before a release: all of 'make test', and what it leaves out
+test-all: test test-long faults test-experiments e2e ## Run all tests that a release must pass
 
 .PHONY: test-experiments
 test-experiments: kubernetes ## Run every scenario of 'ringmaster experiment' for a moment, each to its report (about 6 minutes)
@@ -101,13 +101,13 @@ test-unit: ## Run the tests that need no Kubernetes: seconds
 	  | grep -v -e ' .*internal/rig\b' -e ' .*internal/controlplane\b' | cut -d' ' -f1)
 
 .PHONY: faults
-faults: kubernetes ## Let everything go wrong that coordination has to bear, on real processes (8 to 10 minutes)
+faults: kubernetes ## Inject faults into coordination, on real processes (8 to 10 minutes)
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -tags faults -timeout 40m $(ARGS) ./examples/etcdcluster
 
 # On the cluster that KUBECONFIG names, or else on a node that is there only for the tests, unless
 # somebody started it before.
 .PHONY: e2e
-e2e: gotestsum $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need a real node, on one of their own or on KUBECONFIG's
+e2e: gotestsum $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need a real node, on a temporary node or on the cluster of KUBECONFIG
 	@rm -f $(RECORDS)/*.json
 	@code=0; KUBEBUILDER_ASSETS=$(ASSETS) NODE=$(NODE) NODE_DIR=$(NODE_DIR) GOTEST='$(GOTEST)' hack/e2e.sh $(ARGS) || code=$$?; $(SLOWEST); exit $$code
 

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// answerWithin limits each request, so that a hung API server does not hold up the start.
-	answerWithin = 5 * time.Second
+	// requestTimeout limits each request, so that a hung API server does not hold up the start.
+	requestTimeout = 5 * time.Second
 	// retryFirst and retryMost are the delays between requests that got no answer.
 	retryFirst, retryMost = time.Second, time.Minute
 )
@@ -27,7 +27,7 @@ type Asker func(context.Context) (*apiversion.Info, error)
 func Ask(config *rest.Config) Asker {
 	return func(ctx context.Context) (*apiversion.Info, error) {
 		config := rest.CopyConfig(config)
-		config.QPS, config.RateLimiter, config.Timeout = -1, nil, answerWithin
+		config.QPS, config.RateLimiter, config.Timeout = -1, nil, requestTimeout
 		client, err := discovery.NewDiscoveryClientForConfig(config)
 		if err != nil {
 			return nil, err
@@ -87,7 +87,7 @@ func await(ctx context.Context, ask Asker) error {
 }
 
 func askOnce(ctx context.Context, ask Asker) (*apiversion.Info, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return ask(ctx)
 }

@@ -44,8 +44,8 @@ func (t *Tables) add(to *Ring) *table {
 	return made
 }
 
-// evict removes tables until the others have at most limit tokens. It starts with the oldest, and
-// gives those that were used since the last time another chance.
+// evict removes tables until the others have at most limit tokens, by the second-chance algorithm: the
+// oldest first, and those that were used since the last eviction last.
 func (t *Tables) evict(limit int) {
 	tokens := t.compact()
 	for chances := len(t.kept); tokens > limit && len(t.kept) > 0; chances-- {

@@ -133,7 +133,7 @@ func refusal(tracker *members.Tracker, key types.NamespacedName, namespaces []st
 	}
 	switch tracker.Refusal(key) {
 	case members.DurationTooLong:
-		return "its lease lasts for more than " + membership.MaxDuration.String()
+		return "its lease duration exceeds " + membership.MaxDuration.String()
 	case members.RingFull:
 		return fmt.Sprintf("the ring has %d shards with older leases", membership.MaxShards)
 	case members.NotRefused, members.NoRing, members.NameTooLong, members.WrongNamespace, members.NameTaken:

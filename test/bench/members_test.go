@@ -101,7 +101,7 @@ func (f *fixture) rings(n int) {
 	}
 }
 
-// profiled starts the sharder as it is shipped. Profiles can be had from it.
+// profiled starts the sharder as it is shipped. It serves profiles.
 func (f *fixture) profiled() *rig.Sharder {
 	f.b.Helper()
 	return f.StartSharder(f.b, rig.SharderOptions{

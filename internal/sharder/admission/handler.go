@@ -1,8 +1,8 @@
 // Package admission assigns new objects to shards as they pass the API server.
 //
-// It promises never to reject a request: whatever goes wrong, the object is created without a shard and the
-// resync assigns it later. It sends no warnings either, because there is nothing that the user could do. It adds
-// the shard label to an object that has none and touches nothing else.
+// It promises never to reject a request: on any failure, the object is created without a shard, and a rescue
+// or sweep assigns it later. It sends no warnings either, because the user could do nothing about them. It adds
+// the shard label to an object that has none and changes nothing else.
 package admission
 
 import (
@@ -74,8 +74,8 @@ const locateLimit = 300 * time.Millisecond
 
 // Why an assignment is postponed, which is normal after an install.
 var (
-	errUnknownRing = errors.New("it is not known yet")
-	errNoShards    = errors.New("it has no shards")
+	errUnknownRing = errors.New("is not known yet")
+	errNoShards    = errors.New("has no shards")
 )
 
 func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
@@ -142,7 +142,7 @@ func (h *Handler) respond(ctx context.Context, name string, request *admissionv1
 func (h *Handler) shardFor(ctx context.Context, name string, resource schema.GroupResource, object *metav1.PartialObjectMetadata) (string, Result, error) {
 	declared := h.Rings.Get(name)
 	if declared == nil {
-		return "", Postponed, fmt.Errorf("ring %q: %w", name, errUnknownRing)
+		return "", Postponed, fmt.Errorf("ring %q %w", name, errUnknownRing)
 	}
 	spread := declared.Resource(resource)
 	if spread == nil {
@@ -160,7 +160,7 @@ func (h *Handler) shardFor(ctx context.Context, name string, resource schema.Gro
 	}
 	shards, _ := h.Members.Ring(name)
 	if shards == nil || len(shards.Shards()) == 0 {
-		return "", Postponed, fmt.Errorf("ring %q: %w", name, errNoShards)
+		return "", Postponed, fmt.Errorf("ring %q %w", name, errNoShards)
 	}
 	if !spread.Main() && (!declared.Settled || h.Now().Sub(h.Since(name)) < unsettled) {
 		// The controller may still be with a shard that the ring no longer says, and its children

@@ -25,8 +25,8 @@ const (
 	// refusedPeriod is how soon to look again at a Lease that another one keeps from being a shard. A
 	// change of the Lease itself causes a reconcile at once.
 	refusedPeriod = 30 * time.Second
-	// unlearnedPeriod is when this process has learned a ring that it has just seen.
-	unlearnedPeriod = 100 * time.Millisecond
+	// retryUnknownRingAfter is how soon to reconcile a Lease again whose ring this process does not know yet.
+	retryUnknownRingAfter = 100 * time.Millisecond
 )
 
 // refuse says why a Lease with a ring's label is no shard of it. When that changes, it is looked at
@@ -41,7 +41,7 @@ func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (r
 		why, stop = cmp.Or(why, because), mustStop
 	}
 	if why == "" {
-		return reconcile.Result{RequeueAfter: unlearnedPeriod}, nil
+		return reconcile.Result{RequeueAfter: retryUnknownRingAfter}, nil
 	}
 	if r.Rival(lease.Labels[shardingv1alpha1.LabelControllerRing]) {
 		// It is a shard for that one, which shows its state. If it dies, the Lease is looked at again.
@@ -76,10 +76,10 @@ func (r *Reconciler) conflict(lease *coordinationv1.Lease) (stop bool, why strin
 	}
 	switch r.Shards.Refusal(key) {
 	case members.DurationTooLong:
-		return true, fmt.Sprintf("The lease lasts for %s, and a shard's for at most %s: its objects would wait for that long when it dies. "+
+		return true, fmt.Sprintf("The lease duration is %s and must not exceed %s: if the shard dies, its objects wait for that long. "+
 			"Set a shorter lease duration", duration(lease), membership.MaxDuration)
 	case members.RingFull:
-		return true, fmt.Sprintf("The ring %s has %d shards with older leases, and cannot have more. Run fewer shards, or more than one ring", ring, membership.MaxShards)
+		return true, fmt.Sprintf("The ring %s already has %d shards with older leases, which is the maximum. Run fewer shards, or several rings", ring, membership.MaxShards)
 	case members.NotRefused, members.NoRing, members.NameTooLong, members.WrongNamespace, members.NameTaken:
 	}
 	return false, ""

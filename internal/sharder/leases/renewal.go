@@ -12,9 +12,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/membership"
 )
 
-// NoMereRenewals is a predicate that lets no renewal through that changes nothing: there is one every two
-// seconds from each shard. A shard that stops renewing is noticed as soon as otherwise, because the
-// Reconciler looks at each one when its last renewal known then runs out, and again if there was another.
+// NoMereRenewals is a predicate that drops updates which only renew a Lease: each shard sends one every two
+// seconds. A shard that stops renewing is still noticed in time, because the Reconciler requeues each Lease
+// for the moment when its last known renewal expires.
 func NoMereRenewals() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
 		before, was := update.ObjectOld.(*coordinationv1.Lease)

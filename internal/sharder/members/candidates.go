@@ -62,7 +62,7 @@ func (c *candidates) restrict(namespaces []string) {
 }
 
 // admits tells whether a Lease may join: where it is, and whether its name can be a label's value.
-// One that may not is ignored here, where it harms nobody, and told of by the lease controller.
+// A Lease that may not is ignored here; the lease controller reports it.
 func (c *candidates) admits(key types.NamespacedName) Refusal {
 	switch {
 	case len(key.Name) > shardingv1alpha1.MaxNameLength:
@@ -73,9 +73,9 @@ func (c *candidates) admits(key types.NamespacedName) Refusal {
 	return NotRefused
 }
 
-// owner is the Lease that a name belongs to: the oldest that there is, held or not, so that a shard which
-// restarts keeps its name. Another one with the same label would work on the same objects.
-func (c *candidates) owner(name string) *observed {
+// incumbent returns the oldest Lease of a name that may join, held or not, so that a shard keeps its name
+// while it restarts. A second shard of that name would work on the same objects.
+func (c *candidates) incumbent(name string) *observed {
 	for _, lease := range c.byName[name] {
 		if c.admits(lease.key) == NotRefused {
 			return lease
@@ -90,7 +90,7 @@ func (c *candidates) refusal(lease *observed) Refusal {
 		return why
 	}
 	switch {
-	case c.owner(lease.key.Name).key != lease.key:
+	case c.incumbent(lease.key.Name).key != lease.key:
 		return NameTaken
 	case lease.facts.tooLong:
 		return DurationTooLong
@@ -141,8 +141,8 @@ func (c *candidates) renewed(lease *observed) {
 
 // holder is the Lease that a name belongs to, if that is held and may be.
 func (c *candidates) holder(name string) *observed {
-	if owner := c.owner(name); owner != nil && owner.Held() && !owner.facts.tooLong {
-		return owner
+	if lease := c.incumbent(name); lease != nil && lease.Held() && !lease.facts.tooLong {
+		return lease
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// joinInterval is the time between two changes of a ring that shards which join cause. The first join
-	// after that time takes effect at once.
+	// joinInterval debounces joins: the first takes effect at once, those within this time after it take
+	// effect together.
 	joinInterval = 1500 * time.Millisecond
 	// maxTokens is how many tokens of all rings are kept for lookups, with 9 bytes each.
 	maxTokens = 1_000_000
@@ -62,7 +62,7 @@ type state struct {
 	*view
 	// joined is when a shard last joined, as others see it.
 	joined time.Time
-	// pending takes effect of joins that wait, or is nil.
+	// pending publishes the debounced joins, or is nil.
 	pending clock.Timer
 }
 
@@ -116,7 +116,7 @@ func (t *Tracker) Declare(name string, namespaces []string) {
 		t.published.Store(name, known.view)
 	}
 	known.restrict(namespaces)
-	t.settle(name, known, false)
+	t.publish(name, known, false)
 }
 
 // state returns what is known of a ring, declared or not.
@@ -186,14 +186,14 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 	if known.pending != nil && debounce && !wasMember && known.isMember(&now) && !now.Leaving && !known.full() {
 		return // it joins with others, for which the time has not come
 	}
-	t.settle(now.ring, known, debounce)
+	t.publish(now.ring, known, debounce)
 }
 
 // withdraw takes a Lease from its ring.
 func (t *Tracker) withdraw(gone *observed) {
 	known := t.rings[gone.ring]
 	known.replace(gone, nil)
-	t.settle(gone.ring, known, true)
+	t.publish(gone.ring, known, true)
 	t.forgetUnused(gone.ring, known)
 }
 
@@ -207,8 +207,9 @@ func (t *Tracker) Forget(key types.NamespacedName) {
 	}
 }
 
-// settle makes others see the members of a ring, unless they are the same as before or a join can wait.
-func (t *Tracker) settle(name string, known *state, debounce bool) {
+// publish makes the current members of a ring visible to readers, unless nothing has changed or a join
+// is debounced.
+func (t *Tracker) publish(name string, known *state, debounce bool) {
 	if !known.declared {
 		return
 	}
@@ -221,7 +222,7 @@ func (t *Tracker) settle(name string, known *state, debounce bool) {
 	if debounce && t.timers != nil && joins && noneLeft(known.current, shards, leaving) {
 		if wait := known.joined.Add(joinInterval).Sub(now); wait > 0 {
 			if known.pending == nil {
-				known.pending = t.after(wait, func() { t.settleLate(name) })
+				known.pending = t.after(wait, func() { t.publishPending(name) })
 			}
 			return
 		}
@@ -237,13 +238,13 @@ func (t *Tracker) settle(name string, known *state, debounce bool) {
 	close(before) // those who hear of it find the new ring
 }
 
-// settleLate makes others see the shards that have joined meanwhile.
-func (t *Tracker) settleLate(name string) {
+// publishPending publishes the joins that were debounced.
+func (t *Tracker) publishPending(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known := t.rings[name]; known != nil && known.declared {
 		known.stopPending()
-		t.settle(name, known, false)
+		t.publish(name, known, false)
 	}
 }
 
@@ -330,7 +331,7 @@ func (t *Tracker) Shards(name string) []Shard {
 	}
 	shards := make([]Shard, 0, len(known.byName))
 	for name := range known.byName {
-		if lease := known.owner(name); lease != nil && known.refusal(lease) == NotRefused {
+		if lease := known.incumbent(name); lease != nil && known.refusal(lease) == NotRefused {
 			shards = append(shards, t.shard(known, lease))
 		}
 	}
@@ -377,7 +378,7 @@ func (t *Tracker) Namesake(key types.NamespacedName) (namespace string, found bo
 	if lease == nil || !t.rings[lease.ring].declared {
 		return "", false
 	}
-	if owner := t.rings[lease.ring].owner(key.Name); owner != nil && owner.key != key {
+	if owner := t.rings[lease.ring].incumbent(key.Name); owner != nil && owner.key != key {
 		return owner.key.Namespace, true
 	}
 	return "", false

@@ -19,13 +19,13 @@ const (
 	handoverSample = 20
 )
 
-// pendingChildren are the children that should be on another shard and wait until their owner has been released, by the
-// owner's key.
+// pendingChildren are the children that should be on another shard and wait until their controller has
+// been released, by the controller's key.
 type pendingChildren struct {
-	mu      sync.Mutex
-	byOwner map[string][]child
-	n       int
-	shards  map[string]*handover
+	mu           sync.Mutex
+	byController map[string][]child
+	n            int
+	shards       map[string]*handover
 	// owned is about how many main objects each shard owns.
 	owned map[string]int
 }
@@ -50,7 +50,7 @@ func newPendingChildren() *pendingChildren {
 func (c *pendingChildren) clear(owned map[string]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byOwner, c.n, c.shards, c.owned = map[string][]child{}, 0, map[string]*handover{}, map[string]int{}
+	c.byController, c.n, c.shards, c.owned = map[string][]child{}, 0, map[string]*handover{}, map[string]int{}
 	maps.Copy(c.owned, owned)
 }
 
@@ -66,39 +66,39 @@ func (c *pendingChildren) arrived(destinations map[string]int) (owned int) {
 }
 
 // add remembers a child, if there is room.
-func (c *pendingChildren) add(owner string, waiting child) bool {
+func (c *pendingChildren) add(controller string, waiting child) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, known := range c.byOwner[owner] {
+	for i, known := range c.byController[controller] {
 		if known.uid == waiting.uid {
-			c.byOwner[owner][i] = waiting
+			c.byController[controller][i] = waiting
 			return true
 		}
 	}
 	if c.n >= rememberedChildren {
 		return false
 	}
-	c.byOwner[owner] = append(c.byOwner[owner], waiting)
+	c.byController[controller] = append(c.byController[controller], waiting)
 	c.n++
 	return true
 }
 
-// take returns the children of an owner and forgets them.
-func (c *pendingChildren) take(owner string) []child {
+// take returns the children of a controller and forgets them.
+func (c *pendingChildren) take(controller string) []child {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	taken := c.byOwner[owner]
-	delete(c.byOwner, owner)
+	taken := c.byController[controller]
+	delete(c.byController, controller)
 	c.n -= len(taken)
 	return taken
 }
 
-// owners are the keys of the owners that children wait for.
+// owners returns the keys of the controllers that children wait for.
 func (c *pendingChildren) owners() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	keys := make([]string, 0, len(c.byOwner))
-	for key := range c.byOwner {
+	keys := make([]string, 0, len(c.byController))
+	for key := range c.byController {
 		keys = append(keys, key)
 	}
 	return keys

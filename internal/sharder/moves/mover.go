@@ -175,7 +175,7 @@ func (m *Mover) Settle(ctx context.Context, name string, resource *catalog.Resou
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("reading it again: %w", err)
+			return fmt.Errorf("reading the object again: %w", err)
 		}
 		o = reduce(resource, name, fresh)
 	}

@@ -186,12 +186,12 @@ func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, 
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("reading it again: %w", err)
+			return false, fmt.Errorf("reading the object again: %w", err)
 		}
 		o = reduce(resource, p.declared.Name, fresh)
 		decision = p.decide(ctx, resource, o, p.newLiveness())
 	}
-	return false, fmt.Errorf("others wrote it %d times in a row", attempts)
+	return false, fmt.Errorf("%d conflicts in a row: other clients keep changing the object", attempts)
 }
 
 func (p *pass) patch(ctx context.Context, resource *catalog.Resource, o object, decision assignment.Decision) error {

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// leavingPatience is how long a resync waits for a shard that is leaving.
-	leavingPatience = time.Minute
+	// maxWaitForLeaving is how long a resync waits for a shard that is leaving.
+	maxWaitForLeaving = time.Minute
 	// followDrainsEvery is how often drains are polled while a resync still asks for more of them.
 	followDrainsEvery = 500 * time.Millisecond
 	// rescueWhileDraining is how often to look for released objects that the webhook did not assign.
@@ -120,7 +120,7 @@ func (r *run) restart(declared *catalog.Ring, members *ring.Ring) {
 	case members.AnyLeaving():
 		// A shard hands its objects over while it still works on them, and has little time for it. What merely should
 		// move can wait for that, which is a change of members too.
-		r.state = r.state.Restart(now, r.SyncPeriod, schedule.Rescue).ResyncBefore(now.Add(leavingPatience))
+		r.state = r.state.Restart(now, r.SyncPeriod, schedule.Rescue).ResyncBefore(now.Add(maxWaitForLeaving))
 	default:
 		r.state = r.state.Restart(now, r.SyncPeriod, schedule.Resync)
 	}
@@ -314,14 +314,14 @@ func (r *run) sweep(ctx context.Context, declared *catalog.Ring, members *ring.R
 	if ctx.Err() != nil {
 		return
 	}
-	r.state = r.state.AfterSweep(r.Clock.Now(), int(p.pages.Load()), share(r.name))
+	r.state = r.state.AfterSweep(r.Clock.Now(), int(p.pages.Load()), jitter(r.name))
 	r.noteSweep(p, tried)
 	r.logFailures(ctx, p)
 	r.report(false)
 }
 
-// share is a number from 0 to 1 that differs from ring to ring.
-func share(name string) float64 {
+// jitter returns a number from 0 to 1 that is constant for a ring.
+func jitter(name string) float64 {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name))
 	return float64(hash.Sum32()) / math.MaxUint32
@@ -380,8 +380,8 @@ func (r *run) pollOnce(ctx context.Context, declared *catalog.Ring, members *rin
 	}
 }
 
-// followUp lets children follow their controllers that nothing remembered: they were created while their controllers moved,
-// or were too many.
+// followUp moves the remaining children to the owners of their controllers: children that were created
+// during the drain, or exceeded rememberedChildren.
 func (r *run) followUp(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
 	p := r.newPass(r.memory, declared, members)
 	tried := slices.DeleteFunc(r.ready(declared, p.began), func(resource catalog.Resource) bool { return resource.Main() })

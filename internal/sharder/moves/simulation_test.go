@@ -171,7 +171,7 @@ func TestPermanentFailuresAreBounded(t *testing.T) {
 					}
 					return nil
 				}
-			}, resource: "configmaps", bounds: bounds{400, 200, 2}, healthy: true, wantErr: "others wrote it",
+			}, resource: "configmaps", bounds: bounds{400, 200, 2}, healthy: true, wantErr: "other clients keep changing the object",
 		},
 		"a kind cannot be listed": {
 			prepare: func(s *simulation) {

@@ -53,7 +53,7 @@ func (s *slots) take(ctx context.Context, by user) error {
 	defer s.mu.Unlock()
 	select {
 	case <-w.granted: // at the same moment
-		s.release(by)
+		s.freeLocked(by)
 	default:
 		s.remove(w)
 	}
@@ -75,10 +75,10 @@ func (s *slots) tryTake(by user) bool {
 func (s *slots) free(by user) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.release(by)
+	s.freeLocked(by)
 }
 
-func (s *slots) release(by user) {
+func (s *slots) freeLocked(by user) {
 	s.used--
 	if s.held[by]--; s.held[by] == 0 {
 		delete(s.held, by)

@@ -98,7 +98,7 @@ func (p *permissions) missing(ctx context.Context, c client.Client, ring *shardi
 	q := questionOf(ring, known)
 	if !last.good(q, forbidden, now) {
 		if rules, err = ask(ctx, c, known); err != nil {
-			return nil, time.Time{}, fmt.Errorf("asking for permissions: %w", err)
+			return nil, time.Time{}, fmt.Errorf("checking the sharder's permissions: %w", err)
 		}
 		last = last.after(q, rules, forbidden, now)
 		p.mu.Lock()

@@ -112,7 +112,7 @@ func ready(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.C
 		condition.Message = "The sharder may not do all that it has to. Add to a ClusterRole that is bound to it: " + prose.List(facts.Missing)
 	case facts.Webhook != nil:
 		condition.Reason = shardingv1alpha1.ReasonWebhookFailed
-		condition.Message = fmt.Sprintf("The webhook configuration cannot be written, so that new objects wait for the next sync: %v", facts.Webhook)
+		condition.Message = fmt.Sprintf("The webhook configuration cannot be written, so new objects wait for the next rescue: %v", facts.Webhook)
 	case status.AvailableShards == 0:
 		condition.Reason = shardingv1alpha1.ReasonNoShards
 		condition.Message = "No shard is available. Shards join with a Lease that carries the ring's label."

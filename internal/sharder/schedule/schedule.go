@@ -32,12 +32,11 @@ const (
 	// RescuePeriod is how often to look for objects without a live owner. Nobody tells the sharder when the API server
 	// cannot reach the webhook.
 	RescuePeriod = 30 * time.Second
-	// SweepPeriod is how often at least to look for children without a label that nothing else has revealed; sweepPagePause
-	// is how long each page that the last sweep read is paid for with, so that sweeps cost the same in any cluster, and
-	// sweepLeast is how often at most.
-	SweepPeriod, sweepPagePause, sweepLeast = time.Hour, 18 * time.Second, time.Minute
-	// suspectedShare of the time between two sweeps is between those because of a suspected outage of the webhook.
-	suspectedShare = 12
+	// SweepPeriod is the longest time between two sweeps, minSweepPeriod the shortest. Between these limits it is
+	// sweepPeriodPerPage for each page that the last sweep read, so that sweeps cost the same in any cluster.
+	SweepPeriod, sweepPeriodPerPage, minSweepPeriod = time.Hour, 18 * time.Second, time.Minute
+	// outageSweepDivisor divides the time to the next sweep while an outage of the webhook is suspected.
+	outageSweepDivisor = 12
 	// retryKindAfter is when a kind is listed again after a failure, doubled each time up to retryKindMost.
 	retryKindAfter, retryKindMost = time.Second, time.Minute
 	// pollDrainsAfter is when drains are listed again, doubled up to pollDrainsMost while no shard releases anything.
@@ -203,19 +202,19 @@ func (s State) WithRefused(at time.Time) State {
 // Swept tells whether there has been a sweep.
 func (s State) Swept() bool { return !s.sweptAt.IsZero() }
 
-// AfterSweep notes the end of a sweep that read some pages. The share, from 0 to 1, keeps rings apart whose sharder
-// started with all of them.
-func (s State) AfterSweep(now time.Time, pages int, share float64) State {
-	period := min(max(time.Duration(pages)*sweepPagePause, sweepLeast), SweepPeriod)
+// AfterSweep notes the end of a sweep that read some pages. The jitter, from 0 to 1, shortens the time to
+// the next sweep by up to a quarter, so that rings do not all sweep at the same time.
+func (s State) AfterSweep(now time.Time, pages int, jitter float64) State {
+	period := min(max(time.Duration(pages)*sweepPeriodPerPage, minSweepPeriod), SweepPeriod)
 	s.sweptAt, s.sweepPeriod = now, period
-	s.sweepAt = now.Add(period - time.Duration(share*float64(period)/4))
+	s.sweepAt = now.Add(period - time.Duration(jitter*float64(period)/4))
 	return s
 }
 
 // SuspectOutage makes a sweep due soon: an object was found that the webhook should have assigned.
 func (s State) SuspectOutage(now time.Time) State {
 	at := now
-	if earliest := s.sweptAt.Add(s.sweepPeriod / suspectedShare); earliest.After(now) {
+	if earliest := s.sweptAt.Add(s.sweepPeriod / outageSweepDivisor); earliest.After(now) {
 		at = earliest
 	}
 	if at.Before(s.sweepAt) {
@@ -241,7 +240,7 @@ func (s State) WithDrains(outstanding bool, now time.Time) State {
 	return s
 }
 
-// AfterPoll notes the end of a look at the drains: whether any was acknowledged, and when the next one exceeds its
+// AfterPoll notes the end of a poll of the drains: whether any was acknowledged, and when the next one exceeds its
 // timeout, or zero.
 func (s State) AfterPoll(acknowledged bool, overdueAt, now time.Time) State {
 	interval := min(max(s.drains.interval, pollDrainsAfter)*2, pollDrainsMost)
