@@ -56,14 +56,15 @@ func (r *Ring) Owner(key string) string {
 		r.used.Store(true)
 	}
 	hash := xxhash.Sum64String(key)
-	owner, certain := tokens.find(hash)
-	if !certain {
-		owner = search(r.shards, hash)
+	if tokens != nil {
+		if owner, certain := tokens.find(hash); certain {
+			return r.shards[owner]
+		}
 	}
-	return r.shards[owner]
+	return r.shards[search(r.shards, hash)]
 }
 
-// build returns the table, and makes it unless another caller has done so meanwhile.
+// build returns the table, and makes it unless another caller has done so meanwhile. It is nil without room for one.
 func (r *Ring) build() *table {
 	r.building.Lock()
 	defer r.building.Unlock()

@@ -1,13 +1,15 @@
 package ring
 
 import (
+	"slices"
 	"sync"
 	"weak"
 )
 
 // Tables bounds the memory of the token tables of many rings. A table is built when the first owner is
 // asked for and evicted when it has not been used for a while, or when others need the memory: the
-// next question builds it again. All methods may be called from several goroutines.
+// next question builds it again. While all memory is in use, other rings are searched without a table.
+// All methods may be called from several goroutines.
 type Tables struct {
 	// limit is how many tokens are kept. One table is kept even if it alone has more.
 	limit int
@@ -29,11 +31,16 @@ func (t *Tables) New(shards []string, leaving ...string) *Ring {
 	return made
 }
 
-// add builds a ring's table, and evicts others first to make room.
+// add builds a ring's table, and evicts unused ones first to make room. It returns nil if there is none because all others
+// are in use: building them in turns would cost more than searching without a table.
 func (t *Tables) add(to *Ring) *table {
 	t.mu.Lock()
-	t.evict(t.limit - to.tokens())
+	tokens := t.evict(t.limit - to.tokens())
+	full := tokens > 0 && tokens+to.tokens() > t.limit
 	t.mu.Unlock()
+	if full {
+		return nil
+	}
 	t.built()
 	made := newTable(to.shards)
 	t.mu.Lock()
@@ -44,23 +51,20 @@ func (t *Tables) add(to *Ring) *table {
 	return made
 }
 
-// evict removes tables until the others have at most limit tokens, by the second-chance algorithm: the
-// oldest first, and those that were used since the last eviction last.
-func (t *Tables) evict(limit int) {
-	tokens := t.compact()
-	for chances := len(t.kept); tokens > limit && len(t.kept) > 0; chances-- {
-		oldest := t.kept[0]
-		t.kept = t.kept[1:]
-		known := oldest.Value()
-		switch {
-		case known == nil:
-		case chances > 0 && known.used.Swap(false):
-			t.kept = append(t.kept, oldest)
-		default:
-			known.table.Store(nil)
-			tokens -= known.tokens()
+// evict removes tables that were not used since EvictUnused was called last, the oldest first, until the others have at most
+// limit tokens. It returns how many they have.
+func (t *Tables) evict(limit int) (tokens int) {
+	tokens = t.compact()
+	t.kept = slices.DeleteFunc(t.kept, func(pointer weak.Pointer[Ring]) bool {
+		known := pointer.Value()
+		if known == nil || tokens <= limit || known.used.Load() {
+			return known == nil
 		}
-	}
+		known.table.Store(nil)
+		tokens -= known.tokens()
+		return true
+	})
+	return tokens
 }
 
 // compact forgets rings that nobody uses any more, and counts the tokens of the others.

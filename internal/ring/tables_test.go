@@ -84,13 +84,23 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 	for range 100 {
 		for _, r := range rings {
-			b.ask(r)
-			if kept() > 3 {
-				t.Fatalf("%d tables are kept", kept())
+			if b.ask(r) {
+				t.Fatal("tables that are in use are evicted and built in turns")
+			}
+			if want := New(r.shards).Owner("key"); r.Owner("key") != want {
+				t.Fatal("without a table another shard is found")
 			}
 		}
 	}
+	if kept() != 3 {
+		t.Fatalf("%d tables are kept", kept())
+	}
 	large := b.New([]string{"a", "b", "c", "d", "e", "f", "g", "h"})
+	if b.ask(large) {
+		t.Error("a table was built although the others are in use")
+	}
+	b.EvictUnused()
+	b.EvictUnused()
 	if !b.ask(large) || b.ask(large) || kept() != 0 {
 		t.Error("a table that is larger than the limit is kept, and alone")
 	}

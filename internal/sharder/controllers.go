@@ -125,7 +125,7 @@ func (s *Sharder) addCatalog() error {
 			err := s.manager.GetClient().Get(ctx, request.NamespacedName, ring)
 			switch {
 			case apierrors.IsNotFound(err) || err == nil && ring.DeletionTimestamp != nil:
-				s.forget(request.Name)
+				s.forget(ctx, request.Name)
 				return reconcile.Result{}, nil
 			case err != nil:
 				return reconcile.Result{}, err

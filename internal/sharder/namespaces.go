@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,32 @@ type namespaces struct {
 	mu       sync.Mutex
 	version  int // grows with each change of a namespace
 	selected map[string]selected
+	// resync are the rings that select other namespaces than before, and are resynced soon.
+	resync map[string]bool
+}
+
+// resyncAfter is how long changes of namespaces are collected for.
+const resyncAfter = 3 * time.Second
+
+// reselected makes a ring be resynced soon, once for all namespaces that change meanwhile.
+func (n *namespaces) reselected(ring string, resync func(ring string)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.resync == nil {
+		n.resync = map[string]bool{}
+	}
+	if n.resync[ring] = true; len(n.resync) > 1 {
+		return // the first one waits already
+	}
+	time.AfterFunc(resyncAfter, func() {
+		n.mu.Lock()
+		rings := n.resync
+		n.resync = nil
+		n.mu.Unlock()
+		for name := range rings {
+			resync(name)
+		}
+	})
 }
 
 // selected are the namespaces that a ring selects, as of a version.
@@ -108,7 +135,7 @@ func (s *Sharder) followNamespaces() toolscache.ResourceEventHandler {
 			for _, name := range s.rings.Names() {
 				declared := s.rings.Get(name)
 				if declared != nil && declared.Namespaces.Matches(labels.Set(was.Labels)) != declared.Namespaces.Matches(labels.Set(is.Labels)) {
-					s.group.Resync(name)
+					s.namespaces.reselected(name, s.group.Resync)
 				}
 			}
 		},

@@ -174,9 +174,14 @@ func (s *Sharder) learn(ctx context.Context, seen *shardingv1alpha1.ControllerRi
 	return known, err
 }
 
-func (s *Sharder) forget(ring string) {
+// forget drops a ring, unless the cache has one of that name again.
+func (s *Sharder) forget(ctx context.Context, ring string) {
 	s.learning.Lock()
 	defer s.learning.Unlock()
+	declared := &shardingv1alpha1.ControllerRing{}
+	if err := s.manager.GetCache().Get(ctx, client.ObjectKey{Name: ring}, declared); err == nil && declared.DeletionTimestamp == nil {
+		return
+	}
 	s.rings.Delete(ring)
 	s.namespaces.forget(ring)
 	s.members.Drop(ring)

@@ -90,10 +90,7 @@ func TestSharderHasAllThatItNeeds(t *testing.T) {
 	p := i.start(t, only[corev1.ConfigMap](t, build(t, withDefault), "ConfigMap").Data["config.yaml"])
 	ring := i.declare(t)
 	i.condition(t, g, ring, shardingv1alpha1.ReasonMissingPermission)
-	printed, said, err := run(t, rig.Build(t, "./cmd/ringmaster", rig.Race), i.kubeconfig, "", "role", ring.Name)
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	i.kubectl(t, printed, "apply", "--validate=strict", "-f", "-")
-	t.Cleanup(func() { i.removeRoles(t, ring) })
+	i.grant(t, g, ring)
 	i.condition(t, g, ring, shardingv1alpha1.ReasonNoShards)
 
 	// A shard that dies, and one that takes its objects.
@@ -139,6 +136,15 @@ func (i *installed) declare(t *testing.T) *shardingv1alpha1.ControllerRing {
 	}
 	t.Cleanup(func() { _ = i.Client.Delete(context.WithoutCancel(t.Context()), ring) })
 	return ring
+}
+
+// grant gives the sharder the role that ringmaster prints for a ring.
+func (i *installed) grant(t *testing.T, g *WithT, ring *shardingv1alpha1.ControllerRing) {
+	t.Helper()
+	printed, said, err := run(t, rig.Build(t, "./cmd/ringmaster", rig.Race), i.kubeconfig, "", "role", ring.Name)
+	g.Expect(err).NotTo(HaveOccurred(), said)
+	i.kubectl(t, printed, "apply", "--validate=strict", "-f", "-")
+	t.Cleanup(func() { i.removeRoles(t, ring) })
 }
 
 // removeRoles removes the cluster-wide roles of a ring: the next run of the test begins without them.
@@ -249,8 +255,9 @@ func TestCertManagerConfiguration(t *testing.T) {
 	config := only[corev1.ConfigMap](t, build(t, withCertManager), "ConfigMap").Data["config.yaml"]
 	const mounted = "/etc/sharder-certificate"
 	g.Expect(config).To(ContainSubstring(mounted))
-	p := i.start(t, strings.ReplaceAll(config, mounted, folder))
 	ring := i.declare(t)
+	i.grant(t, g, ring)
+	p := i.start(t, strings.ReplaceAll(config, mounted, folder))
 	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	g.Eventually(func() error {
 		return i.Client.Get(t.Context(), client.ObjectKey{Name: "controllerring-" + ring.Name}, webhook)

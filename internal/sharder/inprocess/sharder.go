@@ -117,6 +117,7 @@ func (s *Sharder) moveOptions() moves.Options {
 		Members:         s.members,
 		Holders:         s.holders,
 		Selects:         func(_ *catalog.Ring, namespace string) bool { return s.namespaces.selects(namespace) },
+		NoWebhook:       true,
 		SyncPeriod:      syncPeriod,
 		ConcurrentMoves: concurrentMoves,
 		Clock:           s.clock,

@@ -271,8 +271,8 @@ func noneLeft(current *ring.Ring, shards, leaving []string) bool {
 	return !slices.ContainsFunc(leaving, func(shard string) bool { return !current.Has(shard) })
 }
 
-// Holders returns those of some Leases that make their shards members of a ring, whether they were observed
-// or not.
+// Holders returns the shards of a ring whose Leases are held, whether they were observed or not. A shard that the ring
+// refuses, because it is full for example, is among them until its Lease has been taken over: it may still work.
 func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string]bool {
 	t.mu.Lock()
 	known := t.rings[name]
@@ -280,16 +280,13 @@ func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string
 		t.mu.Unlock()
 		return map[string]bool{}
 	}
-	found := newCandidates(known.namespaces)
+	admitting := newCandidates(known.namespaces)
 	t.mu.Unlock()
-	for i := range leases {
-		if lease := read(&leases[i]); lease.ring == name {
-			found.replace(nil, &lease)
-		}
-	}
 	holders := map[string]bool{}
-	for _, member := range found.members() {
-		holders[member.Shard] = true
+	for i := range leases {
+		if lease := read(&leases[i]); lease.ring == name && lease.Held() && admitting.admits(lease.key) == NotRefused {
+			holders[lease.Shard] = true
+		}
 	}
 	return holders
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
@@ -23,7 +25,7 @@ const (
 // been released, by the controller's key.
 type pendingChildren struct {
 	mu           sync.Mutex
-	byController map[string][]child
+	byController map[string]map[types.UID]child
 	n            int
 	shards       map[string]*handover
 	// owned is about how many main objects each shard owns.
@@ -50,7 +52,7 @@ func newPendingChildren() *pendingChildren {
 func (c *pendingChildren) clear(owned map[string]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byController, c.n, c.shards, c.owned = map[string][]child{}, 0, map[string]*handover{}, map[string]int{}
+	c.byController, c.n, c.shards, c.owned = map[string]map[types.UID]child{}, 0, map[string]*handover{}, map[string]int{}
 	maps.Copy(c.owned, owned)
 }
 
@@ -69,17 +71,18 @@ func (c *pendingChildren) arrived(destinations map[string]int) (owned int) {
 func (c *pendingChildren) add(controller string, waiting child) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, known := range c.byController[controller] {
-		if known.uid == waiting.uid {
-			c.byController[controller][i] = waiting
-			return true
+	children := c.byController[controller]
+	if _, known := children[waiting.uid]; !known {
+		if c.n >= rememberedChildren {
+			return false
 		}
+		c.n++
 	}
-	if c.n >= rememberedChildren {
-		return false
+	if children == nil {
+		children = map[types.UID]child{}
+		c.byController[controller] = children
 	}
-	c.byController[controller] = append(c.byController[controller], waiting)
-	c.n++
+	children[waiting.uid] = waiting
 	return true
 }
 
@@ -87,14 +90,14 @@ func (c *pendingChildren) add(controller string, waiting child) bool {
 func (c *pendingChildren) take(controller string) []child {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	taken := c.byController[controller]
+	taken := slices.Collect(maps.Values(c.byController[controller]))
 	delete(c.byController, controller)
 	c.n -= len(taken)
 	return taken
 }
 
-// owners returns the keys of the controllers that children wait for.
-func (c *pendingChildren) owners() []string {
+// controllers returns the keys of the controllers that children wait for.
+func (c *pendingChildren) controllers() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	keys := make([]string, 0, len(c.byController))

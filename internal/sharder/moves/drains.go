@@ -2,14 +2,15 @@ package moves
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
-	"github.com/ringmaster-project/ringmaster/internal/assignment"
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
@@ -36,6 +37,7 @@ type drains struct {
 }
 
 type drain struct {
+	kind  schema.GroupResource
 	since time.Time
 	shard string
 }
@@ -51,11 +53,11 @@ func (d *drains) len() int {
 }
 
 // add notes that a shard has been asked, if that is not known yet.
-func (d *drains) add(key, shard string) {
+func (d *drains) add(kind schema.GroupResource, key, shard string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known, found := d.outstanding[key]; !found || known.shard != shard {
-		d.outstanding[key] = drain{since: d.clock.Now(), shard: shard}
+		d.outstanding[key] = drain{kind: kind, since: d.clock.Now(), shard: shard}
 	}
 }
 
@@ -66,13 +68,13 @@ func (d *drains) shard(key string) string {
 	return d.outstanding[key].shard
 }
 
-// end forgets all drains but those that were seen, and those that began after the list was asked for. It returns the keys
-// of the objects concerned, and how long their drains took.
-func (d *drains) end(seen map[string]bool, asked time.Time) (keys []string, took []time.Duration) {
+// end forgets all drains of the listed kinds but those that were seen, and those that began after the list was asked for. It
+// returns the keys of the objects concerned, and how long their drains took.
+func (d *drains) end(listed func(schema.GroupResource) bool, seen map[string]bool, asked time.Time) (keys []string, took []time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, known := range d.outstanding {
-		if !seen[key] && known.since.Before(asked) {
+		if !seen[key] && listed(known.kind) && known.since.Before(asked) {
 			delete(d.outstanding, key)
 			keys = append(keys, key)
 			took = append(took, d.clock.Now().Sub(known.since))
@@ -122,44 +124,67 @@ func (d *drains) report(policy shardingv1alpha1.DrainPolicy) DrainReport {
 }
 
 // pollDrains lists which objects are still being drained, moves the children of those that have been released, and does
-// what the ring's policy says about drains that exceeded their timeout.
-func (r *run) pollDrains(ctx context.Context, declared *catalog.Ring, members *ring.Ring) (acknowledged int, err error) {
+// what the ring's policy says about drains that exceeded their timeout. Kinds that cannot be listed are left out: what was
+// not seen may still be drained.
+func (r *run) pollDrains(ctx context.Context, declared *catalog.Ring, members *ring.Ring) (acknowledged int, failed map[schema.GroupResource]bool) {
 	p := r.newPass(r.memory, declared, members)
 	asked := r.Clock.Now()
+	listed := slices.DeleteFunc(r.ready(declared, asked), func(resource catalog.Resource) bool { return !resource.Main() })
 	var mu sync.Mutex
-	seen := map[string]bool{}
-	p.each(mainResources(declared), func(resource *catalog.Resource) {
+	seen, overdue := map[string]bool{}, map[*catalog.Resource][]object{}
+	p.each(listed, func(resource *catalog.Resource) {
 		kind := resource.Resource.GroupResource()
 		p.fail(kind, p.list(ctx, resource, draining(r.name), func(o object, _ *liveness) error {
 			key := o.owner.Key()
+			r.drains.add(kind, key, o.Shard)
 			mu.Lock()
+			defer mu.Unlock()
 			seen[key] = true
-			mu.Unlock()
-			r.drains.add(key, o.Shard)
 			if declared.Drain.OnTimeout == shardingv1alpha1.DrainMove && r.drains.overdue(key, declared.Drain) && !r.refusals.backingOff(kind, o) {
-				logf.FromContext(ctx).Info("Drain exceeded its timeout, reassigning the object",
-					"resource", kind, "namespace", o.namespace, "name", o.name, "shard", o.Shard)
-				p.write(ctx, resource, o, assignment.Decision{Action: assignment.Assign, Shard: members.Owner(key)})
+				o.forced = true
+				overdue[resource] = append(overdue[resource], o)
 			}
 			return nil
 		}))
 	})
-	for kind, failed := range p.failed(mainResources(declared)) {
-		if failed {
-			return 0, p.kindErr(kind) // what was not seen may still be drained
+	failed = p.failed(listed)
+	released, took := r.drains.end(func(kind schema.GroupResource) bool {
+		failedNow, tried := failed[kind]
+		return tried && !failedNow
+	}, seen, asked)
+	r.reportDrains(declared, took)
+	r.following.Go(func() { // the next released objects need not wait for these
+		p.forceMoves(ctx, overdue)
+		p.moveChildren(ctx, released)
+		if ctx.Err() == nil {
+			r.logFailures(ctx, p)
+		}
+	})
+	return len(released), onlyFailed(failed)
+}
+
+// forceMoves reassigns objects whose drains exceeded their timeout.
+func (p *pass) forceMoves(ctx context.Context, overdue map[*catalog.Resource][]object) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for resource, objects := range overdue {
+		kind := resource.Resource.GroupResource()
+		for _, o := range objects {
+			if p.tooManyRefused(kind, o) {
+				continue
+			}
+			if p.writes.take(ctx, p.slot(resource)) != nil {
+				return
+			}
+			group.Go(func() {
+				defer p.writes.free(p.slot(resource))
+				if to := p.write(ctx, resource, o, p.decide(ctx, resource, o, nil)); to != o.Shard {
+					logf.FromContext(ctx).Info("Drain exceeded its timeout, reassigned the object",
+						"resource", kind, "namespace", o.namespace, "name", o.name, "shard", o.Shard)
+				}
+			})
 		}
 	}
-	released, took := r.drains.end(seen, asked)
-	r.reportDrains(declared, took)
-	if len(released) > 0 {
-		r.following.Go(func() { // the next released objects need not wait for these
-			p.moveChildren(ctx, released)
-			if ctx.Err() == nil {
-				r.logFailures(ctx, p)
-			}
-		})
-	}
-	return len(released), nil
 }
 
 // reportDrains tells how many drains are outstanding, if that has changed.

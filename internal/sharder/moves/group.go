@@ -138,7 +138,7 @@ func (g *Group) Stop(ring string) {
 		if known.stop != nil {
 			known.stop()
 			g.ending[ring] = known.ended
-			g.wait.Go(func() { g.forget(ring, known.ended) })
+			go g.forget(ring, known.ended)
 		}
 		delete(g.rings, ring)
 	}

@@ -21,7 +21,7 @@ const (
 	// pageSize is how many objects are read at once.
 	pageSize = 500
 	// readTimeout bounds one page, or one object.
-	readTimeout = 30 * time.Second
+	readTimeout = 15 * time.Second
 )
 
 // selection is a label selector.

@@ -18,7 +18,11 @@ type liveness struct {
 
 // newLiveness is for objects that were read before.
 func (p *pass) newLiveness() *liveness {
-	return &liveness{ask: func(ctx context.Context) (map[string]bool, error) { return p.Holders(ctx, p.declared.Name) }}
+	return &liveness{ask: func(ctx context.Context) (map[string]bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		return p.Holders(ctx, p.declared.Name)
+	}}
 }
 
 // alive tells whether a shard is alive. It asks once, and only when somebody wants to know: few of the objects that are

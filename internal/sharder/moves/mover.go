@@ -37,6 +37,8 @@ type Options struct {
 	Report  func(ring string, resource schema.GroupResource, action assignment.Action, took time.Duration)
 	Synced  func(ring string, counts Counts, err error)
 	Drained func(ring string, report DrainReport)
+	// NoWebhook is whether no webhook assigns objects, so that unassigned ones are not a sign of its outage.
+	NoWebhook bool
 	// SyncPeriod is how often all objects are listed although nothing seems to have changed.
 	SyncPeriod time.Duration
 	// ConcurrentMoves is how many objects are written at the same time, over all rings and kinds.
@@ -102,7 +104,7 @@ func (m *Mover) Run(ctx context.Context, name string, requests <-chan struct{}) 
 	m.memories.Store(name, known)
 	// Another Run of the same ring may have begun; what that one stored stays.
 	defer m.memories.CompareAndDelete(name, known)
-	r := &run{Mover: m, memory: known, name: name, requests: requests}
+	r := &run{Mover: m, memory: known, name: name, requests: requests, retried: make(chan struct{}, 1)}
 	for ctx.Err() == nil {
 		r.round(ctx)
 	}

@@ -20,6 +20,7 @@ type object struct {
 	owner                    catalog.Owner
 	assignable               bool // whether it has a key at all
 	generatedName            bool // the webhook cannot assign these
+	forced                   bool // its drain exceeded the timeout, and the ring's policy is to move it then
 	assignment.Object
 }
 
@@ -50,6 +51,9 @@ func (o object) fullName() string {
 // decide says what to do with an object. An object is kept if its shard, dead by what this process has seen, turns out to
 // be alive.
 func (p *pass) decide(ctx context.Context, resource *catalog.Resource, o object, read *liveness) assignment.Decision {
+	if o.forced {
+		return assignment.Decision{Action: assignment.Assign, Shard: p.members.Owner(o.owner.Key())}
+	}
 	decision := p.prefer(ctx, resource, o)
 	if decision.Action != assignment.Assign || o.Shard == "" {
 		return decision

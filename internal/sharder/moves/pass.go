@@ -45,6 +45,11 @@ type pass struct {
 	// collect makes children that should follow their owners be kept until those are released.
 	collect bool
 
+	// countsOwned makes objects with a live owner be counted.
+	countsOwned bool
+	// unlocatable has the kinds of controllers that could not be located, with the error.
+	unlocatable sync.Map
+
 	pages atomic.Int64 // how many were read
 	wrote atomic.Bool  // whether anything was written
 	// bypassed is whether an unlabelled object was found that the webhook should have assigned.
@@ -62,6 +67,13 @@ type kindResult struct {
 	refused int     // objects whose write failed for the first time
 	untried int     // objects that should have been written, after too many failures
 	first   error   // of the failed writes
+
+	// After too many failures only some objects are tried: each time after twice as many others, stride, of which left are
+	// still to come. The next pass begins with the first object that was not tried, stoppedAt; this one does so, too,
+	// resumeAt, unless an object before it could be written.
+	stride, left        int
+	resumeAt, stoppedAt string
+	started             bool
 }
 
 func (m *Mover) newPass(known *memory, declared *catalog.Ring, members *ring.Ring) *pass {
@@ -90,19 +102,19 @@ func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected 
 	var group sync.WaitGroup
 	defer group.Wait()
 	err := p.list(ctx, resource, selected, func(o object, read *liveness) error {
-		if o.Shard == "" && resource.Main() && !o.generatedName {
-			p.bypassed.Store(true)
-		}
 		if p.refusals.backingOff(kind, o) {
 			p.count(resource, o, o.Shard)
 			return nil
+		}
+		if o.Shard == "" && resource.Main() && !o.generatedName && !p.refusals.knows(kind, o) {
+			p.bypassed.Store(true)
 		}
 		decision := p.decide(ctx, resource, o, read)
 		if decision.Action == assignment.Keep {
 			p.count(resource, o, o.Shard)
 			return nil
 		}
-		if p.tooManyRefused(kind) {
+		if p.tooManyRefused(kind, o) {
 			p.count(resource, o, o.Shard)
 			return nil
 		}
@@ -115,11 +127,17 @@ func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected 
 		}
 		group.Go(func() {
 			defer slots.free(p.slot(resource))
-			p.count(resource, o, p.write(ctx, resource, o, decision))
+			shard := p.write(ctx, resource, o, decision)
+			o.Draining = o.Draining && decision.Action != assignment.Undrain
+			p.count(resource, o, shard)
 		})
 		return nil
 	})
 	p.fail(kind, err)
+	if err == nil {
+		group.Wait()
+		p.endOfList(kind)
+	}
 }
 
 // write carries a decision out and returns the shard that owns the object then. A failure is noted for a later retry.
@@ -139,17 +157,22 @@ func (p *pass) write(ctx context.Context, resource *catalog.Resource, o object, 
 	return o.Shard
 }
 
-// retry writes an object again.
+// retry writes an object again, if it is still the ring's.
 func (p *pass) retry(ctx context.Context, known refusal) {
 	kind := known.resource.Resource.GroupResource()
-	decision := p.decide(ctx, known.resource, known.object, p.newLiveness())
-	written, err := p.apply(ctx, known.resource, known.object, decision)
+	resource := p.declared.Resource(kind)
+	if resource == nil || resource.Kind.Namespaced && !p.Selects(p.declared, known.object.namespace) {
+		p.refusals.forget(kind, known.object)
+		return
+	}
+	decision := p.decide(ctx, resource, known.object, p.newLiveness())
+	written, err := p.apply(ctx, resource, known.object, decision)
 	switch err = errors.Join(err, p.kindErr(kind)); {
 	case ctx.Err() != nil:
 	case err != nil:
-		p.refuse(known.resource, known.object, err)
+		p.refuse(resource, known.object, err)
 	case written:
-		p.accept(known.resource, known.object)
+		p.accept(resource, known.object)
 	default:
 		p.refusals.forget(kind, known.object)
 	}
@@ -173,7 +196,7 @@ func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, 
 			p.wrote.Store(true)
 			p.Report(p.declared.Name, resource.Resource.GroupResource(), decision.Action, p.Clock.Now().Sub(p.began))
 			if decision.Action == assignment.Drain {
-				p.drains.add(o.owner.Key(), o.Shard)
+				p.drains.add(resource.Resource.GroupResource(), o.owner.Key(), o.Shard)
 			}
 			return true, nil
 		case apierrors.IsNotFound(err):
@@ -206,10 +229,16 @@ func (p *pass) patch(ctx context.Context, resource *catalog.Resource, o object, 
 }
 
 // locateOwner finds the shard of a controller, as it is at this moment: the API server's cache may not know yet that it
-// has moved, and a child would be sent back to where its controller was.
+// has moved, and a child would be sent back to where its controller was. After a failure, a pass does not ask about other
+// controllers of that kind.
 func (p *pass) locateOwner(ctx context.Context, kind schema.GroupResource, owner catalog.Owner) string {
+	if err, failed := p.unlocatable.Load(owner.Kind); failed {
+		p.fail(kind, err.(error))
+		return ""
+	}
 	shard, err := p.locate(ctx, p.declared, owner, metav1.ListOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
+		p.unlocatable.Store(owner.Kind, err)
 		p.fail(kind, err)
 	}
 	return shard
@@ -260,19 +289,42 @@ func (p *pass) accept(resource *catalog.Resource, o object) {
 	p.refusals.remove(kind, o)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.result(kind).inARow = 0
+	result := p.result(kind)
+	result.inARow, result.stride, result.left, result.resumeAt = 0, 0, 0, ""
 }
 
-// tooManyRefused tells whether to stop writing a kind in this pass, and counts what is not tried because of that.
-func (p *pass) tooManyRefused(kind schema.GroupResource) bool {
+// tooManyRefused tells whether to leave an object for a later pass because too many of its kind have failed in a row. Some
+// are still tried, so that objects behind those that are refused are found.
+func (p *pass) tooManyRefused(kind schema.GroupResource, o object) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	result := p.result(kind)
-	if result.inARow < refusedInARow {
+	if !result.started {
+		result.started, result.resumeAt = true, p.refusals.resumeAt(kind)
+	}
+	if result.inARow < refusedInARow && o.fullName() >= result.resumeAt {
 		return false
 	}
+	if o.fullName() >= result.resumeAt && result.stoppedAt == "" {
+		result.stoppedAt = o.fullName()
+	}
+	if result.left == 0 {
+		result.stride = max(1, 2*result.stride)
+		result.left = result.stride
+		return false
+	}
+	result.left--
 	result.untried++
 	return true
+}
+
+// endOfList notes where the next pass has to go on with a kind.
+func (p *pass) endOfList(kind schema.GroupResource) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if result := p.result(kind); result.started {
+		p.refusals.resumeLater(kind, result.stoppedAt)
+	}
 }
 
 // failed tells for each of some kinds whether it could not be listed.
@@ -316,12 +368,14 @@ func (p *pass) err() error {
 // count notes where an object is now.
 func (p *pass) count(resource *catalog.Resource, o object, shard string) {
 	if shard == o.Shard && resource.Main() && o.Draining && p.members.Has(shard) {
-		p.drains.add(o.owner.Key(), shard) // this sharder, another one, or this one before a restart asked for it
+		p.drains.add(resource.Resource.GroupResource(), o.owner.Key(), shard) // this sharder, another one, or this one before a restart asked for it
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o.assignable && !p.members.Has(shard) {
 		p.counts.addUnassigned(resource.Resource.GroupResource(), o.Shard == "")
 	}
-	p.counts.add(resource.Resource.GroupResource(), shard)
+	if p.countsOwned || !p.members.Has(shard) {
+		p.counts.add(resource.Resource.GroupResource(), shard)
+	}
 }

@@ -29,6 +29,8 @@ type refusals struct {
 
 	mu    sync.Mutex
 	kinds map[schema.GroupResource]map[string]*refusal // by full name
+	// resume has the kinds of which a pass could not try all objects, with the first one that it did not.
+	resume map[schema.GroupResource]string
 }
 
 // refusal is one of them.
@@ -41,7 +43,32 @@ type refusal struct {
 }
 
 func newRefusals(passive clock.PassiveClock) *refusals {
-	return &refusals{clock: passive, kinds: map[schema.GroupResource]map[string]*refusal{}}
+	return &refusals{clock: passive, kinds: map[schema.GroupResource]map[string]*refusal{}, resume: map[schema.GroupResource]string{}}
+}
+
+// resumeAt returns the first object of a kind that the last pass did not try, or "".
+func (r *refusals) resumeAt(kind schema.GroupResource) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.resume[kind]
+}
+
+// resumeLater notes the first object of a kind that a pass did not try; "" if it tried all.
+func (r *refusals) resumeLater(kind schema.GroupResource, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name == "" {
+		delete(r.resume, kind)
+	} else {
+		r.resume[kind] = name
+	}
+}
+
+// knows tells whether an object failed before.
+func (r *refusals) knows(kind schema.GroupResource, o object) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kinds[kind][o.fullName()] != nil
 }
 
 // backingOff tells whether an object failed and has not changed since, and is not due yet.
@@ -74,8 +101,8 @@ func (r *refusals) add(resource *catalog.Resource, o object, err error) (again b
 	return known.failures > 1
 }
 
-// remove forgets an object that could be written, or is gone. What kept it from being written may be over for the others
-// of its kind, too, so these are due now.
+// remove forgets an object that could be written. What kept it from being written may be over for the others of its kind,
+// too, so some of these are due now.
 func (r *refusals) remove(kind schema.GroupResource, o object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +110,11 @@ func (r *refusals) remove(kind schema.GroupResource, o object) {
 		return
 	}
 	delete(r.kinds[kind], o.fullName())
+	due := 0
 	for _, other := range r.kinds[kind] {
+		if due++; due > retriesAtOnce {
+			return
+		}
 		other.at = r.clock.Now()
 	}
 }
@@ -102,6 +133,7 @@ func (r *refusals) keepKinds(has func(schema.GroupResource) bool) {
 	for kind := range r.kinds {
 		if !has(kind) {
 			delete(r.kinds, kind)
+			delete(r.resume, kind)
 		}
 	}
 }
@@ -120,20 +152,27 @@ func (r *refusals) next() (at time.Time) {
 	return at
 }
 
-// due returns objects to try again, those first that have waited longest.
-func (r *refusals) due() []refusal {
+// claim returns objects to try again, those first that have waited longest. They are not due again before their writes
+// have been answered, or have timed out.
+func (r *refusals) claim() []refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var due []refusal
+	now := r.clock.Now()
+	var due []*refusal
 	for _, kind := range r.kinds {
 		for _, known := range kind {
-			if !known.at.After(r.clock.Now()) {
-				due = append(due, *known)
+			if !known.at.After(now) {
+				due = append(due, known)
 			}
 		}
 	}
-	slices.SortFunc(due, func(a, b refusal) int { return a.at.Compare(b.at) })
-	return due[:min(len(due), retriesAtOnce)]
+	slices.SortFunc(due, func(a, b *refusal) int { return a.at.Compare(b.at) })
+	claimed := make([]refusal, 0, retriesAtOnce)
+	for _, known := range due[:min(len(due), retriesAtOnce)] {
+		known.at = now.Add(writeTimeout + retryObjectAfter)
+		claimed = append(claimed, *known)
+	}
+	return claimed
 }
 
 // err sums the failures up, kind by kind.

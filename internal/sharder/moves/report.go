@@ -3,6 +3,7 @@ package moves
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,15 +62,24 @@ func (r *run) noteRescue(p *pass, tried []catalog.Resource) {
 	r.noteErrors(p, tried)
 }
 
-// noteSweep takes over what a sweep found of unlabelled objects.
-func (r *run) noteSweep(p *pass, tried []catalog.Resource) {
+// noteSweep takes over what a sweep found of unlabelled objects, and tells whether it has read all kinds.
+func (r *run) noteSweep(p *pass, tried []catalog.Resource) (complete bool) {
+	if r.unswept == nil {
+		r.unswept = map[schema.GroupResource]error{}
+	}
+	complete = len(tried) == len(resources(p.declared, controlled))
 	for i := range tried {
 		kind := tried[i].Resource.GroupResource()
+		if err := p.kindErr(kind); err != nil {
+			r.unswept[kind], complete = err, false
+			continue
+		}
+		delete(r.unswept, kind)
 		r.counted.setUnassigned(kind, unassigned{
 			orphaned: r.counted.withoutOwner[kind].orphaned, unlabelled: p.counts.withoutOwner[kind].unlabelled,
 		})
 	}
-	r.noteErrors(p, tried)
+	return complete
 }
 
 func (r *run) noteErrors(p *pass, tried []catalog.Resource) {
@@ -89,19 +99,19 @@ func (r *run) noteErrors(p *pass, tried []catalog.Resource) {
 // err is all that keeps objects from their shards.
 func (r *run) err() error {
 	refused := r.refusals.errs()
-	var kinds []schema.GroupResource
-	for kind := range refused {
-		kinds = append(kinds, kind)
-	}
-	for kind := range r.failing {
-		if refused[kind] == nil {
-			kinds = append(kinds, kind)
+	kinds := map[schema.GroupResource]bool{}
+	for _, errs := range []map[schema.GroupResource]error{refused, r.failing, r.unswept} {
+		for kind := range errs {
+			kinds[kind] = true
 		}
 	}
-	slices.SortFunc(kinds, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
 	var errs []error
-	for _, kind := range kinds {
-		errs = append(errs, r.failing[kind], refused[kind])
+	for _, kind := range slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }) {
+		listing := r.failing[kind]
+		if listing == nil {
+			listing = r.unswept[kind]
+		}
+		errs = append(errs, listing, refused[kind])
 	}
 	return errors.Join(errs...)
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
@@ -45,14 +44,19 @@ type run struct {
 	balanced []string
 	// idle is whether the last resync found nothing to write, and nothing has been written since.
 	idle bool
-	// following are children that are being moved after their owners.
+	// following are children that are being moved after their owners, and objects that are being retried.
 	following sync.WaitGroup
+	// retried has a value when objects have been retried, and retryWrote is whether any could be written.
+	retried    chan struct{}
+	retryWrote atomic.Bool
 	// rescuedAt is when released objects were looked for last.
 	rescuedAt time.Time
 
 	// counted is what the last passes found, and failing what kept kinds from being listed.
 	counted Counts
 	failing map[schema.GroupResource]error
+	// unswept is what kept kinds from being swept.
+	unswept map[schema.GroupResource]error
 	// turn is the number of resyncs that listed only one controlled resource.
 	turn int
 
@@ -90,12 +94,13 @@ func (r *run) round(ctx context.Context) {
 	defer r.following.Wait()
 	r.restart(declared, members)
 	for ctx.Err() == nil {
-		action, at := r.state.Next(r.Clock.Now())
-		if !r.sleepUntil(ctx, at) {
-			return
-		}
-		r.do(ctx, action, declared, members)
 		r.state = r.state.WithRefused(r.refusals.next()).WithDrains(r.drains.len() > 0, r.Clock.Now())
+		action, at := r.state.Next(r.Clock.Now())
+		if r.sleepUntil(ctx, at) {
+			r.do(ctx, action, declared, members)
+		} else if ctx.Err() == nil {
+			r.afterRetries()
+		}
 	}
 }
 
@@ -106,12 +111,14 @@ func (r *run) restart(declared *catalog.Ring, members *ring.Ring) {
 	has := func(kind schema.GroupResource) bool { return declared.Resource(kind) != nil }
 	gone := func(kind schema.GroupResource) bool { return !has(kind) }
 	r.refusals.keepKinds(has)
-	maps.DeleteFunc(r.failing, func(kind schema.GroupResource, _ error) bool { return gone(kind) })
+	for _, errs := range []map[schema.GroupResource]error{r.failing, r.unswept} {
+		maps.DeleteFunc(errs, func(kind schema.GroupResource, _ error) bool { return gone(kind) })
+	}
 	maps.DeleteFunc(r.counted.withoutOwner, func(kind schema.GroupResource, _ unassigned) bool { return gone(kind) })
 	r.state = r.state.Forget(gone)
 	if r.resyncRequested.Swap(false) {
 		r.balanced = nil
-		r.state = r.state.SweepAt(now)
+		r.state = r.state.SuspectOutage(now) // the ring may select other objects than before
 	}
 	switch {
 	case r.onlyDepartures(members):
@@ -133,12 +140,15 @@ func (r *run) onlyDepartures(members *ring.Ring) bool {
 		!slices.ContainsFunc(members.Shards(), func(shard string) bool { return !slices.Contains(r.balanced, shard) })
 }
 
+// sleepUntil returns true at a time, and false if ctx ends or objects have been retried before.
 func (r *run) sleepUntil(ctx context.Context, t time.Time) bool {
 	timer := r.Clock.NewTimer(max(0, t.Sub(r.Clock.Now())))
 	defer timer.Stop()
 	select {
 	case <-timer.C():
 		return ctx.Err() == nil
+	case <-r.retried:
+		return false
 	case <-ctx.Done():
 		return false
 	}
@@ -194,9 +204,9 @@ func (r *run) resync(ctx context.Context, declared *catalog.Ring, members *ring.
 		return
 	}
 	now := r.Clock.Now()
-	r.state = r.state.AfterResync(now).AfterList(p.failed(tried), now)
-	if p.bypassed.Load() && r.state.Swept() {
-		r.state = r.state.SuspectOutage(now)
+	r.state = r.state.AfterResync(p.began, now).AfterList(p.failed(tried), now)
+	if r.state.Swept() {
+		r.suspectOutage(p, now)
 	}
 	r.noteResync(p, tried, listed)
 	r.counted.Took = now.Sub(p.began)
@@ -229,11 +239,20 @@ func (r *run) retryKinds(ctx context.Context, declared *catalog.Ring, members *r
 // for the listed resources only.
 func (r *run) listAll(ctx context.Context, p *pass, tried, listed []catalog.Resource) {
 	p.each(tried, func(resource *catalog.Resource) { p.settle(ctx, resource, withoutOwner(resource, r.name, p.members)) })
-	p.collect = true
+	p.collect, p.countsOwned = true, true
+	failed := p.failed(tried)
 	stop := r.followDrains(ctx, p.declared, p.members)
-	p.each(listed, func(resource *catalog.Resource) { p.settle(ctx, resource, withOwner(r.name, p.members)) })
-	stop()
-	p.moveChildren(ctx, slices.DeleteFunc(r.children.owners(), func(owner string) bool { return r.drains.shard(owner) != "" }))
+	p.each(listed, func(resource *catalog.Resource) {
+		if !failed[resource.Resource.GroupResource()] { // it would fail again, or hang for as long
+			p.settle(ctx, resource, withOwner(r.name, p.members))
+		}
+	})
+	acknowledged := stop()
+	p.moveChildren(ctx, slices.DeleteFunc(r.children.controllers(), func(key string) bool { return r.drains.shard(key) != "" }))
+	if acknowledged && r.drains.len() == 0 && ctx.Err() == nil {
+		r.following.Wait()
+		r.followUp(ctx, p.declared, p.members)
+	}
 }
 
 // ready are the resources of the ring whose last list did not fail, or whose backoff is over.
@@ -243,20 +262,42 @@ func (r *run) ready(declared *catalog.Ring, now time.Time) []catalog.Resource {
 	})
 }
 
-// followDrains polls the drains until it is stopped, so that children need not wait for the end of a long resync.
-func (r *run) followDrains(ctx context.Context, declared *catalog.Ring, members *ring.Ring) (stop func()) {
+// followDrains polls the drains until it is stopped, so that released objects and children need not wait for the end of a
+// long resync. It returns whether any drain was acknowledged.
+func (r *run) followDrains(ctx context.Context, declared *catalog.Ring, members *ring.Ring) (stop func() (acknowledged bool)) {
 	between, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
+	acknowledged := false
 	group.Go(func() {
-		for r.sleepUntil(between, r.Clock.Now().Add(followDrainsEvery)) {
-			if r.drains.len() > 0 {
-				_, _ = r.pollDrains(ctx, declared, members) // an error shows in the next poll, too
+		rescued := r.Clock.Now()
+		for r.sleepBetween(between, followDrainsEvery) {
+			if r.drains.len() == 0 {
+				continue
+			}
+			n, _ := r.pollDrains(ctx, declared, members) // an error shows in the next poll, too
+			acknowledged = acknowledged || n > 0
+			if acknowledged && r.Clock.Now().Sub(rescued) >= rescueWhileDraining {
+				p := r.newPass(r.memory, declared, members)
+				p.each(mainResources(declared), func(resource *catalog.Resource) { p.settle(ctx, resource, unlabelled(r.name)) })
+				rescued = r.Clock.Now()
 			}
 		}
 	})
-	return func() {
+	return func() bool {
 		cancel()
 		group.Wait()
+		return acknowledged
+	}
+}
+
+func (r *run) sleepBetween(ctx context.Context, pause time.Duration) bool {
+	timer := r.Clock.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -283,21 +324,26 @@ func (r *run) rescue(ctx context.Context, declared *catalog.Ring, members *ring.
 	}
 	now := r.Clock.Now()
 	r.rescuedAt = now
-	r.state = r.state.AfterRescue(now)
-	failed := p.failed(tried)
-	for kind, failedNow := range failed {
-		if !failedNow {
-			delete(failed, kind) // whether all of it can be listed again, a resync finds out
-		}
-	}
+	r.state = r.state.AfterRescue(p.began, now)
+	failed := onlyFailed(p.failed(tried)) // whether all of a kind can be listed again, a resync finds out
 	r.state = r.state.AfterList(failed, now)
-	if p.bypassed.Load() {
-		r.state = r.state.SuspectOutage(now)
-	}
+	r.suspectOutage(p, now)
 	r.noteRescue(p, tried)
 	r.idle = r.idle && len(failed) == 0 && !p.wrote.Load()
 	r.logFailures(ctx, p)
 	r.report(false)
+}
+
+func onlyFailed(kinds map[schema.GroupResource]bool) map[schema.GroupResource]bool {
+	maps.DeleteFunc(kinds, func(_ schema.GroupResource, failed bool) bool { return !failed })
+	return kinds
+}
+
+// suspectOutage sweeps soon if a pass found an object that the webhook should have assigned.
+func (r *run) suspectOutage(p *pass, now time.Time) {
+	if p.bypassed.Load() && !r.NoWebhook {
+		r.state = r.state.SuspectOutage(now)
+	}
 }
 
 // sweep assigns children that have no label. The webhook labels them when they are created, and so do shards that use
@@ -314,8 +360,11 @@ func (r *run) sweep(ctx context.Context, declared *catalog.Ring, members *ring.R
 	if ctx.Err() != nil {
 		return
 	}
-	r.state = r.state.AfterSweep(r.Clock.Now(), int(p.pages.Load()), jitter(r.name))
-	r.noteSweep(p, tried)
+	if complete := r.noteSweep(p, tried); complete {
+		r.state = r.state.AfterSweep(r.Clock.Now(), int(p.pages.Load()), jitter(r.name))
+	} else {
+		r.state = r.state.AfterFailedSweep(r.Clock.Now())
+	}
 	r.logFailures(ctx, p)
 	r.report(false)
 }
@@ -327,24 +376,32 @@ func jitter(name string) float64 {
 	return float64(hash.Sum32()) / math.MaxUint32
 }
 
-// retryObjects writes objects again whose last write failed, all at once: some may fail by not being answered.
+// retryObjects writes objects again whose last write failed. It waits neither for slots nor for the answers, which may not
+// come: the other work on the ring goes on.
 func (r *run) retryObjects(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
-	p := r.newPass(r.memory, declared, members)
-	var group sync.WaitGroup
-	for _, known := range r.refusals.due() {
-		if p.writes.take(ctx, p.slot(known.resource)) != nil {
-			break
+	for _, known := range r.refusals.claim() {
+		p := r.newPass(r.memory, declared, members) // its own, so that the failure of one is not taken for another's
+		slot := p.slot(known.resource)
+		if !p.writes.tryTake(slot) {
+			continue // it comes again
 		}
-		group.Go(func() {
-			defer p.writes.free(p.slot(known.resource))
+		r.following.Go(func() {
+			defer p.writes.free(slot)
 			p.retry(ctx, known)
+			if p.wrote.Load() {
+				r.retryWrote.Store(true)
+			}
+			select {
+			case r.retried <- struct{}{}:
+			default: // it is known already
+			}
 		})
 	}
-	group.Wait()
-	if ctx.Err() != nil {
-		return
-	}
-	if p.wrote.Load() { // what kept these from being written may be over for others, too
+}
+
+// afterRetries reports what came of retries.
+func (r *run) afterRetries() {
+	if r.retryWrote.Swap(false) { // what kept these from being written may be over for others, too
 		r.idle = false
 		r.state = r.state.RescueBefore(r.Clock.Now().Add(rescueAfterRetry))
 	}
@@ -353,16 +410,12 @@ func (r *run) retryObjects(ctx context.Context, declared *catalog.Ring, members 
 
 // pollOnce polls the drains once.
 func (r *run) pollOnce(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
-	acknowledged, err := r.pollDrains(ctx, declared, members)
+	acknowledged, failed := r.pollDrains(ctx, declared, members)
 	if ctx.Err() != nil {
 		return
 	}
 	now := r.Clock.Now()
-	r.state = r.state.AfterPoll(acknowledged > 0, r.drains.overdueAt(declared.Drain), now)
-	if err != nil {
-		logf.FromContext(ctx).Error(err, "Could not list the objects that are being drained")
-		return
-	}
+	r.state = r.state.AfterPoll(acknowledged > 0, r.drains.overdueAt(declared.Drain), now).AfterList(failed, now)
 	if acknowledged == 0 {
 		return
 	}

@@ -8,14 +8,15 @@ import (
 )
 
 // slots bounds how many requests are under way at the same time, over all rings and kinds, which keeps the API server
-// responsive for others. No kind of a ring gets all of them, and of those that wait the one that has fewest comes first:
-// a kind whose writes hang does not hold up the others.
+// responsive for others. A ring gets at most three quarters of them and one of its kinds half, and of those that wait the
+// one that has fewest comes first: a kind whose writes hang does not hold up the others, nor a ring the other rings.
 type slots struct {
-	all, perUser int
+	all, perRing, perUser int
 
 	mu      sync.Mutex
 	used    int
 	held    map[user]int
+	byRing  map[string]int
 	waiting []*waiter
 }
 
@@ -31,8 +32,7 @@ type waiter struct {
 }
 
 func newSlots(n int) *slots {
-	// A quarter stays for the others; with one slot there is nothing to divide.
-	return &slots{all: n, perUser: max(1, n-n/4), held: map[user]int{}}
+	return &slots{all: n, perRing: max(1, n-n/4), perUser: max(1, n-n/2), held: map[user]int{}, byRing: map[string]int{}}
 }
 
 func (s *slots) take(ctx context.Context, by user) error {
@@ -64,11 +64,10 @@ func (s *slots) take(ctx context.Context, by user) error {
 func (s *slots) tryTake(by user) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used >= s.all || s.held[by] >= s.perUser {
+	if s.used >= s.all || !s.admits(by) {
 		return false
 	}
-	s.used++
-	s.held[by]++
+	s.hold(by)
 	return true
 }
 
@@ -83,6 +82,9 @@ func (s *slots) freeLocked(by user) {
 	if s.held[by]--; s.held[by] == 0 {
 		delete(s.held, by)
 	}
+	if s.byRing[by.ring]--; s.byRing[by.ring] == 0 {
+		delete(s.byRing, by.ring)
+	}
 	s.grant()
 }
 
@@ -91,7 +93,7 @@ func (s *slots) grant() {
 	for s.used < s.all {
 		var next *waiter
 		for _, w := range s.waiting {
-			if s.held[w.user] < s.perUser && (next == nil || s.held[w.user] < s.held[next.user]) {
+			if s.admits(w.user) && (next == nil || s.held[w.user] < s.held[next.user]) {
 				next = w
 			}
 		}
@@ -99,8 +101,7 @@ func (s *slots) grant() {
 			return
 		}
 		s.remove(next)
-		s.used++
-		s.held[next.user]++
+		s.hold(next.user)
 		close(next.granted)
 	}
 }
@@ -112,4 +113,13 @@ func (s *slots) remove(gone *waiter) {
 			return
 		}
 	}
+}
+
+// admits tells whether a user may hold one more.
+func (s *slots) admits(by user) bool { return s.held[by] < s.perUser && s.byRing[by.ring] < s.perRing }
+
+func (s *slots) hold(by user) {
+	s.used++
+	s.held[by]++
+	s.byRing[by.ring]++
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // TestSlotsOfOneRingAreLimited has a ring whose writes hang. Another one still gets slots.
@@ -14,8 +16,13 @@ func TestSlotsOfOneRingAreLimited(t *testing.T) {
 		hanging, healthy := user{ring: "hanging"}, user{ring: "healthy"}
 		ctx, cancel := context.WithCancel(t.Context())
 		taken := make(chan error, 20)
-		for range 20 {
-			go func() { taken <- s.take(ctx, hanging) }()
+		other := user{ring: "hanging", kind: schema.GroupResource{Resource: "other"}}
+		for i := range 20 {
+			by := hanging
+			if i%2 == 1 {
+				by = other
+			}
+			go func() { taken <- s.take(ctx, by) }()
 		}
 		synctest.Wait()
 		if len(taken) != 6 {
@@ -45,12 +52,17 @@ func TestSlotsOfOneRingAreLimited(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		for range 6 {
-			s.free(hanging)
+		for by, n := range map[user]int{hanging: s.held[hanging], other: s.held[other]} {
+			if n > 4 {
+				t.Errorf("one kind has %d of 8 slots", n)
+			}
+			for range n {
+				s.free(by)
+			}
 		}
 		s.free(healthy)
 		s.free(user{ring: "third"})
-		if s.used != 0 || len(s.held) != 0 || len(s.waiting) != 0 {
+		if s.used != 0 || len(s.held) != 0 || len(s.byRing) != 0 || len(s.waiting) != 0 {
 			t.Errorf("left: %d used, %v, %d waiting", s.used, s.held, len(s.waiting))
 		}
 	})

@@ -32,6 +32,8 @@ const (
 	// RescuePeriod is how often to look for objects without a live owner. Nobody tells the sharder when the API server
 	// cannot reach the webhook.
 	RescuePeriod = 30 * time.Second
+	// leastPause is the least time between two rescues that take long.
+	leastPause = 5 * time.Second
 	// SweepPeriod is the longest time between two sweeps, minSweepPeriod the shortest. Between these limits it is
 	// sweepPeriodPerPage for each page that the last sweep read, so that sweeps cost the same in any cluster.
 	SweepPeriod, sweepPeriodPerPage, minSweepPeriod = time.Hour, 18 * time.Second, time.Minute
@@ -149,18 +151,25 @@ func (s State) BackingOff(kind Kind, now time.Time) bool { return now.Before(s.k
 // Failed tells whether the last list of a kind failed.
 func (s State) Failed(kind Kind) bool { return s.kinds[kind].count > 0 }
 
-// AfterRescue notes the end of a rescue.
-func (s State) AfterRescue(now time.Time) State {
-	s.rescueAt = now.Add(RescuePeriod)
-	s.followUpsAt = slices.DeleteFunc(slices.Clone(s.followUpsAt), func(at time.Time) bool { return !now.Before(at) })
+// AfterRescue notes the end of a rescue that began at a time. Follow-ups that became due since then are still to come.
+func (s State) AfterRescue(began, now time.Time) State {
+	s.rescueAt = latest(began.Add(RescuePeriod), now.Add(leastPause))
+	s.followUpsAt = slices.DeleteFunc(slices.Clone(s.followUpsAt), func(at time.Time) bool { return !began.Before(at) })
 	return s
 }
 
-// AfterResync notes the end of a resync, which rescues as well.
-func (s State) AfterResync(now time.Time) State {
-	s = s.AfterRescue(now)
+// AfterResync notes the end of a resync, which begins with a rescue.
+func (s State) AfterResync(began, now time.Time) State {
+	s = s.AfterRescue(began, now)
 	s.resyncAt = now.Add(s.resyncPeriod)
 	return s
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // AfterList notes whether kinds could be listed. Kinds that are not in the map were not tried.
@@ -208,6 +217,13 @@ func (s State) AfterSweep(now time.Time, pages int, jitter float64) State {
 	period := min(max(time.Duration(pages)*sweepPeriodPerPage, minSweepPeriod), SweepPeriod)
 	s.sweptAt, s.sweepPeriod = now, period
 	s.sweepAt = now.Add(period - time.Duration(jitter*float64(period)/4))
+	return s
+}
+
+// AfterFailedSweep notes the end of a sweep that could not read all kinds. It is repeated soon.
+func (s State) AfterFailedSweep(now time.Time) State {
+	s.sweptAt = now
+	s.sweepAt = now.Add(minSweepPeriod)
 	return s
 }
 

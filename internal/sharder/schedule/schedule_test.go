@@ -19,11 +19,11 @@ func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * fl
 
 // swept is a ring that began with a resync and a sweep, both done at once.
 func swept() schedule.State {
-	return schedule.State{}.Restart(start, period, schedule.Resync).AfterResync(start).AfterSweep(start, 1000, 0)
+	return schedule.State{}.Restart(start, period, schedule.Resync).AfterResync(start, start).AfterSweep(start, 1000, 0)
 }
 
 // quiet is the same after its follow-ups.
-func quiet() schedule.State { return swept().AfterRescue(at(15)) }
+func quiet() schedule.State { return swept().AfterRescue(at(15), at(15)) }
 
 func TestNext(t *testing.T) {
 	failed := func(kinds ...schedule.Kind) map[schedule.Kind]bool {
@@ -41,14 +41,18 @@ func TestNext(t *testing.T) {
 	}{
 		"after a join":                           {schedule.State{}.Restart(start, period, schedule.Resync), 0, schedule.Resync, 0},
 		"after a departure":                      {schedule.State{}.Restart(start, period, schedule.Rescue), 0, schedule.Rescue, 0},
-		"before anything is known of children":   {schedule.State{}.Restart(start, period, schedule.Resync).AfterResync(start), 0, schedule.Sweep, 0},
+		"before anything is known of children":   {schedule.State{}.Restart(start, period, schedule.Resync).AfterResync(start, start), 0, schedule.Sweep, 0},
 		"just after a change":                    {swept(), 0, schedule.Rescue, 1},
-		"after the first follow-up":              {swept().AfterRescue(at(1)), 1, schedule.Rescue, 5},
-		"after a slow resync":                    {swept().AfterResync(at(20)), 20, schedule.Rescue, 50},
+		"after the first follow-up":              {swept().AfterRescue(at(1), at(1)), 1, schedule.Rescue, 5},
+		"after a slow resync":                    {swept().AfterResync(at(2), at(40)), 40, schedule.Rescue, 40},
+		"after a slow resync and its follow-ups": {swept().AfterResync(at(2), at(40)).AfterRescue(at(40), at(41)), 41, schedule.Rescue, 70},
+		"after a slow rescue":                    {quiet().AfterRescue(at(45), at(90)), 90, schedule.Rescue, 95},
+		"a sweep failed":                         {quiet().AfterRescue(at(50), at(50)).AfterFailedSweep(at(20)), 50, schedule.Rescue, 80},
+		"a failed sweep is repeated":             {quiet().AfterRescue(at(70), at(70)).AfterFailedSweep(at(30)), 70, schedule.Sweep, 90},
 		"at rest":                                {quiet(), 15, schedule.Rescue, 45},
 		"late":                                   {quiet(), 100, schedule.Rescue, 100},
-		"the resync is due":                      {quiet().AfterRescue(at(290)), 290, schedule.Resync, 300},
-		"a shard is leaving":                     {schedule.State{}.Restart(start, period, schedule.Rescue).ResyncBefore(at(60)).AfterSweep(start, 1000, 0).AfterRescue(at(55)), 55, schedule.Resync, 60},
+		"the resync is due":                      {quiet().AfterRescue(at(290), at(290)), 290, schedule.Resync, 300},
+		"a shard is leaving":                     {schedule.State{}.Restart(start, period, schedule.Rescue).ResyncBefore(at(60)).AfterSweep(start, 1000, 0).AfterRescue(at(55), at(55)), 55, schedule.Resync, 60},
 		"an object was refused":                  {quiet().WithRefused(at(17)), 15, schedule.RetryObjects, 17},
 		"a refused object is due after a rescue": {quiet().WithRefused(at(50)), 15, schedule.Rescue, 45},
 		"a kind failed once":                     {quiet().AfterList(failed(websites), at(15)), 15, schedule.RetryKinds, 16},
@@ -62,10 +66,10 @@ func TestNext(t *testing.T) {
 		"a drain is about to time out":           {quiet().WithDrains(true, at(15)).AfterPoll(false, time.Time{}, at(16)).AfterPoll(false, at(19), at(18)), 18, schedule.PollDrains, 19},
 		"a drain has timed out":                  {quiet().WithDrains(true, at(15)).AfterPoll(true, at(16), at(16)), 16, schedule.PollDrains, 16.5},
 		"no drain is left":                       {quiet().WithDrains(true, at(15)).WithDrains(false, at(16)), 16, schedule.Rescue, 45},
-		"few objects are cheap to sweep":         {quiet().AfterRescue(at(50)).AfterSweep(at(50), 1, 0).AfterRescue(at(105)), 105, schedule.Sweep, 110},
-		"more objects cost more":                 {quiet().AfterResync(at(200)).AfterSweep(at(200), 10, 0).AfterRescue(at(375)), 375, schedule.Sweep, 380},
-		"an outage is suspected":                 {quiet().AfterRescue(at(290)).AfterResync(at(301)).SuspectOutage(at(302)), 302, schedule.Sweep, 302},
-		"an outage lasts":                        {quiet().AfterSweep(at(302), 1000, 0).SuspectOutage(at(303)).AfterRescue(at(590)).AfterResync(at(595)), 595, schedule.Sweep, 602},
+		"few objects are cheap to sweep":         {quiet().AfterRescue(at(50), at(50)).AfterSweep(at(50), 1, 0).AfterRescue(at(105), at(105)), 105, schedule.Sweep, 110},
+		"more objects cost more":                 {quiet().AfterResync(at(200), at(200)).AfterSweep(at(200), 10, 0).AfterRescue(at(375), at(375)), 375, schedule.Sweep, 380},
+		"an outage is suspected":                 {quiet().AfterRescue(at(290), at(290)).AfterResync(at(301), at(301)).SuspectOutage(at(302)), 302, schedule.Sweep, 302},
+		"an outage lasts":                        {quiet().AfterSweep(at(302), 1000, 0).SuspectOutage(at(303)).AfterRescue(at(590), at(590)).AfterResync(at(595), at(595)), 595, schedule.Sweep, 602},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, when := test.state.Next(at(test.now))
@@ -119,7 +123,7 @@ func TestSweepsOfRingsAreSpread(t *testing.T) {
 			if action == schedule.Sweep {
 				break
 			}
-			*state = state.AfterResync(when)
+			*state = state.AfterResync(when, when)
 		}
 	}
 	_, early := first.Next(start)
