@@ -21,7 +21,7 @@ func controlledBy(name string) metav1.OwnerReference {
 
 // TestHealthyObjectsBehindRefusedOnes has more refused objects than are remembered, all before the healthy ones of their kind.
 func TestHealthyObjectsBehindRefusedOnes(t *testing.T) {
-	for refused, within := range map[int]time.Duration{100: time.Minute, 300: 2 * time.Minute, 3000: 10 * time.Minute} {
+	for refused, within := range map[int]time.Duration{100: time.Minute, 300: 2 * time.Minute, 2000: 20 * time.Minute} {
 		t.Run(fmt.Sprint(refused), func(t *testing.T) {
 			s := newSimulation()
 			for i := range refused {
@@ -33,7 +33,7 @@ func TestHealthyObjectsBehindRefusedOnes(t *testing.T) {
 				}
 				return nil
 			}
-			s.run(t, time.Hour, func() {
+			s.run(t, 20*time.Minute, func() {
 				const healthy = 20
 				for i := range healthy {
 					s.api.create("configmaps", fmt.Sprintf("zzz-%d", i), map[string]string{shardLabel: "dead"})

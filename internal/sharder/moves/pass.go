@@ -1,6 +1,7 @@
 package moves
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,12 +69,16 @@ type kindResult struct {
 	untried int     // objects that should have been written, after too many failures
 	first   error   // of the failed writes
 
-	// After too many failures only some objects are tried: each time after twice as many others, stride, of which left are
-	// still to come. The next pass begins with the first object that was not tried, stoppedAt; this one does so, too,
+	// After too many failures only some objects are tried: each time after one more of the others than before, stride, of
+	// which left are still to come; of n objects that is the square root of 2n. The next pass begins with the first object that was not tried, stoppedAt; this one does so, too,
 	// resumeAt, unless an object before it could be written.
 	stride, left        int
 	resumeAt, stoppedAt string
 	started             bool
+	// tried are the objects that were tried nevertheless. If one of them could be written, the next pass begins with the
+	// one before it, healthyAfter: those in between may be fine as well.
+	tried        []string
+	healthyAfter string
 }
 
 func (m *Mover) newPass(known *memory, declared *catalog.Ring, members *ring.Ring) *pass {
@@ -274,7 +279,9 @@ func (p *pass) refuse(resource *catalog.Resource, o object, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	result := p.result(kind)
-	result.inARow++
+	if !slices.Contains(result.tried, o.fullName()) {
+		result.inARow++
+	}
 	if !again {
 		result.refused++
 	}
@@ -291,6 +298,9 @@ func (p *pass) accept(resource *catalog.Resource, o object) {
 	defer p.mu.Unlock()
 	result := p.result(kind)
 	result.inARow, result.stride, result.left, result.resumeAt = 0, 0, 0, ""
+	if i := slices.Index(result.tried, o.fullName()); i > 0 && (result.healthyAfter == "" || result.tried[i-1] < result.healthyAfter) {
+		result.healthyAfter = result.tried[i-1]
+	}
 }
 
 // tooManyRefused tells whether to leave an object for a later pass because too many of its kind have failed in a row. Some
@@ -300,7 +310,8 @@ func (p *pass) tooManyRefused(kind schema.GroupResource, o object) bool {
 	defer p.mu.Unlock()
 	result := p.result(kind)
 	if !result.started {
-		result.started, result.resumeAt = true, p.refusals.resumeAt(kind)
+		result.started = true
+		result.resumeAt, result.left = p.refusals.resumeAt(kind)
 	}
 	if result.inARow < refusedInARow && o.fullName() >= result.resumeAt {
 		return false
@@ -309,8 +320,9 @@ func (p *pass) tooManyRefused(kind schema.GroupResource, o object) bool {
 		result.stoppedAt = o.fullName()
 	}
 	if result.left == 0 {
-		result.stride = max(1, 2*result.stride)
+		result.stride++
 		result.left = result.stride
+		result.tried = append(result.tried, o.fullName())
 		return false
 	}
 	result.left--
@@ -323,7 +335,7 @@ func (p *pass) endOfList(kind schema.GroupResource) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if result := p.result(kind); result.started {
-		p.refusals.resumeLater(kind, result.stoppedAt)
+		p.refusals.resumeLater(kind, cmp.Or(result.healthyAfter, result.stoppedAt))
 	}
 }
 

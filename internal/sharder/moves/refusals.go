@@ -31,6 +31,7 @@ type refusals struct {
 	kinds map[schema.GroupResource]map[string]*refusal // by full name
 	// resume has the kinds of which a pass could not try all objects, with the first one that it did not.
 	resume map[schema.GroupResource]string
+	passes int
 }
 
 // refusal is one of them.
@@ -46,11 +47,14 @@ func newRefusals(passive clock.PassiveClock) *refusals {
 	return &refusals{clock: passive, kinds: map[schema.GroupResource]map[string]*refusal{}, resume: map[schema.GroupResource]string{}}
 }
 
-// resumeAt returns the first object of a kind that the last pass did not try, or "".
-func (r *refusals) resumeAt(kind schema.GroupResource) string {
+// resumeAt returns the first object of a kind that the last pass did not try, or "", and how many to leave out before one of
+// those that come earlier is tried: other ones in each pass.
+func (r *refusals) resumeAt(kind schema.GroupResource) (name string, leaveOut int) {
+	const step, most = 37, 256 // without a common divisor
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.resume[kind]
+	r.passes++
+	return r.resume[kind], r.passes * step % most
 }
 
 // resumeLater notes the first object of a kind that a pass did not try; "" if it tried all.

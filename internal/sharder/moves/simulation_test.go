@@ -146,7 +146,7 @@ func TestPermanentFailuresAreBounded(t *testing.T) {
 					}
 					return nil
 				}
-			}, resource: "configmaps", bounds: bounds{750, 15000, 200}, healthy: true, wantErr: "cannot be written, among them",
+			}, resource: "configmaps", bounds: bounds{750, 22000, 200}, healthy: true, wantErr: "cannot be written, among them",
 		},
 		"writes hang": {
 			prepare: func(s *simulation) {
