@@ -99,7 +99,7 @@ func TestIncumbentStays(t *testing.T) {
 				if current, _ := f.Ring("ring"); current.Has("r-0") != test.member {
 					t.Fatalf("seen in the order %v: its being a member is %t", order, !test.member)
 				}
-				// Whoever holds a Lease of the name may still work, also a newcomer that is refused.
+				// A shard that holds a Lease of the name may still work, also a newcomer that is refused.
 				held := slices.ContainsFunc(test.leases, func(lease *coordinationv1.Lease) bool {
 					return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == lease.Name
 				})

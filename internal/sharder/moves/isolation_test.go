@@ -189,7 +189,7 @@ func TestFailedSweepIsRepeated(t *testing.T) {
 	})
 }
 
-// TestRefusedObjectCausesNoSweeps has an unassigned object that stays so. That is no sign of an outage of the webhook.
+// TestRefusedObjectCausesNoSweeps has an unassigned object that stays so. It does not indicate an outage of the webhook.
 func TestRefusedObjectCausesNoSweeps(t *testing.T) {
 	s := newSimulation()
 	for i := range 50 * 500 {
