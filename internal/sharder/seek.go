@@ -17,7 +17,7 @@ const (
 	seekAfter = 300 * time.Millisecond
 	// seekPause is the least time between two seeks of one ring, doubled up to seekPauseMost while there is always more
 	// to seek, and forgotten after seekPauseMost without any.
-	seekPause, seekPauseMost = time.Second, 10 * time.Second
+	seekPause, seekPauseMost = 500 * time.Millisecond, 2 * time.Second
 	// soughtNamespaces is how many namespaces are listed one by one.
 	soughtNamespaces = 8
 	// soughtRings is how many rings are sought at the same time.
@@ -27,7 +27,7 @@ const (
 // seeker looks for objects that passed the webhook without a shard, soon after they were created instead of with the next
 // rescue. Every replica seeks what passed its own webhook: of two that find the same object, one is faster.
 //
-// What it costs does not depend on how many objects are created: a ring is sought once a second at most, only in the
+// What it costs does not depend on how many objects are created: a ring is sought twice a second at most, only in the
 // resources and namespaces concerned, and less often the longer that lasts.
 type seeker struct {
 	// find assigns the unlabelled objects of a resource, in some namespaces or in all.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,7 +23,7 @@ func controlledBy(name string) metav1.OwnerReference {
 // TestHealthyObjectsBehindRefusedOnes has more refused objects than are remembered, all before the healthy ones of their kind.
 func TestHealthyObjectsBehindRefusedOnes(t *testing.T) {
 	for refused, within := range map[int]time.Duration{100: time.Minute, 300: 2 * time.Minute, 2000: 20 * time.Minute} {
-		t.Run(fmt.Sprint(refused), func(t *testing.T) {
+		t.Run(strconv.Itoa(refused), func(t *testing.T) {
 			s := newSimulation()
 			for i := range refused {
 				s.api.create("configmaps", fmt.Sprintf("aaa-%04d", i), nil)

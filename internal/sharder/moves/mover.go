@@ -144,7 +144,7 @@ func (m *Mover) Rescue(ctx context.Context, name string) error {
 		return nil
 	}
 	p := m.newPass(m.memoryOf(name), declared, shards)
-	p.each(declared.Resources, func(resource *catalog.Resource) { p.settle(ctx, resource, withoutOwner(resource, name, shards)) })
+	p.rescue(ctx, declared.Resources)
 	return p.err()
 }
 

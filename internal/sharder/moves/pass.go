@@ -101,6 +101,17 @@ func (p *pass) each(resources []catalog.Resource, visit func(*catalog.Resource))
 	group.Wait()
 }
 
+// rescue assigns the unassigned and orphaned objects of some resources, main resources first: a child that is taken from a
+// dead shard follows its controller. If that shard comes back meanwhile, both stay.
+func (p *pass) rescue(ctx context.Context, all []catalog.Resource) {
+	for _, main := range []bool{true, false} {
+		p.each(slices.DeleteFunc(slices.Clone(all), func(resource catalog.Resource) bool { return resource.Main() != main }),
+			func(resource *catalog.Resource) {
+				p.settle(ctx, resource, withoutOwner(resource, p.declared.Name, p.members))
+			})
+	}
+}
+
 // settle lists the selected objects of a resource and brings each to the right shard. What fails is noted.
 func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected selection) {
 	kind := resource.Resource.GroupResource()

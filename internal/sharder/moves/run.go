@@ -238,7 +238,7 @@ func (r *run) retryKinds(ctx context.Context, declared *catalog.Ring, members *r
 // listAll brings the objects of some resources to their shards, those without a live owner first, and those that have one
 // for the listed resources only.
 func (r *run) listAll(ctx context.Context, p *pass, tried, listed []catalog.Resource) {
-	p.each(tried, func(resource *catalog.Resource) { p.settle(ctx, resource, withoutOwner(resource, r.name, p.members)) })
+	p.rescue(ctx, tried)
 	p.collect, p.countsOwned = true, true
 	failed := p.failed(tried)
 	stop := r.followDrains(ctx, p.declared, p.members)
@@ -318,7 +318,7 @@ func (r *run) inTurn(declared *catalog.Ring) []catalog.Resource {
 func (r *run) rescue(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
 	p := r.newPass(r.memory, declared, members)
 	tried := r.ready(declared, p.began)
-	p.each(tried, func(resource *catalog.Resource) { p.settle(ctx, resource, withoutOwner(resource, r.name, members)) })
+	p.rescue(ctx, tried)
 	if ctx.Err() != nil {
 		return
 	}
