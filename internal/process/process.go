@@ -10,10 +10,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Spec says what to run.
@@ -142,7 +144,36 @@ func (p *Process) Kill() error {
 }
 
 // Pause stops the process where it is; it keeps its memory and connections and does nothing.
-func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+func (p *Process) Pause() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	// The signal stops one thread after the other; those that run on another core go on for a moment.
+	const patience, pause = 2 * time.Second, time.Millisecond
+	for waited := time.Duration(0); waited < patience && !stopped(p.PID()); waited += pause {
+		time.Sleep(pause)
+	}
+	return nil
+}
+
+// stopped tells whether all threads of a process are stopped, where the system shows that.
+func stopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return true
+	}
+	for _, thread := range threads {
+		content, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		// The state follows the program's name, which is in parentheses.
+		if _, after, found := strings.Cut(string(content), ") "); found && !strings.HasPrefix(after, "T") {
+			return false
+		}
+	}
+	return true
+}
 
 // Resume lets a paused process go on.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }

@@ -3,12 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -72,22 +68,8 @@ func (f *fixture) hang(rings int) {
 	sharder := f.StartSharder(f.b, rig.SharderOptions{Roles: []string{"test/bench/testdata/webhook-role.yaml"}, Shipped: true})
 	f.Eventually(func() []admissionregistrationv1.MutatingWebhookConfiguration { return f.webhooks() }).Should(HaveLen(rings))
 	time.Sleep(pause) // until the API server has read them, and the rings' conditions are there
-	f.Expect(sharder.Signal(syscall.SIGSTOP)).To(Succeed())
-	f.b.Cleanup(func() { _ = sharder.Signal(syscall.SIGCONT) })
-	f.Eventually(func() string { return states(sharder.PID()) }).Should(MatchRegexp("^T+$"), "all threads have stopped")
-}
-
-// states are the states of a process's threads, a letter each.
-func states(pid int) string {
-	var letters []string
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, thread := range threads {
-		if content, err := os.ReadFile(thread); err == nil {
-			_, after, _ := strings.Cut(string(content), ") ")
-			letters = append(letters, after[:1])
-		}
-	}
-	return strings.Join(letters, "")
+	f.Expect(sharder.Pause()).To(Succeed())
+	f.b.Cleanup(func() { _ = sharder.Resume() })
 }
 
 func (f *fixture) webhooks() []admissionregistrationv1.MutatingWebhookConfiguration {

@@ -3,11 +3,8 @@ package sharder_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -140,19 +137,6 @@ func TestNoWarnings(t *testing.T) {
 	f.Expect(said.take()).To(BeEmpty(), "with a shard")
 }
 
-// states are the states of a process's threads, a letter each.
-func states(pid int) string {
-	var letters []string
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, thread := range threads {
-		if content, err := os.ReadFile(thread); err == nil {
-			_, after, _ := strings.Cut(string(content), ") ")
-			letters = append(letters, after[:1])
-		}
-	}
-	return strings.Join(letters, "")
-}
-
 // TestHungSharder stops the sharder of rings that have different main resources and ConfigMaps as their children. An
 // object waits for its own ring, and for no other.
 func TestHungSharder(t *testing.T) {
@@ -188,9 +172,8 @@ func TestHungSharder(t *testing.T) {
 		f.Eventually(func() calls { return f.during(create(kind)) }).Should(Equal(calls{Called: 1}), kind)
 	}
 
-	f.Expect(r.Signal(syscall.SIGSTOP)).To(Succeed())
-	defer func() { _ = r.Signal(syscall.SIGCONT) }()
-	f.Eventually(func() string { return states(r.PID()) }).Should(MatchRegexp("^T+$"), "all threads have stopped")
+	f.Expect(r.Pause()).To(Succeed())
+	defer func() { _ = r.Resume() }()
 	f.Expect(f.during(create(""))).To(Equal(calls{}), "nobody is asked about an unowned object")
 	for kind := range kinds {
 		var took time.Duration
