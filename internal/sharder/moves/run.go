@@ -314,10 +314,14 @@ func (r *run) inTurn(declared *catalog.Ring) []catalog.Resource {
 	return append(mainResources(declared), chosen)
 }
 
-// rescue assigns unassigned and orphaned objects.
+// rescue assigns unassigned and orphaned objects. Children are orphaned only by a change of the members; at other times
+// their kinds, which others may have many objects of, are left to the resync: the API server looks at all of them.
 func (r *run) rescue(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
 	p := r.newPass(r.memory, declared, members)
 	tried := r.ready(declared, p.began)
+	if !r.state.Settling() {
+		tried = slices.DeleteFunc(tried, func(resource catalog.Resource) bool { return !resource.Main() })
+	}
 	p.rescue(ctx, tried)
 	if ctx.Err() != nil {
 		return

@@ -151,6 +151,9 @@ func (s State) BackingOff(kind Kind, now time.Time) bool { return now.Before(s.k
 // Failed tells whether the last list of a kind failed.
 func (s State) Failed(kind Kind) bool { return s.kinds[kind].count > 0 }
 
+// Settling tells whether the members changed so lately that children may have been orphaned since they were listed.
+func (s State) Settling() bool { return len(s.followUpsAt) > 0 }
+
 // AfterRescue notes the end of a rescue that began at a time. Follow-ups that became due since then are still to come.
 func (s State) AfterRescue(began, now time.Time) State {
 	s.rescueAt = latest(began.Add(RescuePeriod), now.Add(leastPause))
