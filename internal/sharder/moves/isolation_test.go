@@ -207,3 +207,21 @@ func TestRefusedObjectCausesNoSweeps(t *testing.T) {
 		}
 	})
 }
+
+// TestControlledKindsAreNotRescuedAtRest counts lists of a controlled kind while the members stay the same: those of sweeps,
+// one a minute here, and of resyncs.
+func TestControlledKindsAreNotRescuedAtRest(t *testing.T) {
+	s := newSimulation()
+	s.run(t, time.Minute, func() {
+		before, _ := s.api.requests()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		after, _ := s.api.requests()
+		if n := after["secrets"] - before["secrets"]; n > 20 {
+			t.Errorf("%d lists in 10 minutes", n)
+		}
+		if n := after["configmaps"] - before["configmaps"]; n < 20 {
+			t.Errorf("only %d lists of the main kind in 10 minutes", n)
+		}
+	})
+}

@@ -68,7 +68,7 @@ type run struct {
 	lastDrains     DrainReport
 }
 
-// errChanged ends a round whose premises are no longer true.
+// errChanged ends a round when the members or the spec of its ring have changed.
 var errChanged = errors.New("the ring has changed")
 
 // round works with one set of members and one spec until either changes.
