@@ -125,6 +125,26 @@ func TestDeparturesTakeEffectAtOnce(t *testing.T) {
 	})
 }
 
+// TestObjectsDoNotMoveToExpiredShards lets all shards miss their renewals. They are declared dead one after the other, and
+// the ring changes when one of them is back, or none is left.
+func TestObjectsDoNotMoveToExpiredShards(t *testing.T) {
+	inBubble(t, func(f *timed) {
+		f.join("a", "b", "c")
+		time.Sleep(5 * time.Second)
+		f.expect(2, "a", "b", "c")
+		time.Sleep(membership.DefaultDuration)
+		f.leave("a") // the sharder has taken its Lease over
+		f.expect(2, "a", "b", "c")
+		f.Observe(lease("default", "b", "b", start.Add(time.Second))) // renewed
+		f.expect(3, "b", "c")
+		time.Sleep(2 * membership.DefaultDuration)
+		f.leave("b")
+		f.expect(3, "b", "c")
+		f.leave("c")
+		f.expect(4)
+	})
+}
+
 // TestListedLeasesAreMembersAtOnce has a process that starts: shards that were there before have objects.
 func TestListedLeasesAreMembersAtOnce(t *testing.T) {
 	inBubble(t, func(f *timed) {

@@ -64,6 +64,8 @@ type state struct {
 	joined time.Time
 	// pending publishes the debounced joins, or is nil.
 	pending clock.Timer
+	// withheld is whether a departure is not published yet, because no other shard could work on the objects.
+	withheld bool
 }
 
 // view is a ring as others see it.
@@ -172,7 +174,10 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 	}
 	if before != nil && before.ring == now.ring && before.facts == now.facts {
 		*before = now
-		t.rings[now.ring].renewed(before)
+		known := t.rings[now.ring]
+		if known.renewed(before); known.withheld {
+			t.publish(now.ring, known, debounce)
+		}
 		return
 	}
 	t.leases[now.key] = &now
@@ -215,7 +220,11 @@ func (t *Tracker) publish(name string, known *state, debounce bool) {
 	}
 	shards, leaving := known.names()
 	if known.current.Consists(shards, leaving) {
+		known.withheld = false
 		known.stopPending()
+		return
+	}
+	if known.withheld = t.noneReady(known, shards); known.withheld {
 		return
 	}
 	now, joins := t.clock.Now(), anyJoined(known.current, shards)
@@ -236,6 +245,15 @@ func (t *Tracker) publish(name string, known *state, debounce bool) {
 	t.calculated(name)
 	t.published.Store(name, known.view)
 	close(before) // those who hear of it find the new ring
+}
+
+// noneReady reports whether there are shards, but all of them have missed their renewals: when all stop at once, as without
+// permission to renew, objects would move from one dead shard to the next.
+func (t *Tracker) noneReady(known *state, shards []string) bool {
+	return len(shards) > 0 && !anyJoined(known.current, shards) && !slices.ContainsFunc(known.members(), func(lease *observed) bool {
+		state, _ := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
+		return state == membership.Ready
+	})
 }
 
 // publishPending publishes the joins that were debounced.
