@@ -28,6 +28,7 @@ type memoryAPI struct {
 	mu      sync.Mutex
 	version int
 	objects map[string]map[string]*metav1.PartialObjectMetadata // by resource and name
+	names   map[string][]string                                 // by resource, sorted
 	lists   map[string]int
 	patches map[string]int
 }
@@ -36,7 +37,8 @@ func newMemoryAPI() *memoryAPI {
 	return &memoryAPI{
 		listFails:  func(string, metav1.ListOptions) error { return nil },
 		patchFails: func(context.Context, string, string) error { return nil },
-		objects:    map[string]map[string]*metav1.PartialObjectMetadata{}, lists: map[string]int{}, patches: map[string]int{},
+		objects:    map[string]map[string]*metav1.PartialObjectMetadata{}, names: map[string][]string{},
+		lists: map[string]int{}, patches: map[string]int{},
 	}
 }
 
@@ -46,6 +48,9 @@ func (a *memoryAPI) create(resource, name string, shardLabels map[string]string,
 	a.version++
 	if a.objects[resource] == nil {
 		a.objects[resource] = map[string]*metav1.PartialObjectMetadata{}
+	}
+	if at, known := slices.BinarySearch(a.names[resource], name); !known {
+		a.names[resource] = slices.Insert(a.names[resource], at, name)
 	}
 	a.objects[resource][name] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "simulation", Name: name, UID: types.UID(resource + "/" + name), ResourceVersion: strconv.Itoa(a.version),
@@ -91,9 +96,14 @@ func (r memoryResource) List(ctx context.Context, options metav1.ListOptions) (*
 	}
 	page := &metav1.PartialObjectMetadataList{}
 	after := strings.TrimPrefix(options.Continue, "fresh:")
-	for _, name := range slices.Sorted(maps.Keys(r.api.objects[r.resource])) {
+	names := r.api.names[r.resource]
+	first, found := slices.BinarySearch(names, after)
+	if found {
+		first++
+	}
+	for _, name := range names[first:] {
 		object := r.api.objects[r.resource][name]
-		if name <= after || !selector.Matches(labels.Set(object.Labels)) || options.FieldSelector != "" && options.FieldSelector != "metadata.name="+name {
+		if !selector.Matches(labels.Set(object.Labels)) || options.FieldSelector != "" && options.FieldSelector != "metadata.name="+name {
 			continue
 		}
 		if options.Limit > 0 && int64(len(page.Items)) == options.Limit {
