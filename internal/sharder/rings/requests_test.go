@@ -151,7 +151,7 @@ func TestRingsOnOneMainResource(t *testing.T) {
 	condition := shown()
 	f.Expect(condition.Status).To(Equal(metav1.ConditionFalse))
 	f.Expect(condition.Reason).To(Equal(shardingv1alpha1.ReasonSharedResource))
-	f.Expect(condition.Message).To(ContainSubstring("examples." + f.main().Group + " (rings " + other.Name + ")"))
+	f.Expect(condition.Message).To(ContainSubstring("examples." + f.main().Group + " (ring " + other.Name + ")"))
 	f.Expect(f.reason(shardingv1alpha1.ConditionReady)).To(Equal(shardingv1alpha1.ReasonReady))
 	f.Expect(f.Rig.Client.Delete(t.Context(), other)).To(Succeed())
 	f.Expect(shown()).To(BeNil())

@@ -29,7 +29,11 @@ type Shared struct {
 }
 
 func (s Shared) String() string {
-	return fmt.Sprintf("%s (rings %s)", s.Resource, prose.List(s.Rings))
+	word := "ring"
+	if len(s.Rings) > 1 {
+		word = "rings"
+	}
+	return fmt.Sprintf("%s (%s %s)", s.Resource, word, prose.List(s.Rings))
 }
 
 // sharedResources finds the main resources of a ring that other rings have as well, in namespaces that both may select.
