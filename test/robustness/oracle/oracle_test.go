@@ -197,6 +197,16 @@ func TestClean(t *testing.T) {
 	}
 }
 
+// hangPastLease pauses the shard a, gives its object to b, and wakes it up.
+func (s *story) hangPastLease() {
+	s.happen(history.Paused, pa)
+	s.wait(10 * second)
+	s.takeOver(pa)
+	s.give(ab, "b")
+	s.give(childAB, "b")
+	s.happen(history.Resumed, pa)
+}
+
 // TestViolations feeds the oracle each violation, and sees exactly that found.
 func TestViolations(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -231,12 +241,7 @@ func TestViolations(t *testing.T) {
 		}, []finding{{oracle.Overlap, ab.String(), "a/1 b/1"}}},
 		"a reconcile goes on after waking up without lease": {func(s *story, _ *oracle.Options) {
 			number, version := s.start(pa, ab), s.objects[ab].Version
-			s.happen(history.Paused, pa)
-			s.wait(10 * second)
-			s.takeOver(pa)
-			s.give(ab, "b")
-			s.give(childAB, "b")
-			s.happen(history.Resumed, pa)
+			s.hangPastLease()
 			s.reconcile(pb, ab)
 			s.wait(5 * second)
 			s.end(pa, ab, number, version)
@@ -244,15 +249,17 @@ func TestViolations(t *testing.T) {
 		}, []finding{{oracle.Overlap, ab.String(), "a/1 b/1"}}},
 		"a start after waking up without lease": {func(s *story, _ *oracle.Options) {
 			version := s.objects[ab].Version
-			s.happen(history.Paused, pa)
-			s.wait(10 * second)
-			s.takeOver(pa)
-			s.give(ab, "b")
-			s.give(childAB, "b")
-			s.happen(history.Resumed, pa)
+			s.hangPastLease()
+			s.wait(300 * time.Millisecond)
 			s.end(pa, ab, s.start(pa, ab), version)
 			s.happen(history.Lost, pa)
 		}, []finding{{oracle.NoLease, ab.String(), "a/1"}}},
+		"a start that was decided before the pause": {func(s *story, _ *oracle.Options) {
+			version := s.objects[ab].Version
+			s.hangPastLease()
+			s.end(pa, ab, s.start(pa, ab), version)
+			s.happen(history.Lost, pa)
+		}, nil},
 		"a start after another process got the name": {func(s *story, _ *oracle.Options) {
 			s.lease("a", "a", "a/2")
 			s.happen(history.Joined, "a/2")

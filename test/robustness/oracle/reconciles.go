@@ -61,6 +61,9 @@ func (r *run) overlaps() {
 // it has to end then.
 func (r *run) endOf(one *reconcile) time.Time {
 	p := r.process(one.process)
+	if r.startedAsleep(p, one) {
+		return one.start
+	}
 	lost := r.lostLease(p, r.Lag)
 	for _, pause := range p.pauses {
 		if pause.From.Before(one.start) || !pause.From.Before(one.end) {
@@ -74,10 +77,27 @@ func (r *run) endOf(one *reconcile) time.Time {
 	return one.end
 }
 
+// startedAsleep reports whether a reconcile was noted right after its process woke up, and ended soon. The process may have
+// been paused after it looked whether it is a member and before it noted the start: nothing can be done between those two.
+func (r *run) startedAsleep(p *process, one *reconcile) bool {
+	for _, pause := range p.pauses {
+		if since := one.start.Sub(pause.To); since >= 0 && since <= notedAfterWaking && one.end.Sub(pause.To) <= r.Wake {
+			return true
+		}
+	}
+	return false
+}
+
+// notedAfterWaking is how long it can take a process that wakes up on a busy machine to note a start.
+const notedAfterWaking = 250 * time.Millisecond
+
 // starts looks for reconciles by somebody who no longer had the object, or the Lease (I1).
 func (r *run) starts() {
 	for _, one := range r.reconciles {
 		p := r.process(one.process)
+		if r.startedAsleep(p, one) {
+			continue
+		}
 		allowed := r.staleness(one.Object)
 		if p.woken(one.start) {
 			allowed = 0 // it must look whether it is still a member before it goes on
