@@ -18,6 +18,8 @@ ARGS ?=
 
 # What an environment sets for other projects must not change what is built here.
 export GOWORK := off
+# What was compiled in one clone is used in all others.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 ##@ Use
 
@@ -45,26 +47,26 @@ GOTEST   = $(BIN)/gotestsum --format $(if $(filter -v,$(ARGS)),standard-verbose,
 # Memory for time: control planes collect garbage less often. A process with the race detector waits for a second when it
 # ends, for races that are about to happen; a tenth is enough for commands that run hundreds of times.
 TESTENV  = KUBEBUILDER_ASSETS=$(ASSETS) RINGMASTER_TEST_PROGRAMS=$(RECORDS) GOGC=400 GORACE=atexit_sleep_ms=100
-SLOWEST  = echo 'The ten slowest tests:'; cat $(RECORDS)/*.json | $(BIN)/gotestsum tool slowest --num 10
+SLOWEST  = echo 'The ten slowest tests:'; cat $(RECORDS)/$@*.json | $(BIN)/gotestsum tool slowest --num 10
 
 .PHONY: test
 test: kubernetes gotestsum ## Run the tests that every change must pass; needs no root
-	@rm -f $(RECORDS)/*.json
-	@code=0; { $(MAKE) --no-print-directory test-root && $(MAKE) --no-print-directory -j3 test-ring test-hack test-experiment; } || code=$$?; \
-	  $(SLOWEST); exit $$code
+	@rm -f $(RECORDS)/test-*.json
+	@code=0; $(MAKE) --no-print-directory -j4 test-root test-ring test-hack test-experiment || code=$$?; $(SLOWEST); exit $$code
 
 # Most of the time tests wait for something, so there are more of them at work than there are cores. Those that take longest
 # begin first; what is short runs together at the end.
-LONGEST := ./test/modes ./cmd/ringmaster ./test/robustness
+LONGEST := ./test/modes ./cmd/ringmaster ./test/robustness ./test/sharder ./examples/webhosting ./pkg/coordination/kubestore \
+           ./internal/sharder/moves ./examples/etcdcluster ./internal/controlplane ./test/skew ./pkg/coordination/etcdstore ./examples
 .PHONY: test-root test-ring test-hack test-experiment
 test-root: test-programs
 	$(TESTENV) $(GOTEST) -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) $(ARGS) \
 	  $(LONGEST) $$(go list ./... | grep -v -e '/internal/ring$$' $(LONGEST:.%=-e '%$$'))
 test-ring: # statistics without goroutines, ten times slower with the race detector
 	$(GOTEST) $(ARGS) ./internal/ring
-test-hack:
+test-hack: test-programs
 	cd hack && $(TESTENV) $(GOTEST) -race -timeout 10m ./...
-test-experiment: kubernetes
+test-experiment: kubernetes test-programs
 	cd experiment && $(TESTENV) $(GOTEST) -race -timeout 20m -p 1 $(ARGS) ./...
 
 # Builds the programs that tests start once for all packages. Tests build any other program themselves.
@@ -108,7 +110,7 @@ faults: kubernetes ## Inject faults into coordination, on real processes (8 to 1
 # somebody started it before.
 .PHONY: e2e
 e2e: gotestsum $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need a real node, on a temporary node or on the cluster of KUBECONFIG
-	@rm -f $(RECORDS)/*.json
+	@rm -f $(RECORDS)/e2e.json
 	@code=0; KUBEBUILDER_ASSETS=$(ASSETS) NODE=$(NODE) NODE_DIR=$(NODE_DIR) GOTEST='$(GOTEST)' hack/e2e.sh $(ARGS) || code=$$?; $(SLOWEST); exit $$code
 
 .PHONY: bench
