@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = 90 * time.Second
+	patience = rig.Timeout
 	ring     = "budget"
 )
 

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long something may take on a machine that does much else.
-const patience = 2 * time.Minute
+const patience = rig.Timeout
 
 // bare is a control plane without an example.
 var bare = []string{"--example", "none"}

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 const (
 	clusterName = "store"
-	patience    = 2 * time.Minute
+	patience    = rig.Timeout
 	// session is short, so that a dead operator is missed soon, and long enough for a busy machine.
 	session = 4 * time.Second
 )

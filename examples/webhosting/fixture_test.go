@@ -31,7 +31,7 @@ import (
 
 const (
 	crds     = "examples/webhosting/config/crds"
-	patience = 60 * time.Second
+	patience = rig.Timeout
 )
 
 func TestMain(m *testing.M) {

@@ -20,6 +20,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
 )
 
+// Timeout is how long a test waits for something that must happen. It is the same for all tests and far above what any of
+// it takes: many packages share the machine, and a test that passes does not wait for it.
+const Timeout = 4 * time.Minute
+
 // Options say what kind of control plane the tests need.
 type Options struct {
 	// ControllerManager and Scheduler run those as well. Without a controller manager nothing is

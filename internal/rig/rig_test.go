@@ -75,7 +75,7 @@ func beats(r *rig.Rig, name string) func() (string, error) {
 
 func TestProcessObeysSignals(t *testing.T) {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(30 * time.Second)
+	g.SetDefaultEventuallyTimeout(rig.Timeout)
 	r := rig.Shared(t)
 	p := r.Start(t, rig.Process{Name: "beat", Program: "beat", Roles: roles})
 	counted := beats(r, "beat")
@@ -92,7 +92,7 @@ func TestProcessObeysSignals(t *testing.T) {
 	g.Eventually(counted).ShouldNot(Equal(paused), "it goes on")
 
 	g.Expect(p.Terminate()).To(Succeed())
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
 	g.Expect(p.Wait(ctx)).To(Succeed())
 	g.Expect(p.Tail(1)).To(Equal("told to end"))

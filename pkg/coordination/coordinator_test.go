@@ -18,7 +18,7 @@ import (
 
 const (
 	system   = "store"
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 	short    = 3 * time.Second
 )
 

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 const (
 	duration, deadline, retry = 6 * time.Second, 4 * time.Second, 500 * time.Millisecond
-	patience                  = 90 * time.Second
+	patience                  = rig.Timeout
 )
 
 // member is a process that joins a ring under the name that it is given, and says what happens.

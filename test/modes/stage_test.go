@@ -32,7 +32,7 @@ const (
 	// instances is how many run, and population how many Websites they always have.
 	instances, population = 3, 24
 
-	patience = 2 * time.Minute
+	patience = rig.Timeout
 	polling  = 250 * time.Millisecond
 )
 

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute
+	patience = rig.Timeout
 	polling  = 100 * time.Millisecond
 )
 

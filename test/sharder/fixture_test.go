@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = 90 * time.Second
+	patience = rig.Timeout
 	// leaseSeconds is short, so that a test need not wait long for a death.
 	leaseSeconds = 3
 )

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = 90 * time.Second
+	patience = rig.Timeout
 	// The Leases of shards and sharders are short, so that a kill need not be waited for long, and long
 	// enough that a busy machine does not make anybody lose one.
 	leaseDuration, renewDeadline, retryPeriod = 12 * time.Second, 9 * time.Second, time.Second

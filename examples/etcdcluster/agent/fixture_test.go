@@ -48,7 +48,7 @@ func runAgent(address string) error {
 }
 
 // patience is for machines that are busy with other tests.
-const patience = time.Minute
+const patience = rig.Timeout
 
 // fixture is an agent in a process of its own.
 type fixture struct {

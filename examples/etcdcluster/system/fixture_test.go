@@ -31,7 +31,7 @@ type fixture struct {
 func setUp(t *testing.T, members int) *fixture {
 	t.Helper()
 	f := &fixture{T: t, Gomega: NewWithT(t)}
-	f.SetDefaultEventuallyTimeout(time.Minute)
+	f.SetDefaultEventuallyTimeout(rig.Timeout)
 	f.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	var err error
 	f.agent, err = agent.New(agent.Options{

@@ -35,7 +35,7 @@ type fixture struct {
 func setUp(t *testing.T, grace time.Duration) *fixture {
 	t.Helper()
 	f := &fixture{WithT: NewWithT(t), t: t}
-	f.SetDefaultEventuallyTimeout(30 * time.Second)
+	f.SetDefaultEventuallyTimeout(2 * time.Minute)
 	f.Crew = crew.New(crew.Options{Report: f.report, Changed: func() {}, Gone: f.forget, Grace: grace})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -119,7 +119,7 @@ func TestPodsRunAndGo(t *testing.T) {
 // TestNodeIsItsOwn has the rights of a node, and no others.
 func TestNodeIsItsOwn(t *testing.T) {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(time.Minute)
+	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	r := rig.Shared(t)
 	own, _ := start(t, r, nil)
 	g.Eventually(func() (string, error) {
@@ -141,7 +141,7 @@ func TestNodeIsItsOwn(t *testing.T) {
 // TestProcesses shows what happens to a pod that is a process.
 func TestProcesses(t *testing.T) {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(time.Minute)
+	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	r := rig.Shared(t)
 	var process atomic.Pointer[node.Process]
 	process.Store(&node.Process{Running: true})

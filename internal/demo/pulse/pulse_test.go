@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 // TestPulse counts what a client notices when an etcd hangs, and when another member leads.
 func TestPulse(t *testing.T) {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(time.Minute)
+	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	members := rig.Etcd(t, 3)
 	var endpoints []string
 	for _, m := range members {

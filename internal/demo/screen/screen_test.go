@@ -85,7 +85,7 @@ func sit(t *testing.T, how string) *seat {
 		t.Fatal(err)
 	}
 	s := &seat{Pair: pair, WithT: NewWithT(t), ended: make(chan error, 1)}
-	s.SetDefaultEventuallyTimeout(30 * time.Second)
+	s.SetDefaultEventuallyTimeout(2 * time.Minute)
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

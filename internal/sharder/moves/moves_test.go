@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
-const patience = time.Minute
+const patience = rig.Timeout
 
 var (
 	configMaps = catalog.Kind{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespaced: true}

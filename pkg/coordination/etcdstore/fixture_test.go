@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
 // patience is for what has to happen at some time.
-const patience = time.Minute
+const patience = rig.Timeout
 
 // network is how processes reach an etcd. They all have proxies of their own.
 type network struct {

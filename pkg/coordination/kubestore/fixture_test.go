@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
 // patience is for what has to happen at some time.
-const patience = time.Minute
+const patience = rig.Timeout
 
 // account is the ServiceAccount of all processes.
 const account = "instance"

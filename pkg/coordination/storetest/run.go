@@ -27,7 +27,7 @@ const (
 	// hang for a fifth of it.
 	duration = 5 * time.Second
 	// patience is for what has to happen at some time.
-	patience = time.Minute
+	patience = 2 * time.Minute
 )
 
 // Run tests a store. Every call of start begins a process that has nothing in common with the others but the

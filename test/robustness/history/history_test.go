@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{Programs: map[string]rig.Program{"scribe": scribe}})
 }
 
-const patience = 90 * time.Second
+const patience = rig.Timeout
 
 // scribe records as fast as it can, and says after each event how many there are.
 func scribe(ctx context.Context) error {
