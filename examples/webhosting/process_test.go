@@ -30,7 +30,7 @@ const (
 func (f *fixture) process(name string, mode shard.Mode, args ...string) *rig.Running {
 	f.t.Helper()
 	granted := []string{operatorRoles}
-	if mode == shard.ModeBoth || mode == shard.ModeSharder {
+	if mode == shard.ModeInProcess || mode == shard.ModeSharder {
 		granted = append(granted, sharderRoles)
 	}
 	return f.Start(f.t, rig.Process{
@@ -141,7 +141,7 @@ func TestInProcess(t *testing.T) {
 	})
 	f.theme("exciting", "darkcyan")
 	for i := range 3 {
-		f.process(fmt.Sprintf("shard-%d", i), shard.ModeBoth)
+		f.process(fmt.Sprintf("shard-%d", i), shard.ModeInProcess)
 	}
 	var sites []*webhostingv1alpha1.Website
 	for i := range n {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,10 +29,15 @@ func (Unfiltered) ApplyToGet(*client.GetOptions) {}
 // ApplyToList implements client.ListOption.
 func (Unfiltered) ApplyToList(*client.ListOptions) {}
 
-// split is two caches in one: of sharded kinds it has this shard's objects, of others all.
-type split struct {
+// splitCache is two caches in one: of sharded kinds it has this shard's objects, of others all.
+type splitCache struct {
 	scheme   *runtime.Scheme
+	options  cache.Options // the user's
 	own, all cache.Cache
+	// newClient makes a client as the manager's, which reads all objects.
+	newClient func(all client.Reader) (client.Client, error)
+	// refuse is told of an ordinary controller that watches a sharded kind.
+	refuse func(error)
 
 	mu      sync.RWMutex
 	sharded map[schema.GroupKind]bool
@@ -39,10 +46,10 @@ type split struct {
 	started bool
 }
 
-var _ cache.Cache = &split{}
+var _ cache.Cache = &splitCache{}
 
-// newSplit makes both caches as a user's own function would make the one.
-func newSplit(newCache cache.NewCacheFunc, config *rest.Config, options cache.Options, own labels.Selector) (*split, error) {
+// newSplitCache makes both caches as a user's own function would make the one.
+func newSplitCache(newCache cache.NewCacheFunc, config *rest.Config, options cache.Options, own labels.Selector) (*splitCache, error) {
 	all, err := newCache(config, options)
 	if err != nil {
 		return nil, err
@@ -51,8 +58,8 @@ func newSplit(newCache cache.NewCacheFunc, config *rest.Config, options cache.Op
 	if err != nil {
 		return nil, err
 	}
-	return &split{
-		scheme: options.Scheme, own: filtered, all: all,
+	return &splitCache{
+		scheme: options.Scheme, options: options, own: filtered, all: all, refuse: func(error) {},
 		sharded: map[schema.GroupKind]bool{}, used: map[schema.GroupKind]bool{},
 	}, nil
 }
@@ -94,7 +101,7 @@ func both(a, b labels.Selector) labels.Selector {
 }
 
 // shard makes a kind a sharded one. It has to be known before the kind is used.
-func (s *split) shard(object client.Object) (schema.GroupVersionKind, error) {
+func (s *splitCache) shard(object client.Object) (schema.GroupVersionKind, error) {
 	kind, err := apiutil.GVKForObject(object, s.scheme)
 	if err != nil {
 		return schema.GroupVersionKind{}, err
@@ -109,7 +116,7 @@ func (s *split) shard(object client.Object) (schema.GroupVersionKind, error) {
 }
 
 // of returns the cache that has the objects of a kind.
-func (s *split) of(kind schema.GroupKind) cache.Cache {
+func (s *splitCache) of(kind schema.GroupKind) cache.Cache {
 	s.mu.RLock()
 	sharded, used := s.sharded[kind], s.used[kind]
 	s.mu.RUnlock()
@@ -124,7 +131,7 @@ func (s *split) of(kind schema.GroupKind) cache.Cache {
 	return s.all
 }
 
-func (s *split) choose(object runtime.Object) (cache.Cache, error) {
+func (s *splitCache) choose(object runtime.Object) (cache.Cache, error) {
 	kind, err := apiutil.GVKForObject(object, s.scheme)
 	if err != nil {
 		return nil, err
@@ -137,7 +144,7 @@ func (s *split) choose(object runtime.Object) (cache.Cache, error) {
 }
 
 // Get implements client.Reader.
-func (s *split) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (s *splitCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	for _, option := range options {
 		if _, unfiltered := option.(Unfiltered); unfiltered {
 			return s.all.Get(ctx, key, object, options...)
@@ -151,7 +158,7 @@ func (s *split) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 }
 
 // List implements client.Reader.
-func (s *split) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (s *splitCache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	for _, option := range options {
 		if _, unfiltered := option.(Unfiltered); unfiltered {
 			return s.all.List(ctx, list, options...)
@@ -165,21 +172,50 @@ func (s *split) List(ctx context.Context, list client.ObjectList, options ...cli
 }
 
 // GetInformer implements cache.Informers.
-func (s *split) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+func (s *splitCache) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
 	chosen, err := s.choose(object)
 	if err != nil {
+		return nil, err
+	}
+	if ordinary(ctx) && chosen == s.own {
+		err := fmt.Errorf("an ordinary controller watches %T, which is sharded, and would see only this shard's objects: build it with "+
+			"shard.ControllerManagedBy and shard.Sharded{}, or with the manager that Unsharded returns", object)
+		s.refuse(err)
 		return nil, err
 	}
 	return chosen.GetInformer(ctx, object, options...)
 }
 
+// ordinaryKey marks the contexts of controllers that were built without this package.
+type ordinaryKey struct{}
+
+func ordinary(ctx context.Context) bool { return ctx.Value(ordinaryKey{}) != nil }
+
+// namespacesOf are the namespaces in which the caches watch objects like one; "" is all of them.
+func (s *splitCache) namespacesOf(object client.Object, scope meta.RESTScope) []string {
+	if scope.Name() == meta.RESTScopeNameRoot {
+		return []string{""}
+	}
+	configs := s.options.DefaultNamespaces
+	kind, err := apiutil.GVKForObject(object, s.scheme)
+	for example, config := range s.options.ByObject {
+		if of, ofErr := apiutil.GVKForObject(example, s.scheme); err == nil && ofErr == nil && of.GroupKind() == kind.GroupKind() && len(config.Namespaces) > 0 {
+			configs = config.Namespaces
+		}
+	}
+	if len(configs) == 0 {
+		return []string{""}
+	}
+	return slices.Sorted(maps.Keys(configs))
+}
+
 // GetInformerForKind implements cache.Informers.
-func (s *split) GetInformerForKind(ctx context.Context, kind schema.GroupVersionKind, options ...cache.InformerGetOption) (cache.Informer, error) {
+func (s *splitCache) GetInformerForKind(ctx context.Context, kind schema.GroupVersionKind, options ...cache.InformerGetOption) (cache.Informer, error) {
 	return s.of(kind.GroupKind()).GetInformerForKind(ctx, kind, options...)
 }
 
 // RemoveInformer implements cache.Informers.
-func (s *split) RemoveInformer(ctx context.Context, object client.Object) error {
+func (s *splitCache) RemoveInformer(ctx context.Context, object client.Object) error {
 	chosen, err := s.choose(object)
 	if err != nil {
 		return err
@@ -189,7 +225,7 @@ func (s *split) RemoveInformer(ctx context.Context, object client.Object) error 
 
 // IndexField implements client.FieldIndexer. Before the start it only notes what is wanted: people
 // add their indexes before their controllers, when it is not known yet which kinds are sharded.
-func (s *split) IndexField(ctx context.Context, object client.Object, field string, extract client.IndexerFunc) error {
+func (s *splitCache) IndexField(ctx context.Context, object client.Object, field string, extract client.IndexerFunc) error {
 	if _, err := apiutil.GVKForObject(object, s.scheme); err != nil {
 		return err
 	}
@@ -211,7 +247,7 @@ func (s *split) IndexField(ctx context.Context, object client.Object, field stri
 }
 
 // Start implements cache.Informers.
-func (s *split) Start(ctx context.Context) error {
+func (s *splitCache) Start(ctx context.Context) error {
 	s.mu.Lock()
 	indexes := s.indexes
 	s.indexes, s.started = nil, true
@@ -232,6 +268,6 @@ func (s *split) Start(ctx context.Context) error {
 }
 
 // WaitForCacheSync implements cache.Informers.
-func (s *split) WaitForCacheSync(ctx context.Context) bool {
+func (s *splitCache) WaitForCacheSync(ctx context.Context) bool {
 	return s.own.WaitForCacheSync(ctx) && s.all.WaitForCacheSync(ctx)
 }

@@ -157,7 +157,7 @@ func ExampleNew() {
 	}
 	fmt.Println(member.Selector())
 	// Output:
-	// which ring to join is not said: set Options.Ring to the name of a ControllerRing
+	// Options.Ring is required: set it to the name of a ControllerRing
 	// shard.alpha.sharding.timebertt.dev/budget=budget-0
 }
 

@@ -4,129 +4,115 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"reflect"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
 )
 
-// kinds are the sharded kinds of this process.
-type kinds struct {
-	mu   sync.Mutex
-	main map[schema.GroupKind]*kind
-}
-
-// kind is a sharded kind.
-type kind struct {
-	schema.GroupVersionKind
-	// example is an object of the kind as controllers watch it: typed, unstructured or metadata only.
+// watchedKind is a sharded kind of Watches, in a controller of a main kind.
+type watchedKind struct {
+	owner   *ownership.Kind
 	example client.Object
-	// controlled are the kinds of which objects of this one have children.
-	controlled []*kind
-	// released are told of each object that is no longer this shard's.
-	released []func(reconcile.Request)
 }
 
-// indexController is the index of children by the drawer of their controller's UID. By the UID itself it
-// would take more memory than all else that a shard has more than a leader: an entry of an index costs half a
-// kilobyte, and each would have one child.
-const indexController = "ringmaster.controller.uid"
-
-// declare makes a kind a sharded one: the manager's caches and client have only this shard's objects of
-// it.
-func (s *Shard) declare(example client.Object) (*kind, error) {
+// declare makes a kind a sharded one: the manager's caches and client have only this shard's objects of it.
+func (s *Shard) declare(example client.Object) (*ownership.Kind, int, error) {
 	gvk, err := s.cache.shard(example)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return s.kinds.add(gvk, example), nil
-}
-
-// add notes a main kind.
-func (k *kinds) add(gvk schema.GroupVersionKind, example client.Object) *kind {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if known := k.main[gvk.GroupKind()]; known != nil {
-		return known
-	}
-	known := &kind{GroupVersionKind: gvk, example: example}
-	k.main[gvk.GroupKind()] = known
-	return known
-}
-
-// addControlled notes a kind whose objects follow their controllers.
-func (k *kinds) addControlled(owner *kind, gvk schema.GroupVersionKind, example client.Object) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !owner.hasControlled(gvk.GroupKind()) {
-		owner.controlled = append(owner.controlled, &kind{GroupVersionKind: gvk, example: example})
-	}
+	return s.owned.Declare(gvk, example)
 }
 
 // declareControlled makes a kind a sharded one whose objects follow their controllers.
-func (s *Shard) declareControlled(owner *kind, example client.Object) error {
+func (s *Shard) declareControlled(owner *ownership.Kind, example client.Object) error {
 	gvk, err := s.cache.shard(example)
 	if err != nil {
 		return err
 	}
-	s.kinds.addControlled(owner, gvk, example)
+	s.owned.DeclareControlled(owner, gvk, example)
+	return nil
+}
+
+// declareWatched makes a kind of Watches a sharded one. Whether its objects follow their controllers is known when all
+// controllers have been built: if it is a main kind of one of them, they do not.
+func (s *Shard) declareWatched(owner *ownership.Kind, example client.Object) error {
+	if _, err := s.cache.shard(example); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watched = append(s.watched, watchedKind{owner, example})
+	return nil
+}
+
+// resolveWatched declares the kinds of Watches that are not main kinds.
+func (s *Shard) resolveWatched() error {
+	s.mu.Lock()
+	watched := s.watched
+	s.watched = nil
+	s.mu.Unlock()
+	for _, each := range watched {
+		gvk, err := apiutil.GVKForObject(each.example, s.cache.scheme)
+		if err != nil {
+			return err
+		}
+		if s.owned.Get(gvk.GroupKind()) == nil {
+			s.owned.DeclareControlled(each.owner, gvk, each.example)
+		}
+	}
 	return nil
 }
 
 // note makes known what this process works on in a mode in which nothing is sharded: main and its children.
 func (s *Shard) note(main client.Object, children []client.Object) error {
-	scheme := s.writer.Scheme()
+	scheme := s.manager.GetScheme()
 	gvk, err := apiutil.GVKForObject(main, scheme)
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", main, err)
 	}
-	owner := s.kinds.add(gvk, main)
+	owner, _, err := s.owned.Declare(gvk, main)
+	if err != nil {
+		return err
+	}
 	for _, child := range children {
-		if child == nil { // its error is told elsewhere
+		if child == nil { // its error is returned elsewhere
 			continue
 		}
 		if gvk, err = apiutil.GVKForObject(child, scheme); err != nil {
 			return fmt.Errorf("finding the kind of %T: %w", child, err)
 		}
-		s.kinds.addControlled(owner, gvk, child)
+		s.owned.DeclareControlled(owner, gvk, child)
 	}
 	return nil
 }
 
 // resources are what this process works on, as a ControllerRing would name it.
 func (s *Shard) resources() ([]shardingv1alpha1.RingResource, error) {
-	name := func(known *kind) (shardingv1alpha1.GroupResource, error) {
-		mapping, err := s.mapper.RESTMapping(known.GroupKind(), known.Version)
-		if err != nil {
-			return shardingv1alpha1.GroupResource{}, fmt.Errorf("looking up the kind %s: %w", known.Kind, err)
-		}
-		return shardingv1alpha1.GroupResource{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource}, nil
-	}
 	var all []shardingv1alpha1.RingResource
-	for _, owner := range s.kinds.allMain() {
-		main, err := name(owner)
+	for _, owner := range s.owned.Main() {
+		main, err := s.resource(owner)
 		if err != nil {
 			return nil, err
 		}
 		found := shardingv1alpha1.RingResource{GroupResource: main}
-		for _, controlled := range owner.controlled {
-			child, err := name(controlled)
+		for _, controlled := range owner.Controlled {
+			child, err := s.resource(controlled)
 			if err != nil {
 				return nil, err
 			}
@@ -140,6 +126,40 @@ func (s *Shard) resources() ([]shardingv1alpha1.RingResource, error) {
 	return all, nil
 }
 
+func (s *Shard) resource(kind *ownership.Kind) (shardingv1alpha1.GroupResource, error) {
+	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return shardingv1alpha1.GroupResource{}, fmt.Errorf("looking up the kind %s: %w", kind.Kind, err)
+	}
+	return shardingv1alpha1.GroupResource{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource}, nil
+}
+
+// prepare gets ready to join the ring: a shard must not be assigned objects that it cannot read or release.
+func (s *Shard) prepare(ctx context.Context) error {
+	if err := s.resolveWatched(); err != nil {
+		return err
+	}
+	if err := s.checkKinds(); err != nil {
+		return err
+	}
+	if err := s.fill(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := s.checkPermissions(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	return s.describe()
+}
+
+// checkKinds refuses a kind that is For in one controller and Owns in another, where this process may be the sharder.
+func (s *Shard) checkKinds() error {
+	if kind := s.owned.Conflict(); kind != "" && s.options.Mode.sharder() {
+		return fmt.Errorf("the kind %s is the main kind of one controller and controlled by that of another: "+
+			"an in-process sharder cannot know whether its objects follow their controllers, so shard it in one of the two only", kind)
+	}
+	return nil
+}
+
 // describe makes the Lease tell what this shard works on.
 func (s *Shard) describe() error {
 	resources, err := s.resources()
@@ -150,56 +170,46 @@ func (s *Shard) describe() error {
 	if err != nil {
 		return err
 	}
-	s.lease.resources = string(described)
+	s.lease.Annotations = map[string]string{
+		shardingv1alpha1.AnnotationResources: string(described), shardingv1alpha1.AnnotationNamespaceSelector: "",
+	}
 	if selector := s.options.NamespaceSelector; selector != nil {
 		if described, err = json.Marshal(selector); err != nil {
 			return err
 		}
-		s.lease.namespaces = string(described)
+		s.lease.Annotations[shardingv1alpha1.AnnotationNamespaceSelector] = string(described)
 	}
 	return nil
 }
 
-func (k *kinds) allMain() []*kind {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var all []*kind
-	for _, known := range k.main {
-		all = append(all, known)
-	}
-	return all
-}
+// indexController is the index of children by a bucket of their controller's UID. By the UID itself it would take more
+// memory than all else that a shard has more than a leader: an entry of an index costs half a kilobyte, and each would have
+// one child.
+const indexController = "ringmaster.controller.uid"
 
-func (k *kinds) get(of schema.GroupKind) *kind {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.main[of]
-}
-
-// controllerDrawer is where the index has a child.
-func controllerDrawer(object client.Object) []string {
+// indexByController is how the index finds a child.
+func indexByController(object client.Object) []string {
 	controller := metav1.GetControllerOfNoCopy(object)
 	if controller == nil {
 		return nil
 	}
-	return []string{drawer(controller.UID)}
+	return []string{bucketOf(controller.UID)}
 }
 
-// drawer is one of 256, so that even 100,000 children need no long search.
-func drawer(uid types.UID) string {
+// bucketOf is one of 256, so that even 100,000 children need no long search.
+func bucketOf(uid types.UID) string {
 	hash := fnv.New32a()
 	hash.Write([]byte(uid)) // never fails
 	return strconv.Itoa(int(hash.Sum32() % 256))
 }
 
-// fillLimit is how long the first lists may take, as in controller-runtime.
-const fillLimit = 2 * time.Minute
+// fillTimeout is how long the first lists may take, as in controller-runtime.
+const fillTimeout = 2 * time.Minute
 
-// fill waits for the first lists. A shard that cannot read its objects must not be given any: it would
-// have them and work on none. The index is added here and not before the cache starts, which would wait
-// for ever for a kind that cannot be listed.
+// fill waits for the first lists. The index is added here and not before the cache starts, which would wait forever for a
+// kind that cannot be listed.
 func (s *Shard) fill(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, fillLimit)
+	limited, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
 	// A kind may be watched in several ways, with a cache each.
 	type watched struct {
@@ -207,118 +217,76 @@ func (s *Shard) fill(ctx context.Context) error {
 		as reflect.Type
 	}
 	indexed := map[watched]bool{}
-	for _, owner := range s.kinds.allMain() {
-		for _, known := range append([]*kind{owner}, owner.controlled...) {
-			_, err := s.cache.own.GetInformer(limited, known.example)
-			switch {
-			case ctx.Err() != nil:
-				return nil // it is told to end
-			case err != nil:
-				return fmt.Errorf("reading objects of the kind %s, which this shard may not be allowed to list and watch: %w", known.Kind, err)
+	for _, owner := range s.owned.Main() {
+		for _, kind := range append([]*ownership.Kind{owner}, owner.Controlled...) {
+			for _, example := range kind.Watched {
+				_, err := s.cache.own.GetInformer(limited, example)
+				switch {
+				case ctx.Err() != nil:
+					return nil // it is told to end
+				case err != nil:
+					return fmt.Errorf("reading objects of the kind %s, which this shard may not be allowed to list and watch: %w", kind.Kind, err)
+				}
 			}
 		}
-		for _, controlled := range owner.controlled {
-			this := watched{controlled.GroupKind(), reflect.TypeOf(controlled.example)}
+		for _, controlled := range owner.Controlled {
+			this := watched{controlled.GroupKind(), reflect.TypeOf(controlled.Watched[0])}
 			if indexed[this] {
 				continue
 			}
 			indexed[this] = true
-			if err := s.cache.own.IndexField(ctx, controlled.example, indexController, controllerDrawer); err != nil {
-				return fmt.Errorf("finding children of the kind %s: %w", controlled.Kind, err)
+			if err := s.cache.own.IndexField(ctx, controlled.Watched[0], indexController, indexByController); err != nil {
+				return fmt.Errorf("indexing children of the kind %s: %w", controlled.Kind, err)
 			}
 		}
 	}
 	return nil
 }
 
-// watch makes the guard and the queue hear of all that happens to the main objects of this shard,
-// whatever predicates the controllers have.
-func (s *Shard) watch(ctx context.Context) error {
-	for _, known := range s.kinds.allMain() {
-		informer, err := s.cache.own.GetInformer(ctx, known.example)
-		if err != nil {
-			return err
-		}
-		if _, err := informer.AddEventHandler(s.handler(known)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Shard) handler(known *kind) toolscache.ResourceEventHandler {
-	of := known.GroupKind()
-	drain := shardingv1alpha1.LabelDrain(s.Ring())
-	see := func(found any) {
-		object, is := found.(client.Object)
-		if !is {
-			return
-		}
-		k := key{of, client.ObjectKeyFromObject(object)}
-		s.guard.saw(k, object.GetResourceVersion())
-		if _, draining := object.GetLabels()[drain]; draining {
-			s.queue.Add(k)
-		}
-	}
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    see,
-		UpdateFunc: func(_, found any) { see(found) },
-		DeleteFunc: func(found any) {
-			name, err := toolscache.DeletionHandlingObjectToName(found)
+// followOwned makes ownership learn of all that happens to the main objects of this shard.
+func (s *Shard) followOwned(ctx context.Context) error {
+	for _, kind := range s.owned.Main() {
+		for cache, example := range kind.Watched {
+			informer, err := s.cache.own.GetInformer(ctx, example)
 			if err != nil {
-				return
+				return err
 			}
-			gone := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
-			version := "" // not known if the end itself was missed
-			if object, is := found.(client.Object); is {
-				version = object.GetResourceVersion()
+			if _, err := informer.AddEventHandler(s.owned.Handler(kind, cache)); err != nil {
+				return err
 			}
-			s.guard.lost(key{of, gone}, version)
-			for _, tell := range known.released {
-				tell(reconcile.Request{NamespacedName: gone})
-			}
-		},
+		}
 	}
+	return nil
 }
 
-// get reads an object of this shard from the cache. It must not be changed.
-func (s *Shard) get(ctx context.Context, known *kind, name types.NamespacedName) (client.Object, error) {
-	object, err := fresh(s.cache.scheme, known)
+// cachedObjects reads the objects of a shard from its caches.
+type cachedObjects struct{ shard *Shard }
+
+var _ ownership.Objects = &cachedObjects{}
+
+// Get implements ownership.Objects.
+func (c *cachedObjects) Get(ctx context.Context, kind *ownership.Kind, cache int, name types.NamespacedName) (client.Object, error) {
+	if c.shard.cache == nil {
+		return nil, errors.New("nothing is sharded")
+	}
+	object, err := kind.New(c.shard.cache.scheme, cache)
 	if err != nil {
 		return nil, err
 	}
-	return object, s.cache.own.Get(ctx, name, object, client.UnsafeDisableDeepCopy)
+	return object, c.shard.cache.own.Get(ctx, name, object, client.UnsafeDisableDeepCopy)
 }
 
-func fresh(scheme *runtime.Scheme, known *kind) (client.Object, error) {
-	switch known.example.(type) {
-	case *metav1.PartialObjectMetadata:
-		object := &metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(known.GroupVersionKind)
-		return object, nil
-	case runtime.Unstructured:
-		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(known.GroupVersionKind)
-		return object, nil
-	}
-	made, err := scheme.New(known.GroupVersionKind)
-	if err != nil {
-		return nil, err
-	}
-	object, is := made.(client.Object)
-	if !is {
-		return nil, fmt.Errorf("%s is not an object", known.GroupVersionKind)
-	}
-	return object, nil
-}
-
-// each calls visit for the objects of this shard in the cache. They must not be changed.
-func (s *Shard) each(ctx context.Context, known *kind, visit func(client.Object) error, options ...client.ListOption) error {
-	list, err := freshList(s.cache.scheme, known)
+// Each implements ownership.Objects.
+func (c *cachedObjects) Each(ctx context.Context, kind *ownership.Kind, controller types.UID, visit func(client.Object) error) error {
+	list, err := kind.NewList(c.shard.cache.scheme)
 	if err != nil {
 		return err
 	}
-	if err := s.cache.own.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+	options := []client.ListOption{client.UnsafeDisableDeepCopy}
+	if controller != "" {
+		options = append(options, client.MatchingFields{indexController: bucketOf(controller)})
+	}
+	if err := c.shard.cache.own.List(ctx, list, options...); err != nil {
 		return err
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
@@ -328,28 +296,4 @@ func (s *Shard) each(ctx context.Context, known *kind, visit func(client.Object)
 		}
 		return visit(object)
 	})
-}
-
-func freshList(scheme *runtime.Scheme, known *kind) (client.ObjectList, error) {
-	of := known.GroupVersionKind
-	of.Kind += "List"
-	switch known.example.(type) {
-	case *metav1.PartialObjectMetadata:
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(of)
-		return list, nil
-	case runtime.Unstructured:
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(of)
-		return list, nil
-	}
-	made, err := scheme.New(of)
-	if err != nil {
-		return nil, err
-	}
-	list, is := made.(client.ObjectList)
-	if !is {
-		return nil, fmt.Errorf("%s is not a list", of)
-	}
-	return list, nil
 }

@@ -2,9 +2,11 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,8 +63,8 @@ func (m *Manager) start(ctx context.Context) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-m.shard.lost:
-		return m.lost(ended)
+	case <-m.shard.ended.Done():
+		return m.ended(ended)
 	case <-ctx.Done():
 	}
 	var over <-chan time.Time
@@ -76,23 +78,23 @@ func (m *Manager) start(ctx context.Context) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-m.shard.lost:
-		return m.lost(ended)
+	case <-m.shard.ended.Done():
+		return m.ended(ended)
 	case <-over:
 		return fmt.Errorf("not all work has ended within %s", m.shard.graceful)
 	}
 }
 
-// lost waits for the end, but not for longer than the Lease goes on.
-func (m *Manager) lost(ended <-chan error) error {
-	spare := m.shard.options.LeaseDuration - m.shard.options.RenewDeadline
-	if leads := m.shard.candidacy; leads != nil && !m.shard.options.Mode.spread() {
-		spare = leads.spare
+// ended waits for the end, but not for longer than the Lease lasts.
+func (m *Manager) ended(ended <-chan error) error {
+	cause := context.Cause(m.shard.ended)
+	if !errors.Is(cause, ErrLost) {
+		return cause
 	}
-	return within(spare, ended, fmt.Errorf("%w, and not all work has ended", ErrLost))
+	return within(m.shard.spare(), ended, fmt.Errorf("%w, and not all work has ended", ErrLost))
 }
 
-// within waits for an end, but not for ever.
+// within waits for an end for a limited time.
 func within(limit time.Duration, ended <-chan error, otherwise error) error {
 	left := time.NewTimer(limit)
 	defer left.Stop()
@@ -110,14 +112,58 @@ func (m *Manager) Unsharded() (manager.Manager, error) {
 	if m.shard.cache == nil { // nothing is sharded
 		return m.Manager, nil
 	}
-	all, err := client.New(m.GetConfig(), client.Options{
-		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: m.shard.cache.all},
-	})
+	all, err := m.shard.cache.newClient(m.shard.cache.all)
 	if err != nil {
 		return nil, err
 	}
 	return &unsharded{Manager: m.Manager, cache: m.shard.cache.all, client: all}, nil
+}
+
+// Add implements manager.Manager. A controller that was not built with ControllerManagedBy must not watch a sharded kind: it
+// would see a part of the objects, in the leader only.
+func (m *Manager) Add(runnable manager.Runnable) error {
+	controller, is := runnable.(controllerRunnable)
+	if !is {
+		return m.Manager.Add(runnable)
+	}
+	if wrongBuilder.Swap(false) {
+		return errors.New(errWrongBuilder)
+	}
+	if m.shard.cache == nil {
+		return m.Manager.Add(runnable)
+	}
+	m.shard.warnWithoutElection(controller)
+	return m.Manager.Add(&ordinaryController{controller})
+}
+
+// controllerRunnable is a controller of any request type.
+type controllerRunnable interface {
+	manager.Runnable
+	manager.LeaderElectionRunnable
+	Warmup(ctx context.Context) error
+	GetLogger() logr.Logger
+}
+
+// ordinaryController is a controller that was built without this package.
+type ordinaryController struct{ controllerRunnable }
+
+// Start implements manager.Runnable.
+func (o *ordinaryController) Start(ctx context.Context) error {
+	return o.controllerRunnable.Start(context.WithValue(ctx, ordinaryKey{}, true))
+}
+
+// Warmup fills the caches before the controller starts.
+func (o *ordinaryController) Warmup(ctx context.Context) error {
+	return o.controllerRunnable.Warmup(context.WithValue(ctx, ordinaryKey{}, true))
+}
+
+// warnWithoutElection logs a hint if an ordinary controller will run in every shard for lack of leader election.
+func (s *Shard) warnWithoutElection(controller controllerRunnable) {
+	if s.electionEnabled || !controller.NeedLeaderElection() {
+		return
+	}
+	controller.GetLogger().Info("This controller is not sharded and will run in every instance at the same time: " +
+		"set LeaderElection in manager.Options, or NeedLeaderElection to false if that is intended")
 }
 
 // unsharded is a manager that sees everything.

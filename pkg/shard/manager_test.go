@@ -243,7 +243,7 @@ func TestMistakesOfBuilders(t *testing.T) {
 			return shard.ControllerManagedBy(mgr).Named("owner").For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}, shard.Sharded{}).Complete(nothing)
 		},
 		"only objects of a sharded kind are released": func() error {
-			return shard.ControllerManagedBy(mgr).Named("releaser").For(&corev1.ConfigMap{}).Released(func(reconcile.Request) {}).Complete(nothing)
+			return shard.ControllerManagedBy(mgr).Named("releaser").For(&corev1.ConfigMap{}).OnReleased(func(reconcile.Request) {}).Complete(nothing)
 		},
 		"leave NeedLeaderElection unset": func() error {
 			return shard.ControllerManagedBy(mgr).Named("leader").For(&corev1.ConfigMap{}, shard.Sharded{}).
@@ -256,7 +256,7 @@ func TestMistakesOfBuilders(t *testing.T) {
 		f.Expect(build()).To(MatchError(ContainSubstring(want)))
 	}
 	_, err = shard.NewManager(f.Config, manager.Options{}, shard.Options{Name: "a", Namespace: f.Namespace})
-	f.Expect(err).To(MatchError(ContainSubstring("set Options.Ring")))
+	f.Expect(err).To(MatchError(ContainSubstring("Options.Ring is required")))
 }
 
 // TestLeave stops a shard that has objects. They go to the shards that stay, and the shard works on

@@ -112,7 +112,7 @@ func TestInProcess(t *testing.T) {
 	f := setUp(t)
 	running := map[string]*rig.Running{}
 	for _, name := range []string{"a", "b", "c"} {
-		running[name] = f.run(name, shard.ModeBoth)
+		running[name] = f.run(name, shard.ModeInProcess)
 	}
 	f.Eventually(func() string { return f.leader("ring-sharder") }).ShouldNot(BeEmpty())
 	for i := range 20 {
@@ -147,7 +147,7 @@ func TestInProcess(t *testing.T) {
 	f.spreadOver(running)
 
 	t.Log("An instance joins")
-	running["d"] = f.run("d", shard.ModeBoth)
+	running["d"] = f.run("d", shard.ModeInProcess)
 	f.spreadOver(running)
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
 )
 
 // Options say which ring to join and how. Only the ring has no default.
@@ -34,13 +36,12 @@ type Options struct {
 	// 10 s and 2 s.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 
-	// DrainGrace is how long a reconcile may go on when its object is asked for by another shard.
-	// After that its context ends. By default it is 5 s.
+	// DrainGrace is how long a reconcile may go on when the release of its object is asked for. After that its context
+	// ends. By default it is 5 s.
 	DrainGrace time.Duration
-	// HandOver is how long leaving may take: when the manager is stopped, each object is worked on
-	// until it is given to its next shard. What is left after that time is moved by the sharder. By
-	// default it is five sixths of the manager's GracefulShutdownTimeout, or 25 s if that is without
-	// limit. A negative value turns it off.
+	// HandOver is how long leaving may take: when the manager is stopped, each object is worked on until it is handed
+	// over to its next owner. The sharder moves what is left after that time. By default it is five sixths of the
+	// manager's GracefulShutdownTimeout, or 25 s if that is without limit. A negative value turns it off.
 	HandOver time.Duration
 	// ConcurrentHandOvers is how many objects are handed over at the same time. By default it is 50.
 	ConcurrentHandOvers int
@@ -61,7 +62,7 @@ func (o Options) complete() (Options, error) {
 		return o, err
 	}
 	if o.Ring == "" {
-		return o, errors.New("which ring to join is not said: set Options.Ring to the name of a ControllerRing")
+		return o, errors.New("Options.Ring is required: set it to the name of a ControllerRing")
 	}
 	if o.Name = cmp.Or(o.Name, os.Getenv("POD_NAME")); o.Name == "" {
 		host, err := os.Hostname()
@@ -77,10 +78,13 @@ func (o Options) complete() (Options, error) {
 		}
 		o.Namespace = strings.TrimSpace(string(namespace))
 	}
-	o.LeaseDuration = cmp.Or(o.LeaseDuration, DefaultLeaseDuration)
-	o.RenewDeadline = cmp.Or(o.RenewDeadline, DefaultRenewDeadline)
-	o.RetryPeriod = cmp.Or(o.RetryPeriod, DefaultRetryPeriod)
+	times := o.times().WithDefaults()
+	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = times.LeaseDuration, times.RenewDeadline, times.RetryPeriod
 	o.DrainGrace = cmp.Or(o.DrainGrace, defaultDrainGrace)
 	o.ConcurrentHandOvers = cmp.Or(o.ConcurrentHandOvers, defaultConcurrentHandOvers)
 	return o, nil
+}
+
+func (o Options) times() membership.Times {
+	return membership.Times{LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline, RetryPeriod: o.RetryPeriod}
 }

@@ -11,47 +11,49 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
+	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
 )
 
-// Shard is this process as a member of a ring. NewManager makes one; whoever has a manager of their
-// own makes one with New, lets it Configure the manager's options, and calls Join.
+// Shard is this process as a member of a ring. NewManager makes one; to set a manager up yourself, make one with New, let
+// it Configure the manager's options, and call Join.
+//
+// It connects two parts to the manager: membership, which knows whether this process is a shard, and ownership, which knows
+// which objects are its own.
 type Shard struct {
 	options Options
 	config  *rest.Config
-	lease   *Lease
 
-	cache  *split        // once the manager has made its caches
-	writer client.Client // for labels; it has no limits of its own and reads no cache
-	guard  *guard
-	queue  workqueue.TypedRateLimitingInterface[key] // objects that another shard asks for
-	kinds  kinds
-	peers  peers
-	lock   atomic.Pointer[lock] // while this process is a member
+	lease  *membership.Lease
+	member atomic.Pointer[membership.Member] // while this process is a member
+	owned  *ownership.Ownership
+	// election is the manager's, if the mode needs one.
+	election *election
 
-	candidacy *candidacy // if the mode has an election
+	manager manager.Manager
+	cache   *splitCache // once the manager has made its caches; nil where nothing is sharded
+	mapper  meta.RESTMapper
 
 	mu        sync.Mutex
 	warmed    []client.Object // kinds that a leader reads
-	whole     cache.Cache     // the manager's
+	watched   []watchedKind   // sharded kinds of Watches
 	runnables []manager.Runnable
 	running   bool
 
-	mapper     meta.RESTMapper
-	configured bool
-	graceful   time.Duration // how long the manager may take to end; negative is without limit
-	joined     atomic.Bool
-	lost       chan struct{} // closed when the Lease is lost
-	losing     sync.Once
+	configured      bool
+	electionEnabled bool          // in the manager
+	graceful        time.Duration // how long the manager may take to end; negative is without limit
+	joined          atomic.Bool
+	// ended is done when the Lease is lost, or something has failed that must end the manager, with the cause.
+	ended context.Context //nolint:containedctx // it is the end of this shard
+	end   context.CancelCauseFunc
 }
 
 // New prepares to join a ring. Nothing is written before the manager starts.
@@ -70,22 +72,17 @@ func New(config *rest.Config, options Options) (*Shard, error) {
 	s := &Shard{
 		options: options,
 		config:  config,
-		guard:   newGuard(),
-		lost:    make(chan struct{}),
-		kinds:   kinds{main: map[schema.GroupKind]*kind{}},
-		lease: &Lease{
-			Client: leases, Ring: options.Ring, Namespace: options.Namespace, Name: options.Name,
-			Duration: options.LeaseDuration, RenewDeadline: options.RenewDeadline, RetryPeriod: options.RetryPeriod,
+		lease: &membership.Lease{
+			Client: leases, Ring: options.Ring, Namespace: options.Namespace, Name: options.Name, Times: options.times(),
 		},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryFirst, retryMost)),
 	}
-	s.peers.lease = s.lease
+	s.ended, s.end = context.WithCancelCause(context.Background())
+	s.owned = ownership.New(ownership.Options{
+		Ring: options.Ring, Shard: options.Name, Objects: &cachedObjects{s}, Peers: &membership.Peers{Lease: s.lease},
+		Grace: options.DrainGrace, ConcurrentReleases: options.ConcurrentHandOvers, Observe: s.observeRelease,
+	})
 	return s, s.lease.Validate()
 }
-
-// retryFirst and retryMost are how long to wait before an object is handed over again that could
-// not be.
-const retryFirst, retryMost = 20 * time.Millisecond, 5 * time.Second
 
 // Name is the name of this shard.
 func (s *Shard) Name() string { return s.options.Name }
@@ -94,18 +91,13 @@ func (s *Shard) Name() string { return s.options.Name }
 func (s *Shard) Ring() string { return s.options.Ring }
 
 // Selector selects the objects of this shard.
-func (s *Shard) Selector() labels.Selector {
-	return labels.SelectorFromSet(labels.Set{shardingv1alpha1.LabelShard(s.Ring()): s.Name()})
-}
+func (s *Shard) Selector() labels.Selector { return s.owned.Selector() }
 
-// holds tells whether this process is a member at this very moment.
-func (s *Shard) holds() bool {
-	lock := s.lock.Load()
-	return lock != nil && lock.valid()
+// isMember tells whether this process is a member at this very moment.
+func (s *Shard) isMember() bool {
+	member := s.member.Load()
+	return member != nil && member.Valid()
 }
-
-// lose makes everything end soon.
-func (s *Shard) lose() { s.losing.Do(func() { close(s.lost) }) }
 
 // Ready is a check for a manager's AddReadyzCheck: it fails until this shard is a member of its ring, or,
 // where there are no shards, this instance can take the lead.
@@ -130,7 +122,9 @@ func (s *Shard) Configure(options *manager.Options) error {
 	if s.options.Mode.spread() {
 		s.split(options)
 	}
-	return s.elect(options)
+	err := s.elect(options)
+	s.electionEnabled = options.LeaderElection
+	return err
 }
 
 // split makes a manager's caches and client know which objects are this shard's.
@@ -143,8 +137,10 @@ func (s *Shard) split(options *manager.Options) {
 		newClient = client.New
 	}
 	options.NewCache = func(config *rest.Config, options cache.Options) (cache.Cache, error) {
-		made, err := newSplit(newCache, config, options, s.Selector())
-		s.cache = made
+		made, err := newSplitCache(newCache, config, options, s.Selector())
+		if err == nil {
+			made.refuse, s.cache = func(err error) { s.end(err) }, made
+		}
 		return made, err
 	}
 	options.NewClient = func(config *rest.Config, options client.Options) (client.Client, error) {
@@ -152,7 +148,15 @@ func (s *Shard) split(options *manager.Options) {
 		if err != nil {
 			return nil, err
 		}
-		return &labeller{Client: made, shard: s}, nil
+		s.cache.newClient = func(all client.Reader) (client.Client, error) {
+			if options.Cache != nil {
+				uncached := *options.Cache
+				uncached.Reader = all
+				options.Cache = &uncached
+			}
+			return newClient(config, options)
+		}
+		return &adoptingClient{Client: made, owned: s.owned}, nil
 	}
 	if s.options.HandOver == 0 {
 		s.options.HandOver = defaultHandOver
@@ -164,7 +168,7 @@ func (s *Shard) split(options *manager.Options) {
 
 // Join lets a manager run the shard. The manager must have been made with options that this Shard
 // has configured. Start the one that is returned: unlike the given one it ends in time also when a
-// reconciler does not heed its context.
+// reconciler ignores its context.
 func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	if !s.configured || s.options.Mode.spread() && s.cache == nil {
 		return nil, errors.New("the manager does not know of this shard: call Configure with its options before it is made")
@@ -173,15 +177,9 @@ func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for labels: %w", err)
 	}
-	s.writer, s.mapper, s.whole = writer, mgr.GetRESTMapper(), mgr.GetCache()
-	if s.candidacy != nil && s.candidacy.lease != nil {
-		//nolint:staticcheck // leader election has no other way to tell of its events
-		s.candidacy.lease.LockConfig.EventRecorder = mgr.GetEventRecorderFor(s.candidacy.Identity())
-	}
-	if !s.options.Mode.spread() && s.candidacy != nil {
-		context.AfterFunc(s.candidacy.over, s.lose)
-	}
-	errs := []error{mgr.Add(watch{s})}
+	s.owned.WriteWith(writer)
+	s.manager, s.mapper = mgr, mgr.GetRESTMapper()
+	errs := []error{s.joinElection(mgr), s.register(), mgr.Add(watchdog{s})}
 	if s.options.Mode.sharder() {
 		errs = append(errs, s.addSharder(mgr))
 	}
@@ -221,71 +219,64 @@ func (member) NeedLeaderElection() bool { return false }
 func (m member) Start(ctx context.Context) error {
 	log := logf.FromContext(ctx).WithValues("controllerRing", m.Ring(), "shard", m.Name(), "namespace", m.options.Namespace)
 	ctx = logf.IntoContext(ctx, log)
-	if err := m.fill(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
-	if err := m.describe(); err != nil {
+	if err := m.prepare(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	var failed error
-	err := m.lease.run(ctx, func(held context.Context, lock *lock) {
-		log.Info("Holds its lease")
-		go lock.noticed(held)
-		m.lock.Store(lock)
+	err := m.lease.Run(ctx, func(held context.Context, current *membership.Member) {
+		log.Info("Acquired the shard lease")
+		go m.warnUnnoticed(held, current)
+		m.member.Store(current)
 		m.joined.Store(true)
 		defer context.AfterFunc(held, func() {
 			if errors.Is(context.Cause(held), ErrLost) {
-				m.lose()
+				m.end(ErrLost)
 			}
 		})()
-		failed = m.work(ctx, held, lock)
+		failed = m.work(ctx, held, current)
 		m.joined.Store(false)
 	})
+	if errors.Is(err, ErrLost) {
+		m.countLoss()
+	}
 	if err == nil && failed == nil {
 		log.Info("Left the ring")
 	}
 	return errors.Join(err, failed)
 }
 
+// warnUnnoticed logs a hint if no sharder takes notice of this shard.
+func (s *Shard) warnUnnoticed(ctx context.Context, current *membership.Member) {
+	if current.WaitUnnoticed(ctx) {
+		logf.FromContext(ctx).Info("No sharder has added this shard to the ring. With an external sharder: does it run, is there a ControllerRing " +
+			"of this name, and does it accept shards from this namespace? Else: is an instance elected as the in-process sharder? See also the events of the lease")
+	}
+}
+
 // work runs all that is sharded. When ctx ends, the objects are handed over before that ends.
-func (s *Shard) work(ctx, held context.Context, lock *lock) error {
+func (s *Shard) work(ctx, held context.Context, current *membership.Member) error {
 	working, stop := context.WithCancelCause(held)
 	defer stop(nil)
-	group, err := s.start(working, stop)
-	if err != nil {
-		return err
+	if err := s.followOwned(working); err != nil {
+		return fmt.Errorf("watching the objects of this shard: %w", err)
 	}
+	group := s.startAll(working, stop)
+	group.Go(func() { s.owned.Run(working) })
 	select {
 	case <-ctx.Done():
-		s.leave(working, lock)
+		s.leave(working, current)
 	case <-working.Done(): // the Lease is lost, or something has failed
 	}
 	failed := context.Cause(working)
 	stop(nil)
-	s.queue.ShutDown()
 	group.Wait()
-	if errors.Is(failed, ErrLost) { // the Lease says so itself
+	if errors.Is(failed, ErrLost) { // Lease.Run returns that itself
 		return nil
 	}
 	return failed
 }
 
-// start begins all that is sharded. Whatever fails stops the rest.
-func (s *Shard) start(working context.Context, stop context.CancelCauseFunc) (*sync.WaitGroup, error) {
-	if err := s.watch(working); err != nil {
-		return nil, fmt.Errorf("watching the objects of this shard: %w", err)
-	}
-	group := s.startAll(working, stop)
-	for range s.options.ConcurrentHandOvers {
-		group.Go(func() {
-			for s.answer(working) {
-			}
-		})
-	}
-	return group, nil
-}
-
-// startAll begins all that was added. Whatever fails stops the rest.
+// startAll begins all that was added. A failure stops the rest.
 func (s *Shard) startAll(working context.Context, stop context.CancelCauseFunc) *sync.WaitGroup {
 	s.mu.Lock()
 	s.running = true
@@ -300,4 +291,19 @@ func (s *Shard) startAll(working context.Context, stop context.CancelCauseFunc) 
 		})
 	}
 	return group
+}
+
+// leave hands every object over to its next owner.
+func (s *Shard) leave(ctx context.Context, current *membership.Member) {
+	if s.options.HandOver < 0 {
+		return
+	}
+	log := logf.FromContext(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.options.HandOver)
+	defer cancel()
+	if err := current.Announce(ctx); err != nil {
+		log.Error(err, "Objects may be assigned to this shard while it leaves")
+	}
+	released, complete := s.owned.ReleaseAll(ctx)
+	log.Info("Handed objects over", "objects", released, "complete", complete)
 }

@@ -39,7 +39,7 @@ func TestOldAPIServerEndsOperator(t *testing.T) {
 		f.Expect(p.Wait(ctx)).To(MatchError("exit status 1"), p.Name())
 		f.Expect(p.Tail(1)).To(HavePrefix("Kubernetes v1.34.3-gke.1000 is too old: "), p.Name())
 	}
-	for _, mode := range []shard.Mode{shard.ModeShard, shard.ModeBoth, shard.ModeSharder} {
+	for _, mode := range []shard.Mode{shard.ModeShard, shard.ModeInProcess, shard.ModeSharder} {
 		ends(start(mode))
 	}
 

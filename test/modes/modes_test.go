@@ -48,7 +48,7 @@ var (
 	lead      = mode{flag: shard.ModeLead, roles: operatorRoles, election: ring + "-leader"}
 	external  = mode{flag: shard.ModeShard, roles: operatorRoles, external: true}
 	inProcess = mode{
-		flag: shard.ModeBoth, election: ring + "-sharder",
+		flag: shard.ModeInProcess, election: ring + "-sharder",
 		roles: slices.Concat(operatorRoles, []string{manifests + "in-process/sharder-role.yaml"}),
 	}
 )

@@ -20,6 +20,9 @@ const (
 	// AnnotationLeaving on a shard's Lease tells that the shard is about to leave and hands its objects
 	// over itself. It is a member until it has given the Lease up, but gets no more objects.
 	AnnotationLeaving = "ringmaster.sharding.timebertt.dev/leaving"
+	// AnnotationPeersElsewhere on a shard's Lease tells the shard that the ring has members in other namespaces, whose
+	// Leases the shard does not see. The sharder writes it.
+	AnnotationPeersElsewhere = "ringmaster.sharding.timebertt.dev/peers-elsewhere"
 	// AnnotationInstance on a shard's Lease tells two processes with one name apart.
 	AnnotationInstance = "ringmaster.sharding.timebertt.dev/instance"
 	// AnnotationResources on the Lease of a shard or a leader tells what it works on, as spec.resources of a

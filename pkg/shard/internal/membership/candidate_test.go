@@ -1,4 +1,4 @@
-package shard
+package membership
 
 import (
 	"context"
@@ -66,8 +66,8 @@ func (*memory) RecordEvent(string) {}
 func (*memory) Identity() string   { return "this" }
 func (*memory) Describe() string   { return "memory" }
 
-// TestWhoHasLostReleasesNothing has a leader end after another has taken over, as one does that was paused.
-func TestWhoHasLostReleasesNothing(t *testing.T) {
+// TestFormerLeaderReleasesNothing has a leader end after another has taken over, as one does that was paused.
+func TestFormerLeaderReleasesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		takenBy string
 		want    string
@@ -78,7 +78,7 @@ func TestWhoHasLostReleasesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lease := &memory{}
-			c := newCandidacy(2*time.Hour, lease)
+			c := NewCandidate(Times{LeaseDuration: 3 * time.Hour, RenewDeadline: 2 * time.Hour, RetryPeriod: time.Hour}, lease)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			leads := make(chan struct{})
@@ -107,7 +107,7 @@ func TestWhoHasLostReleasesNothing(t *testing.T) {
 				t.Errorf("the lease is with %q, want %q", holder, test.want)
 			}
 			select {
-			case <-c.lost:
+			case <-c.Lost():
 				if !test.lost {
 					t.Error("it takes its lease for lost")
 				}

@@ -17,7 +17,7 @@ func (s *Shard) addSharder(mgr manager.Manager) error {
 		Namespaces: s.options.NamespaceSelector,
 		Election: &coordinationv1.Lease{
 			TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.candidacy.namespace, Name: s.candidacy.name},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.election.namespace, Name: s.election.name},
 		},
 		Config: s.config,
 	})

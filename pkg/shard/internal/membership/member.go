@@ -1,0 +1,256 @@
+package membership
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// attempts is how often a write is tried on a Lease that others write too.
+const attempts = 5
+
+// Member is this process with its shard's Lease, as leader election sees it. On the wire the holder is the shard's name, as
+// the contract demands; here it is the process, so that two with one name can be told apart.
+type Member struct {
+	Lease
+	*Tenure
+	pod, instance string
+	started       chan struct{}
+
+	mu      sync.Mutex
+	current *coordinationv1.Lease
+	leaving bool
+}
+
+var _ resourcelock.Interface = &Member{}
+
+func newMember(lease Lease) *Member {
+	lease.Times = lease.WithDefaults()
+	if lease.clock == nil {
+		lease.clock = sinceBoot
+	}
+	m := &Member{Lease: lease, pod: podIdentity(), started: make(chan struct{}), Tenure: newTenure(lease.RenewDeadline, lease.clock)}
+	m.instance = m.pod + "_" + string(uuid.NewUUID())
+	return m
+}
+
+// Identity of this process.
+func (m *Member) Identity() string { return m.Name + "_" + m.instance }
+
+// Describe names the Lease in messages.
+func (m *Member) Describe() string { return m.Namespace + "/" + m.Name }
+
+// RecordEvent does nothing: the sharder records events on Leases.
+func (m *Member) RecordEvent(string) {}
+
+func (m *Member) start() { close(m.started) }
+
+// joined tells whether this process has been a member.
+func (m *Member) joined() bool {
+	select {
+	case <-m.started:
+		return true
+	default:
+		return false
+	}
+}
+
+// WaitUnnoticed returns true if no sharder has written a state on the Lease for one lease duration. The shard would wait
+// for objects in vain.
+func (m *Member) WaitUnnoticed(ctx context.Context) bool {
+	if !sleep(ctx, m.LeaseDuration) {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.current != nil && m.current.Labels[shardingv1alpha1.LabelState] == ""
+}
+
+// sleep returns false if ctx ends before.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// limited bounds a request.
+func (m *Member) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, m.RequestTimeout())
+}
+
+func (m *Member) read(ctx context.Context) (*coordinationv1.Lease, error) {
+	ctx, cancel := m.limited(ctx)
+	defer cancel()
+	return m.Client.Leases(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
+}
+
+func (m *Member) update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := m.limited(ctx)
+	defer cancel()
+	return m.Client.Leases(m.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
+}
+
+// holds tells whether a Lease is held by this very process.
+func (m *Member) holds(lease *coordinationv1.Lease) bool {
+	return ptr.Deref(lease.Spec.HolderIdentity, "") == m.Name && instanceOf(lease) == m.instance
+}
+
+func instanceOf(lease *coordinationv1.Lease) string {
+	return cmp.Or(lease.Annotations[shardingv1alpha1.AnnotationInstance], "unknown")
+}
+
+// Get implements resourcelock.Interface.
+func (m *Member) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lease, err := m.read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.current = lease
+	if m.joined() && !m.holds(lease) {
+		// Leader election would try to get it back. But others have gone on without this process.
+		m.lose()
+		return nil, nil, ErrLost
+	}
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	switch record.HolderIdentity {
+	case m.Name:
+		record.HolderIdentity = m.Name + "_" + instanceOf(lease)
+	case shardingv1alpha1.IdentityShardLeaseController:
+		record.HolderIdentity = "" // the process before is dead, and there is nobody to wait for
+	}
+	// Leader election compares this: two processes of one name differ in the annotation alone.
+	raw := fmt.Appendf(nil, "%+v", *record)
+	return record, raw, nil
+}
+
+// Create implements resourcelock.Interface.
+func (m *Member) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if m.joined() { // somebody has deleted it
+		m.lose()
+		return ErrLost
+	}
+	began := m.now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
+	m.fill(lease, record)
+	ctx, cancel := m.limited(ctx)
+	defer cancel()
+	created, err := m.Client.Leases(m.Namespace).Create(ctx, lease, metav1.CreateOptions{})
+	if err == nil {
+		m.current = created
+		m.renew(began)
+	}
+	return err
+}
+
+// Update implements resourcelock.Interface. It fails if another client has written the Lease since it was read.
+func (m *Member) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	began := m.now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current == nil {
+		return errors.New("the lease was not read yet")
+	}
+	lease := m.current.DeepCopy()
+	m.fill(lease, record)
+	updated, err := m.update(ctx, lease)
+	if err == nil {
+		m.current = updated
+		m.renew(began)
+	}
+	return err
+}
+
+// Announce writes on the Lease that this shard is leaving, so that it gets no more objects. It reads the Lease first: the
+// sharder writes its state there, for example right after the shard has joined.
+func (m *Member) Announce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.RetryPeriod) // renewals wait for it
+	defer cancel()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leaving = true
+	var err error
+	for range attempts {
+		var lease *coordinationv1.Lease
+		if lease, err = m.read(ctx); err != nil {
+			break
+		}
+		if !m.holds(lease) {
+			return ErrLost
+		}
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationLeaving, "true")
+		if lease, err = m.update(ctx, lease); err == nil {
+			m.current = lease
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			break
+		}
+	}
+	return fmt.Errorf("announcing that this shard leaves: %w", err) // the next renewal announces it
+}
+
+// release empties the holder if this process still holds the Lease. If that fails, the Lease expires.
+func (m *Member) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, m.RenewDeadline)
+	defer cancel()
+	for range attempts {
+		lease, err := m.read(ctx)
+		if err != nil || !m.holds(lease) {
+			return
+		}
+		now, second, nobody := metav1.NowMicro(), int32(1), ""
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &nobody, &second, &now
+		if _, err = m.update(ctx, lease); !apierrors.IsConflict(err) {
+			return
+		}
+	}
+}
+
+// fill writes a record and what is known of this process into a Lease.
+func (m *Member) fill(lease *coordinationv1.Lease, record resourcelock.LeaderElectionRecord) {
+	if record.HolderIdentity == m.Identity() {
+		record.HolderIdentity = m.Name
+	}
+	spec := resourcelock.LeaderElectionRecordToLeaseSpec(&record)
+	holder := record.HolderIdentity
+	spec.HolderIdentity = &holder
+	lease.Spec = spec
+	metav1.SetMetaDataLabel(&lease.ObjectMeta, shardingv1alpha1.LabelControllerRing, m.Ring)
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationInstance, m.instance)
+	annotate := func(annotation, value string) {
+		if value != "" {
+			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotation, value)
+		} else {
+			delete(lease.Annotations, annotation) // of a process before this one
+		}
+	}
+	for annotation, value := range m.Annotations {
+		annotate(annotation, value)
+	}
+	leaving := ""
+	if m.leaving {
+		leaving = "true"
+	}
+	annotate(shardingv1alpha1.AnnotationLeaving, leaving)
+}

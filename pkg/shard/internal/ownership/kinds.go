@@ -1,0 +1,162 @@
+package ownership
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Kinds are the sharded kinds of this process.
+type Kinds struct {
+	mu   sync.Mutex
+	main map[schema.GroupKind]*Kind
+}
+
+// Kind is a sharded kind.
+type Kind struct {
+	schema.GroupVersionKind
+	// Watched has an object for each way in which controllers watch the kind: typed, unstructured or metadata only. Each
+	// of them has a cache of its own.
+	Watched []client.Object
+	// Controlled are the kinds of the children.
+	Controlled []*Kind
+	// released are called for each object that is no longer this shard's.
+	released []func(reconcile.Request)
+}
+
+// maxWatched is how many ways to watch a kind there can be. There are three.
+const maxWatched = 8
+
+// Declare notes a main kind and a way in which it is watched. It returns the number of that way.
+func (k *Kinds) Declare(gvk schema.GroupVersionKind, watched client.Object) (kind *Kind, cache int, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.main == nil {
+		k.main = map[schema.GroupKind]*Kind{}
+	}
+	kind = k.main[gvk.GroupKind()]
+	if kind == nil {
+		kind = &Kind{GroupVersionKind: gvk}
+		k.main[gvk.GroupKind()] = kind
+	}
+	if kind.Version != gvk.Version {
+		return nil, 0, fmt.Errorf("the kind %s is sharded in the versions %s and %s: use one of them in all controllers", gvk.Kind, kind.Version, gvk.Version)
+	}
+	cache = slices.IndexFunc(kind.Watched, func(known client.Object) bool { return reflect.TypeOf(known) == reflect.TypeOf(watched) })
+	if cache >= 0 {
+		return kind, cache, nil
+	}
+	if len(kind.Watched) == maxWatched {
+		return nil, 0, fmt.Errorf("the kind %s is watched in more than %d ways", gvk.Kind, maxWatched)
+	}
+	kind.Watched = append(kind.Watched, watched)
+	return kind, len(kind.Watched) - 1, nil
+}
+
+// DeclareControlled notes a kind whose objects follow their controllers.
+func (k *Kinds) DeclareControlled(owner *Kind, gvk schema.GroupVersionKind, watched client.Object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !owner.controls(gvk.GroupKind()) {
+		owner.Controlled = append(owner.Controlled, &Kind{GroupVersionKind: gvk, Watched: []client.Object{watched}})
+	}
+}
+
+func (k *Kind) controls(of schema.GroupKind) bool {
+	return slices.ContainsFunc(k.Controlled, func(controlled *Kind) bool { return controlled.GroupKind() == of })
+}
+
+// OnReleased adds a function that is called for each object that is no longer this shard's.
+func (k *Kinds) OnReleased(kind *Kind, calls ...func(reconcile.Request)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	kind.released = append(kind.released, calls...)
+}
+
+// Main returns the main kinds, in a constant order.
+func (k *Kinds) Main() []*Kind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := make([]*Kind, 0, len(k.main))
+	for _, kind := range k.main {
+		all = append(all, kind)
+	}
+	slices.SortFunc(all, func(a, b *Kind) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
+	return all
+}
+
+// Get returns a main kind, or nil.
+func (k *Kinds) Get(of schema.GroupKind) *Kind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.main[of]
+}
+
+// Conflict returns a kind that is both a main kind and a controlled one, or "".
+func (k *Kinds) Conflict() string {
+	for _, main := range k.Main() {
+		for _, controlled := range main.Controlled {
+			if k.Get(controlled.GroupKind()) != nil {
+				return controlled.Kind
+			}
+		}
+	}
+	return ""
+}
+
+// New returns an empty object of the kind, as it is watched in one of its caches.
+func (k *Kind) New(scheme *runtime.Scheme, cache int) (client.Object, error) {
+	switch k.Watched[cache].(type) {
+	case *metav1.PartialObjectMetadata:
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(k.GroupVersionKind)
+		return object, nil
+	case runtime.Unstructured:
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(k.GroupVersionKind)
+		return object, nil
+	}
+	made, err := scheme.New(k.GroupVersionKind)
+	if err != nil {
+		return nil, err
+	}
+	object, is := made.(client.Object)
+	if !is {
+		return nil, fmt.Errorf("%s is not an object", k.GroupVersionKind)
+	}
+	return object, nil
+}
+
+// NewList returns an empty list of objects of the kind, as they are watched in its first cache.
+func (k *Kind) NewList(scheme *runtime.Scheme) (client.ObjectList, error) {
+	of := k.GroupVersionKind
+	of.Kind += "List"
+	switch k.Watched[0].(type) {
+	case *metav1.PartialObjectMetadata:
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(of)
+		return list, nil
+	case runtime.Unstructured:
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(of)
+		return list, nil
+	}
+	made, err := scheme.New(of)
+	if err != nil {
+		return nil, err
+	}
+	list, is := made.(client.ObjectList)
+	if !is {
+		return nil, fmt.Errorf("%s is not a list", of)
+	}
+	return list, nil
+}

@@ -1,0 +1,354 @@
+package ownership
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+var (
+	configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	secrets    = corev1.SchemeGroupVersion.WithKind("Secret")
+	shardLabel = shardingv1alpha1.LabelShard("ring")
+	drainLabel = shardingv1alpha1.LabelDrain("ring")
+)
+
+// owner is a shard named a, whose caches are the API server's own content unless a test freezes them.
+type owner struct {
+	*Ownership
+	t      *testing.T
+	api    client.WithWatch
+	kind   *Kind
+	frozen client.Object // what the cache shows of the main object, if that is not what the API server has
+
+	mu      sync.Mutex
+	patch   func(name string) error // what becomes of a patch before it is applied
+	lost    func(name string) error // what becomes of the answer after it was applied
+	results []Result
+	peers   []string
+}
+
+func newOwner(t *testing.T) *owner {
+	t.Helper()
+	o := &owner{t: t, peers: []string{"b"}, patch: func(string) error { return nil }, lost: func(string) error { return nil }}
+	main := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "home", UID: "main", Labels: map[string]string{shardLabel: "a", drainLabel: "b"},
+	}}
+	child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "child", UID: "child", Labels: map[string]string{shardLabel: "a"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "home", UID: "main", Controller: new(true)}},
+	}}
+	o.api = fake.NewClientBuilder().WithObjects(main, child).Build()
+	o.Ownership = New(Options{
+		Ring: "ring", Shard: "a", Objects: o, Peers: o, Grace: time.Second, ConcurrentReleases: 2,
+		Observe: func(result Result, _ time.Duration) { o.results = append(o.results, result) },
+	})
+	t.Cleanup(o.queue.ShutDown)
+	var err error
+	if o.kind, _, err = o.Declare(configMaps, &corev1.ConfigMap{}); err != nil {
+		t.Fatal(err)
+	}
+	o.DeclareControlled(o.kind, secrets, &corev1.Secret{})
+	o.WriteWith(interceptor.NewClient(o.api, interceptor.Funcs{Patch: func(
+		ctx context.Context, api client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+	) error {
+		o.mu.Lock()
+		before, after := o.patch, o.lost
+		o.mu.Unlock()
+		if err := before(object.GetName()); err != nil {
+			return err
+		}
+		if err := api.Patch(ctx, object, patch, options...); err != nil {
+			return err
+		}
+		return after(object.GetName())
+	}}))
+	return o
+}
+
+// Get implements Objects.
+func (o *owner) Get(ctx context.Context, _ *Kind, _ int, name types.NamespacedName) (client.Object, error) {
+	if o.frozen != nil {
+		return o.frozen, nil
+	}
+	object := &corev1.ConfigMap{}
+	if err := o.api.Get(ctx, name, object); err != nil {
+		return nil, err
+	}
+	if object.Labels[shardLabel] != "a" {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name.Name)
+	}
+	return object, nil
+}
+
+// Each implements Objects.
+func (o *owner) Each(ctx context.Context, kind *Kind, _ types.UID, visit func(client.Object) error) error {
+	if kind.Kind == "ConfigMap" {
+		object, err := o.Get(ctx, kind, 0, object.NamespacedName)
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return visit(object)
+	}
+	child := &corev1.Secret{}
+	if err := o.api.Get(ctx, types.NamespacedName{Namespace: "default", Name: "child"}, child); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return visit(child)
+}
+
+// Contains implements Peers.
+func (o *owner) Contains(_ context.Context, shard string) bool {
+	return strings.Join(o.peers, "") == shard
+}
+
+// Next implements Peers.
+func (o *owner) Next(context.Context, string) (string, bool, error) {
+	if len(o.peers) == 0 {
+		return "", false, nil
+	}
+	return o.peers[0], true, nil
+}
+
+// owners are the shards that the API server has recorded for the main object and its child.
+func (o *owner) owners() string {
+	o.t.Helper()
+	main, child := &corev1.ConfigMap{}, &corev1.Secret{}
+	if err := o.api.Get(context.Background(), object.NamespacedName, main); err != nil {
+		o.t.Fatal(err)
+	}
+	if err := o.api.Get(context.Background(), types.NamespacedName{Namespace: "default", Name: "child"}, child); err != nil {
+		o.t.Fatal(err)
+	}
+	return main.Labels[shardLabel] + child.Labels[shardLabel]
+}
+
+// begins tells whether a reconcile may begin.
+func (o *owner) begins() bool { return o.Owns(o.t.Context(), o.kind, object.NamespacedName) }
+
+func forbidden(string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "home", errors.New("refused by a policy"))
+}
+
+var errReset = errors.New("connection reset by peer")
+
+// onMain fails only for the main object.
+func onMain(fail func(string) error) func(string) error {
+	return func(name string) error {
+		if name != "home" {
+			return nil
+		}
+		return fail(name)
+	}
+}
+
+func TestReleaseHandsChildrenOverFirst(t *testing.T) {
+	o := newOwner(t)
+	var order []string
+	o.patch = func(name string) error {
+		order = append(order, name)
+		return nil
+	}
+	if err := o.Release(t.Context(), object, o.requested); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.owners(); got != "bb" {
+		t.Errorf("the object and its child are with %s, want bb", got)
+	}
+	if strings.Join(order, " ") != "child home" {
+		t.Errorf("writes were %v", order)
+	}
+	if o.begins() {
+		t.Error("a reconcile begins on a released object")
+	}
+}
+
+// TestRefusedReleaseKeepsObjectAtWork refuses the write of the object itself. Its child comes back, and the object is
+// reconciled although its release is asked for.
+func TestRefusedReleaseKeepsObjectAtWork(t *testing.T) {
+	o := newOwner(t)
+	o.patch = onMain(forbidden)
+	if err := o.Release(t.Context(), object, o.requested); !errors.Is(err, errRefused) {
+		t.Fatalf("got %v", err)
+	}
+	if got := o.owners(); got != "aa" {
+		t.Errorf("the object and its child are with %s, want aa", got)
+	}
+	if !o.begins() {
+		t.Error("nobody works on the object")
+	}
+	o.patch = func(string) error { return nil }
+	if err := o.Release(t.Context(), object, o.requested); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.owners(); got != "bb" {
+		t.Errorf("after the policy is gone: %s, want bb", got)
+	}
+	if o.begins() {
+		t.Error("a reconcile begins on a released object")
+	}
+}
+
+// TestLostAnswerIsARelease applies the write and loses its answer. A cache that still shows the object must not let a
+// reconcile begin.
+func TestLostAnswerIsARelease(t *testing.T) {
+	o := newOwner(t)
+	before, err := o.Get(t.Context(), o.kind, 0, object.NamespacedName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.frozen = before
+	o.lost = onMain(func(string) error { return errReset })
+	if err := o.Release(t.Context(), object, o.requested); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.owners(); got != "bb" {
+		t.Errorf("the object and its child are with %s, want bb", got)
+	}
+	if o.begins() {
+		t.Error("two shards work on the object")
+	}
+}
+
+// TestUnansweredReleaseStaysBlocked loses the request. As long as it may still be applied no reconcile begins; when it
+// cannot any more, because the object has changed or the API server's timeout is over, the object is worked on.
+func TestUnansweredReleaseStaysBlocked(t *testing.T) {
+	for name, test := range map[string]struct {
+		then func(*owner)
+		open bool
+	}{
+		"at once":             {func(*owner) {}, false},
+		"after a while":       {func(*owner) { time.Sleep(unansweredLasts / 2) }, false},
+		"after the timeout":   {func(*owner) { time.Sleep(unansweredLasts + time.Second) }, true},
+		"after another write": {func(o *owner) { o.touch() }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOwner(t)
+				o.patch = onMain(func(string) error { return errReset })
+				if err := o.Release(t.Context(), object, o.requested); !errors.Is(err, errUnanswered) {
+					t.Fatalf("got %v", err)
+				}
+				test.then(o)
+				o.patch = onMain(forbidden) // the next attempt is refused for certain, the first may still be under way
+				_ = o.Release(t.Context(), object, o.requested)
+				if got := o.begins(); got != test.open {
+					t.Errorf("a reconcile begins: %t, want %t", got, test.open)
+				}
+			})
+		})
+	}
+}
+
+// touch is a write by another client.
+func (o *owner) touch() {
+	o.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"touched":"true"}}`))
+	if err := o.api.Patch(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "home"}}, patch); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// TestHangingReconcilesDoNotHoldUpReleases has more reconciles that ignore their contexts than releases at a time.
+func TestHangingReconcilesDoNotHoldUpReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwner(t)
+		ctx, stop := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		for _, name := range []string{"one", "two", "three"} {
+			k := Key{object.Kind, types.NamespacedName{Namespace: "default", Name: name}}
+			_, leave, _ := o.gate.enter(t.Context(), k)
+			defer leave()
+			group.Go(func() { _ = o.Release(ctx, k, o.requested) })
+		}
+		time.Sleep(time.Minute)
+		if err := o.Release(ctx, object, o.requested); err != nil {
+			t.Error(err)
+		}
+		if got := o.owners(); got != "bb" {
+			t.Errorf("the object and its child are with %s, want bb", got)
+		}
+		stop()
+		group.Wait()
+	})
+}
+
+// TestReleaseAll leaves the ring.
+func TestReleaseAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		peers    []string
+		released int
+		complete bool
+		owners   string
+	}{
+		"with a peer":          {[]string{"b"}, 1, true, "bb"},
+		"not all are visible":  {[]string{""}, 1, true, "a"}, // no label, and the child is left to the sharder
+		"without another peer": {nil, 0, false, "aa"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOwner(t)
+			o.peers = test.peers
+			released, complete := o.ReleaseAll(t.Context())
+			if released != test.released || complete != test.complete || o.owners() != test.owners {
+				t.Errorf("got %d %t %q, want %d %t %q", released, complete, o.owners(), test.released, test.complete, test.owners)
+			}
+		})
+	}
+}
+
+// TestAnswers sorts errors of writes by what they tell.
+func TestAnswers(t *testing.T) {
+	status := func(code int32, causes ...metav1.StatusCause) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Details: &metav1.StatusDetails{Causes: causes}}}
+	}
+	for name, test := range map[string]struct {
+		err             error
+		refused, answer bool
+	}{
+		"forbidden":         {status(http.StatusForbidden), true, true},
+		"invalid":           {status(http.StatusUnprocessableEntity), true, true},
+		"too many requests": {status(http.StatusTooManyRequests), true, true},
+		"internal error":    {status(http.StatusInternalServerError), false, true},
+		"conflict":          {status(http.StatusConflict), false, false},
+		"timeout":           {status(http.StatusGatewayTimeout), false, false},
+		"request timeout":   {status(http.StatusRequestTimeout), false, false},
+		"a proxy's error":   {status(http.StatusInternalServerError, metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse}), false, false},
+		"connection reset":  {errReset, false, false},
+	} {
+		if isRefusal(test.err) != test.refused || isAnswer(test.err) != test.answer {
+			t.Errorf("%s: refused %t, answered %t", name, isRefusal(test.err), isAnswer(test.err))
+		}
+	}
+}
+
+// TestSeveralCaches watches a kind in two ways. A released object stays blocked until both caches show that.
+func TestSeveralCaches(t *testing.T) {
+	g := newGate()
+	g.block(object)
+	g.markReleased(object, "10", 2)
+	g.done(object)
+	g.observeDeletion(object, "10", 1)
+	if entered(g) {
+		t.Error("a reconcile begins on what the first cache still shows")
+	}
+	g.observeDeletion(object, "10", 0)
+	if !entered(g) {
+		t.Error("it stays blocked")
+	}
+}

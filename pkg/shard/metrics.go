@@ -1,0 +1,88 @@
+package shard
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
+)
+
+// The metrics of a shard, in controller-runtime's registry.
+var (
+	labelsOfShard = []string{"controllerring", "shard"}
+
+	handovers = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "ringmaster", Subsystem: "shard", Name: "handover_duration_seconds",
+		Help:    "How long it took to release an object once no reconcile of it was running, by result.",
+		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+	}, append(labelsOfShard, "result"))
+	leaseLosses = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "ringmaster", Subsystem: "shard", Name: "lease_losses_total",
+		Help: "How often this process has lost its shard Lease. It ends when that happens.",
+	}, labelsOfShard)
+
+	ownedObjects = description("owned_objects", "Main objects that this shard owns, by kind.", "group", "kind")
+	drainsOpen   = description("drains_outstanding", "Objects that this shard owns and is asked to release.")
+	oldestDrain  = description("oldest_drain_seconds", "Time for which the release of an object has been asked for, of the oldest one.")
+	blocked      = description("blocked_objects", "Objects that are not reconciled because they are being released.")
+	leaseAge     = description("lease_age_seconds", "Time since the last successful renewal of the shard Lease began.")
+	isMember     = description("member", "Whether this process is a member of its ring right now.")
+)
+
+func description(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName("ringmaster", "shard", name), help, append(labelsOfShard, labels...), nil)
+}
+
+// collector reads what a shard owns when the metrics are asked for.
+type collector struct{ *Shard }
+
+// Describe implements prometheus.Collector. Without descriptions several shards can be in one process.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(into chan<- prometheus.Metric) {
+	gauge := func(of *prometheus.Desc, value float64, labels ...string) {
+		into <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value, append([]string{c.Ring(), c.Name()}, labels...)...)
+	}
+	stats := c.owned.Stats()
+	for kind, n := range stats.Owned {
+		gauge(ownedObjects, float64(n), kind.Group, kind.Kind)
+	}
+	gauge(drainsOpen, float64(stats.Asked))
+	oldest := 0.0
+	if !stats.Oldest.IsZero() {
+		oldest = time.Since(stats.Oldest).Seconds()
+	}
+	gauge(oldestDrain, oldest)
+	gauge(blocked, float64(stats.Blocked))
+	member := 0.0
+	if current := c.member.Load(); current != nil {
+		gauge(leaseAge, current.Age().Seconds())
+		if current.Valid() {
+			member = 1
+		}
+	}
+	gauge(isMember, member)
+}
+
+// register adds the metrics of this shard to controller-runtime's registry.
+func (s *Shard) register() error {
+	if !s.options.Mode.spread() || !s.options.Mode.works() {
+		return nil
+	}
+	for _, each := range []prometheus.Collector{handovers, leaseLosses} {
+		if err := metrics.Registry.Register(each); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
+			return err
+		}
+	}
+	return metrics.Registry.Register(collector{s})
+}
+
+func (s *Shard) observeRelease(result ownership.Result, took time.Duration) {
+	handovers.WithLabelValues(s.Ring(), s.Name(), string(result)).Observe(took.Seconds())
+}
+
+func (s *Shard) countLoss() { leaseLosses.WithLabelValues(s.Ring(), s.Name()).Inc() }
