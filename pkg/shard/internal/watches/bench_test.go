@@ -19,7 +19,9 @@ import (
 //	go test ./pkg/shard/internal/watches -run '^$' -bench . -benchtime 5x -timeout 1h
 func BenchmarkAPIServerRestart(b *testing.B) {
 	for _, outages := range [][]time.Duration{
-		{2 * time.Second}, {5 * time.Second}, {15 * time.Second},
+		{2 * time.Second},
+		{5 * time.Second},
+		{15 * time.Second},
 		{5 * time.Second, 5 * time.Second, 5 * time.Second}, // a reflector's backoff is not reset between them
 	} {
 		b.Run(fmt.Sprint(outages), func(b *testing.B) {

@@ -37,11 +37,11 @@ func retrying(server *reachability, objects toolscache.ListerWatcher) toolscache
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			w, err := retry(ctx, server, func() (watch.Interface, error) { return parent.WatchWithContext(ctx, options) })
-			if err != nil && ctx.Err() != nil {
-				// The reflector would report the error, or wait before it stops. It ends such a watch at once.
-				return watch.NewFake(), nil
+			if err == nil || ctx.Err() == nil {
+				return w, err
 			}
-			return w, err
+			// The reflector would report the error, or wait before it stops. It ends a watch without events at once.
+			return watch.NewFake(), nil
 		},
 	}
 	// A user's NewInformer may rely on the type that controller-runtime passes.
