@@ -1,0 +1,119 @@
+package watches_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/watches"
+)
+
+// BenchmarkAPIServerRestart measures how long after an outage watches deliver events again, of processes with this
+// package and, beside them in the same outage, of processes with client-go's reflector alone. The outage is the time
+// given, for which the API server is killed, and the time that it takes to start.
+//
+//	go test ./pkg/shard/internal/watches -run '^$' -bench . -benchtime 5x -timeout 1h
+func BenchmarkAPIServerRestart(b *testing.B) {
+	for _, outages := range [][]time.Duration{
+		{2 * time.Second},
+		{5 * time.Second},
+		{15 * time.Second},
+		{5 * time.Second, 5 * time.Second, 5 * time.Second}, // a reflector's backoff is not reset between them
+	} {
+		b.Run(fmt.Sprint(outages), func(b *testing.B) {
+			s := newServer(b)
+			reflector, restored := &figures{}, &figures{}
+			for try := 0; b.Loop(); try++ {
+				ctx, cancel := context.WithCancel(b.Context())
+				const processes = 2
+				var running []measured
+				for range processes {
+					running = append(running,
+						measured{s.run(ctx, b, func(*cache.Options) {}), reflector},
+						measured{s.run(ctx, b, watches.Configure), restored})
+				}
+				for i, outage := range outages {
+					s.measure(ctx, b, outage, fmt.Sprintf("after-%d-%d", try, i), running)
+				}
+				cancel()
+			}
+			reflector.report(b, "reflector")
+			restored.report(b, "restored")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// measured is a process and where its figures go.
+type measured struct {
+	*process
+	*figures
+}
+
+// measure kills the API server for a time and waits until all watches are back.
+func (s *server) measure(ctx context.Context, b *testing.B, outage time.Duration, name string, running []measured) {
+	b.Helper()
+	time.Sleep(5 * time.Second) // the server is at rest
+	killed := time.Now()
+	if err := s.APIServer.Kill(); err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(outage)
+	if err := s.APIServer.Start(ctx); err != nil {
+		b.Fatal(err)
+	}
+	ready := time.Now()
+	s.write(ctx, b, name)
+	for _, m := range running {
+		m.waitUntil(ctx, b, name, func() bool { return len(m.events(name)) == len(kinds()) })
+		for _, at := range m.events(name) {
+			m.delays = append(m.delays, at.Sub(ready).Seconds())
+		}
+		sent, relists := 0, 0
+		for _, r := range m.sent(killed) {
+			if r.at.Before(ready) {
+				sent++
+			}
+			if r.verb != "watch" {
+				relists++
+			}
+			m.count(r)
+		}
+		m.attempts = append(m.attempts, float64(sent))
+		m.relists = append(m.relists, float64(relists))
+	}
+	b.Logf("%s: the API server was away for %.1f s", name, ready.Sub(killed).Seconds())
+}
+
+// figures are what was measured of one kind of processes.
+type figures struct {
+	delays            []float64 // from when the API server is ready to an event, in seconds, by watch and outage
+	attempts, relists []float64 // during an outage, and after one, by process and outage
+	results           map[string]int
+}
+
+func (f *figures) count(r request) {
+	if f.results == nil {
+		f.results = map[string]int{}
+	}
+	f.results[r.verb+" "+r.result]++
+}
+
+func (f *figures) report(b *testing.B, name string) {
+	b.Helper()
+	for _, figure := range []struct {
+		unit   string
+		values []float64
+	}{{"s", f.delays}, {"requests", f.attempts}, {"relists", f.relists}} {
+		slices.Sort(figure.values)
+		n := len(figure.values)
+		b.Logf("%s: n=%d median %.1f range %.1f to %.1f %s", name, n, figure.values[n/2], figure.values[0], figure.values[n-1], figure.unit)
+		b.ReportMetric(figure.values[n/2], name+"-"+figure.unit+"-p50")
+		b.ReportMetric(figure.values[n-1], name+"-"+figure.unit+"-max")
+	}
+	b.Logf("%s: all requests by their results: %v", name, f.results)
+}

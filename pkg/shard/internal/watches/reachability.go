@@ -1,0 +1,115 @@
+package watches
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// minRetryDelay and maxRetryDelay bound the time between two attempts of a process during an outage.
+	minRetryDelay = 500 * time.Millisecond
+	maxRetryDelay = 1500 * time.Millisecond
+	// resumeWithin is the time over which the watches of a process spread when the outage has ended.
+	resumeWithin = time.Second
+	// startupGrace is how long after an outage the API server may still refuse what it will allow. It answers
+	// before it has loaded roles, accounts and custom resources.
+	startupGrace = 30 * time.Second
+)
+
+// reachability is what the watches of a process know together about the API server.
+type reachability struct {
+	clock clock.Clock
+	// turn holds one token: the right to wait for the next attempt. It passes from one watch to the next, so that a
+	// watch that will be forbidden after the outage, too, does not hold back the others.
+	turn chan struct{}
+
+	mu          sync.Mutex
+	lostAt      time.Time     // when the outage began, or zero
+	lastFailure time.Time     // when a request last failed to reach the API server
+	reachable   chan struct{} // closed when the outage ends
+}
+
+func newReachability(clock clock.Clock) *reachability {
+	r := &reachability{clock: clock, turn: make(chan struct{}, 1)}
+	r.turn <- struct{}{}
+	return r
+}
+
+// observe records the result of a request and reports whether to send it again.
+func (r *reachability) observe(ctx context.Context, err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	outage := !r.lostAt.IsZero()
+	switch {
+	case unreachable(err):
+		if !outage {
+			log.FromContext(ctx).Info("API server unreachable, retrying", "err", err)
+			r.lostAt, r.reachable = now, make(chan struct{})
+		}
+		r.lastFailure = now
+		return true
+	case outage && starting(err) && now.Sub(r.lastFailure) < startupGrace:
+		return true
+	case outage && (err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown):
+		log.FromContext(ctx).Info("API server reachable again", "outage", now.Sub(r.lostAt).Round(time.Millisecond))
+		r.lostAt = time.Time{}
+		close(r.reachable)
+	}
+	return false
+}
+
+// wait returns when the caller may send its request again.
+func (r *reachability) wait(ctx context.Context) error {
+	r.mu.Lock()
+	reachable := r.reachable
+	r.mu.Unlock()
+	select {
+	case <-r.turn:
+		defer func() { r.turn <- struct{}{} }()
+		return r.sleep(ctx, minRetryDelay+rand.N(maxRetryDelay-minRetryDelay), reachable)
+	case <-reachable:
+		return r.sleep(ctx, rand.N(resumeWithin), nil)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// sleep returns after the delay, when the channel is closed, or with an error when ctx ends.
+func (r *reachability) sleep(ctx context.Context, delay time.Duration, until <-chan struct{}) error {
+	timer := r.clock.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-until:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// unreachable reports whether a request failed without an answer from the API server.
+func unreachable(err error) bool {
+	var operation *net.OpError
+	if errors.As(err, &operation) && (operation.Op == "dial" || operation.Op == "proxyconnect") {
+		return true
+	}
+	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		utilnet.IsHTTP2ConnectionLost(err)
+}
+
+// starting reports whether the answer is one that an API server gives while it starts.
+func starting(err error) bool {
+	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsServiceUnavailable(err)
+}

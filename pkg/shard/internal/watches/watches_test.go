@@ -1,0 +1,330 @@
+package watches_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/watches"
+)
+
+const (
+	// attempt is the longest time between two attempts of a process, and resume the time over which its watches
+	// spread when one of them got through.
+	attempt, resume = 1500 * time.Millisecond, time.Second
+	// relist is the longest first delay of the reflector, which is due when the server has no history.
+	relist = 1600 * time.Millisecond
+)
+
+// TestWatchesComeBackSoonAfterOutage restarts an API server without history, which refuses everybody for a while after
+// it has started. Without the package the last watch is back up to half a minute later.
+func TestWatchesComeBackSoonAfterOutage(t *testing.T) {
+	const processes, watchesEach = 3, 10
+	for name, outage := range map[string]time.Duration{
+		"2s": 2 * time.Second, "5s": 5 * time.Second, "15s": 15 * time.Second, "10m": 10 * time.Minute,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &fakeServer{}
+				stop := informers(watches.Configure, server.clients(processes, watchesEach)...)
+				defer stop()
+				time.Sleep(time.Minute)
+				if got, want := server.watching(), processes*watchesEach; got != want {
+					t.Fatalf("%d of %d watches are open before the outage", got, want)
+				}
+				server.stop()
+				time.Sleep(outage)
+				server.answer(apierrors.NewForbidden(configMaps, "", errors.New("roles are not loaded")))
+				time.Sleep(4 * time.Second)
+				server.start()
+				time.Sleep(attempt + resume + relist)
+				synctest.Wait()
+				if got, want := server.watching(), processes*watchesEach; got != want {
+					t.Errorf("%d of %d watches are back", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestLoadDuringOutageDoesNotGrowWithWatches bounds what an unreachable API server, and one that is starting, receives
+// from 20 processes with 10 watches each.
+func TestLoadDuringOutageDoesNotGrowWithWatches(t *testing.T) {
+	const processes, watchesEach = 20, 10
+	for name, reply := range map[string]error{
+		"unreachable": errRefused,
+		"starting":    apierrors.NewForbidden(configMaps, "", errors.New("roles are not loaded")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &fakeServer{}
+				stop := informers(watches.Configure, server.clients(processes, watchesEach)...)
+				defer stop()
+				time.Sleep(time.Minute)
+				server.stop()
+				time.Sleep(time.Second) // each watch notices the outage by a request of its own
+				server.answer(reply)
+				begin := time.Now()
+				const observed = 25 * time.Second
+				time.Sleep(observed)
+				synctest.Wait()
+
+				requests := server.since(begin)
+				for process, own := range byProcess(requests) {
+					if most := mostIn(time.Second, own); most > 2 {
+						t.Errorf("process %d sent %d requests in one second", process, most)
+					}
+				}
+				if mean := float64(len(requests)) / observed.Seconds() / processes; mean < 0.8 || mean > 1.25 {
+					t.Errorf("a process sent %.2f requests per second on average, want about 1", mean)
+				}
+				// By chance it is 2 on average; a tenth of a second with more than half of them has a probability below 1e-6.
+				if most := mostIn(100*time.Millisecond, requests); most > processes/2 {
+					t.Errorf("%d of %d processes sent a request in the same tenth of a second", most, processes)
+				}
+			})
+		})
+	}
+}
+
+// TestAnswersReachReflector sees that an API server that answers is asked once, as without the package.
+func TestAnswersReachReflector(t *testing.T) {
+	for name, reply := range map[string]error{
+		"accepted":      nil,
+		"overloaded":    apierrors.NewTooManyRequests("overload", 5),
+		"unavailable":   apierrors.NewServiceUnavailable("no backend"),
+		"forbidden":     apierrors.NewForbidden(configMaps, "", errors.New("no role")),
+		"unauthorized":  apierrors.NewUnauthorized("no token"),
+		"expired":       apierrors.NewResourceExpired("too old resource version"),
+		"internal":      apierrors.NewInternalError(errors.New("no etcd")),
+		"not the API":   errors.New("x509: certificate signed by unknown authority"),
+		"request ended": context.Canceled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				server := &fakeServer{reply: reply}
+				objects := configured(t, (&fakeClient{fakeServer: server}).listWatch())
+				if _, err := objects.WatchWithContext(ctx, metav1.ListOptions{}); !errors.Is(err, reply) {
+					t.Errorf("the watch returned %v", err)
+				}
+				if _, err := objects.ListWithContext(ctx, metav1.ListOptions{}); !errors.Is(err, reply) {
+					t.Errorf("the list returned %v", err)
+				}
+				if got := len(server.requests); got != 2 {
+					t.Errorf("the server received %d requests for a watch and a list", got)
+				}
+			})
+		})
+	}
+}
+
+// TestUnreachableServerIsRetried sees lists and watches wait for the API server.
+func TestUnreachableServerIsRetried(t *testing.T) {
+	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	for name, reply := range map[string]error{
+		"refused":  dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)),
+		"no route": dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)),
+		"timeout":  dial(os.ErrDeadlineExceeded),
+		"no name":  dial(&net.DNSError{Err: "server misbehaving", Name: "api"}),
+		"no proxy": &net.OpError{Op: "proxyconnect", Net: "tcp", Err: dial(os.NewSyscallError("connect", syscall.ECONNREFUSED))},
+		"reset":    os.NewSyscallError("read", syscall.ECONNRESET),
+		"lost":     errors.New("http2: client connection lost"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &fakeServer{reply: reply}
+				time.AfterFunc(time.Minute, server.start)
+				objects := configured(t, (&fakeClient{fakeServer: server}).listWatch())
+				if _, err := objects.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+					t.Errorf("the list returned %v", err)
+				}
+				server.answer(reply)
+				time.AfterFunc(time.Minute, server.start)
+				if _, err := objects.WatchWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+					t.Errorf("the watch returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestOverloadAfterOutageReachesReflector sees that a server that was away and is overloaded now is left to the
+// reflector's backoff at once.
+func TestOverloadAfterOutageReachesReflector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &fakeServer{reply: errRefused}
+		overloaded := apierrors.NewTooManyRequests("overload", 5)
+		began := time.Now()
+		time.AfterFunc(10*time.Second, func() { server.answer(overloaded) })
+		objects := configured(t, (&fakeClient{fakeServer: server}).listWatch())
+		if _, err := objects.WatchWithContext(t.Context(), metav1.ListOptions{}); !errors.Is(err, overloaded) {
+			t.Errorf("the watch returned %v", err)
+		}
+		if answered := server.since(began.Add(10 * time.Second)); len(answered) != 1 {
+			t.Errorf("the overloaded server received %d requests", len(answered))
+		}
+	})
+}
+
+// TestServerThatKeepsRefusingIsReported sees that a permission that was lost in an outage is reported after a while.
+func TestServerThatKeepsRefusingIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &fakeServer{reply: errRefused}
+		forbidden := apierrors.NewForbidden(configMaps, "", errors.New("no role"))
+		time.AfterFunc(10*time.Second, func() { server.answer(forbidden) })
+		objects := configured(t, (&fakeClient{fakeServer: server}).listWatch())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		if _, err := objects.WatchWithContext(ctx, metav1.ListOptions{}); !errors.Is(err, forbidden) {
+			t.Errorf("the watch returned %v", err)
+		}
+		const grace = 30 * time.Second
+		if took := time.Since(began); took < grace || took > 10*time.Second+grace+attempt {
+			t.Errorf("it was reported after %s", took)
+		}
+	})
+}
+
+// TestForbiddenKindDoesNotHoldBackOthers has a kind among the watches that the process may not read.
+func TestForbiddenKindDoesNotHoldBackOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &fakeServer{}
+		clients := server.clients(1, 5)
+		denied := &fakeClient{fakeServer: server, denied: apierrors.NewForbidden(configMaps, "", errors.New("no role"))}
+		stop := informers(watches.Configure, append([]*fakeClient{denied}, clients...)...)
+		defer stop()
+		time.Sleep(10 * time.Minute)
+		server.stop()
+		time.Sleep(2 * time.Minute) // the reflector of the denied watch waits for a minute at most
+		server.start()
+		time.Sleep(2*attempt + resume + relist)
+		synctest.Wait()
+		if got := server.watching(); got != len(clients) {
+			t.Errorf("%d of %d watches are back", got, len(clients))
+		}
+	})
+}
+
+// TestInformersStopAtOnceDuringOutage stops informers that wait, before their first list and after it.
+func TestInformersStopAtOnceDuringOutage(t *testing.T) {
+	for name, synced := range map[string]bool{"before the first list": false, "while watching": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &fakeServer{}
+				if !synced {
+					server.stop()
+				}
+				stop := informers(watches.Configure, server.clients(1, 5)...)
+				time.Sleep(10 * time.Second)
+				server.stop()
+				time.Sleep(10 * time.Second)
+				began := time.Now()
+				stop()
+				if took := time.Since(began); took > 0 {
+					t.Errorf("the informers stopped after %s", took)
+				}
+				if len(server.reports) > 0 {
+					t.Errorf("the informers reported %v", server.reports)
+				}
+			})
+		})
+	}
+}
+
+// TestNewInformerOfUserIsKept sees the user's function called with what controller-runtime passes.
+func TestNewInformerOfUserIsKept(t *testing.T) {
+	var called bool
+	options := cache.Options{NewInformer: func(
+		objects toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+	) toolscache.SharedIndexInformer {
+		called = true
+		if plain, is := objects.(*toolscache.ListWatch); !is || !plain.DisableChunking {
+			t.Errorf("the ListerWatcher is a %T, or lost its settings", objects)
+		}
+		if resync != time.Hour {
+			t.Errorf("the resync period is %s", resync)
+		}
+		return toolscache.NewSharedIndexInformer(objects, example, resync, indexers)
+	}}
+	watches.Configure(&options)
+	options.NewInformer(&toolscache.ListWatch{DisableChunking: true}, &corev1.ConfigMap{}, time.Hour, toolscache.Indexers{})
+	if !called {
+		t.Error("the user's NewInformer was not called")
+	}
+}
+
+// TestListsAreStreamedAsBefore sees that the reflector still learns whether a ListerWatcher can stream lists.
+func TestListsAreStreamedAsBefore(t *testing.T) {
+	for name, test := range map[string]struct {
+		wrap func(*toolscache.ListWatch) toolscache.ListerWatcher
+		want []string
+	}{
+		"supported": {
+			func(objects *toolscache.ListWatch) toolscache.ListerWatcher { return objects },
+			[]string{"stream"},
+		},
+		"unsupported": {
+			func(objects *toolscache.ListWatch) toolscache.ListerWatcher {
+				return toolscache.ToListWatcherWithWatchListSemantics(objects, unsupported{})
+			},
+			[]string{"list", "watch"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &fakeServer{}
+				options := cache.Options{}
+				watches.Configure(&options)
+				objects := test.wrap((&fakeClient{fakeServer: server}).listWatch())
+				ctx, cancel := context.WithCancel(t.Context())
+				go options.NewInformer(objects, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).RunWithContext(ctx)
+				time.Sleep(time.Second)
+				cancel()
+				synctest.Wait()
+				var verbs []string
+				for _, r := range server.requests {
+					verbs = append(verbs, r.verb)
+				}
+				if !slices.Equal(verbs, test.want) {
+					t.Errorf("the informer sent %v, want %v", verbs, test.want)
+				}
+			})
+		})
+	}
+}
+
+// unsupported is a client that cannot stream lists.
+type unsupported struct{}
+
+func (unsupported) IsWatchListSemanticsUnSupported() bool { return true }
+
+// configured returns the ListerWatcher that informers get.
+func configured(t *testing.T, objects *toolscache.ListWatch) *toolscache.ListWatch {
+	t.Helper()
+	var passed *toolscache.ListWatch
+	options := cache.Options{NewInformer: func(
+		objects toolscache.ListerWatcher, _ runtime.Object, _ time.Duration, _ toolscache.Indexers,
+	) toolscache.SharedIndexInformer {
+		passed = objects.(*toolscache.ListWatch)
+		return nil
+	}}
+	watches.Configure(&options)
+	options.NewInformer(objects, nil, 0, nil)
+	return passed
+}
