@@ -255,8 +255,10 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	if r == nil {
 		return nil, errors.New("a controller needs a reconciler")
 	}
-	b.check()
 	if err := errors.Join(b.errs...); err != nil {
+		return nil, err
+	}
+	if err := b.check(); err != nil {
 		return nil, err
 	}
 	if b.main != nil {
@@ -271,30 +273,26 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	return b.inner.WithOptions(b.options).Build(r)
 }
 
-// check notes what is not possible.
-func (b *TypedBuilder[request]) check() {
-	if b.sharded {
-		if ptr.Deref(b.options.NeedLeaderElection, false) {
-			b.errs = append(b.errs, errors.New("a sharded controller works in every instance: leave NeedLeaderElection unset"))
-		}
-		if b.key == nil {
-			b.errs = append(b.errs, fmt.Errorf("a sharded controller with requests of the type %s needs ShardedBy, to find the objects of its requests", reflect.TypeFor[request]()))
-		}
-		if b.main == nil { // one instance works, whatever is right for a shard
-			b.options.NeedLeaderElection = new(true)
-			b.errs = append(b.errs, b.callReleasedOnDeletion(), b.shard.note(b.example, b.owned))
-		}
-		return
+// check returns what is not possible.
+func (b *TypedBuilder[request]) check() error {
+	switch {
+	case !b.sharded && len(b.owned) > 0:
+		return errors.New("objects that a sharded kind owns can be sharded only if that is: add shard.Sharded{} to For")
+	case !b.sharded && len(b.watched) > 0:
+		return errors.New("a kind of Watches can be sharded only if that of For is: add shard.Sharded{} to For")
+	case !b.sharded && len(b.released) > 0:
+		return errors.New("only objects of a sharded kind are released: add shard.Sharded{} to For")
+	case !b.sharded:
+		return nil
+	case ptr.Deref(b.options.NeedLeaderElection, false):
+		return errors.New("a sharded controller works in every instance: leave NeedLeaderElection unset")
+	case b.key == nil:
+		return fmt.Errorf("a sharded controller with requests of the type %s needs ShardedBy, to find the objects of its requests", reflect.TypeFor[request]())
+	case b.main == nil: // one instance works, whatever is right for a shard
+		b.options.NeedLeaderElection = new(true)
+		return errors.Join(b.callReleasedOnDeletion(), b.shard.note(b.example, b.owned))
 	}
-	if len(b.owned) > 0 {
-		b.errs = append(b.errs, errors.New("objects that a sharded kind owns can be sharded only if that is: add shard.Sharded{} to For"))
-	}
-	if len(b.watched) > 0 {
-		b.errs = append(b.errs, errors.New("a kind of Watches can be sharded only if that of For is: add shard.Sharded{} to For"))
-	}
-	if len(b.released) > 0 {
-		b.errs = append(b.errs, errors.New("only objects of a sharded kind are released: add shard.Sharded{} to For"))
-	}
+	return nil
 }
 
 // declareOthers declares all that is sharded besides the main kind.

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	rig.Main(m, rig.Options{Programs: map[string]rig.Program{"member": member, "operator": operator}})
+	rig.Main(m, rig.Options{Programs: map[string]rig.Program{"member": member, "operator": operator, "leader": leader}})
 }
 
 const (

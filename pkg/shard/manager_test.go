@@ -233,7 +233,7 @@ func TestCannotListChildren(t *testing.T) {
 
 func TestMistakesOfBuilders(t *testing.T) {
 	f := setUp(t)
-	mgr, err := shard.NewManager(f.Config, manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, shard.Options{
+	mgr, err := shard.NewManager(f.Config, manager.Options{Scheme: f.scheme(), Metrics: metricsserver.Options{BindAddress: "0"}}, shard.Options{
 		Ring: "ring", Name: "a", Namespace: f.Namespace,
 	})
 	f.Expect(err).NotTo(HaveOccurred())

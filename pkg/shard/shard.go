@@ -20,6 +20,7 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
+	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/watches"
 )
 
 // Shard is this process as a member of a ring. NewManager makes one; to set a manager up yourself, make one with New, let
@@ -119,6 +120,7 @@ func (s *Shard) Configure(options *manager.Options) error {
 		s.graceful = *options.GracefulShutdownTimeout
 	}
 	s.configured = true
+	watches.Configure(&options.Cache)
 	if s.options.Mode.spread() {
 		s.split(options)
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -55,21 +56,12 @@ func TestOldAPIServerEndsOperator(t *testing.T) {
 // server answers with a version that is too old.
 func TestOldAPIServerEndsManagerLater(t *testing.T) {
 	f := setUp(t)
-	meta := metav1.ObjectMeta{Namespace: f.Namespace, Name: "operator"}
-	account := &corev1.ServiceAccount{ObjectMeta: meta}
-	f.Expect(f.Client.Create(t.Context(), account)).To(Succeed())
-	f.Expect(f.Client.Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account.Name, Namespace: f.Namespace}},
-	})).To(Succeed())
-	config, err := f.TokenRESTConfig(t.Context(), f.Namespace, account.Name)
-	f.Expect(err).NotTo(HaveOccurred())
+	config := f.namespaceAdmin()
 	proxy := f.Proxy(t)
 	proxy.Answer("/version", []byte(oldVersion))
 	proxy.Cut(faultproxy.ToServer)
 	config.Host = proxy.URL()
-	mgr, err := shard.NewManager(config, manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}},
+	mgr, err := shard.NewManager(config, manager.Options{Scheme: f.scheme(), Metrics: metricsserver.Options{BindAddress: "0"}},
 		shard.Options{Ring: "ring", Name: "a", Namespace: f.Namespace})
 	f.Expect(err).NotTo(HaveOccurred())
 	started := make(chan struct{})
@@ -86,4 +78,20 @@ func TestOldAPIServerEndsManagerLater(t *testing.T) {
 	f.Eventually(ended).Should(Receive(&reason))
 	tooOld := (*kubeversion.TooOldError)(nil)
 	f.Expect(errors.As(reason, &tooOld)).To(BeTrue(), "it ended with %v", reason)
+}
+
+// namespaceAdmin is the access of an account that may do anything in the test's namespace.
+func (f *fixture) namespaceAdmin() *rest.Config {
+	f.t.Helper()
+	meta := metav1.ObjectMeta{Namespace: f.Namespace, Name: "operator"}
+	account := &corev1.ServiceAccount{ObjectMeta: meta}
+	f.Expect(f.Client.Create(f.t.Context(), account)).To(Succeed())
+	f.Expect(f.Client.Create(f.t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account.Name, Namespace: f.Namespace}},
+	})).To(Succeed())
+	config, err := f.TokenRESTConfig(f.t.Context(), f.Namespace, account.Name)
+	f.Expect(err).NotTo(HaveOccurred())
+	return config
 }

@@ -1,0 +1,234 @@
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/pkg/shard"
+)
+
+// leader is a process that leads with client-go alone.
+func leader(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return err
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	lead := &shard.Leader{
+		Client: clients.CoordinationV1(), Namespace: os.Getenv("POD_NAMESPACE"), Name: "ring-leader", Instance: os.Getenv("SHARD"),
+		Duration: duration, RenewDeadline: deadline, RetryPeriod: retry,
+	}
+	return lead.Run(ctx, func(ctx context.Context) {
+		fmt.Println("leading")
+		<-ctx.Done()
+		fmt.Println("ended")
+	})
+}
+
+// TestLeaderIsCutOff cuts a leader's network. It ends its work before another one leads.
+func TestLeaderIsCutOff(t *testing.T) {
+	for program, leads := range map[string]string{"operator": "ended main\n", "leader": "leading\n"} {
+		t.Run(program, func(t *testing.T) {
+			f := setUp(t)
+			if program == "operator" {
+				f.plain("main")
+			}
+			proxy := f.Proxy(t)
+			start := func(name string, proxy *faultproxy.Proxy) *rig.Running {
+				return f.Start(t, rig.Process{
+					Name: name, ServiceAccount: "operator", Program: program, Proxy: proxy,
+					Roles: operatorRoles, Env: []string{"SHARD=" + name, "MODE=" + string(shard.ModeLead)},
+				})
+			}
+			a := start("a", proxy)
+			f.says(a, leads)
+			b := start("b", nil)
+			proxy.Cut(faultproxy.ToServer)
+			_, err := f.end(a)
+			f.Expect(err).To(HaveOccurred())
+			f.says(a, shard.ErrLost.Error())
+			f.neverSays(b, leads)
+			f.says(b, leads)
+		})
+	}
+}
+
+// TestMissingPatchPermission ends a shard that could never release an object, before it joins.
+func TestMissingPatchPermission(t *testing.T) {
+	f := setUp(t)
+	p := f.Start(t, rig.Process{
+		Name: "readonly", ServiceAccount: "readonly", Program: "operator",
+		Roles: []string{"pkg/shard/testdata/role.yaml", "pkg/shard/testdata/leader.yaml", "pkg/shard/testdata/readonly.yaml"},
+		Env:   []string{"SHARD=readonly"},
+	})
+	_, err := f.end(p)
+	f.Expect(err).To(HaveOccurred())
+	f.says(p, "this shard may not patch configmaps in the namespace "+f.Namespace)
+	_, err = f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "readonly", metav1.GetOptions{})
+	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it never was a member")
+}
+
+var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+
+// scheme is not shared with other tests: a manager adds to it while they read.
+func (f *fixture) scheme() *runtime.Scheme {
+	f.t.Helper()
+	made := runtime.NewScheme()
+	f.Expect(scheme.AddToScheme(made)).To(Succeed())
+	return made
+}
+
+// manager makes a manager that no test starts, unless it says so.
+func (f *fixture) manager(mode shard.Mode, change ...func(*manager.Options)) *shard.Manager {
+	f.t.Helper()
+	options := manager.Options{
+		Scheme: f.scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Second),
+		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{f.Namespace: {}}},
+	}
+	options.Controller.SkipNameValidation = new(true)
+	for _, c := range change {
+		c(&options)
+	}
+	mgr, err := shard.NewManager(f.Config, options, shard.Options{Mode: mode, Ring: "ring", Name: "a", Namespace: f.Namespace})
+	f.Expect(err).NotTo(HaveOccurred())
+	return mgr
+}
+
+func enqueueNothing() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return nil })
+}
+
+// TestBuildersThatCannotWork are refused when the controller is built.
+func TestBuildersThatCannotWork(t *testing.T) {
+	f := setUp(t)
+	foreign, err := manager.New(f.Config, manager.Options{Scheme: f.scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	f.Expect(err).NotTo(HaveOccurred())
+	for want, build := range map[string]func(mgr *shard.Manager) error{
+		"does not belong to a shard": func(*shard.Manager) error {
+			return shard.ControllerManagedBy(foreign).For(&corev1.ConfigMap{}, shard.Sharded{}).Complete(nothing)
+		},
+		"is an option of shard.ControllerManagedBy": func(mgr *shard.Manager) error {
+			return ctrl.NewControllerManagedBy(mgr).Named("wrong").For(&corev1.ConfigMap{}, shard.Sharded{}).
+				Watches(&corev1.Secret{}, enqueueNothing()).Complete(nothing)
+		},
+		"a kind of Watches can be sharded only if that of For is": func(mgr *shard.Manager) error {
+			return shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Watches(&corev1.Secret{}, enqueueNothing(), shard.Sharded{}).Complete(nothing)
+		},
+		"needs ShardedBy": func(mgr *shard.Manager) error {
+			return shard.TypedControllerManagedBy[string](mgr).For(&corev1.ConfigMap{}, shard.Sharded{}).
+				Complete(reconcile.TypedFunc[string](func(context.Context, string) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+		},
+		"the main kind of one controller and controlled by that of another": func(mgr *shard.Manager) error {
+			return errors.Join(
+				shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, shard.Sharded{}).Owns(&corev1.Secret{}, shard.Sharded{}).Complete(nothing),
+				shard.ControllerManagedBy(mgr).For(&corev1.Secret{}, shard.Sharded{}).Complete(nothing))
+		},
+	} {
+		f.Expect(build(f.manager(shard.ModeInProcess))).To(MatchError(ContainSubstring(want)))
+	}
+}
+
+// TestOrdinaryControllerOnShardedKind is refused, instead of seeing a part of the objects in the leader.
+func TestOrdinaryControllerOnShardedKind(t *testing.T) {
+	f := setUp(t)
+	mgr := f.manager(shard.ModeShard)
+	f.Expect(shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, shard.Sharded{}).Complete(nothing)).To(Succeed())
+	f.Expect(ctrl.NewControllerManagedBy(mgr).Named("ordinary").For(&corev1.ConfigMap{}).Complete(nothing)).To(Succeed())
+	f.Expect(mgr.Start(t.Context())).To(MatchError(ContainSubstring("an ordinary controller watches *v1.ConfigMap, which is sharded")))
+}
+
+// TestSetupWithAnyManager builds controllers as kubebuilder's operators do, with a manager.Manager, also with other request
+// types and in several ways to watch a kind.
+func TestSetupWithAnyManager(t *testing.T) {
+	f := setUp(t)
+	reconciled := make(chan string, 100)
+	note := func(as string) reconcile.Reconciler {
+		return reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
+			reconciled <- as + " " + request.Name
+			return reconcile.Result{}, nil
+		})
+	}
+	setup := func(mgr manager.Manager) error {
+		return errors.Join(
+			shard.ControllerManagedBy(mgr).Named("typed").For(&corev1.ConfigMap{}, shard.Sharded{}).
+				WatchesMetadata(&corev1.Secret{}, enqueueNothing(), shard.Sharded{}).Complete(note("typed")),
+			shard.ControllerManagedBy(mgr).Named("metadata").For(&corev1.ConfigMap{}, shard.Sharded{}, builder.OnlyMetadata).Complete(note("metadata")),
+			shard.TypedControllerManagedBy[string](mgr).Named("string").
+				ShardedBy(&corev1.ConfigMap{}, func(name string) types.NamespacedName {
+					return types.NamespacedName{Namespace: f.Namespace, Name: name}
+				}).
+				Watches(&corev1.ConfigMap{}, handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []string {
+					return []string{object.GetName(), "theirs"}
+				})).
+				Complete(reconcile.TypedFunc[string](func(_ context.Context, name string) (reconcile.Result, error) {
+					reconciled <- "string " + name
+					return reconcile.Result{}, nil
+				})))
+	}
+	mgr := f.manager(shard.ModeShard)
+	f.Expect(setup(mgr)).To(Succeed())
+	f.configMap("mine", "a")
+	f.configMap("theirs", "b")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	seen := map[string]bool{}
+	f.Eventually(func() map[string]bool {
+		select {
+		case one := <-reconciled:
+			seen[one] = true
+		default:
+		}
+		return seen
+	}).Should(HaveLen(3))
+	f.Expect(seen).To(And(HaveKey("typed mine"), HaveKey("metadata mine"), HaveKey("string mine")))
+	f.Expect(f.lease("a").Annotations).To(ContainElement(ContainSubstring(`"controlledResources":[{"group":"","resource":"secrets"}]`)),
+		"a kind of Watches follows its controllers")
+	stop()
+	f.Expect(<-ended).To(Succeed())
+}
+
+// TestElectionElsewhere takes part in an election on another cluster than that of its objects.
+func TestElectionElsewhere(t *testing.T) {
+	f := setUp(t)
+	proxy := f.Proxy(t)
+	elsewhere := f.namespaceAdmin()
+	elsewhere.Host = proxy.URL()
+	proxy.Cut(faultproxy.ToServer)
+	mgr := f.manager(shard.ModeLead, func(options *manager.Options) { options.LeaderElectionConfig = elsewhere })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	f.Consistently(func() string { return f.leader("ring-leader") }, "1s").Should(BeEmpty(), "the election is where nobody can be reached")
+	proxy.Mend()
+	f.Eventually(func() string { return f.leader("ring-leader") }).Should(Equal("a"))
+	stop()
+	f.Expect(<-ended).To(Succeed())
+}

@@ -1,0 +1,177 @@
+package membership
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+)
+
+// hangingLeases are Leases of which some updates are not answered.
+type hangingLeases struct {
+	coordinationv1client.LeasesGetter
+	hang func() bool
+}
+
+func (h *hangingLeases) Leases(namespace string) coordinationv1client.LeaseInterface {
+	return &hangingLease{h.LeasesGetter.Leases(namespace), h.hang}
+}
+
+type hangingLease struct {
+	coordinationv1client.LeaseInterface
+	hang func() bool
+}
+
+func (h *hangingLease) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	if h.hang() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.LeaseInterface.Update(ctx, lease, options)
+}
+
+func lease(name, holder string, annotations map[string]string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, Labels: map[string]string{shardingv1alpha1.LabelControllerRing: "ring"}, Annotations: annotations,
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NowMicro())},
+	}
+}
+
+// inBubble returns the Lease of a shard named a, with a clock that a test controls.
+func inBubble(existing ...runtime.Object) *Lease {
+	began := time.Now()
+	return &Lease{
+		Client: fake.NewClientset(existing...).CoordinationV1(), Ring: "ring", Namespace: "default", Name: "a",
+		clock: func() time.Duration { return time.Since(began) },
+	}
+}
+
+// TestHungRenewalDoesNotLoseLease leaves one renewal without an answer. The next one comes in time.
+func TestHungRenewalDoesNotLoseLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		joined := inBubble()
+		hung := 0
+		joined.Client = &hangingLeases{joined.Client, func() bool {
+			hung++
+			return hung == 1
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		err := joined.Run(ctx, func(held context.Context, member *Member) {
+			select {
+			case <-held.Done():
+			case <-time.After(time.Minute):
+				if !member.Valid() {
+					t.Error("the lease is not valid after a minute")
+				}
+			}
+			stop()
+		})
+		if err != nil {
+			t.Errorf("got %v", err)
+		}
+		if hung < 2 {
+			t.Error("no renewal hung")
+		}
+	})
+}
+
+// TestSuspendedMachineIsNotAMember lets time pass that Go's monotonic clock does not count.
+func TestSuspendedMachineIsNotAMember(t *testing.T) {
+	var now time.Duration
+	tenure := newTenure(10*time.Second, func() time.Duration { return now })
+	if tenure.Valid() {
+		t.Error("it is valid before it was held")
+	}
+	tenure.renew(now)
+	if now += 9 * time.Second; !tenure.Valid() {
+		t.Error("it is not valid before the deadline")
+	}
+	if now += time.Hour; tenure.Valid() {
+		t.Error("it is valid after the machine was suspended")
+	}
+}
+
+// TestBootClockAdvances shows that the clock of this machine runs.
+func TestBootClockAdvances(t *testing.T) {
+	before, sinceProcess := sinceBoot(), sinceStart()
+	time.Sleep(10 * time.Millisecond)
+	if sinceBoot()-before < 10*time.Millisecond || sinceStart()-sinceProcess < 10*time.Millisecond {
+		t.Error("the clock does not advance")
+	}
+}
+
+// TestClaimWaitsForLongerLease finds the Lease of a process elsewhere that lasts longer than its own would.
+func TestClaimWaitsForLongerLease(t *testing.T) {
+	for name, test := range map[string]struct {
+		seconds  int32
+		instance string
+		want     time.Duration
+	}{
+		"longer":          {40, "elsewhere_1", 40 * time.Second},
+		"shorter":         {5, "elsewhere_1", 15 * time.Second},
+		"absurd":          {1 << 30, "elsewhere_1", time.Hour},
+		"in the same pod": {40, podIdentity() + "_1", 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				other := lease("a", "a", map[string]string{shardingv1alpha1.AnnotationInstance: test.instance})
+				other.Spec.LeaseDurationSeconds = &test.seconds
+				began := time.Now()
+				if err := newMember(*inBubble(other)).claim(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if waited := time.Since(began); waited != test.want {
+					t.Errorf("it waited for %s, want %s", waited, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestPeers has all that Leases can tell of other shards.
+func TestPeers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leaving := map[string]string{shardingv1alpha1.AnnotationLeaving: "true"}
+		joined := inBubble(lease("a", "a", nil), lease("b", "b", nil), lease("released", "", nil),
+			lease("dead", shardingv1alpha1.IdentityShardLeaseController, nil), lease("leaving", "leaving", leaving))
+		peers := &Peers{Lease: joined}
+		for shard, want := range map[string]bool{"a": false, "b": true, "released": false, "dead": false, "leaving": false, "other": false} {
+			if got := peers.Contains(t.Context(), shard); got != want {
+				t.Errorf("%s is a peer: %t, want %t", shard, got, want)
+			}
+		}
+		next := func(want string) {
+			t.Helper()
+			if got, ok, err := peers.Next(t.Context(), "key"); err != nil || !ok || got != want {
+				t.Errorf("next is %q, %t, %v, want %q", got, ok, err, want)
+			}
+		}
+		next("b")
+		update := func(changed *coordinationv1.Lease) {
+			t.Helper()
+			if _, err := joined.Client.Leases("default").Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * viewLasts)
+		}
+		t.Log("The only other shard leaves, too")
+		update(lease("b", "b", leaving))
+		if _, ok, err := peers.Next(t.Context(), "key"); ok || err != nil {
+			t.Errorf("objects go to a shard that is leaving: %t, %v", ok, err)
+		}
+		t.Log("A shard in another namespace is not visible")
+		update(lease("b", "b", nil))
+		update(lease("a", "a", map[string]string{shardingv1alpha1.AnnotationPeersElsewhere: "true"}))
+		next("")
+	})
+}
