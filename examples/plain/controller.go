@@ -34,6 +34,8 @@ const (
 type selection struct {
 	// labelShard and labelDrain are the ring's labels, shard is the name of this one.
 	labelShard, labelDrain, shard string
+	// ring and namespace are where the Leases of the shards are.
+	ring, namespace string
 }
 
 // labels are what all objects of this shard have.

@@ -10,7 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
 // handOver answers the drain label, which means: let this Deployment go. Its value may name the shard
@@ -18,8 +22,9 @@ import (
 // has a Deployment without its budget. Otherwise both labels go in one write, in which the sharder's
 // webhook chooses the next shard; if it is down, the sharder does so later. It also brings the budget.
 func (c *controller) handOver(ctx context.Context, deployment *appsv1.Deployment, next string) error {
-	if next == "true" || next == c.shard {
-		next = "" // other sharders name nobody
+	next, err := c.destination(ctx, next)
+	if err != nil {
+		return err
 	}
 	if next != "" {
 		if err := c.giveBudget(ctx, deployment, next); err != nil {
@@ -45,6 +50,26 @@ func (c *controller) handOver(ctx context.Context, deployment *appsv1.Deployment
 		c.given.Store(cache.MetaObjectToName(deployment), given.ResourceVersion)
 	}
 	return nil
+}
+
+// destination is the shard that a drain label names, if that is another live shard of the ring. Other sharders write "true",
+// and people write anything: a Deployment that goes to a name that nobody has would be nobody's.
+func (c *controller) destination(ctx context.Context, value string) (string, error) {
+	if value == c.shard || len(validation.IsDNS1123Subdomain(value)) > 0 {
+		return "", nil
+	}
+	lease, err := c.client.CoordinationV1().Leases(c.namespace).Get(ctx, value, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("looking up the shard %s: %w", value, err)
+	}
+	_, leaving := lease.Annotations[shardingv1alpha1.AnnotationLeaving]
+	if lease.Labels[shardingv1alpha1.LabelControllerRing] != c.ring || ptr.Deref(lease.Spec.HolderIdentity, "") != value || leaving {
+		return "", nil
+	}
+	return value, nil
 }
 
 // giveBudget gives the budget of a Deployment to another shard. It asks the API server for it: a budget

@@ -121,6 +121,7 @@ func (o *options) selection() selection {
 	}
 	return selection{
 		labelShard: shardingv1alpha1.LabelShard(o.lease.Ring), labelDrain: shardingv1alpha1.LabelDrain(o.lease.Ring), shard: o.lease.Name,
+		ring: o.lease.Ring, namespace: o.lease.Namespace,
 	}
 }
 
