@@ -3,6 +3,7 @@ package watches_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -56,6 +57,43 @@ func TestWatchesComeBackSoonAfterOutage(t *testing.T) {
 					t.Errorf("%d of %d watches are back", got, want)
 				}
 			})
+		})
+	}
+}
+
+// TestWatchesComeBackAfterRandomOutages sees that no order of outages and answers leaves a watch waiting.
+func TestWatchesComeBackAfterRandomOutages(t *testing.T) {
+	const processes, watchesEach, runs, changes = 2, 5, 200, 30
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for run := range uint64(runs) {
+		random := rand.New(rand.NewPCG(seed, run))
+		synctest.Test(t, func(t *testing.T) {
+			server := &fakeServer{}
+			stop := informers(watches.Configure, server.clients(processes, watchesEach)...)
+			defer stop()
+			for range changes {
+				time.Sleep(time.Duration(random.Int64N(int64(5 * time.Second))))
+				switch random.IntN(6) {
+				case 0, 1:
+					server.stop()
+				case 2:
+					server.start()
+				case 3:
+					server.answer(apierrors.NewForbidden(configMaps, "", errors.New("roles are not loaded")))
+				case 4:
+					server.answer(apierrors.NewTooManyRequests("overload", 1))
+				case 5:
+					server.answer(os.NewSyscallError("read", syscall.ECONNRESET))
+				}
+			}
+			server.start()
+			const longestBackoff = time.Minute // of a reflector, after answers that reached it
+			time.Sleep(longestBackoff + attempt + resume + longestBackoff)
+			synctest.Wait()
+			if got, want := server.watching(), processes*watchesEach; got != want {
+				t.Errorf("run %d: %d of %d watches are back", run, got, want)
+			}
 		})
 	}
 }
