@@ -18,6 +18,7 @@ import (
 // shard is a shard that only keeps its lease.
 type shard struct {
 	f    *fixture
+	key  client.ObjectKey
 	name string
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -26,13 +27,19 @@ type shard struct {
 // join makes a shard, whose clock may be off.
 func (f *fixture) join(name string, clockOff time.Duration) *shard {
 	f.t.Helper()
+	return f.joinFrom(f.Namespace, name, clockOff)
+}
+
+// joinFrom makes a shard in a namespace.
+func (f *fixture) joinFrom(namespace, name string, clockOff time.Duration) *shard {
+	f.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	s := &shard{f: f, name: name, stop: stop}
+	s := &shard{f: f, name: name, stop: stop, key: client.ObjectKey{Namespace: namespace, Name: name}}
 	duration := int32(leaseSeconds)
 	now := metav1.NewMicroTime(time.Now().Add(clockOff))
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.Namespace, Name: name,
+			Namespace: namespace, Name: name,
 			Labels: map[string]string{shardingv1alpha1.LabelControllerRing: f.ring.Name},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &duration, AcquireTime: &now, RenewTime: &now},
@@ -63,7 +70,7 @@ func (s *shard) renew(ctx context.Context, clockOff time.Duration) error {
 
 func (s *shard) lease() (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
-	return lease, s.f.Client.Get(context.Background(), client.ObjectKey{Namespace: s.f.Namespace, Name: s.name}, lease)
+	return lease, s.f.Client.Get(context.Background(), s.key, lease)
 }
 
 // die stops renewing.

@@ -142,6 +142,25 @@ func TestLifeOfAShard(t *testing.T) {
 	f.Expect(f.changes).To(Equal([]string{">ready", "ready>expired", "expired>ready", "uncertain>dead", "dead>orphaned"}))
 }
 
+// TestCordoned has a ring that no longer takes shards from a member's namespace. That is told once, and the shard's state is
+// shown as before.
+func TestCordoned(t *testing.T) {
+	f := setUp(t)
+	lease := f.lease("a")
+	f.expect(lease, "ready", "Normal ShardReady")
+	f.tracker.Declare(f.Namespace, []string{"elsewhere"})
+	f.expect(lease, "ready", "Normal ShardCordoned")
+	f.expect(lease, "ready")
+	f.tracker.Declare(f.Namespace, nil)
+	f.expect(lease, "ready")
+	f.tracker.Declare(f.Namespace, []string{"elsewhere"})
+	f.expect(lease, "ready", "Normal ShardCordoned")
+	f.clock.Step(11 * time.Second)
+	f.expect(lease, "expired", "Warning ShardExpired")
+	f.clock.Step(10 * time.Second)
+	f.expect(lease, "dead", "Warning ShardDead")
+}
+
 // TestReleased is told from a death, also when the shard was late before.
 func TestReleased(t *testing.T) {
 	f := setUp(t)

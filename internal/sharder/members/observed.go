@@ -28,6 +28,8 @@ type facts struct {
 	created                          int64
 	uid                              types.UID
 	held, leaving, complete, tooLong bool
+	// excluded is whether its ring takes no shards from its namespace any more, but did so when the shard became a member.
+	excluded bool
 }
 
 // renewal changes with each write of a Lease's holder.
@@ -66,4 +68,15 @@ func older(a, b *observed) int {
 		cmp.Compare(a.facts.created, b.facts.created), cmp.Compare(a.facts.uid, b.facts.uid),
 		cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name),
 	)
+}
+
+// precedes orders the Leases of which the first ones make members: excluded ones are members already, and need no room.
+func precedes(a, b *observed) int {
+	if a.facts.excluded != b.facts.excluded {
+		if a.facts.excluded {
+			return -1
+		}
+		return 1
+	}
+	return older(a, b)
 }

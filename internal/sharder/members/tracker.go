@@ -7,7 +7,6 @@
 package members
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -59,6 +58,8 @@ type Tracker struct {
 type state struct {
 	candidates
 	declared bool
+	// recorded are the namespaces whose shards were members when a sharder looked last, before this process did.
+	recorded []string
 	*view
 	// joined is when a shard last joined, as others see it.
 	joined time.Time
@@ -107,8 +108,13 @@ func (t *Tracker) after(delay time.Duration, call func()) clock.Timer {
 	return t.timers.AfterFunc(delay, func() { go call() })
 }
 
-// Declare makes a ring known, or its namespaces.
-func (t *Tracker) Declare(name string, namespaces []string) {
+// AllNamespaces stands for all namespaces where a ring records from which it takes shards.
+const AllNamespaces = "*"
+
+// Declare makes a ring known, or its namespaces. Members that are not in these any more stay members, and are cordoned. Which
+// shards were members before this process began to look, it knows from the recorded namespaces, which only the first call
+// for a ring needs.
+func (t *Tracker) Declare(name string, namespaces []string, recorded ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.state(name)
@@ -116,8 +122,17 @@ func (t *Tracker) Declare(name string, namespaces []string) {
 		known.declared = true
 		known.view = &view{current: &ring.Ring{}, changed: make(chan struct{})}
 		t.published.Store(name, known.view)
+		known.recorded = slices.Clone(recorded)
+		switch {
+		case len(recorded) == 0:
+			known.restrict(namespaces, false)
+		case slices.Contains(recorded, AllNamespaces):
+			known.restrict(nil, false)
+		default:
+			known.restrict(recorded, false)
+		}
 	}
-	known.restrict(namespaces)
+	known.restrict(namespaces, true)
 	t.publish(name, known, false)
 }
 
@@ -142,8 +157,8 @@ func (t *Tracker) Drop(name string) {
 	known.stopPending()
 	t.published.Delete(name)
 	close(known.changed)
-	known.declared, known.view, known.joined = false, nil, time.Time{}
-	known.restrict(nil)
+	known.declared, known.view, known.joined, known.recorded = false, nil, time.Time{}, nil
+	known.restrict(nil, false)
 	t.forgetUnused(name, known)
 }
 
@@ -172,6 +187,7 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 	} else {
 		now.Seen = t.clock.Now()
 	}
+	now.facts.excluded = t.excluded(before, &now, !debounce)
 	if before != nil && before.ring == now.ring && before.facts == now.facts {
 		*before = now
 		known := t.rings[now.ring]
@@ -192,6 +208,20 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 		return // it joins with others, for which the time has not come
 	}
 	t.publish(now.ring, known, debounce)
+}
+
+// excluded tells whether a Lease is a member's although its ring takes no shards from its namespace: it was one before, or
+// it was listed and the ring's record says so. One that is not held any more is out, and does not come back.
+func (t *Tracker) excluded(before, now *observed, listed bool) bool {
+	if !now.Held() || now.facts.tooLong {
+		return false
+	}
+	if before != nil && before.ring == now.ring && before.facts.excluded && before.facts.uid == now.facts.uid {
+		return true
+	}
+	known := t.rings[now.ring]
+	return listed && known != nil && known.declared && known.admits(now.key) == WrongNamespace &&
+		(slices.Contains(known.recorded, AllNamespaces) || slices.Contains(known.recorded, now.key.Namespace))
 }
 
 // withdraw takes a Lease from its ring.
@@ -218,17 +248,17 @@ func (t *Tracker) publish(name string, known *state, debounce bool) {
 	if !known.declared {
 		return
 	}
-	shards, leaving := known.names()
-	if known.current.Consists(shards, leaving) {
+	next := t.tables.Of(known.names())
+	if known.current.Equal(next) {
 		known.withheld = false
 		known.stopPending()
 		return
 	}
-	if known.withheld = t.noneReady(known, shards); known.withheld {
+	if known.withheld = t.noneReady(known, next); known.withheld {
 		return
 	}
-	now, joins := t.clock.Now(), anyJoined(known.current, shards)
-	if debounce && t.timers != nil && joins && noneLeft(known.current, shards, leaving) {
+	now, joins := t.clock.Now(), anyJoined(known.current, next)
+	if debounce && t.timers != nil && joins && noneLeft(known.current, next) {
 		if wait := known.joined.Add(joinInterval).Sub(now); wait > 0 {
 			if known.pending == nil {
 				known.pending = t.after(wait, func() { t.publishPending(name) })
@@ -241,18 +271,18 @@ func (t *Tracker) publish(name string, known *state, debounce bool) {
 		known.joined = now
 	}
 	before := known.changed
-	known.view = &view{current: t.tables.New(shards, leaving...), changed: make(chan struct{}), since: now}
+	known.view = &view{current: next, changed: make(chan struct{}), since: now}
 	t.calculated(name)
 	t.published.Store(name, known.view)
 	close(before) // those who hear of it find the new ring
 }
 
-// noneReady reports whether there are shards, but all of them have missed their renewals: when all stop at once, as without
-// permission to renew, objects would move from one dead shard to the next.
-func (t *Tracker) noneReady(known *state, shards []string) bool {
-	return len(shards) > 0 && !anyJoined(known.current, shards) && !slices.ContainsFunc(known.members(), func(lease *observed) bool {
+// noneReady reports whether there are shards to move objects to, but all of them have missed their renewals: when all stop at
+// once, as without permission to renew, objects would move from one dead shard to the next.
+func (t *Tracker) noneReady(known *state, next *ring.Ring) bool {
+	return len(next.Shards()) > 0 && !anyJoined(known.current, next) && !slices.ContainsFunc(known.members(), func(lease *observed) bool {
 		state, _ := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
-		return state == membership.Ready
+		return state == membership.Ready && !next.Cordoned(lease.Shard)
 	})
 }
 
@@ -273,40 +303,18 @@ func (s *state) stopPending() {
 	}
 }
 
-// anyJoined tells whether one of the shards is not in the ring yet.
-func anyJoined(current *ring.Ring, shards []string) bool {
-	return slices.ContainsFunc(shards, func(shard string) bool { return !current.Has(shard) })
+// anyJoined tells whether a shard is to get objects that was not a member yet.
+func anyJoined(current, next *ring.Ring) bool {
+	return slices.ContainsFunc(next.Shards(), func(shard string) bool { return !current.Has(shard) })
 }
 
-// noneLeft tells whether all members of the ring are still what they were.
-func noneLeft(current *ring.Ring, shards, leaving []string) bool {
-	still := ring.New(shards, leaving...)
-	for _, shard := range current.Members() {
-		if !still.Has(shard) || current.Leaving(shard) != still.Leaving(shard) {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(leaving, func(shard string) bool { return !current.Has(shard) })
-}
-
-// Holders returns the shards of a ring whose Leases are held, whether they were observed or not. A shard that the ring
-// refuses, because it is full for example, is among them until its Lease has been taken over: it may still work.
-func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string]bool {
-	t.mu.Lock()
-	known := t.rings[name]
-	if known == nil || !known.declared {
-		t.mu.Unlock()
-		return map[string]bool{}
-	}
-	admitting := newCandidates(known.namespaces)
-	t.mu.Unlock()
-	holders := map[string]bool{}
-	for i := range leases {
-		if lease := read(&leases[i]); lease.ring == name && lease.Held() && admitting.admits(lease.key) == NotRefused {
-			holders[lease.Shard] = true
-		}
-	}
-	return holders
+// noneLeft tells whether all members of the ring are still what they were, and those that join are to get objects.
+func noneLeft(current, next *ring.Ring) bool {
+	return !slices.ContainsFunc(current.Members(), func(shard string) bool {
+		return !next.Has(shard) || current.Leaving(shard) != next.Leaving(shard) || current.Cordoned(shard) != next.Cordoned(shard)
+	}) && !slices.ContainsFunc(next.Members(), func(shard string) bool {
+		return !current.Has(shard) && (next.Leaving(shard) || next.Cordoned(shard))
+	})
 }
 
 // Ring returns a ring as it is now, and a channel that is closed when it has changed. The ring is
@@ -324,77 +332,4 @@ func (t *Tracker) Since(name string) time.Time {
 		return shown.(*view).since
 	}
 	return time.Time{}
-}
-
-// Shard is a shard of a ring at one moment.
-type Shard struct {
-	Name, Namespace string
-	State           membership.State
-	// Leaving is whether it has said so: it gets no more objects.
-	Leaving bool
-	// Again is when to look at the state again, if no Lease changes before.
-	Again time.Time
-}
-
-// Shards returns all shards of a ring, dead ones included, in order.
-func (t *Tracker) Shards(name string) []Shard {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known := t.rings[name]
-	if known == nil || !known.declared {
-		return nil
-	}
-	shards := make([]Shard, 0, len(known.byName))
-	for name := range known.byName {
-		if lease := known.incumbent(name); lease != nil && known.refusal(lease) == NotRefused {
-			shards = append(shards, t.shard(known, lease))
-		}
-	}
-	slices.SortFunc(shards, func(a, b Shard) int { return cmp.Compare(a.Name, b.Name) })
-	return shards
-}
-
-// Shard returns the shard that a Lease belongs to, if its ring is declared and takes it.
-func (t *Tracker) Shard(key types.NamespacedName) (shard Shard, found bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lease := t.leases[key]
-	if lease == nil {
-		return Shard{}, false
-	}
-	known := t.rings[lease.ring]
-	if !known.declared || known.refusal(lease) != NotRefused {
-		return Shard{}, false
-	}
-	return t.shard(known, lease), true
-}
-
-func (t *Tracker) shard(known *state, lease *observed) Shard {
-	state, again := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
-	return Shard{Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Leaving: lease.Leaving, Again: again}
-}
-
-// Refusal returns why its ring does not accept a Lease, or NotRefused.
-func (t *Tracker) Refusal(key types.NamespacedName) Refusal {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lease := t.leases[key]
-	if lease == nil || !t.rings[lease.ring].declared {
-		return NoRing
-	}
-	return t.rings[lease.ring].refusal(lease)
-}
-
-// Namesake returns the namespace of the Lease that keeps another one of the same name from being a shard.
-func (t *Tracker) Namesake(key types.NamespacedName) (namespace string, found bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lease := t.leases[key]
-	if lease == nil || !t.rings[lease.ring].declared {
-		return "", false
-	}
-	if owner := t.rings[lease.ring].incumbent(key.Name); owner != nil && owner.key != key {
-		return owner.key.Namespace, true
-	}
-	return "", false
 }
