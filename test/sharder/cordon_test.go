@@ -58,11 +58,7 @@ func TestExcludedShardsAreDrained(t *testing.T) {
 	n := f.admits()
 	f.create(0, 30)
 	n += 30
-	f.Eventually(func() map[string]int {
-		f.letGo()
-		return f.owners()
-	}).Should(And(HaveLen(3), HaveKey("a"), HaveKey("b"), HaveKey("c")))
-	f.condition(shardingv1alpha1.ConditionDrained, shardingv1alpha1.ReasonDrained)
+	f.balanced("a", "b", "c")
 	before := f.owners()
 	t.Logf("owners: %v", before)
 	untouched := func(when string) {

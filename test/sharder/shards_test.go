@@ -10,9 +10,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/assignment"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
 )
 
 // shard is a shard that only keeps its lease.
@@ -169,4 +172,28 @@ func (f *fixture) letGo() {
 		delete(object.Labels, shardingv1alpha1.LabelShard(f.ring.Name))
 		_ = f.Client.Update(context.Background(), object) // in conflict, the next time
 	}
+}
+
+// balanced waits until all objects are with the shards that the ring says, children with their controllers. Meanwhile shards
+// acknowledge every drain.
+func (f *fixture) balanced(shards ...string) {
+	f.t.Helper()
+	members := ring.New(shards)
+	f.Eventually(func() (elsewhere []string) {
+		f.letGo()
+		list := &corev1.ConfigMapList{}
+		f.Expect(f.Client.List(context.Background(), list, client.InNamespace(f.Namespace))).To(Succeed())
+		for i := range list.Items {
+			object := &list.Items[i]
+			_, draining := object.Labels[shardingv1alpha1.LabelDrain(f.ring.Name)]
+			owner := members.Owner(assignment.Key(schema.GroupKind{Kind: "ConfigMap"}, object.Namespace, object.Name))
+			if draining || object.Labels[shardingv1alpha1.LabelShard(f.ring.Name)] != owner {
+				elsewhere = append(elsewhere, object.Name)
+			}
+		}
+		if f.owners()["apart"] > 0 {
+			elsewhere = append(elsewhere, "a child")
+		}
+		return elsewhere
+	}).Should(BeEmpty())
 }

@@ -193,7 +193,7 @@ func cordoned(member *observed) bool { return member.facts.excluded }
 func (c *candidates) names() (names ring.Members) {
 	for _, member := range c.members() {
 		switch {
-		case member.Leaving:
+		case member.Leaving || member.facts.deleted: // it stops by itself
 			names.Leaving = append(names.Leaving, member.Shard)
 		case cordoned(member):
 			names.Cordoned = append(names.Cordoned, member.Shard)

@@ -30,6 +30,8 @@ type facts struct {
 	held, leaving, complete, tooLong bool
 	// excluded is whether its ring takes no shards from its namespace any more, but did so when the shard became a member.
 	excluded bool
+	// deleted is whether the Lease is gone although its shard held it. The shard may work until its last renewal runs out.
+	deleted bool
 }
 
 // renewal changes with each write of a Lease's holder.

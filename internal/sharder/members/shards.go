@@ -15,7 +15,7 @@ import (
 type Shard struct {
 	Name, Namespace string
 	State           membership.State
-	// Leaving is whether it has said so: it gets no more objects. Cordoned is whether it gets none either, and is asked to
+	// Leaving is whether it has said so, or must stop because its Lease is gone: it gets no more objects. Cordoned is whether it gets none either, and is asked to
 	// release those that it has.
 	Leaving, Cordoned bool
 	// Again is when to look at the state again, if no Lease changes before.
@@ -57,7 +57,7 @@ func (t *Tracker) Shard(key types.NamespacedName) (shard Shard, found bool) {
 
 func (t *Tracker) shard(known *state, lease *observed) Shard {
 	state, again := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
-	return Shard{Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Leaving: lease.Leaving, Cordoned: cordoned(lease), Again: again}
+	return Shard{Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Leaving: lease.Leaving || lease.facts.deleted, Cordoned: cordoned(lease), Again: again}
 }
 
 // Refusal returns why its ring does not accept a Lease, or NotRefused.
@@ -85,8 +85,8 @@ func (t *Tracker) Namesake(key types.NamespacedName) (namespace string, found bo
 	return "", false
 }
 
-// Holders returns the shards of a ring whose Leases are held, whether they were observed or not. A shard that the ring
-// refuses, because it is full for example, is among them until its Lease has been taken over: it may still work.
+// Holders returns the shards of a ring whose Leases are held, whether they were observed or not, and those that may
+// still work although their Leases are gone. A shard that the ring refuses, because it is full for example, is among them until its Lease has been taken over: it may still work.
 func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string]bool {
 	t.mu.Lock()
 	known := t.rings[name]
@@ -100,8 +100,11 @@ func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string
 			excluded[member.key] = member.facts.uid
 		}
 	}
-	t.mu.Unlock()
 	holders := map[string]bool{}
+	for key := range known.deleted { // of which the API server knows nothing any more
+		holders[key.Name] = true
+	}
+	t.mu.Unlock()
 	for i := range leases {
 		lease := read(&leases[i])
 		uid, found := excluded[lease.key]

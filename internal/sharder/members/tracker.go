@@ -58,6 +58,8 @@ type Tracker struct {
 type state struct {
 	candidates
 	declared bool
+	// deleted are members whose Leases are gone, until it is certain that they have stopped. Members are limited, and so are they.
+	deleted map[types.NamespacedName]*observed
 	// recorded are the namespaces whose shards were members when a sharder looked last, before this process did.
 	recorded []string
 	*view
@@ -140,7 +142,7 @@ func (t *Tracker) Declare(name string, namespaces []string, recorded ...string) 
 func (t *Tracker) state(name string) *state {
 	known := t.rings[name]
 	if known == nil {
-		known = &state{candidates: newCandidates(nil)}
+		known = &state{candidates: newCandidates(nil), deleted: map[types.NamespacedName]*observed{}}
 		t.rings[name] = known
 	}
 	return known
@@ -182,13 +184,20 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.leases[now.key]
+	if before != nil && before.ring != now.ring {
+		t.withdraw(before)
+		before = nil
+	}
+	if before == nil {
+		before = t.restored(&now)
+	}
 	if before != nil && before.renewal == now.renewal {
 		now.Seen = before.Seen
 	} else {
 		now.Seen = t.clock.Now()
 	}
 	now.facts.excluded = t.excluded(before, &now, !debounce)
-	if before != nil && before.ring == now.ring && before.facts == now.facts {
+	if before != nil && before.facts == now.facts {
 		*before = now
 		known := t.rings[now.ring]
 		if known.renewed(before); known.withheld {
@@ -197,10 +206,6 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 		return
 	}
 	t.leases[now.key] = &now
-	if before != nil && before.ring != now.ring {
-		t.withdraw(before)
-		before = nil
-	}
 	known := t.state(now.ring)
 	wasMember := before != nil && known.isMember(before)
 	known.replace(before, &now)
@@ -216,7 +221,7 @@ func (t *Tracker) excluded(before, now *observed, listed bool) bool {
 	if !now.Held() || now.facts.tooLong {
 		return false
 	}
-	if before != nil && before.ring == now.ring && before.facts.excluded && before.facts.uid == now.facts.uid {
+	if before != nil && before.facts.excluded && before.facts.uid == now.facts.uid {
 		return true
 	}
 	known := t.rings[now.ring]
@@ -224,15 +229,53 @@ func (t *Tracker) excluded(before, now *observed, listed bool) bool {
 		(slices.Contains(known.recorded, AllNamespaces) || slices.Contains(known.recorded, now.key.Namespace))
 }
 
-// withdraw takes a Lease from its ring.
+// withdraw takes a Lease from its ring. If its shard was a member, it finds out with its next renewal at the earliest, so
+// that it stays one until it has stopped for certain, and gets nothing more. One that did not hold its Lease was out already.
 func (t *Tracker) withdraw(gone *observed) {
-	known := t.rings[gone.ring]
-	known.replace(gone, nil)
+	known, wait := t.rings[gone.ring], gone.StoppedAt().Sub(t.clock.Now())
+	if t.timers == nil || !known.declared || !known.isMember(gone) || wait <= 0 {
+		known.replace(gone, nil)
+	} else {
+		silent := *gone
+		silent.facts.deleted = true
+		known.replace(gone, &silent)
+		known.deleted[gone.key] = &silent
+		t.after(wait, func() { t.stopped(&silent) })
+	}
 	t.publish(gone.ring, known, true)
 	t.forgetUnused(gone.ring, known)
 }
 
-// Forget notes that a Lease is gone.
+// stopped takes a shard from its ring whose Lease has been gone for long enough.
+func (t *Tracker) stopped(silent *observed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.rings[silent.ring]
+	if known == nil || known.deleted[silent.key] != silent {
+		return // it is back
+	}
+	delete(known.deleted, silent.key)
+	known.replace(silent, nil)
+	t.publish(silent.ring, known, true)
+	t.forgetUnused(silent.ring, known)
+}
+
+// restored returns the Lease that was gone and is there again, if a Lease is that one or takes its place: a container that is
+// started again makes another one, and works from then on. One that may not join takes nobody's place.
+func (t *Tracker) restored(now *observed) *observed {
+	known := t.rings[now.ring]
+	if known == nil {
+		return nil
+	}
+	gone := known.deleted[now.key]
+	if gone == nil || gone.facts.uid != now.facts.uid && known.admits(now.key) != NotRefused {
+		return nil
+	}
+	delete(known.deleted, now.key)
+	return gone
+}
+
+// Forget notes that a Lease is gone, or has lost the label of its ring. That is no proof that its shard has stopped.
 func (t *Tracker) Forget(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -282,7 +325,7 @@ func (t *Tracker) publish(name string, known *state, debounce bool) {
 func (t *Tracker) noneReady(known *state, next *ring.Ring) bool {
 	return len(next.Shards()) > 0 && !anyJoined(known.current, next) && !slices.ContainsFunc(known.members(), func(lease *observed) bool {
 		state, _ := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
-		return state == membership.Ready && !next.Cordoned(lease.Shard)
+		return state == membership.Ready && !next.Cordoned(lease.Shard) && !lease.facts.deleted
 	})
 }
 
