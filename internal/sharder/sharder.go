@@ -112,6 +112,7 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 		s.metrics.Calculated(ring)
 		s.ringQueue.add(ring)
 	})
+	s.members.Redeclared = s.ringQueue.add
 	s.rivals = rivals.New(s.clock, s.ringQueue.add)
 	s.readiness = &readiness{sharder: s}
 	s.namespaces = &namespaces{reader: mgr.GetCache(), selected: map[string]selected{}}

@@ -164,6 +164,9 @@ const (
 	// ConditionExclusive is false while other rings have a main resource of the ring as well, and absent
 	// otherwise. API servers call their webhooks one after the other.
 	ConditionExclusive = "ExclusiveResources"
+	// ConditionMatching is false while a shard has declared other resources than the ring lists, and absent
+	// otherwise. Shards that use the library declare theirs, on their Leases.
+	ConditionMatching = "MatchingResources"
 )
 
 // The reasons of the conditions.
@@ -184,4 +187,6 @@ const (
 	ReasonTwoSharders       = "TwoSharders"
 	ReasonSharedResource    = "SharedResource"
 	ReasonTooManyRings      = "TooManyRings"
+	ReasonNotWatched        = "NotWatched"
+	ReasonNotListed         = "NotListed"
 )

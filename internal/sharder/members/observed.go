@@ -20,6 +20,8 @@ type observed struct {
 	ring    string
 	facts   facts
 	renewal renewal
+	// resources are what the shard has declared to work on, in its own words.
+	resources string
 }
 
 // facts are what decides which Leases make members. A renewal changes none of them.
@@ -48,6 +50,7 @@ func read(lease *coordinationv1.Lease) observed {
 		ring: lease.Labels[shardingv1alpha1.LabelControllerRing],
 	}
 	o.Shard = lease.Name
+	o.resources = lease.Annotations[shardingv1alpha1.AnnotationResources]
 	o.Holder = ptr.Deref(spec.HolderIdentity, "")
 	_, o.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
 	o.Complete = spec.AcquireTime != nil && spec.RenewTime != nil && ptr.Deref(spec.LeaseDurationSeconds, 0) > 0

@@ -18,6 +18,8 @@ type Shard struct {
 	// Leaving is whether it has said so, or must stop because its Lease is gone: it gets no more objects. Cordoned is whether it gets none either, and is asked to
 	// release those that it has.
 	Leaving, Cordoned bool
+	// Resources is what its Lease has in AnnotationResources, which anybody may have written.
+	Resources string
 	// Again is when to look at the state again, if no Lease changes before.
 	Again time.Time
 }
@@ -57,7 +59,7 @@ func (t *Tracker) Shard(key types.NamespacedName) (shard Shard, found bool) {
 
 func (t *Tracker) shard(known *state, lease *observed) Shard {
 	state, again := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
-	return Shard{Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Leaving: lease.Leaving || lease.facts.deleted, Cordoned: cordoned(lease), Again: again}
+	return Shard{Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Leaving: lease.Leaving || lease.facts.deleted, Cordoned: cordoned(lease), Resources: lease.resources, Again: again}
 }
 
 // Refusal returns why its ring does not accept a Lease, or NotRefused.

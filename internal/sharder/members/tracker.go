@@ -44,6 +44,8 @@ type Tracker struct {
 	timers clock.WithDelayedExecution
 	// calculated is told each time that a ring has other members.
 	calculated func(ring string)
+	// Redeclared, if it is set, is told when a shard has declared other resources than before. It must not block.
+	Redeclared func(ring string)
 	tables     *ring.Tables
 	evicting   atomic.Bool // a timer is set
 	// published is what Ring answers with, a *view by the ring's name, without waiting for the mutex.
@@ -195,6 +197,9 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 		now.Seen = before.Seen
 	} else {
 		now.Seen = t.clock.Now()
+	}
+	if before != nil && before.resources != now.resources && t.Redeclared != nil {
+		defer t.Redeclared(now.ring) // when it is noted, but before others can ask
 	}
 	now.facts.excluded = t.excluded(before, &now, !debounce)
 	if before != nil && before.facts == now.facts {

@@ -106,12 +106,18 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 		condition.ObservedGeneration = ring.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
-	if condition := exclusive(facts.Shared); condition != nil {
-		condition.ObservedGeneration = ring.Generation
-		meta.SetStatusCondition(&status.Conditions, *condition)
-	} else {
-		meta.RemoveStatusCondition(&status.Conditions, shardingv1alpha1.ConditionExclusive)
+	setOptional(ring, shardingv1alpha1.ConditionExclusive, exclusive(facts.Shared))
+	setOptional(ring, shardingv1alpha1.ConditionMatching, matching(differences(ring.Spec.Resources, facts.Shards)))
+}
+
+// setOptional sets a condition that is there only if it says something.
+func setOptional(ring *shardingv1alpha1.ControllerRing, kind string, condition *metav1.Condition) {
+	if condition == nil {
+		meta.RemoveStatusCondition(&ring.Status.Conditions, kind)
+		return
 	}
+	condition.ObservedGeneration = ring.Generation
+	meta.SetStatusCondition(&ring.Status.Conditions, *condition)
 }
 
 // notSynced is all that can be said before this process has looked at the objects. It must not say
