@@ -82,7 +82,7 @@ func (s *subject) held(object *metav1.PartialObjectMetadata, c *cast) Held {
 	return h
 }
 
-// What is shown of a shard that is in the ring and gets no more objects.
+// What is shown of a shard that is in the ring and gets no new objects.
 const (
 	stateLeaving  = "leaving"
 	stateCordoned = "cordoned"

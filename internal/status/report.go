@@ -129,7 +129,7 @@ type Shard struct {
 	// objects.
 	Member  bool `json:"member"`
 	Leaving bool `json:"leaving,omitempty"`
-	// Cordoned is whether it gets no more objects either, and is asked to release those that it has.
+	// Cordoned is whether it gets no new objects either, and is asked to release those that it has.
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Created is when its Lease was made, Since from when it holds it or does not, Renewed when it was
 	// written last, and Expires when that runs out.

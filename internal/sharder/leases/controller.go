@@ -182,7 +182,7 @@ func (r *Reconciler) tell(ctx context.Context, lease *coordinationv1.Lease, from
 	r.Events.Eventf(lease, nil, what.kind, what.reason, "Membership", "%s", what.note)
 }
 
-// tellCordoned lets people know once that a shard gets no more objects, and why.
+// tellCordoned lets people know once that a shard gets no new objects, and why.
 func (r *Reconciler) tellCordoned(lease *coordinationv1.Lease, shard members.Shard) {
 	key := client.ObjectKeyFromObject(lease)
 	if !shard.Cordoned {

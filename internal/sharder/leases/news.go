@@ -44,7 +44,7 @@ var forgotten = news{corev1.EventTypeNormal, "ShardForgotten", "The shard is lon
 // excluded is what to say when a ring no longer takes shards from the namespace of a member.
 var excluded = news{
 	corev1.EventTypeNormal, "ShardCordoned",
-	"The ring %s no longer takes shards from the namespace %s (see its spec.shardNamespaces): the shard gets no more objects, and is asked to release those that it has",
+	"The ring %s no longer takes shards from the namespace %s (see its spec.shardNamespaces): the shard gets no new objects, and is asked to release those that it has",
 }
 
 func holder(lease *coordinationv1.Lease) string {

@@ -186,7 +186,7 @@ func (c *candidates) isMember(lease *observed) bool {
 	return found && at < c.room() && c.holders[at].key == lease.key
 }
 
-// cordoned tells whether a member gets no more objects and is to release those that it has, without knowing it.
+// cordoned tells whether a member gets no new objects and the sharder asks it to release those that it owns.
 func cordoned(member *observed) bool { return member.facts.excluded }
 
 // names of the members, by what they get.

@@ -148,7 +148,7 @@ func TestRecordTellsWhoWasAMember(t *testing.T) {
 				}
 				f.Declare("ring", []string{"new"}, test.recorded...)
 				for _, lease := range leases[seen:] {
-					f.Observe(lease) // a controller may be faster than what tells of the list
+					f.Observe(lease) // a controller may observe it before the list is delivered
 					f.ObserveListed(lease)
 				}
 				when := fmt.Sprintf("%d leases are seen first", seen)

@@ -15,7 +15,7 @@ import (
 type Shard struct {
 	Name, Namespace string
 	State           membership.State
-	// Leaving is whether it has said so, or must stop because its Lease is gone: it gets no more objects. Cordoned is whether it gets none either, and is asked to
+	// Leaving is whether it has said so, or must stop because its Lease is gone: it gets no new objects. Cordoned is whether it gets none either, and is asked to
 	// release those that it has.
 	Leaving, Cordoned bool
 	// Resources is what its Lease has in AnnotationResources, which anybody may have written.

@@ -280,7 +280,7 @@ func (t *Tracker) restored(now *observed) *observed {
 	return gone
 }
 
-// Forget notes that a Lease is gone, or has lost the label of its ring. That is no proof that its shard has stopped.
+// Forget notes that a Lease is gone, or has lost the label of its ring. It does not prove that its shard has stopped.
 func (t *Tracker) Forget(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -351,12 +351,12 @@ func (s *state) stopPending() {
 	}
 }
 
-// anyJoined tells whether a shard is to get objects that was not a member yet.
+// anyJoined reports whether a shard owns keys that was not a member before.
 func anyJoined(current, next *ring.Ring) bool {
 	return slices.ContainsFunc(next.Shards(), func(shard string) bool { return !current.Has(shard) })
 }
 
-// noneLeft tells whether all members of the ring are still what they were, and those that join are to get objects.
+// noneLeft reports whether all members of the ring are still what they were, and those that join own keys.
 func noneLeft(current, next *ring.Ring) bool {
 	return !slices.ContainsFunc(current.Members(), func(shard string) bool {
 		return !next.Has(shard) || current.Leaving(shard) != next.Leaving(shard) || current.Cordoned(shard) != next.Cordoned(shard)
