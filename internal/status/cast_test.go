@@ -72,7 +72,8 @@ func TestRefused(t *testing.T) {
 		"where its sharder is": {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}, sharders: []*coordinationv1.Lease{elected("a")}}, []string{"a"}, []string{"other/b: the ring takes shards only from the namespaces system"}},
 		"recorded as members": {
 			&declaration{ring: former, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other")), lease("c", in("third"))}},
-			[]string{"a", "b"}, []string{"third/c: the ring takes shards only from the namespaces system"},
+			[]string{"a", "b"},
+			[]string{"third/c: the ring takes shards only from the namespaces system"},
 		},
 		"a long name":         {&declaration{shards: []*coordinationv1.Lease{lease("b"), lease(long)}}, []string{"b"}, []string{"system/" + long + ": its name has more than 63 characters"}},
 		"the same name twice": {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("a", in("other"))}}, []string{"a"}, []string{"system/a: an older shard in the namespace other has the same name"}},

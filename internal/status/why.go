@@ -84,7 +84,7 @@ func (j *judgement) main() (Reason, string) {
 		return j.draining()
 	}
 	if p.Desired == "" {
-		return NoShards, fmt.Sprintf("%s has it, which the ring no longer takes, and keeps it until the ring has another shard.", p.Shard)
+		return NoShards, p.Shard + " has it, which the ring no longer takes, and keeps it until the ring has another shard."
 	}
 	return DrainDue, fmt.Sprintf("%s has it, and the ring says %s since its members have changed. %s is to be asked to let it go. %s",
 		p.Shard, p.Desired, p.Shard, j.due(later))
