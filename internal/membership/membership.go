@@ -67,6 +67,10 @@ func (l Lease) expiry() time.Time {
 	return l.Seen.Add(l.Duration)
 }
 
+// StoppedAt is when a shard has stopped for certain that cannot renew, because its Lease is gone: the API server, which says
+// so, works, and so the grace is the short one.
+func (l Lease) StoppedAt() time.Time { return l.expiry().Add(l.Duration / promptShare) }
+
 // StateOf returns the state of a shard at a time, and when to look again: the zero time if only a
 // change of the Lease can change it. The renewals are those of all Leases of the same ring.
 func StateOf(lease Lease, renewals Renewals, now time.Time) (state State, again time.Time) {

@@ -17,8 +17,8 @@ const TokensPerShard = 4000
 // Ring is a set of shards to choose from. The zero value has none.
 type Ring struct {
 	shards []string
-	// leaving are members that no key belongs to any more.
-	leaving []string
+	// leaving and cordoned are members that no key belongs to any more.
+	leaving, cordoned []string
 	// tables builds and evicts the table if other rings share the memory for it, or is nil.
 	tables *Tables
 
@@ -27,10 +27,26 @@ type Ring struct {
 	used     atomic.Bool // since the Tables looked last
 }
 
+// Members are the live shards of a ring. All of them keep the objects that they own until they have
+// released them; they differ in what they get and in who moves their objects.
+type Members struct {
+	// Shards own keys.
+	Shards []string
+	// Leaving shards own no key, and hand their objects over by themselves: they are not asked to.
+	Leaving []string
+	// Cordoned shards own no key, and do not know it: they are asked to release their objects.
+	Cordoned []string
+}
+
 // New makes a ring of the given shards. Names that are given twice count once. Shards that are
 // leaving are members too, but no key belongs to them.
 func New(shards []string, leaving ...string) *Ring {
-	return &Ring{shards: sorted(shards), leaving: sorted(leaving)}
+	return Of(Members{Shards: shards, Leaving: leaving})
+}
+
+// Of makes a ring of members.
+func Of(members Members) *Ring {
+	return &Ring{shards: sorted(members.Shards), leaving: sorted(members.Leaving), cordoned: sorted(members.Cordoned)}
 }
 
 func sorted(names []string) []string {
@@ -82,18 +98,21 @@ func (r *Ring) build() *table {
 // Shards returns the names of the shards that keys belong to, in order. They must not be changed.
 func (r *Ring) Shards() []string { return r.shards }
 
-// Members returns the names of all shards, leaving ones included, in order.
-func (r *Ring) Members() []string { return sorted(slices.Concat(r.shards, r.leaving)) }
+// Members returns the names of all shards, leaving and cordoned ones included, in order.
+func (r *Ring) Members() []string { return sorted(slices.Concat(r.shards, r.leaving, r.cordoned)) }
 
 // Consists tells whether these are the shards of the ring, in any order.
-func (r *Ring) Consists(shards, leaving []string) bool {
-	return slices.Equal(r.shards, sorted(shards)) && slices.Equal(r.leaving, sorted(leaving))
+func (r *Ring) Consists(shards, leaving []string) bool { return r.Equal(New(shards, leaving...)) }
+
+// Equal tells whether two rings have the same members.
+func (r *Ring) Equal(other *Ring) bool {
+	return slices.Equal(r.shards, other.shards) && slices.Equal(r.leaving, other.leaving) && slices.Equal(r.cordoned, other.cordoned)
 }
 
 // Has tells whether a shard is a member.
 func (r *Ring) Has(shard string) bool {
 	_, found := slices.BinarySearch(r.shards, shard)
-	return found || r.Leaving(shard)
+	return found || r.Leaving(shard) || r.Cordoned(shard)
 }
 
 // AnyLeaving tells whether any member is leaving.
@@ -102,5 +121,14 @@ func (r *Ring) AnyLeaving() bool { return len(r.leaving) > 0 }
 // Leaving tells whether a shard is a member that is leaving.
 func (r *Ring) Leaving(shard string) bool {
 	_, found := slices.BinarySearch(r.leaving, shard)
+	return found
+}
+
+// AllCordoned returns the names of the members that are cordoned, in order. They must not be changed.
+func (r *Ring) AllCordoned() []string { return r.cordoned }
+
+// Cordoned tells whether a shard is a member that is cordoned.
+func (r *Ring) Cordoned(shard string) bool {
+	_, found := slices.BinarySearch(r.cordoned, shard)
 	return found
 }

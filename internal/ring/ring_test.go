@@ -215,6 +215,34 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
+// TestCordoned has a member that no key belongs to, and that is not leaving either.
+func TestCordoned(t *testing.T) {
+	with, without := ring.Of(ring.Members{Shards: []string{"b", "a"}, Leaving: []string{"l"}, Cordoned: []string{"d", "c"}}), ring.New([]string{"a", "b"}, "l")
+	for i := range 1000 {
+		key := strconv.Itoa(i)
+		if got, want := with.Owner(key), without.Owner(key); got != want {
+			t.Fatalf("%s belongs to %s, not to %s", key, got, want)
+		}
+	}
+	if !with.Has("c") || !with.Cordoned("c") || with.Leaving("c") || with.Cordoned("a") || with.Cordoned("l") || without.Has("c") {
+		t.Error("c is a member that is cordoned")
+	}
+	if got := with.Members(); !slices.Equal(got, []string{"a", "b", "c", "d", "l"}) {
+		t.Errorf("the members are %v", got)
+	}
+	if got := with.AllCordoned(); !slices.Equal(got, []string{"c", "d"}) {
+		t.Errorf("%v are cordoned", got)
+	}
+	if with.Equal(without) || with.Consists([]string{"a", "b"}, []string{"l"}) || !with.Equal(ring.Of(ring.Members{
+		Shards: []string{"a", "b"}, Leaving: []string{"l"}, Cordoned: []string{"c", "d"},
+	})) {
+		t.Error("rings are equal if they have the same members in the same roles")
+	}
+	if got := ring.Of(ring.Members{Cordoned: []string{"c"}}).Owner("x"); got != "" {
+		t.Errorf("all are cordoned, but %s gets keys", got)
+	}
+}
+
 // TestPlacementOfManyShards pins down the owners of many keys as a digest. Versions of the sharder and
 // of shards run side by side, so that they must agree on each.
 func TestPlacementOfManyShards(t *testing.T) {

@@ -24,9 +24,9 @@ type Tables struct {
 // NewTables returns Tables with a limit of tokens to keep. The function is called before each build.
 func NewTables(limit int, built func()) *Tables { return &Tables{limit: limit, built: built} }
 
-// New is like the package's function, for a ring whose table can be evicted.
-func (t *Tables) New(shards []string, leaving ...string) *Ring {
-	made := New(shards, leaving...)
+// Of is like the package's function, for a ring whose table can be evicted.
+func (t *Tables) Of(members Members) *Ring {
+	made := Of(members)
 	made.tables = t
 	return made
 }

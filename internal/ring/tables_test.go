@@ -21,6 +21,11 @@ func newBuilds(shards int) *builds {
 	return b
 }
 
+// New makes a ring of shards.
+func (b *builds) New(shards []string, leaving ...string) *Ring {
+	return b.Of(Members{Shards: shards, Leaving: leaving})
+}
+
 // ask makes a ring be used, and tells whether its table had to be built.
 func (b *builds) ask(r *Ring) bool {
 	before := b.n.Load()

@@ -147,15 +147,16 @@ func (s *Sharder) addRings() error {
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ringOf), builder.WithPredicates(membershipChanged())).
 		WatchesRawSource(source.Func(s.ringQueue.start)).
 		Complete(&rings.Reconciler{
-			Client:    s.manager.GetClient(),
-			Learn:     s.learn,
-			Shards:    s.members.Shards,
-			Rival:     s.rivals.Of,
-			Movers:    s.group,
-			Events:    s.manager.GetEventRecorder("controllerring-controller"),
-			Clock:     s.clock,
-			Config:    s.config.Webhook.Config,
-			Authority: s.authority.Bundle,
+			Client:     s.manager.GetClient(),
+			Learn:      s.learn,
+			Shards:     s.members.Shards,
+			Namespaces: s.members.Namespaces,
+			Rival:      s.rivals.Of,
+			Movers:     s.group,
+			Events:     s.manager.GetEventRecorder("controllerring-controller"),
+			Clock:      s.clock,
+			Config:     s.config.Webhook.Config,
+			Authority:  s.authority.Bundle,
 		})
 }
 

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,7 +108,11 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 		rings:   &catalog.Catalog{},
 		clock:   clock.RealClock{}, ringQueue: &ringQueue{},
 	}
-	s.members = members.New(s.clock, s.metrics.Calculated)
+	s.members = members.New(s.clock, func(ring string) {
+		s.metrics.Calculated(ring)
+		s.ringQueue.add(ring)
+	})
+	s.members.Redeclared = s.ringQueue.add
 	s.rivals = rivals.New(s.clock, s.ringQueue.add)
 	s.readiness = &readiness{sharder: s}
 	s.namespaces = &namespaces{reader: mgr.GetCache(), selected: map[string]selected{}}
@@ -145,8 +150,12 @@ func (s *Sharder) moveOptions(client metadata.Interface) moves.Options {
 	return options
 }
 
-// holders reads which shards of a ring hold their Leases.
+// holders reads which shards of a ring hold their Leases. All Leases that were there when this process began to look must
+// have been noted: only then is it known which of them are cordoned.
 func (s *Sharder) holders(ctx context.Context, ring string) (map[string]bool, error) {
+	if !s.readiness.leases.HasSynced() && !toolscache.WaitForCacheSync(ctx.Done(), s.readiness.leases.HasSynced) {
+		return nil, ctx.Err()
+	}
 	found := &coordinationv1.LeaseList{}
 	if err := s.manager.GetAPIReader().List(ctx, found, client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring}); err != nil {
 		return nil, fmt.Errorf("listing leases: %w", err)
@@ -166,7 +175,7 @@ func (s *Sharder) learn(ctx context.Context, seen *shardingv1alpha1.ControllerRi
 	if declared.DeletionTimestamp != nil {
 		return nil, fmt.Errorf("the ring %q is being deleted", declared.Name)
 	}
-	s.members.Declare(declared.Name, declared.Spec.ShardNamespaces)
+	s.members.Declare(declared.Name, declared.Spec.ShardNamespaces, declared.Status.ShardNamespaces...)
 	known, err := catalog.Resolve(declared, s.manager.GetRESTMapper(), s.config.Webhook.Config.NamespaceSelector)
 	if known != nil {
 		s.rings.Set(known)

@@ -41,14 +41,18 @@ func (d *declaration) cast(now time.Time) *cast {
 	for _, lease := range d.shards {
 		tracker.Observe(lease)
 	}
-	tracker.Declare(d.name, namespaces)
+	var recorded []string
+	if d.ring != nil {
+		recorded = d.ring.Status.ShardNamespaces
+	}
+	tracker.Declare(d.name, namespaces, recorded...)
 	c := &cast{shards: map[string]*Shard{}, blind: d.blind}
 	c.members, _ = tracker.Ring(d.name)
 	for _, lease := range d.shards {
 		shard := describe(lease)
 		key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
 		if _, counts := tracker.Shard(key); counts {
-			shard.Member = c.members.Has(lease.Name)
+			shard.Member, shard.Cordoned = c.members.Has(lease.Name), c.members.Cordoned(lease.Name)
 			c.shards[lease.Name] = shard
 			continue
 		}

@@ -45,10 +45,22 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestCordonedIsShown has a shard whose namespace the ring does not take shards from any more.
+func TestCordonedIsShown(t *testing.T) {
+	ring := controllerRing()
+	ring.Spec.ShardNamespaces, ring.Status.ShardNamespaces = []string{"system"}, []string{"*"}
+	c := (&declaration{name: "ring", ring: ring, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}).cast(now)
+	if shard := c.shard("b"); shard.shown() != "cordoned" || !shard.Member || !shard.Cordoned || !slices.Equal(c.members.Shards(), []string{"a"}) {
+		t.Errorf("b is %s: %+v", shard.shown(), shard)
+	}
+}
+
 // TestRefused has Leases that do not count, and says why.
 func TestRefused(t *testing.T) {
 	picky := controllerRing()
 	picky.Spec.ShardNamespaces = []string{"system"}
+	former := picky.DeepCopy()
+	former.Status.ShardNamespaces = []string{"system", "other"}
 	long := strings.Repeat("a", 64)
 	for name, test := range map[string]struct {
 		declaration *declaration
@@ -58,8 +70,13 @@ func TestRefused(t *testing.T) {
 		"all are taken":        {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a", "b"}, nil},
 		"not from everywhere":  {&declaration{ring: picky, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a"}, []string{"other/b: the ring takes shards only from the namespaces system"}},
 		"where its sharder is": {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}, sharders: []*coordinationv1.Lease{elected("a")}}, []string{"a"}, []string{"other/b: the ring takes shards only from the namespaces system"}},
-		"a long name":          {&declaration{shards: []*coordinationv1.Lease{lease("b"), lease(long)}}, []string{"b"}, []string{"system/" + long + ": its name has more than 63 characters"}},
-		"the same name twice":  {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("a", in("other"))}}, []string{"a"}, []string{"system/a: an older shard in the namespace other has the same name"}},
+		"recorded as members": {
+			&declaration{ring: former, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other")), lease("c", in("third"))}},
+			[]string{"a", "b"},
+			[]string{"third/c: the ring takes shards only from the namespaces system"},
+		},
+		"a long name":         {&declaration{shards: []*coordinationv1.Lease{lease("b"), lease(long)}}, []string{"b"}, []string{"system/" + long + ": its name has more than 63 characters"}},
+		"the same name twice": {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("a", in("other"))}}, []string{"a"}, []string{"system/a: an older shard in the namespace other has the same name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.declaration.name = "ring"

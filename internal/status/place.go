@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/membership"
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
@@ -81,10 +82,19 @@ func (s *subject) held(object *metav1.PartialObjectMetadata, c *cast) Held {
 	return h
 }
 
+// What is shown of a shard that is in the ring and gets no new objects.
+const (
+	stateLeaving  = "leaving"
+	stateCordoned = "cordoned"
+)
+
 // shown is the state as people see it.
 func (s *Shard) shown() string {
-	if s.Leaving {
-		return "leaving"
+	switch {
+	case s.Leaving:
+		return stateLeaving
+	case s.Cordoned && s.State == string(membership.Ready):
+		return stateCordoned
 	}
 	return s.State
 }

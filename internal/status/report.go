@@ -57,7 +57,7 @@ type Ring struct {
 	Sharders []Sharder `json:"sharders,omitempty"`
 	// Shards are all that have a Lease, and those that are only named by objects.
 	Shards []Shard `json:"shards,omitempty"`
-	// Members is how many of them are in the ring, and Available how many of those are not leaving.
+	// Members is how many of them are in the ring, and Available how many of those get objects.
 	Members   int `json:"members"`
 	Available int `json:"available"`
 	// Kinds are what the ring spreads.
@@ -129,6 +129,8 @@ type Shard struct {
 	// objects.
 	Member  bool `json:"member"`
 	Leaving bool `json:"leaving,omitempty"`
+	// Cordoned is whether it gets no new objects either, and is asked to release those that it has.
+	Cordoned bool `json:"cordoned,omitempty"`
 	// Created is when its Lease was made, Since from when it holds it or does not, Renewed when it was
 	// written last, and Expires when that runs out.
 	Created *metav1.Time `json:"created,omitempty"`

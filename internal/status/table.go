@@ -253,7 +253,7 @@ func stateColour(state string) terminal.Colour {
 		return terminal.Good
 	case "", StateLeft:
 		return terminal.Plain
-	case "leaving", stateSilent, string(membership.Expired), string(membership.Uncertain), StateUnknown:
+	case stateLeaving, stateCordoned, stateSilent, string(membership.Expired), string(membership.Uncertain), StateUnknown:
 		return terminal.Doubtful
 	}
 	return terminal.Bad

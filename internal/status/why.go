@@ -83,6 +83,9 @@ func (j *judgement) main() (Reason, string) {
 	case p.Draining != nil:
 		return j.draining()
 	}
+	if p.Desired == "" {
+		return NoShards, p.Shard + " has it, which the ring no longer takes, and keeps it until the ring has another shard."
+	}
 	return DrainDue, fmt.Sprintf("%s has it, and the ring says %s since its members have changed. %s is to be asked to let it go. %s",
 		p.Shard, p.Desired, p.Shard, j.due(later))
 }
@@ -157,7 +160,11 @@ func (j *judgement) draining() (Reason, string) {
 	if p.Draining.Since != nil {
 		words += fmt.Sprintf(" %s ago", j.ago(p.Draining.Since.Time))
 	}
-	words += fmt.Sprintf(" to let it go, and has not yet; then %s gets it.", p.Desired)
+	words += " to let it go, and has not yet"
+	if p.Desired != "" {
+		words += fmt.Sprintf("; then %s gets it", p.Desired)
+	}
+	words += "."
 	if to := p.Draining.To; to != "" && to != p.Desired {
 		words += fmt.Sprintf(" The request still names %s.", to)
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -92,8 +93,8 @@ func (f *fixture) told(kind, name string) []string {
 	for i := range list.Items {
 		event := &list.Items[i]
 		about := event.Regarding
-		// Tests share the control plane, and names of shards.
-		if about.Kind == kind && about.Name == name && (about.Namespace == f.Namespace || about.Namespace == "") {
+		// Tests share the control plane, and names of shards. Other namespaces of a test end with the name of its own.
+		if about.Kind == kind && about.Name == name && (strings.HasSuffix(about.Namespace, f.Namespace) || about.Namespace == "") {
 			reasons = append(reasons, event.Type+" "+event.Reason)
 		}
 	}

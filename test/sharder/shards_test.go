@@ -10,14 +10,18 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/assignment"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
 )
 
 // shard is a shard that only keeps its lease.
 type shard struct {
 	f    *fixture
+	key  client.ObjectKey
 	name string
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -26,13 +30,19 @@ type shard struct {
 // join makes a shard, whose clock may be off.
 func (f *fixture) join(name string, clockOff time.Duration) *shard {
 	f.t.Helper()
+	return f.joinFrom(f.Namespace, name, clockOff)
+}
+
+// joinFrom makes a shard in a namespace.
+func (f *fixture) joinFrom(namespace, name string, clockOff time.Duration) *shard {
+	f.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	s := &shard{f: f, name: name, stop: stop}
+	s := &shard{f: f, name: name, stop: stop, key: client.ObjectKey{Namespace: namespace, Name: name}}
 	duration := int32(leaseSeconds)
 	now := metav1.NewMicroTime(time.Now().Add(clockOff))
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.Namespace, Name: name,
+			Namespace: namespace, Name: name,
 			Labels: map[string]string{shardingv1alpha1.LabelControllerRing: f.ring.Name},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &duration, AcquireTime: &now, RenewTime: &now},
@@ -63,7 +73,7 @@ func (s *shard) renew(ctx context.Context, clockOff time.Duration) error {
 
 func (s *shard) lease() (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
-	return lease, s.f.Client.Get(context.Background(), client.ObjectKey{Namespace: s.f.Namespace, Name: s.name}, lease)
+	return lease, s.f.Client.Get(context.Background(), s.key, lease)
 }
 
 // die stops renewing.
@@ -162,4 +172,28 @@ func (f *fixture) letGo() {
 		delete(object.Labels, shardingv1alpha1.LabelShard(f.ring.Name))
 		_ = f.Client.Update(context.Background(), object) // in conflict, the next time
 	}
+}
+
+// balanced waits until all objects are with the shards that the ring says, children with their controllers. Meanwhile shards
+// acknowledge every drain.
+func (f *fixture) balanced(shards ...string) {
+	f.t.Helper()
+	members := ring.New(shards)
+	f.Eventually(func() (elsewhere []string) {
+		f.letGo()
+		list := &corev1.ConfigMapList{}
+		f.Expect(f.Client.List(context.Background(), list, client.InNamespace(f.Namespace))).To(Succeed())
+		for i := range list.Items {
+			object := &list.Items[i]
+			_, draining := object.Labels[shardingv1alpha1.LabelDrain(f.ring.Name)]
+			owner := members.Owner(assignment.Key(schema.GroupKind{Kind: "ConfigMap"}, object.Namespace, object.Name))
+			if draining || object.Labels[shardingv1alpha1.LabelShard(f.ring.Name)] != owner {
+				elsewhere = append(elsewhere, object.Name)
+			}
+		}
+		if f.owners()["apart"] > 0 {
+			elsewhere = append(elsewhere, "a child")
+		}
+		return elsewhere
+	}).Should(BeEmpty())
 }

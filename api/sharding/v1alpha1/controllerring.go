@@ -133,6 +133,14 @@ type ControllerRingStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	AvailableShards int32 `json:"availableShards"`
+	// ShardNamespaces are the namespaces whose shards are members of the ring: those that spec.shardNamespaces
+	// admits, or "*" if it admits all, and those that it admitted before and whose shards are still alive. A
+	// sharder that starts knows from it which shards must release their objects before others get them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=532
+	// +kubebuilder:validation:items:MaxLength=63
+	ShardNamespaces []string `json:"shardNamespaces,omitempty"`
 	// Conditions tell in words what is well and what is not.
 	// +optional
 	// +listType=map
@@ -156,6 +164,9 @@ const (
 	// ConditionExclusive is false while other rings have a main resource of the ring as well, and absent
 	// otherwise. API servers call their webhooks one after the other.
 	ConditionExclusive = "ExclusiveResources"
+	// ConditionMatching is false while a shard has declared other resources than the ring lists, and absent
+	// otherwise. Shards that use the library declare theirs, on their Leases.
+	ConditionMatching = "MatchingResources"
 )
 
 // The reasons of the conditions.
@@ -176,4 +187,6 @@ const (
 	ReasonTwoSharders       = "TwoSharders"
 	ReasonSharedResource    = "SharedResource"
 	ReasonTooManyRings      = "TooManyRings"
+	ReasonNotWatched        = "NotWatched"
+	ReasonNotListed         = "NotListed"
 )

@@ -84,6 +84,8 @@ func Add(mgr manager.Manager, options Options) error {
 		clock:   clock.RealClock{}, appeared: make(chan struct{}, 1),
 	}
 	s.members = members.New(s.clock, s.metrics.Calculated)
+	// Before this process leads, too: it must know which members have just lost their Leases.
+	s.members.Declare(s.Ring, []string{s.Namespace})
 	var err error
 	if s.metadata, err = metadata.NewForConfig(options.Config); err != nil {
 		return fmt.Errorf("making a client for metadata: %w", err)
@@ -187,7 +189,6 @@ func (s *Sharder) Start(ctx context.Context) error {
 	}
 	log.Info("Is the sharder of its ring")
 	s.rings.Set(known)
-	s.members.Declare(s.Ring, declared.Spec.ShardNamespaces)
 	s.group.Ensure(s.Ring, "", 0, len(known.Resources))
 	group.Go(func() { s.lookForOther(ctx) })
 	group.Go(func() { s.settle(ctx) })

@@ -50,6 +50,8 @@ type Reconciler struct {
 
 	// refused is why a Lease is no shard, by its key, so that it is told once and not at each renewal.
 	refused sync.Map
+	// cordoned has the keys of the Leases whose shards are, for the same reason.
+	cordoned sync.Map
 }
 
 // watchful is how soon to look again at a shard that may be dying: the renewal of another shard,
@@ -72,6 +74,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, lease, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.refused.Delete(request.NamespacedName)
+			r.cordoned.Delete(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -81,6 +84,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 		return r.refuse(ctx, lease)
 	}
 	r.refused.Delete(request.NamespacedName)
+	r.tellCordoned(lease, shard)
 	if err := r.act(ctx, lease, shard.State); err != nil {
 		if apierrors.IsConflict(err) {
 			// The Lease was written meanwhile, most likely by its shard. A mere renewal causes no reconcile.
@@ -176,4 +180,17 @@ func (r *Reconciler) tell(ctx context.Context, lease *coordinationv1.Lease, from
 	r.Transition(ring, from, to)
 	logf.FromContext(ctx).Info("Shard changed its state", "controllerRing", ring, "from", from, "to", to)
 	r.Events.Eventf(lease, nil, what.kind, what.reason, "Membership", "%s", what.note)
+}
+
+// tellCordoned lets people know once that a shard gets no new objects, and why.
+func (r *Reconciler) tellCordoned(lease *coordinationv1.Lease, shard members.Shard) {
+	key := client.ObjectKeyFromObject(lease)
+	if !shard.Cordoned {
+		r.cordoned.Delete(key)
+		return
+	}
+	if _, told := r.cordoned.Swap(key, true); !told {
+		r.Events.Eventf(lease, nil, excluded.kind, excluded.reason, "Membership", excluded.note,
+			lease.Labels[shardingv1alpha1.LabelControllerRing], lease.Namespace)
+	}
 }

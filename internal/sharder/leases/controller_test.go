@@ -142,6 +142,25 @@ func TestLifeOfAShard(t *testing.T) {
 	f.Expect(f.changes).To(Equal([]string{">ready", "ready>expired", "expired>ready", "uncertain>dead", "dead>orphaned"}))
 }
 
+// TestCordoned has a ring that no longer takes shards from a member's namespace. That is told once, and the shard's state is
+// shown as before.
+func TestCordoned(t *testing.T) {
+	f := setUp(t)
+	lease := f.lease("a")
+	f.expect(lease, "ready", "Normal ShardReady")
+	f.tracker.Declare(f.Namespace, []string{"elsewhere"})
+	f.expect(lease, "ready", "Normal ShardCordoned")
+	f.expect(lease, "ready")
+	f.tracker.Declare(f.Namespace, nil)
+	f.expect(lease, "ready")
+	f.tracker.Declare(f.Namespace, []string{"elsewhere"})
+	f.expect(lease, "ready", "Normal ShardCordoned")
+	f.clock.Step(11 * time.Second)
+	f.expect(lease, "expired", "Warning ShardExpired")
+	f.clock.Step(10 * time.Second)
+	f.expect(lease, "dead", "Warning ShardDead")
+}
+
 // TestReleased is told from a death, also when the shard was late before.
 func TestReleased(t *testing.T) {
 	f := setUp(t)
@@ -270,6 +289,17 @@ func (f *fixture) namesake(namespace, name string) *coordinationv1.Lease {
 	return lease
 }
 
+// stops lets so much time pass that a shard has stopped whose Lease is gone.
+func (f *fixture) stops(key client.ObjectKey) {
+	f.t.Helper()
+	f.clock.Step(12 * time.Second)
+	f.Eventually(func() bool {
+		return slices.ContainsFunc(f.tracker.Shards(f.Namespace), func(shard members.Shard) bool {
+			return shard.Name == key.Name && shard.Namespace == key.Namespace
+		})
+	}).WithTimeout(rig.Timeout).Should(BeFalse())
+}
+
 // TestNewcomerIsRefused has a shard of the same name in another namespace, which is made to stop until the
 // name is free.
 func TestNewcomerIsRefused(t *testing.T) {
@@ -294,6 +324,10 @@ func TestNewcomerIsRefused(t *testing.T) {
 	f.Expect(f.Rig.Client.Delete(t.Context(), incumbent)).To(Succeed())
 	f.tracker.Forget(client.ObjectKeyFromObject(incumbent))
 	f.change(newcomer, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
+	f.expect(newcomer, "")
+	f.Expect(*newcomer.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController), "the incumbent may still work")
+	f.stops(client.ObjectKeyFromObject(incumbent))
+	f.change(newcomer, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
 	f.expect(newcomer, "ready", "Normal ShardReady")
 }
 
@@ -311,6 +345,7 @@ func TestRingIsFull(t *testing.T) {
 	f.expect(lease, "", "Warning ShardRefused")
 	f.Expect(*lease.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
 	f.tracker.Forget(client.ObjectKey{Namespace: f.Namespace, Name: "older-7"})
+	f.stops(client.ObjectKey{Namespace: f.Namespace, Name: "older-7"})
 	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
 	f.expect(lease, "ready", "Normal ShardReady")
 }

@@ -46,8 +46,12 @@ func Follow(informer cache.Informer, observer Observer) (toolscache.ResourceEven
 	})
 }
 
-// maxHolderLength is more than a holder's name can have that is a shard.
-const maxHolderLength = 256
+const (
+	// maxHolderLength is more than a holder's name can have that is a shard.
+	maxHolderLength = 256
+	// maxResourcesLength is enough for about 70 resources. Shards that declare more are not compared with their ring.
+	maxResourcesLength = 4096
+)
 
 // Strip is a transformation for a cache of Leases: it removes all that the sharder does not read. Anybody who
 // may create Leases could otherwise fill the sharder's memory. What is written must be a patch.
@@ -58,7 +62,10 @@ func Strip(object any) (any, error) {
 	}
 	lease.ManagedFields, lease.OwnerReferences, lease.Finalizers = nil, nil, nil
 	lease.Labels = only(lease.Labels, shardingv1alpha1.LabelControllerRing, shardingv1alpha1.LabelState)
-	lease.Annotations = only(lease.Annotations, shardingv1alpha1.AnnotationLeaving)
+	if len(lease.Annotations[shardingv1alpha1.AnnotationResources]) > maxResourcesLength {
+		delete(lease.Annotations, shardingv1alpha1.AnnotationResources)
+	}
+	lease.Annotations = only(lease.Annotations, shardingv1alpha1.AnnotationLeaving, shardingv1alpha1.AnnotationResources)
 	if holder := lease.Spec.HolderIdentity; holder != nil && len(*holder) > maxHolderLength {
 		lease.Spec.HolderIdentity = new(strings.ToValidUTF8(strings.Clone((*holder)[:maxHolderLength]), ""))
 	}

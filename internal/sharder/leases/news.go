@@ -41,6 +41,12 @@ func takenOver(lease *coordinationv1.Lease) news {
 // forgotten is what to say when a Lease was deleted.
 var forgotten = news{corev1.EventTypeNormal, "ShardForgotten", "The shard is long dead, and its lease was deleted"}
 
+// excluded is what to say when a ring no longer takes shards from the namespace of a member.
+var excluded = news{
+	corev1.EventTypeNormal, "ShardCordoned",
+	"The ring %s no longer takes shards from the namespace %s (see its spec.shardNamespaces): the shard gets no new objects, and is asked to release those that it has",
+}
+
 func holder(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""

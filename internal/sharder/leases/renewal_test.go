@@ -108,14 +108,18 @@ func TestStrip(t *testing.T) {
 	lease := shown("ready")
 	lease.ResourceVersion, lease.ManagedFields = "7", []metav1.ManagedFieldsEntry{{Manager: "shard"}}
 	lease.OwnerReferences, lease.Finalizers = []metav1.OwnerReference{{Name: "pod"}}, []string{"example.com/keep"}
-	lease.Annotations = map[string]string{shardingv1alpha1.AnnotationLeaving: "", "note": strings.Repeat("x", 1<<18)}
+	lease.Annotations = map[string]string{shardingv1alpha1.AnnotationLeaving: "", shardingv1alpha1.AnnotationResources: "[]", "note": strings.Repeat("x", 1<<18)}
 	lease.Labels["app"] = "operator"
 	lease.Spec.HolderIdentity = new(strings.Repeat("ö", 1<<18))
 	want := shown("ready")
-	want.ResourceVersion, want.Annotations = "7", map[string]string{shardingv1alpha1.AnnotationLeaving: ""}
+	want.ResourceVersion, want.Annotations = "7", map[string]string{shardingv1alpha1.AnnotationLeaving: "", shardingv1alpha1.AnnotationResources: "[]"}
 	want.Spec.HolderIdentity = new(strings.Repeat("ö", 128))
 	got, err := leases.Strip(lease)
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
 		t.Error(diff, err)
+	}
+	lease.Annotations = map[string]string{shardingv1alpha1.AnnotationResources: strings.Repeat("x", 1<<18)}
+	if got, err := leases.Strip(lease); err != nil || len(got.(*coordinationv1.Lease).Annotations) > 0 {
+		t.Errorf("%v: a list of that length is kept", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/membership"
+	"github.com/ringmaster-project/ringmaster/internal/ring"
 )
 
 // Refusal is why a ring does not accept a Lease that names it.
@@ -37,7 +38,7 @@ type candidates struct {
 	namespaces []string // whose Leases count; none means all
 	// byName has all Leases, the oldest of each name first.
 	byName map[string][]*observed
-	// holders have their name and hold their Lease, the oldest first. The first ones are the members.
+	// holders have their name and hold their Lease, excluded ones first, then the oldest. The first ones are the members.
 	holders []*observed
 	// renewals are those of the holders.
 	renewals membership.Renewals
@@ -47,12 +48,21 @@ func newCandidates(namespaces []string) candidates {
 	return candidates{namespaces: slices.Clone(namespaces), byName: map[string][]*observed{}}
 }
 
-// restrict changes the namespaces whose Leases count.
-func (c *candidates) restrict(namespaces []string) {
+// restrict changes the namespaces whose Leases count. With cordon, members that are elsewhere stay members, and are
+// excluded: they work on objects, which must not be taken from them.
+func (c *candidates) restrict(namespaces []string, cordon bool) {
 	if slices.Equal(c.namespaces, namespaces) {
 		return
 	}
-	changed := newCandidates(namespaces)
+	changed, members := newCandidates(namespaces), map[*observed]bool{}
+	for _, member := range c.members() {
+		members[member] = true
+	}
+	for _, leases := range c.byName {
+		for _, lease := range leases {
+			lease.facts.excluded = cordon && members[lease] && changed.admits(lease.key) == WrongNamespace
+		}
+	}
 	for _, leases := range c.byName {
 		for _, lease := range leases {
 			changed.replace(nil, lease)
@@ -74,8 +84,14 @@ func (c *candidates) admits(key types.NamespacedName) Refusal {
 }
 
 // incumbent returns the oldest Lease of a name that may join, held or not, so that a shard keeps its name
-// while it restarts. A second shard of that name would work on the same objects.
+// while it restarts. A second shard of that name would work on the same objects, and that is why an excluded
+// one keeps its name as well.
 func (c *candidates) incumbent(name string) *observed {
+	for _, lease := range c.byName[name] {
+		if lease.facts.excluded {
+			return lease
+		}
+	}
 	for _, lease := range c.byName[name] {
 		if c.admits(lease.key) == NotRefused {
 			return lease
@@ -86,7 +102,7 @@ func (c *candidates) incumbent(name string) *observed {
 
 // refusal is why the ring does not accept a Lease.
 func (c *candidates) refusal(lease *observed) Refusal {
-	if why := c.admits(lease.key); why != NotRefused {
+	if why := c.admits(lease.key); why != NotRefused && !lease.facts.excluded {
 		return why
 	}
 	switch {
@@ -105,12 +121,12 @@ func (c *candidates) replace(before, after *observed) {
 	name := cmp.Or(after, before).key.Name
 	was := c.holder(name)
 	if was != nil {
-		at, _ := slices.BinarySearchFunc(c.holders, was, older)
+		at, _ := slices.BinarySearchFunc(c.holders, was, precedes)
 		c.holders = slices.Delete(c.holders, at, at+1)
 	}
 	leases := c.byName[name]
 	if before != nil {
-		leases = slices.DeleteFunc(leases, func(lease *observed) bool { return lease.key == before.key })
+		leases = slices.DeleteFunc(leases, func(lease *observed) bool { return lease == before })
 	}
 	if after != nil {
 		at, _ := slices.BinarySearchFunc(leases, after, older)
@@ -121,7 +137,7 @@ func (c *candidates) replace(before, after *observed) {
 	}
 	is := c.holder(name)
 	if is != nil {
-		at, _ := slices.BinarySearchFunc(c.holders, is, older)
+		at, _ := slices.BinarySearchFunc(c.holders, is, precedes)
 		c.holders = slices.Insert(c.holders, at, is)
 		c.renewals.Add(is.Lease)
 	} else if was != nil && c.renewals.Has(name) {
@@ -147,28 +163,53 @@ func (c *candidates) holder(name string) *observed {
 	return nil
 }
 
-// members are the holders for which there is room.
-func (c *candidates) members() []*observed {
-	return c.holders[:min(len(c.holders), membership.MaxShards)]
+// room is how many holders can be members. Excluded ones take no room from others.
+func (c *candidates) room() int {
+	excluded, _ := slices.BinarySearchFunc(c.holders, false, func(lease *observed, _ bool) int {
+		if lease.facts.excluded {
+			return -1
+		}
+		return 1
+	})
+	return membership.MaxShards + min(excluded, membership.MaxShards)
 }
 
+// members are the holders for which there is room.
+func (c *candidates) members() []*observed { return c.holders[:min(len(c.holders), c.room())] }
+
 // full tells whether not all holders can be members.
-func (c *candidates) full() bool { return len(c.holders) > membership.MaxShards }
+func (c *candidates) full() bool { return len(c.holders) > c.room() }
 
 // isMember tells whether a Lease makes its shard a member.
 func (c *candidates) isMember(lease *observed) bool {
-	at, found := slices.BinarySearchFunc(c.holders, lease, older)
-	return found && at < membership.MaxShards && c.holders[at].key == lease.key
+	at, found := slices.BinarySearchFunc(c.holders, lease, precedes)
+	return found && at < c.room() && c.holders[at].key == lease.key
 }
 
-// names of the members, and of those that are leaving.
-func (c *candidates) names() (shards, leaving []string) {
+// cordoned tells whether a member gets no new objects and the sharder asks it to release those that it owns.
+func cordoned(member *observed) bool { return member.facts.excluded }
+
+// names of the members, by what they get.
+func (c *candidates) names() (names ring.Members) {
 	for _, member := range c.members() {
-		if member.Leaving {
-			leaving = append(leaving, member.Shard)
-		} else {
-			shards = append(shards, member.Shard)
+		switch {
+		case member.Leaving || member.facts.deleted: // it stops by itself
+			names.Leaving = append(names.Leaving, member.Shard)
+		case cordoned(member):
+			names.Cordoned = append(names.Cordoned, member.Shard)
+		default:
+			names.Shards = append(names.Shards, member.Shard)
 		}
 	}
-	return shards, leaving
+	return names
+}
+
+// excludedNamespaces are those that have members although the ring takes no shards from there.
+func (c *candidates) excludedNamespaces() (namespaces []string) {
+	for _, member := range c.members() {
+		if member.facts.excluded {
+			namespaces = append(namespaces, member.key.Namespace)
+		}
+	}
+	return namespaces
 }

@@ -20,6 +20,8 @@ type observed struct {
 	ring    string
 	facts   facts
 	renewal renewal
+	// resources are what the shard has declared to work on, in its own words.
+	resources string
 }
 
 // facts are what decides which Leases make members. A renewal changes none of them.
@@ -28,6 +30,10 @@ type facts struct {
 	created                          int64
 	uid                              types.UID
 	held, leaving, complete, tooLong bool
+	// excluded is whether its ring takes no shards from its namespace any more, but did so when the shard became a member.
+	excluded bool
+	// deleted is whether the Lease is gone although its shard held it. The shard may work until its last renewal runs out.
+	deleted bool
 }
 
 // renewal changes with each write of a Lease's holder.
@@ -44,6 +50,7 @@ func read(lease *coordinationv1.Lease) observed {
 		ring: lease.Labels[shardingv1alpha1.LabelControllerRing],
 	}
 	o.Shard = lease.Name
+	o.resources = lease.Annotations[shardingv1alpha1.AnnotationResources]
 	o.Holder = ptr.Deref(spec.HolderIdentity, "")
 	_, o.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
 	o.Complete = spec.AcquireTime != nil && spec.RenewTime != nil && ptr.Deref(spec.LeaseDurationSeconds, 0) > 0
@@ -66,4 +73,15 @@ func older(a, b *observed) int {
 		cmp.Compare(a.facts.created, b.facts.created), cmp.Compare(a.facts.uid, b.facts.uid),
 		cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name),
 	)
+}
+
+// precedes orders the Leases of which the first ones make members: excluded ones are members already, and need no room.
+func precedes(a, b *observed) int {
+	if a.facts.excluded != b.facts.excluded {
+		if a.facts.excluded {
+			return -1
+		}
+		return 1
+	}
+	return older(a, b)
 }

@@ -7,7 +7,6 @@
 package members
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,6 +44,8 @@ type Tracker struct {
 	timers clock.WithDelayedExecution
 	// calculated is told each time that a ring has other members.
 	calculated func(ring string)
+	// Redeclared, if it is set, is told when a shard has declared other resources than before. It must not block.
+	Redeclared func(ring string)
 	tables     *ring.Tables
 	evicting   atomic.Bool // a timer is set
 	// published is what Ring answers with, a *view by the ring's name, without waiting for the mutex.
@@ -59,6 +60,10 @@ type Tracker struct {
 type state struct {
 	candidates
 	declared bool
+	// deleted are members whose Leases are gone, until it is certain that they have stopped. Members are limited, and so are they.
+	deleted map[types.NamespacedName]*observed
+	// recorded are the namespaces whose shards were members when a sharder looked last, before this process did.
+	recorded []string
 	*view
 	// joined is when a shard last joined, as others see it.
 	joined time.Time
@@ -107,8 +112,13 @@ func (t *Tracker) after(delay time.Duration, call func()) clock.Timer {
 	return t.timers.AfterFunc(delay, func() { go call() })
 }
 
-// Declare makes a ring known, or its namespaces.
-func (t *Tracker) Declare(name string, namespaces []string) {
+// AllNamespaces stands for all namespaces where a ring records from which it takes shards.
+const AllNamespaces = "*"
+
+// Declare makes a ring known, or its namespaces. Members that are not in these any more stay members, and are cordoned. Which
+// shards were members before this process began to look, it knows from the recorded namespaces, which only the first call
+// for a ring needs.
+func (t *Tracker) Declare(name string, namespaces []string, recorded ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.state(name)
@@ -116,8 +126,17 @@ func (t *Tracker) Declare(name string, namespaces []string) {
 		known.declared = true
 		known.view = &view{current: &ring.Ring{}, changed: make(chan struct{})}
 		t.published.Store(name, known.view)
+		known.recorded = slices.Clone(recorded)
+		switch {
+		case len(recorded) == 0:
+			known.restrict(namespaces, false)
+		case slices.Contains(recorded, AllNamespaces):
+			known.restrict(nil, false)
+		default:
+			known.restrict(recorded, false)
+		}
 	}
-	known.restrict(namespaces)
+	known.restrict(namespaces, true)
 	t.publish(name, known, false)
 }
 
@@ -125,7 +144,7 @@ func (t *Tracker) Declare(name string, namespaces []string) {
 func (t *Tracker) state(name string) *state {
 	known := t.rings[name]
 	if known == nil {
-		known = &state{candidates: newCandidates(nil)}
+		known = &state{candidates: newCandidates(nil), deleted: map[types.NamespacedName]*observed{}}
 		t.rings[name] = known
 	}
 	return known
@@ -142,8 +161,8 @@ func (t *Tracker) Drop(name string) {
 	known.stopPending()
 	t.published.Delete(name)
 	close(known.changed)
-	known.declared, known.view, known.joined = false, nil, time.Time{}
-	known.restrict(nil)
+	known.declared, known.view, known.joined, known.recorded = false, nil, time.Time{}, nil
+	known.restrict(nil, false)
 	t.forgetUnused(name, known)
 }
 
@@ -167,12 +186,23 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.leases[now.key]
+	if before != nil && before.ring != now.ring {
+		t.withdraw(before)
+		before = nil
+	}
+	if before == nil {
+		before = t.restored(&now)
+	}
 	if before != nil && before.renewal == now.renewal {
 		now.Seen = before.Seen
 	} else {
 		now.Seen = t.clock.Now()
 	}
-	if before != nil && before.ring == now.ring && before.facts == now.facts {
+	if before != nil && before.resources != now.resources && t.Redeclared != nil {
+		defer t.Redeclared(now.ring) // when it is noted, but before others can ask
+	}
+	now.facts.excluded = t.excluded(before, &now, !debounce)
+	if before != nil && before.facts == now.facts {
 		*before = now
 		known := t.rings[now.ring]
 		if known.renewed(before); known.withheld {
@@ -181,10 +211,6 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 		return
 	}
 	t.leases[now.key] = &now
-	if before != nil && before.ring != now.ring {
-		t.withdraw(before)
-		before = nil
-	}
 	known := t.state(now.ring)
 	wasMember := before != nil && known.isMember(before)
 	known.replace(before, &now)
@@ -194,15 +220,67 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 	t.publish(now.ring, known, debounce)
 }
 
-// withdraw takes a Lease from its ring.
+// excluded tells whether a Lease is a member's although its ring takes no shards from its namespace: it was one before, or
+// it was listed and the ring's record says so. One that is not held any more is out, and does not come back.
+func (t *Tracker) excluded(before, now *observed, listed bool) bool {
+	if !now.Held() || now.facts.tooLong {
+		return false
+	}
+	if before != nil && before.facts.excluded && before.facts.uid == now.facts.uid {
+		return true
+	}
+	known := t.rings[now.ring]
+	return listed && known != nil && known.declared && known.admits(now.key) == WrongNamespace &&
+		(slices.Contains(known.recorded, AllNamespaces) || slices.Contains(known.recorded, now.key.Namespace))
+}
+
+// withdraw takes a Lease from its ring. If its shard was a member, it finds out with its next renewal at the earliest, so
+// that it stays one until it has stopped for certain, and gets nothing more. One that did not hold its Lease was out already.
 func (t *Tracker) withdraw(gone *observed) {
-	known := t.rings[gone.ring]
-	known.replace(gone, nil)
+	known, wait := t.rings[gone.ring], gone.StoppedAt().Sub(t.clock.Now())
+	if t.timers == nil || !known.declared || !known.isMember(gone) || wait <= 0 {
+		known.replace(gone, nil)
+	} else {
+		silent := *gone
+		silent.facts.deleted = true
+		known.replace(gone, &silent)
+		known.deleted[gone.key] = &silent
+		t.after(wait, func() { t.stopped(&silent) })
+	}
 	t.publish(gone.ring, known, true)
 	t.forgetUnused(gone.ring, known)
 }
 
-// Forget notes that a Lease is gone.
+// stopped takes a shard from its ring whose Lease has been gone for long enough.
+func (t *Tracker) stopped(silent *observed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.rings[silent.ring]
+	if known == nil || known.deleted[silent.key] != silent {
+		return // it is back
+	}
+	delete(known.deleted, silent.key)
+	known.replace(silent, nil)
+	t.publish(silent.ring, known, true)
+	t.forgetUnused(silent.ring, known)
+}
+
+// restored returns the Lease that was gone and is there again, if a Lease is that one or takes its place: a container that is
+// started again makes another one, and works from then on. One that may not join takes nobody's place.
+func (t *Tracker) restored(now *observed) *observed {
+	known := t.rings[now.ring]
+	if known == nil {
+		return nil
+	}
+	gone := known.deleted[now.key]
+	if gone == nil || gone.facts.uid != now.facts.uid && known.admits(now.key) != NotRefused {
+		return nil
+	}
+	delete(known.deleted, now.key)
+	return gone
+}
+
+// Forget notes that a Lease is gone, or has lost the label of its ring. It does not prove that its shard has stopped.
 func (t *Tracker) Forget(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -218,17 +296,17 @@ func (t *Tracker) publish(name string, known *state, debounce bool) {
 	if !known.declared {
 		return
 	}
-	shards, leaving := known.names()
-	if known.current.Consists(shards, leaving) {
+	next := t.tables.Of(known.names())
+	if known.current.Equal(next) {
 		known.withheld = false
 		known.stopPending()
 		return
 	}
-	if known.withheld = t.noneReady(known, shards); known.withheld {
+	if known.withheld = t.noneReady(known, next); known.withheld {
 		return
 	}
-	now, joins := t.clock.Now(), anyJoined(known.current, shards)
-	if debounce && t.timers != nil && joins && noneLeft(known.current, shards, leaving) {
+	now, joins := t.clock.Now(), anyJoined(known.current, next)
+	if debounce && t.timers != nil && joins && noneLeft(known.current, next) {
 		if wait := known.joined.Add(joinInterval).Sub(now); wait > 0 {
 			if known.pending == nil {
 				known.pending = t.after(wait, func() { t.publishPending(name) })
@@ -241,18 +319,18 @@ func (t *Tracker) publish(name string, known *state, debounce bool) {
 		known.joined = now
 	}
 	before := known.changed
-	known.view = &view{current: t.tables.New(shards, leaving...), changed: make(chan struct{}), since: now}
+	known.view = &view{current: next, changed: make(chan struct{}), since: now}
 	t.calculated(name)
 	t.published.Store(name, known.view)
 	close(before) // those who hear of it find the new ring
 }
 
-// noneReady reports whether there are shards, but all of them have missed their renewals: when all stop at once, as without
-// permission to renew, objects would move from one dead shard to the next.
-func (t *Tracker) noneReady(known *state, shards []string) bool {
-	return len(shards) > 0 && !anyJoined(known.current, shards) && !slices.ContainsFunc(known.members(), func(lease *observed) bool {
+// noneReady reports whether there are shards to move objects to, but all of them have missed their renewals: when all stop at
+// once, as without permission to renew, objects would move from one dead shard to the next.
+func (t *Tracker) noneReady(known *state, next *ring.Ring) bool {
+	return len(next.Shards()) > 0 && !anyJoined(known.current, next) && !slices.ContainsFunc(known.members(), func(lease *observed) bool {
 		state, _ := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
-		return state == membership.Ready
+		return state == membership.Ready && !next.Cordoned(lease.Shard) && !lease.facts.deleted
 	})
 }
 
@@ -273,40 +351,18 @@ func (s *state) stopPending() {
 	}
 }
 
-// anyJoined tells whether one of the shards is not in the ring yet.
-func anyJoined(current *ring.Ring, shards []string) bool {
-	return slices.ContainsFunc(shards, func(shard string) bool { return !current.Has(shard) })
+// anyJoined reports whether a shard owns keys that was not a member before.
+func anyJoined(current, next *ring.Ring) bool {
+	return slices.ContainsFunc(next.Shards(), func(shard string) bool { return !current.Has(shard) })
 }
 
-// noneLeft tells whether all members of the ring are still what they were.
-func noneLeft(current *ring.Ring, shards, leaving []string) bool {
-	still := ring.New(shards, leaving...)
-	for _, shard := range current.Members() {
-		if !still.Has(shard) || current.Leaving(shard) != still.Leaving(shard) {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(leaving, func(shard string) bool { return !current.Has(shard) })
-}
-
-// Holders returns the shards of a ring whose Leases are held, whether they were observed or not. A shard that the ring
-// refuses, because it is full for example, is among them until its Lease has been taken over: it may still work.
-func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string]bool {
-	t.mu.Lock()
-	known := t.rings[name]
-	if known == nil || !known.declared {
-		t.mu.Unlock()
-		return map[string]bool{}
-	}
-	admitting := newCandidates(known.namespaces)
-	t.mu.Unlock()
-	holders := map[string]bool{}
-	for i := range leases {
-		if lease := read(&leases[i]); lease.ring == name && lease.Held() && admitting.admits(lease.key) == NotRefused {
-			holders[lease.Shard] = true
-		}
-	}
-	return holders
+// noneLeft reports whether all members of the ring are still what they were, and those that join own keys.
+func noneLeft(current, next *ring.Ring) bool {
+	return !slices.ContainsFunc(current.Members(), func(shard string) bool {
+		return !next.Has(shard) || current.Leaving(shard) != next.Leaving(shard) || current.Cordoned(shard) != next.Cordoned(shard)
+	}) && !slices.ContainsFunc(next.Members(), func(shard string) bool {
+		return !current.Has(shard) && (next.Leaving(shard) || next.Cordoned(shard))
+	})
 }
 
 // Ring returns a ring as it is now, and a channel that is closed when it has changed. The ring is
@@ -324,77 +380,4 @@ func (t *Tracker) Since(name string) time.Time {
 		return shown.(*view).since
 	}
 	return time.Time{}
-}
-
-// Shard is a shard of a ring at one moment.
-type Shard struct {
-	Name, Namespace string
-	State           membership.State
-	// Leaving is whether it has said so: it gets no more objects.
-	Leaving bool
-	// Again is when to look at the state again, if no Lease changes before.
-	Again time.Time
-}
-
-// Shards returns all shards of a ring, dead ones included, in order.
-func (t *Tracker) Shards(name string) []Shard {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known := t.rings[name]
-	if known == nil || !known.declared {
-		return nil
-	}
-	shards := make([]Shard, 0, len(known.byName))
-	for name := range known.byName {
-		if lease := known.incumbent(name); lease != nil && known.refusal(lease) == NotRefused {
-			shards = append(shards, t.shard(known, lease))
-		}
-	}
-	slices.SortFunc(shards, func(a, b Shard) int { return cmp.Compare(a.Name, b.Name) })
-	return shards
-}
-
-// Shard returns the shard that a Lease belongs to, if its ring is declared and takes it.
-func (t *Tracker) Shard(key types.NamespacedName) (shard Shard, found bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lease := t.leases[key]
-	if lease == nil {
-		return Shard{}, false
-	}
-	known := t.rings[lease.ring]
-	if !known.declared || known.refusal(lease) != NotRefused {
-		return Shard{}, false
-	}
-	return t.shard(known, lease), true
-}
-
-func (t *Tracker) shard(known *state, lease *observed) Shard {
-	state, again := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
-	return Shard{Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Leaving: lease.Leaving, Again: again}
-}
-
-// Refusal returns why its ring does not accept a Lease, or NotRefused.
-func (t *Tracker) Refusal(key types.NamespacedName) Refusal {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lease := t.leases[key]
-	if lease == nil || !t.rings[lease.ring].declared {
-		return NoRing
-	}
-	return t.rings[lease.ring].refusal(lease)
-}
-
-// Namesake returns the namespace of the Lease that keeps another one of the same name from being a shard.
-func (t *Tracker) Namesake(key types.NamespacedName) (namespace string, found bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lease := t.leases[key]
-	if lease == nil || !t.rings[lease.ring].declared {
-		return "", false
-	}
-	if owner := t.rings[lease.ring].incumbent(key.Name); owner != nil && owner.key != key {
-		return owner.key.Namespace, true
-	}
-	return "", false
 }

@@ -40,8 +40,8 @@ type run struct {
 	state    schedule.State
 	// resyncRequested is whether all objects have to be listed, whatever has changed.
 	resyncRequested atomic.Bool
-	// balanced are the shards over which the last resync distributed all objects, or nil.
-	balanced []string
+	// balanced are the members over which the last resync distributed all objects, or nil.
+	balanced *ring.Ring
 	// idle is whether the last resync found nothing to write, and nothing has been written since.
 	idle bool
 	// following are children that are being moved after their owners, and objects that are being retried.
@@ -122,9 +122,9 @@ func (r *run) restart(declared *catalog.Ring, members *ring.Ring) {
 	}
 	switch {
 	case r.onlyDepartures(members):
-		r.balanced = slices.Clone(members.Shards()) // one that comes back finds its objects elsewhere
+		r.balanced = members // one that comes back finds its objects elsewhere
 		r.state = r.state.Restart(now, r.SyncPeriod, schedule.Rescue)
-	case members.AnyLeaving():
+	case members.AnyLeaving() && !r.anyCordoned(members):
 		// A shard hands its objects over while it still works on them, and has little time for it. What merely should
 		// move can wait for that, which is a change of members too.
 		r.state = r.state.Restart(now, r.SyncPeriod, schedule.Rescue).ResyncBefore(now.Add(maxWaitForLeaving))
@@ -133,11 +133,16 @@ func (r *run) restart(declared *catalog.Ring, members *ring.Ring) {
 	}
 }
 
-// onlyDepartures tells whether since the last resync shards have left, and none has joined. Then only their objects can be
-// with the wrong shard, unless some were on their way to them.
+// onlyDepartures tells whether since the last resync shards have left, and none has joined or was cordoned. Then only their
+// objects can be with the wrong shard, unless some were on their way to them.
 func (r *run) onlyDepartures(members *ring.Ring) bool {
-	return r.balanced != nil && r.drains.len() == 0 &&
-		!slices.ContainsFunc(members.Shards(), func(shard string) bool { return !slices.Contains(r.balanced, shard) })
+	return r.balanced != nil && r.drains.len() == 0 && !r.anyCordoned(members) &&
+		!slices.ContainsFunc(members.Shards(), func(shard string) bool { return !slices.Contains(r.balanced.Shards(), shard) })
+}
+
+// anyCordoned tells whether a shard was cordoned since the last resync, which has asked earlier ones for their objects.
+func (r *run) anyCordoned(members *ring.Ring) bool {
+	return slices.ContainsFunc(members.AllCordoned(), func(shard string) bool { return r.balanced == nil || !r.balanced.Cordoned(shard) })
 }
 
 // sleepUntil returns true at a time, and false if ctx ends or objects have been retried before.
@@ -214,7 +219,7 @@ func (r *run) resync(ctx context.Context, declared *catalog.Ring, members *ring.
 	r.reportDrains(declared, nil)
 	r.report(true)
 	if complete && p.err() == nil {
-		r.balanced, r.idle = slices.Clone(members.Shards()), !p.wrote.Load()
+		r.balanced, r.idle = members, !p.wrote.Load()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -33,7 +34,9 @@ const simulated = "simulated" // the ring
 // and Services beside them.
 type simulation struct {
 	api      *memoryAPI
+	mu       sync.Mutex // for the members, where they change
 	members  *ring.Ring
+	changed  chan struct{} // made in the bubble
 	holders  func() (map[string]bool, error)
 	progress atomic.Pointer[moves.Progress]
 	logged   atomic.Int64
@@ -41,7 +44,11 @@ type simulation struct {
 	requests chan struct{} // made in the bubble
 }
 
-func (s *simulation) Ring(string) (*ring.Ring, <-chan struct{}) { return s.members, nil }
+func (s *simulation) Ring(string) (*ring.Ring, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.members, s.changed
+}
 
 func newSimulation() *simulation {
 	s := &simulation{
@@ -69,7 +76,7 @@ func (s *simulation) run(t *testing.T, duration time.Duration, check func()) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		ctx = logf.IntoContext(ctx, s.logger(t))
-		s.requests = make(chan struct{}, 1)
+		s.requests, s.changed = make(chan struct{}, 1), make(chan struct{})
 		mover := moves.New(moves.Options{
 			Metadata: s.api, Rings: &s.rings, Members: s,
 			Holders: func(context.Context, string) (map[string]bool, error) { return s.holders() },

@@ -40,6 +40,8 @@ type Reconciler struct {
 	// Learn makes a ring known to this process. With an UnknownResourceError, a part of it is.
 	Learn  func(context.Context, *shardingv1alpha1.ControllerRing) (*catalog.Ring, error)
 	Shards func(ring string) []members.Shard
+	// Namespaces are those whose shards are members of a ring.
+	Namespaces func(ring string) []string
 	// Rival is who else is the sharder of a ring, or nil.
 	Rival  func(ring string) *rivals.Rival
 	Movers Movers
@@ -120,7 +122,7 @@ func (r *Reconciler) establish(ctx context.Context, ring *shardingv1alpha1.Contr
 	usable := permitted(known, facts.Missing)
 	facts.Webhook = r.installWebhook(ctx, ring, usable)
 	r.Movers.Ensure(ring.Name, ring.UID, ring.Generation, len(usable))
-	facts.Shards, facts.Rival = r.Shards(ring.Name), r.Rival(ring.Name)
+	facts.Shards, facts.Namespaces, facts.Rival = r.Shards(ring.Name), r.Namespaces(ring.Name), r.Rival(ring.Name)
 	rings := &shardingv1alpha1.ControllerRingList{}
 	if err := r.Client.List(ctx, rings, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing rings: %w", err)

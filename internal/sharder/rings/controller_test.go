@@ -71,8 +71,9 @@ func setUp(t *testing.T) *fixture {
 		Shards: func(string) []members.Shard {
 			return []members.Shard{{Namespace: f.Namespace, Name: "a", State: membership.Ready}}
 		},
-		Rival:     func(string) *rivals.Rival { return f.rival },
-		Authority: func() []byte { return nil },
+		Namespaces: func(string) []string { return []string{f.Namespace} },
+		Rival:      func(string) *rivals.Rival { return f.rival },
+		Authority:  func() []byte { return nil },
 	}
 	f.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "a"}}
 	f.Expect(f.Rig.Client.Create(t.Context(), f.lease)).To(Succeed())

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/membership"
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
@@ -30,6 +31,8 @@ type Facts struct {
 	// Webhook is why the webhook configuration could not be written.
 	Webhook error
 	Shards  []members.Shard
+	// Namespaces are those whose shards are members.
+	Namespaces []string
 	// Rival is another sharder of the same ring, or nil.
 	Rival *rivals.Rival
 	moves.Progress
@@ -66,6 +69,24 @@ func (m MissingRule) String() string {
 	return fmt.Sprintf("{apiGroups: [%q], resources: [%q], verbs: [%s]}", m.Resource.Group, m.Resource.Resource, strings.Join(m.Verbs, ", "))
 }
 
+// maxNamespaces is how many namespaces a status can have: 32 that the spec admits, and one for each cordoned shard.
+const maxNamespaces = 32 + membership.MaxShards
+
+// available tells whether a shard gets objects.
+func available(shard members.Shard) bool {
+	return shard.State.Member() && !shard.Leaving && !shard.Cordoned
+}
+
+// cordoned are the names of the shards that are asked to release all their objects.
+func cordoned(facts *Facts) (names []string) {
+	for _, shard := range facts.Shards {
+		if shard.State.Member() && shard.Cordoned && !shard.Leaving {
+			names = append(names, shard.Name)
+		}
+	}
+	return names
+}
+
 // setStatus writes facts into a ring's status.
 func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Time) {
 	status := &ring.Status
@@ -73,10 +94,11 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 	status.Shards, status.AvailableShards = 0, 0
 	for _, shard := range facts.Shards {
 		status.Shards++
-		if shard.State.Member() && !shard.Leaving {
+		if available(shard) {
 			status.AvailableShards++
 		}
 	}
+	status.ShardNamespaces = facts.Namespaces[:min(len(facts.Namespaces), maxNamespaces)]
 	for _, condition := range []metav1.Condition{ready(facts, status), drained(facts, now), assigned(facts, status), sole(facts)} {
 		if condition.Reason == shardingv1alpha1.ReasonNotSynced && meta.FindStatusCondition(status.Conditions, condition.Type) != nil {
 			continue // what the leader before has found is better than nothing
@@ -84,12 +106,18 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 		condition.ObservedGeneration = ring.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
-	if condition := exclusive(facts.Shared); condition != nil {
-		condition.ObservedGeneration = ring.Generation
-		meta.SetStatusCondition(&status.Conditions, *condition)
-	} else {
-		meta.RemoveStatusCondition(&status.Conditions, shardingv1alpha1.ConditionExclusive)
+	setOptional(ring, shardingv1alpha1.ConditionExclusive, exclusive(facts.Shared))
+	setOptional(ring, shardingv1alpha1.ConditionMatching, matching(differences(ring.Spec.Resources, facts.Shards)))
+}
+
+// setOptional sets a condition that is there only if it says something.
+func setOptional(ring *shardingv1alpha1.ControllerRing, kind string, condition *metav1.Condition) {
+	if condition == nil {
+		meta.RemoveStatusCondition(&ring.Status.Conditions, kind)
+		return
 	}
+	condition.ObservedGeneration = ring.Generation
+	meta.SetStatusCondition(&ring.Status.Conditions, *condition)
 }
 
 // notSynced is all that can be said before this process has looked at the objects. It must not say
@@ -116,11 +144,17 @@ func ready(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.C
 	case status.AvailableShards == 0:
 		condition.Reason = shardingv1alpha1.ReasonNoShards
 		condition.Message = "No shard is available. Shards join with a Lease that carries the ring's label."
+		if names := cordoned(facts); len(names) > 0 {
+			condition.Message += " Shards that the ring no longer takes keep their objects until there is one: " + prose.List(names) + "."
+		}
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonReady
 		condition.Message = "One shard has all objects."
 		if status.AvailableShards > 1 {
 			condition.Message = fmt.Sprintf("Objects are spread over %d shards.", status.AvailableShards)
+		}
+		if names := cordoned(facts); len(names) > 0 {
+			condition.Message += " Shards that the ring no longer takes release theirs: " + prose.List(names) + "."
 		}
 	}
 	return condition
@@ -171,6 +205,9 @@ func assigned(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav
 		// Nothing is looked at then, and what was found before is no longer true.
 		condition.Reason = shardingv1alpha1.ReasonNoShards
 		condition.Message = "No object has a live shard, because none is available."
+		if len(cordoned(facts)) > 0 {
+			condition.Message = "Objects of shards that the ring no longer takes stay with them, and others have no live shard, because none is available."
+		}
 	case !facts.Synced:
 		return notSynced(condition.Type)
 	case facts.Err != nil:

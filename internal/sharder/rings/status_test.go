@@ -48,7 +48,18 @@ func TestConditions(t *testing.T) {
 		kind, status, reason string
 		message              []string
 	}{
-		"well":    {facts(), "Ready", "True", "Ready", []string{"2 shards"}},
+		"well":            {facts(), "Ready", "True", "Ready", []string{"2 shards"}},
+		"one is cordoned": {facts(func(f *Facts) { f.Shards[1].Cordoned = true }), "Ready", "True", "Ready", []string{"One shard has", "release theirs: b"}},
+		"all are cordoned": {
+			facts(func(f *Facts) { f.Shards[0].Cordoned, f.Shards[1].Cordoned = true, true }),
+			"Ready", "False", "NoShards",
+			[]string{"keep their objects until there is one: a, b."},
+		},
+		"all are cordoned, and have objects": {
+			facts(func(f *Facts) { f.Shards[0].Cordoned, f.Shards[1].Cordoned = true, true }),
+			"Assigned", "False", "NoShards",
+			[]string{"stay with them"},
+		},
 		"unknown": {facts(func(f *Facts) { f.Unknown = []schema.GroupResource{{Group: "g", Resource: "r"}} }), "Ready", "False", "UnknownResource", []string{"r.g", "by itself"}},
 		"forbidden": {
 			facts(func(f *Facts) {

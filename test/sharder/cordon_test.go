@@ -1,0 +1,116 @@
+package sharder_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+)
+
+// namespace makes another namespace.
+func (f *fixture) namespace(prefix string) string {
+	f.t.Helper()
+	name := prefix + "-" + f.Namespace
+	f.Expect(f.Client.Create(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	return name
+}
+
+// admit changes the namespaces that the ring takes shards from.
+func (f *fixture) admit(namespaces ...string) {
+	f.t.Helper()
+	change := client.MergeFrom(f.ring.DeepCopy())
+	f.ring.Spec.ShardNamespaces = namespaces
+	f.Expect(f.Client.Patch(f.t.Context(), f.ring, change)).To(Succeed())
+}
+
+// drained are how many objects of a shard are asked for, in favour of another one. All objects of the shard count as "kept"
+// until they are.
+func (f *fixture) drained(shard string) map[string]int {
+	list, count := &corev1.ConfigMapList{}, map[string]int{}
+	f.Expect(f.Client.List(context.Background(), list, client.InNamespace(f.Namespace),
+		client.MatchingLabels{shardingv1alpha1.LabelShard(f.ring.Name): shard})).To(Succeed())
+	for i := range list.Items {
+		if to, asked := list.Items[i].Labels[shardingv1alpha1.LabelDrain(f.ring.Name)]; asked {
+			count[to]++
+		} else {
+			count["kept"]++
+		}
+	}
+	return count
+}
+
+// TestExcludedShardsAreDrained takes the namespaces of live shards from a ring. The shards never answer, so that an object
+// which another shard gets was taken from a live one.
+func TestExcludedShardsAreDrained(t *testing.T) {
+	f := setUp(t, func(ring *shardingv1alpha1.ControllerRing) { ring.Spec.ShardNamespaces = nil })
+	former, foreign := f.namespace("former"), f.namespace("foreign")
+	first := f.run(rig.SharderOptions{Name: "sharder-0", Roles: []string{ringRole}})
+	f.join("a", 0)
+	b, c := f.joinFrom(former, "b", 0), f.joinFrom(former, "c", 0)
+	n := f.admits()
+	f.create(0, 30)
+	n += 30
+	f.balanced("a", "b", "c")
+	before := f.owners()
+	t.Logf("owners: %v", before)
+	untouched := func(when string) {
+		t.Helper()
+		for _, shard := range []string{"b", "c"} {
+			f.Eventually(func() (map[string]int, error) {
+				if now := f.owners(); !maps.Equal(now, before) {
+					return nil, StopTrying(fmt.Sprintf("objects were taken from live shards: %v, before: %v", now, before))
+				}
+				return f.drained(shard), nil
+			}).Should(Equal(map[string]int{"a": before[shard]}), when)
+		}
+		f.Consistently(f.owners, "2s", "100ms").Should(Equal(before), when)
+	}
+
+	f.admit(f.Namespace)
+	untouched("the ring no longer takes shards from there")
+	f.Eventually(func() []string { return f.told("Lease", "b") }).Should(ContainElement("Normal ShardCordoned"))
+	f.shows(b.key, "ready")
+	f.Eventually(f.recorded).Should(ConsistOf(f.Namespace, former))
+
+	t.Log("The sharder restarts")
+	f.Expect(first.Stop(t.Context())).To(Succeed())
+	f.joinFrom(foreign, "stranger", 0)
+	second := f.run(rig.SharderOptions{Name: "sharder-1", Roles: []string{ringRole}})
+	f.Eventually(func() []string { return f.told("Lease", "stranger") }).Should(ContainElement("Warning ShardRefused"))
+	untouched("another sharder sees it")
+
+	t.Log("The ring changes while there is no sharder")
+	f.admit(f.Namespace, former)
+	f.Eventually(func() []int { return []int{f.drained("b")["kept"], f.drained("c")["kept"]} }).Should(Equal([]int{before["b"], before["c"]}))
+	f.Expect(second.Stop(t.Context())).To(Succeed())
+	f.admit(f.Namespace)
+	f.start("sharder-2", ringRole)
+	untouched("it was not seen to change")
+
+	t.Log("One dies, and one answers")
+	c.die()
+	f.Eventually(func() int { return f.owners()["c"] }).Should(BeZero())
+	f.Expect(f.owners()["b"]).To(Equal(before["b"]))
+	f.Eventually(func() map[string]int {
+		f.letGo()
+		return f.owners()
+	}).Should(Equal(map[string]int{"a": n}))
+	f.condition(shardingv1alpha1.ConditionAssigned, shardingv1alpha1.ReasonAssigned)
+	b.leave()
+	f.Eventually(f.recorded).Should(ConsistOf(f.Namespace))
+}
+
+// recorded are the namespaces that the ring's status has.
+func (f *fixture) recorded() []string {
+	ring := &shardingv1alpha1.ControllerRing{}
+	f.Expect(f.Client.Get(context.Background(), client.ObjectKeyFromObject(f.ring), ring)).To(Succeed())
+	return ring.Status.ShardNamespaces
+}
