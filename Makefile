@@ -145,9 +145,10 @@ generate: ## Write all generated files anew
 	rm -rf $(BIN)/cli && mkdir -p $(BIN)/cli docs
 	go -C hack run ./docs $(BIN)/cli
 	rm -rf docs/cli && mv $(BIN)/cli docs/cli
+	go -C hack run ./publicapi -C .. -accepted publicapi/accepted.txt -explained publicapi/explained.txt ./pkg/... ./api/...
 
 .PHONY: verify
-verify: ## Fail when generated files or go.mod are stale, or lint's rules have no teeth
+verify: ## Fail when generated files or go.mod are stale, the exported API breaks users, or lint's rules have no teeth
 	hack/verify.sh
 
 .PHONY: picture
