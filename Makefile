@@ -148,7 +148,7 @@ generate: ## Write all generated files anew
 	go -C hack run ./publicapi -C .. -accepted publicapi/accepted.txt -explained publicapi/explained.txt ./pkg/... ./api/...
 
 .PHONY: verify
-verify: ## Fail when generated files or go.mod are stale, the exported API breaks users, or lint's rules have no teeth
+verify: ## Fail when generated files or go.mod are stale, the exported API breaks users, docs name tests that do not exist, or lint's rules have no teeth
 	hack/verify.sh
 
 .PHONY: picture
