@@ -113,7 +113,7 @@ func tests(line int, dir, cell string) (found []reference, problem string) {
 	}
 	found = named(line, dir, cell)
 	if len(found) == 0 && !strings.Contains(cell, everywhere) {
-		return nil, fmt.Sprintf("the row names no test: %s", strings.TrimSpace(cell))
+		return nil, "the row names no test: " + strings.TrimSpace(cell)
 	}
 	parent := ""
 	for _, span := range code.FindAllString(cell, -1) {

@@ -43,11 +43,15 @@ func (s *setup) sampleUntil(ctx context.Context) {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
 	sent := map[string][]counted{}
-	for n := 1; ; n++ {
+	for n, last := 1, time.Now(); ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if gap := time.Since(last); gap > sampleEvery+leaseDuration/2 {
+			// Leases expire then, and whoever had them ends.
+			s.t.Errorf("the machine stood still for %s: repeat the run with less beside it", gap.Round(time.Second))
 		}
 		if err := s.requests.Update(); err != nil {
 			s.t.Error(err)
@@ -67,7 +71,7 @@ func (s *setup) sampleUntil(ctx context.Context) {
 				now = append(now, sample)
 			}
 		}
-		s.samples = append(s.samples, now...)
+		s.samples, last = append(s.samples, now...), time.Now()
 		if n%progressEvery == 0 {
 			s.progress(now)
 		}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -233,7 +234,7 @@ func (s *setup) join(long bool) *instance {
 }
 
 func get(url string) (int, error) {
-	response, err := http.Get(url) //nolint:gosec,noctx // a process of this test
+	response, err := http.Get(url)
 	if err != nil {
 		return 0, err
 	}
@@ -251,10 +252,13 @@ func (s *setup) pause(m *instance, d time.Duration) {
 	s.Expect(m.Resume()).To(succeed())
 }
 
-// settled waits until the sharder has as many shards as there are instances.
+// settled waits until the sharder has as many shards as there are instances. It does not wait for those that have ended.
 func (s *setup) settled() {
 	s.t.Helper()
 	s.Eventually(func() (int32, error) {
+		if ended := s.endedUnasked(); len(ended) > 0 {
+			return 0, gomega.StopTrying(strings.Join(ended, "\n"))
+		}
 		ring := &shardingv1alpha1.ControllerRing{}
 		err := s.Client.Get(s.t.Context(), client.ObjectKey{Name: fleet.Ring}, ring)
 		return ring.Status.AvailableShards, err
@@ -266,6 +270,25 @@ func (s *setup) started() []*instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.instances)
+}
+
+// endedUnasked says which processes have ended although nobody asked them to.
+func (s *setup) endedUnasked() (said []string) {
+	var all []*rig.Running
+	for _, replica := range s.sharders {
+		all = append(all, replica.Running)
+	}
+	for _, m := range s.started() {
+		if !m.ends.Load() {
+			all = append(all, m.Running)
+		}
+	}
+	for _, p := range all {
+		if !p.Running() {
+			said = append(said, fmt.Sprintf("%s ended although nobody asked it to:\n%s", p.Name(), p.Tail(3)))
+		}
+	}
+	return said
 }
 
 // live are the instances that run and are meant to.

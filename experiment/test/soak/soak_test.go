@@ -154,9 +154,7 @@ func (s *setup) judge() {
 	for _, failure := range s.users.Failures() {
 		s.t.Errorf("a user's request failed: %s", failure)
 	}
-	for _, m := range s.started() {
-		if !m.ends.Load() && !m.Running.Running() {
-			s.t.Errorf("%s ended although nobody asked it to:\n%s", m.name, m.Tail(10))
-		}
+	for _, ended := range s.endedUnasked() {
+		s.t.Error(ended)
 	}
 }
