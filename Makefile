@@ -107,7 +107,7 @@ faults: kubernetes ## Inject faults into coordination, on real processes (8 to 1
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -tags faults -timeout 40m $(ARGS) ./examples/etcdcluster
 
 .PHONY: soak
-soak: kubernetes ## Disturb the sample operator under load for an hour, and look for what grows (make soak ARGS='-duration 5m' is shorter)
+soak: kubernetes ## Disturb the sample operator under load for an hour, and look for growth (make soak ARGS='-duration 5m' is shorter)
 	KUBEBUILDER_ASSETS=$(ASSETS) go -C experiment test -tags soak -v -timeout 0 -run TestSoak ./test/soak $(ARGS)
 
 # On the cluster that KUBECONFIG names, or else on a node that is there only for the tests, unless

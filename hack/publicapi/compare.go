@@ -11,13 +11,13 @@ import (
 type comparison struct {
 	// next is what is accepted when the explained changes are.
 	next []string
-	// added are new lines, unexplained the lines that are gone without a reason.
+	// added are new lines, unexplained the lines that were removed without a reason.
 	added, unexplained []string
-	// stale are the lines that are explained and still there.
+	// stale are the lines that are explained but were not removed.
 	stale []string
 }
 
-// compare judges the API that the code has now. A line that is gone stays accepted until somebody gives a reason.
+// compare judges the API that the code has now. A removed line stays accepted until it is explained.
 func compare(accepted, current []string, reasons map[string]string) comparison {
 	var c comparison
 	for _, line := range current {
@@ -52,7 +52,7 @@ func parseAPI(content string) []string {
 
 var errNoReason = errors.New("no comment above it gives a reason")
 
-// parseReasons reads the explained changes: groups of lines that are gone, each below a comment that says why. An empty
+// parseReasons reads the explained changes: groups of removed lines, each below a comment with the reason. An empty
 // line ends a group.
 func parseReasons(content string) (map[string]string, error) {
 	reasons := map[string]string{}

@@ -33,7 +33,7 @@ func load(root string, env []string, patterns ...string) ([]*types.Package, stri
 		}
 	}
 	if len(public) == 0 {
-		return nil, "", fmt.Errorf("loading %v: there are no public packages", patterns)
+		return nil, "", fmt.Errorf("loading %v: no public packages found", patterns)
 	}
 	return public, module, nil
 }

@@ -1,8 +1,8 @@
 // Command publicapi compares what the packages for users export with what was accepted last.
 //
 // The accepted API is a file with a line for each exported name, in the manner of Go's own api/*.txt, so that a change of it
-// is read in a diff. New lines are added to it. A line is removed from it only if the file of explained changes has it,
-// with a reason; otherwise the command fails.
+// is readable in a diff. The command adds new lines to it. It removes a line only if the file of explained changes lists it
+// with a reason, and fails otherwise.
 package main
 
 import (
@@ -38,11 +38,11 @@ func current(root string, patterns []string) ([]string, error) {
 	return describe(module, all...), nil
 }
 
-const header = `# What the packages for users export. 'make generate' adds what is new; what disappears is an incompatible change, and has to
-# be explained first: CONTRIBUTING.md.
+const header = `# What the packages for users export. 'make generate' adds what is new; a line that is removed or changed is an
+# incompatible change, which must be explained first: see CONTRIBUTING.md.
 `
 
-// update writes what is accepted now, and fails when something is gone without a reason. Without a file of accepted lines,
+// update writes what is accepted now, and fails when a line is removed without a reason. Without a file of accepted lines,
 // everything is accepted.
 func update(acceptedPath, explainedPath string, now []string, out io.Writer) error {
 	content, err := os.ReadFile(acceptedPath)
@@ -62,17 +62,17 @@ func update(acceptedPath, explainedPath string, now []string, out io.Writer) err
 		return err
 	}
 	for _, line := range c.unexplained {
-		fmt.Fprintln(out, "gone:", line)
+		fmt.Fprintln(out, "removed:", line)
 	}
 	for _, line := range c.stale {
-		fmt.Fprintln(out, "explained, but still there:", line)
+		fmt.Fprintln(out, "explained but not removed:", line)
 	}
 	switch {
 	case len(c.unexplained) > 0:
 		return fmt.Errorf("%d incompatible changes of the exported API are not explained: keep what users call, or copy the lines to %s "+
 			"below a comment with the reason", len(c.unexplained), explainedPath)
 	case len(c.stale) > 0:
-		return fmt.Errorf("remove the lines that are still there from %s", explainedPath)
+		return fmt.Errorf("delete the lines that are not removed from %s", explainedPath)
 	}
 	return nil
 }

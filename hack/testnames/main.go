@@ -59,9 +59,9 @@ func judge(known index, name, document string) []string {
 		switch {
 		case known.has(r.dir, r.name):
 		case r.dir != "":
-			wrong = append(wrong, finding{r.line, fmt.Sprintf("there is no test %s in %s", r.name, r.dir)})
+			wrong = append(wrong, finding{r.line, fmt.Sprintf("test %s not found in %s", r.name, r.dir)})
 		default:
-			wrong = append(wrong, finding{r.line, "there is no test " + r.name})
+			wrong = append(wrong, finding{r.line, "test " + r.name + " not found"})
 		}
 	}
 	slices.SortStableFunc(wrong, func(a, b finding) int { return a.line - b.line })

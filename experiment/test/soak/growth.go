@@ -14,8 +14,8 @@ type Point struct {
 	Value float64
 }
 
-// Limit is how much larger the last third may be than the first: a share of it, and as much again in absolute terms, so
-// that two goroutines more than five are no leak.
+// Limit is how much larger the last third may be than the first: by a share of the first, plus an absolute slack, so that
+// small numbers may vary.
 type Limit struct {
 	Share, Slack float64
 }

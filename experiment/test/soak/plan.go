@@ -10,14 +10,14 @@ import (
 type Disturbance string
 
 const (
-	// Roll stops all instances but the one that stays, one after the other, and starts new ones, as a rollout does.
+	// Roll replaces the instances one after the other.
 	Roll Disturbance = "rollout"
-	// Kill kills an instance. Another one takes its place.
+	// Kill kills an instance, which is replaced.
 	Kill Disturbance = "kill"
-	// Pause stops an instance where it is for longer than its Lease lasts. It ends when it goes on; another one takes its place.
+	// Pause stops an instance for longer than its Lease lasts. It exits when it is resumed, and is replaced.
 	Pause Disturbance = "pause beyond the lease"
-	// Stutter stops an instance where it is for less than that. It goes on.
-	Stutter Disturbance = "short pause"
+	// ShortPause stops an instance for less than that. It continues.
+	ShortPause Disturbance = "short pause"
 )
 
 // Step is one disturbance.
@@ -34,7 +34,7 @@ func Steps(seed uint64, victims int) iter.Seq[Step] {
 	const restAtLeast, restAtMost = 20 * time.Second, 60 * time.Second
 	return func(yield func(Step) bool) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		all := []Disturbance{Roll, Kill, Pause, Stutter}
+		all := []Disturbance{Roll, Kill, Pause, ShortPause}
 		for {
 			// All of them in a random order, so that a short run has them all.
 			for _, i := range random.Perm(len(all)) {

@@ -28,7 +28,7 @@ func TestSteps(t *testing.T) {
 	if other := first(n, soak.Steps(2, victims)); slices.Equal(one, other) {
 		t.Errorf("two seeds lead to %v", one)
 	}
-	for _, what := range []soak.Disturbance{soak.Roll, soak.Kill, soak.Pause, soak.Stutter} {
+	for _, what := range []soak.Disturbance{soak.Roll, soak.Kill, soak.Pause, soak.ShortPause} {
 		if !slices.ContainsFunc(one[:4], func(s soak.Step) bool { return s.What == what }) {
 			t.Errorf("there is no %s among the first ones: %v", what, one)
 		}

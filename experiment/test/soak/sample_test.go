@@ -38,7 +38,7 @@ type counted struct {
 	total float64
 }
 
-// sampleUntil measures all processes again and again, and shows how it goes.
+// sampleUntil samples all processes periodically and prints progress.
 func (s *setup) sampleUntil(ctx context.Context) {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
@@ -50,8 +50,8 @@ func (s *setup) sampleUntil(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if gap := time.Since(last); gap > sampleEvery+leaseDuration/2 {
-			// Leases expire then, and whoever had them ends.
-			s.t.Errorf("the machine stood still for %s: repeat the run with less beside it", gap.Round(time.Second))
+			// Leases expire meanwhile, and their holders exit.
+			s.t.Errorf("the machine stalled for %s: repeat the run with fewer other processes", gap.Round(time.Second))
 		}
 		if err := s.requests.Update(); err != nil {
 			s.t.Error(err)
@@ -78,7 +78,7 @@ func (s *setup) sampleUntil(ctx context.Context) {
 	}
 }
 
-// sample measures a process. One that is paused, or has just ended, says nothing.
+// sample measures a process. A process that is paused or has just ended does not answer.
 func (s *setup) sample(ctx context.Context, name, url, folder string, since time.Time, sent map[string][]counted) (soak.Sample, bool) {
 	at := time.Now()
 	total, watches := s.requests.Of(name)
@@ -98,7 +98,7 @@ func (s *setup) sample(ctx context.Context, name, url, folder string, since time
 	return sample, true
 }
 
-// metrics is what a process says of itself. The folder has its own token, if it shows them only to those who may see them.
+// metrics fetches the metrics of a process, with the token in the folder if there is one.
 func metrics(ctx context.Context, url, folder string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -123,7 +123,7 @@ func metrics(ctx context.Context, url, folder string) (string, error) {
 	return string(content), err
 }
 
-// progress shows how it goes, in a line.
+// progress prints one line with the current figures.
 func (s *setup) progress(now []soak.Sample) {
 	var parts []string
 	for _, p := range now {

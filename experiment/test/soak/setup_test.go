@@ -252,12 +252,12 @@ func (s *setup) pause(m *instance, d time.Duration) {
 	s.Expect(m.Resume()).To(succeed())
 }
 
-// settled waits until the sharder has as many shards as there are instances. It does not wait for those that have ended.
+// settled waits until the sharder has as many shards as there are instances. It fails at once if a process has exited.
 func (s *setup) settled() {
 	s.t.Helper()
 	s.Eventually(func() (int32, error) {
-		if ended := s.endedUnasked(); len(ended) > 0 {
-			return 0, gomega.StopTrying(strings.Join(ended, "\n"))
+		if exited := s.exited(); len(exited) > 0 {
+			return 0, gomega.StopTrying(strings.Join(exited, "\n"))
 		}
 		ring := &shardingv1alpha1.ControllerRing{}
 		err := s.Client.Get(s.t.Context(), client.ObjectKey{Name: fleet.Ring}, ring)
@@ -272,8 +272,8 @@ func (s *setup) started() []*instance {
 	return slices.Clone(s.instances)
 }
 
-// endedUnasked says which processes have ended although nobody asked them to.
-func (s *setup) endedUnasked() (said []string) {
+// exited describes the processes that exited unexpectedly.
+func (s *setup) exited() (descriptions []string) {
 	var all []*rig.Running
 	for _, replica := range s.sharders {
 		all = append(all, replica.Running)
@@ -285,10 +285,10 @@ func (s *setup) endedUnasked() (said []string) {
 	}
 	for _, p := range all {
 		if !p.Running() {
-			said = append(said, fmt.Sprintf("%s ended although nobody asked it to:\n%s", p.Name(), p.Tail(3)))
+			descriptions = append(descriptions, fmt.Sprintf("%s exited unexpectedly:\n%s", p.Name(), p.Tail(3)))
 		}
 	}
-	return said
+	return descriptions
 }
 
 // live are the instances that run and are meant to.

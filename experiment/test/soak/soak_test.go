@@ -34,11 +34,11 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{})
 }
 
-// How many instances there are, and how many of them are left alone, so that there is one that is as old as the run and has
-// seen all others come and go.
-const instances, left = 3, 1
+// instances is the number of instances, undisturbed how many of them are never disturbed: one runs for the whole time and takes
+// over objects from all others.
+const instances, undisturbed = 3, 1
 
-// TestSoak looks for what grows, and for violations, in a run of any length.
+// TestSoak looks for growth and for violations in a run of any length.
 func TestSoak(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
@@ -46,7 +46,7 @@ func TestSoak(t *testing.T) {
 	fmt.Fprintf(t.Output(), "seed %d, %s, %d Websites: repeat it with ARGS='-seed %d -duration %s -websites %d'\n", *seed, *duration, *websites, *seed, *duration, *websites)
 	s := setUp(t)
 	for i := range instances {
-		s.join(i < left)
+		s.join(i < undisturbed)
 	}
 	s.settled()
 	s.begin = time.Now()
@@ -57,7 +57,7 @@ func TestSoak(t *testing.T) {
 	defer sampling.Wait()
 	defer stop()
 
-	for step := range soak.Steps(*seed, instances-left) {
+	for step := range soak.Steps(*seed, instances-undisturbed) {
 		if !s.sleep(step.Rest) {
 			break
 		}
@@ -90,7 +90,7 @@ func (s *setup) sleep(d time.Duration) bool {
 func (s *setup) disturb(step soak.Step) {
 	s.t.Helper()
 	disturbed := slices.DeleteFunc(s.live(), func(m *instance) bool { return m.long })
-	s.Expect(disturbed).To(haveLength(instances - left))
+	s.Expect(disturbed).To(haveLength(instances - undisturbed))
 	victim := disturbed[step.Victim]
 	fmt.Fprintf(s.t.Output(), "%s  %s of %s\n", s.elapsed(), step.What, victim.name)
 	s.counts[step.What]++
@@ -112,7 +112,7 @@ func (s *setup) disturb(step soak.Step) {
 		s.pause(victim, leaseDuration*2)
 		s.Expect(victim.Wait(s.limited())).NotTo(succeed(), "%s has lost its Lease", victim.name)
 		s.join(false)
-	case soak.Stutter:
+	case soak.ShortPause:
 		s.pause(victim, leaseDuration/5)
 	}
 }
@@ -154,7 +154,7 @@ func (s *setup) judge() {
 	for _, failure := range s.users.Failures() {
 		s.t.Errorf("a user's request failed: %s", failure)
 	}
-	for _, ended := range s.endedUnasked() {
-		s.t.Error(ended)
+	for _, exited := range s.exited() {
+		s.t.Error(exited)
 	}
 }
