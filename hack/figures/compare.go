@@ -101,8 +101,11 @@ func (a accepted) judge(value float64) verdict {
 	return same
 }
 
-// isRatio tells a ratio from a time or a size by its unit.
+// isRatio tells a ratio from a time or a size by its unit. The share of renewals that a machine manages says nothing about the product.
 func isRatio(unit string) bool {
+	if unit == "x-renewals" {
+		return false
+	}
 	return strings.HasPrefix(unit, "x-") || slices.Contains([]string{"writes/object", "moves/object", "leases", "rig/envtest"}, unit)
 }
 
