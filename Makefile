@@ -106,6 +106,10 @@ test-unit: ## Run the tests that need no Kubernetes: seconds
 faults: kubernetes ## Inject faults into coordination, on real processes (8 to 10 minutes)
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -tags faults -timeout 40m $(ARGS) ./examples/etcdcluster
 
+.PHONY: soak
+soak: kubernetes ## Disturb the sample operator under load for an hour, and look for growth (make soak ARGS='-duration 5m' is shorter)
+	KUBEBUILDER_ASSETS=$(ASSETS) go -C experiment test -tags soak -v -timeout 0 -run TestSoak ./test/soak $(ARGS)
+
 # On the cluster that KUBECONFIG names, or else on a node that is there only for the tests, unless
 # somebody started it before.
 .PHONY: e2e
@@ -113,10 +117,18 @@ e2e: gotestsum $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need
 	@rm -f $(RECORDS)/e2e.json
 	@code=0; KUBEBUILDER_ASSETS=$(ASSETS) NODE=$(NODE) NODE_DIR=$(NODE_DIR) GOTEST='$(GOTEST)' hack/e2e.sh $(ARGS) || code=$$?; $(SLOWEST); exit $$code
 
-.PHONY: bench
-bench: kubernetes ## Measure, each figure beside its reference in the same run (about 30 minutes)
-	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench . -benchtime 3x -timeout 30m $$(go list ./... | grep -v -e '/test/bench$$' -e '/examples/etcdcluster$$')
-	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench . -benchtime 1x -timeout 60m $(ARGS) ./test/bench
+# The ratios are compared with those in test/bench/accepted.yaml.
+BENCHED := $(RECORDS)/bench.txt
+FIGURES  = go -C hack run ./figures -accepted ../test/bench/accepted.yaml
+.PHONY: bench bench-accept
+bench: kubernetes ## Measure, each figure beside its reference in the same run, and fail when a ratio got worse (about 30 minutes)
+	@mkdir -p $(RECORDS)
+	@{ echo '# ARGS: $(ARGS)'; export KUBEBUILDER_ASSETS=$(ASSETS); \
+	  $(if $(filter -bench -bench=%,$(ARGS)),:,go test -run '^$$' -bench . -benchtime 3x -timeout 30m $$(go list ./... | grep -v -e '/test/bench$$' -e '/examples/etcdcluster$$')) && \
+	  go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench $(ARGS); } | tee $(BENCHED)
+	@$(FIGURES) <$(BENCHED)
+bench-accept: ## Accept the ratios that the last 'make bench' measured
+	@$(FIGURES) -accept <$(BENCHED)
 
 .PHONY: bench-coordination
 bench-coordination: kubernetes ## Measure what agreeing before acting is worth, local beside global (25 minutes; make bench-coordination ARGS=-runs=2 is shorter)
@@ -145,9 +157,10 @@ generate: ## Write all generated files anew
 	rm -rf $(BIN)/cli && mkdir -p $(BIN)/cli docs
 	go -C hack run ./docs $(BIN)/cli
 	rm -rf docs/cli && mv $(BIN)/cli docs/cli
+	go -C hack run ./publicapi -C .. -accepted publicapi/accepted.txt -explained publicapi/explained.txt ./pkg/... ./api/...
 
 .PHONY: verify
-verify: ## Fail when generated files or go.mod are stale, or lint's rules have no teeth
+verify: ## Fail when generated files or go.mod are stale, the exported API breaks users, docs name tests that do not exist, or lint's rules have no teeth
 	hack/verify.sh
 
 .PHONY: picture

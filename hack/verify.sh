@@ -11,14 +11,17 @@ for module in . experiment hack kubernetes tools; do
   (cd "$module" && go mod tidy -diff) || complain "$module/go.mod is not tidy: run 'make tidy'"
 done
 
-echo "generated files"
+echo "generated files and the exported API"
 snapshot() { git ls-files -co --exclude-standard -z | sort -z | xargs -0 sha256sum 2>/dev/null || true; }
 before=$(snapshot)
-make -s generate
+make -s generate || complain "'make generate' failed: see above"
 if ! changes=$(diff <(echo "$before") <(snapshot)); then
   echo "$changes" | sed -n 's/^[<>] [0-9a-f]*  /  /p' | sort -u >&2
   complain "generated files were stale; 'make generate' has just written them anew: commit them"
 fi
+
+echo "tests that documents name"
+go -C hack run ./testnames -C .. 'docs/*.md' '*.md' || complain "a document names a test that does not exist, or a promise has none"
 
 echo "lint sees imports against the rules"
 ours=github.com/ringmaster-project/ringmaster

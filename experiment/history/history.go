@@ -20,7 +20,12 @@ type Line struct {
 	Instance  string    `json:"instance"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
+	// ID is the same for the beginning and the end of a reconcile.
+	ID string `json:"id"`
 }
+
+// Ended tells whether it is the end of a reconcile.
+func (l Line) Ended() bool { return l.Message == ends }
 
 // What an instance writes of a reconcile, and what is known of its death.
 const (

@@ -1,0 +1,175 @@
+package soak
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// Point is a value at a time: since the run began, or of a process's life.
+type Point struct {
+	At    time.Duration
+	Value float64
+}
+
+// Limit is how much larger the last third may be than the first: by a share of the first, plus an absolute slack, so that
+// small numbers may vary.
+type Limit struct {
+	Share, Slack float64
+}
+
+// Verdict is what was found in a series of points.
+type Verdict struct {
+	// First and Last are the medians of the first and the last third of the time after the warm-up.
+	First, Last float64
+	// Judged is whether there were enough points for that, and Grown whether the limit is exceeded.
+	Judged, Grown bool
+}
+
+// fewest is how many points a third must have to be judged: less, and one garbage collection decides.
+const fewest = 5
+
+// Judge compares the medians of the first and the last third of the time after a warm-up. Medians, because collections,
+// kills and resyncs make every series jump; thirds, because a leak grows all the time.
+func Judge(points []Point, warmUp time.Duration, limit Limit) Verdict {
+	points = slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return p.At < warmUp })
+	if len(points) == 0 {
+		return Verdict{}
+	}
+	slices.SortStableFunc(points, func(a, b Point) int { return int(a.At - b.At) })
+	begin, end := points[0].At, points[len(points)-1].At
+	third := (end - begin) / 3
+	var first, last []float64
+	for _, p := range points {
+		if p.At <= begin+third {
+			first = append(first, p.Value)
+		}
+		if p.At >= end-third {
+			last = append(last, p.Value)
+		}
+	}
+	v := Verdict{First: median(first), Last: median(last), Judged: third > 0 && len(first) >= fewest && len(last) >= fewest}
+	v.Grown = v.Judged && v.Last > v.First*(1+limit.Share)+limit.Slack
+	return v
+}
+
+func median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// Measure is one of the things that may not grow.
+type Measure struct {
+	Name, Unit string
+	Limit      Limit
+	of         func(Sample) float64
+}
+
+// Measures are all that is judged of a process.
+func Measures() []Measure {
+	const mebibyte = 1 << 20
+	return []Measure{
+		// Go lets the heap double between two collections, so medians of a small one differ by some MiB.
+		{"heap in use", "MiB", Limit{0.20, 4}, func(s Sample) float64 { return s.Heap / mebibyte }},
+		{"goroutines", "", Limit{0.10, 10}, func(s Sample) float64 { return s.Goroutines }},
+		{"watches", "", Limit{0, 1}, func(s Sample) float64 { return s.Watches }},
+		{"open files", "", Limit{0.10, 3}, func(s Sample) float64 { return s.Files }},
+		{"requests/min", "", Limit{0.25, 10}, func(s Sample) float64 { return s.Requests }},
+	}
+}
+
+// Sample is a process at a time.
+type Sample struct {
+	// Process is its name, Long whether it is meant to run for the whole time.
+	Process string
+	Long    bool
+	// At is the time since the run began, Age that since the process was started.
+	At, Age time.Duration
+	// Heap is in bytes, Requests in the last minute.
+	Heap, Goroutines, Watches, Files, Requests float64
+}
+
+// Row is a line of the result.
+type Row struct {
+	Subject string
+	Measure
+	Verdict
+}
+
+// Warm-ups: caches fill, the first Websites are made, connections are opened.
+const (
+	warmUp    = 2 * time.Minute
+	warmUpAge = time.Minute
+)
+
+// Compare judges all processes. Each that is meant to run for the whole time is judged by itself, from its beginning to its
+// end. Those that are restarted again and again are judged together, twice: by their age, which shows what grows in a process, and
+// by the time at which they were seen, which shows what each one inherits from the ones before.
+func Compare(samples []Sample) []Row {
+	var subjects []string
+	series := map[string][]Sample{}
+	add := func(subject string, s Sample) {
+		if series[subject] == nil {
+			subjects = append(subjects, subject)
+		}
+		series[subject] = append(series[subject], s)
+	}
+	const byAge, byTime = "restarted instances, by age", "restarted instances, by time"
+	for _, s := range samples {
+		if s.Long {
+			add(s.Process, s)
+			continue
+		}
+		add(byAge, s)
+		if s.Age >= warmUpAge {
+			add(byTime, s)
+		}
+	}
+	slices.SortStableFunc(subjects, func(a, b string) int { return rank(a, byAge, byTime) - rank(b, byAge, byTime) })
+	var rows []Row
+	for _, subject := range subjects {
+		for _, m := range Measures() {
+			points := make([]Point, 0, len(series[subject]))
+			for _, s := range series[subject] {
+				at := s.At
+				if subject == byAge {
+					at = s.Age
+				}
+				points = append(points, Point{at, m.of(s)})
+			}
+			warm := warmUp
+			if subject == byAge {
+				warm = warmUpAge
+			}
+			rows = append(rows, Row{subject, m, Judge(points, warm, m.Limit)})
+		}
+	}
+	return rows
+}
+
+// rank puts those that were restarted behind the others.
+func rank(subject string, behind ...string) int { return slices.Index(behind, subject) + 1 }
+
+// Print writes the result as a table.
+func Print(out io.Writer, rows []Row) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PROCESS\tMEASURE\tFIRST THIRD\tLAST THIRD\tGROWTH\tLIMIT\tVERDICT")
+	for _, r := range rows {
+		verdict := "ok"
+		switch {
+		case !r.Judged:
+			verdict = "too few samples"
+		case r.Grown:
+			verdict = "GROWN"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%.1f %s\t%.1f %s\t%+.1f\t%+.1f\t%s\n", r.Subject, r.Name, r.First, r.Unit, r.Last, r.Unit,
+			r.Last-r.First, r.First*r.Limit.Share+r.Limit.Slack, verdict)
+	}
+	_ = table.Flush()
+}

@@ -1,0 +1,160 @@
+//go:build soak
+
+package soak_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/experiment/scenario"
+	"github.com/ringmaster-project/ringmaster/experiment/test/soak"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
+)
+
+var (
+	duration = flag.Duration("duration", time.Hour, "how long to disturb the instances")
+	seed     = flag.Uint64("seed", 0, "what is done when, and to which instance (default: by chance; it is printed)")
+	websites = flag.Int("websites", 60, "how many Websites there are")
+)
+
+func TestMain(m *testing.M) {
+	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	rig.Main(m, rig.Options{})
+}
+
+// instances is the number of instances, undisturbed how many of them are never disturbed: one runs for the whole time and takes
+// over objects from all others.
+const instances, undisturbed = 3, 1
+
+// TestSoak looks for growth and for violations in a run of any length.
+func TestSoak(t *testing.T) {
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+	fmt.Fprintf(t.Output(), "seed %d, %s, %d Websites: repeat it with ARGS='-seed %d -duration %s -websites %d'\n", *seed, *duration, *websites, *seed, *duration, *websites)
+	s := setUp(t)
+	for i := range instances {
+		s.join(i < undisturbed)
+	}
+	s.settled()
+	s.begin = time.Now()
+	var busy, sampling sync.WaitGroup
+	busy.Go(s.load)
+	watched, stop := context.WithCancel(t.Context())
+	sampling.Go(func() { s.sampleUntil(watched) })
+	defer sampling.Wait()
+	defer stop()
+
+	for step := range soak.Steps(*seed, instances-undisturbed) {
+		if !s.sleep(step.Rest) {
+			break
+		}
+		s.disturb(step)
+		s.settled()
+	}
+	busy.Wait()
+	stop()
+	sampling.Wait()
+	s.judge()
+}
+
+// load makes, changes and deletes Websites until the time is over.
+func (s *setup) load() {
+	const each, every = 0.5, 20 * time.Second
+	plan := scenario.Scenario{
+		Duration: *duration, Load: scenario.Load{Initial: *websites, Create: each, Delete: each, ChangeEvery: every},
+	}
+	s.users.Do(s.t.Context(), s.begin, plan.Plan(*seed))
+}
+
+// sleep waits, and reports whether there is time left.
+func (s *setup) sleep(d time.Duration) bool {
+	remaining := time.Until(s.begin.Add(*duration))
+	time.Sleep(min(d, remaining))
+	return d < remaining
+}
+
+// disturb does something to instances, and replaces those that have ended.
+func (s *setup) disturb(step soak.Step) {
+	s.t.Helper()
+	disturbed := slices.DeleteFunc(s.live(), func(m *instance) bool { return m.long })
+	s.Expect(disturbed).To(haveLength(instances - undisturbed))
+	victim := disturbed[step.Victim]
+	fmt.Fprintf(s.t.Output(), "%s  %s of %s\n", s.elapsed(), step.What, victim.name)
+	s.counts[step.What]++
+	switch step.What {
+	case soak.Roll:
+		for _, m := range disturbed {
+			m.ends.Store(true)
+			s.Expect(m.Terminate()).To(succeed())
+			s.Expect(m.Wait(s.limited())).To(succeed(), "%s:\n%s", m.name, m.Tail(10))
+			s.join(false)
+			s.settled()
+		}
+	case soak.Kill:
+		victim.ends.Store(true)
+		s.Expect(victim.Kill()).To(succeed())
+		s.join(false)
+	case soak.Pause:
+		victim.ends.Store(true)
+		s.pause(victim, leaseDuration*2)
+		s.Expect(victim.Wait(s.limited())).NotTo(succeed(), "%s has lost its Lease", victim.name)
+		s.join(false)
+	case soak.ShortPause:
+		s.pause(victim, leaseDuration/5)
+	}
+}
+
+// judge lets everything come to rest, and says what came of the run.
+func (s *setup) judge() {
+	s.t.Helper()
+	s.settled()
+	s.Eventually(s.users.Left).Should(beZero(), "Websites that are not ready")
+	events := s.history()
+	const margin = 20 * time.Second // for a machine that is busy
+	report := oracle.Check(events, oracle.Options{
+		Main: []schema.GroupKind{website.GroupKind()}, Controlled: controlled, Sharder: "sharder",
+		Lag: margin / 2, Wake: margin / 2, Settle: margin,
+		Unowned: 3*leaseDuration + 2*margin, Apart: margin,
+	})
+	rows := soak.Compare(s.samples)
+	out := s.t.Output()
+	fmt.Fprintf(out, "\n%s, seed %d, %d samples; disturbances: %v\n%d objects, %d reconciles\nwithout a live shard: %s\naway from their controllers: %s\n\n",
+		s.elapsed(), *seed, len(s.samples), s.counts, report.Figures.Objects, report.Figures.Reconciles, report.Figures.Unowned, report.Figures.Apart)
+	soak.Print(out, rows)
+	const long = 15 * time.Minute // everything has samples enough then
+	for _, r := range rows {
+		if !r.Judged && *duration >= long {
+			s.t.Errorf("%s: %s has too few samples to be judged", r.Subject, r.Name)
+		}
+		if r.Grown {
+			s.t.Errorf("%s: %s has grown from %.1f to %.1f %s", r.Subject, r.Name, r.First, r.Last, r.Unit)
+		}
+	}
+	const most = 10
+	for i, v := range report.Violations {
+		if i == most {
+			s.t.Errorf("%d violations in all", len(report.Violations))
+			break
+		}
+		s.t.Error(v)
+	}
+	for _, failure := range s.users.Failures() {
+		s.t.Errorf("a user's request failed: %s", failure)
+	}
+	for _, exited := range s.exited() {
+		s.t.Error(exited)
+	}
+}
