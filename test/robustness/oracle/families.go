@@ -89,7 +89,12 @@ func (r *run) busy(child *object, i int, owner *object) *reconcile {
 		}
 	}
 	for _, one := range r.reconciles {
-		if one.Object == owner.Object && one.shard == shard && one.end.After(write.at) && one.start.Before(until) {
+		if one.Object != owner.Object || one.shard != shard || !one.end.After(write.at) || !one.start.Before(until) {
+			continue
+		}
+		// A shard that is killed in the middle of a handover leaves an owner without its children. The next process of
+		// its name finds it so, and gets them back within the time that they may be apart.
+		if !r.process(one.process).joinedAt.After(write.at) {
 			return one
 		}
 	}
