@@ -8,12 +8,15 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/ringmaster-project/ringmaster/internal/seed"
 )
 
 // balancer is what a Service is to the API server: one address for the webhooks of all replicas,
 // which brings a connection to one that accepts it.
 type balancer struct {
 	listener net.Listener
+	random   *rand.Rand
 
 	mu      sync.Mutex
 	targets []string
@@ -27,7 +30,7 @@ func newBalancer(t *testing.T) *balancer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &balancer{listener: listener}
+	b := &balancer{listener: listener, random: seed.Rand(t)}
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -74,7 +77,7 @@ func (b *balancer) accept(conn net.Conn) (targets []string) {
 func (b *balancer) serve(conn net.Conn) {
 	defer conn.Close()
 	targets := b.accept(conn)
-	rand.Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
+	b.random.Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
 	for _, target := range targets {
 		if replica, err := net.Dial("tcp", target); err == nil {
 			relay(conn, replica)

@@ -1,7 +1,6 @@
 package robustness_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -54,32 +53,4 @@ func TestSharderAway(t *testing.T) {
 	sharders.start()
 	// The next leader waits for the Lease of the last one, which was killed.
 	s.judge(bounds{unowned: max(syncPeriod, away+leaseDuration) + margin, apart: margin}, "a", "b")
-}
-
-// TestAPIServerAway kills the API server under load, and has etcd hang. Nobody loses a Lease by that,
-// if it lasts for longer, and no object moves.
-func TestAPIServerAway(t *testing.T) {
-	t.Parallel()
-	const lease = 2 * time.Minute
-	r := rig.Private(t, options)
-	startSharders(t, r, func(s *sharders) { s.lease = lease })
-	s := setScene(t, r)
-	s.join("a", slow, with(variableLease, lease))
-	s.join("b", slow, with(variableLease, lease))
-	s.user.work()
-	moment()
-	s.user.outage.Store(true)
-	s.Expect(r.APIServer.Kill()).To(Succeed())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	s.Expect(r.APIServer.Start(ctx)).To(Succeed())
-	moment()
-	s.Expect(r.Etcd.Pause()).To(Succeed())
-	time.Sleep(retryPeriod * 2)
-	s.Expect(r.Etcd.Resume()).To(Succeed())
-	moment()
-	s.user.outage.Store(false)
-	moment()
-	report := s.judge(usual(), "a", "b")
-	s.Expect(report.Figures.Changes).To(HaveLen(2), "nobody but the two that joined came or went")
 }

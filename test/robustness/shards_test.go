@@ -26,6 +26,12 @@ func TestShards(t *testing.T) {
 		"WatchesLag":   watchesLag,
 		"RingVanishes": ringVanishes,
 		"LabelsByHand": labelsByHand,
+
+		"KilledAfterWrites":  func(s *scene) { killedAfterWrites(s, 4) },
+		"CutOneWay":          cutOneWay,
+		"AnswersLost":        answersLost,
+		"RingsOverlap":       ringsOverlap,
+		"NamesAtTheirLimits": namesAtTheirLimits,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
