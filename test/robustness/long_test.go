@@ -50,9 +50,7 @@ func sharderKilledAfterWrites(sharders *sharders, s *scene) {
 		})
 		sharders.start()
 	}
-	bound := usual()
-	bound.unowned += leaseDuration
-	s.judge(bound, "a", "b")
+	s.judge(usual(), "a", "b")
 }
 
 // sharderCutOneWay is a leader that can send nothing, or receives nothing, in the middle of a move. It ends, and the
@@ -67,9 +65,7 @@ func sharderCutOneWay(sharders *sharders, s *scene, direction faultproxy.Directi
 	sharders.ends(cut)
 	cut.proxy.Mend()
 	sharders.start()
-	bound := usual()
-	bound.unowned += leaseDuration
-	s.judge(bound, "a", "b", "c")
+	s.judge(usual(), "a", "b", "c")
 }
 
 // sharderAnswersLost are replicas that lose the answers to some of their writes while objects move.
@@ -85,7 +81,5 @@ func sharderAnswersLost(sharders *sharders, s *scene) {
 	s.Eventually(func() int { return s.owned("c") }).Should(BeNumerically(">", population/4))
 	s.kill(c)
 	s.Eventually(func() int { return s.owned("c") }).Should(BeZero())
-	bound := usual()
-	bound.unowned += margin
-	s.judge(bound, "a", "b")
+	s.judge(usual(), "a", "b")
 }

@@ -51,6 +51,7 @@ func TestRest(t *testing.T) {
 	s.rest(usual(), []string{"a", "b"})
 	s.Eventually(func() string { return s.holder("c") }).Should(BeEmpty(), "the sharder deletes the Lease of the dead shard")
 	s.rest(usual(), []string{"a", "b"})
+	s.user.end()
 
 	token := s.metricsToken()
 	before := sharders.resyncs(token, s.ringName)
@@ -59,7 +60,7 @@ func TestRest(t *testing.T) {
 	time.Sleep(rest)
 	quiet.To = time.Now()
 	last := s.mark("rest-ends")
-	s.Expect(sharders.resyncs(token, s.ringName)-before).To(BeNumerically(">=", resyncs))
+	s.Expect(sharders.resyncs(token, s.ringName) - before).To(BeNumerically(">=", resyncs))
 	s.Eventually(func() bool { // until the record has all of it
 		return slices.ContainsFunc(s.seen(), func(e history.Event) bool { return e.Write != nil && e.Write.Version == last })
 	}).Should(BeTrue())

@@ -299,20 +299,35 @@ type bounds struct{ unowned, apart, settle, delay time.Duration }
 // busy machine.
 const webhookDelay = 2 * time.Second
 
-// margin is what is added to the times that follow from Leases, for a machine that is busy.
-const margin = 20 * time.Second
+// How long things take that do not depend on Leases, at most twice what was measured: until an object is assigned whose
+// name is generated, which no webhook can do, and until children follow their owner.
+const assignGenerated, followOwner = 2 * time.Second, 2 * time.Second
 
-// usual is what is allowed when a shard dies: its Lease has to expire, and a tenth of it to go by.
-func usual() bounds { return bounds{unowned: leaseDuration + leaseDuration/10 + margin, apart: margin} }
+// requestsPerMove is how many requests a change of owner needs after each other, from the list to the watch event. On a
+// busy machine each can take as long as a reference request.
+const requestsPerMove = 10
+
+// tolerance is for what is no bound of a promise: how late processes may see what others have written.
+const tolerance = 20 * time.Second
+
+// expiry is how long an object is without owner when a shard dies: its Lease has to expire, and a tenth of it to go by.
+const expiry = leaseDuration + leaseDuration/10
+
+// usual is what is allowed when a shard dies.
+func usual() bounds { return bounds{unowned: expiry + 10*time.Second, apart: followOwner} }
+
+// undisturbed is what is allowed when none does.
+func undisturbed() bounds { return bounds{unowned: assignGenerated, apart: followOwner} }
 
 func (s *scene) judgement(b bounds) oracle.Options {
 	return oracle.Options{
 		Main:       []schema.GroupKind{{Kind: "ConfigMap"}},
 		Controlled: []schema.GroupKind{{Kind: "Secret"}},
+		Namespace:  s.Namespace,
 		Sharder:    "sharder",
-		Staleness:  margin, ByHand: s.byHand,
-		Lag: 10 * time.Second, Wake: margin / 2, Settle: cmp.Or(b.settle, margin),
-		Unowned: b.unowned, Apart: b.apart, Delay: cmp.Or(b.delay, webhookDelay), Children: s.children,
+		Staleness:  tolerance, ByHand: s.byHand,
+		Lag: tolerance / 2, Wake: tolerance / 2, Settle: cmp.Or(b.settle, tolerance),
+		Unowned: b.unowned, Apart: b.apart, Steps: requestsPerMove, Delay: cmp.Or(b.delay, webhookDelay), Children: s.children,
 	}
 }
 
@@ -322,6 +337,7 @@ func (s *scene) judge(b bounds, members ...string) oracle.Report {
 	s.t.Helper()
 	s.user.rest()
 	s.rest(b, members)
+	s.user.end()
 	quiet := oracle.Window{From: time.Now()}
 	const rest = 4 * time.Second
 	time.Sleep(rest)

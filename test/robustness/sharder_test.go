@@ -25,10 +25,8 @@ func TestSharderKilled(t *testing.T) {
 	s.kill(c)
 	sharders.killLeader()
 	sharders.start()
-	// Nobody declares the shard dead before there is a leader, who has to wait for its Lease himself.
-	b := usual()
-	b.unowned += leaseDuration
-	s.judge(b, "a", "b")
+	// Nobody declares the shard dead before there is a leader. It has seen the shard's last renewal before it led.
+	s.judge(usual(), "a", "b")
 }
 
 // TestSharderAway has no webhook for a while, and then no sharder at all, while users and shards go on.
@@ -52,5 +50,5 @@ func TestSharderAway(t *testing.T) {
 	sharders.start()
 	sharders.start()
 	// The next leader waits for the Lease of the last one, which was killed.
-	s.judge(bounds{unowned: max(syncPeriod, away+leaseDuration) + margin, apart: margin}, "a", "b")
+	s.judge(bounds{unowned: max(syncPeriod, away+leaseDuration) + 10*time.Second, apart: followOwner}, "a", "b")
 }

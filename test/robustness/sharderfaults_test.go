@@ -47,9 +47,7 @@ func sharderHung(sharders *sharders, s *scene) {
 	s.Expect(hung.Resume()).To(Succeed())
 	sharders.ends(hung)
 	sharders.start()
-	bound := usual()
-	bound.unowned += leaseDuration
-	s.judge(bound, "a", "c")
+	s.judge(usual(), "a", "c")
 }
 
 // sharderWatchesLag are replicas that hear of nothing for longer than shards' Leases last: all shards look dead to them,
@@ -68,9 +66,8 @@ func sharderWatchesLag(sharders *sharders, s *scene) {
 	for _, replica := range sharders.replicas {
 		replica.proxy.Mend()
 	}
-	bound := usual()
-	bound.unowned += lag
-	bound.settle = lag + margin
+	bound := undisturbed()
+	bound.settle = lag + tolerance
 	report := s.judge(bound, "a", "b", "c")
 	s.Expect(report.Figures.Changes).To(HaveLen(3), fmt.Sprint("nobody but those that joined came or went: ", report.Figures))
 }

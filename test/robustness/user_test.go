@@ -25,6 +25,9 @@ type user struct {
 	scene *scene
 	stop  context.CancelFunc
 	done  sync.WaitGroup
+	// stopReferences and referred are about the reference requests, which end later than the work.
+	stopReferences context.CancelFunc
+	referred       sync.WaitGroup
 	// outage is while the API server is away, which is not Ringmaster's doing.
 	outage atomic.Bool
 
@@ -40,7 +43,7 @@ type user struct {
 // population is how many objects a user keeps.
 const population = 40
 
-func newUser(s *scene) *user { return &user{scene: s, stop: func() {}} }
+func newUser(s *scene) *user { return &user{scene: s, stop: func() {}, stopReferences: func() {}} }
 
 // work begins with a number of objects, and goes on until the scene is judged.
 func (u *user) work() {
@@ -55,8 +58,10 @@ func (u *user) work() {
 			_ = pause(ctx, upTo(u.scene.random, 300*time.Millisecond))
 		}
 	})
-	u.done.Go(func() { u.refer(ctx) })
-	u.scene.t.Cleanup(u.rest)
+	referring, stopReferences := context.WithCancel(context.Background())
+	u.stopReferences = stopReferences
+	u.referred.Go(func() { u.refer(referring) })
+	u.scene.t.Cleanup(u.end)
 }
 
 // refer changes an object that no ring selects, again and again.
@@ -89,6 +94,13 @@ func (u *user) rest() {
 	u.done.Wait()
 }
 
+// end ends the work and the reference requests.
+func (u *user) end() {
+	u.rest()
+	u.stopReferences()
+	u.referred.Wait()
+}
+
 // hold does something while the user does nothing.
 func (u *user) hold(do func()) {
 	u.working.Lock()
@@ -118,11 +130,26 @@ func (u *user) create() {
 	const generated = 10
 	u.mu.Lock()
 	u.created++
+	generate := u.created%generated == 0
+	u.mu.Unlock()
+	u.createNamed(generate)
+}
+
+// generate makes an object whose name the API server generates: no webhook can assign it.
+func (u *user) generate() {
+	u.mu.Lock()
+	u.created++
+	u.mu.Unlock()
+	u.createNamed(true)
+}
+
+func (u *user) createNamed(generate bool) {
+	u.mu.Lock()
 	object := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: u.scene.Namespace, Name: u.scene.objectName(fmt.Sprint("object-", u.created))},
 		Data:       map[string]string{"number": "0"},
 	}
-	if u.created%generated == 0 {
+	if generate {
 		object.Name, object.GenerateName = "", "generated-"
 	}
 	u.mu.Unlock()

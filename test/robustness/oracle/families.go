@@ -30,10 +30,10 @@ func (r *run) apart(child, owner *object) {
 	for _, times := range owners {
 		ownerThere = union(slices.Concat(ownerThere, times)...)
 	}
-	longest := childThere.and(ownerThere).without(together).longest()
-	r.figures.Apart.add(child.Object, longest.length())
-	if longest.length() > r.Apart {
-		r.found(Apart, child.Object, longest.From, longest.To, nil, "it was on another shard than %s for longer than %s", owner.Object, r.Apart)
+	gaps := childThere.and(ownerThere).without(together)
+	r.figures.Apart.add(child.Object, gaps.longest().length())
+	if gap, allowed := r.tooLong(gaps, r.Apart); gap.length() > 0 {
+		r.found(Apart, child.Object, gap.From, gap.To, nil, "it was on another shard than %s for longer than %s", owner.Object, allowed)
 	}
 }
 

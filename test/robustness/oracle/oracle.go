@@ -65,6 +65,8 @@ type Options struct {
 	// Main and Controlled are the kinds that the ring spreads. Other objects in the history count
 	// only for what is written at rest.
 	Main, Controlled []schema.GroupKind
+	// Namespace is where the ring's objects are, if not everywhere.
+	Namespace string
 	// Sharder is the name under which the API server notes the sharder's writes.
 	Sharder string
 	// Staleness is how long a shard may act on an object that somebody else took from it. A live
@@ -81,6 +83,9 @@ type Options struct {
 	// Unowned and Apart are how long an object may be without a live shard, and away from its
 	// controller.
 	Unowned, Apart time.Duration
+	// Steps is how many requests after each other are part of such a time. Each may be as slow as the slowest reference
+	// request meanwhile, so that nobody is accused of a busy machine.
+	Steps int
 	// Settle is how long before and after a change of membership an object may already or still go
 	// where it belonged on the other side of it.
 	Settle time.Duration
@@ -140,5 +145,10 @@ func (r *run) staleness(object history.Object) time.Duration {
 	return 0
 }
 
-func (r *run) main(o *object) bool       { return slices.Contains(r.Main, o.GroupKind()) }
-func (r *run) controlled(o *object) bool { return slices.Contains(r.Controlled, o.GroupKind()) }
+func (r *run) main(o *object) bool { return r.selects(o) && slices.Contains(r.Main, o.GroupKind()) }
+func (r *run) controlled(o *object) bool {
+	return r.selects(o) && slices.Contains(r.Controlled, o.GroupKind())
+}
+
+// selects reports whether the ring selects the object's namespace.
+func (r *run) selects(o *object) bool { return r.Namespace == "" || r.Namespace == o.Namespace }

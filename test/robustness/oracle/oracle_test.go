@@ -209,9 +209,22 @@ func TestClean(t *testing.T) {
 			s.family(ba, "b")
 			s.remove(ba) // what is left of it is the garbage collector's
 		},
+		"an object of a namespace that the ring does not select": func(s *story, o *oracle.Options) {
+			o.Namespace, o.Children = ab.Namespace, oneChild
+			s.write(history.Object{Kind: mainKind.Kind, Namespace: "elsewhere", Name: "some"}, func(*history.Write) {})
+			s.wait(time.Hour)
+		},
 		"an object of another kind": func(s *story, _ *oracle.Options) {
 			s.write(history.Object{Kind: "ControllerRing", Name: "ring"}, func(*history.Write) {})
 			s.wait(time.Hour)
+		},
+		"an object whose label is late on a busy machine": func(s *story, o *oracle.Options) {
+			o.Steps = 10
+			s.write(ba, func(*history.Write) {})
+			s.wait(10 * second)
+			s.ask(history.Request{Object: ab, Took: second, Reference: true})
+			s.wait(16 * second)
+			s.give(ba, "b")
 		},
 		"an object whose label is late": func(s *story, _ *oracle.Options) {
 			s.write(ba, func(*history.Write) {})

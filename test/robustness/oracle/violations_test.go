@@ -122,6 +122,24 @@ func TestViolations(t *testing.T) {
 			s.wait(21 * second)
 			s.give(ba, "b")
 		}, []finding{{oracle.Unowned, ba.String(), ""}}},
+		"an object that nobody has for longer than a busy machine explains": {func(s *story, o *oracle.Options) {
+			o.Steps = 10
+			s.write(ba, func(*history.Write) {})
+			s.wait(10 * second)
+			s.ask(history.Request{Object: ab, Took: 500 * time.Millisecond, Reference: true})
+			s.wait(16 * second)
+			s.give(ba, "b")
+		}, []finding{{oracle.Unowned, ba.String(), ""}}},
+		"a child that follows later than a busy machine explains": {func(s *story, o *oracle.Options) {
+			o.Steps = 10
+			s.family(cab, "a")
+			s.join(pc)
+			s.handOver(cab, "c")
+			s.wait(6 * second)
+			s.ask(history.Request{Object: ab, Took: 500 * time.Millisecond, Reference: true})
+			s.wait(10 * second)
+			s.give(childOf(cab), "c")
+		}, []finding{{oracle.Apart, childOf(cab).String(), ""}}},
 		"an object whose shard is dead": {func(s *story, _ *oracle.Options) {
 			s.family(ba, "b")
 			s.happen(history.Gone, pb)
