@@ -20,10 +20,10 @@ func TestChoicesDependOnSeedAndName(t *testing.T) {
 }
 
 func TestSeedIsOneForTheRun(t *testing.T) {
-	if seed.Run(t) != seed.Run(t) {
+	if first, second := seed.Run(t), seed.Run(t); first != second {
 		t.Error("one test run has two seeds")
 	}
-	if seed.Rand(t).Uint64() != seed.Rand(t).Uint64() {
+	if first, second := seed.Rand(t).Uint64(), seed.Rand(t).Uint64(); first != second {
 		t.Error("one test makes different choices with one seed")
 	}
 }

@@ -136,7 +136,7 @@ func (s *sharders) resyncs(token, ring string) int {
 func (s *sharders) metrics(of *replica, token string) string {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a figure of this machine
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a figure of this machine
 		DisableKeepAlives: true,
 	}}
 	url := fmt.Sprintf("https://127.0.0.1:%d/metrics", of.Metrics)

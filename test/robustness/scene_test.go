@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		panic(err)
 	}
-	// Scenes wait for Leases most of the time, so there can be more of them than cores.
+	// Scenes wait for Leases most of the time, so there can be far more of them than cores.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}

@@ -12,6 +12,8 @@ import (
 
 // TestSharders is rough with the sharder, while shards are well. A sharder sees to all rings of a cluster, so each part
 // has the control plane for itself.
+//
+//nolint:tparallel // one after the other
 func TestSharders(t *testing.T) {
 	t.Parallel()
 	r := rig.Private(t, options)
@@ -40,7 +42,10 @@ func sharderHung(sharders *sharders, s *scene) {
 	s.user.work()
 	moment()
 	s.move()
-	hung := sharders.loseLeader(func(leader *replica) { s.Expect(leader.Pause()).To(Succeed()) })
+	hung := sharders.loseLeader(func(leader *replica) {
+		s.Expect(leader.Pause()).To(Succeed())
+		s.user.hold(s.user.generate) // the next leader has to assign it
+	})
 	s.Eventually(func() int { return s.owned("c") }).Should(BeNumerically(">", population/4))
 	s.Expect(b.Terminate()).To(Succeed())
 	s.Expect(s.end(b)).To(Succeed())

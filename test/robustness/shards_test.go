@@ -137,12 +137,14 @@ func cutOffTwin(s *scene) {
 	time.Sleep(deadline(leaseDuration) - retryPeriod)
 	proxy.Mend()
 	time.Sleep(leaseDuration)
+	bound := cut()
 	if !first.Running.Running() && !second.Running.Running() {
 		// The first was too late by a moment, and its last renewal is what the second has seen. The kubelet
 		// would start it again.
 		s.join("b", slow, elsewhere)
+		bound = usual()
 	}
-	s.judge(usual(), "a", "b")
+	s.judge(bound, "a", "b")
 }
 
 // watchesLag is a shard that hears late of everything while members come and go.
