@@ -50,10 +50,10 @@ func TestRest(t *testing.T) {
 	s.user.rest()
 	s.rest(usual(), []string{"a", "b"})
 	s.Eventually(func() string { return s.holder("c") }).Should(BeEmpty(), "the sharder deletes the Lease of the dead shard")
-	s.rest(usual(), []string{"a", "b"})
 	s.user.end()
-
 	token := s.metricsToken()
+	s.rest(usual(), []string{"a", "b"})
+
 	before := sharders.resyncs(token, s.ringName)
 	first := s.mark("rest-begins")
 	quiet := oracle.Window{From: time.Now()}

@@ -228,12 +228,15 @@ func (s *scene) seen() []history.Event {
 	return events
 }
 
-// holder is who holds the Lease of a shard.
+// holder is the holder of a shard's Lease, or "" if nobody holds it or it is gone.
 func (s *scene) holder(name string) string {
 	holder := ""
 	for _, event := range s.seen() {
 		if event.What == history.Leased && event.Lease.Shard == name {
 			holder = event.Lease.Holder
+			if event.Lease.Deleted {
+				holder = ""
+			}
 		}
 	}
 	return holder
@@ -412,9 +415,10 @@ func (s *scene) rest(b bounds, members []string) {
 	s.t.Helper()
 	const still = 2 * time.Second
 	s.Eventually(func() []string {
+		now := time.Now() // reading the record can take longer than that
 		events := s.seen()
 		for _, event := range slices.Backward(events) {
-			if event.What == history.Wrote && time.Since(event.Time) < still {
+			if event.What == history.Wrote && now.Sub(event.Time) < still && !event.Write.Renewal && event.Write.Object.Name != s.user.reference() {
 				return []string{"writes, the last of " + event.Write.Object.String()}
 			}
 		}

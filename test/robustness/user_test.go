@@ -64,9 +64,12 @@ func (u *user) work() {
 	u.scene.t.Cleanup(u.end)
 }
 
+// reference is the name of an object that no ring selects.
+func (u *user) reference() string { return "reference-" + u.scene.ring.Name }
+
 // refer changes an object that no ring selects, again and again.
 func (u *user) refer(ctx context.Context) {
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "reference-" + u.scene.ring.Name}}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: u.reference()}}
 	created := false
 	for n := 0; ctx.Err() == nil; n++ {
 		began := time.Now()
