@@ -86,7 +86,7 @@ gotestsum:
 
 # Matrices of which 'make test' has a part.
 .PHONY: test-long
-test-long: kubernetes gotestsum test-programs ## Run the long tests that 'make test' skips (about 8 minutes)
+test-long: kubernetes gotestsum test-programs ## Run the long tests that 'make test' skips (about 15 minutes)
 	$(TESTENV) $(GOTEST) -race -tags long -timeout 40m $(ARGS) ./test/modes ./cmd/ringmaster ./test/robustness
 
 .PHONY: test-all

@@ -86,9 +86,10 @@ func cutOneWay(s *scene) {
 // API server has applied them. Objects move to and from them meanwhile.
 func answersLost(s *scene) {
 	s.join("a")
+	var lost atomic.Int64
 	lossy := func() func(*rig.Process) {
 		proxy := s.Proxy(s.t)
-		s.lose(proxy, time.Second)
+		s.lose(proxy, time.Second, &lost)
 		return through(proxy)
 	}
 	b := s.join("b", lossy())
@@ -99,12 +100,14 @@ func answersLost(s *scene) {
 	moment()
 	s.Expect(b.Terminate()).To(Succeed())
 	s.Expect(s.end(b)).To(Succeed())
+	s.t.Logf("%d answers were lost", lost.Load())
+	s.Expect(lost.Load()).To(BeNumerically(">", 0))
 	s.judge(undisturbed(), "a", "c")
 }
 
-// lose loses the answers to a third of the writes at random, and then none for some time: each loss ends all watches of
-// the process, which come back with a backoff.
-func (s *scene) lose(proxy *faultproxy.Proxy, pause time.Duration) {
+// lose loses the answers to a third of the writes at random, and counts them. After each it loses none for some time: a
+// loss ends all watches of the process, which come back with a backoff.
+func (s *scene) lose(proxy *faultproxy.Proxy, pause time.Duration, lost *atomic.Int64) {
 	const one = 3
 	var mu sync.Mutex
 	var last time.Time
@@ -115,6 +118,7 @@ func (s *scene) lose(proxy *faultproxy.Proxy, pause time.Duration) {
 			return true
 		}
 		last = time.Now()
+		lost.Add(1)
 		return false
 	})
 }

@@ -35,7 +35,8 @@ func (s *scene) move() *member {
 }
 
 // sharderHung is a leader that hangs in the middle of a move, for longer than its Lease lasts, and wakes up when another
-// replica has finished the move and has dealt with the end of a shard. It must not act on what it knew.
+// replica has finished the move and has dealt with the end of a shard. It must not act on what it knew. Requests of users
+// wait for its webhook in vain.
 func sharderHung(sharders *sharders, s *scene) {
 	s.join("a", slow)
 	b := s.join("b", slow)
@@ -43,6 +44,7 @@ func sharderHung(sharders *sharders, s *scene) {
 	moment()
 	s.move()
 	hung := sharders.loseLeader(func(leader *replica) {
+		sharders.balancer.prefer(leader.Webhook)
 		s.Expect(leader.Pause()).To(Succeed())
 		s.user.hold(s.user.generate) // the next leader has to assign it
 	})
