@@ -86,8 +86,8 @@ gotestsum:
 
 # Matrices of which 'make test' has a part.
 .PHONY: test-long
-test-long: kubernetes gotestsum test-programs ## Run the long tests that 'make test' skips (about 8 minutes)
-	$(TESTENV) $(GOTEST) -race -tags long -timeout 30m $(ARGS) ./test/modes ./cmd/ringmaster
+test-long: kubernetes gotestsum test-programs ## Run the long tests that 'make test' skips (about 15 minutes)
+	$(TESTENV) $(GOTEST) -race -tags long -timeout 40m $(ARGS) ./test/modes ./cmd/ringmaster ./test/robustness
 
 .PHONY: test-all
 test-all: test test-long faults test-experiments e2e ## Run all tests that a release must pass

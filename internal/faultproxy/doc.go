@@ -7,6 +7,9 @@
 // It ends the clients' TLS connections itself, for only so can it tell a watch from other requests,
 // and passes bearer tokens on. A client that identifies itself with a certificate arrives as nobody.
 //
+// It can lose the answer to a write that the API server has applied, or call the test before it passes the answer on,
+// so that a process can be killed after its n-th write.
+//
 // It can also answer a path itself, as an API server of another version would.
 //
 // StartTCP stands before any other server, such as etcd, and passes on what it does not understand.

@@ -50,6 +50,8 @@ type Proxy struct {
 	refused bool
 	conns   map[*faultyConn]struct{}
 	answers map[string][]byte // by path
+	// afterWrite decides whether the client receives the answer to a write, or is nil.
+	afterWrite func(Write) (answer bool)
 }
 
 // Start starts a proxy on a free loopback port, without any fault.
@@ -67,6 +69,7 @@ func Start(options Options) (*Proxy, error) {
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{options.Certificate}, NextProtos: []string{"h2", "http/1.1"}},
 		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are what it is for
 		ReadHeaderTimeout: time.Minute,
+		ConnContext:       withConnection,
 	}
 	p.server = server
 	go func() {
@@ -120,10 +123,15 @@ func (p *Proxy) pass(target *url.URL, roots *x509.CertPool) http.Handler {
 			if isWatch(response.Request) {
 				response.Body = &gatedBody{ReadCloser: response.Body, gate: p.watches, ended: response.Request.Context().Done()}
 			}
-			return nil
+			return p.judgeAnswer(response)
 		},
 		// A server that is away shows as a broken connection, not as an answer that it never gave.
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ErrorHandler: func(_ http.ResponseWriter, request *http.Request, err error) {
+			if errors.Is(err, errAnswerLost) {
+				resetConnection(request)
+			}
+			panic(http.ErrAbortHandler)
+		},
 	}
 }
 
@@ -193,6 +201,7 @@ func (p *Proxy) Reset() {
 // Mend ends all faults.
 func (p *Proxy) Mend() {
 	p.refuse(false)
+	p.AfterWrites(nil)
 	p.delay.Store(0)
 	for _, gate := range []*gate{p.up, p.down, p.watches} {
 		gate.set(true)

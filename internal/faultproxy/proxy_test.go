@@ -7,9 +7,12 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -101,6 +104,40 @@ func TestWriteArrivesWhenAnswersAreCut(t *testing.T) {
 	proxy.Cut(faultproxy.ToServer)
 	g.Expect(create("request-cut")).NotTo(Succeed())
 	g.Consistently(exists("request-cut"), "500ms").ShouldNot(Succeed())
+}
+
+// TestAnswersToWritesAreLost shows that the API server applies the write and the client gets a connection reset, and
+// that reads, reviews and refused writes are answered.
+func TestAnswersToWritesAreLost(t *testing.T) {
+	g := NewWithT(t)
+	r, proxy, client := setUp(t)
+	objects := client.CoreV1().ConfigMaps(r.Namespace)
+	create := func(name string) error {
+		_, err := objects.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		return err
+	}
+	g.Expect(create("first")).To(Succeed())
+	seen := make(chan faultproxy.Write, 10)
+	proxy.AfterWrites(func(write faultproxy.Write) bool {
+		seen <- write
+		return false
+	})
+	err := create("applied")
+	g.Expect(utilnet.IsConnectionReset(err)).To(BeTrue(), "the error is %v", err)
+	g.Expect(seen).To(Receive(Equal(faultproxy.Write{Method: "POST", Path: "/api/v1/namespaces/" + r.Namespace + "/configmaps"})))
+	_, err = objects.Get(t.Context(), "applied", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred(), "reads are answered")
+	g.Expect(apierrors.IsAlreadyExists(create("first"))).To(BeTrue(), "writes that are refused are answered")
+	_, err = client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods"}},
+	}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred(), "reviews are answered")
+	g.Expect(seen).To(BeEmpty())
+
+	proxy.AfterWrites(func(faultproxy.Write) bool { return true })
+	g.Expect(create("answered")).To(Succeed())
+	proxy.Mend()
+	g.Expect(create("last")).To(Succeed())
 }
 
 func TestWatchesLag(t *testing.T) {

@@ -135,8 +135,15 @@ func (p *plane) prepare(options Options) error {
 // forTest makes a namespace for the test.
 func (p *plane) forTest(t testing.TB) *Rig {
 	t.Helper()
+	r := &Rig{ControlPlane: p.ControlPlane, Config: p.config, Client: p.client, Clientset: p.clientset}
+	return r.For(t)
+}
+
+// For returns the same control plane with a namespace for another test, such as a part of this one.
+func (r *Rig) For(t testing.TB) *Rig {
+	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix(t.Name())}}
-	if err := p.client.Create(t.Context(), namespace); err != nil {
+	if err := r.Client.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("making a namespace for the test: %v", err)
 	}
 	t.Cleanup(func() {
@@ -144,15 +151,11 @@ func (p *plane) forTest(t testing.TB) *Rig {
 		const limit = 5 * time.Second // the test may have paused the API server
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		_ = p.client.Delete(ctx, namespace)
+		_ = r.Client.Delete(ctx, namespace)
 	})
-	return &Rig{
-		ControlPlane: p.ControlPlane,
-		Config:       rest.CopyConfig(p.config),
-		Client:       p.client,
-		Clientset:    p.clientset,
-		Namespace:    namespace.Name,
-	}
+	own := *r
+	own.Config, own.Namespace = rest.CopyConfig(r.Config), namespace.Name
+	return &own
 }
 
 // namespacePrefix makes a name that people recognize from a test's.

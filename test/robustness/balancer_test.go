@@ -8,17 +8,21 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/ringmaster-project/ringmaster/internal/seed"
 )
 
 // balancer is what a Service is to the API server: one address for the webhooks of all replicas,
 // which brings a connection to one that accepts it.
 type balancer struct {
 	listener net.Listener
+	random   *rand.Rand
 
-	mu      sync.Mutex
-	targets []string
-	refused bool
-	open    []net.Conn // and some that have ended
+	mu        sync.Mutex
+	targets   []string
+	preferred string // tried before all others, or ""
+	refused   bool
+	open      []net.Conn // and some that have ended
 }
 
 func newBalancer(t *testing.T) *balancer {
@@ -27,7 +31,7 @@ func newBalancer(t *testing.T) *balancer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &balancer{listener: listener}
+	b := &balancer{listener: listener, random: seed.Rand(t)}
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -46,7 +50,17 @@ func (b *balancer) url() string { return "https://" + b.listener.Addr().String()
 func (b *balancer) add(port int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.targets = append(b.targets, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	b.targets = append(b.targets, target(port))
+}
+
+func target(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// prefer brings all connections to one replica for as long as that accepts them.
+func (b *balancer) prefer(port int) {
+	b.mu.Lock()
+	b.preferred = target(port)
+	b.mu.Unlock()
+	b.refuse(false) // so that API servers connect again
 }
 
 // refuse makes all replicas unreachable, also on connections that are open.
@@ -60,7 +74,7 @@ func (b *balancer) refuse(refused bool) {
 	b.open = nil
 }
 
-// accept takes a connection up, and returns who can serve it.
+// accept takes a connection up, and returns the replicas that can serve it, in the order in which they are tried.
 func (b *balancer) accept(conn net.Conn) (targets []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,14 +82,17 @@ func (b *balancer) accept(conn net.Conn) (targets []string) {
 		return nil
 	}
 	b.open = append(b.open, conn)
-	return slices.Clone(b.targets)
+	targets = slices.Clone(b.targets)
+	b.random.Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
+	if b.preferred != "" {
+		targets = slices.Insert(targets, 0, b.preferred)
+	}
+	return targets
 }
 
 func (b *balancer) serve(conn net.Conn) {
 	defer conn.Close()
-	targets := b.accept(conn)
-	rand.Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
-	for _, target := range targets {
+	for _, target := range b.accept(conn) {
 		if replica, err := net.Dial("tcp", target); err == nil {
 			relay(conn, replica)
 			return

@@ -2,7 +2,6 @@ package robustness_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -24,7 +23,7 @@ func labelsByHand(s *scene) {
 	objects := s.toys()
 	s.user.work()
 	for range 60 {
-		s.toggle(objects[rand.IntN(len(objects))])
+		s.toggle(objects[s.random.IntN(len(objects))])
 		time.Sleep(50 * time.Millisecond)
 	}
 	// The next sync finds what is wrong. A change of the spec causes one.
@@ -61,6 +60,6 @@ func (s *scene) toggle(object *corev1.ConfigMap) {
 		fmt.Sprintf(`{%q:"a"}`, drain), fmt.Sprintf(`{%q:"nobody"}`, drain), fmt.Sprintf(`{%q:"true"}`, drain),
 		fmt.Sprintf(`{%q:null}`, drain),
 	}
-	content := []byte(`{"metadata":{"labels":` + changes[rand.IntN(len(changes))] + `}}`)
+	content := []byte(`{"metadata":{"labels":` + changes[s.random.IntN(len(changes))] + `}}`)
 	s.Expect(s.Client.Patch(s.t.Context(), object, client.RawPatch("application/merge-patch+json", content))).To(Succeed())
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/seed"
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
@@ -50,6 +52,9 @@ const (
 	variableWork = "ROBUSTNESS_WORK"
 	// variableLease is how long its Lease lasts.
 	variableLease = "ROBUSTNESS_LEASE"
+	// variableSuffix is what the operator appends to the names of children and its finalizer, so that two operators can
+	// work on the same objects.
+	variableSuffix = "ROBUSTNESS_SUFFIX"
 )
 
 // duration is what a variable says.
@@ -84,6 +89,12 @@ func operator(ctx context.Context) error {
 		return err
 	}
 	name, namespace := os.Getenv("POD_NAME"), os.Getenv("POD_NAMESPACE")
+	const decimal, bits = 10, 64
+	seeded, err := strconv.ParseUint(os.Getenv(seed.Variable), decimal, bits)
+	if err != nil {
+		return err
+	}
+	random := seed.New(seeded, filepath.Base(os.Getenv(variableRecord)))
 	mgr, err := shard.NewManager(config, manager.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
@@ -102,7 +113,10 @@ func operator(ctx context.Context) error {
 		For(&corev1.ConfigMap{}, shard.Sharded{}).
 		Owns(&corev1.Secret{}, shard.Sharded{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
-		Complete(&worker{Client: mgr.GetClient(), recorder: recorder, self: self, work: work}); err != nil {
+		Complete(&worker{
+			Client: mgr.GetClient(), recorder: recorder, self: self, work: work,
+			random: random, suffix: os.Getenv(variableSuffix),
+		}); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -159,10 +173,17 @@ type worker struct {
 	recorder *history.Recorder
 	self     history.Event
 	work     time.Duration
+	random   *rand.Rand
+	suffix   string
 	count    atomic.Int64
 }
 
 const finalizer = "robustness.test/child"
+
+// upTo is a random duration.
+func upTo(random *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(most)))
+}
 
 // Reconcile records the time that it takes, from before its first instruction to after its last.
 func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -184,7 +205,7 @@ func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 	this.UID = string(main.UID)
 	this.Version, _ = strconv.ParseUint(main.ResourceVersion, 10, 64)
-	if err := pause(ctx, rand.N(w.work)); err != nil {
+	if err := pause(ctx, upTo(w.random, w.work)); err != nil {
 		return reconcile.Result{}, err
 	}
 	if err := w.tend(ctx, main); err != nil {
@@ -192,7 +213,7 @@ func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 	// It looks at everything from time to time, as operators do, so that there is always something
 	// that a fault can hit.
-	return reconcile.Result{RequeueAfter: time.Second + rand.N(2*time.Second)}, nil
+	return reconcile.Result{RequeueAfter: time.Second + upTo(w.random, 2*time.Second)}, nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -209,17 +230,17 @@ func pause(ctx context.Context, d time.Duration) error {
 // tend brings the child in line, and takes it away before the main object goes.
 func (w *worker) tend(ctx context.Context, main *corev1.ConfigMap) error {
 	main = main.DeepCopy()
-	child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: main.Namespace, Name: main.Name}}
+	child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: main.Namespace, Name: main.Name + w.suffix}}
 	if main.DeletionTimestamp != nil {
 		if err := client.IgnoreNotFound(w.Delete(ctx, child)); err != nil {
 			return err
 		}
-		if controllerutil.RemoveFinalizer(main, finalizer) {
+		if controllerutil.RemoveFinalizer(main, finalizer+w.suffix) {
 			return client.IgnoreNotFound(w.Update(ctx, main))
 		}
 		return nil
 	}
-	if controllerutil.AddFinalizer(main, finalizer) {
+	if controllerutil.AddFinalizer(main, finalizer+w.suffix) {
 		if err := w.Update(ctx, main); err != nil {
 			return err
 		}

@@ -1,10 +1,13 @@
 package robustness_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,12 +18,14 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/seed"
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
 )
@@ -34,7 +39,7 @@ func TestMain(m *testing.M) {
 	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		panic(err)
 	}
-	// Scenes wait for Leases most of the time, so there can be more of them than cores.
+	// Scenes wait for Leases most of the time, so there can be far more of them than cores.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
@@ -45,8 +50,18 @@ func TestMain(m *testing.M) {
 type scene struct {
 	*rig.Rig
 	*WithT
-	t    *testing.T
-	ring *shardingv1alpha1.ControllerRing
+	t      *testing.T
+	ring   *shardingv1alpha1.ControllerRing
+	seed   uint64
+	random *rand.Rand
+	// ringName is that of the namespace by default.
+	ringName string
+	// objectName makes the name of an object from a short one.
+	objectName func(string) string
+	// suffix is what this ring's operator appends to the names of children, suffixes are those of all operators that
+	// work on the objects.
+	suffix   string
+	suffixes []string
 
 	folder   string
 	recorder *history.Recorder
@@ -65,9 +80,16 @@ type member struct {
 }
 
 // setScene makes a ring and begins to record.
-func setScene(t *testing.T, r *rig.Rig) *scene {
+func setScene(t *testing.T, r *rig.Rig, change ...func(*scene)) *scene {
 	t.Helper()
-	s := &scene{Rig: r, WithT: patient(t), t: t, folder: rig.TempDir(t), byHand: map[history.Object]bool{}}
+	s := &scene{
+		Rig: r, WithT: patient(t), t: t, folder: rig.TempDir(t), byHand: map[history.Object]bool{},
+		seed: seed.Run(t), random: seed.Rand(t),
+		ringName: r.Namespace, objectName: func(name string) string { return name }, suffixes: []string{""},
+	}
+	for _, c := range change {
+		c(s)
+	}
 	var err error
 	s.recorder, err = history.NewRecorder(s.writes(), time.Now)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -86,7 +108,7 @@ func (s *scene) writes() string { return filepath.Join(s.folder, "writes") }
 func (s *scene) declare() {
 	s.t.Helper()
 	s.ring = &shardingv1alpha1.ControllerRing{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: s.ringName},
 		Spec: shardingv1alpha1.ControllerRingSpec{
 			Resources: []shardingv1alpha1.RingResource{{
 				GroupResource:       shardingv1alpha1.GroupResource{Resource: "configmaps"},
@@ -109,8 +131,8 @@ func (s *scene) watch() {
 		cancel()
 		done.Wait()
 	})
-	objects := &history.Watcher{Client: client, Recorder: s.recorder, Ring: s.Namespace, Namespace: s.Namespace}
-	ring := &history.Watcher{Client: client, Recorder: s.recorder, Ring: s.Namespace}
+	objects := &history.Watcher{Client: client, Recorder: s.recorder, Ring: s.ringName, Namespace: s.Namespace, Content: number}
+	ring := &history.Watcher{Client: client, Recorder: s.recorder, Ring: s.ringName}
 	for resource, watcher := range map[schema.GroupVersionResource]*history.Watcher{
 		corev1.SchemeGroupVersion.WithResource("configmaps"): objects,
 		corev1.SchemeGroupVersion.WithResource("secrets"):    objects,
@@ -129,7 +151,10 @@ func (s *scene) launch(name string, change ...func(*rig.Process)) *member {
 	process := rig.Process{
 		Name: name, ServiceAccount: "operator", Program: "operator",
 		Roles: []string{"test/robustness/testdata/operator-role.yaml"},
-		Env:   []string{variableRing + "=" + s.ring.Name, variableRecord + "=" + record},
+		Env: []string{
+			variableRing + "=" + s.ring.Name, variableRecord + "=" + record, variableSuffix + "=" + s.suffix,
+			fmt.Sprint(seed.Variable, "=", s.seed),
+		},
 	}
 	for _, c := range change {
 		c(&process)
@@ -203,12 +228,15 @@ func (s *scene) seen() []history.Event {
 	return events
 }
 
-// holder is who holds the Lease of a shard.
+// holder is the holder of a shard's Lease, or "" if nobody holds it or it is gone.
 func (s *scene) holder(name string) string {
 	holder := ""
 	for _, event := range s.seen() {
 		if event.What == history.Leased && event.Lease.Shard == name {
 			holder = event.Lease.Holder
+			if event.Lease.Deleted {
+				holder = ""
+			}
 		}
 	}
 	return holder
@@ -245,23 +273,64 @@ func (s *scene) drains(since time.Time) int {
 	return n
 }
 
-// bounds are how long things may take in a scene.
-type bounds struct{ unowned, apart time.Duration }
+// number is the content of an object or its child.
+func number(object *unstructured.Unstructured) string {
+	content, _, _ := unstructured.NestedString(object.Object, "data", "number")
+	if object.GetKind() == "Secret" {
+		decoded, err := base64.StdEncoding.DecodeString(content)
+		if err != nil {
+			return err.Error()
+		}
+		return string(decoded)
+	}
+	return content
+}
 
-// margin is what is added to the times that follow from Leases, for a machine that is busy.
-const margin = 20 * time.Second
+// children are what the operators make for an object.
+func (s *scene) children(main *history.Write) map[history.Object]string {
+	children := map[history.Object]string{}
+	for _, suffix := range s.suffixes {
+		children[history.Object{Kind: "Secret", Namespace: main.Object.Namespace, Name: main.Object.Name + suffix}] = main.Content
+	}
+	return children
+}
 
-// usual is what is allowed when a shard dies: its Lease has to expire, and a tenth of it to go by.
-func usual() bounds { return bounds{unowned: leaseDuration + leaseDuration/10 + margin, apart: margin} }
+// bounds are how long things may take in a scene. Those that are zero have the usual value.
+type bounds struct{ unowned, apart, settle, delay time.Duration }
+
+// webhookDelay is how long a request may wait for the webhook of one ring: its timeout of 1 s, and as much again for a
+// busy machine.
+const webhookDelay = 2 * time.Second
+
+// How long things take that do not depend on Leases, at most twice what was measured: until an object is assigned whose
+// name is generated, which no webhook can do, and until children follow their owner.
+const assignGenerated, followOwner = 2 * time.Second, 2 * time.Second
+
+// requestsPerMove is how many requests a change of owner needs after each other, from the list to the watch event. On a
+// busy machine each can take as long as a reference request.
+const requestsPerMove = 10
+
+// tolerance is for what is no bound of a promise: how late processes may see what others have written.
+const tolerance = 20 * time.Second
+
+// expiry is how long an object is without owner when a shard dies: its Lease has to expire, and a tenth of it to go by.
+const expiry = leaseDuration + leaseDuration/10
+
+// usual is what is allowed when a shard dies.
+func usual() bounds { return bounds{unowned: expiry + 10*time.Second, apart: followOwner} }
+
+// undisturbed is what is allowed when none does.
+func undisturbed() bounds { return bounds{unowned: assignGenerated, apart: followOwner} }
 
 func (s *scene) judgement(b bounds) oracle.Options {
 	return oracle.Options{
 		Main:       []schema.GroupKind{{Kind: "ConfigMap"}},
 		Controlled: []schema.GroupKind{{Kind: "Secret"}},
+		Namespace:  s.Namespace,
 		Sharder:    "sharder",
-		Staleness:  margin, ByHand: s.byHand,
-		Lag: 10 * time.Second, Wake: margin / 2, Settle: margin,
-		Unowned: b.unowned, Apart: b.apart,
+		Staleness:  tolerance, ByHand: s.byHand,
+		Lag: tolerance / 2, Wake: tolerance / 2, Settle: cmp.Or(b.settle, tolerance),
+		Unowned: b.unowned, Apart: b.apart, Steps: requestsPerMove, Delay: cmp.Or(b.delay, webhookDelay), Children: s.children,
 	}
 }
 
@@ -271,14 +340,21 @@ func (s *scene) judge(b bounds, members ...string) oracle.Report {
 	s.t.Helper()
 	s.user.rest()
 	s.rest(b, members)
+	s.user.end()
 	quiet := oracle.Window{From: time.Now()}
 	const rest = 4 * time.Second
 	time.Sleep(rest)
 	quiet.To = time.Now()
-	events, err := history.Read(append(s.records, s.writes())...)
-	s.Expect(err).NotTo(HaveOccurred())
 	options := s.judgement(b)
 	options.Quiet = quiet
+	return s.verdict(options)
+}
+
+// verdict has the oracle read what was recorded.
+func (s *scene) verdict(options oracle.Options) oracle.Report {
+	s.t.Helper()
+	events, err := history.Read(append(s.records, s.writes())...)
+	s.Expect(err).NotTo(HaveOccurred())
 	report := oracle.Check(events, options)
 	s.t.Log(report.Figures)
 	s.tell(report.Violations, events)
@@ -339,9 +415,10 @@ func (s *scene) rest(b bounds, members []string) {
 	s.t.Helper()
 	const still = 2 * time.Second
 	s.Eventually(func() []string {
+		now := time.Now() // reading the record can take longer than that
 		events := s.seen()
 		for _, event := range slices.Backward(events) {
-			if event.What == history.Wrote && time.Since(event.Time) < still {
+			if event.What == history.Wrote && now.Sub(event.Time) < still && !event.Write.Renewal && event.Write.Object.Name != s.user.reference() {
 				return []string{"writes, the last of " + event.Write.Object.String()}
 			}
 		}
@@ -351,7 +428,7 @@ func (s *scene) rest(b bounds, members []string) {
 			reasons = append(reasons, "the change "+last.String())
 		}
 		for _, violation := range report.Violations {
-			if violation.Rule == oracle.EndState {
+			if violation.Rule == oracle.EndState || violation.Rule == oracle.Content {
 				reasons = append(reasons, violation.String())
 			}
 		}

@@ -1,6 +1,7 @@
 package robustness_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
@@ -24,11 +26,19 @@ type sharders struct {
 	t        *testing.T
 	balancer *balancer
 	// lease is how long the leader's Lease lasts, config more of the configuration file.
-	lease   time.Duration
-	config  string
+	lease  time.Duration
+	config string
+	// proxied puts a proxy of its own between each replica and the API server.
+	proxied bool
 	started int
 	// replicas are those that run. The first one leads.
-	replicas []*rig.Running
+	replicas []*replica
+}
+
+// replica is one process of the sharder.
+type replica struct {
+	*rig.Sharder
+	proxy *faultproxy.Proxy // or nil
 }
 
 // startSharders runs two replicas.
@@ -52,19 +62,25 @@ func patient(t *testing.T) *WithT {
 }
 
 // start runs one more replica.
-func (s *sharders) start() {
+func (s *sharders) start() *replica {
 	s.t.Helper()
-	replica := s.StartSharder(s.t, rig.SharderOptions{
+	started := &replica{}
+	if s.proxied {
+		started.proxy = s.Proxy(s.t)
+	}
+	started.Sharder = s.StartSharder(s.t, rig.SharderOptions{
 		Name: fmt.Sprint("sharder-", s.started), Roles: []string{"test/robustness/testdata/ring-role.yaml"},
+		Proxy: started.proxy,
 		Config: fmt.Sprintf(`
 leaderElection: {leaseDuration: %s, renewDeadline: %s, retryPeriod: %s}
 webhook: {config: {clientConfig: {url: %q}}}
 %s
 `, s.lease, deadline(s.lease), retryPeriod, s.balancer.url(), s.config),
 	})
-	s.replicas = append(s.replicas, replica.Running)
+	s.replicas = append(s.replicas, started)
 	s.started++
-	s.balancer.add(replica.Webhook)
+	s.balancer.add(started.Webhook)
+	return started
 }
 
 // leader is who leads the replicas, as the API server knows it.
@@ -82,13 +98,31 @@ func (s *sharders) leads() {
 	s.Eventually(s.leader).ShouldNot(BeEmpty())
 }
 
+// loseLeader lets something happen to the leader that ends its lead, and returns it when the other replica leads.
+func (s *sharders) loseLeader(happen func(*replica)) *replica {
+	s.t.Helper()
+	before := s.leader()
+	lost := s.replicas[0]
+	s.replicas = s.replicas[1:]
+	happen(lost)
+	s.Eventually(s.leader).ShouldNot(Or(BeEmpty(), Equal(before)))
+	return lost
+}
+
 // killLeader kills the leader, and waits until the other replica leads.
 func (s *sharders) killLeader() {
 	s.t.Helper()
-	before := s.leader()
-	s.Expect(s.replicas[0].Kill()).To(Succeed())
-	s.replicas = s.replicas[1:]
-	s.Eventually(s.leader).ShouldNot(Or(BeEmpty(), Equal(before)))
+	s.loseLeader(func(leader *replica) { s.Expect(leader.Kill()).To(Succeed()) })
+}
+
+// ends waits until a replica has ended by itself, as one does that has lost its lead.
+func (s *sharders) ends(lost *replica) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	err := lost.Wait(ctx)
+	s.Expect(err).To(HaveOccurred())
+	s.Expect(err).NotTo(MatchError(context.DeadlineExceeded), "a replica that has lost its lead still runs")
 }
 
 // killAll kills all replicas.

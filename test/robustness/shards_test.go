@@ -26,6 +26,12 @@ func TestShards(t *testing.T) {
 		"WatchesLag":   watchesLag,
 		"RingVanishes": ringVanishes,
 		"LabelsByHand": labelsByHand,
+
+		"KilledAfterWrites":  func(s *scene) { killedAfterWrites(s, 4) },
+		"CutOneWay":          cutOneWay,
+		"AnswersLost":        answersLost,
+		"RingsOverlap":       ringsOverlap,
+		"NamesAtTheirLimits": namesAtTheirLimits,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +82,7 @@ func stopped(s *scene) {
 	time.Sleep(leaseDuration * 3 / 2) // so that somebody who believed these clocks would have acted
 	s.Expect(c.Terminate()).To(Succeed())
 	s.Expect(s.end(c)).To(Succeed())
-	s.judge(bounds{unowned: margin, apart: margin}, "a", "b")
+	s.judge(undisturbed(), "a", "b")
 }
 
 // hung are shards that hang until they have lost everything, one to another process with its name and
@@ -112,7 +118,7 @@ func cutOff(s *scene) {
 	moment()
 	proxy.Cut(faultproxy.Both)
 	s.Expect(s.end(c)).NotTo(Succeed())
-	s.judge(usual(), "a", "b")
+	s.judge(cut(), "a", "b")
 }
 
 // cutOffTwin is a shard whose network ends for less than its Lease lasts, while another process with
@@ -131,12 +137,14 @@ func cutOffTwin(s *scene) {
 	time.Sleep(deadline(leaseDuration) - retryPeriod)
 	proxy.Mend()
 	time.Sleep(leaseDuration)
+	bound := cut()
 	if !first.Running.Running() && !second.Running.Running() {
 		// The first was too late by a moment, and its last renewal is what the second has seen. The kubelet
 		// would start it again.
 		s.join("b", slow, elsewhere)
+		bound = usual()
 	}
-	s.judge(usual(), "a", "b")
+	s.judge(bound, "a", "b")
 }
 
 // watchesLag is a shard that hears late of everything while members come and go.
@@ -153,11 +161,12 @@ func watchesLag(s *scene) {
 	s.Expect(s.end(c)).To(Succeed())
 	time.Sleep(5 * time.Second)
 	proxy.Mend()
-	s.judge(bounds{unowned: 2 * margin, apart: 2 * margin}, "a", "b", "d")
+	s.judge(undisturbed(), "a", "b", "d")
 }
 
 // ringVanishes is a ring that is deleted in the middle of a move, and comes back.
 func ringVanishes(s *scene) {
+	const away = 3 * time.Second
 	s.join("a", slow)
 	s.join("b", slow)
 	s.user.work()
@@ -166,7 +175,7 @@ func ringVanishes(s *scene) {
 	s.launch("c")
 	s.Eventually(func() int { return s.drains(began) }).WithPolling(10 * time.Millisecond).Should(BeNumerically(">", 3))
 	s.Expect(s.Client.Delete(s.t.Context(), s.ring)).To(Succeed())
-	time.Sleep(3 * time.Second)
+	time.Sleep(away)
 	s.declare()
-	s.judge(bounds{unowned: 2 * margin, apart: 2 * margin}, "a", "b", "c")
+	s.judge(bounds{unowned: away + assignGenerated, apart: followOwner}, "a", "b", "c")
 }

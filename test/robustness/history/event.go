@@ -106,6 +106,10 @@ type Write struct {
 	Deleted bool `json:"deleted,omitempty"`
 	// Listed is whether it was found in a list: writes before this one may be missing.
 	Listed bool `json:"listed,omitempty"`
+	// Content is what the Watcher's function of that name found in the object.
+	Content string `json:"content,omitempty"`
+	// Renewal is whether the object is a Lease and the write changed only its renewTime.
+	Renewal bool `json:"renewal,omitempty"`
 }
 
 // Lease is what a write left of a shard's Lease.
@@ -122,6 +126,8 @@ type Lease struct {
 	// Renewed is the time in the Lease, by the clock of its holder.
 	Renewed time.Time `json:"renewed,omitzero"`
 	Deleted bool      `json:"deleted,omitempty"`
+	// Renewal is whether the write changed only the renewTime.
+	Renewal bool `json:"renewal,omitempty"`
 }
 
 // Held tells whether the Lease makes its shard a member.
@@ -134,4 +140,6 @@ type Request struct {
 	Took   time.Duration `json:"took"`
 	// Error is why it failed, or "".
 	Error string `json:"error,omitempty"`
+	// Reference is whether no ring selects the object. How long such requests take shows how busy the API server is.
+	Reference bool `json:"reference,omitempty"`
 }

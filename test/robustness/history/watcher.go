@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,6 +29,10 @@ type Watcher struct {
 	Ring string
 	// Namespace is where objects are looked for. Without one it is the ring itself that is watched.
 	Namespace string
+	// Everything watches all objects of all namespaces instead. It records Leases as objects, not as those of shards.
+	Everything bool
+	// Content returns the part of an object that the oracle compares, or is nil.
+	Content func(object *unstructured.Unstructured) string
 }
 
 // Leases are where shards' Leases are.
@@ -71,6 +76,8 @@ func (s *stream) run(ctx context.Context) {
 
 func (s *stream) options() metav1.ListOptions {
 	switch {
+	case s.Everything:
+		return metav1.ListOptions{}
 	case s.Namespace == "":
 		return metav1.ListOptions{FieldSelector: "metadata.name=" + s.Ring}
 	case s.resource == Leases:
@@ -88,23 +95,29 @@ func (s *stream) list(ctx context.Context) error {
 	s.known = map[string]*unstructured.Unstructured{}
 	for i := range list.Items {
 		object := &list.Items[i]
-		before := missing[object.GetName()]
-		delete(missing, object.GetName())
-		s.known[object.GetName()] = object
+		before := missing[key(object)]
+		delete(missing, key(object))
+		s.known[key(object)] = object
 		if before == nil || before.GetResourceVersion() != object.GetResourceVersion() {
-			s.record(object, false, true)
+			s.record(object, before, false, true)
 		}
 	}
 	for _, object := range missing {
+		before := object.DeepCopy()
 		object.SetResourceVersion(list.GetResourceVersion())
-		s.record(object, true, true)
+		s.record(object, before, true, true)
 	}
 	s.version = list.GetResourceVersion()
 	return nil
 }
 
+// key tells the objects of one resource apart.
+func key(object *unstructured.Unstructured) string {
+	return object.GetNamespace() + "/" + object.GetName()
+}
+
 func (s *stream) client() dynamic.ResourceInterface {
-	if s.Namespace == "" {
+	if s.Namespace == "" || s.Everything {
 		return s.Client.Resource(s.resource)
 	}
 	return s.Client.Resource(s.resource).Namespace(s.Namespace)
@@ -136,21 +149,43 @@ func (s *stream) take(kind watch.EventType, seen runtime.Object) {
 	s.version = object.GetResourceVersion()
 	switch kind {
 	case watch.Added, watch.Modified:
-		s.known[object.GetName()] = object
-		s.record(object, false, false)
+		before := s.known[key(object)]
+		s.known[key(object)] = object
+		s.record(object, before, false, false)
 	case watch.Deleted:
-		delete(s.known, object.GetName())
-		s.record(object, true, false)
+		before := s.known[key(object)]
+		delete(s.known, key(object))
+		s.record(object, before, true, false)
 	case watch.Bookmark, watch.Error:
 	}
 }
 
-func (s *stream) record(object *unstructured.Unstructured, deleted, listed bool) {
-	if s.resource == Leases {
-		s.Recorder.Record(Event{What: Leased, Lease: s.lease(object, deleted)})
+// record records a write of an object that looked like before, or nil, until then.
+func (s *stream) record(object, before *unstructured.Unstructured, deleted, listed bool) {
+	renewal := s.resource == Leases && !deleted && onlyRenewed(before, object)
+	if s.resource == Leases && !s.Everything {
+		lease := s.lease(object, deleted)
+		lease.Renewal = renewal
+		s.Recorder.Record(Event{What: Leased, Lease: lease})
 		return
 	}
-	s.Recorder.Record(Event{What: Wrote, Write: s.write(object, deleted, listed)})
+	write := s.write(object, deleted, listed)
+	write.Renewal = renewal
+	s.Recorder.Record(Event{What: Wrote, Write: write})
+}
+
+// onlyRenewed reports whether a Lease is as it was before, except for the time of its last renewal.
+func onlyRenewed(before, after *unstructured.Unstructured) bool {
+	if before == nil || before.GetUID() != after.GetUID() {
+		return false
+	}
+	before, after = before.DeepCopy(), after.DeepCopy()
+	for _, lease := range []*unstructured.Unstructured{before, after} {
+		lease.SetResourceVersion("")
+		lease.SetManagedFields(nil)
+		unstructured.RemoveNestedField(lease.Object, "spec", "renewTime")
+	}
+	return equality.Semantic.DeepEqual(before.Object, after.Object)
 }
 
 // write is what counts of an object.
@@ -161,13 +196,16 @@ func (s *stream) write(object *unstructured.Unstructured, deleted, listed bool) 
 	write := &Write{
 		Object:      Object{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()},
 		UID:         string(object.GetUID()),
-		Version:     version(object),
+		Version:     Version(object),
 		Shard:       labels[shardLabel],
 		Draining:    draining,
 		Destination: destination,
 		Manager:     manager(object, shardLabel),
 		Deleted:     deleted,
 		Listed:      listed,
+	}
+	if s.Content != nil {
+		write.Content = s.Content(object)
 	}
 	if controller, name, found := assignment.Controller(object.GetOwnerReferences()); found {
 		write.Controller = &Object{Group: controller.Group, Kind: controller.Kind, Namespace: object.GetNamespace(), Name: name}
@@ -181,7 +219,7 @@ func (s *stream) lease(object *unstructured.Unstructured, deleted bool) *Lease {
 		panic(fmt.Sprintf("reading a Lease: %v", err))
 	}
 	seen := &Lease{
-		Shard: lease.Name, Version: version(object), Deleted: deleted,
+		Shard: lease.Name, Version: Version(object), Deleted: deleted,
 		Instance: lease.Annotations[shardingv1alpha1.AnnotationInstance],
 	}
 	_, seen.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
@@ -194,9 +232,9 @@ func (s *stream) lease(object *unstructured.Unstructured, deleted bool) *Lease {
 	return seen
 }
 
-// version is the resourceVersion as a number. They count the writes of one etcd, so they order the
+// Version is the resourceVersion as a number. They count the writes of one etcd, so they order the
 // writes of different kinds as well.
-func version(object *unstructured.Unstructured) uint64 {
+func Version(object metav1.Object) uint64 {
 	const decimal, bits = 10, 64
 	number, err := strconv.ParseUint(object.GetResourceVersion(), decimal, bits)
 	if err != nil {

@@ -14,9 +14,13 @@ type Figures struct {
 	// Unowned is about the time that an object was without a live shard, Apart about the time that
 	// it was on another one than its controller.
 	Unowned, Apart Gaps
-	// Requests is how many requests users made, Slowest the longest of them.
-	Requests int
-	Slowest  time.Duration
+	// Requests is how many requests users made and Slowest how long the slowest took. Delay is how much longer one took
+	// than the reference requests during the same time.
+	Requests       int
+	Slowest, Delay time.Duration
+	// Rest is for how long nothing but renewals may have been written, and WrittenAtRest how many writes there were.
+	Rest          time.Duration
+	WrittenAtRest int
 	// Changes are what each change of membership moved.
 	Changes []Change
 }
@@ -68,7 +72,9 @@ func (f Figures) String() string {
 		fmt.Sprintf("%d objects, %d reconciles", f.Objects, f.Reconciles),
 		fmt.Sprintf("without a live shard: %s", f.Unowned),
 		fmt.Sprintf("away from their controllers: %s", f.Apart),
-		fmt.Sprintf("%d requests of users, the slowest %s", f.Requests, f.Slowest.Round(time.Millisecond)),
+		fmt.Sprintf("%d requests of users, the slowest %s, at most %s slower than a reference", f.Requests,
+			f.Slowest.Round(time.Millisecond), f.Delay.Round(time.Millisecond)),
+		fmt.Sprintf("at rest for %s: %d writes", f.Rest.Round(time.Millisecond), f.WrittenAtRest),
 	}
 	for _, change := range f.Changes {
 		lines = append(lines, change.String())

@@ -30,14 +30,18 @@ const (
 	LeftOwner Rule = "I2 left its owner"
 	// Refused (I3): a request of a user failed.
 	Refused Rule = "I3 refused"
+	// Delayed (I3): a request of a user waited for Ringmaster for too long.
+	Delayed Rule = "I3 delayed"
 	// MovedTwice (I4): an object moved more often than the changes of membership asked for.
 	MovedTwice Rule = "I4 moved twice"
 	// Misplaced (I4): an object moved to a shard that it did not belong to.
 	Misplaced Rule = "I4 moved elsewhere"
-	// Restless (I5): an object was written although everything had come to rest.
+	// Restless (I5): something other than a renewal was written although everything had come to rest.
 	Restless Rule = "I5 written at rest"
 	// EndState (I6): an object is not where it belongs in the end.
 	EndState Rule = "I6 end state"
+	// Content (I6): the controlled objects of an object are not what they should be in the end.
+	Content Rule = "I6 content"
 )
 
 // Violation is one case of a broken promise.
@@ -61,6 +65,8 @@ type Options struct {
 	// Main and Controlled are the kinds that the ring spreads. Other objects in the history count
 	// only for what is written at rest.
 	Main, Controlled []schema.GroupKind
+	// Namespace is where the ring's objects are, if not everywhere.
+	Namespace string
 	// Sharder is the name under which the API server notes the sharder's writes.
 	Sharder string
 	// Staleness is how long a shard may act on an object that somebody else took from it. A live
@@ -77,12 +83,26 @@ type Options struct {
 	// Unowned and Apart are how long an object may be without a live shard, and away from its
 	// controller.
 	Unowned, Apart time.Duration
+	// Steps is how many requests after each other are part of such a time. Each may be as slow as the slowest reference
+	// request meanwhile, so that nobody is accused of a busy machine.
+	Steps int
 	// Settle is how long before and after a change of membership an object may already or still go
 	// where it belonged on the other side of it.
 	Settle time.Duration
-	// Quiet is when nothing may be written. The zero value is never.
+	// Delay is how much longer a user's request may take than the slowest reference request during the same time. The
+	// zero value is any time.
+	Delay time.Duration
+	// Children are the controlled objects that a main object must have in the end, with their content. It is nil if
+	// that is not known.
+	Children func(main *history.Write) map[history.Object]string
+	// Quiet is when nothing may be written but renewals of Leases. The zero value is never.
 	Quiet Window
+	// Counted are versions of which the record has every write to the cluster. The zero value is none.
+	Counted Versions
 }
+
+// Versions are the writes between two of them.
+type Versions struct{ After, Before uint64 }
 
 // Report is what came of a run.
 type Report struct {
@@ -94,7 +114,7 @@ type Report struct {
 func Check(events []history.Event, options Options) Report {
 	r := &run{Options: options, timeline: newTimeline(events)}
 	for _, check := range []func(){
-		r.overlaps, r.starts, r.owners, r.families, r.requests, r.moves, r.rest, r.endState,
+		r.overlaps, r.starts, r.owners, r.families, r.requests, r.moves, r.rest, r.unrecorded, r.endState, r.content,
 	} {
 		check()
 	}
@@ -125,5 +145,10 @@ func (r *run) staleness(object history.Object) time.Duration {
 	return 0
 }
 
-func (r *run) main(o *object) bool       { return slices.Contains(r.Main, o.GroupKind()) }
-func (r *run) controlled(o *object) bool { return slices.Contains(r.Controlled, o.GroupKind()) }
+func (r *run) main(o *object) bool { return r.selects(o) && slices.Contains(r.Main, o.GroupKind()) }
+func (r *run) controlled(o *object) bool {
+	return r.selects(o) && slices.Contains(r.Controlled, o.GroupKind())
+}
+
+// selects reports whether the ring selects the object's namespace.
+func (r *run) selects(o *object) bool { return r.Namespace == "" || r.Namespace == o.Namespace }

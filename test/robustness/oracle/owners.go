@@ -1,6 +1,9 @@
 package oracle
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // owners looks for objects without a live shard (I2). Time in which there is no live shard at all
 // does not count: nobody could have the object.
@@ -25,10 +28,23 @@ func (r *run) owners() {
 			there = union(slices.Concat(there, times)...)
 			owned = union(slices.Concat(owned, times.and(live[shard]))...)
 		}
-		longest := there.without(owned).and(anybody).longest()
-		r.figures.Unowned.add(o.Object, longest.length())
-		if longest.length() > r.Unowned {
-			r.found(Unowned, o.Object, longest.From, longest.To, nil, "it had no live shard for longer than %s", r.Unowned)
+		gaps := there.without(owned).and(anybody)
+		r.figures.Unowned.add(o.Object, gaps.longest().length())
+		if gap, allowed := r.tooLong(gaps, r.Unowned); gap.length() > 0 {
+			r.found(Unowned, o.Object, gap.From, gap.To, nil, "it had no live shard for longer than %s", allowed)
 		}
 	}
+}
+
+// tooLong is the longest of the gaps that are longer than a bound allows, with what was allowed, or nothing.
+func (r *run) tooLong(gaps windows, bound time.Duration) (longest Window, allowed time.Duration) {
+	for _, gap := range gaps {
+		if gap.length() <= max(bound, longest.length()) {
+			continue
+		}
+		if limit := bound + time.Duration(r.Steps)*r.reference(gap); gap.length() > limit {
+			longest, allowed = gap, limit
+		}
+	}
+	return longest, allowed
 }

@@ -1,12 +1,63 @@
 package oracle
 
+import (
+	"maps"
+
+	"github.com/ringmaster-project/ringmaster/test/robustness/history"
+)
+
 // rest looks for writes when nothing should be written (I5).
 func (r *run) rest() {
+	written := map[uint64]bool{} // versions, because the record may have a write twice
 	for _, o := range r.objects {
 		for i := range o.versions {
-			if v := &o.versions[i]; r.Quiet.contains(v.at) && !v.Listed {
-				r.found(Restless, o.Object, v.at, v.at, nil, "version %d was written, by the label %q of %q", v.Version, v.Shard, v.Manager)
+			v := &o.versions[i]
+			if !r.Quiet.contains(v.at) || v.Listed {
+				continue
 			}
+			written[v.Version] = true
+			if !v.Renewal {
+				r.found(Restless, o.Object, v.at, v.at, nil, "version %d was written, with the shard label %q of %q", v.Version, v.Shard, v.Manager)
+			}
+		}
+	}
+	for shard, writes := range r.leases {
+		for i := range writes {
+			lease := &writes[i]
+			if !r.Quiet.contains(lease.at) {
+				continue
+			}
+			written[lease.Version] = true
+			// The sharder deletes the Lease of a dead shard after a minute, whatever else happens.
+			if forgotten := lease.Deleted && i > 0 && !writes[i-1].Held(); !lease.Renewal && !forgotten {
+				r.found(Restless, leaseOf(shard), lease.at, lease.at, []string{shard}, "version %d changed more than the renewTime", lease.Version)
+			}
+		}
+	}
+	r.figures.Rest, r.figures.WrittenAtRest = r.Quiet.length(), len(written)
+}
+
+// leaseOf names a shard's Lease in a violation.
+func leaseOf(shard string) history.Object {
+	return history.Object{Group: "coordination.k8s.io", Kind: "Lease", Name: shard}
+}
+
+// unrecorded looks for writes that nobody recorded, in versions of which all are recorded (I5).
+func (r *run) unrecorded() {
+	recorded := map[uint64]bool{}
+	for _, o := range r.objects {
+		for i := range o.versions {
+			recorded[o.versions[i].Version] = true
+		}
+	}
+	for _, writes := range r.leases {
+		for i := range writes {
+			recorded[writes[i].Version] = true
+		}
+	}
+	for version := r.Counted.After + 1; version < r.Counted.Before; version++ {
+		if !recorded[version] {
+			r.found(Restless, history.Object{}, r.Quiet.From, r.Quiet.To, nil, "version %d was written, and is not in the record", version)
 		}
 	}
 }
@@ -46,5 +97,30 @@ func (r *run) endOfChild(o *object, last *seen) {
 	owner := r.byName[*last.Controller].last()
 	if owner != nil && owner.Shard != last.Shard {
 		r.found(EndState, o.Object, last.at, r.end, []string{last.Shard}, "%s is with %q and it with %q", owner.Object, owner.Shard, last.Shard)
+	}
+}
+
+// content looks whether all main objects have the controlled objects that they should have in the end (I6).
+func (r *run) content() {
+	if r.Children == nil {
+		return
+	}
+	have := map[history.Object]map[history.Object]string{} // by controller
+	for _, o := range r.objects {
+		if last := o.last(); last != nil && r.controlled(o) && last.Controller != nil {
+			if have[*last.Controller] == nil {
+				have[*last.Controller] = map[history.Object]string{}
+			}
+			have[*last.Controller][o.Object] = last.Content
+		}
+	}
+	for _, o := range r.objects {
+		last := o.last()
+		if last == nil || !r.main(o) {
+			continue
+		}
+		if want := r.Children(&last.Write); !maps.Equal(want, have[o.Object]) {
+			r.found(Content, o.Object, last.at, r.end, []string{last.Shard}, "it should have %v and has %v", want, have[o.Object])
+		}
 	}
 }

@@ -24,8 +24,13 @@ func options() oracle.Options {
 	return oracle.Options{
 		Main: []schema.GroupKind{mainKind}, Controlled: []schema.GroupKind{childKind}, Sharder: "sharder",
 		Staleness: 2 * time.Second, Lag: time.Second, Wake: time.Second,
-		Unowned: 20 * time.Second, Apart: 10 * time.Second, Settle: 5 * time.Second,
+		Unowned: 20 * time.Second, Apart: 10 * time.Second, Settle: 5 * time.Second, Delay: time.Second,
 	}
+}
+
+// oneChild is for stories in which every main object has one controlled object, with the same content.
+func oneChild(main *history.Write) map[history.Object]string {
+	return map[history.Object]string{childOf(main.Object): main.Content}
 }
 
 // story is a history in the making.
@@ -37,12 +42,16 @@ type story struct {
 	numbers map[string]int64
 	// members are who holds a Lease.
 	members []string
-	// objects are how the objects were written last.
+	// objects are how the objects were written last, leases how the Leases were.
 	objects map[history.Object]history.Write
+	leases  map[string]history.Lease
 }
 
 func newStory() *story {
-	return &story{now: epoch, numbers: map[string]int64{}, objects: map[history.Object]history.Write{}}
+	return &story{
+		now: epoch, numbers: map[string]int64{},
+		objects: map[history.Object]history.Write{}, leases: map[string]history.Lease{},
+	}
 }
 
 // wait lets time go by.
@@ -69,8 +78,11 @@ func (s *story) lease(shard, holder, instance string) {
 }
 
 func (s *story) leaseWith(lease history.Lease) {
+	_, known := s.leases[lease.Shard]
+	renewal := known && s.leases[lease.Shard] == lease
+	s.leases[lease.Shard] = lease
 	s.version++
-	lease.Version = s.version
+	lease.Version, lease.Renewal = s.version, renewal
 	s.members = slices.DeleteFunc(s.members, func(member string) bool { return member == lease.Shard })
 	if lease.Held() && !lease.Leaving {
 		s.members = append(s.members, lease.Shard)
@@ -94,6 +106,12 @@ func (s *story) leave(process string) {
 	s.add(history.Event{What: history.Left, Process: process, Shard: shardOf(process)})
 	s.lease(shardOf(process), "", process)
 	s.happen(history.Gone, process)
+}
+
+// ask is a request of a user that ends now.
+func (s *story) ask(request history.Request) {
+	request.Verb = "create"
+	s.add(history.Event{What: history.Asked, Request: &request})
 }
 
 func (s *story) happen(what history.What, process string) {

@@ -107,6 +107,7 @@ func (t *timeline) finish() {
 	}
 	for _, o := range t.objects {
 		slices.SortStableFunc(o.versions, func(a, b seen) int { return cmp.Compare(a.Version, b.Version) })
+		o.versions = slices.CompactFunc(o.versions, func(a, b seen) bool { return a.Version == b.Version }) // two watchers saw it
 	}
 	for _, writes := range t.leases {
 		slices.SortStableFunc(writes, func(a, b leased) int { return cmp.Compare(a.Version, b.Version) })
