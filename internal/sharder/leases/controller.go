@@ -85,7 +85,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	r.refused.Delete(request.NamespacedName)
 	r.tellCordoned(lease, shard)
-	if err := r.act(ctx, lease, shard.State); err != nil {
+	if err := r.act(ctx, lease, shard); err != nil {
 		if apierrors.IsConflict(err) {
 			// The Lease was written meanwhile, most likely by its shard. A mere renewal causes no reconcile.
 			return reconcile.Result{RequeueAfter: watchful}, nil
@@ -108,8 +108,8 @@ func (r *Reconciler) again(shard members.Shard) reconcile.Result {
 }
 
 // act does what the state asks for.
-func (r *Reconciler) act(ctx context.Context, lease *coordinationv1.Lease, state membership.State) error {
-	switch state {
+func (r *Reconciler) act(ctx context.Context, lease *coordinationv1.Lease, shard members.Shard) error {
+	switch shard.State {
 	case membership.Uncertain:
 		if err := r.takeOver(ctx, lease, membership.Dead); err != nil {
 			return err
@@ -120,21 +120,27 @@ func (r *Reconciler) act(ctx context.Context, lease *coordinationv1.Lease, state
 		return r.remove(ctx, lease)
 	case membership.Ready, membership.Expired, membership.Dead:
 	}
-	return r.show(ctx, lease, state)
+	return r.show(ctx, lease, shard)
 }
 
-// show writes the state label.
-func (r *Reconciler) show(ctx context.Context, lease *coordinationv1.Lease, state membership.State) error {
-	before := membership.State(lease.Labels[shardingv1alpha1.LabelState])
-	if before == state {
+// show writes the state label, and whether the shard has peers that it cannot see.
+func (r *Reconciler) show(ctx context.Context, lease *coordinationv1.Lease, shard members.Shard) error {
+	before, state := membership.State(lease.Labels[shardingv1alpha1.LabelState]), shard.State
+	_, elsewhere := lease.Annotations[shardingv1alpha1.AnnotationPeersElsewhere]
+	if before == state && elsewhere == shard.PeersElsewhere {
 		return nil
 	}
 	changed := lease.DeepCopy()
 	changed.Labels[shardingv1alpha1.LabelState] = string(state)
+	if delete(changed.Annotations, shardingv1alpha1.AnnotationPeersElsewhere); shard.PeersElsewhere {
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, shardingv1alpha1.AnnotationPeersElsewhere, "true")
+	}
 	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(lease, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
-	r.tell(ctx, lease, before, state, shown(lease, before, state))
+	if before != state {
+		r.tell(ctx, lease, before, state, shown(lease, before, state))
+	}
 	return nil
 }
 

@@ -161,6 +161,24 @@ func TestCordoned(t *testing.T) {
 	f.expect(lease, "dead", "Warning ShardDead")
 }
 
+// TestPeersElsewhere tells a shard on its Lease that it does not see all of its peers, for as long as that is so.
+func TestPeersElsewhere(t *testing.T) {
+	f := setUp(t)
+	lease := f.lease("a")
+	f.expect(lease, "ready", "Normal ShardReady")
+	f.Expect(lease.Annotations).NotTo(HaveKey(shardingv1alpha1.AnnotationPeersElsewhere))
+	other := lease.DeepCopy()
+	other.Namespace, other.Name, other.UID, other.Spec.HolderIdentity = "elsewhere", "b", "other", new("b")
+	f.tracker.Observe(other)
+	f.expect(lease, "ready")
+	f.Expect(lease.Annotations).To(HaveKey(shardingv1alpha1.AnnotationPeersElsewhere))
+	nobody := other.DeepCopy()
+	nobody.Spec.HolderIdentity = new("")
+	f.tracker.Observe(nobody)
+	f.expect(lease, "ready")
+	f.Expect(lease.Annotations).NotTo(HaveKey(shardingv1alpha1.AnnotationPeersElsewhere))
+}
+
 // TestReleased is told from a death, also when the shard was late before.
 func TestReleased(t *testing.T) {
 	f := setUp(t)

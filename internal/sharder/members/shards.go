@@ -15,9 +15,11 @@ import (
 type Shard struct {
 	Name, Namespace string
 	State           membership.State
-	// Leaving is whether it has said so, or must stop because its Lease is gone: it gets no new objects. Cordoned is whether it gets none either, and is asked to
-	// release those that it has.
+	// Leaving is whether it has announced that, or must stop because its Lease is gone: it gets no new objects. Cordoned is
+	// whether it gets none either, and is asked to release those that it has.
 	Leaving, Cordoned bool
+	// PeersElsewhere is whether the ring has members in other namespaces. Only the method Shard sets it.
+	PeersElsewhere bool
 	// Resources is what its Lease has in AnnotationResources, which anybody may have written.
 	Resources string
 	// Again is when to look at the state again, if no Lease changes before.
@@ -54,12 +56,17 @@ func (t *Tracker) Shard(key types.NamespacedName) (shard Shard, found bool) {
 	if !known.declared || known.refusal(lease) != NotRefused {
 		return Shard{}, false
 	}
-	return t.shard(known, lease), true
+	shard = t.shard(known, lease)
+	shard.PeersElsewhere = slices.ContainsFunc(known.members(), func(other *observed) bool { return other.key.Namespace != key.Namespace })
+	return shard, true
 }
 
 func (t *Tracker) shard(known *state, lease *observed) Shard {
 	state, again := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
-	return Shard{Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Leaving: lease.Leaving || lease.facts.deleted, Cordoned: cordoned(lease), Resources: lease.resources, Again: again}
+	return Shard{
+		Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Again: again, Resources: lease.resources,
+		Leaving: lease.Leaving || lease.facts.deleted, Cordoned: cordoned(lease),
+	}
 }
 
 // Refusal returns why its ring does not accept a Lease, or NotRefused.
@@ -88,7 +95,8 @@ func (t *Tracker) Namesake(key types.NamespacedName) (namespace string, found bo
 }
 
 // Holders returns the shards of a ring whose Leases are held, whether they were observed or not, and those that may
-// still work although their Leases are gone. A shard that the ring refuses, because it is full for example, is among them until its Lease has been taken over: it may still work.
+// still work although their Leases are gone. A shard that the ring refuses, because it is full for example, is among them
+// until its Lease has been taken over: it may still work.
 func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string]bool {
 	t.mu.Lock()
 	known := t.rings[name]
