@@ -54,6 +54,7 @@ func leader(ctx context.Context) error {
 
 // TestLeaderIsCutOff cuts a leader's network. It ends its work before another one leads.
 func TestLeaderIsCutOff(t *testing.T) {
+	t.Parallel()
 	for program, leads := range map[string]string{"operator": "ended main\n", "leader": "leading\n"} {
 		t.Run(program, func(t *testing.T) {
 			f := setUp(t)

@@ -110,9 +110,9 @@ func (s *Shard) electionLock(options *manager.Options, labels map[string]string)
 }
 
 // joinElection connects the election to a manager.
-func (s *Shard) joinElection(mgr manager.Manager) error {
+func (s *Shard) joinElection(mgr manager.Manager) {
 	if s.election == nil {
-		return nil
+		return
 	}
 	if s.election.lock != nil {
 		//nolint:staticcheck // leader election has no other way to record its events
@@ -121,7 +121,6 @@ func (s *Shard) joinElection(mgr manager.Manager) error {
 	if !s.options.Mode.spread() {
 		s.election.AfterLoss(func() { s.end(ErrLost) })
 	}
-	return nil
 }
 
 // spare is how long the Lease that this process depends on still lasts after it is lost.

@@ -72,7 +72,7 @@ func (s *Shard) resolveWatched() error {
 		if err != nil {
 			return err
 		}
-		if s.owned.Get(gvk.GroupKind()) == nil {
+		if s.owned.MainKind(gvk.GroupKind()) == nil {
 			s.owned.DeclareControlled(each.owner, gvk, each.example)
 		}
 	}

@@ -181,7 +181,8 @@ func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	}
 	s.owned.WriteWith(writer)
 	s.manager, s.mapper = mgr, mgr.GetRESTMapper()
-	errs := []error{s.joinElection(mgr), s.register(), mgr.Add(watchdog{s})}
+	s.joinElection(mgr)
+	errs := []error{s.register(), mgr.Add(watchdog{s})}
 	if s.options.Mode.sharder() {
 		errs = append(errs, s.addSharder(mgr))
 	}

@@ -94,8 +94,8 @@ func (k *Kinds) Main() []*Kind {
 	return all
 }
 
-// Get returns a main kind, or nil.
-func (k *Kinds) Get(of schema.GroupKind) *Kind {
+// MainKind returns a main kind, or nil.
+func (k *Kinds) MainKind(of schema.GroupKind) *Kind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.main[of]
@@ -105,7 +105,7 @@ func (k *Kinds) Get(of schema.GroupKind) *Kind {
 func (k *Kinds) Conflict() string {
 	for _, main := range k.Main() {
 		for _, controlled := range main.Controlled {
-			if k.Get(controlled.GroupKind()) != nil {
+			if k.MainKind(controlled.GroupKind()) != nil {
 				return controlled.Kind
 			}
 		}

@@ -158,7 +158,7 @@ func (o *Ownership) controls(ctx context.Context, owner *metav1.OwnerReference, 
 	if err != nil {
 		return false
 	}
-	kind := o.Kinds.Get(schema.GroupKind{Group: version.Group, Kind: owner.Kind})
+	kind := o.MainKind(schema.GroupKind{Group: version.Group, Kind: owner.Kind})
 	if kind == nil || o.writer == nil {
 		return false
 	}

@@ -274,7 +274,7 @@ func TestHangingReconcilesDoNotHoldUpReleases(t *testing.T) {
 		for _, name := range []string{"one", "two", "three"} {
 			k := Key{object.Kind, types.NamespacedName{Namespace: "default", Name: name}}
 			_, leave, _ := o.gate.enter(t.Context(), k)
-			defer leave()
+			t.Cleanup(leave)
 			group.Go(func() { _ = o.Release(ctx, k, o.requested) })
 		}
 		time.Sleep(time.Minute)

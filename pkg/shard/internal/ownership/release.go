@@ -95,7 +95,7 @@ func (o *Ownership) Release(ctx context.Context, k Key, to Destination) error {
 
 // release is Release for a caller that has a slot.
 func (o *Ownership) release(ctx context.Context, k Key, to Destination) error {
-	kind := o.Kinds.Get(k.Kind)
+	kind := o.MainKind(k.Kind)
 	if kind == nil {
 		return fmt.Errorf("the kind %s is not sharded", k.Kind)
 	}
