@@ -112,9 +112,9 @@ const (
 	warmUpAge = time.Minute
 )
 
-// Compare judges all processes. Each that is meant to run for the whole time is judged by itself, from its beginning to its
-// end. Those that are restarted again and again are judged together, twice: by their age, which shows what grows in a process, and
-// by the time at which they were seen, which shows what each one inherits from the ones before.
+// Compare judges all processes. Each that is meant to run for the whole time is judged by itself. Those that are restarted are
+// judged together, twice: by their age, which shows what grows in a process, and by the time at which they were sampled, which
+// shows what each one inherits from those before. Requests are not judged by age, because they depend on the disturbances.
 func Compare(samples []Sample) []Row {
 	var subjects []string
 	series := map[string][]Sample{}
@@ -139,6 +139,9 @@ func Compare(samples []Sample) []Row {
 	var rows []Row
 	for _, subject := range subjects {
 		for _, m := range Measures() {
+			if subject == byAge && m.Limit.Over > 0 {
+				continue // few instances get old, and the disturbances around them decide
+			}
 			points := make([]Point, 0, len(series[subject]))
 			for _, s := range series[subject] {
 				at := s.At
@@ -147,11 +150,11 @@ func Compare(samples []Sample) []Row {
 				}
 				points = append(points, Point{at, m.of(s)})
 			}
-			warm, limit := warmUp, m.Limit
+			warm := warmUp
 			if subject == byAge {
-				warm, limit.Over = warmUpAge, 0 // many instances, each with other disturbances
+				warm = warmUpAge
 			}
-			rows = append(rows, Row{subject, m, Judge(points, warm, limit)})
+			rows = append(rows, Row{subject, m, Judge(points, warm, m.Limit)})
 		}
 	}
 	return rows
