@@ -101,7 +101,8 @@ func (a accepted) judge(value float64) verdict {
 	return same
 }
 
-// isRatio tells a ratio from a time or a size by its unit. The share of renewals that a machine manages says nothing about the product.
+// isRatio tells a ratio from a time or a size by its unit. The share of renewals that were in time is a property of the
+// machine, not of the product.
 func isRatio(unit string) bool {
 	if unit == "x-renewals" {
 		return false

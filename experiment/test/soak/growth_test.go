@@ -24,7 +24,7 @@ func series(value func(at time.Duration) float64) []soak.Point {
 // TestJudge finds leaks that are planted, and nothing else.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	limit := soak.Limit{Share: 0.2, Slack: 4}
+	limit := soak.Limit{Share: 0.2, Slack: 4, Over: 4 * minute}
 	random := rand.New(rand.NewPCG(1, 2)) // the same each time
 	sawtooth := func(at time.Duration) float64 { return 20 + 20*math.Mod(at.Minutes(), 1.7)/1.7 }
 	for name, test := range map[string]struct {
@@ -44,6 +44,8 @@ func TestJudge(t *testing.T) {
 		}), soak.Verdict{Judged: true, Grown: true}},
 		"step in the middle": {series(func(at time.Duration) float64 { return 30 + 20*math.Floor(at.Minutes()/31) }), soak.Verdict{Judged: true, Grown: true}},
 		"few":                {series(func(at time.Duration) float64 { return at.Minutes() })[:20], soak.Verdict{}},
+		"too short":          {series(func(at time.Duration) float64 { return at.Minutes() * 9 })[:80], soak.Verdict{}},
+		"long enough":        {series(func(at time.Duration) float64 { return at.Minutes() * 9 })[:85], soak.Verdict{Judged: true, Grown: true}},
 		"none":               {nil, soak.Verdict{}},
 		"in any order":       {reversed(series(func(at time.Duration) float64 { return 30 + at.Minutes()/3 })), soak.Verdict{Judged: true, Grown: true}},
 	} {

@@ -137,7 +137,7 @@ func (s *setup) judge() {
 	const long = 15 * time.Minute // everything has samples enough then
 	for _, r := range rows {
 		if !r.Judged && *duration >= long {
-			s.t.Errorf("%s: %s has too few samples to be judged", r.Subject, r.Name)
+			s.t.Errorf("%s: too few samples to judge %s", r.Subject, r.Name)
 		}
 		if r.Grown {
 			s.t.Errorf("%s: %s has grown from %.1f to %.1f %s", r.Subject, r.Name, r.First, r.Last, r.Unit)
