@@ -137,6 +137,7 @@ func ringsOverlap(s *scene) {
 	s.join("b")
 	second.join("x")
 	y := second.join("y")
+	second.user.startReferences()
 	s.user.work()
 	moment()
 	// Both rings move objects at the same time.
