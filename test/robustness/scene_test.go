@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	// Scenes wait for Leases most of the time, so there can be far more of them than cores.
-	if err := flag.Set("test.parallel", "4"); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	rig.Main(m, options)
@@ -310,7 +310,7 @@ const assignGenerated, followOwner = 2 * time.Second, 2 * time.Second
 // busy machine each can take as long as a reference request.
 const requestsPerMove = 10
 
-// tolerance is for what is no bound of a promise: how late processes may see what others have written.
+// tolerance is for what is not promised in time: how late processes may see what others have written.
 const tolerance = 20 * time.Second
 
 // expiry is how long an object is without owner when a shard dies: its Lease has to expire, and a tenth of it to go by.

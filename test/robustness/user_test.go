@@ -47,6 +47,7 @@ func newUser(s *scene) *user { return &user{scene: s, stop: func() {}, stopRefer
 
 // work begins with a number of objects, and goes on until the scene is judged.
 func (u *user) work() {
+	u.startReferences()
 	for range population {
 		u.create()
 	}
@@ -58,9 +59,13 @@ func (u *user) work() {
 			_ = pause(ctx, upTo(u.scene.random, 300*time.Millisecond))
 		}
 	})
-	referring, stopReferences := context.WithCancel(context.Background())
-	u.stopReferences = stopReferences
-	u.referred.Go(func() { u.refer(referring) })
+}
+
+// startReferences begins with the reference requests.
+func (u *user) startReferences() {
+	ctx, stop := context.WithCancel(context.Background())
+	u.stopReferences = stop
+	u.referred.Go(func() { u.refer(ctx) })
 	u.scene.t.Cleanup(u.end)
 }
 
@@ -217,7 +222,7 @@ func (u *user) record(request *history.Request, object *corev1.ConfigMap, err er
 // away tells whether an error comes from an API server that is not there, or not yet.
 func away(err error) bool {
 	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || // in the middle of its answer
+		errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(err.Error(), "http2: client connection") || // in the middle of its answer
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || // it is there, and etcd is not
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
 		strings.Contains(err.Error(), "TLS handshake timeout") // it listens, and says nothing
