@@ -185,7 +185,12 @@ func (c *controller) sync(ctx context.Context, ref cache.ObjectName) error {
 		return err
 	}
 	if next, draining := deployment.Labels[c.labelDrain]; draining {
-		return c.handOver(ctx, deployment, next)
+		err := c.handOver(ctx, deployment, next)
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+			return err
+		}
+		// It stays ours as long as a policy or a role forbids to hand it over, and is tried again.
+		return errors.Join(err, c.ensureBudget(ctx, deployment))
 	}
 	if deployment.DeletionTimestamp != nil {
 		return nil

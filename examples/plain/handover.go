@@ -26,6 +26,16 @@ func (c *controller) handOver(ctx context.Context, deployment *appsv1.Deployment
 	if err != nil {
 		return err
 	}
+	// Is it allowed at all? If not, the budget stays as well.
+	patch, err := c.give(deployment.ResourceVersion, next)
+	if err != nil {
+		return err
+	}
+	deployments := c.client.AppsV1().Deployments(deployment.Namespace)
+	if _, err := deployments.Patch(ctx, deployment.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("handing it over to %q: %w", next, err)
+	}
 	if next != "" {
 		if err := c.giveBudget(ctx, deployment, next); err != nil {
 			return fmt.Errorf("handing its budget over to %s: %w", next, err)
@@ -33,12 +43,7 @@ func (c *controller) handOver(ctx context.Context, deployment *appsv1.Deployment
 	}
 	// After an error it is tried again, and nothing else: the drain label is there until this write is
 	// done, and also if it was done and only the answer got lost.
-	patch, err := c.give(deployment.ResourceVersion, next)
-	if err != nil {
-		return err
-	}
-	given, err := c.client.AppsV1().Deployments(deployment.Namespace).
-		Patch(ctx, deployment.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	given, err := deployments.Patch(ctx, deployment.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -91,7 +91,7 @@ func TestMissingPatchPermission(t *testing.T) {
 	})
 	_, err := f.end(p)
 	f.Expect(err).To(HaveOccurred())
-	f.says(p, "this shard may not patch configmaps in the namespace "+f.Namespace)
+	f.says(p, "missing permission: patch configmaps in the namespace "+f.Namespace)
 	_, err = f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "readonly", metav1.GetOptions{})
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it never was a member")
 }
@@ -139,7 +139,7 @@ func TestBuildersThatCannotWork(t *testing.T) {
 			return ctrl.NewControllerManagedBy(mgr).Named("wrong").For(&corev1.ConfigMap{}, shard.Sharded{}).
 				Watches(&corev1.Secret{}, enqueueNothing()).Complete(nothing)
 		},
-		"a kind of Watches can be sharded only if that of For is": func(mgr *shard.Manager) error {
+		"Watches with shard.Sharded{} requires a sharded For": func(mgr *shard.Manager) error {
 			return shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Watches(&corev1.Secret{}, enqueueNothing(), shard.Sharded{}).Complete(nothing)
 		},
 		"needs ShardedBy": func(mgr *shard.Manager) error {

@@ -49,8 +49,9 @@ func (Sharded) ApplyToOwns(input *builder.OwnsInput) {
 
 const errWrongBuilder = "shard.Sharded{} is an option of shard.ControllerManagedBy, not of controller-runtime's builder"
 
-// wrongBuilder is whether controller-runtime's builder was given Sharded, and the manager was not told yet. That builder has
-// no way to return an error of an option.
+// wrongBuilder is whether controller-runtime's builder was given Sharded. That builder has no way to return an error of an
+// option, so the manager returns it when the builder adds the controller. A correct builder resets it: the wrong one may have
+// failed before.
 var wrongBuilder atomic.Bool
 
 func refuseBuilder() {
@@ -96,6 +97,7 @@ func ControllerManagedBy(m manager.Manager) *Builder {
 // TypedControllerManagedBy begins to build a controller whose requests are of another type than reconcile.Request. Such a
 // controller cannot have For; ShardedBy makes it a sharded one.
 func TypedControllerManagedBy[request comparable](m manager.Manager) *TypedBuilder[request] {
+	wrongBuilder.Store(false)
 	b := &TypedBuilder[request]{manager: m}
 	found, is := m.(interface{ Shard() *Shard })
 	if !is || found.Shard() == nil {
@@ -277,9 +279,9 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 func (b *TypedBuilder[request]) check() error {
 	switch {
 	case !b.sharded && len(b.owned) > 0:
-		return errors.New("objects that a sharded kind owns can be sharded only if that is: add shard.Sharded{} to For")
+		return errors.New("Owns with shard.Sharded{} requires a sharded For: add shard.Sharded{} to For")
 	case !b.sharded && len(b.watched) > 0:
-		return errors.New("a kind of Watches can be sharded only if that of For is: add shard.Sharded{} to For")
+		return errors.New("Watches with shard.Sharded{} requires a sharded For: add shard.Sharded{} to For")
 	case !b.sharded && len(b.released) > 0:
 		return errors.New("only objects of a sharded kind are released: add shard.Sharded{} to For")
 	case !b.sharded:

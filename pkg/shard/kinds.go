@@ -61,7 +61,7 @@ func (s *Shard) declareWatched(owner *ownership.Kind, example client.Object) err
 	return nil
 }
 
-// resolveWatched declares the kinds of Watches that are not main kinds.
+// resolveWatched declares the kinds of Watches that no controller has declared: their objects follow their controllers.
 func (s *Shard) resolveWatched() error {
 	s.mu.Lock()
 	watched := s.watched
@@ -72,7 +72,7 @@ func (s *Shard) resolveWatched() error {
 		if err != nil {
 			return err
 		}
-		if s.owned.MainKind(gvk.GroupKind()) == nil {
+		if !s.owned.Declared(gvk.GroupKind()) {
 			s.owned.DeclareControlled(each.owner, gvk, each.example)
 		}
 	}
@@ -136,9 +136,6 @@ func (s *Shard) resource(kind *ownership.Kind) (shardingv1alpha1.GroupResource, 
 
 // prepare gets ready to join the ring: a shard must not be assigned objects that it cannot read or release.
 func (s *Shard) prepare(ctx context.Context) error {
-	if err := s.resolveWatched(); err != nil {
-		return err
-	}
 	if err := s.checkKinds(); err != nil {
 		return err
 	}

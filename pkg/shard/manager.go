@@ -58,20 +58,25 @@ func (m *Manager) Start(ctx context.Context) error {
 }
 
 func (m *Manager) start(ctx context.Context) error {
+	if err := m.shard.resolveWatched(); err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- m.Manager.Start(ctx) }()
+	go func() { ended <- m.Manager.Start(running) }()
 	select {
 	case err := <-ended:
 		return err
 	case <-m.shard.ended.Done():
+		stop()
 		return m.ended(ended)
 	case <-ctx.Done():
 	}
 	var over <-chan time.Time
 	if m.shard.graceful >= 0 { // negative is as long as it takes
-		const margin = 5 * time.Second
-		// controller-runtime heeds its own limit, but not while its caches wait for a first list.
-		limit := time.NewTimer(m.shard.graceful + margin)
+		// controller-runtime observes its own limit, but not while its caches wait for a first list.
+		limit := time.NewTimer(m.shard.graceful + shutdownMargin)
 		defer limit.Stop()
 		over = limit.C
 	}
@@ -85,13 +90,17 @@ func (m *Manager) start(ctx context.Context) error {
 	}
 }
 
-// ended waits for the end, but not for longer than the Lease lasts.
+// shutdownMargin is how much longer than its graceful shutdown timeout a manager may take to end.
+const shutdownMargin = 5 * time.Second
+
+// ended waits for the end, after a lost Lease not for longer than that lasts.
 func (m *Manager) ended(ended <-chan error) error {
 	cause := context.Cause(m.shard.ended)
-	if !errors.Is(cause, ErrLost) {
-		return cause
+	if errors.Is(cause, ErrLost) {
+		return within(m.shard.spare(), ended, fmt.Errorf("%w, and not all work has ended", ErrLost))
 	}
-	return within(m.shard.spare(), ended, fmt.Errorf("%w, and not all work has ended", ErrLost))
+	limit := max(m.shard.graceful, 0) + shutdownMargin
+	return errors.Join(cause, within(limit, ended, errors.New("not all work has ended")))
 }
 
 // within waits for an end for a limited time.
@@ -110,13 +119,13 @@ func within(limit time.Duration, ended <-chan error, otherwise error) error {
 // they lead. Its cache and client have the objects of all shards.
 func (m *Manager) Unsharded() (manager.Manager, error) {
 	if m.shard.cache == nil { // nothing is sharded
-		return m.Manager, nil
+		return m, nil
 	}
 	all, err := m.shard.cache.newClient(m.shard.cache.all)
 	if err != nil {
 		return nil, err
 	}
-	return &unsharded{Manager: m.Manager, cache: m.shard.cache.all, client: all}, nil
+	return &unsharded{Manager: m, cache: m.shard.cache.all, client: all}, nil
 }
 
 // Add implements manager.Manager. A controller that was not built with ControllerManagedBy must not watch a sharded kind: it
@@ -129,11 +138,10 @@ func (m *Manager) Add(runnable manager.Runnable) error {
 	if wrongBuilder.Swap(false) {
 		return errors.New(errWrongBuilder)
 	}
-	if m.shard.cache == nil {
-		return m.Manager.Add(runnable)
+	if m.shard.cache != nil {
+		m.shard.warnWithoutElection(controller)
 	}
-	m.shard.warnWithoutElection(controller)
-	return m.Manager.Add(&ordinaryController{controller})
+	return m.Manager.Add(&ordinaryController{controller, m.shard.election})
 }
 
 // controllerRunnable is a controller of any request type.
@@ -144,11 +152,19 @@ type controllerRunnable interface {
 	GetLogger() logr.Logger
 }
 
-// ordinaryController is a controller that was built without this package.
-type ordinaryController struct{ controllerRunnable }
+// ordinaryController is a controller that is not sharded.
+type ordinaryController struct {
+	controllerRunnable
+	election *election // of the manager, or nil
+}
 
-// Start implements manager.Runnable.
+// Start implements manager.Runnable. The Lease of an election is not released before the controller has ended.
 func (o *ordinaryController) Start(ctx context.Context) error {
+	if o.election != nil && o.NeedLeaderElection() {
+		leading, done := o.election.Work(ctx)
+		defer done()
+		ctx = leading
+	}
 	return o.controllerRunnable.Start(context.WithValue(ctx, ordinaryKey{}, true))
 }
 

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,18 +37,52 @@ func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName("ringmaster", "shard", name), help, append(labelsOfShard, labels...), nil)
 }
 
-// collector reads what a shard owns when the metrics are asked for.
-type collector struct{ *Shard }
+// collector reads what the shards of this process own when the metrics are asked for.
+type collector struct {
+	mu     sync.Mutex
+	shards map[*Shard]bool
+}
 
-// Describe implements prometheus.Collector. Without descriptions several shards can be in one process.
-func (collector) Describe(chan<- *prometheus.Desc) {}
+var (
+	running  = &collector{shards: map[*Shard]bool{}}
+	register = sync.OnceValue(func() error {
+		return errors.Join(metrics.Registry.Register(handovers), metrics.Registry.Register(leaseLosses), metrics.Registry.Register(running))
+	})
+)
+
+// add makes the metrics of a shard visible until remove is called.
+func (c *collector) add(shard *Shard) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shards[shard] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.shards, shard)
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (*collector) Describe(into chan<- *prometheus.Desc) {
+	for _, each := range []*prometheus.Desc{ownedObjects, drainsOpen, oldestDrain, blocked, leaseAge, isMember} {
+		into <- each
+	}
+}
 
 // Collect implements prometheus.Collector.
-func (c collector) Collect(into chan<- prometheus.Metric) {
-	gauge := func(of *prometheus.Desc, value float64, labels ...string) {
-		into <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value, append([]string{c.Ring(), c.Name()}, labels...)...)
+func (c *collector) Collect(into chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for shard := range c.shards {
+		shard.collect(into)
 	}
-	stats := c.owned.Stats()
+}
+
+func (s *Shard) collect(into chan<- prometheus.Metric) {
+	gauge := func(of *prometheus.Desc, value float64, labels ...string) {
+		into <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value, append([]string{s.Ring(), s.Name()}, labels...)...)
+	}
+	stats := s.owned.Stats()
 	for kind, n := range stats.Owned {
 		gauge(ownedObjects, float64(n), kind.Group, kind.Kind)
 	}
@@ -59,26 +94,13 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	gauge(oldestDrain, oldest)
 	gauge(blocked, float64(stats.Blocked))
 	member := 0.0
-	if current := c.member.Load(); current != nil {
+	if current := s.member.Load(); current != nil {
 		gauge(leaseAge, current.Age().Seconds())
 		if current.Valid() {
 			member = 1
 		}
 	}
 	gauge(isMember, member)
-}
-
-// register adds the metrics of this shard to controller-runtime's registry.
-func (s *Shard) register() error {
-	if !s.options.Mode.spread() || !s.options.Mode.works() {
-		return nil
-	}
-	for _, each := range []prometheus.Collector{handovers, leaseLosses} {
-		if err := metrics.Registry.Register(each); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
-			return err
-		}
-	}
-	return metrics.Registry.Register(collector{s})
 }
 
 func (s *Shard) observeRelease(result ownership.Result, took time.Duration) {

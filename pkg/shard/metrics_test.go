@@ -31,7 +31,9 @@ func TestMetrics(t *testing.T) {
 		handler.OnAdd(object, true)
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{s})
+	shards := &collector{shards: map[*Shard]bool{}}
+	registry.MustRegister(shards)
+	remove := shards.add(s)
 	expect := func(owned, draining string) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(`
@@ -51,6 +53,10 @@ ringmaster_shard_owned_objects{controllerring="ring",group="",kind="ConfigMap",s
 	expect("2", "1")
 	handler.OnDelete(two)
 	expect("1", "0")
+	remove()
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
+		t.Errorf("%d metrics of a shard that has ended, %v", n, err)
+	}
 	s.observeRelease(ownership.Released, 0)
 	if n := testutil.CollectAndCount(handovers, "ringmaster_shard_handover_duration_seconds"); n == 0 {
 		t.Error("no handover was counted")

@@ -78,6 +78,9 @@ func (o Options) complete() (Options, error) {
 		}
 		o.Namespace = strings.TrimSpace(string(namespace))
 	}
+	if o.ConcurrentHandOvers < 0 || o.DrainGrace < 0 {
+		return o, errors.New("Options.ConcurrentHandOvers and Options.DrainGrace must not be negative")
+	}
 	times := o.times().WithDefaults()
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = times.LeaseDuration, times.RenewDeadline, times.RetryPeriod
 	o.DrainGrace = cmp.Or(o.DrainGrace, defaultDrainGrace)

@@ -182,7 +182,7 @@ func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	s.owned.WriteWith(writer)
 	s.manager, s.mapper = mgr, mgr.GetRESTMapper()
 	s.joinElection(mgr)
-	errs := []error{s.register(), mgr.Add(watchdog{s})}
+	errs := []error{register(), mgr.Add(watchdog{s})}
 	if s.options.Mode.sharder() {
 		errs = append(errs, s.addSharder(mgr))
 	}
@@ -222,6 +222,7 @@ func (member) NeedLeaderElection() bool { return false }
 func (m member) Start(ctx context.Context) error {
 	log := logf.FromContext(ctx).WithValues("controllerRing", m.Ring(), "shard", m.Name(), "namespace", m.options.Namespace)
 	ctx = logf.IntoContext(ctx, log)
+	defer running.add(m.Shard)()
 	if err := m.prepare(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}

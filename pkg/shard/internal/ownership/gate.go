@@ -166,15 +166,14 @@ func (g *gate) sent(k Key, version string, at time.Time) {
 	g.change(k, func(state *objectState) { state.unanswered = unansweredWrite{version: version, sentAt: at} })
 }
 
-// mayBeAppliedFor is how long a write that was not answered may still be applied to an object of a version.
-func (g *gate) mayBeAppliedFor(k Key, version string, now time.Time) time.Duration {
+// unansweredOf returns the last release that was not answered, if there is one.
+func (g *gate) unansweredOf(k Key) unansweredWrite {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	state := g.objects[k]
-	if state == nil || state.unanswered.version != version {
-		return 0
+	if state := g.objects[k]; state != nil {
+		return state.unanswered
 	}
-	return unansweredLasts - now.Sub(state.unanswered.sentAt)
+	return unansweredWrite{}
 }
 
 // markReleased notes that the object is another shard's since a version. It stays blocked until all caches, of which there

@@ -101,6 +101,11 @@ func (k *Kinds) MainKind(of schema.GroupKind) *Kind {
 	return k.main[of]
 }
 
+// Declared tells whether a kind is a main kind or a controlled one.
+func (k *Kinds) Declared(of schema.GroupKind) bool {
+	return k.MainKind(of) != nil || slices.ContainsFunc(k.Main(), func(main *Kind) bool { return main.controls(of) })
+}
+
 // Conflict returns a kind that is both a main kind and a controlled one, or "".
 func (k *Kinds) Conflict() string {
 	for _, main := range k.Main() {

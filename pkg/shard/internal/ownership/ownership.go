@@ -192,10 +192,11 @@ func (o *Ownership) Handler(kind *Kind, cache int) toolscache.ResourceEventHandl
 		}
 		_, asked := o.record.asked(object)
 		o.noteAsked(k, asked)
-		if asked {
-			o.queue.Add(k)
-		} else {
+		switch {
+		case !asked:
 			o.gate.forgetRefusal(k)
+		case !o.gate.isRefused(k): // else the next attempt is scheduled
+			o.queue.Add(k)
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{

@@ -40,13 +40,14 @@ type owner struct {
 	mu      sync.Mutex
 	patch   func(name string) error // what becomes of a patch before it is applied
 	lost    func(name string) error // what becomes of the answer after it was applied
+	reads   func() error            // what becomes of a read without a cache
 	results []Result
 	peers   []string
 }
 
 func newOwner(t *testing.T) *owner {
 	t.Helper()
-	o := &owner{t: t, peers: []string{"b"}, patch: func(string) error { return nil }, lost: func(string) error { return nil }}
+	o := &owner{t: t, peers: []string{"b"}, patch: func(string) error { return nil }, lost: func(string) error { return nil }, reads: func() error { return nil }}
 	main := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "home", UID: "main", Labels: map[string]string{shardLabel: "a", drainLabel: "b"},
 	}}
@@ -65,7 +66,14 @@ func newOwner(t *testing.T) *owner {
 		t.Fatal(err)
 	}
 	o.DeclareControlled(o.kind, secrets, &corev1.Secret{})
-	o.WriteWith(interceptor.NewClient(o.api, interceptor.Funcs{Patch: func(
+	o.WriteWith(interceptor.NewClient(o.api, interceptor.Funcs{Get: func(
+		ctx context.Context, api client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+	) error {
+		if err := o.reads(); err != nil {
+			return err
+		}
+		return api.Get(ctx, key, object, options...)
+	}, Patch: func(
 		ctx context.Context, api client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
 	) error {
 		o.mu.Lock()
@@ -256,6 +264,110 @@ func TestUnansweredReleaseStaysBlocked(t *testing.T) {
 	}
 }
 
+// TestLeavingDoesNotReopenUnansweredRelease applies a release and loses its answer and the read after it. The next attempt
+// knows no destination, which does not make the object this shard's again.
+func TestLeavingDoesNotReopenUnansweredRelease(t *testing.T) {
+	for name, second := range map[string]func(*owner){
+		"no destination": func(o *owner) { o.peers = nil },
+		"refused":        func(o *owner) { o.patch = onMain(forbidden) },
+		"not found, it says": func(o *owner) {
+			o.patch = onMain(func(name string) error {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "references"}, name)
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOwner(t)
+			before, err := o.Get(t.Context(), o.kind, 0, object.NamespacedName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.frozen = before // the cache lags
+			reads := 0
+			o.reads = func() error {
+				if reads++; reads == 1 {
+					return errReset
+				}
+				return nil
+			}
+			o.lost = onMain(func(string) error { return errReset })
+			if err := o.Release(t.Context(), object, o.requested); !errors.Is(err, errUnanswered) {
+				t.Fatalf("got %v", err)
+			}
+			second(o)
+			if _, err := o.release(t.Context(), object, o.requested); errors.Is(err, errRefused) {
+				t.Errorf("got %v", err)
+			}
+			if got := o.owners(); got != "bb" {
+				t.Errorf("the object and its child are with %s, want bb", got)
+			}
+			if o.begins() {
+				t.Error("two shards work on the object")
+			}
+		})
+	}
+}
+
+// TestNotFoundOfAWebhookIsNoRelease has a webhook answer the write with the code of an object that it misses itself.
+func TestNotFoundOfAWebhookIsNoRelease(t *testing.T) {
+	o := newOwner(t)
+	o.patch = onMain(func(name string) error {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "references"}, name)
+	})
+	if err := o.Release(t.Context(), object, o.requested); !errors.Is(err, errRefused) {
+		t.Errorf("got %v", err)
+	}
+	if got := o.owners(); got != "aa" || !o.begins() {
+		t.Errorf("the object and its child are with %s, and nobody works on them", got)
+	}
+}
+
+// TestRefusedReleaseIsRetriedWithBackoff writes a drained object again and again. Its release is not tried each time.
+func TestRefusedReleaseIsRetriedWithBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwner(t)
+		writes := 0
+		o.patch = onMain(func(name string) error {
+			writes++
+			return forbidden(name)
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { o.Run(ctx) })
+		handler := o.Handler(o.kind, 0)
+		drained, err := o.Get(ctx, o.kind, 0, object.NamespacedName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 600 {
+			handler.OnUpdate(drained, drained)
+			time.Sleep(100 * time.Millisecond)
+		}
+		stop()
+		group.Wait()
+		if writes < 5 || writes > 20 {
+			t.Errorf("%d attempts in a minute, want about 12: 20 ms doubled up to 30 s", writes)
+		}
+	})
+}
+
+// TestLeavingPausesWhenObjectComesBack has a webhook assign a released object to this shard again.
+func TestLeavingPausesWhenObjectComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwner(t)
+		o.peers = []string{"a"} // what the webhook of a sharder does that has not seen that the shard leaves
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		released, complete := o.ReleaseAll(ctx)
+		if released != 0 || complete {
+			t.Errorf("%d objects were released, complete: %t", released, complete)
+		}
+		if n := len(o.results); n > 60 {
+			t.Errorf("%d attempts in 10 s", n)
+		}
+	})
+}
+
 // touch is a write by another client.
 func (o *owner) touch() {
 	o.t.Helper()
@@ -317,6 +429,11 @@ func TestAnswers(t *testing.T) {
 	status := func(code int32, causes ...metav1.StatusCause) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Details: &metav1.StatusDetails{Causes: causes}}}
 	}
+	internal := func(causes ...metav1.StatusCause) error {
+		failed := apierrors.NewInternalError(errors.New("failed calling webhook"))
+		failed.ErrStatus.Details.Causes = append(failed.ErrStatus.Details.Causes, causes...)
+		return failed
+	}
 	for name, test := range map[string]struct {
 		err             error
 		refused, answer bool
@@ -324,11 +441,13 @@ func TestAnswers(t *testing.T) {
 		"forbidden":         {status(http.StatusForbidden), true, true},
 		"invalid":           {status(http.StatusUnprocessableEntity), true, true},
 		"too many requests": {status(http.StatusTooManyRequests), true, true},
-		"internal error":    {status(http.StatusInternalServerError), false, true},
-		"conflict":          {status(http.StatusConflict), false, false},
+		"internal error":    {internal(), false, true},
+		"error of etcd":     {status(http.StatusInternalServerError), false, false},
+		"conflict":          {apierrors.NewConflict(schema.GroupResource{}, "home", errReset), false, true},
+		"not found":         {apierrors.NewNotFound(schema.GroupResource{}, "home"), false, true},
 		"timeout":           {status(http.StatusGatewayTimeout), false, false},
 		"request timeout":   {status(http.StatusRequestTimeout), false, false},
-		"a proxy's error":   {status(http.StatusInternalServerError, metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse}), false, false},
+		"a proxy's error":   {internal(metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse}), false, false},
 		"connection reset":  {errReset, false, false},
 	} {
 		if isRefusal(test.err) != test.refused || isAnswer(test.err) != test.answer {

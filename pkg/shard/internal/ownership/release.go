@@ -63,7 +63,7 @@ func (o *Ownership) Run(ctx context.Context) {
 
 // answer releases an object whose release is asked for. If that fails it is tried again after a while.
 func (o *Ownership) answer(ctx context.Context, k Key) {
-	err := o.release(ctx, k, o.requested)
+	_, err := o.release(ctx, k, o.requested)
 	if err == nil || errors.Is(err, errReleasing) || ctx.Err() != nil {
 		o.queue.Forget(k)
 		return
@@ -90,27 +90,28 @@ func (o *Ownership) Release(ctx context.Context, k Key, to Destination) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-o.slots }()
-	return o.release(ctx, k, to)
+	_, err := o.release(ctx, k, to)
+	return err
 }
 
 // release is Release for a caller that has a slot.
-func (o *Ownership) release(ctx context.Context, k Key, to Destination) error {
+func (o *Ownership) release(ctx context.Context, k Key, to Destination) (Result, error) {
 	kind := o.MainKind(k.Kind)
 	if kind == nil {
-		return fmt.Errorf("the kind %s is not sharded", k.Kind)
+		return Failed, fmt.Errorf("the kind %s is not sharded", k.Kind)
 	}
 	idle, ok := o.gate.block(k)
 	if !ok {
-		return errReleasing
+		return Failed, errReleasing
 	}
 	defer o.gate.done(k)
 	if err := o.waitIdle(ctx, k, idle); err != nil {
-		return err
+		return Failed, err
 	}
 	began := time.Now()
 	result, err := o.transfer(ctx, kind, k, to)
 	o.Observe(result, time.Since(began))
-	return err
+	return result, err
 }
 
 // waitIdle waits until no reconcile of an object is running. Those that do not end in time are interrupted. One that ignores
@@ -149,7 +150,9 @@ func (o *Ownership) transfer(ctx context.Context, kind *Kind, k Key, to Destinat
 	}
 	found, err := o.withChildren(ctx, kind, object)
 	if err != nil {
-		o.gate.openRefused(k) // nothing was written
+		if o.gate.unansweredOf(k).version == "" { // nothing was written
+			o.gate.openRefused(k)
+		}
 		return Failed, err
 	}
 	version, err := o.give(ctx, k, found, to)
@@ -188,57 +191,76 @@ func (o *Ownership) confirm(ctx context.Context, kind *Kind, k Key) error {
 // version with which the object was not this shard's any more, because of this write or for another reason. When other
 // clients have written the object meanwhile, it decides again, also about the children.
 func (o *Ownership) give(ctx context.Context, k Key, f *withChildren, to Destination) (version string, err error) {
-	uid := f.object.UID
+	uid, cached := f.object.UID, f.object.ResourceVersion
+	pending, err := o.readUnanswered(ctx, k, f)
+	if apierrors.IsNotFound(err) {
+		return cached, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	// keep takes the children back, unless a write may still be applied: then the object stays blocked.
+	keep := func(reason, cause error) (string, error) {
+		if pending {
+			return "", errors.Join(errUnanswered, cause)
+		}
+		o.giveChildren(ctx, f, o.Shard)
+		return "", errors.Join(reason, cause)
+	}
 	for range attempts {
 		if !o.own(f.object) {
 			return f.object.ResourceVersion, nil
 		}
 		next, goes := to(ctx, k, f.object)
 		if !goes || f.object.UID != uid { // the release of a new object of that name was not asked for
-			o.giveChildren(ctx, f, o.Shard)
-			return "", errKept
+			return keep(errKept, nil)
 		}
 		if next != "" {
 			o.giveChildren(ctx, f, next)
 		}
 		before, sentAt := f.object.ResourceVersion, time.Now()
-		err := o.write(ctx, f.object, next)
+		failed := o.write(ctx, f.object, next)
 		switch {
+		case failed == nil && o.own(f.object):
+			return "", errKept // the webhook has chosen this shard again, in that same write
+		case failed == nil:
+			return f.object.ResourceVersion, nil
+		case isRefusal(failed):
+			return keep(errRefused, failed)
+		case !isAnswer(failed):
+			o.gate.sent(k, before, sentAt)
+			pending = true
+		}
+		// What has become of the object? Only a read tells whether it is gone: a webhook may answer a write with any code.
+		switch err := o.read(ctx, f.object); {
 		case apierrors.IsNotFound(err):
 			return before, nil
-		case err == nil && o.own(f.object):
-			return "", errKept // the webhook has chosen this shard again, in that same write
-		case err == nil:
-			return f.object.ResourceVersion, nil
-		case isRefusal(err):
-			return "", o.notApplied(ctx, k, f, err)
-		}
-		// A conflict, or an answer that was lost: what has become of the object?
-		if !apierrors.IsConflict(err) && !isAnswer(err) {
-			o.gate.sent(k, before, sentAt)
-		}
-		switch readErr := o.read(ctx, f.object); {
-		case apierrors.IsNotFound(readErr):
-			return before, nil
-		case readErr != nil:
-			return "", fmt.Errorf("%w: %w", errUnanswered, errors.Join(err, readErr))
-		case !apierrors.IsConflict(err) && f.object.ResourceVersion == before && o.own(f.object):
-			return "", o.notApplied(ctx, k, f, err)
+		case err != nil:
+			return "", errors.Join(errUnanswered, failed, err)
+		case f.object.ResourceVersion != before: // no earlier write can be applied any more
+			pending = false
+		case !apierrors.IsConflict(failed):
+			return keep(errRefused, failed)
 		}
 	}
-	o.giveChildren(ctx, f, o.Shard)
-	return "", fmt.Errorf("%w: other clients have written the object %d times in a row", errRefused, attempts)
+	return keep(errRefused, fmt.Errorf("other clients have written the object %d times in a row", attempts))
 }
 
-// notApplied decides about an object that is still this shard's after a write that failed. This write, or one before, may not
-// have been answered and be applied later, because its precondition still holds; until that cannot happen any more, the object
-// stays blocked.
-func (o *Ownership) notApplied(ctx context.Context, k Key, f *withChildren, err error) error {
-	if left := o.gate.mayBeAppliedFor(k, f.object.ResourceVersion, time.Now()); left > 0 {
-		return fmt.Errorf("%w: %w", errUnanswered, err)
+// readUnanswered reads an object of which an earlier release was not answered, and tells whether that may still be applied:
+// its precondition holds, and the API server may still be at it.
+func (o *Ownership) readUnanswered(ctx context.Context, k Key, f *withChildren) (pending bool, err error) {
+	unanswered := o.gate.unansweredOf(k)
+	if unanswered.version == "" {
+		return false, nil
 	}
-	o.giveChildren(ctx, f, o.Shard)
-	return fmt.Errorf("%w: %w", errRefused, err)
+	expired := time.Since(unanswered.sentAt) >= unansweredLasts // before the read, which must see what was applied
+	if err := o.read(ctx, f.object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, err
+		}
+		return true, errors.Join(errUnanswered, err)
+	}
+	return !expired && f.object.ResourceVersion == unanswered.version, nil
 }
 
 // isRefusal tells whether an error is an answer of the API server that a write was not applied, and why.
@@ -248,10 +270,11 @@ func isRefusal(err error) bool {
 		!slices.Contains([]int{http.StatusRequestTimeout, http.StatusConflict, http.StatusNotFound}, code)
 }
 
-// isAnswer tells whether an error is an answer of the API server, so that the request has ended. Errors of proxies, and
-// timeouts, are none: the request may still be under way.
+// isAnswer tells whether an error is an answer of the API server, so that the request has ended. Errors of proxies, timeouts,
+// and errors of etcd are not: the write may still be applied.
 func isAnswer(err error) bool {
-	return codeOf(err) == http.StatusInternalServerError && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || isRefusal(err)
+	return isRefusal(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
+		apierrors.ReasonForError(err) == metav1.StatusReasonInternalError && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 func codeOf(err error) int {

@@ -34,7 +34,7 @@ func (o *Ownership) ReleaseAll(ctx context.Context) (released int, complete bool
 		case failed == 0 && done == 0:
 			return released, true
 		case failed > 0 && ctx.Err() == nil:
-			log.Error(err, "Not all objects could be released, trying again", "objects", failed)
+			log.Info("Not all objects could be released, trying again", "objects", failed, "error", err.Error())
 			pause(ctx)
 		}
 	}
@@ -106,7 +106,7 @@ func (o *Ownership) releaseOwned(ctx context.Context) (done, failed int, reason 
 // that one which leaves as well gets nothing more.
 func (o *Ownership) releaseToNext(ctx context.Context, k Key) error {
 	var unknown error
-	err := o.release(ctx, k, func(ctx context.Context, k Key, _ metav1.Object) (string, bool) {
+	result, err := o.release(ctx, k, func(ctx context.Context, k Key, _ metav1.Object) (string, bool) {
 		next, ok, err := o.Peers.Next(ctx, assignment.Key(k.Kind, k.Namespace, k.Name))
 		if err == nil && !ok {
 			err = errAlone
@@ -114,5 +114,8 @@ func (o *Ownership) releaseToNext(ctx context.Context, k Key) error {
 		unknown = err
 		return next, ok
 	})
+	if err == nil && unknown == nil && result == Kept {
+		err = errKept // the webhook has assigned it to this shard again, or it is gone
+	}
 	return errors.Join(err, unknown)
 }
