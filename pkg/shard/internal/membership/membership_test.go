@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,19 +16,20 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// hangingLeases are Leases of which some updates are not answered.
+// hangingLeases are Leases of which some updates are not answered, and all others after a delay.
 type hangingLeases struct {
 	coordinationv1client.LeasesGetter
-	hang func() bool
+	hang  func() bool
+	delay time.Duration
 }
 
 func (h *hangingLeases) Leases(namespace string) coordinationv1client.LeaseInterface {
-	return &hangingLease{h.LeasesGetter.Leases(namespace), h.hang}
+	return &hangingLease{h.LeasesGetter.Leases(namespace), h}
 }
 
 type hangingLease struct {
 	coordinationv1client.LeaseInterface
-	hang func() bool
+	*hangingLeases
 }
 
 func (h *hangingLease) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
@@ -35,6 +37,7 @@ func (h *hangingLease) Update(ctx context.Context, lease *coordinationv1.Lease, 
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	time.Sleep(h.delay)
 	return h.LeaseInterface.Update(ctx, lease, options)
 }
 
@@ -61,7 +64,7 @@ func TestHungRenewalDoesNotLoseLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		joined := inBubble()
 		hung := 0
-		joined.Client = &hangingLeases{joined.Client, func() bool {
+		joined.Client = &hangingLeases{LeasesGetter: joined.Client, hang: func() bool {
 			hung++
 			return hung == 1
 		}}
@@ -81,6 +84,63 @@ func TestHungRenewalDoesNotLoseLease(t *testing.T) {
 		}
 		if hung < 2 {
 			t.Error("no renewal hung")
+		}
+	})
+}
+
+// TestTenureBeginsWithRequest renews with answers that are slow: the API server may have stored a renewal at any time since the
+// request was sent.
+func TestTenureBeginsWithRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay = 3 * time.Second
+		joined := inBubble()
+		joined.Client = &hangingLeases{LeasesGetter: joined.Client, hang: func() bool { return false }, delay: delay}
+		ctx, stop := context.WithCancel(t.Context())
+		err := joined.Run(ctx, func(held context.Context, member *Member) {
+			for range 60 {
+				before := member.Age()
+				if time.Sleep(time.Second); member.Age() < min(before, delay) {
+					t.Errorf("a renewal counts from its answer: the lease was %s old and is %s", before, member.Age())
+				}
+			}
+			if held.Err() != nil {
+				t.Error("the lease is lost")
+			}
+			stop()
+		})
+		if err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestLeaseIsKeptUntilWorkHasEnded ends a process whose work goes on for a while.
+func TestLeaseIsKeptUntilWorkHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		joined := inBubble()
+		holder := func() string {
+			found, err := joined.Client.Leases("default").Get(context.Background(), "a", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return *found.Spec.HolderIdentity
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		err := joined.Run(ctx, func(context.Context, *Member) {
+			defer close(ended)
+			stop()
+			time.Sleep(time.Minute)
+			if got := holder(); got != "a" {
+				t.Errorf("while it works the lease is with %q", got)
+			}
+		})
+		<-ended
+		if err != nil {
+			t.Errorf("got %v", err)
+		}
+		if got := holder(); got != "" {
+			t.Errorf("after the work has ended the lease is with %q", got)
 		}
 	})
 }
@@ -136,6 +196,28 @@ func TestClaimWaitsForLongerLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestClaimRefusesNameOfLiveProcess finds a process elsewhere that renews a Lease of the same name.
+func TestClaimRefusesNameOfLiveProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := lease("a", "a", map[string]string{shardingv1alpha1.AnnotationInstance: "elsewhere_1"})
+		joining := inBubble(other)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() {
+			for sleep(ctx, DefaultRetryPeriod) {
+				renewed := other.DeepCopy()
+				renewed.Spec.RenewTime = new(metav1.NowMicro())
+				if _, err := joining.Client.Leases("default").Update(ctx, renewed, metav1.UpdateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		if err := newMember(*joining).claim(t.Context()); !errors.Is(err, ErrNameTaken) {
+			t.Errorf("two processes have the name: %v", err)
+		}
+	})
 }
 
 // TestPeers has all that Leases can tell of other shards.
