@@ -24,8 +24,9 @@ func main() {
 	ci := flag.Bool("ci", false, "apply only the mutants that are for each change")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := check(ctx, *root, *list, *named, *ci, os.Stdout); err != nil {
+	err := check(ctx, *root, *list, *named, *ci, os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}

@@ -134,17 +134,17 @@ func write(dir, original, changed string) (overlay string, err error) {
 // test runs tests of a package with an overlay, or without one.
 func (r *runner) test(ctx context.Context, overlay, pkg, pattern string) (outcome, error) {
 	arguments := []string{"test", "-json", "-vet=off", "-timeout", testTimeout, "-run", pattern}
-	env := slices.DeleteFunc(os.Environ(), func(set string) bool {
+	env := append(slices.DeleteFunc(os.Environ(), func(set string) bool {
 		// Programs that were built before have no mutants.
 		return strings.HasPrefix(set, "RINGMASTER_TEST_PROGRAMS=")
-	})
+	}), "PWD="+r.root)
 	if overlay != "" {
 		arguments = append(arguments, "-count=1")
 		// In the environment it counts for the programs that tests build, too.
 		env = append(env, strings.TrimSpace("GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	}
 	command := exec.CommandContext(ctx, "go", append(arguments, pkg)...)
-	command.Dir, command.Env = r.root, append(env, "PWD="+r.root)
+	command.Dir, command.Env = r.root, env
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) } // so that tests stop what they have started
 	command.WaitDelay = time.Minute
 	var output bytes.Buffer

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -89,10 +90,9 @@ func judge(o outcome, test, message string) verdict {
 		if name != test && !strings.HasPrefix(name, test+"/") {
 			continue
 		}
-		for _, text := range assertion.Split(frame.ReplaceAllString(o.output[name], ""), -1)[1:] {
-			if expected.MatchString(text) {
-				return killed
-			}
+		messages := assertion.Split(frame.ReplaceAllString(o.output[name], ""), -1)[1:]
+		if slices.ContainsFunc(messages, expected.MatchString) {
+			return killed
 		}
 	}
 	return otherFailure

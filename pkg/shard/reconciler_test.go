@@ -20,7 +20,9 @@ func (ownAll) Get(context.Context, *ownership.Kind, int, types.NamespacedName) (
 	return &corev1.ConfigMap{}, nil
 }
 
-func (ownAll) Each(context.Context, *ownership.Kind, types.UID, func(client.Object) error) error { return nil }
+func (ownAll) Each(context.Context, *ownership.Kind, types.UID, func(client.Object) error) error {
+	return nil
+}
 
 // TestNoReconcileWithoutMembership has a process whose caches still show its objects, and whose Lease is not certainly its own.
 func TestNoReconcileWithoutMembership(t *testing.T) {
