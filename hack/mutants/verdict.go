@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,6 +64,17 @@ func parse(output []byte) outcome {
 	}
 	o.all = all.String()
 	return o
+}
+
+// of is the output of a test with its subtests, or of go test itself if there is none.
+func (o outcome) of(test string) string {
+	var own strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(o.output)) {
+		if name == test || strings.HasPrefix(name, test+"/") {
+			own.WriteString(o.output[name])
+		}
+	}
+	return cmp.Or(own.String(), o.all)
 }
 
 var (

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -22,7 +23,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
 )
 
-// TestOutdatedObjectIsNotTakenFromLiveShard assigns an object of which another client has written since that a live shard owns it.
+// TestOutdatedObjectIsNotTakenFromLiveShard decides about an object that another client has assigned to a live shard since.
 func TestOutdatedObjectIsNotTakenFromLiveShard(t *testing.T) {
 	f := setUp(t, "a", "b")
 	f.create(t, 1)
@@ -43,7 +44,7 @@ func TestOutdatedObjectIsNotTakenFromLiveShard(t *testing.T) {
 			other = "b"
 		}
 		label := shardingv1alpha1.LabelShard(f.name)
-		f.Expect(f.Client.Patch(t.Context(), object.DeepCopy(), client.RawPatch("application/merge-patch+json",
+		f.Expect(f.Client.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: f.meta(name)}, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"labels":{"`+label+`":"`+other+`"}}}`)))).To(Succeed())
 		f.Expect(mover.Settle(t.Context(), f.name, resource, object)).To(Succeed())
 		f.Expect(f.objects(configMapKind)[name]).To(HaveKeyWithValue(label, other), "the object was taken from a live shard")

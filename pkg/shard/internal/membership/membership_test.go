@@ -3,42 +3,42 @@ package membership
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// hangingLeases are Leases of which some updates are not answered, and all others after a delay.
-type hangingLeases struct {
+// interceptedLeases call a function before each update.
+type interceptedLeases struct {
 	coordinationv1client.LeasesGetter
-	hang  func() bool
-	delay time.Duration
+	before func(context.Context) error
 }
 
-func (h *hangingLeases) Leases(namespace string) coordinationv1client.LeaseInterface {
-	return &hangingLease{h.LeasesGetter.Leases(namespace), h}
+func (l *interceptedLeases) Leases(namespace string) coordinationv1client.LeaseInterface {
+	return &interceptedLease{l.LeasesGetter.Leases(namespace), l.before}
 }
 
-type hangingLease struct {
+type interceptedLease struct {
 	coordinationv1client.LeaseInterface
-	*hangingLeases
+	before func(context.Context) error
 }
 
-func (h *hangingLease) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	if h.hang() {
-		<-ctx.Done()
-		return nil, ctx.Err()
+func (l *interceptedLease) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	if err := l.before(ctx); err != nil {
+		return nil, err
 	}
-	time.Sleep(h.delay)
-	return h.LeaseInterface.Update(ctx, lease, options)
+	return l.LeaseInterface.Update(ctx, lease, options)
 }
 
 func lease(name, holder string, annotations map[string]string) *coordinationv1.Lease {
@@ -64,9 +64,12 @@ func TestHungRenewalDoesNotLoseLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		joined := inBubble()
 		hung := 0
-		joined.Client = &hangingLeases{LeasesGetter: joined.Client, hang: func() bool {
-			hung++
-			return hung == 1
+		joined.Client = &interceptedLeases{joined.Client, func(ctx context.Context) error {
+			if hung++; hung > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
 		}}
 		ctx, stop := context.WithCancel(t.Context())
 		err := joined.Run(ctx, func(held context.Context, member *Member) {
@@ -94,7 +97,10 @@ func TestTenureBeginsWithRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 3 * time.Second
 		joined := inBubble()
-		joined.Client = &hangingLeases{LeasesGetter: joined.Client, hang: func() bool { return false }, delay: delay}
+		joined.Client = &interceptedLeases{joined.Client, func(context.Context) error {
+			time.Sleep(delay)
+			return nil
+		}}
 		ctx, stop := context.WithCancel(t.Context())
 		err := joined.Run(ctx, func(held context.Context, member *Member) {
 			for range 60 {
@@ -143,6 +149,57 @@ func TestLeaseIsKeptUntilWorkHasEnded(t *testing.T) {
 			t.Errorf("after the work has ended the lease is with %q", got)
 		}
 	})
+}
+
+// TestLostLeaseIsNotTakenBack takes the Lease from a member. It stops, and leaves the Lease as it is.
+func TestLostLeaseIsNotTakenBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		take func(context.Context, coordinationv1client.LeaseInterface) error
+		want string // the holder afterwards
+	}{
+		"by the sharder": {func(ctx context.Context, leases coordinationv1client.LeaseInterface) error {
+			_, err := leases.Update(ctx, lease("a", shardingv1alpha1.IdentityShardLeaseController, nil), metav1.UpdateOptions{})
+			return err
+		}, shardingv1alpha1.IdentityShardLeaseController},
+		"by a deletion": {func(ctx context.Context, leases coordinationv1client.LeaseInterface) error {
+			return leases.Delete(ctx, "a", metav1.DeleteOptions{})
+		}, "nobody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				joined := inBubble()
+				leases := joined.Client.Leases("default")
+				var taken atomic.Bool
+				joined.Client = &interceptedLeases{joined.Client, func(context.Context) error {
+					if taken.CompareAndSwap(true, false) { // the API server would compare versions
+						return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "a", errors.New("another client has written it"))
+					}
+					return nil
+				}}
+				err := joined.Run(t.Context(), func(held context.Context, _ *Member) {
+					taken.Store(true)
+					if err := test.take(held, leases); err != nil {
+						t.Error(err)
+					}
+					select {
+					case <-held.Done():
+					case <-time.After(time.Minute):
+						t.Error("it works on although its lease was taken")
+					}
+				})
+				if !errors.Is(err, ErrLost) {
+					t.Errorf("got %v", err)
+				}
+				holder := "nobody"
+				if found, err := leases.Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
+					holder = *found.Spec.HolderIdentity
+				}
+				if holder != test.want {
+					t.Errorf("the lease is with %q, want %q", holder, test.want)
+				}
+			})
+		})
+	}
 }
 
 // TestSuspendedMachineIsNotAMember lets time pass that Go's monotonic clock does not count.
