@@ -52,13 +52,13 @@ SLOWEST  = echo 'The ten slowest tests:'; cat $(RECORDS)/$@*.json | $(BIN)/gotes
 .PHONY: test
 test: kubernetes gotestsum ## Run the tests that every change must pass; needs no root
 	@rm -f $(RECORDS)/test-*.json
-	@code=0; $(MAKE) --no-print-directory -j4 test-root test-ring test-hack test-experiment || code=$$?; $(SLOWEST); exit $$code
+	@code=0; $(MAKE) --no-print-directory -j4 test-root test-ring test-hack test-experiment test-mutants || code=$$?; $(SLOWEST); exit $$code
 
 # Most of the time tests wait for something, so there are more of them at work than there are cores. Those that take longest
 # begin first; what is short runs together at the end.
 LONGEST := ./test/modes ./cmd/ringmaster ./test/robustness ./test/sharder ./examples/webhosting ./pkg/coordination/kubestore \
            ./internal/sharder/moves ./examples/etcdcluster ./internal/controlplane ./test/skew ./pkg/coordination/etcdstore ./examples
-.PHONY: test-root test-ring test-hack test-experiment
+.PHONY: test-root test-ring test-hack test-experiment test-mutants
 test-root: test-programs
 	$(TESTENV) $(GOTEST) -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) $(ARGS) \
 	  $(LONGEST) $$(go list ./... | grep -v -e '/internal/ring$$' $(LONGEST:.%=-e '%$$'))
@@ -68,6 +68,8 @@ test-hack: test-programs
 	cd hack && $(TESTENV) $(GOTEST) -race -timeout 10m ./...
 test-experiment: kubernetes test-programs
 	cd experiment && $(TESTENV) $(GOTEST) -race -timeout 20m -p 1 $(ARGS) ./...
+test-mutants: # the few that need no Kubernetes and take seconds
+	@go -C hack run ./mutants -ci
 
 # Builds the programs that tests start once for all packages. Tests build any other program themselves.
 # 'go test' caches a result only while the modification times of the files that the test opened are the same, and 'go build'
@@ -90,7 +92,7 @@ test-long: kubernetes gotestsum test-programs ## Run the long tests that 'make t
 	$(TESTENV) $(GOTEST) -race -tags long -timeout 40m $(ARGS) ./test/modes ./cmd/ringmaster ./test/robustness
 
 .PHONY: test-all
-test-all: test test-long faults test-experiments e2e ## Run all tests that a release must pass
+test-all: test test-long mutants faults test-experiments e2e ## Run all tests that a release must pass
 
 .PHONY: test-experiments
 test-experiments: kubernetes ## Run every scenario of 'ringmaster experiment' for a moment, each to its report (about 6 minutes)
@@ -101,6 +103,12 @@ test-experiments: kubernetes ## Run every scenario of 'ringmaster experiment' fo
 test-unit: ## Run the tests that need no Kubernetes: seconds
 	@go test -race $(ARGS) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
 	  | grep -v -e ' .*internal/rig\b' -e ' .*internal/controlplane\b' | cut -d' ' -f1)
+
+# Not 'go run', which does not pass signals on.
+.PHONY: mutants
+mutants: kubernetes ## Break the product in small ways, one at a time; each must make its test fail (about 3 minutes; ARGS='-run webhook' for some)
+	@go -C hack build -o $(BIN)/mutants ./mutants
+	@KUBEBUILDER_ASSETS=$(ASSETS) $(BIN)/mutants -C $(ROOT) -list $(ROOT)/hack/mutants/mutants.yaml $(ARGS)
 
 .PHONY: faults
 faults: kubernetes ## Inject faults into coordination, on real processes (8 to 10 minutes)

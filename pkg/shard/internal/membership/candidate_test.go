@@ -70,11 +70,13 @@ func (*memory) Describe() string   { return "memory" }
 func TestFormerLeaderReleasesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		takenBy string
+		atWork  bool
 		want    string
 		lost    bool
 	}{
-		"still its own":     {"", "", false},
-		"another one leads": {"other", "other", true},
+		"still its own":              {want: ""},
+		"another one leads":          {takenBy: "other", want: "other", lost: true},
+		"its work has not yet ended": {atWork: true, want: "this"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lease := &memory{}
@@ -100,6 +102,10 @@ func TestFormerLeaderReleasesNothing(t *testing.T) {
 			<-leads
 			if test.takenBy != "" {
 				lease.take(test.takenBy)
+			}
+			if test.atWork {
+				_, done := c.Work(t.Context())
+				defer done()
 			}
 			stop()
 			<-ended

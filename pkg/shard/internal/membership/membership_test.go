@@ -2,40 +2,43 @@ package membership
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// hangingLeases are Leases of which some updates are not answered.
-type hangingLeases struct {
+// interceptedLeases call a function before each update.
+type interceptedLeases struct {
 	coordinationv1client.LeasesGetter
-	hang func() bool
+	before func(context.Context) error
 }
 
-func (h *hangingLeases) Leases(namespace string) coordinationv1client.LeaseInterface {
-	return &hangingLease{h.LeasesGetter.Leases(namespace), h.hang}
+func (l *interceptedLeases) Leases(namespace string) coordinationv1client.LeaseInterface {
+	return &interceptedLease{l.LeasesGetter.Leases(namespace), l.before}
 }
 
-type hangingLease struct {
+type interceptedLease struct {
 	coordinationv1client.LeaseInterface
-	hang func() bool
+	before func(context.Context) error
 }
 
-func (h *hangingLease) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	if h.hang() {
-		<-ctx.Done()
-		return nil, ctx.Err()
+func (l *interceptedLease) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	if err := l.before(ctx); err != nil {
+		return nil, err
 	}
-	return h.LeaseInterface.Update(ctx, lease, options)
+	return l.LeaseInterface.Update(ctx, lease, options)
 }
 
 func lease(name, holder string, annotations map[string]string) *coordinationv1.Lease {
@@ -61,9 +64,12 @@ func TestHungRenewalDoesNotLoseLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		joined := inBubble()
 		hung := 0
-		joined.Client = &hangingLeases{joined.Client, func() bool {
-			hung++
-			return hung == 1
+		joined.Client = &interceptedLeases{joined.Client, func(ctx context.Context) error {
+			if hung++; hung > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
 		}}
 		ctx, stop := context.WithCancel(t.Context())
 		err := joined.Run(ctx, func(held context.Context, member *Member) {
@@ -83,6 +89,117 @@ func TestHungRenewalDoesNotLoseLease(t *testing.T) {
 			t.Error("no renewal hung")
 		}
 	})
+}
+
+// TestTenureBeginsWithRequest renews with answers that are slow: the API server may have stored a renewal at any time since the
+// request was sent.
+func TestTenureBeginsWithRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay = 3 * time.Second
+		joined := inBubble()
+		joined.Client = &interceptedLeases{joined.Client, func(context.Context) error {
+			time.Sleep(delay)
+			return nil
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		err := joined.Run(ctx, func(held context.Context, member *Member) {
+			for range 60 {
+				before := member.Age()
+				if time.Sleep(time.Second); member.Age() < min(before, delay) {
+					t.Errorf("a renewal counts from its answer: the lease was %s old and is %s", before, member.Age())
+				}
+			}
+			if held.Err() != nil {
+				t.Error("the lease is lost")
+			}
+			stop()
+		})
+		if err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestLeaseIsKeptUntilWorkHasEnded ends a process whose work goes on for a while.
+func TestLeaseIsKeptUntilWorkHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		joined := inBubble()
+		holder := func() string {
+			found, err := joined.Client.Leases("default").Get(context.Background(), "a", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return *found.Spec.HolderIdentity
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		err := joined.Run(ctx, func(context.Context, *Member) {
+			defer close(ended)
+			stop()
+			time.Sleep(time.Minute)
+			if got := holder(); got != "a" {
+				t.Errorf("while it works the lease is with %q", got)
+			}
+		})
+		<-ended
+		if err != nil {
+			t.Errorf("got %v", err)
+		}
+		if got := holder(); got != "" {
+			t.Errorf("after the work has ended the lease is with %q", got)
+		}
+	})
+}
+
+// TestLostLeaseIsNotTakenBack takes the Lease from a member. It stops, and leaves the Lease as it is.
+func TestLostLeaseIsNotTakenBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		take func(context.Context, coordinationv1client.LeaseInterface) error
+		want string // the holder afterwards
+	}{
+		"by the sharder": {func(ctx context.Context, leases coordinationv1client.LeaseInterface) error {
+			_, err := leases.Update(ctx, lease("a", shardingv1alpha1.IdentityShardLeaseController, nil), metav1.UpdateOptions{})
+			return err
+		}, shardingv1alpha1.IdentityShardLeaseController},
+		"by a deletion": {func(ctx context.Context, leases coordinationv1client.LeaseInterface) error {
+			return leases.Delete(ctx, "a", metav1.DeleteOptions{})
+		}, "nobody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				joined := inBubble()
+				leases := joined.Client.Leases("default")
+				var taken atomic.Bool
+				joined.Client = &interceptedLeases{joined.Client, func(context.Context) error {
+					if taken.CompareAndSwap(true, false) { // the API server would compare versions
+						return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "a", errors.New("another client has written it"))
+					}
+					return nil
+				}}
+				err := joined.Run(t.Context(), func(held context.Context, _ *Member) {
+					taken.Store(true)
+					if err := test.take(held, leases); err != nil {
+						t.Error(err)
+					}
+					select {
+					case <-held.Done():
+					case <-time.After(time.Minute):
+						t.Error("it works on although its lease was taken")
+					}
+				})
+				if !errors.Is(err, ErrLost) {
+					t.Errorf("got %v", err)
+				}
+				holder := "nobody"
+				if found, err := leases.Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
+					holder = *found.Spec.HolderIdentity
+				}
+				if holder != test.want {
+					t.Errorf("the lease is with %q, want %q", holder, test.want)
+				}
+			})
+		})
+	}
 }
 
 // TestSuspendedMachineIsNotAMember lets time pass that Go's monotonic clock does not count.
@@ -136,6 +253,28 @@ func TestClaimWaitsForLongerLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestClaimRefusesNameOfLiveProcess finds a process elsewhere that renews a Lease of the same name.
+func TestClaimRefusesNameOfLiveProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := lease("a", "a", map[string]string{shardingv1alpha1.AnnotationInstance: "elsewhere_1"})
+		joining := inBubble(other)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() {
+			for sleep(ctx, DefaultRetryPeriod) {
+				renewed := other.DeepCopy()
+				renewed.Spec.RenewTime = new(metav1.NowMicro())
+				if _, err := joining.Client.Leases("default").Update(ctx, renewed, metav1.UpdateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		if err := newMember(*joining).claim(t.Context()); !errors.Is(err, ErrNameTaken) {
+			t.Errorf("two processes have the name: %v", err)
+		}
+	})
 }
 
 // TestPeers has all that Leases can tell of other shards.

@@ -377,6 +377,56 @@ func (o *owner) touch() {
 	}
 }
 
+// TestReleaseWaitsForReconcile has a reconcile that goes on for a while after its context has ended.
+func TestReleaseWaitsForReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwner(t)
+		running, leave, _ := o.gate.enter(t.Context(), object)
+		var group sync.WaitGroup
+		group.Go(func() {
+			if err := o.Release(t.Context(), object, o.requested); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(o.Grace / 2)
+		if running.Err() != nil {
+			t.Error("the reconcile is interrupted before the grace period is over")
+		}
+		time.Sleep(o.Grace)
+		if !errors.Is(context.Cause(running), ErrTaken) {
+			t.Errorf("the reconcile is not interrupted after the grace period: %v", context.Cause(running))
+		}
+		if got := o.owners(); got != "aa" {
+			t.Errorf("during a reconcile the object and its child are with %s, want aa", got)
+		}
+		leave()
+		group.Wait()
+		if got := o.owners(); got != "bb" {
+			t.Errorf("the object and its child are with %s, want bb", got)
+		}
+	})
+}
+
+// TestReleaseOfOutdatedObject shows the object as it was before another client moved it.
+func TestReleaseOfOutdatedObject(t *testing.T) {
+	o := newOwner(t)
+	before, err := o.Get(t.Context(), o.kind, 0, object.NamespacedName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.frozen = before
+	moved := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+shardLabel+`":"c"}}}`))
+	if err := o.api.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "home"}}, moved); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Release(t.Context(), object, o.requested); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.owners()[:1]; got != "c" {
+		t.Errorf("the object was taken from c and is with %s", got)
+	}
+}
+
 // TestHangingReconcilesDoNotHoldUpReleases has more reconciles that ignore their contexts than releases at a time.
 func TestHangingReconcilesDoNotHoldUpReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -390,8 +440,10 @@ func TestHangingReconcilesDoNotHoldUpReleases(t *testing.T) {
 			group.Go(func() { _ = o.Release(ctx, k, o.requested) })
 		}
 		time.Sleep(time.Minute)
-		if err := o.Release(ctx, object, o.requested); err != nil {
-			t.Error(err)
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := o.Release(bounded, object, o.requested); err != nil {
+			t.Errorf("it is not released: %v", err)
 		}
 		if got := o.owners(); got != "bb" {
 			t.Errorf("the object and its child are with %s, want bb", got)
