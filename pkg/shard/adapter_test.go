@@ -216,6 +216,26 @@ func TestSetupWithAnyManager(t *testing.T) {
 	f.Expect(<-ended).To(Succeed())
 }
 
+// TestSharderAssignsWhatCachesHave restricts the caches of an instance to a namespace. Its sharder leaves others alone: nobody
+// could ever release their objects.
+func TestSharderAssignsWhatCachesHave(t *testing.T) {
+	f := setUp(t)
+	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}
+	f.Expect(f.Client.Create(t.Context(), other)).To(Succeed())
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: other.Name, Name: "foreign"}}
+	f.Expect(f.Client.Create(t.Context(), foreign)).To(Succeed())
+	mgr := f.manager(shard.ModeInProcess)
+	f.Expect(shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, shard.Sharded{}).Complete(nothing)).To(Succeed())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	own := f.plain("own")
+	f.Eventually(func() map[string]string { return f.labels(own) }).Should(HaveKeyWithValue(ours, "a"))
+	f.Expect(f.labels(foreign)).To(BeEmpty())
+	stop()
+	f.Expect(<-ended).To(Succeed())
+}
+
 // TestElectionElsewhere takes part in an election on another cluster than that of its objects.
 func TestElectionElsewhere(t *testing.T) {
 	f := setUp(t)

@@ -27,9 +27,10 @@ type Options struct {
 	// Namespace is where the shard's Lease is. By default it is $POD_NAMESPACE, or else the pod's.
 	Namespace string
 
-	// NamespaceSelector selects the namespaces whose objects the sharder in this process spreads; by default
-	// these are all but kube-system and sharding-system. An external sharder is told by the ControllerRing,
-	// which has the same default.
+	// NamespaceSelector selects the namespaces whose objects the in-process sharder assigns. By default these are the
+	// manager's Cache.DefaultNamespaces, or else all but kube-system and sharding-system. For an external sharder the
+	// ControllerRing selects them: if the manager's cache is restricted to namespaces, its namespaceSelector must select
+	// the same.
 	NamespaceSelector *metav1.LabelSelector
 
 	// LeaseDuration, RenewDeadline and RetryPeriod are as in leader election, with its defaults: 15 s,
@@ -73,10 +74,14 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Namespace = cmp.Or(o.Namespace, os.Getenv("POD_NAMESPACE")); o.Namespace == "" {
 		namespace, err := os.ReadFile(namespaceFile)
-		if err != nil {
-			return o, errors.New("the namespace of this shard's lease is not known outside a pod: set Options.Namespace")
+		switch {
+		case err == nil:
+			o.Namespace = strings.TrimSpace(string(namespace))
+		case o.Mode == ModeAlone: // it has no Lease
+			o.Namespace = metav1.NamespaceDefault
+		default:
+			return o, errors.New("the namespace of the lease is not known outside a pod: set Options.Namespace or $POD_NAMESPACE")
 		}
-		o.Namespace = strings.TrimSpace(string(namespace))
 	}
 	if o.ConcurrentHandOvers < 0 || o.DrainGrace < 0 {
 		return o, errors.New("Options.ConcurrentHandOvers and Options.DrainGrace must not be negative")

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -124,9 +128,21 @@ func (s *Shard) Configure(options *manager.Options) error {
 	if s.options.Mode.spread() {
 		s.split(options)
 	}
+	s.selectCached(options.Cache)
 	err := s.elect(options)
 	s.electionEnabled = options.LeaderElection
 	return err
+}
+
+// selectCached makes the in-process sharder assign only what the caches have: a shard could never release the rest.
+func (s *Shard) selectCached(options cache.Options) {
+	namespaces := slices.Sorted(maps.Keys(options.DefaultNamespaces))
+	if !s.options.Mode.sharder() || s.options.NamespaceSelector != nil || len(namespaces) == 0 || slices.Contains(namespaces, cache.AllNamespaces) {
+		return
+	}
+	s.options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces},
+	}}
 }
 
 // split makes a manager's caches and client know which objects are this shard's.
