@@ -69,8 +69,7 @@ func (m *Manager) start(ctx context.Context) error {
 	case err := <-ended:
 		return err
 	case <-m.shard.ended.Done():
-		stop()
-		return m.ended(ended)
+		return m.ended(ended, stop)
 	case <-ctx.Done():
 	}
 	var over <-chan time.Time
@@ -84,7 +83,7 @@ func (m *Manager) start(ctx context.Context) error {
 	case err := <-ended:
 		return err
 	case <-m.shard.ended.Done():
-		return m.ended(ended)
+		return m.ended(ended, stop)
 	case <-over:
 		return fmt.Errorf("not all work has ended within %s", m.shard.graceful)
 	}
@@ -93,14 +92,19 @@ func (m *Manager) start(ctx context.Context) error {
 // shutdownMargin is how much longer than its graceful shutdown timeout a manager may take to end.
 const shutdownMargin = 5 * time.Second
 
-// ended waits for the end, after a lost Lease not for longer than that lasts.
-func (m *Manager) ended(ended <-chan error) error {
+// ended stops the manager and waits for its end, after a lost Lease not for longer than that lasts. It always returns why.
+func (m *Manager) ended(ended <-chan error, stop func()) error {
 	cause := context.Cause(m.shard.ended)
-	if errors.Is(cause, ErrLost) {
-		return within(m.shard.spare(), ended, fmt.Errorf("%w, and not all work has ended", ErrLost))
-	}
 	limit := max(m.shard.graceful, 0) + shutdownMargin
-	return errors.Join(cause, within(limit, ended, errors.New("not all work has ended")))
+	if errors.Is(cause, ErrLost) {
+		limit = m.shard.spare()
+	}
+	stop()
+	err := within(limit, ended, errors.New("not all work has ended"))
+	if errors.Is(err, cause) {
+		return err
+	}
+	return errors.Join(cause, err)
 }
 
 // within waits for an end for a limited time.
