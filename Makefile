@@ -52,7 +52,8 @@ SLOWEST  = echo 'The ten slowest tests:'; cat $(RECORDS)/$@*.json | $(BIN)/gotes
 .PHONY: test
 test: kubernetes gotestsum ## Run the tests that every change must pass; needs no root
 	@rm -f $(RECORDS)/test-*.json
-	@code=0; $(MAKE) --no-print-directory -j4 test-root test-ring test-hack test-experiment test-mutants || code=$$?; $(SLOWEST); exit $$code
+	@# The root module's tests take longest; all others run one after the other beside them.
+	@code=0; $(MAKE) --no-print-directory -j2 test-root test-experiment test-hack test-ring test-mutants || code=$$?; $(SLOWEST); exit $$code
 
 # Most of the time tests wait for something, so there are more of them at work than there are cores. Those that take longest
 # begin first; what is short runs together at the end.
