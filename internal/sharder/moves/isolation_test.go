@@ -21,8 +21,9 @@ func controlledBy(name string) metav1.OwnerReference {
 }
 
 // TestHealthyObjectsBehindRefusedOnes has more refused objects than are remembered, all before the healthy ones of their kind.
+// How many passes that takes depends on the order in which writes that run at the same time are answered.
 func TestHealthyObjectsBehindRefusedOnes(t *testing.T) {
-	for refused, within := range map[int]time.Duration{100: time.Minute, 300: 2 * time.Minute, 2000: 20 * time.Minute} {
+	for refused, within := range map[int]time.Duration{100: time.Minute, 300: 3 * time.Minute, 2000: 20 * time.Minute} {
 		t.Run(strconv.Itoa(refused), func(t *testing.T) {
 			s := newSimulation()
 			for i := range refused {
