@@ -277,7 +277,7 @@ func TestClaimRefusesNameOfLiveProcess(t *testing.T) {
 	})
 }
 
-// TestPeers has all that Leases can tell of other shards.
+// TestPeers has a Lease in each state that another shard can be in.
 func TestPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaving := map[string]string{shardingv1alpha1.AnnotationLeaving: "true"}

@@ -44,7 +44,7 @@ func TestGateWaitsForReconciles(t *testing.T) {
 	g.open(object)
 	g.done(object)
 	if !entered(g) || len(g.objects) != 0 {
-		t.Errorf("it stays closed, or remembers for ever: %v", g.objects)
+		t.Errorf("it stays blocked, or its state is never forgotten: %v", g.objects)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestGateAllowsOneReleaseAtATime(t *testing.T) {
 		t.Error("it opened by itself")
 	}
 	if _, ok := g.block(object); !ok {
-		t.Error("it is busy for ever")
+		t.Error("its release never ends")
 	}
 }
 
@@ -85,7 +85,7 @@ func TestGateStaysBlockedUntilCacheShowsRelease(t *testing.T) {
 			g.markReleased(object, "10", 1)
 			g.done(object)
 			if !g.isReleased(object) {
-				t.Error("it is not known to be given away")
+				t.Error("its release is not recorded")
 			}
 			test.then(g)
 			if got := entered(g); got != test.open {
