@@ -137,7 +137,7 @@ func (d *demo) holder(lease string) string {
 
 // page is what a browser gets.
 func (d *demo) page(path string) string {
-	answer, err := http.Get(d.pages + path)
+	answer, err := (&http.Client{Timeout: 5 * time.Second}).Get(d.pages + path)
 	if err != nil {
 		return err.Error()
 	}

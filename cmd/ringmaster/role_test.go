@@ -148,7 +148,10 @@ func TestRoleRefuses(t *testing.T) {
 		want string
 	}{
 		"no name":                     {nil, "which ring?"},
+		"in-process without a name":   {[]string{"--in-process", "--shard", "there"}, "for an in-process sharder, give the ring as a file with -f"},
+		"in-process without shards":   {[]string{"--in-process"}, "name their namespace with --shard, and give the ring as a file with -f"},
 		"a ring that is not there":    {[]string{"elsewhere"}, `no such ControllerRing as "elsewhere"; there are: `},
+		"the same in-process":         {[]string{"elsewhere", "--in-process", "--shard", "there"}, "for an in-process sharder, give the ring as a file with -f"},
 		"a ring without resources":    {[]string{empty.Name}, "names no resources"},
 		"a file that is not there":    {[]string{"-f", "/nonexistent"}, "no such file"},
 		"a namespace that cannot be":  {[]string{ring.Name, "--shard", "Not_a_namespace"}, "is no namespace"},
@@ -174,4 +177,8 @@ func TestRoleWithoutCRD(t *testing.T) {
 	_, said, err := somebody.types("", "role", "webhosting")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(said).To(ContainSubstring("install the sharder first"), fmt.Sprint(err))
+	_, said, err = somebody.types("", "role", "webhosting", "--in-process", "--shard", "there")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(said).To(And(ContainSubstring("does not know ControllerRings at all; for an in-process sharder, give the ring as a file with -f"),
+		Not(ContainSubstring("install the sharder"))))
 }

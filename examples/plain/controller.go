@@ -66,7 +66,9 @@ func newController(client kubernetes.Interface, selected selection) (*controller
 	c := &controller{
 		client:    client,
 		selection: selected,
-		queue:     workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName](),
+			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: "deployments"}),
 	}
 	// Shared informers (guideline 4) with the shard's label as their selector: the API server sends
 	// nothing else, and so this process never knows of an object that is not its own. One that becomes

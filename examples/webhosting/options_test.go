@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 				o.website.Image == "nginx:stable" && o.shard.LeaseDuration == 15*time.Second
 		}},
 		"a mode":         {args: []string{"--mode=in-process"}, is: func(o options) bool { return o.shard.Mode == shard.ModeInProcess }},
-		"no such mode":   {args: []string{"--mode=solo"}, want: "choose one of shard, in-process, sharder, lead, alone"},
+		"no such mode":   {args: []string{"--mode=solo"}, want: "available: shard, in-process, sharder, lead, alone"},
 		"no such flag":   {args: []string{"--solo"}, want: "see webhosting --help"},
 		"no flag at all": {args: []string{"solo"}, want: "see webhosting --help"},
 		"no workers":     {args: []string{"--concurrency=0"}, want: "at least 1"},

@@ -38,7 +38,8 @@ func (f *Fleet) identify(ctx context.Context, name, namespace, account string) (
 	if err := writeKubeconfig(path, f.options.Config, given); err != nil {
 		return nil, err
 	}
-	return []string{"KUBECONFIG=" + path, "POD_NAME=" + name, "POD_NAMESPACE=" + namespace}, nil
+	// With a UID, a process that is restarted under its name need not wait until the Lease of the earlier one has expired.
+	return []string{"KUBECONFIG=" + path, "POD_NAME=" + name, "POD_NAMESPACE=" + namespace, "POD_UID=" + name}, nil
 }
 
 // writeKubeconfig writes one for the same cluster and somebody else.

@@ -42,7 +42,7 @@ type Running struct {
 }
 
 // Start runs a process under an identity of its own. It finds its kubeconfig in KUBECONFIG, and
-// itself in POD_NAME and POD_NAMESPACE.
+// itself in POD_NAME, POD_NAMESPACE and POD_UID.
 func (r *Rig) Start(t testing.TB, options Process) *Running {
 	t.Helper()
 	folder, err := session.tempDir(options.Name)
@@ -61,7 +61,7 @@ func (r *Rig) Start(t testing.TB, options Process) *Running {
 		Name: options.Name,
 		Path: options.Binary,
 		Args: options.Args,
-		Env:  slices.Concat(os.Environ(), env, options.Env),
+		Env:  slices.Concat(os.Environ(), env, []string{"POD_UID=" + options.Name}, options.Env),
 		Log:  running.Log,
 	}
 	if options.Binary == "" {

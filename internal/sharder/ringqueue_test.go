@@ -18,7 +18,8 @@ func TestRingQueueOfReplicaThatDoesNotLead(t *testing.T) {
 	if leaked := runtime.NumGoroutine() - before; leaked > 10 {
 		t.Errorf("%d goroutines are left", leaked)
 	}
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](), workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: "rings"})
 	defer queue.ShutDown()
 	if err := q.start(t.Context(), queue); err != nil {
 		t.Fatal(err)

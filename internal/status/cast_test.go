@@ -116,7 +116,7 @@ func TestSharders(t *testing.T) {
 		"in-process, a bit late":    {declaration{sharders: []*coordinationv1.Lease{elected("a_1", renewed(20*time.Second))}}, "in-process: a_1", nil},
 		"both":                      {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1")}}, "external: sharder-0, in-process: a_1", []string{"two sharders assign its objects"}},
 		"one of them was before":    {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1", renewed(time.Hour))}}, "external: sharder-0, in-process: a_1 (silent)", nil},
-		"nobody, and no ring":       {declaration{sharders: []*coordinationv1.Lease{elected("")}}, "nobody", []string{"nobody is its sharder"}},
+		"nobody, and no ring":       {declaration{sharders: []*coordinationv1.Lease{elected("")}}, "nobody", []string{"nobody is its sharder: new objects get no shard, and those of a shard that dies are not moved. Start the controller in the mode in-process"}},
 		"nobody has seen the ring":  {declaration{ring: unseen}, "nobody", []string{"no sharder has seen the ControllerRing"}},
 		"nothing of it can be read": {declaration{ring: unseen, blind: true}, "nobody", nil},
 	} {

@@ -75,5 +75,5 @@ func (d *declaration) sharderWarnings(sharders []Sharder) []string {
 	case d.ring != nil:
 		return []string{fmt.Sprintf("no sharder has seen the ControllerRing: %s. Does the sharder run, in the namespace %s?", consequence, shardingv1alpha1.NamespaceSystem)}
 	}
-	return []string{fmt.Sprintf("nobody is its sharder: %s. Start the controller in a mode with a sharder of its own, or make a ControllerRing %s", consequence, d.name)}
+	return []string{fmt.Sprintf("nobody is its sharder: %s. Start the controller in the mode in-process (shard.ModeInProcess), or make a ControllerRing %s", consequence, d.name)}
 }

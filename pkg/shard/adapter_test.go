@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +30,8 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/ringfile"
+	"github.com/ringmaster-project/ringmaster/internal/roles"
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
@@ -91,9 +95,102 @@ func TestMissingPatchPermission(t *testing.T) {
 	})
 	_, err := f.end(p)
 	f.Expect(err).To(HaveOccurred())
-	f.says(p, "missing permission: patch configmaps in the namespace "+f.Namespace)
+	f.says(p, "missing permissions: patch configmaps in the namespace "+f.Namespace+". Without them")
 	_, err = f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "readonly", metav1.GetOptions{})
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it never was a member")
+}
+
+// TestMissingPermissionsOfSharder ends an instance that could not assign objects when it is elected.
+func TestMissingPermissionsOfSharder(t *testing.T) {
+	t.Parallel()
+	const lease, leads, sharder = "pkg/shard/testdata/role.yaml", "pkg/shard/testdata/leader.yaml", "pkg/shard/testdata/sharder.yaml"
+	for name, test := range map[string]struct {
+		mode    shard.Mode
+		roles   []string
+		env     string
+		missing string
+	}{
+		"objects in all namespaces": {shard.ModeInProcess, []string{lease, leads, sharder, "pkg/shard/testdata/namespaced.yaml"}, "", "list, watch, patch configmaps in all namespaces; list, patch secrets in all namespaces. "},
+		"objects, as the sharder":   {shard.ModeSharder, []string{lease, leads, sharder, "pkg/shard/testdata/namespaced.yaml"}, "", "list, watch, patch configmaps in all namespaces; list, patch secrets in all namespaces. "},
+		"leases of other shards":    {shard.ModeInProcess, []string{lease, leads, "pkg/shard/testdata/operator.yaml"}, "", "watch, patch, delete leases.coordination.k8s.io in the namespace "},
+		"labels of namespaces":      {shard.ModeInProcess, []string{lease, leads, sharder, "pkg/shard/testdata/operator.yaml"}, "NAMESPACES=labels", "list, watch namespaces. "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := setUp(t)
+			p := f.Start(t, rig.Process{
+				Name: "lacking", ServiceAccount: "lacking", Program: "operator", Roles: test.roles,
+				Env: []string{"SHARD=lacking", "MODE=" + string(test.mode), test.env},
+			})
+			_, err := f.end(p)
+			f.Expect(err).To(HaveOccurred())
+			f.says(p, "missing permissions: "+test.missing)
+			_, err = f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "lacking", metav1.GetOptions{})
+			f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it never was a member")
+			f.neverSays(p, "Attempting to acquire leader lease")
+		})
+	}
+}
+
+// TestCommandGrantsMissingPermissions applies the roles of the command in the error. The instance then joins.
+func TestCommandGrantsMissingPermissions(t *testing.T) {
+	t.Parallel()
+	for name, env := range map[string]string{"namespaces by name": "", "namespaces by labels": "NAMESPACES=labels"} {
+		t.Run(name, func(t *testing.T) {
+			f := setUp(t)
+			lacking := rig.Process{
+				Name: "lacking", ServiceAccount: "lacking", Program: "operator", Roles: []string{"pkg/shard/testdata/namespaced.yaml"},
+				Env: []string{"SHARD=lacking", "MODE=" + string(shard.ModeInProcess), env},
+			}
+			p := f.Start(t, lacking)
+			_, err := f.end(p)
+			f.Expect(err).To(HaveOccurred())
+			f.says(p, "missing permissions: ")
+			command := regexp.MustCompile(`echo '([^'"]+)' \| ringmaster role -f - --shard (\S+) --in-process \| kubectl apply -f -`).FindStringSubmatch(said(p))
+			f.Expect(command).NotTo(BeNil(), said(p))
+			f.Expect(command[2]).To(Equal(f.Namespace + "/lacking"))
+			declared, err := ringfile.Find(strings.NewReader(command[1]), "ring")
+			f.Expect(err).NotTo(HaveOccurred())
+			declared.Name = f.Namespace // the names of ClusterRoles must not clash with those of other tests
+			for _, role := range roles.ForInstances(declared, types.NamespacedName{Namespace: f.Namespace, Name: "lacking"}) {
+				object := role.(client.Object)
+				f.Expect(f.Client.Create(t.Context(), object)).To(Succeed())
+				t.Cleanup(func() { f.Expect(f.Client.Delete(context.Background(), object)).To(Succeed()) })
+			}
+			f.says(f.Start(t, lacking), "Acquired shard lease")
+		})
+	}
+}
+
+// TestCachedNamespacesOfSharder restricts the cache of a sharded kind to a namespace that the in-process
+// sharder does not know of. A user may start the manager that was given to Join.
+func TestCachedNamespacesOfSharder(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]shard.Mode{"a shard": shard.ModeInProcess, "a sharder": shard.ModeSharder} {
+		t.Run(name, func(t *testing.T) {
+			f := setUp(t)
+			ring, err := shard.New(f.Config, shard.Options{Mode: mode, Ring: "ring", Name: "a", Namespace: f.Namespace})
+			f.Expect(err).NotTo(HaveOccurred())
+			options := manager.Options{
+				Scheme: f.scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, LeaderElectionNamespace: f.Namespace,
+				Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+					&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{f.Namespace: {}}},
+				}},
+			}
+			f.Expect(ring.Configure(&options)).To(Succeed())
+			plain, err := manager.New(f.Config, options)
+			f.Expect(err).NotTo(HaveOccurred())
+			mgr, err := ring.Join(plain)
+			f.Expect(err).NotTo(HaveOccurred())
+			f.Expect(shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, shard.Sharded{}, builder.OnlyMetadata).
+				Named(string(mode)).Complete(nothing)).To(Succeed())
+			ctx, stop := context.WithTimeout(t.Context(), patience)
+			defer stop()
+			f.Expect(plain.Start(ctx)).To(MatchError(ContainSubstring("set NamespaceSelector")))
+			f.Expect(mgr.Start(ctx)).To(MatchError(ContainSubstring("set NamespaceSelector")))
+			_, err = f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "a", metav1.GetOptions{})
+			f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it never was a member")
+		})
+	}
 }
 
 var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
@@ -146,7 +243,7 @@ func TestBuildersThatCannotWork(t *testing.T) {
 			return shard.TypedControllerManagedBy[string](mgr).For(&corev1.ConfigMap{}, shard.Sharded{}).
 				Complete(reconcile.TypedFunc[string](func(context.Context, string) (reconcile.Result, error) { return reconcile.Result{}, nil }))
 		},
-		"the main kind of one controller and controlled by that of another": func(mgr *shard.Manager) error {
+		"the main kind of one controller and a controlled kind of another": func(mgr *shard.Manager) error {
 			return errors.Join(
 				shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, shard.Sharded{}).Owns(&corev1.Secret{}, shard.Sharded{}).Complete(nothing),
 				shard.ControllerManagedBy(mgr).For(&corev1.Secret{}, shard.Sharded{}).Complete(nothing))
@@ -159,10 +256,21 @@ func TestBuildersThatCannotWork(t *testing.T) {
 // TestOrdinaryControllerOnShardedKind is refused, instead of seeing a part of the objects in the leader.
 func TestOrdinaryControllerOnShardedKind(t *testing.T) {
 	f := setUp(t)
-	mgr := f.manager(shard.ModeShard)
-	f.Expect(shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, shard.Sharded{}).Complete(nothing)).To(Succeed())
-	f.Expect(ctrl.NewControllerManagedBy(mgr).Named("ordinary").For(&corev1.ConfigMap{}).Complete(nothing)).To(Succeed())
-	f.Expect(mgr.Start(t.Context())).To(MatchError(ContainSubstring("an ordinary controller watches *v1.ConfigMap, which is sharded")))
+	for name, build := range map[string]func(mgr *shard.Manager) error{
+		"controller-runtime's builder": func(mgr *shard.Manager) error {
+			return ctrl.NewControllerManagedBy(mgr).Named("ordinary").For(&corev1.ConfigMap{}).Complete(nothing)
+		},
+		"without Sharded": func(mgr *shard.Manager) error {
+			return shard.ControllerManagedBy(mgr).Named("ordinary").For(&corev1.ConfigMap{}).Complete(nothing)
+		},
+	} {
+		mgr := f.manager(shard.ModeShard)
+		f.Expect(shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, shard.Sharded{}).Complete(nothing)).To(Succeed(), name)
+		f.Expect(build(mgr)).To(Succeed(), name)
+		f.Expect(mgr.Start(t.Context())).To(MatchError(And(
+			ContainSubstring(`the ordinary controller "ordinary" watches *v1.ConfigMap, which is sharded`),
+			ContainSubstring("or add shard.Sharded{} to For"))), name)
+	}
 }
 
 // TestSetupWithAnyManager builds controllers as kubebuilder's operators do, with a manager.Manager, also with other request
@@ -216,8 +324,8 @@ func TestSetupWithAnyManager(t *testing.T) {
 	f.Expect(<-ended).To(Succeed())
 }
 
-// TestSharderAssignsWhatCachesHave restricts the caches of an instance to a namespace. Its sharder leaves others alone: nobody
-// could ever release their objects.
+// TestSharderAssignsWhatCachesHave restricts the caches of an instance to a namespace. Its sharder assigns no objects in others:
+// no shard could release them.
 func TestSharderAssignsWhatCachesHave(t *testing.T) {
 	f := setUp(t)
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}

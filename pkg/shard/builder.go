@@ -30,18 +30,18 @@ import (
 // predicates makes Sharded an option of For, Owns and Watches.
 type predicates = builder.Predicates
 
-// Sharded is the option that makes a kind a sharded one: this process sees and works on its own
-// share of its objects only.
+// Sharded is the option that shards a kind: this process sees and reconciles only the objects that
+// this shard owns.
 type Sharded struct{ predicates }
 
-// ApplyToFor implements builder.ForOption. Only controller-runtime's own builder calls it, which would make a controller
-// that works on all objects in every instance. So that builder gets no object, and fails.
+// ApplyToFor implements builder.ForOption. Only controller-runtime's own builder calls it: it removes the
+// object so that Build fails, because that controller would reconcile all objects in every process.
 func (Sharded) ApplyToFor(input *builder.ForInput) {
 	refuseBuilder()
 	*input = builder.ForInput{}
 }
 
-// ApplyToOwns implements builder.OwnsOption, as ApplyToFor does.
+// ApplyToOwns implements builder.OwnsOption. It fails as ApplyToFor does.
 func (Sharded) ApplyToOwns(input *builder.OwnsInput) {
 	refuseBuilder()
 	*input = builder.OwnsInput{}
@@ -49,9 +49,8 @@ func (Sharded) ApplyToOwns(input *builder.OwnsInput) {
 
 const errWrongBuilder = "shard.Sharded{} is an option of shard.ControllerManagedBy, not of controller-runtime's builder"
 
-// wrongBuilder is whether controller-runtime's builder was given Sharded. That builder has no way to return an error of an
-// option, so the manager returns it when the builder adds the controller. A correct builder resets it: the wrong one may have
-// failed before.
+// wrongBuilder is true after Sharded was passed to controller-runtime's builder. An option cannot return
+// an error, so the manager returns it when that builder adds the controller.
 var wrongBuilder atomic.Bool
 
 func refuseBuilder() {
@@ -68,82 +67,85 @@ type TypedBuilder[request comparable] struct {
 	shard   *Shard
 	inner   *builder.TypedBuilder[request]
 	options controller.TypedOptions[request]
-	// example is an object of the kind that is reconciled, and sharded is whether that is sharded. It has a main kind if
-	// the mode shards anything.
+	// example is an object of the reconciled kind. sharded is true if For has Sharded.
 	example client.Object
 	sharded bool
-	main    *ownership.Kind
-	cache   int
-	key     func(request) types.NamespacedName
-	errs    []error
-	// released are called for each object that is no longer this shard's.
+	// main is the sharded kind and cache the index of its cache, or nil if the mode does not shard.
+	main  *ownership.Kind
+	cache int
+	key   func(request) types.NamespacedName // the object that a request is about
+	errs  []error
+	// released are called for each object that this shard no longer owns.
 	released []func(reconcile.Request)
-	// owned are kinds whose objects follow their controllers, and watched those of Watches, to be declared once the main
-	// kind is.
+	// owned has the sharded kinds of Owns, and watched those of Watches. Build declares them after the
+	// main kind.
 	owned, watched []client.Object
+	// ownedUnsharded has the kinds of Owns without Sharded.
+	ownedUnsharded []client.Object
 }
 
-// ControllerManagedBy begins to build a controller. Without Sharded, or in a mode that shards nothing, it
-// is as any other: it works on all objects, while the manager leads.
+// ControllerManagedBy returns a builder of a controller. Without Sharded, or in a mode that does not
+// shard, the controller is an ordinary one: it reconciles all objects while the manager leads.
 //
-// The manager must be one of NewManager or Shard.Join. It is taken as a manager.Manager, so that a SetupWithManager
-// function need not change.
+// The manager must be made with NewManager or Shard.Join. The parameter is a manager.Manager, so that
+// a SetupWithManager function need not change.
 func ControllerManagedBy(m manager.Manager) *Builder {
 	b := TypedControllerManagedBy[reconcile.Request](m)
 	b.key = keyOfRequest
 	return b
 }
 
-// TypedControllerManagedBy begins to build a controller whose requests are of another type than reconcile.Request. Such a
-// controller cannot have For; ShardedBy makes it a sharded one.
+// TypedControllerManagedBy returns a builder of a controller whose requests have another type than
+// reconcile.Request. Such a controller cannot have For; ShardedBy shards it.
 func TypedControllerManagedBy[request comparable](m manager.Manager) *TypedBuilder[request] {
-	wrongBuilder.Store(false)
+	wrongBuilder.Store(false) // the wrong builder may have failed before it added a controller
 	b := &TypedBuilder[request]{manager: m}
 	found, is := m.(interface{ Shard() *Shard })
 	if !is || found.Shard() == nil {
 		b.errs = append(b.errs, fmt.Errorf("the manager, a %T, does not belong to a shard: make it with shard.NewManager or Shard.Join", m))
-		b.shard = &Shard{options: Options{Mode: ModeAlone}} // so that the rest can be said; Build fails
+		b.shard = &Shard{options: Options{Mode: ModeAlone}} // so that the other methods can be called; Build fails
 		b.inner = builder.TypedControllerManagedBy[request](m)
 		return b
 	}
 	b.shard = found.Shard()
-	b.inner = builder.TypedControllerManagedBy[request](&enlisting{Manager: m, shard: b.shard, sharded: func() bool { return b.main != nil }})
+	b.inner = builder.TypedControllerManagedBy[request](&shardingManager{Manager: m, shard: b.shard, sharded: func() bool { return b.main != nil }})
 	return b
 }
 
-// enlisting is the manager that controller-runtime's builder is given. It runs a sharded controller while this process is a
-// shard.
-type enlisting struct {
+// shardingManager is the manager for controller-runtime's builder. It runs a sharded controller while
+// this process is a member of the ring.
+type shardingManager struct {
 	manager.Manager
 	shard   *Shard
 	sharded func() bool
 }
 
 // Add implements manager.Manager.
-func (e *enlisting) Add(runnable manager.Runnable) error {
-	if !e.sharded() {
-		return e.Manager.Add(runnable)
+func (m *shardingManager) Add(runnable manager.Runnable) error {
+	if !m.sharded() {
+		return m.Manager.Add(runnable)
 	}
-	return e.shard.Add(runnable)
+	return m.shard.Add(runnable)
 }
 
-// For names the kind whose objects are reconciled. With Sharded they are this shard's objects.
+// For sets the kind whose objects are reconciled. With Sharded, only objects that this shard owns are.
 func (b *TypedBuilder[request]) For(object client.Object, options ...builder.ForOption) *TypedBuilder[request] {
-	options, sharded := without(options)
+	options, sharded := extractSharded(options)
 	b.inner.For(object, options...)
 	b.reconcile(object, metadataOnly(options), sharded)
 	return b
 }
 
-// ShardedBy makes a controller with requests of any type a sharded one: its requests are about objects of a sharded kind, and
-// key names the object of a request. The reconciler is called only for objects of this shard.
+// ShardedBy shards a controller with requests of any type by the objects of a kind. key returns the
+// name of the object that a request is about. The reconciler is called only for objects that this
+// shard owns.
 func (b *TypedBuilder[request]) ShardedBy(object client.Object, key func(request) types.NamespacedName) *TypedBuilder[request] {
 	b.key = key
 	b.reconcile(object, false, true)
 	return b
 }
 
-// reconcile notes the kind whose objects are reconciled.
+// reconcile sets the kind whose objects are reconciled.
 func (b *TypedBuilder[request]) reconcile(object client.Object, onlyMetadata, sharded bool) {
 	watched, err := b.projected(object, onlyMetadata)
 	if err != nil {
@@ -151,63 +153,67 @@ func (b *TypedBuilder[request]) reconcile(object client.Object, onlyMetadata, sh
 		return
 	}
 	b.example, b.sharded = watched, sharded
-	if !sharded || !b.shard.options.Mode.spread() {
-		b.shard.warm(watched)
+	if !sharded || !b.shard.options.Mode.sharded() {
+		b.shard.addWarmup(watched)
 		return
 	}
 	b.main, b.cache, err = b.shard.declare(watched)
 	b.errs = append(b.errs, err)
 }
 
-// Owns names a kind whose objects are controlled by objects of the kind of For. With Sharded they
-// follow them from shard to shard; the ring must have the kind among its controlledResources.
+// Owns adds a kind whose objects are controlled by objects of the kind of For. With Sharded, these
+// children move with their controllers from shard to shard; the kind must be among the ring's
+// controlledResources.
 func (b *TypedBuilder[request]) Owns(object client.Object, options ...builder.OwnsOption) *TypedBuilder[request] {
-	options, sharded := without(options)
+	options, sharded := extractSharded(options)
 	b.inner.Owns(object, options...)
 	watched, err := b.projected(object, metadataOnly(options))
 	b.errs = append(b.errs, err)
-	if sharded {
+	switch {
+	case sharded:
 		b.owned = append(b.owned, watched)
+	case err == nil:
+		b.ownedUnsharded = append(b.ownedUnsharded, watched)
 	}
-	if err == nil && !b.shard.options.Mode.spread() {
-		b.shard.warm(watched)
+	if err == nil && !b.shard.options.Mode.sharded() {
+		b.shard.addWarmup(watched)
 	}
 	return b
 }
 
-// Watches names a kind of which events are mapped to requests. With Sharded only events of this shard's objects are: objects
-// of a main kind of another controller, or else children of the kind of For, which follow their controllers as those of
-// Owns do.
+// Watches adds a kind whose events are mapped to requests. With Sharded, only events of objects that
+// this shard owns are mapped. If the kind is not the main kind of another controller, its objects are
+// children of the kind of For and move with their controllers, as with Owns.
 func (b *TypedBuilder[request]) Watches(
 	object client.Object, events handler.TypedEventHandler[client.Object, request], options ...builder.WatchesOption,
 ) *TypedBuilder[request] {
-	options, sharded := without(options)
+	options, sharded := extractSharded(options)
 	b.inner.Watches(object, events, options...)
 	watched, err := b.projected(object, metadataOnly(options))
 	b.errs = append(b.errs, err)
 	if sharded {
 		b.watched = append(b.watched, watched)
 	}
-	if err == nil && !b.shard.options.Mode.spread() {
-		b.shard.warm(watched)
+	if err == nil && !b.shard.options.Mode.sharded() {
+		b.shard.addWarmup(watched)
 	}
 	return b
 }
 
-// WatchesMetadata is Watches for a kind of which only the metadata is watched and cached.
+// WatchesMetadata is Watches for a kind whose metadata alone is watched and cached.
 func (b *TypedBuilder[request]) WatchesMetadata(
 	object client.Object, events handler.TypedEventHandler[client.Object, request], options ...builder.WatchesOption,
 ) *TypedBuilder[request] {
 	return b.Watches(object, events, append(options, builder.OnlyMetadata)...)
 }
 
-// WatchesRawSource adds a source of requests. They are dropped if their objects are not this shard's.
+// WatchesRawSource adds a source of requests. Requests for objects of other shards are dropped.
 func (b *TypedBuilder[request]) WatchesRawSource(events source.TypedSource[request]) *TypedBuilder[request] {
 	b.inner.WatchesRawSource(events)
 	return b
 }
 
-// WithEventFilter adds a predicate for all events. It cannot keep an object from being handed over.
+// WithEventFilter adds a predicate for all events. It does not affect the release of objects.
 func (b *TypedBuilder[request]) WithEventFilter(p predicate.Predicate) *TypedBuilder[request] {
 	b.inner.WithEventFilter(p)
 	return b
@@ -219,21 +225,21 @@ func (b *TypedBuilder[request]) WithOptions(options controller.TypedOptions[requ
 	return b
 }
 
-// WithLogConstructor sets how the logger of a request is made.
+// WithLogConstructor sets the function that makes the logger of a request.
 func (b *TypedBuilder[request]) WithLogConstructor(construct func(*request) logr.Logger) *TypedBuilder[request] {
 	b.options.LogConstructor = construct // Build passes all options at once
 	return b
 }
 
-// Named sets the name of the controller, which is the kind's otherwise.
+// Named sets the name of the controller. By default it is the lower-case name of the kind.
 func (b *TypedBuilder[request]) Named(name string) *TypedBuilder[request] {
 	b.inner.Named(name)
 	return b
 }
 
-// OnReleased adds a function that is called for each object that is no longer this shard's, because it was
-// deleted or is another shard's now. The reconciler is not called for those, so whatever it keeps of them
-// in memory, like metrics, should be dropped here. The function must not take long.
+// OnReleased adds a function that is called for each object that this shard no longer owns, because
+// the object was deleted or another shard owns it. The reconciler is not called for these objects, so
+// drop here what it keeps of them in memory, such as metrics. The function must return quickly.
 func (b *TypedBuilder[request]) OnReleased(call func(reconcile.Request)) *TypedBuilder[request] {
 	b.released = append(b.released, call)
 	return b
@@ -255,7 +261,7 @@ func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) e
 // Build builds the controller and returns it.
 func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (controller.TypedController[request], error) {
 	if r == nil {
-		return nil, errors.New("a controller needs a reconciler")
+		return nil, errors.New("the reconciler is nil: pass one to Build or Complete")
 	}
 	if err := errors.Join(b.errs...); err != nil {
 		return nil, err
@@ -272,10 +278,32 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	} else if election := b.shard.election; election != nil && ptr.Deref(b.options.NeedLeaderElection, true) {
 		r = &leadingReconciler[request]{TypedReconciler: r, election: election}
 	}
-	return b.inner.WithOptions(b.options).Build(r)
+	built, err := b.inner.WithOptions(b.options).Build(r)
+	if err == nil && b.main != nil {
+		b.warnWithoutSharded(built.GetLogger())
+	}
+	return built, err
 }
 
-// check returns what is not possible.
+// warnWithoutSharded logs a warning for each kind of Owns without Sharded, although For has it: neither the
+// sharder nor the shards know that its objects are children.
+func (b *TypedBuilder[request]) warnWithoutSharded(log logr.Logger) {
+	for _, kind := range b.ownedUnsharded {
+		log.Info("Owns has no shard.Sharded{}, but For has: every shard watches all objects of this kind, and they do not move with their controllers. "+
+			"Add shard.Sharded{} to Owns, and the kind to the ring's controlledResources", "kind", b.kindOf(kind))
+	}
+}
+
+// kindOf returns the name of an object's kind.
+func (b *TypedBuilder[request]) kindOf(object client.Object) string {
+	gvk, err := apiutil.GVKForObject(object, b.manager.GetScheme())
+	if err != nil {
+		return fmt.Sprintf("%T", object)
+	}
+	return gvk.Kind
+}
+
+// check returns an error for a combination of options that is not supported.
 func (b *TypedBuilder[request]) check() error {
 	switch {
 	case !b.sharded && len(b.owned) > 0:
@@ -287,17 +315,17 @@ func (b *TypedBuilder[request]) check() error {
 	case !b.sharded:
 		return nil
 	case ptr.Deref(b.options.NeedLeaderElection, false):
-		return errors.New("a sharded controller works in every instance: leave NeedLeaderElection unset")
+		return errors.New("a sharded controller runs in every shard: leave NeedLeaderElection unset")
 	case b.key == nil:
-		return fmt.Errorf("a sharded controller with requests of the type %s needs ShardedBy, to find the objects of its requests", reflect.TypeFor[request]())
-	case b.main == nil: // one instance works, whatever is right for a shard
+		return fmt.Errorf("a sharded controller with requests of the type %s needs ShardedBy, which maps a request to its object", reflect.TypeFor[request]())
+	case b.main == nil: // the mode does not shard: one process reconciles at a time
 		b.options.NeedLeaderElection = new(true)
-		return errors.Join(b.callReleasedOnDeletion(), b.shard.note(b.example, b.owned))
+		return errors.Join(b.callReleasedOnDeletion(), b.shard.declareUnsharded(b.example, b.owned))
 	}
 	return nil
 }
 
-// declareOthers declares all that is sharded besides the main kind.
+// declareOthers declares the sharded kinds besides the main kind.
 func (b *TypedBuilder[request]) declareOthers() error {
 	b.shard.owned.OnReleased(b.main, b.released...)
 	for _, owned := range b.owned {
@@ -313,7 +341,7 @@ func (b *TypedBuilder[request]) declareOthers() error {
 	return b.shard.checkKinds()
 }
 
-// callReleasedOnDeletion calls the functions of OnReleased where nothing is sharded: for what is deleted.
+// callReleasedOnDeletion calls the functions of OnReleased for deleted objects, in a mode that does not shard.
 func (b *TypedBuilder[request]) callReleasedOnDeletion() error {
 	if len(b.released) == 0 {
 		return nil
@@ -334,22 +362,22 @@ func (b *TypedBuilder[request]) callReleasedOnDeletion() error {
 	return err
 }
 
-// projected is the object as it is watched.
+// projected returns the object in the form in which it is watched.
 func (b *TypedBuilder[request]) projected(object client.Object, onlyMetadata bool) (client.Object, error) {
 	if !onlyMetadata {
 		return object, nil
 	}
 	gvk, err := apiutil.GVKForObject(object, b.manager.GetScheme())
 	if err != nil {
-		return nil, fmt.Errorf("finding the kind of %T: %w", object, err)
+		return nil, fmt.Errorf("looking up the kind of %T: %w", object, err)
 	}
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(gvk)
 	return metadata, nil
 }
 
-// without returns the options that controller-runtime knows, and whether Sharded was among them.
-func without[T any](options []T) (rest []T, sharded bool) {
+// extractSharded returns the options without Sharded, and whether Sharded was among them.
+func extractSharded[T any](options []T) (rest []T, sharded bool) {
 	for _, option := range options {
 		if _, is := any(option).(Sharded); is {
 			sharded = true

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,7 +18,7 @@ import (
 )
 
 // Unfiltered is an option of Get and List for a sharded kind: it reads the objects of all shards.
-// The process then watches and keeps all of them, which sharding was meant to spare it.
+// The process then watches and caches all objects of the kind, which costs the memory that sharding saves.
 type Unfiltered struct{}
 
 // ApplyToGet implements client.GetOption. The manager's client looks for the option itself.
@@ -29,26 +27,27 @@ func (Unfiltered) ApplyToGet(*client.GetOptions) {}
 // ApplyToList implements client.ListOption.
 func (Unfiltered) ApplyToList(*client.ListOptions) {}
 
-// splitCache is two caches in one: of sharded kinds it has this shard's objects, of others all.
+// splitCache combines two caches: for sharded kinds it has the objects that this shard owns, for other
+// kinds all objects.
 type splitCache struct {
 	scheme   *runtime.Scheme
 	options  cache.Options // the user's
 	own, all cache.Cache
-	// newClient makes a client as the manager's, which reads all objects.
+	// newClient makes a client like the manager's that reads all objects.
 	newClient func(all client.Reader) (client.Client, error)
-	// refuse is told of an ordinary controller that watches a sharded kind.
-	refuse func(error)
+	// onRefusal is called when an ordinary controller watches a sharded kind.
+	onRefusal func(error)
 
 	mu      sync.RWMutex
 	sharded map[schema.GroupKind]bool
-	used    map[schema.GroupKind]bool // unsharded kinds that somebody has asked for
+	used    map[schema.GroupKind]bool // unsharded kinds that were read or watched
 	indexes []func(context.Context) error
 	started bool
 }
 
 var _ cache.Cache = &splitCache{}
 
-// newSplitCache makes both caches as a user's own function would make the one.
+// newSplitCache makes both caches with the user's function.
 func newSplitCache(newCache cache.NewCacheFunc, config *rest.Config, options cache.Options, own labels.Selector) (*splitCache, error) {
 	all, err := newCache(config, options)
 	if err != nil {
@@ -59,29 +58,29 @@ func newSplitCache(newCache cache.NewCacheFunc, config *rest.Config, options cac
 		return nil, err
 	}
 	return &splitCache{
-		scheme: options.Scheme, options: options, own: filtered, all: all, refuse: func(error) {},
+		scheme: options.Scheme, options: options, own: filtered, all: all, onRefusal: func(error) {},
 		sharded: map[schema.GroupKind]bool{}, used: map[schema.GroupKind]bool{},
 	}, nil
 }
 
-// narrow adds a selector wherever the options have one or could have one.
+// narrow adds a selector to the default selector and to all other selectors of the options.
 func narrow(options cache.Options, own labels.Selector) cache.Options {
 	namespaces := func(configs map[string]cache.Config) map[string]cache.Config {
 		configs = maps.Clone(configs)
 		for namespace, config := range configs {
 			if config.LabelSelector != nil {
-				config.LabelSelector = both(config.LabelSelector, own)
+				config.LabelSelector = intersect(config.LabelSelector, own)
 			}
 			configs[namespace] = config
 		}
 		return configs
 	}
-	options.DefaultLabelSelector = both(options.DefaultLabelSelector, own)
+	options.DefaultLabelSelector = intersect(options.DefaultLabelSelector, own)
 	options.DefaultNamespaces = namespaces(options.DefaultNamespaces)
 	options.ByObject = maps.Clone(options.ByObject)
 	for object, config := range options.ByObject {
 		if config.Label != nil {
-			config.Label = both(config.Label, own)
+			config.Label = intersect(config.Label, own)
 		}
 		config.Namespaces = namespaces(config.Namespaces)
 		options.ByObject[object] = config
@@ -89,7 +88,8 @@ func narrow(options cache.Options, own labels.Selector) cache.Options {
 	return options
 }
 
-func both(a, b labels.Selector) labels.Selector {
+// intersect returns a selector of the objects that both selectors select.
+func intersect(a, b labels.Selector) labels.Selector {
 	if a == nil {
 		return b
 	}
@@ -100,7 +100,7 @@ func both(a, b labels.Selector) labels.Selector {
 	return a.Add(requirements...)
 }
 
-// shard makes a kind a sharded one. It has to be known before the kind is used.
+// shard shards a kind. It must be called before the kind is read or watched.
 func (s *splitCache) shard(object client.Object) (schema.GroupVersionKind, error) {
 	kind, err := apiutil.GVKForObject(object, s.scheme)
 	if err != nil {
@@ -109,14 +109,14 @@ func (s *splitCache) shard(object client.Object) (schema.GroupVersionKind, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.used[kind.GroupKind()] && !s.sharded[kind.GroupKind()] {
-		return kind, fmt.Errorf("%s is sharded, but was read or watched before that was said: build the sharded controllers first", kind.Kind)
+		return kind, fmt.Errorf("the kind %s was read or watched before it was sharded: build the sharded controllers first", kind.Kind)
 	}
 	s.sharded[kind.GroupKind()] = true
 	return kind, nil
 }
 
-// of returns the cache that has the objects of a kind.
-func (s *splitCache) of(kind schema.GroupKind) cache.Cache {
+// cacheOf returns the cache that has the objects of a kind.
+func (s *splitCache) cacheOf(kind schema.GroupKind) cache.Cache {
 	s.mu.RLock()
 	sharded, used := s.sharded[kind], s.used[kind]
 	s.mu.RUnlock()
@@ -140,7 +140,7 @@ func (s *splitCache) choose(object runtime.Object) (cache.Cache, error) {
 	if _, list := object.(client.ObjectList); list {
 		group.Kind = strings.TrimSuffix(group.Kind, "List")
 	}
-	return s.of(group), nil
+	return s.cacheOf(group), nil
 }
 
 // Get implements client.Reader.
@@ -177,41 +177,27 @@ func (s *splitCache) GetInformer(ctx context.Context, object client.Object, opti
 	if err != nil {
 		return nil, err
 	}
-	if ordinary(ctx) && chosen == s.own {
-		err := fmt.Errorf("an ordinary controller watches %T, which is sharded, and would see only this shard's objects: build it with "+
-			"shard.ControllerManagedBy and shard.Sharded{}, or with the manager that Unsharded returns", object)
-		s.refuse(err)
+	if controller, is := ordinaryName(ctx); is && chosen == s.own {
+		err := fmt.Errorf("the ordinary controller %q watches %T, which is sharded, and would see only the objects that this shard owns: build it with "+
+			"shard.ControllerManagedBy, or add shard.Sharded{} to For if it is, or build it with the manager that Unsharded returns", controller, object)
+		s.onRefusal(err)
 		return nil, err
 	}
 	return chosen.GetInformer(ctx, object, options...)
 }
 
-// ordinaryKey marks the contexts of controllers that were built without this package.
+// ordinaryKey is the key of the name of a controller that is not sharded, in the controller's context.
 type ordinaryKey struct{}
 
-func ordinary(ctx context.Context) bool { return ctx.Value(ordinaryKey{}) != nil }
-
-// namespacesOf are the namespaces in which the caches watch objects like one; "" is all of them.
-func (s *splitCache) namespacesOf(object client.Object, scope meta.RESTScope) []string {
-	if scope.Name() == meta.RESTScopeNameRoot {
-		return []string{""}
-	}
-	configs := s.options.DefaultNamespaces
-	kind, err := apiutil.GVKForObject(object, s.scheme)
-	for example, config := range s.options.ByObject {
-		if of, ofErr := apiutil.GVKForObject(example, s.scheme); err == nil && ofErr == nil && of.GroupKind() == kind.GroupKind() && len(config.Namespaces) > 0 {
-			configs = config.Namespaces
-		}
-	}
-	if len(configs) == 0 {
-		return []string{""}
-	}
-	return slices.Sorted(maps.Keys(configs))
+// ordinaryName returns the name of the controller that the context is of, if it is not sharded.
+func ordinaryName(ctx context.Context) (name string, is bool) {
+	name, is = ctx.Value(ordinaryKey{}).(string)
+	return name, is
 }
 
 // GetInformerForKind implements cache.Informers.
 func (s *splitCache) GetInformerForKind(ctx context.Context, kind schema.GroupVersionKind, options ...cache.InformerGetOption) (cache.Informer, error) {
-	return s.of(kind.GroupKind()).GetInformerForKind(ctx, kind, options...)
+	return s.cacheOf(kind.GroupKind()).GetInformerForKind(ctx, kind, options...)
 }
 
 // RemoveInformer implements cache.Informers.
@@ -223,8 +209,8 @@ func (s *splitCache) RemoveInformer(ctx context.Context, object client.Object) e
 	return chosen.RemoveInformer(ctx, object)
 }
 
-// IndexField implements client.FieldIndexer. Before the start it only notes what is wanted: people
-// add their indexes before their controllers, when it is not known yet which kinds are sharded.
+// IndexField implements client.FieldIndexer. Before Start it only records the index: operators add
+// their indexes before their controllers, when the sharded kinds are not known yet.
 func (s *splitCache) IndexField(ctx context.Context, object client.Object, field string, extract client.IndexerFunc) error {
 	if _, err := apiutil.GVKForObject(object, s.scheme); err != nil {
 		return err
@@ -234,7 +220,10 @@ func (s *splitCache) IndexField(ctx context.Context, object client.Object, field
 		if err != nil {
 			return err
 		}
-		return chosen.IndexField(ctx, object, field, extract)
+		if err := chosen.IndexField(ctx, object, field, extract); err != nil {
+			return fmt.Errorf("adding the index %q of %T: %w", field, object, err)
+		}
+		return nil
 	}
 	s.mu.Lock()
 	if !s.started {
@@ -254,7 +243,7 @@ func (s *splitCache) Start(ctx context.Context) error {
 	s.mu.Unlock()
 	for _, index := range indexes {
 		if err := index(ctx); err != nil {
-			return fmt.Errorf("adding an index: %w", err)
+			return err
 		}
 	}
 	var (

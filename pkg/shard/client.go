@@ -12,7 +12,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
 )
 
-// adoptingClient is a client that records the children of this shard's objects for this shard when it creates them.
+// adoptingClient is a client that assigns the children of this shard's objects to this shard when it
+// writes them.
 type adoptingClient struct {
 	client.Client
 	owned *ownership.Ownership
@@ -24,7 +25,7 @@ func (c *adoptingClient) Create(ctx context.Context, object client.Object, optio
 	return c.Client.Create(ctx, object, options...)
 }
 
-// Update implements client.Writer. Reconcilers that set all labels of a child would remove ours.
+// Update implements client.Writer. Reconcilers that set all labels of a child would remove the shard label.
 func (c *adoptingClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
 	c.owned.Adopt(ctx, object)
 	return c.Client.Update(ctx, object, options...)
@@ -38,8 +39,8 @@ func (c *adoptingClient) Patch(ctx context.Context, object client.Object, patch 
 	return c.Client.Patch(ctx, object, patch, options...)
 }
 
-// Apply implements client.Writer. Apply configurations have no accessors for labels and owners, so one that needs the label
-// is applied in its unstructured form.
+// Apply implements client.Writer. Apply configurations have no accessors for labels and owners, so a
+// configuration that needs the shard label is applied in its unstructured form.
 func (c *adoptingClient) Apply(ctx context.Context, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 	content, err := json.Marshal(config)
 	if err != nil {
@@ -55,7 +56,7 @@ func (c *adoptingClient) Apply(ctx context.Context, config runtime.ApplyConfigur
 	if err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
 		return err
 	}
-	// As with any client, the configuration holds the answer then.
+	// As with any client, the configuration then holds the API server's response.
 	if content, err = json.Marshal(object.Object); err != nil {
 		return err
 	}

@@ -19,15 +19,16 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
 )
 
-// election is the manager's.
+// election is the leader election of the manager.
 type election struct {
 	*membership.Candidate
 	lock            *resourcelock.LeaseLock // nil if the user has set another one
 	namespace, name string
 }
 
-// elect prepares the manager's election, if the mode needs one. Names and times that its user has chosen stay.
-func (s *Shard) elect(options *manager.Options) error {
+// configureElection prepares the manager's election, if the mode needs one. It keeps the names and
+// times that the user has set.
+func (s *Shard) configureElection(options *manager.Options) error {
 	mode := s.options.Mode
 	if mode == ModeAlone {
 		options.LeaderElection = false
@@ -36,11 +37,11 @@ func (s *Shard) elect(options *manager.Options) error {
 	if options.LeaderElection {
 		options.LeaderElectionLabels = labels
 	}
-	if !mode.elects() {
+	if !mode.needsElection() {
 		return nil
 	}
 	name := s.Ring() + "-leader"
-	if mode.sharder() {
+	if mode.canBeSharder() {
 		name = s.Ring() + "-sharder"
 	}
 	options.LeaderElection = true
@@ -49,8 +50,8 @@ func (s *Shard) elect(options *manager.Options) error {
 	options.LeaseDuration = cmp.Or(options.LeaseDuration, &s.options.LeaseDuration)
 	options.RenewDeadline = cmp.Or(options.RenewDeadline, &s.options.RenewDeadline)
 	options.RetryPeriod = cmp.Or(options.RetryPeriod, &s.options.RetryPeriod)
-	// The next one can begin at once: the process ends when the manager does. What is still at work keeps the
-	// Lease from being released.
+	// The next leader can start at once, because the process ends with its manager. The Lease is not
+	// released while work is still running.
 	options.LeaderElectionReleaseOnCancel = true
 	if mode == ModeLead && options.Controller.EnableWarmup == nil {
 		options.Controller.EnableWarmup = new(true)
@@ -72,12 +73,12 @@ func (s *Shard) elect(options *manager.Options) error {
 	return nil
 }
 
-// electionLabels tell people and programs what the leader is to the ring. Labels stay on a Lease: what the leader
-// was when the operator ran in another mode has to be taken back.
+// electionLabels returns the labels that show the role of the leader in the ring. A label of a role
+// in another mode is emptied, because labels stay on a Lease.
 func (s *Shard) electionLabels(others map[string]string) map[string]string {
 	labels := map[string]string{shardingv1alpha1.LabelSharder: "", shardingv1alpha1.LabelLeader: ""}
 	switch mode := s.options.Mode; {
-	case mode.sharder():
+	case mode.canBeSharder():
 		labels[shardingv1alpha1.LabelSharder] = s.Ring()
 	case mode == ModeLead:
 		labels[shardingv1alpha1.LabelLeader] = s.Ring()
@@ -90,7 +91,7 @@ func (s *Shard) electionLabels(others map[string]string) map[string]string {
 	return labels
 }
 
-// electionLock is the Lease of the election, on the cluster that the user has chosen for it.
+// electionLock returns the lock of the election, on the cluster that the user has set for it.
 func (s *Shard) electionLock(options *manager.Options, labels map[string]string) (*resourcelock.LeaseLock, error) {
 	config := s.config
 	if options.LeaderElectionConfig != nil {
@@ -103,14 +104,14 @@ func (s *Shard) electionLock(options *manager.Options, labels map[string]string)
 	}
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: options.LeaderElectionNamespace, Name: options.LeaderElectionID},
-		Client:     &describedLeases{leases, s},
+		Client:     &annotatedLeases{leases, s},
 		LockConfig: resourcelock.ResourceLockConfig{Identity: s.Name() + "_" + string(uuid.NewUUID())},
 		Labels:     labels,
 	}, nil
 }
 
-// joinElection connects the election to a manager.
-func (s *Shard) joinElection(mgr manager.Manager) {
+// connectElection connects the election to a manager.
+func (s *Shard) connectElection(mgr manager.Manager) {
 	if s.election == nil {
 		return
 	}
@@ -118,52 +119,52 @@ func (s *Shard) joinElection(mgr manager.Manager) {
 		//nolint:staticcheck // leader election has no other way to record its events
 		s.election.lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(s.election.Identity())
 	}
-	if !s.options.Mode.spread() {
+	if !s.options.Mode.sharded() {
 		s.election.AfterLoss(func() { s.end(ErrLost) })
 	}
 }
 
-// spare is how long the Lease that this process depends on still lasts after it is lost.
-func (s *Shard) spare() time.Duration {
-	if s.election != nil && !s.options.Mode.spread() {
-		return s.election.Spare()
+// remainingAfterLoss is the time between the loss of this process's Lease and its expiry.
+func (s *Shard) remainingAfterLoss() time.Duration {
+	if s.election != nil && !s.options.Mode.sharded() {
+		return s.election.RemainingAfterLoss()
 	}
 	return s.options.LeaseDuration - s.options.RenewDeadline
 }
 
-// describedLeases are Leases that tell what the leader works on, where it works on everything. That is for people, and takes
-// no write of its own.
-type describedLeases struct {
+// annotatedLeases adds an annotation for users to each write of a Lease: the resources that the leader
+// reconciles.
+type annotatedLeases struct {
 	coordinationv1client.LeasesGetter
 	shard *Shard
 }
 
 // Leases implements coordinationv1client.LeasesGetter.
-func (d *describedLeases) Leases(namespace string) coordinationv1client.LeaseInterface {
-	return &describedLease{d.LeasesGetter.Leases(namespace), d.shard}
+func (a *annotatedLeases) Leases(namespace string) coordinationv1client.LeaseInterface {
+	return &annotatedLease{a.LeasesGetter.Leases(namespace), a.shard}
 }
 
-type describedLease struct {
+type annotatedLease struct {
 	coordinationv1client.LeaseInterface
 	shard *Shard
 }
 
 // Create implements coordinationv1client.LeaseInterface.
-func (d *describedLease) Create(ctx context.Context, lease *coordinationv1.Lease, options metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return d.LeaseInterface.Create(ctx, d.described(lease), options)
+func (a *annotatedLease) Create(ctx context.Context, lease *coordinationv1.Lease, options metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return a.LeaseInterface.Create(ctx, a.annotated(lease), options)
 }
 
 // Update implements coordinationv1client.LeaseInterface.
-func (d *describedLease) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return d.LeaseInterface.Update(ctx, d.described(lease), options)
+func (a *annotatedLease) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return a.LeaseInterface.Update(ctx, a.annotated(lease), options)
 }
 
-// described is the Lease with what the leader works on. Without that, as when a kind is not known, the election works as well.
-func (d *describedLease) described(lease *coordinationv1.Lease) *coordinationv1.Lease {
-	if d.shard.options.Mode != ModeLead {
+// annotated returns the Lease with the annotation, or without it if the resources are not known.
+func (a *annotatedLease) annotated(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	if a.shard.options.Mode != ModeLead {
 		return lease
 	}
-	resources, err := d.shard.resources()
+	resources, err := a.shard.resources()
 	if err != nil || len(resources) == 0 {
 		return lease
 	}

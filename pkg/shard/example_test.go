@@ -19,15 +19,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// budgets stands for the reconciler that you have. It need not change.
+// budgets returns your existing reconciler, which does not change.
 func budgets(client.Client) reconcile.Reconciler {
 	return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		return reconcile.Result{}, nil
 	})
 }
 
-// An operator becomes a sharded one with another manager, another builder, and an option for each kind
-// that is spread.
+// To shard an operator, replace its manager and its builder, and add an option for each sharded kind.
 func ExampleNewManager() {
 	mgr, err := shard.NewManager(ctrl.GetConfigOrDie(), manager.Options{}, shard.Options{Ring: "budget"})
 	if err != nil {
@@ -43,13 +42,13 @@ func ExampleNewManager() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// It returns an error when the Lease is lost; the process must end then.
+	// Start returns an error when the Lease is lost; the process must exit then.
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// A shard whose manager is made by somebody else, such as a framework.
+// Join adds a shard to a manager that other code makes, such as a framework.
 func ExampleShard_Join() {
 	config, options := ctrl.GetConfigOrDie(), manager.Options{}
 	member, err := shard.New(config, shard.Options{Ring: "budget"})
@@ -59,7 +58,7 @@ func ExampleShard_Join() {
 	if err := member.Configure(&options); err != nil {
 		log.Fatal(err)
 	}
-	made, err := ctrl.NewManager(config, options) // or whatever makes it with these options
+	made, err := ctrl.NewManager(config, options) // or another function that uses these options
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -75,7 +74,7 @@ func ExampleShard_Join() {
 	}
 }
 
-// Controllers that work alone, in the instance that leads, beside sharded ones.
+// Sharded and leader-elected controllers can run in the same operator.
 func ExampleManager_Unsharded() {
 	mgr, err := shard.NewManager(ctrl.GetConfigOrDie(), manager.Options{
 		LeaderElection: true, LeaderElectionID: "budget-leader",
@@ -83,15 +82,15 @@ func ExampleManager_Unsharded() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// First the sharded ones: they say which kinds are.
+	// Build sharded controllers first: they define the sharded kinds.
 	if err := shard.ControllerManagedBy(mgr).For(&appsv1.Deployment{}, shard.Sharded{}).Complete(budgets(mgr.GetClient())); err != nil {
 		log.Fatal(err)
 	}
-	// One for a kind that is not sharded is built as ever.
+	// Build a controller of an unsharded kind as usual.
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).Complete(budgets(mgr.GetClient())); err != nil {
 		log.Fatal(err)
 	}
-	// One that has to see the Deployments of all shards needs a cache and a client of its own.
+	// A controller that needs the Deployments of all shards uses the manager that Unsharded returns.
 	all, err := mgr.Unsharded()
 	if err != nil {
 		log.Fatal(err)
@@ -104,7 +103,7 @@ func ExampleManager_Unsharded() {
 	}
 }
 
-// One look at the objects of other shards, from a reconciler of a sharded kind.
+// Unfiltered lists the objects of all shards, from a reconciler of a sharded kind.
 func ExampleUnfiltered() {
 	mgr, err := shard.NewManager(ctrl.GetConfigOrDie(), manager.Options{}, shard.Options{Ring: "budget"})
 	if err != nil {
@@ -116,8 +115,8 @@ func ExampleUnfiltered() {
 	}
 }
 
-// A shard without controller-runtime keeps its Lease with this, and does the rest by itself. The example
-// examples/plain shows the rest.
+// Lease provides the membership of a shard without controller-runtime. The operator does the rest, as
+// examples/plain shows.
 func ExampleLease() {
 	config, err := rest.InClusterConfig()
 	if err != nil {
@@ -129,14 +128,14 @@ func ExampleLease() {
 	}
 	lease := &shard.Lease{Client: clients.CoordinationV1(), Ring: "budget", Namespace: "budget-system", Name: "budget-0"}
 	err = lease.Run(ctrl.SetupSignalHandler(), func(ctx context.Context) {
-		<-ctx.Done() // work on what has the label of this shard, until this
+		<-ctx.Done() // until then, reconcile the objects with the label of this shard
 	})
 	if err != nil {
 		log.Fatal(err) // ErrLost or ErrNameTaken, for example
 	}
 }
 
-// Names are part of labels, so not every name is possible. Better to know before anything starts.
+// Validate checks the names before anything starts: they become parts of labels, so not every name is valid.
 func ExampleLease_Validate() {
 	lease := &shard.Lease{Ring: "budget", Namespace: "budget-system", Name: "budget-0"}
 	fmt.Println(lease.Validate())
@@ -165,7 +164,8 @@ func ExampleNew() {
 func ExampleLeader() {
 	client := kubernetes.NewForConfigOrDie(ctrl.GetConfigOrDie())
 	leader := &shard.Leader{Client: client.CoordinationV1(), Namespace: "budget-system", Name: "budget-leader"}
-	// It waits for its turn, and gives the lead up when the work has ended. The process must end then too.
+	// Run waits until this process leads, and releases the Lease after the work has ended. The process must
+	// exit then.
 	if err := leader.Run(ctrl.SetupSignalHandler(), func(ctx context.Context) {
 		<-ctx.Done() // the controller's work
 	}); err != nil {

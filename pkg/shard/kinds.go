@@ -24,13 +24,13 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
 )
 
-// watchedKind is a sharded kind of Watches, in a controller of a main kind.
+// watchedKind is a sharded kind of Watches in the controller of a main kind.
 type watchedKind struct {
 	owner   *ownership.Kind
 	example client.Object
 }
 
-// declare makes a kind a sharded one: the manager's caches and client have only this shard's objects of it.
+// declare shards a main kind: the manager's caches and client have only the objects that this shard owns.
 func (s *Shard) declare(example client.Object) (*ownership.Kind, int, error) {
 	gvk, err := s.cache.shard(example)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Shard) declare(example client.Object) (*ownership.Kind, int, error) {
 	return s.owned.Declare(gvk, example)
 }
 
-// declareControlled makes a kind a sharded one whose objects follow their controllers.
+// declareControlled shards a kind whose objects move with their controllers.
 func (s *Shard) declareControlled(owner *ownership.Kind, example client.Object) error {
 	gvk, err := s.cache.shard(example)
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *Shard) declareControlled(owner *ownership.Kind, example client.Object) 
 	return nil
 }
 
-// declareWatched makes a kind of Watches a sharded one. Whether its objects follow their controllers is known when all
-// controllers have been built: if it is a main kind of one of them, they do not.
+// declareWatched shards a kind of Watches. Its objects move with their controllers unless it is the
+// main kind of a controller, which is known when all controllers have been built.
 func (s *Shard) declareWatched(owner *ownership.Kind, example client.Object) error {
 	if _, err := s.cache.shard(example); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (s *Shard) declareWatched(owner *ownership.Kind, example client.Object) err
 	return nil
 }
 
-// resolveWatched declares the kinds of Watches that no controller has declared: their objects follow their controllers.
+// resolveWatched declares the kinds of Watches that no controller has declared, as controlled kinds.
 func (s *Shard) resolveWatched() error {
 	s.mu.Lock()
 	watched := s.watched
@@ -79,12 +79,12 @@ func (s *Shard) resolveWatched() error {
 	return nil
 }
 
-// note makes known what this process works on in a mode in which nothing is sharded: main and its children.
-func (s *Shard) note(main client.Object, children []client.Object) error {
+// declareUnsharded records the kinds that this process reconciles in a mode that does not shard.
+func (s *Shard) declareUnsharded(main client.Object, children []client.Object) error {
 	scheme := s.manager.GetScheme()
 	gvk, err := apiutil.GVKForObject(main, scheme)
 	if err != nil {
-		return fmt.Errorf("finding the kind of %T: %w", main, err)
+		return fmt.Errorf("looking up the kind of %T: %w", main, err)
 	}
 	owner, _, err := s.owned.Declare(gvk, main)
 	if err != nil {
@@ -95,14 +95,14 @@ func (s *Shard) note(main client.Object, children []client.Object) error {
 			continue
 		}
 		if gvk, err = apiutil.GVKForObject(child, scheme); err != nil {
-			return fmt.Errorf("finding the kind of %T: %w", child, err)
+			return fmt.Errorf("looking up the kind of %T: %w", child, err)
 		}
 		s.owned.DeclareControlled(owner, gvk, child)
 	}
 	return nil
 }
 
-// resources are what this process works on, as a ControllerRing would name it.
+// resources returns the resources that this process reconciles, in the form of a ControllerRing.
 func (s *Shard) resources() ([]shardingv1alpha1.RingResource, error) {
 	var all []shardingv1alpha1.RingResource
 	for _, owner := range s.owned.Main() {
@@ -127,38 +127,73 @@ func (s *Shard) resources() ([]shardingv1alpha1.RingResource, error) {
 }
 
 func (s *Shard) resource(kind *ownership.Kind) (shardingv1alpha1.GroupResource, error) {
-	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := s.mapping(kind)
 	if err != nil {
-		return shardingv1alpha1.GroupResource{}, fmt.Errorf("looking up the kind %s: %w", kind.Kind, err)
+		return shardingv1alpha1.GroupResource{}, err
 	}
 	return shardingv1alpha1.GroupResource{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource}, nil
 }
 
-// prepare gets ready to join the ring: a shard must not be assigned objects that it cannot read or release.
+func (s *Shard) mapping(kind *ownership.Kind) (*meta.RESTMapping, error) {
+	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, fmt.Errorf("looking up the kind %s: %w", kind.Kind, err)
+	}
+	return mapping, nil
+}
+
+// checkStart returns an error if this process must not join its ring or be elected. It runs once: in
+// Manager.Start or, if the user starts another manager, with the manager's runnables.
+func (s *Shard) checkStart(ctx context.Context) error {
+	s.checks.Do(func() {
+		// Discovery ignores contexts, so it must not delay the stop of this process.
+		checked := make(chan error, 1)
+		go func() { checked <- s.check(ctx) }()
+		select {
+		case s.refusal = <-checked:
+		case <-ctx.Done():
+		}
+	})
+	return s.refusal
+}
+
+func (s *Shard) check(ctx context.Context) error {
+	if err := s.resolveWatched(); err != nil || !s.options.Mode.sharded() {
+		return err
+	}
+	if err := s.checkNamespaces(ctx); err != nil {
+		return err
+	}
+	return s.checkPermissions(ctx)
+}
+
+// prepare runs before the shard joins the ring: a shard must not be assigned objects that it cannot
+// read or release.
 func (s *Shard) prepare(ctx context.Context) error {
+	if err := s.checkStart(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	if err := s.checkKinds(); err != nil {
 		return err
 	}
-	if err := s.fill(ctx); err != nil || ctx.Err() != nil {
+	if err := s.waitForCaches(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	if err := s.checkPermissions(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
-	return s.describe()
+	return s.annotateLease()
 }
 
-// checkKinds refuses a kind that is For in one controller and Owns in another, where this process may be the sharder.
+// checkKinds returns an error if a kind is For in one controller and Owns in another, and this process can
+// be elected the sharder.
 func (s *Shard) checkKinds() error {
-	if kind := s.owned.Conflict(); kind != "" && s.options.Mode.sharder() {
-		return fmt.Errorf("the kind %s is the main kind of one controller and controlled by that of another: "+
-			"an in-process sharder cannot know whether its objects follow their controllers, so shard it in one of the two only", kind)
+	if kind := s.owned.Conflict(); kind != "" && s.options.Mode.canBeSharder() {
+		return fmt.Errorf("the kind %s is the main kind of one controller and a controlled kind of another: "+
+			"an in-process sharder does not know whether its objects move with their controllers, so shard it in one of the two only", kind)
 	}
 	return nil
 }
 
-// describe makes the Lease tell what this shard works on.
-func (s *Shard) describe() error {
+// annotateLease sets the annotations of the Lease that list the resources and namespaces of this shard.
+func (s *Shard) annotateLease() error {
 	resources, err := s.resources()
 	if err != nil {
 		return err
@@ -179,12 +214,12 @@ func (s *Shard) describe() error {
 	return nil
 }
 
-// indexController is the index of children by a bucket of their controller's UID. By the UID itself it would take more
-// memory than all else that a shard has more than a leader: an entry of an index costs half a kilobyte, and each would have
-// one child.
+// indexController is the index of children by a hash bucket of their controller's UID. An index by the
+// UID itself would have an entry of half a kilobyte for almost every child, which is more than all
+// other memory that a shard needs in addition to that of a leader.
 const indexController = "ringmaster.controller.uid"
 
-// indexByController is how the index finds a child.
+// indexByController returns the index value of a child.
 func indexByController(object client.Object) []string {
 	controller := metav1.GetControllerOfNoCopy(object)
 	if controller == nil {
@@ -193,25 +228,25 @@ func indexByController(object client.Object) []string {
 	return []string{bucketOf(controller.UID)}
 }
 
-// bucketOf is one of 256, so that even 100,000 children need no long search.
+// bucketOf returns one of 256 buckets, so that a lookup is fast even among 100,000 children.
 func bucketOf(uid types.UID) string {
 	hash := fnv.New32a()
 	hash.Write([]byte(uid)) // never fails
 	return strconv.Itoa(int(hash.Sum32() % 256))
 }
 
-// fillTimeout is how long the first lists may take, as in controller-runtime.
-const fillTimeout = 2 * time.Minute
+// cacheSyncTimeout is how long the first lists may take, as in controller-runtime.
+const cacheSyncTimeout = 2 * time.Minute
 
-// fill waits for the first lists. The index is added here and not before the cache starts, which would wait forever for a
-// kind that cannot be listed.
-func (s *Shard) fill(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, fillTimeout)
+// waitForCaches waits for the first lists. It adds the index after the cache has started: before that,
+// adding it would block forever for a kind that cannot be listed.
+func (s *Shard) waitForCaches(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, cacheSyncTimeout)
 	defer cancel()
-	// A kind may be watched in several ways, with a cache each.
+	// A kind may be watched in several forms, each with its own cache.
 	type watched struct {
-		schema.GroupKind
-		as reflect.Type
+		schema.GroupVersionKind
+		form reflect.Type
 	}
 	indexed := map[watched]bool{}
 	for _, owner := range s.owned.Main() {
@@ -220,14 +255,14 @@ func (s *Shard) fill(ctx context.Context) error {
 				_, err := s.cache.own.GetInformer(limited, example)
 				switch {
 				case ctx.Err() != nil:
-					return nil // it is told to end
+					return nil // the process is stopping
 				case err != nil:
-					return fmt.Errorf("reading objects of the kind %s, which this shard may not be allowed to list and watch: %w", kind.Kind, err)
+					return fmt.Errorf("listing objects of the kind %s (is this shard allowed to list and watch them?): %w", kind.Kind, err)
 				}
 			}
 		}
 		for _, controlled := range owner.Controlled {
-			this := watched{controlled.GroupKind(), reflect.TypeOf(controlled.Watched[0])}
+			this := watched{controlled.GroupVersionKind, reflect.TypeOf(controlled.Watched[0])}
 			if indexed[this] {
 				continue
 			}
@@ -240,8 +275,8 @@ func (s *Shard) fill(ctx context.Context) error {
 	return nil
 }
 
-// followOwned makes ownership learn of all that happens to the main objects of this shard.
-func (s *Shard) followOwned(ctx context.Context) error {
+// watchOwned passes all events of this shard's main objects to ownership.
+func (s *Shard) watchOwned(ctx context.Context) error {
 	for _, kind := range s.owned.Main() {
 		for cache, example := range kind.Watched {
 			informer, err := s.cache.own.GetInformer(ctx, example)
@@ -264,7 +299,7 @@ var _ ownership.Objects = &cachedObjects{}
 // Get implements ownership.Objects.
 func (c *cachedObjects) Get(ctx context.Context, kind *ownership.Kind, cache int, name types.NamespacedName) (client.Object, error) {
 	if c.shard.cache == nil {
-		return nil, errors.New("nothing is sharded")
+		return nil, errors.New("the mode of this shard does not shard objects")
 	}
 	object, err := kind.New(c.shard.cache.scheme, cache)
 	if err != nil {

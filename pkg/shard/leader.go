@@ -16,24 +16,26 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
 )
 
-// Leader is the leadership among the instances of an operator, for those that are written without controller-runtime. It
-// is client-go's leader election, with two differences: the Lease is released after the work has ended and not when it is
-// asked to end, and a leader that was paused for longer than its renew deadline does not go on.
+// Leader runs leader election for an operator that is written without controller-runtime. It is
+// client-go's leader election with two differences: it releases the Lease after the work has returned,
+// not when the work is told to stop, and a leader that was paused for longer than its renew deadline
+// does not continue.
 type Leader struct {
 	// Client reads and writes Leases.
 	Client coordinationv1client.LeasesGetter
-	// Namespace and Name are where the Lease is that all instances share.
+	// Namespace and Name of the Lease that all instances of the operator share.
 	Namespace, Name string
-	// Ring is the name under which 'ringmaster status' shows which instance leads. By default it is not shown there.
+	// Ring is the name under which 'ringmaster status' shows the leader. By default it is not shown.
 	Ring string
-	// Instance is the name of this one, for people. By default it is the host's, which is the pod's.
+	// Instance is the name of this process that users see. By default it is the hostname, which is the
+	// name of the pod.
 	Instance string
 	// Duration, RenewDeadline and RetryPeriod have the defaults of leader election.
 	Duration, RenewDeadline, RetryPeriod time.Duration
 }
 
-// Run waits until this instance leads, calls work for as long as it does, and gives the leadership up after work has
-// returned. Work must return soon after its context has ended, which it does when ctx ends or the leadership is lost.
+// Run waits until this process leads, calls work, and releases the Lease after work has returned. The
+// context of work ends when ctx ends or the Lease is lost; work must return soon after that.
 //
 // It returns nil after a graceful end, or ErrLost; the process should end in either case.
 func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
@@ -56,9 +58,9 @@ func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
 func (l *Leader) instance() (string, error) {
 	switch {
 	case l.Client == nil:
-		return "", errors.New("a leader needs a client for leases: set Leader.Client")
+		return "", errors.New("Leader.Client is required: set it to a client for leases")
 	case l.Namespace == "" || l.Name == "":
-		return "", errors.New("the lease that the instances share has no name: set Leader.Namespace and Leader.Name")
+		return "", errors.New("Leader.Namespace and Leader.Name are required: set them to the lease that all instances share")
 	case len(l.Ring) > shardingv1alpha1.MaxNameLength:
 		return "", fmt.Errorf("the name of the ring, %q, is longer than %d characters: it becomes a label, so choose a shorter one", l.Ring, shardingv1alpha1.MaxNameLength)
 	case l.Instance != "":
@@ -66,7 +68,7 @@ func (l *Leader) instance() (string, error) {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("this instance has no name: %w", err)
+		return "", fmt.Errorf("reading the hostname (set Leader.Instance): %w", err)
 	}
 	return host, nil
 }

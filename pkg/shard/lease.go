@@ -17,10 +17,10 @@ const (
 )
 
 var (
-	// ErrNameTaken is returned when another live process is this shard already.
+	// ErrNameTaken is returned when another live process has the name of this shard.
 	ErrNameTaken = membership.ErrNameTaken
-	// ErrLost is returned when the Lease of the shard, or of the leader, could not be renewed in time, or was taken over.
-	// What the instance did must have ended by then, and the process should end too.
+	// ErrLost is returned when the Lease of the shard or the leader was not renewed in time or was taken
+	// over. All work has ended by then, and the process should exit.
 	ErrLost = membership.ErrLost
 )
 
@@ -30,7 +30,7 @@ type Lease struct {
 	Client coordinationv1client.LeasesGetter
 	// Ring is the name of the ring to join.
 	Ring string
-	// Namespace and Name are where the Lease is. The name is the shard's: the pod's name, usually.
+	// Namespace and Name of the Lease. The name is that of the shard, usually the name of the pod.
 	Namespace, Name string
 	// Duration, RenewDeadline and RetryPeriod have the defaults of leader election.
 	Duration, RenewDeadline, RetryPeriod time.Duration
@@ -43,11 +43,11 @@ func (l *Lease) membership() *membership.Lease {
 	}
 }
 
-// Validate tells what is wrong with the names and times, before anything is written.
+// Validate returns an error if a name or time is invalid. It writes nothing.
 func (l *Lease) Validate() error { return l.membership().Validate() }
 
-// Run joins the ring, calls work for as long as the Lease is held, and leaves the ring after work has returned. Work must
-// return soon after its context has ended, which it does when ctx ends or the Lease is lost.
+// Run joins the ring, calls work, and leaves the ring after work has returned. The context of work
+// ends when ctx ends or the Lease is lost; work must return soon after that.
 //
 // It returns nil after a graceful end, ErrNameTaken or ErrLost.
 func (l *Lease) Run(ctx context.Context, work func(context.Context)) error {

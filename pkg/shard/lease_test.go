@@ -28,7 +28,7 @@ const (
 	patience                  = rig.Timeout
 )
 
-// member is a process that joins a ring under the name that it is given, and says what happens.
+// member is a process that joins a ring with the name from its environment, and prints what happens.
 func member(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -71,7 +71,7 @@ func (f *fixture) start(process, name string) *rig.Running {
 	f.t.Helper()
 	return f.Start(f.t, rig.Process{
 		Name: process, ServiceAccount: "member", Program: "member",
-		Roles: []string{"pkg/shard/testdata/role.yaml"}, Env: []string{"SHARD=" + name},
+		Roles: []string{"pkg/shard/testdata/role.yaml"}, Env: []string{"SHARD=" + name, "POD_UID=" + name},
 	})
 }
 
@@ -139,7 +139,7 @@ func TestRestartedContainer(t *testing.T) {
 	f.Expect(waited).To(BeNumerically("<", duration))
 }
 
-// TestTakenOver lets the sharder declare a shard dead that is alive.
+// TestTakenOver has the sharder take over the Lease of a live shard.
 func TestTakenOver(t *testing.T) {
 	f := setUp(t)
 	p := f.start("a", "a")
@@ -157,8 +157,7 @@ func TestTakenOver(t *testing.T) {
 	f.Expect(*f.lease("a").Spec.HolderIdentity).To(Equal("shardlease-controller"), "it did not take it back")
 }
 
-// TestRejoin comes back under a name whose lease the sharder has taken over, and does not wait for that to
-// run out.
+// TestRejoin starts a shard whose Lease the sharder has taken over. It joins without waiting for the expiry.
 func TestRejoin(t *testing.T) {
 	f := setUp(t)
 	long := int32(3600)
@@ -171,7 +170,7 @@ func TestRejoin(t *testing.T) {
 	f.working(f.start("a", "a"))
 }
 
-// TestDeleted takes the lease away altogether, as happens to a shard that was dead for long.
+// TestDeleted deletes the Lease, as the sharder does after a shard was dead for long.
 func TestDeleted(t *testing.T) {
 	f := setUp(t)
 	p := f.start("a", "a")
@@ -182,7 +181,7 @@ func TestDeleted(t *testing.T) {
 	f.Expect(said).To(Equal(shard.ErrLost.Error()))
 }
 
-// TestPausedAndReplaced wakes a process up whose name another one has got meanwhile.
+// TestPausedAndReplaced resumes a process after another one has joined with its name.
 func TestPausedAndReplaced(t *testing.T) {
 	f := setUp(t)
 	first := f.start("first", "same")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,16 +16,16 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/kubeversion"
 )
 
-// Manager is a manager that is a shard of a ring. Its controllers that ControllerManagedBy makes
-// work on this shard's objects while it holds its Lease; all others work as in any manager, on all
-// objects and while it leads.
+// Manager is a manager that is a shard of a ring. Its sharded controllers, made with
+// ControllerManagedBy, reconcile the objects that this shard owns while it holds its Lease. All other
+// controllers run as in any manager: they reconcile all objects while the manager leads.
 type Manager struct {
 	manager.Manager
 	shard *Shard
 }
 
-// NewManager makes a manager that joins a ring when it starts, or takes part in an election: the mode
-// decides, and nothing else needs to change with it.
+// NewManager makes a manager that joins a ring or takes part in a leader election when it starts,
+// depending on the mode. The operator's code is the same in all modes.
 func NewManager(config *rest.Config, options manager.Options, ring Options) (*Manager, error) {
 	shard, err := New(config, ring)
 	if err != nil {
@@ -40,25 +41,25 @@ func NewManager(config *rest.Config, options manager.Options, ring Options) (*Ma
 	return shard.Join(made)
 }
 
-// Shard is this process as a member of the ring.
+// Shard returns the shard that this manager runs.
 func (m *Manager) Shard() *Shard { return m.shard }
 
-// Start runs everything until ctx ends. It returns an error when the shard's Lease is lost, another
-// process has its name, the API server is older than sharding needs, or something else fails; the
-// process should end then.
+// Start runs the manager until ctx ends. It returns an error when the shard's Lease is lost, another
+// process has the shard's name, the API server is older than sharding requires, or a runnable fails.
+// The process should exit then.
 //
-// A reconciler that does not heed its context must not go on after the Lease has run out. So Start
-// does not wait for it longer than that.
+// A reconciler that ignores its context must not continue after the Lease has expired, so Start does
+// not wait for it longer than that.
 func (m *Manager) Start(ctx context.Context) error {
-	if !m.shard.options.Mode.spread() {
+	if !m.shard.options.Mode.sharded() {
 		return m.start(ctx)
 	}
-	// Objects that are handed over are told apart from their older versions by resourceVersion.
+	// The handover compares resourceVersions, which older API servers do not guarantee to be comparable.
 	return kubeversion.Guard(ctx, kubeversion.Ask(m.shard.config), m.start)
 }
 
 func (m *Manager) start(ctx context.Context) error {
-	if err := m.shard.resolveWatched(); err != nil {
+	if err := m.shard.checkStart(ctx); err != nil || ctx.Err() != nil { // before this process can be elected
 		return err
 	}
 	running, stop := context.WithCancel(ctx)
@@ -69,60 +70,67 @@ func (m *Manager) start(ctx context.Context) error {
 	case err := <-ended:
 		return err
 	case <-m.shard.ended.Done():
-		return m.ended(ended, stop)
+		return m.shutDown(ended, stop)
 	case <-ctx.Done():
 	}
-	var over <-chan time.Time
-	if m.shard.graceful >= 0 { // negative is as long as it takes
-		// controller-runtime observes its own limit, but not while its caches wait for a first list.
-		limit := time.NewTimer(m.shard.graceful + shutdownMargin)
+	var timedOut <-chan time.Time
+	if m.shard.shutdownTimeout >= 0 { // a negative timeout means no limit
+		// controller-runtime enforces this timeout, too, but not while its caches wait for a first list.
+		limit := time.NewTimer(m.shard.shutdownTimeout + shutdownMargin)
 		defer limit.Stop()
-		over = limit.C
+		timedOut = limit.C
 	}
 	select {
 	case err := <-ended:
 		return err
 	case <-m.shard.ended.Done():
-		return m.ended(ended, stop)
-	case <-over:
-		return fmt.Errorf("not all work has ended within %s", m.shard.graceful)
+		return m.shutDown(ended, stop)
+	case <-timedOut:
+		return fmt.Errorf("the manager has not stopped within its graceful shutdown timeout of %s: check that all reconcilers and runnables heed their contexts", m.shard.shutdownTimeout)
 	}
 }
 
-// shutdownMargin is how much longer than its graceful shutdown timeout a manager may take to end.
+// defaultGracefulShutdown is controller-runtime's default, and that of pods.
+const defaultGracefulShutdown = 30 * time.Second
+
+// shutdownMargin is the time that a manager may take to stop beyond its graceful shutdown timeout.
 const shutdownMargin = 5 * time.Second
 
-// ended stops the manager and waits for its end, after a lost Lease not for longer than that lasts. It always returns why.
-func (m *Manager) ended(ended <-chan error, stop func()) error {
+// shutDown stops the manager, waits until it has stopped, and returns the cause. After the loss of a Lease
+// it waits at most until the Lease expires.
+func (m *Manager) shutDown(ended <-chan error, stop func()) error {
 	cause := context.Cause(m.shard.ended)
-	limit := max(m.shard.graceful, 0) + shutdownMargin
-	if errors.Is(cause, ErrLost) {
-		limit = m.shard.spare()
+	limit := m.shard.shutdownTimeout + shutdownMargin
+	if m.shard.shutdownTimeout < 0 { // no limit, but a process must end after a failure
+		limit = defaultGracefulShutdown + shutdownMargin
+	}
+	if cause == ErrLost { //nolint:errorlint // a runnable's own error may wrap it
+		limit = m.shard.remainingAfterLoss()
 	}
 	stop()
-	err := within(limit, ended, errors.New("not all work has ended"))
+	err := waitAtMost(limit, ended, fmt.Errorf("the manager has not stopped within %s: check that all reconcilers and runnables heed their contexts", limit))
 	if errors.Is(err, cause) {
 		return err
 	}
 	return errors.Join(cause, err)
 }
 
-// within waits for an end for a limited time.
-func within(limit time.Duration, ended <-chan error, otherwise error) error {
-	left := time.NewTimer(limit)
-	defer left.Stop()
+// waitAtMost returns the result of ended, or timeoutErr if that takes longer than the limit.
+func waitAtMost(limit time.Duration, ended <-chan error, timeoutErr error) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	select {
 	case err := <-ended:
 		return err
-	case <-left.C:
-		return otherwise
+	case <-timer.C:
+		return timeoutErr
 	}
 }
 
-// Unsharded is the same manager for controllers that work on all objects also of sharded kinds, while
-// they lead. Its cache and client have the objects of all shards.
+// Unsharded returns the same manager for leader-elected controllers that need the objects of all shards.
+// Its cache and client have all objects, also of sharded kinds.
 func (m *Manager) Unsharded() (manager.Manager, error) {
-	if m.shard.cache == nil { // nothing is sharded
+	if m.shard.cache == nil { // the mode does not shard
 		return m, nil
 	}
 	all, err := m.shard.cache.newClient(m.shard.cache.all)
@@ -132,8 +140,8 @@ func (m *Manager) Unsharded() (manager.Manager, error) {
 	return &unsharded{Manager: m, cache: m.shard.cache.all, client: all}, nil
 }
 
-// Add implements manager.Manager. A controller that was not built with ControllerManagedBy must not watch a sharded kind: it
-// would see a part of the objects, in the leader only.
+// Add implements manager.Manager. A controller that was not built with ControllerManagedBy must not
+// watch a sharded kind: it would see only the objects that the leader owns as a shard.
 func (m *Manager) Add(runnable manager.Runnable) error {
 	controller, is := runnable.(controllerRunnable)
 	if !is {
@@ -162,31 +170,45 @@ type ordinaryController struct {
 	election *election // of the manager, or nil
 }
 
-// Start implements manager.Runnable. The Lease of an election is not released before the controller has ended.
+// name returns the name of the controller, or "" if it is not one of controller-runtime's, which have it in a
+// field of a type that is not exported.
+func (o *ordinaryController) name() string {
+	controller := reflect.Indirect(reflect.ValueOf(o.controllerRunnable))
+	if controller.Kind() != reflect.Struct {
+		return ""
+	}
+	if field := controller.FieldByName("Name"); field.Kind() == reflect.String {
+		return field.String()
+	}
+	return ""
+}
+
+// Start implements manager.Runnable. The election's Lease is not released before the controller has stopped.
 func (o *ordinaryController) Start(ctx context.Context) error {
 	if o.election != nil && o.NeedLeaderElection() {
 		leading, done := o.election.Work(ctx)
 		defer done()
 		ctx = leading
 	}
-	return o.controllerRunnable.Start(context.WithValue(ctx, ordinaryKey{}, true))
+	return o.controllerRunnable.Start(context.WithValue(ctx, ordinaryKey{}, o.name()))
 }
 
 // Warmup fills the caches before the controller starts.
 func (o *ordinaryController) Warmup(ctx context.Context) error {
-	return o.controllerRunnable.Warmup(context.WithValue(ctx, ordinaryKey{}, true))
+	return o.controllerRunnable.Warmup(context.WithValue(ctx, ordinaryKey{}, o.name()))
 }
 
-// warnWithoutElection logs a hint if an ordinary controller will run in every shard for lack of leader election.
+// warnWithoutElection logs a warning if an ordinary controller will run in every shard, because leader
+// election is disabled.
 func (s *Shard) warnWithoutElection(controller controllerRunnable) {
 	if s.electionEnabled || !controller.NeedLeaderElection() {
 		return
 	}
-	controller.GetLogger().Info("This controller is not sharded and will run in every instance at the same time: " +
+	controller.GetLogger().Info("This controller is not sharded and will run in every shard at the same time: " +
 		"set LeaderElection in manager.Options, or NeedLeaderElection to false if that is intended")
 }
 
-// unsharded is a manager that sees everything.
+// unsharded is a manager whose cache and client have the objects of all shards.
 type unsharded struct {
 	manager.Manager
 	cache  cache.Cache

@@ -30,10 +30,10 @@ const ours, drain = "shard.alpha.sharding.timebertt.dev/ring", "drain.alpha.shar
 var operatorRoles = []string{"pkg/shard/testdata/role.yaml", "pkg/shard/testdata/leader.yaml", "pkg/shard/testdata/operator.yaml"}
 
 // operate starts an operator as a shard. The tests are the sharder.
-func (f *fixture) operate(name string) *rig.Running {
+func (f *fixture) operate(name string, env ...string) *rig.Running {
 	f.t.Helper()
 	p := f.Start(f.t, rig.Process{
-		Name: name, ServiceAccount: "operator", Program: "operator", Roles: operatorRoles, Env: []string{"SHARD=" + name},
+		Name: name, ServiceAccount: "operator", Program: "operator", Roles: operatorRoles, Env: append(env, "SHARD="+name),
 	})
 	f.Eventually(func(g Gomega) string {
 		lease, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Get(f.t.Context(), name, metav1.GetOptions{})
@@ -66,7 +66,7 @@ func (f *fixture) configMap(name, owner string, do ...string) *corev1.ConfigMap 
 	return object
 }
 
-// label changes a label as somebody does who has not read the object.
+// label changes a label without a precondition.
 func (f *fixture) label(object client.Object, key, value string) {
 	f.t.Helper()
 	content := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
@@ -126,7 +126,7 @@ func TestOwnObjectsOnly(t *testing.T) {
 	f.Expect(f.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "someone"}})).To(Succeed())
 	f.Eventually(func() int { return strings.Count(said(p), "ended indexed\n") }).Should(BeNumerically(">", before))
 
-	t.Log("An object that becomes this shard's is worked on")
+	t.Log("An object that is assigned to this shard is reconciled")
 	f.neverSays(p, "theirs\n")
 	f.neverSays(p, "nobodys\n")
 	f.label(nobodys, ours, "a")
@@ -134,8 +134,8 @@ func TestOwnObjectsOnly(t *testing.T) {
 	f.neverSays(p, "is not there")
 }
 
-// TestHandOver asks for objects in all the ways in which that is done.
-func TestHandOver(t *testing.T) {
+// TestHandover drains objects with each kind of value of the drain label.
+func TestHandover(t *testing.T) {
 	f := setUp(t)
 	f.peer("b", "b", nil)
 	p := f.operate("a")
@@ -249,7 +249,7 @@ func TestMistakesOfBuilders(t *testing.T) {
 			return shard.ControllerManagedBy(mgr).Named("leader").For(&corev1.ConfigMap{}, shard.Sharded{}).
 				WithOptions(controller.Options{NeedLeaderElection: new(true)}).Complete(nothing)
 		},
-		"needs a reconciler": func() error {
+		"the reconciler is nil": func() error {
 			return shard.ControllerManagedBy(mgr).Named("nothing").For(&corev1.ConfigMap{}, shard.Sharded{}).Complete(nil)
 		},
 	} {
@@ -259,8 +259,8 @@ func TestMistakesOfBuilders(t *testing.T) {
 	f.Expect(err).To(MatchError(ContainSubstring("Options.Ring is required")))
 }
 
-// TestLeave stops a shard that has objects. They go to the shards that stay, and the shard works on
-// each until it goes.
+// TestLeave stops a shard that owns objects. It hands them over to the remaining shards, and reconciles each
+// until then.
 func TestLeave(t *testing.T) {
 	const n = 60
 	f := setUp(t)
@@ -292,11 +292,11 @@ func TestLeave(t *testing.T) {
 			leaving = true
 		}
 		if gone && !leaving {
-			t.Error("objects go before it says that it leaves")
+			t.Error("objects move before the lease announces that the shard is leaving")
 		}
 		return *lease.Spec.HolderIdentity
-	}).WithPolling(2*time.Millisecond).Should(BeEmpty(), "the lease is given up last")
-	f.Expect(leaving).To(BeTrue(), "it says that it leaves")
+	}).WithPolling(2*time.Millisecond).Should(BeEmpty(), "the lease is released last")
+	f.Expect(leaving).To(BeTrue(), "the lease announces that the shard is leaving")
 	shares := map[string]int{}
 	for i := range n {
 		main := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: fmt.Sprintf("main-%d", i)}}
@@ -310,8 +310,8 @@ func TestLeave(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 }
 
-// TestLoneLeaver has nobody to give its objects to, and leaves all the same.
-func TestLoneLeaver(t *testing.T) {
+// TestLastShardLeaves stops a shard that has no peer to hand its objects over to.
+func TestLastShardLeaves(t *testing.T) {
 	f := setUp(t)
 	p := f.operate("a")
 	object := f.configMap("main", "a")
@@ -323,8 +323,8 @@ func TestLoneLeaver(t *testing.T) {
 	f.Expect(*f.lease("a").Spec.HolderIdentity).To(BeEmpty())
 }
 
-// TestLostWhileHanging takes the lease from a shard whose reconciler does not heed its context. The
-// process ends before the lease would have.
+// TestLostWhileHanging takes the lease from a shard whose reconciler ignores its context. The process
+// exits before the lease would have expired.
 func TestLostWhileHanging(t *testing.T) {
 	f := setUp(t)
 	p := f.operate("a")
@@ -340,6 +340,24 @@ func TestLostWhileHanging(t *testing.T) {
 	f.Expect(err).To(HaveOccurred())
 	f.says(p, shard.ErrLost.Error())
 	f.neverSays(p, "ended main\n")
+}
+
+// TestFailsWhileHanging has a runnable fail while a reconciler and another runnable ignore their contexts. The process must not
+// stay as a member or leader that does nothing.
+func TestFailsWhileHanging(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]shard.Mode{"shard": shard.ModeShard, "lead": shard.ModeLead} {
+		t.Run(name, func(t *testing.T) {
+			f := setUp(t)
+			p := f.run("a", mode, "FAIL=true")
+			f.configMap("main", "a", "hang")
+			_, err := f.end(p)
+			f.Expect(err).To(HaveOccurred())
+			f.says(p, "this runnable has failed")
+			f.neverSays(p, "ended main\n")
+			f.neverSays(p, "ended the runnable\n")
+		})
+	}
 }
 
 // peer makes the lease of a shard that is not there.

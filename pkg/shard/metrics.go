@@ -22,12 +22,12 @@ var (
 	}, append(labelsOfShard, "result"))
 	leaseLosses = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "ringmaster", Subsystem: "shard", Name: "lease_losses_total",
-		Help: "How often this process has lost its shard Lease. It ends when that happens.",
+		Help: "Number of times that this process has lost its shard Lease. The process ends when that happens.",
 	}, labelsOfShard)
 
 	ownedObjects = description("owned_objects", "Main objects that this shard owns, by kind.", "group", "kind")
-	drainsOpen   = description("drains_outstanding", "Objects that this shard owns and is asked to release.")
-	oldestDrain  = description("oldest_drain_seconds", "Time for which the release of an object has been asked for, of the oldest one.")
+	openDrains   = description("drains_outstanding", "Objects that this shard owns and that are being drained.")
+	oldestDrain  = description("oldest_drain_seconds", "Time since the start of the oldest drain.")
 	blocked      = description("blocked_objects", "Objects that are not reconciled because they are being released.")
 	leaseAge     = description("lease_age_seconds", "Time since the last successful renewal of the shard Lease began.")
 	isMember     = description("member", "Whether this process is a member of its ring right now.")
@@ -37,7 +37,7 @@ func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName("ringmaster", "shard", name), help, append(labelsOfShard, labels...), nil)
 }
 
-// collector reads what the shards of this process own when the metrics are asked for.
+// collector reads the state of the shards of this process when the metrics are scraped.
 type collector struct {
 	mu     sync.Mutex
 	shards map[*Shard]bool
@@ -50,7 +50,7 @@ var (
 	})
 )
 
-// add makes the metrics of a shard visible until remove is called.
+// add exposes the metrics of a shard until remove is called.
 func (c *collector) add(shard *Shard) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *collector) add(shard *Shard) (remove func()) {
 
 // Describe implements prometheus.Collector.
 func (*collector) Describe(into chan<- *prometheus.Desc) {
-	for _, each := range []*prometheus.Desc{ownedObjects, drainsOpen, oldestDrain, blocked, leaseAge, isMember} {
+	for _, each := range []*prometheus.Desc{ownedObjects, openDrains, oldestDrain, blocked, leaseAge, isMember} {
 		into <- each
 	}
 }
@@ -86,10 +86,10 @@ func (s *Shard) collect(into chan<- prometheus.Metric) {
 	for kind, n := range stats.Owned {
 		gauge(ownedObjects, float64(n), kind.Group, kind.Kind)
 	}
-	gauge(drainsOpen, float64(stats.Asked))
+	gauge(openDrains, float64(stats.Draining))
 	oldest := 0.0
-	if !stats.Oldest.IsZero() {
-		oldest = time.Since(stats.Oldest).Seconds()
+	if !stats.OldestDrain.IsZero() {
+		oldest = time.Since(stats.OldestDrain).Seconds()
 	}
 	gauge(oldestDrain, oldest)
 	gauge(blocked, float64(stats.Blocked))
@@ -107,4 +107,4 @@ func (s *Shard) observeRelease(result ownership.Result, took time.Duration) {
 	handovers.WithLabelValues(s.Ring(), s.Name(), string(result)).Observe(took.Seconds())
 }
 
-func (s *Shard) countLoss() { leaseLosses.WithLabelValues(s.Ring(), s.Name()).Inc() }
+func (s *Shard) countLeaseLoss() { leaseLosses.WithLabelValues(s.Ring(), s.Name()).Inc() }

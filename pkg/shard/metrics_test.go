@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 	expect := func(owned, draining string) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP ringmaster_shard_drains_outstanding Objects that this shard owns and is asked to release.
+# HELP ringmaster_shard_drains_outstanding Objects that this shard owns and that are being drained.
 # TYPE ringmaster_shard_drains_outstanding gauge
 ringmaster_shard_drains_outstanding{controllerring="ring",shard="a"} `+draining+`
 # HELP ringmaster_shard_member Whether this process is a member of its ring right now.

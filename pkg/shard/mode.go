@@ -6,21 +6,22 @@ import (
 	"strings"
 )
 
-// Mode is how the instances of an operator share the work. All modes run the same code.
+// Mode is how the processes of an operator divide its objects. The operator's code is the same in all
+// modes.
 type Mode string
 
-// The modes. The one that is not set is ModeShard.
+// The modes. The default is ModeShard.
 const (
-	// ModeShard is a shard: it works on the objects that an external sharder gives it.
+	// ModeShard is a shard: it reconciles the objects that an external sharder assigns to it.
 	ModeShard Mode = "shard"
-	// ModeInProcess is a shard, and one of the shards is elected to be the sharder too. There is nothing to install.
+	// ModeInProcess is a shard, and one of the shards is elected the sharder. Nothing has to be installed.
 	ModeInProcess Mode = "in-process"
-	// ModeSharder works on no objects. It is elected to be the sharder of the others, or waits for it.
+	// ModeSharder reconciles no objects. It takes part in the election of the sharder.
 	ModeSharder Mode = "sharder"
-	// ModeLead works on all objects while it leads. The others wait with warm caches.
+	// ModeLead reconciles all objects while it leads. The other processes are on standby with warm caches.
 	ModeLead Mode = "lead"
-	// ModeAlone works on all objects at once, without any election. It is for development: two of it would be
-	// in each other's way.
+	// ModeAlone reconciles all objects without an election. It is for development: two such processes
+	// would conflict.
 	ModeAlone Mode = "alone"
 
 	// ModeBoth is the former name of ModeInProcess.
@@ -41,23 +42,23 @@ func (m *Mode) Set(value string) error {
 		for _, mode := range modes {
 			known = append(known, string(mode))
 		}
-		return fmt.Errorf("there is no mode %q: choose one of %s", value, strings.Join(known, ", "))
+		return fmt.Errorf("unknown mode %q (available: %s)", value, strings.Join(known, ", "))
 	}
 	*m = Mode(value)
 	return nil
 }
 
-// Type is for flags that show it.
+// Type is the type that the help of a flag shows.
 func (*Mode) Type() string { return "mode" }
 
-// spread tells whether objects are spread over the instances.
-func (m Mode) spread() bool { return m == ModeShard || m == ModeInProcess || m == ModeSharder }
+// sharded reports whether the processes divide the objects among them.
+func (m Mode) sharded() bool { return m == ModeShard || m == ModeInProcess || m == ModeSharder }
 
-// works tells whether sharded controllers run in this process.
-func (m Mode) works() bool { return m != ModeSharder }
+// reconciles reports whether sharded controllers run in this process.
+func (m Mode) reconciles() bool { return m != ModeSharder }
 
-// sharder tells whether this process can be elected to be the sharder.
-func (m Mode) sharder() bool { return m == ModeInProcess || m == ModeSharder }
+// canBeSharder reports whether this process can be elected the sharder.
+func (m Mode) canBeSharder() bool { return m == ModeInProcess || m == ModeSharder }
 
-// elects tells whether the manager takes part in an election that this package prepares.
-func (m Mode) elects() bool { return m == ModeLead || m.sharder() }
+// needsElection reports whether the manager takes part in an election that this package configures.
+func (m Mode) needsElection() bool { return m == ModeLead || m.canBeSharder() }

@@ -23,12 +23,12 @@ import (
 )
 
 // run starts an operator in a mode.
-func (f *fixture) run(name string, mode shard.Mode) *rig.Running {
+func (f *fixture) run(name string, mode shard.Mode, env ...string) *rig.Running {
 	f.t.Helper()
 	return f.Start(f.t, rig.Process{
 		Name: name, ServiceAccount: "operator", Program: "operator",
 		Roles: append(slices.Clone(operatorRoles), "pkg/shard/testdata/sharder.yaml"),
-		Env:   []string{"SHARD=" + name, "MODE=" + string(mode)},
+		Env:   append(env, "SHARD="+name, "MODE="+string(mode)),
 	})
 }
 
@@ -86,12 +86,13 @@ func TestLead(t *testing.T) {
 	f.Expect(a.Kill()).To(Succeed())
 	f.says(b, "ended main\n")
 
-	t.Log("The leader stops in good order, and the next begins without waiting for the lease")
+	t.Log("The leader stops gracefully, and the next one starts without waiting for the expiry of the lease")
 	c := f.run("c", shard.ModeLead)
 	f.says(c, "Attempting to acquire leader lease")
 	f.Expect(b.Terminate()).To(Succeed())
 	_, err := f.end(b)
 	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.leader("ring-leader")).NotTo(Equal("b"), "it has released its lease")
 	f.says(c, "ended main\n")
 
 	t.Log("The leader hangs for longer than its lease")
@@ -107,7 +108,7 @@ func TestLead(t *testing.T) {
 	f.neverSays(c, "began other\n")
 }
 
-// TestInProcess lets instances be their own sharder.
+// TestInProcess runs instances that elect one of them the sharder.
 func TestInProcess(t *testing.T) {
 	f := setUp(t)
 	running := map[string]*rig.Running{}
@@ -128,7 +129,7 @@ func TestInProcess(t *testing.T) {
 	f.Expect(lease.Annotations).To(HaveKeyWithValue(shardingv1alpha1.AnnotationNamespaceSelector,
 		fmt.Sprintf(`{"matchLabels":{"kubernetes.io/metadata.name":%q}}`, f.Namespace)))
 
-	t.Log("The sharder is killed: another instance is the sharder, and gives its objects to the others")
+	t.Log("The sharder is killed: another instance is elected, and assigns its objects to the other shards")
 	first := f.leader("ring-sharder")
 	f.Expect(running[first].Kill()).To(Succeed())
 	delete(running, first)
@@ -136,13 +137,13 @@ func TestInProcess(t *testing.T) {
 	f.plain("late")
 	f.spreadOver(running)
 
-	t.Log("The sharder stops in good order")
+	t.Log("The sharder stops gracefully")
 	second := f.leader("ring-sharder")
 	f.Expect(running[second].Terminate()).To(Succeed())
 	_, err := f.end(running[second])
 	f.Expect(err).NotTo(HaveOccurred())
-	f.says(running[second], "Handed objects over")
-	f.neverSays(running[second], "Reconciler error") // also not about its own Lease, which it gives up
+	f.says(running[second], "Handed over objects")
+	f.neverSays(running[second], "Reconciler error") // also not about its own Lease, which it releases
 	delete(running, second)
 	f.spreadOver(running)
 

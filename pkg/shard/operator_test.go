@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -45,14 +46,27 @@ func operator(ctx context.Context) error {
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
 	}
+	if os.Getenv("FAIL") != "" {
+		options.GracefulShutdownTimeout = new(2 * time.Second)
+	}
 	if os.Getenv("MODE") == "" {
 		options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = true, "leader", namespace
 	}
+	selector := metav1.AddLabelToSelector(&metav1.LabelSelector{}, corev1.LabelMetadataName, namespace)
+	if os.Getenv("NAMESPACES") == "labels" {
+		selector = metav1.AddLabelToSelector(selector, "project", "true")
+	}
+	grace := 2 * time.Second
+	if given := os.Getenv("GRACE"); given != "" {
+		if grace, err = time.ParseDuration(given); err != nil {
+			return err
+		}
+	}
 	mgr, err := shard.NewManager(config, options, shard.Options{
-		Mode: shard.Mode(os.Getenv("MODE")), NamespaceSelector: metav1.AddLabelToSelector(&metav1.LabelSelector{}, corev1.LabelMetadataName, namespace),
+		Mode: shard.Mode(os.Getenv("MODE")), NamespaceSelector: selector,
 		Ring: "ring", Name: os.Getenv("SHARD"),
 		LeaseDuration: duration, RenewDeadline: deadline, RetryPeriod: retry,
-		DrainGrace: 2 * time.Second,
+		DrainGrace: grace,
 	})
 	if err != nil {
 		return err
@@ -63,11 +77,19 @@ func operator(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := addWorker(mgr, &worker{Client: mgr.GetClient()}); err != nil {
+	w := &worker{Client: mgr.GetClient(), hanging: make(chan struct{})}
+	if err := addWorker(mgr, w); err != nil {
 		return err
 	}
 	if err := addCounter(mgr, namespace); err != nil {
 		return err
+	}
+	if os.Getenv("FAIL") != "" {
+		if err := errors.Join(
+			mgr.Shard().Add(manager.RunnableFunc(w.failWhileHanging)), mgr.Shard().Add(manager.RunnableFunc(w.ignoreContext)),
+		); err != nil {
+			return err
+		}
 	}
 	return mgr.Start(ctx)
 }
@@ -113,7 +135,28 @@ func say(format string, args ...any) {
 }
 
 // worker reconciles ConfigMaps.
-type worker struct{ client.Client }
+type worker struct {
+	client.Client
+	hanging chan struct{} // closed by the ConfigMap that hangs
+}
+
+// failWhileHanging is a runnable that fails while a reconcile hangs.
+func (w *worker) failWhileHanging(ctx context.Context) error {
+	select {
+	case <-w.hanging:
+		return errors.New("this runnable has failed")
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// ignoreContext is a runnable that hangs, too.
+func (w *worker) ignoreContext(context.Context) error {
+	<-w.hanging
+	time.Sleep(time.Minute)
+	say("ended the runnable")
+	return nil
+}
 
 // ofAccount finds the ConfigMaps of this shard that name a ServiceAccount.
 func (w *worker) ofAccount(ctx context.Context, account client.Object) []reconcile.Request {
@@ -137,12 +180,18 @@ func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 	say("began %s", request.Name)
 	defer say("ended %s", request.Name)
+	if file, until := strings.CutPrefix(main.Data["do"], "until "); until {
+		if err := waitForFile(ctx, file); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	switch main.Data["do"] {
 	case "wait": // until told otherwise
 		<-ctx.Done()
 		say("%s: %v", request.Name, context.Cause(ctx))
 		return reconcile.Result{}, ctx.Err()
 	case "hang": // whatever it is told
+		close(w.hanging)
 		time.Sleep(time.Minute)
 	case "look":
 		w.look(ctx, request)
@@ -168,6 +217,20 @@ func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		err = nil
 	}
 	return reconcile.Result{}, err
+}
+
+// waitForFile returns when a file is there.
+func waitForFile(ctx context.Context, name string) error {
+	for {
+		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // look says what the client shows of other shards' objects.

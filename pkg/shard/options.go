@@ -13,50 +13,56 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
 )
 
-// Options say which ring to join and how. Only the ring has no default.
+// Options are the options of a shard. Only Ring is required.
 type Options struct {
-	// Mode is how the instances share the work. By default this one is a shard, and an external sharder
-	// tells it on what to work.
+	// Mode is how the processes of the operator divide its objects. By default this process is a shard,
+	// and an external sharder assigns objects to it.
 	Mode Mode
-	// Ring is the name of the ring to join: of the ControllerRing, if the sharder is external. All
-	// modes name their Leases and labels after it.
+	// Ring is the name of the ring to join. With an external sharder it is the name of the
+	// ControllerRing. In all modes it is part of the names of Leases and labels.
 	Ring string
-	// Name is the name of this shard, no other may have it. By default it is $POD_NAME, or else the
-	// host's name, which is the pod's.
+	// Name is the name of this shard. It must be unique in the ring. By default it is $POD_NAME, or
+	// else the hostname, which is the name of the pod.
 	Name string
-	// Namespace is where the shard's Lease is. By default it is $POD_NAMESPACE, or else the pod's.
+	// Namespace is the namespace of the shard's Lease. By default it is $POD_NAMESPACE, or else the
+	// namespace of the pod.
 	Namespace string
 
-	// NamespaceSelector selects the namespaces whose objects the in-process sharder assigns. By default these are the
-	// manager's Cache.DefaultNamespaces, or else all but kube-system and sharding-system. For an external sharder the
-	// ControllerRing selects them: if the manager's cache is restricted to namespaces, its namespaceSelector must select
-	// the same.
+	// NamespaceSelector selects the namespaces whose objects the in-process sharder assigns. By default
+	// these are the manager's Cache.DefaultNamespaces, or else all but kube-system and sharding-system.
+	//
+	// An external sharder uses the namespaceSelector of the ControllerRing instead. If the manager's cache
+	// is restricted to namespaces, that selector must select the same namespaces.
 	NamespaceSelector *metav1.LabelSelector
 
-	// LeaseDuration, RenewDeadline and RetryPeriod are as in leader election, with its defaults: 15 s,
-	// 10 s and 2 s.
+	// LeaseDuration, RenewDeadline and RetryPeriod are those of leader election and have its defaults:
+	// 15 s, 10 s and 2 s.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 
-	// DrainGrace is how long a reconcile may go on when the release of its object is asked for. After that its context
-	// ends. By default it is 5 s.
+	// DrainGrace is how long a reconcile may continue after the drain of its object has begun. After
+	// that its context ends. By default it is 5 s.
 	DrainGrace time.Duration
-	// HandOver is how long leaving may take: when the manager is stopped, each object is worked on until it is handed
-	// over to its next owner. The sharder moves what is left after that time. By default it is five sixths of the
-	// manager's GracefulShutdownTimeout, or 25 s if that is without limit. A negative value turns it off.
+	// HandOver is how long the handover may take when the manager is stopped. By default it is five sixths
+	// of the manager's GracefulShutdownTimeout, or 25 s if that has no limit; a negative value disables the
+	// handover.
+	//
+	// The shard reconciles each object until it has handed it over to its next owner. The sharder moves the
+	// objects that remain after that time.
 	HandOver time.Duration
-	// ConcurrentHandOvers is how many objects are handed over at the same time. By default it is 50.
+	// ConcurrentHandOvers is the number of objects that are released at the same time. By default it
+	// is 50.
 	ConcurrentHandOvers int
 }
 
 const (
 	defaultDrainGrace          = 5 * time.Second
-	defaultHandOver            = 25 * time.Second
-	defaultConcurrentHandOvers = 50
-	// namespaceFile is where a pod finds the name of its namespace.
+	defaultHandover            = 25 * time.Second
+	defaultConcurrentHandovers = 50
+	// namespaceFile contains the name of the namespace in a pod.
 	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
-// complete fills in what is not set, and tells what cannot be found out.
+// complete sets the defaults. It returns an error if a value is missing or invalid.
 func (o Options) complete() (Options, error) {
 	o.Mode = cmp.Or(o.Mode, ModeShard)
 	if err := new(Mode).Set(string(o.Mode)); err != nil {
@@ -68,7 +74,7 @@ func (o Options) complete() (Options, error) {
 	if o.Name = cmp.Or(o.Name, os.Getenv("POD_NAME")); o.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return o, fmt.Errorf("this shard has no name (set Options.Name): %w", err)
+			return o, fmt.Errorf("reading the hostname (set Options.Name): %w", err)
 		}
 		o.Name = strings.ToLower(host)
 	}
@@ -80,16 +86,16 @@ func (o Options) complete() (Options, error) {
 		case o.Mode == ModeAlone: // it has no Lease
 			o.Namespace = metav1.NamespaceDefault
 		default:
-			return o, errors.New("the namespace of the lease is not known outside a pod: set Options.Namespace or $POD_NAMESPACE")
+			return o, errors.New("the namespace of the shard's lease is unknown outside a pod: set Options.Namespace or $POD_NAMESPACE")
 		}
 	}
 	if o.ConcurrentHandOvers < 0 || o.DrainGrace < 0 {
-		return o, errors.New("Options.ConcurrentHandOvers and Options.DrainGrace must not be negative")
+		return o, errors.New("Options.ConcurrentHandOvers and Options.DrainGrace must not be negative: leave them unset for the defaults")
 	}
 	times := o.times().WithDefaults()
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = times.LeaseDuration, times.RenewDeadline, times.RetryPeriod
 	o.DrainGrace = cmp.Or(o.DrainGrace, defaultDrainGrace)
-	o.ConcurrentHandOvers = cmp.Or(o.ConcurrentHandOvers, defaultConcurrentHandOvers)
+	o.ConcurrentHandOvers = cmp.Or(o.ConcurrentHandOvers, defaultConcurrentHandovers)
 	return o, nil
 }
 

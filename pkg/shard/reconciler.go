@@ -12,26 +12,26 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
 )
 
-// ErrTaken is the cause with which the context of a reconcile ends whose object is no longer this
-// shard's, or whose release was asked for and took too long.
+// ErrTaken is the cause with which the context of a reconcile ends when another shard owns the object,
+// or when the reconcile does not return within the grace period of a drain.
 var ErrTaken = ownership.ErrTaken
 
-// retryReleasing is when to look again at an object that is being released. If it stays after all, there may be no event: a
-// predicate can hide that its labels have changed.
+// retryReleasing is the delay before an object that is being released is reconciled again. If the shard
+// keeps the object, there may be no event, because a predicate can drop changes of labels.
 const retryReleasing = 500 * time.Millisecond
 
-// ownReconciler calls another reconciler for the objects of this shard, and for no others.
+// ownReconciler calls another reconciler only for objects that this shard owns.
 type ownReconciler[request comparable] struct {
 	reconcile.TypedReconciler[request]
 	shard *Shard
 	kind  *ownership.Kind
-	cache int
-	key   func(request) types.NamespacedName
+	cache int                                // the index of the cache that the controller watches
+	key   func(request) types.NamespacedName // the object that a request is about
 }
 
 // Reconcile implements reconcile.TypedReconciler.
-func (r *ownReconciler[request]) Reconcile(ctx context.Context, of request) (reconcile.Result, error) {
-	running, end, state, err := r.shard.owned.Begin(ctx, r.kind, r.cache, r.key(of))
+func (r *ownReconciler[request]) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
+	running, end, state, err := r.shard.owned.Begin(ctx, r.kind, r.cache, r.key(req))
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
@@ -42,13 +42,13 @@ func (r *ownReconciler[request]) Reconcile(ctx context.Context, of request) (rec
 	}
 	defer end()
 	if !r.shard.isMember() {
-		// The last thing to look at: a process that was paused may wake up right here, and others may
-		// own its objects by now.
+		// This check comes last: a process that was paused may wake up right here, when other shards
+		// own its objects.
 		return reconcile.Result{RequeueAfter: retryReleasing}, nil
 	}
-	result, err := r.TypedReconciler.Reconcile(running, of)
+	result, err := r.TypedReconciler.Reconcile(running, req)
 	if errors.Is(context.Cause(running), ErrTaken) {
-		return reconcile.Result{RequeueAfter: retryReleasing}, nil // its result does not matter any more
+		return reconcile.Result{RequeueAfter: retryReleasing}, nil // ignore the result of an interrupted reconcile
 	}
 	return result, err
 }
@@ -60,27 +60,30 @@ type leadingReconciler[request comparable] struct {
 }
 
 // Reconcile implements reconcile.TypedReconciler.
-func (l *leadingReconciler[request]) Reconcile(ctx context.Context, of request) (reconcile.Result, error) {
+func (l *leadingReconciler[request]) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
 	leading, done := l.Work(ctx)
 	defer done()
 	if !l.Valid() {
-		// The last thing to look at: a process that was paused may wake up right here.
+		// This check comes last: a process that was paused may wake up right here.
 		return reconcile.Result{RequeueAfter: retryReleasing}, nil
 	}
-	return l.TypedReconciler.Reconcile(leading, of)
+	return l.TypedReconciler.Reconcile(leading, req)
 }
 
 // Reconciler wraps a reconciler of a sharded kind, for a controller that was made without
-// ControllerManagedBy. The controller must run with Shard.Add. The wrapped one is called only for
-// objects that are this shard's and are not being released, and its context ends when the
-// object is taken away or the Lease is lost. Children are of the kinds that objects of the sharded one
-// control; they follow them.
+// ControllerManagedBy. Run the controller with Shard.Add.
+//
+// The wrapped reconciler is called only for objects that this shard owns and is not releasing. Its
+// context ends when another shard gets the object or this shard loses its Lease.
+//
+// children are examples of the kinds that objects of the sharded kind control. Their objects move with
+// their controllers.
 func (s *Shard) Reconciler(example client.Object, wrapped reconcile.Reconciler, children ...client.Object) (reconcile.Reconciler, error) {
-	if !s.options.Mode.spread() {
+	if !s.options.Mode.sharded() {
 		if s.election == nil {
 			return wrapped, nil
 		}
-		if err := s.note(example, children); err != nil {
+		if err := s.declareUnsharded(example, children); err != nil {
 			return nil, err
 		}
 		return &leadingReconciler[reconcile.Request]{TypedReconciler: wrapped, election: s.election}, nil
@@ -97,4 +100,4 @@ func (s *Shard) Reconciler(example client.Object, wrapped reconcile.Reconciler, 
 	return &ownReconciler[reconcile.Request]{TypedReconciler: wrapped, shard: s, kind: kind, cache: cache, key: keyOfRequest}, nil
 }
 
-func keyOfRequest(of reconcile.Request) types.NamespacedName { return of.NamespacedName }
+func keyOfRequest(req reconcile.Request) types.NamespacedName { return req.NamespacedName }

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
 )
@@ -17,7 +19,7 @@ import (
 type ownAll struct{}
 
 func (ownAll) Get(context.Context, *ownership.Kind, int, types.NamespacedName) (client.Object, error) {
-	return &corev1.ConfigMap{}, nil
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{shardingv1alpha1.LabelShard("ring"): "a"}}}, nil
 }
 
 func (ownAll) Each(context.Context, *ownership.Kind, types.UID, func(client.Object) error) error {

@@ -8,76 +8,83 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// watchdog ends the manager when its leadership is lost.
-type watchdog struct{ *Shard }
+// leadershipMonitor stops the manager when this process loses its leadership. Before that it checks
+// whether the process may start, and waits for the caches of a process that is not a shard.
+type leadershipMonitor struct{ *Shard }
 
-var _ manager.LeaderElectionRunnable = watchdog{}
+var _ manager.LeaderElectionRunnable = leadershipMonitor{}
 
-// NeedLeaderElection is false: it has to run before there is a leader.
-func (watchdog) NeedLeaderElection() bool { return false }
+// NeedLeaderElection is false: the monitor has to run before this process leads.
+func (leadershipMonitor) NeedLeaderElection() bool { return false }
 
-// Start watches until ctx ends.
-func (w watchdog) Start(ctx context.Context) error {
-	if !w.options.Mode.spread() || !w.options.Mode.works() {
-		// Warm caches are all that an instance needs that works, or waits to.
-		if err := w.warmUp(ctx); err != nil || ctx.Err() != nil {
+// Start runs until ctx ends or the leadership is lost.
+func (m leadershipMonitor) Start(ctx context.Context) error {
+	if err := m.checkStart(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if !m.options.Mode.sharded() || !m.options.Mode.reconciles() {
+		// A leader and its standbys are ready as soon as their caches are warm.
+		if err := m.warmUp(ctx); err != nil || ctx.Err() != nil {
 			return err
 		}
-		w.joined.Store(true)
+		m.joined.Store(true)
 	}
 	var lost <-chan struct{}
-	if w.election != nil {
-		lost = w.election.Lost()
+	if m.election != nil {
+		lost = m.election.Lost()
 	}
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-lost:
-		w.end(ErrLost)
+		m.end(ErrLost)
 		return ErrLost
 	}
 }
 
-// warm notes a kind that a leader reads.
-func (s *Shard) warm(example client.Object) {
+// addWarmup adds a kind that a leader reads.
+func (s *Shard) addWarmup(example client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.warmed = append(s.warmed, example)
+	s.warmups = append(s.warmups, example)
 }
 
-// warmUp waits until the caches have all that a leader reads.
+// warmUp waits until the caches of the kinds that a leader reads are filled.
 func (s *Shard) warmUp(ctx context.Context) error {
 	s.mu.Lock()
-	examples := s.warmed
+	examples := s.warmups
 	s.mu.Unlock()
 	for _, example := range examples {
 		if _, err := s.manager.GetCache().GetInformer(ctx, example); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("reading objects of the kind of %T, which this instance may not be allowed to list and watch: %w", example, err)
+			return fmt.Errorf("listing objects of the kind of %T (is this process allowed to list and watch them?): %w", example, err)
 		}
 	}
 	return nil
 }
 
-// elected runs all that was added, while this process leads.
-type elected struct{ *Shard }
+// leaderRunnables runs the added runnables while this process leads.
+type leaderRunnables struct{ *Shard }
 
-var _ manager.LeaderElectionRunnable = elected{}
+var _ manager.LeaderElectionRunnable = leaderRunnables{}
 
 // NeedLeaderElection is true.
-func (elected) NeedLeaderElection() bool { return true }
+func (leaderRunnables) NeedLeaderElection() bool { return true }
 
 // Start runs until ctx ends.
-func (e elected) Start(ctx context.Context) error {
-	if e.election != nil {
-		leading, done := e.election.Work(ctx)
+func (l leaderRunnables) Start(ctx context.Context) error {
+	if l.election != nil {
+		leading, done := l.election.Work(ctx)
 		defer done()
 		ctx = leading
 	}
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	group := e.startAll(working, stop)
+	group := l.startAll(working, stop)
 	<-working.Done()
 	failed := context.Cause(working)
+	if ctx.Err() == nil {
+		l.endAfterFailure(failed)
+	}
 	group.Wait()
 	if ctx.Err() != nil {
 		return nil

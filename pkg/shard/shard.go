@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -27,11 +23,11 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/watches"
 )
 
-// Shard is this process as a member of a ring. NewManager makes one; to set a manager up yourself, make one with New, let
-// it Configure the manager's options, and call Join.
+// Shard is this process as a member of a ring. NewManager makes a Shard with its manager. To make the
+// manager yourself, call New, Configure with the manager's options, and Join with the manager.
 //
-// It connects two parts to the manager: membership, which knows whether this process is a shard, and ownership, which knows
-// which objects are its own.
+// It connects two packages to the manager: membership, which knows whether this process is a member,
+// and ownership, which knows the objects that it owns.
 type Shard struct {
 	options Options
 	config  *rest.Config
@@ -39,35 +35,38 @@ type Shard struct {
 	lease  *membership.Lease
 	member atomic.Pointer[membership.Member] // while this process is a member
 	owned  *ownership.Ownership
-	// election is the manager's, if the mode needs one.
+	// election is the manager's election, or nil if the mode needs none.
 	election *election
 
 	manager manager.Manager
-	cache   *splitCache // once the manager has made its caches; nil where nothing is sharded
+	cache   *splitCache // set when the manager makes its caches; nil in a mode that does not shard
 	mapper  meta.RESTMapper
 
 	mu        sync.Mutex
-	warmed    []client.Object // kinds that a leader reads
+	warmups   []client.Object // kinds that a leader reads
 	watched   []watchedKind   // sharded kinds of Watches
 	runnables []manager.Runnable
 	running   bool
 
+	checks  sync.Once // checkStart
+	refusal error     // its result
+
 	configured      bool
 	electionEnabled bool          // in the manager
-	graceful        time.Duration // how long the manager may take to end; negative is without limit
+	shutdownTimeout time.Duration // the manager's GracefulShutdownTimeout; a negative one means no limit
 	joined          atomic.Bool
-	// ended is done when the Lease is lost, or something has failed that must end the manager, with the cause.
-	ended context.Context //nolint:containedctx // it is the end of this shard
+	// ended is canceled when the Lease is lost or a failure must stop the manager. Its cause says why.
+	ended context.Context //nolint:containedctx // it is the lifetime of this shard
 	end   context.CancelCauseFunc
 }
 
-// New prepares to join a ring. Nothing is written before the manager starts.
+// New returns a shard that joins its ring when its manager starts. It writes nothing before that.
 func New(config *rest.Config, options Options) (*Shard, error) {
 	options, err := options.complete()
 	if err != nil {
 		return nil, err
 	}
-	// A limit that is meant for reconcilers must not keep a shard from renewing its Lease.
+	// A rate limit that is meant for reconcilers must not delay the renewal of the Lease.
 	config = rest.CopyConfig(config)
 	config.QPS, config.RateLimiter = -1, nil
 	leases, err := coordinationv1client.NewForConfig(config)
@@ -89,64 +88,54 @@ func New(config *rest.Config, options Options) (*Shard, error) {
 	return s, s.lease.Validate()
 }
 
-// Name is the name of this shard.
+// Name returns the name of this shard.
 func (s *Shard) Name() string { return s.options.Name }
 
-// Ring is the name of the ring that it joins.
+// Ring returns the name of the ring that this shard joins.
 func (s *Shard) Ring() string { return s.options.Ring }
 
-// Selector selects the objects of this shard.
+// Selector selects the objects that this shard owns.
 func (s *Shard) Selector() labels.Selector { return s.owned.Selector() }
 
-// isMember tells whether this process is a member at this very moment.
+// isMember reports whether this process is a member of the ring right now.
 func (s *Shard) isMember() bool {
 	member := s.member.Load()
 	return member != nil && member.Valid()
 }
 
-// Ready is a check for a manager's AddReadyzCheck: it fails until this shard is a member of its ring, or,
-// where there are no shards, this instance can take the lead.
+// Ready is a check for a manager's AddReadyzCheck. It fails until this shard is a member of its ring
+// or, in a process that is not a shard, until the caches are filled.
 func (s *Shard) Ready(*http.Request) error {
 	if !s.joined.Load() {
-		if !s.options.Mode.spread() || !s.options.Mode.works() {
-			return errors.New("the caches of this instance are not filled yet")
+		if !s.options.Mode.sharded() || !s.options.Mode.reconciles() {
+			return errors.New("the caches of this process are not filled yet")
 		}
-		return fmt.Errorf("this shard has not joined the ring %s yet", s.Ring())
+		return fmt.Errorf("shard %q has not joined ring %q yet", s.Name(), s.Ring())
 	}
 	return nil
 }
 
-// Configure changes the options of a manager so that its caches and its client know which objects
-// are this shard's, and so that it takes part in the election that the mode needs.
+// Configure changes the options of a manager: its caches and its client have only the objects of
+// sharded kinds that this shard owns, and it takes part in the election that the mode needs.
 func (s *Shard) Configure(options *manager.Options) error {
-	s.graceful = 30 * time.Second // controller-runtime's default, and that of pods
+	s.shutdownTimeout = defaultGracefulShutdown
 	if options.GracefulShutdownTimeout != nil {
-		s.graceful = *options.GracefulShutdownTimeout
+		s.shutdownTimeout = *options.GracefulShutdownTimeout
 	}
 	s.configured = true
 	watches.Configure(&options.Cache)
-	if s.options.Mode.spread() {
-		s.split(options)
+	if s.options.Mode.sharded() {
+		s.splitCaches(options)
 	}
-	s.selectCached(options.Cache)
-	err := s.elect(options)
+	s.selectCachedNamespaces(options.Cache)
+	err := s.configureElection(options)
 	s.electionEnabled = options.LeaderElection
 	return err
 }
 
-// selectCached makes the in-process sharder assign only what the caches have: a shard could never release the rest.
-func (s *Shard) selectCached(options cache.Options) {
-	namespaces := slices.Sorted(maps.Keys(options.DefaultNamespaces))
-	if !s.options.Mode.sharder() || s.options.NamespaceSelector != nil || len(namespaces) == 0 || slices.Contains(namespaces, cache.AllNamespaces) {
-		return
-	}
-	s.options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces},
-	}}
-}
-
-// split makes a manager's caches and client know which objects are this shard's.
-func (s *Shard) split(options *manager.Options) {
+// splitCaches restricts a manager's caches and client to the objects of sharded kinds that this shard
+// owns.
+func (s *Shard) splitCaches(options *manager.Options) {
 	newCache, newClient := options.NewCache, options.NewClient
 	if newCache == nil {
 		newCache = cache.New
@@ -157,7 +146,7 @@ func (s *Shard) split(options *manager.Options) {
 	options.NewCache = func(config *rest.Config, options cache.Options) (cache.Cache, error) {
 		made, err := newSplitCache(newCache, config, options, s.Selector())
 		if err == nil {
-			made.refuse, s.cache = func(err error) { s.end(err) }, made
+			made.onRefusal, s.cache = func(err error) { s.end(err) }, made
 		}
 		return made, err
 	}
@@ -177,19 +166,18 @@ func (s *Shard) split(options *manager.Options) {
 		return &adoptingClient{Client: made, owned: s.owned}, nil
 	}
 	if s.options.HandOver == 0 {
-		s.options.HandOver = defaultHandOver
-		if s.graceful >= 0 { // negative is without limit
-			s.options.HandOver = s.graceful * 5 / 6
+		s.options.HandOver = defaultHandover
+		if s.shutdownTimeout >= 0 { // a negative timeout means no limit
+			s.options.HandOver = s.shutdownTimeout * 5 / 6
 		}
 	}
 }
 
-// Join lets a manager run the shard. The manager must have been made with options that this Shard
-// has configured. Start the one that is returned: unlike the given one it ends in time also when a
-// reconciler ignores its context.
+// Join adds the shard to a manager that was made with options from Configure. Start the manager that
+// it returns: unlike mgr, it stops in time even if a reconciler ignores its context.
 func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
-	if !s.configured || s.options.Mode.spread() && s.cache == nil {
-		return nil, errors.New("the manager does not know of this shard: call Configure with its options before it is made")
+	if !s.configured || s.options.Mode.sharded() && s.cache == nil {
+		return nil, errors.New("the manager is not configured for this shard: call Configure with its options before you make it")
 	}
 	writer, err := client.New(s.config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
@@ -197,16 +185,16 @@ func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	}
 	s.owned.WriteWith(writer)
 	s.manager, s.mapper = mgr, mgr.GetRESTMapper()
-	s.joinElection(mgr)
-	errs := []error{register(), mgr.Add(watchdog{s})}
-	if s.options.Mode.sharder() {
+	s.connectElection(mgr)
+	errs := []error{register(), mgr.Add(leadershipMonitor{s})}
+	if s.options.Mode.canBeSharder() {
 		errs = append(errs, s.addSharder(mgr))
 	}
 	switch mode := s.options.Mode; {
-	case !mode.spread():
-		errs = append(errs, mgr.Add(elected{s}))
-	case mode.works():
-		errs = append(errs, mgr.Add(member{s}))
+	case !mode.sharded():
+		errs = append(errs, mgr.Add(leaderRunnables{s}))
+	case mode.reconciles():
+		errs = append(errs, mgr.Add(memberRunnables{s}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -214,28 +202,28 @@ func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	return &Manager{Manager: mgr, shard: s}, nil
 }
 
-// Add lets something run for as long as this process is a shard, like a controller that was made
-// without ControllerManagedBy.
+// Add adds a runnable, such as a controller that was made without ControllerManagedBy. It runs while
+// this process is a member of the ring.
 func (s *Shard) Add(runnable manager.Runnable) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running {
-		return errors.New("the shard runs already: add everything before the manager starts")
+		return errors.New("the shard is already running: add all runnables before the manager starts")
 	}
 	s.runnables = append(s.runnables, runnable)
 	return nil
 }
 
-// member is what the manager runs.
-type member struct{ *Shard }
+// memberRunnables runs the added runnables while this process is a member of the ring.
+type memberRunnables struct{ *Shard }
 
-var _ manager.LeaderElectionRunnable = member{}
+var _ manager.LeaderElectionRunnable = memberRunnables{}
 
-// NeedLeaderElection is false: all shards work at the same time.
-func (member) NeedLeaderElection() bool { return false }
+// NeedLeaderElection is false: all shards run at the same time.
+func (memberRunnables) NeedLeaderElection() bool { return false }
 
-// Start is a shard of the ring until ctx ends or the Lease is lost.
-func (m member) Start(ctx context.Context) error {
+// Start joins the ring and runs until ctx ends or the Lease is lost.
+func (m memberRunnables) Start(ctx context.Context) error {
 	log := logf.FromContext(ctx).WithValues("controllerRing", m.Ring(), "shard", m.Name(), "namespace", m.options.Namespace)
 	ctx = logf.IntoContext(ctx, log)
 	defer running.add(m.Shard)()
@@ -244,8 +232,8 @@ func (m member) Start(ctx context.Context) error {
 	}
 	var failed error
 	err := m.lease.Run(ctx, func(held context.Context, current *membership.Member) {
-		log.Info("Acquired the shard lease")
-		go m.warnUnnoticed(held, current)
+		log.Info("Acquired shard lease")
+		go m.warnWithoutSharder(held, current)
 		m.member.Store(current)
 		m.joined.Store(true)
 		defer context.AfterFunc(held, func() {
@@ -257,7 +245,7 @@ func (m member) Start(ctx context.Context) error {
 		m.joined.Store(false)
 	})
 	if errors.Is(err, ErrLost) {
-		m.countLoss()
+		m.countLeaseLoss()
 	}
 	if err == nil && failed == nil {
 		log.Info("Left the ring")
@@ -265,38 +253,43 @@ func (m member) Start(ctx context.Context) error {
 	return errors.Join(err, failed)
 }
 
-// warnUnnoticed logs a hint if no sharder takes notice of this shard.
-func (s *Shard) warnUnnoticed(ctx context.Context, current *membership.Member) {
-	if current.WaitUnnoticed(ctx) {
-		logf.FromContext(ctx).Info("No sharder has added this shard to the ring. With an external sharder: does it run, is there a ControllerRing " +
-			"of this name, and does it accept shards from this namespace? Else: is an instance elected as the in-process sharder? See also the events of the lease")
+// warnWithoutSharder logs a warning if no sharder adds this shard to the ring.
+func (s *Shard) warnWithoutSharder(ctx context.Context, current *membership.Member) {
+	if current.LacksSharder(ctx) {
+		logf.FromContext(ctx).Info("No sharder has added this shard to the ring. With an external sharder: is it running, does the ControllerRing exist, " +
+			"and does it accept shards from this namespace? Otherwise: is a process elected the in-process sharder? See also the events of the lease")
 	}
 }
 
-// work runs all that is sharded. When ctx ends, the objects are handed over before that ends.
+// work runs the added runnables until the Lease is lost or, after ctx has ended, all objects are handed
+// over.
 func (s *Shard) work(ctx, held context.Context, current *membership.Member) error {
 	working, stop := context.WithCancelCause(held)
 	defer stop(nil)
-	if err := s.followOwned(working); err != nil {
+	if err := s.watchOwned(working); err != nil {
 		return fmt.Errorf("watching the objects of this shard: %w", err)
 	}
 	group := s.startAll(working, stop)
 	group.Go(func() { s.owned.Run(working) })
 	select {
 	case <-ctx.Done():
-		s.leave(working, current)
-	case <-working.Done(): // the Lease is lost, or something has failed
+		s.handOver(working, current)
+	case <-working.Done(): // the Lease is lost, or a runnable has failed
 	}
 	failed := context.Cause(working)
+	lost := errors.Is(context.Cause(held), ErrLost) // a runnable's own error may wrap ErrLost
+	if ctx.Err() == nil && !lost {
+		s.endAfterFailure(failed)
+	}
 	stop(nil)
 	group.Wait()
-	if errors.Is(failed, ErrLost) { // Lease.Run returns that itself
+	if lost { // Lease.Run returns it
 		return nil
 	}
 	return failed
 }
 
-// startAll begins all that was added. A failure stops the rest.
+// startAll starts the added runnables. If one of them fails, it stops the others.
 func (s *Shard) startAll(working context.Context, stop context.CancelCauseFunc) *sync.WaitGroup {
 	s.mu.Lock()
 	s.running = true
@@ -313,17 +306,24 @@ func (s *Shard) startAll(working context.Context, stop context.CancelCauseFunc) 
 	return group
 }
 
-// leave hands every object over to its next owner.
-func (s *Shard) leave(ctx context.Context, current *membership.Member) {
+// endAfterFailure stops the manager at once after a runnable has failed. Otherwise a reconcile that
+// ignores its context would keep the process alive and ready without any other work.
+func (s *Shard) endAfterFailure(failed error) {
+	s.joined.Store(false)
+	s.end(failed)
+}
+
+// handOver hands all objects over to their next owners.
+func (s *Shard) handOver(ctx context.Context, current *membership.Member) {
 	if s.options.HandOver < 0 {
 		return
 	}
 	log := logf.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.options.HandOver)
 	defer cancel()
-	if err := current.Announce(ctx); err != nil {
-		log.Error(err, "Objects may be assigned to this shard while it leaves")
+	if err := current.AnnounceLeaving(ctx); err != nil {
+		log.Error(err, "Failed to announce on the shard lease that this shard is leaving: it may still be assigned objects")
 	}
 	released, complete := s.owned.ReleaseAll(ctx)
-	log.Info("Handed objects over", "objects", released, "complete", complete)
+	log.Info("Handed over objects", "objects", released, "complete", complete)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/inprocess"
 )
 
-// addSharder lets this process be the sharder of its ring, while its manager leads.
+// addSharder adds the in-process sharder, which runs while the manager leads.
 func (s *Shard) addSharder(mgr manager.Manager) error {
 	return inprocess.Add(mgr, inprocess.Options{
 		Ring:       s.Ring(),

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,7 @@ func (f *fixture) profile(sharder *rig.Sharder, name string) {
 	access, err := f.TokenRESTConfig(f.b.Context(), meta.Namespace, meta.Name)
 	f.Expect(err).NotTo(HaveOccurred())
 	// The certificate is the sharder's own, and the connection does not leave this machine.
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	for _, kind := range []string{"heap", "profile?seconds=30"} {
 		request, err := http.NewRequestWithContext(f.b.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/debug/pprof/%s", sharder.Metrics, kind), http.NoBody)
 		f.Expect(err).NotTo(HaveOccurred())

@@ -166,7 +166,7 @@ func (o *operator) start(name string) {
 
 // ask gets something from a port of this machine.
 func ask(port int, path string) (int, []string) {
-	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
+	response, err := (&http.Client{Timeout: 5 * time.Second}).Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
 	if err != nil {
 		return 0, nil
 	}

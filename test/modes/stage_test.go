@@ -248,7 +248,7 @@ func (m *instance) ready() error {
 	if !m.Running.Running() {
 		return errors.New("it has ended")
 	}
-	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", m.health))
+	response, err := (&http.Client{Timeout: 5 * time.Second}).Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", m.health))
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func answersLost(s *scene) {
 	var lost atomic.Int64
 	lossy := func() func(*rig.Process) {
 		proxy := s.Proxy(s.t)
-		s.lose(proxy, time.Second, &lost)
+		s.lose(proxy, 2*time.Second, &lost) // longer than a renewal takes on a busy machine, so that its next try is answered
 		return through(proxy)
 	}
 	b := s.join("b", lossy())

@@ -150,12 +150,12 @@ type diary struct {
 
 // Start implements manager.Runnable.
 func (d *diary) Start(ctx context.Context) error {
-	lease := &coordinationv1.Lease{}
-	if err := d.client.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: d.self.Shard}, lease); err != nil {
-		return fmt.Errorf("looking for this shard's own lease: %w", err)
+	instance, err := readInstance(ctx, d.client, client.ObjectKey{Namespace: d.namespace, Name: d.self.Shard}, readTimeout)
+	if err != nil || ctx.Err() != nil {
+		return err
 	}
 	joined := d.self
-	joined.What, joined.Instance = history.Joined, lease.Annotations[shardingv1alpha1.AnnotationInstance]
+	joined.What, joined.Instance = history.Joined, instance
 	d.recorder.Record(joined)
 	<-ctx.Done()
 	ended := d.self
@@ -165,6 +165,35 @@ func (d *diary) Start(ctx context.Context) error {
 	}
 	d.recorder.Record(ended)
 	return nil
+}
+
+// readTimeout is how long reads of a shard's own Lease may fail: longer than any fault that a shard survives.
+const readTimeout = leaseDuration
+
+// readInstance reads the instance on a shard's own Lease. It retries for a while, because reads and writes share a connection:
+// a fault that loses the response to a write may lose that to a read, too.
+func readInstance(ctx context.Context, reader client.Reader, key client.ObjectKey, timeout time.Duration) (string, error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var last error
+	for {
+		lease := &coordinationv1.Lease{}
+		err := reader.Get(limited, key, lease)
+		if err == nil {
+			return lease.Annotations[shardingv1alpha1.AnnotationInstance], nil
+		}
+		if limited.Err() == nil || last == nil { // afterwards the error is that of the context
+			last = err
+		}
+		select {
+		case <-limited.Done():
+			if ctx.Err() != nil { // the process is stopping
+				return "", nil
+			}
+			return "", fmt.Errorf("reading this shard's own lease for %s: %w", timeout, last)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // worker reconciles ConfigMaps.

@@ -136,7 +136,7 @@ func (s *sharders) resyncs(token, ring string) int {
 // metrics are those of a replica.
 func (s *sharders) metrics(of *replica, token string) string {
 	s.t.Helper()
-	client := &http.Client{Transport: &http.Transport{
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a figure of this machine
 		DisableKeepAlives: true,
 	}}

@@ -21,6 +21,7 @@ import (
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/seed"
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
@@ -48,6 +49,7 @@ type fixture struct {
 	t     *testing.T
 	ring  *shardingv1alpha1.ControllerRing
 	front *front
+	seed  uint64
 
 	folder   string
 	recorder *history.Recorder
@@ -65,7 +67,7 @@ type shardProcess struct {
 
 func setUp(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, folder: rig.TempDir(t), front: newFront(t)}
+	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, folder: rig.TempDir(t), front: newFront(t), seed: seed.Run(t)}
 	f.SetDefaultEventuallyTimeout(patience)
 	f.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	var err error
@@ -154,6 +156,7 @@ func (f *fixture) join(of version) *shardProcess {
 			"--ring", f.ring.Name, "--record", record, "--lease-duration", leaseDuration.String(),
 			"--renew-deadline", renewDeadline.String(), "--retry-period", retryPeriod.String(),
 		},
+		Env: []string{fmt.Sprint(seed.Variable, "=", f.seed)},
 	})}
 	p.id = fmt.Sprintf("%s/%d", name, p.PID())
 	f.shards = append(f.shards, p)

@@ -106,6 +106,9 @@ func (c *cluster) fileRing(stdin io.Reader, name string) (*shardingv1alpha1.Cont
 // errNoRing is returned for a ring that the cluster does not have.
 var errNoRing = errors.New("there is no such ControllerRing")
 
+// errNoKind is returned if the cluster does not have the kind.
+var errNoKind = fmt.Errorf("%w: the cluster does not know ControllerRings at all", errNoRing)
+
 // clusterRing is the ring in the cluster.
 func clusterRing(ctx context.Context, config *rest.Config, name string) (*shardingv1alpha1.ControllerRing, error) {
 	scheme := runtime.NewScheme()
@@ -120,7 +123,7 @@ func clusterRing(ctx context.Context, config *rest.Config, name string) (*shardi
 	err = reader.Get(ctx, client.ObjectKey{Name: name}, ring)
 	switch {
 	case meta.IsNoMatchError(err):
-		return nil, fmt.Errorf("%w: the cluster does not know ControllerRings at all; install the sharder first", errNoRing)
+		return nil, fmt.Errorf("%w; install the sharder first", errNoKind)
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%w as %q; there %s", errNoRing, name, others(ctx, reader))
 	case err != nil:

@@ -57,17 +57,18 @@ All roles of a ring carry its label, so that they can be removed together:
 			if len(args) == 1 {
 				name = args[0]
 			}
+			if inProcess && !command.Flags().Changed("shard") {
+				return errors.New("--in-process is about shards: name their namespace with --shard, and " +
+					"give the ring as a file with -f unless the cluster has it")
+			}
 			ring, err := where.ring(command.Context(), command.InOrStdin(), name)
 			if err != nil {
-				return err
+				return ringError(err, inProcess)
 			}
 			if len(ring.Spec.Resources) == 0 {
 				return fmt.Errorf("the ControllerRing %q names no resources, so nothing has to be allowed", ring.Name)
 			}
 			if !command.Flags().Changed("shard") {
-				if inProcess {
-					return errors.New("--in-process is about shards: name their namespace with --shard")
-				}
 				return writeYAML(command.OutOrStdout(), roles.ForSharder(ring))
 			}
 			account, err := parseAccount(shard, ring.Name)
@@ -91,13 +92,29 @@ All roles of a ring carry its label, so that they can be removed together:
 	return command
 }
 
+var errNoName = errors.New("which ring? Name it, or give a file with -f")
+
+// ringError adds to the error that an in-process sharder needs no ring in the cluster.
+func ringError(err error, inProcess bool) error {
+	const instead = "for an in-process sharder, give the ring as a file with -f"
+	switch {
+	case !inProcess:
+		return err
+	case errors.Is(err, errNoKind):
+		return fmt.Errorf("%w; %s", errNoKind, instead)
+	case errors.Is(err, errNoName), errors.Is(err, errNoRing):
+		return fmt.Errorf("%w; %s", err, instead)
+	}
+	return err
+}
+
 // ring is the ring that the command is about.
 func (c *cluster) ring(ctx context.Context, stdin io.Reader, name string) (*shardingv1alpha1.ControllerRing, error) {
 	if c.file != "" {
 		return c.fileRing(stdin, name)
 	}
 	if name == "" {
-		return nil, errors.New("which ring? Name it, or give a file with -f")
+		return nil, errNoName
 	}
 	config, err := c.config()
 	if err != nil {

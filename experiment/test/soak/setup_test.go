@@ -234,7 +234,7 @@ func (s *setup) join(long bool) *instance {
 }
 
 func get(url string) (int, error) {
-	response, err := http.Get(url)
+	response, err := (&http.Client{Timeout: 5 * time.Second}).Get(url)
 	if err != nil {
 		return 0, err
 	}

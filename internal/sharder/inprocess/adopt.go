@@ -85,8 +85,12 @@ var (
 func newNewcomers(resource *catalog.Resource, selects func(string) bool) *newcomers {
 	return &newcomers{
 		resource: resource, selects: selects,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMost)),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMost),
+			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{
+				// Each resource has its own queue, and queues of one name would overwrite each other's metrics.
+				Name: "sharder-unassigned-" + resource.Resource.GroupResource().String(),
+			}),
 		objects: map[types.NamespacedName]*metav1.PartialObjectMetadata{},
 	}
 }

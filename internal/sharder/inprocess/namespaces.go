@@ -27,7 +27,7 @@ func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, ch
 		return nil, err
 	}
 	n := &namespaces{selector: read}
-	if onlyNames(read) {
+	if OnlyNames(read) {
 		return n, nil
 	}
 	n.informer = metadatainformer.NewSharedInformerFactory(client, 0).ForResource(corev1.SchemeGroupVersion.WithResource("namespaces")).Informer()
@@ -56,7 +56,9 @@ func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, ch
 	return n, err
 }
 
-func onlyNames(selector labels.Selector) bool {
+// OnlyNames reports whether a selector of namespaces depends on their names only. The sharder then reads no
+// namespaces.
+func OnlyNames(selector labels.Selector) bool {
 	requirements, selectable := selector.Requirements()
 	for _, requirement := range requirements {
 		if requirement.Key() != corev1.LabelMetadataName {

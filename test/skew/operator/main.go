@@ -11,8 +11,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,6 +63,10 @@ func run(ctx context.Context, options shard.Options, record string) error {
 	if err != nil {
 		return err
 	}
+	random, err := newRandom(filepath.Base(record))
+	if err != nil {
+		return err
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return err
@@ -81,7 +89,7 @@ func run(ctx context.Context, options shard.Options, record string) error {
 			For(&corev1.ConfigMap{}, shard.Sharded{}).
 			Owns(&corev1.Secret{}, shard.Sharded{}).
 			WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
-			Complete(&reconciler{Client: mgr.GetClient(), recorder: recorder, self: self}),
+			Complete(&reconciler{Client: mgr.GetClient(), recorder: recorder, self: self, random: random}),
 	); err != nil {
 		return err
 	}
@@ -118,7 +126,34 @@ type reconciler struct {
 	client.Client
 	recorder *history.Recorder
 	self     history.Event
+	random   *random
 	count    atomic.Int64
+}
+
+// random makes random choices that depend on the seed of the test run. Package seed does the same, but the
+// earlier commit does not have it.
+type random struct {
+	mu     sync.Mutex
+	source *rand.Rand
+}
+
+// newRandom reads the seed from the environment. Processes with different names make different choices.
+func newRandom(name string) (*random, error) {
+	const variable, decimal, bits = "RINGMASTER_TEST_SEED", 10, 64
+	seed, err := strconv.ParseUint(os.Getenv(variable), decimal, bits)
+	if err != nil {
+		return nil, fmt.Errorf("reading the seed in %s: %w", variable, err)
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(name)) // never fails
+	return &random{source: rand.New(rand.NewPCG(seed, hash.Sum64()))}, nil
+}
+
+// upTo returns a random duration.
+func (r *random) upTo(limit time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Duration(r.source.Int64N(int64(limit)))
 }
 
 // Reconcile records its start before its first step, and its end after the last.
@@ -140,7 +175,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	// Work takes time, so that a move or a kill can hit it.
-	timer := time.NewTimer(rand.N(100 * time.Millisecond))
+	timer := time.NewTimer(r.random.upTo(100 * time.Millisecond))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -150,7 +185,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.ensureSecret(ctx, object); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: time.Second + rand.N(time.Second)}, nil
+	return reconcile.Result{RequeueAfter: time.Second + r.random.upTo(time.Second)}, nil
 }
 
 func (r *reconciler) ensureSecret(ctx context.Context, owner *corev1.ConfigMap) error {

@@ -13,46 +13,46 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Candidate is this process in an election. It notes for how long the leadership is certain: leader election itself lets a
-// leader that was paused go on for as long as its renew deadline before it ends it.
+// Candidate is this process in an election. Its Tenure is the time during which the leadership is certain:
+// leader election alone would let a leader that was paused continue for up to its renew deadline.
 type Candidate struct {
 	resourcelock.Interface
 	*Tenure
 	Times
-	// working is how many reconciles and runnables of the leader have not ended.
-	working atomic.Int64
+	// activeWork is the number of reconciles and runnables of the leader that have not returned.
+	activeWork atomic.Int64
 
-	begin sync.Once
-	ended chan struct{} // closed when the leadership was given up after the work had ended
-	end   sync.Once
+	startExpiry   sync.Once
+	released      chan struct{} // closed when the Lease is released after the work has ended
+	closeReleased sync.Once
 }
 
-// NewCandidate takes part in an election with a lock.
+// NewCandidate returns a candidate that can acquire a lock.
 func NewCandidate(times Times, lock resourcelock.Interface) *Candidate {
 	times = times.WithDefaults()
-	return &Candidate{Interface: lock, Times: times, Tenure: newTenure(times.RenewDeadline, sinceBoot), ended: make(chan struct{})}
+	return &Candidate{Interface: lock, Times: times, Tenure: newTenure(times.RenewDeadline, sinceBoot), released: make(chan struct{})}
 }
 
-// Work notes that work of the leader begins, and returns a context that ends with the leadership. The Lease is not released
-// before done has been called.
+// Work starts work of the leader and returns a context that ends with the leadership. The Lease is not
+// released before done is called.
 func (c *Candidate) Work(ctx context.Context) (leading context.Context, done func()) {
-	c.working.Add(1)
+	c.activeWork.Add(1)
 	leading, stop := c.Within(ctx)
 	return leading, func() {
 		stop()
-		c.working.Add(-1)
+		c.activeWork.Add(-1)
 	}
 }
 
-// Spare is how long the Lease still lasts after it is lost.
-func (c *Candidate) Spare() time.Duration { return c.LeaseDuration - c.RenewDeadline }
+// RemainingAfterLoss is the time between the loss of the Lease and its expiry.
+func (c *Candidate) RemainingAfterLoss() time.Duration { return c.LeaseDuration - c.RenewDeadline }
 
 // Get implements resourcelock.Interface.
 func (c *Candidate) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := c.get(ctx)
 	if err == nil && c.Held() && record.HolderIdentity != c.Identity() {
-		// Another process leads. Leader election would try to get the Lease back and, when it ends, release it: it only
-		// looks at the holder that it saw last, and that was this process.
+		// Another process leads. Leader election would try to acquire the Lease again and release it on
+		// exit, because it only checks the last holder that it observed, and that was this process.
 		c.lose()
 		return nil, nil, ErrLost
 	}
@@ -76,10 +76,13 @@ func (c *Candidate) Update(ctx context.Context, record resourcelock.LeaderElecti
 }
 
 func (c *Candidate) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
-	if record.HolderIdentity != c.Identity() && (!c.Valid() || c.working.Load() > 0) {
-		// Leader election releases a Lease also when it could not renew it, and controller-runtime when its shutdown
-		// timeout is over. As long as anything may be at work the Lease has to expire.
-		return fmt.Errorf("the lease %s is not released before all work has ended", c.Describe())
+	if record.HolderIdentity != c.Identity() && (!c.Valid() || c.activeWork.Load() > 0) {
+		// Leader election also releases a Lease that it failed to renew, and controller-runtime releases
+		// it after its shutdown timeout. While work may still be running, the Lease has to expire instead.
+		return fmt.Errorf("keeping the lease %s until it expires: not all work of this process has ended", c.Describe())
+	}
+	if c.lost.Err() != nil && record.HolderIdentity == c.Identity() {
+		return ErrLost // leader election would renew it without another read
 	}
 	began := c.now()
 	limited, cancel := context.WithTimeout(ctx, c.RequestTimeout())
@@ -87,27 +90,27 @@ func (c *Candidate) write(ctx context.Context, record resourcelock.LeaderElectio
 	if err := write(limited, record); err != nil {
 		return err
 	}
-	if record.HolderIdentity != c.Identity() { // it is given up
-		c.end.Do(func() { close(c.ended) })
+	if record.HolderIdentity != c.Identity() { // the Lease is released
+		c.closeReleased.Do(func() { close(c.released) })
 		return nil
 	}
-	c.renew(began)
-	c.begin.Do(func() {
-		counting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.markRenewed(began)
+	c.startExpiry.Do(func() {
+		untilReleased, stop := context.WithCancel(context.WithoutCancel(ctx))
 		go func() {
 			defer stop()
 			select {
-			case <-c.ended:
+			case <-c.released:
 			case <-c.Lost():
 			}
 		}()
-		go c.expire(counting)
+		go c.expire(untilReleased)
 	})
 	return nil
 }
 
-// Run waits until this process leads, calls work for as long as it does, and gives the leadership up after work has
-// returned. It is for processes without controller-runtime.
+// Run waits until this process leads, calls work, and releases the Lease after work has returned. It is
+// for processes without controller-runtime.
 func (c *Candidate) Run(ctx context.Context, name string, work func(context.Context)) error {
 	started := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -118,16 +121,16 @@ func (c *Candidate) Run(ctx context.Context, name string, work func(context.Cont
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("preparing to lead: %w", err)
+		return fmt.Errorf("configuring the leader election: %w", err)
 	}
-	// The leadership is kept until the work has ended, not until the work is asked to end.
+	// The process leads until the work has returned, not until the work is told to stop.
 	election, leave := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		elector.Run(election)
 	}()
-	err = c.lead(ctx, started, work)
+	err = c.workWhileLeading(ctx, started, work)
 	leave()
 	<-ended
 	if err == nil {
@@ -136,14 +139,15 @@ func (c *Candidate) Run(ctx context.Context, name string, work func(context.Cont
 	return err
 }
 
-// lead works while this process leads.
-func (c *Candidate) lead(ctx context.Context, started <-chan struct{}, work func(context.Context)) error {
+// workWhileLeading waits until this process leads, and calls work with a context that ends with the
+// leadership.
+func (c *Candidate) workWhileLeading(ctx context.Context, started <-chan struct{}, work func(context.Context)) error {
 	select {
 	case <-started:
 	case <-ctx.Done():
 		return nil
 	}
-	if !c.Valid() { // it was paused just now
+	if !c.Valid() { // the process was paused right here
 		return ErrLost
 	}
 	leading, stop := context.WithCancelCause(ctx)
@@ -163,11 +167,11 @@ func (c *Candidate) lead(ctx context.Context, started <-chan struct{}, work func
 	}
 }
 
-// release gives the leadership up if this process still has it. If that fails, the Lease expires.
+// release releases the Lease if this process still holds it. If that fails, the Lease expires.
 func (c *Candidate) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.RenewDeadline)
 	defer cancel()
-	for range attempts { // the last renewal may still be under way
+	for range attempts { // the last renewal may still be in flight
 		record, _, err := c.get(ctx)
 		if err != nil || record.HolderIdentity != c.Identity() {
 			return

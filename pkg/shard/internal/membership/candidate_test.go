@@ -125,3 +125,23 @@ func TestFormerLeaderReleasesNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestLostLeadershipIsNotRenewed has leader election renew a Lease with what it read before.
+func TestLostLeadershipIsNotRenewed(t *testing.T) {
+	lease := &memory{}
+	c := NewCandidate(Times{}.WithDefaults(), lease)
+	own := resourcelock.LeaderElectionRecord{HolderIdentity: c.Identity()}
+	if err := c.Create(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	lease.take("other")
+	if _, _, err := c.Get(t.Context()); err != nil && !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+	if err := c.Update(t.Context(), own); !errors.Is(err, ErrLost) {
+		t.Errorf("the renewal returned %v", err)
+	}
+	if holder := lease.holder(); holder != "other" {
+		t.Errorf("the lease is with %q", holder)
+	}
+}

@@ -11,80 +11,97 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 )
 
 const (
-	// missedRenewals is after how many retry periods without a renewal an earlier process in the same pod counts as dead.
+	// missedRenewals is the number of retry periods without a renewal after which an earlier process in
+	// the same pod counts as dead.
 	missedRenewals = 3
-	// longestClaim bounds the wait for a Lease with an absurd duration. The sharder refuses such Leases, too.
-	longestClaim = time.Hour
+	// maxClaimDelay bounds the wait for a Lease with an excessive duration. The sharder refuses such Leases.
+	maxClaimDelay = time.Hour
 )
 
-// podIdentity is the same for a container that restarts in its pod, and different elsewhere: the pod's UID if that is
-// known, or else the machine's boot ID and the host's name.
+// podUID is the environment variable with the UID of this process's pod.
+const podUID = "POD_UID"
+
+// podIdentity returns a value that differs between pods and does not change when a container restarts.
+// Without the pod's UID it is random: a process with the same name may still be alive, and cut off.
 func podIdentity() string {
-	identity := os.Getenv("POD_UID")
+	identity := os.Getenv(podUID)
 	if identity == "" {
-		boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // elsewhere the name must suffice
-		host, _ := os.Hostname()
-		identity = string(boot) + host
+		identity = string(uuid.NewUUID())
 	}
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(identity)))[:8]
 }
 
-// claim waits until no other process with the same name is alive. A container that restarts in its pod finds its own old
-// Lease, which nobody renews; another process there would renew it within a few retry periods. A process elsewhere may be
-// cut off and at work until its Lease has expired.
+// claim waits until no other process with the same name is alive, and takes over its Lease. It returns
+// ErrNameTaken if the Lease is renewed meanwhile.
 func (m *Member) claim(ctx context.Context) error {
 	first, err := m.read(ctx)
-	if apierrors.IsNotFound(err) || err == nil && !m.foreign(first) {
+	if apierrors.IsNotFound(err) || err == nil && !m.heldByOther(first) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading the lease %s: %w", m.Describe(), err)
 	}
-	if !sleep(ctx, m.claimAfter(first)) {
+	delay := m.claimDelay(first)
+	m.logWait(ctx, delay)
+	if !sleep(ctx, delay) {
 		return nil
 	}
 	second, err := m.read(ctx)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && !m.foreign(second):
+	case apierrors.IsNotFound(err), err == nil && !m.heldByOther(second):
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading the lease %s: %w", m.Describe(), err)
 	case !first.Spec.RenewTime.Equal(second.Spec.RenewTime) || instanceOf(first) != instanceOf(second):
-		return fmt.Errorf("%w: it renews the lease %s as %s. Give each instance a name of its own", ErrNameTaken, m.Describe(), instanceOf(second))
+		return fmt.Errorf("%w: it renews the lease %s as %s; give each shard a unique name", ErrNameTaken, m.Describe(), instanceOf(second))
 	}
-	return m.succeed(ctx, second)
+	return m.takeOver(ctx, second)
 }
 
-// claimAfter is how long to watch another process's Lease before it can be taken over: as long as that Lease itself lasts,
-// which may be longer than this process's.
-func (m *Member) claimAfter(lease *coordinationv1.Lease) time.Duration {
+// logWait explains why this process is not ready yet. The wait can take up to maxClaimDelay.
+func (m *Member) logWait(ctx context.Context, delay time.Duration) {
+	log := klog.FromContext(ctx).WithValues("lease", m.Describe(), "wait", delay.String())
+	if os.Getenv(podUID) == "" {
+		log.Info("Waiting for the lease of an earlier process. Set " + podUID + " from metadata.uid (downward API): " +
+			"a container that restarts in its pod then waits for a few seconds only")
+		return
+	}
+	log.Info("Waiting for the lease of an earlier process")
+}
+
+// claimDelay returns the time without a renewal after which the other process counts as dead. In the same
+// pod, a live process renews its Lease within a few retry periods. In another pod, it may be cut off and
+// work until its Lease has expired, whose duration may be longer than that of this process.
+func (m *Member) claimDelay(lease *coordinationv1.Lease) time.Duration {
 	if strings.HasPrefix(instanceOf(lease), m.pod+"_") {
 		return min(m.LeaseDuration, missedRenewals*m.RetryPeriod)
 	}
-	theirs := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
-	return min(max(m.LeaseDuration, theirs), longestClaim)
+	expiry := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+	return min(max(m.LeaseDuration, expiry), maxClaimDelay)
 }
 
-// foreign tells whether another process holds the Lease under this shard's name.
-func (m *Member) foreign(lease *coordinationv1.Lease) bool {
+// heldByOther reports whether another process holds the Lease under this shard's name.
+func (m *Member) heldByOther(lease *coordinationv1.Lease) bool {
 	return ptr.Deref(lease.Spec.HolderIdentity, "") == m.Name && instanceOf(lease) != m.instance
 }
 
-// succeed takes a Lease over from a process of the same name that has ended, in one write: at no time is the shard not a
-// member, and so nothing moves.
-func (m *Member) succeed(ctx context.Context, lease *coordinationv1.Lease) error {
+// takeOver takes over the Lease of a dead process with the same name in one write. The shard is a member
+// all the time, so no object moves.
+func (m *Member) takeOver(ctx context.Context, lease *coordinationv1.Lease) error {
 	record := *resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 	now := metav1.Now()
 	record.HolderIdentity, record.AcquireTime, record.RenewTime = m.Identity(), now, now
 	record.LeaderTransitions++
 	m.fill(lease, record)
 	if _, err := m.update(ctx, lease); err != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("taking over the lease %s of an instance that has ended: %w", m.Describe(), err)
+		return fmt.Errorf("taking over the lease %s of a dead process: %w", m.Describe(), err)
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot is the time since the machine was started. Unlike Go's monotonic clock it goes on while the machine is
-// suspended, as the Leases of others do.
+// sinceBoot is the time since the machine booted. Unlike Go's monotonic clock it also runs while the
+// machine is suspended, when other processes' view of the Lease ages, too.
 func sinceBoot() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {

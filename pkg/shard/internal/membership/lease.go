@@ -21,15 +21,15 @@ const (
 	DefaultRetryPeriod   = 2 * time.Second
 )
 
-// ErrNameTaken is returned when another live process is this shard already.
+// ErrNameTaken is returned when another live process has the name of this shard.
 var ErrNameTaken = errors.New("another live process has the name of this shard")
 
-// Times are those of leader election. Zero values have its defaults.
+// Times are the times of leader election. Zero values mean its defaults.
 type Times struct {
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 }
 
-// WithDefaults fills in what is not set.
+// WithDefaults returns the times with defaults for zero values.
 func (t Times) WithDefaults() Times {
 	return Times{
 		LeaseDuration: cmp.Or(t.LeaseDuration, DefaultLeaseDuration),
@@ -38,15 +38,15 @@ func (t Times) WithDefaults() Times {
 	}
 }
 
-// Validate tells what is wrong: the times must leave a shard that cannot renew enough time to stop before its Lease
-// expires.
+// Validate returns an error if a shard that cannot renew its Lease would not have enough time to stop
+// before the Lease expires.
 func (t Times) Validate() error {
 	t = t.WithDefaults()
 	switch {
 	case t.LeaseDuration < time.Second || t.LeaseDuration%time.Second != 0:
-		return fmt.Errorf("the lease duration, %s, must be a number of seconds", t.LeaseDuration)
+		return fmt.Errorf("the lease duration, %s, must be a whole number of seconds, at least 1s", t.LeaseDuration)
 	case t.RenewDeadline <= 0 || t.RetryPeriod <= 0:
-		return errors.New("the renew deadline and the retry period must be longer than nothing")
+		return errors.New("the renew deadline and the retry period must be positive")
 	case t.LeaseDuration <= t.RenewDeadline:
 		return fmt.Errorf("the lease duration, %s, must be longer than the renew deadline, %s", t.LeaseDuration, t.RenewDeadline)
 	case float64(t.RenewDeadline) <= leaderelection.JitterFactor*float64(t.RetryPeriod):
@@ -55,28 +55,28 @@ func (t Times) Validate() error {
 	return nil
 }
 
-// RequestTimeout bounds one request, so that a renewal can be repeated before the deadline if it hangs.
+// RequestTimeout is the timeout of one request. It leaves time to repeat a renewal that hangs.
 func (t Times) RequestTimeout() time.Duration {
 	deadline := t.WithDefaults().RenewDeadline
 	return min(max(time.Second, deadline/2), deadline)
 }
 
-// Lease is how a shard is a member of a ring.
+// Lease is a shard's membership of a ring.
 type Lease struct {
 	Client coordinationv1client.LeasesGetter
 	Ring   string
-	// Namespace and Name are where the Lease is. The name is the shard's.
+	// Namespace and Name of the Lease. The name is that of the shard.
 	Namespace, Name string
 	Times
-	// Annotations are written with each renewal. Those with an empty value are removed: a process before this one may
-	// have left them.
+	// Annotations are written with each renewal. Annotations with an empty value are removed: an earlier
+	// process may have written them.
 	Annotations map[string]string
 
-	// clock is that of the tenure; nil is the machine's.
+	// clock is the clock of the tenure; nil means the machine's.
 	clock func() time.Duration
 }
 
-// Validate tells what is wrong with the names and times, before anything is written.
+// Validate returns an error if a name or time is invalid. It writes nothing.
 func (l *Lease) Validate() error {
 	var errs []error
 	for _, name := range []struct{ of, value string }{{"ring", l.Ring}, {"shard", l.Name}} {
@@ -90,13 +90,13 @@ func (l *Lease) Validate() error {
 		}
 	}
 	if l.Namespace == "" {
-		errs = append(errs, errors.New("the namespace of the shard's lease is not known: set it, or run in a pod"))
+		errs = append(errs, errors.New("the namespace of the shard's lease is required: set it, or run in a pod"))
 	}
 	return errors.Join(append(errs, l.Times.Validate())...)
 }
 
-// Run joins the ring, calls work for as long as the Lease is held, and leaves the ring after work has returned. The context
-// of the work lives for as long as the Lease is held; the work itself has to return some time after ctx has ended.
+// Run joins the ring, calls work, and leaves the ring after work has returned. The context of work ends
+// only when the Lease is lost; work has to return some time after ctx has ended.
 //
 // It returns nil after a graceful end, ErrNameTaken or ErrLost.
 func (l *Lease) Run(ctx context.Context, work func(held context.Context, member *Member)) error {
@@ -105,12 +105,12 @@ func (l *Lease) Run(ctx context.Context, work func(held context.Context, member 
 	}
 	member := newMember(*l)
 	if err := member.claim(ctx); err != nil {
-		if ctx.Err() != nil { // it was told to end meanwhile
+		if ctx.Err() != nil { // the process is stopping
 			return nil
 		}
 		return err
 	}
-	// The Lease is kept until the work has ended, not until the work is asked to end.
+	// The process holds the Lease until the work has returned, not until the work is told to stop.
 	election, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -119,23 +119,23 @@ func (l *Lease) Run(ctx context.Context, work func(held context.Context, member 
 		RenewDeadline: member.RenewDeadline,
 		RetryPeriod:   member.RetryPeriod,
 		Name:          l.Name,
-		// It would release the Lease before the work has ended, when it could not renew it; and one that belongs to
-		// another process by then.
+		// Leader election would release a Lease that it failed to renew before the work has ended, and
+		// even one that another process holds by then.
 		ReleaseOnCancel: false,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { member.start() },
+			OnStartedLeading: func(context.Context) { member.markStarted() },
 			OnStoppedLeading: member.lose,
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("preparing to keep the lease: %w", err)
+		return fmt.Errorf("configuring the renewal of the lease: %w", err)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		elector.Run(election)
 	}()
-	err = member.keep(ctx, work)
+	err = member.workWhileHeld(ctx, work)
 	leave()
 	<-ended
 	if err == nil {
@@ -144,8 +144,9 @@ func (l *Lease) Run(ctx context.Context, work func(held context.Context, member 
 	return err
 }
 
-// keep works while the Lease is held.
-func (m *Member) keep(ctx context.Context, work func(context.Context, *Member)) error {
+// workWhileHeld waits until this process holds the Lease, and calls work with a context that ends when
+// the Lease is lost.
+func (m *Member) workWhileHeld(ctx context.Context, work func(context.Context, *Member)) error {
 	select {
 	case <-m.started:
 	case <-ctx.Done():

@@ -18,11 +18,12 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// attempts is how often a write is tried on a Lease that others write too.
+// attempts is the number of attempts to write a Lease that other clients write, too.
 const attempts = 5
 
-// Member is this process with its shard's Lease, as leader election sees it. On the wire the holder is the shard's name, as
-// the contract demands; here it is the process, so that two with one name can be told apart.
+// Member is the lock that leader election uses to acquire and renew a shard's Lease. In the Lease the
+// holder is the name of the shard, as the wire format requires; for leader election it is the process,
+// which distinguishes two processes with the same name.
 type Member struct {
 	Lease
 	*Tenure
@@ -46,18 +47,18 @@ func newMember(lease Lease) *Member {
 	return m
 }
 
-// Identity of this process.
+// Identity returns the identity of this process.
 func (m *Member) Identity() string { return m.Name + "_" + m.instance }
 
-// Describe names the Lease in messages.
+// Describe returns the namespace and name of the Lease, for messages.
 func (m *Member) Describe() string { return m.Namespace + "/" + m.Name }
 
 // RecordEvent does nothing: the sharder records events on Leases.
 func (m *Member) RecordEvent(string) {}
 
-func (m *Member) start() { close(m.started) }
+func (m *Member) markStarted() { close(m.started) }
 
-// joined tells whether this process has been a member.
+// joined reports whether this process is or was a member.
 func (m *Member) joined() bool {
 	select {
 	case <-m.started:
@@ -67,9 +68,9 @@ func (m *Member) joined() bool {
 	}
 }
 
-// WaitUnnoticed returns true if no sharder has written a state on the Lease for one lease duration. The shard would wait
-// for objects in vain.
-func (m *Member) WaitUnnoticed(ctx context.Context) bool {
+// LacksSharder waits for one lease duration and reports whether no sharder has written a state to the
+// Lease. Such a shard gets no objects.
+func (m *Member) LacksSharder(ctx context.Context) bool {
 	if !sleep(ctx, m.LeaseDuration) {
 		return false
 	}
@@ -78,7 +79,7 @@ func (m *Member) WaitUnnoticed(ctx context.Context) bool {
 	return m.current != nil && m.current.Labels[shardingv1alpha1.LabelState] == ""
 }
 
-// sleep returns false if ctx ends before.
+// sleep returns false if ctx ends before the pause is over.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -90,24 +91,24 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// limited bounds a request.
-func (m *Member) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout returns a context with the timeout of one request.
+func (m *Member) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, m.RequestTimeout())
 }
 
 func (m *Member) read(ctx context.Context) (*coordinationv1.Lease, error) {
-	ctx, cancel := m.limited(ctx)
+	ctx, cancel := m.withTimeout(ctx)
 	defer cancel()
 	return m.Client.Leases(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
 }
 
 func (m *Member) update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	ctx, cancel := m.limited(ctx)
+	ctx, cancel := m.withTimeout(ctx)
 	defer cancel()
 	return m.Client.Leases(m.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
 }
 
-// holds tells whether a Lease is held by this very process.
+// holds reports whether this process holds a Lease.
 func (m *Member) holds(lease *coordinationv1.Lease) bool {
 	return ptr.Deref(lease.Spec.HolderIdentity, "") == m.Name && instanceOf(lease) == m.instance
 }
@@ -124,27 +125,28 @@ func (m *Member) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 	if err != nil {
 		return nil, nil, err
 	}
-	m.current = lease
 	if m.joined() && !m.holds(lease) {
-		// Leader election would try to get it back. But others have gone on without this process.
+		// Leader election would try to acquire it again, but other shards may already own its objects.
 		m.lose()
 		return nil, nil, ErrLost
 	}
+	m.current = lease
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 	switch record.HolderIdentity {
 	case m.Name:
 		record.HolderIdentity = m.Name + "_" + instanceOf(lease)
 	case shardingv1alpha1.IdentityShardLeaseController:
-		record.HolderIdentity = "" // the process before is dead, and there is nobody to wait for
+		record.HolderIdentity = "" // the earlier process is dead, so there is no need to wait
 	}
-	// Leader election compares this: two processes of one name differ in the annotation alone.
+	// Leader election compares the raw record: two processes with the same name differ only in the
+	// annotation.
 	raw := fmt.Appendf(nil, "%+v", *record)
 	return record, raw, nil
 }
 
 // Create implements resourcelock.Interface.
 func (m *Member) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if m.joined() { // somebody has deleted it
+	if m.joined() { // the Lease was deleted
 		m.lose()
 		return ErrLost
 	}
@@ -153,12 +155,12 @@ func (m *Member) Create(ctx context.Context, record resourcelock.LeaderElectionR
 	defer m.mu.Unlock()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
 	m.fill(lease, record)
-	ctx, cancel := m.limited(ctx)
+	ctx, cancel := m.withTimeout(ctx)
 	defer cancel()
 	created, err := m.Client.Leases(m.Namespace).Create(ctx, lease, metav1.CreateOptions{})
 	if err == nil {
 		m.current = created
-		m.renew(began)
+		m.markRenewed(began)
 	}
 	return err
 }
@@ -168,23 +170,26 @@ func (m *Member) Update(ctx context.Context, record resourcelock.LeaderElectionR
 	began := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.lost.Err() != nil {
+		return ErrLost // leader election would renew it without another read
+	}
 	if m.current == nil {
-		return errors.New("the lease was not read yet")
+		return errors.New("the lease has not been read yet")
 	}
 	lease := m.current.DeepCopy()
 	m.fill(lease, record)
 	updated, err := m.update(ctx, lease)
 	if err == nil {
 		m.current = updated
-		m.renew(began)
+		m.markRenewed(began)
 	}
 	return err
 }
 
-// Announce writes on the Lease that this shard is leaving, so that it gets no more objects. It reads the Lease first: the
-// sharder writes its state there, for example right after the shard has joined.
-func (m *Member) Announce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, m.RetryPeriod) // renewals wait for it
+// AnnounceLeaving records on the Lease that this shard is leaving, so that it gets no more objects. It
+// reads the Lease first, because the sharder writes its state there, too.
+func (m *Member) AnnounceLeaving(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.RetryPeriod) // renewals wait for m.mu
 	defer cancel()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,10 +212,10 @@ func (m *Member) Announce(ctx context.Context) error {
 			break
 		}
 	}
-	return fmt.Errorf("announcing that this shard leaves: %w", err) // the next renewal announces it
+	return fmt.Errorf("recording on the lease %s that this shard is leaving: %w", m.Describe(), err) // the next renewal records it
 }
 
-// release empties the holder if this process still holds the Lease. If that fails, the Lease expires.
+// release releases the Lease if this process still holds it. If that fails, the Lease expires.
 func (m *Member) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, m.RenewDeadline)
 	defer cancel()
@@ -219,15 +224,15 @@ func (m *Member) release(ctx context.Context) {
 		if err != nil || !m.holds(lease) {
 			return
 		}
-		now, second, nobody := metav1.NowMicro(), int32(1), ""
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &nobody, &second, &now
+		now, second, noHolder := metav1.NowMicro(), int32(1), ""
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &noHolder, &second, &now
 		if _, err = m.update(ctx, lease); !apierrors.IsConflict(err) {
 			return
 		}
 	}
 }
 
-// fill writes a record and what is known of this process into a Lease.
+// fill sets the record, the labels and the annotations of this process on a Lease.
 func (m *Member) fill(lease *coordinationv1.Lease, record resourcelock.LeaderElectionRecord) {
 	if record.HolderIdentity == m.Identity() {
 		record.HolderIdentity = m.Name
@@ -242,7 +247,7 @@ func (m *Member) fill(lease *coordinationv1.Lease, record resourcelock.LeaderEle
 		if value != "" {
 			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotation, value)
 		} else {
-			delete(lease.Annotations, annotation) // of a process before this one
+			delete(lease.Annotations, annotation) // of an earlier process
 		}
 	}
 	for annotation, value := range m.Annotations {

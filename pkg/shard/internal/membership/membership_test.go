@@ -2,12 +2,16 @@ package membership
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/klog/v2"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
@@ -202,6 +207,33 @@ func TestLostLeaseIsNotTakenBack(t *testing.T) {
 	}
 }
 
+// TestLostLeaseIsNotRenewed has leader election renew a Lease with what it read before, as it does when a
+// read has failed.
+func TestLostLeaseIsNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		joined := inBubble()
+		leases := joined.Client.Leases("default")
+		_ = joined.Run(t.Context(), func(held context.Context, member *Member) {
+			record, _, err := member.Get(held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := leases.Update(held, lease("a", shardingv1alpha1.IdentityShardLeaseController, nil), metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := member.Get(held); !errors.Is(err, ErrLost) {
+				t.Errorf("the read returned %v", err)
+			}
+			if err := member.Update(t.Context(), *record); !errors.Is(err, ErrLost) {
+				t.Errorf("the renewal returned %v", err)
+			}
+		})
+		if found, err := leases.Get(t.Context(), "a", metav1.GetOptions{}); err != nil || *found.Spec.HolderIdentity != shardingv1alpha1.IdentityShardLeaseController {
+			t.Errorf("the lease is %v, %v", found, err)
+		}
+	})
+}
+
 // TestSuspendedMachineIsNotAMember lets time pass that Go's monotonic clock does not count.
 func TestSuspendedMachineIsNotAMember(t *testing.T) {
 	var now time.Duration
@@ -209,7 +241,7 @@ func TestSuspendedMachineIsNotAMember(t *testing.T) {
 	if tenure.Valid() {
 		t.Error("it is valid before it was held")
 	}
-	tenure.renew(now)
+	tenure.markRenewed(now)
 	if now += 9 * time.Second; !tenure.Valid() {
 		t.Error("it is not valid before the deadline")
 	}
@@ -229,6 +261,7 @@ func TestBootClockAdvances(t *testing.T) {
 
 // TestClaimWaitsForLongerLease finds the Lease of a process elsewhere that lasts longer than its own would.
 func TestClaimWaitsForLongerLease(t *testing.T) {
+	t.Setenv("POD_UID", "pod")
 	for name, test := range map[string]struct {
 		seconds  int32
 		instance string
@@ -249,6 +282,41 @@ func TestClaimWaitsForLongerLease(t *testing.T) {
 				}
 				if waited := time.Since(began); waited != test.want {
 					t.Errorf("it waited for %s, want %s", waited, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestClaimLogsItsWait finds the Lease of an earlier process. Without the pod's UID the log says how to shorten the wait.
+func TestClaimLogsItsWait(t *testing.T) {
+	other := lease("a", "a", map[string]string{shardingv1alpha1.AnnotationInstance: "elsewhere_1"})
+	for name, test := range map[string]struct {
+		existing []runtime.Object
+		uid      string
+		want     []string
+	}{
+		"without the pod's UID": {[]runtime.Object{other}, "", []string{"Waiting for the lease of an earlier process. Set POD_UID default/a 15s"}},
+		"in another pod":        {[]runtime.Object{other}, "pod", []string{"Waiting for the lease of an earlier process default/a 15s"}},
+		"no wait":               {nil, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("POD_UID", test.uid)
+			synctest.Test(t, func(t *testing.T) {
+				var lines []string
+				log := funcr.NewJSON(func(line string) {
+					var entry struct{ Msg, Lease, Wait string }
+					if err := json.Unmarshal([]byte(line), &entry); err != nil {
+						t.Error(err)
+					}
+					message, _, _ := strings.Cut(entry.Msg, " from ")
+					lines = append(lines, message+" "+entry.Lease+" "+entry.Wait)
+				}, funcr.Options{})
+				if err := newMember(*inBubble(test.existing...)).claim(klog.NewContext(t.Context(), log)); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(test.want, lines); diff != "" {
+					t.Error(diff)
 				}
 			})
 		})
@@ -301,7 +369,7 @@ func TestPeers(t *testing.T) {
 			if _, err := joined.Client.Leases("default").Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(2 * viewLasts)
+			time.Sleep(2 * viewTTL)
 		}
 		t.Log("The only other shard leaves, too")
 		update(lease("b", "b", leaving))

@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// viewLasts is how long a list of the peers is used: when a shard joins or leaves, many objects move at once.
-	viewLasts = time.Second
-	// missingLasts is how long a peer that was not listed is taken for missing. It may have joined since.
-	missingLasts = 200 * time.Millisecond
+	// viewTTL is how long a list of the peers is reused: when a shard joins or leaves, many objects move
+	// at once.
+	viewTTL = time.Second
+	// missingTTL is how long a peer that is not in the list counts as missing. It may have joined since.
+	missingTTL = 200 * time.Millisecond
 )
 
-// Peers are the other shards of the ring, as the Leases in the shard's namespace show them. A shard is a peer while it holds
-// its Lease, so that everybody who reads the Leases comes to the same result without a clock.
+// Peers are the other shards of the ring, read from the Leases in the shard's namespace. A shard is a
+// peer while it holds its Lease, so that all readers of the Leases get the same result without a clock.
 type Peers struct {
 	Lease *Lease
 
@@ -30,15 +31,15 @@ type Peers struct {
 	view *view
 }
 
-// view is what one list of the Leases shows.
+// view is the result of one list of the Leases.
 type view struct {
 	at   time.Time
 	ring *ring.Ring // of the peers that are not leaving
-	// complete is whether all peers are visible: none has its Lease in another namespace.
+	// complete is false if a peer has its Lease in another namespace.
 	complete bool
 }
 
-// list reads the Leases, unless that was done a moment ago.
+// list returns the peers. It reads the Leases unless the last view is younger than maxAge.
 func (p *Peers) list(ctx context.Context, maxAge time.Duration) (*view, error) {
 	if p.view != nil && time.Since(p.view.at) <= maxAge {
 		return p.view, nil
@@ -68,16 +69,16 @@ func (p *Peers) list(ctx context.Context, maxAge time.Duration) (*view, error) {
 	if p.view == nil || !slices.Equal(p.view.ring.Shards(), slices.Sorted(slices.Values(peers))) {
 		p.view = &view{ring: ring.New(peers)}
 	}
-	p.view = &view{at: time.Now(), ring: p.view.ring, complete: complete} // the table of an equal ring is kept
+	p.view = &view{at: time.Now(), ring: p.view.ring, complete: complete} // reuse the lookup table of an equal ring
 	return p.view, nil
 }
 
-// Contains tells whether a shard is a peer that can take objects. Without an answer it is not: the webhook or the sharder
-// then chooses the next owner.
+// Contains reports whether a shard is a peer that accepts objects. If the Leases cannot be read, it
+// returns false: the webhook or the sharder then chooses the next owner.
 func (p *Peers) Contains(ctx context.Context, shard string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, maxAge := range []time.Duration{viewLasts, missingLasts} {
+	for _, maxAge := range []time.Duration{viewTTL, missingTTL} {
 		seen, err := p.list(ctx, maxAge)
 		if err != nil {
 			return false
@@ -89,11 +90,11 @@ func (p *Peers) Contains(ctx context.Context, shard string) bool {
 	return false
 }
 
-// Next returns the peer that should own a key when this shard leaves. It is "" if not all peers are visible: then the webhook
-// or the sharder has to choose. Without any peer, ok is false.
+// Next returns the peer that should own a key when this shard leaves. It is "" if not all peers are
+// visible: then the webhook or the sharder chooses. ok is false if there is no peer.
 func (p *Peers) Next(ctx context.Context, key string) (shard string, ok bool, err error) {
 	p.mu.Lock()
-	seen, err := p.list(ctx, viewLasts)
+	seen, err := p.list(ctx, viewTTL)
 	p.mu.Unlock()
 	switch {
 	case err != nil:

@@ -11,29 +11,30 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// withChildren is a main object with its children, as they were seen last.
-type withChildren struct {
+// objectTree is a main object with its children, in their last known versions.
+type objectTree struct {
 	object   *metav1.PartialObjectMetadata
 	children []*metav1.PartialObjectMetadata
 }
 
-// withChildren looks in the caches. Children that are not there yet are left to the sharder, which lets them follow.
-func (o *Ownership) withChildren(ctx context.Context, kind *Kind, object client.Object) (*withChildren, error) {
-	found := &withChildren{object: reduce(kind, object)}
+// treeOf returns an object with its children in the caches. The sharder moves children that the caches
+// do not have yet.
+func (o *Ownership) treeOf(ctx context.Context, kind *Kind, object client.Object) (*objectTree, error) {
+	tree := &objectTree{object: reduce(kind, object)}
 	for _, controlled := range kind.Controlled {
 		if err := o.Objects.Each(ctx, controlled, object.GetUID(), func(child client.Object) error {
 			if metav1.IsControlledBy(child, object) {
-				found.children = append(found.children, reduce(controlled, child))
+				tree.children = append(tree.children, reduce(controlled, child))
 			}
 			return nil
 		}); err != nil {
 			return nil, fmt.Errorf("listing the children: %w", err)
 		}
 	}
-	return found, nil
+	return tree, nil
 }
 
-// reduce keeps what is needed to record an owner.
+// reduce returns the metadata that is needed to record an owner.
 func reduce(kind *Kind, object client.Object) *metav1.PartialObjectMetadata {
 	reduced := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
@@ -43,22 +44,22 @@ func reduce(kind *Kind, object client.Object) *metav1.PartialObjectMetadata {
 	return reduced
 }
 
-// giveChildren records the children that this shard owns, or has just given to another shard, for a shard. It does what it
-// can: the sharder lets a child that stays behind follow its controller.
-func (o *Ownership) giveChildren(ctx context.Context, f *withChildren, next string) {
-	for _, child := range f.children {
-		if err := o.giveChild(ctx, child, next); err != nil && ctx.Err() == nil {
-			logf.FromContext(ctx).Info("Left a child to the sharder to move; is this shard allowed to patch it?",
+// assignChildren records the next owner of the children that this shard owns, or has just assigned to
+// another shard. It is best effort: the sharder moves the remaining children after their controller.
+func (o *Ownership) assignChildren(ctx context.Context, tree *objectTree, next string) {
+	for _, child := range tree.children {
+		if err := o.assignChild(ctx, child, next); err != nil && ctx.Err() == nil {
+			logf.FromContext(ctx).Info("Failed to move a child, leaving it to the sharder (is this shard allowed to patch it?)",
 				"kind", child.Kind, "namespace", child.Namespace, "name", child.Name, "error", err.Error())
 		}
 	}
 }
 
-func (o *Ownership) giveChild(ctx context.Context, child *metav1.PartialObjectMetadata, next string) error {
-	ours := o.owner(child) // this shard, or the one that it was given to before
+func (o *Ownership) assignChild(ctx context.Context, child *metav1.PartialObjectMetadata, next string) error {
+	known := o.owner(child) // this shard, or the shard of an earlier attempt
 	for range attempts {
-		if o.owner(child) == next || o.owner(child) != ours {
-			return nil // it is there, or another client has moved it
+		if o.owner(child) == next || o.owner(child) != known {
+			return nil // next owns it, or another client has moved it
 		}
 		err := o.write(ctx, child, next)
 		if !apierrors.IsConflict(err) {
@@ -68,5 +69,5 @@ func (o *Ownership) giveChild(ctx context.Context, child *metav1.PartialObjectMe
 			return client.IgnoreNotFound(err)
 		}
 	}
-	return fmt.Errorf("other clients have written it %d times in a row", attempts)
+	return fmt.Errorf("%d attempts in a row conflicted with writes of other clients", attempts)
 }

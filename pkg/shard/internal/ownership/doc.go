@@ -1,10 +1,13 @@
-// Package ownership knows which objects are this shard's, learns when that changes, and releases them safely.
+// Package ownership knows the objects that this shard owns, follows changes of their owner, and releases
+// them safely.
 //
-// It promises that a reconcile begins only on an object that this shard owns and that is not being released; that its
-// context ends when another shard gets the object; that an object is released only when no reconcile of it is running,
-// with its children first, in one write whose precondition is the version that was decided about; that a reconcile never
-// begins on what a cache still shows of an object after its release; and that an object whose release is refused stays
-// this shard's, with its children, and is worked on.
+// It guarantees:
+//   - A reconcile begins only on an object that this shard owns and is not releasing.
+//   - The context of a reconcile ends when another shard gets the object.
+//   - An object is released only when no reconcile of it is running, after its children, in one write
+//     whose precondition is the version on which the decision is based.
+//   - After a release, no reconcile begins on the object that an outdated cache still shows.
+//   - If a release is refused, this shard keeps the object with its children, and reconciles it.
 //
-// An owner is recorded in a label of the object. Only labels.go knows that.
+// The owner is recorded in a label of the object. Only labels.go accesses this label.
 package ownership

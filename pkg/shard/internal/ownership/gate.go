@@ -12,7 +12,7 @@ import (
 )
 
 // ErrTaken is the cause with which the context of a reconcile ends when another shard gets its object.
-var ErrTaken = errors.New("the object is no longer this shard's")
+var ErrTaken = errors.New("this shard no longer owns the object")
 
 // Key names a main object.
 type Key struct {
@@ -20,8 +20,8 @@ type Key struct {
 	types.NamespacedName
 }
 
-// gate knows which objects are being reconciled, and blocks new reconciles of those that are on their way to another shard.
-// Without it a reconcile could begin on what a cache still shows of an object that was just released.
+// gate tracks the running reconciles of each object, and blocks new reconciles of objects that are being
+// released. Without it, a reconcile could begin on a released object that a cache still shows.
 type gate struct {
 	mu      sync.Mutex
 	objects map[Key]*objectState
@@ -33,19 +33,22 @@ type objectState struct {
 	blocked   bool          // no new reconcile may begin
 	releasing bool          // a release is in progress
 	idle      chan struct{} // closed when the last reconcile returns, if a release waits for that
-	// releasedAt is the resourceVersion with which the object became another shard's, or "". The caches in unseen, a
-	// bit each, have not shown that yet.
+	// releasedAt is the resourceVersion of the write that released the object, or "". unseen has a bit
+	// for each cache that does not show the release yet.
 	releasedAt string
 	unseen     uint64
-	// refused is whether the last release was refused. The object is reconciled although its release is asked for.
+	// refused is true if the last release was refused or failed before it wrote anything. The object is
+	// then reconciled although it is being drained.
 	refused bool
-	// unanswered is a release whose outcome is not known: it may still be applied.
+	// lagging is true if the last release found that the caches differ.
+	lagging bool
+	// unanswered is a release whose outcome is unknown: it may still be applied.
 	unanswered unansweredWrite
 }
 
-// unansweredWrite is a write with a precondition that was sent at some time and not answered.
+// unansweredWrite is a write with a precondition that got no response.
 type unansweredWrite struct {
-	version string // of the precondition, or ""
+	version string // resourceVersion of the precondition, or ""
 	sentAt  time.Time
 }
 
@@ -61,7 +64,7 @@ func (g *gate) state(k Key) *objectState {
 	return g.objects[k]
 }
 
-// change calls a function with the state of an object, if there is anything to know about it.
+// change calls a function with the state of an object, if it has one.
 func (g *gate) change(k Key, change func(*objectState)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,15 +74,15 @@ func (g *gate) change(k Key, change func(*objectState)) {
 	}
 }
 
-// tidy forgets an object that there is nothing to know about.
+// tidy removes the state of an object that has no reconcile and no release.
 func (g *gate) tidy(k Key, state *objectState) {
 	if !state.blocked && !state.releasing && !state.refused && len(state.running) == 0 && g.objects[k] == state {
 		delete(g.objects, k)
 	}
 }
 
-// enter begins a reconcile, unless the object is being released. The context ends when another shard gets the object; leave
-// ends the reconcile.
+// enter begins a reconcile, unless the object is being released. Its context ends when another shard gets
+// the object. The caller must call leave after the reconcile.
 func (g *gate) enter(ctx context.Context, k Key) (running context.Context, leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,8 +106,8 @@ func (g *gate) enter(ctx context.Context, k Key) (running context.Context, leave
 	}, true
 }
 
-// block lets no reconcile begin any more, and returns a channel that is closed when none is left. It is for one caller at a
-// time, until that calls done; others get nothing.
+// block begins a release: it blocks new reconciles of an object and returns a channel that is closed when
+// none is running. ok is false while another release is in progress; otherwise call endRelease afterwards.
 func (g *gate) block(k Key) (idle <-chan struct{}, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,10 +127,10 @@ func (g *gate) block(k Key) (idle <-chan struct{}, ok bool) {
 	return waiting, true
 }
 
-// done ends what block began. The object stays blocked unless it was opened.
-func (g *gate) done(k Key) { g.change(k, func(state *objectState) { state.releasing = false }) }
+// endRelease ends the release that block began. The object stays blocked unless open was called.
+func (g *gate) endRelease(k Key) { g.change(k, func(state *objectState) { state.releasing = false }) }
 
-// interrupt ends the contexts of all reconciles.
+// interrupt cancels the contexts of all reconciles of an object.
 func (g *gate) interrupt(k Key) {
 	g.change(k, func(state *objectState) {
 		for run := range state.running {
@@ -136,14 +139,14 @@ func (g *gate) interrupt(k Key) {
 	})
 }
 
-// open lets reconciles begin again.
+// open unblocks an object.
 func (g *gate) open(k Key) { g.change(k, (*objectState).open) }
 
 func (s *objectState) open() {
-	s.blocked, s.refused, s.releasedAt, s.unseen, s.unanswered = false, false, "", 0, unansweredWrite{}
+	s.blocked, s.refused, s.lagging, s.releasedAt, s.unseen, s.unanswered = false, false, false, "", 0, unansweredWrite{}
 }
 
-// openRefused lets reconciles begin again although the release of the object is asked for.
+// openRefused unblocks an object whose release was refused, although it is still being drained.
 func (g *gate) openRefused(k Key) {
 	g.change(k, func(state *objectState) {
 		state.open()
@@ -151,22 +154,48 @@ func (g *gate) openRefused(k Key) {
 	})
 }
 
-// isRefused tells whether the last release was refused.
+// openUnwritten unblocks an object whose release has failed, unless an earlier write may still be applied.
+// lagging is true if it failed because the caches differ.
+func (g *gate) openUnwritten(k Key, lagging bool) {
+	g.change(k, func(state *objectState) {
+		if state.unanswered.version == "" {
+			state.open()
+			state.refused = true
+		}
+		state.lagging = lagging
+	})
+}
+
+// isLagging reports whether the last release found that the caches differ.
+func (g *gate) isLagging(k Key) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.objects[k] != nil && g.objects[k].lagging
+}
+
+// isWaiting reports whether the object is blocked, or its release waits until the caches agree.
+func (g *gate) isWaiting(k Key) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.objects[k] != nil && (g.objects[k].blocked || g.objects[k].lagging)
+}
+
+// isRefused reports whether the last release was refused.
 func (g *gate) isRefused(k Key) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.objects[k] != nil && g.objects[k].refused
 }
 
-// forgetRefusal notes that the release is no longer asked for.
+// forgetRefusal resets a refusal, when the drain is withdrawn.
 func (g *gate) forgetRefusal(k Key) { g.change(k, func(state *objectState) { state.refused = false }) }
 
-// sent notes a release that was sent at some time and not answered.
-func (g *gate) sent(k Key, version string, at time.Time) {
-	g.change(k, func(state *objectState) { state.unanswered = unansweredWrite{version: version, sentAt: at} })
+// markUnanswered records a release that got no response.
+func (g *gate) markUnanswered(k Key, version string, sentAt time.Time) {
+	g.change(k, func(state *objectState) { state.unanswered = unansweredWrite{version: version, sentAt: sentAt} })
 }
 
-// unansweredOf returns the last release that was not answered, if there is one.
+// unansweredOf returns the last release that got no response, if there is one.
 func (g *gate) unansweredOf(k Key) unansweredWrite {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -176,34 +205,34 @@ func (g *gate) unansweredOf(k Key) unansweredWrite {
 	return unansweredWrite{}
 }
 
-// markReleased notes that the object is another shard's since a version. It stays blocked until all caches, of which there
-// are some, have shown that.
+// markReleased records the version that released an object. The object stays blocked until all caches of
+// its kind show the release.
 func (g *gate) markReleased(k Key, version string, caches int) {
 	g.change(k, func(state *objectState) { state.releasedAt, state.unseen = version, 1<<caches-1 })
 }
 
-// isReleased tells whether the object was released and not all caches have shown that.
+// isReleased reports whether the object was released and not all caches show that yet.
 func (g *gate) isReleased(k Key) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.objects[k] != nil && g.objects[k].releasedAt != ""
 }
 
-// observe notes that a cache shows a version of the object. If it is later than the one with which it was released, the
-// object has come back.
+// observe records that a cache shows a version of the object. If the version is later than the release,
+// the object was assigned to this shard again.
 func (g *gate) observe(k Key, version string, cache int) {
 	g.change(k, func(state *objectState) {
 		if state.releasedAt == "" {
 			return
 		}
 		if order, err := resourceversion.CompareResourceVersion(version, state.releasedAt); err == nil && order > 0 {
-			state.seen(cache)
+			state.markSeen(cache)
 		}
 	})
 }
 
-// observeDeletion notes that a cache no longer has the object, since a version if that is known: it was deleted, or is
-// another shard's. During its release it stays blocked; the release finds that out as well.
+// observeDeletion records that a cache no longer has the object, because it was deleted or another shard
+// owns it. version is "" if it is unknown. It does not unblock an object while its release is in progress.
 func (g *gate) observeDeletion(k Key, version string, cache int) {
 	g.interrupt(k)
 	g.change(k, func(state *objectState) {
@@ -213,21 +242,21 @@ func (g *gate) observeDeletion(k Key, version string, cache int) {
 		}
 		if version != "" {
 			if order, err := resourceversion.CompareResourceVersion(version, state.releasedAt); err == nil && order < 0 {
-				return // that was before it came back and was released again
+				return // this event is older than the last release
 			}
 		}
-		state.seen(cache)
+		state.markSeen(cache)
 	})
 }
 
-// seen notes a cache that knows of the release. With the last of them the object is open.
-func (s *objectState) seen(cache int) {
+// markSeen records a cache that shows the release. The last of them unblocks the object.
+func (s *objectState) markSeen(cache int) {
 	if s.unseen &^= 1 << cache; s.unseen == 0 {
 		s.open()
 	}
 }
 
-// blockedObjects is the number of objects of which no reconcile may begin.
+// blockedObjects returns the number of blocked objects.
 func (g *gate) blockedObjects() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

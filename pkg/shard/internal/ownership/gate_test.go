@@ -42,7 +42,7 @@ func TestGateWaitsForReconciles(t *testing.T) {
 	leave()
 	<-idle
 	g.open(object)
-	g.done(object)
+	g.endRelease(object)
 	if !entered(g) || len(g.objects) != 0 {
 		t.Errorf("it stays blocked, or its state is never forgotten: %v", g.objects)
 	}
@@ -56,7 +56,7 @@ func TestGateAllowsOneReleaseAtATime(t *testing.T) {
 	if _, ok := g.block(object); ok {
 		t.Error("two hand the same object over")
 	}
-	g.done(object)
+	g.endRelease(object)
 	if entered(g) {
 		t.Error("it opened by itself")
 	}
@@ -83,7 +83,7 @@ func TestGateStaysBlockedUntilCacheShowsRelease(t *testing.T) {
 			g := newGate()
 			g.block(object)
 			g.markReleased(object, "10", 1)
-			g.done(object)
+			g.endRelease(object)
 			if !g.isReleased(object) {
 				t.Error("its release is not recorded")
 			}

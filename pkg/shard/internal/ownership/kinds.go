@@ -24,19 +24,19 @@ type Kinds struct {
 // Kind is a sharded kind.
 type Kind struct {
 	schema.GroupVersionKind
-	// Watched has an object for each way in which controllers watch the kind: typed, unstructured or metadata only. Each
-	// of them has a cache of its own.
+	// Watched has an example for each form in which controllers watch the kind: typed, unstructured or
+	// metadata only. Each form has its own cache.
 	Watched []client.Object
 	// Controlled are the kinds of the children.
 	Controlled []*Kind
-	// released are called for each object that is no longer this shard's.
+	// released are called for each object that this shard no longer owns.
 	released []func(reconcile.Request)
 }
 
-// maxWatched is how many ways to watch a kind there can be. There are three.
+// maxWatched bounds the number of forms in which a kind is watched. There are three.
 const maxWatched = 8
 
-// Declare notes a main kind and a way in which it is watched. It returns the number of that way.
+// Declare adds a main kind and a form in which it is watched. It returns the index of that form's cache.
 func (k *Kinds) Declare(gvk schema.GroupVersionKind, watched client.Object) (kind *Kind, cache int, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -56,13 +56,13 @@ func (k *Kinds) Declare(gvk schema.GroupVersionKind, watched client.Object) (kin
 		return kind, cache, nil
 	}
 	if len(kind.Watched) == maxWatched {
-		return nil, 0, fmt.Errorf("the kind %s is watched in more than %d ways", gvk.Kind, maxWatched)
+		return nil, 0, fmt.Errorf("the kind %s is watched in more than %d forms", gvk.Kind, maxWatched)
 	}
 	kind.Watched = append(kind.Watched, watched)
 	return kind, len(kind.Watched) - 1, nil
 }
 
-// DeclareControlled notes a kind whose objects follow their controllers.
+// DeclareControlled adds a kind whose objects move with their controllers.
 func (k *Kinds) DeclareControlled(owner *Kind, gvk schema.GroupVersionKind, watched client.Object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,14 +75,14 @@ func (k *Kind) controls(of schema.GroupKind) bool {
 	return slices.ContainsFunc(k.Controlled, func(controlled *Kind) bool { return controlled.GroupKind() == of })
 }
 
-// OnReleased adds a function that is called for each object that is no longer this shard's.
+// OnReleased adds functions that are called for each object that this shard no longer owns.
 func (k *Kinds) OnReleased(kind *Kind, calls ...func(reconcile.Request)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	kind.released = append(kind.released, calls...)
 }
 
-// Main returns the main kinds, in a constant order.
+// Main returns the main kinds, sorted.
 func (k *Kinds) Main() []*Kind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -101,12 +101,12 @@ func (k *Kinds) MainKind(of schema.GroupKind) *Kind {
 	return k.main[of]
 }
 
-// Declared tells whether a kind is a main kind or a controlled one.
+// Declared reports whether a kind is a main kind or a controlled kind.
 func (k *Kinds) Declared(of schema.GroupKind) bool {
 	return k.MainKind(of) != nil || slices.ContainsFunc(k.Main(), func(main *Kind) bool { return main.controls(of) })
 }
 
-// Conflict returns a kind that is both a main kind and a controlled one, or "".
+// Conflict returns a kind that is both a main kind and a controlled kind, or "".
 func (k *Kinds) Conflict() string {
 	for _, main := range k.Main() {
 		for _, controlled := range main.Controlled {
@@ -118,7 +118,7 @@ func (k *Kinds) Conflict() string {
 	return ""
 }
 
-// New returns an empty object of the kind, as it is watched in one of its caches.
+// New returns an empty object of the kind, in the form of one of its caches.
 func (k *Kind) New(scheme *runtime.Scheme, cache int) (client.Object, error) {
 	switch k.Watched[cache].(type) {
 	case *metav1.PartialObjectMetadata:
@@ -141,7 +141,7 @@ func (k *Kind) New(scheme *runtime.Scheme, cache int) (client.Object, error) {
 	return object, nil
 }
 
-// NewList returns an empty list of objects of the kind, as they are watched in its first cache.
+// NewList returns an empty list of objects of the kind, in the form of its first cache.
 func (k *Kind) NewList(scheme *runtime.Scheme) (client.ObjectList, error) {
 	of := k.GroupVersionKind
 	of.Kind += "List"

@@ -12,44 +12,44 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// record is how objects tell who owns them: the shard label names the owner, and the drain label asks it to release the
-// object. The drain label's value names the next owner, or is anything else.
+// record reads and writes the owner of an object, which the shard label names. The drain label asks the
+// owner to release the object; its value is the next owner, or any other string.
 type record struct{ shardLabel, drainLabel, shard string }
 
 func newRecord(ring, shard string) record {
 	return record{shardLabel: shardingv1alpha1.LabelShard(ring), drainLabel: shardingv1alpha1.LabelDrain(ring), shard: shard}
 }
 
-// Selector selects the objects of this shard.
+// Selector selects the objects that this shard owns.
 func (r record) Selector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{r.shardLabel: r.shard})
 }
 
-// owner is the shard that an object is recorded for.
+// owner returns the owner of an object.
 func (r record) owner(object metav1.Object) string { return object.GetLabels()[r.shardLabel] }
 
-// own tells whether an object is recorded for this shard.
-func (r record) own(object metav1.Object) bool { return r.owner(object) == r.shard }
+// isOwn reports whether this shard owns an object.
+func (r record) isOwn(object metav1.Object) bool { return r.owner(object) == r.shard }
 
-// asked tells whether this shard is asked to release an object, and which shard may be the next owner.
-func (r record) asked(object metav1.Object) (next string, asked bool) {
-	next, asked = object.GetLabels()[r.drainLabel]
-	return next, asked
+// draining reports whether an object is being drained, and returns the next owner that the drain names.
+func (r record) draining(object metav1.Object) (next string, draining bool) {
+	next, draining = object.GetLabels()[r.drainLabel]
+	return next, draining
 }
 
-// mark records a new object for this shard, unless it is recorded for one already.
-func (r record) mark(object metav1.Object) bool {
-	if _, marked := object.GetLabels()[r.shardLabel]; marked {
+// claim records this shard as the owner of a new object, unless the object has an owner.
+func (r record) claim(object metav1.Object) bool {
+	if _, assigned := object.GetLabels()[r.shardLabel]; assigned {
 		return false
 	}
-	marked := map[string]string{r.shardLabel: r.shard}
-	maps.Copy(marked, object.GetLabels())
-	object.SetLabels(marked)
+	changed := map[string]string{r.shardLabel: r.shard}
+	maps.Copy(changed, object.GetLabels())
+	object.SetLabels(changed)
 	return true
 }
 
-// patch records an object of a version for another shard. Without one both labels are removed, which makes the webhook
-// assign the object in that same write.
+// patch records the next owner of an object, if the object still has the given version. Without a next
+// owner it removes both labels, and the webhook assigns the object in the same write.
 func (r record) patch(version, next string) (client.Patch, error) {
 	changed := map[string]any{r.shardLabel: nil, r.drainLabel: nil}
 	if next != "" {

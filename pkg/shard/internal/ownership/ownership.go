@@ -2,6 +2,8 @@ package ownership
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,69 +18,72 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Objects reads the objects of this shard from its caches. What it returns must not be changed.
+// Objects reads the objects of this shard from its caches. Callers must not modify them.
 type Objects interface {
 	// Get reads an object from one of the caches of its kind.
 	Get(ctx context.Context, kind *Kind, cache int, name types.NamespacedName) (client.Object, error)
-	// Each visits the objects in the first cache of their kind. A controller selects its children.
+	// Each visits the objects in the first cache of their kind. If controller is set, it may skip objects
+	// that are not its children.
 	Each(ctx context.Context, kind *Kind, controller types.UID, visit func(client.Object) error) error
 }
 
 // Peers are the other shards.
 type Peers interface {
-	// Contains tells whether a shard can take objects.
+	// Contains reports whether a shard is a member that accepts objects.
 	Contains(ctx context.Context, shard string) bool
-	// Next returns the shard that should own a key when this one leaves. It is "" if the webhook or the sharder has to
-	// choose; ok is false if there is no other shard.
+	// Next returns the shard that should own a key when this shard leaves. It is "" if the webhook or the
+	// sharder has to choose; ok is false if there is no other shard.
 	Next(ctx context.Context, key string) (shard string, ok bool, err error)
 }
 
-// Options are what an Ownership needs.
+// Options are the options of an Ownership.
 type Options struct {
 	Ring, Shard string
 	Objects     Objects
 	Peers       Peers
-	// Grace is how long a reconcile may go on when the release of its object is asked for. After that its context ends.
+	// Grace is how long a reconcile may continue after the release of its object has begun. After that
+	// its context ends.
 	Grace time.Duration
-	// ConcurrentReleases is how many objects are released at the same time.
+	// ConcurrentReleases is the number of objects that are released at the same time.
 	ConcurrentReleases int
-	// Observe gets the result and the duration of each attempt to release an object.
+	// Observe is called with the result and the duration of each attempt to release an object.
 	Observe func(Result, time.Duration)
 }
 
-// Result is what came of an attempt to release an object.
+// Result is the result of an attempt to release an object.
 type Result string
 
 // The results.
 const (
 	Released   Result = "released"
-	Kept       Result = "kept"       // the release was no longer asked for
+	Kept       Result = "kept"       // the drain was withdrawn
 	Refused    Result = "refused"    // the API server or a policy refused the write
-	Unanswered Result = "unanswered" // whether the write was applied is not known yet
-	Failed     Result = "failed"     // for any other reason
+	Unanswered Result = "unanswered" // it is not known yet whether the write was applied
+	Failed     Result = "failed"     // any other error
 )
 
-// Ownership is what this shard owns.
+// Ownership tracks and releases the objects that this shard owns.
 type Ownership struct {
 	record
 	Options
 	Kinds
-	// writer writes who owns an object. It reads no cache.
+	// writer reads and writes owners. It does not read from a cache.
 	writer client.Client
 
 	gate  *gate
-	queue workqueue.TypedRateLimitingInterface[Key] // objects whose release is asked for
-	slots chan struct{}                             // a value for each release in progress
+	queue workqueue.TypedRateLimitingInterface[Key] // objects that are being drained
+	slots chan struct{}                             // one value for each release in progress
 
-	owned sync.Map // by schema.GroupKind, *atomic.Int64
-	asked struct {
+	owned sync.Map // number of owned objects: schema.GroupKind to *atomic.Int64
+	// drains has the time at which the drain of each object was first observed.
+	drains struct {
 		sync.Mutex
 		since map[Key]time.Time
 	}
 }
 
-// retryFirst and retryMost are how long to wait before the release of an object is tried again.
-const retryFirst, retryMost = 20 * time.Millisecond, 30 * time.Second
+// minRetryDelay and maxRetryDelay bound the exponential backoff between two attempts to release an object.
+const minRetryDelay, maxRetryDelay = 20 * time.Millisecond, 30 * time.Second
 
 // New returns the Ownership of a shard that owns nothing yet.
 func New(options Options) *Ownership {
@@ -87,23 +92,25 @@ func New(options Options) *Ownership {
 		Options: options,
 		gate:    newGate(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[Key](retryFirst, retryMost),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[Key](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[Key]{Name: "shard-releases"}),
 		slots: make(chan struct{}, options.ConcurrentReleases),
 	}
-	o.asked.since = map[Key]time.Time{}
+	o.drains.since = map[Key]time.Time{}
 	return o
 }
 
-// WriteWith sets the client that writes who owns an object. It must not read a cache.
+// WriteWith sets the client that reads and writes owners. It must not read from a cache.
 func (o *Ownership) WriteWith(writer client.Client) { o.writer = writer }
 
-// Begin begins a reconcile of an object that a cache shows, if this shard owns it. Its context ends when another shard
-// gets the object; the caller must call end. If the object is being released, it returns Releasing: the caller should ask
-// again after a while, because the object may stay.
+// Begin begins a reconcile of an object, if the given cache shows that this shard owns it. The context ends
+// when another shard gets the object; the caller must call end.
+//
+// If the object is being released, Begin returns Releasing. The caller should retry later, because this
+// shard may keep the object.
 func (o *Ownership) Begin(ctx context.Context, kind *Kind, cache int, name types.NamespacedName) (running context.Context, end func(), state State, err error) {
 	k := Key{kind.GroupKind(), name}
-	// First the gate, then the cache: what the gate lets pass was not released before, or the cache knows it.
+	// The gate comes before the cache: if it is open, the cache shows the last release.
 	running, end, ok := o.gate.enter(ctx, k)
 	if !ok {
 		return nil, nil, Releasing, nil
@@ -116,7 +123,12 @@ func (o *Ownership) Begin(ctx context.Context, kind *Kind, cache int, name types
 		}
 		return nil, nil, NotOwned, err
 	}
-	if _, asked := o.record.asked(object); asked && !o.gate.isRefused(k) {
+	if !o.isOwn(object) {
+		end()
+		return nil, nil, NotOwned, fmt.Errorf("the cache of shard %q has the %s %s, whose owner is %q: "+
+			"NewCache in manager.Options must keep the label selectors that it is given, and a transform must keep the labels", o.Shard, kind.Kind, name, o.owner(object))
+	}
+	if _, draining := o.draining(object); draining && !o.gate.isRefused(k) {
 		end()
 		o.queue.Add(k)
 		return nil, nil, Releasing, nil
@@ -134,7 +146,7 @@ const (
 	Releasing
 )
 
-// Owns tells whether this shard owns an object and may work on it.
+// Owns reports whether this shard owns an object and may reconcile it.
 func (o *Ownership) Owns(ctx context.Context, kind *Kind, name types.NamespacedName) bool {
 	_, end, state, err := o.Begin(ctx, kind, 0, name)
 	if err != nil || state != Owned {
@@ -144,15 +156,15 @@ func (o *Ownership) Owns(ctx context.Context, kind *Kind, name types.NamespacedN
 	return true
 }
 
-// Adopt records a new child of one of this shard's objects for this shard, and tells whether it did. The webhook would do so
-// too; but this needs no call of it, and works without one.
+// Adopt assigns a new child of one of this shard's objects to this shard, and reports whether it did. This
+// saves the call of the webhook, and works without a webhook.
 func (o *Ownership) Adopt(ctx context.Context, child client.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(child)
-	return owner != nil && o.controls(ctx, owner, child) && o.mark(child)
+	return owner != nil && o.controls(ctx, owner, child) && o.claim(child)
 }
 
-// controls tells whether an object is of a kind that follows its controller, and this shard owns the controller. A
-// controller that works on all objects of a kind may share this client.
+// controls reports whether the child has a controlled kind and this shard owns its controller. A
+// controller that reconciles all objects of a kind may use the same client.
 func (o *Ownership) controls(ctx context.Context, owner *metav1.OwnerReference, child client.Object) bool {
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
@@ -176,8 +188,8 @@ func (o *Ownership) controls(ctx context.Context, owner *metav1.OwnerReference, 
 	return false
 }
 
-// Handler learns of all that happens to the main objects of this shard in one of the caches of their kind, whatever
-// predicates the controllers have.
+// Handler returns the event handler for one of the caches of a main kind. It gets all events, regardless
+// of the predicates of controllers.
 func (o *Ownership) Handler(kind *Kind, cache int) toolscache.ResourceEventHandler {
 	owned := o.ownedOf(kind.GroupKind())
 	observe := func(found any) {
@@ -186,16 +198,23 @@ func (o *Ownership) Handler(kind *Kind, cache int) toolscache.ResourceEventHandl
 			return
 		}
 		k := Key{kind.GroupKind(), client.ObjectKeyFromObject(object)}
+		waiting := o.gate.isWaiting(k)
 		o.gate.observe(k, object.GetResourceVersion(), cache)
-		if cache != 0 {
-			return
+		_, draining := o.draining(object)
+		if cache == 0 {
+			o.trackDrain(k, draining)
+			if !draining {
+				o.gate.forgetRefusal(k)
+			}
 		}
-		_, asked := o.record.asked(object)
-		o.noteAsked(k, asked)
 		switch {
-		case !asked:
-			o.gate.forgetRefusal(k)
-		case !o.gate.isRefused(k): // else the next attempt is scheduled
+		case !draining || cache != 0 && !waiting:
+		case o.gate.isLagging(k):
+			// An attempt before the caches agree would fail, and could interrupt a reconcile.
+			if _, err := o.cached(context.Background(), kind, k); !errors.Is(err, errCachesDiffer) {
+				o.queue.Add(k)
+			}
+		case !o.gate.isRefused(k): // otherwise the next attempt is already scheduled
 			o.queue.Add(k)
 		}
 	}
@@ -213,7 +232,7 @@ func (o *Ownership) Handler(kind *Kind, cache int) toolscache.ResourceEventHandl
 				return
 			}
 			k := Key{kind.GroupKind(), types.NamespacedName{Namespace: name.Namespace, Name: name.Name}}
-			version := "" // not known if the deletion itself was missed
+			version := "" // not known if the watch missed the deletion
 			if object, is := found.(client.Object); is {
 				version = object.GetResourceVersion()
 			}
@@ -222,7 +241,7 @@ func (o *Ownership) Handler(kind *Kind, cache int) toolscache.ResourceEventHandl
 				return
 			}
 			owned.Add(-1)
-			o.noteAsked(k, false)
+			o.trackDrain(k, false)
 			for _, call := range kind.released {
 				call(reconcile.Request{NamespacedName: k.NamespacedName})
 			}
@@ -230,14 +249,15 @@ func (o *Ownership) Handler(kind *Kind, cache int) toolscache.ResourceEventHandl
 	}
 }
 
-func (o *Ownership) noteAsked(k Key, asked bool) {
-	o.asked.Lock()
-	defer o.asked.Unlock()
-	switch _, known := o.asked.since[k]; {
-	case !asked:
-		delete(o.asked.since, k)
+// trackDrain records whether an object is being drained, and since when.
+func (o *Ownership) trackDrain(k Key, draining bool) {
+	o.drains.Lock()
+	defer o.drains.Unlock()
+	switch _, known := o.drains.since[k]; {
+	case !draining:
+		delete(o.drains.since, k)
 	case !known:
-		o.asked.since[k] = time.Now()
+		o.drains.since[k] = time.Now()
 	}
 }
 
@@ -246,30 +266,31 @@ func (o *Ownership) ownedOf(kind schema.GroupKind) *atomic.Int64 {
 	return count.(*atomic.Int64)
 }
 
-// Stats is what the metrics show.
+// Stats are the values of the metrics.
 type Stats struct {
 	// Owned is the number of main objects by kind.
 	Owned map[schema.GroupKind]int
-	// Asked is the number of objects whose release is asked for, and Oldest since when that is so for the first of them.
-	Asked  int
-	Oldest time.Time
+	// Draining is the number of objects that are being drained, and OldestDrain the start of the oldest
+	// drain.
+	Draining    int
+	OldestDrain time.Time
 	// Blocked is the number of objects that are not reconciled because they are being released.
 	Blocked int
 }
 
-// Stats returns the current numbers.
+// Stats returns the current values.
 func (o *Ownership) Stats() Stats {
 	stats := Stats{Owned: map[schema.GroupKind]int{}, Blocked: o.gate.blockedObjects()}
 	o.owned.Range(func(kind, count any) bool {
 		stats.Owned[kind.(schema.GroupKind)] = int(count.(*atomic.Int64).Load())
 		return true
 	})
-	o.asked.Lock()
-	defer o.asked.Unlock()
-	stats.Asked = len(o.asked.since)
-	for _, since := range o.asked.since {
-		if stats.Oldest.IsZero() || since.Before(stats.Oldest) {
-			stats.Oldest = since
+	o.drains.Lock()
+	defer o.drains.Unlock()
+	stats.Draining = len(o.drains.since)
+	for _, since := range o.drains.since {
+		if stats.OldestDrain.IsZero() || since.Before(stats.OldestDrain) {
+			stats.OldestDrain = since
 		}
 	}
 	return stats

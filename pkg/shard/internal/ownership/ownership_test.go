@@ -36,6 +36,9 @@ type owner struct {
 	api    client.WithWatch
 	kind   *Kind
 	frozen client.Object // what the cache shows of the main object, if that is not what the API server has
+	behind int           // the index of a cache that does not show the main object yet, or 0
+	fails  error         // what reads of the caches return
+	keeps  bool          // a webhook assigns the main object to this shard again, in the same write
 
 	mu      sync.Mutex
 	patch   func(name string) error // what becomes of a patch before it is applied
@@ -85,13 +88,27 @@ func newOwner(t *testing.T) *owner {
 		if err := api.Patch(ctx, object, patch, options...); err != nil {
 			return err
 		}
+		if o.keeps && object.GetName() == "home" {
+			if err := api.Patch(ctx, object, assignTo("a")); err != nil {
+				return err
+			}
+		}
 		return after(object.GetName())
 	}}))
 	return o
 }
 
 // Get implements Objects.
-func (o *owner) Get(ctx context.Context, _ *Kind, _ int, name types.NamespacedName) (client.Object, error) {
+func (o *owner) Get(ctx context.Context, _ *Kind, cache int, name types.NamespacedName) (client.Object, error) {
+	o.mu.Lock()
+	behind, fails := o.behind, o.fails
+	o.mu.Unlock()
+	if fails != nil {
+		return nil, fails
+	}
+	if behind > 0 && cache == behind {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name.Name)
+	}
 	if o.frozen != nil {
 		return o.frozen, nil
 	}
@@ -147,11 +164,16 @@ func (o *owner) owners() string {
 	return main.Labels[shardLabel] + child.Labels[shardLabel]
 }
 
-// begins tells whether a reconcile may begin.
+// begins reports whether a reconcile may begin.
 func (o *owner) begins() bool { return o.Owns(o.t.Context(), o.kind, object.NamespacedName) }
 
 func forbidden(string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "home", errors.New("refused by a policy"))
+}
+
+// assignTo is a patch that records an owner.
+func assignTo(shard string) client.Patch {
+	return client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+shardLabel+`":"`+shard+`"}}}`))
 }
 
 var errReset = errors.New("connection reset by peer")
@@ -173,7 +195,7 @@ func TestReleaseHandsChildrenOverFirst(t *testing.T) {
 		order = append(order, name)
 		return nil
 	}
-	if err := o.Release(t.Context(), object, o.requested); err != nil {
+	if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 		t.Fatal(err)
 	}
 	if got := o.owners(); got != "bb" {
@@ -187,12 +209,12 @@ func TestReleaseHandsChildrenOverFirst(t *testing.T) {
 	}
 }
 
-// TestRefusedReleaseKeepsObjectAtWork refuses the write of the object itself. Its child comes back, and the object is
-// reconciled although its release is asked for.
+// TestRefusedReleaseKeepsObjectAtWork refuses the write of the object itself. Its child is assigned to the shard again, and the
+// object is reconciled although it is being drained.
 func TestRefusedReleaseKeepsObjectAtWork(t *testing.T) {
 	o := newOwner(t)
 	o.patch = onMain(forbidden)
-	if err := o.Release(t.Context(), object, o.requested); !errors.Is(err, errRefused) {
+	if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errRefused) {
 		t.Fatalf("got %v", err)
 	}
 	if got := o.owners(); got != "aa" {
@@ -202,7 +224,7 @@ func TestRefusedReleaseKeepsObjectAtWork(t *testing.T) {
 		t.Error("nobody works on the object")
 	}
 	o.patch = func(string) error { return nil }
-	if err := o.Release(t.Context(), object, o.requested); err != nil {
+	if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 		t.Fatal(err)
 	}
 	if got := o.owners(); got != "bb" {
@@ -223,7 +245,7 @@ func TestLostAnswerIsARelease(t *testing.T) {
 	}
 	o.frozen = before
 	o.lost = onMain(func(string) error { return errReset })
-	if err := o.Release(t.Context(), object, o.requested); err != nil {
+	if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 		t.Fatal(err)
 	}
 	if got := o.owners(); got != "bb" {
@@ -234,28 +256,28 @@ func TestLostAnswerIsARelease(t *testing.T) {
 	}
 }
 
-// TestUnansweredReleaseStaysBlocked loses the request. As long as it may still be applied no reconcile begins; when it
-// cannot any more, because the object has changed or the API server's timeout is over, the object is worked on.
+// TestUnansweredReleaseStaysBlocked loses the write of a release. No reconcile begins until that write can no longer be applied,
+// because the object has changed or the API server's timeout has passed.
 func TestUnansweredReleaseStaysBlocked(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(*owner)
 		open bool
 	}{
 		"at once":             {func(*owner) {}, false},
-		"after a while":       {func(*owner) { time.Sleep(unansweredLasts / 2) }, false},
-		"after the timeout":   {func(*owner) { time.Sleep(unansweredLasts + time.Second) }, true},
+		"after a while":       {func(*owner) { time.Sleep(unansweredTimeout / 2) }, false},
+		"after the timeout":   {func(*owner) { time.Sleep(unansweredTimeout + time.Second) }, true},
 		"after another write": {func(o *owner) { o.touch() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := newOwner(t)
 				o.patch = onMain(func(string) error { return errReset })
-				if err := o.Release(t.Context(), object, o.requested); !errors.Is(err, errUnanswered) {
+				if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errUnanswered) {
 					t.Fatalf("got %v", err)
 				}
 				test.then(o)
 				o.patch = onMain(forbidden) // the next attempt is refused for certain, the first may still be under way
-				_ = o.Release(t.Context(), object, o.requested)
+				_ = o.Release(t.Context(), object, o.drainTarget)
 				if got := o.begins(); got != test.open {
 					t.Errorf("a reconcile begins: %t, want %t", got, test.open)
 				}
@@ -291,11 +313,11 @@ func TestLeavingDoesNotReopenUnansweredRelease(t *testing.T) {
 				return nil
 			}
 			o.lost = onMain(func(string) error { return errReset })
-			if err := o.Release(t.Context(), object, o.requested); !errors.Is(err, errUnanswered) {
+			if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errUnanswered) {
 				t.Fatalf("got %v", err)
 			}
 			second(o)
-			if _, err := o.release(t.Context(), object, o.requested); errors.Is(err, errRefused) {
+			if _, err := o.release(t.Context(), object, o.drainTarget); errors.Is(err, errRefused) {
 				t.Errorf("got %v", err)
 			}
 			if got := o.owners(); got != "bb" {
@@ -314,7 +336,7 @@ func TestNotFoundOfAWebhookIsNoRelease(t *testing.T) {
 	o.patch = onMain(func(name string) error {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "references"}, name)
 	})
-	if err := o.Release(t.Context(), object, o.requested); !errors.Is(err, errRefused) {
+	if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errRefused) {
 		t.Errorf("got %v", err)
 	}
 	if got := o.owners(); got != "aa" || !o.begins() {
@@ -384,7 +406,7 @@ func TestReleaseWaitsForReconcile(t *testing.T) {
 		running, leave, _ := o.gate.enter(t.Context(), object)
 		var group sync.WaitGroup
 		group.Go(func() {
-			if err := o.Release(t.Context(), object, o.requested); err != nil {
+			if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 				t.Error(err)
 			}
 		})
@@ -415,11 +437,10 @@ func TestReleaseOfOutdatedObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.frozen = before
-	moved := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+shardLabel+`":"c"}}}`))
-	if err := o.api.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "home"}}, moved); err != nil {
+	if err := o.api.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "home"}}, assignTo("c")); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.Release(t.Context(), object, o.requested); err != nil {
+	if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 		t.Fatal(err)
 	}
 	if got := o.owners()[:1]; got != "c" {
@@ -437,12 +458,12 @@ func TestHangingReconcilesDoNotHoldUpReleases(t *testing.T) {
 			k := Key{object.Kind, types.NamespacedName{Namespace: "default", Name: name}}
 			_, leave, _ := o.gate.enter(t.Context(), k)
 			t.Cleanup(leave)
-			group.Go(func() { _ = o.Release(ctx, k, o.requested) })
+			group.Go(func() { _ = o.Release(ctx, k, o.drainTarget) })
 		}
 		time.Sleep(time.Minute)
 		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		if err := o.Release(bounded, object, o.requested); err != nil {
+		if err := o.Release(bounded, object, o.drainTarget); err != nil {
 			t.Errorf("it is not released: %v", err)
 		}
 		if got := o.owners(); got != "bb" {
@@ -476,7 +497,7 @@ func TestReleaseAll(t *testing.T) {
 	}
 }
 
-// TestAnswers sorts errors of writes by what they tell.
+// TestAnswers classifies errors of writes as refusals, other responses, or no response.
 func TestAnswers(t *testing.T) {
 	status := func(code int32, causes ...metav1.StatusCause) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Details: &metav1.StatusDetails{Causes: causes}}}
@@ -513,7 +534,7 @@ func TestSeveralCaches(t *testing.T) {
 	g := newGate()
 	g.block(object)
 	g.markReleased(object, "10", 2)
-	g.done(object)
+	g.endRelease(object)
 	g.observeDeletion(object, "10", 1)
 	if entered(g) {
 		t.Error("a reconcile begins on what the first cache still shows")
@@ -521,5 +542,50 @@ func TestSeveralCaches(t *testing.T) {
 	g.observeDeletion(object, "10", 0)
 	if !entered(g) {
 		t.Error("it stays blocked")
+	}
+}
+
+// TestReleaseWaitsUntilCachesAgree has a second cache that does not show the object yet. It could show the
+// object after the release.
+func TestReleaseWaitsUntilCachesAgree(t *testing.T) {
+	o := newOwner(t)
+	if _, _, err := o.Declare(configMaps, &metav1.PartialObjectMetadata{}); err != nil {
+		t.Fatal(err)
+	}
+	o.behind = 1
+	if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errCachesDiffer) {
+		t.Errorf("got %v", err)
+	}
+	if got := o.owners(); got != "aa" {
+		t.Errorf("the object and its child are with %s, want aa", got)
+	}
+	o.behind = 0
+	if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
+		t.Error(err)
+	}
+	if got := o.owners(); got != "bb" {
+		t.Errorf("the object and its child are with %s, want bb", got)
+	}
+}
+
+// TestKeptObjectTakesChildrenBack has a webhook assign the object to this shard again, in the write that
+// releases it.
+func TestKeptObjectTakesChildrenBack(t *testing.T) {
+	o := newOwner(t)
+	o.keeps = true
+	if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.owners(); got != "aa" {
+		t.Errorf("the object and its child are with %s, want aa", got)
+	}
+}
+
+// TestForeignObjectInCacheIsNotReconciled has a cache that ignores the label selector.
+func TestForeignObjectInCacheIsNotReconciled(t *testing.T) {
+	o := newOwner(t)
+	o.frozen = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "home", Labels: map[string]string{shardLabel: "b"}}}
+	if _, _, state, err := o.Begin(t.Context(), o.kind, 0, object.NamespacedName); err == nil || state != NotOwned {
+		t.Errorf("got state %v and error %v", state, err)
 	}
 }

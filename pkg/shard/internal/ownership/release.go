@@ -16,33 +16,36 @@ import (
 )
 
 const (
-	// attempts is how often a write is tried on an object that others write too.
+	// attempts is the number of attempts to write an object that other clients write, too.
 	attempts = 5
-	// fieldManager is the name under which the API server records our writes.
+	// fieldManager is the field manager of the writes of this package.
 	fieldManager = "shard"
-	// writeTimeout bounds a request. It leaves room for a webhook of others that hangs for its default timeout of 10 s.
+	// writeTimeout is the timeout of a request. It is longer than the default timeout of other webhooks,
+	// which is 10 s.
 	writeTimeout = 15 * time.Second
-	// unansweredLasts is how long a write that was not answered may still be applied: the API server's default request
-	// timeout, 60 s, and some seconds for the way.
-	unansweredLasts = 70 * time.Second
+	// unansweredTimeout is how long a write without a response may still be applied: the API server's
+	// default request timeout, 60 s, and a margin for the network.
+	unansweredTimeout = 70 * time.Second
 )
 
 var (
-	// errReleasing is returned for an object that is being released already.
-	errReleasing = errors.New("the object is being released already")
-	// errKept is returned for an object that need not be released any more.
-	errKept = errors.New("the object stays")
+	// errReleasing is returned if another release of the object is in progress.
+	errReleasing = errors.New("the object is already being released")
+	// errKept is returned if this shard keeps the object.
+	errKept = errors.New("this shard keeps the object")
 	// errUnanswered is returned while it is not known whether a release was applied.
-	errUnanswered = errors.New("the release was not answered")
-	// errRefused is returned when a release was refused. The object stays this shard's.
+	errUnanswered = errors.New("the API server did not answer the release")
+	// errCachesDiffer is returned while the caches of a kind show different versions of an object.
+	errCachesDiffer = errors.New("the caches show different versions of the object")
+	// errRefused is returned if the API server refused a release. This shard keeps the object.
 	errRefused = errors.New("the release was refused")
 )
 
-// Destination decides which shard gets an object. Without one, the webhook or the sharder decides; ok is false if the object
-// stays.
+// Destination returns the next owner of an object. It is "" if the webhook or the sharder chooses; ok is
+// false if this shard keeps the object.
 type Destination func(ctx context.Context, k Key, object metav1.Object) (shard string, ok bool)
 
-// Run releases objects whose release is asked for, until ctx ends and all releases have returned.
+// Run releases the objects that are being drained, until ctx ends and all releases have returned.
 func (o *Ownership) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, o.queue.ShutDown)()
 	var group sync.WaitGroup
@@ -56,33 +59,39 @@ func (o *Ownership) Run(ctx context.Context) {
 		group.Go(func() {
 			defer func() { <-o.slots }()
 			defer o.queue.Done(k)
-			o.answer(ctx, k)
+			o.releaseDrained(ctx, k)
 		})
 	}
 }
 
-// answer releases an object whose release is asked for. If that fails it is tried again after a while.
-func (o *Ownership) answer(ctx context.Context, k Key) {
-	_, err := o.release(ctx, k, o.requested)
+// releaseDrained releases an object that is being drained. It retries a failed release with backoff.
+func (o *Ownership) releaseDrained(ctx context.Context, k Key) {
+	_, err := o.release(ctx, k, o.drainTarget)
 	if err == nil || errors.Is(err, errReleasing) || ctx.Err() != nil {
 		o.queue.Forget(k)
 		return
 	}
-	logf.FromContext(ctx).Error(err, "Could not release an object, trying again", "kind", k.Kind.String(), "namespace", k.Namespace, "name", k.Name)
+	log := logf.FromContext(ctx).WithValues("kind", k.Kind.String(), "namespace", k.Namespace, "name", k.Name)
+	if errors.Is(err, errCachesDiffer) { // ordinary: watches are not equally fast
+		log.Info("Waiting to release an object until all caches show it at the same version")
+	} else {
+		log.Error(err, "Failed to release an object, retrying")
+	}
 	o.queue.AddRateLimited(k)
 }
 
-// requested is the destination that the request for a release names, if that is a shard that can take objects. Other
-// sharders and people write anything.
-func (o *Ownership) requested(ctx context.Context, _ Key, object metav1.Object) (string, bool) {
-	next, asked := o.record.asked(object)
-	if !asked || next == "" || next == o.Shard || !o.Peers.Contains(ctx, next) {
-		return "", asked
+// drainTarget is the Destination that the drain names, if that shard accepts objects. Users and other
+// sharders may write any value.
+func (o *Ownership) drainTarget(ctx context.Context, _ Key, object metav1.Object) (string, bool) {
+	next, draining := o.draining(object)
+	if !draining || next == "" || next == o.Shard || !o.Peers.Contains(ctx, next) {
+		return "", draining
 	}
 	return next, true
 }
 
-// Release stops working on an object and makes it another shard's, or keeps it if the destination is not ok.
+// Release stops the reconciles of an object and records its next owner, or keeps the object if the
+// destination is not ok.
 func (o *Ownership) Release(ctx context.Context, k Key, to Destination) error {
 	select {
 	case o.slots <- struct{}{}:
@@ -94,7 +103,7 @@ func (o *Ownership) Release(ctx context.Context, k Key, to Destination) error {
 	return err
 }
 
-// release is Release for a caller that has a slot.
+// release is Release for a caller that holds a slot.
 func (o *Ownership) release(ctx context.Context, k Key, to Destination) (Result, error) {
 	kind := o.MainKind(k.Kind)
 	if kind == nil {
@@ -104,7 +113,10 @@ func (o *Ownership) release(ctx context.Context, k Key, to Destination) (Result,
 	if !ok {
 		return Failed, errReleasing
 	}
-	defer o.gate.done(k)
+	defer o.gate.endRelease(k)
+	if o.gate.isReleased(k) { // the caches lag, and a release based on what they show could unblock the object
+		return Released, o.confirm(ctx, kind, k)
+	}
 	if err := o.waitIdle(ctx, k, idle); err != nil {
 		return Failed, err
 	}
@@ -114,8 +126,9 @@ func (o *Ownership) release(ctx context.Context, k Key, to Destination) (Result,
 	return result, err
 }
 
-// waitIdle waits until no reconcile of an object is running. Those that do not end in time are interrupted. One that ignores
-// that does not keep others from being released: meanwhile the slot is free.
+// waitIdle waits until no reconcile of an object is running, and interrupts them after the grace period.
+// It frees the slot meanwhile, so that a reconcile that ignores its context does not delay the release
+// of other objects.
 func (o *Ownership) waitIdle(ctx context.Context, k Key, idle <-chan struct{}) error {
 	select {
 	case <-idle:
@@ -138,24 +151,22 @@ func (o *Ownership) waitIdle(ctx context.Context, k Key, idle <-chan struct{}) e
 	}
 }
 
-// transfer releases an object that no reconcile works on, and decides whether reconciles may begin again.
+// transfer releases an object that is not being reconciled, and then unblocks it or keeps it blocked.
 func (o *Ownership) transfer(ctx context.Context, kind *Kind, k Key, to Destination) (Result, error) {
-	object, err := o.Objects.Get(ctx, kind, 0, k.NamespacedName)
+	object, err := o.cached(ctx, kind, k)
 	if apierrors.IsNotFound(err) {
 		o.gate.open(k)
 		return Kept, nil
 	}
-	if err != nil {
+	var tree *objectTree
+	if err == nil {
+		tree, err = o.treeOf(ctx, kind, object)
+	}
+	if err != nil { // nothing was written
+		o.gate.openUnwritten(k, errors.Is(err, errCachesDiffer))
 		return Failed, err
 	}
-	found, err := o.withChildren(ctx, kind, object)
-	if err != nil {
-		if o.gate.unansweredOf(k).version == "" { // nothing was written
-			o.gate.openRefused(k)
-		}
-		return Failed, err
-	}
-	version, err := o.give(ctx, k, found, to)
+	version, err := o.assign(ctx, k, tree, to)
 	switch {
 	case errors.Is(err, errKept):
 		o.gate.open(k)
@@ -164,14 +175,33 @@ func (o *Ownership) transfer(ctx context.Context, kind *Kind, k Key, to Destinat
 		o.gate.openRefused(k)
 		return Refused, err
 	case err != nil:
-		return Unanswered, err // it stays blocked: it may be another shard's
+		return Unanswered, err // the object stays blocked: another shard may own it
 	}
 	o.gate.markReleased(k, version, len(kind.Watched))
 	return Released, o.confirm(ctx, kind, k)
 }
 
-// confirm opens the gate if the caches have shown already that the object was released. Otherwise the events that are still
-// to come do.
+// cached returns an object that all caches of its kind show at the same version. A cache that lags could
+// show the object after its release, as if this shard still owned it.
+func (o *Ownership) cached(ctx context.Context, kind *Kind, k Key) (client.Object, error) {
+	first, err := o.Objects.Get(ctx, kind, 0, k.NamespacedName)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	for cache := 1; cache < len(kind.Watched); cache++ {
+		other, otherErr := o.Objects.Get(ctx, kind, cache, k.NamespacedName)
+		switch {
+		case client.IgnoreNotFound(otherErr) != nil:
+			return nil, otherErr
+		case apierrors.IsNotFound(err) != apierrors.IsNotFound(otherErr),
+			err == nil && first.GetResourceVersion() != other.GetResourceVersion():
+			return nil, errCachesDiffer
+		}
+	}
+	return first, err
+}
+
+// confirm unblocks the object if the caches already show its release. Otherwise their next events do.
 func (o *Ownership) confirm(ctx context.Context, kind *Kind, k Key) error {
 	for cache := range kind.Watched {
 		object, err := o.Objects.Get(ctx, kind, cache, k.NamespacedName)
@@ -187,91 +217,93 @@ func (o *Ownership) confirm(ctx context.Context, kind *Kind, k Key) error {
 	return nil
 }
 
-// give records who owns an object and its children, the object on the very version that was decided about. It returns a
-// version with which the object was not this shard's any more, because of this write or for another reason. When other
-// clients have written the object meanwhile, it decides again, also about the children.
-func (o *Ownership) give(ctx context.Context, k Key, f *withChildren, to Destination) (version string, err error) {
-	uid, cached := f.object.UID, f.object.ResourceVersion
-	pending, err := o.readUnanswered(ctx, k, f)
+// assign records the next owner of an object and its children, with the version of the object as a
+// precondition. It returns a version at which this shard no longer owned the object, because of its own
+// write or that of another client.
+func (o *Ownership) assign(ctx context.Context, k Key, tree *objectTree, to Destination) (version string, err error) {
+	uid, cached := tree.object.UID, tree.object.ResourceVersion
+	pending, err := o.readUnanswered(ctx, k, tree)
 	if apierrors.IsNotFound(err) {
 		return cached, nil
 	}
 	if err != nil {
 		return "", err
 	}
-	// keep takes the children back, unless a write may still be applied: then the object stays blocked.
+	// keep assigns the children to this shard again, unless a write may still be applied: then the object
+	// stays blocked.
 	keep := func(reason, cause error) (string, error) {
 		if pending {
 			return "", errors.Join(errUnanswered, cause)
 		}
-		o.giveChildren(ctx, f, o.Shard)
+		o.assignChildren(ctx, tree, o.Shard)
 		return "", errors.Join(reason, cause)
 	}
-	for range attempts {
-		if !o.own(f.object) {
-			return f.object.ResourceVersion, nil
+	for range attempts { // each conflict needs a new decision, also about the children
+		if !o.isOwn(tree.object) {
+			return tree.object.ResourceVersion, nil
 		}
-		next, goes := to(ctx, k, f.object)
-		if !goes || f.object.UID != uid { // the release of a new object of that name was not asked for
+		next, ok := to(ctx, k, tree.object)
+		if !ok || tree.object.UID != uid { // a new object of the same name is not being drained
 			return keep(errKept, nil)
 		}
 		if next != "" {
-			o.giveChildren(ctx, f, next)
+			o.assignChildren(ctx, tree, next)
 		}
-		before, sentAt := f.object.ResourceVersion, time.Now()
-		failed := o.write(ctx, f.object, next)
+		before, sentAt := tree.object.ResourceVersion, time.Now()
+		writeErr := o.write(ctx, tree.object, next)
 		switch {
-		case failed == nil && o.own(f.object):
-			return "", errKept // the webhook has chosen this shard again, in that same write
-		case failed == nil:
-			return f.object.ResourceVersion, nil
-		case isRefusal(failed):
-			return keep(errRefused, failed)
-		case !isAnswer(failed):
-			o.gate.sent(k, before, sentAt)
+		case writeErr == nil && o.isOwn(tree.object):
+			pending = false
+			return keep(errKept, nil) // the webhook has assigned the object to this shard again, in the same write
+		case writeErr == nil:
+			return tree.object.ResourceVersion, nil
+		case isRefusal(writeErr):
+			return keep(errRefused, writeErr)
+		case !isAnswer(writeErr):
+			o.gate.markUnanswered(k, before, sentAt)
 			pending = true
 		}
-		// What has become of the object? Only a read tells whether it is gone: a webhook may answer a write with any code.
-		switch err := o.read(ctx, f.object); {
+		// Only a read shows whether the object still exists: a webhook may answer a write with any code.
+		switch err := o.read(ctx, tree.object); {
 		case apierrors.IsNotFound(err):
 			return before, nil
 		case err != nil:
-			return "", errors.Join(errUnanswered, failed, err)
-		case f.object.ResourceVersion != before: // no earlier write can be applied any more
+			return "", errors.Join(errUnanswered, writeErr, err)
+		case tree.object.ResourceVersion != before: // the precondition of earlier writes no longer holds
 			pending = false
-		case !apierrors.IsConflict(failed):
-			return keep(errRefused, failed)
+		case !apierrors.IsConflict(writeErr):
+			return keep(errRefused, writeErr)
 		}
 	}
-	return keep(errRefused, fmt.Errorf("other clients have written the object %d times in a row", attempts))
+	return keep(errRefused, fmt.Errorf("%d attempts in a row conflicted with writes of other clients", attempts))
 }
 
-// readUnanswered reads an object of which an earlier release was not answered, and tells whether that may still be applied:
-// its precondition holds, and the API server may still be at it.
-func (o *Ownership) readUnanswered(ctx context.Context, k Key, f *withChildren) (pending bool, err error) {
+// readUnanswered reads an object if its last release got no response, and reports whether that release may
+// still be applied: its precondition holds, and the API server may still be processing it.
+func (o *Ownership) readUnanswered(ctx context.Context, k Key, tree *objectTree) (pending bool, err error) {
 	unanswered := o.gate.unansweredOf(k)
 	if unanswered.version == "" {
 		return false, nil
 	}
-	expired := time.Since(unanswered.sentAt) >= unansweredLasts // before the read, which must see what was applied
-	if err := o.read(ctx, f.object); err != nil {
+	expired := time.Since(unanswered.sentAt) >= unansweredTimeout // checked before the read, which must show an applied release
+	if err := o.read(ctx, tree.object); err != nil {
 		if apierrors.IsNotFound(err) {
 			return false, err
 		}
 		return true, errors.Join(errUnanswered, err)
 	}
-	return !expired && f.object.ResourceVersion == unanswered.version, nil
+	return !expired && tree.object.ResourceVersion == unanswered.version, nil
 }
 
-// isRefusal tells whether an error is an answer of the API server that a write was not applied, and why.
+// isRefusal reports whether the API server answered that it refused a write, with the reason.
 func isRefusal(err error) bool {
 	code := codeOf(err)
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError &&
 		!slices.Contains([]int{http.StatusRequestTimeout, http.StatusConflict, http.StatusNotFound}, code)
 }
 
-// isAnswer tells whether an error is an answer of the API server, so that the request has ended. Errors of proxies, timeouts,
-// and errors of etcd are not: the write may still be applied.
+// isAnswer reports whether an error is a final response of the API server. After timeouts and errors of
+// proxies and etcd, the write may still be applied.
 func isAnswer(err error) bool {
 	return isRefusal(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
 		apierrors.ReasonForError(err) == metav1.StatusReasonInternalError && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
@@ -291,7 +323,8 @@ func (o *Ownership) read(ctx context.Context, object *metav1.PartialObjectMetada
 	return o.writer.Get(ctx, client.ObjectKeyFromObject(object), object)
 }
 
-// write records an object for a shard in one write, or for none, and takes the API server's answer.
+// write records the next owner of an object, or none, in one write. It updates the object with the
+// response.
 func (o *Ownership) write(ctx context.Context, object *metav1.PartialObjectMetadata, next string) error {
 	patch, err := o.patch(object.ResourceVersion, next)
 	if err != nil {

@@ -13,28 +13,30 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
 )
 
-// pauseAfterFailure keeps releases that fail from being repeated at once.
+// pauseAfterFailure is the delay before failed releases are retried.
 const pauseAfterFailure = 200 * time.Millisecond
 
-// errAlone is returned when there is no other shard.
-var errAlone = errors.New("there is no other shard")
+// errNoPeer is returned if there is no other shard.
+var errNoPeer = errors.New("there is no other shard")
 
-// ReleaseAll releases every object to its next owner while this shard goes on working on the rest: no object is without a
-// shard that works on it for longer than its own write. What is left when ctx ends, the sharder moves once the Lease is
-// released. It returns how many objects were released, and whether that was all.
+// ReleaseAll releases all objects to their next owners. It returns the number of released objects, and
+// whether none remain.
+//
+// This shard reconciles each object until its release. The sharder moves the objects that remain when ctx
+// ends, after the Lease is released.
 func (o *Ownership) ReleaseAll(ctx context.Context) (released int, complete bool) {
 	log := logf.FromContext(ctx)
 	for ctx.Err() == nil {
 		done, failed, err := o.releaseOwned(ctx)
 		released += done
 		switch {
-		case errors.Is(err, errAlone):
-			log.Info("There is no other shard to hand objects over to")
+		case errors.Is(err, errNoPeer):
+			log.Info("No other shard to hand objects over to")
 			return released, false
 		case failed == 0 && done == 0:
 			return released, true
 		case failed > 0 && ctx.Err() == nil:
-			log.Info("Not all objects could be released, trying again", "objects", failed, "error", err.Error())
+			log.Info("Failed to release some objects, retrying", "objects", failed, "error", err.Error())
 			pause(ctx)
 		}
 	}
@@ -50,14 +52,14 @@ func pause(ctx context.Context) {
 	}
 }
 
-// releaseOwned releases what the caches have. It returns how many objects were released, how many were not, and one of the
-// reasons.
+// releaseOwned releases the objects in the caches. It returns the number of released objects, the number of
+// failures, and one of the errors.
 func (o *Ownership) releaseOwned(ctx context.Context) (done, failed int, reason error) {
 	var (
 		group sync.WaitGroup
 		mu    sync.Mutex
 	)
-	note := func(err error) {
+	count := func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err == nil {
@@ -65,14 +67,14 @@ func (o *Ownership) releaseOwned(ctx context.Context) (done, failed int, reason 
 			return
 		}
 		failed++
-		if !errors.Is(reason, errAlone) {
+		if !errors.Is(reason, errNoPeer) {
 			reason = err
 		}
 	}
-	alone := func() bool {
+	noPeer := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return errors.Is(reason, errAlone)
+		return errors.Is(reason, errNoPeer)
 	}
 	for _, kind := range o.Main() {
 		err := o.Objects.Each(ctx, kind, "", func(object client.Object) error {
@@ -80,8 +82,8 @@ func (o *Ownership) releaseOwned(ctx context.Context) (done, failed int, reason 
 			if o.gate.isReleased(k) {
 				return nil
 			}
-			if alone() {
-				return errAlone
+			if noPeer() {
+				return errNoPeer
 			}
 			select {
 			case o.slots <- struct{}{}:
@@ -90,32 +92,32 @@ func (o *Ownership) releaseOwned(ctx context.Context) (done, failed int, reason 
 			}
 			group.Go(func() {
 				defer func() { <-o.slots }()
-				note(o.releaseToNext(ctx, k))
+				count(o.releaseToNext(ctx, k))
 			})
 			return nil
 		})
 		if err != nil {
-			note(err)
+			count(err)
 		}
 	}
 	group.Wait()
 	return done, failed, reason
 }
 
-// releaseToNext releases an object to the shard that owns its key without this one. The peers are read for each object, so
-// that one which leaves as well gets nothing more.
+// releaseToNext releases an object to the shard that owns its key after this shard has left. It reads the
+// peers for each object, so that a peer that is leaving, too, gets no more objects.
 func (o *Ownership) releaseToNext(ctx context.Context, k Key) error {
-	var unknown error
+	var nextErr error
 	result, err := o.release(ctx, k, func(ctx context.Context, k Key, _ metav1.Object) (string, bool) {
 		next, ok, err := o.Peers.Next(ctx, assignment.Key(k.Kind, k.Namespace, k.Name))
 		if err == nil && !ok {
-			err = errAlone
+			err = errNoPeer
 		}
-		unknown = err
+		nextErr = err
 		return next, ok
 	})
-	if err == nil && unknown == nil && result == Kept {
-		err = errKept // the webhook has assigned it to this shard again, or it is gone
+	if err == nil && nextErr == nil && result == Kept {
+		err = errKept // the webhook has assigned the object to this shard again, or the object was deleted
 	}
-	return errors.Join(err, unknown)
+	return errors.Join(err, nextErr)
 }

@@ -1,11 +1,11 @@
 // Package watches restores the watches of a process soon after an outage of the API server.
 //
 // client-go's reflector doubles the delay between its attempts, from 0.8 s to 30 s and more, and starts over only two
-// minutes after the first of them. Refused connections, the errors of an API server that is starting, and the relist
-// that follows because the new server has no history of events all use up that one backoff. So a watch came back 14 s
-// after a server that had been away for 5 s.
+// minutes after the first attempt. Refused connections, the errors of an API server that is starting, and the relist
+// that follows because the new server has no history of events all add to this backoff. A watch came back 14 s after
+// the end of an outage of 5 s.
 //
-// The package promises:
+// The package guarantees:
 //   - A list or watch that does not reach the API server is sent again, within seconds after the end of the outage
 //     however long that lasted, and the reflector's backoff does not grow meanwhile.
 //   - During an outage, all watches of a process together send one request per second on average, and never more

@@ -21,16 +21,16 @@ const (
 	maxRetryDelay = 1500 * time.Millisecond
 	// resumeWithin is the time over which the watches of a process spread when the outage has ended.
 	resumeWithin = time.Second
-	// startupGrace is how long after an outage the API server may still refuse what it will allow. It answers
-	// before it has loaded roles, accounts and custom resources.
+	// startupGrace is how long after an outage the API server may refuse allowed requests. It answers before it
+	// has loaded roles, accounts and custom resources.
 	startupGrace = 30 * time.Second
 )
 
-// reachability is what the watches of a process know together about the API server.
+// reachability is the shared state of the watches of a process: whether the API server is reachable.
 type reachability struct {
 	clock clock.Clock
-	// turn holds one token: the right to wait for the next attempt. It passes from one watch to the next, so that a
-	// watch that will be forbidden after the outage, too, does not hold back the others.
+	// turn holds one token: its holder sends the next attempt. The token passes from one watch to the next, so that a
+	// watch that is forbidden even after the outage does not delay the others.
 	turn chan struct{}
 
 	mu          sync.Mutex
