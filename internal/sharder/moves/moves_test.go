@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -197,6 +198,23 @@ var (
 	serviceAccountKind = corev1.SchemeGroupVersion.WithKind("ServiceAccount")
 )
 
+// ownedBy names the main objects of a kind that the ring gives to a shard.
+func (f *fixture) ownedBy(shard string, kind schema.GroupVersionKind, main catalog.Kind) []string {
+	members, _ := f.Ring("")
+	var names []string
+	for name := range f.objects(kind) {
+		namespace := ""
+		if main.Namespaced {
+			namespace = f.Namespace
+		}
+		if members.Owner(assignment.Key(main.GroupKind, namespace, name)) == shard {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // misplaced names the objects that are not where the ring says, or are being drained.
 func (f *fixture) misplaced() []string {
 	members, _ := f.Ring("")
@@ -320,10 +338,12 @@ func TestNewShardGetsItsShareByDraining(t *testing.T) {
 	f.forgetWrites()
 	f.become("a", "b", "c")
 
-	// The shards are asked, and told who is next. Nothing else moves before they answer.
+	// The sharder asks for every object of the new share, and names the destination. Nothing else moves before the shards answer.
+	configMapsOfC, runtimeClassesOfC := f.ownedBy("c", configMapKind, configMaps), f.ownedBy("c", runtimeClassKind, runtimes)
 	var asked map[string]string
-	f.Eventually(func() int { asked = f.drained(configMapKind); return len(asked) + len(f.drained(runtimeClassKind)) }).
-		Should(And(BeNumerically(">", 0), WithTransform(func(n int) int { return f.written()[assignment.Drain] - n }, BeZero())))
+	f.Eventually(func() []string { asked = f.drained(configMapKind); return slices.Sorted(maps.Keys(asked)) }).Should(Equal(configMapsOfC))
+	f.Eventually(func() []string { return slices.Sorted(maps.Keys(f.drained(runtimeClassKind))) }).Should(Equal(runtimeClassesOfC))
+	f.Eventually(func() int { return f.written()[assignment.Drain] }).Should(Equal(len(configMapsOfC) + len(runtimeClassesOfC)))
 	f.Eventually(func() int { f.mu.Lock(); defer f.mu.Unlock(); return f.drains.Outstanding }).Should(BeNumerically(">", 0))
 	for name, destination := range asked {
 		f.Expect(destination).To(Equal("c"), name)
