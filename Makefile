@@ -8,7 +8,7 @@ ROOT   := $(CURDIR)
 BIN    := $(ROOT)/bin
 ASSETS := $(BIN)/kubernetes
 # Each folder with a go.mod of its own. See CONTRIBUTING.md for why there are several.
-MODULES := . experiment hack kubernetes tools
+MODULES := . examples/natscluster experiment hack kubernetes tools
 TOOL    := go tool -modfile=$(ROOT)/tools/go.mod
 NODE    := $(BIN)/node
 NODE_DIR ?= /var/lib/ringmaster-node
@@ -30,7 +30,7 @@ up: build kubernetes ## Run the whole thing on this machine until Ctrl-C: docs/d
 .PHONY: build
 build: ## Build our programs into bin/
 	@mkdir -p $(BIN)
-	go build -trimpath -o $(BIN)/ ./cmd/... ./examples/webhosting ./examples/etcdcluster
+	go build -trimpath -o $(BIN)/ ./cmd/... ./examples/webhosting ./examples/etcdcluster ./examples/etcdagent
 
 # Not a part of build: Prometheus' engine takes minutes to compile, and nothing else needs it.
 .PHONY: experiment
@@ -52,14 +52,15 @@ SLOWEST  = echo 'The ten slowest tests:'; cat $(RECORDS)/$@*.json | $(BIN)/gotes
 .PHONY: test
 test: kubernetes gotestsum ## Run the tests that every change must pass; needs no root
 	@rm -f $(RECORDS)/test-*.json
-	@# The root module's tests take longest; all others run one after the other beside them.
-	@code=0; $(MAKE) --no-print-directory -j2 test-root test-experiment test-hack test-ring test-mutants || code=$$?; $(SLOWEST); exit $$code
+	@# The root module's tests take longest; all others run one after the other beside them. NATS comes last, when there is room.
+	@code=0; $(MAKE) --no-print-directory -j2 test-root test-experiment test-hack test-ring test-mutants || code=$$?; \
+	  $(MAKE) --no-print-directory test-nats || code=$$?; $(SLOWEST); exit $$code
 
 # Most of the time tests wait for something, so there are more of them at work than there are cores. Those that take longest
 # begin first; what is short runs together at the end.
 LONGEST := ./test/modes ./cmd/ringmaster ./test/robustness ./test/sharder ./examples/webhosting ./pkg/coordination/kubestore \
            ./internal/sharder/moves ./examples/etcdcluster ./internal/controlplane ./test/skew ./pkg/coordination/etcdstore ./examples
-.PHONY: test-root test-ring test-hack test-experiment test-mutants
+.PHONY: test-root test-ring test-hack test-experiment test-mutants test-nats
 test-root: test-programs
 	$(TESTENV) $(GOTEST) -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) $(ARGS) \
 	  $(LONGEST) $$(go list ./... | grep -v -e '/internal/ring$$' $(LONGEST:.%=-e '%$$'))
@@ -69,6 +70,8 @@ test-hack: test-programs
 	cd hack && $(TESTENV) $(GOTEST) -race -timeout 10m ./...
 test-experiment: kubernetes test-programs
 	cd experiment && $(TESTENV) $(GOTEST) -race -timeout 20m -p 1 $(ARGS) ./...
+test-nats: kubernetes gotestsum # one scenario; test-nats-all has all of them
+	cd examples/natscluster && $(TESTENV) $(GOTEST) -timeout 10m -run 'TestRollingRestart$$' ./...
 test-mutants: # the few that need no Kubernetes and take seconds
 	@go -C hack run ./mutants -ci
 
@@ -79,7 +82,7 @@ test-mutants: # the few that need no Kubernetes and take seconds
 test-programs:
 	@mkdir -p $(RECORDS)/race $(RECORDS)/plain
 	@go build -race -ldflags='-s -w' -o $(RECORDS)/race/ $$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./cmd/... ./examples/...)
-	@go build -ldflags='-s -w' -o $(RECORDS)/plain/ ./cmd/sharder ./examples/webhosting ./examples/etcdcluster
+	@go build -ldflags='-s -w' -o $(RECORDS)/plain/ ./cmd/sharder ./examples/webhosting ./examples/etcdcluster ./examples/etcdagent
 	@for program in $(RECORDS)/{race,plain}/*; do sum=$$(cksum <$$program); touch -d @$$(( $${sum% *} % 1000000000 )) $$program || true; done
 
 .PHONY: gotestsum
@@ -90,10 +93,14 @@ gotestsum:
 # Matrices of which 'make test' has a part.
 .PHONY: test-long
 test-long: kubernetes gotestsum test-programs ## Run the long tests that 'make test' skips (about 15 minutes)
-	$(TESTENV) $(GOTEST) -race -tags long -timeout 40m $(ARGS) ./test/modes ./cmd/ringmaster ./test/robustness
+	$(TESTENV) $(GOTEST) -race -tags long -timeout 40m $(ARGS) ./test/modes ./cmd/ringmaster ./test/robustness ./pkg/coordination
 
 .PHONY: test-all
-test-all: test test-long mutants faults test-experiments e2e ## Run all tests that a release must pass
+test-all: test test-long mutants faults test-experiments test-nats-all e2e ## Run all tests that a release must pass
+
+.PHONY: test-nats-all
+test-nats-all: kubernetes gotestsum ## Run all scenarios of the NATS example on real servers (about 2 minutes)
+	cd examples/natscluster && $(TESTENV) $(GOTEST) -timeout 20m -parallel 2 $(ARGS) ./...
 
 .PHONY: test-experiments
 test-experiments: kubernetes ## Run every scenario of 'ringmaster experiment' for a moment, each to its report (about 6 minutes)
@@ -107,7 +114,7 @@ test-unit: ## Run the tests that need no Kubernetes: seconds
 
 # Not 'go run', which does not pass signals on.
 .PHONY: mutants
-mutants: kubernetes ## Break the product in small ways, one at a time; each must make its test fail (about 3 minutes; ARGS='-run webhook' for some)
+mutants: kubernetes ## Break the product in small ways, one at a time; each must make its test fail (about 5 minutes; ARGS='-run webhook' for some)
 	@go -C hack build -o $(BIN)/mutants ./mutants
 	@KUBEBUILDER_ASSETS=$(ASSETS) $(BIN)/mutants -C $(ROOT) -list $(ROOT)/hack/mutants/mutants.yaml $(ARGS)
 
@@ -143,6 +150,10 @@ bench-accept: ## Accept the ratios that the last 'make bench' measured
 bench-coordination: kubernetes ## Measure what agreeing before acting is worth, local beside global (25 minutes; make bench-coordination ARGS=-runs=2 is shorter)
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench Coordination -benchtime 1x -timeout 120m ./examples/etcdcluster $(ARGS)
 
+.PHONY: bench-coordination-nats
+bench-coordination-nats: kubernetes ## Measure the same on NATS with JetStream (30 minutes; make bench-coordination-nats ARGS=-runs=2 is shorter)
+	cd examples/natscluster && KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench CoordinationNATS -benchtime 1x -timeout 120m . $(ARGS)
+
 ##@ Keep in order
 
 .PHONY: lint
@@ -150,6 +161,7 @@ lint: ## Check style and import directions
 	$(TOOL) golangci-lint run ./...
 	cd hack && $(TOOL) golangci-lint run --config ../.golangci.yaml ./...
 	cd experiment && $(TOOL) golangci-lint run --config ../.golangci.yaml ./...
+	cd examples/natscluster && $(TOOL) golangci-lint run --config ../../.golangci.yaml ./...
 	cd kubernetes && $(TOOL) golangci-lint fmt --config ../.golangci.yaml --diff ./... # the rest would analyse all of Kubernetes
 
 .PHONY: fmt
@@ -157,6 +169,7 @@ fmt: ## Format the code as lint wants it
 	$(TOOL) golangci-lint fmt ./...
 	cd hack && $(TOOL) golangci-lint fmt --config ../.golangci.yaml ./...
 	cd experiment && $(TOOL) golangci-lint fmt --config ../.golangci.yaml ./...
+	cd examples/natscluster && $(TOOL) golangci-lint fmt --config ../../.golangci.yaml ./...
 
 .PHONY: generate
 generate: ## Write all generated files anew

@@ -7,7 +7,7 @@ failed=0
 complain() { echo "verify: $*" >&2; failed=1; }
 
 echo "go.mod and go.sum of every module"
-for module in . experiment hack kubernetes tools; do
+for module in . examples/natscluster experiment hack kubernetes tools; do
   (cd "$module" && go mod tidy -diff) || complain "$module/go.mod is not tidy: run 'make tidy'"
 done
 

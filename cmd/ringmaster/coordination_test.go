@@ -119,6 +119,8 @@ func TestCoordination(t *testing.T) {
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(said).To(ContainSubstring("there is nothing of dc2 in store; nobody has left anything behind"))
 
+			intervenes(t, g, one, types)
+
 			m.join(t, "another", "dc1")
 			shown, said, err = types("status")
 			g.Expect(err).NotTo(HaveOccurred(), said)
@@ -128,6 +130,44 @@ func TestCoordination(t *testing.T) {
 			g.Expect(said).To(ContainSubstring("Name it before the prefix: another, store"))
 		})
 	}
+}
+
+// intervenes ends what a participant does: its lock is broken, and then the intent abandoned.
+func intervenes(t *testing.T, g *WithT, one *coordination.Coordinator, types func(...string) (string, string, error)) {
+	t.Helper()
+	refused := func(want string, args ...string) {
+		t.Helper()
+		_, said, err := types(args...)
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(said).To(ContainSubstring(want))
+	}
+	done := func(want string, args ...string) {
+		t.Helper()
+		shown, said, err := types(args...)
+		g.Expect(err).NotTo(HaveOccurred(), said)
+		g.Expect(shown).To(ContainSubstring(want))
+	}
+	refused("nothing is being done in store; see: ringmaster coordination status store", "abandon")
+	refused("nobody holds the lock of store; see: ringmaster coordination status store", "break-lock", "store", "--yes")
+	refused(`nothing of a system "elsewhere"`, "abandon", "elsewhere")
+	g.Expect(one.UpdateReadyForRestart(t.Context(), coordination.Updates{"dc1-1": coordination.Add()})).To(Succeed())
+	verdict, err := one.Check(t.Context(), coordination.Restart, "")
+	g.Expect(err).NotTo(HaveOccurred())
+	grant, err := one.Begin(t.Context(), verdict, []coordination.Step{{Do: "restart", Members: []coordination.MemberID{"dc1-1"}, Order: true}})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	refused("nothing was removed: add --yes if dc1-operator hangs", "break-lock")
+	g.Expect(grant.Held()).To(BeTrue())
+	done("The lock of dc1-operator, with token 1, was removed.", "break-lock", "--yes")
+	g.Eventually(grant.Held).Should(BeFalse())
+	refused("nobody holds the lock of store; see: ringmaster coordination abandon store", "break-lock")
+	refused("nothing was removed: add --yes, and --reason", "abandon", "store")
+	refused("nothing was removed: --reason is required", "abandon", "--yes")
+	done("The Restart was abandoned at step 1 of 1.", "abandon", "--reason", "dc1-1 has no disk", "--yes")
+	done("given up: abandoned by a person: dc1-1 has no disk", "status")
+	view, err := one.View(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(view.Pending(coordination.Restart)).To(HaveLen(1))
 }
 
 func TestCoordinationRefuses(t *testing.T) {

@@ -26,9 +26,11 @@ type country struct {
 func regionPrograms(t *testing.T) string {
 	t.Helper()
 	folder := rig.TempDir(t)
-	built := rig.Build(t, "./examples/etcdcluster")
-	if err := os.Symlink(built, filepath.Join(folder, filepath.Base(built))); err != nil {
-		t.Fatal(err)
+	for _, program := range []string{"./examples/etcdcluster", "./examples/etcdagent"} {
+		built := rig.Build(t, program)
+		if err := os.Symlink(built, filepath.Join(folder, filepath.Base(built))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return folder
 }

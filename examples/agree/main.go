@@ -8,7 +8,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -25,122 +24,66 @@ import (
 
 // operator looks after one member.
 type operator struct {
-	*coordination.Coordinator
-	prefix string
 	member coordination.MemberID
 	needs  bool // the member has to be restarted
-	grant  *coordination.Grant
 }
+
+// Needs says what the member needs now.
+func (o *operator) Needs(context.Context, *coordination.View) (coordination.Needs, error) {
+	needs := coordination.Needs{Members: []coordination.MemberID{o.member}}
+	if o.needs {
+		needs.Pending = []coordination.Need{{Action: coordination.Restart, Member: o.member, Ready: true}}
+	}
+	return needs, nil
+}
+
+// Plan restarts one member after the other, each by its own operator.
+func (o *operator) Plan(_ context.Context, proposal coordination.Proposal) (steps []coordination.Step, err error) {
+	for _, id := range proposal.IDs() {
+		steps = append(steps, coordination.Step{Do: "restart", Members: []coordination.MemberID{id}, Order: true})
+	}
+	return steps, nil
+}
+
+// Execute has to be idempotent, and should refuse a token that is older than one that it has seen.
+func (o *operator) Execute(_ context.Context, task coordination.Task) error {
+	fmt.Printf("restarting %s under the token %d\n", o.member, task.Token)
+	o.needs = false
+	return nil
+}
+
+// Healthy lets the plan go on at once: a real operator looks whether the system is well again.
+func (o *operator) Healthy(context.Context, coordination.Step) error { return nil }
 
 func main() {
 	namespace := flag.String("namespace", "default", "where the operators meet; it has to be there")
 	prefix := flag.String("prefix", "a", "what this operator's members belong to")
 	flag.Parse() // and --kubeconfig, which controller-runtime adds
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, *namespace, *prefix)
-	stop()
+	defer stop()
+	store, err := kubestore.New(kubernetes.NewForConfigOrDie(ctrl.GetConfigOrDie()), kubestore.Options{Namespace: *namespace})
+	if err != nil {
+		log.Fatal(err) //nolint:gocritic // nothing has begun
+	}
+	c, err := coordination.New(coordination.Options{
+		Store: store, System: "agree", Name: *prefix + "-operator", Actions: []coordination.Action{coordination.Restart},
+		Session: 10 * time.Second, // for so long the others believe in it after it has died
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-}
-
-func run(ctx context.Context, namespace, prefix string) error {
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return err
-	}
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	store, err := kubestore.New(clients, kubestore.Options{Namespace: namespace})
-	if err != nil {
-		return err
-	}
-	c, err := coordination.New(coordination.Options{
-		Store: store, System: "agree", Name: prefix + "-operator", // the same after a restart
-		Session:  10 * time.Second, // so long the others believe in it after it has died, and a new process of the name waits
-		Policies: map[coordination.Action]coordination.Policy{coordination.Restart: {Quiet: 2 * time.Second}},
-	})
-	if err != nil {
-		return err
-	}
-	// What it has said stays for its next process; that it lives, and its lock, go at once.
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	o := &operator{Coordinator: c, prefix: prefix, member: coordination.MemberID(prefix + "-1"), needs: true}
-	changed := c.Changed(ctx)
-	for ctx.Err() == nil {
-		if err := o.reconcile(ctx); err != nil && ctx.Err() == nil {
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // the lock goes at once; what it needs stays for its next process
+	settings := coordination.Settings{Mode: coordination.Global, Prefix: *prefix, Policy: coordination.Policy{Quiet: 2 * time.Second}}
+	system := &operator{member: coordination.MemberID(*prefix + "-1"), needs: true}
+	for changed := c.Changed(ctx); ctx.Err() == nil; {
+		result, err := c.Reconcile(ctx, settings, system)
+		if err != nil && ctx.Err() == nil {
 			log.Println(err) // the next time it looks again
 		}
-		select { // when somebody has said something, and now and then
+		select { // when somebody has said something, and when it is time
 		case <-changed:
-		case <-time.After(time.Second):
+		case <-time.After(result.Again):
 		case <-ctx.Done():
 		}
 	}
-	return nil
-}
-
-// reconcile says what is needed, does what is ordered, and acts for all when that is due. It never waits.
-func (o *operator) reconcile(ctx context.Context) error {
-	if err := o.Configure(ctx, coordination.Settings{Mode: coordination.Global, Prefix: o.prefix}); err != nil {
-		return err
-	}
-	view, err := o.View(ctx) // before it looks at its members
-	if err != nil {
-		return err
-	}
-	wants := coordination.Wants{}
-	if o.needs {
-		wants.Want(coordination.PendingForRestart, o.member)
-		wants.Want(coordination.ReadyForRestart, o.member)
-	}
-	if err := o.Declare(ctx, view, wants); err != nil {
-		return err
-	}
-	if order := o.Order(view, o.member); order != nil { // somebody acts, and it is this one's turn
-		o.restart(order.Token)
-		return o.Answer(ctx, order, "")
-	}
-	return o.act(ctx, view)
-}
-
-// restart has to be idempotent, and should refuse a token that is older than one that it has seen.
-func (o *operator) restart(token int64) {
-	fmt.Printf("restarting %s under the token %d\n", o.member, token)
-	o.needs = false
-}
-
-// act begins what is due, goes on with what another one has left, and takes the next step.
-func (o *operator) act(ctx context.Context, view *coordination.View) (err error) {
-	var held *coordination.HeldError
-	switch verdict := o.Judge(view, coordination.Restart, ""); {
-	case o.grant != nil && o.grant.Held():
-		return o.step(ctx, view)
-	case view.Intent != nil:
-		o.grant, err = o.Resume(ctx)
-	case verdict.Open:
-		var steps []coordination.Step
-		for id := range verdict.Members {
-			steps = append(steps, coordination.Step{Do: "restart", Member: id, Order: true}) // its own operator has to do it
-		}
-		o.grant, err = o.Begin(ctx, verdict, steps)
-	}
-	if errors.As(err, &held) || errors.Is(err, coordination.ErrConflict) || errors.Is(err, coordination.ErrNothingLeft) {
-		return nil // another one was faster
-	}
-	return err
-}
-
-// step goes on when the present step was carried out, or is not wanted any more.
-func (o *operator) step(ctx context.Context, view *coordination.View) error {
-	step := o.grant.Step()
-	switch {
-	case step == nil:
-		return o.grant.Done(ctx, "")
-	case o.grant.Answered(view) != nil || !o.grant.Wanted(view, step.Member):
-		return o.grant.Advance(ctx)
-	}
-	return nil
 }

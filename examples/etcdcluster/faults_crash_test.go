@@ -97,18 +97,26 @@ func (s *scene) killWhoActs(met moments) {
 	over := func(v *view) bool { return v.Intent == nil || v.Intent.ID != id }
 	var token int64
 	for at := 0; ; at++ {
-		before, left := s.killHolder(func(v *view) bool {
-			return over(v) || held(v) && v.Intent.At >= at && v.Intent.Token > token
-		}, over)
-		if before == nil {
+		var seen *view
+		before, left := s.killHolder(
+			func(v *view) bool {
+				seen = v
+				return over(v) || held(v) && v.Intent.At >= at && v.Intent.Token > token
+			},
+			// One that was killed before a step finds it done when another one goes on: then it is not killed after it.
+			func(v *view) bool { return over(v) || present(v) == nil || met["before "+present(v).Do] })
+		if over(seen) {
 			return
 		}
-		at, token = before.Intent.At, before.Intent.Token
-		step := present(before)
+		at = seen.Intent.At
+		step := present(seen)
 		if step == nil { // all is done, and that is not yet written down
 			continue
 		}
-		met.note("before "+step.Do, stillAt(before, left) && !s.took(step, left))
+		if before != nil {
+			token = before.Intent.Token
+			met.note("before "+step.Do, stillAt(before, left) && !s.took(step, left))
+		}
 		next := func(v *view) bool { return over(v) || v.Intent.At > at }
 		after, left := s.killHolder(func(v *view) bool {
 			return next(v) || held(v) && v.Intent.Token > token && s.took(step, v)
@@ -150,7 +158,7 @@ func words(step *coordination.Step) string {
 	if step == nil {
 		return "all is done"
 	}
-	return fmt.Sprintf("%s %s", step.Do, step.Member)
+	return fmt.Sprintf("%s %s", step.Do, step.Member())
 }
 
 // took tells whether a step has had its effect.
@@ -162,7 +170,7 @@ func (s *scene) took(step *coordination.Step, v *view) bool {
 	if state == nil {
 		return false
 	}
-	m, known := state.Named(string(step.Member))
+	m, known := state.Named(string(step.Member()))
 	if !known {
 		m, known = state.At(step.With["peer"])
 	}
@@ -239,7 +247,7 @@ func (s *scene) killWhoObeys(met moments, were map[string]int) {
 			func(v *view) bool { return over(v) || v.Intent.At >= at && s.ordersAnother(v) },
 			func(v *view) {
 				if !over(v) {
-					owner = s.owner(present(v).Member)
+					owner = s.owner(present(v).Member())
 					_ = owner.operator.Kill() // it is looked at below
 				}
 			}))
@@ -253,14 +261,14 @@ func (s *scene) killWhoObeys(met moments, were map[string]int) {
 		met.note("before "+step.Do, !told && !answered(s.look()))
 		s.t.Logf("killed %s when it was ordered to %s; it had told its agent: %t", owner.operator.Name(), words(step), told)
 		owner.again()
-		met.note("after "+step.Do, s.killDeaf(owner, v, were[string(step.Member)]))
+		met.note("after "+step.Do, s.killDeaf(owner, v, were[string(step.Member())]))
 	}
 }
 
 // ordersAnother tells whether who acts orders somebody else to do something.
 func (s *scene) ordersAnother(v *view) bool {
 	step := present(v)
-	return held(v) && step != nil && step.Order && !answered(v) && s.owner(step.Member) != s.of(v.Lock.Holder)
+	return held(v) && step != nil && step.Order && !answered(v) && s.owner(step.Member()) != s.of(v.Lock.Holder)
 }
 
 // told tells whether the agent of a region has been told what is to be done.
@@ -268,7 +276,7 @@ func (r *region) told(v *view) bool {
 	r.w.t.Helper()
 	step := present(v)
 	return slices.ContainsFunc(r.orders(), func(o order) bool {
-		return o.Member == string(step.Member) && o.Order == fmt.Sprintf("%d/%d/%s", v.Intent.ID, v.Intent.At, step.Do)
+		return o.Member == string(step.Member()) && o.Order == fmt.Sprintf("%s/%d/%d/%s", clusterName, v.Intent.ID, v.Intent.At, step.Do)
 	})
 }
 
@@ -281,7 +289,7 @@ func (s *scene) killDeaf(r *region, v *view, was int) bool {
 	s.Eventually(func() bool { return r.told(v) }).WithPolling(time.Millisecond).Should(BeTrue())
 	s.Expect(r.operator.Pause()).To(Succeed())
 	s.Eventually(func() bool { // it has been carried out
-		m := r.member(step.Member)
+		m := r.member(step.Member())
 		return step.Do == plan.Stop && m.ID == "" || step.Do != plan.Stop && m.PID != 0 && m.PID != was
 	}).WithPolling(10 * time.Millisecond).Should(BeTrue())
 	s.Expect(r.operator.Kill()).To(Succeed())

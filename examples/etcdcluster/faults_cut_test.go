@@ -84,7 +84,7 @@ func (s *scene) actingIsCutOff() {
 		func(v *view) bool {
 			lost := s.said(cut, lockLost)
 			s.Expect(s.taken(v)).NotTo(BeNil(), "its own member is not done without it")
-			s.says("the operator of "+cut.prefix+" is gone", s.others(cut)...)
+			s.saysOneOf(gone(cut), s.others(cut)...)
 			cut.network.Mend()
 			s.saysAgain(cut, lockLost, lost)
 			return true
@@ -100,7 +100,7 @@ func (s *scene) obeyingIsCutOff() {
 			cut.network.Cut(faultproxy.Both)
 		},
 		func(v *view) bool {
-			s.says("the operator of "+cut.prefix+" is gone", s.others(cut)...)
+			s.saysOneOf(gone(cut), s.others(cut)...)
 			in := s.amid(v)
 			cut.network.Mend()
 			return in

@@ -96,7 +96,7 @@ func (h *history) takeLock(before, now moment) {
 	if now.Lock.Token != now.Token {
 		h.note("%s gets the lock with the token %d, and the newest is %d", now.Lock.Holder, now.Lock.Token, now.Token)
 	}
-	if lost := before.Lock; lost != nil && !before.denied[lost.Holder] && !now.ended(lost.Session) {
+	if lost := before.Lock; lost != nil && lost.Session != now.Lock.Session && !before.denied[lost.Holder] && !now.ended(lost.Session) {
 		h.note("%s takes the lock of %s with the token %d", now.Lock.Holder, lost.Holder, lost.Token)
 	}
 }

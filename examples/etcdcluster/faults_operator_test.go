@@ -38,7 +38,7 @@ func (r *region) faults() (env []string) {
 
 // runFaulty is the program.
 func runFaulty(ctx context.Context) error {
-	o, err := parseOperator(os.Args[2:], os.Stderr) // what is before that is the program and "operator"
+	o, err := parse(os.Args[1:], os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func runFaulty(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", clockOffVariable, err)
 		}
-		o.clock = clockOff{off: off}
+		o.Clock = clockOff{off: off}
 	}
 	if address := os.Getenv(roadVariable); address != "" {
 		o.Dial = along(address)

@@ -104,6 +104,11 @@ func (s *scene) saysOneOf(texts []string, by ...*region) {
 	})), "none of %q", texts)
 }
 
+// gone are what the others wait for when the operator of a region is gone: it has accepted its order, or not.
+func gone(r *region) []string {
+	return []string{"no process of " + r.prefix + " is alive", r.prefix + " has accepted the order"}
+}
+
 // reports waits until a region has a reason in a condition.
 func (s *scene) reports(r *region, condition, reason string) metav1.Condition {
 	s.t.Helper()
@@ -226,7 +231,7 @@ func (s *scene) hangs() {
 			old, token = s.of(v.Lock.Holder), v.Lock.Token
 			lost := s.said(old, lockLost)
 			s.Expect(s.taken(v)).NotTo(BeNil(), "its own member is not done without it")
-			s.says("the operator of "+old.prefix+" is gone", s.others(old)...)
+			s.saysOneOf(gone(old), s.others(old)...)
 			s.Expect(old.operator.Resume()).To(Succeed())
 			s.saysAgain(old, lockLost, lost)
 			return true
@@ -235,7 +240,7 @@ func (s *scene) hangs() {
 	id := old.id()
 	client, err := agent.NewClient("http://" + old.address)
 	s.Expect(err).NotTo(HaveOccurred())
-	_, err = client.Restart(s.t.Context(), string(id), agent.Order{Token: token, ID: "late"})
+	_, err = client.Restart(s.t.Context(), string(id), agent.Order{Token: token, System: clusterName, ID: "late"})
 	s.Expect(err).To(MatchError(agent.ErrFenced))
 }
 

@@ -251,8 +251,8 @@ func answered(v *view) bool {
 	if step == nil {
 		return false
 	}
-	answer, given := v.Answers[step.Member]
-	return given && answer.Intent == v.Intent.ID && answer.Step == v.Intent.At
+	answer, given := v.Answers[step.Member()]
+	return given && answer.Done && answer.Intent == v.Intent.ID && answer.Step == v.Intent.At
 }
 
 // of is the region of an operator.
@@ -329,7 +329,7 @@ type order struct {
 	Token  int64
 }
 
-// does tells what an order was about. The others are <intent>/<step>/<what>.
+// does tells what an order was about. The others are <system>/<intent>/<step>/<what>.
 func (o order) does() string { return o.Order[strings.LastIndex(o.Order, "/")+1:] }
 
 // orders are all that the agent of a region has carried out.

@@ -47,7 +47,7 @@ func (s *scene) actingLosesMembers() {
 		func(v *view) bool {
 			lost := s.said(cut, lockLost)
 			s.Expect(s.taken(v)).NotTo(BeNil(), "its own member is not done without it")
-			s.says("the operator of "+cut.prefix+" is gone", s.others(cut)...)
+			s.saysOneOf(gone(cut), s.others(cut)...)
 			s.reports(cut, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
 			cut.road.Mend()
 			s.saysAgain(cut, lockLost, lost)
@@ -64,7 +64,7 @@ func (s *scene) obeyingLosesMembers() {
 			cut.road.Refuse()
 		},
 		func(v *view) bool {
-			s.says("the operator of "+cut.prefix+" is gone", s.others(cut)...)
+			s.saysOneOf(gone(cut), s.others(cut)...)
 			s.reports(cut, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
 			in := s.amid(v)
 			cut.road.Mend()
@@ -82,7 +82,7 @@ func (s *scene) obeyingAgentHangs() {
 		},
 		func(v *view) bool {
 			s.reports(cut, etcdclusterv1alpha1.ConditionReady, etcdclusterv1alpha1.ReasonAgentUnreachable)
-			s.says("restart has to be done to "+string(cut.id()), s.others(cut)...)
+			s.saysOneOf([]string{cut.prefix + " has to accept the order", cut.prefix + " has accepted the order"}, s.others(cut)...)
 			in := s.amid(v)
 			s.Expect(cut.agent.Resume()).To(Succeed())
 			return in
@@ -174,20 +174,22 @@ func (s *scene) killLeader() {
 	s.Eventually(s.term).Should(BeNumerically(">", termOf(state)))
 }
 
-// goneIsLeftOut kills an operator which has said that it wants something. The others wait for it, until they are told to
-// leave it out. When it is back it gets what it wanted.
+// goneIsLeftOut kills an operator which has said that it wants something. The others wait for it, unless all regions have said
+// before that it is left out then. When it is back it gets what it wanted.
 func (s *scene) goneIsLeftOut() {
 	gone := s.regions[2]
 	there := s.others(gone)
-	before, id := s.disturbed(), gone.id()
-	s.change()
-	s.wait(s.when(
-		func(v *view) bool { _, is := v.Sets[coordination.PendingForRestart][id]; return is },
-		func(*view) { _ = gone.operator.Kill() }))
-	s.says("of "+gone.prefix, there...)
-
+	s.dies(gone)
 	s.missing(etcdclusterv1alpha1.MissingLeaveOut, there...)
-	s.Eventually(func() map[string]int { return s.since(before) }).Should(Equal(once(string(there[0].id()), string(there[1].id()))))
+	s.says("of "+gone.prefix, there...) // it has not said so
+	gone.again()
+	s.settled()
+
+	s.missing(etcdclusterv1alpha1.MissingLeaveOut, gone)
+	s.settled()
+	disturbed, id := s.disturbed(), gone.id()
+	s.dies(gone)
+	s.Eventually(func() map[string]int { return s.since(disturbed) }).Should(Equal(once(string(there[0].id()), string(there[1].id()))))
 	v := s.until(func(v *view) bool { return v.Intent == nil })
 	s.Expect(v.Sets[coordination.PendingForRestart]).To(HaveKey(id), "it is not forgotten")
 	var why []string
@@ -197,9 +199,19 @@ func (s *scene) goneIsLeftOut() {
 	s.Expect(why).To(ContainElement(ContainSubstring("no instance of " + gone.prefix)))
 
 	gone.again()
-	s.missing(etcdclusterv1alpha1.MissingWait, there...)
+	s.missing(etcdclusterv1alpha1.MissingWait, s.regions...)
 	s.settled()
-	s.Expect(s.since(before)).To(Equal(once(s.names()...)))
+	s.Expect(s.since(disturbed)).To(Equal(once(s.names()...)))
+}
+
+// dies gives all members an argument, and kills a region's operator when it has said that its member has to be restarted.
+func (s *scene) dies(r *region) {
+	s.t.Helper()
+	id := r.id()
+	s.change()
+	s.wait(s.when(
+		func(v *view) bool { _, is := v.Sets[coordination.PendingForRestart][id]; return is },
+		func(*view) { _ = r.operator.Kill() }))
 }
 
 // missing says what regions do about members that are not ready.

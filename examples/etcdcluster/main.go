@@ -1,6 +1,5 @@
-// Command etcdcluster is the multi-region sample: an etcd cluster whose members are spread over regions, each with an
-// operator of its own that agrees with the others before it disturbs the system. It is both the operator and the agent
-// that runs a region's members as processes of this machine.
+// Command etcdcluster is the multi-region sample: the operator of one region of an etcd cluster, which agrees with the operators
+// of the other regions before it disturbs the system.
 package main
 
 import (
@@ -10,78 +9,113 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/operator"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
 )
 
-const usage = `etcdcluster manages an etcd cluster whose members are spread over regions.
+const usage = `etcdcluster manages the members that one region has of an etcd cluster, together with the operators of the other regions.
+It finds its Kubernetes cluster with --kubeconfig, $KUBECONFIG or the pod that it runs in. Before the first start:
+  kubectl apply -k examples/etcdcluster/config/crds
 
-  etcdcluster agent     runs the members of one region as processes of this machine
-  etcdcluster operator  decides, together with those of the other regions, what becomes of the members
+On your machine:  etcdcluster --namespace=dc1 --agent=http://127.0.0.1:7070
 
-Each has a --help of its own. Before the first start:  kubectl apply -k examples/etcdcluster/config/crds
+Flags:
 `
 
-// command is one of what the first argument can be. What its --help shows is written to out.
-type command func(ctx context.Context, args []string, out io.Writer) error
-
-var commands = map[string]command{
-	"agent":    runAgent,
-	"operator": runOperator,
+type operatorOptions struct {
+	operator.Options
+	store, storeNamespace string
+	log                   zap.Options
 }
 
 func main() {
-	if err := run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+	o, err := parse(os.Args[1:], os.Stdout)
+	if err == nil {
+		err = o.run(ctrl.SetupSignalHandler())
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) == 0 {
-		return errors.New("say what to run: agent or operator; see etcdcluster --help")
-	}
-	switch args[0] {
-	case "help", "-h", "-help", "--help":
-		fmt.Fprint(out, usage)
+// parse reads the flags. What --help shows is written to out.
+func parse(args []string, out io.Writer) (operatorOptions, error) {
+	var o operatorOptions
+	flags := flag.NewFlagSet("etcdcluster", flag.ContinueOnError)
+	ctrl.RegisterFlags(flags)
+	flags.StringVar(&o.Namespace, "namespace", "", "namespace of the region; EtcdClusters of others are ignored")
+	flags.StringVar(&o.Name, "name", "", "name of this operator, which no other one has (default: the namespace)")
+	flags.Func("store-endpoints", "addresses of the etcd where the operators meet, with commas between them, if it is not the one that they manage", func(value string) error {
+		o.StoreEndpoints = strings.Split(value, ",")
 		return nil
-	}
-	chosen, found := commands[args[0]]
-	if !found {
-		return fmt.Errorf("there is no %q; see etcdcluster --help", args[0])
-	}
-	return chosen(ctx, args[1:], out)
-}
-
-// parse reads the flags of a command, which are the ones that were bound and those of the log. The first mistake alone
-// is told: all of the help after it would hide what it is.
-func parse(flags *flag.FlagSet, log *zap.Options, args []string, about string, out io.Writer) error {
-	if err := bindLog(flags, log); err != nil {
-		return err
+	})
+	flags.StringVar(&o.Agent, "agent", "http://127.0.0.1:7070", "where the agent of the region is")
+	flags.StringVar(&o.store, "store", "system", "where the operators meet: system (in the etcd cluster that they manage) or kubernetes (in a namespace that all of them can reach)")
+	flags.StringVar(&o.storeNamespace, "store-namespace", "", "namespace of the store, with --store=kubernetes")
+	flags.DurationVar(&o.Session, "session-duration", coordination.DefaultSession, "how long the others believe in this operator when it says nothing")
+	flags.StringVar(&o.Manager.HealthProbeBindAddress, "health-address", ":8081", "where to serve /healthz; 0 turns it off")
+	flags.StringVar(&o.Manager.Metrics.BindAddress, "metrics-address", ":8080", "where to serve /metrics; 0 turns it off")
+	o.log.DestWriter = os.Stderr
+	o.log.BindFlags(flags)
+	// With nanoseconds, the lines of several processes can be put in order.
+	encoding := flags.Lookup("zap-time-encoding")
+	encoding.DefValue = "rfc3339nano"
+	if err := encoding.Value.Set(encoding.DefValue); err != nil {
+		return o, err
 	}
 	flags.Usage = func() {}
 	flags.SetOutput(io.Discard) // the error is returned too
-	err := flags.Parse(args)
-	switch {
+	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(out)
-		fmt.Fprint(out, about)
+		fmt.Fprint(out, usage)
 		flags.PrintDefaults()
-		return err
+		return o, err
 	case err != nil:
-		return fmt.Errorf("%w; see etcdcluster %s --help", err, flags.Name())
+		return o, fmt.Errorf("%w; see etcdcluster --help", err)
 	case flags.NArg() > 0:
-		return fmt.Errorf("there is nothing to be done with %q; see etcdcluster %s --help", flags.Arg(0), flags.Name())
+		return o, fmt.Errorf("unexpected argument %q; see etcdcluster --help", flags.Arg(0))
+	case o.Namespace == "":
+		return o, errors.New("--namespace is missing; see etcdcluster --help")
+	case o.store != "system" && o.store != "kubernetes":
+		return o, fmt.Errorf("--store=%s is neither system nor kubernetes", o.store)
+	case (o.store == "kubernetes") != (o.storeNamespace != ""):
+		return o, errors.New("--store=kubernetes and --store-namespace go together")
 	}
-	return nil
+	return o, nil
 }
 
-// bindLog adds the flags of zap, with times that put the lines of several processes in order.
-func bindLog(flags *flag.FlagSet, log *zap.Options) error {
-	log.DestWriter = os.Stderr
-	log.BindFlags(flags)
-	encoding := flags.Lookup("zap-time-encoding")
-	encoding.DefValue, encoding.Usage = "rfc3339nano", "time of a line: epoch, millis, nanos, iso8601, rfc3339 or rfc3339nano"
-	return encoding.Value.Set(encoding.DefValue)
+func (o operatorOptions) run(ctx context.Context) error {
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.log)))
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the cluster (name it with --kubeconfig or $KUBECONFIG): %w", err)
+	}
+	if o.store == "kubernetes" {
+		if o.Store, err = inKubernetes(config, o.storeNamespace, o.Clock); err != nil {
+			return err
+		}
+	}
+	return operator.Run(ctx, config, o.Options)
+}
+
+func inKubernetes(config *rest.Config, namespace string, clock clock.Clock) (coordination.Store, error) {
+	// Renewals of the session must not wait behind other requests.
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 100, 200
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the store: %w", err)
+	}
+	return kubestore.New(clients, kubestore.Options{Namespace: namespace, Clock: clock})
 }

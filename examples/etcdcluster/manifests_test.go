@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,21 +91,20 @@ func TestStoreRole(t *testing.T) {
 	}
 }
 
-// TestAgentFlags reads good and bad ones.
-func TestAgentFlags(t *testing.T) {
-	const enough = "--dir=/d --etcd=/etcd --region=dc1"
+// TestFlags reads good and bad ones.
+func TestFlags(t *testing.T) {
+	const enough = "--namespace=dc1"
 	for name, test := range map[string]struct{ args, want string }{
-		"enough":          {enough, ""},
-		"with ports":      {enough + " --ports=21790-21799", ""},
-		"wrong ports":     {enough + " --ports=21790", "no range of ports"},
-		"no folder":       {"--etcd=/etcd --region=dc1", "--dir is missing"},
-		"no etcd":         {"--dir=/d --region=dc1", "--etcd is missing"},
-		"no region":       {"--dir=/d --etcd=/etcd", "--region is missing"},
-		"an unknown flag": {enough + " --fast", "see etcdcluster agent --help"},
-		"something else":  {enough + " now", "nothing to be done"},
+		"enough":               {enough, ""},
+		"no namespace":         {"", "--namespace is missing"},
+		"an unknown store":     {enough + " --store=paper", "neither system nor kubernetes"},
+		"half a store":         {enough + " --store=kubernetes", "go together"},
+		"a store elsewhere":    {enough + " --store=kubernetes --store-namespace=store", ""},
+		"an unknown flag":      {enough + " --fast", "see etcdcluster --help"},
+		"an unneeded argument": {enough + " now", "unexpected argument"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := parseAgent(strings.Fields(test.args), t.Output())
+			_, err := parse(strings.Fields(test.args), t.Output())
 			switch {
 			case test.want == "" && err != nil:
 				t.Error(err)
@@ -112,14 +113,8 @@ func TestAgentFlags(t *testing.T) {
 			}
 		})
 	}
-	if err := run(t.Context(), []string{"dance"}, t.Output()); err == nil || !strings.Contains(err.Error(), "--help") {
-		t.Errorf("got %v", err)
-	}
-	for _, help := range [][]string{{"--help"}, {"agent", "--help"}, {"operator", "--help"}} {
-		said := &strings.Builder{}
-		_ = run(t.Context(), help, said) // flag.ErrHelp is how the flags say that they have been shown
-		if !strings.Contains(said.String(), "etcdcluster") {
-			t.Errorf("%v says %q", help, said)
-		}
+	said := &strings.Builder{}
+	if _, err := parse([]string{"--help"}, said); !errors.Is(err, flag.ErrHelp) || !strings.Contains(said.String(), "etcdcluster") {
+		t.Errorf("%v: it says %q", err, said)
 	}
 }

@@ -115,8 +115,8 @@ func begin(t testing.TB, o options) *world {
 func (r *region) startAgent() {
 	r.w.t.Helper()
 	r.agent = r.Start(r.w.t, rig.Process{
-		Name: r.prefix + "-agent", Binary: rig.Build(r.w.t, "./examples/etcdcluster"),
-		Args: []string{"agent", "--address=" + r.address, "--dir=" + r.dir, "--region=" + r.prefix, "--etcd=" + filepath.Join(rig.Assets(r.w.t), "etcd")},
+		Name: r.prefix + "-agent", Binary: rig.Build(r.w.t, "./examples/etcdagent"),
+		Args: []string{"--address=" + r.address, "--dir=" + r.dir, "--region=" + r.prefix, "--etcd=" + filepath.Join(rig.Assets(r.w.t), "etcd")},
 	})
 }
 
@@ -128,7 +128,7 @@ func (r *region) startOperator() {
 		Name: fmt.Sprintf("%s-operator-%d", r.prefix, r.starts), ServiceAccount: "etcdcluster-operator", Roles: []string{"examples/etcdcluster/config/rbac"},
 		Proxy: r.network,
 		Args: append([]string{
-			"operator", "--namespace=" + r.Namespace, "--name=" + r.prefix + "-operator", "--agent=http://" + r.address,
+			"--namespace=" + r.Namespace, "--name=" + r.prefix + "-operator", "--agent=http://" + r.address,
 			"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=0", "--zap-devel",
 		}, r.args...),
 	}

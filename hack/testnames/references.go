@@ -28,9 +28,6 @@ var (
 	separator  = regexp.MustCompile(`^\|[-:| ]+\|$`)
 )
 
-// everywhere is what a row says instead of naming tests.
-const everywhere = "all of them"
-
 // readReferences finds the tests that a document names, and the rows that should name one and do not: those of tables with a
 // column whose title begins with "test".
 func readReferences(document string) (found []reference, wrong []finding) {
@@ -112,7 +109,7 @@ func tests(line int, dir, cell string) (found []reference, problem string) {
 		return nil, "the row names no test"
 	}
 	found = named(line, dir, cell)
-	if len(found) == 0 && !strings.Contains(cell, everywhere) {
+	if len(found) == 0 {
 		return nil, "the row names no test: " + strings.TrimSpace(cell)
 	}
 	parent := ""

@@ -2,8 +2,10 @@ package coordination
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -14,6 +16,9 @@ var (
 	ErrNothingLeft = errors.New("nothing is left to go on with")
 	// ErrLocal is returned to an instance that takes no part, for what it could only do for all.
 	ErrLocal = errors.New("this instance is in local mode")
+	// ErrAccepted is returned for withdrawing an order that a participant has accepted and not answered: it may be carrying it
+	// out at this moment.
+	ErrAccepted = errors.New("the order was accepted and is not answered")
 )
 
 // Begin takes the lock for an action that may begin, and writes down what will be done, if nothing that the
@@ -30,7 +35,7 @@ func (c *Coordinator) Begin(ctx context.Context, verdict *Verdict, steps []Step)
 	return c.take(ctx, func(view *View, token int64) ([]Condition, *Intent, error) {
 		intent := &Intent{
 			ID: token, Action: verdict.Action, Class: verdict.Class, Members: map[MemberID]int64{}, LeftOut: verdict.LeftOut,
-			Steps: steps, Token: token, By: c.name, Since: c.clock.Now().UTC(),
+			Steps: steps, Token: token, By: c.name, Since: c.clock.Now().UTC(), Seen: verdict.view.Revision,
 		}
 		for id, member := range verdict.Members {
 			intent.Members[id] = member.Version
@@ -86,49 +91,164 @@ func (g *Grant) Intent() *Intent {
 func (g *Grant) Step() *Step { return g.Intent().step() }
 
 // Advance writes down that the present step is done. With more steps these take the place of those that are still
-// to come: for a plan that turns out to be wrong.
+// to come: for a plan that turns out to be wrong. It returns ErrConflict if an Advance before it, whose outcome was unknown,
+// had been written: Step then returns what that one published.
 func (g *Grant) Advance(ctx context.Context, rest ...Step) error {
 	next := g.Intent()
 	if next == nil || next.At >= len(next.Steps) {
 		return errors.New("there is no step to be done")
 	}
-	next.At++
+	next.At, next.Go = next.At+1, false
 	if rest != nil {
 		next.Steps = append(next.Steps[:next.At:next.At], rest...)
 	}
-	revision, err := g.commitAt(ctx, Put(g.c.keys.intent(), encode(next)))
+	return g.replaceIntent(ctx, next)
+}
+
+// Go lets the participants carry out a step that all of them have accepted.
+func (g *Grant) Go(ctx context.Context) error {
+	next := g.Intent()
+	next.Go = true
+	return g.replaceIntent(ctx, next)
+}
+
+func (g *Grant) replaceIntent(ctx context.Context, next *Intent, conditions ...Condition) error {
+	revision, err := g.commitIntent(ctx, conditions, Put(g.c.keys.intent(), encode(next)))
 	if err != nil {
 		return err
 	}
+	g.setIntent(next, revision)
+	return nil
+}
+
+// commitIntent writes something while the lock is held, the intent is the one that this grant knows, and conditions are met.
+// An Advance whose outcome was unknown may have published other steps: it returns ErrConflict then, and Step is the published
+// one.
+func (g *Grant) commitIntent(ctx context.Context, conditions []Condition, operations ...Operation) (int64, error) {
+	g.mu.Lock()
+	known := IsAt(g.c.keys.intent(), g.intentVersion)
+	g.mu.Unlock()
+	revision, err := g.commitIf(ctx, append(conditions, known), operations...)
+	if !errors.Is(err, ErrConflict) {
+		return revision, err
+	}
+	found, readErr := g.c.store.Read(ctx, g.c.keys.lock(), g.c.keys.intent())
+	if readErr != nil {
+		return 0, fmt.Errorf("reading the intent after a conflict: %w", readErr)
+	}
+	entry, published := found.Entries[g.c.keys.intent()], &Intent{}
+	if found.Entries[g.c.keys.lock()].Version != g.lockVersion() || entry.Version == 0 {
+		return 0, g.fenced()
+	}
+	if readErr := json.Unmarshal([]byte(entry.Value), published); readErr != nil {
+		return 0, fmt.Errorf("understanding the intent after a conflict: %w", readErr)
+	}
+	g.setIntent(published, entry.Version)
+	return 0, err
+}
+
+// refresh learns what a write of this grant has published whose outcome was unknown.
+func (g *Grant) refresh(view *View) {
+	entry := view.entries[g.c.keys.intent()]
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.intent, g.intentVersion = next, revision
-	return nil
+	if view.Intent != nil && view.entries[g.c.keys.lock()].Version == g.version && entry.Version > g.intentVersion {
+		intent := *view.Intent
+		g.intent, g.intentVersion = &intent, entry.Version
+	}
+}
+
+func (g *Grant) setIntent(intent *Intent, version int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.intent, g.intentVersion = intent, version
+}
+
+// withdrawing returns what has to be met for withdrawing the present step from members: that no participant of them has
+// accepted it since the view, or may carry it out. Fenced is set when the system refuses whatever was accepted under an
+// older token.
+func (g *Grant) withdrawing(view *View, fenced bool, ids ...MemberID) ([]Condition, error) {
+	intent := g.Intent()
+	if step := intent.step(); step == nil || !step.Order {
+		return nil, nil
+	} else if step.Together && !intent.Go {
+		return nil, nil // nobody carries it out before all have accepted it
+	}
+	for _, id := range ids {
+		if view.Accepted(id) && (!fenced || view.Answers[id].Token >= intent.Token) {
+			return nil, fmt.Errorf("withdrawing the order to %s %s: %w", intent.step().Do, id, ErrAccepted)
+		}
+	}
+	return []Condition{NotWritten(g.c.keys.answers(), view.Revision)}, nil
+}
+
+// Skip goes on without members of the present step: it records why, and drops them from the ones that the action is done to. If
+// no other members of the step are left, the given steps take the place of all later ones. The entries of the members stay
+// pending. It returns ErrAccepted if one of them may be carrying out the step: only a fence makes that safe.
+func (g *Grant) Skip(ctx context.Context, view *View, reason string, ids []MemberID, fenced bool, rest ...Step) error {
+	next := g.Intent()
+	if next.step() == nil {
+		return errors.New("there is no step to skip a member of")
+	}
+	conditions, err := g.withdrawing(view, fenced, ids...)
+	if err != nil {
+		return err
+	}
+	next.Members, next.LeftOut = maps.Clone(next.Members), maps.Clone(next.LeftOut)
+	if next.LeftOut == nil {
+		next.LeftOut = map[MemberID]string{}
+	}
+	for _, id := range ids {
+		delete(next.Members, id)
+		next.LeftOut[id] = reason
+	}
+	step := &next.Steps[next.At]
+	left := slices.DeleteFunc(slices.Clone(step.Members), func(id MemberID) bool { return slices.Contains(ids, id) })
+	if len(left) == 0 {
+		next.At, next.Go = next.At+1, false
+		next.Steps = append(next.Steps[:next.At:next.At], rest...)
+	} else {
+		step.Members = left
+	}
+	return g.replaceIntent(ctx, next, conditions...)
 }
 
 // keptDone are how many records of what was done are kept for people to look at.
 const keptDone = 10
 
+// keptDoneSize is how many bytes they have together at most: those of large actions are large.
+const keptDoneSize = 64 << 10
+
 // removedDone are how many are removed at once: a transaction has its limits.
 const removedDone = 50
 
 // Done writes down that all is done, and gives the lock back. With a reason it is given up instead, and what asked for it
-// can ask again.
-func (g *Grant) Done(ctx context.Context, failure string) error {
+// can ask again. It returns ErrAccepted if a participant may be carrying out the present step.
+func (g *Grant) Done(ctx context.Context, failure string) error { return g.end(ctx, failure, false) }
+
+// end is Done, also for a step that was accepted if the system refuses it by now.
+func (g *Grant) end(ctx context.Context, failure string, fenced bool) error {
 	intent := g.Intent()
 	if intent == nil {
 		return g.Release(ctx)
 	}
 	view, err := g.c.View(ctx)
+	if err == nil {
+		err = g.lost() // the view may have shown it
+	}
 	if err != nil {
 		return err
 	}
-	done := Done{Intent: *intent, Failure: failure, Until: g.c.clock.Now().UTC()}
-	operations := []Operation{Put(g.c.keys.done(tokenKey(g.Token)), encode(done)), Delete(g.c.keys.intent())}
-	for _, old := range outlived(view, keptDone-1) {
-		operations = append(operations, Delete(g.c.keys.done(tokenKey(old.Token))))
+	var conditions []Condition
+	if step := intent.step(); step != nil {
+		if conditions, err = g.withdrawing(view, fenced, step.Members...); err != nil {
+			return err
+		}
 	}
-	if err := g.end(ctx, operations...); err != nil {
+	done := Done{Intent: *intent, Failure: failure, Until: g.c.clock.Now().UTC()}
+	g.ending.Store(true)
+	if _, err := g.commitIntent(ctx, conditions, append(view.ending(done), Delete(g.c.keys.lock()))...); err != nil {
+		g.ending.Store(false)
 		return err
 	}
 	g.c.metrics.acted(&done, g.c.clock.Now().Sub(g.since))
@@ -136,9 +256,21 @@ func (g *Grant) Done(ctx context.Context, failure string) error {
 	return nil
 }
 
-// outlived are the records that nothing depends on, but for the newest ones: no entry that they are about is
-// still there, or they were given up.
-func outlived(view *View, keep int) []Done {
+// ending writes down what was done, and removes the intent and old records.
+func (v *View) ending(done Done) []Operation {
+	record := Put(v.keys.done(tokenKey(done.Token)), encode(done))
+	operations := []Operation{record, Delete(v.keys.intent())}
+	for _, old := range outlived(v, keptDone-1, keptDoneSize-len(record.Value)) {
+		if old.Token != done.Token {
+			operations = append(operations, Delete(v.keys.done(tokenKey(old.Token))))
+		}
+	}
+	return operations
+}
+
+// outlived are the records that nothing depends on, but for the newest ones, up to a number and a size: no entry that they are
+// about is still there, or they were given up.
+func outlived(view *View, keep, keepSize int) []Done {
 	var old []Done
 	for i, done := range view.Done {
 		pending, _ := done.Action.Sets()
@@ -147,74 +279,162 @@ func outlived(view *View, keep int) []Done {
 			member, exists := view.Sets[pending][id]
 			needed = needed || exists && done.Failure == "" && member.Version <= version
 		}
-		if i >= keep && !needed {
+		keepSize -= len(view.entries[view.keys.done(tokenKey(done.Token))].Value)
+		if (i >= keep || keepSize < 0) && !needed {
 			old = append(old, done)
 		}
 	}
 	return old[:min(len(old), removedDone)]
 }
 
-// Order is what the holder of the lock wants an instance to do with one of its members.
+// Order is what the holder of the lock wants a participant to do with some of its members.
 type Order struct {
+	// Step is what is to be done, to these members only.
 	Step
-	// Intent and At name the step, whoever goes on with it: who has carried it out need not do it again under
+	// Intent and At name the step, whoever goes on with it: a participant that has carried it out need not do it again under
 	// another token.
 	Intent int64
 	At     int
 	Token  int64
+	// Accepted is set when this process has accepted the order, and Wait when it must not carry it out before all others have
+	// accepted it too.
+	Accepted, Wait bool
 
 	version int64
+	view    *View
 }
 
-// Order returns what this instance is to do now, if anything. It is asked for one of the instance's own members.
+// Order returns what this participant is to do now, if anything. It is asked for some of the participant's own members.
 func (c *Coordinator) Order(view *View, mine ...MemberID) *Order {
 	step := view.Intent.step()
-	if step == nil || !step.Order || !slices.Contains(mine, step.Member) {
+	if step == nil || !step.Order || view.Lock != nil && !view.Acts() {
+		return nil // also while somebody has the lock for something else
+	}
+	order := &Order{
+		Step: *step, Intent: view.Intent.ID, At: view.Intent.At, Token: view.Intent.Token, Accepted: true,
+		Wait: step.Together && !view.Intent.Go, version: view.entries[c.keys.intent()].Version, view: view,
+	}
+	order.Members = nil
+	for _, id := range step.Members {
+		answer, given := view.Answers[id]
+		given = given && answer.isOf(view.Intent)
+		switch {
+		case !slices.Contains(mine, id), given && answer.Done, given && answer.Fenced >= view.Intent.Token:
+			continue // it is for another one, answered, or refused under this token
+		case answer.pending(view.Intent) && answer.Process != c.process() && view.alive(answer.Process):
+			continue // another process of this participant carries it out
+		}
+		if answer.pending(view.Intent) && answer.Process == c.process() {
+			order.Token = min(order.Token, answer.Token) // a fence refuses what was accepted before it
+		} else {
+			order.Accepted = false
+		}
+		order.Members = append(order.Members, id)
+	}
+	if len(order.Members) == 0 {
 		return nil
 	}
-	if answer, given := view.Answers[step.Member]; given && answer.answers(view.Intent) {
-		return nil
+	if !order.Accepted {
+		order.Token = view.Intent.Token
 	}
-	return &Order{
-		Step: *step, Intent: view.Intent.ID, At: view.Intent.At, Token: view.Intent.Token,
-		version: view.entries[c.keys.intent()].Version,
-	}
+	return order
 }
 
-// Answer says that an order was carried out, or with a reason, that it cannot be. It returns ErrConflict if the
-// order was changed or withdrawn meanwhile.
-func (c *Coordinator) Answer(ctx context.Context, order *Order, failure string) error {
-	mine := c.Settings()
-	if mine.Mode != Global {
-		return fmt.Errorf("answering the order to %s %s: %w", order.Do, order.Member, ErrLocal)
+// process is the session of this process.
+func (c *Coordinator) process() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.registered.session
+}
+
+// alive tells whether the process of a session is.
+func (v *View) alive(session string) bool {
+	return slices.ContainsFunc(v.processes, func(i Instance) bool { return i.Session == session })
+}
+
+// Accept says that this process carries out an order: only then may it. It returns ErrConflict if the order was changed or
+// withdrawn meanwhile. From then on the holder waits for the answer, unless the system itself can refuse what is done under an
+// older token, or a person abandons the action.
+func (c *Coordinator) Accept(ctx context.Context, order *Order) error {
+	if order.Accepted {
+		return nil
 	}
-	answer := Answer{Intent: order.Intent, Step: order.At, Token: order.Token, Failure: failure}
-	_, err := c.store.Commit(ctx, Transaction{
-		If:   []Condition{IsAt(c.keys.intent(), order.version)},
-		Then: []Operation{Put(c.keys.answers(mine.Prefix, string(order.Member)), encode(answer)), c.changed(mine.Prefix)},
-	})
+	unchanged := []Condition{
+		IsAt(c.keys.intent(), order.version), IsAt(c.keys.lock(), order.view.entries[c.keys.lock()].Version),
+	}
+	err := c.answer(ctx, order, unchanged, Answer{Intent: order.Intent, Step: order.At, Token: order.Token, Process: c.process()})
 	if err != nil {
-		return fmt.Errorf("answering the order to %s %s: %w", order.Do, order.Member, err)
+		return fmt.Errorf("accepting the order to %s: %w", order.Step, err)
+	}
+	order.Accepted = true
+	return nil
+}
+
+// Answer says that an order was carried out, or with a reason, that it cannot be. It returns ErrConflict if another process
+// has accepted the order meanwhile.
+func (c *Coordinator) Answer(ctx context.Context, order *Order, failure string) error {
+	return c.outcome(ctx, order, Answer{Done: true, Failure: failure})
+}
+
+// outcome says what came of an order.
+func (c *Coordinator) outcome(ctx context.Context, order *Order, answer Answer) error {
+	switch {
+	case c.Settings().Mode != Global:
+		return fmt.Errorf("answering the order to %s: %w", order.Step, ErrLocal)
+	case !order.Accepted:
+		return fmt.Errorf("answering the order to %s: it was not accepted", order.Step)
+	}
+	answer.Intent, answer.Step, answer.Token, answer.Process = order.Intent, order.At, order.Token, c.process()
+	if err := c.answer(ctx, order, nil, answer); err != nil {
+		return fmt.Errorf("answering the order to %s: %w", order.Step, err)
 	}
 	return nil
 }
 
-// Answered returns the answer to the present step, nil if there is none yet.
-func (g *Grant) Answered(view *View) *Answer {
-	step := g.Step()
-	if step == nil {
-		return nil
-	}
-	if answer, given := view.Answers[step.Member]; given && answer.answers(g.Intent()) {
-		return &answer
+// answer writes an answer for all members of an order, if the ones that the order was read with are still there. For more than
+// a transaction takes it writes several: each member has an answer of its own.
+func (c *Coordinator) answer(ctx context.Context, order *Order, conditions []Condition, answer Answer) error {
+	mine := c.Settings()
+	for part := range slices.Chunk(order.Members, maxOperations) {
+		t := Transaction{If: slices.Clone(conditions)}
+		for _, id := range part {
+			key := c.keys.answers(mine.Prefix, string(id))
+			t.If = append(t.If, IsAt(key, order.view.entries[key].Version))
+			t.Then = append(t.Then, Put(key, encode(answer)))
+		}
+		t.Then = append(t.Then, c.changed(order.view.entries, mine.Prefix))
+		revision, err := c.store.Commit(ctx, t)
+		if err != nil {
+			return err
+		}
+		for _, operation := range t.Then {
+			order.view.entries[operation.Key] = Entry{Value: operation.Value, Version: revision}
+		}
 	}
 	return nil
+}
+
+// Answered returns the answers to the present step, by member, without those that are still carried out.
+func (g *Grant) Answered(view *View) map[MemberID]Answer {
+	answered := map[MemberID]Answer{}
+	intent := g.Intent()
+	if step := intent.step(); step != nil {
+		for _, id := range step.Members {
+			if answer := view.Answers[id]; answer.answers(intent) {
+				answered[id] = answer
+			}
+		}
+	}
+	return answered
 }
 
 // Wanted tells whether a member's instance still wants what is being done: it may have withdrawn its entry, or
 // have left the coordination.
 func (g *Grant) Wanted(view *View, id MemberID) bool {
 	intent := g.Intent()
+	if intent == nil {
+		return false // only the lock is held
+	}
 	pending, _ := intent.Action.Sets()
 	_, wanted := view.Sets[pending][id]
 	return wanted
@@ -249,12 +469,16 @@ func (c *Coordinator) Declare(ctx context.Context, view *View, wants Wants) erro
 			changes[i].seen = entry.Version // it was done, and is wanted again
 		}
 	}
-	for key, entry := range view.entries {
+	for _, key := range sortedKeys(view.entries) { // the parts of a large declaration follow an order
 		if at := c.keys.split(key); len(at) == 3 && at[1] == mine.Prefix && c.outdated(view, at, wants) {
-			changes = append(changes, change{Operation: Delete(key), seen: entry.Version})
+			changes = append(changes, change{Operation: Delete(key), seen: view.entries[key].Version})
 		}
 	}
-	if err := c.retry(ctx, func() error { return c.update(ctx, mine.Prefix, changes) }); err != nil {
+	err = c.updateFrom(ctx, mine.Prefix, view.snapshot(), changes)
+	if errors.Is(err, ErrConflict) { // the view is old
+		err = c.retry(ctx, func() error { return c.update(ctx, mine.Prefix, changes) })
+	}
+	if err != nil {
 		return fmt.Errorf("declaring the entries of %s in %s: %w", mine.Prefix, c.system, err)
 	}
 	return nil
@@ -263,7 +487,7 @@ func (c *Coordinator) Declare(ctx context.Context, view *View, wants Wants) erro
 // outdated tells whether an entry of this instance, given by the segments of its key, is not wanted any more.
 func (c *Coordinator) outdated(view *View, at []string, wants Wants) bool {
 	set, id := Set(at[0]), MemberID(at[2])
-	if at[0] == "answers" {
+	if at[0] == kindAnswers {
 		return view.Intent == nil || view.Answers[id].Intent != view.Intent.ID
 	}
 	_, wanted := wants[set][id]

@@ -94,7 +94,9 @@ func (c *Coordinator) Judge(view *View, action Action, class string) *Verdict {
 	}
 	pending := c.pending(view, action, class)
 	calm := c.calm(question{action, class}, pending, view.givenUp(action, class))
-	verdict := judge(view, pending, c.policy(action), calm, action)
+	policies := view.policies(action)
+	quiet := max(policies.quiet(), c.retryAfter(view.failures(action)))
+	verdict := judge(view, pending, policies, quiet, calm, action)
 	verdict.Class = class
 	c.metrics.judged(verdict)
 	return verdict
@@ -106,6 +108,30 @@ func (c *Coordinator) pending(view *View, action Action, class string) Members {
 	pending := maps.Clone(view.Sets[set])
 	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return c.class(id) != class || view.acted(set, id) })
 	return pending
+}
+
+// failures are how often an action was given up in a row, most recently.
+func (v *View) failures(action Action) int {
+	failures := 0
+	for _, done := range v.Done {
+		if done.Action != action {
+			continue
+		}
+		if done.Failure == "" {
+			break
+		}
+		failures++
+	}
+	return failures
+}
+
+// retryAfter is for how long an action is not begun that was given up so often in a row.
+func retryAfter(failures int) time.Duration {
+	const first, most = time.Second, time.Minute
+	if failures == 0 {
+		return 0
+	}
+	return min(first<<min(failures-1, 6), most)
 }
 
 // givenUp is the newest of those acts that were given up, or 0: it is tried again after another quiet window.
@@ -136,8 +162,8 @@ func (c *Coordinator) calm(q question, pending Members, givenUp int64) time.Dura
 	return now.Sub(last.since)
 }
 
-// judge decides. It is given how long just these members have been pending.
-func judge(view *View, pending Members, policy Policy, calm time.Duration, action Action) *Verdict {
+// judge decides. It is given how long just these members have to be pending, and have been.
+func judge(view *View, pending Members, policies policies, quiet, calm time.Duration, action Action) *Verdict {
 	v := &Verdict{Action: action, Members: Members{}, LeftOut: map[MemberID]string{}, view: view}
 	set, ready := action.Sets()
 	if len(pending) == 0 && set != "" {
@@ -146,22 +172,19 @@ func judge(view *View, pending Members, policy Policy, calm time.Duration, actio
 	for _, id := range slices.Sorted(maps.Keys(pending)) {
 		member := pending[id]
 		reason, gone := view.unready(set, ready, id, member)
-		switch {
-		case reason == "":
+		if reason == "" {
 			member.Addresses = view.Sets[ready][id].Addresses
 			v.Members[id] = member
-		case gone && policy.Missing == LeaveOut:
+			continue
+		}
+		if v.leaveOut(policies, gone, calm, string(id), reason) {
 			v.LeftOut[id] = reason
-		case policy.Missing == GoOn && calm >= policy.After:
-			v.LeftOut[id] = fmt.Sprintf("after %s: %s", policy.After, reason)
-		default:
-			v.Waits = append(v.Waits, Waits{string(id), reason})
-			if policy.Missing == GoOn {
-				v.Again = policy.After - calm
-			}
 		}
 	}
-	if left := policy.Quiet - calm; left > 0 && set != "" {
+	for _, prefix := range view.silent() {
+		v.leaveOut(policies, !view.Takes(prefix), calm, prefix, view.silence(prefix))
+	}
+	if left := quiet - calm; left > 0 && set != "" {
 		v.Waits = append(v.Waits, Waits{Reason: fmt.Sprintf("%s more without a change", left.Round(time.Millisecond))})
 		v.Again = max(v.Again, left)
 	}
@@ -170,6 +193,39 @@ func judge(view *View, pending Members, policy Policy, calm time.Duration, actio
 	}
 	v.Open = len(v.Waits) == 0 && (len(v.Members) > 0 || set == "")
 	return v
+}
+
+// leaveOut tells whether the action begins without somebody, and otherwise notes that it waits.
+func (v *Verdict) leaveOut(policies policies, gone bool, calm time.Duration, whom, reason string) bool {
+	out, again := policies.leaveOut(gone, calm)
+	if !out {
+		v.Waits = append(v.Waits, Waits{whom, reason})
+		v.Again = max(v.Again, again)
+	}
+	return out
+}
+
+// silent are the prefixes of participants that have not said all that they need: they are expected and not there, or in the
+// middle of writing it.
+func (v *View) silent() []string {
+	silent := map[string]bool{}
+	for _, participant := range v.Participants {
+		for _, prefix := range participant.Expected {
+			silent[prefix] = silent[prefix] || !v.Takes(prefix)
+		}
+	}
+	for _, prefix := range v.incomplete {
+		silent[prefix] = true
+	}
+	maps.DeleteFunc(silent, func(_ string, is bool) bool { return !is })
+	return sortedKeys(silent)
+}
+
+func (v *View) silence(prefix string) string {
+	if slices.Contains(v.incomplete, prefix) {
+		return "it has not written all that it needs"
+	}
+	return "it is expected, and no process of it is alive"
 }
 
 // unready says why a member is not ready, or nothing if it is, and whether all instances are gone that ask for it. Each of

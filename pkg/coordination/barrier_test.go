@@ -77,7 +77,7 @@ func TestJudge(t *testing.T) {
 		"gone, but ready before, and goes on": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
 			policy: Policy{Missing: GoOn, After: time.Minute}, calm: time.Minute, open: true,
-			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "after 1m0s: no instance of dc2 is alive"},
+			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "no instance of dc2 is alive"},
 		},
 		"gone, and left out also if it was ready": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
@@ -96,11 +96,11 @@ func TestJudge(t *testing.T) {
 		"goes on now": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1", "dc2"),
 			policy: Policy{Missing: GoOn, After: time.Minute}, calm: time.Minute, open: true,
-			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "after 1m0s: it is not ready"},
+			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "it is not ready"},
 		},
 		"goes on with nobody": {
 			pending: both, instances: alive("dc1", "dc2"), policy: Policy{Missing: GoOn, After: time.Minute}, calm: time.Minute,
-			leftOut: map[MemberID]string{"dc1-a": "after 1m0s: it is not ready", "dc2-a": "after 1m0s: it is not ready"},
+			leftOut: map[MemberID]string{"dc1-a": "it is not ready", "dc2-a": "it is not ready"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestJudge(t *testing.T) {
 				Sets:   map[Set]Members{PendingForRestart: test.pending, ReadyForRestart: test.ready},
 				asking: map[Set]map[MemberID][]string{PendingForRestart: prefixes(test.pending), ReadyForRestart: prefixes(test.ready)},
 			}
-			got := judge(view, test.pending, test.policy, test.calm, Restart)
+			got := judge(view, test.pending, policies{test.policy}, test.policy.Quiet, test.calm, Restart)
 			want := &Verdict{
 				Action: Restart, Open: test.open, Members: test.members, Waits: test.waits, LeftOut: test.leftOut, Again: test.again,
 			}
@@ -133,7 +133,7 @@ func prefixes(of Members) map[MemberID][]string {
 // whenever nobody acts.
 func TestJudgeWithoutReady(t *testing.T) {
 	t.Parallel()
-	alive, pending := map[string]string{"instances/dc1/dc1-op": "{}"}, Members{"dc1-a": {Prefix: "dc1", Version: 1}}
+	alive, pending := map[string]string{"instances/dc1/dc1-op/1": "{}"}, Members{"dc1-a": {Prefix: "dc1", Version: 1}}
 	for name, test := range map[string]struct {
 		action  Action
 		pending Members
@@ -148,7 +148,7 @@ func TestJudgeWithoutReady(t *testing.T) {
 			t.Parallel()
 			view := viewOf(t, alive)
 			view.Intent = test.intent
-			got := judge(view, test.pending, Policy{Quiet: 0}, 0, test.action)
+			got := judge(view, test.pending, policies{{Quiet: 0}}, 0, 0, test.action)
 			if got.Open != test.want {
 				t.Error(got.Summary())
 			}
@@ -162,7 +162,7 @@ func TestAskedForTwice(t *testing.T) {
 	k := newKeys(DefaultRoot, "store")
 	entries := map[string]Entry{
 		"pendingForExclusion/dc1/dc3-a": {Version: 5}, "pendingForExclusion/dc2/dc3-a": {Version: 7},
-		"readyForExclusion/dc1/dc3-a": {Value: "here", Version: 5}, "instances/dc1/dc1-op": {Value: "{}", Version: 1},
+		"readyForExclusion/dc1/dc3-a": {Value: "here", Version: 5}, "instances/dc1/dc1-op/1": {Value: "{}", Version: 1},
 	}
 	look := func(more map[string]Entry) *View {
 		found := &Snapshot{Entries: map[string]Entry{}}
@@ -181,11 +181,11 @@ func TestAskedForTwice(t *testing.T) {
 	if got := v.Sets[PendingForExclusion]["dc3-a"]; got.Prefix != "dc2" || got.Version != 7 {
 		t.Errorf("the last one that asks is %+v", got)
 	}
-	if got := judge(v, v.Pending(Exclusion), Policy{}, 0, Exclusion); got.Open {
+	if got := judge(v, v.Pending(Exclusion), policies{{}}, 0, 0, Exclusion); got.Open {
 		t.Error("one of them has not said that it is ready")
 	}
 	v = look(map[string]Entry{"readyForExclusion/dc2/dc3-a": {Value: "there", Version: 8}})
-	if got := judge(v, v.Pending(Exclusion), Policy{Missing: LeaveOut}, 0, Exclusion); !got.Open || got.Members["dc3-a"].Addresses[0] != "there" {
+	if got := judge(v, v.Pending(Exclusion), policies{{Missing: LeaveOut}}, 0, 0, Exclusion); !got.Open || got.Members["dc3-a"].Addresses[0] != "there" {
 		t.Error(got.Summary())
 	}
 	done := map[string]Entry{"done/" + tokenKey(9): {Value: `{"id":9,"token":9,"action":"Exclusion","members":{"dc3-a":7}}`, Version: 9}}
@@ -234,7 +234,7 @@ func TestOutlived(t *testing.T) {
 	for token := range int64(200) {
 		record(token+2, "it does not work")
 	}
-	got := outlived(viewOf(t, entries), 10)
+	got := outlived(viewOf(t, entries), 10, keptDoneSize)
 	if len(got) != removedDone {
 		t.Errorf("%d are removed", len(got))
 	}

@@ -6,42 +6,63 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
 
-// ErrPrefixTaken is returned when another instance that is alive has the prefix.
-var ErrPrefixTaken = errors.New("another instance has this prefix")
+var (
+	// ErrPrefixTaken is returned when another participant that is alive has the prefix.
+	ErrPrefixTaken = errors.New("another participant has this prefix")
+	// ErrSuperseded is returned to a process while a newer process of the same participant is alive. Only the newer one
+	// works; this one may still finish what it has accepted.
+	ErrSuperseded = errors.New("a newer process of this participant is alive")
+)
 
-// Instance is what an instance says of itself while it lives.
+// Instance is what a process of a participant says of itself while it lives.
 type Instance struct {
 	Name       string `json:"name"`
 	Prefix     string `json:"prefix"`
 	Mode       Mode   `json:"mode"`
 	Generation int64  `json:"generation,omitempty"`
+	// Session is that of the process.
+	Session string `json:"session,omitempty"`
+	// Started is the revision of the store at which the process joined. Of two processes of one participant the newer one works.
+	Started int64 `json:"started,omitempty"`
 }
 
-// Configure makes settings hold, and this instance known to the others. It is called in every reconcile; what
-// holds already costs no write. A changed prefix takes all that this instance has written along, in one
+// Participant is what a participant has told the others of itself. It stays when its processes end, until it leaves.
+type Participant struct {
+	Name       string            `json:"name"`
+	Prefix     string            `json:"prefix"`
+	Generation int64             `json:"generation,omitempty"`
+	Expected   []string          `json:"expected,omitempty"`
+	Policy     Policy            `json:"policy,omitzero"`
+	Policies   map[Action]Policy `json:"policies,omitempty"`
+}
+
+// Configure makes settings hold, and this participant known to the others. It is called in every reconcile; what
+// holds already costs no write. A changed prefix takes all that this participant has written along, in one
 // transaction. A change to local mode removes all of it, in one transaction, and gives the lock back.
 func (c *Coordinator) Configure(ctx context.Context, to Settings) error {
 	if to.Mode == "" {
 		to.Mode = Local
 	}
 	if err := to.check(); err != nil {
-		return err
+		return fmt.Errorf("configuring %s in %s: %w", c.name, c.system, err)
 	}
 	if err := c.giveBack(ctx); err != nil {
 		return err
 	}
 	to = to.clone()
-	from := c.Settings()
-	var err error
-	switch {
-	case to.Mode == Global:
-		err = c.retry(ctx, func() error { return c.enter(ctx, from, to) })
-	case from.Mode == Global:
-		err = c.retry(ctx, func() error { return c.leave(ctx, from) })
+	from, err := c.applied(ctx)
+	if err == nil {
+		switch {
+		case to.Mode == Global:
+			err = c.retry(ctx, func() error { return c.enter(ctx, from, to) })
+		case from.Mode == Global:
+			err = c.retry(ctx, func() error { return c.leave(ctx, from) })
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("coordinating %s: %w", c.system, err)
@@ -55,15 +76,65 @@ func (c *Coordinator) Configure(ctx context.Context, to Settings) error {
 	return nil
 }
 
-// leave removes what this instance has written.
+// applied returns the settings that hold, those of an earlier process if this one has applied none: that one may have
+// died before anybody noted what it had applied.
+func (c *Coordinator) applied(ctx context.Context) (Settings, error) {
+	c.mu.Lock()
+	known, settings := c.known, c.settings.clone()
+	c.mu.Unlock()
+	if known {
+		return settings, nil
+	}
+	found, err := c.store.Read(ctx, c.keys.participants(), c.keys.denied())
+	if err != nil {
+		return Settings{}, fmt.Errorf("reading what an earlier process has applied: %w", err)
+	}
+	settings = Settings{Mode: Local}
+	for key, entry := range found.Entries {
+		at, record := c.keys.split(key), Participant{}
+		if len(at) == 2 && at[0] == kindParticipants && json.Unmarshal([]byte(entry.Value), &record) == nil && record.Name == c.name {
+			settings = Settings{
+				Mode: Global, Prefix: at[1], Generation: record.Generation, Expected: record.Expected, Policy: record.Policy, Policies: record.Policies,
+			}
+		}
+	}
+	for key := range found.Entries {
+		if at := c.keys.split(key); len(at) == 3 && at[0] == kindDenied && at[1] == settings.Prefix {
+			settings.Denied = append(settings.Denied, at[2])
+		}
+	}
+	c.mu.Lock()
+	c.settings, c.known = settings.clone(), true
+	c.mu.Unlock()
+	return settings, nil
+}
+
+// leave removes what this participant has written. If another participant has taken the prefix since, the entries below it
+// are that one's.
 func (c *Coordinator) leave(ctx context.Context, from Settings) error {
-	found, err := c.store.Read(ctx, c.keys.lock())
+	found, err := c.store.Read(ctx, c.keys.root)
 	if err != nil {
 		return err
 	}
-	t := Transaction{Then: []Operation{Delete(c.keys.changes(from.Prefix)), Delete(c.keys.instances(from.Prefix, c.name))}}
-	for _, path := range c.keys.ownedBy(from.Prefix) {
-		t.Then = append(t.Then, DeleteBelow(path))
+	view, err := c.keys.view(found)
+	if err != nil {
+		return err
+	}
+	if accepted := view.acceptedBy(from.Prefix); len(accepted) > 0 {
+		return fmt.Errorf("leaving: the order to %s: %w; it is carried out first", view.Intent.step(), ErrAccepted)
+	}
+	t := Transaction{
+		If: []Condition{
+			NotWritten(c.keys.instances(from.Prefix), found.Revision), c.unchanged(found, from.Prefix),
+			IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version),
+		},
+		Then: []Operation{DeleteBelow(c.keys.instances(from.Prefix, c.name))},
+	}
+	if c.otherInstance(found, from.Prefix) == "" {
+		t.Then = append(t.Then, Delete(c.keys.changes(from.Prefix)))
+		for _, path := range c.keys.ownedBy(found, from.Prefix) {
+			t.Then = append(t.Then, DeleteBelow(path))
+		}
 	}
 	if held := found.Entries[c.keys.lock()]; held.Version != 0 && c.holds(held) {
 		t.If = append(t.If, IsAt(c.keys.lock(), held.Version))
@@ -74,7 +145,7 @@ func (c *Coordinator) leave(ctx context.Context, from Settings) error {
 		return err
 	}
 	c.mu.Lock()
-	c.registered = ""
+	c.registered = registration{}
 	c.mu.Unlock()
 	return nil
 }
@@ -89,59 +160,146 @@ func (c *Coordinator) endGrant() {
 	c.doubtful = true
 }
 
-// enter registers this instance and moves what it has written to its prefix.
+// registration is what was written of this process, and for which session.
+type registration struct {
+	session string
+	// started is kept when a session is lost: the process is no newer for that.
+	started int64
+	written bool
+}
+
+// enter registers this process and moves what the participant has written to its prefix.
 func (c *Coordinator) enter(ctx context.Context, from, to Settings) error {
 	session, err := c.live(ctx)
 	if err != nil {
 		return err
 	}
-	record, err := json.Marshal(Instance{Name: c.name, Prefix: to.Prefix, Mode: to.Mode, Generation: to.Generation})
-	if err != nil {
-		return err
-	}
-	if c.isRegistered(string(record), session) && slices.Equal(from.Denied, to.Denied) && from.Prefix == to.Prefix && from.Mode == to.Mode {
+	if c.isRegistered(session) && from.equal(to) {
 		return nil
 	}
-	moves := from.Mode == Global && from.Prefix != to.Prefix
-	paths := append(c.keys.ownedBy(to.Prefix), c.keys.instances(), c.keys.changes(), c.keys.done(), c.keys.intent())
-	if moves {
-		paths = append(paths, c.keys.ownedBy(from.Prefix)...)
-	}
-	found, err := c.store.Read(ctx, paths...)
+	found, err := c.store.Read(ctx, c.keys.root)
 	if err != nil {
 		return err
 	}
-	if other := c.otherInstance(found, to.Prefix); other != "" && from.Prefix != to.Prefix {
+	// Also if the prefix stays: another participant may have taken it while no process of this one was alive.
+	if other := c.otherInstance(found, to.Prefix); other != "" {
 		return fmt.Errorf("%w: %q is %s's; choose another one", ErrPrefixTaken, to.Prefix, other)
 	}
-	t := Transaction{
-		If:   []Condition{c.unchanged(found, to.Prefix)},
-		Then: append(c.deny(found, to), PutFor(session, c.keys.instances(to.Prefix, c.name), string(record))),
+	started := c.startedAt(found.Revision)
+	if newer := c.newerProcess(found, session.ID(), started); newer != nil {
+		return fmt.Errorf("%w: %s, of session %s; end one of both, or give this one another name", ErrSuperseded, c.name, newer.Session)
 	}
-	if from.Prefix != to.Prefix {
-		t.If = append(t.If, NotWritten(c.keys.instances(to.Prefix), found.Revision)) // nobody else enters meanwhile
+	instance := Instance{
+		Name: c.name, Prefix: to.Prefix, Mode: to.Mode, Generation: to.Generation, Session: session.ID(), Started: started,
+	}
+	t := Transaction{
+		If: []Condition{
+			c.unchanged(found, to.Prefix),
+			NotWritten(c.keys.instances(to.Prefix), found.Revision), // nobody else enters meanwhile
+		},
+		Then: append(c.deny(found, to), PutFor(session, c.keys.instances(to.Prefix, c.name, session.ID()), encode(instance))),
+	}
+	if told := encode(to.told(c.name)); found.Entries[c.keys.participants(to.Prefix)].Value != told {
+		t.Then = append(t.Then, Put(c.keys.participants(to.Prefix), told))
+	}
+	moves := from.Mode == Global && from.Prefix != to.Prefix
+	if moves && c.otherInstance(found, from.Prefix) != "" {
+		moves = false // what is below the old prefix is another participant's by now
+		t.If = append(t.If, NotWritten(c.keys.instances(from.Prefix), found.Revision))
 	}
 	if moves {
-		t.If = append(t.If, c.unchanged(found, from.Prefix), NotWritten(c.keys.done(), found.Revision),
+		t.If = append(t.If, c.unchanged(found, from.Prefix), NotWritten(c.keys.instances(from.Prefix), found.Revision),
+			NotWritten(c.keys.done(), found.Revision),
 			IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version))
 		t.Then = append(t.Then, c.migrate(found, from.Prefix, to.Prefix)...)
 	}
 	if len(t.Then) > 1 { // not for a sign of life alone
-		t.Then = append(t.Then, c.changed(to.Prefix))
+		t.Then = append(t.Then, c.changed(found.Entries, to.Prefix))
 	}
 	if _, err := c.store.Commit(ctx, t); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.registered, c.registeredFor = string(record), session.ID()
+	c.registered = registration{session: session.ID(), started: started, written: true}
 	return nil
 }
 
-func (c *Coordinator) isRegistered(record string, session Session) bool {
+// told is what the others are told of the settings.
+func (s Settings) told(name string) Participant {
+	return Participant{
+		Name: name, Prefix: s.Prefix, Generation: s.Generation, Expected: s.Expected, Policy: s.Policy, Policies: s.Policies,
+	}
+}
+
+// isRegistered tells whether this process is known to the others, as far as it has seen.
+func (c *Coordinator) isRegistered(session Session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.registered == record && c.registeredFor == session.ID()
+	return c.registered.written && c.registered.session == session.ID()
+}
+
+// startedAt returns the revision at which this process joined first, the given one if it never has.
+func (c *Coordinator) startedAt(now int64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.registered.started, now)
+}
+
+// newerProcess returns a process of this participant that has joined after the one of a session.
+func (c *Coordinator) newerProcess(found *Snapshot, session string, started int64) *Instance {
+	for _, instance := range c.keys.processes(found) {
+		if instance.Name == c.name && instance.Session != session && !c.wasOwn(instance.Session) && instance.newer(Instance{Started: started, Session: session}) {
+			return &instance
+		}
+	}
+	return nil
+}
+
+// wasOwn tells whether a session was one of this process that it has lost: others may not yet have missed it.
+func (c *Coordinator) wasOwn(session string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.former[session]
+}
+
+// newer orders the processes of a participant.
+func (i Instance) newer(other Instance) bool {
+	return cmp.Or(cmp.Compare(i.Started, other.Started), strings.Compare(i.Session, other.Session)) > 0
+}
+
+// processes returns all that are alive, the newest of a participant first.
+func (k keys) processes(found *Snapshot) []Instance {
+	var all []Instance
+	for key, entry := range found.Entries {
+		at, instance := k.split(key), Instance{}
+		if len(at) != 4 || at[0] != kindInstances || json.Unmarshal([]byte(entry.Value), &instance) != nil {
+			continue
+		}
+		instance.Prefix, instance.Name, instance.Session = at[1], at[2], at[3]
+		all = append(all, instance)
+	}
+	slices.SortFunc(all, func(a, b Instance) int {
+		return cmp.Or(strings.Compare(a.Prefix, b.Prefix), strings.Compare(a.Name, b.Name), cmp.Compare(b.Started, a.Started), strings.Compare(b.Session, a.Session))
+	})
+	return all
+}
+
+// verify forgets what this process remembers of its registration if a view shows otherwise: somebody has removed it, or a
+// newer process of the participant works. Configure looks again then.
+func (c *Coordinator) verify(view *View) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.registered.written {
+		return
+	}
+	own := Instance{Session: c.registered.session, Started: c.registered.started}
+	there := false
+	for _, process := range view.processes {
+		there = there || process.Session == own.Session && process.Prefix == c.settings.Prefix
+		c.registered.written = c.registered.written && (process.Name != c.name || c.former[process.Session] || !process.newer(own))
+	}
+	c.registered.written = c.registered.written && there
 }
 
 // unchanged is met while nothing of a prefix has changed since it was read.
@@ -151,19 +309,19 @@ func (c *Coordinator) unchanged(found *Snapshot, prefix string) Condition {
 }
 
 func (c *Coordinator) otherInstance(found *Snapshot, prefix string) string {
-	for key := range found.Entries {
-		if at := c.keys.split(key); len(at) == 3 && at[0] == "instances" && at[1] == prefix && at[2] != c.name {
-			return at[2]
+	for _, instance := range c.keys.processes(found) {
+		if instance.Prefix == prefix && instance.Name != c.name {
+			return instance.Name
 		}
 	}
 	return ""
 }
 
-// deny makes the deny list of this instance what its settings say.
+// deny makes the deny list of this participant what its settings say.
 func (c *Coordinator) deny(found *Snapshot, to Settings) []Operation {
 	var operations []Operation
 	for key := range found.Entries {
-		if at := c.keys.split(key); len(at) == 3 && at[0] == "denied" && at[1] == to.Prefix && !slices.Contains(to.Denied, at[2]) {
+		if at := c.keys.split(key); len(at) == 3 && at[0] == kindDenied && at[1] == to.Prefix && !slices.Contains(to.Denied, at[2]) {
 			operations = append(operations, Delete(key))
 		}
 	}
@@ -176,56 +334,20 @@ func (c *Coordinator) deny(found *Snapshot, to Settings) []Operation {
 }
 
 // migrate takes the entries along. What was acted upon already is left behind: at another key it would count as
-// something new to do. What is being acted upon is not ready for it a second time, until its instance has looked.
+// something new to do. What is being acted upon is not ready for it a second time, until its participant has looked.
 func (c *Coordinator) migrate(found *Snapshot, from, to string) []Operation {
 	acted, acting := c.keys.acted(found)
-	operations := []Operation{Delete(c.keys.changes(from)), Delete(c.keys.instances(from, c.name))}
-	left := map[string]bool{}
-	for key, entry := range found.Entries {
-		at := c.keys.split(key)
-		if len(at) != 3 || at[1] != from || at[0] == "instances" {
-			continue
-		}
-		if path := c.keys.join(at[0], from); !left[path] { // of what is empty nothing has to be deleted: stores count
-			left[path] = true
-			operations = append(operations, DeleteBelow(path))
-		}
-		if at[0] == "denied" || acted[key] == entry.Version || acting[key] {
+	operations := []Operation{Delete(c.keys.changes(from)), DeleteBelow(c.keys.instances(from, c.name))}
+	for _, path := range c.keys.ownedBy(found, from) {
+		operations = append(operations, DeleteBelow(path))
+	}
+	for _, key := range slices.Sorted(maps.Keys(found.Entries)) {
+		at, entry := c.keys.split(key), found.Entries[key]
+		if len(at) != 3 || at[1] != from || at[0] != kindAnswers && !Set(at[0]).known() || acted[key] == entry.Version || acting[key] {
 			continue
 		}
 		at[1] = to
 		operations = append(operations, Put(c.keys.root+"/"+strings.Join(at, "/"), entry.Value))
 	}
 	return operations
-}
-
-// ErrAlive is returned when what is to be forgotten belongs to an instance that is alive.
-var ErrAlive = errors.New("an instance of this prefix is alive")
-
-// Forget removes all that instances with a prefix have written which will never return. It is the one case in
-// which somebody writes below a prefix that is not his own; as long as one of them lives, nothing is removed.
-func Forget(ctx context.Context, store Store, root, system, prefix string) error {
-	if err := checkSegment("the prefix", prefix); err != nil {
-		return err
-	}
-	view, err := Look(ctx, store, root, system)
-	if err != nil {
-		return err
-	}
-	if view.Takes(prefix) {
-		return fmt.Errorf("%w: end it, or set it to local mode, which cleans up: %s", ErrAlive, prefix)
-	}
-	k := newKeys(cmp.Or(root, DefaultRoot), system)
-	t := Transaction{
-		// One that comes back meanwhile registers, and then its entries are its own again.
-		If:   []Condition{NotWritten(k.instances(prefix), view.Revision)},
-		Then: []Operation{Delete(k.changes(prefix))},
-	}
-	for _, path := range k.ownedBy(prefix) {
-		t.Then = append(t.Then, DeleteBelow(path))
-	}
-	if _, err := store.Commit(ctx, t); err != nil {
-		return fmt.Errorf("forgetting %s of %s: %w", prefix, system, err)
-	}
-	return nil
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,11 +21,9 @@ type Options struct {
 	Store Store
 	// System names what they manage together.
 	System string
-	// Name is that of this instance, and of no other one.
+	// Name is that of this participant, and of no other one. It is the same after a restart. Of several processes with the
+	// name the newest one works.
 	Name string
-	// Last are the settings that were applied last, by this process or by one before it: what has to be cleaned up
-	// or migrated when they change. Keep them where a restart finds them, in the status of a resource.
-	Last Settings
 	// Root is where the keys of all systems are, DefaultRoot if it is not set.
 	Root string
 	// Session is how long this instance lives for the others after its last sign, DefaultSession if it is not set.
@@ -32,8 +31,8 @@ type Options struct {
 	// Class tells of which class a member is. Members of different classes do not wait for each other. Without it
 	// all are of one class.
 	Class func(MemberID) string
-	// Policies say how patient an action is. Without one it waits for all, and has no quiet window.
-	Policies map[Action]Policy
+	// Actions are those that Reconcile begins, the most urgent first.
+	Actions []Action
 	// Clock is for tests.
 	Clock clock.PassiveClock
 }
@@ -53,31 +52,52 @@ type Coordinator struct {
 	// opening and taking are held while a session is opened and while the lock is taken: the store may be slow.
 	opening, taking sync.Mutex
 
-	mu       sync.Mutex
-	policies map[Action]Policy
+	actions []Action
+	// maxOperations is how many entries one transaction changes at most.
+	maxOperations int
+	// retryAfter is for how long an action is not begun that was given up so often in a row.
+	retryAfter func(failures int) time.Duration
+
+	mu sync.Mutex
+	// settings hold; they are known when this process has applied any, or read those of an earlier one.
 	settings Settings
+	known    bool
 	session  Session
+	// former are the sessions that this process has lost.
+	former map[string]bool
 	// grant is the last one. If doubtful is set there may be a lock of this process without one.
-	grant    *Grant
-	doubtful bool
-	// registered is what was written of this instance, and for which session.
-	registered, registeredFor string
-	seen                      map[question]seen
+	grant      *Grant
+	doubtful   bool
+	registered registration
+	seen       map[question]seen
+	// run is what Reconcile carries out at the moment, and doing what it has found out about the present step.
+	run   run
+	doing doing
+	// givenUp are the actions that were given up in local mode, where nobody writes that down.
+	givenUp map[Action]givenUp
 }
 
 // New makes the part of an instance in the coordination of a system. It touches nothing yet.
 func New(o Options) (*Coordinator, error) {
 	if o.Store == nil {
-		return nil, errors.New("there is no store")
+		return nil, errors.New("Options.Store is empty: set it to one of etcdstore or kubestore")
 	}
-	if err := errors.Join(checkSystem(o.System), checkSegment("the instance's name", o.Name)); err != nil {
+	if err := errors.Join(checkSystem(o.System), checkSegment("Options.Name", o.Name)); err != nil {
 		return nil, err
 	}
-	if err := o.Last.check(); err != nil {
-		return nil, fmt.Errorf("in the last settings: %w", err)
+	for _, action := range o.Actions {
+		if err := action.check(); err != nil {
+			return nil, fmt.Errorf("Options.Actions: %w", err)
+		}
 	}
 	if o.Root == "" {
 		o.Root = DefaultRoot
+	}
+	if strings.HasSuffix(o.Root, "/") {
+		return nil, fmt.Errorf("Options.Root %q ends with a slash: remove it", o.Root)
+	}
+	if o.Session < 0 {
+		return nil, fmt.Errorf("Options.Session is %s: set it to more than 0, or leave it out for %s", o.Session, DefaultSession)
 	}
 	if o.Session == 0 {
 		o.Session = DefaultSession
@@ -90,11 +110,9 @@ func New(o Options) (*Coordinator, error) {
 	}
 	c := &Coordinator{
 		store: o.Store, keys: newKeys(o.Root, o.System), system: o.System, name: o.Name, duration: o.Session,
-		class: o.Class, clock: o.Clock, settings: o.Last.clone(), seen: map[question]seen{},
+		class: o.Class, clock: o.Clock, seen: map[question]seen{}, givenUp: map[Action]givenUp{}, former: map[string]bool{},
+		actions: slices.Clone(o.Actions), maxOperations: maxOperations, retryAfter: retryAfter,
 		metrics: newMetrics(o.System, o.Name),
-	}
-	if err := c.SetPolicies(o.Policies); err != nil {
-		return nil, err
 	}
 	return c, nil
 }
@@ -107,25 +125,6 @@ func (c *Coordinator) Settings() Settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.settings.clone()
-}
-
-// SetPolicies replaces the policies, for people who change their mind.
-func (c *Coordinator) SetPolicies(policies map[Action]Policy) error {
-	for action, policy := range policies {
-		if err := policy.check(); err != nil {
-			return fmt.Errorf("in the policy of %s: %w", action, err)
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.policies = maps.Clone(policies)
-	return nil
-}
-
-func (c *Coordinator) policy(action Action) Policy {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.policies[action]
 }
 
 // Changed sends a signal whenever somebody has changed something of the system, until the context ends.
@@ -147,6 +146,14 @@ func (c *Coordinator) retry(ctx context.Context, do func() error) error {
 	return fmt.Errorf("tried %d times: %w", attempts, err)
 }
 
+// ignoreConflict lets the next Reconcile look at what somebody else has written.
+func ignoreConflict(err error) error {
+	if errors.Is(err, ErrConflict) {
+		return nil
+	}
+	return err
+}
+
 // live returns the session of this process, a new one if the last one is lost.
 func (c *Coordinator) live(ctx context.Context) (Session, error) {
 	c.opening.Lock()
@@ -164,6 +171,9 @@ func (c *Coordinator) live(ctx context.Context) (Session, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.session != nil {
+		c.former[c.session.ID()] = true
+	}
 	c.session = session
 	return session, nil
 }
@@ -194,7 +204,7 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	defer c.opening.Unlock()
 	c.mu.Lock()
 	session := c.session
-	c.session, c.registered, c.doubtful = nil, "", false
+	c.session, c.registered.written, c.doubtful = nil, false, false
 	c.mu.Unlock()
 	if session == nil {
 		return nil

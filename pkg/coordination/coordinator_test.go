@@ -19,7 +19,7 @@ import (
 const (
 	system   = "store"
 	patience = 2 * time.Minute
-	short    = 3 * time.Second
+	duration = 30 * time.Second // of sessions: no test waits for the end of one, and a busy machine must not end them
 )
 
 // world is a store with instances.
@@ -36,14 +36,19 @@ func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, &world{WithT: NewWithT(t), t: t, Store: store(t), clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))})
+			test(t, newWorld(t, store(t)))
 		})
 	}
 }
 
+func newWorld(t *testing.T, store coordination.Store) *world {
+	t.Helper()
+	return &world{WithT: NewWithT(t), t: t, Store: store, clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))}
+}
+
 func (w *world) instance(prefix string, change ...func(*coordination.Options)) *coordination.Coordinator {
 	w.t.Helper()
-	options := coordination.Options{Store: w.Store, System: system, Name: prefix + "-operator", Clock: w.clock, Session: short}
+	options := coordination.Options{Store: w.Store, System: system, Name: prefix + "-operator", Clock: w.clock, Session: duration}
 	for _, c := range change {
 		c(&options)
 	}
@@ -51,6 +56,26 @@ func (w *world) instance(prefix string, change ...func(*coordination.Options)) *
 	w.Expect(err).NotTo(HaveOccurred())
 	w.Expect(c.Configure(w.t.Context(), global(prefix))).To(Succeed())
 	return c
+}
+
+// patient configures a participant with a policy.
+func (w *world) patient(c *coordination.Coordinator, prefix string, policy coordination.Policy) {
+	w.t.Helper()
+	settings := global(prefix)
+	settings.Policy = policy
+	w.Expect(c.Configure(w.t.Context(), settings)).To(Succeed())
+}
+
+// only is the members of a step for one.
+func only(id coordination.MemberID) []coordination.MemberID { return []coordination.MemberID{id} }
+
+// carryOut accepts an order and answers that it is done.
+func (w *world) carryOut(c *coordination.Coordinator, members ...coordination.MemberID) {
+	w.t.Helper()
+	order := c.Order(w.view(), members...)
+	w.Expect(order).NotTo(BeNil())
+	w.Expect(c.Accept(w.t.Context(), order)).To(Succeed())
+	w.Expect(c.Answer(w.t.Context(), order, "")).To(Succeed())
 }
 
 func global(prefix string) coordination.Settings {
@@ -204,7 +229,7 @@ func TestSwitchToLocal(t *testing.T) {
 		before := w.view()
 
 		// The process that is told so may be another one than the one that has written it.
-		next, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "dc1-operator", Last: global("dc1")})
+		next, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "dc1-operator"})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(next.Configure(t.Context(), coordination.Settings{Mode: coordination.Local})).To(Succeed())
 		w.Expect(w.view().Revision).To(Equal(before.Revision+1), "one transaction")
@@ -254,11 +279,11 @@ func TestPrefixChangeInTheMiddle(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		w.wants(one, restart("dc1-a"))
-		grant, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Member: "dc1-a", Order: true}})
+		grant, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(one.Configure(t.Context(), global("unicorn"))).To(Succeed())
 		w.Expect(grant.Wanted(w.view(), "dc1-a")).To(BeTrue())
-		w.Expect(one.Answer(t.Context(), one.Order(w.view(), "dc1-a"), "")).To(Succeed())
+		w.carryOut(one, "dc1-a")
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
 		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
 		w.Expect(w.check(two).Open).To(BeFalse(), "its instance has not looked since")
@@ -287,10 +312,8 @@ func TestPrefixChangeOfMany(t *testing.T) {
 func TestQuietWindow(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
-		calm := func(o *coordination.Options) {
-			o.Policies = map[coordination.Action]coordination.Policy{coordination.Restart: {Quiet: time.Minute}}
-		}
-		one := w.instance("dc1", calm)
+		one := w.instance("dc1")
+		w.patient(one, "dc1", coordination.Policy{Quiet: time.Minute})
 		// The clock of another machine decides nothing.
 		two := w.instance("dc2", func(o *coordination.Options) {
 			o.Clock = testclock.NewFakePassiveClock(w.clock.Now().Add(-time.Hour))
@@ -305,7 +328,8 @@ func TestQuietWindow(t *testing.T) {
 		verdict := w.check(one)
 		w.Expect(verdict.Open).To(BeTrue(), verdict.Summary())
 		w.Expect(verdict.Members).To(HaveLen(2))
-		w.Expect(w.check(two).Open).To(BeTrue(), "this one has no window")
+		w.Expect(w.check(two).Open).To(BeFalse(), "its own window is shorter, and the longer one counts")
+		w.Expect(w.view().PolicyConflict(coordination.Restart)).To(ContainSubstring("the more careful one counts"))
 	})
 }
 
@@ -348,10 +372,9 @@ func TestBeginIsBoundToTheVerdict(t *testing.T) {
 func TestBeginWithoutOneThatReturns(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
-		one := w.instance("dc1", func(o *coordination.Options) {
-			o.Policies = map[coordination.Action]coordination.Policy{coordination.Restart: {Missing: coordination.LeaveOut}}
-		})
-		two := w.instance("dc2")
+		one, two := w.instance("dc1"), w.instance("dc2")
+		w.patient(one, "dc1", coordination.Policy{Missing: coordination.LeaveOut})
+		w.patient(two, "dc2", coordination.Policy{Missing: coordination.LeaveOut})
 		w.wants(one, restart("dc1-a"))
 		w.wants(two, restart("dc2-a"))
 		w.Expect(two.Close(t.Context())).To(Succeed())
@@ -370,10 +393,8 @@ func TestBeginWithoutOneThatReturns(t *testing.T) {
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
-		calm := func(o *coordination.Options) {
-			o.Policies = map[coordination.Action]coordination.Policy{coordination.Restart: {Quiet: time.Minute}}
-		}
-		one, two := w.instance("dc1", calm), w.instance("dc2", calm)
+		one, two := w.instance("dc1"), w.instance("dc2")
+		w.patient(one, "dc1", coordination.Policy{Quiet: time.Minute})
 		w.wants(one, restart("dc1-a"))
 		w.Expect(w.check(one).Open).To(BeFalse())
 		w.Expect(w.check(two).Open).To(BeFalse())
@@ -395,7 +416,7 @@ func TestCoordinatorChoice(t *testing.T) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		verdict, err := one.Check(t.Context(), coordination.CoordinatorChoice, "")
 		w.Expect(err).NotTo(HaveOccurred())
-		_, err = one.Begin(t.Context(), verdict, []coordination.Step{{Do: "choose", Member: "dc2-a"}})
+		_, err = one.Begin(t.Context(), verdict, []coordination.Step{{Do: "choose", Members: only("dc2-a")}})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(one.Close(t.Context())).To(Succeed())
 		grant, err := two.Resume(t.Context())
@@ -438,7 +459,7 @@ func TestActOnce(t *testing.T) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		w.wants(one, restart("dc1-a"))
 		w.wants(two, restart("dc2-a"))
-		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Member: "dc1-a"}, {Do: "restart", Member: "dc2-a", Order: true}})
+		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a")}, {Do: "restart", Members: only("dc2-a"), Order: true}})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(w.check(two).Open).To(BeFalse(), "somebody acts")
 		var held *coordination.HeldError
@@ -451,10 +472,12 @@ func TestActOnce(t *testing.T) {
 		order := two.Order(w.view(), "dc2-a")
 		w.Expect(order).NotTo(BeNil())
 		w.Expect(order.Token).To(Equal(grant.Token))
-		w.Expect(grant.Answered(w.view())).To(BeNil())
+		w.Expect(two.Answer(t.Context(), order, "")).To(MatchError(ContainSubstring("not accepted")))
+		w.Expect(two.Accept(t.Context(), order)).To(Succeed())
+		w.Expect(grant.Answered(w.view())).To(BeEmpty())
 		w.Expect(two.Answer(t.Context(), order, "")).To(Succeed())
 		w.Expect(two.Order(w.view(), "dc2-a")).To(BeNil(), "it is answered")
-		w.Expect(grant.Answered(w.view())).NotTo(BeNil())
+		w.Expect(grant.Answered(w.view())).To(HaveLen(1))
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
 		w.Expect(grant.Step()).To(BeNil())
 		before := w.view()
@@ -479,7 +502,7 @@ func TestLeftBehind(t *testing.T) {
 		_, err := two.Resume(t.Context())
 		w.Expect(err).To(MatchError(coordination.ErrNothingLeft))
 		w.wants(one, restart("dc1-a"))
-		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "first", Member: "dc1-a"}, {Do: "second", Member: "dc1-a"}, {Do: "third", Member: "dc1-a"}})
+		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "first", Members: only("dc1-a")}, {Do: "second", Members: only("dc1-a")}, {Do: "third", Members: only("dc1-a")}})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
 		w.Expect(one.Close(t.Context())).To(Succeed()) // as when its process dies and the session ends
@@ -492,7 +515,7 @@ func TestLeftBehind(t *testing.T) {
 		w.Expect(grant.Advance(t.Context())).To(MatchError(coordination.ErrFenced))
 		w.Expect(grant.Done(t.Context(), "")).To(MatchError(coordination.ErrFenced))
 		w.Eventually(grant.Held, patience).Should(BeFalse())
-		w.Expect(resumed.Advance(t.Context(), coordination.Step{Do: "other", Member: "dc1-a"})).To(Succeed())
+		w.Expect(resumed.Advance(t.Context(), coordination.Step{Do: "other", Members: only("dc1-a")})).To(Succeed())
 		w.Expect(resumed.Step().Do).To(Equal("other"))
 		w.Expect(resumed.Done(t.Context(), "it does not work")).To(Succeed())
 		w.Expect(w.view().Done[0].Failure).To(Equal("it does not work"))

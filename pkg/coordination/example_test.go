@@ -22,12 +22,13 @@ func ExampleCoordinator() {
 	}
 	c, err := coordination.New(coordination.Options{
 		Store: etcdstore.New(client, etcdstore.Options{}), System: "orders-db", Name: "dc1-operator",
-		Policies: map[coordination.Action]coordination.Policy{coordination.Restart: {Quiet: 30 * time.Second}},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := c.Configure(ctx, coordination.Settings{Mode: coordination.Global, Prefix: "dc1"}); err != nil {
+	if err := c.Configure(ctx, coordination.Settings{
+		Mode: coordination.Global, Prefix: "dc1", Policy: coordination.Policy{Quiet: 30 * time.Second},
+	}); err != nil {
 		log.Fatal(err)
 	}
 	view, err := c.View(ctx) // before it looks at its members

@@ -2,44 +2,63 @@ package coordination
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
 // DefaultRoot is where the keys of all systems are.
 const DefaultRoot = "/ringmaster.sharding.timebertt.dev/coordination"
 
+// Kinds of keys below the root of a system, beside the sets. The first segment after a kind is a prefix, unless said otherwise.
+const (
+	kindParticipants = "participants" // what a participant has told of itself; stays when its processes end
+	kindInstances    = "instances"    // with name and session: a process that is alive; ends with its session
+	kindDenied       = "denied"       // with name: who may not hold the lock
+	kindAnswers      = "answers"      // with member: an order that was accepted, and its outcome
+	kindChanges      = "changes"      // a marker, written with every change to what a prefix owns
+	kindDone         = "done"         // with a token instead of a prefix
+	kindLock         = "lock"
+	kindToken        = "token"
+	kindIntent       = "intent"
+)
+
 // keys are those of one system.
 type keys struct{ root string }
 
 func newKeys(root, system string) keys { return keys{root + "/" + system} }
 
-// ofSet is where the entries of a set are: of all instances, or of those with one prefix.
+// ofSet is where the entries of a set are: of all participants, or of the one with a prefix.
 func (k keys) ofSet(set Set, prefix ...string) string { return k.join(string(set), prefix...) }
 
 func (k keys) member(set Set, prefix string, id MemberID) string {
 	return k.join(string(set), prefix, string(id))
 }
 
-// ownedBy are the paths of all that an instance with a prefix writes, but for the marker and the registration.
-func (k keys) ownedBy(prefix string) []string {
-	paths := []string{k.denied(prefix), k.answers(prefix)}
-	for _, set := range Sets() {
-		paths = append(paths, k.ofSet(set, prefix))
+// ownedBy returns the paths below which a snapshot has something that the participant with a prefix has written, but for the
+// marker and its living processes. Stores bound the operations of a transaction, so an empty path is none of them.
+func (k keys) ownedBy(from *Snapshot, prefix string) []string {
+	paths := map[string]bool{}
+	for key := range from.Entries {
+		at := k.split(key)
+		if len(at) >= 2 && at[1] == prefix && (at[0] == kindParticipants || at[0] == kindDenied || at[0] == kindAnswers || Set(at[0]).known()) {
+			paths[k.join(at[0], prefix)] = true
+		}
 	}
-	return paths
+	return sortedKeys(paths)
 }
 
-// changes has a marker for each prefix, which is written with every change to what is the prefix's own: a
-// transaction can be bound to there being none, also no deletion.
-func (k keys) changes(prefix ...string) string { return k.join("changes", prefix...) }
-
-func (k keys) instances(more ...string) string { return k.join("instances", more...) }
-func (k keys) denied(more ...string) string    { return k.join("denied", more...) }
-func (k keys) answers(more ...string) string   { return k.join("answers", more...) }
-func (k keys) done(more ...string) string      { return k.join("done", more...) }
-func (k keys) lock() string                    { return k.join("lock") }
-func (k keys) token() string                   { return k.join("token") }
-func (k keys) intent() string                  { return k.join("intent") }
+// changes has a marker for each prefix: a transaction that names its version is bound to there being no other change, also
+// no deletion.
+func (k keys) changes(prefix ...string) string      { return k.join(kindChanges, prefix...) }
+func (k keys) participants(prefix ...string) string { return k.join(kindParticipants, prefix...) }
+func (k keys) instances(more ...string) string      { return k.join(kindInstances, more...) }
+func (k keys) denied(more ...string) string         { return k.join(kindDenied, more...) }
+func (k keys) answers(more ...string) string        { return k.join(kindAnswers, more...) }
+func (k keys) done(more ...string) string           { return k.join(kindDone, more...) }
+func (k keys) lock() string                         { return k.join(kindLock) }
+func (k keys) token() string                        { return k.join(kindToken) }
+func (k keys) intent() string                       { return k.join(kindIntent) }
 
 func (k keys) join(kind string, more ...string) string {
 	return strings.Join(append([]string{k.root, kind}, more...), "/")
@@ -54,10 +73,12 @@ func (k keys) split(key string) []string {
 	return strings.Split(below, "/")
 }
 
+func sortedKeys[K ~string, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }
+
 // checkSystem tells whether a system can have a name.
 func checkSystem(name string) error {
 	if strings.HasPrefix(name, ".") {
-		return fmt.Errorf("the system's name %q begins with a dot, which is for what a store itself keeps", name)
+		return fmt.Errorf("the system's name %q begins with a dot, which is for what a store itself keeps: choose another one", name)
 	}
 	return checkSegment("the system's name", name)
 }
@@ -69,11 +90,11 @@ const maxSegment = 253
 func checkSegment(what, name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%s is empty", what)
+		return fmt.Errorf("%s is empty: set it", what)
 	case len(name) > maxSegment:
-		return fmt.Errorf("%s %q is longer than %d characters", what, name, maxSegment)
+		return fmt.Errorf("%s %q has %d characters: choose one of at most %d", what, name, len(name), maxSegment)
 	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%s %q contains a slash or a control character", what, name)
+		return fmt.Errorf("%s %q contains a slash or a control character: choose another one", what, name)
 	}
 	return nil
 }

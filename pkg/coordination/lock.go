@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -30,14 +31,16 @@ type Grant struct {
 	// Token is larger than that of every grant before. Whoever can compare tokens should be told it.
 	Token int64
 
-	c       *Coordinator
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	version int64 // of the lock's key
-	since   time.Time
-	ending  atomic.Bool // it is being given back
+	c      *Coordinator
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	lock   Lock
+	since  time.Time
+	ending atomic.Bool // it is being given back
 
 	mu sync.Mutex
+	// version is that of the lock's key.
+	version int64
 	// intent is what was written last, at a version of its key; nil when only the lock is held.
 	intent        *Intent
 	intentVersion int64
@@ -47,6 +50,18 @@ type Grant struct {
 // somebody has it.
 func (c *Coordinator) Lock(ctx context.Context) (*Grant, error) {
 	return c.take(ctx, func(*View, int64) ([]Condition, *Intent, error) { return nil, nil, nil })
+}
+
+// lockAlone is Lock for what disturbs the system in local mode: not beside an intent that somebody may be carrying out.
+func (c *Coordinator) lockAlone(ctx context.Context) (*Grant, error) {
+	return c.take(ctx, func(view *View, _ int64) ([]Condition, *Intent, error) {
+		if view.Intent != nil && (len(view.Instances) > 0 || slices.ContainsFunc(view.Intent.members(), view.Accepted)) {
+			return nil, nil, &HeldError{Lock{Holder: view.Intent.By, Token: view.Intent.Token}}
+		}
+		return []Condition{
+			IsAt(c.keys.intent(), view.entries[c.keys.intent()].Version), NotWritten(c.keys.answers(), view.Revision),
+		}, nil, nil
+	})
 }
 
 // take takes the lock and writes an intent with it, in one transaction.
@@ -83,6 +98,9 @@ func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token i
 	}
 	if intent != nil {
 		t.Then = append(t.Then, Put(c.keys.intent(), encode(intent)))
+		if intent.ID == token { // it begins, and is not gone on with
+			t.Reserve = reserveOfIntent
+		}
 	}
 	revision, err := c.store.Commit(ctx, t)
 	if err != nil {
@@ -91,7 +109,7 @@ func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token i
 		}
 		return nil, fmt.Errorf("taking the lock of %s: %w", c.system, err)
 	}
-	g := &Grant{Token: token, c: c, since: c.clock.Now(), version: revision, intent: intent, intentVersion: revision}
+	g := &Grant{Token: token, c: c, lock: lock, since: c.clock.Now(), version: revision, intent: intent, intentVersion: revision}
 	g.ctx, g.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.mu.Lock()
 	c.grant, c.doubtful = g, false
@@ -175,11 +193,73 @@ func (g *Grant) guard(session Session) {
 		switch {
 		case err != nil: // there may be no other signal
 			again = time.After(lookAgain)
-		case found.Entries[g.c.keys.lock()].Version != g.version:
+		case g.isLost(found.Entries[g.c.keys.lock()].Version):
 			g.lose()
 			return
 		}
 	}
+}
+
+// lockVersion is that of the lock's key.
+func (g *Grant) lockVersion() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.version
+}
+
+// isLost tells whether the lock is somebody else's or nobody's, given the version of its key that was read. An older one was
+// read before this grant got its newest token.
+func (g *Grant) isLost(version int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return version == 0 || version > g.version
+}
+
+// verifyLock ends the grant of this process if a view shows that its lock is gone: nobody else may have told it.
+func (c *Coordinator) verifyLock(view *View) {
+	c.mu.Lock()
+	g := c.grant
+	c.mu.Unlock()
+	// A view from before the lock was taken shows another one.
+	if g != nil && g.Held() && view.Revision >= g.lockVersion() && g.isLost(view.entries[c.keys.lock()].Version) {
+		g.lose()
+	}
+}
+
+// Raise gives this grant a token that is larger than all before and than the given one. The present step counts as ordered under
+// it.
+func (g *Grant) Raise(ctx context.Context, above int64) error {
+	view, err := g.c.View(ctx)
+	if err != nil {
+		return err
+	}
+	if err := g.lost(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock() // the guard must not see a version that this grant does not know yet
+	lock := g.lock
+	lock.Token = max(view.Token, above) + 1
+	conditions := []Condition{IsAt(g.c.keys.token(), view.entries[g.c.keys.token()].Version)}
+	operations := []Operation{
+		{Key: g.c.keys.lock(), Value: encode(lock), Session: lock.Session}, Put(g.c.keys.token(), strconv.FormatInt(lock.Token, 10)),
+	}
+	var next *Intent
+	if g.intent != nil {
+		intent := *g.intent
+		intent.Token, next = lock.Token, &intent
+		conditions = append(conditions, IsAt(g.c.keys.intent(), g.intentVersion))
+		operations = append(operations, Put(g.c.keys.intent(), encode(next)))
+	}
+	revision, err := g.commitAt(ctx, g.version, conditions, operations...)
+	switch {
+	case err == nil:
+		g.Token, g.lock, g.version, g.intent, g.intentVersion = lock.Token, lock, revision, next, revision
+	case !errors.Is(err, ErrConflict): // nobody knows which version the lock has
+		g.c.doubt(true)
+		g.lose()
+	}
+	return err
 }
 
 // lose ends a grant whose lock is gone. It is no loss if this process is about to give it back.
@@ -188,12 +268,6 @@ func (g *Grant) lose() {
 		g.c.metrics.fenced.Inc()
 	}
 	g.cancel(ErrFenced)
-}
-
-// end removes the lock together with something else. That the guard sees it gone then is no loss.
-func (g *Grant) end(ctx context.Context, operations ...Operation) error {
-	g.ending.Store(true)
-	return g.commit(ctx, append(operations, Delete(g.c.keys.lock()))...)
 }
 
 // Context ends when the lock is lost or given back. What is done to the system is done with it.
@@ -208,7 +282,8 @@ func (g *Grant) Release(ctx context.Context) error {
 	if errors.Is(context.Cause(g.ctx), context.Canceled) {
 		return nil // it was given back before
 	}
-	err := g.end(ctx)
+	g.ending.Store(true) // that the guard sees it gone is no loss
+	err := g.commit(ctx, Delete(g.c.keys.lock()))
 	g.cancel(context.Canceled)
 	switch {
 	case errors.Is(err, ErrFenced):
@@ -223,21 +298,41 @@ func (g *Grant) Release(ctx context.Context) error {
 
 // commit writes something while the lock is held.
 func (g *Grant) commit(ctx context.Context, operations ...Operation) error {
-	_, err := g.commitAt(ctx, operations...)
+	_, err := g.commitIf(ctx, nil, operations...)
+	if errors.Is(err, ErrConflict) {
+		return g.fenced()
+	}
 	return err
 }
 
-func (g *Grant) commitAt(ctx context.Context, operations ...Operation) (int64, error) {
-	if cause := context.Cause(g.ctx); cause != nil {
-		return 0, fmt.Errorf("under the token %d: %w", g.Token, cause)
+// commitIf writes something while the lock is held and conditions are met, or else returns ErrConflict.
+func (g *Grant) commitIf(ctx context.Context, conditions []Condition, operations ...Operation) (int64, error) {
+	return g.commitAt(ctx, g.lockVersion(), conditions, operations...)
+}
+
+func (g *Grant) commitAt(ctx context.Context, version int64, conditions []Condition, operations ...Operation) (int64, error) {
+	if err := g.lost(); err != nil {
+		return 0, err
 	}
-	revision, err := g.c.store.Commit(ctx, Transaction{If: []Condition{IsAt(g.c.keys.lock(), g.version)}, Then: operations})
-	switch {
-	case errors.Is(err, ErrConflict):
-		g.lose()
-		return 0, fmt.Errorf("under the token %d: %w", g.Token, ErrFenced)
-	case err != nil:
+	revision, err := g.c.store.Commit(ctx, Transaction{
+		If: append(conditions, IsAt(g.c.keys.lock(), version)), Then: operations,
+	})
+	if err != nil {
 		return 0, fmt.Errorf("writing under the token %d: %w", g.Token, err)
 	}
 	return revision, nil
+}
+
+// lost says why the lock is not held any more, as far as this process knows.
+func (g *Grant) lost() error {
+	if cause := context.Cause(g.ctx); cause != nil {
+		return fmt.Errorf("under the token %d: %w", g.Token, cause)
+	}
+	return nil
+}
+
+// fenced ends a grant whose lock another instance holds by now, or nobody.
+func (g *Grant) fenced() error {
+	g.lose()
+	return fmt.Errorf("under the token %d: %w", g.Token, ErrFenced)
 }

@@ -45,6 +45,29 @@ func (v *View) Pending(action Action) Members {
 	return pending
 }
 
+// Actions are those that somebody has asked for or is ready for: the ones that this package has names for first.
+func (v *View) Actions() []Action {
+	asked := map[Action]bool{}
+	for set, members := range v.Sets {
+		if len(members) > 0 {
+			asked[set.action()] = true
+		}
+	}
+	named := slices.DeleteFunc(Actions(), func(action Action) bool { return !asked[action] })
+	for _, action := range named {
+		delete(asked, action)
+	}
+	return append(named, sortedKeys(asked)...)
+}
+
+// Superseded are the processes that are alive beside a newer one of their participant: they do not work.
+func (v *View) Superseded() []Instance {
+	return slices.DeleteFunc(slices.Clone(v.processes), func(process Instance) bool { return slices.Contains(v.Instances, process) })
+}
+
+// Incomplete are the prefixes of participants that are in the middle of writing what they need. No action begins meanwhile.
+func (v *View) Incomplete() []string { return slices.Clone(v.incomplete) }
+
 // Doing tells whether an action is being done to a member because of the entry that it has now.
 func (v *View) Doing(action Action, id MemberID) bool {
 	set, _ := action.Sets()
@@ -61,7 +84,7 @@ func (v *View) Waits(action Action) []Waits {
 	if len(pending) == 0 {
 		return nil
 	}
-	waits := judge(v, pending, Policy{}, 0, action).Waits
+	waits := judge(v, pending, policies{{}}, 0, 0, action).Waits
 	if v.Lock != nil && v.Intent == nil {
 		waits = append(waits, Waits{v.Lock.Holder, "it holds the lock"})
 	}
@@ -81,30 +104,57 @@ func (v *View) Unanswered() (step *Step, prefix string) {
 	if step == nil || !step.Order {
 		return nil, ""
 	}
-	if answer, given := v.Answers[step.Member]; given && answer.answers(v.Intent) {
-		return nil, ""
+	for _, id := range step.Members {
+		if !v.Answers[id].answers(v.Intent) {
+			return step, v.Owner(id)
+		}
 	}
-	return step, v.Owner(step.Member)
+	return nil, ""
+}
+
+// Accepted tells whether a member's participant has accepted the present order for it and not answered yet: it may be
+// carrying it out at this moment.
+func (v *View) Accepted(id MemberID) bool { return v.Answers[id].pending(v.Intent) }
+
+// acceptedBy returns the members for which the participant with a prefix has accepted the present order and not answered yet.
+func (v *View) acceptedBy(prefix string) []MemberID {
+	var accepted []MemberID
+	if step := v.Intent.step(); step == nil || step.Together && !v.Intent.Go {
+		return nil // nobody carries out what not all have accepted
+	}
+	for key := range v.entries {
+		if at := v.keys.split(key); len(at) == 3 && at[0] == kindAnswers && at[1] == prefix && v.Accepted(MemberID(at[2])) {
+			accepted = append(accepted, MemberID(at[2]))
+		}
+	}
+	slices.Sort(accepted)
+	return accepted
 }
 
 // Owner is the prefix of the instance that a member belongs to: by what was said of it, or else, since a member's ID begins
 // with its prefix, by its name. It is empty if neither tells.
 func (v *View) Owner(id MemberID) string {
-	for _, set := range Sets() {
+	for _, set := range sortedKeys(v.Sets) {
 		if member, is := v.Sets[set][id]; is {
 			return member.Prefix
 		}
 	}
 	for key := range v.entries {
-		if at := v.keys.split(key); len(at) == 3 && at[0] == "answers" && at[2] == string(id) {
+		if at := v.keys.split(key); len(at) == 3 && at[0] == kindAnswers && at[2] == string(id) {
 			return at[1]
 		}
 	}
 	owner := ""
-	for _, instance := range v.Instances {
-		if strings.HasPrefix(string(id), instance.Prefix+"-") && len(instance.Prefix) > len(owner) {
-			owner = instance.Prefix
+	guess := func(prefix string) {
+		if strings.HasPrefix(string(id), prefix+"-") && len(prefix) > len(owner) {
+			owner = prefix
 		}
+	}
+	for _, instance := range v.Instances {
+		guess(instance.Prefix)
+	}
+	for _, participant := range v.Participants { // also one that is not alive
+		guess(participant.Prefix)
 	}
 	return owner
 }
@@ -124,9 +174,9 @@ func (v *View) Left() []string {
 // owned tells whether the segments of a key are those of something that an instance has written for its prefix.
 func owned(at []string) bool {
 	switch at[0] {
-	case "changes":
+	case kindChanges, kindParticipants:
 		return len(at) == 2
-	case "denied", "answers":
+	case kindDenied, kindAnswers:
 		return len(at) == 3
 	}
 	return len(at) == 3 && Set(at[0]).known()

@@ -26,7 +26,7 @@ func TestOutlook(t *testing.T) {
 	t.Parallel()
 	const one, two = `{"mode":"global"}`, `{"mode":"global","generation":2}`
 	acts := `{"id":7,"token":7,"by":"dc1-op","action":"Restart","members":{"dc1-a":1,"dc2-a":1},"at":1,
-		"steps":[{"do":"restart","member":"dc1-a","order":true},{"do":"restart","member":"dc2-a","order":true}]}`
+		"steps":[{"do":"restart","members":["dc1-a"],"order":true},{"do":"restart","members":["dc2-a"],"order":true}]}`
 	for name, test := range map[string]struct {
 		entries map[string]string
 		// pending and waits are those of a restart.
@@ -40,13 +40,13 @@ func TestOutlook(t *testing.T) {
 		"nothing is there": {},
 		"all are ready": {
 			entries: map[string]string{
-				"instances/dc1/dc1-op": one, "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "", "changes/dc1": "dc1-op",
+				"instances/dc1/dc1-op/1": one, "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "", "changes/dc1": "dc1-op",
 			},
 			pending: []MemberID{"dc1-a"},
 		},
 		"one is not": {
 			entries: map[string]string{
-				"instances/dc1/dc1-op": one, "instances/dc2/dc2-op": two,
+				"instances/dc1/dc1-op/1": one, "instances/dc2/dc2-op/1": two,
 				"pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "", "pendingForRestart/dc2/dc2-a": "",
 			},
 			pending: []MemberID{"dc1-a", "dc2-a"},
@@ -54,7 +54,7 @@ func TestOutlook(t *testing.T) {
 		},
 		"one is gone": {
 			entries: map[string]string{
-				"instances/dc1/dc1-op": one, "pendingForRestart/dc10/dc10-a": "", "changes/dc10": "dc10-op", "changes/dc3": "dc3-op",
+				"instances/dc1/dc1-op/1": one, "pendingForRestart/dc10/dc10-a": "", "changes/dc10": "dc10-op", "changes/dc3": "dc3-op",
 				"denied/dc4/dc1-op2": "", "answers/dc5/dc5-a": `{"intent":1}`,
 			},
 			pending: []MemberID{"dc10-a"},
@@ -69,21 +69,21 @@ func TestOutlook(t *testing.T) {
 		},
 		"all are denied": {
 			entries: map[string]string{
-				"instances/dc1/dc1-op": one, "denied/dc1/dc1-op": "", "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
+				"instances/dc1/dc1-op/1": one, "denied/dc1/dc1-op": "", "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
 			},
 			pending: []MemberID{"dc1-a"},
 			waits:   []Waits{{"", "an instance that may act: all that are alive are on the deny list"}},
 		},
 		"somebody has the lock": {
 			entries: map[string]string{
-				"instances/dc1/dc1-op": one, "lock": `{"holder":"local","token":3}`, "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
+				"instances/dc1/dc1-op/1": one, "lock": `{"holder":"local","token":3}`, "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
 			},
 			pending: []MemberID{"dc1-a"},
 			waits:   []Waits{{"local", "it holds the lock"}},
 		},
 		"it is being done, and one has come late": {
 			entries: map[string]string{
-				"instances/dc1/dc1-op": one, "instances/dc2/dc2-op": one, "instances/dc3/dc3-op": one,
+				"instances/dc1/dc1-op/1": one, "instances/dc2/dc2-op/1": one, "instances/dc3/dc3-op/1": one,
 				"lock": `{"holder":"dc1-op","token":7}`, "intent": acts,
 				"pendingForRestart/dc1/dc1-a": "", "pendingForRestart/dc2/dc2-a": "", "pendingForRestart/dc3/dc3-a": "",
 				"readyForRestart/dc1/dc1-a": "", "readyForRestart/dc2/dc2-a": "", "readyForRestart/dc3/dc3-a": "",
@@ -91,18 +91,18 @@ func TestOutlook(t *testing.T) {
 			pending: []MemberID{"dc1-a", "dc2-a", "dc3-a"},
 			doing:   []MemberID{"dc1-a", "dc2-a"},
 			waits:   []Waits{{"dc1-op", "the Restart that it does is not yet done"}},
-			asked:   &Step{Do: "restart", Member: "dc2-a", Order: true},
+			asked:   &Step{Do: "restart", Members: []MemberID{"dc2-a"}, Order: true},
 			owner:   "dc2",
 		},
 		"it is answered": {
 			entries: map[string]string{
-				"instances/dc2/dc2-op": one, "intent": acts, "pendingForRestart/dc2/dc2-a": "", "answers/dc2/dc2-a": `{"intent":7,"step":1,"token":7}`,
+				"instances/dc2/dc2-op/1": one, "intent": acts, "pendingForRestart/dc2/dc2-a": "", "answers/dc2/dc2-a": `{"intent":7,"step":1,"token":7,"done":true}`,
 			},
 			pending: []MemberID{"dc2-a"}, doing: []MemberID{"dc2-a"},
 		},
 		"it is done, and not yet noticed": {
 			entries: map[string]string{
-				"instances/dc1/dc1-op": one, "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
+				"instances/dc1/dc1-op/1": one, "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
 				"done/" + tokenKey(7): `{"id":7,"token":7,"action":"Restart","members":{"dc1-a":1}}`,
 			},
 		},
@@ -132,7 +132,7 @@ func TestOutlook(t *testing.T) {
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	v := viewOf(t, map[string]string{
-		"readyForExclusion/dc1/dc1-a": "here", "answers/dc2/dc2-a": `{}`, "instances/dc4/x": `{}`, "instances/dc4-b/y": `{}`,
+		"readyForExclusion/dc1/dc1-a": "here", "answers/dc2/dc2-a": `{}`, "instances/dc4/x/1": `{}`, "instances/dc4-b/y/1": `{}`,
 	})
 	for id, want := range map[MemberID]string{
 		"dc1-a": "dc1", "dc2-a": "dc2", "dc3-a": "", "dc4-a": "dc4", "dc4-b-1": "dc4-b", "dc44-a": "", "dc4": "",

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -19,17 +20,44 @@ type Lock struct {
 	Since time.Time `json:"since"`
 }
 
-// Step is a part of what an intent wants done. A step that only the instance of a member can do is an order to
-// it; it answers when it has carried it out.
+// Step is a part of a plan, done to one member or to several.
 type Step struct {
-	// Do says what is done, in the words of the operator.
+	// Do says what is done, in the words of the operators.
 	Do string `json:"do"`
-	// Member is whom it is done to.
-	Member MemberID `json:"member,omitempty"`
-	// Order is set when it is for the instance of the member to do it.
+	// Members are those that it is done to.
+	Members []MemberID `json:"members,omitempty"`
+	// Order is set when the participants of the members carry it out, each for its own. Otherwise the holder of the lock does.
 	Order bool `json:"order,omitempty"`
+	// Together is set for an order that no participant carries out before all of them have accepted it.
+	Together bool `json:"together,omitempty"`
 	// With is what else is needed.
 	With map[string]string `json:"with,omitempty"`
+}
+
+// Member is the member of a step that has one, the first of several, or "".
+func (s Step) Member() MemberID {
+	if len(s.Members) == 0 {
+		return ""
+	}
+	return s.Members[0]
+}
+
+func (s Step) String() string {
+	return strings.TrimSpace(s.Do + " " + joined(s.Members))
+}
+
+// maxNamed is how many members of a step are named to people.
+const maxNamed = 10
+
+func joined(ids []MemberID) string {
+	var all []string
+	for _, id := range ids {
+		if len(all) == maxNamed {
+			return fmt.Sprintf("%s and %d more", strings.Join(all, ", "), len(ids)-maxNamed)
+		}
+		all = append(all, string(id))
+	}
+	return strings.Join(all, ", ")
 }
 
 // Intent says what is being done. It is written before anything is done, and lasts until all of it is.
@@ -45,6 +73,10 @@ type Intent struct {
 	Steps   []Step              `json:"steps,omitempty"`
 	// At is the step that is to be done now, the number of steps when all are done.
 	At int `json:"at"`
+	// Go is set when all participants have accepted a step that they carry out together.
+	Go bool `json:"go,omitempty"`
+	// Seen is the revision at which it was decided.
+	Seen int64 `json:"seen,omitempty"`
 	// Token is that of the instance which goes on with it now, By its name.
 	Token int64  `json:"token"`
 	By    string `json:"by"`
@@ -60,6 +92,14 @@ func (i *Intent) step() *Step {
 	return &i.Steps[i.At]
 }
 
+// members are those of the present step.
+func (i *Intent) members() []MemberID {
+	if step := i.step(); step != nil {
+		return step.Members
+	}
+	return nil
+}
+
 // Done says what was done, or given up.
 type Done struct {
 	Intent
@@ -68,19 +108,31 @@ type Done struct {
 	Until   time.Time `json:"until"`
 }
 
-// Answer is what an instance says of an order.
+// Answer is what a participant says of an order, for one of its members: first that it accepts it, and then what came of it.
 type Answer struct {
 	// Intent and Step are what it answers.
 	Intent int64 `json:"intent"`
 	Step   int   `json:"step"`
 	// Token is the one under which it was ordered.
 	Token int64 `json:"token"`
+	// Process is the session of the process that has accepted it.
+	Process string `json:"process,omitempty"`
+	// Done is set when the order was carried out, or cannot be.
+	Done bool `json:"done,omitempty"`
 	// Failure says why the order cannot be carried out.
 	Failure string `json:"failure,omitempty"`
+	// Fenced is the newest token that the system has seen, if it has refused the order because of it.
+	Fenced int64 `json:"fenced,omitempty"`
 }
 
-// answers tells whether it is about the step that is to be done now.
-func (a Answer) answers(i *Intent) bool { return i != nil && a.Intent == i.ID && a.Step == i.At }
+// isOf tells whether it is about the step that is to be done now.
+func (a Answer) isOf(i *Intent) bool { return i != nil && a.Intent == i.ID && a.Step == i.At }
+
+// answers tells whether it is the outcome of the step that is to be done now.
+func (a Answer) answers(i *Intent) bool { return a.Done && a.isOf(i) }
+
+// pending tells whether the step that is to be done now is being carried out, as far as anybody knows.
+func (a Answer) pending(i *Intent) bool { return !a.Done && a.Fenced == 0 && a.isOf(i) }
 
 // before tells whether it is about an earlier step.
 func (a Answer) before(b Answer) bool {

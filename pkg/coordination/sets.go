@@ -2,6 +2,8 @@ package coordination
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -146,25 +148,73 @@ func (c change) isNews(entry Entry, exists bool) bool {
 
 // update writes what is not so yet.
 func (c *Coordinator) update(ctx context.Context, prefix string, wanted []change) error {
-	marker := c.keys.changes(prefix)
-	before, err := c.store.Read(ctx, append(c.keys.ownedBy(prefix), marker)...)
+	before, err := c.store.Read(ctx, c.keys.root)
 	if err != nil {
 		return err
 	}
+	return c.updateFrom(ctx, prefix, before, wanted)
+}
+
+// maxOperations is how many entries one transaction changes at most: etcd takes 128 operations by default.
+const maxOperations = 100
+
+// updateFrom is update when it is known what is there. More than a transaction takes is written in several; until the last
+// one, the marker says that entries are missing, and no action begins.
+func (c *Coordinator) updateFrom(ctx context.Context, prefix string, before *Snapshot, wanted []change) error {
 	var news []Operation
 	for _, change := range wanted {
 		if entry, exists := before.Entries[change.Key]; change.isNews(entry, exists) {
 			news = append(news, change.Operation)
 		}
 	}
-	if len(news) == 0 {
+	entry := before.Entries[c.keys.changes(prefix)]
+	if len(news) == 0 && !understoodMarker(entry.Value).Incomplete {
 		return nil
 	}
-	_, err = c.store.Commit(ctx, Transaction{
-		If:   []Condition{IsAt(marker, before.Entries[marker].Version)},
-		Then: append(news, c.changed(prefix)),
-	})
+	at, err := c.writeParts(ctx, prefix, entry.Version, news, false)
+	if !errors.Is(err, ErrTooLarge) {
+		return err
+	}
+	// What is not needed any more makes room. The other entries are still missing.
+	removed := slices.DeleteFunc(news, func(operation Operation) bool { return !operation.Delete })
+	if len(removed) > 0 {
+		if _, again := c.writeParts(ctx, prefix, at, removed, true); again != nil {
+			return errors.Join(err, again)
+		}
+	}
 	return err
+}
+
+// writeParts writes operations in as many transactions as they take, if the marker is at a version, and returns the version that
+// it has then, also after an error.
+func (c *Coordinator) writeParts(ctx context.Context, prefix string, at int64, operations []Operation, incomplete bool) (int64, error) {
+	for first := true; first || len(operations) > 0; first = false {
+		part := operations[:min(len(operations), c.maxOperations)]
+		operations = operations[len(part):]
+		written, err := c.store.Commit(ctx, Transaction{
+			If:      []Condition{IsAt(c.keys.changes(prefix), at)},
+			Then:    append(slices.Clone(part), c.mark(prefix, incomplete || len(operations) > 0)),
+			Reserve: reserveOfEntries,
+		})
+		if err != nil {
+			return at, err
+		}
+		at = written
+	}
+	return at, nil
+}
+
+// marker is what is written with every change to what a prefix owns.
+type marker struct {
+	By string `json:"by"`
+	// Incomplete is set while the participant is about to write more entries.
+	Incomplete bool `json:"incomplete,omitempty"`
+}
+
+func understoodMarker(value string) marker {
+	var m marker
+	_ = json.Unmarshal([]byte(value), &m) // one of another version is complete
+	return m
 }
 
 // changesOf are those that updates of sets ask for.
@@ -193,7 +243,7 @@ func (k keys) operation(set Set, prefix string, id MemberID, update Update) (Ope
 	if update.remove {
 		return Delete(key), nil
 	}
-	if len(update.addresses) > 0 && !set.hasAddresses() {
+	if len(update.addresses) > 0 && !set.isReady() {
 		return Operation{}, fmt.Errorf("entries of %s have no addresses", set)
 	}
 	for _, address := range update.addresses {
@@ -204,7 +254,11 @@ func (k keys) operation(set Set, prefix string, id MemberID, update Update) (Ope
 	return Put(key, strings.Join(update.addresses, " ")), nil
 }
 
-// changed marks that something of a prefix was changed.
-func (c *Coordinator) changed(prefix string) Operation {
-	return Put(c.keys.changes(prefix), c.name)
+// changed marks that something of a prefix was changed, given what was there. Entries that were missing still are.
+func (c *Coordinator) changed(before map[string]Entry, prefix string) Operation {
+	return c.mark(prefix, understoodMarker(before[c.keys.changes(prefix)].Value).Incomplete)
+}
+
+func (c *Coordinator) mark(prefix string, incomplete bool) Operation {
+	return Put(c.keys.changes(prefix), encode(marker{By: c.name, Incomplete: incomplete}))
 }

@@ -53,7 +53,19 @@ type Entry struct {
 type Transaction struct {
 	If   []Condition
 	Then []Operation
+	// Reserve is how many percent of what the store can hold have to stay free. A transaction that adds to a store with less
+	// room is refused with ErrTooLarge; one that takes something away is not. A store without such a limit may ignore it.
+	Reserve int
 }
+
+// A store that is full while somebody acts would keep the lock for good: neither the answers to the orders nor the record of the
+// action could be written. So a transaction that begins something leaves room for the ones that end it, and those leave none. In
+// a ConfigMap, the intent of an action takes up to 0.7 times as much as the entries that ask for it, and the answers to it up to
+// 1.8 times as much: entries for a quarter of the store never fill it.
+const (
+	reserveOfEntries = 75 // for the entries of a participant
+	reserveOfIntent  = 50 // for an intent: the answers follow
+)
 
 // Condition is one about a key or one about a path.
 type Condition struct {
@@ -105,5 +117,5 @@ var (
 	// ErrSessionLost is returned for a write that belongs to a session which has ended.
 	ErrSessionLost = errors.New("the session has ended")
 	// ErrTooLarge is returned for what the store cannot take at once.
-	ErrTooLarge = errors.New("too large for one transaction of the store")
+	ErrTooLarge = errors.New("too large for the store")
 )

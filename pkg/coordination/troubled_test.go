@@ -162,7 +162,7 @@ func TestFence(t *testing.T) {
 			onBoth(t, func(t *testing.T, w *world) {
 				one, two := w.instance("dc1", func(o *coordination.Options) { o.Store = deaf{w.Store} }), w.instance("dc2")
 				w.wants(one, restart("dc1-a"))
-				grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Member: "dc1-a"}})
+				grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a")}})
 				w.Expect(err).NotTo(HaveOccurred())
 				w.Expect(one.Close(t.Context())).To(Succeed())
 				_, err = two.Resume(t.Context())
@@ -211,5 +211,84 @@ func TestLossIsNoticedLate(t *testing.T) {
 		_, err = two.Lock(t.Context())
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Eventually(grant.Held, patience).Should(BeFalse())
+	})
+}
+
+// TestAdvanceKeepsPublishedSteps repeats an Advance whose answer was lost: others may carry out what it published.
+func TestAdvanceKeepsPublishedSteps(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		store := &unsure{Store: w.Store}
+		one := w.instance("dc1", func(o *coordination.Options) { o.Store = store })
+		w.wants(one, restart("dc1-a", "dc1-b"))
+		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "prepare"}})
+		w.Expect(err).NotTo(HaveOccurred())
+		published := coordination.Step{Do: "restart", Members: only("dc1-a"), Order: true}
+		store.done.Store(true)
+		w.Expect(grant.Advance(t.Context(), published)).To(MatchError(errLost))
+		store.done.Store(false)
+
+		other := coordination.Step{Do: "restart", Members: only("dc1-b"), Order: true}
+		w.Expect(grant.Advance(t.Context(), other)).To(MatchError(coordination.ErrConflict))
+		w.Expect(w.view().Intent.Steps).To(HaveExactElements(coordination.Step{Do: "prepare"}, published))
+		w.Expect(grant.Held()).To(BeTrue())
+		w.Expect(grant.Step()).To(Equal(&published))
+		w.Expect(grant.Advance(t.Context())).To(Succeed())
+		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
+	})
+}
+
+// TestPrefixTakenDuringAbsence lets an instance come back after another one has taken its prefix.
+func TestPrefixTakenDuringAbsence(t *testing.T) {
+	t.Parallel()
+	for name, to := range map[string]coordination.Settings{"comes back": global("dc1"), "moves": global("dc3"), "leaves": {Mode: coordination.Local}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				first := w.instance("dc1")
+				w.Expect(first.Close(t.Context())).To(Succeed())
+				second := w.instance("dc1", func(o *coordination.Options) { o.Name = "other-operator" })
+				w.wants(second, restart("dc1-a"))
+				back, err := coordination.New(coordination.Options{
+					Store: w.Store, System: system, Name: "dc1-operator", Clock: w.clock, Session: duration,
+				})
+				w.Expect(err).NotTo(HaveOccurred())
+				if err := back.Configure(t.Context(), to); to.Prefix == "dc1" {
+					w.Expect(err).To(MatchError(coordination.ErrPrefixTaken))
+				} else {
+					w.Expect(err).NotTo(HaveOccurred())
+				}
+				w.Expect(w.view().Sets[coordination.PendingForRestart]).To(HaveKeyWithValue(coordination.MemberID("dc1-a"), HaveField("Prefix", "dc1")))
+			})
+		})
+	}
+}
+
+// TestSkippedMembersAreRecorded skips a member in the middle of a plan: it is not done, and the record says so.
+func TestSkippedMembersAreRecorded(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one := w.instance("dc1")
+		w.wants(one, restart("dc1-a", "dc1-b"))
+		second := coordination.Step{Do: "restart", Members: only("dc1-b"), Order: true}
+		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}, second})
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(grant.Skip(t.Context(), w.view(), "no answer", only("dc1-a"), false, second)).To(Succeed())
+		w.Expect(grant.Step()).To(Equal(&second))
+		w.Expect(grant.Advance(t.Context())).To(Succeed())
+		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
+		view := w.view()
+		w.Expect(view.Done[0].LeftOut).To(Equal(map[coordination.MemberID]string{"dc1-a": "no answer"}))
+		w.Expect(view.Pending(coordination.Restart)).To(And(HaveKey(coordination.MemberID("dc1-a")), HaveLen(1)))
+	})
+}
+
+// TestWantedWithoutIntent asks a grant of the lock alone.
+func TestWantedWithoutIntent(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		grant, err := w.instance("dc1").Lock(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(grant.Wanted(w.view(), "dc1-a")).To(BeFalse())
 	})
 }

@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
 
-// View is all that the instances have said, read at one revision.
+// View is all that the participants have said, read at one revision.
 type View struct {
 	System   string `json:"system"`
 	Revision int64  `json:"revision"`
-	// Instances are those that are alive, by prefix and name.
+	// Participants are those that have not left, by prefix, whether they are alive or not.
+	Participants []Participant `json:"participants,omitempty"`
+	// Instances are the participants that are alive, by prefix and name: of several processes, the newest one.
 	Instances []Instance `json:"instances"`
 	// Sets have an entry for each of Sets, also if it is empty.
 	Sets map[Set]Members `json:"sets"`
@@ -29,14 +32,26 @@ type View struct {
 	// entries are as they were read, and keys what they are below.
 	entries map[string]Entry
 	keys    keys
-	// asking are the prefixes of all instances that have an entry of a member in a set.
+	// asking are the prefixes of all participants that have an entry of a member in a set.
 	asking map[Set]map[MemberID][]string
+	// processes are all that are alive, the newest of a participant first.
+	processes []Instance
+	// incomplete are the prefixes of which entries are missing.
+	incomplete []string
 }
 
 // View reads all of it.
 func (c *Coordinator) View(ctx context.Context) (*View, error) {
-	return look(ctx, c.store, c.keys, c.system)
+	view, err := look(ctx, c.store, c.keys, c.system)
+	if err == nil {
+		c.verify(view)
+		c.verifyLock(view)
+	}
+	return view, err
 }
+
+// snapshot is what the view was made of.
+func (v *View) snapshot() *Snapshot { return &Snapshot{Revision: v.Revision, Entries: v.entries} }
 
 // Look reads what the instances of a system say, for somebody who is none of them. Root is DefaultRoot if it is
 // empty.
@@ -68,16 +83,23 @@ func (k keys) view(found *Snapshot) (*View, error) {
 		Revision: found.Revision, Sets: map[Set]Members{}, Denied: map[string][]string{}, Answers: map[MemberID]Answer{},
 		entries: found.Entries, keys: k,
 	}
-	for _, set := range Sets() {
+	v.asking = k.asking(found)
+	for _, set := range slices.Concat(Sets(), slices.Collect(maps.Keys(v.asking))) {
 		v.Sets[set] = k.members(found, set)
 	}
-	v.asking = k.asking(found)
+	v.processes = k.processes(found)
+	for _, process := range v.processes {
+		if last := len(v.Instances) - 1; last < 0 || v.Instances[last].Prefix != process.Prefix || v.Instances[last].Name != process.Name {
+			v.Instances = append(v.Instances, process)
+		}
+	}
 	for key, entry := range found.Entries {
 		if err := v.add(k.split(key), entry.Value); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	slices.SortFunc(v.Instances, func(a, b Instance) int { return strings.Compare(a.Prefix+"/"+a.Name, b.Prefix+"/"+b.Name) })
+	slices.Sort(v.incomplete)
+	slices.SortFunc(v.Participants, func(a, b Participant) int { return strings.Compare(a.Prefix, b.Prefix) })
 	slices.SortFunc(v.Done, func(a, b Done) int { return int(b.Token - a.Token) })
 	for _, by := range v.Denied {
 		slices.Sort(by)
@@ -89,27 +111,31 @@ func (k keys) view(found *Snapshot) (*View, error) {
 func (v *View) add(at []string, value string) (err error) {
 	read := func(into any) error { return json.Unmarshal([]byte(value), into) }
 	switch {
-	case len(at) == 1 && at[0] == "lock":
+	case len(at) == 1 && at[0] == kindLock:
 		v.Lock = &Lock{}
 		return read(v.Lock)
-	case len(at) == 1 && at[0] == "token":
+	case len(at) == 1 && at[0] == kindToken:
 		v.Token, err = parseToken(value)
 		return err
-	case len(at) == 1 && at[0] == "intent":
+	case len(at) == 1 && at[0] == kindIntent:
 		v.Intent = &Intent{}
 		return read(v.Intent)
-	case len(at) == 2 && at[0] == "done":
+	case len(at) == 2 && at[0] == kindDone:
 		var done Done
 		err = read(&done)
 		v.Done = append(v.Done, done)
-	case len(at) == 3 && at[0] == "instances":
-		var instance Instance
-		err = read(&instance)
-		instance.Prefix, instance.Name = at[1], at[2]
-		v.Instances = append(v.Instances, instance)
-	case len(at) == 3 && at[0] == "denied":
+	case len(at) == 2 && at[0] == kindParticipants:
+		var participant Participant
+		err = read(&participant)
+		participant.Prefix = at[1]
+		v.Participants = append(v.Participants, participant)
+	case len(at) == 2 && at[0] == kindChanges:
+		if understoodMarker(value).Incomplete {
+			v.incomplete = append(v.incomplete, at[1])
+		}
+	case len(at) == 3 && at[0] == kindDenied:
 		v.Denied[at[2]] = append(v.Denied[at[2]], at[1])
-	case len(at) == 3 && at[0] == "answers":
+	case len(at) == 3 && at[0] == kindAnswers:
 		var answer Answer
 		err = read(&answer)
 		if other, given := v.Answers[MemberID(at[2])]; !given || other.before(answer) {
@@ -122,6 +148,11 @@ func (v *View) add(at []string, value string) (err error) {
 // Takes tells whether an instance with a prefix takes part.
 func (v *View) Takes(prefix string) bool {
 	return slices.ContainsFunc(v.Instances, func(i Instance) bool { return i.Prefix == prefix })
+}
+
+// knows tells whether a participant with a prefix has joined and not left, whether it is alive or not.
+func (v *View) knows(prefix string) bool {
+	return slices.ContainsFunc(v.Participants, func(p Participant) bool { return p.Prefix == prefix })
 }
 
 // Absent are the prefixes of those which take no part, of all that manage members of the system: they are in
@@ -167,8 +198,8 @@ func (k keys) acted(found *Snapshot) (done map[string]int64, acting map[string]b
 	if err != nil {
 		return done, acting // a record of a newer version; nothing is known to be done
 	}
-	for _, set := range Sets() {
-		for id, prefixes := range v.asking[set] {
+	for set, members := range v.asking {
+		for id, prefixes := range members {
 			for _, prefix := range prefixes {
 				key := k.member(set, prefix, id)
 				if version := v.entries[key].Version; v.actedAt(set, id, version) {

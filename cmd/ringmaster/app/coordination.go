@@ -26,7 +26,7 @@ in the namespace in which they meet.`,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.SuggestionsMinimumDistance = 2
-	command.AddCommand(newCoordinationStatus(), newCoordinationForget())
+	command.AddCommand(newCoordinationStatus(), newCoordinationForget(), newCoordinationAbandon(), newCoordinationBreakLock())
 	return command
 }
 

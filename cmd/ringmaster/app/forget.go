@@ -15,15 +15,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// forgetting is what somebody wants to be forgotten.
-type forgetting struct {
-	storeAt
-	system string
-	yes    bool
-}
-
 func newCoordinationForget() *cobra.Command {
-	f := &forgetting{}
+	f := &intervention{}
 	command := &cobra.Command{
 		Use:   "forget [SYSTEM] PREFIX",
 		Short: "Remove what an instance has left behind that will never return",
@@ -33,7 +26,8 @@ members that are pending and not ready, also if nobody is left to make them read
 
 It is for a region or a cluster that is gone for good. It changes nothing of the system
 itself, and refuses while an instance of the prefix is alive: end that one, or set it to
-local mode, which removes the same. Should one return, it says again what it needs.
+local mode, which removes the same. Should one return, it says again what it needs. It also
+refuses while the prefix has accepted an order and not answered: abandon that one first.
 
 SYSTEM may be left out if there is only one. Without --yes it only shows what there is to
 remove.`,
@@ -55,15 +49,14 @@ remove.`,
 			if len(args) == 2 {
 				f.system = args[0]
 			}
-			return f.run(command, args[len(args)-1])
+			return f.runForget(command, args[len(args)-1])
 		},
 	}
 	f.addFlags(command)
-	command.Flags().BoolVar(&f.yes, "yes", false, "do it, and do not only show what would be removed")
 	return command
 }
 
-func (f *forgetting) run(command *cobra.Command, prefix string) error {
+func (f *intervention) runForget(command *cobra.Command, prefix string) error {
 	store, err := f.open(command)
 	if err != nil {
 		return err
@@ -72,8 +65,8 @@ func (f *forgetting) run(command *cobra.Command, prefix string) error {
 	return store.explain(command.Context(), f.forget(command.Context(), store, command.OutOrStdout(), prefix))
 }
 
-func (f *forgetting) forget(ctx context.Context, store *opened, out io.Writer, prefix string) error {
-	if err := f.nameSystem(ctx, store); err != nil {
+func (f *intervention) forget(ctx context.Context, store *opened, out io.Writer, prefix string) error {
+	if err := f.nameSystem(ctx, store, "Name it before the prefix: "); err != nil {
 		return err
 	}
 	view, err := coordination.Look(ctx, store, f.root, f.system)
@@ -89,6 +82,10 @@ func (f *forgetting) forget(ctx context.Context, store *opened, out io.Writer, p
 		return &refusedError{"nothing was removed: add --yes if " + prefix + " will never return"}
 	}
 	err = coordination.Forget(ctx, store, f.root, f.system, prefix)
+	if errors.Is(err, coordination.ErrAccepted) {
+		return &refusedError{fmt.Sprintf("nothing was removed: %s has accepted an order, and may be carrying it out; first: ringmaster coordination abandon %s%s",
+			prefix, f.system, store.flags)}
+	}
 	if errors.Is(err, coordination.ErrConflict) {
 		return &refusedError{"nothing was removed: an instance of " + prefix + " has just come back"}
 	}
@@ -100,7 +97,7 @@ func (f *forgetting) forget(ctx context.Context, store *opened, out io.Writer, p
 }
 
 // leftBy says what there is to remove.
-func (f *forgetting) leftBy(ctx context.Context, store *opened, view *coordination.View, prefix string) (string, error) {
+func (f *intervention) leftBy(ctx context.Context, store *opened, view *coordination.View, prefix string) (string, error) {
 	report := show.Of(time.Now(), "", view).Systems[0]
 	at := slices.IndexFunc(report.Left, func(l show.Left) bool { return l.Prefix == prefix })
 	switch {
@@ -119,22 +116,4 @@ func (f *forgetting) leftBy(ctx context.Context, store *opened, view *coordinati
 		known = "something was left behind by: " + strings.Join(left, ", ")
 	}
 	return "", &refusedError{fmt.Sprintf("there is nothing of %s in %s; %s", prefix, f.system, known)}
-}
-
-// nameSystem finds out which system is meant.
-func (f *forgetting) nameSystem(ctx context.Context, store *opened) error {
-	if f.system != "" {
-		return nil
-	}
-	found, err := coordination.Systems(ctx, store, f.root)
-	switch {
-	case err != nil:
-		return err
-	case len(found) == 0:
-		return f.nothing(store)
-	case len(found) > 1:
-		return &refusedError{"which system? Name it before the prefix: " + strings.Join(found, ", ")}
-	}
-	f.system = found[0]
-	return nil
 }

@@ -122,7 +122,7 @@ func (a *Agent) takeOver() error {
 	if found.Region != "" && found.Region != a.options.Region {
 		return fmt.Errorf("it belongs to the agent of region %s, not %s: give each region its own --dir", found.Region, a.options.Region)
 	}
-	a.identity = identity{Region: a.options.Region, Token: found.Token}
+	a.identity = identity{Region: a.options.Region, Tokens: found.Tokens, Token: found.Token}
 	return a.folder.saveIdentity(a.identity)
 }
 

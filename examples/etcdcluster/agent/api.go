@@ -10,6 +10,8 @@ import (
 type Order struct {
 	// Token is that of the lock under which it was decided. It grows with every holder; 0 is none, and refused.
 	Token int64 `json:"token"`
+	// System is what the token counts for. It is that of the member.
+	System string `json:"system"`
 	// ID tells this order from others. One that has the ID of the order which was carried out last for the member
 	// changes nothing.
 	ID string `json:"order"`
@@ -107,6 +109,8 @@ const (
 type RefusedError struct {
 	Reason  Reason `json:"reason"`
 	Message string `json:"message"`
+	// Seen is the highest token of the system, if the order was refused because of it.
+	Seen int64 `json:"seen,omitempty"`
 }
 
 func (e *RefusedError) Error() string { return "the agent refuses: " + e.Message }
@@ -119,7 +123,8 @@ func (e *RefusedError) Is(target error) bool {
 
 // What errors.Is can be asked for.
 var (
-	// ErrFenced is when somebody with a higher token has given orders. Who gets it has lost the lock.
+	// ErrFenced is when somebody with a higher token has given orders: the lock is lost, or its counter was restored from an
+	// old copy.
 	ErrFenced error = &RefusedError{Reason: ReasonFenced}
 	// ErrNotPrepared is when there is no such member.
 	ErrNotPrepared error = &RefusedError{Reason: ReasonNotPrepared}

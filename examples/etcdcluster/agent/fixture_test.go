@@ -104,7 +104,9 @@ func (f *fixture) crash() {
 	f.run()
 }
 
-func order(token int64, id string) agent.Order { return agent.Order{Token: token, ID: id} }
+func order(token int64, id string) agent.Order {
+	return agent.Order{Token: token, System: "orders", ID: id}
+}
 
 // prepare gives a member its addresses.
 func (f *fixture) prepare(id string) agent.Member {
@@ -168,7 +170,7 @@ func (f *fixture) commandLine(m agent.Member) []string {
 	var vars struct {
 		Cmdline []string `json:"cmdline"`
 	}
-	response, err := http.Get(m.ClientURL + "/debug/vars")
+	response, err := (&http.Client{Timeout: 5 * time.Second}).Get(m.ClientURL + "/debug/vars")
 	f.Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
 	f.Expect(json.NewDecoder(response.Body).Decode(&vars)).To(Succeed())

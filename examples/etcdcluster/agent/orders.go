@@ -90,7 +90,7 @@ func (a *Agent) order(ctx context.Context, id string, order Order, do func(m *me
 	if err := ctx.Err(); err != nil {
 		return Member{}, fmt.Errorf("who gave the order has not waited for it: %w", err)
 	}
-	m, now, err := a.admit(id, order.Token)
+	m, now, err := a.admit(id, order)
 	if err != nil {
 		return Member{}, err
 	}
@@ -106,16 +106,20 @@ func (a *Agent) order(ctx context.Context, id string, order Order, do func(m *me
 }
 
 // admit looks at the token of an order, and at the member that it is about.
-func (a *Agent) admit(id string, token int64) (*member, record, error) {
+func (a *Agent) admit(id string, order Order) (*member, record, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return nil, record{}, errors.New("the agent is about to end: give the order to the next one")
 	}
-	if err := a.fence(token); err != nil {
+	m, err := a.known(id)
+	if err == nil && m.System != order.System {
+		return nil, record{}, refuse(ReasonTaken, "the member %s is one of the system %q, not of %.80q", id, m.System, order.System)
+	}
+	// An order for a member that is not there shows its token too.
+	if err := a.fence(order.System, order.Token); err != nil {
 		return nil, record{}, err
 	}
-	m, err := a.known(id)
 	if err != nil {
 		return nil, record{}, err
 	}
@@ -127,19 +131,31 @@ func checkOrder(id string, order Order) error {
 	switch {
 	case order.Token <= 0:
 		return refuse(ReasonInvalid, "an order needs the token of the lock under which it is given, not %d", order.Token)
+	case order.System == "":
+		return refuse(ReasonInvalid, "an order needs the system that its token counts for")
 	case order.ID == "" || len(order.ID) > most:
 		return refuse(ReasonInvalid, "an order needs an ID of at most %d characters", most)
 	}
 	return checkID(id)
 }
 
-// fence refuses a token that is lower than one before, and remembers one that is higher.
-func (a *Agent) fence(token int64) error {
-	switch highest := a.identity.Token; {
+// fence refuses a token that is lower than one of the system before, and remembers one that is higher.
+func (a *Agent) fence(system string, token int64) error {
+	highest, known := a.identity.Tokens[system]
+	if !known {
+		highest = a.identity.Token
+	}
+	switch {
 	case token < highest:
-		return refuse(ReasonFenced, "the token %d is older than %d, which was seen before: the lock belongs to somebody else by now", token, highest)
+		return &RefusedError{Reason: ReasonFenced, Seen: highest, Message: fmt.Sprintf(
+			"the token %d is older than %d, which was seen before: the lock belongs to another operator by now, or its counter was reset", token, highest)}
 	case token > highest:
-		next := identity{Region: a.options.Region, Token: token}
+		next := a.identity
+		next.Tokens = maps.Clone(next.Tokens)
+		if next.Tokens == nil {
+			next.Tokens = map[string]int64{}
+		}
+		next.Tokens[system] = token
 		if err := a.folder.saveIdentity(next); err != nil {
 			return fmt.Errorf("remembering the token: %w", err)
 		}

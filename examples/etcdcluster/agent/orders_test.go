@@ -133,6 +133,33 @@ func TestFence(t *testing.T) {
 	f.Expect(err).To(MatchError(agent.ErrFenced), "an order for a member that is not there shows its token too")
 }
 
+// TestTokensOfSystems counts the tokens of each system by themselves, and tells the newest one to those that are refused: their
+// store may be a new one, or one restored from an old copy.
+func TestTokensOfSystems(t *testing.T) {
+	f := setUp(t)
+	f.first("dc1-1")
+	_, err := f.Restart(t.Context(), "dc1-1", order(100, "by the hundredth holder"))
+	f.Expect(err).NotTo(HaveOccurred())
+
+	second, err := f.Prepare(t.Context(), "x1-1", "payments")
+	f.Expect(err).NotTo(HaveOccurred())
+	first := agent.Order{Token: 1, System: "payments", ID: "by the first holder"}
+	started, err := f.Start(t.Context(), "x1-1", first, alone(second))
+	f.Expect(err).NotTo(HaveOccurred(), "the token is the newest of its system")
+	f.usable(started)
+	_, err = f.Restart(t.Context(), "dc1-1", agent.Order{Token: 101, System: "payments", ID: "of another system"})
+	f.Expect(err).To(MatchError(agent.ErrTaken))
+
+	f.crash()
+	for _, counted := range []int64{1, 99} {
+		_, err = f.Restart(t.Context(), "dc1-1", order(counted, "after the store was restored"))
+		refused := &agent.RefusedError{}
+		f.Expect(errors.As(err, &refused)).To(BeTrue())
+		f.Expect(refused).To(And(HaveField("Reason", agent.ReasonFenced), HaveField("Seen", int64(100))))
+	}
+	f.Expect(f.Delete(t.Context(), "x1-1", agent.Order{Token: 1, System: "payments", ID: "delete"})).To(Succeed())
+}
+
 // TestRepeatedOrder carries an order out once, whoever repeats it.
 func TestRepeatedOrder(t *testing.T) {
 	f := setUp(t)

@@ -12,7 +12,7 @@ import (
 
 // The folder of an agent:
 //
-//	agent.json                 whose agent it is, and the highest token
+//	agent.json                 whose agent it is, and the highest token of each system
 //	members/<id>/member.json   what is wanted of the member
 //	members/<id>/data          etcd's own
 //	members/<id>/etcd.log      what etcd wrote
@@ -53,8 +53,10 @@ func (r record) peerURL() string   { return "http://" + loopback + ":" + strconv
 // identity is what the agent remembers of itself.
 type identity struct {
 	Region string `json:"region"`
-	// Token is the highest that it has seen.
-	Token int64 `json:"token"`
+	// Tokens are the highest that it has seen, by system: each system counts its own.
+	Tokens map[string]int64 `json:"tokens,omitempty"`
+	// Token is what an agent of an earlier version has seen, of whichever system its members were.
+	Token int64 `json:"token,omitempty"`
 }
 
 // folder is where an agent keeps what it remembers.

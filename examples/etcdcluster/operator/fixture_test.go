@@ -109,10 +109,15 @@ func (c *calls) note(format string, args ...any) {
 type fakeAgent struct {
 	calls
 	members []agent.Member
-	refuses error
+	// refuses is what it says to what it is told, away when it does not answer.
+	refuses, away error
+	// seen is the newest token.
+	seen int64
 }
 
-func (f *fakeAgent) Members(context.Context) ([]agent.Member, error) { return f.members, nil }
+func (f *fakeAgent) Members(context.Context) ([]agent.Member, error) {
+	return slices.Clone(f.members), f.away
+}
 
 func (f *fakeAgent) Prepare(_ context.Context, id, _ string) (agent.Member, error) {
 	f.note("prepare %s", id)
@@ -129,19 +134,32 @@ func (f *fakeAgent) SetVersion(_ context.Context, id, version string) (agent.Mem
 	return agent.Member{ID: id}, f.refuses
 }
 
-func (f *fakeAgent) Start(_ context.Context, id string, _ agent.Order, launch agent.Launch) (agent.Member, error) {
+func (f *fakeAgent) Start(_ context.Context, id string, order agent.Order, launch agent.Launch) (agent.Member, error) {
 	f.note("start %s %s", id, launch.State)
-	return agent.Member{ID: id}, f.refuses
+	return f.carry(id, order)
 }
 
-func (f *fakeAgent) Restart(_ context.Context, id string, _ agent.Order) (agent.Member, error) {
+func (f *fakeAgent) Restart(_ context.Context, id string, order agent.Order) (agent.Member, error) {
 	f.note("restart %s", id)
-	return agent.Member{ID: id}, f.refuses
+	return f.carry(id, order)
 }
 
 func (f *fakeAgent) Delete(_ context.Context, id string, _ agent.Order) error {
 	f.note("delete %s", id)
 	return f.refuses
+}
+
+// carry makes a member one that has carried out an order, if the token is not older than one that was seen.
+func (f *fakeAgent) carry(id string, order agent.Order) (agent.Member, error) {
+	if order.Token < f.seen {
+		return agent.Member{}, &agent.RefusedError{Reason: agent.ReasonFenced, Seen: f.seen}
+	}
+	for i := range f.members {
+		if m := &f.members[i]; m.ID == id && f.refuses == nil {
+			m.LastOrder, m.Phase, m.Applied, m.AppliedVersion, m.Running = order.ID, agent.Running, m.Args, m.Version, true
+		}
+	}
+	return agent.Member{ID: id}, f.refuses
 }
 
 // fakeSystem notes what is done to it.
@@ -178,145 +196,166 @@ func (f *fakeSystem) Remove(_ context.Context, id system.ID) error {
 	return f.fails
 }
 
-func (f *fakeSystem) SetSeeds([]string)    {}
-func (f *fakeSystem) SetCluster(system.ID) {}
-func (f *fakeSystem) Endpoints() []string  { return nil }
-func (f *fakeSystem) Close() error         { return nil }
+func (f *fakeSystem) SetSeeds([]string)   {}
+func (f *fakeSystem) Endpoints() []string { return nil }
+func (f *fakeSystem) Close() error        { return nil }
 
-// play is a place where operators meet without processes.
-type play struct {
-	*testing.T
-	store *memory
-	clock *clocktesting.FakePassiveClock
-	// rounds are the present ones of the regions.
-	rounds map[string]*round
+// process is a member that the agent knows.
+func process(id string, phase agent.Phase) agent.Member {
+	return agent.Member{ID: id, Phase: phase, PeerURL: "http://" + id, Running: phase == agent.Running}
 }
 
-// setting begins with operators of regions that take part, and what the system looks like.
-func setting(t *testing.T, state *system.State, regions ...string) *play {
-	t.Helper()
-	p := &play{T: t, store: &memory{entries: map[string]coordination.Entry{}}, rounds: map[string]*round{}}
-	p.clock = clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	for _, region := range regions {
-		c, err := coordination.New(coordination.Options{Store: p.store, System: "orders", Name: region + "-operator", Clock: p.clock})
-		p.must(err)
-		cluster := &etcdclusterv1alpha1.EtcdCluster{}
-		cluster.Name, cluster.Namespace, cluster.Generation = "orders", region, 1
-		cluster.Spec.ProcessGroupIDPrefix, cluster.Spec.Members = etcdclusterv1alpha1.Prefix(region), 1
-		cluster.Spec.AutomationOptions.SynchronizationMode = etcdclusterv1alpha1.SynchronizationGlobal
-		p.rounds[region] = &round{part: &part{c: c, store: p.store, clock: p.clock}, cluster: cluster}
-		p.must(c.Configure(t.Context(), coordination.Settings{Mode: coordination.Global, Prefix: region}))
-	}
-	for _, region := range regions {
-		p.next(region, state)
-	}
+// changed is one that has to be restarted, and is ready for it.
+func changed(id string) agent.Member {
+	p := process(id, agent.Running)
+	p.Applied = map[string]string{"old": "1"}
 	return p
 }
 
-func (p *play) must(err error) {
-	p.Helper()
+func processes(all ...agent.Member) map[string]agent.Member {
+	found := map[string]agent.Member{}
+	for _, p := range all {
+		found[p.ID] = p
+	}
+	return found
+}
+
+// member is one that the system knows, and that is well.
+func member(id system.ID, name string) system.Member {
+	return system.Member{ID: id, Name: name, PeerURLs: []string{"http://" + name}, Health: system.Health{Reachable: true, Leader: 1}}
+}
+
+func learner(id system.ID, name string) system.Member {
+	m := member(id, name)
+	m.Learner = true
+	return m
+}
+
+func sick(m system.Member) system.Member {
+	m.Health = system.Health{Problem: "it does not answer"}
+	return m
+}
+
+func agreed(members ...system.Member) *system.State {
+	return &system.State{Agreed: true, Leader: 1, Members: members}
+}
+
+// three are members that are well, led by the first.
+func three() *system.State { return agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1")) }
+
+// world is a place where operators meet without processes.
+type world struct {
+	*testing.T
+	store *memory
+	clock *clocktesting.FakeClock
+	state *system.State
+	// regions are the present ones, with the last result of each.
+	regions map[string]*region
+	results map[string]*coordination.Result
+	notes   []string
+}
+
+// setting begins with the operators of regions that have one member each.
+func setting(t *testing.T, state *system.State, regions ...string) *world {
+	t.Helper()
+	w := &world{
+		T: t, store: &memory{entries: map[string]coordination.Entry{}}, state: state, regions: map[string]*region{}, results: map[string]*coordination.Result{},
+		clock: clocktesting.NewFakeClock(time.Unix(0, 0)),
+	}
+	for _, prefix := range regions {
+		w.regions[prefix] = &region{part: &part{clock: w.clock, store: w.store}, agent: &fakeAgent{members: []agent.Member{process(prefix+"-1", agent.Running)}}}
+		w.regions[prefix].cluster = &etcdclusterv1alpha1.EtcdCluster{}
+		cluster := w.regions[prefix].cluster
+		cluster.Name, cluster.Namespace, cluster.Generation = "orders", prefix, 1
+		cluster.Spec.ProcessGroupIDPrefix, cluster.Spec.Members = etcdclusterv1alpha1.Prefix(prefix), 1
+		cluster.Spec.AutomationOptions.SynchronizationMode = etcdclusterv1alpha1.SynchronizationGlobal
+		cluster.Spec.AutomationOptions.QuietWindow = &metav1.Duration{}
+		w.process(prefix)
+	}
+	return w
+}
+
+// process starts another process of an operator.
+func (w *world) process(prefix string) {
+	w.Helper()
+	c, err := coordination.New(coordination.Options{Store: w.store, System: "orders", Name: prefix + "-operator", Actions: actions, Clock: w.clock})
+	w.must(err)
+	w.regions[prefix].c = c
+}
+
+func (w *world) must(err error) {
+	w.Helper()
 	if err != nil {
-		p.Fatal(err)
+		w.Fatal(err)
 	}
 }
 
-// next is the next round of a region, which has seen the system and these processes. It has said nothing yet.
-func (p *play) next(region string, state *system.State, own ...agent.Member) *round {
-	p.Helper()
-	last := p.rounds[region]
-	r := &round{
-		part: last.part, cluster: last.cluster, agent: &fakeAgent{members: own}, processes: processes(own...), state: state,
-	}
-	r.system = &fakeSystem{state: state}
-	r.note = func(reason, message string) { p.Log(region, reason, message) }
-	p.must(r.look(p.Context()))
-	r.needs = decide(&r.cluster.Spec, r.processes, r.state, r.heard())
-	p.rounds[region] = r
+// next is the next reconcile of a region, before anything was seen.
+func (w *world) next(prefix string) *region {
+	last := w.regions[prefix]
+	r := &region{part: last.part, cluster: last.cluster, agent: last.agent, view: &coordination.View{}}
+	r.system = &fakeSystem{state: w.state}
+	r.note = func(reason, message string) { w.notes = append(w.notes, prefix+" "+reason+": "+message) }
+	w.regions[prefix] = r
 	return r
 }
 
-// says makes a region say what its members need, and nothing else.
-func (p *play) says(region string, wants coordination.Wants) {
-	p.Helper()
-	r := p.rounds[region]
-	view, err := r.c.View(p.Context())
-	p.must(err)
-	p.must(r.c.Declare(p.Context(), view, wants))
-}
-
-// wants are entries: a set and the members in it, by turns.
-func wants(pairs ...any) coordination.Wants {
-	all := coordination.Wants{}
-	for i := 0; i < len(pairs); i += 2 {
-		for id := range strings.FieldsSeq(pairs[i+1].(string)) {
-			var addresses []string
-			if set := pairs[i].(coordination.Set); set == coordination.ReadyForInclusion || set == coordination.ReadyForExclusion {
-				addresses = append(addresses, "http://"+id)
+// reconcile lets regions reconcile in turn, so many times.
+func (w *world) reconcile(times int, prefixes ...string) {
+	w.Helper()
+	for range times {
+		for _, prefix := range prefixes {
+			r := w.next(prefix)
+			result, err := r.c.Reconcile(w.Context(), r.settings(), r)
+			w.must(err)
+			for _, happened := range result.Events {
+				r.note(happened.Reason, happened.Message)
 			}
-			all.Want(pairs[i].(coordination.Set), coordination.MemberID(id), addresses...)
+			w.results[prefix] = result
 		}
 	}
-	return all
 }
 
-// acts lets a region begin an action with steps, as it has planned them.
-func (p *play) acts(region string, action coordination.Action, steps ...coordination.Step) {
-	p.Helper()
-	r := p.rounds[region]
-	view, err := r.c.View(p.Context())
-	p.must(err)
-	grant, err := r.c.Begin(p.Context(), r.c.Judge(view, action, ""), steps)
-	p.must(err)
-	r.task = &task{grant: grant}
+// sees is a region that has seen the system and what the others have said, and not yet done anything.
+func (w *world) sees(prefix string) *region {
+	w.Helper()
+	r := w.next(prefix)
+	view, err := r.c.View(w.Context())
+	w.must(err)
+	_, err = r.Needs(w.Context(), view)
+	w.must(err)
+	return r
 }
 
-// told are the steps that are still to be done, the present one first.
-func (p *play) told() string {
-	p.Helper()
-	view, err := coordination.Look(p.Context(), p.store, "", "orders")
-	p.must(err)
-	if view.Intent == nil {
-		if len(view.Done) > 0 && view.Done[0].Failure != "" {
-			return "given up: " + view.Done[0].Failure
-		}
-		return "done"
-	}
-	return brief(view.Intent.Steps[view.Intent.At:])
+func (w *world) agent(prefix string) *fakeAgent { return w.regions[prefix].agent.(*fakeAgent) }
+
+func (w *world) view() *coordination.View {
+	w.Helper()
+	view, err := coordination.Look(w.Context(), w.store, "", "orders")
+	w.must(err)
+	return view
 }
 
+// brief are steps in words.
 func brief(steps []coordination.Step) string {
 	var words []string
 	for _, step := range steps {
-		words = append(words, step.Do+" "+string(step.Member))
+		words = append(words, step.String())
 	}
 	return strings.Join(words, ", ")
 }
 
-func order(do string, id coordination.MemberID) coordination.Step {
-	return coordination.Step{Do: do, Member: id, Order: true}
-}
-
-// answers lets a region say that it has carried out its order.
-func (p *play) answers(region string, id coordination.MemberID, failure string) {
-	p.Helper()
-	r := p.rounds[region]
-	view, err := r.c.View(p.Context())
-	p.must(err)
-	given := r.c.Order(view, id)
-	if given == nil {
-		p.Fatalf("%s has no order about %s: %s", region, id, p.told())
-	}
-	p.must(r.c.Answer(p.Context(), given, failure))
-}
-
 // goOnAfter is a policy that does not wait for ever.
-func goOnAfter(r *round, after time.Duration) {
+func goOnAfter(r *region, after time.Duration) {
 	r.cluster.Spec.AutomationOptions.Missing = etcdclusterv1alpha1.MissingGoOn
 	r.cluster.Spec.AutomationOptions.GoOnAfter = &metav1.Duration{Duration: after}
 }
 
-// wait lets time pass.
-func (p *play) wait(d time.Duration) { p.clock.SetTime(p.clock.Now().Add(d)) }
-
-// three are members that are well, led by the first.
-func three() *system.State { return agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1")) }
+func condition(r *region, kind string) metav1.Condition {
+	for _, c := range r.cluster.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}

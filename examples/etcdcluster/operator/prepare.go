@@ -8,89 +8,62 @@ import (
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// An agent that hangs must not make the operator hang, which others may wait for. An order takes as long as an etcd takes
-// to end.
+// An agent that hangs must not make the operator hang, which others may wait for. An order takes as long as an etcd takes to end.
 const (
 	askTimeout   = 3 * time.Second
 	orderTimeout = 15 * time.Second
 )
 
-// seeProcesses asks the agent what runs.
-func (r *round) seeProcesses(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	found, err := r.agent.Members(ctx)
-	if err != nil {
-		return &agentError{err}
-	}
-	r.processes = map[string]agent.Member{}
-	for _, m := range found {
-		if m.System == "" || m.System == r.cluster.SystemName() {
-			r.processes[m.ID] = m
-		}
-	}
-	return nil
-}
-
-// standBack lets another operator go on with what this one cannot: it does not see its own region.
-func (r *round) standBack(ctx context.Context) error {
-	if r.task == nil {
-		return nil
-	}
-	r.note("StoodBack", "The agent does not answer; another operator may go on with what was begun.")
-	grant := r.task.grant
-	r.task = nil
-	return grant.Release(ctx)
-}
-
-// agentError is when the agent does not answer.
+// agentError is returned when the agent does not answer.
 type agentError struct{ error }
 
 func (e *agentError) Unwrap() error { return e.error }
 
 // fromAgent tells what the agent refuses from that it does not answer.
 func fromAgent(doing string, err error) error {
-	if _, refused := errors.AsType[*agent.RefusedError](err); refused {
-		return fmt.Errorf("%s: %w", doing, err)
+	err = fmt.Errorf("%s: %w", doing, err)
+	if refused := (&agent.RefusedError{}); errors.As(err, &refused) {
+		return err
 	}
-	return &agentError{fmt.Errorf("%s: %w", doing, err)}
+	return &agentError{err}
 }
 
-// storeError is when the operators cannot tell each other something.
-type storeError struct{ error }
-
-func (e *storeError) Unwrap() error { return e.error }
-
-func inStore(err error) error {
-	if err == nil {
-		return nil
+// observe looks at the region's processes and the system, and prepares what disturbs nobody.
+func (r *region) observe(ctx context.Context, view *coordination.View) error {
+	r.view, r.observed = view, true
+	if err := r.see(ctx, r.agent, r.cluster.SystemName()); err != nil {
+		return &agentError{err}
 	}
-	return &storeError{err}
+	if r.system != nil {
+		r.state, r.unseen = r.system.State(ctx) // nil if nobody answers
+	}
+	r.needs = decide(&r.cluster.Spec, r.processes, r.state, r.cluster.Status.ClusterID != "")
+	r.failed = r.prepare(ctx)
+	return nil
 }
 
-// seeds are where the system may be found.
-func (r *round) seeds() []string {
-	var seeds []string
-	for _, seed := range slices.Concat(r.cluster.Spec.Seeds, r.cluster.Status.Endpoints) {
-		if !slices.Contains(seeds, string(seed)) {
-			seeds = append(seeds, string(seed))
+// see asks the agent for the region's processes in a system.
+func (p *part) see(ctx context.Context, from agentOf, system string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	found, err := from.Members(ctx)
+	if err != nil {
+		return err
+	}
+	p.processes = map[string]agent.Member{}
+	for _, m := range found {
+		if m.System == "" || m.System == system {
+			p.processes[m.ID] = m
 		}
 	}
-	for _, p := range r.processes {
-		if p.Phase == agent.Running && !slices.Contains(seeds, p.ClientURL) {
-			seeds = append(seeds, p.ClientURL)
-		}
-	}
-	slices.Sort(seeds)
-	return seeds
+	return nil
 }
 
-// prepare does what disturbs nobody: it gives new members their addresses and running ones what they start with next,
-// throws away what the system does not know and nobody wants, and starts the first member of all. What the agent does
-// not do keeps this operator from nothing else: others may wait for it.
-func (r *round) prepare(ctx context.Context) error {
+// prepare gives new members their addresses and running ones what they start with next, and starts the first member of all.
+func (r *region) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
 	var errs []error
@@ -102,23 +75,17 @@ func (r *round) prepare(ctx context.Context) error {
 		if err != nil {
 			errs = append(errs, fromAgent("preparing "+id, err))
 		}
-		r.lookIn(soon)
 	}
 	for _, id := range r.needs.arm {
 		if err := r.arm(ctx, id); err != nil {
 			errs = append(errs, fromAgent("setting what "+id+" starts with next", err))
 		}
-		r.lookIn(soon)
 	}
-	for _, id := range r.needs.discard {
-		errs = append(errs, r.discard(ctx, id))
-	}
-	r.failed = errors.Join(append(errs, r.bootstrap(ctx))...)
-	return nil
+	return errors.Join(append(errs, r.bootstrap(ctx))...)
 }
 
 // arm sets what a member starts with next.
-func (r *round) arm(ctx context.Context, id string) error {
+func (r *region) arm(ctx context.Context, id string) error {
 	if r.processes[id].Version != r.cluster.Spec.Version {
 		if _, err := r.agent.SetVersion(ctx, id, r.cluster.Spec.Version); err != nil {
 			return err
@@ -128,56 +95,29 @@ func (r *round) arm(ctx context.Context, id string) error {
 	return err
 }
 
-// discard removes a member that the system does not know. It is under no lock, because it disturbs nobody, but not after
-// an order that is newer than what this operator knows.
-func (r *round) discard(ctx context.Context, id string) error {
-	if r.view.Intent != nil || r.task != nil {
-		return nil // it may be about to become one
-	}
-	token := max(r.view.Token, 1)
-	if !r.global() { // nobody has said which token is the newest
-		grant, err := r.c.Lock(ctx)
-		if err != nil {
-			return r.refused(err)
-		}
-		defer func() { _ = grant.Release(ctx) }() // it ends by itself too
-		token = grant.Token
-	}
-	err := r.agent.Delete(ctx, id, agent.Order{Token: token, ID: fmt.Sprintf("discard/%d", token)})
-	if errors.Is(err, agent.ErrFenced) {
+// bootstrap starts the first member of the system if this region has to, and only if there never was one: the agent may have lost
+// all, and the others go on without it.
+func (r *region) bootstrap(ctx context.Context) error {
+	if !r.cluster.Spec.Bootstrap || r.state != nil || r.cluster.Status.ClusterID != "" {
 		return nil
 	}
-	if err != nil {
-		return fromAgent("discarding "+id, err)
-	}
-	return nil
-}
-
-// bootstrap starts the first member of the system, if this is the region to do it, and only if there never was one.
-func (r *round) bootstrap(ctx context.Context) error {
-	if !r.cluster.Spec.Bootstrap || r.state != nil {
-		return nil
-	}
-	for _, p := range r.processes {
+	var ids []string
+	for id, p := range r.processes {
 		if p.Phase != agent.Prepared {
 			return nil
 		}
+		ids = append(ids, id)
 	}
-	if r.cluster.Status.ClusterID != "" {
-		return nil // the agent may have lost all, and the others go on without it
-	}
-	ids := r.mine()
 	if len(ids) == 0 {
-		return nil // its addresses are there in the next round
+		return nil // its addresses are there the next time
 	}
-	first := r.processes[string(ids[0])]
-	_, err := r.agent.Start(ctx, first.ID, agent.Order{Token: 1, ID: "bootstrap"}, agent.Launch{
+	first := r.processes[slices.Min(ids)]
+	_, err := r.agent.Start(ctx, first.ID, agent.Order{Token: 1, System: r.cluster.SystemName(), ID: "bootstrap"}, agent.Launch{
 		InitialCluster: first.ID + "=" + first.PeerURL, State: agent.ClusterNew,
 	})
 	if err != nil {
 		return fromAgent("starting the first member", err)
 	}
 	r.note("Bootstrapped", first.ID+" starts the system.")
-	r.lookIn(soon)
 	return nil
 }

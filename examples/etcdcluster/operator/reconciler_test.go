@@ -3,9 +3,14 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,15 +20,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
+func TestMain(m *testing.M) {
+	rig.Main(m, rig.Options{CRDs: []string{"examples/etcdcluster/config/crds"}})
+}
+
 // reconciling is a reconciler of some EtcdClusters, which counts how often it writes a status.
-func reconciling(t *testing.T, p *play, clusters ...client.Object) (r *reconciler, writes *int) {
+func reconciling(t *testing.T, w *world, clusters ...client.Object) (r *reconciler, writes *int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	p.must(etcdclusterv1alpha1.AddToScheme(scheme))
+	w.must(etcdclusterv1alpha1.AddToScheme(scheme))
 	writes = new(int)
 	counting := interceptor.Funcs{SubResourcePatch: func(
 		ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
@@ -35,7 +47,7 @@ func reconciling(t *testing.T, p *play, clusters ...client.Object) (r *reconcile
 		WithInterceptorFuncs(counting).Build()
 	return &reconciler{
 		Client: api, agent: &fakeAgent{}, events: events.NewFakeRecorder(100), parts: map[types.NamespacedName]*part{}, ctx: t.Context(),
-		options: Options{Clock: p.clock, Name: "dc1-operator", Store: p.store},
+		options: Options{Clock: w.clock, Name: "dc1-operator", Store: w.store},
 	}, writes
 }
 
@@ -47,15 +59,15 @@ func cluster(name, system string, age time.Duration) *etcdclusterv1alpha1.EtcdCl
 	return c
 }
 
-// A status is written when it has changed, and not in every round.
+// A status is written when it has changed, and not in every reconcile.
 func TestWriteOnce(t *testing.T) {
 	t.Parallel()
-	p := setting(t, three())
+	w := setting(t, three())
 	c := cluster("orders", "", 0)
-	r, writes := reconciling(t, p, c)
+	r, writes := reconciling(t, w, c)
 	for range 3 {
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)})
-		p.must(err)
+		w.must(err)
 	}
 	if *writes != 1 {
 		t.Errorf("written %d times", *writes)
@@ -65,42 +77,265 @@ func TestWriteOnce(t *testing.T) {
 // Of two EtcdClusters for one system the older one has the members.
 func TestOnePartOfASystem(t *testing.T) {
 	t.Parallel()
-	p := setting(t, three())
+	w := setting(t, three())
 	elder, other, same := cluster("orders", "", time.Hour), cluster("other", "", 0), cluster("same", "orders", 0)
-	r, _ := reconciling(t, p, elder, other, same)
+	r, _ := reconciling(t, w, elder, other, same)
 	for name, taken := range map[string]bool{"orders": false, "other": false, "same": true} {
 		key := types.NamespacedName{Namespace: "dc1", Name: name}
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
-		p.must(err)
+		w.must(err)
 		now := &etcdclusterv1alpha1.EtcdCluster{}
-		p.must(r.Get(t.Context(), key, now))
-		ready := condition(&now.Status, etcdclusterv1alpha1.ConditionReady)
+		w.must(r.Get(t.Context(), key, now))
+		ready := condition(&region{cluster: now}, etcdclusterv1alpha1.ConditionReady)
 		if is := ready.Reason == etcdclusterv1alpha1.ReasonSystemTaken; is != taken {
 			t.Errorf("%s: %s: %s", name, ready.Reason, ready.Message)
 		}
-		if is := r.parts[key] == nil; is != taken {
-			t.Errorf("%s is left alone: %t", name, is)
+		if is := r.parts[key] == nil; is != taken || slices.Contains(now.Finalizers, Finalizer) == taken {
+			t.Errorf("%s is left alone: %t, finalizers %v", name, is, now.Finalizers)
 		}
 	}
 }
 
-// An operator leaves when its EtcdCluster is deleted, also if that does not succeed at once.
-func TestForget(t *testing.T) {
+// A participant leaves when its EtcdCluster is deleted, also if its operator was down at that moment, and also if it does not succeed
+// at once.
+func TestLeave(t *testing.T) {
 	t.Parallel()
-	p := setting(t, three(), "dc1")
-	p.says("dc1", restarts("dc1-1"))
-	r, _ := reconciling(t, p)
-	key := types.NamespacedName{Namespace: "dc1", Name: "orders"}
-	r.parts[key] = p.rounds["dc1"].part
-	for _, broken := range []error{errors.New("the store is away"), nil} {
-		p.store.broken = broken
-		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); (err != nil) != (broken != nil) {
-			t.Errorf("got %v", err)
+	for name, restarted := range map[string]bool{"the operator is there": false, "the operator was down": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setting(t, three(), "dc1")
+			w.agent("dc1").members = []agent.Member{changed("dc1-1")}
+			w.regions["dc1"].cluster.Spec.AutomationOptions.QuietWindow = &metav1.Duration{Duration: time.Hour}
+			w.reconcile(2, "dc1")
+			if len(w.view().Participants) != 1 || len(w.view().Sets[coordination.PendingForRestart]) != 1 {
+				t.Fatalf("it has said %v", w.view().Sets)
+			}
+			c := cluster("orders", "", 0)
+			c.Finalizers, c.Spec.Seeds = []string{Finalizer}, []etcdclusterv1alpha1.ClientURL{"http://127.0.0.1:1"}
+			r, _ := reconciling(t, w, c)
+			key := client.ObjectKeyFromObject(c)
+			if restarted {
+				w.must(w.regions["dc1"].c.Close(t.Context()))
+			} else {
+				r.parts[key] = w.regions["dc1"].part
+			}
+			w.must(r.Delete(t.Context(), c))
+			for _, broken := range []error{errors.New("the store is away"), nil} {
+				w.store.broken = broken
+				if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); (err != nil) != (broken != nil) {
+					t.Errorf("got %v", err)
+				}
+			}
+			view := w.view()
+			if len(view.Instances)+len(view.Participants)+len(view.Left())+len(view.Sets[coordination.PendingForRestart]) > 0 || r.parts[key] != nil {
+				t.Errorf("it is still there: %v, %v", view.Participants, view.Sets)
+			}
+			if err := r.Get(t.Context(), key, c); !apierrors.IsNotFound(err) {
+				t.Errorf("the EtcdCluster is not gone: %v %v", err, c.Finalizers)
+			}
+		})
+	}
+}
+
+// An EtcdCluster that nothing was ever said for goes at once, and one whose system cannot be found stays.
+func TestLeaveWithoutSystem(t *testing.T) {
+	t.Parallel()
+	for id, stays := range map[string]bool{"": false, "8e9e": true} {
+		w := setting(t, three())
+		c := cluster("orders", "", 0)
+		c.Finalizers, c.Status.ClusterID = []string{Finalizer}, id
+		r, _ := reconciling(t, w, c)
+		w.must(r.Delete(t.Context(), c))
+		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+		if (err != nil) != stays {
+			t.Errorf("%q: %v", id, err)
+		}
+		if gone := r.Get(t.Context(), client.ObjectKeyFromObject(c), c) != nil; gone == stays {
+			t.Errorf("%q: it is gone: %t", id, gone)
 		}
 	}
-	view, err := coordination.Look(t.Context(), p.store, "", "orders")
-	p.must(err)
-	if len(view.Instances) > 0 || len(view.Sets[coordination.PendingForRestart]) > 0 || r.parts[key] != nil {
-		t.Errorf("it is still there: %v, %v", view.Instances, view.Sets)
+}
+
+func TestReportMembers(t *testing.T) {
+	t.Parallel()
+	state := three()
+	state.Cluster = 0xabc
+	for i := range state.Members {
+		state.Members[i].ClientURLs = []string{"http://client-" + state.Members[i].Name}
+		state.Members[i].Health.Version = "3.7.0"
 	}
+	crashes := process("dc1-1", agent.Running)
+	crashes.Running, crashes.Problem = false, "etcd has ended (exit status 2), 3. time in a row; its last words: flag provided but not defined: -x"
+	running := process("dc1-1", agent.Running)
+	running.ClientURL = "http://client-dc1-1"
+	type status = etcdclusterv1alpha1.EtcdClusterStatus
+	member := etcdclusterv1alpha1.MemberStatus{ID: "dc1-1", PeerURL: "http://dc1-1", ArgsCurrent: true}
+	with := func(change func(*etcdclusterv1alpha1.MemberStatus)) []etcdclusterv1alpha1.MemberStatus {
+		changed := member
+		change(&changed)
+		return []etcdclusterv1alpha1.MemberStatus{changed}
+	}
+	for name, test := range map[string]struct {
+		was   status
+		state *system.State
+		own   agent.Member
+		want  status
+	}{
+		"one that votes": {status{}, state, running, status{
+			ClusterID: "abc", Ready: 1, Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1", "http://client-dc3-1"},
+			Members: with(func(m *etcdclusterv1alpha1.MemberStatus) {
+				m.ClientURL, m.MemberID, m.Phase, m.Healthy, m.Leader, m.Version = "http://client-dc1-1", "1", "Voter", true, true, "3.7.0"
+			}),
+		}},
+		"what is known of the system stays": {
+			status{ClusterID: "abc", Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1"}},
+			nil, process("dc1-1", agent.Prepared),
+			status{ClusterID: "abc", Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1"}, Members: with(func(*etcdclusterv1alpha1.MemberStatus) {})},
+		},
+		"one that cannot start says why": {
+			status{},
+			nil, crashes,
+			status{Members: with(func(m *etcdclusterv1alpha1.MemberStatus) { m.Problem = crashes.Problem })},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setting(t, test.state, "dc1")
+			w.agent("dc1").members, w.regions["dc1"].cluster.Status = []agent.Member{test.own}, test.was
+			r := w.sees("dc1")
+			r.reportMembers()
+			if diff := cmp.Diff(test.want, r.cluster.Status); diff != "" {
+				t.Error(diff)
+			}
+			r.report(&coordination.Result{View: r.view}, nil)
+			ready := condition(r, etcdclusterv1alpha1.ConditionReady)
+			if test.own.Problem != "" && ready.Message != "No member of the system answers. dc1-1: "+test.own.Problem+"." {
+				t.Error(ready.Message)
+			}
+		})
+	}
+}
+
+// What failed is told apart, and so is what is done and waited for.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	doing := &coordination.Intent{Action: coordination.Restart, By: "dc2-operator", Steps: []coordination.Step{{Do: "restart", Members: []coordination.MemberID{"dc1-1"}}}}
+	denied := &coordination.View{Denied: map[string][]string{"dc1-operator": {"dc2"}}}
+	for name, test := range map[string]struct {
+		err, unseen        error
+		apart              bool // the operators could not meet
+		result             coordination.Result
+		ready, coordinated string
+	}{
+		"nothing":           {nil, nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonSettled},
+		"the store":         {errors.New("no leader"), nil, true, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonStoreUnreachable},
+		"the store is slow": {fmt.Errorf("so: %w", context.DeadlineExceeded), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonStoreUnreachable},
+		"the agent refuses": {fromAgent("preparing", agent.ErrInvalid), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonAgentRefused},
+		"the agent is away": {fromAgent("preparing", errors.New("refused")), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonAgentUnreachable, ""},
+		"the prefix":        {fmt.Errorf("so: %w", coordination.ErrPrefixTaken), nil, true, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonPrefixTaken},
+		"something else":    {errors.New("unknown"), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonFailed},
+		"another system":    {nil, fmt.Errorf("so: %w", system.ErrOtherSystem), false, coordination.Result{}, etcdclusterv1alpha1.ReasonOtherSystem, etcdclusterv1alpha1.ReasonSettled},
+		"it is superseded":  {nil, nil, false, coordination.Result{Superseded: true}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonSuperseded},
+		"it is denied":      {nil, nil, false, coordination.Result{View: denied}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonDenied},
+		"it waits":          {nil, nil, false, coordination.Result{Waits: []coordination.Waits{{For: "dc2-1", Reason: "it is not ready"}}}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonWaiting},
+		"one of them acts":  {nil, nil, false, coordination.Result{Doing: doing}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonActing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setting(t, agreed(sick(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1")), "dc1")
+			r := w.sees("dc1")
+			r.met = !test.apart
+			if r.unseen = test.unseen; r.unseen != nil {
+				r.state = nil
+			}
+			if test.result.View == nil {
+				test.result.View = &coordination.View{}
+			}
+			r.report(&test.result, test.err)
+			ready, coordinated := condition(r, etcdclusterv1alpha1.ConditionReady), condition(r, etcdclusterv1alpha1.ConditionCoordinated)
+			if ready.Reason != test.ready || coordinated.Reason != test.coordinated {
+				t.Errorf("%s: %s, %s: %s", ready.Reason, ready.Message, coordinated.Reason, coordinated.Message)
+			}
+		})
+	}
+}
+
+func TestNoteChanges(t *testing.T) {
+	t.Parallel()
+	status := func(ready, coordinated, waiting string) *etcdclusterv1alpha1.EtcdClusterStatus {
+		return &etcdclusterv1alpha1.EtcdClusterStatus{Waiting: waiting, Conditions: []metav1.Condition{
+			{Type: etcdclusterv1alpha1.ConditionReady, Reason: ready, Message: "about " + ready},
+			{Type: etcdclusterv1alpha1.ConditionCoordinated, Reason: coordinated, Message: "about " + coordinated},
+		}}
+	}
+	for name, test := range map[string]struct {
+		before, after *etcdclusterv1alpha1.EtcdClusterStatus
+		want          []string
+	}{
+		"all is well":             {status("", "", ""), status("MembersReady", "Settled", ""), nil},
+		"one takes no part":       {status("", "Settled", ""), status("", "MixedModes", ""), []string{"MixedModes: about MixedModes"}},
+		"one still takes no part": {status("", "MixedModes", ""), status("", "MixedModes", ""), nil},
+		"it is denied":            {status("", "MixedModes", ""), status("", "Denied", ""), []string{"Denied: about Denied"}},
+		"it waits":                {status("", "", ""), status("", "Waiting", "5s more without a change"), []string{"Waiting: 5s more without a change"}},
+		"it waits for less time":  {status("", "Waiting", "1m5s more without a change"), status("", "Waiting", "4s more without a change"), nil},
+		"it waits for another":    {status("", "Waiting", "dc1-1: it is not ready"), status("", "Waiting", "dc1-2: it is not ready"), []string{"Waiting: dc1-2: it is not ready"}},
+		"it is less behind":       {status("", "", "dc1-1 is 7000 entries behind"), status("", "", "dc1-1 is 6000 entries behind"), nil},
+		"its agent is away": {
+			status("MembersReady", "Settled", ""), status("AgentUnreachable", "Settled", "reaching the agent"), []string{"AgentUnreachable: about AgentUnreachable"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			noteChanges(test.before, test.after, func(reason, message string) { got = append(got, reason+": "+message) })
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What is waited for changes once a second at most.
+func TestWaitsCalmly(t *testing.T) {
+	t.Parallel()
+	w := setting(t, three(), "dc1")
+	w.agent("dc1").members = []agent.Member{changed("dc1-1")}
+	w.regions["dc1"].cluster.Spec.AutomationOptions.QuietWindow = &metav1.Duration{Duration: 4700 * time.Millisecond}
+	w.reconcile(2, "dc1")
+	if got, want := waiting(w.results["dc1"].Waits), "Restart: 5s more without a change"; got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
+	if again := w.results["dc1"].Again; again != 4700*time.Millisecond {
+		t.Errorf("it looks again after %s", again)
+	}
+}
+
+// People see each thing that happened, and what they should look at as a warning.
+func TestEvents(t *testing.T) {
+	g := NewWithT(t)
+	r := rig.Shared(t)
+	scheme := runtime.NewScheme()
+	g.Expect(etcdclusterv1alpha1.AddToScheme(scheme)).To(Succeed())
+	cluster := &etcdclusterv1alpha1.EtcdCluster{}
+	cluster.Namespace, cluster.Name, cluster.UID = r.Namespace, "orders", "1"
+	sink := events.NewBroadcaster(&events.EventSinkImpl{Interface: r.Clientset.EventsV1()})
+	defer sink.Shutdown()
+	g.Expect(sink.StartRecordingToSinkWithContext(t.Context())).To(Succeed())
+	note := recorder(t.Context(), sink.NewRecorder(scheme, "etcdcluster"), cluster)
+	note("Executed", "Carried out restart dc1-1, under the token 1.")
+	note("Executed", "Carried out restart dc1-2, under the token 1.")
+	note("GaveUp", "Restart was given up: dc1-3 is not well again in time.")
+	g.Eventually(func() map[string]string {
+		found, err := r.Clientset.EventsV1().Events(r.Namespace).List(t.Context(), metav1.ListOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		got := map[string]string{}
+		for _, event := range found.Items {
+			got[event.Note] = event.Type + " " + event.Reason
+		}
+		return got
+	}).WithTimeout(time.Minute).Should(Equal(map[string]string{
+		"Carried out restart dc1-1, under the token 1.":          "Normal Executed",
+		"Carried out restart dc1-2, under the token 1.":          "Normal Executed",
+		"Restart was given up: dc1-3 is not well again in time.": "Warning GaveUp",
+	}))
 }

@@ -31,22 +31,20 @@ import (
 
 // Options are those of the operator of one region.
 type Options struct {
-	// Namespace is the region's: other EtcdClusters are not looked at.
-	Namespace string
-	// Name is that of this instance, the namespace's by default.
-	Name string
+	// Namespace is the region's: other EtcdClusters are ignored. Name is that of this operator, the namespace's by default.
+	Namespace, Name string
 	// Agent is the URL of the region's agent.
 	Agent string
-	// Store is where the operators meet, the managed system itself by default.
-	Store coordination.Store
+	// Store is where the operators meet: by default etcd, at StoreEndpoints, or else the managed system itself.
+	Store          coordination.Store
+	StoreEndpoints []string
 	// Dial reaches the members, at a host and a port. It is the net package's own by default.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Session is how long this operator lives for the others after its last sign.
 	Session time.Duration
-	// Manager are options of the manager.
 	Manager manager.Options
 	// Clock is the process's own by default.
-	Clock clock.PassiveClock
+	Clock clock.Clock
 }
 
 // dialing is how connections to the members are made.
@@ -86,33 +84,27 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		news:  make(chan event.TypedGenericEvent[*etcdclusterv1alpha1.EtcdCluster]),
 		parts: map[types.NamespacedName]*part{},
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
-	}
-	err = builder.ControllerManagedBy(mgr).
+	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), builder.ControllerManagedBy(mgr).
 		For(&etcdclusterv1alpha1.EtcdCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(r.news, &handler.TypedEnqueueRequestForObject[*etcdclusterv1alpha1.EtcdCluster]{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
 			// Nobody tells when an agent, or a member, is back.
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](soon/4, later),
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfter/4, resync),
 		}).
-		Complete(r)
+		Complete(r))
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
-	defer r.end()
-	return mgr.Start(ctx)
-}
-
-// end gives back what this operator holds, so that the others need not wait until it is missed.
-func (r *reconciler) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	for _, p := range r.parts {
-		if p.c != nil {
-			_ = p.c.Close(ctx) // it ends by itself too
+	defer func() { // what this operator holds goes at once, so that the others need not wait until it is missed
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		for _, p := range r.parts {
+			if p.c != nil {
+				_ = p.c.Close(ctx) // it ends by itself too
+			}
+			p.close()
 		}
-		_ = p.close()
-	}
+	}()
+	return mgr.Start(ctx)
 }

@@ -66,7 +66,7 @@ func (f *fixture) prepare(id string) agent.Member {
 
 func (f *fixture) order() agent.Order {
 	f.orders++
-	return agent.Order{Token: 1, ID: strconv.Itoa(f.orders)}
+	return agent.Order{Token: 1, System: "orders", ID: strconv.Itoa(f.orders)}
 }
 
 // start runs a member that the system consists of, with others.

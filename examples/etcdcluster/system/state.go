@@ -31,8 +31,6 @@ type State struct {
 	Agreed bool
 	// Leader is 0 when those who answered agree on none.
 	Leader ID
-	// Revision is the highest that a member has reported.
-	Revision int64
 	// Members are sorted by name, then by ID.
 	Members []Member
 }
@@ -64,9 +62,6 @@ type Health struct {
 	Lag     uint64
 	Version string
 }
-
-// Started tells whether the member has ever run.
-func (m Member) Started() bool { return m.Name != "" }
 
 // Healthy tells whether the member answers, follows a leader and complains about nothing.
 func (m Member) Healthy() bool {

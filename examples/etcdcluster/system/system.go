@@ -1,3 +1,10 @@
+// Package system is what the operators know of the etcd cluster that they manage, and what they do to it. It promises that
+//
+//   - what it tells is what a quorum agrees on, or says that it is not;
+//   - a member that is dead or hangs makes an answer poorer and not late: every member is asked by itself, for seconds at most;
+//   - what was done already is no error when it is asked for again.
+//
+// It decides nothing: which member goes when is for others to say.
 package system
 
 import (
@@ -5,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -17,8 +26,7 @@ import (
 const (
 	// statusTimeout is how long a member has to say how it is.
 	statusTimeout = time.Second
-	// listTimeout is how long the system has to agree on who belongs to it. A leader that has just died is
-	// replaced within it.
+	// listTimeout is how long the system has to agree on its members. A leader that has just died is replaced within it.
 	listTimeout = 3 * time.Second
 	// changeTimeout is how long the leader has to change something.
 	changeTimeout = 5 * time.Second
@@ -26,19 +34,19 @@ const (
 
 // What errors.Is can be asked for.
 var (
-	// ErrUnreachable is when no member answers.
+	// ErrUnreachable is returned when no member answers.
 	ErrUnreachable = errors.New("no member of the system answers")
-	// ErrOtherSystem is when who answers belongs to another system than before. Two regions may both have started one.
+	// ErrOtherSystem is returned when another system answers than before. Two regions may both have started one.
 	ErrOtherSystem = errors.New("another system answers at this address")
-	// ErrNoLeader is when there is nobody to change anything.
+	// ErrNoLeader is returned when there is nobody to change anything.
 	ErrNoLeader = errors.New("the system has no leader at the moment")
-	// ErrOtherLeader is when somebody else leads than was thought.
+	// ErrOtherLeader is returned when neither of two members leads.
 	ErrOtherLeader = errors.New("another member leads")
-	// ErrNotMember is when the system does not know the member.
+	// ErrNotMember is returned when the system does not know the member.
 	ErrNotMember = errors.New("the system has no such member")
-	// ErrNotInSync is when a learner does not have enough of the data yet to vote. It is to be tried again.
+	// ErrNotInSync is returned when a learner does not have enough of the data yet to vote. Try it again.
 	ErrNotInSync = errors.New("the learner is not in sync yet")
-	// ErrNotNow is when etcd refuses a change because too few members are well. It is to be tried again.
+	// ErrNotNow is returned when etcd refuses a change because too few members are well. Try it again.
 	ErrNotNow = errors.New("the system does not take the change now")
 )
 
@@ -54,19 +62,12 @@ type System struct {
 	learned []string
 }
 
-// Dial returns a connection to the system that may be found at the seeds. It asks nobody yet, so it fails only if
-// there is no seed or one of them is no address. The options are for all connections.
+// Dial returns a connection to the system that may be found at the seeds. It asks nobody yet. The options are for all connections.
 func Dial(seeds []string, options ...grpc.DialOption) (*System, error) {
 	if len(seeds) == 0 {
 		return nil, errors.New("dialing the system: there is no address to find it at")
 	}
-	s := &System{clients: map[string]*clientv3.Client{}, dialing: options, seeds: slices.Clone(seeds)}
-	for _, seed := range seeds {
-		if _, err := s.client(seed); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	return s, nil
+	return &System{clients: map[string]*clientv3.Client{}, dialing: options, seeds: slices.Clone(seeds)}, nil
 }
 
 // Close ends all connections.
@@ -85,7 +86,13 @@ func (s *System) Close() error {
 func (s *System) Endpoints() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return distinct(s.learned, s.seeds)
+	all := slices.Clone(s.learned)
+	for _, seed := range s.seeds {
+		if !slices.Contains(all, seed) {
+			all = append(all, seed)
+		}
+	}
+	return all
 }
 
 // SetSeeds replaces the addresses that the system may be found at. Those of the members that are known are kept.
@@ -95,7 +102,7 @@ func (s *System) SetSeeds(seeds []string) {
 	s.seeds = slices.Clone(seeds)
 }
 
-// SetCluster makes what is looked for a system that was found before: no other one is taken for it.
+// SetCluster looks for a system that was found before: no other one is taken for it.
 func (s *System) SetCluster(cluster ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,9 +117,8 @@ func (s *System) client(endpoint string) (*clientv3.Client, error) {
 		return client, nil
 	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{endpoint},
-		// What is to be tried again is for the caller to say, who sees the whole system.
-		MaxUnaryRetries: 1,
+		Endpoints:       []string{endpoint},
+		MaxUnaryRetries: 1, // the caller sees the whole system and knows what to try again
 		Logger:          zap.NewNop(),
 		DialOptions: append([]grpc.DialOption{
 			// A member that returns is soon found again.
@@ -120,7 +126,10 @@ func (s *System) client(endpoint string) (*clientv3.Client, error) {
 				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 250 * time.Millisecond},
 				MinConnectTimeout: statusTimeout,
 			}),
-			grpc.WithChainUnaryInterceptor(failFast),
+			// A call to a member that is dead fails at once. By default etcd's client waits for its return.
+			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				return invoke(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)
+			}),
 		}, s.dialing...),
 	})
 	if err != nil {
@@ -130,9 +139,103 @@ func (s *System) client(endpoint string) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// failFast makes a call to a member that is dead an error at once. By default etcd's client waits for its return.
-func failFast(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return invoker(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)
+// answer is what one address says.
+type answer struct {
+	state  *State // the members, if it knows them
+	health Health
+	member ID
+	err    error
+}
+
+// State asks the system for its members, and each of them how it is. Members that do not answer are in it with the reason. It is
+// an error only when nobody answers at all.
+func (s *System) State(ctx context.Context) (*State, error) {
+	endpoints := s.Endpoints()
+	answers := make([]answer, len(endpoints))
+	var asked sync.WaitGroup
+	for i, endpoint := range endpoints {
+		asked.Go(func() { answers[i] = s.ask(ctx, endpoint) })
+	}
+	asked.Wait()
+	var state *State
+	errs, problems, healths := []error{ErrUnreachable}, map[string]error{}, map[ID]Health{}
+	for i, answer := range answers {
+		if answer.err != nil {
+			problems[endpoints[i]] = answer.err
+			errs = append(errs, fmt.Errorf("%s: %w", endpoints[i], answer.err))
+		}
+		if answer.member != 0 {
+			healths[answer.member] = answer.health
+		}
+		if found := answer.state; found != nil && (state == nil || found.Agreed && !state.Agreed) {
+			state = found
+		}
+	}
+	if state == nil {
+		return nil, fmt.Errorf("looking at the system: %w", errors.Join(errs...))
+	}
+	for i := range state.Members {
+		state.Members[i].Health = state.Members[i].health(healths, problems)
+	}
+	state.judge()
+	s.learn(state)
+	return state, nil
+}
+
+// health is what a member has said, or why it has not.
+func (m Member) health(healths map[ID]Health, problems map[string]error) Health {
+	if health, answered := healths[m.ID]; answered {
+		return health
+	}
+	if len(m.ClientURLs) == 0 {
+		return Health{Problem: "it has never been started"}
+	}
+	for _, url := range m.ClientURLs {
+		if err := problems[url]; err != nil {
+			return Health{Problem: "it does not answer: " + strings.ReplaceAll(err.Error(), "\n", "; ")}
+		}
+	}
+	return Health{Problem: "another member answers at its address, or it was not asked yet"}
+}
+
+// ask asks one address how the member is, and for all members: what a quorum agrees on, or else what the member remembers.
+func (s *System) ask(ctx context.Context, endpoint string) answer {
+	client, err := s.client(endpoint)
+	if err != nil {
+		return answer{err: err}
+	}
+	within, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	status, err := client.Status(within, endpoint)
+	if err != nil {
+		return answer{err: err}
+	}
+	if err := s.belongs(ID(status.Header.ClusterId)); err != nil {
+		return answer{err: err}
+	}
+	said := answer{member: ID(status.Header.MemberId), health: Health{
+		Reachable: true, Problem: strings.Join(status.Errors, "; "), Leader: ID(status.Leader), Term: status.RaftTerm,
+		Index: status.RaftIndex, Applied: status.RaftAppliedIndex, Version: status.Version,
+	}}
+	within, cancel = context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	list, err := client.MemberList(within)
+	agreed := err == nil
+	if err != nil {
+		within, cancel = context.WithTimeout(ctx, statusTimeout)
+		defer cancel()
+		list, err = client.MemberList(within, clientv3.WithSerializable())
+	}
+	if err != nil {
+		return said
+	}
+	said.state = &State{Cluster: ID(list.Header.ClusterId), Agreed: agreed}
+	for _, m := range list.Members {
+		said.state.Members = append(said.state.Members, Member{
+			ID: ID(m.ID), Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs, Learner: m.IsLearner,
+		})
+	}
+	return said
 }
 
 // learn remembers where the members are, and forgets those that are gone.
@@ -146,7 +249,7 @@ func (s *System) learn(state *State) {
 	for endpoint, client := range s.clients {
 		if !slices.Contains(s.learned, endpoint) && !slices.Contains(s.seeds, endpoint) {
 			delete(s.clients, endpoint)
-			_ = client.Close() // there is nobody at the other end who would mind
+			_ = client.Close() // nobody is at the other end
 		}
 	}
 }
@@ -161,42 +264,101 @@ func (s *System) belongs(cluster ID) error {
 	return nil
 }
 
-func distinct(lists ...[]string) []string {
-	var all []string
-	for _, entry := range slices.Concat(lists...) {
-		if !slices.Contains(all, entry) {
-			all = append(all, entry)
+// AddLearner makes the system expect a member at a peer URL, which does not vote yet. It returns the ID that the member gets, or has.
+func (s *System) AddLearner(ctx context.Context, peerURL string) (id ID, err error) {
+	err = s.change(ctx, "adding a learner at "+peerURL, func(ctx context.Context, state *State, leader *clientv3.Client) error {
+		if m, found := state.At(peerURL); found {
+			id = m.ID
+			return nil
 		}
-	}
-	return all
+		answer, err := leader.MemberAddAsLearner(ctx, []string{peerURL})
+		if err != nil {
+			return err
+		}
+		id = ID(answer.Member.ID)
+		return nil
+	})
+	return id, err
 }
 
-// first asks all addresses at once, and takes the first answer. The others need not go on.
-func first[T any](ctx context.Context, endpoints []string, ask func(ctx context.Context, endpoint string) (T, error)) (T, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type answer struct {
-		value T
-		err   error
-	}
-	answers := make(chan answer, len(endpoints))
-	for _, endpoint := range endpoints {
-		go func() {
-			value, err := ask(ctx, endpoint)
-			if err != nil {
-				err = fmt.Errorf("%s: %w", endpoint, err)
-			}
-			answers <- answer{value, err}
-		}()
-	}
-	errs := []error{ErrUnreachable}
-	for range endpoints {
-		answer := <-answers
-		if answer.err == nil {
-			return answer.value, nil
+// Promote makes a learner vote. The error is ErrNotInSync while the learner has too little of the data.
+func (s *System) Promote(ctx context.Context, id ID) error {
+	return s.change(ctx, "promoting "+id.String(), func(ctx context.Context, state *State, leader *clientv3.Client) error {
+		if m, found := state.Member(id); !found || !m.Learner {
+			return ifNot(found, ErrNotMember)
 		}
-		errs = append(errs, answer.err)
+		_, err := leader.MemberPromote(ctx, uint64(id))
+		return err
+	})
+}
+
+// MoveLeader makes a member lead instead of another. The error is ErrOtherLeader if neither of them leads: then the reason for it
+// may be gone.
+func (s *System) MoveLeader(ctx context.Context, from, to ID) error {
+	return s.change(ctx, fmt.Sprintf("making %s lead instead of %s", to, from), func(ctx context.Context, state *State, leader *clientv3.Client) error {
+		m, found := state.Member(to)
+		switch {
+		case state.Leader == to:
+			return nil
+		case state.Leader != from:
+			return fmt.Errorf("%w: %s", ErrOtherLeader, state.Leader)
+		case !found:
+			return ErrNotMember
+		case m.Learner:
+			return errors.New("a learner cannot lead")
+		}
+		_, err := leader.MoveLeader(ctx, uint64(to))
+		return err
+	})
+}
+
+// Remove makes the system do without a member for good. One that it does not know is no error.
+func (s *System) Remove(ctx context.Context, id ID) error {
+	return s.change(ctx, "removing "+id.String(), func(ctx context.Context, state *State, leader *clientv3.Client) error {
+		if _, found := state.Member(id); !found {
+			return nil
+		}
+		_, err := leader.MemberRemove(ctx, uint64(id))
+		return ifNot(errors.Is(err, rpctypes.ErrMemberNotFound), err)
+	})
+}
+
+func ifNot(is bool, err error) error {
+	if is {
+		return nil
 	}
-	var none T
-	return none, errors.Join(errs...)
+	return err
+}
+
+// change looks at the system, and has the leader change it.
+func (s *System) change(ctx context.Context, doing string, do func(ctx context.Context, state *State, leader *clientv3.Client) error) error {
+	state, err := s.State(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	leader, found := state.Member(state.Leader)
+	if !state.Agreed || !found || !leader.Health.Reachable {
+		return fmt.Errorf("%s: %w", doing, ErrNoLeader)
+	}
+	client, err := s.client(leader.ClientURLs[0])
+	if err != nil {
+		return err
+	}
+	// A leader that hangs from now on must not hold up the caller.
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	err = do(ctx, state, client)
+	for kind, causes := range map[error][]error{
+		ErrNotInSync: {rpctypes.ErrMemberLearnerNotReady}, ErrNotMember: {rpctypes.ErrMemberNotFound},
+		ErrNotNow:   {rpctypes.ErrUnhealthy, rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrTooManyLearners},
+		ErrNoLeader: {rpctypes.ErrNotLeader, rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged},
+	} {
+		if slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) }) {
+			err = fmt.Errorf("%w: %w", kind, err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
 }

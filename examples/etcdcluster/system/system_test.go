@@ -21,7 +21,7 @@ func TestLearner(t *testing.T) {
 	state := f.state()
 	added, found := state.At(fresh.PeerURL)
 	f.Expect(found).To(BeTrue())
-	f.Expect(added.Started()).To(BeFalse())
+	f.Expect(added.Name).To(BeEmpty(), "it was never started")
 	f.Expect(added.Learner).To(BeTrue())
 	f.Expect(added.Health.Problem).To(ContainSubstring("never been started"))
 	f.Expect(state.Quorum()).To(Equal(1), "a learner does not count")
@@ -91,7 +91,8 @@ func TestOneIsDown(t *testing.T) {
 			var state *system.State
 			f.Eventually(func() bool {
 				state = f.state()
-				return state.Agreed && state.HasQuorum() && state.Leader != down
+				member, _ := state.Member(down)
+				return state.Agreed && state.HasQuorum() && state.Leader != down && !member.Health.Reachable
 			}).Should(BeTrue())
 			for _, m := range state.Members {
 				f.Expect(m.Health.Reachable).To(Equal(m.ID != down), m.Name)

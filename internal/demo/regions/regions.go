@@ -19,8 +19,10 @@ import (
 )
 
 const (
-	// program is the name of the sample's executable, account that of its ServiceAccounts.
+	// program is the name of the operator's executable, agent that of the program that plays a region's node.
 	program = "etcdcluster"
+	agent   = "etcdagent"
+	// account is the name of the operators' ServiceAccounts.
 	account = "etcdcluster-operator"
 	// grace is how long a process may take to end.
 	grace = 10 * time.Second
@@ -63,7 +65,7 @@ func (o Options) Validate() error {
 }
 
 // FindPrograms returns the folder if it has what the demo runs.
-func FindPrograms(folder string) (string, error) { return stage.FindPrograms(folder, program) }
+func FindPrograms(folder string) (string, error) { return stage.FindPrograms(folder, program, agent) }
 
 // Demo is an example that was started.
 type Demo struct {

@@ -114,8 +114,8 @@ func (d *Demo) startAgents(context.Context) error {
 		if err := os.MkdirAll(d.data(region), 0o700); err != nil {
 			return fmt.Errorf("making a folder for the members of %s: %w", region, err)
 		}
-		err := d.add(d.agents, stage.Job{Name: agentOf(region), Program: program, Args: []string{
-			"agent", "--region=" + region, "--address=" + d.addresses[region], "--dir=" + d.data(region), "--etcd=" + d.options.Etcd,
+		err := d.add(d.agents, stage.Job{Name: agentOf(region), Program: agent, Args: []string{
+			"--region=" + region, "--address=" + d.addresses[region], "--dir=" + d.data(region), "--etcd=" + d.options.Etcd,
 		}})
 		if err != nil {
 			return err
@@ -131,7 +131,7 @@ func (d *Demo) startOperators(context.Context) error {
 	for _, region := range names {
 		err := d.add(d.operators, stage.Job{
 			Name: operatorOf(region), Namespace: region, Account: account, Program: program, Args: []string{
-				"operator", "--namespace=" + region, "--name=" + operatorOf(region), "--agent=http://" + d.addresses[region],
+				"--namespace=" + region, "--name=" + operatorOf(region), "--agent=http://" + d.addresses[region],
 				"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=0",
 			},
 		})

@@ -18,7 +18,9 @@
 //
 // # Limits
 //
-// A ConfigMap holds 1 MiB, which is some thousand entries; more are refused with coordination.ErrTooLarge. Every
+// A ConfigMap holds 1 MiB. Participants may fill a quarter of it with entries, which is about 900 members that are to be
+// restarted; more are refused with coordination.ErrTooLarge (Transaction.Reserve). The rest is kept free for what is
+// written while an action is carried out, so that the holder of the lock can always end it. Every
 // commit writes all of it anew, and commits wait for each other: some tens in a second are possible, and about ten
 // with 2,000 entries, which is plenty for operators that agree about disruptive actions. For more, and for instances
 // in several clusters, use etcdstore.

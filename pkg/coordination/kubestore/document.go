@@ -61,8 +61,8 @@ func (s *store) decode(object *corev1.ConfigMap) (*state, error) {
 }
 
 // change reads the state and writes what decide makes of it, until nobody else has written in between. Decide
-// tells whether there is anything to write, and may be called several times.
-func (s *store) change(ctx context.Context, decide func(*state) (bool, error)) (int64, error) {
+// tells whether there is anything to write, and may be called several times. Reserve is that of coordination.Transaction.
+func (s *store) change(ctx context.Context, reserve int, decide func(*state) (bool, error)) (int64, error) {
 	for tries := 0; ; tries++ {
 		current, err := s.read(ctx)
 		if err != nil {
@@ -72,7 +72,7 @@ func (s *store) change(ctx context.Context, decide func(*state) (bool, error)) (
 		if err != nil || !changed {
 			return current.Revision, err
 		}
-		err = s.write(ctx, current)
+		err = s.write(ctx, current, reserve)
 		if err == nil {
 			return current.Revision, nil
 		}
@@ -106,13 +106,13 @@ func (s *store) pause(ctx context.Context, tries int) error {
 
 // write writes the document if nobody has since it was read. It is sent only once: client-go sends some requests
 // again that the server may have carried out, and would then report a conflict with this process's own write.
-func (s *store) write(ctx context.Context, changed *document) error {
+func (s *store) write(ctx context.Context, changed *document, reserve int) error {
 	text, err := changed.encode()
 	if err != nil {
 		return fmt.Errorf("writing down the state: %w", err)
 	}
-	if len(text) > maxSize {
-		return tooLarge(len(text))
+	if limit := maxSize / 100 * (100 - reserve); len(text) > limit && len(text) > len(changed.object.Data[stateKey]) {
+		return s.tooLarge(len(text), limit)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -130,12 +130,17 @@ func (s *store) write(ctx context.Context, changed *document) error {
 	case err == nil:
 		return nil
 	case apierrors.IsRequestEntityTooLargeError(err):
-		return fmt.Errorf("%w: %w", tooLarge(len(text)), err)
+		return fmt.Errorf("%w: %w", s.tooLarge(len(text), maxSize), err)
 	}
 	return fmt.Errorf("writing the ConfigMap %s/%s: %w", s.namespace, s.name, err)
 }
 
-func tooLarge(size int) error {
-	return fmt.Errorf("%w: it would have %d bytes, and the ConfigMap that has all of it is limited to %d: use etcdstore",
-		coordination.ErrTooLarge, size, maxSize)
+func (s *store) tooLarge(size, limit int) error {
+	const kept = "; the rest is kept free for what ends an action"
+	text := fmt.Sprintf("the ConfigMap %s/%s would have %d bytes, and is limited to %d", s.namespace, s.name, size, limit)
+	if limit < maxSize/100*100 {
+		text += kept
+	}
+	return fmt.Errorf("%w: %s: wait until what is asked for is done, remove what participants that are gone have left behind "+
+		"(ringmaster coordination status shows it), or use etcdstore", coordination.ErrTooLarge, text)
 }

@@ -50,7 +50,7 @@ func (s *store) endSessions(ctx context.Context, current *state) (*state, error)
 	if len(over) == 0 {
 		return current, nil
 	}
-	_, err = s.change(ctx, func(now *state) (bool, error) {
+	_, err = s.change(ctx, 0, func(now *state) (bool, error) {
 		current = now
 		return current.end(over...), nil
 	})

@@ -43,7 +43,7 @@ func (s *store) Open(ctx context.Context, name string, duration time.Duration) (
 		Duration: time.Duration(seconds) * time.Second,
 		Renew:    opened.renew,
 	})
-	_, err := s.change(ctx, func(current *state) (bool, error) {
+	_, err := s.change(ctx, 0, func(current *state) (bool, error) {
 		if !opened.Held() {
 			return false, coordination.ErrSessionLost
 		}
@@ -151,7 +151,7 @@ func (s *store) removeLease(ctx context.Context, lease *coordinationv1.Lease, pr
 // Close implements coordination.Session.
 func (s *session) Close(ctx context.Context) error {
 	s.End()
-	_, err := s.store.change(ctx, func(current *state) (bool, error) { return current.end(s.id), nil })
+	_, err := s.store.change(ctx, 0, func(current *state) (bool, error) { return current.end(s.id), nil })
 	if err != nil {
 		err = fmt.Errorf("ending the session %s, which now ends by itself: %w", s.id, err)
 	} else {

@@ -105,7 +105,7 @@ func (s *store) Commit(ctx context.Context, transaction coordination.Transaction
 	if err := keys.Check(transaction); err != nil {
 		return 0, err
 	}
-	return s.change(ctx, func(current *state) (bool, error) {
+	return s.change(ctx, transaction.Reserve, func(current *state) (bool, error) {
 		// It is asked each time: the process may have hung since the last try.
 		if err := s.checkSessions(transaction.Then); err != nil {
 			return false, err

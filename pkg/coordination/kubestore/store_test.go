@@ -255,7 +255,7 @@ func TestFull(t *testing.T) {
 	}
 	g.Expect(put("/a", 600<<10)).To(Succeed())
 	g.Expect(put("/b", 600<<10)).To(MatchError(And(
-		ContainSubstring("limited to 1048576: use etcdstore"), ContainSubstring(coordination.ErrTooLarge.Error()))))
+		ContainSubstring("is limited to 1048500: "), ContainSubstring("use etcdstore"), ContainSubstring(coordination.ErrTooLarge.Error()))))
 	g.Expect(put("/b", 400<<10)).To(Succeed(), "it is not yet full")
 	_, err := store.Commit(t.Context(), coordination.Transaction{Then: []coordination.Operation{coordination.Delete("/a")}})
 	g.Expect(err).NotTo(HaveOccurred(), "there is a way out")

@@ -2,7 +2,6 @@ package coordination
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/internal/demo/view"
@@ -21,7 +20,7 @@ func (s *System) Agreement() view.Agreement {
 	if i := s.Intent; i != nil {
 		a.Plan = &view.Plan{Action: fmt.Sprintf("%s of %s", i.Action, ids(i.Members)), By: i.By, Since: i.Since, At: i.At}
 		for n, step := range i.Steps {
-			shown := view.Step{What: strings.TrimSpace(step.Do + " " + string(step.Member))}
+			shown := view.Step{What: step.String()}
 			if n == i.At {
 				shown.Note = awaited(s, step)
 			}

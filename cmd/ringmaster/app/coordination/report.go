@@ -33,6 +33,16 @@ type System struct {
 	Actions []Action `json:"actions,omitempty"`
 	// Asked is who has to carry out the present step of what is being done, if it is an order.
 	Asked *Asked `json:"asked,omitempty"`
+	// Orders are all parts of that step which are not answered.
+	Orders []Order `json:"orders,omitempty"`
+	// Superseded are processes that do not work because a newer one of their participant is alive.
+	Superseded []coordination.Instance `json:"superseded,omitempty"`
+	// Absent are participants that others expect and that are not there.
+	Absent []Absent `json:"absent,omitempty"`
+	// Incomplete are the prefixes of participants that have not written all that they need. No action begins meanwhile.
+	Incomplete []string `json:"incomplete,omitempty"`
+	// PolicyConflicts are what participants have published differently.
+	PolicyConflicts []string `json:"policyConflicts,omitempty"`
 	// Left are the prefixes of which no instance is alive.
 	Left []Left `json:"left,omitempty"`
 }
@@ -106,14 +116,15 @@ func Of(now time.Time, store string, views ...*coordination.View) *Report {
 }
 
 func describe(view *coordination.View) System {
-	s := System{View: view}
-	for _, action := range coordination.Actions() {
-		if about := actionOf(view, action); len(about.Members) > 0 {
-			s.Actions = append(s.Actions, about)
-		}
+	s := System{
+		View: view, Orders: orders(view), Superseded: view.Superseded(), Absent: absent(view), Incomplete: view.Incomplete(),
+		PolicyConflicts: policyConflicts(view),
+	}
+	for _, action := range view.Actions() {
+		s.Actions = append(s.Actions, actionOf(view, action))
 	}
 	if step, prefix := view.Unanswered(); step != nil {
-		s.Asked = &Asked{Prefix: prefix, Do: step.Do, Member: step.Member}
+		s.Asked = &Asked{Prefix: prefix, Do: step.Do, Member: step.Member()}
 	}
 	for _, instance := range view.Instances {
 		s.Roles = append(s.Roles, Role{instance.Name, s.does(instance)})
@@ -156,7 +167,7 @@ func actionOf(view *coordination.View, action coordination.Action) Action {
 
 // planned tells whether a member has a part in what is being done.
 func planned(view *coordination.View, id coordination.MemberID) bool {
-	return view.Intent != nil && slices.ContainsFunc(view.Intent.Steps, func(step coordination.Step) bool { return step.Member == id })
+	return view.Intent != nil && slices.ContainsFunc(view.Intent.Steps, func(step coordination.Step) bool { return slices.Contains(step.Members, id) })
 }
 
 // does says what an instance does, or what it waits for.
@@ -165,11 +176,17 @@ func (s *System) does(instance coordination.Instance) string {
 	if s.Lock != nil && s.Lock.Holder == instance.Name {
 		all = append(all, s.acts())
 	}
-	if s.Asked != nil && s.Asked.Prefix == instance.Prefix {
-		all = append(all, fmt.Sprintf("has to %s %s", s.Asked.Do, s.Asked.Member))
+	for i := range s.Orders {
+		switch order := &s.Orders[i]; {
+		case order.Prefix != instance.Prefix:
+		case order.Accepted:
+			all = append(all, "has accepted to "+order.what())
+		default:
+			all = append(all, "has to "+order.what())
+		}
 	}
 	if n, step := s.next(instance.Prefix); step != nil {
-		all = append(all, fmt.Sprintf("waits for step %d, %s %s", n+1, step.Do, step.Member))
+		all = append(all, fmt.Sprintf("waits for step %d, %s", n+1, step))
 	}
 	for _, action := range s.Actions {
 		var waiting, unready []coordination.MemberID
@@ -210,7 +227,7 @@ func (s *System) next(prefix string) (int, *coordination.Step) {
 		return 0, nil
 	}
 	for n := s.Intent.At + 1; n < len(s.Intent.Steps); n++ {
-		if step := &s.Intent.Steps[n]; step.Order && s.Owner(step.Member) == prefix {
+		if step := &s.Intent.Steps[n]; step.Order && slices.ContainsFunc(step.Members, func(id coordination.MemberID) bool { return s.Owner(id) == prefix }) {
 			return n, step
 		}
 	}
@@ -240,10 +257,8 @@ const nothing = "nothing is pending"
 // Says is what a prefix has left behind, in words.
 func (l *Left) Says() string {
 	var all []string
-	for _, set := range coordination.Sets() {
-		if ids := l.Members[set]; len(ids) > 0 {
-			all = append(all, fmt.Sprintf("%s in %s", prose.List(ids), set))
-		}
+	for _, set := range slices.Sorted(maps.Keys(l.Members)) {
+		all = append(all, fmt.Sprintf("%s in %s", prose.List(l.Members[set]), set))
 	}
 	if len(l.Denies) > 0 {
 		all = append(all, "denies "+prose.List(l.Denies))

@@ -139,7 +139,7 @@ func (r *regions) agrees(want *view.Agreement) {
 func (r *regions) after(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d)) }
 
 func restart(id string) coordination.Step {
-	return coordination.Step{Do: "restart", Member: coordination.MemberID(id), Order: true}
+	return coordination.Step{Do: "restart", Members: []coordination.MemberID{coordination.MemberID(id)}, Order: true}
 }
 
 // TestRestart looks at a restart in all regions, from before its beginning until all have noticed its end.
@@ -152,12 +152,14 @@ func TestRestart(t *testing.T) {
 	r.say("dc2", "dc2-1", coordination.ReadyForRestart)
 	r.shows("ready", status.Table)
 
-	grant := r.begin("dc3", coordination.Restart, restart("dc1-1"), coordination.Step{Do: "move-leader", Member: "dc1-1"}, restart("dc2-1"))
+	grant := r.begin("dc3", coordination.Restart, restart("dc1-1"), coordination.Step{Do: "move-leader", Members: []coordination.MemberID{"dc1-1"}}, restart("dc2-1"))
 	r.after(12 * time.Second)
 	r.shows("ordered", status.Table)
 	seen, err := r.all["dc1"].View(t.Context())
 	r.must(err)
-	r.must(r.all["dc1"].Answer(t.Context(), r.all["dc1"].Order(seen, "dc1-1"), ""))
+	order := r.all["dc1"].Order(seen, "dc1-1")
+	r.must(r.all["dc1"].Accept(t.Context(), order))
+	r.must(r.all["dc1"].Answer(t.Context(), order, ""))
 	r.shows("answered", status.Table)
 	r.must(grant.Advance(t.Context()))
 	r.say("dc3", "dc3-1", coordination.PendingForInclusion, coordination.ReadyForInclusion)
@@ -195,7 +197,7 @@ func TestGone(t *testing.T) {
 	r.say("dc2", "dc2-1", coordination.PendingForExclusion, coordination.ReadyForExclusion, coordination.PendingForRemoval)
 	r.say("dc3", "dc3-1", coordination.PendingForRestart)
 	const attack = "stop\n\x1b[2J"
-	r.begin("dc1", coordination.Exclusion, coordination.Step{Do: attack, Member: "dc2-1", Order: true})
+	r.begin("dc1", coordination.Exclusion, coordination.Step{Do: attack, Members: []coordination.MemberID{"dc2-1"}, Order: true})
 	r.configure("dc3", "dc2-operator")
 	r.must(r.all["dc1"].Close(t.Context()))
 	r.must(r.all["dc3"].Close(t.Context()))

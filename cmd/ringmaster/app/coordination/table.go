@@ -128,11 +128,16 @@ func (p *printer) instances(s *System) {
 			does.Colour = terminal.Bad
 		case s.Lock != nil && s.Lock.Holder == instance.Name:
 			does.Colour = terminal.Good
-		case s.Asked != nil && s.Asked.Prefix == instance.Prefix:
+		case slices.ContainsFunc(s.Orders, func(o Order) bool { return o.Prefix == instance.Prefix }):
 			does.Colour = terminal.Doubtful
 		}
 		t.Add(terminal.Cell{Text: instance.Name, Colour: terminal.Strong}, terminal.Cell{Text: instance.Prefix},
 			terminal.Cell{Text: string(instance.Mode)}, terminal.Cell{Text: strconv.FormatInt(instance.Generation, 10)}, does)
+	}
+	for _, process := range s.Superseded {
+		t.Add(terminal.Cell{Text: process.Name, Colour: terminal.Strong}, terminal.Cell{Text: process.Prefix},
+			terminal.Cell{Text: string(process.Mode)}, terminal.Cell{Text: strconv.FormatInt(process.Generation, 10)},
+			terminal.Cell{Text: "superseded by a newer process of this name", Colour: terminal.Doubtful})
 	}
 	for i := range s.Left {
 		left := terminal.Cell{Text: "nobody is alive"}
@@ -176,7 +181,7 @@ func (p *printer) step(s *System, n int, step coordination.Step) []terminal.Cell
 	}
 	row := []terminal.Cell{
 		{Text: fmt.Sprintf("%s %d", mark, n+1), Colour: colour},
-		{Text: strings.TrimSpace(step.Do + " " + string(step.Member)), Colour: colour},
+		{Text: step.String(), Colour: colour},
 		{Text: note, Colour: terminal.Doubtful},
 	}
 	if p.wide {
@@ -191,17 +196,27 @@ func (p *printer) step(s *System, n int, step coordination.Step) []terminal.Cell
 
 // awaited says who has to do the present step.
 func awaited(s *System, step coordination.Step) string {
-	switch {
-	case s.Asked == nil && step.Order:
-		return "carried out by its instance; the next step follows"
-	case s.Asked == nil:
+	if !step.Order {
 		return ""
-	case s.Asked.Prefix == "":
-		return "the instance that it belongs to has to answer"
-	case !s.Takes(s.Asked.Prefix):
-		return s.Asked.Prefix + " has to answer, and no instance of it is alive"
 	}
-	return s.Asked.Prefix + " has to answer"
+	var all []string
+	for i := range s.Orders {
+		order := &s.Orders[i]
+		said := "has to answer"
+		switch {
+		case order.Prefix == "":
+			all = append(all, "the instance that it belongs to has to answer")
+			continue
+		case order.Accepted && order.Alive:
+			said = "has accepted it, and has to answer"
+		case order.Accepted:
+			said = "has accepted it and not answered, and the process that did is not alive"
+		case !order.Alive:
+			said = "has to answer, and no instance of it is alive"
+		}
+		all = append(all, order.Prefix+" "+said)
+	}
+	return cmp.Or(strings.Join(all, "; "), "carried out by its instance; the next step follows")
 }
 
 var stateColours = map[State]terminal.Colour{
@@ -294,6 +309,18 @@ func (p *printer) concerns(s *System) {
 	for _, name := range slices.Sorted(maps.Keys(s.Denied)) {
 		all = append(all, fmt.Sprintf("%s may not hold the lock, says %s", name, prose.List(s.Denied[name])))
 	}
+	all = append(all, p.stuck(s)...)
+	for _, process := range s.Superseded {
+		all = append(all, fmt.Sprintf("two processes are called %s; the newer one works: end the older one, or give it another name", process.Name))
+	}
+	for _, absent := range s.Absent {
+		all = append(all, fmt.Sprintf("%s is expected by %s and is not there: start it, or take it out of the expected participants",
+			absent.Prefix, prose.List(absent.By)))
+	}
+	for _, prefix := range s.Incomplete {
+		all = append(all, prefix+" has not written all that it needs, and no action begins before it has: see the log of its operator")
+	}
+	all = append(all, s.PolicyConflicts...)
 	for i := range s.Left {
 		if left := &s.Left[i]; len(left.Members) > 0 || len(left.Denies) > 0 {
 			all = append(all, fmt.Sprintf("nobody of %s is alive; if it will not return: ringmaster coordination forget %[2]s %[1]s --yes%[3]s", left.Prefix, s.System, p.flags))
@@ -305,6 +332,26 @@ func (p *printer) concerns(s *System) {
 	for _, concern := range all {
 		p.line(terminal.Doubtful, "! %s", concern)
 	}
+}
+
+// stuck names what a person can do when the present step does not end.
+func (p *printer) stuck(s *System) []string {
+	const command = "ringmaster coordination %s %s%s"
+	abandon := fmt.Sprintf(command, "abandon", s.System, p.flags)
+	var all []string
+	for i := range s.Orders {
+		order := &s.Orders[i]
+		switch {
+		case order.Accepted && !order.Alive:
+			all = append(all, fmt.Sprintf("%s has accepted to %s, and the process that did is not alive; if nobody answers: %s", order.Prefix, order.what(), abandon))
+		case order.Accepted:
+			all = append(all, fmt.Sprintf("%s is carrying out an order; if it hangs: %s", order.Prefix, abandon))
+		}
+	}
+	if step := s.ownStep(); step != nil {
+		all = append(all, fmt.Sprintf("%s is carrying out a step; if it hangs: %s", s.Lock.Holder, fmt.Sprintf(command, "break-lock", s.System, p.flags)))
+	}
+	return all
 }
 
 func ids[V any](members map[coordination.MemberID]V) string {

@@ -35,3 +35,11 @@ func (r *Report) Write(out io.Writer, format status.Format, coloured bool) error
 	}
 	return p.err
 }
+
+// WriteLines writes what follows from what a person does.
+func WriteLines(out io.Writer, lines []string) {
+	p := &printer{out: out}
+	for _, line := range lines {
+		p.line(terminal.Plain, "%s", line)
+	}
+}

@@ -23,7 +23,6 @@ type EtcdCluster struct {
 	// +required
 	Spec EtcdClusterSpec `json:"spec"`
 	// Status is how it goes.
-	// +optional
 	Status EtcdClusterStatus `json:"status,omitempty"`
 }
 
@@ -77,7 +76,6 @@ type ArgValue string
 type EtcdClusterSpec struct {
 	// System is the name of the etcd cluster. It is the same in all regions. By default it is the name of this
 	// object.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -88,18 +86,15 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:default=false
 	Bootstrap bool `json:"bootstrap"`
 	// Seeds are addresses at which the system may be found. One that answers is enough.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Seeds []ClientURL `json:"seeds,omitempty"`
 	// Version is that of etcd, such as 3.6.1. By default it is the one that the region's agent comes with. A member is
 	// restarted to get another one.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`
 	Version string `json:"version,omitempty"`
 	// Args are flags of etcd, without dashes. A member is restarted to get others.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z][a-z0-9-]{0,63}$'))",message="the name of an argument is that of a flag of etcd without dashes before it, such as heartbeat-interval"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['name', 'data-dir', 'wal-dir', 'config-file', 'force-new-cluster']))",message="the agent sets name, data-dir and wal-dir itself, and takes no config-file and no force-new-cluster"
@@ -114,23 +109,19 @@ type EtcdClusterSpec struct {
 	// +required
 	ProcessGroupIDPrefix Prefix `json:"processGroupIDPrefix"`
 	// Replace are members of this region that have to go. Others take their place before.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Replace []MemberID `json:"replace,omitempty"`
 	// LostRegions are the prefixes of regions that will not return. Their members are removed by whoever acts. Members keep
 	// the IDs that they were made with: of a region that has had another prefix name both.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	LostRegions []Prefix `json:"lostRegions,omitempty"`
 	// Regions are the prefixes of all regions that manage members, to be able to say who takes no part.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Regions []Prefix `json:"regions,omitempty"`
 	// AutomationOptions say how the operator goes about it.
-	// +optional
 	// +kubebuilder:default={}
 	AutomationOptions AutomationOptions `json:"automationOptions,omitempty"`
 }
@@ -166,28 +157,23 @@ const (
 // +kubebuilder:validation:XValidation:rule="(has(self.missing) && self.missing == 'GoOn') == has(self.goOnAfter)",message="goOnAfter and missing: GoOn go together"
 type AutomationOptions struct {
 	// SynchronizationMode says whether this region's operator agrees with the others before it acts.
-	// +optional
 	// +kubebuilder:default=local
 	SynchronizationMode SynchronizationMode `json:"synchronizationMode,omitempty"`
 	// QuietWindow is how long nothing new may have become pending before one of them acts.
-	// +optional
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="a quiet window is at most 1h, and not negative"
 	QuietWindow *metav1.Duration `json:"quietWindow,omitempty"`
 	// Missing says what becomes of members that are not ready when all others are.
-	// +optional
 	// +kubebuilder:default=Wait
 	Missing MissingPolicy `json:"missing,omitempty"`
 	// GoOnAfter is how long to wait for members that are not ready, if the policy is to go on without them.
-	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="a time to wait is more than nothing"
 	GoOnAfter *metav1.Duration `json:"goOnAfter,omitempty"`
 	// DenyList are instances of the operator that may not act. Who acts nevertheless is stopped.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	DenyList []InstanceName `json:"denyList,omitempty"`

@@ -209,9 +209,6 @@ func TestStatus(t *testing.T) {
 	before := cluster.Generation
 	cluster.Status = etcdclusterv1alpha1.EtcdClusterStatus{
 		ObservedGeneration: before,
-		Coordination: &etcdclusterv1alpha1.CoordinationStatus{
-			Mode: "global", Prefix: "dc1", Denied: []etcdclusterv1alpha1.InstanceName{"dc2"},
-		},
 		Members: []etcdclusterv1alpha1.MemberStatus{{
 			ID: "dc1-1", MemberID: "8e9e05c52164694d", ClientURL: "http://127.0.0.1:1", PeerURL: "http://127.0.0.1:2",
 			Phase: etcdclusterv1alpha1.MemberVoter, Healthy: true, Leader: true, PID: 1, ArgsCurrent: true,

@@ -7,25 +7,17 @@ import (
 // EtcdClusterStatus is how one region of the system is doing.
 type EtcdClusterStatus struct {
 	// ObservedGeneration is the generation of the EtcdCluster that this is the status of.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Coordination is what the operator has told the others last. An operator that starts again changes from
-	// there to what is wanted, and leaves nothing behind.
-	// +optional
-	Coordination *CoordinationStatus `json:"coordination,omitempty"`
 	// ClusterID is etcd's number of the system, in hexadecimal digits, once it was seen. It stays: where there is a system no
 	// other one is started, and no other one is taken for it.
-	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
 	ClusterID string `json:"clusterID,omitempty"`
 	// Endpoints are where the members of other regions were seen last. The system is looked for there as well.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Endpoints []ClientURL `json:"endpoints,omitempty"`
 	// Members are this region's.
-	// +optional
 	// +listType=map
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=32
@@ -34,30 +26,13 @@ type EtcdClusterStatus struct {
 	// +optional
 	Ready int32 `json:"ready"`
 	// Waiting says in a line what the operator waits for. It is empty when there is nothing to wait for.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Waiting string `json:"waiting,omitempty"`
 	// Conditions tell in words what is well and what is not.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// CoordinationStatus are the settings under which the operator is known to the others.
-type CoordinationStatus struct {
-	// Mode is the one that holds.
-	// +optional
-	Mode SynchronizationMode `json:"mode,omitempty"`
-	// Prefix is the one that the operator's keys have.
-	// +optional
-	Prefix Prefix `json:"prefix,omitempty"`
-	// Denied are the instances that the operator has put on the deny list.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=16
-	Denied []InstanceName `json:"denied,omitempty"`
 }
 
 // MemberPhase is where a member is between its beginning and its end.
@@ -85,43 +60,34 @@ type MemberStatus struct {
 	// +required
 	ID MemberID `json:"id"`
 	// MemberID is etcd's own number for it, in hexadecimal digits, once the system knows it.
-	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
 	MemberID string `json:"memberID,omitempty"`
 	// ClientURL is where clients reach it.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClientURL string `json:"clientURL,omitempty"`
 	// PeerURL is where the other members reach it.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PeerURL string `json:"peerURL,omitempty"`
 	// Phase is where it is.
-	// +optional
 	Phase MemberPhase `json:"phase,omitempty"`
 	// Healthy is whether it answers, and knows the leader.
 	// +optional
 	Healthy bool `json:"healthy"`
 	// Leader is whether it leads.
-	// +optional
 	Leader bool `json:"leader,omitempty"`
 	// PID is the number of its process, while it runs.
-	// +optional
 	PID int64 `json:"pid,omitempty"`
 	// Version is that of its etcd, as it says itself.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 	// Problem says why its process does not run although it should, with its last words.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Problem string `json:"problem,omitempty"`
 	// ArgsCurrent is whether its process has the version and the arguments that are wanted.
 	// +optional
 	ArgsCurrent bool `json:"argsCurrent"`
 	// Removing is whether it has to go.
-	// +optional
 	Removing bool `json:"removing,omitempty"`
 }
 
@@ -137,19 +103,14 @@ const (
 
 // The reasons of the condition Ready.
 const (
-	// ReasonMembersReady: all members are there and healthy.
-	ReasonMembersReady = "MembersReady"
-	// ReasonMembersMissing: there are fewer healthy members than wanted.
+	ReasonMembersReady   = "MembersReady"
 	ReasonMembersMissing = "MembersMissing"
-	// ReasonTooManyMembers: there are more members than wanted.
 	ReasonTooManyMembers = "TooManyMembers"
-	// ReasonNoQuorum: the system has lost its quorum.
-	ReasonNoQuorum = "NoQuorum"
+	ReasonNoQuorum       = "NoQuorum"
 	// ReasonSystemUnreachable: no member of the system answers.
 	ReasonSystemUnreachable = "SystemUnreachable"
 	// ReasonOtherSystem: another system answers than the one that this region is a part of.
-	ReasonOtherSystem = "OtherSystem"
-	// ReasonAgentUnreachable: the agent of the region does not answer.
+	ReasonOtherSystem      = "OtherSystem"
 	ReasonAgentUnreachable = "AgentUnreachable"
 	// ReasonSystemTaken: an older EtcdCluster of the namespace is the region's part of the same system.
 	ReasonSystemTaken = "SystemTaken"
@@ -158,39 +119,28 @@ const (
 // The reasons of the condition Coordinated.
 const (
 	// ReasonLocal: the operator does not agree with anybody before it acts.
-	ReasonLocal = "Local"
-	// ReasonWaiting: something is pending, and it is not time yet.
+	ReasonLocal   = "Local"
 	ReasonWaiting = "Waiting"
-	// ReasonActing: one of the operators acts.
-	ReasonActing = "Acting"
-	// ReasonSettled: nothing is pending.
+	ReasonActing  = "Acting"
 	ReasonSettled = "Settled"
 	// ReasonMixedModes: not all regions take part.
 	ReasonMixedModes = "MixedModes"
 	// ReasonDenied: this operator may not act.
-	ReasonDenied = "Denied"
-	// ReasonPrefixTaken: another operator that is alive has the prefix.
-	ReasonPrefixTaken = "PrefixTaken"
-	// ReasonStoreUnreachable: the operators cannot tell each other anything.
+	ReasonDenied           = "Denied"
+	ReasonPrefixTaken      = "PrefixTaken"
 	ReasonStoreUnreachable = "StoreUnreachable"
-	// ReasonAgentRefused: the agent does not do what it is told.
+	// ReasonSuperseded: a newer process of this operator works.
+	ReasonSuperseded   = "Superseded"
 	ReasonAgentRefused = "AgentRefused"
-	// ReasonFailed: something else went wrong.
-	ReasonFailed = "Failed"
+	ReasonFailed       = "Failed"
 )
 
 // The reasons of the condition Progressing.
 const (
-	// ReasonStarting: the first member of the system is being started.
-	ReasonStarting = "Starting"
-	// ReasonJoining: members are being added.
-	ReasonJoining = "Joining"
-	// ReasonReplacing: members are being replaced.
-	ReasonReplacing = "Replacing"
-	// ReasonRestarting: members are restarted with other arguments.
+	ReasonStarting   = "Starting"
+	ReasonJoining    = "Joining"
+	ReasonReplacing  = "Replacing"
 	ReasonRestarting = "Restarting"
-	// ReasonRemoving: members are being removed.
-	ReasonRemoving = "Removing"
-	// ReasonUpToDate: all is as it should be.
-	ReasonUpToDate = "UpToDate"
+	ReasonRemoving   = "Removing"
+	ReasonUpToDate   = "UpToDate"
 )

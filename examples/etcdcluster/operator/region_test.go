@@ -1,0 +1,337 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
+	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// local is a region in local mode that has seen the system and its own processes.
+func local(t *testing.T, state *system.State, own ...agent.Member) *region {
+	t.Helper()
+	w := setting(t, state, "dc1")
+	w.agent("dc1").members = own
+	w.regions["dc1"].cluster.Spec.AutomationOptions.SynchronizationMode = "local"
+	r := w.next("dc1")
+	if _, err := r.Needs(t.Context(), r.view); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// said are an error's words: NotYet and Failed differ by their kind.
+func words(err error) string {
+	if err == nil {
+		return ""
+	}
+	kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", err), "*coordination."), "Error")
+	return kind + ": " + err.Error()
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	noQuorum := agreed(member(1, "dc1-1"), sick(member(2, "dc2-1")), sick(member(3, "dc3-1")))
+	noLeader := three()
+	noLeader.Leader = 0
+	barely := agreed(member(1, "dc1-1"), member(2, "dc2-1"), sick(member(3, "dc3-1")))
+	members := func(ids ...coordination.MemberID) coordination.Members {
+		all := coordination.Members{}
+		for _, id := range ids {
+			all[id] = coordination.Member{Prefix: string(id[:3]), Addresses: []string{"http://" + string(id)}}
+		}
+		return all
+	}
+	removed := []coordination.Need{need(coordination.Removal, "dc3-1")}
+	for name, test := range map[string]struct {
+		action  coordination.Action
+		members coordination.Members
+		state   *system.State
+		needs   []coordination.Need
+		want    string
+		waits   string
+	}{
+		"a restart":                   {coordination.Restart, members("dc1-1", "dc2-1", "dc3-1"), three(), nil, "restart dc2-1, restart dc3-1, move-leader dc2-1, restart dc1-1", ""},
+		"the only member":             {coordination.Restart, members("dc1-1"), agreed(member(1, "dc1-1")), nil, "restart dc1-1", ""},
+		"without a quorum":            {coordination.Restart, members("dc1-1"), noQuorum, nil, "", "notYet: the system has no quorum"},
+		"without a leader":            {coordination.Restart, members("dc1-1"), noLeader, nil, "", "notYet: the system has no leader"},
+		"without an answer":           {coordination.Restart, members("dc1-1"), nil, nil, "", "notYet: no member of the system answers"},
+		"one that is needed":          {coordination.Restart, members("dc2-1"), barely, nil, "", "notYet: without dc2-1 the system has no quorum"},
+		"the leader, that is needed":  {coordination.Restart, members("dc1-1"), barely, nil, "", "notYet: without dc1-1 the system has no quorum"},
+		"one that is not well":        {coordination.Restart, members("dc2-1", "dc3-1"), barely, nil, "restart dc3-1, restart dc2-1", ""},
+		"a lost one comes first":      {coordination.Restart, members("dc2-1"), barely, removed, "", "notYet: dc3-1 of a region that does not return is removed first"},
+		"a lost one":                  {coordination.Removal, members("dc3-1"), barely, removed, "remove dc3-1", ""},
+		"one that comes":              {coordination.Inclusion, members("dc4-1"), three(), nil, "add-learner dc4-1, start dc4-1, promote dc4-1", ""},
+		"one that comes with another": {coordination.Inclusion, members("dc1-2"), three(), []coordination.Need{pending(coordination.Exclusion, "dc1-1")}, "", ""},
+		"one that goes":               {coordination.Exclusion, members("dc2-1"), three(), nil, "remove dc2-1, stop dc2-1", ""},
+		"one that goes, and is needed": {
+			coordination.Exclusion, members("dc2-1"), barely, nil, "", "notYet: without dc2-1 the system has no quorum",
+		},
+		"one for one": {
+			coordination.Exclusion, members("dc1-1", "dc2-1"), three(),
+			[]coordination.Need{need(coordination.Inclusion, "dc1-2", "http://dc1-2")},
+			"remove dc2-1, stop dc2-1, add-learner dc1-2, start dc1-2, promote dc1-2, move-leader dc3-1, remove dc1-1, stop dc1-1", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := local(t, test.state)
+			r.needs.pending = test.needs
+			steps, err := r.Plan(t.Context(), coordination.Proposal{Action: test.action, Members: test.members, View: r.view})
+			if diff := cmp.Diff([]string{test.want, test.waits}, []string{brief(steps), words(err)}); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestExecute(t *testing.T) {
+	t.Parallel()
+	withLearner := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), learner(4, "dc1-2"))
+	withAnother := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), learner(9, "dc3-2"))
+	sickLearner := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), sick(learner(4, "dc1-2")))
+	voter := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), member(4, "dc1-2"))
+	barely := agreed(member(1, "dc1-1"), member(2, "dc2-1"), sick(member(3, "dc3-1")))
+	for i := range three().Members {
+		barely.Members[i].Health.Leader = min(barely.Members[i].Health.Leader, 2)
+	}
+	barely.Leader = 2
+	two := three()
+	two.Leader = 2
+	restart, remove := plan.Restarting("dc1-1")[0], plan.Going("dc1-1", "http://dc1-1")[0]
+	comes := plan.Coming("dc1-2", "http://dc1-2")
+	stop := plan.Going("dc1-1", "http://dc1-1")[1]
+	move := coordination.Step{Do: plan.MoveLeader, Members: []coordination.MemberID{"dc2-1"}, With: map[string]string{plan.From: "dc1-1"}}
+	done := changed("dc1-1")
+	done.LastOrder = "orders/7/1/restart"
+	joins := "start dc1-2 existing"
+	for name, test := range map[string]struct {
+		step  coordination.Step
+		state *system.State
+		own   []agent.Member
+		// err is what the system or the agent answers.
+		err  error
+		want string
+		did  []string
+	}{
+		"a restart":                         {restart, two, []agent.Member{changed("dc1-1")}, nil, "", []string{"restart dc1-1"}},
+		"a restart of the leader":           {restart, three(), []agent.Member{changed("dc1-1")}, nil, "notYet: dc1-1 leads", []string{"move 1 to 2"}},
+		"a restart that was done":           {restart, two, []agent.Member{done}, nil, "", nil},
+		"a restart that was withdrawn":      {restart, two, []agent.Member{process("dc1-1", agent.Running)}, nil, "", nil},
+		"a restart of one that is needed":   {restart, barely, []agent.Member{changed("dc1-1")}, nil, "notYet: without dc1-1 the system has no quorum", nil},
+		"a restart that the agent refuses":  {restart, two, []agent.Member{changed("dc1-1")}, agent.ErrInvalid, "failed: the agent refuses: ", []string{"restart dc1-1"}},
+		"a restart under an old token":      {restart, two, []agent.Member{changed("dc1-1")}, &agent.RefusedError{Reason: agent.ReasonFenced, Seen: 99}, "fenced: the system has seen the token 99", []string{"restart dc1-1"}},
+		"a start":                           {comes[1], withLearner, []agent.Member{process("dc1-2", agent.Prepared)}, nil, "", []string{"args dc1-2 map[]", joins}},
+		"a start of one that nobody knows":  {comes[1], withLearner, nil, agent.ErrNotPrepared, "failed: the agent refuses: ", []string{"args dc1-2 map[]"}},
+		"a stop":                            {stop, voter, []agent.Member{process("dc1-1", agent.Running)}, nil, "", []string{"delete dc1-1"}},
+		"a stop that was done":              {stop, voter, nil, nil, "", nil},
+		"a learner":                         {comes[0], three(), nil, nil, "", []string{"add http://dc1-2"}},
+		"a learner that is known":           {comes[0], withLearner, nil, nil, "", nil},
+		"a learner instead of another one":  {comes[0], withAnother, nil, nil, "", []string{"remove 9", "add http://dc1-2"}},
+		"a learner that nobody can reach":   {plan.Coming("dc1-2", "")[0], three(), nil, nil, "failed: nobody has said where dc1-2 is", nil},
+		"a vote":                            {comes[2], withLearner, nil, nil, "", []string{"promote 4"}},
+		"a vote too early":                  {comes[2], withLearner, nil, system.ErrNotInSync, "notYet: " + system.ErrNotInSync.Error(), []string{"promote 4"}},
+		"a vote for one that has it":        {comes[2], voter, nil, nil, "", nil},
+		"a vote for one that is forgotten":  {comes[2], three(), nil, nil, "failed: the system does not know dc1-2 any more", nil},
+		"a vote for one that is replaced":   {comes[2], sickLearner, []agent.Member{changed("dc1-2")}, nil, "failed: dc1-2 is to be replaced: it does not answer", nil},
+		"another leader":                    {move, three(), nil, nil, "", []string{"move 1 to 2"}},
+		"another leader, who leads already": {move, two, nil, nil, "", nil},
+		"another leader, who is not well": {
+			move, agreed(member(1, "dc1-1"), sick(member(2, "dc2-1")), member(3, "dc3-1")), nil, nil, "", []string{"move 1 to 3"},
+		},
+		"a removal":                   {remove, two, nil, nil, "", []string{"remove 1"}},
+		"a removal that was done":     {remove, agreed(member(2, "dc2-1")), nil, nil, "", nil},
+		"a removal of the leader":     {remove, three(), nil, nil, "notYet: dc1-1 leads", []string{"move 1 to 2"}},
+		"a removal of one too many":   {remove, barely, nil, nil, "notYet: without dc1-1 the system has no quorum", nil},
+		"a removal that is not taken": {remove, two, nil, system.ErrNotNow, "notYet: " + system.ErrNotNow.Error(), []string{"remove 1"}},
+		"without an answer":           {remove, nil, nil, nil, "notYet: no member of the system answers", nil},
+		"something else":              {coordination.Step{Do: "dance"}, three(), nil, nil, `failed: this version of the operator does not know what "dance" is`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := local(t, test.state, test.own...)
+			own, it := r.agent.(*fakeAgent), r.system.(*fakeSystem)
+			own.made, it.made, own.refuses, it.fails = nil, nil, test.err, test.err
+			err := r.Execute(t.Context(), coordination.Task{Step: test.step, ID: "orders/7/1", Token: 7})
+			if got := words(err); got != test.want {
+				t.Errorf("%q, not %q", got, test.want)
+			}
+			if diff := cmp.Diff(test.did, append(own.made, it.made...), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestHealthy(t *testing.T) {
+	t.Parallel()
+	behind := three()
+	behind.Members[0].Health.Lag = 5000
+	down := agreed(sick(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1"))
+	down.Leader = 2
+	restart := plan.Restarting("dc1-1")[0]
+	comes := plan.Coming("dc1-2", "http://dc1-2")
+	running := process("dc1-1", agent.Running)
+	nameless := learner(4, "")
+	nameless.PeerURLs = []string{"http://dc1-2"}
+	for name, test := range map[string]struct {
+		step   coordination.Step
+		state  *system.State
+		own    agent.Member
+		change func(r *region)
+		want   string
+	}{
+		"it is well":             {restart, three(), running, nil, ""},
+		"it is not well":         {restart, down, running, nil, "notYet: it is not well yet: it does not answer"},
+		"it is far behind":       {restart, behind, running, nil, "notYet: it is not well yet: it is 5000 entries behind"},
+		"it gets something else": {restart, down, changed("dc1-1"), nil, "failed: it is not well (it does not answer), and is restarted with other arguments"},
+		"it is to be replaced": {
+			restart, down, running, func(r *region) { r.needs.removing["dc1-1"] = true }, "failed: it is not well (it does not answer), and is replaced",
+		},
+		"nobody waits for ever": {
+			restart, down, running, func(r *region) {
+				goOnAfter(r, time.Minute)
+				r.overdue = deadline{restart.String(), r.clock.Now().Add(-time.Hour)}
+			}, "failed: it is not well again in time: it does not answer",
+		},
+		"there is no quorum":             {restart, agreed(sick(member(1, "dc1-1"))), running, nil, "notYet: the system has no quorum"},
+		"it has to be expected":          {comes[0], three(), running, nil, "notYet: the system has to take the change"},
+		"it has to join":                 {comes[1], agreed(member(1, "dc1-1"), nameless), running, nil, "notYet: it is not well yet: it has not joined the system"},
+		"it was restarted just now":      {restart, three(), running, func(r *region) { r.restarted = true }, "notYet: dc1-1 was seen before that"},
+		"it has to get its vote":         {comes[2], agreed(member(1, "dc1-1"), learner(4, "dc1-2")), running, nil, "notYet: dc1-2 has to have its vote"},
+		"it has to be forgotten":         {plan.Losing("dc1-1")[0], three(), running, nil, "notYet: the system has to take the change"},
+		"another one has to lead":        {coordination.Step{Do: plan.MoveLeader, Members: []coordination.MemberID{"dc2-1"}, With: map[string]string{plan.From: "dc1-1"}}, three(), running, nil, "notYet: dc2-1 has to lead"},
+		"an order to stop needs no more": {plan.Going("dc1-1", "")[1], three(), running, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := local(t, test.state, test.own)
+			if test.change != nil {
+				test.change(r)
+			}
+			if got := words(r.Healthy(t.Context(), test.step)); got != test.want {
+				t.Errorf("%q, not %q", got, test.want)
+			}
+		})
+	}
+}
+
+// The rest of a plan waits for the system, and for what has to come first it is given up.
+func TestReplan(t *testing.T) {
+	t.Parallel()
+	barely := agreed(member(1, "dc1-1"), member(2, "dc2-1"), sick(member(3, "dc3-1")))
+	steps := []coordination.Step{plan.Restarting("dc1-1")[0], plan.Restarting("dc2-1")[0]}
+	wants := []coordination.Need{need(coordination.Restart, "dc2-1")}
+	for name, test := range map[string]struct {
+		state *system.State
+		needs []coordination.Need
+		want  string
+		waits string
+	}{
+		"it goes on":                 {three(), wants, "restart dc2-1", ""},
+		"nobody wants it any more":   {three(), nil, "", ""},
+		"it is needed":               {barely, wants, "", "notYet: without dc2-1 the system has no quorum"},
+		"a lost one comes first":     {barely, append(wants, need(coordination.Removal, "dc3-1")), "", "failed: dc3-1 of a region that does not return is removed first (without dc2-1 the system has no quorum)"},
+		"a lost one disturbs no one": {agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(4, "dc4-1"), sick(member(3, "dc3-1"))), append(wants, need(coordination.Removal, "dc3-1")), "", "failed: dc3-1 of a region that does not return is removed first (without dc2-1 the system has no quorum)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := local(t, test.state)
+			r.needs.pending = test.needs
+			rest, err := r.Replan(t.Context(), &coordination.Intent{Action: coordination.Restart, Steps: steps, At: 1})
+			if diff := cmp.Diff([]string{test.want, test.waits}, []string{brief(rest), words(err)}); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// The first member starts a system only where there never was one, whatever its agent has lost.
+func TestBootstrap(t *testing.T) {
+	t.Parallel()
+	prepared := process("dc1-1", agent.Prepared)
+	for name, test := range map[string]struct {
+		bootstrap bool
+		was       string
+		state     *system.State
+		own       []agent.Member
+		did       []string
+	}{
+		"the first one":                      {true, "", nil, []agent.Member{prepared}, []string{"start dc1-1 new"}},
+		"another region does it":             {false, "", nil, []agent.Member{prepared}, nil},
+		"it is not prepared yet":             {true, "", nil, nil, []string{"prepare dc1-1", "args dc1-1 map[]"}},
+		"there is a system":                  {true, "", agreed(member(2, "dc2-1")), []agent.Member{prepared}, nil},
+		"there was a system, out of sight":   {true, "8e9e", nil, []agent.Member{prepared}, nil},
+		"there was a system, all is lost":    {true, "8e9e", nil, nil, nil},
+		"there is a system, all is lost":     {true, "8e9e", agreed(member(2, "dc2-1"), sick(member(1, "dc1-1"))), nil, []string{"prepare dc1-2", "args dc1-2 map[]"}},
+		"there was one, of which one is off": {true, "", nil, []agent.Member{process("dc1-1", agent.Stopped)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setting(t, test.state, "dc1")
+			w.agent("dc1").members = test.own
+			cluster := w.regions["dc1"].cluster
+			cluster.Spec.Bootstrap, cluster.Status.ClusterID = test.bootstrap, test.was
+			w.sees("dc1")
+			if diff := cmp.Diff(test.did, w.agent("dc1").made); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What the agent does not do to one member keeps the operator from nothing else, and is told.
+func TestPrepareGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err    error
+		reason string
+	}{
+		"the agent refuses":         {agent.ErrInvalid, etcdclusterv1alpha1.ReasonAgentRefused},
+		"the agent does not answer": {errors.New("connection refused"), etcdclusterv1alpha1.ReasonAgentUnreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setting(t, nil, "dc1")
+			w.agent("dc1").members, w.agent("dc1").refuses = nil, test.err
+			w.regions["dc1"].cluster.Spec.Members = 2
+			r := w.sees("dc1")
+			if diff := cmp.Diff([]string{"prepare dc1-1", "prepare dc1-2"}, w.agent("dc1").made); diff != "" {
+				t.Error(diff)
+			}
+			r.met = true
+			r.report(&coordination.Result{View: r.view}, r.failed)
+			ready, coordinated := condition(r, etcdclusterv1alpha1.ConditionReady), condition(r, etcdclusterv1alpha1.ConditionCoordinated)
+			if ready.Reason != test.reason && coordinated.Reason != test.reason {
+				t.Errorf("%s: %s, %s: %s", ready.Reason, ready.Message, coordinated.Reason, coordinated.Message)
+			}
+		})
+	}
+}
+
+// Another version is given to a member with its arguments, and only members of this system are the region's.
+func TestArm(t *testing.T) {
+	t.Parallel()
+	w := setting(t, three(), "dc1")
+	other := process("dc1-2", agent.Running)
+	other.System = "payments"
+	w.agent("dc1").members = append(w.agent("dc1").members, other)
+	w.regions["dc1"].cluster.Spec.Version = "3.6.1"
+	r := w.sees("dc1")
+	if diff := cmp.Diff([]string{"version dc1-1 3.6.1", "args dc1-1 map[]"}, w.agent("dc1").made); diff != "" {
+		t.Error(diff)
+	}
+	if len(r.processes) != 1 {
+		t.Errorf("it has %v", r.processes)
+	}
+}

@@ -1,0 +1,202 @@
+package coordination_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+func (w *world) abandon() error {
+	_, err := coordination.Abandon(w.t.Context(), w.Store, "", system, "dc1 hangs")
+	return err
+}
+
+func (w *world) breakLock() error {
+	_, err := coordination.BreakLock(w.t.Context(), w.Store, "", system)
+	return err
+}
+
+// stuck is a holder that hears nothing, with an order to dc2 that was accepted and is not answered.
+func (w *world) stuck() (one, two *coordination.Coordinator, grant *coordination.Grant, order *coordination.Order) {
+	w.t.Helper()
+	one, two = w.instance("dc1", func(o *coordination.Options) { o.Store = deaf{w.Store} }), w.instance("dc2")
+	w.wants(one, restart("dc1-a"))
+	w.wants(two, restart("dc2-a"))
+	grant, err := one.Begin(w.t.Context(), w.check(one), []coordination.Step{
+		{Do: "restart", Members: only("dc2-a"), Order: true}, {Do: "restart", Members: only("dc1-a"), Order: true},
+	})
+	w.Expect(err).NotTo(HaveOccurred())
+	order = two.Order(w.view(), "dc2-a")
+	w.Expect(two.Accept(w.t.Context(), order)).To(Succeed())
+	return one, two, grant, order
+}
+
+func TestAbandon(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		w.Expect(w.abandon()).To(MatchError(coordination.ErrNoIntent))
+		_, two, grant, order := w.stuck()
+		_, err := coordination.Abandon(t.Context(), w.Store, "", system, "")
+		w.Expect(err).To(MatchError(ContainSubstring("the reason is empty")))
+		done, err := coordination.Abandon(t.Context(), w.Store, "", system, "dc1 hangs")
+		w.Expect(err).NotTo(HaveOccurred())
+		view := w.view()
+		w.Expect(view.Lock).To(BeNil())
+		w.Expect(view.Intent).To(BeNil())
+		w.Expect(view.Done).To(HaveExactElements(*done))
+		w.Expect(done.Failure).To(Equal("abandoned by a person: dc1 hangs"))
+		w.Expect(view.Pending(coordination.Restart)).To(HaveLen(2), "it is asked for again")
+		w.Expect(view.Token).To(Equal(grant.Token), "the next one is higher")
+		w.Expect(grant.Advance(t.Context())).To(MatchError(coordination.ErrFenced))
+		w.Expect(w.abandon()).To(MatchError(coordination.ErrNoIntent))
+
+		// What was accepted is still carried out, but its answer is none to a later order for the same member.
+		w.Expect(w.check(two).Open).To(BeFalse(), "what was given up is tried again after a while")
+		w.clock.SetTime(w.clock.Now().Add(time.Minute))
+		next, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Members: only("dc2-a"), Order: true}})
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(next.Token).To(BeNumerically(">", grant.Token))
+		w.Expect(two.Answer(t.Context(), order, "")).To(Succeed())
+		w.Expect(next.Answered(w.view())).To(BeEmpty())
+		w.Expect(w.view().Accepted("dc2-a")).To(BeFalse())
+		again := two.Order(w.view(), "dc2-a")
+		w.Expect(again).NotTo(BeNil())
+		w.Expect(two.Accept(t.Context(), again)).To(Succeed())
+		w.Expect(two.Answer(t.Context(), order, "")).To(MatchError(coordination.ErrConflict), "the newer order was accepted")
+		w.Expect(two.Answer(t.Context(), again, "")).To(Succeed())
+		w.Expect(next.Answered(w.view())).To(HaveLen(1))
+	})
+}
+
+// TestAbandonLeavesAnotherLock abandons what was left behind while a participant has the lock for something else.
+func TestAbandonLeavesAnotherLock(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, _, _, _ := w.stuck()
+		w.Expect(one.Close(t.Context())).To(Succeed())
+		alone, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "local-operator", Session: duration})
+		w.Expect(err).NotTo(HaveOccurred())
+		grant, err := alone.Lock(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(w.abandon()).To(Succeed())
+		w.Expect(w.view().Intent).To(BeNil())
+		w.Expect(w.view().Lock).NotTo(BeNil(), "another participant has it")
+		w.Expect(w.view().Lock.Token).To(Equal(grant.Token))
+		w.Expect(grant.Release(t.Context())).To(Succeed())
+	})
+}
+
+// TestForgetLeavesAcceptedOrders lets a participant hang that has accepted an order: only Abandon ends that.
+func TestForgetLeavesAcceptedOrders(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		_, two, _, _ := w.stuck()
+		w.Expect(two.Close(t.Context())).To(Succeed())
+		forget := func() error { return coordination.Forget(t.Context(), w.Store, "", system, "dc2") }
+		w.Expect(forget()).To(MatchError(coordination.ErrAccepted))
+		w.Expect(w.view().Accepted("dc2-a")).To(BeTrue())
+		w.Expect(w.abandon()).To(Succeed())
+		w.Expect(forget()).To(Succeed())
+	})
+}
+
+func TestBreakLock(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		w.Expect(w.breakLock()).To(MatchError(coordination.ErrNoLock))
+		_, two, grant, _ := w.stuck()
+		broken, err := coordination.BreakLock(t.Context(), w.Store, "", system)
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(broken.Holder).To(Equal("dc1-operator"))
+		w.Expect(w.view().Lock).To(BeNil())
+		w.Expect(w.view().Intent).NotTo(BeNil())
+		w.Expect(w.view().Accepted("dc2-a")).To(BeTrue(), "the order stands")
+		w.Expect(w.breakLock()).To(MatchError(coordination.ErrNoLock))
+		resumed, err := two.Resume(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(resumed.Token).To(BeNumerically(">", grant.Token))
+		w.Expect(grant.Advance(t.Context())).To(MatchError(coordination.ErrFenced))
+		w.Expect(w.view().Intent.At).To(BeZero())
+	})
+}
+
+// TestStuckHolderIsFenced lets a holder that hears nothing do everything that a holder may.
+func TestStuckHolderIsFenced(t *testing.T) {
+	t.Parallel()
+	for removed, remove := range map[string]func(*world) error{"abandoned": (*world).abandon, "broken": (*world).breakLock} {
+		for name, act := range map[string]func(ctx context.Context, w *world, grant *coordination.Grant) error{
+			"advance": func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Advance(ctx) },
+			"go":      func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Go(ctx) },
+			"raise":   func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Raise(ctx, 0) },
+			"give up": func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Done(ctx, "no more") },
+			"skip": func(ctx context.Context, w *world, g *coordination.Grant) error {
+				return g.Skip(ctx, w.view(), "no more", only("dc1-a"), false)
+			},
+		} {
+			t.Run(removed+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				onBoth(t, func(t *testing.T, w *world) {
+					_, _, grant, _ := w.stuck()
+					w.Expect(remove(w)).To(Succeed())
+					before := w.content()
+					w.Expect(grant.Held()).To(BeTrue(), "it has noticed nothing")
+					w.Expect(act(t.Context(), w, grant)).To(MatchError(coordination.ErrFenced))
+					w.Expect(grant.Held()).To(BeFalse())
+					w.Expect(w.content()).To(Equal(before))
+				})
+			})
+		}
+	}
+}
+
+// TestReconcileNoticesLostLock lets a participant act that hears nothing, until a person ends it.
+func TestReconcileNoticesLostLock(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		remove func(*world) error
+		events []string
+	}{
+		"abandoned": {(*world).abandon, []string{"LockLost", "Began"}},
+		"broken":    {(*world).breakLock, []string{"LockLost", "Resumed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				a := w.joins("a", coordination.Restart, "a-1")
+				deafened, err := coordination.New(coordination.Options{
+					Store: deaf{w.Store}, System: system, Name: "a-operator", Clock: w.clock, Session: duration,
+					Actions: []coordination.Action{coordination.Restart},
+				})
+				w.Expect(err).NotTo(HaveOccurred())
+				a.Coordinator = deafened
+				a.plan = func(coordination.Proposal) []coordination.Step {
+					return []coordination.Step{{Do: "check", Members: only("a-1")}}
+				}
+				var tokens []int64
+				a.execute = func(task coordination.Task) error {
+					tokens = append(tokens, task.Token)
+					return coordination.NotYet("it takes a while")
+				}
+				for range 4 {
+					a.reconcile()
+				}
+				w.Expect(a.last.Leads).To(BeTrue())
+				last := tokens[len(tokens)-1]
+				w.Expect(test.remove(w)).To(Succeed())
+				var events []string
+				for range 4 {
+					for _, event := range a.reconcile().Events {
+						events = append(events, event.Reason)
+					}
+					w.clock.SetTime(w.clock.Now().Add(time.Second)) // what was given up is tried again after a while
+				}
+				w.Expect(events).To(Equal(test.events))
+				w.Expect(tokens[len(tokens)-1]).To(BeNumerically(">", last))
+			})
+		})
+	}
+}

@@ -1,0 +1,514 @@
+package coordination_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a, b, c := w.joins("a", coordination.Restart, "a-1", "a-2"), w.joins("b", coordination.Restart, "b-1"), w.joins("c", coordination.Restart, "c-1")
+		for _, p := range []*participant{a, b, c} {
+			p.settings.Expected = []string{"a", "b", "c"}
+		}
+		rounds(a, b, c)
+		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
+		w.Expect(b.done).To(Equal([]string{"b-1"}))
+		w.Expect(c.done).To(Equal([]string{"c-1"}))
+		done := w.lastDone()
+		w.Expect(done.Failure).To(BeEmpty())
+		w.Expect(done.Members).To(HaveLen(4))
+		w.Expect(w.view().Done).To(HaveLen(1), "one action for all")
+		before := w.view().Revision
+		rounds(a, b, c)
+		w.Expect(w.view().Revision).To(Equal(before), "nothing is written when nothing is needed")
+	})
+}
+
+// A plan ends with the first failure, unless all participants go on with the others.
+func TestFailingStep(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]coordination.Policy{"gives up": {}, "goes on": {Failing: coordination.Continue}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(_ *testing.T, w *world) {
+				a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+				a.settings.Policy, b.settings.Policy = policy, policy
+				a.execute = func(coordination.Task) error { return coordination.Failed("bad flag") }
+				a.reconcile()
+				for range 6 { // until the first outcome: it is tried again after that
+					b.reconcile()
+					if len(w.view().Done) > 0 {
+						break
+					}
+					a.reconcile()
+				}
+				done := w.view().Done[0]
+				if policy.Failing == coordination.Continue {
+					w.Expect(b.done).To(Equal([]string{"b-1"}))
+					w.Expect(done.LeftOut).To(HaveKeyWithValue(coordination.MemberID("a-1"), ContainSubstring("bad flag")))
+					return
+				}
+				w.Expect(b.done).To(BeEmpty())
+				w.Expect(done.Failure).To(ContainSubstring("restart a-1 failed: bad flag"))
+			})
+		})
+	}
+}
+
+// Of two processes with one name only the newer one works, also if the older one writes last.
+func TestNewerProcessWorks(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+		older.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		rounds(older, other)
+		newer := *older
+		newer.operator = &operator{needs: coordination.Needs{Members: only("a-1"), Pending: slices.Clone(older.needs.Pending)}}
+		newer.system, newer.Coordinator = newer.operator, w.process("a")
+		w.Expect(newer.reconcile().Superseded).To(BeFalse())
+		w.Expect(older.reconcile().Superseded).To(BeTrue())
+		older.settings.Generation++ // something to write
+		w.Expect(older.reconcile().Superseded).To(BeTrue())
+		w.Expect(w.view().Takes("a")).To(BeTrue())
+		rounds(other, &newer)
+		w.Expect(newer.done).To(BeEmpty(), "the older process carries it out, and is alive")
+		older.execute = nil
+		older.reconcile()
+		w.Expect(older.done).To(Equal([]string{"a-1"}))
+		newer.needs.Pending = nil // it sees what was done
+		rounds(older, other, &newer)
+		w.Expect(newer.done).To(BeEmpty())
+		w.Expect(w.lastDone().Failure).To(BeEmpty())
+
+		w.Expect(older.Close(t.Context())).To(Succeed())
+		w.Expect(w.view().Takes("a")).To(BeTrue(), "the newer process is alive")
+	})
+}
+
+// losing is a store whose sessions are lost when the test says so. The others still see them for a while.
+type losing struct {
+	coordination.Store
+	lost chan struct{}
+}
+
+type losingSession struct {
+	coordination.Session
+	lost chan struct{}
+}
+
+func (s *losingSession) Lost() <-chan struct{} { return s.lost }
+
+func (l *losing) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
+	session, err := l.Store.Open(ctx, name, duration)
+	l.lost = make(chan struct{})
+	return &losingSession{session, l.lost}, err
+}
+
+// A process that has lost its session takes it for no other process, although it is still registered.
+func TestOwnLostSession(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		store := &losing{Store: w.Store}
+		w.Store = store
+		a := w.joins("a", coordination.Restart)
+		a.reconcile()
+		for range 6 {
+			close(store.lost)
+			w.Expect(a.reconcile().Superseded).To(BeFalse())
+			w.Expect(a.reconcile().Superseded).To(BeFalse())
+		}
+		w.Expect(w.view().Instances).To(HaveLen(1))
+	})
+}
+
+// What a process remembers of its registration is checked.
+func TestRegistrationComesBack(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart)
+		a.reconcile()
+		_, err := w.Commit(t.Context(), coordination.Transaction{Then: []coordination.Operation{
+			coordination.DeleteBelow(coordination.DefaultRoot + "/" + system + "/instances"),
+		}})
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(w.view().Takes("a")).To(BeFalse())
+		a.reconcile()
+		a.reconcile()
+		w.Expect(w.view().Takes("a")).To(BeTrue())
+	})
+}
+
+// An order that was accepted is not withdrawn: its participant may be carrying it out. Only a fence makes it safe.
+func TestAcceptedOrderIsNotWithdrawn(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		impatient := coordination.Policy{Missing: coordination.LeaveOut}
+		a.settings.Policy, b.settings.Policy = impatient, impatient
+		slow := true
+		a.execute = func(coordination.Task) error {
+			if slow {
+				return coordination.NotYet("it takes a while")
+			}
+			return nil
+		}
+		a.settings.Denied = []string{"a-operator"} // b acts
+		b.reconcile()
+		for range 4 {
+			a.reconcile()
+			b.reconcile()
+		}
+		w.Expect(w.view().Accepted("a-1")).To(BeTrue())
+		w.Expect(a.Close(t.Context())).To(Succeed()) // it hangs, and its session is over
+		for range 4 {
+			b.reconcile()
+		}
+		w.Expect(b.done).To(BeEmpty(), "a-1 may be restarting")
+		w.Expect(b.last.Waits).To(ContainElement(HaveField("Reason", ContainSubstring("has accepted the order"))))
+
+		fenced := map[coordination.MemberID]int64{}
+		b.system = &fencing{b.operator, fenced}
+		before := w.view().Token
+		for range 6 {
+			b.reconcile()
+		}
+		w.Expect(fenced["a-1"]).To(BeNumerically(">", before))
+		w.Expect(b.done).To(Equal([]string{"b-1"}))
+		w.Expect(w.lastDone().LeftOut).To(HaveKey(coordination.MemberID("a-1")))
+	})
+}
+
+// An order that nobody has accepted is withdrawn when its participant is gone, and not carried out any more.
+func TestWithdrawnOrderIsNotCarriedOut(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		impatient := coordination.Policy{Missing: coordination.LeaveOut}
+		a.settings.Policy, b.settings.Policy = impatient, impatient
+		a.settings.Denied = []string{"a-operator"}
+		a.reconcile()
+		b.reconcile()
+		b.reconcile()
+		order := a.Order(w.view(), "a-1")
+		w.Expect(order).NotTo(BeNil())
+		w.Expect(a.Close(t.Context())).To(Succeed())
+		for range 8 {
+			b.reconcile()
+		}
+		w.Expect(b.done).To(Equal([]string{"b-1"}))
+		w.Expect(w.lastDone().LeftOut).To(HaveKey(coordination.MemberID("a-1")))
+		w.Expect(a.Configure(t.Context(), a.settings)).To(Succeed())
+		w.Expect(a.Accept(t.Context(), order)).To(MatchError(coordination.ErrConflict))
+	})
+}
+
+// A system that has seen a newer token, as after its store was restored, gets a newer one.
+func TestTokenIsRaised(t *testing.T) {
+	t.Parallel()
+	for name, order := range map[string]bool{"an order": true, "a step of the holder": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(_ *testing.T, w *world) {
+				a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+				const seen = 100
+				var tokens []int64
+				a.plan = func(coordination.Proposal) []coordination.Step {
+					return []coordination.Step{{Do: "restart", Members: only("a-1"), Order: order}}
+				}
+				b.plan = a.plan
+				refuse := func(task coordination.Task) error {
+					tokens = append(tokens, task.Token)
+					if task.Token < seen {
+						return coordination.Fenced(seen)
+					}
+					return nil
+				}
+				a.execute, b.execute = refuse, refuse
+				b.settings.Denied = []string{"b-operator"} // a acts, and notices what it has done
+				rounds(a, b)
+				w.Expect(tokens).To(HaveLen(2))
+				w.Expect(tokens[1]).To(BeNumerically(">", seen))
+				w.Expect(w.lastDone().Failure).To(BeEmpty())
+			})
+		})
+	}
+}
+
+// What is done together is done when all have accepted it, and not at all if one cannot.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a, b := w.joins("a", upgrade, "a-1", "a-2"), w.joins("b", upgrade, "b-1")
+		together := func(proposal coordination.Proposal) []coordination.Step {
+			return []coordination.Step{{Do: "upgrade", Members: proposal.IDs(), Order: true, Together: true}}
+		}
+		a.plan, b.plan = together, together
+		b.reconcile()
+		for range 4 {
+			a.reconcile()
+		}
+		w.Expect(w.view().Accepted("a-1")).To(BeTrue())
+		w.Expect(a.done).To(BeEmpty(), "b has not accepted")
+		b.reconcile()
+		w.Expect(b.done).To(BeEmpty(), "nobody has said go")
+		rounds(a, b)
+		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
+		w.Expect(b.done).To(Equal([]string{"b-1"}))
+		w.Expect(w.lastDone().Steps).To(HaveLen(1))
+	})
+}
+
+func TestTogetherIsGivenUpWhole(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a, b := w.joins("a", upgrade, "a-1"), w.joins("b", upgrade, "b-1")
+		impatient := coordination.Policy{Missing: coordination.LeaveOut}
+		a.settings.Policy, b.settings.Policy = impatient, impatient
+		a.plan = func(proposal coordination.Proposal) []coordination.Step {
+			return []coordination.Step{{Do: "upgrade", Members: proposal.IDs(), Order: true, Together: true}}
+		}
+		b.reconcile()
+		a.reconcile()
+		a.reconcile()
+		w.Expect(b.Close(t.Context())).To(Succeed())
+		for len(w.view().Done) == 0 {
+			a.reconcile()
+		}
+		w.Expect(w.view().Done[0].Failure).To(ContainSubstring("b-1"))
+		w.Expect(a.done).To(BeEmpty())
+	})
+}
+
+// In local mode each does its own under the lock, and tells nobody.
+func TestReconcileLocally(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1", "a-2"), w.joins("b", coordination.Restart, "b-1")
+		a.settings.Mode, b.settings.Mode = coordination.Local, coordination.Local
+		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		a.reconcile()
+		for range 4 {
+			a.reconcile()
+			b.reconcile()
+		}
+		w.Expect(b.done).To(BeEmpty(), "a has the lock")
+		w.Expect(b.last.Waits).To(ContainElement(HaveField("For", "a-operator")))
+		a.execute = nil
+		rounds(a, b)
+		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
+		w.Expect(b.done).To(Equal([]string{"b-1"}))
+		w.Expect(w.view().Participants).To(BeEmpty())
+		w.Expect(w.view().Lock).To(BeNil())
+	})
+}
+
+// A plan does not wait for a member that cannot become healthy when something else is needed for it.
+func TestReplacementComesFirst(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		sick := coordination.NotYet("a-1 does not start")
+		a.healthy, b.healthy = sick, sick
+		rounds(a, b)
+		w.Expect(slices.Concat(a.done, b.done)).To(Equal([]string{"a-1"}))
+		w.Expect(w.view().Intent).NotTo(BeNil())
+		a.needs.Pending = []coordination.Need{{Action: upgrade, Member: "a-1", Ready: true}}
+		for range 6 {
+			a.reconcile()
+			b.reconcile()
+			if done := w.view().Done; len(done) > 0 {
+				w.Expect(done[0].Failure).To(ContainSubstring("a-1 needs Upgrade first"))
+				return
+			}
+		}
+		t.Error("it waits for ever")
+	})
+}
+
+// A holder that sees that a step or the rest of a plan will never succeed ends the action.
+func TestHopelessPlan(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		healthy, replan error
+		want            string
+	}{
+		"a step":   {coordination.Failed("a-1 does not start"), nil, "restart a-1 failed: a-1 does not start"},
+		"the rest": {nil, coordination.Failed("c is removed first"), "c is removed first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(_ *testing.T, w *world) {
+				a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+				for _, p := range []*participant{a, b} {
+					p.healthy = test.healthy
+					p.replan = func(intent *coordination.Intent) ([]coordination.Step, error) {
+						return intent.Steps[intent.At:], test.replan
+					}
+					p.system = replanning{p.operator}
+				}
+				a.reconcile()
+				for len(w.view().Done) == 0 {
+					b.reconcile()
+					a.reconcile()
+				}
+				w.Expect(w.view().Done[0].Failure).To(Equal(test.want))
+				w.Expect(b.done).To(BeEmpty())
+			})
+		})
+	}
+}
+
+// A member that takes the place of another one is not asked for by the action: its order stands until its participant leaves. Then
+// the rest is planned again, so that the other one is not removed without it.
+func TestOrderForOneThatComesInstead(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a, b := w.joins("a", upgrade, "a-1"), w.joins("b", upgrade, "b-1")
+		b.needs.Members = append(b.needs.Members, "b-2")
+		var replanned []int
+		for _, p := range []*participant{a, b} {
+			p.plan = func(coordination.Proposal) []coordination.Step {
+				return []coordination.Step{
+					{Do: "start", Members: only("b-2"), Order: true}, {Do: "remove", Members: only("b-1")}, {Do: "restart", Members: only("a-1"), Order: true},
+				}
+			}
+			p.replan = func(intent *coordination.Intent) ([]coordination.Step, error) {
+				_, out := intent.LeftOut["b-2"]
+				rest := slices.DeleteFunc(slices.Clone(intent.Steps[intent.At:]), func(s coordination.Step) bool { return out && s.Do == "remove" })
+				replanned = append(replanned, len(rest))
+				return rest, nil
+			}
+			p.system = replanning{p.operator}
+		}
+		b.settings.Denied = []string{"b-operator"}
+		b.reconcile()
+		for range 4 {
+			a.reconcile()
+		}
+		w.Expect(w.view().Intent).To(HaveField("At", 0), "b has not answered")
+		b.settings.Mode = coordination.Local
+		w.Expect(b.Configure(t.Context(), b.settings)).To(Succeed())
+		for range 8 {
+			a.reconcile()
+		}
+		w.Expect(replanned[0]).To(Equal(1), "without the step that removes b-1")
+		w.Expect(a.done).To(Equal([]string{"a-1"}), "b-1 is not removed")
+		w.Expect(w.lastDone().LeftOut).To(HaveKey(coordination.MemberID("b-2")))
+	})
+}
+
+// A plan that is not possible yet does not begin, and what else went wrong is not hidden behind it.
+func TestPlanThatIsNotPossibleYet(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		a.plan = func(coordination.Proposal) []coordination.Step {
+			return []coordination.Step{{Do: "restart", Members: only("a-1"), Order: true}}
+		}
+		a.notYet = coordination.NotYet("the system is not in sync")
+		for range 4 {
+			a.reconcile()
+		}
+		w.Expect(w.view().Lock).To(BeNil())
+		w.Expect(a.last.Waits).To(ContainElement(HaveField("Reason", "the system is not in sync")))
+		unreachable := errors.New("it cannot be reached")
+		a.notYet = errors.Join(a.notYet, unreachable)
+		_, err := a.Reconcile(t.Context(), a.settings, a.system)
+		w.Expect(err).To(MatchError(unreachable))
+	})
+}
+
+// A participant that leaves answers what it has accepted first.
+func TestLeaveAfterAccepting(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		a.settings.Denied = []string{"a-operator"} // b acts
+		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		b.reconcile()
+		for !w.view().Accepted("a-1") {
+			a.reconcile()
+			b.reconcile()
+		}
+		a.settings = coordination.Settings{Mode: coordination.Local}
+		again := *a
+		again.Coordinator = w.process("a") // by another process than the one that has accepted it
+		for _, p := range []*participant{a, &again} {
+			p.reconcile()
+			b.reconcile()
+			w.Expect(w.view().Takes("a")).To(BeTrue())
+			w.Expect(b.done).To(BeEmpty(), "a-1 may be restarting")
+		}
+		a.execute = nil
+		rounds(a, b)
+		w.Expect(w.view().Takes("a")).To(BeFalse())
+		w.Expect(slices.Sorted(slices.Values(a.done))).To(Equal([]string{"a-1"}))
+		w.Expect(b.done).To(Equal([]string{"b-1"}))
+	})
+}
+
+// What is expected is waited for, also if it has never been there.
+func TestExpected(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		a.settings.Expected = []string{"a", "b"}
+		for range 4 {
+			a.reconcile()
+		}
+		w.Expect(a.done).To(BeEmpty())
+		w.Expect(a.last.Waits).To(ContainElement(HaveField("For", "b")))
+		rounds(a, w.joins("b", coordination.Restart))
+		w.Expect(a.done).To(Equal([]string{"a-1"}))
+	})
+}
+
+// A participant that was left out in the middle of the action stays pending.
+func TestHolderDies(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		b.reconcile()
+		for range 3 {
+			a.reconcile()
+		}
+		w.Expect(w.view().Lock.Holder).To(Equal("a-operator"))
+		w.Expect(a.Close(t.Context())).To(Succeed())
+		b.reconcile()
+		w.Expect(w.view().Intent.By).To(Equal("b-operator"))
+		again := *a
+		again.Coordinator = w.process("a")
+		rounds(&again, b)
+		w.Expect(a.done).To(Equal([]string{"a-1"}))
+		w.Expect(b.done).To(Equal([]string{"b-1"}))
+		w.Expect(w.view().Done).To(HaveLen(1))
+	})
+}
+
+func ExampleCoordinator_Reconcile() {
+	var c *coordination.Coordinator // of New
+	var system coordination.System  // yours
+	ctx, stop := context.WithTimeout(context.Background(), time.Nanosecond)
+	defer stop()
+	settings := coordination.Settings{Mode: coordination.Global, Prefix: "dc1", Policy: coordination.Policy{Quiet: 30 * time.Second}}
+	for ctx.Err() == nil {
+		result, err := c.Reconcile(ctx, settings, system)
+		if err != nil {
+			fmt.Println(err)
+		}
+		for _, event := range result.Events {
+			fmt.Println(event.Reason, event.Message)
+		}
+		time.Sleep(result.Again) // or until c.Changed sends a signal
+	}
+}

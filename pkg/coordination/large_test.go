@@ -1,0 +1,188 @@
+package coordination_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// many is more than one transaction of etcd takes.
+const many = 150
+
+func membersOf(prefix string, count int) (all []coordination.MemberID) {
+	for n := range count {
+		all = append(all, coordination.MemberID(fmt.Sprintf("%s-%03d", prefix, n)))
+	}
+	return all
+}
+
+// atOnce is a plan with one step for all.
+func atOnce(proposal coordination.Proposal) []coordination.Step {
+	return []coordination.Step{{Do: "restart", Members: proposal.IDs(), Order: true, Together: true}}
+}
+
+// TestManyMembers restarts all members of a large region at once, each part by its own operator.
+func TestManyMembers(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, membersOf("a", many)...), w.joins("b", coordination.Restart, "b-1")
+		a.plan, b.plan = atOnce, atOnce
+		b.reconcile()
+		a.reconcile()
+		w.Expect(w.view().Sets[coordination.ReadyForRestart]).To(HaveLen(many + 1))
+		w.Expect(w.view().Incomplete()).To(BeEmpty())
+		rounds(a, b)
+		w.Expect(a.done).To(HaveLen(many))
+		w.Expect(b.done).To(Equal([]string{"b-1"}))
+		done := w.lastDone()
+		w.Expect(done.Failure).To(BeEmpty())
+		w.Expect(done.Members).To(HaveLen(many + 1))
+		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(BeEmpty())
+		w.Expect(w.view().Answers).To(BeEmpty())
+	})
+}
+
+// dying commits a number of transactions of a process, and then none.
+type dying struct {
+	coordination.Store
+	left atomic.Int64
+}
+
+func (d *dying) Commit(ctx context.Context, transaction coordination.Transaction) (int64, error) {
+	if d.left.Add(-1) < 0 {
+		return 0, errLost
+	}
+	return d.Store.Commit(ctx, transaction)
+}
+
+// TestCrashBetweenParts lets a participant die in the middle of saying what it needs.
+func TestCrashBetweenParts(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy coordination.Policy
+		done   int // of b before a is back
+	}{
+		"waited for": {coordination.Policy{}, 0},
+		"left out":   {coordination.Policy{Missing: coordination.LeaveOut}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				a, b := w.joins("a", coordination.Restart, membersOf("a", many)...), w.joins("b", coordination.Restart, "b-1")
+				a.settings.Policy, b.settings.Policy = test.policy, test.policy
+				a.plan, b.plan = atOnce, atOnce
+				store := &dying{Store: w.Store}
+				first, err := coordination.New(coordination.Options{
+					Store: store, System: system, Name: "a-operator", Clock: w.clock, Session: duration,
+					Actions: []coordination.Action{coordination.Restart},
+				})
+				w.Expect(err).NotTo(HaveOccurred())
+				const untilSecondPart = 2 // it registers, and writes the first part
+				store.left.Store(untilSecondPart)
+				_, err = first.Reconcile(t.Context(), a.settings, a.system)
+				w.Expect(err).To(MatchError(errLost))
+				w.Expect(w.view().Incomplete()).To(Equal([]string{"a"}))
+				b.reconcile()
+				b.reconcile()
+				w.Expect(b.done).To(BeEmpty())
+				w.Expect(b.last.Waits).To(ContainElement(And(HaveField("For", "a"), HaveField("Reason", ContainSubstring("has not written all")))))
+
+				w.Expect(first.Close(t.Context())).To(Succeed())
+				for range 4 {
+					b.reconcile()
+				}
+				w.Expect(b.done).To(HaveLen(test.done))
+				rounds(a, b) // the next process says all of it
+				w.Expect(w.view().Incomplete()).To(BeEmpty())
+				w.Expect(a.done).To(ContainElements("a-000", fmt.Sprintf("a-%03d", many-1)))
+				w.Expect(b.done).To(Equal([]string{"b-1"}))
+			})
+		})
+	}
+}
+
+// fill writes entries that leave the given part of a store in a ConfigMap free.
+func (w *world) fill(percent int) {
+	w.t.Helper()
+	const limit = 1 << 20
+	_, err := w.Commit(w.t.Context(), coordination.Transaction{Then: []coordination.Operation{
+		coordination.Put("/ballast", strings.Repeat("x", limit*(100-percent)/100)),
+	}})
+	w.Expect(err).NotTo(HaveOccurred())
+}
+
+// TestFullStoreLetsTheHolderEnd fills the store in the middle of an action.
+func TestFullStoreLetsTheHolderEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inKubernetes(t))
+	a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	b.reconcile()
+	for range 3 {
+		a.reconcile()
+	}
+	w.Expect(a.last.Leads).To(BeTrue())
+	w.fill(10)
+	a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: upgrade, Member: "a-1", Ready: true})
+	refused := 0
+	for range 12 {
+		for _, p := range []*participant{a, b} {
+			if _, err := p.Reconcile(t.Context(), p.settings, p.system); err != nil {
+				w.Expect(err).To(MatchError(coordination.ErrTooLarge))
+				w.Expect(err).To(MatchError(ContainSubstring("ringmaster coordination status")))
+				refused++
+			}
+		}
+	}
+	w.Expect(refused).To(BeNumerically(">", 0), "nothing is asked for any more")
+	w.Expect(a.done).To(Equal([]string{"a-1"}))
+	w.Expect(b.done).To(Equal([]string{"b-1"}))
+	done := w.lastDone()
+	w.Expect(done.Failure).To(BeEmpty())
+	w.Expect(w.view().Sets[coordination.PendingForRestart]).To(BeEmpty(), "what is taken back is written")
+	w.Expect(w.view().Incomplete()).To(ConsistOf("a"), "it still needs something")
+
+	_, err := w.Commit(t.Context(), coordination.Transaction{Then: []coordination.Operation{coordination.Delete("/ballast")}})
+	w.Expect(err).NotTo(HaveOccurred())
+	rounds(a, b)
+	w.Expect(w.view().Incomplete()).To(BeEmpty())
+	w.Expect(w.lastDone().Action).To(Equal(upgrade))
+}
+
+// TestFullStoreBeginsNothing leaves less room than a plan and its answers may take.
+func TestFullStoreBeginsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inKubernetes(t))
+	one := w.instance("dc1")
+	w.wants(one, restart("dc1-a"))
+	w.fill(40)
+	_, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
+	w.Expect(err).To(MatchError(coordination.ErrTooLarge))
+	w.Expect(w.view().Lock).To(BeNil())
+}
+
+// TestRecordsAreBoundedBySize keeps few records of large actions.
+func TestRecordsAreBoundedBySize(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one := w.instance("dc1")
+		const actions, large = 8, 20 << 10
+		for range actions {
+			w.wants(one, restart("dc1-a"))
+			grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "check", With: map[string]string{"why": strings.Repeat("x", large)}}})
+			w.Expect(err).NotTo(HaveOccurred())
+			w.Expect(grant.Done(t.Context(), "")).To(Succeed())
+			w.wants(one, coordination.Wants{})
+		}
+		kept := w.view().Done
+		w.Expect(kept).To(HaveLen(3))
+		w.Expect(slices.IsSortedFunc(kept, func(a, b coordination.Done) int { return int(b.Token - a.Token) })).To(BeTrue())
+		w.Expect(kept[0].Token).To(BeEquivalentTo(actions), "the newest ones are kept")
+	})
+}

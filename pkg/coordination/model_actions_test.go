@@ -1,0 +1,276 @@
+package coordination
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The faults. Those of a call come in place of its answer.
+const (
+	refused    = "refused"    // the store has not done it, and the process is told of an error
+	unanswered = "unanswered" // the store has done it, and the process is told of an error
+	delayed    = "delayed"    // the process is told of an error, and the store may do it later
+	broken     = "broken"     // Execute fails for good
+	crash      = "crash"      // the process ends; another one is started later
+	hang       = "hang"       // the session ends although the process lives; it notices that at any time later
+	second     = "second"     // another process of the same participant is started, while the first lives
+	withdraw   = "withdraw"   // a member needs no restart any more, unless that has begun
+	again      = "again"      // a member that was restarted needs it once more
+	reverse    = "reverse"    // Replan changes its mind
+	remove     = "remove"     // a person removes the registrations of a participant that is alive
+)
+
+// action is something that can happen in a world.
+type action struct {
+	name string
+	// fault is set for what is bounded.
+	fault bool
+	next  func() *world
+}
+
+// actions are all that can happen now.
+func (w *world) actions() []action {
+	var all []action
+	add := func(name string, fault bool, do func(next *world)) {
+		all = append(all, action{name, fault, func() *world {
+			next := w.clone()
+			do(next)
+			return next
+		}})
+	}
+	for i, p := range w.processes {
+		if !w.doomed(p) {
+			continue
+		}
+		// It commutes with all that can happen, so it need not be looked at later.
+		add(p.name, false, func(next *world) { next.step(i, "") })
+		if w.scenario.has(refused) {
+			add(p.name+" "+refused, true, func(next *world) { next.step(i, refused) })
+		}
+		return all
+	}
+	for i, p := range w.processes {
+		add(p.name, w.preempts(p), func(next *world) { next.step(i, "") })
+		for _, fault := range w.callFaults(p) {
+			add(p.name+" "+fault, true, func(next *world) { next.step(i, fault) })
+		}
+		w.addLife(add, i, p)
+	}
+	for i := range w.scenario.participants {
+		if w.alive(i) == 0 {
+			add("start "+w.scenario.participants[i], false, func(next *world) { next.start(i) })
+		}
+	}
+	for _, session := range sortedKeys(w.store.sessions) {
+		if !slices.ContainsFunc(w.processes, func(p *process) bool { return p.session == session }) {
+			add("expire "+session, false, func(next *world) { next.store = next.store.end(session) })
+		}
+	}
+	for i, late := range w.late {
+		add("late "+late.by.name, false, func(next *world) {
+			next.late = slices.Delete(slices.Clone(next.late), i, i+1)
+			_ = next.commit(late.by, late.transaction)
+		})
+		add("dropped "+late.by.name, false, func(next *world) { next.late = slices.Delete(slices.Clone(next.late), i, i+1) })
+	}
+	if w.ticks < w.scenario.ticks && w.view().Intent != nil {
+		add("time", false, func(next *world) { next.ticks, next.now = next.ticks+1, next.now.Add(time.Hour) })
+	}
+	w.addMembers(add)
+	return all
+}
+
+// doomed tells whether a process is about to commit what is refused, whatever happens until then.
+func (w *world) doomed(p *process) bool {
+	return p.wants != nil && !w.store.all(p.wants.If)
+}
+
+// callFaults are those of the call that a process makes next.
+func (w *world) callFaults(p *process) (faults []string) {
+	kind, _, _ := strings.Cut(p.next, " ")
+	for _, fault := range w.scenario.faults {
+		switch {
+		case fault == refused && (kind == "commit" || kind == "read"), (fault == unanswered || fault == delayed) && kind == "commit",
+			fault == broken && kind == "execute":
+			faults = append(faults, fault)
+		}
+	}
+	return faults
+}
+
+// addLife adds what can happen to a process.
+func (w *world) addLife(add func(string, bool, func(*world)), i int, p *process) {
+	if w.scenario.has(crash) {
+		add(crash+" "+p.name, true, func(next *world) { next.processes = slices.Delete(next.processes, i, i+1) })
+	}
+	if w.scenario.has(hang) && w.store.sessions[p.session] {
+		add(hang+" "+p.name, true, func(next *world) { next.store = next.store.end(p.session) })
+	}
+	if w.scenario.has(second) && w.alive(p.participant) == 1 {
+		add(second+" "+w.scenario.participants[p.participant], true, func(next *world) { next.start(p.participant) })
+	}
+	if w.alive(p.participant) > 1 && p.incarnation < w.started {
+		if slices.ContainsFunc(w.processes, func(q *process) bool { return q.participant == p.participant && q.incarnation > p.incarnation }) {
+			add("end "+p.name, false, func(next *world) { next.processes = slices.Delete(next.processes, i, i+1) })
+		}
+	}
+	if p.session != "" && !w.store.sessions[p.session] && !p.noticed() {
+		add("notice "+p.name, false, func(next *world) { next.notice(i) })
+	}
+	if w.scenario.has(remove) && !w.removed && w.store.sessions[p.session] {
+		add(remove+" "+p.name, true, func(next *world) {
+			next.removed = true
+			next.store, _ = next.store.commit(Transaction{Then: []Operation{DeleteBelow(w.scenario.keys.instances(w.scenario.participants[p.participant]))}})
+		})
+	}
+}
+
+// addMembers adds what can happen to the members.
+func (w *world) addMembers(add func(string, bool, func(*world))) {
+	change := func(i int, do func(m *member)) func(*world) {
+		return func(next *world) {
+			next.members = slices.Clone(next.members)
+			do(&next.members[i])
+		}
+	}
+	for i, m := range w.members {
+		if m.disturbed {
+			add("restarted "+string(m.id), false, func(next *world) { next.finish(i) })
+		}
+		if w.scenario.has(withdraw) && m.needs() && !m.disturbed {
+			add(withdraw+" "+string(m.id), true, change(i, func(m *member) { m.wanted, m.withdrawn = m.wanted-1, true }))
+		}
+		if w.scenario.has(again) && !m.needs() {
+			add(again+" "+string(m.id), true, change(i, func(m *member) { m.wanted, m.withdrawn = m.wanted+1, false }))
+		}
+	}
+	if w.scenario.has(reverse) {
+		add(reverse, false, func(next *world) { next.reversed = !next.reversed })
+	}
+}
+
+// finish ends the restart of a member, if there is one.
+func (w *world) finish(i int) {
+	if w.members[i].disturbed {
+		w.members = slices.Clone(w.members)
+		w.members[i].disturbed, w.members[i].done = false, w.members[i].wanted
+	}
+}
+
+func (w *world) alive(participant int) (count int) {
+	for _, p := range w.processes {
+		if p.participant == participant {
+			count++
+		}
+	}
+	return count
+}
+
+func (w *world) start(participant int) {
+	w.started++
+	name := fmt.Sprintf("%s%d", w.scenario.participants[participant], w.started)
+	w.processes = append(w.processes, newProcess(name, participant, w.started))
+}
+
+// step lets the next call of a process through.
+func (w *world) step(i int, fault string) string {
+	p := *w.processes[i]
+	w.processes[i] = &p
+	e := &execution{w: w, p: &p, credit: 1, fault: fault}
+	call := e.run()
+	if w.running = ""; p.next != "" {
+		w.running = p.name
+	}
+	return call
+}
+
+// preempts tells whether a process goes on in the middle of another one's Reconcile, where that counts.
+func (w *world) preempts(p *process) bool {
+	return w.scenario.preemptions && w.running != "" && w.running != p.name && slices.ContainsFunc(w.processes, func(q *process) bool { return q.name == w.running })
+}
+
+// noticed tells whether a process knows that its last session is lost.
+func (p *process) noticed() bool {
+	if p.memory.session == p.session && p.memory.lost {
+		return true
+	}
+	lost := false
+	for _, a := range p.log {
+		switch {
+		case a == theSessionIsLost:
+			lost = true
+		case a.session != "":
+			lost = false
+		}
+	}
+	return lost
+}
+
+// notice tells a process that its session is lost.
+func (w *world) notice(i int) {
+	p := *w.processes[i]
+	w.processes[i] = &p
+	if p.next != "" {
+		p.log = append(slices.Clip(p.log), theSessionIsLost)
+		return
+	}
+	e := &execution{w: w, p: &p}
+	c := e.wake()
+	e.session.lose()
+	if c.grant != nil {
+		c.grant.lose()
+	}
+	p.memory = remember(c)
+}
+
+// hash is the same for worlds that only differ in how many revisions it took to get there.
+func (w *world) hash() [16]byte {
+	var b strings.Builder
+	b.WriteString(describeEntries(w.store.entries))
+	fmt.Fprintln(&b, sortedKeys(w.store.sessions), w.now.Unix(), w.members, w.reversed, w.removed, w.ticks)
+	if w.scenario.preemptions {
+		b.WriteString(w.running)
+	}
+	for _, late := range w.late {
+		fmt.Fprintln(&b, late.by.name, describeTransaction(late.transaction))
+	}
+	for _, p := range w.processes {
+		p.describe(&b)
+	}
+	sum := sha256.Sum256(ranked(b.String()))
+	return [16]byte(sum[:16])
+}
+
+// ranked replaces revisions by their rank.
+func ranked(text string) []byte {
+	type place struct {
+		at       int
+		revision int
+	}
+	var places []place
+	var revisions []int
+	for i := 0; i+7 <= len(text); i++ {
+		if text[i] != '1' || text[i+1] != '0' || i > 0 && isDigit(text[i-1]) || i+7 < len(text) && isDigit(text[i+7]) {
+			continue
+		}
+		if revision, err := strconv.Atoi(text[i : i+7]); err == nil {
+			places, revisions = append(places, place{i, revision}), append(revisions, revision)
+			i += 6
+		}
+	}
+	slices.Sort(revisions)
+	revisions = slices.Compact(revisions)
+	out, last := make([]byte, 0, len(text)), 0
+	for _, p := range places {
+		rank, _ := slices.BinarySearch(revisions, p.revision)
+		out = append(append(out, text[last:p.at]...), 'r')
+		out, last = strconv.AppendInt(out, int64(rank), 10), p.at+7
+	}
+	return append(out, text[last:]...)
+}
+
+func isDigit(b byte) bool { return b >= '0' && b <= '9' }

@@ -1,0 +1,372 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// memory is what a Coordinator remembers between two calls of Reconcile, as a value: it is made from a Coordinator and a
+// Coordinator is made from it. What is in it is never changed.
+type memory struct {
+	settings   Settings
+	known      bool
+	session    string
+	lost       bool // the process knows that its session is
+	grant      *grantMemory
+	leads      bool
+	doubtful   bool
+	registered registration
+	seen       map[question]seen
+	doing      doing
+	former     map[string]bool
+	text       string // of all that is above
+}
+
+type grantMemory struct {
+	token, version, intentVersion int64
+	lock                          Lock
+	since                         time.Time
+	intent                        *Intent
+	cause                         error
+	ending                        bool
+}
+
+// modelSession is a session whose loss the model tells.
+type modelSession struct {
+	Session
+	id    string
+	lost  chan struct{}
+	close func() error
+}
+
+func (s *modelSession) ID() string                  { return s.id }
+func (s *modelSession) Lost() <-chan struct{}       { return s.lost }
+func (s *modelSession) Close(context.Context) error { return s.close() }
+
+func (s *modelSession) lose() {
+	select {
+	case <-s.lost:
+	default:
+		close(s.lost)
+	}
+}
+
+// remember makes a value of a Coordinator.
+func remember(c *Coordinator) *memory {
+	m := &memory{
+		settings: c.settings.clone(), known: c.known, doubtful: c.doubtful, registered: c.registered, seen: maps.Clone(c.seen), doing: c.doing,
+		former: maps.Clone(c.former), leads: c.run != nil,
+	}
+	if s, is := c.session.(*modelSession); is {
+		m.session = s.id
+		select {
+		case <-s.lost:
+			m.lost = true
+		default:
+		}
+	}
+	if g := c.grant; g != nil {
+		m.grant = &grantMemory{
+			token: g.Token, version: g.version, intentVersion: g.intentVersion, lock: g.lock, since: g.since, intent: g.Intent(),
+			cause: context.Cause(g.ctx), ending: g.ending.Load(),
+		}
+		if m.grant.cause != nil && !m.leads { // nothing depends on one that has ended but that it has
+			m.grant = &grantMemory{cause: m.grant.cause}
+		}
+	}
+	if held := c.held(); m.leads && held != c.grant {
+		panic("the model does not know a process that leads under another grant than its last one")
+	}
+	m.text = m.describe()
+	return m
+}
+
+func (m *memory) describe() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, encode(m.settings), m.known, m.session, m.lost, m.leads, m.doubtful, m.registered, sortedKeys(m.former))
+	if m.leads {
+		fmt.Fprintln(&b, m.doing.id, m.doing.since.Unix(), m.doing.executed)
+	}
+	if g := m.grant; g != nil {
+		fmt.Fprintln(&b, g.token, g.version, g.intentVersion, encode(g.lock), g.since.Unix(), encode(g.intent), g.cause, g.ending)
+	}
+	for _, q := range slices.SortedFunc(maps.Keys(m.seen), func(a, b question) int {
+		return strings.Compare(string(a.action)+a.class, string(b.action)+b.class)
+	}) {
+		fmt.Fprintln(&b, q, m.seen[q].pending, m.seen[q].since.Unix())
+	}
+	return b.String()
+}
+
+// process is a process of a participant: what it remembers, and if it is in the middle of a Reconcile, all that it has been
+// answered since this began. Reconcile does the same when it is run again with the same answers, so that is all that it is.
+type process struct {
+	name        string // unique
+	participant int
+	incarnation int
+	opened      int // sessions
+	session     string
+	memory      *memory
+	log         []*answered
+	next        string       // the call that it makes next, "" if it is in no Reconcile
+	wants       *Transaction // that it commits next, if it does
+}
+
+// answered is a call of a Reconcile with its answer.
+type answered struct {
+	call     string
+	err      error
+	snapshot *Snapshot
+	revision int64
+	session  string
+	needs    Needs
+	steps    []Step
+	text     string // the answer, for the state's hash
+}
+
+// theSessionIsLost stands in a log where the process notices it.
+var theSessionIsLost = &answered{call: "notice", text: "notice"}
+
+func newProcess(name string, participant, incarnation int) *process {
+	m := &memory{seen: map[question]seen{}}
+	m.text = m.describe()
+	return &process{name: name, participant: participant, incarnation: incarnation, memory: m}
+}
+
+func (p *process) describe(b *strings.Builder) {
+	fmt.Fprintln(b, p.name, p.opened, p.session, p.memory.text)
+	for _, a := range p.log {
+		fmt.Fprintln(b, a.call, a.err, a.text)
+	}
+}
+
+// stopped is what a Reconcile panics with at a call that the model has not let through.
+type stopped struct{}
+
+// execution runs a process in a world until its next call.
+type execution struct {
+	w       *world
+	p       *process
+	c       *Coordinator
+	session *modelSession
+	at      int
+	credit  int
+	commits *Transaction // that is called for at the moment, if one is
+	fault   string       // of the call that is let through
+	taken   string       // the call that was
+}
+
+// Now is the world's.
+func (e *execution) Now() time.Time                                { return e.w.now }
+func (e *execution) Since(t time.Time) time.Duration               { return e.w.now.Sub(t) }
+func (e *execution) Watch(context.Context, string) <-chan struct{} { return nil }
+
+// run lets the next call of a process through, and returns the call, and whether its Reconcile has ended.
+func (e *execution) run() (call string) {
+	e.c = e.wake()
+	defer func() {
+		if e.c.grant != nil && e.c.grant.cancel != nil {
+			e.c.grant.cancel(context.Canceled) // for its guard
+		}
+	}()
+	if e.reconcile() {
+		clear(e.c.seen) // time does not pass before an action begins
+		e.p.memory, e.p.log, e.p.next, e.p.wants = remember(e.c), nil, "", nil
+	}
+	return e.taken
+}
+
+func (e *execution) reconcile() (ended bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, is := r.(stopped); !is {
+				panic(r)
+			}
+		}
+	}()
+	_, _ = e.c.Reconcile(context.Background(), e.w.scenario.settings(e.p.participant), e.w.scenario.system(e))
+	e.skipNotices()
+	return true
+}
+
+// wake makes a Coordinator of what a process remembers. Its guards are inert: it learns of nothing that it does not ask for.
+func (e *execution) wake() *Coordinator {
+	m := e.p.memory
+	c := &Coordinator{
+		store: e, keys: e.w.scenario.keys, system: modelSystemName, name: e.w.scenario.participants[e.p.participant], duration: time.Minute,
+		class: func(MemberID) string { return "" }, clock: e, actions: []Action{e.w.scenario.action}, metrics: e.w.scenario.metrics,
+		settings: m.settings.clone(), known: m.known, doubtful: m.doubtful, registered: m.registered, seen: maps.Clone(m.seen), doing: m.doing,
+		maxOperations: e.w.scenario.maxOperations, givenUp: map[Action]givenUp{}, former: map[string]bool{},
+		retryAfter: func(int) time.Duration { return 0 }, // as above
+	}
+	maps.Copy(c.former, m.former)
+	if m.session != "" {
+		c.session = e.newSession(m.session)
+		if m.lost {
+			e.session.lose()
+		}
+	}
+	if from := m.grant; from != nil {
+		g := &Grant{
+			Token: from.token, c: c, lock: from.lock, since: from.since, version: from.version, intentVersion: from.intentVersion,
+		}
+		if from.intent != nil {
+			intent := *from.intent
+			intent.Steps = slices.Clone(intent.Steps)
+			g.intent = &intent
+		}
+		g.ctx, g.cancel = context.WithCancelCause(context.Background())
+		g.ending.Store(from.ending)
+		if from.cause != nil {
+			g.cancel(from.cause)
+		}
+		c.grant = g
+		if m.leads {
+			c.run = &globalRun{g}
+		}
+	}
+	return c
+}
+
+func (e *execution) newSession(id string) *modelSession {
+	e.session = &modelSession{id: id, lost: make(chan struct{}), close: func() error {
+		return e.call("close "+id, true, func(a *answered) { e.w.store = e.w.store.end(id) }).err
+	}}
+	return e.session
+}
+
+// skipNotices lets the process notice that its session is lost where it did.
+func (e *execution) skipNotices() {
+	for e.at < len(e.p.log) && e.p.log[e.at] == theSessionIsLost {
+		e.at++
+		e.session.lose()
+		if g := e.c.grant; g != nil {
+			g.lose()
+		}
+	}
+}
+
+// call answers a call as before, or lets it through, or ends the run. What only looks at the environment is no such point: it
+// happens together with the call before it.
+func (e *execution) call(call string, point bool, do func(a *answered)) *answered {
+	e.skipNotices()
+	if e.at < len(e.p.log) {
+		a := e.p.log[e.at]
+		if a.call != call {
+			panic(fmt.Sprintf("%s does not do the same again: %s, and before %s", e.p.name, call, a.call))
+		}
+		e.at++
+		return a
+	}
+	if point && e.credit == 0 {
+		e.p.next, e.p.wants = call, e.commits
+		panic(stopped{})
+	}
+	if point {
+		e.credit--
+		e.taken = call
+	}
+	a := &answered{call: call}
+	do(a)
+	e.p.log = append(e.p.log[:e.at:e.at], a)
+	e.at++
+	return a
+}
+
+var (
+	errUnavailable = errors.New("the store is not available")
+	errAnswerLost  = errors.New("the answer is lost")
+)
+
+// Read implements Store.
+func (e *execution) Read(_ context.Context, paths ...string) (*Snapshot, error) {
+	a := e.call("read "+strings.Join(paths, " "), true, func(a *answered) {
+		if e.fault == refused {
+			a.err = errUnavailable
+			return
+		}
+		a.snapshot = e.w.store.read(paths...)
+		a.text = describeEntries(a.snapshot.Entries) + strconv.FormatInt(a.snapshot.Revision, 10)
+	})
+	if a.err != nil {
+		return nil, a.err
+	}
+	return &Snapshot{Revision: a.snapshot.Revision, Entries: maps.Clone(a.snapshot.Entries)}, nil
+}
+
+// Commit implements Store.
+func (e *execution) Commit(_ context.Context, t Transaction) (int64, error) {
+	e.commits = &t
+	defer func() { e.commits = nil }()
+	a := e.call("commit "+describeTransaction(t), true, func(a *answered) {
+		switch e.fault {
+		case refused:
+			a.err = errUnavailable
+			return
+		case delayed:
+			e.w.late = append(slices.Clone(e.w.late), lateCommit{t, e.p})
+			a.err = errAnswerLost
+			return
+		}
+		a.err = e.w.commit(e.p, t)
+		a.revision = e.w.store.revision
+		a.text = strconv.FormatInt(a.revision, 10)
+		if e.fault == unanswered {
+			a.err, a.text, a.revision = errAnswerLost, "", 0
+		}
+	})
+	return a.revision, a.err
+}
+
+// Open implements Store.
+func (e *execution) Open(context.Context, string, time.Duration) (Session, error) {
+	a := e.call("open", true, func(a *answered) {
+		if e.fault == refused {
+			a.err = errUnavailable
+			return
+		}
+		e.p.opened++
+		a.session = fmt.Sprintf("%s.%d", e.p.name, e.p.opened)
+		a.text = a.session
+		e.w.store = e.w.store.open(a.session)
+		e.p.session = a.session
+	})
+	if a.err != nil {
+		return nil, a.err
+	}
+	return e.newSession(a.session), nil
+}
+
+func describeEntries(entries map[string]Entry) string {
+	var b strings.Builder
+	for _, key := range sortedKeys(entries) {
+		entry := entries[key]
+		fmt.Fprintln(&b, key, entry.Value, entry.Version, entry.Session)
+	}
+	return b.String()
+}
+
+// describeTransaction does not depend on the order of what is in it.
+func describeTransaction(t Transaction) string {
+	var all []string
+	for _, condition := range t.If {
+		all = append(all, fmt.Sprintf("if %s%s@%d", condition.Key, condition.Path, condition.Version+condition.Since))
+	}
+	for _, operation := range t.Then {
+		switch {
+		case operation.Delete:
+			all = append(all, "delete "+operation.Key)
+		default:
+			all = append(all, fmt.Sprintf("put %s=%s", operation.Key, operation.Value))
+		}
+	}
+	sort.Strings(all)
+	return strings.Join(all, ", ")
+}

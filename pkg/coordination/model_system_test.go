@@ -1,0 +1,169 @@
+package coordination
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// member is a member of the managed system.
+type member struct {
+	id        MemberID
+	owner     int
+	wanted    int // restarts that were asked for, without those that were withdrawn
+	done      int
+	task      string // the last one that was begun
+	disturbed bool
+	seen      int64 // the newest token
+	withdrawn bool  // it needs nothing any more though nothing was done
+}
+
+func (m member) needs() bool { return m.wanted > m.done }
+
+// modelSystem is what an adopter implements. It looks at tokens, begins with Execute what takes a while, and tells by its ID
+// whether it has done a task. It does not look whether what is ordered is needed: it is obedient, so that nothing is hidden.
+type modelSystem struct{ e *execution }
+
+// Needs implements System.
+func (s modelSystem) Needs(context.Context, *View) (Needs, error) {
+	a := s.e.call("needs", false, func(a *answered) {
+		for _, m := range s.e.w.members {
+			if m.owner != s.e.p.participant {
+				continue
+			}
+			a.needs.Members = append(a.needs.Members, m.id)
+			if m.needs() {
+				a.needs.Pending = append(a.needs.Pending, Need{Action: s.e.w.scenario.action, Member: m.id, Ready: true})
+			}
+		}
+		a.text = fmt.Sprint(a.needs)
+	})
+	return a.needs, nil
+}
+
+// Plan implements System.
+func (s modelSystem) Plan(_ context.Context, proposal Proposal) ([]Step, error) {
+	return s.e.w.scenario.plan(proposal.IDs()), nil
+}
+
+// Healthy implements System. What it sees cannot have been worse at the call before it: only an order that was accepted begins to
+// disturb a member of the step, and it is called when all are answered.
+func (s modelSystem) Healthy(_ context.Context, step Step) error {
+	return s.e.call("healthy", false, func(a *answered) {
+		for _, m := range s.e.w.members {
+			if m.disturbed && slices.Contains(step.Members, m.id) {
+				a.err = NotYet("%s is being restarted", m.id)
+			}
+		}
+	}).err
+}
+
+// Execute implements System.
+func (s modelSystem) Execute(_ context.Context, task Task) error {
+	return s.e.call(fmt.Sprintf("execute %s %s under %d", task.ID, task.Step, task.Token), true, func(a *answered) {
+		if s.e.fault == broken && !s.e.w.under(task) {
+			a.err = Failed("it is broken")
+			return
+		}
+		a.err = s.e.w.execute(s.e.p, task)
+	}).err
+}
+
+// under tells whether a task has begun. What fails has not.
+func (w *world) under(task Task) bool {
+	return slices.ContainsFunc(w.members, func(m member) bool { return slices.Contains(task.Members, m.id) && m.task == task.ID })
+}
+
+// execute restarts members.
+func (w *world) execute(by *process, task Task) error {
+	w.members = slices.Clone(w.members)
+	for _, id := range task.Members {
+		m := w.member(id)
+		if task.Token < m.seen {
+			return Fenced(m.seen)
+		}
+	}
+	busy := false
+	for _, id := range task.Members {
+		m := w.member(id)
+		m.seen = task.Token
+		if m.task != task.ID && m.withdrawn && !m.needs() {
+			m.task = task.ID // what an adopter sees when it looks: there is nothing to do
+		}
+		if m.task != task.ID {
+			w.judgeStart(by, m, task)
+			m.task, m.disturbed = task.ID, true
+		}
+		busy = busy || m.disturbed
+	}
+	if busy {
+		return NotYet("it takes a while")
+	}
+	return nil
+}
+
+func (w *world) member(id MemberID) *member {
+	i := slices.IndexFunc(w.members, func(m member) bool { return m.id == id })
+	return &w.members[i]
+}
+
+// fencingSystem is one whose members can be told to refuse older tokens.
+type fencingSystem struct{ modelSystem }
+
+// Fence implements Fencer.
+func (s fencingSystem) Fence(_ context.Context, ids []MemberID, token int64) error {
+	return s.e.call(fmt.Sprintf("fence %s under %d", joined(ids), token), true, func(a *answered) {
+		w := s.e.w
+		w.members = slices.Clone(w.members)
+		for _, id := range ids {
+			m := w.member(id)
+			m.seen = max(m.seen, token)
+			if m.disturbed {
+				a.err = NotYet("%s is being restarted", id)
+			}
+		}
+	}).err
+}
+
+// replanningSystem changes its mind about the order of what is left.
+type replanningSystem struct{ modelSystem }
+
+// Replan implements Replanner.
+func (s replanningSystem) Replan(_ context.Context, intent *Intent) ([]Step, error) {
+	a := s.e.call("replan", false, func(a *answered) {
+		a.steps = slices.Clone(intent.Steps[intent.At:])
+		slices.SortFunc(a.steps, func(x, y Step) int { return strings.Compare(string(x.Member()), string(y.Member())) })
+		if s.e.w.reversed {
+			slices.Reverse(a.steps)
+		}
+		a.text = fmt.Sprint(a.steps)
+	})
+	return slices.Clone(a.steps), nil
+}
+
+// judgeStart is about what may begin to disturb a member.
+func (w *world) judgeStart(by *process, m *member, task Task) {
+	if !m.needs() {
+		w.violate("%s is restarted though nobody needs it", m.id)
+	}
+	for _, other := range w.members {
+		if other.disturbed && other.task != task.ID {
+			w.violate("%s is restarted while %s is, in different steps", m.id, other.id)
+		}
+	}
+	view := w.view()
+	step := view.Intent.step()
+	if step == nil || task.ID != fmt.Sprintf("%s/%d/%d", modelSystemName, view.Intent.ID, view.Intent.At) || !slices.Contains(step.Members, m.id) {
+		w.violate("%s is restarted though the order is over", m.id)
+		return
+	}
+	if step.Order && view.Answers[m.id].Process != by.session {
+		w.violate("%s is restarted by a process that has not accepted the order", m.id)
+	}
+	for _, id := range step.Members {
+		if answer := view.Answers[id]; step.Together && (!answer.isOf(view.Intent) || answer.Done && answer.Failure != "") {
+			w.violate("%s is restarted together with %s, which has not accepted it", m.id, id)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package coordination
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func modelScenarios() map[string]scenario {
+	two, three := []string{"a", "b"}, []string{"a", "b", "c"}
+	ofTwo, ofThree := modelMembers(two...), modelMembers(three...)
+	seen := modelMembers(two...)
+	seen[0].seen = 5
+	several := append(modelMembers(two...), member{id: "b-2", owner: 1, wanted: 1})
+	fencing := func(e *execution) System { return fencingSystem{modelSystem{e}} }
+	replanning := func(e *execution) System { return replanningSystem{modelSystem{e}} }
+	return map[string]scenario{
+		"every interleaving":                       {participants: two, members: ofTwo, plan: inTurn, declared: true},
+		"joining":                                  {participants: two, members: ofTwo, plan: inTurn},
+		"declaring":                                {participants: two, members: ofTwo, plan: inTurn, joined: true, preemptions: true, faultsAtMost: 1},
+		"declaring in parts":                       {participants: two, members: several, plan: inTurn, action: Removal, joined: true, maxOperations: 1},
+		"in turn, commits fail":                    {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{refused, unanswered, delayed}, faultsAtMost: 1},
+		"in turn, processes die":                   {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{crash, hang}, faultsAtMost: 1},
+		"together":                                 {participants: two, members: ofTwo, plan: allTogether, declared: true, preemptions: true, faults: []string{refused, unanswered, crash, hang}, faultsAtMost: 1},
+		"by the holder":                            {participants: two, members: ofTwo, plan: byTheHolder, declared: true, preemptions: true, faults: []string{unanswered, crash, hang}, faultsAtMost: 1},
+		"two processes of a participant":           {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{second}, faultsAtMost: 1, factor: 5},
+		"needs change":                             {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{withdraw, again}, faultsAtMost: 2},
+		"a registration is removed":                {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{remove}, faultsAtMost: 1},
+		"a token from before":                      {participants: two, members: seen, plan: inTurn, declared: true, preemptions: true, faults: []string{unanswered}, faultsAtMost: 1},
+		"Replan changes its mind":                  {participants: two, members: several, plan: inTurn, system: replanning, declared: true, preemptions: true, faults: []string{unanswered, reverse}, faultsAtMost: 1, factor: 5},
+		"a step fails, and the others go on":       {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, policy: Policy{Failing: Continue}, faults: []string{broken}, faultsAtMost: 1},
+		"a step fails":                             {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{broken}, faultsAtMost: 1},
+		"those that are gone are left out":         {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, policy: Policy{Missing: LeaveOut}, faults: []string{crash, hang}, faultsAtMost: 1},
+		"those that are gone are fenced":           {participants: two, members: ofTwo, plan: inTurn, system: fencing, declared: true, preemptions: true, policy: Policy{Missing: LeaveOut}, faults: []string{crash, hang}, faultsAtMost: 1},
+		"those that are slow are fenced":           {participants: two, members: ofTwo, plan: inTurn, system: fencing, declared: true, preemptions: true, policy: Policy{Missing: GoOn, After: time.Minute}, ticks: 1, faultsAtMost: 1, factor: 5},
+		"together, those that are slow are fenced": {participants: two, members: ofTwo, plan: allTogether, system: fencing, declared: true, preemptions: true, policy: Policy{Missing: GoOn, After: time.Minute}, ticks: 1, faultsAtMost: 1},
+		"three, in turn":                           {participants: three, members: ofThree, plan: inTurn, declared: true, preemptions: true, faults: []string{crash}, faultsAtMost: 1},
+		"three, together":                          {participants: three, members: ofThree, plan: allTogether, declared: true, preemptions: true, faultsAtMost: 1},
+	}
+}
+
+// TestModel drives the real Reconcile of several participants through what can happen to them. See the comment of scenario
+// for what is exhaustive and what is bounded.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	for name, s := range modelScenarios() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			explore(t, &s, max(s.factor, 1)*modelStates)
+		})
+	}
+}
+
+// TestSchedules are what the model test found, by the state in which the exploration failed.
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	all := modelScenarios()
+	for name, test := range map[string]struct{ scenario, path string }{
+		"a member that is done is not ordered again after another one has failed": {"a step fails", "b2 x3; a1 x5; restarted a-1; a1 x4; b2 x4; b2 broken; b2 x11; a1 x4"},
+		"a fenced member whose restart had ended is not ordered again":            {"those that are slow are fenced", "b2 x3; a1 x4; time; b2 x3; restarted a-1; b2 x6; restarted b-1"},
+		"what is done together is not given up while another member is restarted": {"together, those that are slow are fenced", "b2 x3; a1 x3; b2 x5; time; b2 x5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := all[test.scenario]
+			w := replay(t, &s, split(test.path))
+			for range 100 { // and everyone goes on
+				for i := range w.processes {
+					w.step(i, "")
+				}
+				for i := range w.members {
+					w.finish(i)
+				}
+				if w.violation != "" {
+					t.Fatal(w.violation)
+				}
+			}
+			if left := w.unfinished(); left != "" {
+				t.Fatal(left)
+			}
+		})
+	}
+}
+
+// split returns the steps of a path: "b2 x3" is b2 three times.
+func split(path string) (all []string) {
+	for step := range strings.SplitSeq(path, ";") {
+		name, times, repeated := strings.Cut(strings.TrimSpace(step), " x")
+		count := 1
+		if repeated {
+			count, _ = strconv.Atoi(times)
+		}
+		for range count {
+			all = append(all, name)
+		}
+	}
+	return all
+}

@@ -1,0 +1,261 @@
+package coordination
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+const modelSystemName = "model"
+
+// world is all that there is: the store, the members, and the processes of the participants. An action makes another one.
+type world struct {
+	scenario  *scenario
+	store     content
+	now       time.Time
+	members   []member
+	processes []*process
+	late      []lateCommit
+	reversed  bool   // what Replan thinks
+	started   int    // processes
+	running   string // the process whose Reconcile went on last and has not ended
+	judged    *View  // the store's content, if it was looked at
+	ticks     int
+	removed   bool // a registration
+	violation string
+}
+
+// lateCommit is a transaction that is still on its way although its process has been told that it failed.
+type lateCommit struct {
+	transaction Transaction
+	by          *process
+}
+
+func (w *world) clone() *world {
+	next := *w
+	next.processes = slices.Clone(w.processes)
+	return &next
+}
+
+func (w *world) violate(format string, args ...any) {
+	if w.violation == "" {
+		w.violation = fmt.Sprintf(format, args...)
+	}
+}
+
+// view is what the store has.
+func (w *world) view() *View {
+	if w.judged == nil || w.judged.Revision != w.store.revision {
+		view, err := w.scenario.keys.view(w.store.read(w.scenario.keys.root))
+		if err != nil {
+			panic(err)
+		}
+		w.judged = view
+	}
+	return w.judged
+}
+
+// commit does a transaction and judges it.
+func (w *world) commit(by *process, t Transaction) error {
+	after, err := w.store.commit(t)
+	if err != nil {
+		return err
+	}
+	before := w.view()
+	w.store = after
+	w.judgeCommit(by, t, before, w.view())
+	return nil
+}
+
+// judgeCommit is about what may follow what in the store.
+func (w *world) judgeCommit(by *process, t Transaction, before, after *View) {
+	if after.Token < before.Token {
+		w.violate("the token fell from %d to %d", before.Token, after.Token)
+	}
+	if after.Lock != nil && (before.Lock == nil || before.Lock.Session != after.Lock.Session) && after.Lock.Token <= before.Token {
+		w.violate("the lock was taken under the token %d, which is not larger than %d", after.Lock.Token, before.Token)
+	}
+	w.judgeAnswers(by, before, after)
+	w.judgeSuperseded(by, t, after)
+	switch {
+	case before.Intent == nil && after.Intent != nil:
+		w.judgeBegin(before, after)
+	case before.Intent != nil:
+		w.judgeProgress(before, after)
+	}
+}
+
+// judgeAnswers is about what participants say of orders.
+func (w *world) judgeAnswers(by *process, before, after *View) {
+	for id, answer := range after.Answers {
+		if answer == before.Answers[id] {
+			continue
+		}
+		m := w.member(id)
+		switch {
+		case !answer.Done && answer.Fenced == 0 && !answer.isOf(before.Intent):
+			w.violate("%s accepted an order that is over", by.name)
+		case answer.Done && answer.Failure == "" && (m.disturbed || m.task != fmt.Sprintf("%s/%d/%d", modelSystemName, answer.Intent, answer.Step)):
+			w.violate("%s said that %s is restarted, and it is not", by.name, id)
+		}
+	}
+}
+
+// judgeSuperseded is about a process that has seen a newer one of its participant: it only finishes what it has accepted.
+func (w *world) judgeSuperseded(by *process, t Transaction, after *View) {
+	var last *Snapshot
+	for _, a := range by.log {
+		if a.snapshot != nil && len(a.snapshot.Entries) > 0 {
+			last = a.snapshot
+		}
+	}
+	if last == nil {
+		return
+	}
+	own, newer := Instance{}, false
+	processes := w.scenario.keys.processes(last)
+	for _, i := range processes {
+		if i.Session == by.session {
+			own = i
+		}
+	}
+	for _, i := range processes {
+		newer = newer || own.Session != "" && i.Name == own.Name && i.Started > own.Started
+	}
+	if !newer {
+		return
+	}
+	for _, operation := range t.Then {
+		at := w.scenario.keys.split(operation.Key)
+		takes := at[0] == kindLock && !operation.Delete
+		accepts := at[0] == kindAnswers && !operation.Delete && !after.Answers[MemberID(at[2])].Done
+		if takes || accepts || Set(at[0]).known() {
+			w.violate("%s works although it has seen a newer process of its participant: %s", by.name, operation.Key)
+		}
+	}
+}
+
+// judgeBegin is about an action that begins: all that is pending for it is ready, and is done unless it is left out.
+func (w *world) judgeBegin(before, after *View) {
+	intent := after.Intent
+	if len(before.incomplete) > 0 {
+		w.violate("the action began although %v have not said all that they need", before.incomplete)
+	}
+	if after.Lock == nil || after.Lock.Token != intent.Token {
+		w.violate("the action began without the lock")
+	}
+	pending, ready := intent.Action.Sets()
+	for id, m := range before.Sets[pending] {
+		_, isReady := before.Sets[ready][id]
+		version, is := intent.Members[id]
+		_, out := intent.LeftOut[id]
+		switch {
+		case slices.ContainsFunc(before.Done, func(d Done) bool { return d.Action == intent.Action && d.Failure == "" && d.Members[id] >= m.Version }):
+			if is {
+				w.violate("the action began for %s, to which it was done", id)
+			}
+		case out:
+		case !is || version != m.Version:
+			w.violate("the action began without %s as it is pending", id)
+		case !isReady && ready != "":
+			w.violate("the action began although %s is not ready", id)
+		}
+	}
+	for id := range intent.Members {
+		if _, is := before.Sets[pending][id]; !is {
+			w.violate("the action began for %s, which is not pending", id)
+		}
+	}
+}
+
+// judgeProgress is about an intent: its steps follow each other, and no accepted order is forgotten.
+func (w *world) judgeProgress(before, after *View) {
+	was, is := before.Intent, after.Intent
+	same := is != nil && is.ID == was.ID
+	switch {
+	case is != nil && !same:
+		w.violate("an intent was replaced by another one")
+	case same && (is.At < was.At || is.At > was.At+1):
+		w.violate("the intent went from step %d to %d", was.At, is.At)
+	case same && is.Token < was.Token:
+		w.violate("the token of the intent fell from %d to %d", was.Token, is.Token)
+	}
+	step := was.step()
+	if step == nil || !step.Order {
+		return
+	}
+	there := is.step()
+	for _, id := range step.Members {
+		if same && is.At == was.At && slices.Contains(there.Members, id) {
+			continue
+		}
+		if step.Together && !was.Go {
+			if same && is.At > was.At {
+				w.violate("a step that is done together was left before it began")
+			}
+			continue
+		}
+		answer := before.Answers[id]
+		if answer.pending(was) && w.member(id).seen <= answer.Token {
+			w.violate("the order to %s %s was accepted and not answered, and the action goes on", step.Do, id)
+		}
+		if _, out := is.leftOut(id); same && !answer.answers(was) && !out {
+			w.violate("the action goes on as if %s were restarted", id)
+		}
+		if is == nil && !answer.answers(was) && before.Intent.ID == after.lastDone().ID && after.lastDone().Failure == "" {
+			w.violate("the action is done as if %s were restarted", id)
+		}
+	}
+	if same && is.At == was.At {
+		for _, id := range there.Members {
+			if !slices.Contains(step.Members, id) {
+				w.violate("the published step was replaced by another one")
+			}
+		}
+	}
+}
+
+func (i *Intent) leftOut(id MemberID) (string, bool) {
+	if i == nil {
+		return "", false
+	}
+	reason, is := i.LeftOut[id]
+	return reason, is
+}
+
+func (v *View) lastDone() Done {
+	if len(v.Done) == 0 {
+		return Done{}
+	}
+	return slices.MaxFunc(v.Done, func(a, b Done) int { return int(a.ID - b.ID) })
+}
+
+// unfinished says what is left to do, or nothing.
+func (w *world) unfinished() string {
+	view := w.view()
+	for _, m := range w.members {
+		if m.needs() || m.disturbed {
+			return fmt.Sprintf("%s waits for its restart", m.id)
+		}
+	}
+	switch {
+	case view.Intent != nil:
+		return "there is an intent"
+	case view.Lock != nil:
+		return "there is a lock"
+	case len(view.Answers) > 0:
+		return "there are answers"
+	case len(w.late) > 0:
+		return "a transaction is on its way"
+	}
+	for set, members := range view.Sets {
+		if len(members) > 0 {
+			return fmt.Sprintf("%v are in %s", slices.Sorted(maps.Keys(members)), set)
+		}
+	}
+	if len(view.Participants) < len(w.scenario.participants) || len(view.Instances) < len(w.scenario.participants) {
+		return "a participant is missing"
+	}
+	return ""
+}
