@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 )
 
 // Candidate is this process in an election. Its Tenure is the time during which the leadership is certain:
@@ -169,19 +169,17 @@ func (c *Candidate) workWhileLeading(ctx context.Context, started <-chan struct{
 
 // release releases the Lease if this process still holds it. If that fails, the Lease expires.
 func (c *Candidate) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, c.RenewDeadline)
-	defer cancel()
-	for range attempts { // the last renewal may still be in flight
+	err := c.retryRelease(ctx, func(ctx context.Context) error { // the last renewal may still be in flight
 		record, _, err := c.get(ctx)
 		if err != nil || record.HolderIdentity != c.Identity() {
-			return
+			return err
 		}
 		now := metav1.Now()
-		err = c.Interface.Update(ctx, resourcelock.LeaderElectionRecord{
+		return c.Interface.Update(ctx, resourcelock.LeaderElectionRecord{
 			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
 		})
-		if !apierrors.IsConflict(err) {
-			return
-		}
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to release the election lease, it expires instead", "lease", c.Describe())
 	}
 }

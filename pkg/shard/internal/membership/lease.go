@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
@@ -59,6 +60,31 @@ func (t Times) Validate() error {
 func (t Times) RequestTimeout() time.Duration {
 	deadline := t.WithDefaults().RenewDeadline
 	return min(max(time.Second, deadline/2), deadline)
+}
+
+// pauseAfterFailedRelease is the delay before a failed release of a Lease is retried.
+const pauseAfterFailedRelease = 200 * time.Millisecond
+
+// retryRelease calls release until it succeeds, until the API server refuses it for good, or for the renew
+// deadline. A request that fails once must not delay the next holder until the Lease expires.
+func (t Times) retryRelease(ctx context.Context, release func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, t.WithDefaults().RenewDeadline)
+	defer cancel()
+	for {
+		err := attemptRelease(ctx, t.RequestTimeout(), release)
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
+		}
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || !sleep(ctx, pauseAfterFailedRelease) {
+			return err
+		}
+	}
+}
+
+func attemptRelease(ctx context.Context, limit time.Duration, release func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return release(ctx)
 }
 
 // Lease is a shard's membership of a ring.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
@@ -217,18 +218,18 @@ func (m *Member) AnnounceLeaving(ctx context.Context) error {
 
 // release releases the Lease if this process still holds it. If that fails, the Lease expires.
 func (m *Member) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, m.RenewDeadline)
-	defer cancel()
-	for range attempts {
+	err := m.retryRelease(ctx, func(ctx context.Context) error {
 		lease, err := m.read(ctx)
 		if err != nil || !m.holds(lease) {
-			return
+			return err
 		}
 		now, second, noHolder := metav1.NowMicro(), int32(1), ""
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &noHolder, &second, &now
-		if _, err = m.update(ctx, lease); !apierrors.IsConflict(err) {
-			return
-		}
+		_, err = m.update(ctx, lease)
+		return err
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to release the shard lease, it expires instead", "lease", m.Describe())
 	}
 }
 

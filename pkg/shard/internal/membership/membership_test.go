@@ -156,6 +156,58 @@ func TestLeaseIsKeptUntilWorkHasEnded(t *testing.T) {
 	})
 }
 
+// TestFailedReleaseIsRetried lets requests fail with which a member releases its Lease.
+func TestFailedReleaseIsRetried(t *testing.T) {
+	leases := schema.GroupResource{Resource: "leases"}
+	for name, test := range map[string]struct {
+		failure  error
+		failures int
+		want     string // the holder afterwards
+		limit    time.Duration
+	}{
+		"busy":      {failure: apierrors.NewTooManyRequests("busy", 1), failures: 8, limit: 2 * time.Second},
+		"conflicts": {failure: apierrors.NewConflict(leases, "a", errors.New("written")), failures: 8, limit: 2 * time.Second},
+		"forbidden": {failure: apierrors.NewForbidden(leases, "a", errors.New("no role")), failures: 1000, want: "a", limit: 0},
+		"away":      {failure: errors.New("connection refused"), failures: 1000, want: "a", limit: DefaultRenewDeadline + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				joined := inBubble()
+				client := joined.Client.Leases("default")
+				var fail atomic.Bool
+				failed := 0
+				joined.Client = &interceptedLeases{joined.Client, func(context.Context) error {
+					if !fail.Load() || failed == test.failures {
+						return nil
+					}
+					failed++
+					return test.failure
+				}}
+				ctx, stop := context.WithCancel(t.Context())
+				var stopped time.Time
+				err := joined.Run(ctx, func(context.Context, *Member) {
+					fail.Store(true)
+					stopped = time.Now()
+					stop()
+				})
+				if err != nil {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(stopped); took > test.limit {
+					t.Errorf("the release took %s", took)
+				}
+				found, err := client.Get(t.Context(), "a", metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := *found.Spec.HolderIdentity; got != test.want {
+					t.Errorf("the lease is with %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}
+
 // TestLostLeaseIsNotTakenBack takes the Lease from a member. It stops, and leaves the Lease as it is.
 func TestLostLeaseIsNotTakenBack(t *testing.T) {
 	for name, test := range map[string]struct {
