@@ -34,7 +34,7 @@ func TestAgree(t *testing.T) {
 	}
 	processes := map[string]*rig.Running{"a": start("a"), "b": start("b")}
 	g.Eventually(func() []coordination.Done { return look().Done }).ShouldNot(BeEmpty())
-	g.Eventually(func() int { return len(look().Sets[coordination.PendingForRestart]) }).Should(BeZero())
+	g.Eventually(func() int { return len(look().Sets["pendingForRestart"]) }).Should(BeZero())
 	for prefix, process := range processes {
 		content, err := os.ReadFile(process.Log)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -8,25 +8,27 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/app/coordination/coordinationtest"
 	"github.com/ringmaster-project/ringmaster/internal/pki"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // What is shown is tested beside it. Here is how it is asked for.
 
 // meeting is where instances meet, and how a person names it.
 type meeting struct {
-	store coordination.Store
+	store kv.Store
 	flags []string
 }
 
@@ -55,17 +57,12 @@ func inNamespace(t *testing.T) meeting {
 	return meeting{store, []string{"--namespace", r.Namespace, "--store-name", "meeting"}}
 }
 
-// join makes an instance take part in a system.
-func (m meeting) join(t *testing.T, system, prefix string) *coordination.Coordinator {
+// join makes a region take part in a system.
+func (m meeting) join(t *testing.T, system, prefix string) *coordinationtest.Region {
 	t.Helper()
-	c, err := coordination.New(coordination.Options{Store: m.store, System: system, Name: prefix + "-operator", Session: time.Minute})
-	if err == nil {
-		err = c.Configure(t.Context(), coordination.Settings{Mode: coordination.Global, Prefix: prefix})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	region := coordinationtest.Join(t, m.store, system, prefix, clock.RealClock{})
+	region.Reconcile()
+	return region
 }
 
 func TestCoordination(t *testing.T) {
@@ -82,8 +79,8 @@ func TestCoordination(t *testing.T) {
 			g.Expect(said).To(And(ContainSubstring("nobody has said anything"), ContainSubstring("name the right --endpoints")))
 
 			one, two := m.join(t, "store", "dc1"), m.join(t, "store", "dc2")
-			g.Expect(one.UpdatePendingForRestart(t.Context(), coordination.Updates{"dc1-1": coordination.Add()})).To(Succeed())
-			g.Expect(two.UpdatePendingForRestart(t.Context(), coordination.Updates{"dc2-1": coordination.Add()})).To(Succeed())
+			one.Need(coordinationtest.Restart, "dc1-1", false)
+			two.Need(coordinationtest.Restart, "dc2-1", false)
 			shown, said, err := types("status", "store")
 			g.Expect(err).NotTo(HaveOccurred(), said)
 			g.Expect(shown).To(And(HavePrefix("store: 2 instances, nobody holds the lock\n"), Not(ContainSubstring("\x1b")),
@@ -96,7 +93,7 @@ func TestCoordination(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred(), said)
 			var read struct{ Systems []coordination.View }
 			g.Expect(json.Unmarshal([]byte(asJSON), &read)).To(Succeed())
-			g.Expect(read.Systems[0].Sets[coordination.PendingForRestart]).To(HaveLen(2))
+			g.Expect(read.Systems[0].Sets["pendingForRestart"]).To(HaveLen(2))
 
 			_, said, err = types("status", "elsewhere")
 			g.Expect(err).To(HaveOccurred())
@@ -114,7 +111,7 @@ func TestCoordination(t *testing.T) {
 			shown, said, err = types("forget", "store", "dc2", "--yes")
 			g.Expect(err).NotTo(HaveOccurred(), said)
 			g.Expect(shown).To(ContainSubstring("It was removed."))
-			g.Expect(one.GetPendingForRestart(t.Context())).To(HaveLen(1))
+			g.Expect(one.Reconcile().View.Pending(coordinationtest.Restart)).To(HaveLen(1))
 			_, said, err = types("forget", "dc2", "--yes")
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(said).To(ContainSubstring("there is nothing of dc2 in store; nobody has left anything behind"))
@@ -133,7 +130,7 @@ func TestCoordination(t *testing.T) {
 }
 
 // intervenes ends what a participant does: its lock is broken, and then the intent abandoned.
-func intervenes(t *testing.T, g *WithT, one *coordination.Coordinator, types func(...string) (string, string, error)) {
+func intervenes(t *testing.T, g *WithT, one *coordinationtest.Region, types func(...string) (string, string, error)) {
 	t.Helper()
 	refused := func(want string, args ...string) {
 		t.Helper()
@@ -150,24 +147,20 @@ func intervenes(t *testing.T, g *WithT, one *coordination.Coordinator, types fun
 	refused("nothing is being done in store; see: ringmaster coordination status store", "abandon")
 	refused("nobody holds the lock of store; see: ringmaster coordination status store", "break-lock", "store", "--yes")
 	refused(`nothing of a system "elsewhere"`, "abandon", "elsewhere")
-	g.Expect(one.UpdateReadyForRestart(t.Context(), coordination.Updates{"dc1-1": coordination.Add()})).To(Succeed())
-	verdict, err := one.Check(t.Context(), coordination.Restart, "")
-	g.Expect(err).NotTo(HaveOccurred())
-	grant, err := one.Begin(t.Context(), verdict, []coordination.Step{{Do: "restart", Members: []coordination.MemberID{"dc1-1"}, Order: true}})
-	g.Expect(err).NotTo(HaveOccurred())
+	one.Busy = true
+	one.Need(coordinationtest.Restart, "dc1-1", true)
+	one.Begin(coordinationtest.Restart, coordination.Step{Do: "restart", Members: []coordination.MemberID{"dc1-1"}})
 
 	refused("nothing was removed: add --yes if dc1-operator hangs", "break-lock")
-	g.Expect(grant.Held()).To(BeTrue())
+	g.Expect(one.Reconcile().Leads).To(BeTrue())
 	done("The lock of dc1-operator, with token 1, was removed.", "break-lock", "--yes")
-	g.Eventually(grant.Held).Should(BeFalse())
 	refused("nobody holds the lock of store; see: ringmaster coordination abandon store", "break-lock")
 	refused("nothing was removed: add --yes, and --reason", "abandon", "store")
 	refused("nothing was removed: --reason is required", "abandon", "--yes")
 	done("The Restart was abandoned at step 1 of 1.", "abandon", "--reason", "dc1-1 has no disk", "--yes")
 	done("given up: abandoned by a person: dc1-1 has no disk", "status")
-	view, err := one.View(t.Context())
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(view.Pending(coordination.Restart)).To(HaveLen(1))
+	delete(one.Plans, coordinationtest.Restart)
+	g.Expect(one.Reconcile().View.Pending(coordinationtest.Restart)).To(HaveLen(1))
 }
 
 func TestCoordinationRefuses(t *testing.T) {
@@ -234,12 +227,15 @@ func TestCoordinationWatch(t *testing.T) {
 		t.Fatalf("%q was not shown", want)
 	}
 	reads("Nothing is pending.")
-	g.Expect(one.UpdatePendingForRemoval(t.Context(), coordination.Updates{"dc1-1": coordination.Add()})).To(Succeed())
+	one.Need(coordinationtest.Removal, "dc1-1", true)
 	reads("Removal is ready to begin: after its quiet window, if who acts finds the system well.")
-	grant, err := one.Lock(t.Context())
-	g.Expect(err).NotTo(HaveOccurred())
-	reads("dc1-operator holds the lock, with token 1")
-	g.Expect(grant.Release(t.Context())).To(Succeed())
+	two := m.join(t, "store", "dc2")
+	two.Settings.Mode, two.Busy = coordination.Local, true
+	two.Need(coordinationtest.Restart, "dc2-1", true)
+	two.Begin(coordinationtest.Restart, coordination.Step{Do: "restart", Members: []coordination.MemberID{"dc2-1"}})
+	reads("dc2-operator holds the lock, with token 1")
+	two.Busy = false
+	two.Reconcile()
 	reads("nobody holds the lock")
 	g.Expect(cmd.Process.Signal(os.Interrupt)).To(Succeed())
 	g.Expect(cmd.Wait()).To(Succeed())

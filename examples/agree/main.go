@@ -22,6 +22,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
 )
 
+const restart coordination.Action = "Restart"
+
 // operator looks after one member.
 type operator struct {
 	member coordination.MemberID
@@ -32,7 +34,7 @@ type operator struct {
 func (o *operator) Needs(context.Context, *coordination.View) (coordination.Needs, error) {
 	needs := coordination.Needs{Members: []coordination.MemberID{o.member}}
 	if o.needs {
-		needs.Pending = []coordination.Need{{Action: coordination.Restart, Member: o.member, Ready: true}}
+		needs.Pending = []coordination.Need{{Action: restart, Member: o.member, Ready: true}}
 	}
 	return needs, nil
 }
@@ -66,7 +68,7 @@ func main() {
 		log.Fatal(err) //nolint:gocritic // nothing has begun
 	}
 	c, err := coordination.New(coordination.Options{
-		Store: store, System: "agree", Name: *prefix + "-operator", Actions: []coordination.Action{coordination.Restart},
+		Store: store, System: "agree", Name: *prefix + "-operator", Actions: []coordination.Action{restart},
 		Session: 10 * time.Second, // for so long the others believe in it after it has died
 	})
 	if err != nil {

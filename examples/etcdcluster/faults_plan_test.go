@@ -153,12 +153,12 @@ func (s *scene) lateAndWithdrawn() {
 			r.edit(args)
 			s.until(func(v *view) bool { _, is := v.Sets[set][id]; return is || v.Intent != nil })
 		}
-		joins(first, coordination.PendingForRestart)
-		joins(third, coordination.ReadyForRestart)
-		joins(second, coordination.PendingForRestart)
+		joins(first, pendingForRestart)
+		joins(third, readyForRestart)
+		joins(second, pendingForRestart)
 		id := third.id()
 		third.edit(func(spec *spec) { spec.Args = old })
-		v := s.until(func(v *view) bool { _, is := v.Sets[coordination.PendingForRestart][id]; return !is || v.Intent != nil })
+		v := s.until(func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return !is || v.Intent != nil })
 		s.settled()
 		if v.Intent != nil {
 			continue // somebody was so slow that the window had passed
@@ -208,7 +208,7 @@ func (s *scene) withdrawnInTheMiddle() {
 		second.edit(func(spec *spec) { spec.Args = old })
 		late := func(now *view) bool { return overSince(v)(now) || now.Intent.At > 0 }
 		gone, left := s.killHolder(func(now *view) bool {
-			_, is := now.Sets[coordination.PendingForRestart][id]
+			_, is := now.Sets[pendingForRestart][id]
 			return late(now) || held(now) && !is
 		}, late)
 		s.settled()

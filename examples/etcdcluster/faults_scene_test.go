@@ -17,9 +17,11 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/operator"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 type (
@@ -27,11 +29,13 @@ type (
 	view = coordination.View
 )
 
+var pendingForRestart, readyForRestart = operator.Restart.Sets()
+
 // scene is a world in which things go wrong, one after the other, while a client writes.
 type scene struct {
 	*world
 	system *system.System
-	met    coordination.Store // where the operators meet
+	met    kv.Store // where the operators meet
 	writer *writer
 	arg    int
 

@@ -129,7 +129,7 @@ func (s *scene) leaderChanges() {
 		before := s.disturbed()
 		s.change()
 		s.until(func(v *view) bool {
-			return len(v.Sets[coordination.PendingForRestart]) == len(s.regions) || v.Intent != nil
+			return len(v.Sets[pendingForRestart]) == len(s.regions) || v.Intent != nil
 		})
 		s.moveLeader()
 		atBarrier := s.look().Intent == nil
@@ -191,7 +191,7 @@ func (s *scene) goneIsLeftOut() {
 	s.dies(gone)
 	s.Eventually(func() map[string]int { return s.since(disturbed) }).Should(Equal(once(string(there[0].id()), string(there[1].id()))))
 	v := s.until(func(v *view) bool { return v.Intent == nil })
-	s.Expect(v.Sets[coordination.PendingForRestart]).To(HaveKey(id), "it is not forgotten")
+	s.Expect(v.Sets[pendingForRestart]).To(HaveKey(id), "it is not forgotten")
 	var why []string
 	for _, done := range v.Done {
 		why = append(why, done.LeftOut[id])
@@ -210,7 +210,7 @@ func (s *scene) dies(r *region) {
 	id := r.id()
 	s.change()
 	s.wait(s.when(
-		func(v *view) bool { _, is := v.Sets[coordination.PendingForRestart][id]; return is },
+		func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return is },
 		func(*view) { _ = r.operator.Kill() }))
 }
 
@@ -241,7 +241,7 @@ func (s *scene) regionIsLost() {
 		})
 	}
 	s.Eventually(s.names).Should(Equal([]string{string(there[0].id()), string(there[1].id())}))
-	s.until(func(v *view) bool { _, is := v.Sets[coordination.PendingForRestart][id]; return !is })
+	s.until(func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return !is })
 	s.Expect(s.keysOf(lost.prefix)).To(BeEmpty())
 	acknowledged := s.writer.count()
 	s.Eventually(s.writer.count).Should(BeNumerically(">", acknowledged+10), "two are enough to write")

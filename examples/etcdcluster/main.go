@@ -20,6 +20,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/operator"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 const usage = `etcdcluster manages the members that one region has of an etcd cluster, together with the operators of the other regions.
@@ -109,7 +110,7 @@ func (o operatorOptions) run(ctx context.Context) error {
 	return operator.Run(ctx, config, o.Options)
 }
 
-func inKubernetes(config *rest.Config, namespace string, clock clock.Clock) (coordination.Store, error) {
+func inKubernetes(config *rest.Config, namespace string, clock clock.Clock) (kv.Store, error) {
 	// Renewals of the session must not wait behind other requests.
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 100, 200

@@ -24,6 +24,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 func TestMain(m *testing.M) {
@@ -49,7 +50,7 @@ type world struct {
 	t       testing.TB
 	regions []*region
 	// store is where the operators meet, if that is not the system itself.
-	store   coordination.Store
+	store   kv.Store
 	writers int // how many there were
 }
 
@@ -77,7 +78,7 @@ type options struct {
 	quiet time.Duration
 	args  []string // of all operators
 	// store is where they meet, if it is not the system itself.
-	store coordination.Store
+	store kv.Store
 	// prepare is for what has to be there before the processes of a region are started.
 	prepare func(*region)
 	// shipped is for operators that are built as they are shipped: a race detector costs time.

@@ -205,7 +205,7 @@ func (w *world) settled() {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(view.Intent).To(BeNil())
 		g.Expect(view.Lock).To(BeNil())
-		g.Expect(view.Pending(coordination.Restart)).To(BeEmpty())
+		g.Expect(view.Pending(operator.Restart)).To(BeEmpty())
 		for i := range streams {
 			stream, err := w.js.Stream(w.t.Context(), fmt.Sprintf("S%d", i))
 			g.Expect(err).NotTo(HaveOccurred())

@@ -7,32 +7,32 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 var (
-	// ErrClosed is returned for an action that may not begin.
-	ErrClosed = errors.New("the action may not begin yet")
-	// ErrNothingLeft is returned when nobody has left anything behind.
-	ErrNothingLeft = errors.New("nothing is left to go on with")
-	// ErrLocal is returned to an instance that takes no part, for what it could only do for all.
-	ErrLocal = errors.New("this instance is in local mode")
+	// errClosed is returned for an action that may not begin.
+	errClosed = errors.New("the action may not begin yet")
+	// errNothingLeft is returned when nobody has left anything behind.
+	errNothingLeft = errors.New("nothing is left to go on with")
+	// errLocal is returned to an instance that takes no part, for what it could only do for all.
+	errLocal = errors.New("this instance is in local mode")
 	// ErrAccepted is returned for withdrawing an order that a participant has accepted and not answered: it may be carrying it
 	// out at this moment.
 	ErrAccepted = errors.New("the order was accepted and is not answered")
 )
 
-// Begin takes the lock for an action that may begin, and writes down what will be done, if nothing that the
+// begin takes the lock for an action that may begin, and writes down what will be done, if nothing that the
 // verdict was made of has changed since. It returns ErrConflict when something has: ask again.
-func (c *Coordinator) Begin(ctx context.Context, verdict *Verdict, steps []Step) (*Grant, error) {
+func (c *Coordinator) begin(ctx context.Context, verdict *decision, steps []Step) (*lockGrant, error) {
 	switch {
-	case c.Settings().Mode != Global:
-		return nil, ErrLocal
+	case c.currentSettings().Mode != Global:
+		return nil, errLocal
 	case !verdict.Open:
-		return nil, fmt.Errorf("%w: %s", ErrClosed, verdict.Summary())
-	case verdict.view == nil:
-		return nil, errors.New("the verdict is none of Judge or Check")
+		return nil, fmt.Errorf("%w: %s", errClosed, verdict.Summary())
 	}
-	return c.take(ctx, func(view *View, token int64) ([]Condition, *Intent, error) {
+	return c.take(ctx, func(view *View, token int64) ([]kv.Condition, *Intent, error) {
 		intent := &Intent{
 			ID: token, Action: verdict.Action, Class: verdict.Class, Members: map[MemberID]int64{}, LeftOut: verdict.LeftOut,
 			Steps: steps, Token: token, By: c.name, Since: c.clock.Now().UTC(), Seen: verdict.view.Revision,
@@ -46,37 +46,37 @@ func (c *Coordinator) Begin(ctx context.Context, verdict *Verdict, steps []Step)
 
 // stillSo is met while no instance has changed its entries, none has come or gone in this way, nobody acts, and none
 // that was left out has come back.
-func (c *Coordinator) stillSo(verdict *Verdict) []Condition {
+func (c *Coordinator) stillSo(verdict *decision) []kv.Condition {
 	view := verdict.view
-	conditions := []Condition{NotWritten(c.keys.changes(), view.Revision), IsAbsent(c.keys.intent())}
+	conditions := []kv.Condition{kv.NotWritten(c.keys.changes(), view.Revision), kv.IsAbsent(c.keys.intent())}
 	if len(verdict.LeftOut) > 0 {
-		conditions = append(conditions, NotWritten(c.keys.instances(), view.Revision))
+		conditions = append(conditions, kv.NotWritten(c.keys.instances(), view.Revision))
 	}
 	for key, entry := range view.entries {
 		if at := c.keys.split(key); len(at) == 2 && at[0] == "changes" {
-			conditions = append(conditions, IsAt(key, entry.Version)) // also not deleted
+			conditions = append(conditions, kv.IsAt(key, entry.Version)) // also not deleted
 		}
 	}
 	return conditions
 }
 
-// Resume takes the lock to go on with what an instance has left behind that lost it. It returns ErrNothingLeft if
+// resume takes the lock to go on with what an instance has left behind that lost it. It returns errNothingLeft if
 // nothing was.
-func (c *Coordinator) Resume(ctx context.Context) (*Grant, error) {
-	if c.Settings().Mode != Global {
-		return nil, ErrLocal
+func (c *Coordinator) resume(ctx context.Context) (*lockGrant, error) {
+	if c.currentSettings().Mode != Global {
+		return nil, errLocal
 	}
-	return c.take(ctx, func(view *View, token int64) ([]Condition, *Intent, error) {
+	return c.take(ctx, func(view *View, token int64) ([]kv.Condition, *Intent, error) {
 		if view.Intent == nil {
-			return nil, nil, ErrNothingLeft
+			return nil, nil, errNothingLeft
 		}
 		view.Intent.Token, view.Intent.By = token, c.name
-		return []Condition{IsAt(c.keys.intent(), view.entries[c.keys.intent()].Version)}, view.Intent, nil
+		return []kv.Condition{kv.IsAt(c.keys.intent(), view.entries[c.keys.intent()].Version)}, view.Intent, nil
 	})
 }
 
 // Intent is what is being done, as it was written last; nil if only the lock is held.
-func (g *Grant) Intent() *Intent {
+func (g *lockGrant) Intent() *Intent {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.intent == nil {
@@ -88,12 +88,12 @@ func (g *Grant) Intent() *Intent {
 }
 
 // Step is the one that is to be done now, nil when all are done.
-func (g *Grant) Step() *Step { return g.Intent().step() }
+func (g *lockGrant) Step() *Step { return g.Intent().step() }
 
 // Advance writes down that the present step is done. With more steps these take the place of those that are still
 // to come: for a plan that turns out to be wrong. It returns ErrConflict if an Advance before it, whose outcome was unknown,
 // had been written: Step then returns what that one published.
-func (g *Grant) Advance(ctx context.Context, rest ...Step) error {
+func (g *lockGrant) Advance(ctx context.Context, rest ...Step) error {
 	next := g.Intent()
 	if next == nil || next.At >= len(next.Steps) {
 		return errors.New("there is no step to be done")
@@ -106,14 +106,14 @@ func (g *Grant) Advance(ctx context.Context, rest ...Step) error {
 }
 
 // Go lets the participants carry out a step that all of them have accepted.
-func (g *Grant) Go(ctx context.Context) error {
+func (g *lockGrant) Go(ctx context.Context) error {
 	next := g.Intent()
 	next.Go = true
 	return g.replaceIntent(ctx, next)
 }
 
-func (g *Grant) replaceIntent(ctx context.Context, next *Intent, conditions ...Condition) error {
-	revision, err := g.commitIntent(ctx, conditions, Put(g.c.keys.intent(), encode(next)))
+func (g *lockGrant) replaceIntent(ctx context.Context, next *Intent, conditions ...kv.Condition) error {
+	revision, err := g.commitIntent(ctx, conditions, kv.Put(g.c.keys.intent(), encode(next)))
 	if err != nil {
 		return err
 	}
@@ -124,12 +124,12 @@ func (g *Grant) replaceIntent(ctx context.Context, next *Intent, conditions ...C
 // commitIntent writes something while the lock is held, the intent is the one that this grant knows, and conditions are met.
 // An Advance whose outcome was unknown may have published other steps: it returns ErrConflict then, and Step is the published
 // one.
-func (g *Grant) commitIntent(ctx context.Context, conditions []Condition, operations ...Operation) (int64, error) {
+func (g *lockGrant) commitIntent(ctx context.Context, conditions []kv.Condition, operations ...kv.Operation) (int64, error) {
 	g.mu.Lock()
-	known := IsAt(g.c.keys.intent(), g.intentVersion)
+	known := kv.IsAt(g.c.keys.intent(), g.intentVersion)
 	g.mu.Unlock()
 	revision, err := g.commitIf(ctx, append(conditions, known), operations...)
-	if !errors.Is(err, ErrConflict) {
+	if !errors.Is(err, kv.ErrConflict) {
 		return revision, err
 	}
 	found, readErr := g.c.store.Read(ctx, g.c.keys.lock(), g.c.keys.intent())
@@ -148,7 +148,7 @@ func (g *Grant) commitIntent(ctx context.Context, conditions []Condition, operat
 }
 
 // refresh learns what a write of this grant has published whose outcome was unknown.
-func (g *Grant) refresh(view *View) {
+func (g *lockGrant) refresh(view *View) {
 	entry := view.entries[g.c.keys.intent()]
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,7 +158,7 @@ func (g *Grant) refresh(view *View) {
 	}
 }
 
-func (g *Grant) setIntent(intent *Intent, version int64) {
+func (g *lockGrant) setIntent(intent *Intent, version int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.intent, g.intentVersion = intent, version
@@ -167,7 +167,7 @@ func (g *Grant) setIntent(intent *Intent, version int64) {
 // withdrawing returns what has to be met for withdrawing the present step from members: that no participant of them has
 // accepted it since the view, or may carry it out. Fenced is set when the system refuses whatever was accepted under an
 // older token.
-func (g *Grant) withdrawing(view *View, fenced bool, ids ...MemberID) ([]Condition, error) {
+func (g *lockGrant) withdrawing(view *View, fenced bool, ids ...MemberID) ([]kv.Condition, error) {
 	intent := g.Intent()
 	if step := intent.step(); step == nil || !step.Order {
 		return nil, nil
@@ -179,13 +179,13 @@ func (g *Grant) withdrawing(view *View, fenced bool, ids ...MemberID) ([]Conditi
 			return nil, fmt.Errorf("withdrawing the order to %s %s: %w", intent.step().Do, id, ErrAccepted)
 		}
 	}
-	return []Condition{NotWritten(g.c.keys.answers(), view.Revision)}, nil
+	return []kv.Condition{kv.NotWritten(g.c.keys.answers(), view.Revision)}, nil
 }
 
 // Skip goes on without members of the present step: it records why, and drops them from the ones that the action is done to. If
 // no other members of the step are left, the given steps take the place of all later ones. The entries of the members stay
 // pending. It returns ErrAccepted if one of them may be carrying out the step: only a fence makes that safe.
-func (g *Grant) Skip(ctx context.Context, view *View, reason string, ids []MemberID, fenced bool, rest ...Step) error {
+func (g *lockGrant) Skip(ctx context.Context, view *View, reason string, ids []MemberID, fenced bool, rest ...Step) error {
 	next := g.Intent()
 	if next.step() == nil {
 		return errors.New("there is no step to skip a member of")
@@ -224,30 +224,35 @@ const removedDone = 50
 
 // Done writes down that all is done, and gives the lock back. With a reason it is given up instead, and what asked for it
 // can ask again. It returns ErrAccepted if a participant may be carrying out the present step.
-func (g *Grant) Done(ctx context.Context, failure string) error { return g.end(ctx, failure, false) }
+func (g *lockGrant) Done(ctx context.Context, failure string) error {
+	return g.end(ctx, failure, false)
+}
 
 // end is Done, also for a step that was accepted if the system refuses it by now.
-func (g *Grant) end(ctx context.Context, failure string, fenced bool) error {
+func (g *lockGrant) end(ctx context.Context, failure string, fenced bool) error {
 	intent := g.Intent()
 	if intent == nil {
 		return g.Release(ctx)
 	}
-	view, err := g.c.View(ctx)
+	view, err := g.c.view(ctx)
 	if err == nil {
 		err = g.lost() // the view may have shown it
 	}
 	if err != nil {
 		return err
 	}
-	var conditions []Condition
+	var conditions []kv.Condition
 	if step := intent.step(); step != nil {
 		if conditions, err = g.withdrawing(view, fenced, step.Members...); err != nil {
 			return err
 		}
 	}
 	done := Done{Intent: *intent, Failure: failure, Until: g.c.clock.Now().UTC()}
+	if failure == "" {
+		done.At = len(done.Steps) // the last one is not written down before
+	}
 	g.ending.Store(true)
-	if _, err := g.commitIntent(ctx, conditions, append(view.ending(done), Delete(g.c.keys.lock()))...); err != nil {
+	if _, err := g.commitIntent(ctx, conditions, append(view.ending(done), kv.Delete(g.c.keys.lock()))...); err != nil {
 		g.ending.Store(false)
 		return err
 	}
@@ -257,12 +262,12 @@ func (g *Grant) end(ctx context.Context, failure string, fenced bool) error {
 }
 
 // ending writes down what was done, and removes the intent and old records.
-func (v *View) ending(done Done) []Operation {
-	record := Put(v.keys.done(tokenKey(done.Token)), encode(done))
-	operations := []Operation{record, Delete(v.keys.intent())}
+func (v *View) ending(done Done) []kv.Operation {
+	record := kv.Put(v.keys.done(tokenKey(done.Token)), encode(done))
+	operations := []kv.Operation{record, kv.Delete(v.keys.intent())}
 	for _, old := range outlived(v, keptDone-1, keptDoneSize-len(record.Value)) {
 		if old.Token != done.Token {
-			operations = append(operations, Delete(v.keys.done(tokenKey(old.Token))))
+			operations = append(operations, kv.Delete(v.keys.done(tokenKey(old.Token))))
 		}
 	}
 	return operations
@@ -287,8 +292,8 @@ func outlived(view *View, keep, keepSize int) []Done {
 	return old[:min(len(old), removedDone)]
 }
 
-// Order is what the holder of the lock wants a participant to do with some of its members.
-type Order struct {
+// memberOrder is what the holder of the lock wants a participant to do with some of its members.
+type memberOrder struct {
 	// Step is what is to be done, to these members only.
 	Step
 	// Intent and At name the step, whoever goes on with it: a participant that has carried it out need not do it again under
@@ -304,13 +309,13 @@ type Order struct {
 	view    *View
 }
 
-// Order returns what this participant is to do now, if anything. It is asked for some of the participant's own members.
-func (c *Coordinator) Order(view *View, mine ...MemberID) *Order {
+// memberOrder returns what this participant is to do now, if anything. It is asked for some of the participant's own members.
+func (c *Coordinator) order(view *View, mine ...MemberID) *memberOrder {
 	step := view.Intent.step()
 	if step == nil || !step.Order || view.Lock != nil && !view.Acts() {
 		return nil // also while somebody has the lock for something else
 	}
-	order := &Order{
+	order := &memberOrder{
 		Step: *step, Intent: view.Intent.ID, At: view.Intent.At, Token: view.Intent.Token, Accepted: true,
 		Wait: step.Together && !view.Intent.Go, version: view.entries[c.keys.intent()].Version, view: view,
 	}
@@ -352,17 +357,17 @@ func (v *View) alive(session string) bool {
 	return slices.ContainsFunc(v.processes, func(i Instance) bool { return i.Session == session })
 }
 
-// Accept says that this process carries out an order: only then may it. It returns ErrConflict if the order was changed or
+// accept says that this process carries out an order: only then may it. It returns ErrConflict if the order was changed or
 // withdrawn meanwhile. From then on the holder waits for the answer, unless the system itself can refuse what is done under an
 // older token, or a person abandons the action.
-func (c *Coordinator) Accept(ctx context.Context, order *Order) error {
+func (c *Coordinator) accept(ctx context.Context, order *memberOrder) error {
 	if order.Accepted {
 		return nil
 	}
-	unchanged := []Condition{
-		IsAt(c.keys.intent(), order.version), IsAt(c.keys.lock(), order.view.entries[c.keys.lock()].Version),
+	unchanged := []kv.Condition{
+		kv.IsAt(c.keys.intent(), order.version), kv.IsAt(c.keys.lock(), order.view.entries[c.keys.lock()].Version),
 	}
-	err := c.answer(ctx, order, unchanged, Answer{Intent: order.Intent, Step: order.At, Token: order.Token, Process: c.process()})
+	err := c.writeAnswer(ctx, order, unchanged, Answer{Intent: order.Intent, Step: order.At, Token: order.Token, Process: c.process()})
 	if err != nil {
 		return fmt.Errorf("accepting the order to %s: %w", order.Step, err)
 	}
@@ -370,37 +375,31 @@ func (c *Coordinator) Accept(ctx context.Context, order *Order) error {
 	return nil
 }
 
-// Answer says that an order was carried out, or with a reason, that it cannot be. It returns ErrConflict if another process
-// has accepted the order meanwhile.
-func (c *Coordinator) Answer(ctx context.Context, order *Order, failure string) error {
-	return c.outcome(ctx, order, Answer{Done: true, Failure: failure})
-}
-
-// outcome says what came of an order.
-func (c *Coordinator) outcome(ctx context.Context, order *Order, answer Answer) error {
+// outcome says what came of an order. It returns ErrConflict if another process has accepted the order meanwhile.
+func (c *Coordinator) outcome(ctx context.Context, order *memberOrder, answer Answer) error {
 	switch {
-	case c.Settings().Mode != Global:
-		return fmt.Errorf("answering the order to %s: %w", order.Step, ErrLocal)
+	case c.currentSettings().Mode != Global:
+		return fmt.Errorf("answering the order to %s: %w", order.Step, errLocal)
 	case !order.Accepted:
 		return fmt.Errorf("answering the order to %s: it was not accepted", order.Step)
 	}
 	answer.Intent, answer.Step, answer.Token, answer.Process = order.Intent, order.At, order.Token, c.process()
-	if err := c.answer(ctx, order, nil, answer); err != nil {
+	if err := c.writeAnswer(ctx, order, nil, answer); err != nil {
 		return fmt.Errorf("answering the order to %s: %w", order.Step, err)
 	}
 	return nil
 }
 
-// answer writes an answer for all members of an order, if the ones that the order was read with are still there. For more than
+// writeAnswer writes an answer for all members of an order, if the ones that the order was read with are still there. For more than
 // a transaction takes it writes several: each member has an answer of its own.
-func (c *Coordinator) answer(ctx context.Context, order *Order, conditions []Condition, answer Answer) error {
-	mine := c.Settings()
+func (c *Coordinator) writeAnswer(ctx context.Context, order *memberOrder, conditions []kv.Condition, answer Answer) error {
+	mine := c.currentSettings()
 	for part := range slices.Chunk(order.Members, maxOperations) {
-		t := Transaction{If: slices.Clone(conditions)}
+		t := kv.Transaction{If: slices.Clone(conditions)}
 		for _, id := range part {
 			key := c.keys.answers(mine.Prefix, string(id))
-			t.If = append(t.If, IsAt(key, order.view.entries[key].Version))
-			t.Then = append(t.Then, Put(key, encode(answer)))
+			t.If = append(t.If, kv.IsAt(key, order.view.entries[key].Version))
+			t.Then = append(t.Then, kv.Put(key, encode(answer)))
 		}
 		t.Then = append(t.Then, c.changed(order.view.entries, mine.Prefix))
 		revision, err := c.store.Commit(ctx, t)
@@ -408,14 +407,14 @@ func (c *Coordinator) answer(ctx context.Context, order *Order, conditions []Con
 			return err
 		}
 		for _, operation := range t.Then {
-			order.view.entries[operation.Key] = Entry{Value: operation.Value, Version: revision}
+			order.view.entries[operation.Key] = kv.Entry{Value: operation.Value, Version: revision}
 		}
 	}
 	return nil
 }
 
 // Answered returns the answers to the present step, by member, without those that are still carried out.
-func (g *Grant) Answered(view *View) map[MemberID]Answer {
+func (g *lockGrant) Answered(view *View) map[MemberID]Answer {
 	answered := map[MemberID]Answer{}
 	intent := g.Intent()
 	if step := intent.step(); step != nil {
@@ -430,7 +429,7 @@ func (g *Grant) Answered(view *View) map[MemberID]Answer {
 
 // Wanted tells whether a member's instance still wants what is being done: it may have withdrawn its entry, or
 // have left the coordination.
-func (g *Grant) Wanted(view *View, id MemberID) bool {
+func (g *lockGrant) Wanted(view *View, id MemberID) bool {
 	intent := g.Intent()
 	if intent == nil {
 		return false // only the lock is held
@@ -440,22 +439,22 @@ func (g *Grant) Wanted(view *View, id MemberID) bool {
 	return wanted
 }
 
-// Wants are the entries that an instance should have: the addresses of members, by set.
-type Wants map[Set]map[MemberID][]string
+// wantedEntries are the entries that an instance should have: the addresses of members, by set.
+type wantedEntries map[Set]map[MemberID][]string
 
 // Want adds a member to a set.
-func (w Wants) Want(set Set, id MemberID, addresses ...string) {
+func (w wantedEntries) Want(set Set, id MemberID, addresses ...string) {
 	if w[set] == nil {
 		w[set] = map[MemberID][]string{}
 	}
 	w[set][id] = addresses
 }
 
-// Declare makes this instance's entries just those that it wants, and removes what it has answered to orders that are
+// declare makes this instance's entries just those that it wants, and removes what it has answered to orders that are
 // over. The view is one from before the instance looked at its members: what was done by then and is wanted
 // nevertheless is wanted again.
-func (c *Coordinator) Declare(ctx context.Context, view *View, wants Wants) error {
-	mine := c.Settings()
+func (c *Coordinator) declare(ctx context.Context, view *View, wants wantedEntries) error {
+	mine := c.currentSettings()
 	if mine.Mode != Global {
 		return nil
 	}
@@ -471,11 +470,11 @@ func (c *Coordinator) Declare(ctx context.Context, view *View, wants Wants) erro
 	}
 	for _, key := range sortedKeys(view.entries) { // the parts of a large declaration follow an order
 		if at := c.keys.split(key); len(at) == 3 && at[1] == mine.Prefix && c.outdated(view, at, wants) {
-			changes = append(changes, change{Operation: Delete(key), seen: view.entries[key].Version})
+			changes = append(changes, change{Operation: kv.Delete(key), seen: view.entries[key].Version})
 		}
 	}
 	err = c.updateFrom(ctx, mine.Prefix, view.snapshot(), changes)
-	if errors.Is(err, ErrConflict) { // the view is old
+	if errors.Is(err, kv.ErrConflict) { // the view is old
 		err = c.retry(ctx, func() error { return c.update(ctx, mine.Prefix, changes) })
 	}
 	if err != nil {
@@ -485,7 +484,7 @@ func (c *Coordinator) Declare(ctx context.Context, view *View, wants Wants) erro
 }
 
 // outdated tells whether an entry of this instance, given by the segments of its key, is not wanted any more.
-func (c *Coordinator) outdated(view *View, at []string, wants Wants) bool {
+func (c *Coordinator) outdated(view *View, at []string, wants wantedEntries) bool {
 	set, id := Set(at[0]), MemberID(at[2])
 	if at[0] == kindAnswers {
 		return view.Intent == nil || view.Answers[id].Intent != view.Intent.ID
@@ -495,12 +494,12 @@ func (c *Coordinator) outdated(view *View, at []string, wants Wants) bool {
 }
 
 // updates add all of it.
-func (w Wants) updates() map[Set]Updates {
-	all := map[Set]Updates{}
+func (w wantedEntries) updates() map[Set]setUpdates {
+	all := map[Set]setUpdates{}
 	for set, members := range w {
-		all[set] = Updates{}
+		all[set] = setUpdates{}
 		for id, addresses := range members {
-			all[set][id] = Add(addresses...)
+			all[set][id] = addEntry(addresses...)
 		}
 	}
 	return all

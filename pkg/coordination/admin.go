@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"k8s.io/utils/clock"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // The functions of this file are for people: they end what no participant ends by itself.
@@ -22,7 +24,7 @@ var (
 // Forget removes all that participants with a prefix have written which will never return. It is the one case in
 // which somebody writes below the prefix of somebody else; as long as one of them lives, nothing is removed. It returns
 // ErrAccepted while they may be carrying out an order: without their answer it would count as one that nobody has accepted.
-func Forget(ctx context.Context, store Store, root, system, prefix string) error {
+func Forget(ctx context.Context, store kv.Store, root, system, prefix string) error {
 	if err := checkSegment("the prefix", prefix); err != nil {
 		return err
 	}
@@ -37,17 +39,17 @@ func Forget(ctx context.Context, store Store, root, system, prefix string) error
 	if accepted := view.acceptedBy(prefix); len(accepted) > 0 {
 		return fmt.Errorf("forgetting %s of %s: the order about %s: %w; abandon the intent first", prefix, system, joined(accepted), ErrAccepted)
 	}
-	t := Transaction{
-		If: []Condition{
+	t := kv.Transaction{
+		If: []kv.Condition{
 			// One that comes back meanwhile registers, and then its entries are its own again.
-			NotWritten(k.instances(prefix), view.Revision),
+			kv.NotWritten(k.instances(prefix), view.Revision),
 			// One that hangs may accept an order although its session is over.
-			NotWritten(k.answers(prefix), view.Revision),
+			kv.NotWritten(k.answers(prefix), view.Revision),
 		},
-		Then: []Operation{Delete(k.changes(prefix))},
+		Then: []kv.Operation{kv.Delete(k.changes(prefix))},
 	}
 	for _, path := range k.ownedBy(view.snapshot(), prefix) {
-		t.Then = append(t.Then, DeleteBelow(path))
+		t.Then = append(t.Then, kv.DeleteBelow(path))
 	}
 	if _, err := store.Commit(ctx, t); err != nil {
 		return fmt.Errorf("forgetting %s of %s: %w", prefix, system, err)
@@ -63,7 +65,7 @@ func Forget(ctx context.Context, store Store, root, system, prefix string) error
 // a higher token. But a participant that has accepted the present order, or a holder that hangs in a step of its own, may still
 // carry it out, under the old token and beside whatever is begun next. Only a system that refuses older tokens stops that. Its
 // answer never counts for a later intent.
-func Abandon(ctx context.Context, store Store, root, system, reason string) (*Done, error) {
+func Abandon(ctx context.Context, store kv.Store, root, system, reason string) (*Done, error) {
 	if reason == "" {
 		return nil, fmt.Errorf("abandoning the intent of %s: the reason is empty; say why, for those who read the record", system)
 	}
@@ -76,15 +78,15 @@ func Abandon(ctx context.Context, store Store, root, system, reason string) (*Do
 	}
 	k := view.keys
 	done := Done{Intent: *view.Intent, Failure: "abandoned by a person: " + reason, Until: clock.RealClock{}.Now().UTC()}
-	t := Transaction{
-		If: []Condition{
-			IsAt(k.intent(), view.entries[k.intent()].Version),
-			IsAt(k.lock(), view.entries[k.lock()].Version), // nobody goes on with it meanwhile
+	t := kv.Transaction{
+		If: []kv.Condition{
+			kv.IsAt(k.intent(), view.entries[k.intent()].Version),
+			kv.IsAt(k.lock(), view.entries[k.lock()].Version), // nobody goes on with it meanwhile
 		},
 		Then: view.ending(done),
 	}
 	if view.Acts() {
-		t.Then = append(t.Then, Delete(k.lock()))
+		t.Then = append(t.Then, kv.Delete(k.lock()))
 	}
 	if _, err := store.Commit(ctx, t); err != nil {
 		return nil, fmt.Errorf("abandoning the %s of %s: %w", done.Action, system, err)
@@ -98,7 +100,7 @@ func Abandon(ctx context.Context, store Store, root, system, reason string) (*Do
 // The holder is fenced: the store refuses what it still writes. The next participant that looks, which may be the same one, goes
 // on with the intent under a higher token. The step that the holder was in may then be carried out twice at the same time, unless
 // the system refuses older tokens. To keep the participant from taking the lock again, deny it first: Settings.Denied.
-func BreakLock(ctx context.Context, store Store, root, system string) (*Lock, error) {
+func BreakLock(ctx context.Context, store kv.Store, root, system string) (*Lock, error) {
 	view, err := Look(ctx, store, root, system)
 	if err != nil {
 		return nil, err
@@ -108,8 +110,8 @@ func BreakLock(ctx context.Context, store Store, root, system string) (*Lock, er
 	}
 	k := view.keys
 	// It only deletes: that is all that an etcd without space accepts.
-	_, err = store.Commit(ctx, Transaction{
-		If: []Condition{IsAt(k.lock(), view.entries[k.lock()].Version)}, Then: []Operation{Delete(k.lock())},
+	_, err = store.Commit(ctx, kv.Transaction{
+		If: []kv.Condition{kv.IsAt(k.lock(), view.entries[k.lock()].Version)}, Then: []kv.Operation{kv.Delete(k.lock())},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("breaking the lock of %s: %w", system, err)

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 func (w *world) abandon() error {
@@ -66,7 +67,7 @@ func TestAbandon(t *testing.T) {
 		again := two.Order(w.view(), "dc2-a")
 		w.Expect(again).NotTo(BeNil())
 		w.Expect(two.Accept(t.Context(), again)).To(Succeed())
-		w.Expect(two.Answer(t.Context(), order, "")).To(MatchError(coordination.ErrConflict), "the newer order was accepted")
+		w.Expect(two.Answer(t.Context(), order, "")).To(MatchError(kv.ErrConflict), "the newer order was accepted")
 		w.Expect(two.Answer(t.Context(), again, "")).To(Succeed())
 		w.Expect(next.Answered(w.view())).To(HaveLen(1))
 	})

@@ -2,7 +2,6 @@ package coordination
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,8 +9,8 @@ import (
 	"time"
 )
 
-// Verdict says whether an action may begin, and if not, why.
-type Verdict struct {
+// decision says whether an action may begin, and if not, why.
+type decision struct {
 	Action Action `json:"action"`
 	Class  string `json:"class,omitempty"`
 	Open   bool   `json:"open"`
@@ -42,7 +41,7 @@ func (w Waits) String() string {
 }
 
 // Summary says in a line what an action waits for.
-func (v *Verdict) Summary() string {
+func (v *decision) Summary() string {
 	if v.Open {
 		return fmt.Sprintf("%s of %s may begin", v.Action, names(v.Members))
 	}
@@ -76,21 +75,11 @@ type seen struct {
 	since   time.Time
 }
 
-// Check reads everything at one revision and decides whether an action may begin for a class.
-func (c *Coordinator) Check(ctx context.Context, action Action, class string) (*Verdict, error) {
-	view, err := c.View(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c.Judge(view, action, class), nil
-}
-
-// Judge decides on a view whether an action may begin for a class. It remembers what was pending, to know how long
-// that has not changed: by the clock of this instance. CoordinatorChoice, which nobody asks for, may begin whenever nobody
-// acts. In local mode nothing may.
-func (c *Coordinator) Judge(view *View, action Action, class string) *Verdict {
-	if c.Settings().Mode != Global {
-		return &Verdict{Action: action, Class: class, Waits: []Waits{{c.name, ErrLocal.Error()}}, view: view}
+// judge decides on a view whether an action may begin for a class. It remembers what was pending, to know how long
+// that has not changed: by the clock of this instance. In local mode no action may begin.
+func (c *Coordinator) judge(view *View, action Action, class string) *decision {
+	if c.currentSettings().Mode != Global {
+		return &decision{Action: action, Class: class, Waits: []Waits{{c.name, errLocal.Error()}}, view: view}
 	}
 	pending := c.pending(view, action, class)
 	calm := c.calm(question{action, class}, pending, view.givenUp(action, class))
@@ -163,10 +152,10 @@ func (c *Coordinator) calm(q question, pending Members, givenUp int64) time.Dura
 }
 
 // judge decides. It is given how long just these members have to be pending, and have been.
-func judge(view *View, pending Members, policies policies, quiet, calm time.Duration, action Action) *Verdict {
-	v := &Verdict{Action: action, Members: Members{}, LeftOut: map[MemberID]string{}, view: view}
+func judge(view *View, pending Members, policies policies, quiet, calm time.Duration, action Action) *decision {
+	v := &decision{Action: action, Members: Members{}, LeftOut: map[MemberID]string{}, view: view}
 	set, ready := action.Sets()
-	if len(pending) == 0 && set != "" {
+	if len(pending) == 0 {
 		return v
 	}
 	for _, id := range slices.Sorted(maps.Keys(pending)) {
@@ -184,19 +173,19 @@ func judge(view *View, pending Members, policies policies, quiet, calm time.Dura
 	for _, prefix := range view.silent() {
 		v.leaveOut(policies, !view.Takes(prefix), calm, prefix, view.silence(prefix))
 	}
-	if left := quiet - calm; left > 0 && set != "" {
+	if left := quiet - calm; left > 0 {
 		v.Waits = append(v.Waits, Waits{Reason: fmt.Sprintf("%s more without a change", left.Round(time.Millisecond))})
 		v.Again = max(v.Again, left)
 	}
 	if view.Intent != nil {
 		v.Waits = append(v.Waits, Waits{cmp.Or(view.Intent.By, "somebody"), fmt.Sprintf("the %s that it does is not yet done", view.Intent.Action)})
 	}
-	v.Open = len(v.Waits) == 0 && (len(v.Members) > 0 || set == "")
+	v.Open = len(v.Waits) == 0 && len(v.Members) > 0
 	return v
 }
 
 // leaveOut tells whether the action begins without somebody, and otherwise notes that it waits.
-func (v *Verdict) leaveOut(policies policies, gone bool, calm time.Duration, whom, reason string) bool {
+func (v *decision) leaveOut(policies policies, gone bool, calm time.Duration, whom, reason string) bool {
 	out, again := policies.leaveOut(gone, calm)
 	if !out {
 		v.Waits = append(v.Waits, Waits{whom, reason})
@@ -229,13 +218,13 @@ func (v *View) silence(prefix string) string {
 }
 
 // unready says why a member is not ready, or nothing if it is, and whether all instances are gone that ask for it. Each of
-// them has to say that it is ready, if that is something to be said.
+// them has to say that it is ready.
 func (v *View) unready(pending, ready Set, id MemberID, member Member) (reason string, gone bool) {
 	asking := v.asking[pending][id]
 	if len(asking) == 0 {
 		asking = []string{member.Prefix}
 	}
-	said := func(prefix string) bool { return ready == "" || slices.Contains(v.asking[ready][id], prefix) }
+	said := func(prefix string) bool { return slices.Contains(v.asking[ready][id], prefix) }
 	gone = !slices.ContainsFunc(asking, v.Takes)
 	unsaid := slices.ContainsFunc(asking, func(prefix string) bool { return !said(prefix) })
 	switch {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 func TestJudge(t *testing.T) {
@@ -111,10 +113,10 @@ func TestJudge(t *testing.T) {
 				asking: map[Set]map[MemberID][]string{PendingForRestart: prefixes(test.pending), ReadyForRestart: prefixes(test.ready)},
 			}
 			got := judge(view, test.pending, policies{test.policy}, test.policy.Quiet, test.calm, Restart)
-			want := &Verdict{
+			want := &decision{
 				Action: Restart, Open: test.open, Members: test.members, Waits: test.waits, LeftOut: test.leftOut, Again: test.again,
 			}
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Verdict{}), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(decision{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -129,44 +131,17 @@ func prefixes(of Members) map[MemberID][]string {
 	return all
 }
 
-// A removal needs no preparation: it is ready when it is pending. Nobody asks for a choice of coordinators: it can be made
-// whenever nobody acts.
-func TestJudgeWithoutReady(t *testing.T) {
-	t.Parallel()
-	alive, pending := map[string]string{"instances/dc1/dc1-op/1": "{}"}, Members{"dc1-a": {Prefix: "dc1", Version: 1}}
-	for name, test := range map[string]struct {
-		action  Action
-		pending Members
-		intent  *Intent
-		want    bool
-	}{
-		"a removal":                          {Removal, pending, nil, true},
-		"a choice of coordinators":           {CoordinatorChoice, nil, nil, true},
-		"a choice of coordinators, too late": {CoordinatorChoice, nil, &Intent{By: "dc2-op", Action: Restart}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			view := viewOf(t, alive)
-			view.Intent = test.intent
-			got := judge(view, test.pending, policies{{Quiet: 0}}, 0, 0, test.action)
-			if got.Open != test.want {
-				t.Error(got.Summary())
-			}
-		})
-	}
-}
-
 // A member for which several instances ask, as for one that nobody looks after any more.
 func TestAskedForTwice(t *testing.T) {
 	t.Parallel()
 	k := newKeys(DefaultRoot, "store")
-	entries := map[string]Entry{
+	entries := map[string]kv.Entry{
 		"pendingForExclusion/dc1/dc3-a": {Version: 5}, "pendingForExclusion/dc2/dc3-a": {Version: 7},
 		"readyForExclusion/dc1/dc3-a": {Value: "here", Version: 5}, "instances/dc1/dc1-op/1": {Value: "{}", Version: 1},
 	}
-	look := func(more map[string]Entry) *View {
-		found := &Snapshot{Entries: map[string]Entry{}}
-		for _, some := range []map[string]Entry{entries, more} {
+	look := func(more map[string]kv.Entry) *View {
+		found := &kv.Snapshot{Entries: map[string]kv.Entry{}}
+		for _, some := range []map[string]kv.Entry{entries, more} {
 			for below, entry := range some {
 				found.Entries[k.root+"/"+below] = entry
 			}
@@ -184,11 +159,11 @@ func TestAskedForTwice(t *testing.T) {
 	if got := judge(v, v.Pending(Exclusion), policies{{}}, 0, 0, Exclusion); got.Open {
 		t.Error("one of them has not said that it is ready")
 	}
-	v = look(map[string]Entry{"readyForExclusion/dc2/dc3-a": {Value: "there", Version: 8}})
+	v = look(map[string]kv.Entry{"readyForExclusion/dc2/dc3-a": {Value: "there", Version: 8}})
 	if got := judge(v, v.Pending(Exclusion), policies{{Missing: LeaveOut}}, 0, 0, Exclusion); !got.Open || got.Members["dc3-a"].Addresses[0] != "there" {
 		t.Error(got.Summary())
 	}
-	done := map[string]Entry{"done/" + tokenKey(9): {Value: `{"id":9,"token":9,"action":"Exclusion","members":{"dc3-a":7}}`, Version: 9}}
+	done := map[string]kv.Entry{"done/" + tokenKey(9): {Value: `{"id":9,"token":9,"action":"Exclusion","members":{"dc3-a":7}}`, Version: 9}}
 	if got := look(done).Pending(Exclusion); len(got) != 0 {
 		t.Errorf("it was done for both, and %v is pending", got)
 	}
@@ -210,13 +185,13 @@ func TestCandidates(t *testing.T) {
 		"to be excluded":            {PendingForExclusion, nil, 1},
 		"excluded":                  {PendingForExclusion, done(Exclusion), 1},
 		"removed, and not yet gone": {PendingForRemoval, done(Removal), 1},
-		"to be included":            {PendingForInclusion, nil, 2},
+		"to be included":            {PendingForInclusion, nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			entries := map[string]string{string(test.set) + "/dc1/dc1-a": ""}
 			maps.Copy(entries, test.after)
-			if got := viewOf(t, entries).Candidates("dc1-a", "dc2-a"); len(got) != test.want {
+			if got := viewOf(t, entries).Candidates([]MemberID{"dc1-a", "dc2-a"}, Exclusion, Removal); len(got) != test.want {
 				t.Errorf("%v may lead", got)
 			}
 		})

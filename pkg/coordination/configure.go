@@ -9,14 +9,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 var (
 	// ErrPrefixTaken is returned when another participant that is alive has the prefix.
 	ErrPrefixTaken = errors.New("another participant has this prefix")
-	// ErrSuperseded is returned to a process while a newer process of the same participant is alive. Only the newer one
+	// errSuperseded is returned to a process while a newer process of the same participant is alive. Only the newer one
 	// works; this one may still finish what it has accepted.
-	ErrSuperseded = errors.New("a newer process of this participant is alive")
+	errSuperseded = errors.New("a newer process of this participant is alive")
 )
 
 // Instance is what a process of a participant says of itself while it lives.
@@ -41,10 +43,10 @@ type Participant struct {
 	Policies   map[Action]Policy `json:"policies,omitempty"`
 }
 
-// Configure makes settings hold, and this participant known to the others. It is called in every reconcile; what
+// configure makes settings hold, and this participant known to the others. It is called in every reconcile; what
 // holds already costs no write. A changed prefix takes all that this participant has written along, in one
 // transaction. A change to local mode removes all of it, in one transaction, and gives the lock back.
-func (c *Coordinator) Configure(ctx context.Context, to Settings) error {
+func (c *Coordinator) configure(ctx context.Context, to Settings) error {
 	if to.Mode == "" {
 		to.Mode = Local
 	}
@@ -123,22 +125,22 @@ func (c *Coordinator) leave(ctx context.Context, from Settings) error {
 	if accepted := view.acceptedBy(from.Prefix); len(accepted) > 0 {
 		return fmt.Errorf("leaving: the order to %s: %w; it is carried out first", view.Intent.step(), ErrAccepted)
 	}
-	t := Transaction{
-		If: []Condition{
-			NotWritten(c.keys.instances(from.Prefix), found.Revision), c.unchanged(found, from.Prefix),
-			IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version),
+	t := kv.Transaction{
+		If: []kv.Condition{
+			kv.NotWritten(c.keys.instances(from.Prefix), found.Revision), c.unchanged(found, from.Prefix),
+			kv.IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version),
 		},
-		Then: []Operation{DeleteBelow(c.keys.instances(from.Prefix, c.name))},
+		Then: []kv.Operation{kv.DeleteBelow(c.keys.instances(from.Prefix, c.name))},
 	}
 	if c.otherInstance(found, from.Prefix) == "" {
-		t.Then = append(t.Then, Delete(c.keys.changes(from.Prefix)))
+		t.Then = append(t.Then, kv.Delete(c.keys.changes(from.Prefix)))
 		for _, path := range c.keys.ownedBy(found, from.Prefix) {
-			t.Then = append(t.Then, DeleteBelow(path))
+			t.Then = append(t.Then, kv.DeleteBelow(path))
 		}
 	}
 	if held := found.Entries[c.keys.lock()]; held.Version != 0 && c.holds(held) {
-		t.If = append(t.If, IsAt(c.keys.lock(), held.Version))
-		t.Then = append(t.Then, Delete(c.keys.lock()))
+		t.If = append(t.If, kv.IsAt(c.keys.lock(), held.Version))
+		t.Then = append(t.Then, kv.Delete(c.keys.lock()))
 		c.endGrant()
 	}
 	if _, err := c.store.Commit(ctx, t); err != nil {
@@ -187,30 +189,30 @@ func (c *Coordinator) enter(ctx context.Context, from, to Settings) error {
 	}
 	started := c.startedAt(found.Revision)
 	if newer := c.newerProcess(found, session.ID(), started); newer != nil {
-		return fmt.Errorf("%w: %s, of session %s; end one of both, or give this one another name", ErrSuperseded, c.name, newer.Session)
+		return fmt.Errorf("%w: %s, of session %s; end one of both, or give this one another name", errSuperseded, c.name, newer.Session)
 	}
 	instance := Instance{
 		Name: c.name, Prefix: to.Prefix, Mode: to.Mode, Generation: to.Generation, Session: session.ID(), Started: started,
 	}
-	t := Transaction{
-		If: []Condition{
+	t := kv.Transaction{
+		If: []kv.Condition{
 			c.unchanged(found, to.Prefix),
-			NotWritten(c.keys.instances(to.Prefix), found.Revision), // nobody else enters meanwhile
+			kv.NotWritten(c.keys.instances(to.Prefix), found.Revision), // nobody else enters meanwhile
 		},
-		Then: append(c.deny(found, to), PutFor(session, c.keys.instances(to.Prefix, c.name, session.ID()), encode(instance))),
+		Then: append(c.deny(found, to), kv.PutFor(session, c.keys.instances(to.Prefix, c.name, session.ID()), encode(instance))),
 	}
 	if told := encode(to.told(c.name)); found.Entries[c.keys.participants(to.Prefix)].Value != told {
-		t.Then = append(t.Then, Put(c.keys.participants(to.Prefix), told))
+		t.Then = append(t.Then, kv.Put(c.keys.participants(to.Prefix), told))
 	}
 	moves := from.Mode == Global && from.Prefix != to.Prefix
 	if moves && c.otherInstance(found, from.Prefix) != "" {
 		moves = false // what is below the old prefix is another participant's by now
-		t.If = append(t.If, NotWritten(c.keys.instances(from.Prefix), found.Revision))
+		t.If = append(t.If, kv.NotWritten(c.keys.instances(from.Prefix), found.Revision))
 	}
 	if moves {
-		t.If = append(t.If, c.unchanged(found, from.Prefix), NotWritten(c.keys.instances(from.Prefix), found.Revision),
-			NotWritten(c.keys.done(), found.Revision),
-			IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version))
+		t.If = append(t.If, c.unchanged(found, from.Prefix), kv.NotWritten(c.keys.instances(from.Prefix), found.Revision),
+			kv.NotWritten(c.keys.done(), found.Revision),
+			kv.IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version))
 		t.Then = append(t.Then, c.migrate(found, from.Prefix, to.Prefix)...)
 	}
 	if len(t.Then) > 1 { // not for a sign of life alone
@@ -233,7 +235,7 @@ func (s Settings) told(name string) Participant {
 }
 
 // isRegistered tells whether this process is known to the others, as far as it has seen.
-func (c *Coordinator) isRegistered(session Session) bool {
+func (c *Coordinator) isRegistered(session kv.Session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.registered.written && c.registered.session == session.ID()
@@ -247,7 +249,7 @@ func (c *Coordinator) startedAt(now int64) int64 {
 }
 
 // newerProcess returns a process of this participant that has joined after the one of a session.
-func (c *Coordinator) newerProcess(found *Snapshot, session string, started int64) *Instance {
+func (c *Coordinator) newerProcess(found *kv.Snapshot, session string, started int64) *Instance {
 	for _, instance := range c.keys.processes(found) {
 		if instance.Name == c.name && instance.Session != session && !c.wasOwn(instance.Session) && instance.newer(Instance{Started: started, Session: session}) {
 			return &instance
@@ -269,7 +271,7 @@ func (i Instance) newer(other Instance) bool {
 }
 
 // processes returns all that are alive, the newest of a participant first.
-func (k keys) processes(found *Snapshot) []Instance {
+func (k keys) processes(found *kv.Snapshot) []Instance {
 	var all []Instance
 	for key, entry := range found.Entries {
 		at, instance := k.split(key), Instance{}
@@ -286,7 +288,7 @@ func (k keys) processes(found *Snapshot) []Instance {
 }
 
 // verify forgets what this process remembers of its registration if a view shows otherwise: somebody has removed it, or a
-// newer process of the participant works. Configure looks again then.
+// newer process of the participant works. configure looks again then.
 func (c *Coordinator) verify(view *View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,12 +305,12 @@ func (c *Coordinator) verify(view *View) {
 }
 
 // unchanged is met while nothing of a prefix has changed since it was read.
-func (c *Coordinator) unchanged(found *Snapshot, prefix string) Condition {
+func (c *Coordinator) unchanged(found *kv.Snapshot, prefix string) kv.Condition {
 	marker := c.keys.changes(prefix)
-	return IsAt(marker, found.Entries[marker].Version)
+	return kv.IsAt(marker, found.Entries[marker].Version)
 }
 
-func (c *Coordinator) otherInstance(found *Snapshot, prefix string) string {
+func (c *Coordinator) otherInstance(found *kv.Snapshot, prefix string) string {
 	for _, instance := range c.keys.processes(found) {
 		if instance.Prefix == prefix && instance.Name != c.name {
 			return instance.Name
@@ -318,16 +320,16 @@ func (c *Coordinator) otherInstance(found *Snapshot, prefix string) string {
 }
 
 // deny makes the deny list of this participant what its settings say.
-func (c *Coordinator) deny(found *Snapshot, to Settings) []Operation {
-	var operations []Operation
+func (c *Coordinator) deny(found *kv.Snapshot, to Settings) []kv.Operation {
+	var operations []kv.Operation
 	for key := range found.Entries {
 		if at := c.keys.split(key); len(at) == 3 && at[0] == kindDenied && at[1] == to.Prefix && !slices.Contains(to.Denied, at[2]) {
-			operations = append(operations, Delete(key))
+			operations = append(operations, kv.Delete(key))
 		}
 	}
 	for _, name := range to.Denied {
 		if key := c.keys.denied(to.Prefix, name); found.Entries[key].Version == 0 {
-			operations = append(operations, Put(key, ""))
+			operations = append(operations, kv.Put(key, ""))
 		}
 	}
 	return operations
@@ -335,11 +337,11 @@ func (c *Coordinator) deny(found *Snapshot, to Settings) []Operation {
 
 // migrate takes the entries along. What was acted upon already is left behind: at another key it would count as
 // something new to do. What is being acted upon is not ready for it a second time, until its participant has looked.
-func (c *Coordinator) migrate(found *Snapshot, from, to string) []Operation {
+func (c *Coordinator) migrate(found *kv.Snapshot, from, to string) []kv.Operation {
 	acted, acting := c.keys.acted(found)
-	operations := []Operation{Delete(c.keys.changes(from)), DeleteBelow(c.keys.instances(from, c.name))}
+	operations := []kv.Operation{kv.Delete(c.keys.changes(from)), kv.DeleteBelow(c.keys.instances(from, c.name))}
 	for _, path := range c.keys.ownedBy(found, from) {
-		operations = append(operations, DeleteBelow(path))
+		operations = append(operations, kv.DeleteBelow(path))
 	}
 	for _, key := range slices.Sorted(maps.Keys(found.Entries)) {
 		at, entry := c.keys.split(key), found.Entries[key]
@@ -347,7 +349,7 @@ func (c *Coordinator) migrate(found *Snapshot, from, to string) []Operation {
 			continue
 		}
 		at[1] = to
-		operations = append(operations, Put(c.keys.root+"/"+strings.Join(at, "/"), entry.Value))
+		operations = append(operations, kv.Put(c.keys.root+"/"+strings.Join(at, "/"), entry.Value))
 	}
 	return operations
 }

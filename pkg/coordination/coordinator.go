@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // DefaultSession is how long the others still believe in an instance that says nothing more.
@@ -18,7 +20,7 @@ const DefaultSession = 15 * time.Second
 // Options say who an instance is, and how it decides.
 type Options struct {
 	// Store is where the instances meet.
-	Store Store
+	Store kv.Store
 	// System names what they manage together.
 	System string
 	// Name is that of this participant, and of no other one. It is the same after a restart. Of several processes with the
@@ -40,7 +42,7 @@ type Options struct {
 // Coordinator is an instance's part in the coordination of one system. Its methods may be called at the same
 // time.
 type Coordinator struct {
-	store    Store
+	store    kv.Store
 	keys     keys
 	system   string
 	name     string
@@ -62,11 +64,11 @@ type Coordinator struct {
 	// settings hold; they are known when this process has applied any, or read those of an earlier one.
 	settings Settings
 	known    bool
-	session  Session
+	session  kv.Session
 	// former are the sessions that this process has lost.
 	former map[string]bool
 	// grant is the last one. If doubtful is set there may be a lock of this process without one.
-	grant      *Grant
+	grant      *lockGrant
 	doubtful   bool
 	registered registration
 	seen       map[question]seen
@@ -120,8 +122,8 @@ func New(o Options) (*Coordinator, error) {
 // Name is that of the instance.
 func (c *Coordinator) Name() string { return c.name }
 
-// Settings are those that were applied last.
-func (c *Coordinator) Settings() Settings {
+// currentSettings are those that were applied last.
+func (c *Coordinator) currentSettings() Settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.settings.clone()
@@ -139,7 +141,7 @@ const attempts = 10
 func (c *Coordinator) retry(ctx context.Context, do func() error) error {
 	var err error
 	for range attempts {
-		if err = do(); !errors.Is(err, ErrConflict) || ctx.Err() != nil {
+		if err = do(); !errors.Is(err, kv.ErrConflict) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -148,14 +150,14 @@ func (c *Coordinator) retry(ctx context.Context, do func() error) error {
 
 // ignoreConflict lets the next Reconcile look at what somebody else has written.
 func ignoreConflict(err error) error {
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, kv.ErrConflict) {
 		return nil
 	}
 	return err
 }
 
 // live returns the session of this process, a new one if the last one is lost.
-func (c *Coordinator) live(ctx context.Context) (Session, error) {
+func (c *Coordinator) live(ctx context.Context) (kv.Session, error) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
 	if session := c.lastSession(); session != nil {
@@ -178,7 +180,7 @@ func (c *Coordinator) live(ctx context.Context) (Session, error) {
 	return session, nil
 }
 
-func (c *Coordinator) lastSession() Session {
+func (c *Coordinator) lastSession() kv.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session

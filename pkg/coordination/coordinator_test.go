@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 type world struct {
 	*WithT
 	t *testing.T
-	coordination.Store
+	kv.Store
 	clock *testclock.FakePassiveClock
 }
 
@@ -41,7 +42,7 @@ func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-func newWorld(t *testing.T, store coordination.Store) *world {
+func newWorld(t *testing.T, store kv.Store) *world {
 	t.Helper()
 	return &world{WithT: NewWithT(t), t: t, Store: store, clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))}
 }
@@ -360,7 +361,7 @@ func TestBeginIsBoundToTheVerdict(t *testing.T) {
 				w.Expect(verdict.Open).To(BeTrue(), verdict.Summary())
 				w.Expect(change(w, two)).To(Succeed())
 				_, err := one.Begin(t.Context(), verdict, nil)
-				w.Expect(err).To(MatchError(coordination.ErrConflict))
+				w.Expect(err).To(MatchError(kv.ErrConflict))
 				w.Expect(w.view().Lock).To(BeNil())
 				w.Expect(w.view().Intent).To(BeNil())
 			})
@@ -382,7 +383,7 @@ func TestBeginWithoutOneThatReturns(t *testing.T) {
 		w.Expect(verdict.LeftOut).To(HaveKey(coordination.MemberID("dc2-a")))
 		w.Expect(two.Configure(t.Context(), global("dc2"))).To(Succeed())
 		_, err := one.Begin(t.Context(), verdict, nil)
-		w.Expect(err).To(MatchError(coordination.ErrConflict))
+		w.Expect(err).To(MatchError(kv.ErrConflict))
 		_, err = one.Begin(t.Context(), w.check(one), nil)
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(w.view().Intent.Members).To(HaveLen(2))
@@ -406,28 +407,6 @@ func TestGivenUp(t *testing.T) {
 		w.Expect(w.check(two).Again).To(Equal(time.Minute))
 		w.clock.SetTime(w.clock.Now().Add(time.Minute))
 		w.Expect(w.check(two).Open).To(BeTrue())
-	})
-}
-
-// Nobody asks for a choice of coordinators, and it is an act like any other.
-func TestCoordinatorChoice(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
-		verdict, err := one.Check(t.Context(), coordination.CoordinatorChoice, "")
-		w.Expect(err).NotTo(HaveOccurred())
-		_, err = one.Begin(t.Context(), verdict, []coordination.Step{{Do: "choose", Members: only("dc2-a")}})
-		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(one.Close(t.Context())).To(Succeed())
-		grant, err := two.Resume(t.Context())
-		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(grant.Step().Do).To(Equal("choose"))
-		w.Expect(grant.Advance(t.Context())).To(Succeed())
-		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
-		w.Expect(w.view().Done[0].Action).To(Equal(coordination.CoordinatorChoice))
-
-		_, err = two.Begin(t.Context(), &coordination.Verdict{Open: true}, nil)
-		w.Expect(err).To(MatchError(ContainSubstring("Judge")))
 	})
 }
 
@@ -558,6 +537,6 @@ func TestForget(t *testing.T) {
 		w.Expect(forget()).To(Succeed())
 		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(HaveLen(1))
 		_, err := one.Begin(t.Context(), verdict, nil)
-		w.Expect(err).To(MatchError(coordination.ErrConflict), "it was decided with entries that are gone")
+		w.Expect(err).To(MatchError(kv.ErrConflict), "it was decided with entries that are gone")
 	})
 }

@@ -15,5 +15,5 @@
 // idempotent, and a system that can compare tokens is given one. Nor does it promise that a participant which has not yet said what
 // it needs is waited for, unless it is expected: that is what the quiet window is for.
 //
-// A Store keeps all of it: etcdstore in etcd, also in the one that is managed, kubestore in the API server of one cluster.
+// A kv.Store keeps all of it: etcdstore in etcd, also in the one that is managed, kubestore in the API server of one cluster.
 package coordination

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 const (
@@ -61,6 +63,25 @@ func (c *Coordinator) Reconcile(ctx context.Context, settings Settings, system S
 	return p.result, err
 }
 
+// Leave withdraws all that this participant has told the others, gives the lock back, and closes the Coordinator. An order that the
+// participant has accepted is carried out first: until that is answered Leave returns ErrAccepted, and is called again.
+func (c *Coordinator) Leave(ctx context.Context, system System) error {
+	p := &pass{c: c, system: system, view: &View{}, result: &Result{View: &View{}}}
+	refused := c.configure(ctx, Settings{})
+	if errors.Is(refused, ErrAccepted) {
+		view, err := c.view(ctx)
+		if err != nil {
+			return err
+		}
+		p.view = view
+		return errors.Join(refused, p.finishFirst(ctx, refused))
+	}
+	if refused != nil {
+		return refused
+	}
+	return c.Close(ctx)
+}
+
 func (p *pass) run(ctx context.Context, settings Settings) error {
 	joined, err := p.join(ctx, settings)
 	if err != nil || !joined {
@@ -71,15 +92,15 @@ func (p *pass) run(ctx context.Context, settings Settings) error {
 		return p.standBack(ctx, fmt.Errorf("looking at what the members need: %w", err))
 	}
 	p.mine = slices.Clone(needs.Members)
-	if p.c.Settings().Mode != Global {
+	if p.c.currentSettings().Mode != Global {
 		return p.local(ctx, needs)
 	}
 	wants, err := needs.wants()
 	if err != nil {
 		return p.standBack(ctx, err)
 	}
-	declared := p.c.Declare(ctx, p.view, wants)
-	if idle := p.c.run == nil && p.view.Intent == nil; declared != nil && (idle || !errors.Is(declared, ErrTooLarge)) {
+	declared := p.c.declare(ctx, p.view, wants)
+	if idle := p.c.run == nil && p.view.Intent == nil; declared != nil && (idle || !errors.Is(declared, kv.ErrTooLarge)) {
 		return declared
 	}
 	// A store that takes no more entries takes what ends an action nevertheless: that makes room.
@@ -89,7 +110,7 @@ func (p *pass) run(ctx context.Context, settings Settings) error {
 
 // needsNothing tells whether what is done was begun for a member whose participant needs it no more, and has not accepted the
 // present step. Its entry was still there when it began, for example after an action that was given up when the member was done.
-func needsNothing(view *View, wants Wants, id MemberID) bool {
+func needsNothing(view *View, wants wantedEntries, id MemberID) bool {
 	intent := view.Intent
 	if intent == nil {
 		return false
@@ -104,8 +125,8 @@ func needsNothing(view *View, wants Wants, id MemberID) bool {
 func (p *pass) join(ctx context.Context, settings Settings) (bool, error) {
 	const attempts = 2 // a view may show that what this process remembers of its registration is not so any more
 	for range attempts {
-		refused := p.c.Configure(ctx, settings)
-		if refused != nil && !errors.Is(refused, ErrSuperseded) && !errors.Is(refused, ErrAccepted) {
+		refused := p.c.configure(ctx, settings)
+		if refused != nil && !errors.Is(refused, errSuperseded) && !errors.Is(refused, ErrAccepted) {
 			if errors.Is(refused, ErrPrefixTaken) || settings.check() != nil {
 				return false, p.standBack(ctx, refused) // it may last
 			}
@@ -114,13 +135,13 @@ func (p *pass) join(ctx context.Context, settings Settings) (bool, error) {
 		if refused == nil && settings.Mode != Global {
 			return true, nil
 		}
-		view, err := p.c.View(ctx)
+		view, err := p.c.view(ctx)
 		if err != nil {
 			return false, err
 		}
 		p.view, p.result.View, p.result.Doing = view, view, view.Intent
 		switch {
-		case errors.Is(refused, ErrSuperseded):
+		case errors.Is(refused, errSuperseded):
 			return false, p.standBy(ctx, refused)
 		case refused != nil:
 			return false, p.finishFirst(ctx, refused)

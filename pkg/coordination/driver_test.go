@@ -3,7 +3,6 @@ package coordination_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 func TestReconcile(t *testing.T) {
@@ -97,18 +97,18 @@ func TestNewerProcessWorks(t *testing.T) {
 
 // losing is a store whose sessions are lost when the test says so. The others still see them for a while.
 type losing struct {
-	coordination.Store
+	kv.Store
 	lost chan struct{}
 }
 
 type losingSession struct {
-	coordination.Session
+	kv.Session
 	lost chan struct{}
 }
 
 func (s *losingSession) Lost() <-chan struct{} { return s.lost }
 
-func (l *losing) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
+func (l *losing) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	session, err := l.Store.Open(ctx, name, duration)
 	l.lost = make(chan struct{})
 	return &losingSession{session, l.lost}, err
@@ -137,8 +137,8 @@ func TestRegistrationComesBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		a := w.joins("a", coordination.Restart)
 		a.reconcile()
-		_, err := w.Commit(t.Context(), coordination.Transaction{Then: []coordination.Operation{
-			coordination.DeleteBelow(coordination.DefaultRoot + "/" + system + "/instances"),
+		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{
+			kv.DeleteBelow(coordination.DefaultRoot + "/" + system + "/instances"),
 		}})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(w.view().Takes("a")).To(BeFalse())
@@ -208,7 +208,7 @@ func TestWithdrawnOrderIsNotCarriedOut(t *testing.T) {
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 		w.Expect(w.lastDone().LeftOut).To(HaveKey(coordination.MemberID("a-1")))
 		w.Expect(a.Configure(t.Context(), a.settings)).To(Succeed())
-		w.Expect(a.Accept(t.Context(), order)).To(MatchError(coordination.ErrConflict))
+		w.Expect(a.Accept(t.Context(), order)).To(MatchError(kv.ErrConflict))
 	})
 }
 
@@ -457,6 +457,35 @@ func TestLeaveAfterAccepting(t *testing.T) {
 	})
 }
 
+// A participant whose object is deleted leaves when it has answered what it has accepted, and nothing of it stays.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		a.settings.Denied = []string{"a-operator"} // b acts
+		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		b.reconcile()
+		for !w.view().Accepted("a-1") {
+			a.reconcile()
+			b.reconcile()
+		}
+		w.Expect(a.Leave(t.Context(), a.system)).To(MatchError(coordination.ErrAccepted))
+		b.reconcile()
+		w.Expect(b.done).To(BeEmpty(), "a-1 may be restarting")
+		a.execute = nil
+		w.Expect(a.Leave(t.Context(), a.system)).To(MatchError(coordination.ErrAccepted), "it has only just answered")
+		rounds(b)
+		w.Expect(a.Leave(t.Context(), a.system)).To(Succeed())
+		rounds(b)
+		w.Expect(a.done).To(Equal([]string{"a-1"}))
+		w.Expect(b.done).To(Equal([]string{"b-1"}))
+		view := w.view()
+		w.Expect(view.Participants).To(ConsistOf(HaveField("Name", "b-operator")))
+		w.Expect(view.Sets).To(BeEmpty())
+		w.Expect(view.Denied).To(BeEmpty())
+	})
+}
+
 // What is expected is waited for, also if it has never been there.
 func TestExpected(t *testing.T) {
 	t.Parallel()
@@ -493,22 +522,4 @@ func TestHolderDies(t *testing.T) {
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 		w.Expect(w.view().Done).To(HaveLen(1))
 	})
-}
-
-func ExampleCoordinator_Reconcile() {
-	var c *coordination.Coordinator // of New
-	var system coordination.System  // yours
-	ctx, stop := context.WithTimeout(context.Background(), time.Nanosecond)
-	defer stop()
-	settings := coordination.Settings{Mode: coordination.Global, Prefix: "dc1", Policy: coordination.Policy{Quiet: 30 * time.Second}}
-	for ctx.Err() == nil {
-		result, err := c.Reconcile(ctx, settings, system)
-		if err != nil {
-			fmt.Println(err)
-		}
-		for _, event := range result.Events {
-			fmt.Println(event.Reason, event.Message)
-		}
-		time.Sleep(result.Again) // or until c.Changed sends a signal
-	}
 }

@@ -1,8 +1,195 @@
 package coordination
 
-import "context"
+import (
+	"context"
+	"fmt"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
+)
+
+// The actions and sets of the tests: those of a database whose members are excluded before they are removed.
+const (
+	Removal   Action = "Removal"
+	Exclusion Action = "Exclusion"
+	Inclusion Action = "Inclusion"
+	Restart   Action = "Restart"
+
+	PendingForRemoval   = pendingFor + Set(Removal)
+	PendingForExclusion = pendingFor + Set(Exclusion)
+	PendingForInclusion = pendingFor + Set(Inclusion)
+	PendingForRestart   = pendingFor + Set(Restart)
+	ReadyForRemoval     = readyFor + Set(Removal)
+	ReadyForExclusion   = readyFor + Set(Exclusion)
+	ReadyForInclusion   = readyFor + Set(Inclusion)
+	ReadyForRestart     = readyFor + Set(Restart)
+)
+
+// Tests of single parts call what only Reconcile calls in the product.
+type (
+	Grant     = lockGrant
+	Verdict   = decision
+	Order     = memberOrder
+	Wants     = wantedEntries
+	Update    = setUpdate
+	Updates   = setUpdates
+	HeldError = heldError
+)
+
+var (
+	ErrClosed      = errClosed
+	ErrNothingLeft = errNothingLeft
+	ErrLocal       = errLocal
+	ErrDenied      = errDenied
+	ErrFenced      = errFenced
+	ErrSuperseded  = errSuperseded
+)
+
+// Add makes a member an entry of a set, or gives its entry other addresses.
+func Add(addresses ...string) Update { return addEntry(addresses...) }
+
+// AddAgain is Add for what was done since and is needed once more.
+func AddAgain(addresses ...string) Update { return Update{again: true, addresses: addresses} }
+
+// Remove takes a member out of a set, if it is there.
+func Remove() Update { return Update{remove: true} }
+
+func (c *Coordinator) Configure(ctx context.Context, settings Settings) error {
+	return c.configure(ctx, settings)
+}
+
+func (c *Coordinator) Settings() Settings { return c.currentSettings() }
+
+func (c *Coordinator) View(ctx context.Context) (*View, error) { return c.view(ctx) }
+
+func (c *Coordinator) Declare(ctx context.Context, view *View, wants Wants) error {
+	return c.declare(ctx, view, wants)
+}
+
+func (c *Coordinator) Judge(view *View, action Action, class string) *Verdict {
+	return c.judge(view, action, class)
+}
+
+// Check reads everything at one revision and decides whether an action may begin for a class.
+func (c *Coordinator) Check(ctx context.Context, action Action, class string) (*Verdict, error) {
+	view, err := c.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.judge(view, action, class), nil
+}
+
+func (c *Coordinator) Begin(ctx context.Context, verdict *Verdict, steps []Step) (*Grant, error) {
+	return c.begin(ctx, verdict, steps)
+}
+
+func (c *Coordinator) Resume(ctx context.Context) (*Grant, error) { return c.resume(ctx) }
+
+// Lock takes the lock alone.
+func (c *Coordinator) Lock(ctx context.Context) (*Grant, error) {
+	return c.take(ctx, func(*View, int64) ([]kv.Condition, *Intent, error) { return nil, nil, nil })
+}
+
+func (c *Coordinator) Order(view *View, mine ...MemberID) *Order { return c.order(view, mine...) }
+
+func (c *Coordinator) Accept(ctx context.Context, order *Order) error { return c.accept(ctx, order) }
+
+// Answer says that an order was carried out, or with a reason, that it cannot be.
+func (c *Coordinator) Answer(ctx context.Context, order *Order, failure string) error {
+	return c.outcome(ctx, order, Answer{Done: true, Failure: failure})
+}
 
 // Write writes something under the lock.
 func (g *Grant) Write(ctx context.Context, name, value string) error {
-	return g.commit(ctx, Put(g.c.keys.join(name), value))
+	return g.commit(ctx, kv.Put(g.c.keys.join(name), value))
+}
+
+// Get returns the entries of a set at one revision: of all participants, or of those with one of the prefixes.
+func (c *Coordinator) Get(ctx context.Context, set Set, prefixes ...string) (Members, error) {
+	if c.currentSettings().Mode != Global {
+		return Members{}, nil
+	}
+	paths := []string{c.keys.ofSet(set)}
+	if len(prefixes) > 0 {
+		paths = nil
+		for _, prefix := range prefixes {
+			paths = append(paths, c.keys.ofSet(set, prefix))
+		}
+	}
+	found, err := c.store.Read(ctx, paths...)
+	if err != nil {
+		return nil, err
+	}
+	return c.keys.members(found, set), nil
+}
+
+// Update changes this participant's entries of several sets, all or none of them.
+func (c *Coordinator) Update(ctx context.Context, changes map[Set]Updates) error {
+	mine := c.currentSettings()
+	if mine.Mode != Global {
+		return nil
+	}
+	wanted, err := c.keys.changesOf(mine.Prefix, changes)
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	if err := c.retry(ctx, func() error { return c.update(ctx, mine.Prefix, wanted) }); err != nil {
+		return fmt.Errorf("updating the entries of %s in %s: %w", mine.Prefix, c.system, err)
+	}
+	return nil
+}
+
+func (c *Coordinator) GetPendingForRemoval(ctx context.Context, prefixes ...string) (Members, error) {
+	return c.Get(ctx, PendingForRemoval, prefixes...)
+}
+
+func (c *Coordinator) UpdatePendingForRemoval(ctx context.Context, updates Updates) error {
+	return c.Update(ctx, map[Set]Updates{PendingForRemoval: updates})
+}
+
+func (c *Coordinator) GetPendingForExclusion(ctx context.Context, prefixes ...string) (Members, error) {
+	return c.Get(ctx, PendingForExclusion, prefixes...)
+}
+
+func (c *Coordinator) UpdatePendingForExclusion(ctx context.Context, updates Updates) error {
+	return c.Update(ctx, map[Set]Updates{PendingForExclusion: updates})
+}
+
+func (c *Coordinator) GetPendingForInclusion(ctx context.Context, prefixes ...string) (Members, error) {
+	return c.Get(ctx, PendingForInclusion, prefixes...)
+}
+
+func (c *Coordinator) UpdatePendingForInclusion(ctx context.Context, updates Updates) error {
+	return c.Update(ctx, map[Set]Updates{PendingForInclusion: updates})
+}
+
+func (c *Coordinator) GetPendingForRestart(ctx context.Context, prefixes ...string) (Members, error) {
+	return c.Get(ctx, PendingForRestart, prefixes...)
+}
+
+func (c *Coordinator) UpdatePendingForRestart(ctx context.Context, updates Updates) error {
+	return c.Update(ctx, map[Set]Updates{PendingForRestart: updates})
+}
+
+func (c *Coordinator) GetReadyForExclusion(ctx context.Context, prefixes ...string) (Members, error) {
+	return c.Get(ctx, ReadyForExclusion, prefixes...)
+}
+
+func (c *Coordinator) UpdateReadyForExclusion(ctx context.Context, updates Updates) error {
+	return c.Update(ctx, map[Set]Updates{ReadyForExclusion: updates})
+}
+
+func (c *Coordinator) GetReadyForInclusion(ctx context.Context, prefixes ...string) (Members, error) {
+	return c.Get(ctx, ReadyForInclusion, prefixes...)
+}
+
+func (c *Coordinator) UpdateReadyForInclusion(ctx context.Context, updates Updates) error {
+	return c.Update(ctx, map[Set]Updates{ReadyForInclusion: updates})
+}
+
+func (c *Coordinator) GetReadyForRestart(ctx context.Context, prefixes ...string) (Members, error) {
+	return c.Get(ctx, ReadyForRestart, prefixes...)
+}
+
+func (c *Coordinator) UpdateReadyForRestart(ctx context.Context, updates Updates) error {
+	return c.Update(ctx, map[Set]Updates{ReadyForRestart: updates})
 }

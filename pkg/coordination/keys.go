@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // DefaultRoot is where the keys of all systems are.
@@ -37,7 +39,7 @@ func (k keys) member(set Set, prefix string, id MemberID) string {
 
 // ownedBy returns the paths below which a snapshot has something that the participant with a prefix has written, but for the
 // marker and its living processes. Stores bound the operations of a transaction, so an empty path is none of them.
-func (k keys) ownedBy(from *Snapshot, prefix string) []string {
+func (k keys) ownedBy(from *kv.Snapshot, prefix string) []string {
 	paths := map[string]bool{}
 	for key := range from.Entries {
 		at := k.split(key)

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // many is more than one transaction of etcd takes.
@@ -51,11 +52,11 @@ func TestManyMembers(t *testing.T) {
 
 // dying commits a number of transactions of a process, and then none.
 type dying struct {
-	coordination.Store
+	kv.Store
 	left atomic.Int64
 }
 
-func (d *dying) Commit(ctx context.Context, transaction coordination.Transaction) (int64, error) {
+func (d *dying) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if d.left.Add(-1) < 0 {
 		return 0, errLost
 	}
@@ -112,8 +113,8 @@ func TestCrashBetweenParts(t *testing.T) {
 func (w *world) fill(percent int) {
 	w.t.Helper()
 	const limit = 1 << 20
-	_, err := w.Commit(w.t.Context(), coordination.Transaction{Then: []coordination.Operation{
-		coordination.Put("/ballast", strings.Repeat("x", limit*(100-percent)/100)),
+	_, err := w.Commit(w.t.Context(), kv.Transaction{Then: []kv.Operation{
+		kv.Put("/ballast", strings.Repeat("x", limit*(100-percent)/100)),
 	}})
 	w.Expect(err).NotTo(HaveOccurred())
 }
@@ -134,7 +135,7 @@ func TestFullStoreLetsTheHolderEnd(t *testing.T) {
 	for range 12 {
 		for _, p := range []*participant{a, b} {
 			if _, err := p.Reconcile(t.Context(), p.settings, p.system); err != nil {
-				w.Expect(err).To(MatchError(coordination.ErrTooLarge))
+				w.Expect(err).To(MatchError(kv.ErrTooLarge))
 				w.Expect(err).To(MatchError(ContainSubstring("ringmaster coordination status")))
 				refused++
 			}
@@ -148,7 +149,7 @@ func TestFullStoreLetsTheHolderEnd(t *testing.T) {
 	w.Expect(w.view().Sets[coordination.PendingForRestart]).To(BeEmpty(), "what is taken back is written")
 	w.Expect(w.view().Incomplete()).To(ConsistOf("a"), "it still needs something")
 
-	_, err := w.Commit(t.Context(), coordination.Transaction{Then: []coordination.Operation{coordination.Delete("/ballast")}})
+	_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Delete("/ballast")}})
 	w.Expect(err).NotTo(HaveOccurred())
 	rounds(a, b)
 	w.Expect(w.view().Incomplete()).To(BeEmpty())
@@ -163,7 +164,7 @@ func TestFullStoreBeginsNothing(t *testing.T) {
 	w.wants(one, restart("dc1-a"))
 	w.fill(40)
 	_, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
-	w.Expect(err).To(MatchError(coordination.ErrTooLarge))
+	w.Expect(err).To(MatchError(kv.ErrTooLarge))
 	w.Expect(w.view().Lock).To(BeNil())
 }
 

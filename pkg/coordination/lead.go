@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // lead acts for all, if this participant does or may.
@@ -22,7 +24,7 @@ func (p *pass) lead(ctx context.Context) error {
 		p.again(busyAgain)
 		err = p.goOn(ctx)
 	}
-	if errors.Is(err, ErrFenced) || p.c.run != nil && !p.c.run.held() {
+	if errors.Is(err, errFenced) || p.c.run != nil && !p.c.run.held() {
 		p.note("LockLost", "The lock is lost; another participant may go on with what was begun.")
 		p.c.run = nil
 		p.again(atOnce)
@@ -40,12 +42,12 @@ func (p *pass) begin(ctx context.Context) error {
 			return nil
 		}
 		p.again(busyAgain)
-		return p.take(func() (*Grant, error) { return p.c.Resume(ctx) }, "Resumed",
+		return p.take(func() (*lockGrant, error) { return p.c.resume(ctx) }, "Resumed",
 			fmt.Sprintf("Going on with the %s of %s, at step %d.", p.view.Intent.Action, p.view.Intent.By, p.view.Intent.At+1))
 	}
 	for _, action := range p.c.actions {
 		for _, class := range p.classes(action) {
-			verdict := p.c.Judge(p.view, action, class)
+			verdict := p.c.judge(p.view, action, class)
 			if !verdict.Open {
 				p.closed(verdict)
 				continue
@@ -55,7 +57,7 @@ func (p *pass) begin(ctx context.Context) error {
 				return err
 			}
 			if len(steps) > 0 {
-				return p.take(func() (*Grant, error) { return p.c.Begin(ctx, verdict, steps) }, "Began", verdict.Summary())
+				return p.take(func() (*lockGrant, error) { return p.c.begin(ctx, verdict, steps) }, "Began", verdict.Summary())
 			}
 		}
 	}
@@ -85,18 +87,18 @@ func (p *pass) plan(ctx context.Context, proposal Proposal) ([]Step, error) {
 }
 
 // take takes the lock. That another participant has it is no error.
-func (p *pass) take(lock func() (*Grant, error), reason, message string) error {
+func (p *pass) take(lock func() (*lockGrant, error), reason, message string) error {
 	grant, err := lock()
-	if held, is := errors.AsType[*HeldError](err); is {
+	if held, is := errors.AsType[*heldError](err); is {
 		p.wait(held.Lock.Holder, fmt.Sprintf("it holds the lock, with the token %d", held.Lock.Token))
 		return nil
 	}
-	if errors.Is(err, ErrDenied) {
+	if errors.Is(err, errDenied) {
 		p.wait(p.c.name, err.Error())
 		return nil
 	}
 	if err != nil {
-		if errors.Is(err, ErrConflict) || errors.Is(err, ErrNothingLeft) {
+		if errors.Is(err, kv.ErrConflict) || errors.Is(err, errNothingLeft) {
 			p.again(atOnce)
 			return nil
 		}
@@ -108,7 +110,7 @@ func (p *pass) take(lock func() (*Grant, error), reason, message string) error {
 }
 
 // closed notes what an action waits for.
-func (p *pass) closed(verdict *Verdict) {
+func (p *pass) closed(verdict *decision) {
 	for _, waits := range verdict.Waits {
 		p.wait(waits.For, fmt.Sprintf("%s: %s", verdict.Action, waits.Reason))
 	}
@@ -295,7 +297,7 @@ func (p *pass) withdrawn(intent *Intent, id MemberID) bool {
 	pending, _ := intent.Action.Sets()
 	_, asked := intent.Members[id]
 	_, wanted := p.view.Sets[pending][id]
-	return asked && !wanted && pending != ""
+	return asked && !wanted
 }
 
 // late decides what becomes of an order that was accepted and is not answered: the action goes on without it only if the system

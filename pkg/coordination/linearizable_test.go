@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // call is what an instance asks of the lock, and reply what it is told.
@@ -142,7 +143,7 @@ func contend(t *testing.T, c *coordination.Coordinator, r *recorder, random *ran
 				case errors.As(err, &other):
 					return reply{refused: true}
 				}
-				return reply{unknown: !errors.Is(err, coordination.ErrConflict), refused: true}
+				return reply{unknown: !errors.Is(err, kv.ErrConflict), refused: true}
 			})
 			continue
 		}

@@ -10,24 +10,26 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 var (
-	// ErrDenied is returned to an instance that may not hold the lock.
-	ErrDenied = errors.New("this instance is on the deny list")
-	// ErrFenced is returned for what is not written because the lock belongs to somebody else by now.
-	ErrFenced = errors.New("the lock is lost")
+	// errDenied is returned to an instance that may not hold the lock.
+	errDenied = errors.New("this instance is on the deny list")
+	// errFenced is returned for what is not written because the lock belongs to somebody else by now.
+	errFenced = errors.New("the lock is lost")
 )
 
-// HeldError is returned when another instance holds the lock.
-type HeldError struct{ Lock Lock }
+// heldError is returned when another instance holds the lock.
+type heldError struct{ Lock Lock }
 
-func (e *HeldError) Error() string {
+func (e *heldError) Error() string {
 	return fmt.Sprintf("%s holds the lock with token %d", e.Lock.Holder, e.Lock.Token)
 }
 
-// Grant is a lock that is held. What is written with it is written only while it is.
-type Grant struct {
+// lockGrant is a lock that is held. What is written with it is written only while it is.
+type lockGrant struct {
 	// Token is larger than that of every grant before. Whoever can compare tokens should be told it.
 	Token int64
 
@@ -46,42 +48,37 @@ type Grant struct {
 	intentVersion int64
 }
 
-// Lock takes the lock, for something that needs no more, also in local mode. It does not wait: it returns a HeldError if
-// somebody has it.
-func (c *Coordinator) Lock(ctx context.Context) (*Grant, error) {
-	return c.take(ctx, func(*View, int64) ([]Condition, *Intent, error) { return nil, nil, nil })
-}
-
-// lockAlone is Lock for what disturbs the system in local mode: not beside an intent that somebody may be carrying out.
-func (c *Coordinator) lockAlone(ctx context.Context) (*Grant, error) {
-	return c.take(ctx, func(view *View, _ int64) ([]Condition, *Intent, error) {
+// lockAlone takes the lock for what disturbs the system in local mode: not beside an intent that somebody may be carrying out.
+// It does not wait: it returns a heldError if somebody has the lock.
+func (c *Coordinator) lockAlone(ctx context.Context) (*lockGrant, error) {
+	return c.take(ctx, func(view *View, _ int64) ([]kv.Condition, *Intent, error) {
 		if view.Intent != nil && (len(view.Instances) > 0 || slices.ContainsFunc(view.Intent.members(), view.Accepted)) {
-			return nil, nil, &HeldError{Lock{Holder: view.Intent.By, Token: view.Intent.Token}}
+			return nil, nil, &heldError{Lock{Holder: view.Intent.By, Token: view.Intent.Token}}
 		}
-		return []Condition{
-			IsAt(c.keys.intent(), view.entries[c.keys.intent()].Version), NotWritten(c.keys.answers(), view.Revision),
+		return []kv.Condition{
+			kv.IsAt(c.keys.intent(), view.entries[c.keys.intent()].Version), kv.NotWritten(c.keys.answers(), view.Revision),
 		}, nil, nil
 	})
 }
 
 // take takes the lock and writes an intent with it, in one transaction.
-func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token int64) ([]Condition, *Intent, error)) (*Grant, error) {
+func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token int64) ([]kv.Condition, *Intent, error)) (*lockGrant, error) {
 	c.taking.Lock()
 	defer c.taking.Unlock()
 	session, err := c.live(ctx)
 	if err != nil {
 		return nil, err
 	}
-	view, err := c.View(ctx)
+	view, err := c.view(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if _, denied := view.Denied[c.name]; denied {
-		return nil, fmt.Errorf("%w of %v", ErrDenied, view.Denied[c.name])
+		return nil, fmt.Errorf("%w of %v", errDenied, view.Denied[c.name])
 	}
 	if held := view.Lock; held != nil && !c.ownerless(held) {
 		if _, denied := view.Denied[held.Holder]; !denied {
-			return nil, &HeldError{*held}
+			return nil, &heldError{*held}
 		}
 	}
 	token := view.Token + 1
@@ -89,27 +86,27 @@ func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token i
 	if err != nil {
 		return nil, err
 	}
-	lock := Lock{Holder: c.name, Prefix: c.Settings().Prefix, Token: token, Session: session.ID(), Since: c.clock.Now().UTC()}
-	t := Transaction{
+	lock := Lock{Holder: c.name, Prefix: c.currentSettings().Prefix, Token: token, Session: session.ID(), Since: c.clock.Now().UTC()}
+	t := kv.Transaction{
 		If: append(conditions,
-			IsAt(c.keys.lock(), view.entries[c.keys.lock()].Version),
-			IsAt(c.keys.token(), view.entries[c.keys.token()].Version)),
-		Then: []Operation{PutFor(session, c.keys.lock(), encode(lock)), Put(c.keys.token(), strconv.FormatInt(token, 10))},
+			kv.IsAt(c.keys.lock(), view.entries[c.keys.lock()].Version),
+			kv.IsAt(c.keys.token(), view.entries[c.keys.token()].Version)),
+		Then: []kv.Operation{kv.PutFor(session, c.keys.lock(), encode(lock)), kv.Put(c.keys.token(), strconv.FormatInt(token, 10))},
 	}
 	if intent != nil {
-		t.Then = append(t.Then, Put(c.keys.intent(), encode(intent)))
+		t.Then = append(t.Then, kv.Put(c.keys.intent(), encode(intent)))
 		if intent.ID == token { // it begins, and is not gone on with
 			t.Reserve = reserveOfIntent
 		}
 	}
 	revision, err := c.store.Commit(ctx, t)
 	if err != nil {
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, kv.ErrConflict) {
 			c.doubt(true) // a conflict says nothing of a lock from before
 		}
 		return nil, fmt.Errorf("taking the lock of %s: %w", c.system, err)
 	}
-	g := &Grant{Token: token, c: c, lock: lock, since: c.clock.Now(), version: revision, intent: intent, intentVersion: revision}
+	g := &lockGrant{Token: token, c: c, lock: lock, since: c.clock.Now(), version: revision, intent: intent, intentVersion: revision}
 	g.ctx, g.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.mu.Lock()
 	c.grant, c.doubtful = g, false
@@ -139,10 +136,10 @@ func (c *Coordinator) giveBack(ctx context.Context) error {
 	}
 	entry, lock := found.Entries[c.keys.lock()], Lock{}
 	if json.Unmarshal([]byte(entry.Value), &lock) == nil && c.ownerless(&lock) {
-		_, err := c.store.Commit(ctx, Transaction{
-			If: []Condition{IsAt(c.keys.lock(), entry.Version)}, Then: []Operation{Delete(c.keys.lock())},
+		_, err := c.store.Commit(ctx, kv.Transaction{
+			If: []kv.Condition{kv.IsAt(c.keys.lock(), entry.Version)}, Then: []kv.Operation{kv.Delete(c.keys.lock())},
 		})
-		if err != nil && !errors.Is(err, ErrConflict) {
+		if err != nil && !errors.Is(err, kv.ErrConflict) {
 			return fmt.Errorf("giving the lock of %s back: %w", c.system, err)
 		}
 	}
@@ -164,7 +161,7 @@ func (c *Coordinator) doubt(is bool) {
 }
 
 // holds tells whether an entry is this process's lock.
-func (c *Coordinator) holds(entry Entry) bool {
+func (c *Coordinator) holds(entry kv.Entry) bool {
 	var lock Lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +172,7 @@ func (c *Coordinator) holds(entry Entry) bool {
 const lookAgain = time.Second
 
 // guard ends the grant when its session or its lock is lost.
-func (g *Grant) guard(session Session) {
+func (g *lockGrant) guard(session kv.Session) {
 	changed := g.c.store.Watch(g.ctx, g.c.keys.lock())
 	var again <-chan time.Time
 	for {
@@ -201,7 +198,7 @@ func (g *Grant) guard(session Session) {
 }
 
 // lockVersion is that of the lock's key.
-func (g *Grant) lockVersion() int64 {
+func (g *lockGrant) lockVersion() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.version
@@ -209,7 +206,7 @@ func (g *Grant) lockVersion() int64 {
 
 // isLost tells whether the lock is somebody else's or nobody's, given the version of its key that was read. An older one was
 // read before this grant got its newest token.
-func (g *Grant) isLost(version int64) bool {
+func (g *lockGrant) isLost(version int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return version == 0 || version > g.version
@@ -228,8 +225,8 @@ func (c *Coordinator) verifyLock(view *View) {
 
 // Raise gives this grant a token that is larger than all before and than the given one. The present step counts as ordered under
 // it.
-func (g *Grant) Raise(ctx context.Context, above int64) error {
-	view, err := g.c.View(ctx)
+func (g *lockGrant) Raise(ctx context.Context, above int64) error {
+	view, err := g.c.view(ctx)
 	if err != nil {
 		return err
 	}
@@ -240,22 +237,22 @@ func (g *Grant) Raise(ctx context.Context, above int64) error {
 	defer g.mu.Unlock() // the guard must not see a version that this grant does not know yet
 	lock := g.lock
 	lock.Token = max(view.Token, above) + 1
-	conditions := []Condition{IsAt(g.c.keys.token(), view.entries[g.c.keys.token()].Version)}
-	operations := []Operation{
-		{Key: g.c.keys.lock(), Value: encode(lock), Session: lock.Session}, Put(g.c.keys.token(), strconv.FormatInt(lock.Token, 10)),
+	conditions := []kv.Condition{kv.IsAt(g.c.keys.token(), view.entries[g.c.keys.token()].Version)}
+	operations := []kv.Operation{
+		{Key: g.c.keys.lock(), Value: encode(lock), Session: lock.Session}, kv.Put(g.c.keys.token(), strconv.FormatInt(lock.Token, 10)),
 	}
 	var next *Intent
 	if g.intent != nil {
 		intent := *g.intent
 		intent.Token, next = lock.Token, &intent
-		conditions = append(conditions, IsAt(g.c.keys.intent(), g.intentVersion))
-		operations = append(operations, Put(g.c.keys.intent(), encode(next)))
+		conditions = append(conditions, kv.IsAt(g.c.keys.intent(), g.intentVersion))
+		operations = append(operations, kv.Put(g.c.keys.intent(), encode(next)))
 	}
 	revision, err := g.commitAt(ctx, g.version, conditions, operations...)
 	switch {
 	case err == nil:
 		g.Token, g.lock, g.version, g.intent, g.intentVersion = lock.Token, lock, revision, next, revision
-	case !errors.Is(err, ErrConflict): // nobody knows which version the lock has
+	case !errors.Is(err, kv.ErrConflict): // nobody knows which version the lock has
 		g.c.doubt(true)
 		g.lose()
 	}
@@ -263,30 +260,30 @@ func (g *Grant) Raise(ctx context.Context, above int64) error {
 }
 
 // lose ends a grant whose lock is gone. It is no loss if this process is about to give it back.
-func (g *Grant) lose() {
+func (g *lockGrant) lose() {
 	if g.ctx.Err() == nil && !g.ending.Load() {
 		g.c.metrics.fenced.Inc()
 	}
-	g.cancel(ErrFenced)
+	g.cancel(errFenced)
 }
 
 // Context ends when the lock is lost or given back. What is done to the system is done with it.
-func (g *Grant) Context() context.Context { return g.ctx }
+func (g *lockGrant) Context() context.Context { return g.ctx }
 
 // Held tells whether the lock has not been seen to be lost.
-func (g *Grant) Held() bool { return g.ctx.Err() == nil }
+func (g *lockGrant) Held() bool { return g.ctx.Err() == nil }
 
 // Release gives the lock back. An intent that is not done stays for the next one to go on with.
-// When that fails, nobody may act under this grant any more nevertheless; Configure and Lock try again.
-func (g *Grant) Release(ctx context.Context) error {
+// When that fails, nobody may act under this grant any more nevertheless; configure and take try again.
+func (g *lockGrant) Release(ctx context.Context) error {
 	if errors.Is(context.Cause(g.ctx), context.Canceled) {
 		return nil // it was given back before
 	}
 	g.ending.Store(true) // that the guard sees it gone is no loss
-	err := g.commit(ctx, Delete(g.c.keys.lock()))
+	err := g.commit(ctx, kv.Delete(g.c.keys.lock()))
 	g.cancel(context.Canceled)
 	switch {
-	case errors.Is(err, ErrFenced):
+	case errors.Is(err, errFenced):
 		return nil // somebody else has it
 	case err != nil:
 		g.c.doubt(true)
@@ -297,25 +294,25 @@ func (g *Grant) Release(ctx context.Context) error {
 }
 
 // commit writes something while the lock is held.
-func (g *Grant) commit(ctx context.Context, operations ...Operation) error {
+func (g *lockGrant) commit(ctx context.Context, operations ...kv.Operation) error {
 	_, err := g.commitIf(ctx, nil, operations...)
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, kv.ErrConflict) {
 		return g.fenced()
 	}
 	return err
 }
 
 // commitIf writes something while the lock is held and conditions are met, or else returns ErrConflict.
-func (g *Grant) commitIf(ctx context.Context, conditions []Condition, operations ...Operation) (int64, error) {
+func (g *lockGrant) commitIf(ctx context.Context, conditions []kv.Condition, operations ...kv.Operation) (int64, error) {
 	return g.commitAt(ctx, g.lockVersion(), conditions, operations...)
 }
 
-func (g *Grant) commitAt(ctx context.Context, version int64, conditions []Condition, operations ...Operation) (int64, error) {
+func (g *lockGrant) commitAt(ctx context.Context, version int64, conditions []kv.Condition, operations ...kv.Operation) (int64, error) {
 	if err := g.lost(); err != nil {
 		return 0, err
 	}
-	revision, err := g.c.store.Commit(ctx, Transaction{
-		If: append(conditions, IsAt(g.c.keys.lock(), version)), Then: operations,
+	revision, err := g.c.store.Commit(ctx, kv.Transaction{
+		If: append(conditions, kv.IsAt(g.c.keys.lock(), version)), Then: operations,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("writing under the token %d: %w", g.Token, err)
@@ -324,7 +321,7 @@ func (g *Grant) commitAt(ctx context.Context, version int64, conditions []Condit
 }
 
 // lost says why the lock is not held any more, as far as this process knows.
-func (g *Grant) lost() error {
+func (g *lockGrant) lost() error {
 	if cause := context.Cause(g.ctx); cause != nil {
 		return fmt.Errorf("under the token %d: %w", g.Token, cause)
 	}
@@ -332,7 +329,7 @@ func (g *Grant) lost() error {
 }
 
 // fenced ends a grant whose lock another instance holds by now, or nobody.
-func (g *Grant) fenced() error {
+func (g *lockGrant) fenced() error {
 	g.lose()
-	return fmt.Errorf("under the token %d: %w", g.Token, ErrFenced)
+	return fmt.Errorf("under the token %d: %w", g.Token, errFenced)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // firstRevision makes revisions recognizable in whatever mentions them: nothing else in a record is such a large number.
@@ -16,12 +18,12 @@ const firstRevision = 1_000_000
 // outlives them, cannot look at it: TestContent has its cases about entries, conditions and sessions.
 type content struct {
 	revision int64
-	entries  map[string]Entry
+	entries  map[string]kv.Entry
 	sessions map[string]bool
 }
 
 func newContent() content {
-	return content{revision: firstRevision, entries: map[string]Entry{}, sessions: map[string]bool{}}
+	return content{revision: firstRevision, entries: map[string]kv.Entry{}, sessions: map[string]bool{}}
 }
 
 // below tells whether a key is at or below a path.
@@ -31,8 +33,8 @@ func below(key, path string) bool {
 }
 
 // read is Store.Read.
-func (c content) read(paths ...string) *Snapshot {
-	found := &Snapshot{Revision: c.revision, Entries: map[string]Entry{}}
+func (c content) read(paths ...string) *kv.Snapshot {
+	found := &kv.Snapshot{Revision: c.revision, Entries: map[string]kv.Entry{}}
 	for key, entry := range c.entries {
 		for _, path := range paths {
 			if below(key, path) {
@@ -44,7 +46,7 @@ func (c content) read(paths ...string) *Snapshot {
 }
 
 // met tells whether a condition is.
-func (c content) met(condition Condition) bool {
+func (c content) met(condition kv.Condition) bool {
 	if condition.Path == "" {
 		return c.entries[condition.Key].Version == condition.Version
 	}
@@ -57,18 +59,18 @@ func (c content) met(condition Condition) bool {
 }
 
 // all tells whether all conditions are met. Versions are never used again, so what is not met once never is.
-func (c content) all(conditions []Condition) bool {
-	return !slices.ContainsFunc(conditions, func(condition Condition) bool { return !c.met(condition) })
+func (c content) all(conditions []kv.Condition) bool {
+	return !slices.ContainsFunc(conditions, func(condition kv.Condition) bool { return !c.met(condition) })
 }
 
 // commit is Store.Commit.
-func (c content) commit(t Transaction) (content, error) {
+func (c content) commit(t kv.Transaction) (content, error) {
 	if !c.all(t.If) {
-		return c, ErrConflict
+		return c, kv.ErrConflict
 	}
 	for _, operation := range t.Then {
 		if operation.Session != "" && !c.sessions[operation.Session] {
-			return c, ErrSessionLost
+			return c, kv.ErrSessionLost
 		}
 	}
 	if len(t.Then) == 0 {
@@ -79,11 +81,11 @@ func (c content) commit(t Transaction) (content, error) {
 	for _, operation := range t.Then {
 		switch {
 		case operation.Delete:
-			maps.DeleteFunc(c.entries, func(key string, _ Entry) bool {
+			maps.DeleteFunc(c.entries, func(key string, _ kv.Entry) bool {
 				return key == operation.Key || operation.Below && below(key, operation.Key)
 			})
 		default:
-			c.entries[operation.Key] = Entry{Value: operation.Value, Version: c.revision, Session: operation.Session}
+			c.entries[operation.Key] = kv.Entry{Value: operation.Value, Version: c.revision, Session: operation.Session}
 		}
 	}
 	return c, nil
@@ -104,36 +106,36 @@ func (c content) end(id string) content {
 	c.revision++
 	c.entries, c.sessions = maps.Clone(c.entries), maps.Clone(c.sessions)
 	delete(c.sessions, id)
-	maps.DeleteFunc(c.entries, func(_ string, entry Entry) bool { return entry.Session == id })
+	maps.DeleteFunc(c.entries, func(_ string, entry kv.Entry) bool { return entry.Session == id })
 	return c
 }
 
 func TestContent(t *testing.T) {
 	t.Parallel()
 	c := newContent().open("s")
-	commit := func(operations ...Operation) int64 {
+	commit := func(operations ...kv.Operation) int64 {
 		var err error
-		if c, err = c.commit(Transaction{Then: operations}); err != nil {
+		if c, err = c.commit(kv.Transaction{Then: operations}); err != nil {
 			t.Fatal(err)
 		}
 		return c.revision
 	}
-	commit(Put("deleted", ""))
-	old := commit(Delete("deleted"), Put("a/dc1/old", ""), Put("at", ""), Operation{Key: "ends", Session: "s"})
-	changed := commit(Put("a/dc10/x", ""), Put("at", ""))
+	commit(kv.Put("deleted", ""))
+	old := commit(kv.Delete("deleted"), kv.Put("a/dc1/old", ""), kv.Put("at", ""), kv.Operation{Key: "ends", Session: "s"})
+	changed := commit(kv.Put("a/dc10/x", ""), kv.Put("at", ""))
 	for name, test := range map[string]struct {
-		condition Condition
+		condition kv.Condition
 		met       bool
 	}{
-		"absent after it was deleted":    {IsAbsent("deleted"), true},
-		"absent, but something is below": {IsAbsent("a/dc1"), true},
-		"not absent":                     {IsAbsent("at"), false},
-		"at its version":                 {IsAt("at", changed), true},
-		"at an older version":            {IsAt("at", old), false},
-		"not written":                    {NotWritten("a/dc1", old), true},
-		"not written, only deleted":      {NotWritten("deleted", 0), true},
-		"written below":                  {NotWritten("a", old), false},
-		"written at the key itself":      {NotWritten("at", old), false},
+		"absent after it was deleted":    {kv.IsAbsent("deleted"), true},
+		"absent, but something is below": {kv.IsAbsent("a/dc1"), true},
+		"not absent":                     {kv.IsAbsent("at"), false},
+		"at its version":                 {kv.IsAt("at", changed), true},
+		"at an older version":            {kv.IsAt("at", old), false},
+		"not written":                    {kv.NotWritten("a/dc1", old), true},
+		"not written, only deleted":      {kv.NotWritten("deleted", 0), true},
+		"written below":                  {kv.NotWritten("a", old), false},
+		"written at the key itself":      {kv.NotWritten("at", old), false},
 	} {
 		if c.met(test.condition) != test.met {
 			t.Errorf("%s: met is %t", name, !test.met)
@@ -150,10 +152,10 @@ func TestContent(t *testing.T) {
 	if _, there := before.entries["ends"]; !there {
 		t.Error("the end of a session changed an older value")
 	}
-	if _, err := c.commit(Transaction{Then: []Operation{{Key: "late", Session: "s"}}}); !errors.Is(err, ErrSessionLost) {
+	if _, err := c.commit(kv.Transaction{Then: []kv.Operation{{Key: "late", Session: "s"}}}); !errors.Is(err, kv.ErrSessionLost) {
 		t.Errorf("writing for an ended session: %v", err)
 	}
-	if commit(DeleteBelow("a")); len(c.read("a").Entries) > 0 {
+	if commit(kv.DeleteBelow("a")); len(c.read("a").Entries) > 0 {
 		t.Error("something is below a deleted path")
 	}
 }

@@ -62,7 +62,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func (m *metrics) judged(v *Verdict) {
+func (m *metrics) judged(v *decision) {
 	m.waiting.WithLabelValues(string(v.Action), v.Class).Set(float64(len(v.Waits)))
 	m.open.WithLabelValues(string(v.Action), v.Class, "ready").Set(float64(len(v.Members)))
 	m.open.WithLabelValues(string(v.Action), v.Class, "left_out").Set(float64(len(v.LeftOut)))

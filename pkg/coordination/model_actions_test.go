@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // The faults. Those of a call come in place of its answer.
@@ -124,7 +126,7 @@ func (w *world) addLife(add func(string, bool, func(*world)), i int, p *process)
 	if w.scenario.has(remove) && !w.removed && w.store.sessions[p.session] {
 		add(remove+" "+p.name, true, func(next *world) {
 			next.removed = true
-			next.store, _ = next.store.commit(Transaction{Then: []Operation{DeleteBelow(w.scenario.keys.instances(w.scenario.participants[p.participant]))}})
+			next.store, _ = next.store.commit(kv.Transaction{Then: []kv.Operation{kv.DeleteBelow(w.scenario.keys.instances(w.scenario.participants[p.participant]))}})
 		})
 	}
 }

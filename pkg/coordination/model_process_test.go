@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // memory is what a Coordinator remembers between two calls of Reconcile, as a value: it is made from a Coordinator and a
@@ -40,7 +42,7 @@ type grantMemory struct {
 
 // modelSession is a session whose loss the model tells.
 type modelSession struct {
-	Session
+	kv.Session
 	id    string
 	lost  chan struct{}
 	close func() error
@@ -115,15 +117,15 @@ type process struct {
 	session     string
 	memory      *memory
 	log         []*answered
-	next        string       // the call that it makes next, "" if it is in no Reconcile
-	wants       *Transaction // that it commits next, if it does
+	next        string          // the call that it makes next, "" if it is in no Reconcile
+	wants       *kv.Transaction // that it commits next, if it does
 }
 
 // answered is a call of a Reconcile with its answer.
 type answered struct {
 	call     string
 	err      error
-	snapshot *Snapshot
+	snapshot *kv.Snapshot
 	revision int64
 	session  string
 	needs    Needs
@@ -158,9 +160,9 @@ type execution struct {
 	session *modelSession
 	at      int
 	credit  int
-	commits *Transaction // that is called for at the moment, if one is
-	fault   string       // of the call that is let through
-	taken   string       // the call that was
+	commits *kv.Transaction // that is called for at the moment, if one is
+	fault   string          // of the call that is let through
+	taken   string          // the call that was
 }
 
 // Now is the world's.
@@ -214,7 +216,7 @@ func (e *execution) wake() *Coordinator {
 		}
 	}
 	if from := m.grant; from != nil {
-		g := &Grant{
+		g := &lockGrant{
 			Token: from.token, c: c, lock: from.lock, since: from.since, version: from.version, intentVersion: from.intentVersion,
 		}
 		if from.intent != nil {
@@ -286,7 +288,7 @@ var (
 )
 
 // Read implements Store.
-func (e *execution) Read(_ context.Context, paths ...string) (*Snapshot, error) {
+func (e *execution) Read(_ context.Context, paths ...string) (*kv.Snapshot, error) {
 	a := e.call("read "+strings.Join(paths, " "), true, func(a *answered) {
 		if e.fault == refused {
 			a.err = errUnavailable
@@ -298,11 +300,11 @@ func (e *execution) Read(_ context.Context, paths ...string) (*Snapshot, error) 
 	if a.err != nil {
 		return nil, a.err
 	}
-	return &Snapshot{Revision: a.snapshot.Revision, Entries: maps.Clone(a.snapshot.Entries)}, nil
+	return &kv.Snapshot{Revision: a.snapshot.Revision, Entries: maps.Clone(a.snapshot.Entries)}, nil
 }
 
 // Commit implements Store.
-func (e *execution) Commit(_ context.Context, t Transaction) (int64, error) {
+func (e *execution) Commit(_ context.Context, t kv.Transaction) (int64, error) {
 	e.commits = &t
 	defer func() { e.commits = nil }()
 	a := e.call("commit "+describeTransaction(t), true, func(a *answered) {
@@ -326,7 +328,7 @@ func (e *execution) Commit(_ context.Context, t Transaction) (int64, error) {
 }
 
 // Open implements Store.
-func (e *execution) Open(context.Context, string, time.Duration) (Session, error) {
+func (e *execution) Open(context.Context, string, time.Duration) (kv.Session, error) {
 	a := e.call("open", true, func(a *answered) {
 		if e.fault == refused {
 			a.err = errUnavailable
@@ -344,7 +346,7 @@ func (e *execution) Open(context.Context, string, time.Duration) (Session, error
 	return e.newSession(a.session), nil
 }
 
-func describeEntries(entries map[string]Entry) string {
+func describeEntries(entries map[string]kv.Entry) string {
 	var b strings.Builder
 	for _, key := range sortedKeys(entries) {
 		entry := entries[key]
@@ -354,7 +356,7 @@ func describeEntries(entries map[string]Entry) string {
 }
 
 // describeTransaction does not depend on the order of what is in it.
-func describeTransaction(t Transaction) string {
+func describeTransaction(t kv.Transaction) string {
 	var all []string
 	for _, condition := range t.If {
 		all = append(all, fmt.Sprintf("if %s%s@%d", condition.Key, condition.Path, condition.Version+condition.Since))

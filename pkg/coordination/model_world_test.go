@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 const modelSystemName = "model"
@@ -28,7 +30,7 @@ type world struct {
 
 // lateCommit is a transaction that is still on its way although its process has been told that it failed.
 type lateCommit struct {
-	transaction Transaction
+	transaction kv.Transaction
 	by          *process
 }
 
@@ -57,7 +59,7 @@ func (w *world) view() *View {
 }
 
 // commit does a transaction and judges it.
-func (w *world) commit(by *process, t Transaction) error {
+func (w *world) commit(by *process, t kv.Transaction) error {
 	after, err := w.store.commit(t)
 	if err != nil {
 		return err
@@ -69,7 +71,7 @@ func (w *world) commit(by *process, t Transaction) error {
 }
 
 // judgeCommit is about what may follow what in the store.
-func (w *world) judgeCommit(by *process, t Transaction, before, after *View) {
+func (w *world) judgeCommit(by *process, t kv.Transaction, before, after *View) {
 	if after.Token < before.Token {
 		w.violate("the token fell from %d to %d", before.Token, after.Token)
 	}
@@ -103,8 +105,8 @@ func (w *world) judgeAnswers(by *process, before, after *View) {
 }
 
 // judgeSuperseded is about a process that has seen a newer one of its participant: it only finishes what it has accepted.
-func (w *world) judgeSuperseded(by *process, t Transaction, after *View) {
-	var last *Snapshot
+func (w *world) judgeSuperseded(by *process, t kv.Transaction, after *View) {
+	var last *kv.Snapshot
 	for _, a := range by.log {
 		if a.snapshot != nil && len(a.snapshot.Entries) > 0 {
 			last = a.snapshot

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // standBy does nothing but finish what this process has accepted: a newer one of the participant works.
@@ -28,7 +30,7 @@ func (p *pass) standBy(ctx context.Context, why error) error {
 func (p *pass) finishFirst(ctx context.Context, why error) error {
 	p.wait(p.c.name, why.Error())
 	p.again(busyAgain)
-	p.mine = p.view.acceptedBy(p.c.Settings().Prefix)
+	p.mine = p.view.acceptedBy(p.c.currentSettings().Prefix)
 	if grant := p.c.held(); grant != nil { // another participant goes on with the plan
 		p.c.run = nil
 		return errors.Join(grant.Release(ctx), p.obey(ctx))
@@ -48,13 +50,13 @@ func (p *pass) standBack(ctx context.Context, because error) error {
 
 // obey carries out what is ordered for this participant's members.
 func (p *pass) obey(ctx context.Context) error {
-	order := p.c.Order(p.view, p.mine...)
+	order := p.c.order(p.view, p.mine...)
 	if order == nil {
 		return nil
 	}
 	p.again(busyAgain)
 	if !order.Accepted {
-		if err := p.c.Accept(ctx, order); err != nil {
+		if err := p.c.accept(ctx, order); err != nil {
 			return ignoreConflict(err)
 		}
 		p.note("Accepted", fmt.Sprintf("Accepted to %s, under the token %d.", order.Step, order.Token))
@@ -105,7 +107,7 @@ func (c *Coordinator) whileAlive(ctx context.Context) (context.Context, context.
 		go func() {
 			select {
 			case <-session.Lost():
-				cancel(ErrSessionLost)
+				cancel(kv.ErrSessionLost)
 			case <-done:
 			}
 		}()

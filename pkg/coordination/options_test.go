@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // TestSettingsAreChecked names the field, what is wrong with it, and what to do.
@@ -54,7 +55,7 @@ func TestSettingsAreChecked(t *testing.T) {
 }
 
 // nothingThere is a store that nobody may ask.
-type nothingThere struct{ coordination.Store }
+type nothingThere struct{ kv.Store }
 
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()

@@ -6,12 +6,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // The functions of this file are for people and programs that are no instance and only look.
 
 // Systems are the names of all systems of which something is in a store. Root is DefaultRoot if it is empty.
-func Systems(ctx context.Context, store Store, root string) ([]string, error) {
+func Systems(ctx context.Context, store kv.Store, root string) ([]string, error) {
 	if root == "" {
 		root = DefaultRoot
 	}
@@ -22,7 +24,7 @@ func Systems(ctx context.Context, store Store, root string) ([]string, error) {
 	return systems(found, root), nil
 }
 
-func systems(found *Snapshot, root string) []string {
+func systems(found *kv.Snapshot, root string) []string {
 	names := map[string]bool{}
 	for key := range found.Entries {
 		below, is := strings.CutPrefix(key, root+"/")
@@ -45,19 +47,13 @@ func (v *View) Pending(action Action) Members {
 	return pending
 }
 
-// Actions are those that somebody has asked for or is ready for: the ones that this package has names for first.
+// Actions are those that somebody needs or is ready for.
 func (v *View) Actions() []Action {
-	asked := map[Action]bool{}
-	for set, members := range v.Sets {
-		if len(members) > 0 {
-			asked[set.action()] = true
-		}
+	needed := map[Action]bool{}
+	for set := range v.Sets {
+		needed[set.action()] = true
 	}
-	named := slices.DeleteFunc(Actions(), func(action Action) bool { return !asked[action] })
-	for _, action := range named {
-		delete(asked, action)
-	}
-	return append(named, sortedKeys(asked)...)
+	return sortedKeys(needed)
 }
 
 // Superseded are the processes that are alive beside a newer one of their participant: they do not work.

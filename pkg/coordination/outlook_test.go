@@ -5,15 +5,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // viewOf is a view of entries, which are given by what is below the root. Their versions are 1.
 func viewOf(t *testing.T, entries map[string]string) *View {
 	t.Helper()
 	k := newKeys(DefaultRoot, "store")
-	found := &Snapshot{Entries: map[string]Entry{}}
+	found := &kv.Snapshot{Entries: map[string]kv.Entry{}}
 	for below, value := range entries {
-		found.Entries[k.root+"/"+below] = Entry{Value: value, Version: 1}
+		found.Entries[k.root+"/"+below] = kv.Entry{Value: value, Version: 1}
 	}
 	v, err := k.view(found)
 	if err != nil {
@@ -158,9 +160,9 @@ func TestSystems(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			snapshot := Snapshot{Entries: map[string]Entry{}}
+			snapshot := kv.Snapshot{Entries: map[string]kv.Entry{}}
 			for _, key := range test.keys {
-				snapshot.Entries[key] = Entry{Value: "{}", Version: 1}
+				snapshot.Entries[key] = kv.Entry{Value: "{}", Version: 1}
 			}
 			if diff := cmp.Diff(test.want, systems(&snapshot, DefaultRoot), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)

@@ -25,7 +25,7 @@ type run interface {
 }
 
 // held returns the grant of what this process carries out, nil if there is none.
-func (c *Coordinator) held() *Grant {
+func (c *Coordinator) held() *lockGrant {
 	switch run := c.run.(type) {
 	case *globalRun:
 		return run.grant
@@ -36,14 +36,14 @@ func (c *Coordinator) held() *Grant {
 }
 
 // under returns a context that ends with a grant.
-func (g *Grant) under(ctx context.Context) (context.Context, context.CancelFunc) {
+func (g *lockGrant) under(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(g.Context(), func() { cancel(context.Cause(g.Context())) })
 	return ctx, func() { stop(); cancel(context.Canceled) }
 }
 
 // globalRun is for all.
-type globalRun struct{ grant *Grant }
+type globalRun struct{ grant *lockGrant }
 
 func (r *globalRun) refresh(view *View) { r.grant.refresh(view) }
 func (r *globalRun) intent() *Intent    { return r.grant.Intent() }
@@ -70,7 +70,7 @@ func (r *globalRun) end(ctx context.Context, failure string, fenced bool) error 
 
 // localRun is for the members of this participant, under the lock that all systems share. Nobody goes on with it.
 type localRun struct {
-	grant *Grant
+	grant *lockGrant
 	doing Intent
 }
 
@@ -147,9 +147,8 @@ func (p *pass) beginLocal(ctx context.Context, needs Needs) error {
 		ready := true
 		for _, need := range needs.Pending {
 			if need.Action == action {
-				proposal.Members[need.Member] = Member{Prefix: p.c.Settings().Prefix, Addresses: need.Addresses}
-				_, asked := action.Sets()
-				ready = ready && (need.Ready || asked == "")
+				proposal.Members[need.Member] = Member{Prefix: p.c.currentSettings().Prefix, Addresses: need.Addresses}
+				ready = ready && need.Ready
 			}
 		}
 		if len(proposal.Members) == 0 || !ready {
@@ -168,8 +167,8 @@ func (p *pass) beginLocal(ctx context.Context, needs Needs) error {
 			}
 			continue
 		}
-		grant := (*Grant)(nil)
-		err = p.take(func() (g *Grant, err error) { grant, err = p.c.lockAlone(ctx); return grant, err }, "Began",
+		grant := (*lockGrant)(nil)
+		err = p.take(func() (g *lockGrant, err error) { grant, err = p.c.lockAlone(ctx); return grant, err }, "Began",
 			string(action)+" of this participant's own members")
 		if err != nil || grant == nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // MemberID names a member of the managed system: a process, or a group of them. It is the same wherever the
@@ -29,47 +31,21 @@ type Member struct {
 	Version int64 `json:"version"`
 }
 
-// Updates are changes to a set.
-type Updates map[MemberID]Update
+// setUpdates are changes to a set.
+type setUpdates map[MemberID]setUpdate
 
-// Update is a change to an entry: Add, AddAgain or Remove.
-type Update struct {
+// setUpdate is a change to an entry.
+type setUpdate struct {
 	remove, again bool
 	addresses     []string
 }
 
-// Add makes a member an entry of a set, or gives its entry other addresses. An entry that is there already stays as it is,
+// addEntry makes a member an entry of a set, or gives its entry other addresses. An entry that is there already stays as it is,
 // also if what it asked for was done: it is not done again.
-func Add(addresses ...string) Update { return Update{addresses: addresses} }
-
-// AddAgain is Add for what was done since and is needed once more. Declare, which is told what was seen when the need
-// arose, finds out by itself which of both it is.
-func AddAgain(addresses ...string) Update { return Update{again: true, addresses: addresses} }
-
-// Remove takes a member out of a set, if it is there.
-func Remove() Update { return Update{remove: true} }
-
-// Get returns the entries of a set at one revision: of all instances, or of those with one of the prefixes.
-func (c *Coordinator) Get(ctx context.Context, set Set, prefixes ...string) (Members, error) {
-	if c.Settings().Mode != Global {
-		return Members{}, nil
-	}
-	paths := []string{c.keys.ofSet(set)}
-	if len(prefixes) > 0 {
-		paths = nil
-		for _, prefix := range prefixes {
-			paths = append(paths, c.keys.ofSet(set, prefix))
-		}
-	}
-	found, err := c.store.Read(ctx, paths...)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s of %s: %w", set, c.system, err)
-	}
-	return c.keys.members(found, set), nil
-}
+func addEntry(addresses ...string) setUpdate { return setUpdate{addresses: addresses} }
 
 // members are the entries of a set that are in a snapshot.
-func (k keys) members(from *Snapshot, set Set) Members {
+func (k keys) members(from *kv.Snapshot, set Set) Members {
 	found := Members{}
 	for key, entry := range from.Entries {
 		at := k.split(key)
@@ -91,7 +67,7 @@ func (m Member) before(other Member) bool {
 }
 
 // asking are the prefixes of all instances that have an entry of a member in a set.
-func (k keys) asking(from *Snapshot) map[Set]map[MemberID][]string {
+func (k keys) asking(from *kv.Snapshot) map[Set]map[MemberID][]string {
 	asking := map[Set]map[MemberID][]string{}
 	for key := range from.Entries {
 		at := k.split(key)
@@ -107,27 +83,9 @@ func (k keys) asking(from *Snapshot) map[Set]map[MemberID][]string {
 	return asking
 }
 
-// Update changes this instance's entries of several sets, all or none of them. What is so already is not
-// written again: others would take it for news. In local mode it does nothing.
-func (c *Coordinator) Update(ctx context.Context, changes map[Set]Updates) error {
-	mine := c.Settings()
-	if mine.Mode != Global {
-		return nil
-	}
-	wanted, err := c.keys.changesOf(mine.Prefix, changes)
-	if err != nil || len(wanted) == 0 {
-		return err
-	}
-	write := func() error { return c.update(ctx, mine.Prefix, wanted) }
-	if err := c.retry(ctx, write); err != nil {
-		return fmt.Errorf("updating the entries of %s in %s: %w", mine.Prefix, c.system, err)
-	}
-	return nil
-}
-
 // change is something to be written, if it is not so yet.
 type change struct {
-	Operation
+	kv.Operation
 	// again is for a Put that is written also if the entry is just so.
 	again bool
 	// seen is the version of the entry that the change is made because of, if it matters: it is written again if it is
@@ -136,7 +94,7 @@ type change struct {
 }
 
 // isNews tells whether the change has to be written, given what is there.
-func (c change) isNews(entry Entry, exists bool) bool {
+func (c change) isNews(entry kv.Entry, exists bool) bool {
 	switch {
 	case c.Delete:
 		return exists && (c.seen == 0 || c.seen == entry.Version)
@@ -155,13 +113,22 @@ func (c *Coordinator) update(ctx context.Context, prefix string, wanted []change
 	return c.updateFrom(ctx, prefix, before, wanted)
 }
 
+// A store that is full while somebody acts would keep the lock for good: neither the answers to the orders nor the record of the
+// action could be written. So a transaction that begins something leaves room for the ones that end it, and those leave none. In
+// a ConfigMap, the intent of an action takes up to 0.7 times as much as the entries that ask for it, and the answers to it up to
+// 1.8 times as much: entries for a quarter of the store never fill it.
+const (
+	reserveOfEntries = 75 // for the entries of a participant
+	reserveOfIntent  = 50 // for an intent: the answers follow
+)
+
 // maxOperations is how many entries one transaction changes at most: etcd takes 128 operations by default.
 const maxOperations = 100
 
 // updateFrom is update when it is known what is there. More than a transaction takes is written in several; until the last
 // one, the marker says that entries are missing, and no action begins.
-func (c *Coordinator) updateFrom(ctx context.Context, prefix string, before *Snapshot, wanted []change) error {
-	var news []Operation
+func (c *Coordinator) updateFrom(ctx context.Context, prefix string, before *kv.Snapshot, wanted []change) error {
+	var news []kv.Operation
 	for _, change := range wanted {
 		if entry, exists := before.Entries[change.Key]; change.isNews(entry, exists) {
 			news = append(news, change.Operation)
@@ -172,11 +139,11 @@ func (c *Coordinator) updateFrom(ctx context.Context, prefix string, before *Sna
 		return nil
 	}
 	at, err := c.writeParts(ctx, prefix, entry.Version, news, false)
-	if !errors.Is(err, ErrTooLarge) {
+	if !errors.Is(err, kv.ErrTooLarge) {
 		return err
 	}
 	// What is not needed any more makes room. The other entries are still missing.
-	removed := slices.DeleteFunc(news, func(operation Operation) bool { return !operation.Delete })
+	removed := slices.DeleteFunc(news, func(operation kv.Operation) bool { return !operation.Delete })
 	if len(removed) > 0 {
 		if _, again := c.writeParts(ctx, prefix, at, removed, true); again != nil {
 			return errors.Join(err, again)
@@ -187,12 +154,12 @@ func (c *Coordinator) updateFrom(ctx context.Context, prefix string, before *Sna
 
 // writeParts writes operations in as many transactions as they take, if the marker is at a version, and returns the version that
 // it has then, also after an error.
-func (c *Coordinator) writeParts(ctx context.Context, prefix string, at int64, operations []Operation, incomplete bool) (int64, error) {
+func (c *Coordinator) writeParts(ctx context.Context, prefix string, at int64, operations []kv.Operation, incomplete bool) (int64, error) {
 	for first := true; first || len(operations) > 0; first = false {
 		part := operations[:min(len(operations), c.maxOperations)]
 		operations = operations[len(part):]
-		written, err := c.store.Commit(ctx, Transaction{
-			If:      []Condition{IsAt(c.keys.changes(prefix), at)},
+		written, err := c.store.Commit(ctx, kv.Transaction{
+			If:      []kv.Condition{kv.IsAt(c.keys.changes(prefix), at)},
 			Then:    append(slices.Clone(part), c.mark(prefix, incomplete || len(operations) > 0)),
 			Reserve: reserveOfEntries,
 		})
@@ -218,7 +185,7 @@ func understoodMarker(value string) marker {
 }
 
 // changesOf are those that updates of sets ask for.
-func (k keys) changesOf(prefix string, updates map[Set]Updates) ([]change, error) {
+func (k keys) changesOf(prefix string, updates map[Set]setUpdates) ([]change, error) {
 	var all []change
 	for _, set := range slices.Sorted(maps.Keys(updates)) {
 		if !set.known() {
@@ -235,30 +202,30 @@ func (k keys) changesOf(prefix string, updates map[Set]Updates) ([]change, error
 	return all, nil
 }
 
-func (k keys) operation(set Set, prefix string, id MemberID, update Update) (Operation, error) {
+func (k keys) operation(set Set, prefix string, id MemberID, update setUpdate) (kv.Operation, error) {
 	if err := checkSegment("the member's ID", string(id)); err != nil {
-		return Operation{}, err
+		return kv.Operation{}, err
 	}
 	key := k.member(set, prefix, id)
 	if update.remove {
-		return Delete(key), nil
+		return kv.Delete(key), nil
 	}
 	if len(update.addresses) > 0 && !set.isReady() {
-		return Operation{}, fmt.Errorf("entries of %s have no addresses", set)
+		return kv.Operation{}, fmt.Errorf("entries of %s have no addresses", set)
 	}
 	for _, address := range update.addresses {
 		if address == "" || len(strings.Fields(address)) != 1 {
-			return Operation{}, fmt.Errorf("the address %q of %s is empty or has spaces", address, id)
+			return kv.Operation{}, fmt.Errorf("the address %q of %s is empty or has spaces", address, id)
 		}
 	}
-	return Put(key, strings.Join(update.addresses, " ")), nil
+	return kv.Put(key, strings.Join(update.addresses, " ")), nil
 }
 
 // changed marks that something of a prefix was changed, given what was there. Entries that were missing still are.
-func (c *Coordinator) changed(before map[string]Entry, prefix string) Operation {
+func (c *Coordinator) changed(before map[string]kv.Entry, prefix string) kv.Operation {
 	return c.mark(prefix, understoodMarker(before[c.keys.changes(prefix)].Value).Incomplete)
 }
 
-func (c *Coordinator) mark(prefix string, incomplete bool) Operation {
-	return Put(c.keys.changes(prefix), encode(marker{By: c.name, Incomplete: incomplete}))
+func (c *Coordinator) mark(prefix string, incomplete bool) kv.Operation {
+	return kv.Put(c.keys.changes(prefix), encode(marker{By: c.name, Incomplete: incomplete}))
 }

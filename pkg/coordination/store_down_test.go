@@ -8,22 +8,23 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // down is a store that cannot be reached while it is told so.
 type down struct {
-	coordination.Store
+	kv.Store
 	is atomic.Bool
 }
 
-func (d *down) Read(ctx context.Context, paths ...string) (*coordination.Snapshot, error) {
+func (d *down) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
 	if d.is.Load() {
 		return nil, errLost
 	}
 	return d.Store.Read(ctx, paths...)
 }
 
-func (d *down) Commit(ctx context.Context, transaction coordination.Transaction) (int64, error) {
+func (d *down) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if d.is.Load() {
 		return 0, errLost
 	}

@@ -8,20 +8,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ringmaster-project/ringmaster/internal/rig"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
 // stores are both kinds, each empty when it is opened.
-func stores(t *testing.T) map[string]func(t *testing.T) coordination.Store {
+func stores(t *testing.T) map[string]func(t *testing.T) kv.Store {
 	t.Helper()
-	return map[string]func(t *testing.T) coordination.Store{"etcd": inEtcd, "kubernetes": inKubernetes}
+	return map[string]func(t *testing.T) kv.Store{"etcd": inEtcd, "kubernetes": inKubernetes}
 }
 
-func inEtcd(t *testing.T) coordination.Store {
+func inEtcd(t *testing.T) kv.Store {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{rig.Etcd(t, 1)[0].Endpoint}, Logger: zap.NewNop()})
 	if err != nil {
@@ -31,7 +31,7 @@ func inEtcd(t *testing.T) coordination.Store {
 	return etcdstore.New(client, etcdstore.Options{})
 }
 
-func inKubernetes(t *testing.T) coordination.Store {
+func inKubernetes(t *testing.T) kv.Store {
 	t.Helper()
 	r := rig.Shared(t)
 	clients, err := kubernetes.NewForConfig(r.Config)

@@ -60,18 +60,15 @@ type Need struct {
 }
 
 // wants are the entries that needs come to.
-func (n Needs) wants() (Wants, error) {
-	wants := Wants{}
+func (n Needs) wants() (wantedEntries, error) {
+	wants := wantedEntries{}
 	for _, need := range n.Pending {
 		if err := need.Action.check(); err != nil {
 			return nil, fmt.Errorf("%s needs what cannot be an action: %w", need.Member, err)
 		}
 		pending, ready := need.Action.Sets()
-		if pending == "" {
-			return nil, fmt.Errorf("%s needs %s, which nobody asks for: it is planned", need.Member, need.Action)
-		}
 		wants.Want(pending, need.Member)
-		if need.Ready && ready != "" {
+		if need.Ready {
 			wants.Want(ready, need.Member, need.Addresses...)
 		}
 	}

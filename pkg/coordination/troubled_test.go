@@ -11,17 +11,18 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // noted counts the sessions that are open.
 type noted struct {
-	coordination.Store
+	kv.Store
 	mu    sync.Mutex
 	count int
 }
 
 type notedSession struct {
-	coordination.Session
+	kv.Session
 	store *noted
 }
 
@@ -37,7 +38,7 @@ func (n *noted) open() int {
 	return n.count
 }
 
-func (n *noted) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
+func (n *noted) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	session, err := n.Store.Open(ctx, name, duration)
 	if err == nil {
 		n.add(1)
@@ -54,11 +55,11 @@ var errLost = errors.New("the answer is lost")
 
 // unsure loses the answers to transactions while it is told to: they are done before, or not at all.
 type unsure struct {
-	coordination.Store
+	kv.Store
 	done, refused atomic.Bool
 }
 
-func (u *unsure) Commit(ctx context.Context, transaction coordination.Transaction) (int64, error) {
+func (u *unsure) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if u.refused.Load() {
 		return 0, errLost
 	}
@@ -89,7 +90,7 @@ func TestLockInDoubt(t *testing.T) {
 			verdict := w.check(one)
 			w.wants(one, restart("dc1-a", "dc1-b"))
 			_, err := one.Begin(w.t.Context(), verdict, nil)
-			w.Expect(err).To(MatchError(coordination.ErrConflict))
+			w.Expect(err).To(MatchError(kv.ErrConflict))
 			configured(w, one)
 		}},
 	} {
@@ -130,9 +131,9 @@ func configured(w *world, one *coordination.Coordinator) {
 }
 
 // deaf hears nothing of what others do, as a process that hangs.
-type deaf struct{ coordination.Store }
+type deaf struct{ kv.Store }
 
-type deafSession struct{ coordination.Session }
+type deafSession struct{ kv.Session }
 
 func (d deaf) Watch(ctx context.Context, _ string) <-chan struct{} {
 	never := make(chan struct{})
@@ -140,7 +141,7 @@ func (d deaf) Watch(ctx context.Context, _ string) <-chan struct{} {
 	return never
 }
 
-func (d deaf) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
+func (d deaf) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	session, err := d.Store.Open(ctx, name, duration)
 	return &deafSession{session}, err
 }
@@ -179,12 +180,12 @@ func TestFence(t *testing.T) {
 
 // blind cannot read the lock while it is told so.
 type blind struct {
-	coordination.Store
+	kv.Store
 	mu    sync.Mutex
 	times int
 }
 
-func (b *blind) Read(ctx context.Context, paths ...string) (*coordination.Snapshot, error) {
+func (b *blind) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.times > 0 {
@@ -229,7 +230,7 @@ func TestAdvanceKeepsPublishedSteps(t *testing.T) {
 		store.done.Store(false)
 
 		other := coordination.Step{Do: "restart", Members: only("dc1-b"), Order: true}
-		w.Expect(grant.Advance(t.Context(), other)).To(MatchError(coordination.ErrConflict))
+		w.Expect(grant.Advance(t.Context(), other)).To(MatchError(kv.ErrConflict))
 		w.Expect(w.view().Intent.Steps).To(HaveExactElements(coordination.Step{Do: "prepare"}, published))
 		w.Expect(grant.Held()).To(BeTrue())
 		w.Expect(grant.Step()).To(Equal(&published))

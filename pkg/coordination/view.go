@@ -4,9 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // View is all that the participants have said, read at one revision.
@@ -17,7 +18,7 @@ type View struct {
 	Participants []Participant `json:"participants,omitempty"`
 	// Instances are the participants that are alive, by prefix and name: of several processes, the newest one.
 	Instances []Instance `json:"instances"`
-	// Sets have an entry for each of Sets, also if it is empty.
+	// Sets are those that are not empty.
 	Sets map[Set]Members `json:"sets"`
 	// Denied are the instances that may not hold the lock, with the prefixes of those who say so.
 	Denied map[string][]string `json:"denied,omitempty"`
@@ -30,7 +31,7 @@ type View struct {
 	Answers map[MemberID]Answer `json:"answers,omitempty"`
 
 	// entries are as they were read, and keys what they are below.
-	entries map[string]Entry
+	entries map[string]kv.Entry
 	keys    keys
 	// asking are the prefixes of all participants that have an entry of a member in a set.
 	asking map[Set]map[MemberID][]string
@@ -40,8 +41,8 @@ type View struct {
 	incomplete []string
 }
 
-// View reads all of it.
-func (c *Coordinator) View(ctx context.Context) (*View, error) {
+// view reads all of it.
+func (c *Coordinator) view(ctx context.Context) (*View, error) {
 	view, err := look(ctx, c.store, c.keys, c.system)
 	if err == nil {
 		c.verify(view)
@@ -51,11 +52,11 @@ func (c *Coordinator) View(ctx context.Context) (*View, error) {
 }
 
 // snapshot is what the view was made of.
-func (v *View) snapshot() *Snapshot { return &Snapshot{Revision: v.Revision, Entries: v.entries} }
+func (v *View) snapshot() *kv.Snapshot { return &kv.Snapshot{Revision: v.Revision, Entries: v.entries} }
 
 // Look reads what the instances of a system say, for somebody who is none of them. Root is DefaultRoot if it is
 // empty.
-func Look(ctx context.Context, store Store, root, system string) (*View, error) {
+func Look(ctx context.Context, store kv.Store, root, system string) (*View, error) {
 	if err := checkSystem(system); err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func Look(ctx context.Context, store Store, root, system string) (*View, error) 
 	return look(ctx, store, newKeys(root, system), system)
 }
 
-func look(ctx context.Context, store Store, k keys, system string) (*View, error) {
+func look(ctx context.Context, store kv.Store, k keys, system string) (*View, error) {
 	found, err := store.Read(ctx, k.root)
 	if err != nil {
 		return nil, fmt.Errorf("reading what the instances of %s say: %w", system, err)
@@ -78,13 +79,13 @@ func look(ctx context.Context, store Store, k keys, system string) (*View, error
 	return view, nil
 }
 
-func (k keys) view(found *Snapshot) (*View, error) {
+func (k keys) view(found *kv.Snapshot) (*View, error) {
 	v := &View{
 		Revision: found.Revision, Sets: map[Set]Members{}, Denied: map[string][]string{}, Answers: map[MemberID]Answer{},
 		entries: found.Entries, keys: k,
 	}
 	v.asking = k.asking(found)
-	for _, set := range slices.Concat(Sets(), slices.Collect(maps.Keys(v.asking))) {
+	for set := range v.asking {
 		v.Sets[set] = k.members(found, set)
 	}
 	v.processes = k.processes(found)
@@ -161,14 +162,16 @@ func (v *View) Absent(all ...string) []string {
 	return slices.DeleteFunc(slices.Clone(all), v.Takes)
 }
 
-// Candidates are those of some members that may be given the leading part in the system: none that waits for a
-// removal, an exclusion or a restart, or was removed or excluded. It may be none at all.
-func (v *View) Candidates(of ...MemberID) []MemberID {
+// Candidates are those of some members that may be given the leading part in the system: none that needs an action which has not
+// been done, and none that leaves. Leaving are the actions after which a member is not a part of the system any more: their entries
+// count also when they are done. There may be no candidate at all.
+func (v *View) Candidates(of []MemberID, leaving ...Action) []MemberID {
 	return slices.DeleteFunc(slices.Clone(of), func(id MemberID) bool {
-		for _, set := range []Set{PendingForRemoval, PendingForExclusion, PendingForRestart} {
-			_, asked := v.Sets[set][id]
-			restarted := set == PendingForRestart && v.acted(set, id)
-			if asked && !restarted {
+		for set, members := range v.Sets {
+			action := set.action()
+			pending, _ := action.Sets()
+			_, needed := members[id]
+			if set == pending && needed && (slices.Contains(leaving, action) || !v.acted(set, id)) {
 				return true
 			}
 		}
@@ -192,7 +195,7 @@ func (v *View) actedAt(pending Set, id MemberID, version int64) bool {
 
 // acted returns the versions of those entries that were acted upon, by their keys, and the keys of what says that the
 // members are ready which are being acted upon.
-func (k keys) acted(found *Snapshot) (done map[string]int64, acting map[string]bool) {
+func (k keys) acted(found *kv.Snapshot) (done map[string]int64, acting map[string]bool) {
 	done, acting = map[string]int64{}, map[string]bool{}
 	v, err := k.view(found)
 	if err != nil {

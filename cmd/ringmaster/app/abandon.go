@@ -12,6 +12,7 @@ import (
 
 	show "github.com/ringmaster-project/ringmaster/cmd/ringmaster/app/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // intervention is what somebody wants to end that no participant ends.
@@ -160,7 +161,7 @@ func (i *intervention) nothingToDo(said, other string, hasOther bool, store *ope
 
 // hasMoved says what to do when the participants have written since it was read.
 func (i *intervention) hasMoved(err error, store *opened) error {
-	if errors.Is(err, coordination.ErrConflict) || errors.Is(err, coordination.ErrNoIntent) || errors.Is(err, coordination.ErrNoLock) {
+	if errors.Is(err, kv.ErrConflict) || errors.Is(err, coordination.ErrNoIntent) || errors.Is(err, coordination.ErrNoLock) {
 		return &refusedError{fmt.Sprintf("nothing was removed: it has just changed, so somebody works on it; look again: ringmaster coordination status %s%s",
 			i.system, store.flags)}
 	}

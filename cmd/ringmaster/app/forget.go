@@ -13,6 +13,7 @@ import (
 
 	show "github.com/ringmaster-project/ringmaster/cmd/ringmaster/app/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 func newCoordinationForget() *cobra.Command {
@@ -86,7 +87,7 @@ func (f *intervention) forget(ctx context.Context, store *opened, out io.Writer,
 		return &refusedError{fmt.Sprintf("nothing was removed: %s has accepted an order, and may be carrying it out; first: ringmaster coordination abandon %s%s",
 			prefix, f.system, store.flags)}
 	}
-	if errors.Is(err, coordination.ErrConflict) {
+	if errors.Is(err, kv.ErrConflict) {
 		return &refusedError{"nothing was removed: an instance of " + prefix + " has just come back"}
 	}
 	if err != nil {

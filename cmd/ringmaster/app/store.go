@@ -25,6 +25,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // storeAt is where instances meet: in etcd, if it has endpoints, or else in a namespace of a cluster.
@@ -95,7 +96,7 @@ func (s *storeAt) check(command *cobra.Command) error {
 
 // opened is a store that can be read.
 type opened struct {
-	coordination.Store
+	kv.Store
 	// where says which one it is, flags how it is named, check is what a person types to see whether it is well.
 	where, flags, check string
 	// addresses are where it should take connections, as far as they were given.
@@ -221,7 +222,7 @@ func (o *opened) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%w\nTo look, you need to get that ConfigMap and to list the Leases beside it", err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%w\nThe cluster does not know who you are: log in again, or name another --context", err)
-	case errors.Is(err, coordination.ErrConflict):
+	case errors.Is(err, kv.ErrConflict):
 		return fmt.Errorf("%w\nRun it again", err)
 	}
 	return fmt.Errorf("%s cannot be read: %w%s\nIs it there, and are these the right addresses? See: %s", o.where, err, o.refusals(ctx), o.check)

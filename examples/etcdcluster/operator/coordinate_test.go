@@ -39,7 +39,7 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	view := w.view()
-	if len(view.Done) != 1 || view.Done[0].Failure != "" || len(view.Sets[coordination.PendingForRestart]) > 0 {
+	if len(view.Done) != 1 || view.Done[0].Failure != "" || len(view.Sets[pendingForRestart]) > 0 {
 		t.Errorf("done: %v, pending: %v", view.Done, view.Sets)
 	}
 }
@@ -128,7 +128,7 @@ func TestRestartAgain(t *testing.T) {
 // Nobody answers an order: because the region takes no part any more, or is gone.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
-	goesLocal := func(w *world) { w.must(w.regions["dc2"].c.Configure(w.Context(), coordination.Settings{})) }
+	goesLocal := func(w *world) { w.must(w.regions["dc2"].c.Leave(w.Context(), w.next("dc2"))) }
 	dies := func(w *world) { w.must(w.regions["dc2"].c.Close(w.Context())) }
 	for name, test := range map[string]struct {
 		replaced bool
@@ -198,7 +198,7 @@ func TestSaidStays(t *testing.T) {
 	w.process("dc2")
 	w.reconcile(2, "dc1", "dc2")
 	view := w.view()
-	for _, set := range []coordination.Set{coordination.PendingForRestart, coordination.ReadyForRestart} {
+	for _, set := range []coordination.Set{pendingForRestart, readyForRestart} {
 		if _, is := view.Sets[set]["dc2-1"]; !is {
 			t.Errorf("%s is forgotten", set)
 		}
@@ -214,12 +214,12 @@ func TestForgetLost(t *testing.T) {
 	w.reconcile(1, "dc1", "dc2")
 	w.regions["dc1"].cluster.Spec.LostRegions = []etcdclusterv1alpha1.Prefix{"dc2"}
 	w.reconcile(1, "dc1")
-	if len(w.view().Sets[coordination.PendingForRestart]) == 0 {
+	if len(w.view().Sets[pendingForRestart]) == 0 {
 		t.Error("it is alive")
 	}
 	w.must(w.regions["dc2"].c.Close(t.Context()))
 	w.reconcile(2, "dc1")
-	if view := w.view(); len(view.Sets[coordination.PendingForRestart]) > 0 || len(view.Participants) != 1 {
+	if view := w.view(); len(view.Sets[pendingForRestart]) > 0 || len(view.Participants) != 1 {
 		t.Errorf("it is not forgotten: %v %v", view.Sets, view.Participants)
 	}
 }
@@ -261,9 +261,12 @@ func TestStoppedBefore(t *testing.T) {
 	if view := w.view(); view.Intent == nil || view.Intent.Steps[view.Intent.At].String() != "stop dc2-1" {
 		t.Fatalf("it does %v", view.Intent)
 	}
-	view := w.view()
-	r := w.regions["dc2"]
-	w.must(r.c.Accept(t.Context(), r.c.Order(view, "dc2-1")))
+	r := w.next("dc2")
+	w.agent("dc2").refuses = errors.New("connection reset")
+	if _, err := r.c.Reconcile(t.Context(), r.settings(), r); !errors.Is(err, w.agent("dc2").refuses) || !w.view().Accepted("dc2-1") {
+		t.Fatalf("it was not accepted: %v", err)
+	}
+	w.agent("dc2").refuses = nil
 	w.must(r.c.Close(t.Context()))
 	w.agent("dc2").members = w.agent("dc2").members[1:] // the agent had done it
 	w.process("dc2")

@@ -17,13 +17,16 @@ import (
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
+
+var pendingForRestart, readyForRestart = Restart.Sets()
 
 // memory is a store that is there for one test.
 type memory struct {
 	mu       sync.Mutex
 	revision int64
-	entries  map[string]coordination.Entry
+	entries  map[string]kv.Entry
 	// broken is returned instead of writing.
 	broken error
 }
@@ -39,16 +42,16 @@ func (s *session) Lost() <-chan struct{} { return s.lost }
 func (s *session) Close(context.Context) error {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	maps.DeleteFunc(s.store.entries, func(_ string, e coordination.Entry) bool { return e.Session == s.id })
+	maps.DeleteFunc(s.store.entries, func(_ string, e kv.Entry) bool { return e.Session == s.id })
 	return nil
 }
 
 func within(key, path string) bool { return key == path || strings.HasPrefix(key, path+"/") }
 
-func (m *memory) Read(_ context.Context, paths ...string) (*coordination.Snapshot, error) {
+func (m *memory) Read(_ context.Context, paths ...string) (*kv.Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	found := &coordination.Snapshot{Revision: m.revision, Entries: map[string]coordination.Entry{}}
+	found := &kv.Snapshot{Revision: m.revision, Entries: map[string]kv.Entry{}}
 	for key, entry := range m.entries {
 		if slices.ContainsFunc(paths, func(path string) bool { return within(key, path) }) {
 			found.Entries[key] = entry
@@ -57,7 +60,7 @@ func (m *memory) Read(_ context.Context, paths ...string) (*coordination.Snapsho
 	return found, nil
 }
 
-func (m *memory) Commit(_ context.Context, t coordination.Transaction) (int64, error) {
+func (m *memory) Commit(_ context.Context, t kv.Transaction) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.broken != nil {
@@ -65,11 +68,11 @@ func (m *memory) Commit(_ context.Context, t coordination.Transaction) (int64, e
 	}
 	for _, c := range t.If {
 		if c.Path == "" && m.entries[c.Key].Version != c.Version {
-			return 0, coordination.ErrConflict
+			return 0, kv.ErrConflict
 		}
 		for key, entry := range m.entries {
 			if c.Path != "" && within(key, c.Path) && entry.Version > c.Since {
-				return 0, coordination.ErrConflict
+				return 0, kv.ErrConflict
 			}
 		}
 	}
@@ -77,9 +80,9 @@ func (m *memory) Commit(_ context.Context, t coordination.Transaction) (int64, e
 	for _, o := range t.Then {
 		switch {
 		case o.Delete:
-			maps.DeleteFunc(m.entries, func(key string, _ coordination.Entry) bool { return key == o.Key || o.Below && within(key, o.Key) })
+			maps.DeleteFunc(m.entries, func(key string, _ kv.Entry) bool { return key == o.Key || o.Below && within(key, o.Key) })
 		default:
-			m.entries[o.Key] = coordination.Entry{Value: o.Value, Version: m.revision, Session: o.Session}
+			m.entries[o.Key] = kv.Entry{Value: o.Value, Version: m.revision, Session: o.Session}
 		}
 	}
 	return m.revision, nil
@@ -91,7 +94,7 @@ func (m *memory) Watch(ctx context.Context, _ string) <-chan struct{} {
 	return changed
 }
 
-func (m *memory) Open(_ context.Context, name string, _ time.Duration) (coordination.Session, error) {
+func (m *memory) Open(_ context.Context, name string, _ time.Duration) (kv.Session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.revision++
@@ -259,7 +262,7 @@ type world struct {
 func setting(t *testing.T, state *system.State, regions ...string) *world {
 	t.Helper()
 	w := &world{
-		T: t, store: &memory{entries: map[string]coordination.Entry{}}, state: state, regions: map[string]*region{}, results: map[string]*coordination.Result{},
+		T: t, store: &memory{entries: map[string]kv.Entry{}}, state: state, regions: map[string]*region{}, results: map[string]*coordination.Result{},
 		clock: clocktesting.NewFakeClock(time.Unix(0, 0)),
 	}
 	for _, prefix := range regions {
@@ -320,9 +323,7 @@ func (w *world) reconcile(times int, prefixes ...string) {
 func (w *world) sees(prefix string) *region {
 	w.Helper()
 	r := w.next(prefix)
-	view, err := r.c.View(w.Context())
-	w.must(err)
-	_, err = r.Needs(w.Context(), view)
+	_, err := r.Needs(w.Context(), w.view())
 	w.must(err)
 	return r
 }

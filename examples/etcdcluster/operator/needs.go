@@ -50,7 +50,7 @@ func decide(spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agen
 		owned := func(by etcdclusterv1alpha1.Prefix) bool { return by.Owns(etcdclusterv1alpha1.MemberID(m.Name)) }
 		lost := slices.ContainsFunc(spec.LostRegions, owned) || joined && owned(spec.ProcessGroupIDPrefix) && !m.Healthy()
 		if _, own := processes[m.Name]; !own && lost {
-			n.pend(coordination.Removal, m.Name, true)
+			n.pend(Removal, m.Name, true)
 		}
 	}
 	return n
@@ -115,11 +115,11 @@ func (n *needs) want(p agent.Member, state *system.State, spec *etcdclusterv1alp
 	known, is := knownAs(p, state)
 	switch {
 	case n.removing[p.ID]:
-		n.pend(coordination.Exclusion, p.ID, replaced || !is, p.PeerURL) // one that the system does not know is only stopped
+		n.pend(Exclusion, p.ID, replaced || !is, p.PeerURL) // one that the system does not know is only stopped
 	case !is || known.Learner:
-		n.pend(coordination.Inclusion, p.ID, canCome(p, state, spec), p.PeerURL)
+		n.pend(Inclusion, p.ID, canCome(p, state, spec), p.PeerURL)
 	case p.Phase == agent.Running && !current(p, spec):
-		n.pend(coordination.Restart, p.ID, armed(p, spec))
+		n.pend(Restart, p.ID, armed(p, spec))
 	}
 }
 

@@ -43,19 +43,19 @@ func TestNeeds(t *testing.T) {
 		"one that is prepared has to be included": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
 			processes(process("dc1-1", agent.Prepared)), agreed(member(1, "dc2-1")),
-			needs{pending: all{need(coordination.Inclusion, "dc1-1", "http://dc1-1")}},
+			needs{pending: all{need(Inclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that its agent does not take as it is wanted is not ready, and nobody goes for it": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.0.1", Replace: replaced},
 			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Prepared)), agreed(member(1, "dc1-1")),
 			needs{arm: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{
-				pending(coordination.Exclusion, "dc1-1", "http://dc1-1"), pending(coordination.Inclusion, "dc1-2", "http://dc1-2"),
+				pending(Exclusion, "dc1-1", "http://dc1-1"), pending(Inclusion, "dc1-2", "http://dc1-2"),
 			}},
 		},
 		"one that learns has to be included": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
 			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc2-1"), learner(2, "dc1-1")),
-			needs{pending: all{need(coordination.Inclusion, "dc1-1", "http://dc1-1")}},
+			needs{pending: all{need(Inclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"nothing is wanted of a system that does not answer": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1}, processes(process("dc1-1", agent.Prepared)), nil, needs{},
@@ -63,67 +63,67 @@ func TestNeeds(t *testing.T) {
 		"one that is to be replaced waits for the other one": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Replace: replaced},
 			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc1-1")),
-			needs{create: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{pending(coordination.Exclusion, "dc1-1", "http://dc1-1")}},
+			needs{create: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{pending(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that is to be replaced is ready when the other one is prepared": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Replace: replaced},
 			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Prepared)), agreed(member(1, "dc1-1")),
 			needs{removing: removing("dc1-1"), pending: all{
-				need(coordination.Exclusion, "dc1-1", "http://dc1-1"), need(coordination.Inclusion, "dc1-2", "http://dc1-2"),
+				need(Exclusion, "dc1-1", "http://dc1-1"), need(Inclusion, "dc1-2", "http://dc1-2"),
 			}},
 		},
 		"of too many the youngest goes": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
 			processes(process("dc1-9", agent.Running), process("dc1-10", agent.Running)),
 			agreed(member(1, "dc1-9"), member(2, "dc1-10")),
-			needs{removing: removing("dc1-10"), pending: all{need(coordination.Exclusion, "dc1-10", "http://dc1-10")}},
+			needs{removing: removing("dc1-10"), pending: all{need(Exclusion, "dc1-10", "http://dc1-10")}},
 		},
 		"of too many one goes that has no vote": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
 			processes(process("dc1-1", agent.Prepared), process("dc1-2", agent.Running)), agreed(member(1, "dc1-2")),
-			needs{removing: removing("dc1-1"), pending: all{need(coordination.Exclusion, "dc1-1", "http://dc1-1")}},
+			needs{removing: removing("dc1-1"), pending: all{need(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that has gone is stopped": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Replace: replaced},
 			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Running)), agreed(member(1, "dc1-2")),
-			needs{removing: removing("dc1-1"), pending: all{need(coordination.Exclusion, "dc1-1", "http://dc1-1")}},
+			needs{removing: removing("dc1-1"), pending: all{need(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that could not be deleted is tried again": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
 			processes(process("dc1-1", agent.Deleting), process("dc1-2", agent.Running)), agreed(member(1, "dc1-2")),
-			needs{removing: removing("dc1-1"), pending: all{need(coordination.Exclusion, "dc1-1", "http://dc1-1")}},
+			needs{removing: removing("dc1-1"), pending: all{need(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that was removed can never come back": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
 			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc2-1")),
-			needs{create: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{need(coordination.Exclusion, "dc1-1", "http://dc1-1")}},
+			needs{create: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{need(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that learns and cannot start with what it has is replaced": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.6.1"},
 			processes(process("dc1-1", agent.Running)),
 			agreed(member(1, "dc2-1"), sick(learner(2, "dc1-1"))),
-			needs{create: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{pending(coordination.Exclusion, "dc1-1", "http://dc1-1")}},
+			needs{create: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{pending(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"another version has to be given to it first": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.6.1"},
 			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc1-1")),
-			needs{arm: []string{"dc1-1"}, pending: all{pending(coordination.Restart, "dc1-1")}},
+			needs{arm: []string{"dc1-1"}, pending: all{pending(Restart, "dc1-1")}},
 		},
 		"other arguments have to be given to it first": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Args: map[string]etcdclusterv1alpha1.ArgValue{"a": "3"}},
 			processes(withArgs), agreed(member(1, "dc1-1")),
-			needs{arm: []string{"dc1-1"}, pending: all{pending(coordination.Restart, "dc1-1")}},
+			needs{arm: []string{"dc1-1"}, pending: all{pending(Restart, "dc1-1")}},
 		},
 		"other arguments are there for the restart": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Args: map[string]etcdclusterv1alpha1.ArgValue{"a": "2"}},
 			processes(withArgs), agreed(member(1, "dc1-1")),
-			needs{pending: all{need(coordination.Restart, "dc1-1")}},
+			needs{pending: all{need(Restart, "dc1-1")}},
 		},
 		"members of a lost region have to be removed, and of no region that begins like it": {
 			spec{ProcessGroupIDPrefix: "dc1", LostRegions: []etcdclusterv1alpha1.Prefix{"dc3"}},
 			nil,
 			agreed(member(1, "dc2-1"), sick(member(2, "dc3-1")), member(3, "dc30-1")),
-			needs{pending: all{need(coordination.Removal, "dc3-1")}},
+			needs{pending: all{need(Removal, "dc3-1")}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestNeedsLost(t *testing.T) {
 	}{
 		"it waits until it knows which IDs are used": {nil, true, needs{}},
 		"what the agent has lost is removed, and its ID not used again": {
-			agreed(member(2, "dc2-1"), sick(member(1, "dc1-1"))), true, needs{create: create, pending: []coordination.Need{need(coordination.Removal, "dc1-1")}},
+			agreed(member(2, "dc2-1"), sick(member(1, "dc1-1"))), true, needs{create: create, pending: []coordination.Need{need(Removal, "dc1-1")}},
 		},
 		"what is well is not removed":                     {agreed(member(2, "dc2-1"), member(1, "dc1-1")), true, needs{create: create}},
 		"what another one has of its name is not removed": {agreed(member(2, "dc2-1"), sick(member(1, "dc1-1"))), false, needs{create: create}},

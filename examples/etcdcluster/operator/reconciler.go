@@ -35,6 +35,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 const (
@@ -64,7 +65,7 @@ type part struct {
 	processes map[string]agent.Member // the region's own, by ID
 	system    systemOf
 	client    *clientv3.Client // of the store, if that is the system itself
-	store     coordination.Store
+	store     kv.Store
 	c         *coordination.Coordinator
 	overdue   deadline
 	clock     clock.PassiveClock
@@ -283,7 +284,9 @@ func (r *reconciler) leave(ctx context.Context, cluster *etcdclusterv1alpha1.Etc
 			return errors.New("leaving the coordination: nobody says where the system is; if it is gone for good, remove the finalizer")
 		}
 		if p.c != nil {
-			if err := errors.Join(p.c.Configure(ctx, coordination.Settings{}), p.c.Close(ctx)); err != nil {
+			region := &region{part: p, agent: r.agent, cluster: cluster, note: recorder(ctx, r.events, cluster), view: &coordination.View{}}
+			region.state, _ = p.system.State(ctx) // for an order that was accepted
+			if err := p.c.Leave(ctx, region); err != nil {
 				return fmt.Errorf("leaving the coordination: %w", err)
 			}
 			metrics.Registry.Unregister(p.c.Metrics())

@@ -107,7 +107,7 @@ func TestLeave(t *testing.T) {
 			w.agent("dc1").members = []agent.Member{changed("dc1-1")}
 			w.regions["dc1"].cluster.Spec.AutomationOptions.QuietWindow = &metav1.Duration{Duration: time.Hour}
 			w.reconcile(2, "dc1")
-			if len(w.view().Participants) != 1 || len(w.view().Sets[coordination.PendingForRestart]) != 1 {
+			if len(w.view().Participants) != 1 || len(w.view().Sets[pendingForRestart]) != 1 {
 				t.Fatalf("it has said %v", w.view().Sets)
 			}
 			c := cluster("orders", "", 0)
@@ -127,7 +127,7 @@ func TestLeave(t *testing.T) {
 				}
 			}
 			view := w.view()
-			if len(view.Instances)+len(view.Participants)+len(view.Left())+len(view.Sets[coordination.PendingForRestart]) > 0 || r.parts[key] != nil {
+			if len(view.Instances)+len(view.Participants)+len(view.Left())+len(view.Sets[pendingForRestart]) > 0 || r.parts[key] != nil {
 				t.Errorf("it is still there: %v, %v", view.Participants, view.Sets)
 			}
 			if err := r.Get(t.Context(), key, c); !apierrors.IsNotFound(err) {
@@ -219,7 +219,7 @@ func TestReportMembers(t *testing.T) {
 // What failed is told apart, and so is what is done and waited for.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	doing := &coordination.Intent{Action: coordination.Restart, By: "dc2-operator", Steps: []coordination.Step{{Do: "restart", Members: []coordination.MemberID{"dc1-1"}}}}
+	doing := &coordination.Intent{Action: Restart, By: "dc2-operator", Steps: []coordination.Step{{Do: "restart", Members: []coordination.MemberID{"dc1-1"}}}}
 	denied := &coordination.View{Denied: map[string][]string{"dc1-operator": {"dc2"}}}
 	for name, test := range map[string]struct {
 		err, unseen        error

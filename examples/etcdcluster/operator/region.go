@@ -15,10 +15,21 @@ import (
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// actions are those of an etcd cluster, the most urgent first: the removal of what is lost makes the system whole again.
-var actions = []coordination.Action{coordination.Removal, coordination.Exclusion, coordination.Restart, coordination.Inclusion}
+// What is done to members of an etcd cluster.
+const (
+	// Removal takes a member out of the system that is lost. Exclusion also stops it, Inclusion adds one.
+	Removal   coordination.Action = "Removal"
+	Exclusion coordination.Action = "Exclusion"
+	Inclusion coordination.Action = "Inclusion"
+	// Restart restarts a member with other arguments.
+	Restart coordination.Action = "Restart"
+)
+
+// actions are those that are begun, the most urgent first: the removal of what is lost makes the system whole again.
+var actions = []coordination.Action{Removal, Exclusion, Restart, Inclusion}
 
 // region is what the operator of one region knows and does in one reconcile. It is the coordination.System of the operators.
 type region struct {
@@ -100,7 +111,7 @@ func (r *region) forgetLost(ctx context.Context) error {
 		if !slices.Contains(r.view.Left(), string(lost)) {
 			continue
 		}
-		if err := coordination.Forget(ctx, r.store, "", r.cluster.SystemName(), string(lost)); err != nil && !errors.Is(err, coordination.ErrConflict) {
+		if err := coordination.Forget(ctx, r.store, "", r.cluster.SystemName(), string(lost)); err != nil && !errors.Is(err, kv.ErrConflict) {
 			return err
 		}
 		r.note("Forgot", "What the region "+string(lost)+" had said was removed: it does not return.")
@@ -116,21 +127,21 @@ func (r *region) Plan(_ context.Context, proposal coordination.Proposal) ([]coor
 		return nil, coordination.NotYet("%s", reason)
 	}
 	var units [][]coordination.Step
-	coming := r.members(coordination.Inclusion, true)
+	coming := r.members(Inclusion, true)
 	switch lost := r.lost(); {
-	case proposal.Action == coordination.Removal:
+	case proposal.Action == Removal:
 		for _, id := range proposal.IDs() {
 			units = append(units, plan.Losing(id))
 		}
 	case lost != "":
 		return nil, coordination.NotYet("%s of a region that does not return is removed first", lost)
-	case proposal.Action == coordination.Exclusion:
+	case proposal.Action == Exclusion:
 		units = exclude(r.planned(), proposal.Members, coming)
-	case proposal.Action == coordination.Restart:
+	case proposal.Action == Restart:
 		for _, id := range proposal.IDs() {
 			units = append(units, plan.Restarting(id))
 		}
-	case len(r.pending(coordination.Exclusion)) == 0: // members that take the place of others come with them
+	case len(r.pending(Exclusion)) == 0: // members that take the place of others come with them
 		units = exclude(r.planned(), nil, proposal.Members)
 	}
 	steps := plan.Begin(r.planned(), units...)
@@ -187,7 +198,7 @@ func (r *region) Replan(_ context.Context, intent *coordination.Intent) ([]coord
 // notYet waits, or gives up for what may have to come first: that a region which does not return is removed. Its operator obeys
 // nobody, and without its members there may be no quorum to spare.
 func (r *region) notYet(action coordination.Action, reason string) error {
-	if lost := r.lost(); lost != "" && action != coordination.Removal {
+	if lost := r.lost(); lost != "" && action != Removal {
 		return coordination.Failed("%s of a region that does not return is removed first (%s)", lost, reason)
 	}
 	return coordination.NotYet("%s", reason)
@@ -206,7 +217,7 @@ func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 	case plan.AddLearner:
 		return r.addLearner(ctx, task)
 	case plan.Promote:
-		_, replaced := r.pending(coordination.Exclusion)[task.Member()]
+		_, replaced := r.pending(Exclusion)[task.Member()]
 		switch {
 		case !known:
 			return coordination.Failed("the system does not know %s any more", task.Member())
@@ -318,7 +329,7 @@ func (r *region) obey(ctx context.Context, task coordination.Task) error {
 			_, err = r.agent.Start(ctx, id, order, agent.Launch{InitialCluster: r.initialCluster(id), State: agent.ClusterExisting})
 		}
 	case plan.Restart:
-		if there && r.state != nil && r.state.Agreed && !r.needs.has(coordination.Restart, task.Member()) {
+		if there && r.state != nil && r.state.Agreed && !r.needs.has(Restart, task.Member()) {
 			return nil // it was withdrawn just when it was ordered
 		}
 		if err := r.free(ctx, task.Step); err != nil {
@@ -382,9 +393,10 @@ func (r *region) Healthy(_ context.Context, step coordination.Step) error {
 	if problem == "" {
 		return nil
 	}
-	entry, again := r.pending(coordination.Restart)[step.Member()]
+	entry, again := r.pending(Restart)[step.Member()]
 	if again && r.view.Intent != nil {
-		_, ready := r.view.Sets[coordination.ReadyForRestart][step.Member()]
+		_, readyFor := Restart.Sets()
+		_, ready := r.view.Sets[readyFor][step.Member()]
 		again = ready && entry.Version > r.view.Intent.Members[step.Member()]
 	}
 	switch {
@@ -445,7 +457,7 @@ func unwell(m system.Member) string {
 
 // lost is a member that nobody is left to stop and that the system can do without now.
 func (r *region) lost() coordination.MemberID {
-	for _, id := range slices.Sorted(maps.Keys(r.pending(coordination.Removal))) {
+	for _, id := range slices.Sorted(maps.Keys(r.pending(Removal))) {
 		if m, known := r.state.Named(string(id)); known && r.state.HasQuorum() && r.state.SparesForever(m.ID) {
 			return id
 		}
@@ -472,7 +484,7 @@ func (r *region) planned() plan.Cluster {
 			c.Sick = append(c.Sick, coordination.MemberID(m.Name))
 		}
 	}
-	c.Candidates = slices.DeleteFunc(r.view.Candidates(c.Voters...), func(id coordination.MemberID) bool {
+	c.Candidates = slices.DeleteFunc(r.view.Candidates(c.Voters, Removal, Exclusion), func(id coordination.MemberID) bool {
 		return slices.ContainsFunc(r.needs.pending, func(need coordination.Need) bool { return need.Member == id })
 	})
 	return c

@@ -52,7 +52,7 @@ func TestPlan(t *testing.T) {
 		}
 		return all
 	}
-	removed := []coordination.Need{need(coordination.Removal, "dc3-1")}
+	removed := []coordination.Need{need(Removal, "dc3-1")}
 	for name, test := range map[string]struct {
 		action  coordination.Action
 		members coordination.Members
@@ -61,25 +61,25 @@ func TestPlan(t *testing.T) {
 		want    string
 		waits   string
 	}{
-		"a restart":                   {coordination.Restart, members("dc1-1", "dc2-1", "dc3-1"), three(), nil, "restart dc2-1, restart dc3-1, move-leader dc2-1, restart dc1-1", ""},
-		"the only member":             {coordination.Restart, members("dc1-1"), agreed(member(1, "dc1-1")), nil, "restart dc1-1", ""},
-		"without a quorum":            {coordination.Restart, members("dc1-1"), noQuorum, nil, "", "notYet: the system has no quorum"},
-		"without a leader":            {coordination.Restart, members("dc1-1"), noLeader, nil, "", "notYet: the system has no leader"},
-		"without an answer":           {coordination.Restart, members("dc1-1"), nil, nil, "", "notYet: no member of the system answers"},
-		"one that is needed":          {coordination.Restart, members("dc2-1"), barely, nil, "", "notYet: without dc2-1 the system has no quorum"},
-		"the leader, that is needed":  {coordination.Restart, members("dc1-1"), barely, nil, "", "notYet: without dc1-1 the system has no quorum"},
-		"one that is not well":        {coordination.Restart, members("dc2-1", "dc3-1"), barely, nil, "restart dc3-1, restart dc2-1", ""},
-		"a lost one comes first":      {coordination.Restart, members("dc2-1"), barely, removed, "", "notYet: dc3-1 of a region that does not return is removed first"},
-		"a lost one":                  {coordination.Removal, members("dc3-1"), barely, removed, "remove dc3-1", ""},
-		"one that comes":              {coordination.Inclusion, members("dc4-1"), three(), nil, "add-learner dc4-1, start dc4-1, promote dc4-1", ""},
-		"one that comes with another": {coordination.Inclusion, members("dc1-2"), three(), []coordination.Need{pending(coordination.Exclusion, "dc1-1")}, "", ""},
-		"one that goes":               {coordination.Exclusion, members("dc2-1"), three(), nil, "remove dc2-1, stop dc2-1", ""},
+		"a restart":                   {Restart, members("dc1-1", "dc2-1", "dc3-1"), three(), nil, "restart dc2-1, restart dc3-1, move-leader dc2-1, restart dc1-1", ""},
+		"the only member":             {Restart, members("dc1-1"), agreed(member(1, "dc1-1")), nil, "restart dc1-1", ""},
+		"without a quorum":            {Restart, members("dc1-1"), noQuorum, nil, "", "notYet: the system has no quorum"},
+		"without a leader":            {Restart, members("dc1-1"), noLeader, nil, "", "notYet: the system has no leader"},
+		"without an answer":           {Restart, members("dc1-1"), nil, nil, "", "notYet: no member of the system answers"},
+		"one that is needed":          {Restart, members("dc2-1"), barely, nil, "", "notYet: without dc2-1 the system has no quorum"},
+		"the leader, that is needed":  {Restart, members("dc1-1"), barely, nil, "", "notYet: without dc1-1 the system has no quorum"},
+		"one that is not well":        {Restart, members("dc2-1", "dc3-1"), barely, nil, "restart dc3-1, restart dc2-1", ""},
+		"a lost one comes first":      {Restart, members("dc2-1"), barely, removed, "", "notYet: dc3-1 of a region that does not return is removed first"},
+		"a lost one":                  {Removal, members("dc3-1"), barely, removed, "remove dc3-1", ""},
+		"one that comes":              {Inclusion, members("dc4-1"), three(), nil, "add-learner dc4-1, start dc4-1, promote dc4-1", ""},
+		"one that comes with another": {Inclusion, members("dc1-2"), three(), []coordination.Need{pending(Exclusion, "dc1-1")}, "", ""},
+		"one that goes":               {Exclusion, members("dc2-1"), three(), nil, "remove dc2-1, stop dc2-1", ""},
 		"one that goes, and is needed": {
-			coordination.Exclusion, members("dc2-1"), barely, nil, "", "notYet: without dc2-1 the system has no quorum",
+			Exclusion, members("dc2-1"), barely, nil, "", "notYet: without dc2-1 the system has no quorum",
 		},
 		"one for one": {
-			coordination.Exclusion, members("dc1-1", "dc2-1"), three(),
-			[]coordination.Need{need(coordination.Inclusion, "dc1-2", "http://dc1-2")},
+			Exclusion, members("dc1-1", "dc2-1"), three(),
+			[]coordination.Need{need(Inclusion, "dc1-2", "http://dc1-2")},
 			"remove dc2-1, stop dc2-1, add-learner dc1-2, start dc1-2, promote dc1-2, move-leader dc3-1, remove dc1-1, stop dc1-1", "",
 		},
 	} {
@@ -231,7 +231,7 @@ func TestReplan(t *testing.T) {
 	t.Parallel()
 	barely := agreed(member(1, "dc1-1"), member(2, "dc2-1"), sick(member(3, "dc3-1")))
 	steps := []coordination.Step{plan.Restarting("dc1-1")[0], plan.Restarting("dc2-1")[0]}
-	wants := []coordination.Need{need(coordination.Restart, "dc2-1")}
+	wants := []coordination.Need{need(Restart, "dc2-1")}
 	for name, test := range map[string]struct {
 		state *system.State
 		needs []coordination.Need
@@ -241,14 +241,14 @@ func TestReplan(t *testing.T) {
 		"it goes on":                 {three(), wants, "restart dc2-1", ""},
 		"nobody wants it any more":   {three(), nil, "", ""},
 		"it is needed":               {barely, wants, "", "notYet: without dc2-1 the system has no quorum"},
-		"a lost one comes first":     {barely, append(wants, need(coordination.Removal, "dc3-1")), "", "failed: dc3-1 of a region that does not return is removed first (without dc2-1 the system has no quorum)"},
-		"a lost one disturbs no one": {agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(4, "dc4-1"), sick(member(3, "dc3-1"))), append(wants, need(coordination.Removal, "dc3-1")), "", "failed: dc3-1 of a region that does not return is removed first (without dc2-1 the system has no quorum)"},
+		"a lost one comes first":     {barely, append(wants, need(Removal, "dc3-1")), "", "failed: dc3-1 of a region that does not return is removed first (without dc2-1 the system has no quorum)"},
+		"a lost one disturbs no one": {agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(4, "dc4-1"), sick(member(3, "dc3-1"))), append(wants, need(Removal, "dc3-1")), "", "failed: dc3-1 of a region that does not return is removed first (without dc2-1 the system has no quorum)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := local(t, test.state)
 			r.needs.pending = test.needs
-			rest, err := r.Replan(t.Context(), &coordination.Intent{Action: coordination.Restart, Steps: steps, At: 1})
+			rest, err := r.Replan(t.Context(), &coordination.Intent{Action: Restart, Steps: steps, At: 1})
 			if diff := cmp.Diff([]string{test.want, test.waits}, []string{brief(rest), words(err)}); diff != "" {
 				t.Error(diff)
 			}

@@ -26,7 +26,7 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // Options are those of the operator of one region.
@@ -36,7 +36,7 @@ type Options struct {
 	// Agent is the URL of the region's agent.
 	Agent string
 	// Store is where the operators meet: by default etcd, at StoreEndpoints, or else the managed system itself.
-	Store          coordination.Store
+	Store          kv.Store
 	StoreEndpoints []string
 	// Dial reaches the members, at a host and a port. It is the net package's own by default.
 	Dial func(ctx context.Context, address string) (net.Conn, error)

@@ -204,13 +204,13 @@ func (r *region) progress() (bool, string, string) {
 		return slices.ContainsFunc(r.needs.pending, func(need coordination.Need) bool { return need.Action == action })
 	}
 	switch {
-	case needs(coordination.Exclusion):
+	case needs(Exclusion):
 		return true, etcdclusterv1alpha1.ReasonReplacing, "Members are being replaced or removed."
-	case needs(coordination.Removal):
+	case needs(Removal):
 		return true, etcdclusterv1alpha1.ReasonRemoving, "Members that are lost are being removed."
-	case needs(coordination.Inclusion) || len(r.needs.create) > 0:
+	case needs(Inclusion) || len(r.needs.create) > 0:
 		return true, etcdclusterv1alpha1.ReasonJoining, "Members are being added."
-	case needs(coordination.Restart):
+	case needs(Restart):
 		return true, etcdclusterv1alpha1.ReasonRestarting, "Members are restarted with other arguments."
 	case r.state == nil:
 		return true, etcdclusterv1alpha1.ReasonStarting, "The system is not there yet."

@@ -49,7 +49,7 @@ func Main(ctx context.Context, args []string) error {
 	defer client.Close()
 	c, err := coordination.New(coordination.Options{
 		Store: etcdstore.New(client, etcdstore.Options{}), System: "nats", Name: *name, Session: *session,
-		Actions: []coordination.Action{Upgrade, Replacement, coordination.Restart}, // the most urgent first
+		Actions: []coordination.Action{Upgrade, Replacement, Restart}, // the most urgent first
 	})
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 // The actions beside Restart. An Upgrade is to servers that cannot talk to those before them: all are restarted together. A
 // Replacement is of a server by another one, which gets its streams.
 const (
+	Restart     coordination.Action = "Restart"
 	Upgrade     coordination.Action = "Upgrade"
 	Replacement coordination.Action = "Replacement"
 )
@@ -49,7 +50,7 @@ func (s *system) need(m agent.Member) (coordination.Action, []string) {
 	case s.spec.Replace[m.Name] != "":
 		return Replacement, []string{s.spec.Replace[m.Name]}
 	case m.Config != s.spec.Config:
-		return coordination.Restart, nil
+		return Restart, nil
 	}
 	return "", nil
 }

@@ -7,8 +7,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // Example takes a lock that ends with its holder.
@@ -29,9 +29,9 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	revision, err := store.Commit(ctx, coordination.Transaction{
-		If:   []coordination.Condition{coordination.IsAbsent("/example/lock")},
-		Then: []coordination.Operation{coordination.PutFor(session, "/example/lock", "region-a")},
+	revision, err := store.Commit(ctx, kv.Transaction{
+		If:   []kv.Condition{kv.IsAbsent("/example/lock")},
+		Then: []kv.Operation{kv.PutFor(session, "/example/lock", "region-a")},
 	})
 	fmt.Println(revision, err)
 }

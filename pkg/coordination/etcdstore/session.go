@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/tenure"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // session is a lease of etcd, and a key that is written again and again.
@@ -38,7 +38,7 @@ const (
 )
 
 // Open implements coordination.Store. etcd names leases itself, so the ID does not show the name; the key does.
-func (s *store) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
+func (s *store) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	opened, err := s.grant(ctx, name, duration)
 	if err != nil {
 		return nil, fmt.Errorf("opening a session for %s in etcd: %w", name, translated(err))

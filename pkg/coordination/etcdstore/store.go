@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/sightings"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 const (
@@ -48,7 +49,7 @@ type store struct {
 }
 
 // New returns a store that uses the client. The client has to stay open for as long as the store is used.
-func New(client *clientv3.Client, options Options) coordination.Store {
+func New(client *clientv3.Client, options Options) kv.Store {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
@@ -63,7 +64,7 @@ func New(client *clientv3.Client, options Options) coordination.Store {
 }
 
 // Read implements coordination.Store.
-func (s *store) Read(ctx context.Context, paths ...string) (*coordination.Snapshot, error) {
+func (s *store) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
 	if err := keys.CheckPaths(paths...); err != nil {
 		return nil, err
 	}
@@ -78,10 +79,10 @@ func (s *store) Read(ctx context.Context, paths ...string) (*coordination.Snapsh
 	if err != nil {
 		return nil, fmt.Errorf("reading from etcd: %w", translated(err))
 	}
-	snapshot := &coordination.Snapshot{Revision: answer.Header.Revision, Entries: map[string]coordination.Entry{}}
+	snapshot := &kv.Snapshot{Revision: answer.Header.Revision, Entries: map[string]kv.Entry{}}
 	for _, response := range answer.Responses {
 		for _, found := range response.GetResponseRange().Kvs {
-			snapshot.Entries[string(found.Key)] = coordination.Entry{
+			snapshot.Entries[string(found.Key)] = kv.Entry{
 				Value:   string(found.Value),
 				Version: found.ModRevision,
 				Session: sessionID(clientv3.LeaseID(found.Lease)),
@@ -92,7 +93,7 @@ func (s *store) Read(ctx context.Context, paths ...string) (*coordination.Snapsh
 }
 
 // Commit implements coordination.Store.
-func (s *store) Commit(ctx context.Context, transaction coordination.Transaction) (int64, error) {
+func (s *store) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if err := keys.Check(transaction); err != nil {
 		return 0, err
 	}
@@ -108,7 +109,7 @@ func (s *store) Commit(ctx context.Context, transaction coordination.Transaction
 		return 0, fmt.Errorf("writing to etcd: %w", translated(err))
 	}
 	if !answer.Succeeded {
-		return 0, coordination.ErrConflict
+		return 0, kv.ErrConflict
 	}
 	return answer.Header.Revision, nil
 }

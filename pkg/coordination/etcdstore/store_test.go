@@ -12,8 +12,8 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/storetest"
 )
 
@@ -85,21 +85,21 @@ func TestTooManyOperations(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &network{members: rig.Etcd(t, 1)}
 	store := etcd.start(t).Store
-	var operations []coordination.Operation
+	var operations []kv.Operation
 	var paths []string
 	for i := range 128 {
 		key := fmt.Sprintf("/a/%d", i)
-		operations, paths = append(operations, coordination.Put(key, "")), append(paths, key)
+		operations, paths = append(operations, kv.Put(key, "")), append(paths, key)
 	}
-	_, err := store.Commit(t.Context(), coordination.Transaction{Then: operations})
+	_, err := store.Commit(t.Context(), kv.Transaction{Then: operations})
 	g.Expect(err).NotTo(HaveOccurred(), "as many as etcd takes")
-	_, err = store.Commit(t.Context(), coordination.Transaction{Then: append(operations, coordination.Put("/b", ""))})
-	g.Expect(err).To(MatchError(coordination.ErrTooLarge))
+	_, err = store.Commit(t.Context(), kv.Transaction{Then: append(operations, kv.Put("/b", ""))})
+	g.Expect(err).To(MatchError(kv.ErrTooLarge))
 	g.Expect(err).To(MatchError(ContainSubstring("--max-txn-ops")))
 	_, err = store.Read(t.Context(), paths[:64]...)
 	g.Expect(err).NotTo(HaveOccurred(), "as many as etcd takes")
 	_, err = store.Read(t.Context(), paths[:65]...)
-	g.Expect(err).To(MatchError(coordination.ErrTooLarge))
+	g.Expect(err).To(MatchError(kv.ErrTooLarge))
 }
 
 // TestSessionWhileEtcdIsAway is about an etcd that does not answer: who has a session must give it up.
@@ -109,16 +109,16 @@ func TestSessionWhileEtcdIsAway(t *testing.T) {
 	owner, other := etcd.start(t).Store, etcd.start(t).Store
 	session, err := owner.Open(t.Context(), "owner", 3*time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
-	put := coordination.Transaction{Then: []coordination.Operation{coordination.PutFor(session, "/lock", "owner")}}
+	put := kv.Transaction{Then: []kv.Operation{kv.PutFor(session, "/lock", "owner")}}
 	_, err = owner.Commit(t.Context(), put)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	g.Expect(etcd.members[0].Pause()).To(Succeed())
 	g.Eventually(session.Lost(), patience).Should(BeClosed())
 	_, err = owner.Commit(t.Context(), put)
-	g.Expect(err).To(MatchError(coordination.ErrSessionLost), "without asking etcd, which does not answer")
+	g.Expect(err).To(MatchError(kv.ErrSessionLost), "without asking etcd, which does not answer")
 	g.Expect(etcd.members[0].Resume()).To(Succeed())
-	g.Eventually(func() (map[string]coordination.Entry, error) {
+	g.Eventually(func() (map[string]kv.Entry, error) {
 		snapshot, err := other.Read(t.Context(), "/lock")
 		if err != nil {
 			return nil, err

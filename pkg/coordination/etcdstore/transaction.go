@@ -11,12 +11,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // comparisons are conditions as etcd checks them. What is not there has revision 0, also to a comparison of a
 // whole range.
-func comparisons(conditions []coordination.Condition) []clientv3.Cmp {
+func comparisons(conditions []kv.Condition) []clientv3.Cmp {
 	var all []clientv3.Cmp
 	for _, condition := range conditions {
 		if condition.Key != "" {
@@ -33,7 +33,7 @@ func comparisons(conditions []coordination.Condition) []clientv3.Cmp {
 }
 
 // operations are operations as etcd does them.
-func (s *store) operations(operations []coordination.Operation) ([]clientv3.Op, error) {
+func (s *store) operations(operations []kv.Operation) ([]clientv3.Op, error) {
 	var all []clientv3.Op
 	for _, operation := range operations {
 		switch {
@@ -60,7 +60,7 @@ func (s *store) leaseOf(id string) (clientv3.LeaseID, error) {
 	known := s.sessions[id]
 	s.mu.Unlock()
 	if known != nil && !known.Held() {
-		return 0, fmt.Errorf("%w: %s", coordination.ErrSessionLost, id)
+		return 0, fmt.Errorf("%w: %s", kv.ErrSessionLost, id)
 	}
 	number, err := strconv.ParseUint(id, 16, 64)
 	if err != nil || number == 0 {
@@ -81,11 +81,11 @@ func sessionID(lease clientv3.LeaseID) string {
 func translated(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		return coordination.ErrSessionLost
+		return kv.ErrSessionLost
 	case errors.Is(err, rpctypes.ErrTooManyOps):
-		return fmt.Errorf("%w: etcd takes as many operations as its --max-txn-ops says, 128 by default: %w", coordination.ErrTooLarge, err)
+		return fmt.Errorf("%w: etcd takes as many operations as its --max-txn-ops says, 128 by default: %w", kv.ErrTooLarge, err)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), isTooLong(err):
-		return fmt.Errorf("%w: etcd takes as many bytes as its --max-request-bytes says, 1.5 MiB by default: %w", coordination.ErrTooLarge, err)
+		return fmt.Errorf("%w: etcd takes as many bytes as its --max-request-bytes says, 1.5 MiB by default: %w", kv.ErrTooLarge, err)
 	}
 	return err
 }

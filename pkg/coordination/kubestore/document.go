@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 const (
@@ -142,5 +142,5 @@ func (s *store) tooLarge(size, limit int) error {
 		text += kept
 	}
 	return fmt.Errorf("%w: %s: wait until what is asked for is done, remove what participants that are gone have left behind "+
-		"(ringmaster coordination status shows it), or use etcdstore", coordination.ErrTooLarge, text)
+		"(ringmaster coordination status shows it), or use etcdstore", kv.ErrTooLarge, text)
 }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // Example counts, whoever else counts at the same time.
@@ -32,9 +32,9 @@ func Example() {
 		panic(err)
 	}
 	count := snapshot.Entries["/example/count"]
-	revision, err := store.Commit(ctx, coordination.Transaction{
-		If:   []coordination.Condition{coordination.IsAt("/example/count", count.Version)},
-		Then: []coordination.Operation{coordination.Put("/example/count", count.Value+"I")},
+	revision, err := store.Commit(ctx, kv.Transaction{
+		If:   []kv.Condition{kv.IsAt("/example/count", count.Version)},
+		Then: []kv.Operation{kv.Put("/example/count", count.Value+"I")},
 	})
 	fmt.Println(revision, err)
 }

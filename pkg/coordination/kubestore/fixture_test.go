@@ -16,8 +16,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/storetest"
 )
 
@@ -85,7 +85,7 @@ func (c *cluster) connect(t *testing.T) (*kubernetes.Clientset, *faultproxy.Prox
 }
 
 // open opens a store as a process would.
-func (c *cluster) open(t *testing.T, client kubernetes.Interface) coordination.Store {
+func (c *cluster) open(t *testing.T, client kubernetes.Interface) kv.Store {
 	t.Helper()
 	store, err := kubestore.New(client, kubestore.Options{Namespace: c.Namespace})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/tenure"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // session is a line in the ConfigMap, and a Lease that is renewed.
@@ -31,7 +31,7 @@ type session struct {
 }
 
 // Open implements coordination.Store. The Lease is there before the session is: one without a Lease is over.
-func (s *store) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
+func (s *store) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	seconds := int64(max(1, (duration+time.Second-1)/time.Second))
 	opened := &session{store: s, id: newID(name)}
 	sent := s.clock.Now()
@@ -45,7 +45,7 @@ func (s *store) Open(ctx context.Context, name string, duration time.Duration) (
 	})
 	_, err := s.change(ctx, 0, func(current *state) (bool, error) {
 		if !opened.Held() {
-			return false, coordination.ErrSessionLost
+			return false, kv.ErrSessionLost
 		}
 		current.open(opened.id, tenant{Seconds: seconds})
 		return true, nil

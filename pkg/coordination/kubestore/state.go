@@ -6,8 +6,8 @@ import (
 	"maps"
 	"time"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // state is what is in a store.
@@ -61,12 +61,12 @@ func (s *state) encode() (string, error) {
 }
 
 // snapshot is what is at or below the paths.
-func (s *state) snapshot(paths []string) *coordination.Snapshot {
-	found := &coordination.Snapshot{Revision: s.Revision, Entries: map[string]coordination.Entry{}}
+func (s *state) snapshot(paths []string) *kv.Snapshot {
+	found := &kv.Snapshot{Revision: s.Revision, Entries: map[string]kv.Entry{}}
 	for key, is := range s.Entries {
 		for _, path := range paths {
 			if keys.Within(path, key) {
-				found.Entries[key] = coordination.Entry{Value: is.Value, Version: is.Version, Session: is.Session}
+				found.Entries[key] = kv.Entry{Value: is.Value, Version: is.Version, Session: is.Session}
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func (s *state) versions(path string) map[string]int64 {
 }
 
 // meets tells whether a condition is met.
-func (s *state) meets(condition coordination.Condition) bool {
+func (s *state) meets(condition kv.Condition) bool {
 	if condition.Key != "" {
 		return s.Entries[condition.Key].Version == condition.Version
 	}
@@ -98,15 +98,15 @@ func (s *state) meets(condition coordination.Condition) bool {
 }
 
 // commit does a transaction, or returns why it cannot be done. It tells whether anything has changed.
-func (s *state) commit(transaction coordination.Transaction) (changed bool, err error) {
+func (s *state) commit(transaction kv.Transaction) (changed bool, err error) {
 	for _, condition := range transaction.If {
 		if !s.meets(condition) {
-			return false, coordination.ErrConflict
+			return false, kv.ErrConflict
 		}
 	}
 	for _, operation := range transaction.Then {
 		if _, alive := s.Sessions[operation.Session]; operation.Session != "" && !alive {
-			return false, coordination.ErrSessionLost
+			return false, kv.ErrSessionLost
 		}
 	}
 	revision := s.Revision + 1
@@ -119,7 +119,7 @@ func (s *state) commit(transaction coordination.Transaction) (changed bool, err 
 }
 
 // do does an operation at a revision, and tells whether anything has changed.
-func (s *state) do(operation coordination.Operation, revision int64) bool {
+func (s *state) do(operation kv.Operation, revision int64) bool {
 	if !operation.Delete {
 		s.Entries[operation.Key] = entry{Value: operation.Value, Version: revision, Session: operation.Session}
 		return true

@@ -9,16 +9,16 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // TestStateIsReadable is about what people see in the ConfigMap.
 func TestStateIsReadable(t *testing.T) {
 	current := newState()
 	current.open("dc1-abc", tenant{Seconds: 15})
-	if _, err := current.commit(coordination.Transaction{Then: []coordination.Operation{
+	if _, err := current.commit(kv.Transaction{Then: []kv.Operation{
 		{Key: "/r/lock", Value: `{"holder": "<dc1>"}`, Session: "dc1-abc"},
-		coordination.Put("/r/token", "7"),
+		kv.Put("/r/token", "7"),
 	}}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +61,8 @@ func TestStateIsReadable(t *testing.T) {
 // TestRevisionsGrowOnlyWithChanges keeps stores from writing, and waking all others, for nothing.
 func TestRevisionsGrowOnlyWithChanges(t *testing.T) {
 	current := newState()
-	commit := func(operations ...coordination.Operation) (bool, error) {
-		return current.commit(coordination.Transaction{Then: operations})
+	commit := func(operations ...kv.Operation) (bool, error) {
+		return current.commit(kv.Transaction{Then: operations})
 	}
 	for _, test := range []struct {
 		name     string
@@ -72,12 +72,12 @@ func TestRevisionsGrowOnlyWithChanges(t *testing.T) {
 		err      error
 	}{
 		{"nothing", func() (bool, error) { return commit() }, false, 0, nil},
-		{"a delete of nothing", func() (bool, error) { return commit(coordination.DeleteBelow("a")) }, false, 0, nil},
+		{"a delete of nothing", func() (bool, error) { return commit(kv.DeleteBelow("a")) }, false, 0, nil},
 		{"the end of no session", func() (bool, error) { return current.end("s"), nil }, false, 0, nil},
-		{"a session that is not there", func() (bool, error) { return commit(coordination.Operation{Key: "a", Session: "s"}) }, false, 0, coordination.ErrSessionLost},
-		{"two puts", func() (bool, error) { return commit(coordination.Put("a", ""), coordination.Put("b", "")) }, true, 1, nil},
-		{"the same again", func() (bool, error) { return commit(coordination.Put("a", "")) }, true, 2, nil},
-		{"a delete", func() (bool, error) { return commit(coordination.Delete("a"), coordination.Delete("b")) }, true, 3, nil},
+		{"a session that is not there", func() (bool, error) { return commit(kv.Operation{Key: "a", Session: "s"}) }, false, 0, kv.ErrSessionLost},
+		{"two puts", func() (bool, error) { return commit(kv.Put("a", ""), kv.Put("b", "")) }, true, 1, nil},
+		{"the same again", func() (bool, error) { return commit(kv.Put("a", "")) }, true, 2, nil},
+		{"a delete", func() (bool, error) { return commit(kv.Delete("a"), kv.Delete("b")) }, true, 3, nil},
 		{"a session", func() (bool, error) { current.open("s", tenant{1}); return true, nil }, true, 4, nil},
 		{"its end", func() (bool, error) { return current.end("s", "s"), nil }, true, 5, nil},
 	} {

@@ -14,9 +14,9 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/sightings"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 const (
@@ -63,7 +63,7 @@ type store struct {
 }
 
 // New returns a store that uses the clients.
-func New(clients Clients, options Options) (coordination.Store, error) {
+func New(clients Clients, options Options) (kv.Store, error) {
 	if options.Namespace == "" {
 		return nil, errors.New("the namespace of the store is not known: set it, to the same for all instances")
 	}
@@ -89,7 +89,7 @@ func New(clients Clients, options Options) (coordination.Store, error) {
 }
 
 // Read implements coordination.Store.
-func (s *store) Read(ctx context.Context, paths ...string) (*coordination.Snapshot, error) {
+func (s *store) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
 	if err := keys.CheckPaths(paths...); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (s *store) Read(ctx context.Context, paths ...string) (*coordination.Snapsh
 }
 
 // Commit implements coordination.Store.
-func (s *store) Commit(ctx context.Context, transaction coordination.Transaction) (int64, error) {
+func (s *store) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if err := keys.Check(transaction); err != nil {
 		return 0, err
 	}
@@ -116,12 +116,12 @@ func (s *store) Commit(ctx context.Context, transaction coordination.Transaction
 
 // checkSessions refuses what belongs to a session that its process counts as lost, and that others may not have
 // ended yet.
-func (s *store) checkSessions(operations []coordination.Operation) error {
+func (s *store) checkSessions(operations []kv.Operation) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, operation := range operations {
 		if own := s.sessions[operation.Session]; own != nil && !own.Held() {
-			return fmt.Errorf("%w: %s", coordination.ErrSessionLost, operation.Session)
+			return fmt.Errorf("%w: %s", kv.ErrSessionLost, operation.Session)
 		}
 	}
 	return nil

@@ -15,8 +15,8 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/storetest"
 )
 
@@ -95,7 +95,7 @@ func TestNothingIsReadFromACache(t *testing.T) {
 	store := cluster.open(t, client)
 	session, err := store.Open(t.Context(), "owner", time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = store.Commit(t.Context(), coordination.Transaction{Then: []coordination.Operation{coordination.PutFor(session, "/a", "")}})
+	_, err = store.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.PutFor(session, "/a", "")}})
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = store.Read(t.Context(), "/a")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -114,7 +114,7 @@ func TestLateCommit(t *testing.T) {
 	owner, other := cluster.open(t, client), cluster.start(t).Store
 	session, err := owner.Open(t.Context(), "owner", 2*time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
-	version, err := owner.Commit(t.Context(), coordination.Transaction{Then: []coordination.Operation{coordination.PutFor(session, "/lock", "owner")}})
+	version, err := owner.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.PutFor(session, "/lock", "owner")}})
 	g.Expect(err).NotTo(HaveOccurred())
 
 	writing, free := make(chan struct{}), make(chan struct{})
@@ -131,14 +131,14 @@ func TestLateCommit(t *testing.T) {
 	transport.before.Store(&hang)
 	committed := make(chan error, 1)
 	go func() {
-		_, err := owner.Commit(context.WithoutCancel(t.Context()), coordination.Transaction{
-			If:   []coordination.Condition{coordination.IsAt("/lock", version)},
-			Then: []coordination.Operation{coordination.Put("/done", "by the owner")},
+		_, err := owner.Commit(context.WithoutCancel(t.Context()), kv.Transaction{
+			If:   []kv.Condition{kv.IsAt("/lock", version)},
+			Then: []kv.Operation{kv.Put("/done", "by the owner")},
 		})
 		committed <- err
 	}()
 	<-writing
-	entries := func() (map[string]coordination.Entry, error) {
+	entries := func() (map[string]kv.Entry, error) {
 		snapshot, err := other.Read(t.Context(), "/lock", "/done")
 		if err != nil {
 			return nil, err
@@ -148,7 +148,7 @@ func TestLateCommit(t *testing.T) {
 	g.Eventually(entries, patience).Should(BeEmpty(), "the session ends")
 	transport.before.Store(nil)
 	close(free)
-	g.Eventually(committed, patience).Should(Receive(MatchError(coordination.ErrConflict)))
+	g.Eventually(committed, patience).Should(Receive(MatchError(kv.ErrConflict)))
 	g.Expect(entries()).To(BeEmpty())
 	g.Expect(session.Lost()).To(BeClosed())
 }
@@ -170,15 +170,15 @@ func TestHands(t *testing.T) {
 			signals := store.Watch(t.Context(), "/a")
 			session, err := store.Open(t.Context(), "owner", time.Minute)
 			g.Expect(err).NotTo(HaveOccurred())
-			put := coordination.Transaction{Then: []coordination.Operation{coordination.PutFor(session, "/a", "")}}
+			put := kv.Transaction{Then: []kv.Operation{kv.PutFor(session, "/a", "")}}
 			_, err = store.Commit(t.Context(), put)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(remove(t.Context(), cluster.Rig)).To(Succeed())
 			g.Eventually(session.Lost(), patience).Should(BeClosed(), "because the store watches")
 			_, err = store.Commit(t.Context(), put)
-			g.Expect(err).To(MatchError(coordination.ErrSessionLost))
+			g.Expect(err).To(MatchError(kv.ErrSessionLost))
 			g.Eventually(signals).Should(Receive())
-			g.Eventually(func() (map[string]coordination.Entry, error) {
+			g.Eventually(func() (map[string]kv.Entry, error) {
 				snapshot, err := store.Read(t.Context(), "/a")
 				if err != nil {
 					return nil, err
@@ -250,13 +250,13 @@ func TestFull(t *testing.T) {
 	g := NewWithT(t)
 	store := prepare(t, rig.Shared(t)).start(t).Store
 	put := func(key string, size int) error {
-		_, err := store.Commit(t.Context(), coordination.Transaction{Then: []coordination.Operation{coordination.Put(key, strings.Repeat("x", size))}})
+		_, err := store.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Put(key, strings.Repeat("x", size))}})
 		return err
 	}
 	g.Expect(put("/a", 600<<10)).To(Succeed())
 	g.Expect(put("/b", 600<<10)).To(MatchError(And(
-		ContainSubstring("is limited to 1048500: "), ContainSubstring("use etcdstore"), ContainSubstring(coordination.ErrTooLarge.Error()))))
+		ContainSubstring("is limited to 1048500: "), ContainSubstring("use etcdstore"), ContainSubstring(kv.ErrTooLarge.Error()))))
 	g.Expect(put("/b", 400<<10)).To(Succeed(), "it is not yet full")
-	_, err := store.Commit(t.Context(), coordination.Transaction{Then: []coordination.Operation{coordination.Delete("/a")}})
+	_, err := store.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Delete("/a")}})
 	g.Expect(err).NotTo(HaveOccurred(), "there is a way out")
 }

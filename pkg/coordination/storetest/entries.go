@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 func (s *suite) entriesAreReadAsWritten() {
@@ -24,9 +24,9 @@ func (s *suite) entriesAreReadAsWritten() {
 		"with space":      " x ",
 		"upper/Lower.-_~": "key",
 	}
-	var operations []coordination.Operation
+	var operations []kv.Operation
 	for key, value := range want {
-		operations = append(operations, coordination.Put(s.key(key), value))
+		operations = append(operations, kv.Put(s.key(key), value))
 	}
 	s.commit(s.first, operations...)
 	for name, process := range map[string]Process{"its own process": s.first, "another process": s.second} {
@@ -38,10 +38,10 @@ func (s *suite) entriesAreReadAsWritten() {
 
 func (s *suite) readsSeeWhatIsAtOrBelow() {
 	s.commit(s.first,
-		coordination.Put(s.key("a/dc1"), "at"), coordination.Put(s.key("a/dc1/x"), "below"), coordination.Put(s.key("a/dc1/x/y"), "far below"),
-		coordination.Put(s.key("a/dc10"), ""), coordination.Put(s.key("a/dc10/x"), ""),
-		coordination.Put(s.key("a/dc1-x"), ""), coordination.Put(s.key("a/dc1.x/y"), ""), coordination.Put(s.key("a/dc"), ""),
-		coordination.Put(s.key("b"), "b"))
+		kv.Put(s.key("a/dc1"), "at"), kv.Put(s.key("a/dc1/x"), "below"), kv.Put(s.key("a/dc1/x/y"), "far below"),
+		kv.Put(s.key("a/dc10"), ""), kv.Put(s.key("a/dc10/x"), ""),
+		kv.Put(s.key("a/dc1-x"), ""), kv.Put(s.key("a/dc1.x/y"), ""), kv.Put(s.key("a/dc"), ""),
+		kv.Put(s.key("b"), "b"))
 	for name, test := range map[string]struct {
 		paths []string
 		want  map[string]string
@@ -65,8 +65,8 @@ func (s *suite) readsAreAtOneRevision() {
 	writing.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			value := strconv.Itoa(i)
-			_, err := s.first.Store.Commit(ctx, coordination.Transaction{Then: []coordination.Operation{
-				coordination.Put(s.key("a"), value), coordination.Put(s.key("b/c"), value),
+			_, err := s.first.Store.Commit(ctx, kv.Transaction{Then: []kv.Operation{
+				kv.Put(s.key("a"), value), kv.Put(s.key("b/c"), value),
 			}})
 			if err != nil && ctx.Err() == nil {
 				s.Errorf("committing: %v", err)
@@ -90,18 +90,18 @@ func (s *suite) readsAreAtOneRevision() {
 
 func (s *suite) versionsAreRevisions() {
 	version := func(key string) int64 { return s.read(s.second).Entries[s.key(key)].Version }
-	first := s.commit(s.first, coordination.Put(s.key("a"), "1"), coordination.Put(s.key("b"), "1"))
+	first := s.commit(s.first, kv.Put(s.key("a"), "1"), kv.Put(s.key("b"), "1"))
 	s.Expect(version("a")).To(gomega.Equal(first))
 	s.Expect(version("b")).To(gomega.Equal(first), "one transaction is one revision")
 
-	second := s.commit(s.first, coordination.Put(s.key("b"), "1"))
+	second := s.commit(s.first, kv.Put(s.key("b"), "1"))
 	s.Expect(second).To(gomega.BeNumerically(">", first))
 	s.Expect(version("a")).To(gomega.Equal(first), "what is not written keeps its version")
 	s.Expect(version("b")).To(gomega.Equal(second), "the same value is written too")
 	s.Expect(s.read(s.second).Revision).To(gomega.BeNumerically(">=", second))
 
-	nothing, err := s.first.Store.Commit(s.Context(), coordination.Transaction{
-		If: []coordination.Condition{coordination.IsAt(s.key("a"), first)},
+	nothing, err := s.first.Store.Commit(s.Context(), kv.Transaction{
+		If: []kv.Condition{kv.IsAt(s.key("a"), first)},
 	})
 	s.Expect(err).NotTo(gomega.HaveOccurred(), "conditions alone are a transaction")
 	s.Expect(nothing).To(gomega.BeNumerically(">=", second))
@@ -112,17 +112,17 @@ func (s *suite) deletes() {
 	below := []string{"a/dc1/x", "a/dc1/x/y"}
 	all := slices.Concat(siblings, below, []string{"a/dc1"})
 	for name, test := range map[string]struct {
-		operation coordination.Operation
+		operation kv.Operation
 		want      []string
 	}{
-		"nothing":       {coordination.Delete(s.key("a/dc")), all},
-		"a key":         {coordination.Delete(s.key("a/dc1")), slices.Concat(siblings, below)},
-		"below":         {coordination.DeleteBelow(s.key("a/dc1")), siblings},
-		"nothing below": {coordination.DeleteBelow(s.key("a/dc")), all},
-		"all":           {coordination.DeleteBelow(s.key("a")), nil},
+		"nothing":       {kv.Delete(s.key("a/dc")), all},
+		"a key":         {kv.Delete(s.key("a/dc1")), slices.Concat(siblings, below)},
+		"below":         {kv.DeleteBelow(s.key("a/dc1")), siblings},
+		"nothing below": {kv.DeleteBelow(s.key("a/dc")), all},
+		"all":           {kv.DeleteBelow(s.key("a")), nil},
 	} {
 		for _, key := range all {
-			s.commit(s.first, coordination.Put(s.key(key), ""))
+			s.commit(s.first, kv.Put(s.key(key), ""))
 		}
 		s.commit(s.first, test.operation)
 		want := map[string]string{}
@@ -136,17 +136,17 @@ func (s *suite) deletes() {
 }
 
 func (s *suite) nonsenseIsRefused() {
-	s.commit(s.first, coordination.Put(s.key("a"), "there"))
-	for name, transaction := range map[string]coordination.Transaction{
-		"a slash at the end":  {Then: []coordination.Operation{coordination.Put(s.key("b/"), "")}},
-		"no key":              {Then: []coordination.Operation{coordination.Put("", "")}},
-		"written twice":       {Then: []coordination.Operation{coordination.Put(s.key("b"), "1"), coordination.Put(s.key("b"), "2")}},
-		"written and deleted": {Then: []coordination.Operation{coordination.Put(s.key("a/b"), "1"), coordination.DeleteBelow(s.key("a"))}},
-		"not UTF-8":           {Then: []coordination.Operation{coordination.Put(s.key("b"), "\xff")}},
-		"an empty condition":  {If: []coordination.Condition{{}}, Then: []coordination.Operation{coordination.Put(s.key("b"), "")}},
-		"no such session":     {Then: []coordination.Operation{{Key: s.key("b"), Session: "none"}}},
+	s.commit(s.first, kv.Put(s.key("a"), "there"))
+	for name, transaction := range map[string]kv.Transaction{
+		"a slash at the end":  {Then: []kv.Operation{kv.Put(s.key("b/"), "")}},
+		"no key":              {Then: []kv.Operation{kv.Put("", "")}},
+		"written twice":       {Then: []kv.Operation{kv.Put(s.key("b"), "1"), kv.Put(s.key("b"), "2")}},
+		"written and deleted": {Then: []kv.Operation{kv.Put(s.key("a/b"), "1"), kv.DeleteBelow(s.key("a"))}},
+		"not UTF-8":           {Then: []kv.Operation{kv.Put(s.key("b"), "\xff")}},
+		"an empty condition":  {If: []kv.Condition{{}}, Then: []kv.Operation{kv.Put(s.key("b"), "")}},
+		"no such session":     {Then: []kv.Operation{{Key: s.key("b"), Session: "none"}}},
 	} {
-		if _, err := s.first.Store.Commit(s.Context(), transaction); err == nil || errors.Is(err, coordination.ErrConflict) {
+		if _, err := s.first.Store.Commit(s.Context(), transaction); err == nil || errors.Is(err, kv.ErrConflict) {
 			s.Errorf("%s: %v", name, err)
 		}
 	}
@@ -160,13 +160,13 @@ func (s *suite) nonsenseIsRefused() {
 
 func (s *suite) tooLarge() {
 	for _, kilobytes := range []int{1_700, 2_100, 8_000} { // backends refuse them in different places
-		_, err := s.first.Store.Commit(s.Context(), coordination.Transaction{Then: []coordination.Operation{
-			coordination.Put(s.key("small"), ""), coordination.Put(s.key("large"), strings.Repeat("x", kilobytes<<10)),
+		_, err := s.first.Store.Commit(s.Context(), kv.Transaction{Then: []kv.Operation{
+			kv.Put(s.key("small"), ""), kv.Put(s.key("large"), strings.Repeat("x", kilobytes<<10)),
 		}})
-		s.Expect(err).To(gomega.MatchError(coordination.ErrTooLarge))
+		s.Expect(err).To(gomega.MatchError(kv.ErrTooLarge))
 	}
 	s.Expect(s.values(s.second)).To(gomega.BeEmpty())
-	s.commit(s.first, coordination.Put(s.key("small"), ""))
+	s.commit(s.first, kv.Put(s.key("small"), ""))
 }
 
 // manyWriters counts with conditions. None of them may be lost.
@@ -199,11 +199,11 @@ func (s *suite) increment(process Process, key string) error {
 		if err != nil {
 			return err
 		}
-		_, err = process.Store.Commit(s.Context(), coordination.Transaction{
-			If:   []coordination.Condition{coordination.IsAt(key, entry.Version)},
-			Then: []coordination.Operation{coordination.Put(key, strconv.Itoa(count+1))},
+		_, err = process.Store.Commit(s.Context(), kv.Transaction{
+			If:   []kv.Condition{kv.IsAt(key, entry.Version)},
+			Then: []kv.Operation{kv.Put(key, strconv.Itoa(count+1))},
 		})
-		if !errors.Is(err, coordination.ErrConflict) {
+		if !errors.Is(err, kv.ErrConflict) {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/storetest/history"
 )
 
@@ -90,14 +90,14 @@ func work(t *testing.T, clients []*client, times int) {
 
 // client is somebody who does this and that, one after the other. It does not mind errors.
 type client struct {
-	store   coordination.Store
+	store   kv.Store
 	number  int
 	root    string
 	random  *rand.Rand
 	written int
 	// last is what it has read last.
-	last    *coordination.Snapshot
-	session coordination.Session
+	last    *kv.Snapshot
+	session kv.Session
 }
 
 func (c *client) act(ctx context.Context) {
@@ -109,9 +109,9 @@ func (c *client) act(ctx context.Context) {
 		func() { _ = c.read(ctx, c.root+"/b", c.root+"/d") },
 		func() { c.commit(ctx, nil, c.put(key)) },
 		func() { c.commit(ctx, c.unchanged(key), c.put(key)) },
-		func() { c.commit(ctx, c.unchanged(key), coordination.Delete(key), c.put(other)) },
+		func() { c.commit(ctx, c.unchanged(key), kv.Delete(key), c.put(other)) },
 		func() { c.commit(ctx, c.unwritten(c.root+"/b"), c.put(c.root+"/b/1"), c.put(c.root+"/b/2")) },
-		func() { c.commit(ctx, c.unwritten(c.root), coordination.DeleteBelow(c.root+"/b"), c.put(other)) },
+		func() { c.commit(ctx, c.unwritten(c.root), kv.DeleteBelow(c.root+"/b"), c.put(other)) },
 		func() { c.useSession(ctx, key) },
 		func() { c.endSession(ctx) },
 	}
@@ -135,22 +135,22 @@ func (c *client) read(ctx context.Context, paths ...string) error {
 	return err
 }
 
-func (c *client) commit(ctx context.Context, conditions []coordination.Condition, operations ...coordination.Operation) {
-	_, _ = c.store.Commit(ctx, coordination.Transaction{If: conditions, Then: operations})
+func (c *client) commit(ctx context.Context, conditions []kv.Condition, operations ...kv.Operation) {
+	_, _ = c.store.Commit(ctx, kv.Transaction{If: conditions, Then: operations})
 }
 
 // put writes what nobody else ever writes.
-func (c *client) put(key string) coordination.Operation {
+func (c *client) put(key string) kv.Operation {
 	c.written++
-	return coordination.Put(key, fmt.Sprintf("%d of client %d", c.written, c.number))
+	return kv.Put(key, fmt.Sprintf("%d of client %d", c.written, c.number))
 }
 
-func (c *client) unchanged(key string) []coordination.Condition {
-	return []coordination.Condition{coordination.IsAt(key, c.last.Entries[key].Version)}
+func (c *client) unchanged(key string) []kv.Condition {
+	return []kv.Condition{kv.IsAt(key, c.last.Entries[key].Version)}
 }
 
-func (c *client) unwritten(path string) []coordination.Condition {
-	return []coordination.Condition{coordination.NotWritten(path, c.last.Revision)}
+func (c *client) unwritten(path string) []kv.Condition {
+	return []kv.Condition{kv.NotWritten(path, c.last.Revision)}
 }
 
 // useSession writes an entry of a session, which it opens if it has none. One that is lost is tried as well.

@@ -9,12 +9,12 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // Process is what one process has of a store's backend.
 type Process struct {
-	Store coordination.Store
+	Store kv.Store
 	// Kill ends all that the process does, at once and without a word to anybody, as SIGKILL would: above all it
 	// keeps no session alive any more. It must be possible to call it twice.
 	Kill func()
@@ -96,9 +96,9 @@ func begin(t *testing.T, start func(t *testing.T) Process) Process {
 func (s *suite) key(path string) string { return s.root + "/" + path }
 
 // commit does what has to succeed.
-func (s *suite) commit(process Process, operations ...coordination.Operation) int64 {
+func (s *suite) commit(process Process, operations ...kv.Operation) int64 {
 	s.Helper()
-	revision, err := process.Store.Commit(s.Context(), coordination.Transaction{Then: operations})
+	revision, err := process.Store.Commit(s.Context(), kv.Transaction{Then: operations})
 	if err != nil {
 		s.Fatalf("committing: %v", err)
 	}
@@ -106,7 +106,7 @@ func (s *suite) commit(process Process, operations ...coordination.Operation) in
 }
 
 // read reads what is at or below paths, which are seen from the root, and the whole root without any.
-func (s *suite) read(process Process, paths ...string) *coordination.Snapshot {
+func (s *suite) read(process Process, paths ...string) *kv.Snapshot {
 	s.Helper()
 	snapshot, err := s.tryRead(process, paths...)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *suite) read(process Process, paths ...string) *coordination.Snapshot {
 	return snapshot
 }
 
-func (s *suite) tryRead(process Process, paths ...string) (*coordination.Snapshot, error) {
+func (s *suite) tryRead(process Process, paths ...string) (*kv.Snapshot, error) {
 	below := []string{s.root}
 	if len(paths) > 0 {
 		below = nil
@@ -149,7 +149,7 @@ func (s *suite) tryValues(process Process, paths ...string) (map[string]string, 
 }
 
 // open opens a session that the test may leave open.
-func (s *suite) open(process Process) coordination.Session {
+func (s *suite) open(process Process) kv.Session {
 	s.Helper()
 	session, err := process.Store.Open(s.Context(), "storetest/"+s.Name(), duration)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *suite) open(process Process) coordination.Session {
 }
 
 // close closes a session.
-func (s *suite) close(session coordination.Session) {
+func (s *suite) close(session kv.Session) {
 	s.Helper()
 	if err := session.Close(s.Context()); err != nil {
 		s.Fatalf("closing a session: %v", err)

@@ -4,15 +4,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 func (s *suite) sessionsEndWithClose() {
 	session, other := s.open(s.first), s.open(s.first)
 	s.Expect(session.ID()).NotTo(gomega.Equal(other.ID()), "IDs are never used again")
 	s.commit(s.first,
-		coordination.PutFor(session, s.key("a"), "ends"), coordination.PutFor(session, s.key("b/c"), "ends"),
-		coordination.PutFor(other, s.key("other"), "stays"), coordination.Put(s.key("none"), "stays"))
+		kv.PutFor(session, s.key("a"), "ends"), kv.PutFor(session, s.key("b/c"), "ends"),
+		kv.PutFor(other, s.key("other"), "stays"), kv.Put(s.key("none"), "stays"))
 	found := s.read(s.second).Entries
 	s.Expect(found[s.key("a")].Session).To(gomega.Equal(session.ID()))
 	s.Expect(found[s.key("other")].Session).To(gomega.Equal(other.ID()))
@@ -33,12 +33,12 @@ func (s *suite) sessionsEndWithClose() {
 func (s *suite) entriesChangeTheirSession() {
 	session, other := s.open(s.first), s.open(s.second)
 	s.commit(s.first,
-		coordination.PutFor(session, s.key("kept"), "1"), coordination.PutFor(session, s.key("moved"), "1"),
-		coordination.Put(s.key("given"), "1"), coordination.PutFor(session, s.key("deleted"), "1"))
+		kv.PutFor(session, s.key("kept"), "1"), kv.PutFor(session, s.key("moved"), "1"),
+		kv.Put(s.key("given"), "1"), kv.PutFor(session, s.key("deleted"), "1"))
 	s.commit(s.second,
-		coordination.Put(s.key("kept"), "2"), coordination.PutFor(other, s.key("moved"), "2"),
-		coordination.PutFor(other, s.key("given"), "2"), coordination.Delete(s.key("deleted")))
-	s.commit(s.second, coordination.Put(s.key("deleted"), "3"))
+		kv.Put(s.key("kept"), "2"), kv.PutFor(other, s.key("moved"), "2"),
+		kv.PutFor(other, s.key("given"), "2"), kv.Delete(s.key("deleted")))
+	s.commit(s.second, kv.Put(s.key("deleted"), "3"))
 	s.close(session)
 	if diff := cmp.Diff(map[string]string{"kept": "2", "moved": "2", "given": "2", "deleted": "3"}, s.values(s.first)); diff != "" {
 		s.Errorf("after the first session (-want +got):\n%s", diff)
@@ -53,10 +53,10 @@ func (s *suite) endedSessionsAreRefused() {
 	session := s.open(s.first)
 	s.close(session)
 	for name, process := range map[string]Process{"its own process": s.first, "another process": s.second} {
-		_, err := process.Store.Commit(s.Context(), coordination.Transaction{Then: []coordination.Operation{
-			coordination.Put(s.key("with it"), ""), coordination.PutFor(session, s.key("session"), ""),
+		_, err := process.Store.Commit(s.Context(), kv.Transaction{Then: []kv.Operation{
+			kv.Put(s.key("with it"), ""), kv.PutFor(session, s.key("session"), ""),
 		}})
-		s.Expect(err).To(gomega.MatchError(coordination.ErrSessionLost), name)
+		s.Expect(err).To(gomega.MatchError(kv.ErrSessionLost), name)
 	}
 	s.Expect(s.values(s.second)).To(gomega.BeEmpty())
 }
@@ -64,7 +64,7 @@ func (s *suite) endedSessionsAreRefused() {
 // sessionsLiveWithTheirProcess is about sessions that outlive their duration because their process does.
 func (s *suite) sessionsLiveWithTheirProcess() {
 	session := s.open(s.first)
-	s.commit(s.first, coordination.PutFor(session, s.key("a"), "alive"))
+	s.commit(s.first, kv.PutFor(session, s.key("a"), "alive"))
 	want := map[string]string{"a": "alive"}
 	s.Consistently(func() map[string]string { return s.values(s.second) }, duration*2, duration/10).Should(gomega.Equal(want))
 	s.Expect(session.Lost()).NotTo(gomega.BeClosed())
@@ -75,8 +75,8 @@ func (s *suite) sessionsLiveWithTheirProcess() {
 // anybody else does.
 func (s *suite) sessionsDieWithTheirProcess() {
 	session, survivor := s.open(s.first), s.open(s.second)
-	s.commit(s.first, coordination.PutFor(session, s.key("a"), "dies"), coordination.Put(s.key("none"), "stays"))
-	s.commit(s.second, coordination.PutFor(survivor, s.key("b"), "stays"))
+	s.commit(s.first, kv.PutFor(session, s.key("a"), "dies"), kv.Put(s.key("none"), "stays"))
+	s.commit(s.second, kv.PutFor(survivor, s.key("b"), "stays"))
 	s.first.Kill()
 	known := func() bool {
 		select {
@@ -93,7 +93,7 @@ func (s *suite) sessionsDieWithTheirProcess() {
 		}
 		return found
 	}, patience, duration/50).Should(gomega.Equal(map[string]string{"b": "stays", "none": "stays"}))
-	_, err := s.second.Store.Commit(s.Context(), coordination.Transaction{Then: []coordination.Operation{coordination.PutFor(session, s.key("a"), "")}})
-	s.Expect(err).To(gomega.MatchError(coordination.ErrSessionLost))
+	_, err := s.second.Store.Commit(s.Context(), kv.Transaction{Then: []kv.Operation{kv.PutFor(session, s.key("a"), "")}})
+	s.Expect(err).To(gomega.MatchError(kv.ErrSessionLost))
 	s.Expect(survivor.Lost()).NotTo(gomega.BeClosed())
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // ears are those of somebody who watches a path and reads after each signal.
@@ -63,19 +63,19 @@ func (e *ears) hears(description string, do func(), want map[string]string) {
 
 func (s *suite) watchesSignalChanges() {
 	e := s.listen(s.second)
-	commits := func(by Process, operation coordination.Operation) func() { return func() { s.commit(by, operation) } }
-	e.hears("a put at the path", commits(s.first, coordination.Put(s.key("a"), "1")), map[string]string{"a": "1"})
-	e.hears("a put below", commits(s.first, coordination.Put(s.key("a/b"), "2")), map[string]string{"a": "1", "a/b": "2"})
-	e.hears("another value", commits(s.first, coordination.Put(s.key("a/b"), "3")), map[string]string{"a": "1", "a/b": "3"})
-	e.hears("a delete", commits(s.first, coordination.Delete(s.key("a/b"))), map[string]string{"a": "1"})
-	e.hears("its own delete", commits(s.second, coordination.DeleteBelow(s.key("a"))), map[string]string{})
+	commits := func(by Process, operation kv.Operation) func() { return func() { s.commit(by, operation) } }
+	e.hears("a put at the path", commits(s.first, kv.Put(s.key("a"), "1")), map[string]string{"a": "1"})
+	e.hears("a put below", commits(s.first, kv.Put(s.key("a/b"), "2")), map[string]string{"a": "1", "a/b": "2"})
+	e.hears("another value", commits(s.first, kv.Put(s.key("a/b"), "3")), map[string]string{"a": "1", "a/b": "3"})
+	e.hears("a delete", commits(s.first, kv.Delete(s.key("a/b"))), map[string]string{"a": "1"})
+	e.hears("its own delete", commits(s.second, kv.DeleteBelow(s.key("a"))), map[string]string{})
 }
 
 func (s *suite) watchesSignalTheEndOfSessions() {
 	e := s.listen(s.second)
 	closed, dying := s.open(s.first), s.open(s.first)
 	e.hears("entries of sessions", func() {
-		s.commit(s.first, coordination.PutFor(closed, s.key("a/closed"), ""), coordination.PutFor(dying, s.key("a/dying"), ""))
+		s.commit(s.first, kv.PutFor(closed, s.key("a/closed"), ""), kv.PutFor(dying, s.key("a/dying"), ""))
 	}, map[string]string{"a/closed": "", "a/dying": ""})
 	e.hears("a session that was closed", func() { s.close(closed) }, map[string]string{"a/dying": ""})
 	e.hears("a session whose process has died", s.first.Kill, map[string]string{})
@@ -98,7 +98,7 @@ func (s *suite) watchesOutliveConnections() {
 			if s.second.Interrupt != nil {
 				s.second.Interrupt()
 			}
-			s.commit(s.first, coordination.Put(s.key("a/b"), value))
+			s.commit(s.first, kv.Put(s.key("a/b"), value))
 		}, map[string]string{"a/b": value})
 	}
 }

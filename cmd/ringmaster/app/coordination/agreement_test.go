@@ -24,7 +24,7 @@ func TestAgreementTook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := show.System{View: &coordination.View{Done: []coordination.Done{{Until: test.until, Intent: coordination.Intent{
-				ID: 1, Token: test.token, By: "dc2-operator", Since: began, Action: coordination.Restart, Members: map[coordination.MemberID]int64{"dc1-1": 1},
+				ID: 1, Token: test.token, By: "dc2-operator", Since: began, Action: "Restart", Members: map[coordination.MemberID]int64{"dc1-1": 1},
 			}}}}}
 			if got := s.Agreement().Done; got != test.want {
 				t.Errorf("%q, not %q", got, test.want)

@@ -17,25 +17,25 @@ import (
 	"sigs.k8s.io/yaml"
 
 	show "github.com/ringmaster-project/ringmaster/cmd/ringmaster/app/coordination"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/app/coordination/coordinationtest"
 	"github.com/ringmaster-project/ringmaster/internal/demo/view"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/internal/status"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-const system = "store"
-
-// regions are instances that meet in a real etcd.
+// regions are participants that meet in a real etcd.
 type regions struct {
 	t     *testing.T
-	store coordination.Store
+	store kv.Store
 	clock *clocktesting.FakePassiveClock
-	all   map[string]*coordination.Coordinator
+	all   map[string]*coordinationtest.Region
 }
 
 func meet(t *testing.T, prefixes ...string) *regions {
@@ -46,14 +46,13 @@ func meet(t *testing.T, prefixes ...string) *regions {
 	}
 	t.Cleanup(func() { _ = client.Close() }) // its etcd may be gone
 	r := &regions{
-		t: t, store: etcdstore.New(client, etcdstore.Options{}), all: map[string]*coordination.Coordinator{},
+		t: t, store: etcdstore.New(client, etcdstore.Options{}), all: map[string]*coordinationtest.Region{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)),
 	}
 	for _, prefix := range prefixes {
-		c, err := coordination.New(coordination.Options{Store: r.store, System: system, Name: prefix + "-operator", Session: time.Hour, Clock: r.clock})
-		r.must(err)
-		r.all[prefix] = c
-		r.configure(prefix)
+		r.all[prefix] = coordinationtest.Join(t, r.store, coordinationtest.System, prefix, r.clock)
+		r.all[prefix].Settings.Generation = 3
+		r.all[prefix].Reconcile()
 	}
 	return r
 }
@@ -65,39 +64,9 @@ func (r *regions) must(err error) {
 	}
 }
 
-func (r *regions) configure(prefix string, denied ...string) {
-	r.t.Helper()
-	settings := coordination.Settings{Mode: coordination.Global, Prefix: prefix, Generation: 3, Denied: denied}
-	r.must(r.all[prefix].Configure(r.t.Context(), settings))
-}
-
-// say enters a member into sets.
-func (r *regions) say(prefix, id string, sets ...coordination.Set) {
-	r.t.Helper()
-	changes := map[coordination.Set]coordination.Updates{}
-	for _, set := range sets {
-		update := coordination.Add()
-		if set == coordination.ReadyForInclusion || set == coordination.ReadyForExclusion {
-			update = coordination.Add("http://" + id + ":2380")
-		}
-		changes[set] = coordination.Updates{coordination.MemberID(id): update}
-	}
-	r.must(r.all[prefix].Update(r.t.Context(), changes))
-}
-
-// begin lets an instance act.
-func (r *regions) begin(prefix string, action coordination.Action, steps ...coordination.Step) *coordination.Grant {
-	r.t.Helper()
-	verdict, err := r.all[prefix].Check(r.t.Context(), action, "")
-	r.must(err)
-	grant, err := r.all[prefix].Begin(r.t.Context(), verdict, steps)
-	r.must(err)
-	return grant
-}
-
 func (r *regions) report() *show.Report {
 	r.t.Helper()
-	view, err := coordination.Look(r.t.Context(), r.store, "", system)
+	view, err := coordination.Look(r.t.Context(), r.store, "", coordinationtest.System)
 	r.must(err)
 	return show.Of(r.clock.Now(), "etcd", view)
 }
@@ -146,23 +115,19 @@ func restart(id string) coordination.Step {
 func TestRestart(t *testing.T) {
 	r := meet(t, "dc1", "dc2", "dc3")
 	r.shows("calm", status.Table)
-	r.say("dc1", "dc1-1", coordination.PendingForRestart, coordination.ReadyForRestart)
-	r.say("dc2", "dc2-1", coordination.PendingForRestart)
+	r.all["dc1"].Need(coordinationtest.Restart, "dc1-1", true)
+	r.all["dc2"].Need(coordinationtest.Restart, "dc2-1", false)
 	r.shows("waiting", status.Table)
-	r.say("dc2", "dc2-1", coordination.ReadyForRestart)
+	r.all["dc2"].Need(coordinationtest.Restart, "dc2-1", true)
 	r.shows("ready", status.Table)
 
-	grant := r.begin("dc3", coordination.Restart, restart("dc1-1"), coordination.Step{Do: "move-leader", Members: []coordination.MemberID{"dc1-1"}}, restart("dc2-1"))
+	moveLeader := coordination.Step{Do: "move-leader", Members: []coordination.MemberID{"dc1-1"}}
+	r.all["dc3"].Begin(coordinationtest.Restart, restart("dc1-1"), moveLeader, restart("dc2-1"))
 	r.after(12 * time.Second)
 	r.shows("ordered", status.Table)
-	seen, err := r.all["dc1"].View(t.Context())
-	r.must(err)
-	order := r.all["dc1"].Order(seen, "dc1-1")
-	r.must(r.all["dc1"].Accept(t.Context(), order))
-	r.must(r.all["dc1"].Answer(t.Context(), order, ""))
+	r.all["dc1"].Reconcile()
 	r.shows("answered", status.Table)
-	r.must(grant.Advance(t.Context()))
-	r.say("dc3", "dc3-1", coordination.PendingForInclusion, coordination.ReadyForInclusion)
+	r.all["dc3"].Need(coordinationtest.Inclusion, "dc3-1", true, "http://dc3-1:2380")
 	r.shows("late", status.Wide)
 	since := r.clock.Now().Add(-12 * time.Second)
 	r.agrees(&view.Agreement{
@@ -183,7 +148,9 @@ func TestRestart(t *testing.T) {
 		Waits: []string{"Inclusion waits for dc3-operator: the Restart that it does is not yet done.", "Restart is being done."},
 	})
 
-	r.must(grant.Done(t.Context(), ""))
+	r.all["dc3"].Reconcile()
+	r.all["dc2"].Reconcile()
+	r.all["dc3"].Reconcile()
 	r.after(time.Minute)
 	r.shows("done", status.Table)
 	if got, want := r.report().Systems[0].Agreement().Done, "Restart of dc1-1, dc2-1, by dc3-operator with token 1, done after 12s"; got != want {
@@ -194,11 +161,13 @@ func TestRestart(t *testing.T) {
 // TestGone looks at what is left when instances die: one at work, one with something that it wanted.
 func TestGone(t *testing.T) {
 	r := meet(t, "dc1", "dc2", "dc3")
-	r.say("dc2", "dc2-1", coordination.PendingForExclusion, coordination.ReadyForExclusion, coordination.PendingForRemoval)
-	r.say("dc3", "dc3-1", coordination.PendingForRestart)
+	r.all["dc2"].Need(coordinationtest.Exclusion, "dc2-1", true, "http://dc2-1:2380")
+	r.all["dc2"].Need(coordinationtest.Removal, "dc2-1", false)
+	r.all["dc3"].Need(coordinationtest.Restart, "dc3-1", false)
 	const attack = "stop\n\x1b[2J"
-	r.begin("dc1", coordination.Exclusion, coordination.Step{Do: attack, Members: []coordination.MemberID{"dc2-1"}, Order: true})
-	r.configure("dc3", "dc2-operator")
+	r.all["dc1"].Begin(coordinationtest.Exclusion, coordination.Step{Do: attack, Members: []coordination.MemberID{"dc2-1"}, Order: true})
+	r.all["dc3"].Settings.Denied = []string{"dc2-operator"}
+	r.all["dc3"].Reconcile()
 	r.must(r.all["dc1"].Close(t.Context()))
 	r.must(r.all["dc3"].Close(t.Context()))
 	r.shows("gone", status.Table)
@@ -207,7 +176,7 @@ func TestGone(t *testing.T) {
 // TestPrograms read the same in JSON and YAML.
 func TestPrograms(t *testing.T) {
 	r := meet(t, "dc1")
-	r.say("dc1", "dc1-1", coordination.PendingForRestart)
+	r.all["dc1"].Need(coordinationtest.Restart, "dc1-1", false)
 	var text bytes.Buffer
 	r.must(r.report().Write(&text, status.JSON, false))
 	var got struct {
@@ -222,7 +191,7 @@ func TestPrograms(t *testing.T) {
 	}
 	r.must(json.Unmarshal(text.Bytes(), &got))
 	one := got.Systems[0]
-	if got.Store != "etcd" || one.System != system || one.Instances[0].Name != "dc1-operator" || one.Sets[coordination.PendingForRestart]["dc1-1"].Prefix != "dc1" {
+	if got.Store != "etcd" || one.System != coordinationtest.System || one.Instances[0].Name != "dc1-operator" || one.Sets["pendingForRestart"]["dc1-1"].Prefix != "dc1" {
 		t.Errorf("got %s", text.String())
 	}
 	if diff := cmp.Diff([]coordination.Waits{{For: "dc1-1", Reason: "it is not ready"}}, one.Actions[0].Waits); diff != "" {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // Within tells whether a key is at or below a path. Paths are compared by segments: a/dc10 is not below a/dc1.
@@ -29,7 +29,7 @@ func CheckPaths(paths ...string) error {
 }
 
 // Check tells what is wrong with a transaction, before anything is done.
-func Check(transaction coordination.Transaction) error {
+func Check(transaction kv.Transaction) error {
 	for _, condition := range transaction.If {
 		if (condition.Key == "") == (condition.Path == "") {
 			return errors.New("a condition must be about either a key or a path")
@@ -38,7 +38,7 @@ func Check(transaction coordination.Transaction) error {
 			return err
 		}
 	}
-	var written, deleted []coordination.Operation
+	var written, deleted []kv.Operation
 	for _, operation := range transaction.Then {
 		if err := CheckPaths(operation.Key); err != nil {
 			return err
@@ -56,7 +56,7 @@ func Check(transaction coordination.Transaction) error {
 }
 
 // checkOverlap refuses what would depend on the order of the operations.
-func checkOverlap(written, deleted []coordination.Operation) error {
+func checkOverlap(written, deleted []kv.Operation) error {
 	keys := map[string]bool{}
 	for _, write := range written {
 		if keys[write.Key] {

@@ -3,8 +3,8 @@ package keys_test
 import (
 	"testing"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 func TestWithin(t *testing.T) {
@@ -19,27 +19,27 @@ func TestWithin(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	one := func(operations ...coordination.Operation) coordination.Transaction {
-		return coordination.Transaction{Then: operations}
+	one := func(operations ...kv.Operation) kv.Transaction {
+		return kv.Transaction{Then: operations}
 	}
 	for name, test := range map[string]struct {
-		transaction coordination.Transaction
+		transaction kv.Transaction
 		good        bool
 	}{
-		"nothing":                    {coordination.Transaction{}, true},
-		"a put and a delete":         {one(coordination.Put("a", ""), coordination.Delete("b")), true},
-		"a put beside a delete":      {one(coordination.Put("a/dc10", ""), coordination.DeleteBelow("a/dc1")), true},
-		"a put above a delete":       {one(coordination.Put("a", ""), coordination.DeleteBelow("a/b")), true},
-		"a put below a plain delete": {one(coordination.Put("a/b", ""), coordination.Delete("a")), true},
-		"two deletes":                {one(coordination.Delete("a/b"), coordination.DeleteBelow("a")), true},
-		"a put below a delete":       {one(coordination.Put("a/b", ""), coordination.DeleteBelow("a")), false},
-		"a put at a delete":          {one(coordination.Delete("a"), coordination.Put("a", "")), false},
-		"two puts":                   {one(coordination.Put("a", ""), coordination.Put("a", "")), false},
-		"a slash at the end":         {one(coordination.Delete("a/")), false},
-		"no UTF-8 in a key":          {one(coordination.Delete("\xff")), false},
-		"no UTF-8 in a value":        {one(coordination.Put("a", "\xff")), false},
-		"a key and a path":           {coordination.Transaction{If: []coordination.Condition{{Key: "a", Path: "b"}}}, false},
-		"neither key nor path":       {coordination.Transaction{If: []coordination.Condition{{Version: 1}}}, false},
+		"nothing":                    {kv.Transaction{}, true},
+		"a put and a delete":         {one(kv.Put("a", ""), kv.Delete("b")), true},
+		"a put beside a delete":      {one(kv.Put("a/dc10", ""), kv.DeleteBelow("a/dc1")), true},
+		"a put above a delete":       {one(kv.Put("a", ""), kv.DeleteBelow("a/b")), true},
+		"a put below a plain delete": {one(kv.Put("a/b", ""), kv.Delete("a")), true},
+		"two deletes":                {one(kv.Delete("a/b"), kv.DeleteBelow("a")), true},
+		"a put below a delete":       {one(kv.Put("a/b", ""), kv.DeleteBelow("a")), false},
+		"a put at a delete":          {one(kv.Delete("a"), kv.Put("a", "")), false},
+		"two puts":                   {one(kv.Put("a", ""), kv.Put("a", "")), false},
+		"a slash at the end":         {one(kv.Delete("a/")), false},
+		"no UTF-8 in a key":          {one(kv.Delete("\xff")), false},
+		"no UTF-8 in a value":        {one(kv.Put("a", "\xff")), false},
+		"a key and a path":           {kv.Transaction{If: []kv.Condition{{Key: "a", Path: "b"}}}, false},
+		"neither key nor path":       {kv.Transaction{If: []kv.Condition{{Version: 1}}}, false},
 	} {
 		if err := keys.Check(test.transaction); (err == nil) != test.good {
 			t.Errorf("%s: %v", name, err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // Model is the model of a store: a map with transactions, revisions and sessions that end.
@@ -32,7 +32,7 @@ func step(before world, input, output any) []any {
 	case End:
 		after = before.end(input.Session)
 	case Read:
-		after, possible = before.read(input.Paths, output.(*coordination.Snapshot))
+		after, possible = before.read(input.Paths, output.(*kv.Snapshot))
 	case Commit:
 		return stepCommit(before, input, output)
 	default:
@@ -53,7 +53,7 @@ func stepCommit(before world, input Commit, output any) []any {
 		}
 	case Refused:
 		// A store may refuse a session of its own earlier than the backend has ended it.
-		if !errors.Is(output.Reason, coordination.ErrConflict) || before.mayConflict(transaction) {
+		if !errors.Is(output.Reason, kv.ErrConflict) || before.mayConflict(transaction) {
 			return []any{before}
 		}
 	case Unknown:

@@ -11,7 +11,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/storetest/history"
 )
 
@@ -22,32 +22,32 @@ func at(began, ended int64, input, output any) porcupine.Operation {
 	return porcupine.Operation{Call: began, Return: ended, Input: input, Output: output}
 }
 
-func commit(operations ...coordination.Operation) history.Commit {
-	return history.Commit{Transaction: coordination.Transaction{Then: operations}}
+func commit(operations ...kv.Operation) history.Commit {
+	return history.Commit{Transaction: kv.Transaction{Then: operations}}
 }
 
-func commitIf(condition coordination.Condition, operations ...coordination.Operation) history.Commit {
-	return history.Commit{Transaction: coordination.Transaction{If: []coordination.Condition{condition}, Then: operations}}
+func commitIf(condition kv.Condition, operations ...kv.Operation) history.Commit {
+	return history.Commit{Transaction: kv.Transaction{If: []kv.Condition{condition}, Then: operations}}
 }
 
-func put(key, value string) coordination.Operation { return coordination.Put(key, value) }
+func put(key, value string) kv.Operation { return kv.Put(key, value) }
 
-func putFor(session, key, value string) coordination.Operation {
-	return coordination.Operation{Key: key, Value: value, Session: session}
+func putFor(session, key, value string) kv.Operation {
+	return kv.Operation{Key: key, Value: value, Session: session}
 }
 
 // saw is what a read of all keys has shown.
-func saw(revision int64, entries map[string]coordination.Entry) *coordination.Snapshot {
-	return &coordination.Snapshot{Revision: revision, Entries: entries}
+func saw(revision int64, entries map[string]kv.Entry) *kv.Snapshot {
+	return &kv.Snapshot{Revision: revision, Entries: entries}
 }
 
-type entries = map[string]coordination.Entry
+type entries = map[string]kv.Entry
 
 var (
 	all      = history.Read{Paths: []string{"a", "b", "lock"}}
 	unknown  = history.Unknown{}
-	conflict = history.Refused{Reason: coordination.ErrConflict}
-	lost     = history.Refused{Reason: coordination.ErrSessionLost}
+	conflict = history.Refused{Reason: kv.ErrConflict}
+	lost     = history.Refused{Reason: kv.ErrSessionLost}
 )
 
 func done(revision int64) history.Done { return history.Done{Revision: revision} }
@@ -86,23 +86,23 @@ func TestCheck(t *testing.T) {
 			at(1, 2, commit(put("a", "1")), done(5)), at(3, 4, commit(put("b", "1")), done(4)),
 		}, false},
 		"two that were first": {[]porcupine.Operation{
-			at(1, 4, commitIf(coordination.IsAbsent("a"), put("a", "1")), done(5)),
-			at(2, 3, commitIf(coordination.IsAbsent("a"), put("a", "2")), done(7)),
+			at(1, 4, commitIf(kv.IsAbsent("a"), put("a", "1")), done(5)),
+			at(2, 3, commitIf(kv.IsAbsent("a"), put("a", "2")), done(7)),
 		}, false},
 		"one was first": {[]porcupine.Operation{
-			at(1, 4, commitIf(coordination.IsAbsent("a"), put("a", "1")), done(5)),
-			at(2, 3, commitIf(coordination.IsAbsent("a"), put("a", "2")), conflict),
+			at(1, 4, commitIf(kv.IsAbsent("a"), put("a", "1")), done(5)),
+			at(2, 3, commitIf(kv.IsAbsent("a"), put("a", "2")), conflict),
 		}, true},
 		"a conflict with nobody": {[]porcupine.Operation{
-			at(1, 2, commitIf(coordination.IsAbsent("a"), put("a", "1")), conflict),
+			at(1, 2, commitIf(kv.IsAbsent("a"), put("a", "1")), conflict),
 		}, false},
 		"written below all the same": {[]porcupine.Operation{
 			at(1, 2, commit(put("a/x", "1")), done(5)),
-			at(3, 4, commitIf(coordination.NotWritten("a", 4), put("b", "1")), done(7)),
+			at(3, 4, commitIf(kv.NotWritten("a", 4), put("b", "1")), done(7)),
 		}, false},
 		"written beside": {[]porcupine.Operation{
 			at(1, 2, commit(put("a1/x", "1")), done(5)),
-			at(3, 4, commitIf(coordination.NotWritten("a", 4), put("b", "1")), done(7)),
+			at(3, 4, commitIf(kv.NotWritten("a", 4), put("b", "1")), done(7)),
 		}, true},
 		"an unknown write that was done": {[]porcupine.Operation{
 			at(1, never, commit(put("a", "1")), unknown), at(2, 3, all, saw(5, one)),
@@ -118,7 +118,7 @@ func TestCheck(t *testing.T) {
 		}, false},
 		"an unknown write that only a conflict shows": {[]porcupine.Operation{
 			at(1, never, commit(put("a", "1")), unknown),
-			at(2, 3, commitIf(coordination.IsAbsent("a"), put("a", "2")), conflict),
+			at(2, 3, commitIf(kv.IsAbsent("a"), put("a", "2")), conflict),
 		}, true},
 		"a session that ends": {[]porcupine.Operation{
 			at(1, 2, commit(putFor("s", "lock", "mine")), done(5)), at(3, never, history.End{Session: "s"}, history.Ended{}),
@@ -140,7 +140,7 @@ func TestCheck(t *testing.T) {
 		}, true},
 		"a condition upon what a session has taken along": {[]porcupine.Operation{
 			at(1, 2, commit(putFor("s", "lock", "mine")), done(5)), at(3, never, history.End{Session: "s"}, history.Ended{}),
-			at(4, 5, all, saw(5, entries{})), at(6, 7, commitIf(coordination.IsAt("lock", 5), put("a", "1")), done(6)),
+			at(4, 5, all, saw(5, entries{})), at(6, 7, commitIf(kv.IsAt("lock", 5), put("a", "1")), done(6)),
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,36 +157,36 @@ func TestCheck(t *testing.T) {
 
 // memory is a store with a lock around a map. A stale one answers reads from what it has read before.
 type memory struct {
-	coordination.Store
+	kv.Store
 	mu      sync.Mutex
-	now     coordination.Snapshot
+	now     kv.Snapshot
 	stale   bool
-	cached  *coordination.Snapshot
+	cached  *kv.Snapshot
 	reading int
 }
 
-func (m *memory) Read(context.Context, ...string) (*coordination.Snapshot, error) {
+func (m *memory) Read(context.Context, ...string) (*kv.Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reading++
 	if m.stale && m.cached != nil && m.reading%5 != 0 {
 		return m.cached, nil
 	}
-	m.cached = &coordination.Snapshot{Revision: m.now.Revision, Entries: maps.Clone(m.now.Entries)}
+	m.cached = &kv.Snapshot{Revision: m.now.Revision, Entries: maps.Clone(m.now.Entries)}
 	return m.cached, nil
 }
 
-func (m *memory) Commit(_ context.Context, transaction coordination.Transaction) (int64, error) {
+func (m *memory) Commit(_ context.Context, transaction kv.Transaction) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, condition := range transaction.If {
 		if m.now.Entries[condition.Key].Version != condition.Version {
-			return 0, coordination.ErrConflict
+			return 0, kv.ErrConflict
 		}
 	}
 	m.now.Revision++
 	for _, operation := range transaction.Then {
-		m.now.Entries[operation.Key] = coordination.Entry{Value: operation.Value, Version: m.now.Revision}
+		m.now.Entries[operation.Key] = kv.Entry{Value: operation.Value, Version: m.now.Revision}
 	}
 	return m.now.Revision, nil
 }
@@ -197,7 +197,7 @@ func TestStaleStore(t *testing.T) {
 	for name, stale := range map[string]bool{"good": false, "stale": true} {
 		t.Run(name, func(t *testing.T) {
 			recorder := history.NewRecorder()
-			store := &memory{now: coordination.Snapshot{Entries: map[string]coordination.Entry{}}, stale: stale}
+			store := &memory{now: kv.Snapshot{Entries: map[string]kv.Entry{}}, stale: stale}
 			const clients, times = 4, 100
 			var working sync.WaitGroup
 			for number := range clients {
@@ -205,9 +205,9 @@ func TestStaleStore(t *testing.T) {
 				working.Go(func() {
 					for i := range times {
 						snapshot, _ := recorded.Read(t.Context(), "a")
-						_, _ = recorded.Commit(t.Context(), coordination.Transaction{
-							If:   []coordination.Condition{coordination.IsAt("a", snapshot.Entries["a"].Version)},
-							Then: []coordination.Operation{coordination.Put("a", fmt.Sprintf("%d of %d", i, number))},
+						_, _ = recorded.Commit(t.Context(), kv.Transaction{
+							If:   []kv.Condition{kv.IsAt("a", snapshot.Entries["a"].Version)},
+							Then: []kv.Operation{kv.Put("a", fmt.Sprintf("%d of %d", i, number))},
 						})
 					}
 				})

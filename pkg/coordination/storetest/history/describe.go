@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // describe says in a line what was done and what came of it.
@@ -23,7 +23,7 @@ func describe(input, output any) string {
 }
 
 func describeSnapshot(output any) string {
-	snapshot, isSnapshot := output.(*coordination.Snapshot)
+	snapshot, isSnapshot := output.(*kv.Snapshot)
 	if !isSnapshot {
 		return fmt.Sprint(output)
 	}
@@ -35,7 +35,7 @@ func describeSnapshot(output any) string {
 	return fmt.Sprintf("revision %d, %s", snapshot.Revision, strings.Join(entries, ", "))
 }
 
-func describeTransaction(transaction coordination.Transaction) string {
+func describeTransaction(transaction kv.Transaction) string {
 	var words []string
 	for _, condition := range transaction.If {
 		if condition.Key != "" {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // settle finds out from later reads what nobody knew when it happened. It decides nothing that the reads leave
@@ -36,7 +36,7 @@ func settleCommit(commit *porcupine.Operation, input Commit, operations []porcup
 			continue
 		}
 		for _, read := range operations {
-			snapshot, isRead := read.Output.(*coordination.Snapshot)
+			snapshot, isRead := read.Output.(*kv.Snapshot)
 			if !isRead || read.Return >= commit.Return || read.Return < commit.Call {
 				continue
 			}
@@ -48,7 +48,7 @@ func settleCommit(commit *porcupine.Operation, input Commit, operations []porcup
 }
 
 // writers counts the commits that write the same.
-func writers(put coordination.Operation, operations []porcupine.Operation) (count int) {
+func writers(put kv.Operation, operations []porcupine.Operation) (count int) {
 	for _, operation := range operations {
 		if commit, isCommit := operation.Input.(Commit); isCommit && slices.Contains(commit.Transaction.Then, put) {
 			count++
@@ -60,7 +60,7 @@ func writers(put coordination.Operation, operations []porcupine.Operation) (coun
 // settleEnd looks for reads that have still seen an entry of the session. It ended after they began.
 func settleEnd(end *porcupine.Operation, input End, operations []porcupine.Operation) {
 	for _, read := range operations {
-		snapshot, isRead := read.Output.(*coordination.Snapshot)
+		snapshot, isRead := read.Output.(*kv.Snapshot)
 		if !isRead || read.Call <= end.Call || read.Call >= end.Return {
 			continue
 		}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // The inputs of operations on stores.
@@ -14,7 +14,7 @@ type (
 	// Read is coordination.Store.Read.
 	Read struct{ Paths []string }
 	// Commit is coordination.Store.Commit.
-	Commit struct{ Transaction coordination.Transaction }
+	Commit struct{ Transaction kv.Transaction }
 	// End is the end of a session. It begins when the session is lost.
 	End struct{ Session string }
 )
@@ -30,17 +30,17 @@ type (
 )
 
 // Store returns a store that notes what a client does with the given one.
-func (r *Recorder) Store(client int, store coordination.Store) coordination.Store {
+func (r *Recorder) Store(client int, store kv.Store) kv.Store {
 	return &recordedStore{Store: store, recorder: r, client: client}
 }
 
 type recordedStore struct {
-	coordination.Store
+	kv.Store
 	recorder *Recorder
 	client   int
 }
 
-func (s *recordedStore) Read(ctx context.Context, paths ...string) (*coordination.Snapshot, error) {
+func (s *recordedStore) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
 	operation := s.recorder.Begin(s.client, Read{paths})
 	snapshot, err := s.Store.Read(ctx, paths...)
 	if err != nil {
@@ -51,23 +51,23 @@ func (s *recordedStore) Read(ctx context.Context, paths ...string) (*coordinatio
 	return snapshot, nil
 }
 
-func (s *recordedStore) Commit(ctx context.Context, transaction coordination.Transaction) (int64, error) {
+func (s *recordedStore) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	operation := s.recorder.Begin(s.client, Commit{transaction})
 	revision, err := s.Store.Commit(ctx, transaction)
 	switch {
 	case err == nil:
 		operation.End(Done{revision})
-	case errors.Is(err, coordination.ErrConflict):
-		operation.End(Refused{coordination.ErrConflict})
-	case errors.Is(err, coordination.ErrSessionLost):
-		operation.End(Refused{coordination.ErrSessionLost})
-	case errors.Is(err, coordination.ErrTooLarge):
+	case errors.Is(err, kv.ErrConflict):
+		operation.End(Refused{kv.ErrConflict})
+	case errors.Is(err, kv.ErrSessionLost):
+		operation.End(Refused{kv.ErrSessionLost})
+	case errors.Is(err, kv.ErrTooLarge):
 		operation.Drop()
 	}
 	return revision, err
 }
 
-func (s *recordedStore) Open(ctx context.Context, name string, duration time.Duration) (coordination.Session, error) {
+func (s *recordedStore) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	session, err := s.Store.Open(ctx, name, duration)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *recordedStore) Open(ctx context.Context, name string, duration time.Dur
 }
 
 type recordedSession struct {
-	coordination.Session
+	kv.Session
 	recorder *Recorder
 	client   int
 	once     sync.Once

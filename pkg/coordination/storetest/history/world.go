@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // world is what a store is at one moment, as far as its clients can know. It is never changed, only copied.
@@ -46,7 +46,7 @@ func (w world) copy() world {
 }
 
 // read returns the world after a read has shown the snapshot, if it can have.
-func (w world) read(paths []string, snapshot *coordination.Snapshot) (world, bool) {
+func (w world) read(paths []string, snapshot *kv.Snapshot) (world, bool) {
 	if snapshot.Revision < w.revision {
 		return w, false
 	}
@@ -69,7 +69,7 @@ func (w world) read(paths []string, snapshot *coordination.Snapshot) (world, boo
 }
 
 // mayMeet tells whether a condition can be met, and mayMiss whether it can be unmet.
-func (w world) mayMeet(condition coordination.Condition) bool {
+func (w world) mayMeet(condition kv.Condition) bool {
 	if condition.Key != "" {
 		is, there := w.entries[condition.Key]
 		return there && is.mayBe(condition.Version) || !there && condition.Version == 0
@@ -77,7 +77,7 @@ func (w world) mayMeet(condition coordination.Condition) bool {
 	return !w.anyBelow(condition.Path, func(is fact) bool { return max(is.version, is.after+1) > condition.Since })
 }
 
-func (w world) mayMiss(condition coordination.Condition) bool {
+func (w world) mayMiss(condition kv.Condition) bool {
 	if condition.Key != "" {
 		is, there := w.entries[condition.Key]
 		return there && (is.version == 0 || is.version != condition.Version) || !there && condition.Version != 0
@@ -95,23 +95,23 @@ func (w world) anyBelow(path string, is func(fact) bool) bool {
 }
 
 // mayCommit tells whether a transaction can be done.
-func (w world) mayCommit(transaction coordination.Transaction) bool {
+func (w world) mayCommit(transaction kv.Transaction) bool {
 	for _, operation := range transaction.Then {
 		if w.ended[operation.Session] {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(transaction.If, func(condition coordination.Condition) bool { return !w.mayMeet(condition) })
+	return !slices.ContainsFunc(transaction.If, func(condition kv.Condition) bool { return !w.mayMeet(condition) })
 }
 
 // mayConflict tells whether a transaction can be refused for its conditions.
-func (w world) mayConflict(transaction coordination.Transaction) bool {
+func (w world) mayConflict(transaction kv.Transaction) bool {
 	return slices.ContainsFunc(transaction.If, w.mayMiss)
 }
 
 // commit returns the world after a transaction was done at a revision, or at one that is not known, which is 0.
-func (w world) commit(transaction coordination.Transaction, revision int64) (world, bool) {
-	writes := slices.ContainsFunc(transaction.Then, func(operation coordination.Operation) bool { return !operation.Delete })
+func (w world) commit(transaction kv.Transaction, revision int64) (world, bool) {
+	writes := slices.ContainsFunc(transaction.Then, func(operation kv.Operation) bool { return !operation.Delete })
 	if revision != 0 && (revision < w.revision || writes && revision == w.revision) {
 		return w, false
 	}

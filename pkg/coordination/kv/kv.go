@@ -1,4 +1,7 @@
-package coordination
+// Package kv is the contract between a coordination and the store that its participants share: a key-value store with
+// transactions, watches and sessions. Package etcdstore keeps it in etcd, package kubestore in the API of Kubernetes, and package
+// storetest checks a store of your own.
+package kv
 
 import (
 	"context"
@@ -57,15 +60,6 @@ type Transaction struct {
 	// room is refused with ErrTooLarge; one that takes something away is not. A store without such a limit may ignore it.
 	Reserve int
 }
-
-// A store that is full while somebody acts would keep the lock for good: neither the answers to the orders nor the record of the
-// action could be written. So a transaction that begins something leaves room for the ones that end it, and those leave none. In
-// a ConfigMap, the intent of an action takes up to 0.7 times as much as the entries that ask for it, and the answers to it up to
-// 1.8 times as much: entries for a quarter of the store never fill it.
-const (
-	reserveOfEntries = 75 // for the entries of a participant
-	reserveOfIntent  = 50 // for an intent: the answers follow
-)
 
 // Condition is one about a key or one about a path.
 type Condition struct {
