@@ -11,7 +11,6 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/operator"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
@@ -99,7 +98,7 @@ func TestRegions(t *testing.T) {
 
 	_, before := c.members()
 	c.Expect(c.types("restart")).To(ContainSubstring("All members are to have --snapshot-count=11000"))
-	c.Eventually(c.last).Should(And(HaveField("Action", operator.Restart), HaveField("Failure", ""), HaveField("Members", HaveLen(3))))
+	c.Eventually(c.last).Should(And(HaveField("Action", coordination.Action("Restart")), HaveField("Failure", ""), HaveField("Members", HaveLen(3))))
 	_, after := c.members()
 	for pid := range strings.FieldsSeq(before) {
 		c.Expect(strings.Fields(after)).NotTo(ContainElement(pid), "it is another process")
@@ -117,7 +116,7 @@ func TestRegions(t *testing.T) {
 		return view.Intent.At
 	}).Should(BeNumerically(">", 0))
 	c.Expect(c.types("kill", acts)).To(ContainSubstring("started again in 20s"))
-	c.Eventually(c.last, 2*patience).Should(And(HaveField("Action", operator.Exclusion), HaveField("Failure", ""), HaveField("By", Not(Equal(acts)))))
+	c.Eventually(c.last, 2*patience).Should(And(HaveField("Action", coordination.Action("Exclusion")), HaveField("Failure", ""), HaveField("By", Not(Equal(acts)))))
 	c.Eventually(c.ids).Should(Equal("dc1-2 dc2-2 dc3-2"))
 	c.Expect(c.asks()).To(HavePrefix("orders: 3 instances"), "the address is the same when all members are others")
 
