@@ -23,7 +23,7 @@ import (
 var (
 	refusedFor = flag.Duration("refused-for", 5*time.Minute, "how long a policy refuses writes of an object")
 	foreign    = flag.Int("foreign", 100000, "how many ConfigMaps there are that are not the rings'")
-	foreignFor = flag.Duration("foreign-for", 5*time.Minute, "how long to measure CPU and traffic at rest")
+	foreignFor = flag.Duration("foreign-for", 90*time.Second, "how long to measure CPU and traffic at rest")
 )
 
 // BenchmarkRefusedObject has an admission policy that refuses every write of one object to the sharder.

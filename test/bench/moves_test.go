@@ -15,7 +15,7 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-var objects = flag.Int("objects", 10000, "how many main objects, with a child each, moves are measured with")
+var objects = flag.Int("objects", 1000, "how many main objects, with a child each, moves are measured with")
 
 const (
 	handOvers = 50  // what a leaving shard writes at the same time
