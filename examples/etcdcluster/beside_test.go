@@ -10,14 +10,10 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
-	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// measured gives the operator of a region an address for its metrics.
-func measured(r *region) {
-	r.metrics = fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(r.w.t))
-	r.args = append(r.args, "--metrics-address="+r.metrics)
-}
+// measured gives each process of a region's operator an address for its metrics.
+func measured(r *region) { r.measured = true }
 
 // checkBeside makes another system with the same operators and agents, and rolls out both at the same time: each member is restarted
 // once, by its own system.
@@ -75,7 +71,7 @@ func (r *region) checkMetrics(systems ...string) {
 	r.w.Expect(answer.StatusCode).To(Equal(http.StatusOK))
 	lines := strings.Split(string(content), "\n")
 	for _, system := range systems {
-		labels := fmt.Sprintf(`instance="%s-operator",system="%s"`, r.prefix, system)
+		labels := fmt.Sprintf("instance=%q,system=%q", r.prefix+"-operator", system)
 		r.w.Expect(lines).To(ContainElement(HavePrefix("coordination_lock_lost_total{"+labels+"}")), "of %s", system)
 	}
 }

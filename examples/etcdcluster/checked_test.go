@@ -101,8 +101,10 @@ func TestHistoryIsChecked(t *testing.T) {
 			history: []said{begun, left, taken, taken.with(said{"lock": "", "intent": "", "done/1": done(1, 1, "a")})}, want: "1 is done under the token 1",
 		},
 		"it is done without a lock": {history: []said{begun, left, left.with(said{"intent": "", "done/1": done(1, 1, "a")})}, want: "1 is done under the token 1"},
-		"an order is answered": {history: []said{begun, accepted, answered, answered.with(onward), answered.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1})),
-			answered.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1, Done: true}))}},
+		"an order is answered": {history: []said{
+			begun, accepted, answered, answered.with(onward), answered.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1})),
+			answered.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1, Done: true})),
+		}},
 		"an order is fenced":                {history: []said{begun, accepted, fenced, fenced.with(onward)}},
 		"two are accepted together":         {history: []said{begun, accepted, accepted.with(second(coordination.Answer{Intent: 1, Token: 1})), answered.with(second(coordination.Answer{Intent: 1, Token: 1, Done: true}))}},
 		"an answer moves to another prefix": {history: []said{begun, accepted, accepted.with(said{"answers/a/a-1": "", "answers/x/a-1": accepted["answers/a/a-1"]}), answered.with(said{"answers/a/a-1": "", "answers/x/a-1": answered["answers/a/a-1"]})}},
@@ -226,6 +228,25 @@ func TestOverlapsAreChecked(t *testing.T) {
 		"those that share a bit": {orders: []order{at("1/1/restart", "s", "a-1", 1, 3), at("1/10/restart", "s", "b-1", 2, 4)}, want: "at the same time"},
 	} {
 		t.Run(name, func(t *testing.T) { found(t, overlaps(test.orders), test.want) })
+	}
+}
+
+func TestDownsAreChecked(t *testing.T) {
+	at := func(second int) time.Time { return time.Date(2026, 1, 1, 12, 0, second, 0, time.UTC) }
+	restart := order{System: "s", Member: "a-1", Order: "s/1/0/restart", TS: at(5)}
+	for name, test := range map[string]struct {
+		order order
+		down  down
+		want  string
+	}{
+		"its own member":   {restart, down{"s", "a-1", at(1), at(9)}, ""},
+		"before":           {restart, down{"s", "b-1", at(1), at(4)}, ""},
+		"after":            {restart, down{"s", "b-1", at(6), at(9)}, ""},
+		"a start":          {order{System: "s", Member: "a-1", Order: "s/1/0/start", TS: at(5)}, down{"s", "b-1", at(1), at(9)}, ""},
+		"another system":   {restart, down{"t", "b-1", at(1), at(9)}, ""},
+		"at the same time": {restart, down{"s", "b-1", at(4), at(7)}, "s/1/0/restart of a-1 began while b-1 was down, from 1s before until 2s after"},
+	} {
+		t.Run(name, func(t *testing.T) { found(t, besides([]order{test.order}, []down{test.down}), test.want) })
 	}
 }
 

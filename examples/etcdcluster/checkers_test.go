@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
@@ -52,6 +53,26 @@ func overlaps(orders []order) (wrong []string) {
 		for _, b := range orders[:i] {
 			if a.System == b.System && step(a) != step(b) && a.TS.Before(b.Until) && b.TS.Before(a.Until) {
 				wrong = append(wrong, fmt.Sprintf("%s of %s and %s of %s were carried out at the same time", b.Order, b.Member, a.Order, a.Member))
+			}
+		}
+	}
+	return wrong
+}
+
+// down is for how long a member did not serve, as somebody has seen who asked it again and again: at least from the first time until
+// the last one.
+type down struct {
+	system, member string
+	from, until    time.Time
+}
+
+// besides are the orders to restart a member that were begun while another one of its system was down.
+func besides(orders []order, downs []down) (wrong []string) {
+	for _, o := range orders {
+		for _, d := range downs {
+			if o.does() == "restart" && d.system == o.System && d.member != o.Member && d.from.Before(o.TS) && o.TS.Before(d.until) {
+				wrong = append(wrong, fmt.Sprintf("%s of %s began while %s was down, from %s before until %s after", o.Order, o.Member, d.member,
+					o.TS.Sub(d.from), d.until.Sub(o.TS)))
 			}
 		}
 	}

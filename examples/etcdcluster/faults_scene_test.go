@@ -71,6 +71,7 @@ func play(t *testing.T, w *world, acts []act) {
 	s.system = connection
 	s.follow(t)
 	s.writer = w.write()
+	probes := w.probe(t)
 	outer := w.WithT
 	for _, a := range acts {
 		if !t.Run(a.name, func(t *testing.T) {
@@ -86,6 +87,13 @@ func play(t *testing.T, w *world, acts []act) {
 	w.WithT = outer
 	s.writer.check()
 	s.checkOrders()
+	if !w.accidents {
+		probes.mu.Lock()
+		defer probes.mu.Unlock()
+		t.Logf("members were asked %d times whether they serve, and were down %d times", probes.asked, len(probes.downs))
+		w.Expect(probes.downs).NotTo(BeEmpty())
+		w.Expect(besides(w.allOrders(), probes.downs)).To(BeEmpty())
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.Expect(s.wrong).To(BeEmpty())

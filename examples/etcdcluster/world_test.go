@@ -55,6 +55,8 @@ type world struct {
 	// store is where the operators meet, if that is not the system itself.
 	store   kv.Store
 	writers int // how many there were
+	// accidents happen to members too: more than one may be down.
+	accidents bool
 	// pki is the folder with the authority of the regions' nodes, and their certificates.
 	pki string
 }
@@ -67,7 +69,8 @@ type region struct {
 	dir      string
 	address  string // of the agent
 	etcd     string // what the agent runs
-	metrics  string // where the operator serves its metrics, if anywhere
+	measured bool   // the operator serves its metrics
+	metrics  string // where it does
 	agent    *rig.Running
 	operator *rig.Running
 	network  *faultproxy.Proxy // between the operator and its API server
@@ -88,6 +91,8 @@ type options struct {
 	store kv.Store
 	// prepare is for what has to be there before the processes of a region are started.
 	prepare func(*region)
+	// accidents happen to members too, not only to operators and networks.
+	accidents bool
 	// shipped is for operators that are built as they are shipped: a race detector costs time.
 	shipped bool
 	// change is for what else is different in the EtcdClusters.
@@ -97,7 +102,7 @@ type options struct {
 // begin starts three regions of one member each, and waits until the system has them all.
 func begin(t testing.TB, o options) *world {
 	t.Helper()
-	w := &world{WithT: NewWithT(t), t: t, store: o.store, pki: rig.TempDir(t), cluster: clusterName}
+	w := &world{WithT: NewWithT(t), t: t, store: o.store, pki: rig.TempDir(t), cluster: clusterName, accidents: o.accidents}
 	w.SetDefaultEventuallyTimeout(patience)
 	w.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	for i := range 3 {
@@ -173,12 +178,16 @@ func certify(t testing.TB, folder, node string) string {
 func (r *region) startOperator() {
 	r.w.t.Helper()
 	r.starts++
+	r.metrics = "0"
+	if r.measured {
+		r.metrics = fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(r.w.t))
+	}
 	process := rig.Process{
 		Name: fmt.Sprintf("%s-operator-%d", r.prefix, r.starts), ServiceAccount: "etcdcluster-operator", Roles: []string{"examples/etcdcluster/config/rbac"},
 		Proxy: r.network,
 		Args: append([]string{
 			"--namespace=" + r.Namespace, "--name=" + r.prefix + "-operator", "--agent=http://" + r.address,
-			"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=0", "--zap-devel",
+			"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=" + r.metrics, "--zap-devel",
 		}, r.args...),
 	}
 	switch {

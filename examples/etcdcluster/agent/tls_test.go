@@ -2,8 +2,11 @@ package agent_test
 
 import (
 	"crypto/tls"
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +29,20 @@ func node(t *testing.T, folder string, identity pki.Identity) agent.PeerTLS {
 	path := filepath.Join(folder, "node")
 	g.Expect(pair.Write(path)).To(Succeed())
 	return agent.PeerTLS{Cert: path + ".crt", Key: path + ".key", CA: filepath.Join(folder, "ca.crt")}
+}
+
+// serves asks an address without a certificate, and believes that of the server.
+func serves(url string) error {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // whether it is TLS at all
+	defer transport.CloseIdleConnections()
+	answer, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Get(url)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	return errors.Join(err, answer.Body.Close())
 }
 
 var server = pki.Identity{User: "dc1", Hosts: []string{"127.0.0.1"}}
@@ -96,15 +113,12 @@ func TestPeerURLStays(t *testing.T) {
 		started, err := a.Start(t.Context(), m.ID, order(1, "start "+m.ID), alone(m))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(started.Running).To(BeTrue(), started.Problem)
+		g.Eventually(func() error { return serves(m.ClientURL + "/health") }).WithTimeout(patience).Should(Succeed())
 	}
-	dial := func() error {
-		conn, err := tls.Dial("tcp", secured.PeerURL[len("https://"):], &tls.Config{InsecureSkipVerify: true}) // whether it is TLS at all
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err
-	}
-	g.Eventually(dial).WithTimeout(patience).Should(Succeed())
+	g.Expect(serves(plain.PeerURL + "/members")).To(Succeed())
+	g.Expect(serves(strings.Replace(plain.PeerURL, "http://", "https://", 1) + "/members")).NotTo(Succeed())
+	g.Expect(serves(strings.Replace(secured.PeerURL, "https://", "http://", 1) + "/members")).NotTo(Succeed())
+	g.Expect(serves(secured.PeerURL+"/members")).To(MatchError(ContainSubstring("certificate")), "it wants to see one")
 	g.Expect(a.Close()).To(Succeed())
 
 	options.Peers = agent.PeerTLS{}
