@@ -81,7 +81,8 @@ func play(t *testing.T, w *world, acts []act) {
 			defer func(begin time.Time) { t.Logf("it took %s", time.Since(begin).Round(time.Millisecond)) }(time.Now())
 			a.do(s)
 		}) {
-			return // the world is not what the others expect
+			w.WithT = outer
+			t.FailNow() // the world is not what the others expect
 		}
 	}
 	w.WithT = outer
