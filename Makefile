@@ -119,7 +119,7 @@ mutants: kubernetes ## Break the product in small ways, one at a time; each must
 	@KUBEBUILDER_ASSETS=$(ASSETS) $(BIN)/mutants -C $(ROOT) -list $(ROOT)/hack/mutants/mutants.yaml $(ARGS)
 
 .PHONY: faults
-faults: kubernetes ## Inject faults into coordination, on real processes (8 to 10 minutes)
+faults: kubernetes ## Inject faults into coordination, on real processes (about 15 minutes)
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -tags faults -timeout 40m $(ARGS) ./examples/etcdcluster
 
 .PHONY: soak

@@ -93,6 +93,8 @@ func TestRegions(t *testing.T) {
 	t.Parallel()
 	c := found(t)
 	c.Expect(c.ids()).To(Equal("dc1-1 dc2-1 dc3-1"), "all vote when it says so")
+	c.Expect(kubectl(t, c.kubeconfig, "get", "etcdclusters", "-A", "-o", "jsonpath={.items[*].status.members[*].peerURL}")()).To(
+		MatchRegexp(`^(https://127\.0\.0\.1:\d+ ?){3}$`), "members talk to each other with TLS")
 	c.Expect(c.asks("orders")).To(And(HavePrefix("orders: 3 instances"), MatchRegexp(`dc2-operator +dc2 +global`)))
 	c.Eventually(kubectl(t, c.kubeconfig, "get", "pods", "-A")).Should(MatchRegexp(`dc1 +dc1-operator +1/1 +Running`))
 

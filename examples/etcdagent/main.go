@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -56,6 +57,9 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.Etcd, "etcd", "", "path of the etcd binary")
 	flags.StringVar(&o.Versions, "etcd-versions", "", "folder with other versions of etcd, as <version>/etcd, for members that want one of them")
 	flags.StringVar(&o.Region, "region", "", "name of the region")
+	flags.StringVar(&o.Peers.Cert, "peer-cert", "", "certificate with which members prove to each other who they are, as servers and as clients (default: they talk without TLS)")
+	flags.StringVar(&o.Peers.Key, "peer-key", "", "key of --peer-cert")
+	flags.StringVar(&o.Peers.CA, "peer-ca", "", "authority that signs the certificates of all regions' members")
 	flags.Var(&o.Ports, "ports", "ports that members get, in their order, such as 21790-21799 (default: any that are free)")
 	o.log.DestWriter = os.Stderr
 	o.log.BindFlags(flags)
@@ -77,6 +81,9 @@ func parse(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("%w; see etcdagent --help", err)
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q; see etcdagent --help", flags.Arg(0))
+	}
+	if set := []bool{o.Peers.Cert != "", o.Peers.Key != "", o.Peers.CA != ""}; slices.Contains(set, true) && slices.Contains(set, false) {
+		return o, errors.New("--peer-cert, --peer-key and --peer-ca go together; see etcdagent --help")
 	}
 	for name, value := range map[string]string{"dir": o.Dir, "etcd": o.Etcd, "region": o.Region} {
 		if value == "" {

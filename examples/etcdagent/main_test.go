@@ -16,6 +16,9 @@ func TestFlags(t *testing.T) {
 		"no folder":       {"--etcd=/etcd --region=dc1", "--dir is missing"},
 		"no etcd":         {"--dir=/d --region=dc1", "--etcd is missing"},
 		"no region":       {"--dir=/d --etcd=/etcd", "--region is missing"},
+		"with TLS":        {enough + " --peer-cert=/c --peer-key=/k --peer-ca=/a", ""},
+		"without the key": {enough + " --peer-cert=/c --peer-ca=/a", "go together"},
+		"a lonely key":    {enough + " --peer-key=/k", "go together"},
 		"an unknown flag": {enough + " --fast", "see etcdagent --help"},
 		"something else":  {enough + " now", "unexpected argument"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -53,6 +54,14 @@ func TestHistoryIsChecked(t *testing.T) {
 	ended := taken.with(said{"lock": "", "intent": "", "done/1": done(1, 2, "b")})
 	again := ended.with(said{"lock": lock(3, "a"), "token": "3", "intent": intent(3, 3, "a", 0)})
 
+	// Orders are accepted, and answered.
+	answer := func(of coordination.Answer) string { return written(t, of) }
+	accepted := begun.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Token: 1})})
+	answered := accepted.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Token: 1, Done: true})})
+	fenced := accepted.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Token: 1, Fenced: 5})})
+	onward := said{"intent": intent(1, 1, "a", 1)}
+	second := func(of coordination.Answer) said { return said{"answers/b/b-1": answer(of)} }
+
 	for name, test := range map[string]struct {
 		history []said
 		// over are the sessions that have ended.
@@ -92,6 +101,25 @@ func TestHistoryIsChecked(t *testing.T) {
 			history: []said{begun, left, taken, taken.with(said{"lock": "", "intent": "", "done/1": done(1, 1, "a")})}, want: "1 is done under the token 1",
 		},
 		"it is done without a lock": {history: []said{begun, left, left.with(said{"intent": "", "done/1": done(1, 1, "a")})}, want: "1 is done under the token 1"},
+		"an order is answered": {history: []said{
+			begun, accepted, answered, answered.with(onward), answered.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1})),
+			answered.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1, Done: true})),
+		}},
+		"an order is fenced":                {history: []said{begun, accepted, fenced, fenced.with(onward)}},
+		"two are accepted together":         {history: []said{begun, accepted, accepted.with(second(coordination.Answer{Intent: 1, Token: 1})), answered.with(second(coordination.Answer{Intent: 1, Token: 1, Done: true}))}},
+		"an answer moves to another prefix": {history: []said{begun, accepted, accepted.with(said{"answers/a/a-1": "", "answers/x/a-1": accepted["answers/a/a-1"]}), answered.with(said{"answers/a/a-1": "", "answers/x/a-1": answered["answers/a/a-1"]})}},
+		"an order is never answered":        {history: []said{begun, accepted}, want: "nobody has answered step 0 of 1 for a-1"},
+		"a step does not wait":              {history: []said{begun, accepted, accepted.with(onward)}, want: "nobody has answered step 0 of 1 for a-1, and it is gone on from there"},
+		"an end does not wait":              {history: []said{taken, taken.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Step: 1, Token: 2})}), ended.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Step: 1, Token: 2})})}, want: "nobody has answered step 1 of 1 for a-1, and it is gone on"},
+		"an order is forgotten":             {history: []said{begun, accepted, begun}, want: "step 0 of 1 for a-1 was accepted and is forgotten"},
+		"an answer comes first":             {history: []said{begun, answered}, want: "step 0 of 1 for a-1 is answered and was never accepted"},
+		"an old step is accepted":           {history: []said{begun, further, further.with(said{"answers/a/a-1": accepted["answers/a/a-1"]})}, want: "step 0 of 1 for a-1 is accepted under the token 1, and is not what is ordered"},
+		"an order is accepted too late":     {history: []said{ended, ended.with(said{"answers/a/a-1": accepted["answers/a/a-1"]})}, want: "is not what is ordered"},
+		"an old token is accepted":          {history: []said{taken, taken.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Step: 1, Token: 1})})}, want: "is accepted under the token 1, and is not what is ordered"},
+		"two of different steps are accepted": {
+			history: []said{begun, accepted, accepted.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1}))},
+			want:    "step 1 of 1 for b-1 is accepted while nobody has answered step 0 of 1 for a-1",
+		},
 		"what was done is rewritten": {
 			history: []said{begun, left, taken, ended, ended.with(said{"done/1": done(1, 2, "a")})}, want: "what was said of 1 is changed",
 		},
@@ -106,6 +134,7 @@ func TestHistoryIsChecked(t *testing.T) {
 				now.ended = func(session string) bool { return slices.Contains(test.over, session) }
 				h.next(now)
 			}
+			h.end()
 			found(t, h.wrong, test.want)
 		})
 	}
@@ -128,9 +157,96 @@ func TestOrdersAreChecked(t *testing.T) {
 		"all is well":         {orders: []order{{Member: "a-1", Order: "1/0/restart", Token: 1}, {Member: "a-2", Order: "1/0/restart", Token: 1}, {Member: "a-1", Order: "1/1/stop", Token: 3}}},
 		"one is repeated":     {orders: []order{{Member: "a-1", Order: "1/0/restart", Token: 1}, {Member: "a-1", Order: "1/0/restart", Token: 2}}, want: "1/0/restart of a-1 was carried out twice"},
 		"one has an old one":  {orders: []order{{Member: "a-1", Order: "2/0/restart", Token: 2}, {Member: "a-2", Order: "1/0/restart", Token: 1}}, want: "under the token 1 after 2"},
+		"systems count alone": {orders: []order{{System: "a", Member: "a-1", Order: "a/7/0/restart", Token: 7}, {System: "b", Member: "b-1", Order: "b/1/0/restart", Token: 1}}},
+		"one is for a stranger": {
+			orders: []order{{System: "a", Member: "a-1", Order: "a/1/0/start", Token: 1}, {System: "b", Member: "a-1", Order: "b/1/0/restart", Token: 1}},
+			want:   `b/1/0/restart of a-1 was carried out for "b", and the member is one of "a"`,
+		},
 		"an old one is later": {orders: []order{{Order: "3", Token: 3}, {Order: "1", Token: 1}, {Order: "2", Token: 2}}, want: "under the token 2 after 3"},
 	} {
 		t.Run(name, func(t *testing.T) { found(t, wrongOrders(test.orders), test.want) })
+	}
+}
+
+// Orders are held against what the operators have told each other.
+func TestOrdersAreJustified(t *testing.T) {
+	h := newHistory()
+	for _, entries := range []said{
+		{"lock": written(t, coordination.Lock{Holder: "a", Token: 1}), "token": "1", "intent": written(t, coordination.Intent{ID: 1, Token: 1, By: "a"})},
+		{
+			"lock": written(t, coordination.Lock{Holder: "a", Token: 1}), "token": "1", "intent": written(t, coordination.Intent{ID: 1, Token: 1, By: "a"}),
+			"answers/a/a-1": written(t, coordination.Answer{Intent: 1, Token: 1}),
+		},
+		{"lock": written(t, coordination.Lock{Holder: "b", Token: 3}), "token": "3"}, // alone
+	} {
+		now, err := momentOf(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.next(now)
+	}
+	for name, test := range map[string]struct {
+		order order
+		want  string
+	}{
+		"it was accepted":         {order{System: "s", Member: "a-1", Order: "s/1/0/restart", Token: 1}, ""},
+		"it is one's own":         {order{System: "s", Member: "b-1", Order: "s/3/0/restart", Token: 3}, ""},
+		"of another system":       {order{System: "t", Member: "a-1", Order: "t/7/0/restart", Token: 7}, ""},
+		"the first member":        {order{System: "s", Member: "a-1", Order: "bootstrap", Token: 1}, ""},
+		"under another token":     {order{System: "s", Member: "a-1", Order: "s/1/0/restart", Token: 2}, "under the token 2, and was not accepted under it"},
+		"another step":            {order{System: "s", Member: "a-1", Order: "s/1/1/restart", Token: 1}, "s/1/1/restart of a-1 was carried out under the token 1"},
+		"for another member":      {order{System: "s", Member: "a-2", Order: "s/1/0/restart", Token: 1}, "was not accepted under it"},
+		"nobody had the token":    {order{System: "s", Member: "b-1", Order: "s/2/0/restart", Token: 2}, "under the token 2, and nobody had it"},
+		"it has another form":     {order{System: "s", Member: "a-1", Order: "1/0/restart", Token: 1}, "is no order of the library"},
+		"it has hardly any":       {order{System: "s", Member: "a-1", Order: "late", Token: 1}, "is no order of the library"},
+		"its numbers are nothing": {order{System: "s", Member: "a-1", Order: "s/a/b/restart", Token: 1}, "is no order of the library"},
+	} {
+		t.Run(name, func(t *testing.T) { found(t, h.unjustified("s", []order{test.order}), test.want) })
+	}
+}
+
+func TestOverlapsAreChecked(t *testing.T) {
+	at := func(name, system, member string, from, until int) order {
+		start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+		o := order{System: system, Member: member, Order: system + "/" + name, TS: start.Add(time.Duration(from) * time.Second)}
+		if until > 0 {
+			o.Until = start.Add(time.Duration(until) * time.Second)
+		}
+		return o
+	}
+	for name, test := range map[string]struct {
+		orders []order
+		want   string
+	}{
+		"one after the other":    {orders: []order{at("1/0/restart", "s", "a-1", 1, 2), at("1/1/restart", "s", "b-1", 2, 3)}},
+		"all of one step":        {orders: []order{at("1/0/restart", "s", "a-1", 1, 3), at("1/0/restart", "s", "b-1", 2, 4)}},
+		"of different systems":   {orders: []order{at("1/0/restart", "s", "a-1", 1, 3), at("1/1/restart", "t", "b-1", 2, 4)}},
+		"one has failed":         {orders: []order{at("1/0/restart", "s", "a-1", 1, 0), at("1/1/restart", "s", "b-1", 2, 4)}},
+		"different steps":        {orders: []order{at("1/0/restart", "s", "a-1", 1, 3), at("1/1/restart", "s", "b-1", 2, 4)}, want: "s/1/0/restart of a-1 and s/1/1/restart of b-1"},
+		"one within the other":   {orders: []order{at("1/1/restart", "s", "b-1", 2, 3), at("1/0/restart", "s", "a-1", 1, 4)}, want: "at the same time"},
+		"of different intents":   {orders: []order{at("1/0/restart", "s", "a-1", 1, 3), at("2/0/restart", "s", "b-1", 2, 4)}, want: "at the same time"},
+		"those that share a bit": {orders: []order{at("1/1/restart", "s", "a-1", 1, 3), at("1/10/restart", "s", "b-1", 2, 4)}, want: "at the same time"},
+	} {
+		t.Run(name, func(t *testing.T) { found(t, overlaps(test.orders), test.want) })
+	}
+}
+
+func TestDownsAreChecked(t *testing.T) {
+	at := func(second int) time.Time { return time.Date(2026, 1, 1, 12, 0, second, 0, time.UTC) }
+	restart := order{System: "s", Member: "a-1", Order: "s/1/0/restart", TS: at(5)}
+	for name, test := range map[string]struct {
+		order order
+		down  down
+		want  string
+	}{
+		"its own member":   {restart, down{"s", "a-1", at(1), at(9)}, ""},
+		"before":           {restart, down{"s", "b-1", at(1), at(4)}, ""},
+		"after":            {restart, down{"s", "b-1", at(6), at(9)}, ""},
+		"a start":          {order{System: "s", Member: "a-1", Order: "s/1/0/start", TS: at(5)}, down{"s", "b-1", at(1), at(9)}, ""},
+		"another system":   {restart, down{"t", "b-1", at(1), at(9)}, ""},
+		"at the same time": {restart, down{"s", "b-1", at(4), at(7)}, "s/1/0/restart of a-1 began while b-1 was down, from 1s before until 2s after"},
+	} {
+		t.Run(name, func(t *testing.T) { found(t, besides([]order{test.order}, []down{test.down}), test.want) })
 	}
 }
 

@@ -119,8 +119,14 @@ func (s *scene) killWhoActs(met moments) {
 		}
 		next := func(v *view) bool { return over(v) || v.Intent.At > at }
 		after, left := s.killHolder(func(v *view) bool {
+			if !next(v) && held(v) && v.Intent.Token > token && !answered(v) && s.ordersAnother(v) && v.Accepted(step.Member()) {
+				_ = s.of(v.Lock.Holder).operator.Pause() // or else it may be faster when it sees the answer
+			}
 			return next(v) || held(v) && v.Intent.Token > token && s.took(step, v)
 		}, next)
+		for _, r := range s.regions { // one whose session ended before the answer came
+			_ = r.operator.Resume() // the others did not stop
+		}
 		if after == nil {
 			continue // it was faster
 		}

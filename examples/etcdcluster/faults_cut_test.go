@@ -21,7 +21,7 @@ import (
 )
 
 // Operators that meet in an API server are cut off from it. The others go on or wait, and say so, and what was under way
-// when the network was cut arrives too late to do harm. Here too no two clocks agree.
+// when the network was cut arrives too late to do harm. Here too no two clocks agree. At the end those of a second system meet there.
 func TestCutOff(t *testing.T) {
 	o, said := inKubernetesStore(t)
 	w := begin(t, o)
@@ -29,6 +29,7 @@ func TestCutOff(t *testing.T) {
 		{"who acts", (*scene).actingIsCutOff},
 		{"who obeys", (*scene).obeyingIsCutOff},
 		{"one that has not said what it wants", (*scene).cutOffBefore},
+		{"there is another system", func(s *scene) { s.checkBeside(o) }},
 	})
 	said.check(w)
 }
@@ -61,6 +62,7 @@ func inKubernetesStore(t *testing.T) (options, *recorder) {
 	}
 	o.args = append(o.args, "--store=kubernetes", "--store-namespace="+meeting.Namespace)
 	o.prepare = func(r *region) {
+		measured(r)
 		r.network = r.Proxy(t)
 		r.clockOff = map[string]time.Duration{"dc1": -time.Hour, "dc2": time.Hour}[r.prefix]
 		_, err := clients.RbacV1().RoleBindings(meeting.Namespace).Create(t.Context(), &rbacv1.RoleBinding{

@@ -28,7 +28,11 @@ const root = coordination.DefaultRoot + "/" + clusterName + "/"
 // expect sees that nothing is wrong with a history that something has happened in.
 func (w *world) expect(h *history) {
 	w.t.Helper()
-	w.t.Logf("%d grants of the lock and %d acts are in the history", h.grants, len(h.done))
+	h.end()
+	orders := w.allOrders()
+	w.t.Logf("%d grants of the lock, %d acts and %d accepted orders are in the history; agents have carried out %d", h.grants, len(h.done), len(h.accepted), len(orders))
+	w.Expect(h.unjustified(w.cluster, orders)).To(BeEmpty())
+	w.Expect(orders).NotTo(BeEmpty())
 	w.Expect(h.wrong).To(BeEmpty())
 	w.Expect(h.grants).To(BeNumerically(">", 0))
 	w.Expect(h.done).NotTo(BeEmpty())
@@ -37,7 +41,12 @@ func (w *world) expect(h *history) {
 // checkHistory reads all that was ever written from the system, which remembers it.
 func (w *world) checkHistory() {
 	w.t.Helper()
-	client := w.connect()
+	w.checkHistoryIn(w.connect())
+}
+
+// checkHistoryIn does so where the operators meet in another etcd.
+func (w *world) checkHistoryIn(client *clientv3.Client) {
+	w.t.Helper()
 	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	defer stop()
 	// The last one is this one's own, so that there is an end.

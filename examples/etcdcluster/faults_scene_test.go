@@ -71,6 +71,7 @@ func play(t *testing.T, w *world, acts []act) {
 	s.system = connection
 	s.follow(t)
 	s.writer = w.write()
+	probes := w.probe(t)
 	outer := w.WithT
 	for _, a := range acts {
 		if !t.Run(a.name, func(t *testing.T) {
@@ -80,12 +81,20 @@ func play(t *testing.T, w *world, acts []act) {
 			defer func(begin time.Time) { t.Logf("it took %s", time.Since(begin).Round(time.Millisecond)) }(time.Now())
 			a.do(s)
 		}) {
-			return // the world is not what the others expect
+			w.WithT = outer
+			t.FailNow() // the world is not what the others expect
 		}
 	}
 	w.WithT = outer
 	s.writer.check()
 	s.checkOrders()
+	if !w.accidents {
+		probes.mu.Lock()
+		defer probes.mu.Unlock()
+		t.Logf("members were asked %d times whether they serve, and were down %d times", probes.asked, len(probes.downs))
+		w.Expect(probes.downs).NotTo(BeEmpty())
+		w.Expect(besides(w.allOrders(), probes.downs)).To(BeEmpty())
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.Expect(s.wrong).To(BeEmpty())
@@ -329,8 +338,11 @@ type order struct {
 	TS     time.Time
 	Msg    string
 	Member string
+	System string
 	Order  string
 	Token  int64
+	// Until is when it had been carried out. It is not set of one that failed, or that its agent has not survived.
+	Until time.Time `json:"-"`
 }
 
 // does tells what an order was about. The others are <system>/<intent>/<step>/<what>.
@@ -344,8 +356,14 @@ func (r *region) orders() []order {
 	var all []order
 	for line := range strings.Lines(string(content)) {
 		var o order
-		if json.Unmarshal([]byte(line), &o) == nil && o.Msg == "Carrying out an order" {
+		if json.Unmarshal([]byte(line), &o) != nil {
+			continue
+		}
+		switch o.Msg {
+		case "Carrying out an order":
 			all = append(all, o)
+		case "Carried out an order": // an agent carries out one at a time
+			all[len(all)-1].Until = o.TS
 		}
 	}
 	return all
@@ -357,7 +375,7 @@ func (w *world) disturbed() map[string]int {
 	times := map[string]int{}
 	for _, r := range w.regions {
 		for _, o := range r.orders() {
-			if o.does() == "restart" {
+			if o.does() == "restart" && o.System == w.cluster {
 				times[o.Member]++
 			}
 		}
@@ -366,9 +384,9 @@ func (w *world) disturbed() map[string]int {
 }
 
 // since is what was disturbed in addition.
-func (s *scene) since(before map[string]int) map[string]int {
-	s.t.Helper()
-	now := s.disturbed()
+func (w *world) since(before map[string]int) map[string]int {
+	w.t.Helper()
+	now := w.disturbed()
 	for id, times := range before {
 		if now[id] -= times; now[id] == 0 {
 			delete(now, id)
@@ -392,4 +410,14 @@ func (s *scene) checkOrders() {
 	for _, r := range s.regions {
 		s.Expect(wrongOrders(r.orders())).To(BeEmpty(), r.prefix)
 	}
+	s.Expect(overlaps(s.allOrders())).To(BeEmpty())
+}
+
+// allOrders are those of all agents.
+func (w *world) allOrders() (all []order) {
+	w.t.Helper()
+	for _, r := range w.regions {
+		all = append(all, r.orders()...)
+	}
+	return all
 }

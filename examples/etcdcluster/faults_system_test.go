@@ -20,7 +20,7 @@ import (
 // others wait and say so, or go on as they are told.
 func TestAccidents(t *testing.T) {
 	o := faulty()
-	o.prepare = func(r *region) { r.road = road(t) }
+	o.prepare, o.accidents = func(r *region) { r.road = road(t) }, true
 	w := begin(t, o)
 	play(t, w, []act{
 		{"who acts is cut off from the members", (*scene).actingLosesMembers},

@@ -10,9 +10,10 @@ import (
 )
 
 // One operator acts for all: every member is restarted once, and replaced once, and the leader changes at most once each
-// time.
+// time. Members talk to each other with TLS, and another system beside this one makes no difference.
 func TestGlobal(t *testing.T) {
-	w := begin(t, options{mode: etcdclusterv1alpha1.SynchronizationGlobal, quiet: time.Second})
+	o := options{mode: etcdclusterv1alpha1.SynchronizationGlobal, quiet: time.Second, prepare: measured}
+	w := begin(t, o)
 	w.Expect(w.names()).To(Equal([]string{"dc1-1", "dc2-1", "dc3-1"}))
 	writer := w.write()
 
@@ -31,7 +32,9 @@ func TestGlobal(t *testing.T) {
 	w.Expect(w.names()).To(Equal([]string{"dc1-2", "dc2-2", "dc3-2"}))
 	w.Expect(w.term()-term).To(BeNumerically("<=", 1), "leader changes")
 	writer.check()
+	w.checkPeers()
 	w.Expect(len(w.view().Done)).To(BeElementOf(3, 4), "two joined, at once or not, all were restarted, all were replaced")
+	w.checkBeside(o)
 }
 
 // Each operator acts for itself, one at a time.

@@ -21,6 +21,7 @@ import (
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
+	"github.com/ringmaster-project/ringmaster/internal/pki"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
@@ -49,9 +50,15 @@ type world struct {
 	*WithT
 	t       testing.TB
 	regions []*region
+	// cluster is the name of the EtcdCluster in each region, and of the system.
+	cluster string
 	// store is where the operators meet, if that is not the system itself.
 	store   kv.Store
 	writers int // how many there were
+	// accidents happen to members too: more than one may be down.
+	accidents bool
+	// pki is the folder with the authority of the regions' nodes, and their certificates.
+	pki string
 }
 
 // region is a namespace with its operator and agent.
@@ -61,6 +68,9 @@ type region struct {
 	prefix   string
 	dir      string
 	address  string // of the agent
+	etcd     string // what the agent runs
+	measured bool   // the operator serves its metrics
+	metrics  string // where it does
 	agent    *rig.Running
 	operator *rig.Running
 	network  *faultproxy.Proxy // between the operator and its API server
@@ -81,6 +91,8 @@ type options struct {
 	store kv.Store
 	// prepare is for what has to be there before the processes of a region are started.
 	prepare func(*region)
+	// accidents happen to members too, not only to operators and networks.
+	accidents bool
 	// shipped is for operators that are built as they are shipped: a race detector costs time.
 	shipped bool
 	// change is for what else is different in the EtcdClusters.
@@ -90,19 +102,44 @@ type options struct {
 // begin starts three regions of one member each, and waits until the system has them all.
 func begin(t testing.TB, o options) *world {
 	t.Helper()
-	w := &world{WithT: NewWithT(t), t: t, store: o.store}
+	w := &world{WithT: NewWithT(t), t: t, store: o.store, pki: rig.TempDir(t), cluster: clusterName, accidents: o.accidents}
 	w.SetDefaultEventuallyTimeout(patience)
 	w.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-	var seeds []etcdclusterv1alpha1.ClientURL
 	for i := range 3 {
-		r := &region{Rig: rig.Shared(t), w: w, shipped: o.shipped, args: o.args, prefix: fmt.Sprintf("dc%d", i+1), dir: rig.TempDir(t)}
-		w.regions = append(w.regions, r)
-		r.address = fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(t))
+		w.regions = append(w.regions, &region{
+			Rig: rig.Shared(t), w: w, shipped: o.shipped, args: slices.Clone(o.args), prefix: fmt.Sprintf("dc%d", i+1), dir: rig.TempDir(t),
+			address: fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(t)), etcd: filepath.Join(rig.Assets(t), "etcd"),
+		})
+	}
+	for _, r := range w.regions {
 		if o.prepare != nil {
 			o.prepare(r)
 		}
 		r.startAgent()
 		r.startOperator()
+	}
+	w.create(o)
+	return w
+}
+
+// beside makes another system, with the operators and agents of one that is there.
+func (w *world) beside(cluster string, o options) *world {
+	w.t.Helper()
+	other := &world{WithT: w.WithT, t: w.t, store: w.store, pki: w.pki, cluster: cluster}
+	for _, r := range w.regions {
+		part := *r
+		part.w, part.prefix = other, cluster+"-"+r.prefix
+		other.regions = append(other.regions, &part)
+	}
+	other.create(o)
+	return other
+}
+
+// create makes the EtcdClusters, and waits until the system has all its members.
+func (w *world) create(o options) {
+	w.t.Helper()
+	var seeds []etcdclusterv1alpha1.ClientURL
+	for i, r := range w.regions {
 		r.create(i == 0, seeds, o)
 		if i == 0 {
 			w.Eventually(func() int { return len(r.get().Status.Members) }).Should(BeNumerically(">", 0))
@@ -110,27 +147,47 @@ func begin(t testing.TB, o options) *world {
 		}
 	}
 	w.settled()
-	return w
 }
 
 func (r *region) startAgent() {
 	r.w.t.Helper()
+	certificate := certify(r.w.t, r.w.pki, r.prefix)
 	r.agent = r.Start(r.w.t, rig.Process{
 		Name: r.prefix + "-agent", Binary: rig.Build(r.w.t, "./examples/etcdagent"),
-		Args: []string{"--address=" + r.address, "--dir=" + r.dir, "--region=" + r.prefix, "--etcd=" + filepath.Join(rig.Assets(r.w.t), "etcd")},
+		Args: []string{
+			"--address=" + r.address, "--dir=" + r.dir, "--region=" + r.prefix, "--etcd=" + r.etcd,
+			"--peer-cert=" + certificate + ".crt", "--peer-key=" + certificate + ".key", "--peer-ca=" + filepath.Join(r.w.pki, "ca.crt"),
+		},
 	})
+}
+
+// certify makes the certificate of a node, and returns its path without the ending. An authority is made if there is none in the folder.
+func certify(t testing.TB, folder, node string) string {
+	t.Helper()
+	g := NewWithT(t)
+	authority, err := pki.Open(folder, time.Now())
+	g.Expect(err).NotTo(HaveOccurred())
+	pair, err := authority.Issue(pki.Identity{User: node, Hosts: []string{"127.0.0.1"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(folder, node)
+	g.Expect(pair.Write(path)).To(Succeed())
+	return path
 }
 
 // startOperator starts the region's operator, or another process of it.
 func (r *region) startOperator() {
 	r.w.t.Helper()
 	r.starts++
+	r.metrics = "0"
+	if r.measured {
+		r.metrics = fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(r.w.t))
+	}
 	process := rig.Process{
 		Name: fmt.Sprintf("%s-operator-%d", r.prefix, r.starts), ServiceAccount: "etcdcluster-operator", Roles: []string{"examples/etcdcluster/config/rbac"},
 		Proxy: r.network,
 		Args: append([]string{
 			"--namespace=" + r.Namespace, "--name=" + r.prefix + "-operator", "--agent=http://" + r.address,
-			"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=0", "--zap-devel",
+			"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=" + r.metrics, "--zap-devel",
 		}, r.args...),
 	}
 	switch {
@@ -147,11 +204,15 @@ func (r *region) startOperator() {
 
 func (r *region) create(bootstrap bool, seeds []etcdclusterv1alpha1.ClientURL, o options) {
 	r.w.t.Helper()
+	var prefixes []etcdclusterv1alpha1.Prefix
+	for _, each := range r.w.regions {
+		prefixes = append(prefixes, etcdclusterv1alpha1.Prefix(each.prefix))
+	}
 	cluster := &etcdclusterv1alpha1.EtcdCluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: clusterName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.w.cluster},
 		Spec: etcdclusterv1alpha1.EtcdClusterSpec{
 			Bootstrap: bootstrap, Seeds: seeds, Members: 1, ProcessGroupIDPrefix: etcdclusterv1alpha1.Prefix(r.prefix),
-			Regions: []etcdclusterv1alpha1.Prefix{"dc1", "dc2", "dc3"},
+			Regions: prefixes,
 			Args:    map[string]etcdclusterv1alpha1.ArgValue{"unsafe-no-fsync": "true", "snapshot-count": "10000"},
 			AutomationOptions: etcdclusterv1alpha1.AutomationOptions{
 				SynchronizationMode: o.mode, QuietWindow: &metav1.Duration{Duration: o.quiet},
@@ -167,7 +228,7 @@ func (r *region) create(bootstrap bool, seeds []etcdclusterv1alpha1.ClientURL, o
 func (r *region) get() *etcdclusterv1alpha1.EtcdCluster {
 	r.w.t.Helper()
 	cluster := &etcdclusterv1alpha1.EtcdCluster{}
-	r.w.Expect(r.Client.Get(context.Background(), client.ObjectKey{Namespace: r.Namespace, Name: clusterName}, cluster)).To(Succeed())
+	r.w.Expect(r.Client.Get(context.Background(), client.ObjectKey{Namespace: r.Namespace, Name: r.w.cluster}, cluster)).To(Succeed())
 	return cluster
 }
 
@@ -310,7 +371,7 @@ func (w *world) connect() *clientv3.Client {
 // view is what the operators say, if the store answers.
 func (w *world) view() *coordination.View {
 	if w.store != nil {
-		view, err := coordination.Look(context.Background(), w.store, "", clusterName)
+		view, err := coordination.Look(context.Background(), w.store, "", w.cluster)
 		if err != nil {
 			return nil
 		}
@@ -321,7 +382,7 @@ func (w *world) view() *coordination.View {
 		return nil
 	}
 	defer c.Close()
-	view, err := coordination.Look(context.Background(), etcdstore.New(c, etcdstore.Options{}), "", clusterName)
+	view, err := coordination.Look(context.Background(), etcdstore.New(c, etcdstore.Options{}), "", w.cluster)
 	if err != nil {
 		return nil
 	}
@@ -350,6 +411,14 @@ func (w *world) linesOf(r *region, containing string) []string {
 		}
 	}
 	return found
+}
+
+// linesIn is how many lines of a log contain something.
+func (w *world) linesIn(log, containing string) int {
+	w.t.Helper()
+	content, err := os.ReadFile(log)
+	w.Expect(err).NotTo(HaveOccurred())
+	return strings.Count(string(content), containing)
 }
 
 // changed are the members whose process is another one.

@@ -26,6 +26,9 @@ type Options struct {
 	Region string
 	// Ports are those that members get, in their order. By default they get any that are free.
 	Ports PortRange
+	// Peers are for members that talk to each other with TLS. Those that were made without it keep their addresses, and so are
+	// dialed without it until they are replaced.
+	Peers PeerTLS
 	Log   logr.Logger
 }
 
@@ -96,6 +99,9 @@ func (a *Agent) open() error {
 	if _, err := os.Stat(a.options.Etcd); err != nil {
 		return fmt.Errorf("finding etcd: %w", err)
 	}
+	if err := a.options.Peers.check(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Join(a.options.Dir, membersFolder), 0o750); err != nil {
 		return err
 	}
@@ -132,6 +138,9 @@ func (a *Agent) remember() error {
 		return err
 	}
 	for _, r := range records {
+		if r.PeerTLS && !a.options.Peers.enabled() {
+			return fmt.Errorf("the others dial %s with TLS: give the agent the files for it again", r.ID)
+		}
 		m := &member{record: r}
 		if r.Phase != deleted {
 			m.client, m.peer = a.holdAgain(r, r.ClientPort), a.holdAgain(r, r.PeerPort)
@@ -188,7 +197,7 @@ func (a *Agent) Prepare(id, system string) (Member, error) {
 		}
 		return a.describe(m), notDeleting(m)
 	}
-	fresh := &member{record: record{ID: id, System: system, Phase: Prepared}}
+	fresh := &member{record: record{ID: id, System: system, Phase: Prepared, PeerTLS: a.options.Peers.enabled()}}
 	if m != nil {
 		fresh.LastOrder = m.LastOrder // an order to delete the old one is none to delete this one
 	}

@@ -72,12 +72,15 @@ func TestRefusals(t *testing.T) {
 		"its data":                 {args("data-dir"), agent.ErrInvalid, "itself"},
 		"its first cluster":        {args("initial-cluster-token"), agent.ErrInvalid, "itself"},
 		"where it listens":         {args("listen-metrics-urls"), agent.ErrInvalid, "itself"},
+		"its peers' certificates":  {args("peer-trusted-ca-file"), agent.ErrInvalid, "itself"},
+		"no check of its peers":    {args("experimental-peer-skip-client-san-verification"), agent.ErrInvalid, "itself"},
 		"all of it in a file":      {args("config-file"), agent.ErrInvalid, "itself"},
 		"an argument with dashes":  {args("--log-level"), agent.ErrInvalid, "without dashes"},
 		"two arguments in one":     {args("log-level=a --name"), agent.ErrInvalid, "without dashes"},
 		"no state":                 {start("a=http://127.0.0.1:1", ""), agent.ErrInvalid, "neither new nor existing"},
 		"no cluster":               {start("", agent.ClusterNew), agent.ErrInvalid, "name=http://host:port"},
 		"a cluster without a name": {start("http://127.0.0.1:1", agent.ClusterNew), agent.ErrInvalid, "name=http://host:port"},
+		"a cluster of sockets":     {start("a=unix://127.0.0.1:1", agent.ClusterNew), agent.ErrInvalid, "name=https://host:port"},
 		"an order without an ID":   {f.Delete(t.Context(), "dc1-1", order(1, "")), agent.ErrInvalid, "needs an ID"},
 		"an ID of another system": {func() error {
 			_, err := f.Prepare(t.Context(), "dc1-1", "payments")

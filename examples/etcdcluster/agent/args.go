@@ -26,7 +26,7 @@ func checkID(id string) error {
 var reserved = []string{"name", "data-dir", "wal-dir", "config-file", "force-new-cluster"}
 
 // reservedPrefixes are what more of them begin with.
-var reservedPrefixes = []string{"initial-", "listen-", "advertise-", "discovery"}
+var reservedPrefixes = []string{"initial-", "listen-", "advertise-", "discovery", "peer-", "experimental-peer-"}
 
 func checkArgs(args map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(args)) {
@@ -45,7 +45,7 @@ func checkArgs(args map[string]string) error {
 func sameArgs(a, b map[string]string) bool { return maps.Equal(a, b) }
 
 // commandLine is what a member's etcd is started with.
-func commandLine(r record, dir string) []string {
+func commandLine(r record, dir string, peers PeerTLS) []string {
 	line := []string{
 		"--name=" + r.ID,
 		"--data-dir=" + filepath.Join(dir, dataFolder),
@@ -59,7 +59,8 @@ func commandLine(r record, dir string) []string {
 	for _, name := range slices.Sorted(maps.Keys(r.Applied)) {
 		line = append(line, "--"+name+"="+r.Applied[name])
 	}
-	return line
+	// Also a member that is dialed without TLS may have to dial others with it.
+	return append(line, peers.flags()...)
 }
 
 func checkLaunch(launch Launch) error {
@@ -68,8 +69,8 @@ func checkLaunch(launch Launch) error {
 	}
 	for member := range strings.SplitSeq(launch.InitialCluster, ",") {
 		name, address, found := strings.Cut(member, "=")
-		if parsed, err := url.Parse(address); !found || name == "" || err != nil || parsed.Host == "" {
-			return refuse(ReasonInvalid, "the initial cluster has %.80q, which is no name=http://host:port", member)
+		if parsed, err := url.Parse(address); !found || name == "" || err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+			return refuse(ReasonInvalid, "the initial cluster has %.80q, which is no name=http://host:port or name=https://host:port", member)
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ func (a *Agent) Start(ctx context.Context, id string, order Order, launch Launch
 				if err := a.save(m, func(r *record) { r.LastOrder, r.Launch = order.ID, launch }); err != nil {
 					return err
 				}
-				m.keeper.use(commandLine(m.record, a.folder.member(id)))
+				m.keeper.use(commandLine(m.record, a.folder.member(id), a.options.Peers))
 				return nil
 			})
 		}
@@ -95,10 +95,11 @@ func (a *Agent) order(ctx context.Context, id string, order Order, do func(m *me
 		return Member{}, err
 	}
 	if now.LastOrder != order.ID || now.Phase == Deleting {
-		a.options.Log.Info("Carrying out an order", "member", id, "order", order.ID, "token", order.Token)
+		a.options.Log.Info("Carrying out an order", "member", id, "system", order.System, "order", order.ID, "token", order.Token)
 		if err := do(m, now); err != nil {
 			return Member{}, err
 		}
+		a.options.Log.Info("Carried out an order", "member", id, "system", order.System, "order", order.ID, "token", order.Token)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -189,7 +190,7 @@ func (a *Agent) launch(m *member) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	dir := a.folder.member(m.ID)
-	m.keeper = keep(a.etcds.path(m.AppliedVersion), commandLine(m.record, dir), filepath.Join(dir, logFile))
+	m.keeper = keep(a.etcds.path(m.AppliedVersion), commandLine(m.record, dir, a.options.Peers), filepath.Join(dir, logFile))
 }
 
 // end waits for the end of a member's process. Others can look at the members meanwhile.

@@ -30,14 +30,16 @@ const deleted Phase = "Deleted"
 
 // record is what the agent remembers of a member. It is written before anything is done.
 type record struct {
-	ID         string            `json:"id"`
-	System     string            `json:"system,omitempty"`
-	ClientPort int               `json:"clientPort,omitempty"`
-	PeerPort   int               `json:"peerPort,omitempty"`
-	Phase      Phase             `json:"phase"`
-	Args       map[string]string `json:"args,omitempty"`
-	Applied    map[string]string `json:"applied,omitempty"`
-	Version    string            `json:"version,omitempty"`
+	ID         string `json:"id"`
+	System     string `json:"system,omitempty"`
+	ClientPort int    `json:"clientPort,omitempty"`
+	PeerPort   int    `json:"peerPort,omitempty"`
+	// PeerTLS is that of its peer URL, which is kept for as long as the member is.
+	PeerTLS bool              `json:"peerTLS,omitempty"`
+	Phase   Phase             `json:"phase"`
+	Args    map[string]string `json:"args,omitempty"`
+	Applied map[string]string `json:"applied,omitempty"`
+	Version string            `json:"version,omitempty"`
 	// AppliedVersion is to Version what Applied is to Args.
 	AppliedVersion string `json:"appliedVersion,omitempty"`
 	Launch         Launch `json:"launch,omitzero"`
@@ -48,7 +50,14 @@ type record struct {
 const loopback = "127.0.0.1"
 
 func (r record) clientURL() string { return "http://" + loopback + ":" + strconv.Itoa(r.ClientPort) }
-func (r record) peerURL() string   { return "http://" + loopback + ":" + strconv.Itoa(r.PeerPort) }
+
+func (r record) peerURL() string {
+	scheme := "http"
+	if r.PeerTLS {
+		scheme = "https"
+	}
+	return scheme + "://" + loopback + ":" + strconv.Itoa(r.PeerPort)
+}
 
 // identity is what the agent remembers of itself.
 type identity struct {

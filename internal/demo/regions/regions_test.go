@@ -1,6 +1,11 @@
 package regions
 
 import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -27,6 +32,42 @@ func TestValidate(t *testing.T) {
 	for mode, well := range map[string]bool{"global": true, "local": true, "shard": false, "": false} {
 		if err := (Options{Mode: mode}).Validate(); (err == nil) != well {
 			t.Errorf("%q: %v", mode, err)
+		}
+	}
+}
+
+// The certificates of all regions, also those of a later start on kept data, are signed by one authority.
+func TestCertify(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "pki")
+	var authority []byte
+	for i, region := range []string{"dc1", "dc2", "dc1"} {
+		flags, err := certify(folder, region, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"--peer-cert=" + filepath.Join(folder, region+".crt"), "--peer-key=" + filepath.Join(folder, region+".key"),
+			"--peer-ca=" + filepath.Join(folder, "ca.crt"),
+		}
+		if diff := cmp.Diff(want, flags); diff != "" {
+			t.Error(diff)
+		}
+		found, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
+		if err != nil || i > 0 && !bytes.Equal(found, authority) {
+			t.Errorf("%d: the authority is another one, or there is none: %v", i, err)
+		}
+		authority = found
+		pair, err := tls.LoadX509KeyPair(filepath.Join(folder, region+".crt"), filepath.Join(folder, region+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(found)
+		for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+			_, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: "127.0.0.1", Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}})
+			if err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

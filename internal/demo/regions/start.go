@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/demo/pulse"
 	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
+	"github.com/ringmaster-project/ringmaster/internal/pki"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
@@ -114,14 +115,38 @@ func (d *Demo) startAgents(context.Context) error {
 		if err := os.MkdirAll(d.data(region), 0o700); err != nil {
 			return fmt.Errorf("making a folder for the members of %s: %w", region, err)
 		}
-		err := d.add(d.agents, stage.Job{Name: agentOf(region), Program: agent, Args: []string{
+		secured, err := certify(filepath.Join(d.Dir, "regions", "pki"), region, time.Now())
+		if err != nil {
+			return fmt.Errorf("making the certificate for the members of %s: %w", region, err)
+		}
+		err = d.add(d.agents, stage.Job{Name: agentOf(region), Program: agent, Args: append([]string{
 			"--region=" + region, "--address=" + d.addresses[region], "--dir=" + d.data(region), "--etcd=" + d.options.Etcd,
-		}})
+		}, secured...)})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// certify makes the certificate with which the members of a region talk to those of the others, and returns the agent's flags for
+// it. The authority is kept with the demo's data, and made if there is none.
+func certify(folder, region string, now time.Time) ([]string, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	authority, err := pki.Open(folder, now)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := authority.Issue(pki.Identity{User: region, Hosts: []string{"127.0.0.1"}})
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(folder, region)
+	return []string{
+		"--peer-cert=" + path + ".crt", "--peer-key=" + path + ".key", "--peer-ca=" + filepath.Join(folder, "ca.crt"),
+	}, pair.Write(path)
 }
 
 // data is the folder of a region's members.

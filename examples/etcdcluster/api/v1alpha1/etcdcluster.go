@@ -98,7 +98,7 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z][a-z0-9-]{0,63}$'))",message="the name of an argument is that of a flag of etcd without dashes before it, such as heartbeat-interval"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['name', 'data-dir', 'wal-dir', 'config-file', 'force-new-cluster']))",message="the agent sets name, data-dir and wal-dir itself, and takes no config-file and no force-new-cluster"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('initial-') && !k.startsWith('listen-') && !k.startsWith('advertise-') && !k.startsWith('discovery'))",message="the agent sets all arguments that begin with initial-, listen-, advertise- or discovery itself"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('initial-') && !k.startsWith('listen-') && !k.startsWith('advertise-') && !k.startsWith('discovery') && !k.startsWith('peer-'))",message="the agent sets all arguments that begin with initial-, listen-, advertise-, discovery or peer- itself"
 	Args map[string]ArgValue `json:"args,omitempty"`
 	// Members is how many members this region has.
 	// +required

@@ -88,6 +88,7 @@ var specs = map[string]struct {
 	"where it listens":            {func(s *spec) { s.Args = args("listen-client-urls") }, "begin with initial-"},
 	"where it is found":           {func(s *spec) { s.Args = args("advertise-client-urls") }, "begin with initial-"},
 	"a discovery":                 {func(s *spec) { s.Args = args("discovery") }, "begin with initial-"},
+	"its peers' certificates":     {func(s *spec) { s.Args = args("peer-trusted-ca-file") }, "begin with initial-"},
 	"too many to replace":         {func(s *spec) { s.Replace = many[etcdclusterv1alpha1.MemberID](17) }, "spec.replace"},
 	"replaces a path":             {func(s *spec) { s.Replace = []etcdclusterv1alpha1.MemberID{"../dc1"} }, "spec.replace"},
 	"replaces some":               {func(s *spec) { s.Replace = []etcdclusterv1alpha1.MemberID{"dc1-1", "dc1-2"} }, ""},
