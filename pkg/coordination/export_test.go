@@ -42,6 +42,7 @@ var (
 	ErrDenied      = errDenied
 	ErrFenced      = errFenced
 	ErrSuperseded  = errSuperseded
+	ErrOlder       = errOlder
 )
 
 // Add makes a member an entry of a set, or gives its entry other addresses.

@@ -46,6 +46,10 @@ type scenario struct {
 	joined bool
 	// declared is set if they have also said what they need.
 	declared bool
+	// local is set if no participant tells the others anything.
+	local bool
+	// update changes the settings of the processes that are started beside others, as a rolling update of an operator does.
+	update func(*Settings)
 
 	keys    keys
 	metrics *metrics
@@ -53,8 +57,19 @@ type scenario struct {
 
 func (s *scenario) has(fault string) bool { return slices.Contains(s.faults, fault) }
 
-func (s *scenario) settings(participant int) Settings {
-	return Settings{Mode: Global, Prefix: s.participants[participant], Expected: s.participants, Policy: s.policy}
+// settings are those of a process.
+func (s *scenario) settings(p *process) Settings {
+	settings := Settings{Mode: Global, Prefix: s.participants[p.participant], Expected: s.participants, Policy: s.policy}
+	switch {
+	case s.local:
+		return Settings{}
+	case s.update != nil:
+		settings.Expected = nil // those that were expected may go
+		if p.updated {
+			s.update(&settings)
+		}
+	}
+	return settings
 }
 
 // begin is the world before anything has happened.

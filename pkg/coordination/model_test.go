@@ -14,6 +14,7 @@ func modelScenarios() map[string]scenario {
 	seen[0].seen = 5
 	several := append(modelMembers(two...), member{id: "b-2", owner: 1, wanted: 1})
 	fencing := func(e *execution) System { return fencingSystem{modelSystem{e}} }
+	prefix, mode := func(s *Settings) { s.Prefix += "-new" }, func(s *Settings) { *s = Settings{} }
 	replanning := func(e *execution) System { return replanningSystem{modelSystem{e}} }
 	return map[string]scenario{
 		"every interleaving":                       {participants: two, members: ofTwo, plan: inTurn, declared: true},
@@ -25,6 +26,9 @@ func modelScenarios() map[string]scenario {
 		"together":                                 {participants: two, members: ofTwo, plan: allTogether, declared: true, preemptions: true, faults: []string{refused, unanswered, crash, hang}, faultsAtMost: 1},
 		"by the holder":                            {participants: two, members: ofTwo, plan: byTheHolder, declared: true, preemptions: true, faults: []string{unanswered, crash, hang}, faultsAtMost: 1},
 		"two processes of a participant":           {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{second}, faultsAtMost: 1, factor: 5},
+		"a rolling update changes the prefix":      {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{second}, faultsAtMost: 2, update: prefix, factor: 5},
+		"a rolling update changes the mode":        {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{second}, faultsAtMost: 2, update: mode, factor: 5},
+		"in local mode":                            {participants: two, members: ofTwo, plan: inTurn, local: true, preemptions: true, faults: []string{refused, unanswered}, faultsAtMost: 2},
 		"needs change":                             {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{withdraw, again}, faultsAtMost: 2},
 		"a registration is removed":                {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{remove}, faultsAtMost: 1},
 		"a token from before":                      {participants: two, members: seen, plan: inTurn, declared: true, preemptions: true, faults: []string{unanswered}, faultsAtMost: 1},

@@ -218,6 +218,16 @@ func (w *world) judgeProgress(before, after *View) {
 	}
 }
 
+// newest is the process of a participant that was started last.
+func (w *world) newest(participant int) (newest *process) {
+	for _, p := range w.processes {
+		if p.participant == participant && (newest == nil || p.incarnation > newest.incarnation) {
+			newest = p
+		}
+	}
+	return newest
+}
+
 func (i *Intent) leftOut(id MemberID) (string, bool) {
 	if i == nil {
 		return "", false
@@ -256,8 +266,17 @@ func (w *world) unfinished() string {
 			return fmt.Sprintf("%v are in %s", slices.Sorted(maps.Keys(members)), set)
 		}
 	}
-	if len(view.Participants) < len(w.scenario.participants) || len(view.Instances) < len(w.scenario.participants) {
-		return "a participant is missing"
+	if left := view.Left(); len(left) > 0 {
+		return fmt.Sprintf("something is left below %v", left)
+	}
+	global := 0
+	for i := range w.scenario.participants {
+		if p := w.newest(i); p != nil && w.scenario.settings(p).Mode == Global {
+			global++
+		}
+	}
+	if len(view.Participants) != global || len(view.Instances) != global {
+		return "a participant is missing, or there that should not be"
 	}
 	return ""
 }
