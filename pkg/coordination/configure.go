@@ -131,6 +131,9 @@ func (c *Coordinator) leave(ctx context.Context, _ Settings) error {
 		t.Then = append(t.Then, kv.Delete(c.keys.lock()))
 		c.endGrant()
 	}
+	if others := slices.ContainsFunc(view.Participants, func(p Participant) bool { return p.Name != c.name }); view.Intent != nil && len(prefixes) > 0 && !others {
+		t.Then = append(t.Then, kv.Delete(c.keys.intent())) // nobody is left to go on with it
+	}
 	if len(t.Then) > 0 {
 		if _, err := c.store.Commit(ctx, t); err != nil {
 			return err
