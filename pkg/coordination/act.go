@@ -88,9 +88,6 @@ func (g *lockGrant) Intent() *Intent {
 	return &intent
 }
 
-// Step is the one that is to be done now, nil when all are done.
-func (g *lockGrant) Step() *Step { return g.Intent().step() }
-
 // Advance writes down that the present step is done. With more steps these take the place of those that are still
 // to come: for a plan that turns out to be wrong. It returns ErrConflict if an Advance before it, whose outcome was unknown,
 // had been written: Step then returns what that one published.
@@ -223,13 +220,9 @@ const keptDoneSize = 64 << 10
 // removedDone are how many are removed at once: a transaction has its limits.
 const removedDone = 50
 
-// Done writes down that all is done, and gives the lock back. With a reason it is given up instead, and what asked for it
-// can ask again. It returns ErrAccepted if a participant may be carrying out the present step.
-func (g *lockGrant) Done(ctx context.Context, failure string) error {
-	return g.end(ctx, failure, false)
-}
-
-// end is Done, also for a step that was accepted if the system refuses it by now.
+// end writes down that all is done, and gives the lock back. With a reason it is given up instead, and what asked for it
+// can ask again. It returns ErrAccepted if a participant may be carrying out the present step, unless the system refuses that by
+// now.
 func (g *lockGrant) end(ctx context.Context, failure string, fenced bool) error {
 	intent := g.Intent()
 	if intent == nil {
@@ -428,32 +421,6 @@ func (c *Coordinator) answersBelow(order *memberOrder, id MemberID) string {
 		return prefix
 	}
 	return c.currentSettings().Prefix
-}
-
-// Answered returns the answers to the present step, by member, without those that are still carried out.
-func (g *lockGrant) Answered(view *View) map[MemberID]Answer {
-	answered := map[MemberID]Answer{}
-	intent := g.Intent()
-	if step := intent.step(); step != nil {
-		for _, id := range step.Members {
-			if answer := view.Answers[id]; answer.answers(intent) {
-				answered[id] = answer
-			}
-		}
-	}
-	return answered
-}
-
-// Wanted tells whether a member's instance still wants what is being done: it may have withdrawn its entry, or
-// have left the coordination.
-func (g *lockGrant) Wanted(view *View, id MemberID) bool {
-	intent := g.Intent()
-	if intent == nil {
-		return false // only the lock is held
-	}
-	pending, _ := intent.Action.Sets()
-	_, wanted := view.Sets[pending][id]
-	return wanted
 }
 
 // wantedEntries are the entries that an instance should have: the addresses of members, by set.

@@ -65,6 +65,25 @@ func TestFailingStep(t *testing.T) {
 	}
 }
 
+// A step that the holder carries out itself ends the plan too.
+func TestFailingStepOfTheHolder(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1", "a-2")
+		a.plan = func(coordination.Proposal) []coordination.Step {
+			return []coordination.Step{{Do: "restart", Members: only("a-1")}, {Do: "restart", Members: only("a-2")}}
+		}
+		a.execute = func(coordination.Task) error { return coordination.Failed("bad flag") }
+		for range 6 {
+			if a.reconcile(); len(w.view().Done) > 0 {
+				break
+			}
+		}
+		w.Expect(w.lastDone().Failure).To(ContainSubstring("restart a-1 failed: bad flag"))
+		w.Expect(a.done).To(BeEmpty())
+	})
+}
+
 // Of two processes with one name only the newer one works, also if the older one writes last.
 func TestNewerProcessWorks(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // The tests of this file are about the holder of the lock when something does not go as planned.
@@ -212,4 +213,22 @@ func TestHolderStandsBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An order that may be carried out is not withdrawn by the holder either, whatever it thinks.
+func TestSkipOfAnAcceptedOrder(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.instance("dc1"), w.instance("dc2")
+		w.wants(one, restart("dc1-a"))
+		grant, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
+		w.Expect(err).NotTo(HaveOccurred())
+		before := w.view()
+		w.Expect(one.Accept(t.Context(), one.Order(w.view(), "dc1-a"))).To(Succeed())
+		w.Expect(grant.Skip(t.Context(), w.view(), "it is late", only("dc1-a"), false)).To(MatchError(coordination.ErrAccepted))
+		w.Expect(grant.Skip(t.Context(), w.view(), "it is late", only("dc1-a"), true)).To(MatchError(coordination.ErrAccepted), "under the same token")
+		w.Expect(grant.Skip(t.Context(), before, "nobody has accepted it", only("dc1-a"), false)).To(MatchError(kv.ErrConflict), "it was accepted since")
+		w.Expect(grant.Done(t.Context(), "it is late")).To(MatchError(coordination.ErrAccepted))
+		w.Expect(w.view().Intent.At).To(BeZero())
+	})
 }

@@ -22,7 +22,7 @@ import (
 // end of restarts, the expiry of sessions whose process has died, the start of a new process, and commits that are done
 // late; they happen at any time and cost nothing. Time passes only while something is done: how long nothing has changed before an
 // action begins is for TestJudge and its relatives. States are looked at by the number of their faults, and within it by
-// their distance from the start, up to modelStates; the log says what was not reached.
+// their distance from the start, up to modelStates, each number of faults with an equal share; the log says what was not reached.
 //
 // Judged are every start of a restart, every commit, and at the end that from every state all that was asked for can
 // be finished without another fault, and nothing is left behind.
@@ -31,6 +31,7 @@ type scenario struct {
 	members      []member
 	policy       Policy
 	action       Action // Restart if it is not set
+	beside       Action // what members also need that need the action, if it is set
 	plan         func(ids []MemberID) []Step
 	system       func(e *execution) System
 	// faults may happen, faultsAtMost of them in one path.
@@ -145,7 +146,8 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 	levels[0] = []int{0}
 	var goals, unseen []int
 	for level := 0; level <= s.faultsAtMost; level++ {
-		for len(levels[level]) > 0 && (limit == 0 || len(x.states) < limit) {
+		share := limit * (level + 1) / (s.faultsAtMost + 1) // so that those without a fault, of which there may be very many, are not all
+		for len(levels[level]) > 0 && len(x.states) < share {
 			at := levels[level][0]
 			levels[level] = levels[level][1:]
 			w := x.states[at].world

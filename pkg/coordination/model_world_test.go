@@ -202,10 +202,10 @@ func (w *world) judgeProgress(before, after *View) {
 		if answer.pending(was) && w.member(id).seen <= answer.Token {
 			w.violate("the order to %s %s was accepted and not answered, and the action goes on", step.Do, id)
 		}
-		if _, out := is.leftOut(id); same && !answer.answers(was) && !out {
+		if _, out := is.leftOut(id); same && !w.carriedOut(id, was) && !answer.answers(was) && !out {
 			w.violate("the action goes on as if %s were restarted", id)
 		}
-		if is == nil && !answer.answers(was) && before.Intent.ID == after.lastDone().ID && after.lastDone().Failure == "" {
+		if is == nil && !w.carriedOut(id, was) && !answer.answers(was) && before.Intent.ID == after.lastDone().ID && after.lastDone().Failure == "" {
 			w.violate("the action is done as if %s were restarted", id)
 		}
 	}
@@ -216,6 +216,12 @@ func (w *world) judgeProgress(before, after *View) {
 			}
 		}
 	}
+}
+
+// carriedOut tells whether the present step of an intent was done to a member. Its answer goes when its participant leaves.
+func (w *world) carriedOut(id MemberID, intent *Intent) bool {
+	m := w.member(id)
+	return !m.disturbed && m.task == fmt.Sprintf("%s/%d/%d", modelSystemName, intent.ID, intent.At)
 }
 
 // newest is the process of a participant that was started last.
