@@ -32,8 +32,10 @@ func TestSkippedMemberIsInNoLaterStep(t *testing.T) {
 		both := []coordination.MemberID{"a-1", "b-1"}
 		b.plan = func(coordination.Proposal) []coordination.Step {
 			return []coordination.Step{
-				{Do: "stop", Members: both, Order: true}, {Do: "look at", Members: only("a-1")},
-				{Do: "start", Members: both, Order: true}, {Do: "check"},
+				{Do: "stop", Members: both, Order: true},
+				{Do: "look at", Members: only("a-1")},
+				{Do: "start", Members: both, Order: true},
+				{Do: "check"},
 			}
 		}
 		b.system = keeping{b.operator}
