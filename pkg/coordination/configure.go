@@ -212,8 +212,12 @@ func (c *Coordinator) hold(prefix string) {
 	}
 }
 
-// hasLeft tells whether this process has seen lately that nothing of its participant is in the store.
+// hasLeft tells whether this process has seen lately that nothing of its participant is in the store. It does not look while it acts
+// alone: what it has begun, it brings to an end under its lock.
 func (c *Coordinator) hasLeft() bool {
+	if alone, is := c.run.(*localRun); is && alone.held() {
+		return true
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.settings.Mode != Global && !c.left.IsZero() && c.clock.Now().Sub(c.left) < lookAgainForOwn

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -152,6 +153,27 @@ func TestLocalModeWaitsForAnOlderProcess(t *testing.T) {
 		rounds(newer, other)
 		w.Expect(newer.done).To(Equal([]string{"a-1"}))
 		w.Expect(w.below("a")).To(BeEmpty())
+	})
+}
+
+// What a process has begun in local mode it brings to an end under its lock, also if an older process comes back meanwhile.
+func TestLocalActionIsNotInterrupted(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		a.settings = coordination.Settings{}
+		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		a.reconcile()
+		another := a.next(global("a"))
+		another.needs.Pending = nil
+		another.reconcile()
+		w.clock.SetTime(w.clock.Now().Add(time.Hour))
+		w.Expect(a.reconcile().Leads).To(BeTrue())
+		a.execute = nil
+		rounds(a)
+		w.Expect(a.done).To(Equal([]string{"a-1"}))
+		w.Expect(w.view().Lock).To(BeNil())
+		w.Expect(w.view().Takes("a")).To(BeTrue())
 	})
 }
 
