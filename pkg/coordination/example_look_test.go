@@ -7,7 +7,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// Whoever looks at a system without taking part in it uses Look.
+// A program that looks at a system without taking part in it uses Look.
 func ExampleLook() {
 	ctx, store := context.Background(), open()
 	one := operatorOf(store, "dc1", "dc1-1")
@@ -41,7 +41,7 @@ func ExampleView_Candidates() {
 	// Output: [dc1-2 dc2-1]
 }
 
-// stuck is a system whose holder acts, has ordered a restart in dc1 that is accepted, and will never get an answer.
+// An order that was accepted and will never be answered is ended by a person. What asked for it stays pending.
 func ExampleAbandon() {
 	ctx, store := context.Background(), open()
 	one := operatorOf(store, "dc1", "dc1-1")

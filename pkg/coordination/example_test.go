@@ -52,7 +52,7 @@ func (d *database) Execute(_ context.Context, task coordination.Task) error {
 // Healthy implements coordination.System.
 func (d *database) Healthy(context.Context, coordination.Step) error { return nil }
 
-// participant is an operator of an example.
+// exampleOperator is a process that takes part.
 type exampleOperator struct {
 	*coordination.Coordinator
 	settings coordination.Settings

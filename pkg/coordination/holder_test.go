@@ -217,7 +217,7 @@ func TestHolderStandsBack(t *testing.T) {
 	}
 }
 
-// An order that may be carried out is not withdrawn by the holder either, whatever it thinks.
+// The transaction that withdraws an order is refused when the order was accepted, also if the holder has not seen that.
 func TestSkipOfAnAcceptedOrder(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {

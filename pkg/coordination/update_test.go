@@ -37,7 +37,7 @@ func (w *world) below(prefix string) (keys []string) {
 	return keys
 }
 
-// An older process works again when the newer one is gone. What that one had moved comes along, whoever moves it last.
+// An older process works again when the newer one is gone, and takes along what that one had moved.
 func TestOlderProcessWorksAgain(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
