@@ -37,6 +37,7 @@ func (c *Coordinator) begin(ctx context.Context, verdict *decision, steps []Step
 			ID: token, Action: verdict.Action, Class: verdict.Class, Members: map[MemberID]int64{}, LeftOut: verdict.LeftOut,
 			Steps: steps, Token: token, By: c.name, Since: c.clock.Now().UTC(), Seen: verdict.view.Revision,
 		}
+		intent.Beside = intent.beside(verdict.view.needed())
 		for id, member := range verdict.Members {
 			intent.Members[id] = member.Version
 		}
@@ -86,9 +87,6 @@ func (g *lockGrant) Intent() *Intent {
 	intent.Steps = slices.Clone(intent.Steps)
 	return &intent
 }
-
-// Step is the one that is to be done now, nil when all are done.
-func (g *lockGrant) Step() *Step { return g.Intent().step() }
 
 // Advance writes down that the present step is done. With more steps these take the place of those that are still
 // to come: for a plan that turns out to be wrong. It returns ErrConflict if an Advance before it, whose outcome was unknown,
@@ -182,9 +180,9 @@ func (g *lockGrant) withdrawing(view *View, fenced bool, ids ...MemberID) ([]kv.
 	return []kv.Condition{kv.NotWritten(g.c.keys.answers(), view.Revision)}, nil
 }
 
-// Skip goes on without members of the present step: it records why, and drops them from the ones that the action is done to. If
-// no other members of the step are left, the given steps take the place of all later ones. The entries of the members stay
-// pending. It returns ErrAccepted if one of them may be carrying out the step: only a fence makes that safe.
+// Skip goes on without members of the present step: it records why, drops them from the ones that the action is done to, and lets the
+// given steps take the place of all later ones. The entries of the members stay pending. It returns ErrAccepted if one of them may
+// be carrying out the step: only a fence makes that safe.
 func (g *lockGrant) Skip(ctx context.Context, view *View, reason string, ids []MemberID, fenced bool, rest ...Step) error {
 	next := g.Intent()
 	if next.step() == nil {
@@ -203,12 +201,12 @@ func (g *lockGrant) Skip(ctx context.Context, view *View, reason string, ids []M
 		next.LeftOut[id] = reason
 	}
 	step := &next.Steps[next.At]
-	left := slices.DeleteFunc(slices.Clone(step.Members), func(id MemberID) bool { return slices.Contains(ids, id) })
-	if len(left) == 0 {
+	if left := step.without(ids...); len(left.Members) == 0 {
 		next.At, next.Go = next.At+1, false
-		next.Steps = append(next.Steps[:next.At:next.At], rest...)
+		next.Steps = slices.Concat(next.Steps[:next.At], rest)
 	} else {
-		step.Members = left
+		*step = left
+		next.Steps = slices.Concat(next.Steps[:next.At+1], rest)
 	}
 	return g.replaceIntent(ctx, next, conditions...)
 }
@@ -222,13 +220,9 @@ const keptDoneSize = 64 << 10
 // removedDone are how many are removed at once: a transaction has its limits.
 const removedDone = 50
 
-// Done writes down that all is done, and gives the lock back. With a reason it is given up instead, and what asked for it
-// can ask again. It returns ErrAccepted if a participant may be carrying out the present step.
-func (g *lockGrant) Done(ctx context.Context, failure string) error {
-	return g.end(ctx, failure, false)
-}
-
-// end is Done, also for a step that was accepted if the system refuses it by now.
+// end writes down that all is done, and gives the lock back. With a reason it is given up instead, and what asked for it
+// can ask again. It returns ErrAccepted if a participant may be carrying out the present step, unless the system refuses that by
+// now.
 func (g *lockGrant) end(ctx context.Context, failure string, fenced bool) error {
 	intent := g.Intent()
 	if intent == nil {
@@ -393,50 +387,40 @@ func (c *Coordinator) outcome(ctx context.Context, order *memberOrder, answer An
 // writeAnswer writes an answer for all members of an order, if the ones that the order was read with are still there. For more than
 // a transaction takes it writes several: each member has an answer of its own.
 func (c *Coordinator) writeAnswer(ctx context.Context, order *memberOrder, conditions []kv.Condition, answer Answer) error {
-	mine := c.currentSettings()
+	entries := order.view.entries
 	for part := range slices.Chunk(order.Members, maxOperations) {
 		t := kv.Transaction{If: slices.Clone(conditions)}
+		prefixes := map[string]bool{}
 		for _, id := range part {
-			key := c.keys.answers(mine.Prefix, string(id))
-			t.If = append(t.If, kv.IsAt(key, order.view.entries[key].Version))
+			prefix := c.answersBelow(order, id)
+			key := c.keys.answers(prefix, string(id))
+			prefixes[prefix] = true
+			t.If = append(t.If, kv.IsAt(key, entries[key].Version))
 			t.Then = append(t.Then, kv.Put(key, encode(answer)))
 		}
-		t.Then = append(t.Then, c.changed(order.view.entries, mine.Prefix))
+		for _, prefix := range sortedKeys(prefixes) {
+			// It says whether entries are missing, so it must not be written by somebody who does not know that.
+			t.If = append(t.If, c.unchanged(order.view.snapshot(), prefix))
+			t.Then = append(t.Then, c.changed(entries, prefix))
+		}
 		revision, err := c.store.Commit(ctx, t)
 		if err != nil {
 			return err
 		}
 		for _, operation := range t.Then {
-			order.view.entries[operation.Key] = kv.Entry{Value: operation.Value, Version: revision}
+			entries[operation.Key] = kv.Entry{Value: operation.Value, Version: revision}
 		}
 	}
 	return nil
 }
 
-// Answered returns the answers to the present step, by member, without those that are still carried out.
-func (g *lockGrant) Answered(view *View) map[MemberID]Answer {
-	answered := map[MemberID]Answer{}
-	intent := g.Intent()
-	if step := intent.step(); step != nil {
-		for _, id := range step.Members {
-			if answer := view.Answers[id]; answer.answers(intent) {
-				answered[id] = answer
-			}
-		}
+// answersBelow returns the prefix below which the answer for a member is: where the order was accepted, also if a newer process of
+// this participant has moved that since.
+func (c *Coordinator) answersBelow(order *memberOrder, id MemberID) string {
+	if prefix := order.view.answersBelow[id]; order.view.Answers[id].isOf(order.view.Intent) && order.view.nameOf(prefix) == c.name {
+		return prefix
 	}
-	return answered
-}
-
-// Wanted tells whether a member's instance still wants what is being done: it may have withdrawn its entry, or
-// have left the coordination.
-func (g *lockGrant) Wanted(view *View, id MemberID) bool {
-	intent := g.Intent()
-	if intent == nil {
-		return false // only the lock is held
-	}
-	pending, _ := intent.Action.Sets()
-	_, wanted := view.Sets[pending][id]
-	return wanted
+	return c.currentSettings().Prefix
 }
 
 // wantedEntries are the entries that an instance should have: the addresses of members, by set.

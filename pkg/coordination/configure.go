@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
@@ -19,6 +20,8 @@ var (
 	// errSuperseded is returned to a process while a newer process of the same participant is alive. Only the newer one
 	// works; this one may still finish what it has accepted.
 	errSuperseded = errors.New("a newer process of this participant is alive")
+	// errOlder is returned to a process that is to leave while an older one of its participant is alive, which takes part.
+	errOlder = errors.New("an older process of this participant is alive")
 )
 
 // Instance is what a process of a participant says of itself while it lives.
@@ -57,63 +60,34 @@ func (c *Coordinator) configure(ctx context.Context, to Settings) error {
 		return err
 	}
 	to = to.clone()
-	from, err := c.applied(ctx)
-	if err == nil {
-		switch {
-		case to.Mode == Global:
-			err = c.retry(ctx, func() error { return c.enter(ctx, from, to) })
-		case from.Mode == Global:
-			err = c.retry(ctx, func() error { return c.leave(ctx, from) })
-		}
+	do := c.enter
+	if to.Mode != Global {
+		do = c.leave
 	}
-	if err != nil {
+	if err := c.retry(ctx, func() error { return do(ctx, to) }); err != nil {
 		return fmt.Errorf("coordinating %s: %w", c.system, err)
 	}
 	c.mu.Lock()
+	left := c.settings.Mode == Global && to.Mode != Global
 	c.settings = to
 	c.mu.Unlock()
-	if from.Mode == Global && to.Mode != Global {
+	if left {
 		c.rest(ctx)
 	}
 	return nil
 }
 
-// applied returns the settings that hold, those of an earlier process if this one has applied none: that one may have
-// died before anybody noted what it had applied.
-func (c *Coordinator) applied(ctx context.Context) (Settings, error) {
-	c.mu.Lock()
-	known, settings := c.known, c.settings.clone()
-	c.mu.Unlock()
-	if known {
-		return settings, nil
-	}
-	found, err := c.store.Read(ctx, c.keys.participants(), c.keys.denied())
-	if err != nil {
-		return Settings{}, fmt.Errorf("reading what an earlier process has applied: %w", err)
-	}
-	settings = Settings{Mode: Local}
-	for key, entry := range found.Entries {
-		at, record := c.keys.split(key), Participant{}
-		if len(at) == 2 && at[0] == kindParticipants && json.Unmarshal([]byte(entry.Value), &record) == nil && record.Name == c.name {
-			settings = Settings{
-				Mode: Global, Prefix: at[1], Generation: record.Generation, Expected: record.Expected, Policy: record.Policy, Policies: record.Policies,
-			}
-		}
-	}
-	for key := range found.Entries {
-		if at := c.keys.split(key); len(at) == 3 && at[0] == kindDenied && at[1] == settings.Prefix {
-			settings.Denied = append(settings.Denied, at[2])
-		}
-	}
-	c.mu.Lock()
-	c.settings, c.known = settings.clone(), true
-	c.mu.Unlock()
-	return settings, nil
-}
+// lookAgainForOwn is after how long a process in local mode looks again whether something of its participant is in the store: an
+// older process that has hanged may have come back and written it.
+const lookAgainForOwn = time.Minute
 
-// leave removes what this participant has written. If another participant has taken the prefix since, the entries below it
-// are that one's.
-func (c *Coordinator) leave(ctx context.Context, from Settings) error {
+// leave removes what this participant has written, whichever of its processes has: an earlier one may have died before it did. It
+// waits for an older process that is alive, which would write it again. If another participant has taken a prefix since, the entries
+// below it are that one's.
+func (c *Coordinator) leave(ctx context.Context, _ Settings) error {
+	if c.hasLeft() {
+		return nil
+	}
 	found, err := c.store.Read(ctx, c.keys.root)
 	if err != nil {
 		return err
@@ -122,34 +96,131 @@ func (c *Coordinator) leave(ctx context.Context, from Settings) error {
 	if err != nil {
 		return err
 	}
-	if accepted := view.acceptedBy(from.Prefix); len(accepted) > 0 {
-		return fmt.Errorf("leaving: the order to %s: %w; it is carried out first", view.Intent.step(), ErrAccepted)
-	}
-	t := kv.Transaction{
-		If: []kv.Condition{
-			kv.NotWritten(c.keys.instances(from.Prefix), found.Revision), c.unchanged(found, from.Prefix),
-			kv.IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version),
-		},
-		Then: []kv.Operation{kv.DeleteBelow(c.keys.instances(from.Prefix, c.name))},
-	}
-	if c.otherInstance(found, from.Prefix) == "" {
-		t.Then = append(t.Then, kv.Delete(c.keys.changes(from.Prefix)))
-		for _, path := range c.keys.ownedBy(found, from.Prefix) {
-			t.Then = append(t.Then, kv.DeleteBelow(path))
+	prefixes := c.own(found)
+	for _, prefix := range prefixes {
+		if accepted := view.acceptedBy(prefix); len(accepted) > 0 {
+			c.hold(prefix)
+			return fmt.Errorf("leaving: the order to %s: %w; it is carried out first", view.Intent.step(), ErrAccepted)
 		}
 	}
-	if held := found.Entries[c.keys.lock()]; held.Version != 0 && c.holds(held) {
+	session, started := c.registeredAs(found.Revision)
+	if newer := c.newerProcess(found, session, started); newer != nil {
+		return c.withdraw(ctx, found, newer)
+	}
+	for _, process := range c.keys.processes(found) {
+		if process.Name == c.name && process.Session != session && !c.wasOwn(process.Session) {
+			return fmt.Errorf("leaving: %w: its session is %s; end it first", errOlder, process.Session)
+		}
+	}
+	t := kv.Transaction{If: []kv.Condition{
+		kv.NotWritten(c.keys.instances(), found.Revision), // also under no other prefix
+		kv.IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version),
+	}}
+	for _, prefix := range prefixes {
+		t.If = append(t.If, c.unchanged(found, prefix))
+		t.Then = append(t.Then, kv.DeleteBelow(c.keys.instances(prefix, c.name)))
+		if c.otherInstance(found, prefix) == "" {
+			t.Then = append(t.Then, kv.Delete(c.keys.changes(prefix)))
+			for _, path := range c.keys.ownedBy(found, prefix) {
+				t.Then = append(t.Then, kv.DeleteBelow(path))
+			}
+		}
+	}
+	if held := found.Entries[c.keys.lock()]; len(prefixes) > 0 && held.Version != 0 && c.holds(held) {
 		t.If = append(t.If, kv.IsAt(c.keys.lock(), held.Version))
 		t.Then = append(t.Then, kv.Delete(c.keys.lock()))
 		c.endGrant()
 	}
-	if _, err := c.store.Commit(ctx, t); err != nil {
-		return err
+	if others := slices.ContainsFunc(view.Participants, func(p Participant) bool { return p.Name != c.name }); view.Intent != nil && len(prefixes) > 0 && !others {
+		t.Then = append(t.Then, kv.Delete(c.keys.intent())) // nobody is left to go on with it
+	}
+	if len(t.Then) > 0 {
+		if _, err := c.store.Commit(ctx, t); err != nil {
+			return err
+		}
 	}
 	c.mu.Lock()
-	c.registered = registration{}
+	c.registered, c.left = registration{}, c.clock.Now()
 	c.mu.Unlock()
 	return nil
+}
+
+// lookAgain lets the next configure in local mode look at the store.
+func (c *Coordinator) lookAgain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = time.Time{}
+}
+
+// withdraw removes the registration of this process, which is not the newest one of its participant. The newer one is in the way of
+// nobody then, if it wants to leave too.
+func (c *Coordinator) withdraw(ctx context.Context, found *kv.Snapshot, newer *Instance) error {
+	session := c.process()
+	for _, process := range c.keys.processes(found) {
+		if key := c.keys.instances(process.Prefix, process.Name, session); process.Session == session {
+			t := kv.Transaction{If: []kv.Condition{kv.IsAt(key, found.Entries[key].Version)}, Then: []kv.Operation{kv.Delete(key)}}
+			if _, err := c.store.Commit(ctx, t); err != nil {
+				return err
+			}
+		}
+	}
+	return c.superseded(newer)
+}
+
+// superseded notes that a newer process works. What this process remembers holds no more when it works again: the newer one may
+// have moved or removed it.
+func (c *Coordinator) superseded(by *Instance) error {
+	c.mu.Lock()
+	c.registered.written = false
+	c.mu.Unlock()
+	return fmt.Errorf("%w: %s, of session %s; end one of both, or give this one another name", errSuperseded, c.name, by.Session)
+}
+
+// own returns the prefixes below which this participant has written something, as the store has it, and the one that this process has
+// written below as far as it remembers. There are several if an older process has come back after a newer one had moved what was
+// below the first.
+func (c *Coordinator) own(found *kv.Snapshot) []string {
+	owners, prefixes := c.keys.owners(found), map[string]bool{}
+	for prefix, owner := range owners {
+		prefixes[prefix] = owner == c.name
+	}
+	if holds := c.currentSettings(); holds.Mode == Global && owners[holds.Prefix] == "" {
+		prefixes[holds.Prefix] = true
+	}
+	maps.DeleteFunc(prefixes, func(_ string, own bool) bool { return !own })
+	return sortedKeys(prefixes)
+}
+
+// owners are the names of the participants that have said something of themselves, by prefix.
+func (k keys) owners(found *kv.Snapshot) map[string]string {
+	owners := map[string]string{}
+	for key, entry := range found.Entries {
+		at, record := k.split(key), Participant{}
+		if len(at) == 2 && at[0] == kindParticipants && json.Unmarshal([]byte(entry.Value), &record) == nil {
+			owners[at[1]] = record.Name
+		}
+	}
+	return owners
+}
+
+// hold notes the prefix of an earlier process that had accepted an order: this one answers it.
+func (c *Coordinator) hold(prefix string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.settings.Mode != Global || c.settings.Prefix != prefix {
+		c.settings = Settings{Mode: Global, Prefix: prefix}
+	}
+}
+
+// hasLeft tells whether this process has seen lately that nothing of its participant is in the store. It does not look while it acts
+// alone: what it has begun, it brings to an end under its lock.
+func (c *Coordinator) hasLeft() bool {
+	if alone, is := c.run.(*localRun); is && alone.held() {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.settings.Mode != Global && !c.left.IsZero() && c.clock.Now().Sub(c.left) < lookAgainForOwn
 }
 
 // endGrant ends the grant of a lock that is about to be given back with all the rest.
@@ -171,12 +242,12 @@ type registration struct {
 }
 
 // enter registers this process and moves what the participant has written to its prefix.
-func (c *Coordinator) enter(ctx context.Context, from, to Settings) error {
+func (c *Coordinator) enter(ctx context.Context, to Settings) error {
 	session, err := c.live(ctx)
 	if err != nil {
 		return err
 	}
-	if c.isRegistered(session) && from.equal(to) {
+	if c.isRegistered(session) && c.currentSettings().equal(to) {
 		return nil
 	}
 	found, err := c.store.Read(ctx, c.keys.root)
@@ -187,9 +258,9 @@ func (c *Coordinator) enter(ctx context.Context, from, to Settings) error {
 	if other := c.otherInstance(found, to.Prefix); other != "" {
 		return fmt.Errorf("%w: %q is %s's; choose another one", ErrPrefixTaken, to.Prefix, other)
 	}
-	started := c.startedAt(found.Revision)
+	_, started := c.registeredAs(found.Revision)
 	if newer := c.newerProcess(found, session.ID(), started); newer != nil {
-		return fmt.Errorf("%w: %s, of session %s; end one of both, or give this one another name", errSuperseded, c.name, newer.Session)
+		return c.superseded(newer)
 	}
 	instance := Instance{
 		Name: c.name, Prefix: to.Prefix, Mode: to.Mode, Generation: to.Generation, Session: session.ID(), Started: started,
@@ -204,26 +275,28 @@ func (c *Coordinator) enter(ctx context.Context, from, to Settings) error {
 	if told := encode(to.told(c.name)); found.Entries[c.keys.participants(to.Prefix)].Value != told {
 		t.Then = append(t.Then, kv.Put(c.keys.participants(to.Prefix), told))
 	}
-	moves := from.Mode == Global && from.Prefix != to.Prefix
-	if moves && c.otherInstance(found, from.Prefix) != "" {
-		moves = false // what is below the old prefix is another participant's by now
-		t.If = append(t.If, kv.NotWritten(c.keys.instances(from.Prefix), found.Revision))
-	}
-	if moves {
-		t.If = append(t.If, c.unchanged(found, from.Prefix), kv.NotWritten(c.keys.instances(from.Prefix), found.Revision),
+	incomplete := understoodMarker(found.Entries[c.keys.changes(to.Prefix)].Value).Incomplete
+	if from := slices.DeleteFunc(c.own(found), func(prefix string) bool { return prefix == to.Prefix }); len(from) > 0 {
+		t.If = append(t.If,
+			kv.NotWritten(c.keys.instances(), found.Revision),
 			kv.NotWritten(c.keys.done(), found.Revision),
 			kv.IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version))
-		t.Then = append(t.Then, c.migrate(found, from.Prefix, to.Prefix)...)
+		for _, prefix := range from {
+			t.If = append(t.If, c.unchanged(found, prefix))
+			incomplete = incomplete || understoodMarker(found.Entries[c.keys.changes(prefix)].Value).Incomplete
+		}
+		t.Then = append(t.Then, c.migrate(found, from, to.Prefix)...)
+		t.Then = append(t.Then, c.deregister(found, from, session)...)
 	}
 	if len(t.Then) > 1 { // not for a sign of life alone
-		t.Then = append(t.Then, c.changed(found.Entries, to.Prefix))
+		t.Then = append(t.Then, c.mark(to.Prefix, incomplete))
 	}
 	if _, err := c.store.Commit(ctx, t); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.registered = registration{session: session.ID(), started: started, written: true}
+	c.registered, c.left = registration{session: session.ID(), started: started, written: true}, time.Time{}
 	return nil
 }
 
@@ -241,11 +314,12 @@ func (c *Coordinator) isRegistered(session kv.Session) bool {
 	return c.registered.written && c.registered.session == session.ID()
 }
 
-// startedAt returns the revision at which this process joined first, the given one if it never has.
-func (c *Coordinator) startedAt(now int64) int64 {
+// registeredAs returns the session of this process that the others know, and the revision at which it joined first, the given one if
+// it never has.
+func (c *Coordinator) registeredAs(now int64) (session string, started int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return cmp.Or(c.registered.started, now)
+	return c.registered.session, cmp.Or(c.registered.started, now)
 }
 
 // newerProcess returns a process of this participant that has joined after the one of a session.
@@ -287,8 +361,9 @@ func (k keys) processes(found *kv.Snapshot) []Instance {
 	return all
 }
 
-// verify forgets what this process remembers of its registration if a view shows otherwise: somebody has removed it, or a
-// newer process of the participant works. configure looks again then.
+// verify forgets what this process remembers of its registration if a view shows otherwise: somebody has removed it, a newer
+// process of the participant works, or an older one has come back meanwhile and left something below another prefix. configure
+// looks again then.
 func (c *Coordinator) verify(view *View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,6 +375,9 @@ func (c *Coordinator) verify(view *View) {
 	for _, process := range view.processes {
 		there = there || process.Session == own.Session && process.Prefix == c.settings.Prefix
 		c.registered.written = c.registered.written && (process.Name != c.name || c.former[process.Session] || !process.newer(own))
+	}
+	for _, participant := range view.Participants {
+		there = there && (participant.Name != c.name || participant.Prefix == c.settings.Prefix)
 	}
 	c.registered.written = c.registered.written && there
 }
@@ -335,21 +413,42 @@ func (c *Coordinator) deny(found *kv.Snapshot, to Settings) []kv.Operation {
 	return operations
 }
 
+// deregister removes what this process has registered below other prefixes. Older processes stay registered: they may be carrying
+// out what they have accepted.
+func (c *Coordinator) deregister(found *kv.Snapshot, from []string, session kv.Session) (operations []kv.Operation) {
+	for _, process := range c.keys.processes(found) {
+		if process.Name == c.name && slices.Contains(from, process.Prefix) && (process.Session == session.ID() || c.wasOwn(process.Session)) {
+			operations = append(operations, kv.Delete(c.keys.instances(process.Prefix, process.Name, process.Session)))
+		}
+	}
+	return operations
+}
+
 // migrate takes the entries along. What was acted upon already is left behind: at another key it would count as
 // something new to do. What is being acted upon is not ready for it a second time, until its participant has looked.
-func (c *Coordinator) migrate(found *kv.Snapshot, from, to string) []kv.Operation {
+func (c *Coordinator) migrate(found *kv.Snapshot, from []string, to string) []kv.Operation {
 	acted, acting := c.keys.acted(found)
-	operations := []kv.Operation{kv.Delete(c.keys.changes(from)), kv.DeleteBelow(c.keys.instances(from, c.name))}
-	for _, path := range c.keys.ownedBy(found, from) {
-		operations = append(operations, kv.DeleteBelow(path))
-	}
-	for _, key := range slices.Sorted(maps.Keys(found.Entries)) {
-		at, entry := c.keys.split(key), found.Entries[key]
-		if len(at) != 3 || at[1] != from || at[0] != kindAnswers && !Set(at[0]).known() || acted[key] == entry.Version || acting[key] {
-			continue
+	var operations []kv.Operation
+	for _, prefix := range from {
+		if c.otherInstance(found, prefix) != "" {
+			continue // what is below it is another participant's by now
 		}
-		at[1] = to
-		operations = append(operations, kv.Put(c.keys.root+"/"+strings.Join(at, "/"), entry.Value))
+		operations = append(operations, kv.Delete(c.keys.changes(prefix)))
+		for _, path := range c.keys.ownedBy(found, prefix) {
+			operations = append(operations, kv.DeleteBelow(path))
+		}
+		for _, key := range slices.Sorted(maps.Keys(found.Entries)) {
+			at, entry := c.keys.split(key), found.Entries[key]
+			if len(at) != 3 || at[1] != prefix || at[0] != kindAnswers && !Set(at[0]).known() || acted[key] == entry.Version || acting[key] {
+				continue
+			}
+			at[1] = to
+			moved := kv.Put(c.keys.root+"/"+strings.Join(at, "/"), entry.Value)
+			taken := slices.ContainsFunc(operations, func(o kv.Operation) bool { return o.Key == moved.Key })
+			if existing := found.Entries[moved.Key]; !taken && (existing.Version == 0 || at[0] == kindAnswers && existing.Version < entry.Version) {
+				operations = append(operations, moved)
+			}
+		}
 	}
 	return operations
 }

@@ -61,10 +61,11 @@ type Coordinator struct {
 	retryAfter func(failures int) time.Duration
 
 	mu sync.Mutex
-	// settings hold; they are known when this process has applied any, or read those of an earlier one.
+	// settings hold: this process has applied them.
 	settings Settings
-	known    bool
-	session  kv.Session
+	// left is when this process saw last that nothing of its participant is in the store, zero if it did not.
+	left    time.Time
+	session kv.Session
 	// former are the sessions that this process has lost.
 	former map[string]bool
 	// grant is the last one. If doubtful is set there may be a lock of this process without one.

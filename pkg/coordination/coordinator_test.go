@@ -225,13 +225,15 @@ func TestSwitchToLocal(t *testing.T) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		w.wants(one, restart("dc1-a", "dc1-b"))
 		w.wants(two, restart("dc2-a"))
-		grant, err := one.Lock(t.Context())
-		w.Expect(err).NotTo(HaveOccurred())
 		before := w.view()
 
 		// The process that is told so may be another one than the one that has written it.
 		next, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "dc1-operator"})
 		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(next.Configure(t.Context(), coordination.Settings{Mode: coordination.Local})).To(MatchError(coordination.ErrOlder))
+		w.Expect(w.view().Revision).To(Equal(before.Revision), "the other one is alive, and would write it again")
+		w.Expect(one.Close(t.Context())).To(Succeed())
+		before = w.view()
 		w.Expect(next.Configure(t.Context(), coordination.Settings{Mode: coordination.Local})).To(Succeed())
 		w.Expect(w.view().Revision).To(Equal(before.Revision+1), "one transaction")
 		w.Expect(w.view().Takes("dc1")).To(BeFalse())
@@ -241,7 +243,9 @@ func TestSwitchToLocal(t *testing.T) {
 		}
 		w.Expect(w.view().Absent("dc1", "dc2")).To(Equal([]string{"dc1"}))
 
-		w.Expect(one.Configure(t.Context(), coordination.Settings{})).To(Succeed())
+		grant, err := two.Lock(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(two.Configure(t.Context(), coordination.Settings{})).To(Succeed())
 		w.Expect(w.view().Lock).To(BeNil(), "the holder gives the lock back when it leaves")
 		w.Eventually(grant.Held, patience).Should(BeFalse())
 	})
@@ -283,7 +287,7 @@ func TestPrefixChangeInTheMiddle(t *testing.T) {
 		grant, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(one.Configure(t.Context(), global("unicorn"))).To(Succeed())
-		w.Expect(grant.Wanted(w.view(), "dc1-a")).To(BeTrue())
+		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(HaveKey(coordination.MemberID("dc1-a")))
 		w.carryOut(one, "dc1-a")
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
 		w.Expect(grant.Done(t.Context(), "")).To(Succeed())

@@ -48,6 +48,7 @@ type pass struct {
 	system System
 	view   *View
 	mine   []MemberID
+	needs  needed // of this participant, at this moment
 	result *Result
 }
 
@@ -91,7 +92,7 @@ func (p *pass) run(ctx context.Context, settings Settings) error {
 	if err != nil {
 		return p.standBack(ctx, fmt.Errorf("looking at what the members need: %w", err))
 	}
-	p.mine = slices.Clone(needs.Members)
+	p.mine, p.needs = slices.Clone(needs.Members), needs.needed()
 	if p.c.currentSettings().Mode != Global {
 		return p.local(ctx, needs)
 	}
@@ -100,6 +101,10 @@ func (p *pass) run(ctx context.Context, settings Settings) error {
 		return p.standBack(ctx, err)
 	}
 	declared := p.c.declare(ctx, p.view, wants)
+	if errors.Is(declared, errMoved) {
+		p.again(atOnce)
+		return nil
+	}
 	if idle := p.c.run == nil && p.view.Intent == nil; declared != nil && (idle || !errors.Is(declared, kv.ErrTooLarge)) {
 		return declared
 	}
@@ -126,7 +131,7 @@ func (p *pass) join(ctx context.Context, settings Settings) (bool, error) {
 	const attempts = 2 // a view may show that what this process remembers of its registration is not so any more
 	for range attempts {
 		refused := p.c.configure(ctx, settings)
-		if refused != nil && !errors.Is(refused, errSuperseded) && !errors.Is(refused, ErrAccepted) {
+		if refused != nil && !errors.Is(refused, errSuperseded) && !errors.Is(refused, errOlder) && !errors.Is(refused, ErrAccepted) {
 			if errors.Is(refused, ErrPrefixTaken) || settings.check() != nil {
 				return false, p.standBack(ctx, refused) // it may last
 			}

@@ -65,6 +65,25 @@ func TestFailingStep(t *testing.T) {
 	}
 }
 
+// A step that the holder carries out itself ends the plan too.
+func TestFailingStepOfTheHolder(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1", "a-2")
+		a.plan = func(coordination.Proposal) []coordination.Step {
+			return []coordination.Step{{Do: "restart", Members: only("a-1")}, {Do: "restart", Members: only("a-2")}}
+		}
+		a.execute = func(coordination.Task) error { return coordination.Failed("bad flag") }
+		for range 6 {
+			if a.reconcile(); len(w.view().Done) > 0 {
+				break
+			}
+		}
+		w.Expect(w.lastDone().Failure).To(ContainSubstring("restart a-1 failed: bad flag"))
+		w.Expect(a.done).To(BeEmpty())
+	})
+}
+
 // Of two processes with one name only the newer one works, also if the older one writes last.
 func TestNewerProcessWorks(t *testing.T) {
 	t.Parallel()
@@ -332,6 +351,34 @@ func TestReplacementComesFirst(t *testing.T) {
 			}
 		}
 		t.Error("it waits for ever")
+	})
+}
+
+// In local mode too, where nobody has written down what is needed.
+func TestReplacementComesFirstLocally(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		a.settings.Mode, b.settings.Mode = coordination.Local, coordination.Local
+		a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: upgrade, Member: "a-1"}) // known before, and not ready
+		upgrades := a.needs.Pending[1:]
+		a.healthy = coordination.NotYet("a-1 does not start")
+		a.execute = func(coordination.Task) error {
+			a.needs.Pending = slices.Clone(upgrades) // as fixture, but for the upgrade
+			return nil
+		}
+		for range 6 {
+			a.reconcile()
+			a.needs.Pending = slices.Clone(upgrades)
+			b.reconcile()
+		}
+		w.Expect(a.last.Leads).To(BeTrue(), "what was needed before is no reason to give up")
+		w.Expect(b.done).To(BeEmpty())
+		a.needs.Pending = append(slices.Clone(upgrades), coordination.Need{Action: "Replacement", Member: "a-1", Ready: true})
+		w.Expect(a.reconcile().Events).To(ContainElement(And(HaveField("Reason", "GaveUp"), HaveField("Message", ContainSubstring("a-1 needs Replacement first")))))
+		b.reconcile()
+		b.reconcile()
+		w.Expect(b.done).To(Equal([]string{"b-1"}), "the lock is free")
 	})
 }
 

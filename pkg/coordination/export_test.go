@@ -42,6 +42,7 @@ var (
 	ErrDenied      = errDenied
 	ErrFenced      = errFenced
 	ErrSuperseded  = errSuperseded
+	ErrOlder       = errOlder
 )
 
 // Add makes a member an entry of a set, or gives its entry other addresses.
@@ -192,4 +193,26 @@ func (c *Coordinator) GetReadyForRestart(ctx context.Context, prefixes ...string
 
 func (c *Coordinator) UpdateReadyForRestart(ctx context.Context, updates Updates) error {
 	return c.Update(ctx, map[Set]Updates{ReadyForRestart: updates})
+}
+
+// Step is the one that is to be done now, nil when all are done.
+func (g *lockGrant) Step() *Step { return g.Intent().step() }
+
+// Done writes down that all is done, or with a reason, that it is given up.
+func (g *lockGrant) Done(ctx context.Context, failure string) error {
+	return g.end(ctx, failure, false)
+}
+
+// Answered returns the answers to the present step, by member, without those that are still carried out.
+func (g *lockGrant) Answered(view *View) map[MemberID]Answer {
+	answered := map[MemberID]Answer{}
+	intent := g.Intent()
+	if step := intent.step(); step != nil {
+		for _, id := range step.Members {
+			if answer := view.Answers[id]; answer.answers(intent) {
+				answered[id] = answer
+			}
+		}
+	}
+	return answered
 }

@@ -364,17 +364,7 @@ func (p *pass) skip(ctx context.Context, intent *Intent, step *Step, id MemberID
 	if step.Together || len(intent.Members) <= 1 {
 		return p.end(ctx, fmt.Sprintf("%s: %s", id, reason), fenced)
 	}
-	left := *intent
-	left.At++
-	left.LeftOut = maps.Clone(left.LeftOut)
-	if left.LeftOut == nil {
-		left.LeftOut = map[MemberID]string{}
-	}
-	left.LeftOut[id] = reason
-	left.Steps = slices.Concat(intent.Steps[:left.At], slices.DeleteFunc(slices.Clone(intent.Steps[left.At:]), func(s Step) bool {
-		return slices.Equal(s.Members, []MemberID{id})
-	}))
-	rest, planned, err := p.replan(ctx, &left)
+	rest, planned, err := p.restWithout(ctx, intent, step, id, reason)
 	if err != nil || !planned {
 		return err
 	}
@@ -386,14 +376,37 @@ func (p *pass) skip(ctx context.Context, intent *Intent, step *Step, id MemberID
 	return nil
 }
 
-// neededInstead says that a member of a step needs something else by now, which has to come first.
+// restWithout returns the steps that are left without a member, and whether the action may go on with them. While the present step
+// is done to others, it is not planned again: that is for what follows a step.
+func (p *pass) restWithout(ctx context.Context, intent *Intent, step *Step, id MemberID, reason string) (rest []Step, planned bool, err error) {
+	left := *intent
+	left.At++
+	left.LeftOut = maps.Clone(left.LeftOut)
+	if left.LeftOut == nil {
+		left.LeftOut = map[MemberID]string{}
+	}
+	left.LeftOut[id] = reason
+	rest = withoutMember(intent.Steps[left.At:], id)
+	if len(step.without(id).Members) > 0 {
+		return rest, true, nil
+	}
+	left.Steps = slices.Concat(intent.Steps[:left.At], rest)
+	return p.replan(ctx, &left)
+}
+
+// neededInstead says that a member of a step needs something else by now, which has to come first. In local mode nobody has written
+// down what is needed, so it is what this participant needs at this moment.
 func (p *pass) neededInstead(intent *Intent, step *Step) string {
-	own, _ := intent.Action.Sets()
+	now := p.view.needed()
+	if !p.c.run.global() {
+		now = p.needs
+	}
 	for _, id := range step.Members {
-		for _, set := range sortedKeys(p.view.Sets) {
-			member, is := p.view.Sets[set][id]
-			if pending, _ := set.action().Sets(); is && set == pending && set != own && member.Version > intent.Seen && intent.Seen > 0 {
-				return fmt.Sprintf("%s needs %s first", id, set.action())
+		for _, action := range sortedKeys(now[id]) {
+			// An entry that was there is a newer one after its participant has changed its prefix.
+			later := now[id][action] > intent.Seen && (intent.Seen > 0 || !p.c.run.global())
+			if action != intent.Action && later && !slices.Contains(intent.Beside[id], action) {
+				return fmt.Sprintf("%s needs %s first", id, action)
 			}
 		}
 	}

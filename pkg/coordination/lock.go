@@ -52,6 +52,10 @@ type lockGrant struct {
 // It does not wait: it returns a heldError if somebody has the lock.
 func (c *Coordinator) lockAlone(ctx context.Context) (*lockGrant, error) {
 	return c.take(ctx, func(view *View, _ int64) ([]kv.Condition, *Intent, error) {
+		if slices.ContainsFunc(view.Participants, func(p Participant) bool { return p.Name == c.name }) {
+			c.lookAgain() // an older process of this participant has come back
+			return nil, nil, kv.ErrConflict
+		}
 		if view.Intent != nil && (len(view.Instances) > 0 || slices.ContainsFunc(view.Intent.members(), view.Accepted)) {
 			return nil, nil, &heldError{Lock{Holder: view.Intent.By, Token: view.Intent.Token}}
 		}

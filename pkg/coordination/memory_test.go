@@ -1,11 +1,15 @@
 package coordination
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
@@ -108,6 +112,81 @@ func (c content) end(id string) content {
 	delete(c.sessions, id)
 	maps.DeleteFunc(c.entries, func(_ string, entry kv.Entry) bool { return entry.Session == id })
 	return c
+}
+
+// MemoryStore is a Store in the memory of one process, for examples. Its sessions end when they are closed.
+type MemoryStore struct {
+	mu      sync.Mutex
+	content content
+	opened  int
+	changed chan struct{} // closed and replaced with each change
+}
+
+// NewMemoryStore makes an empty one.
+func NewMemoryStore() *MemoryStore {
+	return &MemoryStore{content: newContent(), changed: make(chan struct{})}
+}
+
+// Read implements Store.
+func (m *MemoryStore) Read(_ context.Context, paths ...string) (*kv.Snapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.content.read(paths...), nil
+}
+
+// Commit implements Store.
+func (m *MemoryStore) Commit(_ context.Context, t kv.Transaction) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next, err := m.content.commit(t)
+	m.replace(next)
+	return m.content.revision, err
+}
+
+// Watch implements Store.
+func (m *MemoryStore) Watch(ctx context.Context, _ string) <-chan struct{} {
+	signals := make(chan struct{}, 1)
+	go func() {
+		defer close(signals)
+		for {
+			m.mu.Lock()
+			changed := m.changed
+			m.mu.Unlock()
+			select {
+			case signals <- struct{}{}:
+			default: // there is one that nobody has heard
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return signals
+}
+
+// Open implements Store.
+func (m *MemoryStore) Open(_ context.Context, name string, _ time.Duration) (kv.Session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opened++
+	id := fmt.Sprintf("%s-%d", name, m.opened)
+	m.content = m.content.open(id)
+	return &modelSession{id: id, lost: make(chan struct{}), close: func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.replace(m.content.end(id))
+		return nil
+	}}, nil
+}
+
+func (m *MemoryStore) replace(next content) {
+	if next.revision != m.content.revision {
+		close(m.changed)
+		m.changed = make(chan struct{})
+	}
+	m.content = next
 }
 
 func TestContent(t *testing.T) {

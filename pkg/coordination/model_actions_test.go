@@ -174,8 +174,9 @@ func (w *world) alive(participant int) (count int) {
 
 func (w *world) start(participant int) {
 	w.started++
-	name := fmt.Sprintf("%s%d", w.scenario.participants[participant], w.started)
-	w.processes = append(w.processes, newProcess(name, participant, w.started))
+	p := newProcess(fmt.Sprintf("%s%d", w.scenario.participants[participant], w.started), participant, w.started)
+	p.updated = slices.ContainsFunc(w.processes, func(other *process) bool { return other.participant == participant })
+	w.processes = append(w.processes, p)
 }
 
 // step lets the next call of a process through.
@@ -197,8 +198,8 @@ func (w *world) preempts(p *process) bool {
 
 // noticed tells whether a process knows that its last session is lost.
 func (p *process) noticed() bool {
-	if p.memory.session == p.session && p.memory.lost {
-		return true
+	if p.memory.session == p.session && p.memory.lost || p.next == "" && p.memory.session != p.session {
+		return true // also if it has closed it
 	}
 	lost := false
 	for _, a := range p.log {

@@ -22,7 +22,7 @@ import (
 // end of restarts, the expiry of sessions whose process has died, the start of a new process, and commits that are done
 // late; they happen at any time and cost nothing. Time passes only while something is done: how long nothing has changed before an
 // action begins is for TestJudge and its relatives. States are looked at by the number of their faults, and within it by
-// their distance from the start, up to modelStates; the log says what was not reached.
+// their distance from the start, up to modelStates, each number of faults with an equal share; the log says what was not reached.
 //
 // Judged are every start of a restart, every commit, and at the end that from every state all that was asked for can
 // be finished without another fault, and nothing is left behind.
@@ -31,6 +31,7 @@ type scenario struct {
 	members      []member
 	policy       Policy
 	action       Action // Restart if it is not set
+	beside       Action // what members also need that need the action, if it is set
 	plan         func(ids []MemberID) []Step
 	system       func(e *execution) System
 	// faults may happen, faultsAtMost of them in one path.
@@ -46,6 +47,10 @@ type scenario struct {
 	joined bool
 	// declared is set if they have also said what they need.
 	declared bool
+	// local is set if no participant tells the others anything.
+	local bool
+	// update changes the settings of the processes that are started beside others, as a rolling update of an operator does.
+	update func(*Settings)
 
 	keys    keys
 	metrics *metrics
@@ -53,8 +58,19 @@ type scenario struct {
 
 func (s *scenario) has(fault string) bool { return slices.Contains(s.faults, fault) }
 
-func (s *scenario) settings(participant int) Settings {
-	return Settings{Mode: Global, Prefix: s.participants[participant], Expected: s.participants, Policy: s.policy}
+// settings are those of a process.
+func (s *scenario) settings(p *process) Settings {
+	settings := Settings{Mode: Global, Prefix: s.participants[p.participant], Expected: s.participants, Policy: s.policy}
+	switch {
+	case s.local:
+		return Settings{}
+	case s.update != nil:
+		settings.Expected = nil // those that were expected may go
+		if p.updated {
+			s.update(&settings)
+		}
+	}
+	return settings
 }
 
 // begin is the world before anything has happened.
@@ -130,7 +146,8 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 	levels[0] = []int{0}
 	var goals, unseen []int
 	for level := 0; level <= s.faultsAtMost; level++ {
-		for len(levels[level]) > 0 && (limit == 0 || len(x.states) < limit) {
+		share := limit * (level + 1) / (s.faultsAtMost + 1) // so that those without a fault, of which there may be very many, are not all
+		for len(levels[level]) > 0 && len(x.states) < share {
 			at := levels[level][0]
 			levels[level] = levels[level][1:]
 			w := x.states[at].world

@@ -18,11 +18,13 @@ import (
 // Coordinator is made from it. What is in it is never changed.
 type memory struct {
 	settings   Settings
-	known      bool
+	left       time.Time
 	session    string
 	lost       bool // the process knows that its session is
 	grant      *grantMemory
 	leads      bool
+	alone      *Intent // what it does in local mode
+	givenUp    map[Action]givenUp
 	doubtful   bool
 	registered registration
 	seen       map[question]seen
@@ -63,8 +65,12 @@ func (s *modelSession) lose() {
 // remember makes a value of a Coordinator.
 func remember(c *Coordinator) *memory {
 	m := &memory{
-		settings: c.settings.clone(), known: c.known, doubtful: c.doubtful, registered: c.registered, seen: maps.Clone(c.seen), doing: c.doing,
-		former: maps.Clone(c.former), leads: c.run != nil,
+		settings: c.settings.clone(), left: c.left, doubtful: c.doubtful, registered: c.registered, seen: maps.Clone(c.seen), doing: c.doing,
+		former: maps.Clone(c.former), leads: c.run != nil, givenUp: maps.Clone(c.givenUp),
+	}
+	if alone, is := c.run.(*localRun); is {
+		m.alone = alone.intent()
+		m.alone.Steps = slices.Clone(m.alone.Steps)
 	}
 	if s, is := c.session.(*modelSession); is {
 		m.session = s.id
@@ -92,7 +98,10 @@ func remember(c *Coordinator) *memory {
 
 func (m *memory) describe() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, encode(m.settings), m.known, m.session, m.lost, m.leads, m.doubtful, m.registered, sortedKeys(m.former))
+	fmt.Fprintln(&b, encode(m.settings), m.left.Unix(), m.session, m.lost, m.leads, m.doubtful, m.registered, sortedKeys(m.former), m.givenUp)
+	if m.alone != nil {
+		fmt.Fprintln(&b, encode(m.alone))
+	}
 	if m.leads {
 		fmt.Fprintln(&b, m.doing.id, m.doing.since.Unix(), m.doing.executed)
 	}
@@ -113,7 +122,8 @@ type process struct {
 	name        string // unique
 	participant int
 	incarnation int
-	opened      int // sessions
+	updated     bool // it was started beside an earlier process
+	opened      int  // sessions
 	session     string
 	memory      *memory
 	log         []*answered
@@ -193,7 +203,7 @@ func (e *execution) reconcile() (ended bool) {
 			}
 		}
 	}()
-	_, _ = e.c.Reconcile(context.Background(), e.w.scenario.settings(e.p.participant), e.w.scenario.system(e))
+	_, _ = e.c.Reconcile(context.Background(), e.w.scenario.settings(e.p), e.w.scenario.system(e))
 	e.skipNotices()
 	return true
 }
@@ -204,11 +214,12 @@ func (e *execution) wake() *Coordinator {
 	c := &Coordinator{
 		store: e, keys: e.w.scenario.keys, system: modelSystemName, name: e.w.scenario.participants[e.p.participant], duration: time.Minute,
 		class: func(MemberID) string { return "" }, clock: e, actions: []Action{e.w.scenario.action}, metrics: e.w.scenario.metrics,
-		settings: m.settings.clone(), known: m.known, doubtful: m.doubtful, registered: m.registered, seen: maps.Clone(m.seen), doing: m.doing,
+		settings: m.settings.clone(), left: m.left, doubtful: m.doubtful, registered: m.registered, seen: maps.Clone(m.seen), doing: m.doing,
 		maxOperations: e.w.scenario.maxOperations, givenUp: map[Action]givenUp{}, former: map[string]bool{},
 		retryAfter: func(int) time.Duration { return 0 }, // as above
 	}
 	maps.Copy(c.former, m.former)
+	maps.Copy(c.givenUp, m.givenUp)
 	if m.session != "" {
 		c.session = e.newSession(m.session)
 		if m.lost {
@@ -230,7 +241,12 @@ func (e *execution) wake() *Coordinator {
 			g.cancel(from.cause)
 		}
 		c.grant = g
-		if m.leads {
+		switch {
+		case m.alone != nil:
+			alone := *m.alone
+			alone.Steps = slices.Clone(alone.Steps)
+			c.run = &localRun{g, alone}
+		case m.leads:
 			c.run = &globalRun{g}
 		}
 	}

@@ -15,8 +15,9 @@ type member struct {
 	done      int
 	task      string // the last one that was begun
 	disturbed bool
-	seen      int64 // the newest token
-	withdrawn bool  // it needs nothing any more though nothing was done
+	seen      int64  // the newest token
+	withdrawn bool   // it needs nothing any more though nothing was done
+	alone     string // the process that has begun the last restart in local mode, if one has
 }
 
 func (m member) needs() bool { return m.wanted > m.done }
@@ -35,6 +36,9 @@ func (s modelSystem) Needs(context.Context, *View) (Needs, error) {
 			a.needs.Members = append(a.needs.Members, m.id)
 			if m.needs() {
 				a.needs.Pending = append(a.needs.Pending, Need{Action: s.e.w.scenario.action, Member: m.id, Ready: true})
+				if beside := s.e.w.scenario.beside; beside != "" {
+					a.needs.Pending = append(a.needs.Pending, Need{Action: beside, Member: m.id, Ready: true})
+				}
 			}
 		}
 		a.text = fmt.Sprint(a.needs)
@@ -88,12 +92,15 @@ func (w *world) execute(by *process, task Task) error {
 	for _, id := range task.Members {
 		m := w.member(id)
 		m.seen = task.Token
-		if m.task != task.ID && m.withdrawn && !m.needs() {
-			m.task = task.ID // what an adopter sees when it looks: there is nothing to do
+		if m.task != task.ID && (m.withdrawn || w.forgotten(m)) && !m.needs() {
+			m.task, m.alone = task.ID, "" // what an adopter sees when it looks: there is nothing to do
 		}
 		if m.task != task.ID {
 			w.judgeStart(by, m, task)
-			m.task, m.disturbed = task.ID, true
+			m.task, m.disturbed, m.alone = task.ID, true, ""
+			if w.scenario.settings(by).Mode != Global {
+				m.alone = by.name
+			}
 		}
 		busy = busy || m.disturbed
 	}
@@ -101,6 +108,11 @@ func (w *world) execute(by *process, task Task) error {
 		return NotYet("it takes a while")
 	}
 	return nil
+}
+
+// forgotten tells whether the last restart of a member was begun in local mode by a process that has died: nobody goes on with it.
+func (w *world) forgotten(m *member) bool {
+	return m.alone != "" && !slices.ContainsFunc(w.processes, func(p *process) bool { return p.name == m.alone })
 }
 
 func (w *world) member(id MemberID) *member {
@@ -148,11 +160,14 @@ func (w *world) judgeStart(by *process, m *member, task Task) {
 		w.violate("%s is restarted though nobody needs it", m.id)
 	}
 	for _, other := range w.members {
-		if other.disturbed && other.task != task.ID {
+		if other.disturbed && other.task != task.ID && !w.forgotten(&other) {
 			w.violate("%s is restarted while %s is, in different steps", m.id, other.id)
 		}
 	}
 	view := w.view()
+	if holds := view.Lock != nil && view.Lock.Session == by.session && view.Lock.Token == task.Token; holds && !view.Acts() {
+		return // in local mode nobody else knows what is done
+	}
 	step := view.Intent.step()
 	if step == nil || task.ID != fmt.Sprintf("%s/%d/%d", modelSystemName, view.Intent.ID, view.Intent.At) || !slices.Contains(step.Members, m.id) {
 		w.violate("%s is restarted though the order is over", m.id)

@@ -202,10 +202,10 @@ func (w *world) judgeProgress(before, after *View) {
 		if answer.pending(was) && w.member(id).seen <= answer.Token {
 			w.violate("the order to %s %s was accepted and not answered, and the action goes on", step.Do, id)
 		}
-		if _, out := is.leftOut(id); same && !answer.answers(was) && !out {
+		if _, out := is.leftOut(id); same && !w.carriedOut(id, was) && !answer.answers(was) && !out {
 			w.violate("the action goes on as if %s were restarted", id)
 		}
-		if is == nil && !answer.answers(was) && before.Intent.ID == after.lastDone().ID && after.lastDone().Failure == "" {
+		if is == nil && !w.carriedOut(id, was) && !answer.answers(was) && before.Intent.ID == after.lastDone().ID && after.lastDone().Failure == "" {
 			w.violate("the action is done as if %s were restarted", id)
 		}
 	}
@@ -216,6 +216,22 @@ func (w *world) judgeProgress(before, after *View) {
 			}
 		}
 	}
+}
+
+// carriedOut tells whether the present step of an intent was done to a member. Its answer goes when its participant leaves.
+func (w *world) carriedOut(id MemberID, intent *Intent) bool {
+	m := w.member(id)
+	return !m.disturbed && m.task == fmt.Sprintf("%s/%d/%d", modelSystemName, intent.ID, intent.At)
+}
+
+// newest is the process of a participant that was started last.
+func (w *world) newest(participant int) (newest *process) {
+	for _, p := range w.processes {
+		if p.participant == participant && (newest == nil || p.incarnation > newest.incarnation) {
+			newest = p
+		}
+	}
+	return newest
 }
 
 func (i *Intent) leftOut(id MemberID) (string, bool) {
@@ -256,8 +272,17 @@ func (w *world) unfinished() string {
 			return fmt.Sprintf("%v are in %s", slices.Sorted(maps.Keys(members)), set)
 		}
 	}
-	if len(view.Participants) < len(w.scenario.participants) || len(view.Instances) < len(w.scenario.participants) {
-		return "a participant is missing"
+	if left := view.Left(); len(left) > 0 {
+		return fmt.Sprintf("something is left below %v", left)
+	}
+	global := 0
+	for i := range w.scenario.participants {
+		if p := w.newest(i); p != nil && w.scenario.settings(p).Mode == Global {
+			global++
+		}
+	}
+	if len(view.Participants) != global || len(view.Instances) != global {
+		return "a participant is missing, or there that should not be"
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package coordination
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +43,23 @@ func (s Step) Member() MemberID {
 	return s.Members[0]
 }
 
+// without is the step without some of its members.
+func (s Step) without(ids ...MemberID) Step {
+	s.Members = slices.DeleteFunc(slices.Clone(s.Members), func(id MemberID) bool { return slices.Contains(ids, id) })
+	return s
+}
+
+// withoutMember are steps without a member: those that were about this one only are left out.
+func withoutMember(steps []Step, id MemberID) (rest []Step) {
+	for _, step := range steps {
+		left := step.without(id)
+		if len(left.Members) > 0 || len(step.Members) == 0 {
+			rest = append(rest, left)
+		}
+	}
+	return rest
+}
+
 func (s Step) String() string {
 	return strings.TrimSpace(s.Do + " " + joined(s.Members))
 }
@@ -70,7 +88,10 @@ type Intent struct {
 	Members map[MemberID]int64 `json:"members,omitempty"`
 	// LeftOut says why it is done without some that had asked for it.
 	LeftOut map[MemberID]string `json:"leftOut,omitempty"`
-	Steps   []Step              `json:"steps,omitempty"`
+	// Beside is what else its members needed when it was decided. What they need after that comes first if they cannot become
+	// healthy.
+	Beside map[MemberID][]Action `json:"beside,omitempty"`
+	Steps  []Step                `json:"steps,omitempty"`
 	// At is the step that is to be done now, the number of steps when all are done.
 	At int `json:"at"`
 	// Go is set when all participants have accepted a step that they carry out together.
@@ -90,6 +111,31 @@ func (i *Intent) step() *Step {
 		return nil
 	}
 	return &i.Steps[i.At]
+}
+
+// beside returns what else the members of all steps need.
+func (i *Intent) beside(needed needed) map[MemberID][]Action {
+	beside := map[MemberID][]Action{}
+	for _, step := range i.Steps {
+		for _, id := range step.Members {
+			for _, action := range sortedKeys(needed[id]) {
+				if action != i.Action && !slices.Contains(beside[id], action) {
+					beside[id] = append(beside[id], action)
+				}
+			}
+		}
+	}
+	return beside
+}
+
+// needed are the actions that members need, with the versions of the entries that say so, 0 if there are none.
+type needed map[MemberID]map[Action]int64
+
+func (n needed) add(id MemberID, action Action, version int64) {
+	if n[id] == nil {
+		n[id] = map[Action]int64{}
+	}
+	n[id][action] = version
 }
 
 // members are those of the present step.

@@ -177,9 +177,11 @@ func (p *pass) beginLocal(ctx context.Context, needs Needs) error {
 		for id := range proposal.Members {
 			members[id] = 0
 		}
-		p.c.run = &localRun{grant, Intent{
+		intent := Intent{
 			ID: grant.Token, Action: action, Members: members, Steps: steps, Token: grant.Token, By: p.c.name, Since: p.c.clock.Now().UTC(),
-		}}
+		}
+		intent.Beside = intent.beside(p.needs)
+		p.c.run = &localRun{grant, intent}
 		return nil
 	}
 	return nil

@@ -104,11 +104,23 @@ func (c change) isNews(entry kv.Entry, exists bool) bool {
 	return c.again || !exists || entry.Value != c.Value
 }
 
+// errMoved is returned to a process when a newer one of its participant works, or has moved what is below its prefix.
+var errMoved = errors.New("another process of this participant has changed its registration")
+
+// mayWrite tells whether the entries below a prefix are this process's own.
+func (c *Coordinator) mayWrite(found *kv.Snapshot, prefix string) bool {
+	session, started := c.registeredAs(found.Revision)
+	return c.keys.owners(found)[prefix] == c.name && c.newerProcess(found, session, started) == nil
+}
+
 // update writes what is not so yet.
 func (c *Coordinator) update(ctx context.Context, prefix string, wanted []change) error {
 	before, err := c.store.Read(ctx, c.keys.root)
 	if err != nil {
 		return err
+	}
+	if !c.mayWrite(before, prefix) {
+		return fmt.Errorf("%w: %s", errMoved, c.name)
 	}
 	return c.updateFrom(ctx, prefix, before, wanted)
 }
@@ -134,41 +146,41 @@ func (c *Coordinator) updateFrom(ctx context.Context, prefix string, before *kv.
 			news = append(news, change.Operation)
 		}
 	}
-	entry := before.Entries[c.keys.changes(prefix)]
-	if len(news) == 0 && !understoodMarker(entry.Value).Incomplete {
+	if len(news) == 0 && !understoodMarker(before.Entries[c.keys.changes(prefix)].Value).Incomplete {
 		return nil
 	}
-	at, err := c.writeParts(ctx, prefix, entry.Version, news, false)
+	err := c.writeParts(ctx, prefix, before, news, false)
 	if !errors.Is(err, kv.ErrTooLarge) {
 		return err
 	}
 	// What is not needed any more makes room. The other entries are still missing.
 	removed := slices.DeleteFunc(news, func(operation kv.Operation) bool { return !operation.Delete })
 	if len(removed) > 0 {
-		if _, again := c.writeParts(ctx, prefix, at, removed, true); again != nil {
+		if again := c.writeParts(ctx, prefix, before, removed, true); again != nil {
 			return errors.Join(err, again)
 		}
 	}
 	return err
 }
 
-// writeParts writes operations in as many transactions as they take, if the marker is at a version, and returns the version that
-// it has then, also after an error.
-func (c *Coordinator) writeParts(ctx context.Context, prefix string, at int64, operations []kv.Operation, incomplete bool) (int64, error) {
+// writeParts writes operations in as many transactions as they take, if the marker is as it was before, and notes there what it is
+// then, also if it returns an error: whoever writes the marker after that must know whether entries are missing.
+func (c *Coordinator) writeParts(ctx context.Context, prefix string, before *kv.Snapshot, operations []kv.Operation, incomplete bool) error {
 	for first := true; first || len(operations) > 0; first = false {
 		part := operations[:min(len(operations), c.maxOperations)]
 		operations = operations[len(part):]
+		mark := c.mark(prefix, incomplete || len(operations) > 0)
 		written, err := c.store.Commit(ctx, kv.Transaction{
-			If:      []kv.Condition{kv.IsAt(c.keys.changes(prefix), at)},
-			Then:    append(slices.Clone(part), c.mark(prefix, incomplete || len(operations) > 0)),
+			If:      []kv.Condition{kv.IsAt(mark.Key, before.Entries[mark.Key].Version)},
+			Then:    append(slices.Clone(part), mark),
 			Reserve: reserveOfEntries,
 		})
 		if err != nil {
-			return at, err
+			return err
 		}
-		at = written
+		before.Entries[mark.Key] = kv.Entry{Value: mark.Value, Version: written}
 	}
-	return at, nil
+	return nil
 }
 
 // marker is what is written with every change to what a prefix owns.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -73,6 +74,15 @@ func (n Needs) wants() (wantedEntries, error) {
 		}
 	}
 	return wants, nil
+}
+
+// needed are the needs by member. Those that nobody has written down count as newer than anything.
+func (n Needs) needed() needed {
+	all := needed{}
+	for _, need := range n.Pending {
+		all.add(need.Member, need.Action, math.MaxInt64)
+	}
+	return all
 }
 
 // Proposal is an action that may begin.

@@ -283,13 +283,3 @@ func TestSkippedMembersAreRecorded(t *testing.T) {
 		w.Expect(view.Pending(coordination.Restart)).To(And(HaveKey(coordination.MemberID("dc1-a")), HaveLen(1)))
 	})
 }
-
-// TestWantedWithoutIntent asks a grant of the lock alone.
-func TestWantedWithoutIntent(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		grant, err := w.instance("dc1").Lock(t.Context())
-		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(grant.Wanted(w.view(), "dc1-a")).To(BeFalse())
-	})
-}

@@ -35,6 +35,8 @@ type View struct {
 	keys    keys
 	// asking are the prefixes of all participants that have an entry of a member in a set.
 	asking map[Set]map[MemberID][]string
+	// answersBelow are the prefixes below which the answers are.
+	answersBelow map[MemberID]string
 	// processes are all that are alive, the newest of a participant first.
 	processes []Instance
 	// incomplete are the prefixes of which entries are missing.
@@ -82,7 +84,7 @@ func look(ctx context.Context, store kv.Store, k keys, system string) (*View, er
 func (k keys) view(found *kv.Snapshot) (*View, error) {
 	v := &View{
 		Revision: found.Revision, Sets: map[Set]Members{}, Denied: map[string][]string{}, Answers: map[MemberID]Answer{},
-		entries: found.Entries, keys: k,
+		entries: found.Entries, keys: k, answersBelow: map[MemberID]string{},
 	}
 	v.asking = k.asking(found)
 	for set := range v.asking {
@@ -90,7 +92,7 @@ func (k keys) view(found *kv.Snapshot) (*View, error) {
 	}
 	v.processes = k.processes(found)
 	for _, process := range v.processes {
-		if last := len(v.Instances) - 1; last < 0 || v.Instances[last].Prefix != process.Prefix || v.Instances[last].Name != process.Name {
+		if !slices.ContainsFunc(v.processes, func(other Instance) bool { return other.Name == process.Name && other.newer(process) }) {
 			v.Instances = append(v.Instances, process)
 		}
 	}
@@ -140,7 +142,7 @@ func (v *View) add(at []string, value string) (err error) {
 		var answer Answer
 		err = read(&answer)
 		if other, given := v.Answers[MemberID(at[2])]; !given || other.before(answer) {
-			v.Answers[MemberID(at[2])] = answer
+			v.Answers[MemberID(at[2])], v.answersBelow[MemberID(at[2])] = answer, at[1]
 		}
 	}
 	return err
@@ -154,6 +156,32 @@ func (v *View) Takes(prefix string) bool {
 // knows tells whether a participant with a prefix has joined and not left, whether it is alive or not.
 func (v *View) knows(prefix string) bool {
 	return slices.ContainsFunc(v.Participants, func(p Participant) bool { return p.Prefix == prefix })
+}
+
+// nameOf is that of the participant with a prefix.
+func (v *View) nameOf(prefix string) string {
+	for _, participant := range v.Participants {
+		if participant.Prefix == prefix {
+			return participant.Name
+		}
+	}
+	return ""
+}
+
+// needed are all actions that members need and that were not done.
+func (v *View) needed() needed {
+	all := needed{}
+	for set, members := range v.Sets {
+		if pending, _ := set.action().Sets(); set != pending {
+			continue
+		}
+		for id, member := range members {
+			if !v.acted(set, id) {
+				all.add(id, set.action(), member.Version)
+			}
+		}
+	}
+	return all
 }
 
 // Absent are the prefixes of those which take no part, of all that manage members of the system: they are in

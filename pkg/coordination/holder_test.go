@@ -1,0 +1,236 @@
+package coordination_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
+)
+
+// The tests of this file are about the holder of the lock when something does not go as planned.
+
+// keeping is a System whose members still need the action when one of its steps is done.
+type keeping struct{ *operator }
+
+func (k keeping) Execute(_ context.Context, task coordination.Task) error {
+	for _, id := range task.Members {
+		k.done = append(k.done, task.Do+" "+string(id))
+	}
+	return nil
+}
+
+// A member that is left out of a step with others is left out of the later steps too.
+func TestSkippedMemberIsInNoLaterStep(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		both := []coordination.MemberID{"a-1", "b-1"}
+		b.plan = func(coordination.Proposal) []coordination.Step {
+			return []coordination.Step{
+				{Do: "stop", Members: both, Order: true},
+				{Do: "look at", Members: only("a-1")},
+				{Do: "start", Members: both, Order: true},
+				{Do: "check"},
+			}
+		}
+		b.system = keeping{b.operator}
+		impatient := coordination.Policy{Missing: coordination.LeaveOut}
+		a.settings.Policy, b.settings.Policy = impatient, impatient
+		a.settings.Denied = []string{"a-operator"} // b acts
+		a.reconcile()
+		for w.view().Intent == nil {
+			b.reconcile()
+		}
+		w.Expect(a.Close(t.Context())).To(Succeed())
+		for len(w.view().Done) == 0 {
+			b.reconcile()
+		}
+		done := w.view().Done[0]
+		w.Expect(done.LeftOut).To(HaveKey(coordination.MemberID("a-1")))
+		w.Expect(done.Failure).To(BeEmpty())
+		w.Expect(done.Steps).To(Equal([]coordination.Step{
+			{Do: "stop", Members: only("b-1"), Order: true}, {Do: "start", Members: only("b-1"), Order: true}, {Do: "check"},
+		}))
+		w.Expect(b.done).To(Equal([]string{"stop b-1", "start b-1"}))
+	})
+}
+
+// slowFence is a System whose fence takes a while.
+type slowFence struct {
+	*operator
+	fenced int64
+	notYet error
+}
+
+func (s *slowFence) Fence(_ context.Context, _ []coordination.MemberID, token int64) error {
+	s.fenced = token
+	return s.notYet
+}
+
+// A participant that is alive and slow is fenced too, and carries out nothing under the token of the fence.
+func TestSlowParticipantIsFenced(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		impatient := coordination.Policy{Missing: coordination.GoOn, After: time.Minute}
+		a.settings.Policy, b.settings.Policy = impatient, impatient
+		a.settings.Denied = []string{"a-operator"} // b acts
+		var last int64
+		a.execute = func(task coordination.Task) error {
+			last = task.Token
+			return coordination.NotYet("it takes a while")
+		}
+		fence := &slowFence{b.operator, 0, coordination.NotYet("something is under way")}
+		b.system = fence
+		b.reconcile()
+		for !w.view().Accepted("a-1") {
+			a.reconcile()
+			b.reconcile()
+		}
+		accepted := w.view().Answers["a-1"].Token
+		b.reconcile()
+		w.Expect(fence.fenced).To(BeZero(), "not before its time")
+		w.clock.SetTime(w.clock.Now().Add(time.Minute))
+		b.reconcile()
+		w.Expect(fence.fenced).To(BeNumerically(">", accepted))
+		a.reconcile()
+		w.Expect(last).To(Equal(accepted), "the system refuses it")
+		w.Expect(b.done).To(BeEmpty(), "something is under way")
+		fence.notYet = nil
+		for len(w.view().Done) == 0 {
+			b.reconcile()
+		}
+		w.Expect(b.done).To(Equal([]string{"b-1"}))
+		w.Expect(w.view().Done[0].LeftOut).To(HaveKey(coordination.MemberID("a-1")))
+	})
+}
+
+// In local mode a participant does nothing beside an intent that somebody may be carrying out.
+func TestLocalModeWaitsForAnIntent(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a, alone := w.joins("a", coordination.Restart, "a-1"), w.joins("c", coordination.Restart, "c-1")
+		alone.settings = coordination.Settings{}
+		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		for !w.view().Accepted("a-1") {
+			a.reconcile()
+		}
+		_, err := coordination.BreakLock(t.Context(), w.Store, "", system) // the lock is free, and the intent is there
+		w.Expect(err).NotTo(HaveOccurred())
+		alone.reconcile()
+		w.Expect(a.Close(t.Context())).To(Succeed()) // nobody is alive, and the order was accepted
+		alone.reconcile()
+		w.Expect(alone.done).To(BeEmpty())
+		w.Expect(alone.last.Waits).To(ContainElement(HaveField("For", "a-operator")))
+		_, err = coordination.Abandon(t.Context(), w.Store, "", system, "it is gone")
+		w.Expect(err).NotTo(HaveOccurred())
+		alone.reconcile()
+		alone.reconcile()
+		w.Expect(alone.done).To(Equal([]string{"c-1"}))
+	})
+}
+
+// A holder that does not know whether the next step was published goes on with it, and does nothing twice.
+func TestLostAnswersOfTheHolder(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]bool{"done": false, "not done": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				store := &unsure{Store: w.Store}
+				w.Store = store
+				a := w.joins("a", coordination.Restart, "a-1", "a-2", "a-3")
+				a.plan = func(p coordination.Proposal) (steps []coordination.Step) {
+					for _, id := range p.IDs() {
+						steps = append(steps, coordination.Step{Do: "restart", Members: only(id)}) // by the holder
+					}
+					return steps
+				}
+				for w.view().Intent == nil {
+					a.reconcile()
+				}
+				lost := 0
+				for range 20 { // every other answer is lost
+					store.done.Store(!refused)
+					store.refused.Store(refused)
+					if _, err := a.Reconcile(t.Context(), a.settings, a.system); err != nil {
+						w.Expect(err).To(MatchError(errLost))
+						lost++
+					}
+					store.done.Store(false)
+					store.refused.Store(false)
+					a.reconcile()
+				}
+				w.Expect(lost).To(BeNumerically(">", 0))
+				w.Expect(a.done).To(Equal([]string{"a-1", "a-2", "a-3"}))
+				w.Expect(w.lastDone().Failure).To(BeEmpty())
+				w.Expect(w.view().Done).To(HaveLen(1))
+			})
+		})
+	}
+}
+
+// blindOperator cannot look at its members.
+type blindOperator struct{ *operator }
+
+var errBlind = errors.New("the members cannot be reached")
+
+func (blindOperator) Needs(context.Context, *coordination.View) (coordination.Needs, error) {
+	return coordination.Needs{}, errBlind
+}
+
+// A holder that cannot go on lets another participant do it.
+func TestHolderStandsBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spoil func(a *participant)
+		want  string
+	}{
+		"refused settings":   {func(a *participant) { a.settings.Policy.Missing = "Maybe" }, `Missing "Maybe" is unknown`},
+		"a taken prefix":     {func(a *participant) { a.settings.Prefix = "b" }, "another participant has this prefix"},
+		"needs are unknown":  {func(a *participant) { a.system = blindOperator{a.operator} }, errBlind.Error()},
+		"needs of no action": {func(a *participant) { a.needs.Pending[0].Action = "no action" }, "cannot be an action"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+				b.reconcile()
+				for w.view().Intent == nil {
+					a.reconcile()
+				}
+				w.Expect(w.view().Lock.Holder).To(Equal("a-operator"))
+				test.spoil(a)
+				result, err := a.Reconcile(t.Context(), a.settings, a.system)
+				w.Expect(err).To(MatchError(ContainSubstring(test.want)))
+				w.Expect(result.Events).To(ContainElement(HaveField("Reason", "StoodBack")))
+				w.Expect(w.view().Lock).To(BeNil())
+				b.reconcile()
+				w.Expect(w.view().Intent.By).To(Equal("b-operator"))
+			})
+		})
+	}
+}
+
+// The transaction that withdraws an order is refused when the order was accepted, also if the holder has not seen that.
+func TestSkipOfAnAcceptedOrder(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.instance("dc1"), w.instance("dc2")
+		w.wants(one, restart("dc1-a"))
+		grant, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
+		w.Expect(err).NotTo(HaveOccurred())
+		before := w.view()
+		w.Expect(one.Accept(t.Context(), one.Order(w.view(), "dc1-a"))).To(Succeed())
+		w.Expect(grant.Skip(t.Context(), w.view(), "it is late", only("dc1-a"), false)).To(MatchError(coordination.ErrAccepted))
+		w.Expect(grant.Skip(t.Context(), w.view(), "it is late", only("dc1-a"), true)).To(MatchError(coordination.ErrAccepted), "under the same token")
+		w.Expect(grant.Skip(t.Context(), before, "nobody has accepted it", only("dc1-a"), false)).To(MatchError(kv.ErrConflict), "it was accepted since")
+		w.Expect(grant.Done(t.Context(), "it is late")).To(MatchError(coordination.ErrAccepted))
+		w.Expect(w.view().Intent.At).To(BeZero())
+	})
+}

@@ -1,0 +1,316 @@
+package coordination_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
+)
+
+// The tests of this file are about a rolling update of an operator that changes its settings: for a while two processes of one
+// participant are alive, and what one remembers is not so any more.
+
+// next is another process of the participant, with other settings and with what its members need now.
+func (p *participant) next(settings coordination.Settings) *participant {
+	p.w.t.Helper()
+	another := *p
+	another.operator = &operator{needs: coordination.Needs{Members: p.needs.Members, Pending: slices.Clone(p.needs.Pending)}}
+	another.system, another.settings, another.Coordinator = another.operator, settings, p.w.process(strings.TrimSuffix(p.Name(), "-operator"))
+	return &another
+}
+
+// below are the keys that have a prefix as a segment, but for the registrations of processes that are alive.
+func (w *world) below(prefix string) (keys []string) {
+	w.t.Helper()
+	for key := range w.content() {
+		if slices.Contains(strings.Split(key, "/"), prefix) && !strings.Contains(key, "/instances/") {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// An older process works again when the newer one is gone, and takes along what that one had moved.
+func TestOlderProcessWorksAgain(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+		older.needs.Pending[0].Ready = false
+		older.reconcile()
+		newer := older.next(global("unicorn"))
+		newer.reconcile()
+		w.Expect(older.reconcile().Superseded).To(BeTrue())
+		w.Expect(w.below("a")).To(BeEmpty())
+		w.Expect(newer.Close(t.Context())).To(Succeed())
+
+		older.reconcile()
+		w.Expect(w.below("unicorn")).To(BeEmpty())
+		w.Expect(w.view().Sets).To(HaveKeyWithValue(coordination.PendingForRestart, HaveKeyWithValue(coordination.MemberID("a-1"), HaveField("Prefix", "a"))))
+		w.Expect(older.Close(t.Context())).To(Succeed())
+		last := older.next(global("unicorn"))
+		last.needs.Pending[0].Ready = true
+		rounds(last, other)
+		w.Expect(last.done).To(Equal([]string{"a-1"}))
+		w.Expect(w.below("a")).To(BeEmpty())
+		w.Expect(w.view().Participants).To(HaveLen(2))
+	})
+}
+
+// What older versions left behind below two prefixes is below one again.
+func TestParticipantWithTwoPrefixes(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		a.needs.Pending[0].Ready = false
+		a.reconcile()
+		stray := coordination.DefaultRoot + "/" + system
+		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{
+			kv.Put(stray+"/participants/stray", `{"name":"a-operator","prefix":"stray"}`), kv.Put(stray+"/changes/stray", "{}"),
+			kv.Put(stray+"/pendingForRestart/stray/a-1", ""), kv.Put(stray+"/pendingForRestart/stray/a-2", ""),
+		}})
+		w.Expect(err).NotTo(HaveOccurred())
+		for range 3 {
+			a.reconcile()
+		}
+		w.Expect(w.below("stray")).To(BeEmpty())
+		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(HaveLen(1))
+	})
+}
+
+// A process whose prefix was moved meanwhile writes nothing below it.
+func TestMovedProcessDeclaresNothing(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		older := w.instance("dc1")
+		view := w.view()
+		newer := w.instance("dc1", func(o *coordination.Options) { o.Name = "dc1-operator" })
+		w.Expect(newer.Configure(t.Context(), global("unicorn"))).To(Succeed())
+		w.Expect(older.Declare(t.Context(), view, restart("dc1-a"))).To(MatchError(ContainSubstring("has changed its registration")))
+		w.Expect(w.below("dc1")).To(BeEmpty())
+	})
+}
+
+// An older process that finishes what it has accepted answers where its order is by now.
+func TestAnswerFollowsThePrefix(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		older.settings.Denied = []string{"a-operator"} // the other one acts
+		older.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		other.reconcile()
+		for !w.view().Accepted("a-1") {
+			older.reconcile()
+			other.reconcile()
+		}
+		newer := older.next(global("unicorn"))
+		newer.reconcile()
+		older.execute = nil
+		w.Expect(older.reconcile().Superseded).To(BeTrue())
+		w.Expect(older.done).To(Equal([]string{"a-1"}))
+		w.Expect(w.below("a")).To(BeEmpty())
+		newer.needs.Pending = nil // it sees what was done
+		rounds(other, newer)
+		w.Expect(newer.done).To(BeEmpty())
+		w.Expect(w.lastDone().Failure).To(BeEmpty())
+		w.Expect(w.view().Answers).To(BeEmpty())
+	})
+}
+
+// A process in local mode waits for an older one that takes part, and looks again when that has come back.
+func TestLocalModeWaitsForAnOlderProcess(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+		other.reconcile()
+		older.needs.Pending[0].Ready = false
+		older.reconcile()
+		newer := older.next(coordination.Settings{})
+		newer.needs.Pending[0].Ready = true
+		w.Expect(newer.reconcile().Waits).To(ContainElement(HaveField("Reason", ContainSubstring("an older process of this participant is alive"))))
+		w.Expect(newer.done).To(BeEmpty())
+		w.Expect(w.view().Takes("a")).To(BeTrue())
+		w.Expect(older.Close(t.Context())).To(Succeed()) // it hangs, and its session is over
+		newer.needs.Pending = nil
+		newer.reconcile()
+		w.Expect(w.below("a")).To(BeEmpty())
+
+		older.reconcile() // it goes on
+		w.Expect(w.view().Takes("a")).To(BeTrue())
+		newer.needs.Pending = older.next(coordination.Settings{}).needs.Pending
+		newer.needs.Pending[0].Ready = true
+		newer.reconcile()
+		newer.reconcile()
+		w.Expect(newer.last.Waits).To(ContainElement(HaveField("Reason", ContainSubstring("an older process of this participant is alive"))))
+		w.Expect(newer.done).To(BeEmpty())
+		w.Expect(older.Close(t.Context())).To(Succeed())
+		rounds(newer, other)
+		w.Expect(newer.done).To(Equal([]string{"a-1"}))
+		w.Expect(w.below("a")).To(BeEmpty())
+	})
+}
+
+// What a process has begun in local mode it brings to an end under its lock, also if an older process comes back meanwhile.
+func TestLocalActionIsNotInterrupted(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		a.settings = coordination.Settings{}
+		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		a.reconcile()
+		another := a.next(global("a"))
+		another.needs.Pending = nil
+		another.reconcile()
+		w.clock.SetTime(w.clock.Now().Add(time.Hour))
+		w.Expect(a.reconcile().Leads).To(BeTrue())
+		a.execute = nil
+		rounds(a)
+		w.Expect(a.done).To(Equal([]string{"a-1"}))
+		w.Expect(w.view().Lock).To(BeNil())
+		w.Expect(w.view().Takes("a")).To(BeTrue())
+	})
+}
+
+// Two processes that are both told to leave do not wait for each other.
+func TestBothProcessesLeave(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		older := w.joins("a", coordination.Restart, "a-1")
+		older.needs.Pending[0].Ready = false
+		older.reconcile()
+		newer := older.next(older.settings)
+		newer.reconcile()
+		w.Expect(older.reconcile().Superseded).To(BeTrue())
+		for range 2 {
+			for _, p := range []*participant{newer, older} {
+				p.settings = coordination.Settings{}
+				p.reconcile()
+			}
+		}
+		w.Expect(w.below("a")).To(BeEmpty())
+		w.Expect(older.reconcile().Superseded).To(BeFalse())
+	})
+}
+
+// What an older process answers does not say that a newer one has written all that it needs.
+func TestAnswerKeepsADeclarationIncomplete(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+		older.settings.Denied = []string{"a-operator"} // the other one acts
+		older.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		for w.view().Answers["a-1"].Token == 0 {
+			older.reconcile()
+			other.reconcile()
+		}
+		before := older.Order(w.view(), "a-1")
+		store := &dying{Store: w.Store}
+		newer, err := coordination.New(coordination.Options{Store: store, System: system, Name: "a-operator", Clock: w.clock, Session: duration})
+		w.Expect(err).NotTo(HaveOccurred())
+		const untilSecondPart = 2 // it registers, and writes the first part
+		store.left.Store(untilSecondPart)
+		large := &operator{needs: coordination.Needs{Members: membersOf("a", many)}}
+		for _, id := range large.needs.Members {
+			large.needs.Pending = append(large.needs.Pending, coordination.Need{Action: upgrade, Member: id, Ready: true})
+		}
+		_, err = newer.Reconcile(t.Context(), older.settings, large)
+		w.Expect(err).To(MatchError(errLost))
+		w.Expect(w.view().Incomplete()).To(Equal([]string{"a"}))
+
+		w.Expect(older.Answer(t.Context(), before, "")).To(MatchError(kv.ErrConflict))
+		w.Expect(w.view().Incomplete()).To(Equal([]string{"a"}))
+		w.Expect(older.Answer(t.Context(), older.Order(w.view(), "a-1"), "")).To(Succeed())
+		w.Expect(w.view().Incomplete()).To(Equal([]string{"a"}))
+	})
+}
+
+// What a participant answers in the same Reconcile in which the store had no room for its entries does not say that it has written all.
+func TestAnswerInAFullStoreKeepsADeclarationIncomplete(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inKubernetes(t))
+	a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	a.settings.Denied = []string{"a-operator"} // b acts
+	a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+	a.reconcile()
+	for w.view().Intent == nil {
+		b.reconcile()
+	}
+	a.needs.Pending = nil
+	for i := range many {
+		id := coordination.MemberID(fmt.Sprintf("a-%03d", i))
+		a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: upgrade, Member: id, Ready: true})
+	}
+	a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: coordination.Restart, Member: "a-1", Ready: true})
+	w.fill(10)
+	result, err := a.Reconcile(t.Context(), a.settings, a.system)
+	w.Expect(err).To(MatchError(kv.ErrTooLarge))
+	w.Expect(w.view().Accepted("a-1")).To(BeTrue(), "%v", result.Events)
+	_, err = a.Reconcile(t.Context(), a.settings, a.system)
+	w.Expect(err).To(MatchError(kv.ErrTooLarge))
+	a.needs.Pending = slices.DeleteFunc(a.needs.Pending, func(n coordination.Need) bool { return n.Action == coordination.Restart })
+	a.execute = nil
+	_, err = a.Reconcile(t.Context(), a.settings, a.system) // something to remove, and an answer
+	w.Expect(err).To(MatchError(kv.ErrTooLarge))
+	w.Expect(a.done).To(Equal([]string{"a-1"}))
+	w.Expect(w.view().Incomplete()).To(Equal([]string{"a"}))
+}
+
+// A participant that died between two parts has not written all below its next prefix either.
+func TestPrefixChangeKeepsADeclarationIncomplete(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		store := &dying{Store: w.Store}
+		first, err := coordination.New(coordination.Options{Store: store, System: system, Name: "a-operator", Clock: w.clock, Session: duration})
+		w.Expect(err).NotTo(HaveOccurred())
+		const untilSecondPart = 2
+		store.left.Store(untilSecondPart)
+		a := w.joins("a", coordination.Restart, membersOf("a", many)...)
+		_, err = first.Reconcile(t.Context(), a.settings, a.system)
+		w.Expect(err).To(MatchError(errLost))
+		w.Expect(first.Close(t.Context())).To(Succeed())
+		err = a.Configure(t.Context(), global("unicorn"))
+		if errors.Is(err, kv.ErrTooLarge) {
+			t.Fatal(err)
+		}
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(w.view().Incomplete()).To(Equal([]string{"unicorn"}))
+	})
+}
+
+// What a member needed before an action began does not end it when its participant changes its prefix.
+func TestPrefixChangeAsksForNothingNew(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+		later := coordination.Need{Action: upgrade, Member: "a-1"} // not ready
+		a.needs.Pending = append(a.needs.Pending, later)
+		a.settings.Denied = []string{"a-operator"} // b acts
+		b.healthy = coordination.NotYet("a-1 starts")
+		a.execute = func(coordination.Task) error { return nil }
+		b.reconcile()
+		for len(a.done) == 0 {
+			a.reconcile()
+			b.reconcile()
+		}
+		a.needs.Pending = []coordination.Need{later}
+		a.settings = global("unicorn")
+		a.settings.Denied = []string{"a-operator"}
+		for range 3 {
+			a.reconcile()
+			b.reconcile()
+		}
+		w.Expect(w.view().Done).To(BeEmpty(), "the upgrade was needed before")
+		a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: coordination.Removal, Member: "a-1"})
+		for range 2 {
+			a.reconcile()
+			b.reconcile()
+		}
+		w.Expect(w.view().Done).To(ContainElement(HaveField("Failure", ContainSubstring("a-1 needs Removal first"))))
+	})
+}
