@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -168,40 +169,39 @@ func (f *fakeAgent) carry(id string, order agent.Order) (agent.Member, error) {
 // fakeSystem notes what is done to it.
 type fakeSystem struct {
 	calls
+	clientv3.Cluster
 	state *system.State
 	fails error
 }
 
-func (f *fakeSystem) State(context.Context) (*system.State, error) {
+func (f *fakeSystem) State(context.Context, ...string) (*system.State, error) {
 	if f.state == nil {
 		return nil, system.ErrUnreachable
 	}
 	return f.state, nil
 }
 
-func (f *fakeSystem) AddLearner(_ context.Context, peerURL string) (system.ID, error) {
-	f.note("add %s", peerURL)
-	return 0, f.fails
+func (f *fakeSystem) MemberAddAsLearner(_ context.Context, peerURLs []string) (*clientv3.MemberAddResponse, error) {
+	f.note("add %s", strings.Join(peerURLs, ","))
+	return nil, f.fails
 }
 
-func (f *fakeSystem) Promote(_ context.Context, id system.ID) error {
-	f.note("promote %s", id)
+func (f *fakeSystem) MemberPromote(_ context.Context, id uint64) (*clientv3.MemberPromoteResponse, error) {
+	f.note("promote %d", id)
+	return nil, f.fails
+}
+
+func (f *fakeSystem) MoveLeader(_ context.Context, leader, to uint64) error {
+	f.note("move %d to %d", leader, to)
 	return f.fails
 }
 
-func (f *fakeSystem) MoveLeader(_ context.Context, from, to system.ID) error {
-	f.note("move %s to %s", from, to)
-	return f.fails
+func (f *fakeSystem) MemberRemove(_ context.Context, id uint64) (*clientv3.MemberRemoveResponse, error) {
+	f.note("remove %d", id)
+	return nil, f.fails
 }
 
-func (f *fakeSystem) Remove(_ context.Context, id system.ID) error {
-	f.note("remove %s", id)
-	return f.fails
-}
-
-func (f *fakeSystem) SetSeeds([]string)   {}
-func (f *fakeSystem) Endpoints() []string { return nil }
-func (f *fakeSystem) Close() error        { return nil }
+func (f *fakeSystem) Close() error { return nil }
 
 // process is a member that the agent knows.
 func process(id string, phase agent.Phase) agent.Member {
@@ -224,23 +224,23 @@ func processes(all ...agent.Member) map[string]agent.Member {
 }
 
 // member is one that the system knows, and that is well.
-func member(id system.ID, name string) system.Member {
-	return system.Member{ID: id, Name: name, PeerURLs: []string{"http://" + name}, Health: system.Health{Reachable: true, Leader: 1}}
+func member(id uint64, name string) system.Member {
+	return system.Member{ID: id, Name: name, PeerURLs: []string{"http://" + name}}
 }
 
-func learner(id system.ID, name string) system.Member {
+func learner(id uint64, name string) system.Member {
 	m := member(id, name)
 	m.Learner = true
 	return m
 }
 
 func sick(m system.Member) system.Member {
-	m.Health = system.Health{Problem: "it does not answer"}
+	m.Problem = "it does not answer"
 	return m
 }
 
 func agreed(members ...system.Member) *system.State {
-	return &system.State{Agreed: true, Leader: 1, Members: members}
+	return &system.State{Leader: 1, Members: members}
 }
 
 // three are members that are well, led by the first.
@@ -266,7 +266,7 @@ func setting(t *testing.T, state *system.State, regions ...string) *world {
 		clock: clocktesting.NewFakeClock(time.Unix(0, 0)),
 	}
 	for _, prefix := range regions {
-		w.regions[prefix] = &region{part: &part{clock: w.clock, store: w.store}, agent: &fakeAgent{members: []agent.Member{process(prefix+"-1", agent.Running)}}}
+		w.regions[prefix] = &region{participant: &participant{store: w.store}, agent: &fakeAgent{members: []agent.Member{process(prefix+"-1", agent.Running)}}}
 		w.regions[prefix].cluster = &etcdclusterv1alpha1.EtcdCluster{}
 		cluster := w.regions[prefix].cluster
 		cluster.Name, cluster.Namespace, cluster.Generation = "orders", prefix, 1
@@ -283,7 +283,7 @@ func (w *world) process(prefix string) {
 	w.Helper()
 	c, err := coordination.New(coordination.Options{Store: w.store, System: "orders", Name: prefix + "-operator", Actions: actions, Clock: w.clock})
 	w.must(err)
-	w.regions[prefix].c = c
+	w.regions[prefix].coordinator, w.regions[prefix].stop = c, func() {}
 }
 
 func (w *world) must(err error) {
@@ -296,9 +296,9 @@ func (w *world) must(err error) {
 // next is the next reconcile of a region, before anything was seen.
 func (w *world) next(prefix string) *region {
 	last := w.regions[prefix]
-	r := &region{part: last.part, cluster: last.cluster, agent: last.agent, view: &coordination.View{}}
+	r := &region{participant: last.participant, cluster: last.cluster, agent: last.agent}
 	r.system = &fakeSystem{state: w.state}
-	r.note = func(reason, message string) { w.notes = append(w.notes, prefix+" "+reason+": "+message) }
+	r.note = func(_ bool, reason, message string) { w.notes = append(w.notes, prefix+" "+reason+": "+message) }
 	w.regions[prefix] = r
 	return r
 }
@@ -309,10 +309,10 @@ func (w *world) reconcile(times int, prefixes ...string) {
 	for range times {
 		for _, prefix := range prefixes {
 			r := w.next(prefix)
-			result, err := r.c.Reconcile(w.Context(), r.settings(), r)
+			result, err := r.coordinator.Reconcile(w.Context(), r.settings(), r)
 			w.must(err)
 			for _, happened := range result.Events {
-				r.note(happened.Reason, happened.Message)
+				r.note(happened.Warning(), happened.Reason, happened.Message)
 			}
 			w.results[prefix] = result
 		}
@@ -323,8 +323,9 @@ func (w *world) reconcile(times int, prefixes ...string) {
 func (w *world) sees(prefix string) *region {
 	w.Helper()
 	r := w.next(prefix)
-	_, err := r.Needs(w.Context(), w.view())
-	w.must(err)
+	if _, err := r.Needs(w.Context(), w.view()); w.state != nil {
+		w.must(err)
+	}
 	return r
 }
 
@@ -344,12 +345,6 @@ func brief(steps []coordination.Step) string {
 		words = append(words, step.String())
 	}
 	return strings.Join(words, ", ")
-}
-
-// goOnAfter is a policy that does not wait for ever.
-func goOnAfter(r *region, after time.Duration) {
-	r.cluster.Spec.AutomationOptions.Missing = etcdclusterv1alpha1.MissingGoOn
-	r.cluster.Spec.AutomationOptions.GoOnAfter = &metav1.Duration{Duration: after}
 }
 
 func condition(r *region, kind string) metav1.Condition {
