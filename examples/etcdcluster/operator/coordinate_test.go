@@ -272,7 +272,7 @@ func TestStandsBack(t *testing.T) {
 		t.Errorf("%v, %v, the lock is %v", err, result.Events, w.view().Lock)
 	}
 	r.report(result, err)
-	if ready := condition(r, etcdclusterv1alpha1.ConditionReady); ready.Reason != etcdclusterv1alpha1.ReasonAgentUnreachable {
+	if ready := found(r, etcdclusterv1alpha1.ConditionReady); ready.Reason != etcdclusterv1alpha1.ReasonAgentUnreachable {
 		t.Errorf("%s: %s", ready.Reason, ready.Message)
 	}
 }

@@ -347,7 +347,7 @@ func brief(steps []coordination.Step) string {
 	return strings.Join(words, ", ")
 }
 
-func condition(r *region, kind string) metav1.Condition {
+func found(r *region, kind string) metav1.Condition {
 	for _, c := range r.cluster.Status.Conditions {
 		if c.Type == kind {
 			return c

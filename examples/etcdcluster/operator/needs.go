@@ -110,79 +110,65 @@ type needs struct {
 // nothing is needed from it. Joined is set if the region was a part of the system before.
 func decide(spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agent.Member, state *system.State, joined bool) needs {
 	n := needs{removing: map[string]bool{}}
-	keep := n.keep(spec, processes, state)
-	used := slices.Collect(maps.Keys(processes))
-	if state != nil { // an agent that lost its data does not know all IDs
-		for _, m := range state.Members {
-			used = append(used, m.Name)
+	args, highest, there, ready := arguments(spec), 0, int32(0), int32(0)
+	armed := func(p agent.Member) bool { return maps.Equal(p.Args, args) && p.Version == spec.Version }
+	hasVote := func(p agent.Member) int {
+		if m, known := knownAs(p, state); known && !m.Learner || state == nil && p.Phase == agent.Running {
+			return 1
 		}
+		return 0
 	}
-	for missing := int(spec.Members) - len(keep); missing > 0 && (state != nil || !joined); missing-- {
-		id := unusedID(spec.ProcessGroupIDPrefix, used)
-		n.create, used = append(n.create, id), append(used, id)
-	}
-	ready := 0
-	for _, id := range keep {
-		if !armed(processes[id], spec) {
-			n.arm = append(n.arm, id)
+	// Of too many members those have to go that have no vote, and then the youngest.
+	all := slices.SortedFunc(maps.Values(processes), func(a, b agent.Member) int {
+		return cmp.Or(hasVote(b)-hasVote(a), number(a.ID)-number(b.ID), strings.Compare(a.ID, b.ID))
+	})
+	for _, p := range all {
+		highest = max(highest, number(p.ID))
+		m, known := knownAs(p, state)
+		isRemoved := state != nil && !known && p.Phase != agent.Prepared // its data are of no use any more
+		cannotStart := m.Learner && !m.Healthy() && p.Phase == agent.Running && !current(p, spec)
+		isReplaced := slices.Contains(spec.Replace, etcdclusterv1alpha1.MemberID(p.ID))
+		if p.Phase == agent.Deleting || isReplaced || isRemoved || cannotStart || there == spec.Members {
+			n.removing[p.ID] = true
+			continue
 		}
-		if _, known := knownAs(processes[id], state); known || armed(processes[id], spec) {
+		if there++; known || armed(p) {
 			ready++
 		}
-	}
-	if state == nil {
-		return n
-	}
-	for _, id := range slices.Sorted(maps.Keys(processes)) { // a member goes when all that stay are there, or can come
-		n.need(processes[id], state, spec, ready >= int(spec.Members))
-	}
-	for _, m := range state.Members {
-		owns := func(prefix etcdclusterv1alpha1.Prefix) bool { return prefix.Owns(etcdclusterv1alpha1.MemberID(m.Name)) }
-		lost := slices.ContainsFunc(spec.LostRegions, owns) || joined && owns(spec.ProcessGroupIDPrefix) && !m.Healthy()
-		if _, exists := processes[m.Name]; !exists && lost {
-			n.add(Removal, m.Name, true)
+		if !armed(p) {
+			n.arm = append(n.arm, p.ID)
 		}
+	}
+	if state == nil && joined {
+		return n // an agent that has lost its data does not know which IDs were used
+	}
+	if state != nil {
+		for _, p := range all {
+			switch m, known := knownAs(p, state); {
+			case n.removing[p.ID]: // when all that stay are there, or can come
+				n.add(Exclusion, p.ID, ready == spec.Members || !known, p.PeerURL)
+			case !known || m.Learner:
+				n.add(Inclusion, p.ID, known || armed(p), p.PeerURL)
+			case p.Phase == agent.Running && !current(p, spec):
+				n.add(Restart, p.ID, armed(p))
+			}
+		}
+		for _, m := range state.Members {
+			owns := func(prefix etcdclusterv1alpha1.Prefix) bool { return prefix.Owns(etcdclusterv1alpha1.MemberID(m.Name)) }
+			own := owns(spec.ProcessGroupIDPrefix)
+			if own {
+				highest = max(highest, number(m.Name))
+			}
+			if _, exists := processes[m.Name]; !exists && (slices.ContainsFunc(spec.LostRegions, owns) || own && joined && !m.Healthy()) {
+				n.add(Removal, m.Name, true)
+			}
+		}
+	}
+	for ; there < spec.Members; there++ {
+		highest++
+		n.create = append(n.create, fmt.Sprintf("%s-%d", spec.ProcessGroupIDPrefix, highest))
 	}
 	return n
-}
-
-// keep finds out which members have to go, and returns the others.
-func (n *needs) keep(spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agent.Member, state *system.State) []string {
-	var keep []string
-	votes := map[string]int{}
-	for id, p := range processes {
-		m, known := knownAs(p, state)
-		switch {
-		case p.Phase == agent.Deleting, slices.Contains(spec.Replace, etcdclusterv1alpha1.MemberID(id)),
-			state != nil && p.Phase != agent.Prepared && !known,                                 // it was removed: its data are of no use any more
-			known && m.Learner && !m.Healthy() && p.Phase == agent.Running && !current(p, spec): // it cannot start with its settings
-			n.removing[id] = true
-		default:
-			keep = append(keep, id)
-		}
-		if known && !m.Learner || state == nil && p.Phase == agent.Running {
-			votes[id] = 1
-		}
-	}
-	// Of too many members those go first that have no vote, then the youngest.
-	slices.SortFunc(keep, func(a, b string) int { return cmp.Or(votes[b]-votes[a], number(a)-number(b), strings.Compare(a, b)) })
-	for _, id := range keep[min(len(keep), int(spec.Members)):] {
-		n.removing[id] = true
-	}
-	return keep[:min(len(keep), int(spec.Members))]
-}
-
-// need adds what a member needs from the system. Replaceable is set when the region can do without it.
-func (n *needs) need(p agent.Member, state *system.State, spec *etcdclusterv1alpha1.EtcdClusterSpec, replaceable bool) {
-	m, known := knownAs(p, state)
-	switch {
-	case n.removing[p.ID]:
-		n.add(Exclusion, p.ID, replaceable || !known, p.PeerURL)
-	case !known || m.Learner:
-		n.add(Inclusion, p.ID, known || armed(p, spec), p.PeerURL)
-	case p.Phase == agent.Running && !current(p, spec):
-		n.add(Restart, p.ID, armed(p, spec))
-	}
 }
 
 func (n *needs) add(action coordination.Action, id string, ready bool, addresses ...string) {
@@ -205,11 +191,7 @@ func knownAs(p agent.Member, state *system.State) (system.Member, bool) {
 	return state.At(p.PeerURL)
 }
 
-// armed tells whether a member's next start is with the settings of the spec, and current whether its last one was.
-func armed(p agent.Member, spec *etcdclusterv1alpha1.EtcdClusterSpec) bool {
-	return maps.Equal(p.Args, arguments(spec)) && p.Version == spec.Version
-}
-
+// current tells whether the last start of a member was with the settings of the spec.
 func current(p agent.Member, spec *etcdclusterv1alpha1.EtcdClusterSpec) bool {
 	return maps.Equal(p.Applied, arguments(spec)) && p.AppliedVersion == spec.Version
 }
@@ -220,17 +202,6 @@ func arguments(spec *etcdclusterv1alpha1.EtcdClusterSpec) map[string]string {
 		args[name] = string(value)
 	}
 	return args
-}
-
-// unusedID returns an ID with a number above those of all others.
-func unusedID(prefix etcdclusterv1alpha1.Prefix, used []string) string {
-	highest := 0
-	for _, id := range used {
-		if prefix.Owns(etcdclusterv1alpha1.MemberID(id)) {
-			highest = max(highest, number(id))
-		}
-	}
-	return fmt.Sprintf("%s-%d", prefix, highest+1)
 }
 
 // number is what an ID ends with, 0 if that is no number.

@@ -157,7 +157,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	before, result := cluster.DeepCopy(), &coordination.Result{Again: resync}
 	region := &region{agent: r.agent, cluster: cluster, note: recorder(ctx, r.events, cluster)}
 	if elder != "" {
-		region.set(isNot(etcdclusterv1alpha1.ConditionReady, etcdclusterv1alpha1.ReasonSystemTaken,
+		region.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonSystemTaken,
 			"The EtcdCluster %s has this region's members of the system %s already: delete one of them.", elder, cluster.SystemName()))
 	} else {
 		result, err = r.coordinate(ctx, region)

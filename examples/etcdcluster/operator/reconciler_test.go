@@ -88,7 +88,7 @@ func TestOnePartOfASystem(t *testing.T) {
 		w.must(err)
 		now := &etcdclusterv1alpha1.EtcdCluster{}
 		w.must(r.Get(t.Context(), key, now))
-		ready := condition(&region{cluster: now}, etcdclusterv1alpha1.ConditionReady)
+		ready := found(&region{cluster: now}, etcdclusterv1alpha1.ConditionReady)
 		if is := ready.Reason == etcdclusterv1alpha1.ReasonSystemTaken; is != taken {
 			t.Errorf("%s: %s: %s", name, ready.Reason, ready.Message)
 		}
@@ -213,7 +213,7 @@ func TestReportMembers(t *testing.T) {
 			if diff := cmp.Diff(test.want, r.cluster.Status, ignored); diff != "" {
 				t.Error(diff)
 			}
-			ready := condition(r, etcdclusterv1alpha1.ConditionReady)
+			ready := found(r, etcdclusterv1alpha1.ConditionReady)
 			if test.own.Problem != "" && ready.Message != "No member of the system answers. dc1-1: "+test.own.Problem+"." {
 				t.Error(ready.Message)
 			}
@@ -258,7 +258,7 @@ func TestReport(t *testing.T) {
 				test.result.View = &coordination.View{}
 			}
 			r.report(&test.result, test.err)
-			ready, coordinated := condition(r, etcdclusterv1alpha1.ConditionReady), condition(r, etcdclusterv1alpha1.ConditionCoordinated)
+			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, etcdclusterv1alpha1.ConditionCoordinated)
 			if ready.Reason != test.ready || coordinated.Reason != test.coordinated {
 				t.Errorf("%s: %s, %s: %s", ready.Reason, ready.Message, coordinated.Reason, coordinated.Message)
 			}
@@ -276,27 +276,27 @@ func TestNoteChanges(t *testing.T) {
 	}{
 		"all is well": {
 			etcdclusterv1alpha1.ConditionReady, metav1.Condition{},
-			is("", etcdclusterv1alpha1.ReasonMembersReady, ""), nil,
+			condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""), nil,
 		},
 		"one takes no part": {
-			etcdclusterv1alpha1.ConditionCoordinated, is("", coordination.ReasonSettled, ""),
-			isNot("", coordination.ReasonMixedModes, "dc3 is in local mode"), []string{"MixedModes: dc3 is in local mode"},
+			etcdclusterv1alpha1.ConditionCoordinated, condition("", true, coordination.ReasonSettled, ""),
+			condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"), []string{"MixedModes: dc3 is in local mode"},
 		},
 		"one still takes no part": {
-			etcdclusterv1alpha1.ConditionCoordinated, isNot("", coordination.ReasonMixedModes, "dc3 is in local mode"),
-			isNot("", coordination.ReasonMixedModes, "dc2, dc3 are in local mode"), nil,
+			etcdclusterv1alpha1.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
+			condition("", false, coordination.ReasonMixedModes, "dc2, dc3 are in local mode"), nil,
 		},
 		"it is denied": {
-			etcdclusterv1alpha1.ConditionCoordinated, isNot("", coordination.ReasonMixedModes, ""),
-			isNot("", coordination.ReasonDenied, "it is on a deny list"), []string{"Denied: it is on a deny list"},
+			etcdclusterv1alpha1.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, ""),
+			condition("", false, coordination.ReasonDenied, "it is on a deny list"), []string{"Denied: it is on a deny list"},
 		},
 		"it restarts": {
-			etcdclusterv1alpha1.ConditionReady, is("", etcdclusterv1alpha1.ReasonMembersReady, ""),
-			isNot("", etcdclusterv1alpha1.ReasonMembersMissing, "0 of 1"), []string{"MembersMissing: 0 of 1"},
+			etcdclusterv1alpha1.ConditionReady, condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""),
+			condition("", false, etcdclusterv1alpha1.ReasonMembersMissing, "0 of 1"), []string{"MembersMissing: 0 of 1"},
 		},
 		"its agent is away": {
-			etcdclusterv1alpha1.ConditionReady, is("", etcdclusterv1alpha1.ReasonMembersReady, ""),
-			isNot("", etcdclusterv1alpha1.ReasonAgentUnreachable, "reaching the agent"), []string{"AgentUnreachable: reaching the agent"},
+			etcdclusterv1alpha1.ConditionReady, condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""),
+			condition("", false, etcdclusterv1alpha1.ReasonAgentUnreachable, "reaching the agent"), []string{"AgentUnreachable: reaching the agent"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestNoteChanges(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if c := condition(r, test.kind); c.Reason != test.after.Reason || c.Message != test.after.Message {
+			if c := found(r, test.kind); c.Reason != test.after.Reason || c.Message != test.after.Message {
 				t.Errorf("got %v", c)
 			}
 		})

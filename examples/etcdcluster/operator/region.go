@@ -63,20 +63,15 @@ func (r *region) Needs(ctx context.Context, view *coordination.View) (coordinati
 	if step != nil && owner == string(r.cluster.Spec.ProcessGroupIDPrefix) && !slices.Contains(needs.Members, step.Member()) {
 		needs.Members = append(needs.Members, step.Member())
 	}
-	return needs, r.forgetLost(ctx, view)
-}
-
-// forgetLost removes the entries of lost regions, so that nobody waits for them.
-func (r *region) forgetLost(ctx context.Context, view *coordination.View) error {
-	for _, lost := range r.cluster.Spec.LostRegions {
-		if !slices.Contains(view.Left(), string(lost)) {
-			continue
-		}
-		if err := coordination.Forget(ctx, r.store, "", r.cluster.SystemName(), string(lost)); err != nil && !errors.Is(err, kv.ErrConflict) {
-			return err
+	for _, lost := range r.cluster.Spec.LostRegions { // nobody waits for them
+		if slices.Contains(view.Left(), string(lost)) {
+			err := coordination.Forget(ctx, r.store, "", r.cluster.SystemName(), string(lost))
+			if err != nil && !errors.Is(err, kv.ErrConflict) {
+				return needs, err
+			}
 		}
 	}
-	return nil
+	return needs, nil
 }
 
 // Plan returns the steps of an action if the system can spare the first member now.
@@ -85,17 +80,20 @@ func (r *region) Plan(_ context.Context, proposal coordination.Proposal) ([]coor
 		return nil, err
 	}
 	var units [][]coordination.Step
-	switch c := r.plannable(); {
-	case proposal.Action == Removal:
+	c := r.plannable()
+	switch proposal.Action {
+	case Removal:
 		units = plan.Each(plan.Remove, proposal.IDs()...)
-	case proposal.Action == Restart:
+	case Restart:
 		units = plan.Each(plan.Restart, proposal.IDs()...)
-	case proposal.Action == Exclusion:
+	case Exclusion:
 		units = plan.Replacing(c, proposal.Members, r.readyFor(Inclusion))
-	case len(r.pending(Exclusion)) == 0: // or else the members that come replace others
-		units = plan.Replacing(c, nil, proposal.Members)
+	case Inclusion:
+		if len(r.view.Pending(Exclusion)) == 0 { // or else the members that come replace others
+			units = plan.Replacing(c, nil, proposal.Members)
+		}
 	}
-	steps := plan.Arrange(r.plannable(), nil, units)
+	steps := plan.Arrange(c, nil, units)
 	if err := r.spare(steps...); err != nil {
 		return nil, coordination.NotYet("%s", err)
 	}
@@ -109,7 +107,7 @@ func (r *region) Replan(_ context.Context, intent *coordination.Intent) ([]coord
 		return nil, err
 	}
 	isPending := func(id coordination.MemberID) bool {
-		return slices.ContainsFunc(actions, func(action coordination.Action) bool { return contains(r.pending(action), id) })
+		return slices.ContainsFunc(actions, func(action coordination.Action) bool { return contains(r.view.Pending(action), id) })
 	}
 	isLeftOut := func(id coordination.MemberID) bool { return intent.LeftOut[id] != "" }
 	steps := plan.Again(r.plannable(), intent.Steps[:intent.At], intent.Steps[intent.At:], isPending, isLeftOut)
@@ -128,10 +126,8 @@ func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 	defer cancel()
 	m, known := r.find(task.Step)
 	switch {
-	case task.Do == plan.AddLearner && !known && task.With[plan.Peer] == "":
-		return coordination.Failed("the peer URL of %s is unknown", task.Member())
 	case task.Do == plan.AddLearner && !known:
-		return r.addLearner(ctx, task.With[plan.Peer])
+		return r.addLearner(ctx, task)
 	case task.Do == plan.Promote && !known:
 		return coordination.Failed("the system does not know %s any more", task.Member())
 	case task.Do == plan.Promote && m.Learner && !m.Healthy():
@@ -163,14 +159,17 @@ func asked(err error) error {
 
 // addLearner adds a member. etcd takes one learner at a time: another one is left from an action that was given up, and its region
 // asks for it again.
-func (r *region) addLearner(ctx context.Context, peer string) error {
-	for _, m := range r.state.Members {
-		if m.Learner {
-			_, err := r.system.MemberRemove(ctx, m.ID)
-			return asked(err)
-		}
+func (r *region) addLearner(ctx context.Context, task coordination.Task) (err error) {
+	peer := task.With[plan.Peer]
+	other := slices.IndexFunc(r.state.Members, func(m system.Member) bool { return m.Learner })
+	switch {
+	case peer == "":
+		return coordination.Failed("the peer URL of %s is unknown", task.Member())
+	case other >= 0:
+		_, err = r.system.MemberRemove(ctx, r.state.Members[other].ID)
+	default:
+		_, err = r.system.MemberAddAsLearner(ctx, []string{peer})
 	}
-	_, err := r.system.MemberAddAsLearner(ctx, []string{peer})
 	return asked(err)
 }
 
@@ -268,12 +267,12 @@ func (r *region) unhealthy(step coordination.Step, problem string) error {
 	id := step.Member()
 	again := contains(r.readyFor(Restart), id)
 	if intent := r.view.Intent; again && intent != nil {
-		again = r.pending(Restart)[id].Version > intent.Members[id] // not what this intent was begun for
+		again = r.view.Pending(Restart)[id].Version > intent.Members[id] // not what this intent was begun for
 	}
 	switch {
 	case again:
 		return coordination.Failed("it is not well (%s), and is restarted with other settings", problem)
-	case contains(r.pending(Exclusion), id):
+	case contains(r.view.Pending(Exclusion), id):
 		return coordination.Failed("it is not well (%s), and is replaced", problem)
 	}
 	return coordination.NotYet("it is not well yet: %s", problem)
@@ -305,7 +304,7 @@ func (r *region) spare(steps ...coordination.Step) error {
 	switch {
 	case !(restart && voters > 1 && !r.state.Spares(m.ID)) && !(remove && !r.state.SparesForever(m.ID)):
 		return nil
-	case len(r.pending(Removal)) > 0 && !contains(r.pending(Removal), step.Member()):
+	case len(r.view.Pending(Removal)) > 0 && !contains(r.view.Pending(Removal), step.Member()):
 		return coordination.Failed("members of a lost region are removed first: without %s the system has no quorum", step.Member())
 	}
 	return coordination.NotYet("without %s the system has no quorum", step.Member())
@@ -334,12 +333,7 @@ func (r *region) plannable() plan.Cluster {
 	return c
 }
 
-// pending are the members that need an action, and readyFor those that are ready for it.
-func (r *region) pending(action coordination.Action) coordination.Members {
-	pending, _ := action.Sets()
-	return r.view.Sets[pending]
-}
-
+// readyFor are the members that are ready for an action.
 func (r *region) readyFor(action coordination.Action) coordination.Members {
 	_, ready := action.Sets()
 	return r.view.Sets[ready]

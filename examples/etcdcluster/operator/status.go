@@ -25,7 +25,7 @@ func (r *region) report(result *coordination.Result, err error) {
 	status := &r.cluster.Status
 	status.ObservedGeneration, status.Waiting = r.cluster.Generation, cut(result.Waiting(), 1024)
 	if errors.Is(err, errAgentUnreachable) { // nothing else was observed
-		r.set(isNot(etcdclusterv1alpha1.ConditionReady, etcdclusterv1alpha1.ReasonAgentUnreachable, "%s", oneLine(err)))
+		r.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonAgentUnreachable, "%s", oneLine(err)))
 		return
 	}
 	if r.state != nil {
@@ -77,69 +77,66 @@ func (r *region) member(p agent.Member, last []etcdclusterv1alpha1.MemberStatus)
 
 func (r *region) readiness() metav1.Condition {
 	const kind = etcdclusterv1alpha1.ConditionReady
-	spec, status := &r.cluster.Spec, &r.cluster.Status
-	var problems strings.Builder
-	for _, m := range status.Members {
+	ready, wanted, all := r.cluster.Status.Ready, r.cluster.Spec.Members, r.cluster.Status.Members
+	problems := ""
+	for _, m := range all {
 		if m.Problem != "" {
-			fmt.Fprintf(&problems, " %s: %s.", m.ID, m.Problem)
+			problems += fmt.Sprintf(" %s: %s.", m.ID, m.Problem)
 		}
 	}
 	switch {
 	case errors.Is(r.stateErr, system.ErrOtherSystem):
-		return isNot(kind, etcdclusterv1alpha1.ReasonOtherSystem, "%s", oneLine(r.stateErr))
+		return condition(kind, false, etcdclusterv1alpha1.ReasonOtherSystem, "%s", oneLine(r.stateErr))
 	case errors.Is(r.stateErr, system.ErrUnreachable):
-		return isNot(kind, etcdclusterv1alpha1.ReasonSystemUnreachable, "No member of the system answers.%s", &problems)
+		return condition(kind, false, etcdclusterv1alpha1.ReasonSystemUnreachable, "No member of the system answers.%s", problems)
 	case r.state == nil || !r.state.HasQuorum():
-		return isNot(kind, etcdclusterv1alpha1.ReasonNoQuorum, "Too few members of the system are healthy.%s", &problems)
-	case status.Ready < spec.Members:
-		return isNot(kind, etcdclusterv1alpha1.ReasonMembersMissing, "%d of %d members are healthy.%s", status.Ready, spec.Members, &problems)
-	case len(status.Members) > int(spec.Members):
-		return isNot(kind, etcdclusterv1alpha1.ReasonTooManyMembers, "%d of %d members have to go.", len(r.needs.removing), len(status.Members))
+		return condition(kind, false, etcdclusterv1alpha1.ReasonNoQuorum, "Too few members of the system are healthy.%s", problems)
+	case ready < wanted:
+		return condition(kind, false, etcdclusterv1alpha1.ReasonMembersMissing, "%d of %d members are healthy.%s", ready, wanted, problems)
+	case len(all) > int(wanted):
+		return condition(kind, false, etcdclusterv1alpha1.ReasonTooManyMembers, "There are %d members instead of %d.", len(all), wanted)
 	}
-	return is(kind, etcdclusterv1alpha1.ReasonMembersReady, "All members of this region are healthy.")
+	return condition(kind, true, etcdclusterv1alpha1.ReasonMembersReady, "All members of this region are healthy.")
 }
 
 func (r *region) coordinated(result *coordination.Result, err error) metav1.Condition {
 	const kind = etcdclusterv1alpha1.ConditionCoordinated
-	refused := &agent.RefusedError{}
-	switch {
-	case errors.As(err, &refused):
-		return isNot(kind, etcdclusterv1alpha1.ReasonAgentRefused, "%s", oneLine(err))
-	case r.coordinator == nil:
-		return isNot(kind, etcdclusterv1alpha1.ReasonStarting, "There is no system to meet in yet.")
-	case err != nil && (!r.met && !errors.Is(err, coordination.ErrPrefixTaken) || errors.Is(err, context.DeadlineExceeded)):
-		return isNot(kind, etcdclusterv1alpha1.ReasonStoreUnreachable, "%s", oneLine(err))
-	}
 	var regions []string
 	for _, prefix := range r.cluster.Spec.Regions {
 		if !slices.Contains(r.cluster.Spec.LostRegions, prefix) {
 			regions = append(regions, string(prefix))
 		}
 	}
+	refused := &agent.RefusedError{}
+	switch {
+	case errors.As(err, &refused):
+		return condition(kind, false, etcdclusterv1alpha1.ReasonAgentRefused, "%s", oneLine(err))
+	case r.coordinator == nil:
+		return condition(kind, false, etcdclusterv1alpha1.ReasonStarting, "There is no system to meet in yet.")
+	case err != nil && (!r.met && !errors.Is(err, coordination.ErrPrefixTaken) || errors.Is(err, context.DeadlineExceeded)):
+		return condition(kind, false, etcdclusterv1alpha1.ReasonStoreUnreachable, "%s", oneLine(err))
+	}
 	return r.coordinator.Condition(result, err, regions...)
 }
 
 func (r *region) progress() metav1.Condition {
 	const kind = etcdclusterv1alpha1.ConditionProgressing
-	var all []string
+	needs := slices.Clone(r.needs.create)
 	for _, need := range r.needs.pending {
-		all = append(all, fmt.Sprintf("%s of %s", need.Action, need.Member))
+		needs = append(needs, fmt.Sprintf("%s of %s", need.Action, need.Member))
 	}
 	switch {
-	case len(all) > 0:
-		return is(kind, etcdclusterv1alpha1.ReasonMembersPending, "These are needed: %s.", strings.Join(all, ", "))
-	case r.state == nil || len(r.needs.create) > 0:
-		return is(kind, etcdclusterv1alpha1.ReasonStarting, "The members are being prepared, or the system does not answer.")
+	case r.state == nil:
+		return condition(kind, true, etcdclusterv1alpha1.ReasonStarting, "The system does not answer.")
+	case len(needs) > 0:
+		return condition(kind, true, etcdclusterv1alpha1.ReasonMembersPending, "These are needed: %s.", strings.Join(needs, ", "))
 	}
-	return isNot(kind, etcdclusterv1alpha1.ReasonUpToDate, "All members are as the spec wants them.")
+	return condition(kind, false, etcdclusterv1alpha1.ReasonUpToDate, "All members are as the spec wants them.")
 }
 
-func is(kind, reason, format string, args ...any) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)}
-}
-
-func isNot(kind, reason, format string, args ...any) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
+func condition(kind string, is bool, reason, format string, args ...any) metav1.Condition {
+	status := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[is]
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // set sets a condition. A new reason why something is not as it should be is an event too.

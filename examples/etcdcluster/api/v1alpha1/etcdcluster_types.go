@@ -1,3 +1,8 @@
+// Package v1alpha1 has the kind EtcdCluster: the part of an etcd cluster that one region has. Its schema refuses what would start
+// a second etcd cluster, set flags that the agent sets itself, or wait for a time that nobody has given.
+//
+// +kubebuilder:object:generate=true
+// +groupName=etcdcluster.timebertt.dev
 package v1alpha1
 
 import (
@@ -6,7 +11,21 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+)
+
+var (
+	// SchemeGroupVersion is the group and version of this package.
+	SchemeGroupVersion = schema.GroupVersion{Group: "etcdcluster.timebertt.dev", Version: "v1alpha1"}
+	// SchemeBuilder adds the kinds of this package to a scheme, and AddToScheme calls it.
+	SchemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
+		scheme.AddKnownTypes(SchemeGroupVersion, &EtcdCluster{}, &EtcdClusterList{})
+		metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
+		return nil
+	})
+	AddToScheme = SchemeBuilder.AddToScheme
 )
 
 // EtcdCluster is the part of an etcd cluster that one region has.
@@ -194,13 +213,11 @@ type AutomationOptions struct {
 func (o *AutomationOptions) Mode() SynchronizationMode {
 	return cmp.Or(o.SynchronizationMode, SynchronizationLocal)
 }
-
-func (o *AutomationOptions) Quiet() time.Duration {
-	return ptr.Deref(o.QuietWindow, metav1.Duration{Duration: DefaultQuietWindow}).Duration
-}
-
 func (o *AutomationOptions) After() time.Duration {
 	return ptr.Deref(o.GoOnAfter, metav1.Duration{}).Duration
+}
+func (o *AutomationOptions) Quiet() time.Duration {
+	return ptr.Deref(o.QuietWindow, metav1.Duration{Duration: DefaultQuietWindow}).Duration
 }
 
 // EtcdClusterStatus is the observed state of a region.
