@@ -275,12 +275,14 @@ func TestNoteChanges(t *testing.T) {
 		want          []string
 	}{
 		"all is well": {
-			etcdclusterv1alpha1.ConditionReady, metav1.Condition{},
+			etcdclusterv1alpha1.ConditionReady,
+			metav1.Condition{},
 			condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""), nil,
 		},
 		"one takes no part": {
 			etcdclusterv1alpha1.ConditionCoordinated, condition("", true, coordination.ReasonSettled, ""),
-			condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"), []string{"MixedModes: dc3 is in local mode"},
+			condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
+			[]string{"MixedModes: dc3 is in local mode"},
 		},
 		"one still takes no part": {
 			etcdclusterv1alpha1.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
@@ -288,15 +290,18 @@ func TestNoteChanges(t *testing.T) {
 		},
 		"it is denied": {
 			etcdclusterv1alpha1.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, ""),
-			condition("", false, coordination.ReasonDenied, "it is on a deny list"), []string{"Denied: it is on a deny list"},
+			condition("", false, coordination.ReasonDenied, "it is on a deny list"),
+			[]string{"Denied: it is on a deny list"},
 		},
 		"it restarts": {
 			etcdclusterv1alpha1.ConditionReady, condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""),
-			condition("", false, etcdclusterv1alpha1.ReasonMembersMissing, "0 of 1"), []string{"MembersMissing: 0 of 1"},
+			condition("", false, etcdclusterv1alpha1.ReasonMembersMissing, "0 of 1"),
+			[]string{"MembersMissing: 0 of 1"},
 		},
 		"its agent is away": {
 			etcdclusterv1alpha1.ConditionReady, condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""),
-			condition("", false, etcdclusterv1alpha1.ReasonAgentUnreachable, "reaching the agent"), []string{"AgentUnreachable: reaching the agent"},
+			condition("", false, etcdclusterv1alpha1.ReasonAgentUnreachable, "reaching the agent"),
+			[]string{"AgentUnreachable: reaching the agent"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

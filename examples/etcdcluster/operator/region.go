@@ -16,13 +16,12 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
+// What members can need.
 const (
-	// Removal removes a member that is lost, Exclusion one that its region then stops, and Inclusion adds a member.
-	Removal   coordination.Action = "Removal"
-	Exclusion coordination.Action = "Exclusion"
-	Inclusion coordination.Action = "Inclusion"
-	// Restart restarts a member with other settings.
-	Restart coordination.Action = "Restart"
+	Removal   coordination.Action = "Removal"   // of a member that is lost
+	Exclusion coordination.Action = "Exclusion" // of a member that its region then stops
+	Inclusion coordination.Action = "Inclusion" // of a new member
+	Restart   coordination.Action = "Restart"   // with other settings
 )
 
 // actions are sorted by urgency: without its lost members a system can spare others.
@@ -298,11 +297,11 @@ func (r *region) spare(steps ...coordination.Step) error {
 	if at < 0 {
 		return nil
 	}
-	step, voters := steps[at], len(r.state.Voters())
+	step := steps[at]
 	m, known := r.find(step)
-	restart, remove := known && step.Do == plan.Restart, known && step.Do == plan.Remove
 	switch {
-	case !(restart && voters > 1 && !r.state.Spares(m.ID)) && !(remove && !r.state.SparesForever(m.ID)):
+	case !known, step.Do != plan.Restart && step.Do != plan.Remove, r.state.Spares(m.ID, step.Do == plan.Remove),
+		step.Do == plan.Restart && len(r.state.Voters()) == 1:
 		return nil
 	case len(r.view.Pending(Removal)) > 0 && !contains(r.view.Pending(Removal), step.Member()):
 		return coordination.Failed("members of a lost region are removed first: without %s the system has no quorum", step.Member())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,7 @@ func (r *region) report(result *coordination.Result, err error) {
 		return
 	}
 	if r.state != nil {
-		status.ClusterID, status.Endpoints = fmt.Sprintf("%x", r.state.Cluster), nil
+		status.ClusterID, status.Endpoints = strconv.FormatUint(r.state.Cluster, 16), nil
 		for _, m := range r.state.Members { // a region that loses all of its own finds the system there
 			if _, own := r.processes[m.Name]; !own && len(m.ClientURLs) > 0 {
 				status.Endpoints = append(status.Endpoints, etcdclusterv1alpha1.ClientURL(m.ClientURLs[0]))
@@ -60,7 +61,8 @@ func (r *region) member(p agent.Member, last []etcdclusterv1alpha1.MemberStatus)
 	status.ArgsCurrent, status.Removing = current(p, &r.cluster.Spec), r.needs.removing[p.ID]
 	m, known := knownAs(p, r.state)
 	if known {
-		status.MemberID, status.Healthy, status.Leader, status.Version = fmt.Sprintf("%x", m.ID), m.Healthy(), m.ID == r.state.Leader, m.Version
+		status.MemberID, status.Version = strconv.FormatUint(m.ID, 16), m.Version
+		status.Healthy, status.Leader = m.Healthy(), m.ID == r.state.Leader
 	}
 	switch {
 	case known && !p.Running && p.Phase != agent.Prepared:
@@ -78,21 +80,21 @@ func (r *region) member(p agent.Member, last []etcdclusterv1alpha1.MemberStatus)
 func (r *region) readiness() metav1.Condition {
 	const kind = etcdclusterv1alpha1.ConditionReady
 	ready, wanted, all := r.cluster.Status.Ready, r.cluster.Spec.Members, r.cluster.Status.Members
-	problems := ""
+	var problems strings.Builder
 	for _, m := range all {
 		if m.Problem != "" {
-			problems += fmt.Sprintf(" %s: %s.", m.ID, m.Problem)
+			fmt.Fprintf(&problems, " %s: %s.", m.ID, m.Problem)
 		}
 	}
 	switch {
 	case errors.Is(r.stateErr, system.ErrOtherSystem):
 		return condition(kind, false, etcdclusterv1alpha1.ReasonOtherSystem, "%s", oneLine(r.stateErr))
 	case errors.Is(r.stateErr, system.ErrUnreachable):
-		return condition(kind, false, etcdclusterv1alpha1.ReasonSystemUnreachable, "No member of the system answers.%s", problems)
+		return condition(kind, false, etcdclusterv1alpha1.ReasonSystemUnreachable, "No member of the system answers.%s", &problems)
 	case r.state == nil || !r.state.HasQuorum():
-		return condition(kind, false, etcdclusterv1alpha1.ReasonNoQuorum, "Too few members of the system are healthy.%s", problems)
+		return condition(kind, false, etcdclusterv1alpha1.ReasonNoQuorum, "Too few members of the system are healthy.%s", &problems)
 	case ready < wanted:
-		return condition(kind, false, etcdclusterv1alpha1.ReasonMembersMissing, "%d of %d members are healthy.%s", ready, wanted, problems)
+		return condition(kind, false, etcdclusterv1alpha1.ReasonMembersMissing, "%d of %d members are healthy.%s", ready, wanted, &problems)
 	case len(all) > int(wanted):
 		return condition(kind, false, etcdclusterv1alpha1.ReasonTooManyMembers, "There are %d members instead of %d.", len(all), wanted)
 	}

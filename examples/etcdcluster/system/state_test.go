@@ -45,7 +45,7 @@ func TestQuorum(t *testing.T) {
 		t.Run(words, func(t *testing.T) {
 			state := parse(words)
 			last := state.Members[len(state.Members)-1].ID
-			got := verdict{state.HasQuorum(), state.Spares(last), state.SparesForever(last)}
+			got := verdict{state.HasQuorum(), state.Spares(last, false), state.Spares(last, true)}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -87,7 +87,12 @@ type answer struct {
 func (s *System) State(ctx context.Context, seeds ...string) (*State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	endpoints := slices.Compact(slices.Sorted(slices.Values(slices.Concat(s.last.clientURLs(), s.Endpoints(), seeds))))
+	endpoints := slices.Concat(s.Endpoints(), seeds)
+	for _, m := range s.last.Members {
+		endpoints = append(endpoints, m.ClientURLs...)
+	}
+	slices.Sort(endpoints)
+	endpoints = slices.Compact(endpoints)
 	answers := make([]answer, len(endpoints))
 	var asked sync.WaitGroup
 	for i, endpoint := range endpoints {
@@ -201,27 +206,27 @@ func (s *State) Voters() []Member {
 	return slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.Learner })
 }
 
-// HasQuorum tells whether most voters are healthy, Spares whether that is so while a member is stopped, and SparesForever whether it is
-// after a member was removed.
-func (s *State) HasQuorum() bool              { return s.hasQuorum(0, 0) }
-func (s *State) Spares(id uint64) bool        { return s.hasQuorum(id, 0) }
-func (s *State) SparesForever(id uint64) bool { return s.hasQuorum(id, id) }
+// HasQuorum tells whether most voters are healthy.
+func (s *State) HasQuorum() bool { return s.Spares(0, false) }
 
-func (s *State) hasQuorum(stopped, removed uint64) bool {
-	voters := slices.DeleteFunc(s.Voters(), func(m Member) bool { return m.ID == removed })
-	healthy := slices.DeleteFunc(slices.Clone(voters), func(m Member) bool { return m.ID == stopped || !m.Healthy() })
+// Spares tells whether most voters are healthy without a member, which is stopped or removed.
+func (s *State) Spares(id uint64, removed bool) bool {
+	voters := slices.DeleteFunc(s.Voters(), func(m Member) bool { return m.ID == id && removed })
+	healthy := slices.DeleteFunc(slices.Clone(voters), func(m Member) bool { return m.ID == id || !m.Healthy() })
 	return len(healthy) > len(voters)/2
 }
 
-// Member returns the member with an ID, Named the one with a name, and At the one with a peer URL: it has no name before it is started.
+// Member returns the member with an ID.
 func (s *State) Member(id uint64) (Member, bool) {
 	return s.find(func(m Member) bool { return m.ID == id })
 }
 
+// Named returns the member with a name.
 func (s *State) Named(name string) (Member, bool) {
 	return s.find(func(m Member) bool { return m.Name == name && name != "" })
 }
 
+// At returns the member with a peer URL, which is all that it has before it is started.
 func (s *State) At(peerURL string) (Member, bool) {
 	return s.find(func(m Member) bool { return slices.Contains(m.PeerURLs, peerURL) })
 }
@@ -231,11 +236,4 @@ func (s *State) find(is func(Member) bool) (Member, bool) {
 		return s.Members[at], true
 	}
 	return Member{}, false
-}
-
-func (s *State) clientURLs() (urls []string) {
-	for _, m := range s.Members {
-		urls = append(urls, m.ClientURLs...)
-	}
-	return urls
 }

@@ -67,7 +67,7 @@ func TestRemove(t *testing.T) {
 	f := setUp(t, 3)
 	f.lead("a")
 	gone := f.id("a")
-	f.Expect(f.state().SparesForever(gone)).To(BeTrue())
+	f.Expect(f.state().Spares(gone, true)).To(BeTrue())
 	f.Eventually(func() error { return remove(f, gone) }).Should(Succeed())
 	f.Expect(f.agent.Delete(t.Context(), "a", f.order())).To(Succeed())
 	f.Eventually(f.settled).Should(Equal([]string{"b", "c"}))
@@ -107,7 +107,7 @@ func TestOneIsDown(t *testing.T) {
 			}).Should(BeTrue())
 			for _, m := range state.Members {
 				f.Expect(m.Healthy()).To(Equal(m.ID != down), m.Name)
-				f.Expect(state.Spares(m.ID)).To(Equal(m.ID == down), "two of three are needed")
+				f.Expect(state.Spares(m.ID, false)).To(Equal(m.ID == down), "two of three are needed")
 				if m.ID == down {
 					f.Expect(m.Problem).To(ContainSubstring("does not answer"))
 				}

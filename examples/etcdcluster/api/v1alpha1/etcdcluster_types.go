@@ -7,6 +7,7 @@ package v1alpha1
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,17 +17,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-var (
-	// SchemeGroupVersion is the group and version of this package.
-	SchemeGroupVersion = schema.GroupVersion{Group: "etcdcluster.timebertt.dev", Version: "v1alpha1"}
-	// SchemeBuilder adds the kinds of this package to a scheme, and AddToScheme calls it.
-	SchemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
-		scheme.AddKnownTypes(SchemeGroupVersion, &EtcdCluster{}, &EtcdClusterList{})
-		metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
-		return nil
-	})
-	AddToScheme = SchemeBuilder.AddToScheme
-)
+// SchemeGroupVersion is the group and version of this package.
+var SchemeGroupVersion = schema.GroupVersion{Group: "etcdcluster.timebertt.dev", Version: "v1alpha1"}
+
+// AddToScheme adds the kinds of this package to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(SchemeGroupVersion, &EtcdCluster{}, &EtcdClusterList{})
+	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
+	return nil
+}
 
 // EtcdCluster is the part of an etcd cluster that one region has.
 //
@@ -151,7 +150,7 @@ func (c *EtcdCluster) SystemName() string { return cmp.Or(c.Spec.System, c.Name)
 
 // Addresses are client URLs of the system, as far as they are known.
 func (c *EtcdCluster) Addresses() (urls []string) {
-	for _, seed := range append(c.Spec.Seeds[:len(c.Spec.Seeds):len(c.Spec.Seeds)], c.Status.Endpoints...) {
+	for _, seed := range slices.Concat(c.Spec.Seeds, c.Status.Endpoints) {
 		urls = append(urls, string(seed))
 	}
 	for _, m := range c.Status.Members {
@@ -170,6 +169,7 @@ type SynchronizationMode string
 // +kubebuilder:validation:Enum=Wait;GoOn;LeaveOut
 type MissingPolicy string
 
+// The values of the options.
 const (
 	SynchronizationLocal  SynchronizationMode = "local"  // each operator acts on its own members, one operator at a time
 	SynchronizationGlobal SynchronizationMode = "global" // one operator acts on all members that need something
@@ -209,15 +209,19 @@ type AutomationOptions struct {
 	DenyList []InstanceName `json:"denyList,omitempty"`
 }
 
-// Mode, Quiet and After are the options with their defaults.
+// Mode returns the SynchronizationMode or its default.
 func (o *AutomationOptions) Mode() SynchronizationMode {
 	return cmp.Or(o.SynchronizationMode, SynchronizationLocal)
 }
-func (o *AutomationOptions) After() time.Duration {
-	return ptr.Deref(o.GoOnAfter, metav1.Duration{}).Duration
-}
+
+// Quiet returns the QuietWindow or its default.
 func (o *AutomationOptions) Quiet() time.Duration {
 	return ptr.Deref(o.QuietWindow, metav1.Duration{Duration: DefaultQuietWindow}).Duration
+}
+
+// After returns the time of GoOnAfter, 0 if it is not set.
+func (o *AutomationOptions) After() time.Duration {
+	return ptr.Deref(o.GoOnAfter, metav1.Duration{}).Duration
 }
 
 // EtcdClusterStatus is the observed state of a region.
@@ -254,6 +258,7 @@ type EtcdClusterStatus struct {
 // +kubebuilder:validation:Enum=Prepared;Learner;Voter;Stopped;Leaving
 type MemberPhase string
 
+// The phases of a member.
 const (
 	MemberPrepared MemberPhase = "Prepared" // it has its addresses, and the system does not know it yet
 	MemberLearner  MemberPhase = "Learner"  // it receives the data, and does not vote
