@@ -85,8 +85,6 @@ type participant struct {
 	stop        context.CancelFunc
 }
 
-type noteFunc = func(warning bool, reason, message string)
-
 // agentClient is what agent.Client does, and systemClient what system.System does.
 type agentClient interface {
 	Members(ctx context.Context) ([]agent.Member, error)

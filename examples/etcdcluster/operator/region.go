@@ -32,7 +32,7 @@ type region struct {
 	*participant
 	agent   agentClient
 	cluster *etcdclusterv1alpha1.EtcdCluster
-	note    noteFunc
+	note    func(warning bool, reason, message string)
 
 	// The rest is what was observed.
 	view      *coordination.View // what all regions need, or in local mode this one

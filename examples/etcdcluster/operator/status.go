@@ -13,6 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
@@ -153,10 +154,10 @@ func (r *region) set(c metav1.Condition) {
 }
 
 // recorder writes events and log lines. Events with the same reason and action count as one, so that the message is the action.
-func recorder(ctx context.Context, recorder events.EventRecorder, cluster *etcdclusterv1alpha1.EtcdCluster) noteFunc {
+func recorder(ctx context.Context, events events.EventRecorder, about client.Object) func(warning bool, reason, message string) {
 	types := map[bool]string{true: corev1.EventTypeWarning, false: corev1.EventTypeNormal}
 	return func(warning bool, reason, message string) {
-		recorder.Eventf(cluster, nil, types[warning], reason, cut(message, 128), "%s", cut(message, 1024))
+		events.Eventf(about, nil, types[warning], reason, cut(message, 128), "%s", cut(message, 1024))
 		logf.FromContext(ctx).Info(message, "reason", reason)
 	}
 }

@@ -22,12 +22,10 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
+// What State returns instead of a State. Another system can answer if two regions have each started one.
 var (
-	// ErrUnreachable is returned when no member answers.
 	ErrUnreachable = errors.New("no member of the system answers")
-	// ErrNoQuorum is returned when members answer, but no quorum of them.
-	ErrNoQuorum = errors.New("the system has no quorum")
-	// ErrOtherSystem is returned when another etcd cluster answers than before: two regions may each have started one.
+	ErrNoQuorum    = errors.New("the system has no quorum")
 	ErrOtherSystem = errors.New("another system answers at this address")
 )
 
