@@ -2,8 +2,12 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -109,8 +113,9 @@ func (c *calls) note(format string, args ...any) {
 	c.made = append(c.made, fmt.Sprintf(format, args...))
 }
 
-// fakeAgent notes what it is told, and may refuse it.
+// fakeAgent answers an agent's client. It notes what it is told, and may refuse it.
 type fakeAgent struct {
+	*agent.Client
 	calls
 	members []agent.Member
 	// refuses is what it says to what it is told, away when it does not answer.
@@ -119,51 +124,70 @@ type fakeAgent struct {
 	seen int64
 }
 
-func (f *fakeAgent) Members(context.Context) ([]agent.Member, error) {
-	return slices.Clone(f.members), f.away
+func newFakeAgent(t *testing.T, members ...agent.Member) *fakeAgent {
+	t.Helper()
+	f := &fakeAgent{members: members}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	var err error
+	if f.Client, err = agent.NewClient(server.URL); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
-func (f *fakeAgent) Prepare(_ context.Context, id, _ string) (agent.Member, error) {
-	f.note("prepare %s", id)
-	return agent.Member{ID: id}, f.refuses
-}
-
-func (f *fakeAgent) SetArgs(_ context.Context, id string, args map[string]string) (agent.Member, error) {
-	f.note("args %s %v", id, args)
-	return agent.Member{ID: id}, f.refuses
-}
-
-func (f *fakeAgent) SetVersion(_ context.Context, id, version string) (agent.Member, error) {
-	f.note("version %s %s", id, version)
-	return agent.Member{ID: id}, f.refuses
-}
-
-func (f *fakeAgent) Start(_ context.Context, id string, order agent.Order, launch agent.Launch) (agent.Member, error) {
-	f.note("start %s %s", id, launch.State)
-	return f.carry(id, order)
-}
-
-func (f *fakeAgent) Restart(_ context.Context, id string, order agent.Order) (agent.Member, error) {
-	f.note("restart %s", id)
-	return f.carry(id, order)
-}
-
-func (f *fakeAgent) Delete(_ context.Context, id string, _ agent.Order) error {
-	f.note("delete %s", id)
-	return f.refuses
+func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, what, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/members"), "/"), "/")
+	var in struct {
+		agent.Order
+		agent.Launch
+		Version string            `json:"version"`
+		Args    map[string]string `json:"args"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	var out any = agent.Member{ID: id}
+	err := f.refuses
+	switch r.Method + what {
+	case "GET":
+		out, err = f.members, f.away
+	case "PUT":
+		f.note("prepare %s", id)
+	case "PUTargs":
+		f.note("args %s %v", id, in.Args)
+	case "PUTversion":
+		f.note("version %s %s", id, in.Version)
+	case "POSTstart":
+		f.note("start %s %s", id, in.State)
+		err = f.carry(id, in.Order)
+	case "POSTrestart":
+		f.note("restart %s", id)
+		err = f.carry(id, in.Order)
+	case "DELETE":
+		f.note("delete %s", id)
+	}
+	refused := &agent.RefusedError{}
+	switch {
+	case errors.As(err, &refused):
+		w.WriteHeader(http.StatusConflict)
+		out = refused
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(out)
 }
 
 // carry makes a member one that has carried out an order, if the token is not older than one that was seen.
-func (f *fakeAgent) carry(id string, order agent.Order) (agent.Member, error) {
+func (f *fakeAgent) carry(id string, order agent.Order) error {
 	if order.Token < f.seen {
-		return agent.Member{}, &agent.RefusedError{Reason: agent.ReasonFenced, Seen: f.seen}
+		return &agent.RefusedError{Reason: agent.ReasonFenced, Seen: f.seen}
 	}
 	for i := range f.members {
 		if m := &f.members[i]; m.ID == id && f.refuses == nil {
 			m.LastOrder, m.Phase, m.Applied, m.AppliedVersion, m.Running = order.ID, agent.Running, m.Args, m.Version, true
 		}
 	}
-	return agent.Member{ID: id}, f.refuses
+	return f.refuses
 }
 
 // fakeSystem notes what is done to it.
@@ -254,6 +278,7 @@ type world struct {
 	state *system.State
 	// regions are the present ones, with the last result of each.
 	regions map[string]*region
+	agents  map[string]*fakeAgent
 	results map[string]*coordination.Result
 	notes   []string
 }
@@ -262,11 +287,12 @@ type world struct {
 func setting(t *testing.T, state *system.State, regions ...string) *world {
 	t.Helper()
 	w := &world{
-		T: t, store: &memory{entries: map[string]kv.Entry{}}, state: state, regions: map[string]*region{}, results: map[string]*coordination.Result{},
+		T: t, store: &memory{entries: map[string]kv.Entry{}}, state: state, regions: map[string]*region{}, agents: map[string]*fakeAgent{}, results: map[string]*coordination.Result{},
 		clock: clocktesting.NewFakeClock(time.Unix(0, 0)),
 	}
 	for _, prefix := range regions {
-		w.regions[prefix] = &region{participant: &participant{store: w.store}, agent: &fakeAgent{members: []agent.Member{process(prefix+"-1", agent.Running)}}}
+		w.agents[prefix] = newFakeAgent(t, process(prefix+"-1", agent.Running))
+		w.regions[prefix] = &region{participant: &participant{store: w.store}, agent: w.agents[prefix].Client}
 		w.regions[prefix].cluster = &etcdclusterv1alpha1.EtcdCluster{}
 		cluster := w.regions[prefix].cluster
 		cluster.Name, cluster.Namespace, cluster.Generation = "orders", prefix, 1
@@ -329,7 +355,7 @@ func (w *world) sees(prefix string) *region {
 	return r
 }
 
-func (w *world) agent(prefix string) *fakeAgent { return w.regions[prefix].agent.(*fakeAgent) }
+func (w *world) agent(prefix string) *fakeAgent { return w.agents[prefix] }
 
 func (w *world) view() *coordination.View {
 	w.Helper()

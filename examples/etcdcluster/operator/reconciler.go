@@ -68,7 +68,7 @@ type Options struct {
 
 type reconciler struct {
 	client.Client
-	agent        agentClient
+	agent        *agent.Client
 	events       events.EventRecorder
 	options      Options
 	ctx          context.Context // of the operator
@@ -85,17 +85,7 @@ type participant struct {
 	stop        context.CancelFunc
 }
 
-// agentClient is what agent.Client does, and systemClient what system.System does.
-type agentClient interface {
-	Members(ctx context.Context) ([]agent.Member, error)
-	Prepare(ctx context.Context, id, system string) (agent.Member, error)
-	SetArgs(ctx context.Context, id string, args map[string]string) (agent.Member, error)
-	SetVersion(ctx context.Context, id, version string) (agent.Member, error)
-	Start(ctx context.Context, id string, order agent.Order, launch agent.Launch) (agent.Member, error)
-	Restart(ctx context.Context, id string, order agent.Order) (agent.Member, error)
-	Delete(ctx context.Context, id string, order agent.Order) error
-}
-
+// systemClient is what system.System does.
 type systemClient interface {
 	clientv3.Cluster
 	State(ctx context.Context, seeds ...string) (*system.State, error)
@@ -173,10 +163,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // coordinate has the region take part. Before there is a system, it is only prepared.
 func (r *reconciler) coordinate(ctx context.Context, region *region) (result *coordination.Result, err error) {
 	result = &coordination.Result{Again: retryAfter, View: &coordination.View{}}
-	if region.participant, err = r.participant(region.cluster); err != nil {
-		return result, err
-	}
-	if region.coordinator != nil {
+	region.participant, err = r.participant(region.cluster)
+	if err == nil && region.coordinator != nil {
 		result, err = region.coordinator.Reconcile(ctx, region.settings(), region)
 		region.met = region.view != nil
 		for _, event := range result.Events {
@@ -189,7 +177,7 @@ func (r *reconciler) coordinate(ctx context.Context, region *region) (result *co
 	return result, errors.Join(err, region.prepareErr)
 }
 
-// elder returns the name of an older EtcdCluster of the namespace for the same system: both would manage the same members.
+// elder returns the name of an older EtcdCluster of the namespace for the same system: two would manage the same members.
 func (r *reconciler) elder(ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster) (string, error) {
 	all := &etcdclusterv1alpha1.EtcdClusterList{}
 	err := r.List(ctx, all, client.InNamespace(cluster.Namespace))

@@ -44,10 +44,11 @@ func reconciling(t *testing.T, w *world, clusters ...client.Object) (r *reconcil
 		*writes++
 		return c.SubResource(sub).Patch(ctx, o, patch, opts...)
 	}}
+	w.agents["api"] = newFakeAgent(t)
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusters...).WithStatusSubresource(&etcdclusterv1alpha1.EtcdCluster{}).
 		WithInterceptorFuncs(counting).Build()
 	return &reconciler{
-		Client: api, agent: &fakeAgent{}, events: events.NewFakeRecorder(100), participants: map[types.NamespacedName]*participant{}, ctx: t.Context(),
+		Client: api, agent: w.agents["api"].Client, events: events.NewFakeRecorder(100), participants: map[types.NamespacedName]*participant{}, ctx: t.Context(),
 		options: Options{Clock: w.clock, Name: "dc1-operator", Store: w.store},
 	}, writes
 }
@@ -96,7 +97,7 @@ func TestOnePartOfASystem(t *testing.T) {
 			t.Errorf("%s has the finalizers %v", name, now.Finalizers)
 		}
 	}
-	if made := r.agent.(*fakeAgent).made; len(made) > 0 {
+	if made := w.agents["api"].made; len(made) > 0 {
 		t.Errorf("something was done for the younger one: %v", made)
 	}
 }

@@ -30,7 +30,7 @@ var actions = []coordination.Action{Removal, Exclusion, Restart, Inclusion}
 // region is the coordination.System of one reconcile.
 type region struct {
 	*participant
-	agent   agentClient
+	agent   *agent.Client
 	cluster *etcdclusterv1alpha1.EtcdCluster
 	note    func(warning bool, reason, message string)
 

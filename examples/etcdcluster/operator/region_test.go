@@ -19,7 +19,7 @@ import (
 )
 
 // local is a region in local mode that has seen the system and its own processes.
-func local(t *testing.T, state *system.State, own ...agent.Member) *region {
+func local(t *testing.T, state *system.State, own ...agent.Member) (*region, *fakeAgent) {
 	t.Helper()
 	w := setting(t, state, "dc1")
 	w.agent("dc1").members = own
@@ -28,7 +28,7 @@ func local(t *testing.T, state *system.State, own ...agent.Member) *region {
 	if _, err := r.Needs(t.Context(), &coordination.View{}); (err != nil) != (state == nil) {
 		t.Fatal(err)
 	}
-	return r
+	return r, w.agent("dc1")
 }
 
 // comes and goes are the steps of a member that is added or removed.
@@ -100,7 +100,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := local(t, test.state)
+			r, _ := local(t, test.state)
 			r.need(test.needs)
 			steps, err := r.Plan(t.Context(), coordination.Proposal{Action: test.action, Members: test.members, View: r.view})
 			if diff := cmp.Diff([]string{test.want, test.waits}, []string{brief(steps), words(err)}); diff != "" {
@@ -171,8 +171,8 @@ func TestExecute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := local(t, test.state, test.own...)
-			own, it := r.agent.(*fakeAgent), r.system.(*fakeSystem)
+			r, own := local(t, test.state, test.own...)
+			it := r.system.(*fakeSystem)
 			own.made, it.made, own.refuses, it.fails = nil, nil, test.err, test.err
 			err := r.Execute(t.Context(), coordination.Task{Step: test.step, ID: "orders/7/1", Token: 7})
 			if got := words(err); got != test.want {
@@ -215,7 +215,7 @@ func TestHealthy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := local(t, test.state, test.own)
+			r, _ := local(t, test.state, test.own)
 			r.need(test.needs)
 			if got := words(r.Healthy(t.Context(), test.step)); got != test.want {
 				t.Errorf("%q, not %q", got, test.want)
@@ -244,7 +244,7 @@ func TestReplan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := local(t, test.state)
+			r, _ := local(t, test.state)
 			r.need(test.needs)
 			rest, err := r.Replan(t.Context(), &coordination.Intent{Action: Restart, Steps: steps, At: 1})
 			if err != nil {
