@@ -29,8 +29,8 @@ const (
 	ReasonFailed      = "Failed"      // Reconcile has returned another error
 )
 
-// Condition returns what came of a Reconcile as a condition. All are the prefixes of the participants that should take part: a missing
-// one makes the condition false, because nobody waits for what it does.
+// Condition returns what came of a Reconcile as a condition. All are the prefixes of the participants that should take part: a
+// missing one makes the condition false, because nobody waits for what it does.
 func (c *Coordinator) Condition(result *Result, err error, all ...string) metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: ConditionCoordinated, Status: status, Reason: reason, Message: message}
@@ -61,7 +61,7 @@ func (c *Coordinator) Condition(result *Result, err error, all ...string) metav1
 
 var duration = regexp.MustCompile(`\b([0-9.]+(h|m|s|ms|µs|ns))+\b`)
 
-// Waiting returns in a line what has to happen first, each thing once. Durations are in whole seconds, so that a status that shows
+// Waiting returns in a line what has to happen first, each thing once. Durations are in whole seconds, so that a status with
 // them is not written more often.
 func (r *Result) Waiting() string {
 	var all []string
@@ -84,8 +84,8 @@ func (e Event) Warning() bool {
 	return slices.Contains([]string{"Failed", "Fenced", "GaveUp", "LeftOut", "LockLost", "StoodBack"}, e.Reason)
 }
 
-// View shows needs as if their participant were the only one: in local mode, a System can plan with it as it does with the View of
-// all participants in global mode.
+// View shows needs as if their participant were the only one: in local mode, a System can plan with it as it does in global mode
+// with the View of all participants.
 func (n Needs) View(prefix string) *View {
 	view := &View{Sets: map[Set]Members{}}
 	for _, need := range n.Pending {

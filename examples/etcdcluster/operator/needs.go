@@ -58,8 +58,8 @@ func (r *region) listProcesses(ctx context.Context) error {
 	return nil
 }
 
-// prepare gives new members their addresses, and all the settings for their next start. A region that bootstraps the system starts
-// the first one, unless there ever was a system: the agent may have lost all, and the other regions go on without it.
+// prepare gives new members their addresses, and all the settings for their next start. The region with Bootstrap starts the
+// first member, unless there ever was a system: the agent may have lost all, and the other regions go on without it.
 func (r *region) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
@@ -74,12 +74,15 @@ func (r *region) prepare(ctx context.Context) error {
 	for _, id := range r.needs.arm {
 		errs = append(errs, r.arm(ctx, id))
 	}
-	isStarted := func(p agent.Member) bool { return p.Phase != agent.Prepared }
-	all := slices.SortedFunc(maps.Values(r.processes), func(a, b agent.Member) int { return strings.Compare(a.ID, b.ID) })
-	if r.cluster.Spec.Bootstrap && r.cluster.Status.ClusterID == "" && r.state == nil && len(all) > 0 && !slices.ContainsFunc(all, isStarted) {
+	isNew := r.cluster.Spec.Bootstrap && r.cluster.Status.ClusterID == "" && r.state == nil
+	for _, p := range r.processes {
+		isNew = isNew && p.Phase == agent.Prepared
+	}
+	if isNew && len(r.processes) > 0 {
+		first := r.processes[slices.Min(slices.Collect(maps.Keys(r.processes)))]
 		order := agent.Order{Token: 1, System: r.cluster.SystemName(), ID: "bootstrap"}
-		launch := agent.Launch{InitialCluster: all[0].ID + "=" + all[0].PeerURL, State: agent.ClusterNew}
-		_, err := r.agent.Start(ctx, all[0].ID, order, launch)
+		launch := agent.Launch{InitialCluster: first.ID + "=" + first.PeerURL, State: agent.ClusterNew}
+		_, err := r.agent.Start(ctx, first.ID, order, launch)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -108,7 +111,9 @@ type needs struct {
 
 // decide compares the spec of a region with its processes and the system. The state is nil while the system does not answer: then
 // nothing is needed from it. Joined is set if the region was a part of the system before.
-func decide(spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agent.Member, state *system.State, joined bool) needs {
+func decide(
+	spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agent.Member, state *system.State, joined bool,
+) needs {
 	n := needs{removing: map[string]bool{}}
 	args, highest, there, ready := arguments(spec), 0, int32(0), int32(0)
 	armed := func(p agent.Member) bool { return maps.Equal(p.Args, args) && p.Version == spec.Version }
@@ -172,7 +177,8 @@ func decide(spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agen
 }
 
 func (n *needs) add(action coordination.Action, id string, ready bool, addresses ...string) {
-	n.pending = append(n.pending, coordination.Need{Action: action, Member: coordination.MemberID(id), Ready: ready, Addresses: addresses})
+	need := coordination.Need{Action: action, Member: coordination.MemberID(id), Ready: ready, Addresses: addresses}
+	n.pending = append(n.pending, need)
 }
 
 // has tells whether a member needs an action.

@@ -1,9 +1,9 @@
-// Package operator manages the members that one region has of an etcd cluster, in agreement with the operators of the other regions:
+// Package operator manages the members that one region has of an etcd cluster, in agreement with the operators of other regions:
 // region is the coordination.System that pkg/coordination drives.
 //
 // It promises that one member at a time is disturbed, and only while the system keeps its quorum without it, which is checked at
-// that moment and not only when it was planned; that the leader is last, and another member leads before; and that a region which was
-// a part of a system never starts another one.
+// that moment and not only when it was planned; that the leader is last, and another member leads before; and that a region
+// which was a part of a system never starts another one.
 package operator
 
 import (
@@ -112,8 +112,9 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 			r.queue = queue
 			return nil
 		})).
-		// No signal tells when an agent or a member is back.
-		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retryAfter/4, resync)}).
+		WithOptions(controller.Options{ // no signal tells when an agent or a member is back
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retryAfter/4, resync),
+		}).
 		Complete(r))
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
@@ -251,8 +252,8 @@ func (p *participant) close(ctx context.Context) {
 	_ = p.system.Close()
 }
 
-// leave withdraws all that a region has told the others, also if its EtcdCluster was deleted while no operator ran. Its members stay:
-// data are not removed with an object.
+// leave withdraws all that a region has told the others, also if its EtcdCluster was deleted while no operator ran. Its members
+// stay: data are not removed with an object.
 func (r *reconciler) leave(ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster) (err error) {
 	if !controllerutil.ContainsFinalizer(cluster, Finalizer) {
 		return nil

@@ -156,8 +156,8 @@ func asked(err error) error {
 	return coordination.NotYet("the system was asked for it")
 }
 
-// addLearner adds a member. etcd takes one learner at a time: another one is left from an action that was given up, and its region
-// asks for it again.
+// addLearner adds a member. etcd takes one learner at a time: another one is left from an action that was given up, and its
+// region asks for it again.
 func (r *region) addLearner(ctx context.Context, task coordination.Task) (err error) {
 	peer := task.With[plan.Peer]
 	other := slices.IndexFunc(r.state.Members, func(m system.Member) bool { return m.Learner })

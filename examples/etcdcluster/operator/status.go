@@ -95,7 +95,8 @@ func (r *region) readiness() metav1.Condition {
 	case r.state == nil || !r.state.HasQuorum():
 		return condition(kind, false, etcdclusterv1alpha1.ReasonNoQuorum, "Too few members of the system are healthy.%s", &problems)
 	case ready < wanted:
-		return condition(kind, false, etcdclusterv1alpha1.ReasonMembersMissing, "%d of %d members are healthy.%s", ready, wanted, &problems)
+		return condition(kind, false, etcdclusterv1alpha1.ReasonMembersMissing,
+			"%d of %d members are healthy.%s", ready, wanted, &problems)
 	case len(all) > int(wanted):
 		return condition(kind, false, etcdclusterv1alpha1.ReasonTooManyMembers, "There are %d members instead of %d.", len(all), wanted)
 	}

@@ -86,8 +86,8 @@ func unit(name, id ID, peer string, does ...string) (steps []Step) {
 	return steps
 }
 
-// Arrange returns the steps of units: first those that were begun, then those of sick members, because the system may spare no other
-// one, and the leader's last.
+// Arrange returns the steps of units: first those that were begun, then those of sick members, because the system may spare no
+// other one, and the leader's last.
 func Arrange(c Cluster, done []Step, units [][]Step) (steps []Step) {
 	rank := func(unit []Step) int {
 		switch {
@@ -116,8 +116,8 @@ func Arrange(c Cluster, done []Step, units [][]Step) (steps []Step) {
 	return steps
 }
 
-// Again plans the rest of a plan after some of its steps: another member may lead by now, and units may not be wanted any more. What
-// was begun is ended nevertheless, because half a replacement is worse, unless a member of it was left out.
+// Again plans the rest of a plan after some of its steps: another member may lead by now, and units may not be wanted any more.
+// What was begun is ended nevertheless, because half a replacement is worse, unless a member of it was left out.
 func Again(c Cluster, done, rest []Step, wanted, leftOut func(ID) bool) []Step {
 	var units [][]Step
 	for _, step := range rest {
@@ -137,8 +137,8 @@ func Again(c Cluster, done, rest []Step, wanted, leftOut func(ID) bool) []Step {
 	}))
 }
 
-// Successor returns the healthy member that leads next, after some steps and before the others: one that nobody disturbs, or else one
-// that was disturbed already, or else any: that the leader moves twice is better than that it never can. It may be "".
+// Successor returns the healthy member that leads next, after some steps and before the others: one that nobody disturbs, or else
+// one that was disturbed already, or else any: that the leader moves twice is better than that it never can. It may be "".
 func Successor(c Cluster, done, rest []Step) ID {
 	ids, settled := slices.Sorted(slices.Values(c.Voters)), []ID(nil)
 	for _, step := range done {

@@ -109,7 +109,7 @@ type EtcdClusterSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Seeds []ClientURL `json:"seeds,omitempty"`
-	// Version is the etcd version, such as 3.6.1. It defaults to the one that the agent comes with. Another one restarts the members.
+	// Version is the etcd version, such as 3.6.1. It defaults to the agent's. Another one restarts the members.
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`
 	Version string `json:"version,omitempty"`
@@ -194,8 +194,8 @@ type AutomationOptions struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="a quiet window is at most 1h, and not negative"
 	QuietWindow *metav1.Duration `json:"quietWindow,omitempty"`
-	// Missing says whether an action waits for members that are not ready (Wait), goes on without them after a time (GoOn), or goes on
-	// without those of regions whose operator is gone (LeaveOut).
+	// Missing says whether an action waits for members that are not ready (Wait), goes on without them after a time (GoOn), or goes
+	// on without those of regions whose operator is gone (LeaveOut).
 	// +kubebuilder:default=Wait
 	Missing MissingPolicy `json:"missing,omitempty"`
 	// GoOnAfter is the time of the policy GoOn.
