@@ -120,5 +120,5 @@ func (s *scene) lacks(name string) bool {
 	}
 	m, known := state.Named(name)
 	leader, led := state.Member(state.Leader)
-	return known && led && leader.Name != name && (!m.Healthy() || m.Health.Leader != state.Leader)
+	return known && led && leader.Name != name && !m.Healthy()
 }

@@ -185,7 +185,7 @@ func (s *scene) look() *view {
 // seen is how the system is, or nil if it does not say.
 func (s *scene) seen() *system.State {
 	state, err := s.system.State(context.Background())
-	if err != nil || !state.Agreed {
+	if err != nil {
 		return nil
 	}
 	return state

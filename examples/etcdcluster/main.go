@@ -13,17 +13,17 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/operator"
+	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-const usage = `etcdcluster manages the members that one region has of an etcd cluster, together with the operators of the other regions.
+const usage = `etcdcluster manages the members that one region has of an etcd cluster, in agreement with other regions.
 It finds its Kubernetes cluster with --kubeconfig, $KUBECONFIG or the pod that it runs in. Before the first start:
   kubectl apply -k examples/etcdcluster/config/crds
 
@@ -34,8 +34,8 @@ Flags:
 
 type operatorOptions struct {
 	operator.Options
-	store, storeNamespace string
-	log                   zap.Options
+	store, storeNamespace, storeEndpoints string
+	log                                   zap.Options
 }
 
 func main() {
@@ -49,34 +49,25 @@ func main() {
 	}
 }
 
-// parse reads the flags. What --help shows is written to out.
-func parse(args []string, out io.Writer) (operatorOptions, error) {
-	var o operatorOptions
+// parse reads the flags. It writes the help to out.
+func parse(args []string, out io.Writer) (o operatorOptions, err error) {
 	flags := flag.NewFlagSet("etcdcluster", flag.ContinueOnError)
 	ctrl.RegisterFlags(flags)
 	flags.StringVar(&o.Namespace, "namespace", "", "namespace of the region; EtcdClusters of others are ignored")
 	flags.StringVar(&o.Name, "name", "", "name of this operator, which no other one has (default: the namespace)")
-	flags.Func("store-endpoints", "addresses of the etcd where the operators meet, with commas between them, if it is not the one that they manage", func(value string) error {
-		o.StoreEndpoints = strings.Split(value, ",")
-		return nil
-	})
-	flags.StringVar(&o.Agent, "agent", "http://127.0.0.1:7070", "where the agent of the region is")
-	flags.StringVar(&o.store, "store", "system", "where the operators meet: system (in the etcd cluster that they manage) or kubernetes (in a namespace that all of them can reach)")
-	flags.StringVar(&o.storeNamespace, "store-namespace", "", "namespace of the store, with --store=kubernetes")
-	flags.DurationVar(&o.Session, "session-duration", coordination.DefaultSession, "how long the others believe in this operator when it says nothing")
+	flags.StringVar(&o.Agent, "agent", "http://127.0.0.1:7070", "URL of the region's agent")
+	flags.StringVar(&o.store, "store", "system", "where the operators meet: system (an etcd) or kubernetes (a namespace)")
+	flags.StringVar(&o.storeEndpoints, "store-endpoints", "", "URLs of the etcd where they meet, if it is not the managed one")
+	flags.StringVar(&o.storeNamespace, "store-namespace", "", "namespace where the operators meet, with --store=kubernetes")
+	flags.DurationVar(&o.Session, "session-duration", coordination.DefaultSession, "how long others believe in a dead operator")
 	flags.StringVar(&o.Manager.HealthProbeBindAddress, "health-address", ":8081", "where to serve /healthz; 0 turns it off")
 	flags.StringVar(&o.Manager.Metrics.BindAddress, "metrics-address", ":8080", "where to serve /metrics; 0 turns it off")
 	o.log.DestWriter = os.Stderr
 	o.log.BindFlags(flags)
-	// With nanoseconds, the lines of several processes can be put in order.
-	encoding := flags.Lookup("zap-time-encoding")
-	encoding.DefValue = "rfc3339nano"
-	if err := encoding.Value.Set(encoding.DefValue); err != nil {
-		return o, err
-	}
 	flags.Usage = func() {}
 	flags.SetOutput(io.Discard) // the error is returned too
-	switch err := flags.Parse(args); {
+	// With nanoseconds, the lines of several processes can be sorted.
+	switch err := errors.Join(flags.Set("zap-time-encoding", "rfc3339nano"), flags.Parse(args)); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(out)
 		fmt.Fprint(out, usage)
@@ -102,21 +93,23 @@ func (o operatorOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("finding the cluster (name it with --kubeconfig or $KUBECONFIG): %w", err)
 	}
-	if o.store == "kubernetes" {
-		if o.Store, err = inKubernetes(config, o.storeNamespace, o.Clock); err != nil {
+	switch {
+	case o.store == "kubernetes":
+		config := rest.CopyConfig(config)
+		config.QPS, config.Burst = 100, 200 // renewals of the session must not wait behind other requests
+		clients, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return fmt.Errorf("connecting to the store: %w", err)
+		}
+		if o.Store, err = kubestore.New(clients, kubestore.Options{Namespace: o.storeNamespace, Clock: o.Clock}); err != nil {
 			return err
 		}
+	case o.storeEndpoints != "":
+		store, err := system.Dial(strings.Split(o.storeEndpoints, ","))
+		if err != nil {
+			return err
+		}
+		o.Store = etcdstore.New(store.Client, etcdstore.Options{Timeout: operator.StoreTimeout})
 	}
 	return operator.Run(ctx, config, o.Options)
-}
-
-func inKubernetes(config *rest.Config, namespace string, clock clock.Clock) (kv.Store, error) {
-	// Renewals of the session must not wait behind other requests.
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = 100, 200
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the store: %w", err)
-	}
-	return kubestore.New(clients, kubestore.Options{Namespace: namespace, Clock: clock})
 }

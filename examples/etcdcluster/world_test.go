@@ -341,7 +341,7 @@ func (w *world) term() uint64 { return termOf(w.state()) }
 func termOf(state *system.State) uint64 {
 	var highest uint64
 	for _, m := range state.Members {
-		highest = max(highest, m.Health.Term)
+		highest = max(highest, m.Term)
 	}
 	return highest
 }

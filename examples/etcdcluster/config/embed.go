@@ -1,11 +1,10 @@
-// Package config has the manifests of the multi-region sample, for programs that apply them without kustomize. What is
-// of no region, as the roles, has no namespace in it: who applies it says which.
+// Package config has the manifests of the multi-region sample, by folder. Manifests that belong to no region, such as the roles,
+// have no namespace.
 package config
 
 import "embed"
 
-// Files are the manifests, by the folders that docs and kubectl know them by. The kustomizations are among them, and
-// are no objects.
+// Files are the manifests, for programs that apply them without kustomize.
 //
 //go:embed crds rbac samples
 var Files embed.FS

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,8 +84,8 @@ func TestReplacementComesFirst(t *testing.T) {
 			if diff := cmp.Diff([]string{"restart dc2-1"}, w.agent("dc2").made); diff != "" {
 				t.Fatal(diff)
 			}
-			if waits := w.results["dc2"].Waits; mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waiting(waits), "it is not well yet") {
-				t.Errorf("it waits for %v", waits)
+			if waits := w.results["dc2"].Waiting(); mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waits, "it is not well yet") {
+				t.Errorf("it waits for %s", waits)
 			}
 			w.clock.SetTime(w.clock.Now().Add(24 * time.Hour)) // it would wait for ever
 
@@ -125,11 +126,36 @@ func TestRestartAgain(t *testing.T) {
 	}
 }
 
+// A member that was not ready at first, and is not healthy yet after its restart, is waited for.
+func TestReadyLater(t *testing.T) {
+	t.Parallel()
+	state := three()
+	w := setting(t, state, "dc1", "dc2")
+	w.agent("dc2").members = []agent.Member{changed("dc2-1")}
+	w.agent("dc2").members[0].Args = map[string]string{"old": "1"}
+	w.reconcile(2, "dc1", "dc2")
+	w.agent("dc2").members = []agent.Member{changed("dc2-1")}
+	for range 10 {
+		w.reconcile(1, "dc1", "dc2")
+		if slices.Contains(w.agent("dc2").made, "restart dc2-1") {
+			state.Members[1] = sick(state.Members[1])
+		}
+	}
+	for _, note := range w.notes {
+		if strings.Contains(note, "GaveUp") {
+			t.Error(note)
+		}
+	}
+	if view := w.view(); view.Intent == nil {
+		t.Errorf("it does nothing, done: %v", view.Done)
+	}
+}
+
 // Nobody answers an order: because the region takes no part any more, or is gone.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
-	goesLocal := func(w *world) { w.must(w.regions["dc2"].c.Leave(w.Context(), w.next("dc2"))) }
-	dies := func(w *world) { w.must(w.regions["dc2"].c.Close(w.Context())) }
+	goesLocal := func(w *world) { w.must(w.regions["dc2"].coordinator.Leave(w.Context(), w.next("dc2"))) }
+	dies := func(w *world) { w.must(w.regions["dc2"].coordinator.Close(w.Context())) }
 	for name, test := range map[string]struct {
 		replaced bool
 		missing  etcdclusterv1alpha1.MissingPolicy
@@ -196,7 +222,12 @@ func TestSaidStays(t *testing.T) {
 	w.reconcile(2, "dc1", "dc2")
 	w.state = nil
 	w.process("dc2")
-	w.reconcile(2, "dc1", "dc2")
+	for _, prefix := range []string{"dc1", "dc2"} {
+		r := w.next(prefix)
+		if _, err := r.coordinator.Reconcile(t.Context(), r.settings(), r); !errors.Is(err, system.ErrUnreachable) {
+			t.Errorf("%s: %v", prefix, err)
+		}
+	}
 	view := w.view()
 	for _, set := range []coordination.Set{pendingForRestart, readyForRestart} {
 		if _, is := view.Sets[set]["dc2-1"]; !is {
@@ -217,7 +248,7 @@ func TestForgetLost(t *testing.T) {
 	if len(w.view().Sets[pendingForRestart]) == 0 {
 		t.Error("it is alive")
 	}
-	w.must(w.regions["dc2"].c.Close(t.Context()))
+	w.must(w.regions["dc2"].coordinator.Close(t.Context()))
 	w.reconcile(2, "dc1")
 	if view := w.view(); len(view.Sets[pendingForRestart]) > 0 || len(view.Participants) != 1 {
 		t.Errorf("it is not forgotten: %v %v", view.Sets, view.Participants)
@@ -236,12 +267,12 @@ func TestStandsBack(t *testing.T) {
 	}
 	w.agent("dc1").away = errors.New("connection refused")
 	r := w.next("dc1")
-	result, err := r.c.Reconcile(t.Context(), r.settings(), r)
+	result, err := r.coordinator.Reconcile(t.Context(), r.settings(), r)
 	if err == nil || w.view().Lock != nil || len(result.Events) != 1 || result.Events[0].Reason != "StoodBack" {
 		t.Errorf("%v, %v, the lock is %v", err, result.Events, w.view().Lock)
 	}
 	r.report(result, err)
-	if ready := condition(r, etcdclusterv1alpha1.ConditionReady); ready.Reason != etcdclusterv1alpha1.ReasonAgentUnreachable {
+	if ready := found(r, etcdclusterv1alpha1.ConditionReady); ready.Reason != etcdclusterv1alpha1.ReasonAgentUnreachable {
 		t.Errorf("%s: %s", ready.Reason, ready.Message)
 	}
 }
@@ -263,11 +294,11 @@ func TestStoppedBefore(t *testing.T) {
 	}
 	r := w.next("dc2")
 	w.agent("dc2").refuses = errors.New("connection reset")
-	if _, err := r.c.Reconcile(t.Context(), r.settings(), r); !errors.Is(err, w.agent("dc2").refuses) || !w.view().Accepted("dc2-1") {
+	if _, err := r.coordinator.Reconcile(t.Context(), r.settings(), r); err == nil || !w.view().Accepted("dc2-1") {
 		t.Fatalf("it was not accepted: %v", err)
 	}
 	w.agent("dc2").refuses = nil
-	w.must(r.c.Close(t.Context()))
+	w.must(r.coordinator.Close(t.Context()))
 	w.agent("dc2").members = w.agent("dc2").members[1:] // the agent had done it
 	w.process("dc2")
 	w.reconcile(4, "dc2", "dc1")

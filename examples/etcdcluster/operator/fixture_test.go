@@ -2,14 +2,19 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -108,8 +113,9 @@ func (c *calls) note(format string, args ...any) {
 	c.made = append(c.made, fmt.Sprintf(format, args...))
 }
 
-// fakeAgent notes what it is told, and may refuse it.
+// fakeAgent answers an agent's client. It notes what it is told, and may refuse it.
 type fakeAgent struct {
+	*agent.Client
 	calls
 	members []agent.Member
 	// refuses is what it says to what it is told, away when it does not answer.
@@ -118,90 +124,108 @@ type fakeAgent struct {
 	seen int64
 }
 
-func (f *fakeAgent) Members(context.Context) ([]agent.Member, error) {
-	return slices.Clone(f.members), f.away
+func newFakeAgent(t *testing.T, members ...agent.Member) *fakeAgent {
+	t.Helper()
+	f := &fakeAgent{members: members}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	var err error
+	if f.Client, err = agent.NewClient(server.URL); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
-func (f *fakeAgent) Prepare(_ context.Context, id, _ string) (agent.Member, error) {
-	f.note("prepare %s", id)
-	return agent.Member{ID: id}, f.refuses
-}
-
-func (f *fakeAgent) SetArgs(_ context.Context, id string, args map[string]string) (agent.Member, error) {
-	f.note("args %s %v", id, args)
-	return agent.Member{ID: id}, f.refuses
-}
-
-func (f *fakeAgent) SetVersion(_ context.Context, id, version string) (agent.Member, error) {
-	f.note("version %s %s", id, version)
-	return agent.Member{ID: id}, f.refuses
-}
-
-func (f *fakeAgent) Start(_ context.Context, id string, order agent.Order, launch agent.Launch) (agent.Member, error) {
-	f.note("start %s %s", id, launch.State)
-	return f.carry(id, order)
-}
-
-func (f *fakeAgent) Restart(_ context.Context, id string, order agent.Order) (agent.Member, error) {
-	f.note("restart %s", id)
-	return f.carry(id, order)
-}
-
-func (f *fakeAgent) Delete(_ context.Context, id string, _ agent.Order) error {
-	f.note("delete %s", id)
-	return f.refuses
+func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, what, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/members"), "/"), "/")
+	var in struct {
+		agent.Order
+		agent.Launch
+		Version string            `json:"version"`
+		Args    map[string]string `json:"args"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	var out any = agent.Member{ID: id}
+	err := f.refuses
+	switch r.Method + what {
+	case "GET":
+		out, err = f.members, f.away
+	case "PUT":
+		f.note("prepare %s", id)
+	case "PUTargs":
+		f.note("args %s %v", id, in.Args)
+	case "PUTversion":
+		f.note("version %s %s", id, in.Version)
+	case "POSTstart":
+		f.note("start %s %s", id, in.State)
+		err = f.carry(id, in.Order)
+	case "POSTrestart":
+		f.note("restart %s", id)
+		err = f.carry(id, in.Order)
+	case "DELETE":
+		f.note("delete %s", id)
+	}
+	refused := &agent.RefusedError{}
+	switch {
+	case errors.As(err, &refused):
+		w.WriteHeader(http.StatusConflict)
+		out = refused
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(out)
 }
 
 // carry makes a member one that has carried out an order, if the token is not older than one that was seen.
-func (f *fakeAgent) carry(id string, order agent.Order) (agent.Member, error) {
+func (f *fakeAgent) carry(id string, order agent.Order) error {
 	if order.Token < f.seen {
-		return agent.Member{}, &agent.RefusedError{Reason: agent.ReasonFenced, Seen: f.seen}
+		return &agent.RefusedError{Reason: agent.ReasonFenced, Seen: f.seen}
 	}
 	for i := range f.members {
 		if m := &f.members[i]; m.ID == id && f.refuses == nil {
 			m.LastOrder, m.Phase, m.Applied, m.AppliedVersion, m.Running = order.ID, agent.Running, m.Args, m.Version, true
 		}
 	}
-	return agent.Member{ID: id}, f.refuses
+	return f.refuses
 }
 
 // fakeSystem notes what is done to it.
 type fakeSystem struct {
 	calls
+	clientv3.Cluster
 	state *system.State
 	fails error
 }
 
-func (f *fakeSystem) State(context.Context) (*system.State, error) {
+func (f *fakeSystem) State(context.Context, ...string) (*system.State, error) {
 	if f.state == nil {
 		return nil, system.ErrUnreachable
 	}
 	return f.state, nil
 }
 
-func (f *fakeSystem) AddLearner(_ context.Context, peerURL string) (system.ID, error) {
-	f.note("add %s", peerURL)
-	return 0, f.fails
+func (f *fakeSystem) MemberAddAsLearner(_ context.Context, peerURLs []string) (*clientv3.MemberAddResponse, error) {
+	f.note("add %s", strings.Join(peerURLs, ","))
+	return nil, f.fails
 }
 
-func (f *fakeSystem) Promote(_ context.Context, id system.ID) error {
-	f.note("promote %s", id)
+func (f *fakeSystem) MemberPromote(_ context.Context, id uint64) (*clientv3.MemberPromoteResponse, error) {
+	f.note("promote %d", id)
+	return nil, f.fails
+}
+
+func (f *fakeSystem) MoveLeader(_ context.Context, leader, to uint64) error {
+	f.note("move %d to %d", leader, to)
 	return f.fails
 }
 
-func (f *fakeSystem) MoveLeader(_ context.Context, from, to system.ID) error {
-	f.note("move %s to %s", from, to)
-	return f.fails
+func (f *fakeSystem) MemberRemove(_ context.Context, id uint64) (*clientv3.MemberRemoveResponse, error) {
+	f.note("remove %d", id)
+	return nil, f.fails
 }
 
-func (f *fakeSystem) Remove(_ context.Context, id system.ID) error {
-	f.note("remove %s", id)
-	return f.fails
-}
-
-func (f *fakeSystem) SetSeeds([]string)   {}
-func (f *fakeSystem) Endpoints() []string { return nil }
-func (f *fakeSystem) Close() error        { return nil }
+func (f *fakeSystem) Close() error { return nil }
 
 // process is a member that the agent knows.
 func process(id string, phase agent.Phase) agent.Member {
@@ -224,23 +248,23 @@ func processes(all ...agent.Member) map[string]agent.Member {
 }
 
 // member is one that the system knows, and that is well.
-func member(id system.ID, name string) system.Member {
-	return system.Member{ID: id, Name: name, PeerURLs: []string{"http://" + name}, Health: system.Health{Reachable: true, Leader: 1}}
+func member(id uint64, name string) system.Member {
+	return system.Member{ID: id, Name: name, PeerURLs: []string{"http://" + name}}
 }
 
-func learner(id system.ID, name string) system.Member {
+func learner(id uint64, name string) system.Member {
 	m := member(id, name)
 	m.Learner = true
 	return m
 }
 
 func sick(m system.Member) system.Member {
-	m.Health = system.Health{Problem: "it does not answer"}
+	m.Problem = "it does not answer"
 	return m
 }
 
 func agreed(members ...system.Member) *system.State {
-	return &system.State{Agreed: true, Leader: 1, Members: members}
+	return &system.State{Leader: 1, Members: members}
 }
 
 // three are members that are well, led by the first.
@@ -254,6 +278,7 @@ type world struct {
 	state *system.State
 	// regions are the present ones, with the last result of each.
 	regions map[string]*region
+	agents  map[string]*fakeAgent
 	results map[string]*coordination.Result
 	notes   []string
 }
@@ -262,11 +287,12 @@ type world struct {
 func setting(t *testing.T, state *system.State, regions ...string) *world {
 	t.Helper()
 	w := &world{
-		T: t, store: &memory{entries: map[string]kv.Entry{}}, state: state, regions: map[string]*region{}, results: map[string]*coordination.Result{},
+		T: t, store: &memory{entries: map[string]kv.Entry{}}, state: state, regions: map[string]*region{}, agents: map[string]*fakeAgent{}, results: map[string]*coordination.Result{},
 		clock: clocktesting.NewFakeClock(time.Unix(0, 0)),
 	}
 	for _, prefix := range regions {
-		w.regions[prefix] = &region{part: &part{clock: w.clock, store: w.store}, agent: &fakeAgent{members: []agent.Member{process(prefix+"-1", agent.Running)}}}
+		w.agents[prefix] = newFakeAgent(t, process(prefix+"-1", agent.Running))
+		w.regions[prefix] = &region{participant: &participant{store: w.store}, agent: w.agents[prefix].Client}
 		w.regions[prefix].cluster = &etcdclusterv1alpha1.EtcdCluster{}
 		cluster := w.regions[prefix].cluster
 		cluster.Name, cluster.Namespace, cluster.Generation = "orders", prefix, 1
@@ -283,7 +309,7 @@ func (w *world) process(prefix string) {
 	w.Helper()
 	c, err := coordination.New(coordination.Options{Store: w.store, System: "orders", Name: prefix + "-operator", Actions: actions, Clock: w.clock})
 	w.must(err)
-	w.regions[prefix].c = c
+	w.regions[prefix].coordinator, w.regions[prefix].stop = c, func() {}
 }
 
 func (w *world) must(err error) {
@@ -296,9 +322,9 @@ func (w *world) must(err error) {
 // next is the next reconcile of a region, before anything was seen.
 func (w *world) next(prefix string) *region {
 	last := w.regions[prefix]
-	r := &region{part: last.part, cluster: last.cluster, agent: last.agent, view: &coordination.View{}}
+	r := &region{participant: last.participant, cluster: last.cluster, agent: last.agent}
 	r.system = &fakeSystem{state: w.state}
-	r.note = func(reason, message string) { w.notes = append(w.notes, prefix+" "+reason+": "+message) }
+	r.note = func(_ bool, reason, message string) { w.notes = append(w.notes, prefix+" "+reason+": "+message) }
 	w.regions[prefix] = r
 	return r
 }
@@ -309,10 +335,10 @@ func (w *world) reconcile(times int, prefixes ...string) {
 	for range times {
 		for _, prefix := range prefixes {
 			r := w.next(prefix)
-			result, err := r.c.Reconcile(w.Context(), r.settings(), r)
+			result, err := r.coordinator.Reconcile(w.Context(), r.settings(), r)
 			w.must(err)
 			for _, happened := range result.Events {
-				r.note(happened.Reason, happened.Message)
+				r.note(happened.Warning(), happened.Reason, happened.Message)
 			}
 			w.results[prefix] = result
 		}
@@ -323,12 +349,13 @@ func (w *world) reconcile(times int, prefixes ...string) {
 func (w *world) sees(prefix string) *region {
 	w.Helper()
 	r := w.next(prefix)
-	_, err := r.Needs(w.Context(), w.view())
-	w.must(err)
+	if _, err := r.Needs(w.Context(), w.view()); w.state != nil {
+		w.must(err)
+	}
 	return r
 }
 
-func (w *world) agent(prefix string) *fakeAgent { return w.regions[prefix].agent.(*fakeAgent) }
+func (w *world) agent(prefix string) *fakeAgent { return w.agents[prefix] }
 
 func (w *world) view() *coordination.View {
 	w.Helper()
@@ -346,13 +373,7 @@ func brief(steps []coordination.Step) string {
 	return strings.Join(words, ", ")
 }
 
-// goOnAfter is a policy that does not wait for ever.
-func goOnAfter(r *region, after time.Duration) {
-	r.cluster.Spec.AutomationOptions.Missing = etcdclusterv1alpha1.MissingGoOn
-	r.cluster.Spec.AutomationOptions.GoOnAfter = &metav1.Duration{Duration: after}
-}
-
-func condition(r *region, kind string) metav1.Condition {
+func found(r *region, kind string) metav1.Condition {
 	for _, c := range r.cluster.Status.Conditions {
 		if c.Type == kind {
 			return c

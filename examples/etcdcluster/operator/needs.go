@@ -2,11 +2,14 @@ package operator
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
@@ -14,50 +17,168 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// needs are what a region wants, as it follows from its spec, its processes and the system.
-type needs struct {
-	// create are the IDs of members that are not there yet, and arm those that have to be given other arguments for their next start.
-	create, arm []string
-	// removing are those of members that have to go.
-	removing map[string]bool
-	pending  []coordination.Need
+// An operator must not hang with its agent or a member, because others may wait for it. An etcd may take long to stop.
+const listTimeout, changeTimeout, orderTimeout = 3 * time.Second, 5 * time.Second, 15 * time.Second
+
+// errAgentUnreachable is returned when the agent does not answer.
+var errAgentUnreachable = errors.New("the agent does not answer")
+
+// observe looks at the processes and the system, and does what the region needs and disturbs nobody.
+func (r *region) observe(ctx context.Context, view *coordination.View) error {
+	r.view = view
+	if err := r.listProcesses(ctx); err != nil {
+		return err
+	}
+	r.stateErr = system.ErrUnreachable
+	if r.system != nil {
+		r.state, r.stateErr = r.system.State(ctx, r.cluster.Addresses()...)
+	}
+	r.needs = decide(&r.cluster.Spec, r.processes, r.state, r.cluster.Status.ClusterID != "")
+	if !r.global() {
+		r.view = coordination.Needs{Pending: r.needs.pending}.View(string(r.cluster.Spec.ProcessGroupIDPrefix))
+	}
+	r.prepareErr = r.prepare(ctx)
+	return nil
 }
 
-// decide returns what a region needs. The state is nil when nobody answers: then nothing is wanted from the system. The region has
-// joined if it was seen to be a part of the system before.
-func decide(spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agent.Member, state *system.State, joined bool) needs {
+// listProcesses asks the agent for the processes of the system.
+func (r *region) listProcesses(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	all, err := r.agent.Members(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAgentUnreachable, err)
+	}
+	r.processes = map[string]agent.Member{}
+	for _, m := range all {
+		if m.System == "" || m.System == r.cluster.SystemName() {
+			r.processes[m.ID] = m
+		}
+	}
+	return nil
+}
+
+// prepare gives new members their addresses, and all the settings for their next start. The region with Bootstrap starts the
+// first member, unless there ever was a system: the agent may have lost all, and the other regions go on without it.
+func (r *region) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	var errs []error
+	for _, id := range r.needs.create {
+		_, err := r.agent.Prepare(ctx, id, r.cluster.SystemName())
+		if err == nil {
+			err = r.arm(ctx, id)
+		}
+		errs = append(errs, err)
+	}
+	for _, id := range r.needs.arm {
+		errs = append(errs, r.arm(ctx, id))
+	}
+	isNew := r.cluster.Spec.Bootstrap && r.cluster.Status.ClusterID == "" && r.state == nil
+	for _, p := range r.processes {
+		isNew = isNew && p.Phase == agent.Prepared
+	}
+	if isNew && len(r.processes) > 0 {
+		first := r.processes[slices.Min(slices.Collect(maps.Keys(r.processes)))]
+		order := agent.Order{Token: 1, System: r.cluster.SystemName(), ID: "bootstrap"}
+		launch := agent.Launch{InitialCluster: first.ID + "=" + first.PeerURL, State: agent.ClusterNew}
+		_, err := r.agent.Start(ctx, first.ID, order, launch)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// arm sets what a member starts with next.
+func (r *region) arm(ctx context.Context, id string) error {
+	if r.processes[id].Version != r.cluster.Spec.Version {
+		if _, err := r.agent.SetVersion(ctx, id, r.cluster.Spec.Version); err != nil {
+			return err
+		}
+	}
+	_, err := r.agent.SetArgs(ctx, id, arguments(&r.cluster.Spec))
+	return err
+}
+
+// needs are what a region needs.
+type needs struct {
+	// create are the IDs of members to prepare, and arm those of members that need other settings for their next start.
+	create, arm []string
+	// removing are the members that have to go.
+	removing map[string]bool
+	// pending is what the region needs from the system, in agreement with the others.
+	pending []coordination.Need
+}
+
+// decide compares the spec of a region with its processes and the system. The state is nil while the system does not answer: then
+// nothing is needed from it. Joined is set if the region was a part of the system before.
+func decide(
+	spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agent.Member, state *system.State, joined bool,
+) needs {
 	n := needs{removing: map[string]bool{}}
-	agreed := state != nil && state.Agreed
-	keep := n.sort(spec, processes, state)
-	// A system that is there may know IDs that the agent does not, if it has lost its folder.
-	for missing := int(spec.Members) - len(keep); missing > 0 && (agreed || !joined); missing-- {
-		n.create = append(n.create, next(string(spec.ProcessGroupIDPrefix), processes, state, n.create))
+	args, highest, there, ready := arguments(spec), 0, int32(0), int32(0)
+	armed := func(p agent.Member) bool { return maps.Equal(p.Args, args) && p.Version == spec.Version }
+	hasVote := func(p agent.Member) int {
+		if m, known := knownAs(p, state); known && !m.Learner || state == nil && p.Phase == agent.Running {
+			return 1
+		}
+		return 0
 	}
-	for _, id := range keep {
-		if !armed(processes[id], spec) {
-			n.arm = append(n.arm, id)
+	// Of too many members those have to go that have no vote, and then the youngest.
+	all := slices.SortedFunc(maps.Values(processes), func(a, b agent.Member) int {
+		return cmp.Or(hasVote(b)-hasVote(a), number(a.ID)-number(b.ID), strings.Compare(a.ID, b.ID))
+	})
+	for _, p := range all {
+		highest = max(highest, number(p.ID))
+		m, known := knownAs(p, state)
+		isRemoved := state != nil && !known && p.Phase != agent.Prepared // its data are of no use any more
+		cannotStart := m.Learner && !m.Healthy() && p.Phase == agent.Running && !current(p, spec)
+		isReplaced := slices.Contains(spec.Replace, etcdclusterv1alpha1.MemberID(p.ID))
+		if p.Phase == agent.Deleting || isReplaced || isRemoved || cannotStart || there == spec.Members {
+			n.removing[p.ID] = true
+			continue
+		}
+		if there++; known || armed(p) {
+			ready++
+		}
+		if !armed(p) {
+			n.arm = append(n.arm, p.ID)
 		}
 	}
-	if !agreed {
-		return n
+	if state == nil && joined {
+		return n // an agent that has lost its data does not know which IDs were used
 	}
-	// A member that goes is replaced before, so all that stay have to be there first, or ready to come.
-	there := slices.DeleteFunc(slices.Clone(keep), func(id string) bool { return !canCome(processes[id], state, spec) })
-	for _, id := range slices.Sorted(maps.Keys(processes)) {
-		n.want(processes[id], state, spec, len(there) >= int(spec.Members))
-	}
-	for _, m := range state.Members {
-		owned := func(by etcdclusterv1alpha1.Prefix) bool { return by.Owns(etcdclusterv1alpha1.MemberID(m.Name)) }
-		lost := slices.ContainsFunc(spec.LostRegions, owned) || joined && owned(spec.ProcessGroupIDPrefix) && !m.Healthy()
-		if _, own := processes[m.Name]; !own && lost {
-			n.pend(Removal, m.Name, true)
+	if state != nil {
+		for _, p := range all {
+			switch m, known := knownAs(p, state); {
+			case n.removing[p.ID]: // when all that stay are there, or can come
+				n.add(Exclusion, p.ID, ready == spec.Members || !known, p.PeerURL)
+			case !known || m.Learner:
+				n.add(Inclusion, p.ID, known || armed(p), p.PeerURL)
+			case p.Phase == agent.Running && !current(p, spec):
+				n.add(Restart, p.ID, armed(p))
+			}
 		}
+		for _, m := range state.Members {
+			owns := func(prefix etcdclusterv1alpha1.Prefix) bool { return prefix.Owns(etcdclusterv1alpha1.MemberID(m.Name)) }
+			own := owns(spec.ProcessGroupIDPrefix)
+			if own {
+				highest = max(highest, number(m.Name))
+			}
+			if _, exists := processes[m.Name]; !exists && (slices.ContainsFunc(spec.LostRegions, owns) || own && joined && !m.Healthy()) {
+				n.add(Removal, m.Name, true)
+			}
+		}
+	}
+	for ; there < spec.Members; there++ {
+		highest++
+		n.create = append(n.create, fmt.Sprintf("%s-%d", spec.ProcessGroupIDPrefix, highest))
 	}
 	return n
 }
 
-func (n *needs) pend(action coordination.Action, id string, ready bool, addresses ...string) {
-	n.pending = append(n.pending, coordination.Need{Action: action, Member: coordination.MemberID(id), Ready: ready, Addresses: addresses})
+func (n *needs) add(action coordination.Action, id string, ready bool, addresses ...string) {
+	need := coordination.Need{Action: action, Member: coordination.MemberID(id), Ready: ready, Addresses: addresses}
+	n.pending = append(n.pending, need)
 }
 
 // has tells whether a member needs an action.
@@ -65,75 +186,18 @@ func (n *needs) has(action coordination.Action, id coordination.MemberID) bool {
 	return slices.ContainsFunc(n.pending, func(need coordination.Need) bool { return need.Action == action && need.Member == id })
 }
 
-// sort tells the members that stay from those that go, and returns those that stay.
-func (n *needs) sort(spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agent.Member, state *system.State) []string {
-	var keep []string
-	for id, p := range processes {
-		m, known := knownAs(p, state)
-		switch {
-		case p.Phase == agent.Deleting, slices.Contains(spec.Replace, etcdclusterv1alpha1.MemberID(id)):
-			n.removing[id] = true
-		case state != nil && state.Agreed && p.Phase != agent.Prepared && !known:
-			n.removing[id] = true // it was removed, and can never come back with the data that it has
-		case known && m.Learner && !m.Healthy() && p.Phase == agent.Running && !current(p, spec):
-			n.removing[id] = true // it cannot start with what it has
-		default:
-			keep = append(keep, id)
-		}
-	}
-	// Of too many members those go that are easiest to do without: without a vote, then the youngest.
-	votes := func(id string) int {
-		if m, known := knownAs(processes[id], state); known && !m.Learner || state == nil && processes[id].Phase == agent.Running {
-			return 0
-		}
-		return 1
-	}
-	slices.SortFunc(keep, func(a, b string) int {
-		return cmp.Or(cmp.Compare(votes(a), votes(b)), cmp.Compare(number(a), number(b)), cmp.Compare(a, b))
-	})
-	for len(keep) > int(spec.Members) {
-		last := len(keep) - 1
-		n.removing[keep[last]] = true
-		keep = keep[:last]
-	}
-	return keep
-}
-
-// knownAs returns a member as the system knows it: by its name, or by its address as long as it has none.
+// knownAs returns a member as the system knows it: by its name, or by its peer URL before it was started.
 func knownAs(p agent.Member, state *system.State) (system.Member, bool) {
 	if state == nil {
 		return system.Member{}, false
 	}
-	if known, is := state.Named(p.ID); is {
-		return known, true
+	if m, known := state.Named(p.ID); known {
+		return m, true
 	}
 	return state.At(p.PeerURL)
 }
 
-// want enters what a member needs from the system.
-func (n *needs) want(p agent.Member, state *system.State, spec *etcdclusterv1alpha1.EtcdClusterSpec, replaced bool) {
-	known, is := knownAs(p, state)
-	switch {
-	case n.removing[p.ID]:
-		n.pend(Exclusion, p.ID, replaced || !is, p.PeerURL) // one that the system does not know is only stopped
-	case !is || known.Learner:
-		n.pend(Inclusion, p.ID, canCome(p, state, spec), p.PeerURL)
-	case p.Phase == agent.Running && !current(p, spec):
-		n.pend(Restart, p.ID, armed(p, spec))
-	}
-}
-
-// canCome tells whether a member can be started as it is wanted, or has been.
-func canCome(p agent.Member, state *system.State, spec *etcdclusterv1alpha1.EtcdClusterSpec) bool {
-	_, is := knownAs(p, state)
-	return is || armed(p, spec)
-}
-
-// armed tells whether a member's next start is the one that is wanted, and current whether its last one was.
-func armed(p agent.Member, spec *etcdclusterv1alpha1.EtcdClusterSpec) bool {
-	return maps.Equal(p.Args, arguments(spec)) && p.Version == spec.Version
-}
-
+// current tells whether the last start of a member was with the settings of the spec.
 func current(p agent.Member, spec *etcdclusterv1alpha1.EtcdClusterSpec) bool {
 	return maps.Equal(p.Applied, arguments(spec)) && p.AppliedVersion == spec.Version
 }
@@ -146,27 +210,8 @@ func arguments(spec *etcdclusterv1alpha1.EtcdClusterSpec) map[string]string {
 	return args
 }
 
-// next is an ID that was not used yet: higher than all others, also of those that only the system knows.
-func next(prefix string, processes map[string]agent.Member, state *system.State, also []string) string {
-	highest := 0
-	for _, id := range slices.AppendSeq(slices.Clone(also), maps.Keys(processes)) {
-		highest = max(highest, number(id))
-	}
-	if state != nil {
-		for _, m := range state.Members {
-			if etcdclusterv1alpha1.Prefix(prefix).Owns(etcdclusterv1alpha1.MemberID(m.Name)) {
-				highest = max(highest, number(m.Name))
-			}
-		}
-	}
-	return fmt.Sprintf("%s-%d", prefix, highest+1)
-}
-
-// number is what an ID ends with.
+// number is what an ID ends with, 0 if that is no number.
 func number(id string) int {
-	n, err := strconv.Atoi(id[strings.LastIndex(id, "-")+1:])
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.Atoi(id[strings.LastIndex(id, "-")+1:])
 	return n
 }

@@ -1,9 +1,9 @@
-// Package operator manages the members that one region has of an etcd cluster, together with the operators of the other regions.
-// What they need and what is done to them goes through pkg/coordination: region is the coordination.System.
+// Package operator manages the members that one region has of an etcd cluster, in agreement with the operators of other regions:
+// region is the coordination.System that pkg/coordination drives.
 //
-// It promises that one member at a time is disturbed, and only while the system keeps its quorum without it, which is looked at
-// when it is done and not only when it was decided; that the leader comes last and gives its part away before; and that where there
-// was a system no other one is started.
+// It promises that one member at a time is disturbed, and only while the system keeps its quorum without it, which is checked at
+// that moment and not only when it was planned; that the leader is last, and another member leads before; and that a region
+// which was a part of a system never starts another one.
 package operator
 
 import (
@@ -11,24 +11,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
@@ -39,88 +45,143 @@ import (
 )
 
 const (
-	// retryAfter is when to look again after a failure, and resync when to look although nobody has said anything: members can die
-	// without a word.
+	// retryAfter is the delay after a failure, and resync the period in which members are observed: they can die without a signal.
 	retryAfter, resync = 200 * time.Millisecond, 2 * time.Second
-	// storeTimeout is how long one request to the store may take. A member that hangs gets its share of them.
-	storeTimeout = 3 * time.Second
-	// Finalizer keeps an EtcdCluster until its operator has left the coordination: what it has said would keep the others waiting.
+	// StoreTimeout limits each request to the store. A member that hangs gets its share of them.
+	StoreTimeout = 3 * time.Second
+	// Finalizer keeps an EtcdCluster until its operator has left the coordination: the others would wait for it.
 	Finalizer = "etcdcluster.timebertt.dev/coordination"
 )
 
+// Options are those of the operator of one region.
+type Options struct {
+	Namespace string        // of the region: EtcdClusters of other namespaces are ignored
+	Name      string        // of the operator, by default the namespace
+	Agent     string        // URL of the region's agent
+	Session   time.Duration // how long the others believe in this operator after it has died
+	Store     kv.Store      // where the operators meet, by default the managed system itself
+	Manager   ctrl.Options
+	// Dial reaches the members at a host and a port. Clock and Dial have defaults.
+	Dial  func(ctx context.Context, address string) (net.Conn, error)
+	Clock clock.Clock
+}
+
 type reconciler struct {
 	client.Client
-	agent   agentOf
-	events  events.EventRecorder
-	options Options
-	// news are the EtcdClusters about which another operator has said something.
-	news chan event.TypedGenericEvent[*etcdclusterv1alpha1.EtcdCluster]
-	// ctx ends with the operator.
-	ctx   context.Context
-	parts map[types.NamespacedName]*part
+	agent        *agent.Client
+	events       events.EventRecorder
+	options      Options
+	ctx          context.Context // of the operator
+	participants map[types.NamespacedName]*participant
+	// queue takes the EtcdClusters about which another operator has written something.
+	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
 }
 
-// part is what an operator has for one EtcdCluster from one reconcile to the next.
-type part struct {
-	processes map[string]agent.Member // the region's own, by ID
-	system    systemOf
-	client    *clientv3.Client // of the store, if that is the system itself
-	store     kv.Store
-	c         *coordination.Coordinator
-	overdue   deadline
-	clock     clock.PassiveClock
-	stop      func()
+// participant has the connections for an EtcdCluster. They are made as soon as an address of the system is known.
+type participant struct {
+	system      systemClient
+	store       kv.Store
+	coordinator *coordination.Coordinator
+	stop        context.CancelFunc
 }
 
-// Reconcile does what is due for an EtcdCluster. Calls are made one after the other.
-func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// systemClient is what system.System does.
+type systemClient interface {
+	clientv3.Cluster
+	State(ctx context.Context, seeds ...string) (*system.State, error)
+	MoveLeader(ctx context.Context, leader, to uint64) error
+	Close() error
+}
+
+// Run manages the EtcdClusters of a namespace until the context ends.
+func Run(ctx context.Context, config *rest.Config, o Options) error {
+	scheme := runtime.NewScheme()
+	o.Manager.Scheme, o.Manager.Cache.DefaultNamespaces = scheme, map[string]cache.Config{o.Namespace: {}}
+	agent, err := agent.NewClient(o.Agent)
+	mgr, mgrErr := ctrl.NewManager(config, o.Manager)
+	if err := errors.Join(err, mgrErr, etcdclusterv1alpha1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("setting up: %w", err)
+	}
+	r := &reconciler{
+		Client: mgr.GetClient(), agent: agent, events: mgr.GetEventRecorder("etcdcluster"), options: o, ctx: ctx,
+		participants: map[types.NamespacedName]*participant{},
+	}
+	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), ctrl.NewControllerManagedBy(mgr).
+		For(&etcdclusterv1alpha1.EtcdCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			r.queue = queue
+			return nil
+		})).
+		WithOptions(controller.Options{ // no signal tells when an agent or a member is back
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retryAfter/4, resync),
+		}).
+		Complete(r))
+	if err != nil {
+		return fmt.Errorf("setting up: %w", err)
+	}
+	defer func() {
+		for _, p := range r.participants {
+			p.close(context.WithoutCancel(ctx))
+		}
+	}()
+	return mgr.Start(ctx)
+}
+
+// Reconcile does what is due for an EtcdCluster.
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	cluster := &etcdclusterv1alpha1.EtcdCluster{}
 	if err := r.Get(ctx, request.NamespacedName, cluster); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	elder, err := r.elder(ctx, cluster)
-	if err != nil {
-		return reconcile.Result{}, err
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !cluster.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, r.leave(ctx, cluster, elder)
+		return ctrl.Result{}, r.leave(ctx, cluster)
 	}
-	before := cluster.DeepCopy()
-	if elder == "" && controllerutil.AddFinalizer(cluster, Finalizer) {
-		if err := r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return reconcile.Result{}, fmt.Errorf("adding the finalizer: %w", err)
-		}
-		before = cluster.DeepCopy()
+	elder, err := r.elder(ctx, cluster)
+	if err == nil && elder == "" {
+		err = r.patchFinalizer(ctx, cluster, controllerutil.AddFinalizer)
 	}
-	note := recorder(ctx, r.events, cluster)
-	result := &coordination.Result{Again: resync}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	before, result := cluster.DeepCopy(), &coordination.Result{Again: resync}
+	region := &region{agent: r.agent, cluster: cluster, note: recorder(ctx, r.events, cluster)}
 	if elder != "" {
-		reportTaken(cluster, elder)
+		region.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonSystemTaken,
+			"The EtcdCluster %s has this region's members of the system %s already: delete one of them.", elder, cluster.SystemName()))
 	} else {
-		region := &region{part: r.part(request.NamespacedName), agent: r.agent, cluster: cluster, note: note, view: &coordination.View{}}
 		result, err = r.coordinate(ctx, region)
 		region.report(result, err)
 	}
-	noteChanges(&before.Status, &cluster.Status, note)
-	if !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
-		// Nobody else writes it, so that it needs no version: what was seen last is right.
-		if patchErr := client.IgnoreNotFound(r.Status().Patch(ctx, cluster, client.MergeFrom(before))); patchErr != nil {
-			err = errors.Join(err, fmt.Errorf("writing the status: %w", patchErr))
-		}
+	if !equality.Semantic.DeepEqual(before.Status, cluster.Status) { // nobody else writes it, so that it needs no precondition
+		err = errors.Join(err, client.IgnoreNotFound(r.Status().Patch(ctx, cluster, client.MergeFrom(before))))
 	}
 	if err != nil {
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: min(result.Again, resync)}, nil
+	return ctrl.Result{RequeueAfter: min(result.Again, resync)}, nil
 }
 
-// elder is the name of another EtcdCluster of the namespace that is a part of the same system, and was there before. They would
-// take each other's members for their own.
+// coordinate has the region take part. Before there is a system, it is only prepared.
+func (r *reconciler) coordinate(ctx context.Context, region *region) (result *coordination.Result, err error) {
+	result = &coordination.Result{Again: retryAfter, View: &coordination.View{}}
+	region.participant, err = r.participant(region.cluster)
+	if err == nil && region.coordinator != nil {
+		result, err = region.coordinator.Reconcile(ctx, region.settings(), region)
+		region.met = region.view != nil
+		for _, event := range result.Events {
+			region.note(event.Warning(), event.Reason, event.Message)
+		}
+	}
+	if region.view == nil {
+		err = errors.Join(err, region.observe(ctx, result.View))
+	}
+	return result, errors.Join(err, region.prepareErr)
+}
+
+// elder returns the name of an older EtcdCluster of the namespace for the same system: two would manage the same members.
 func (r *reconciler) elder(ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster) (string, error) {
 	all := &etcdclusterv1alpha1.EtcdClusterList{}
-	if err := r.List(ctx, all, client.InNamespace(cluster.Namespace)); err != nil {
-		return "", fmt.Errorf("looking for others in the namespace: %w", err)
-	}
+	err := r.List(ctx, all, client.InNamespace(cluster.Namespace))
 	for i := range all.Items {
 		other := &all.Items[i]
 		age := cmp.Or(other.CreationTimestamp.Compare(cluster.CreationTimestamp.Time), strings.Compare(other.Name, cluster.Name))
@@ -128,188 +189,91 @@ func (r *reconciler) elder(ctx context.Context, cluster *etcdclusterv1alpha1.Etc
 			return other.Name, nil
 		}
 	}
-	return "", nil
+	return "", err
 }
 
-// coordinate lets the region take part. Before the operators can meet, it is prepared.
-func (r *reconciler) coordinate(ctx context.Context, region *region) (result *coordination.Result, err error) {
-	result = &coordination.Result{Again: retryAfter, View: region.view}
-	if err := r.connect(region.part, region.cluster); err != nil {
-		return result, err
-	}
-	if region.c != nil {
-		result, err = region.c.Reconcile(ctx, region.settings(), region)
-		region.met = region.observed
-		for _, happened := range result.Events {
-			region.note(happened.Reason, happened.Message)
-		}
-	}
-	if !region.observed {
-		err = errors.Join(err, region.observe(ctx, result.View))
-	}
-	return result, errors.Join(err, region.failed)
-}
-
-// settings are those of the spec.
-func (r *region) settings() coordination.Settings {
-	spec := &r.cluster.Spec
-	settings := coordination.Settings{
-		Mode: coordination.Mode(spec.AutomationOptions.Mode()), Prefix: string(spec.ProcessGroupIDPrefix), Generation: r.cluster.Generation,
-		Policy: coordination.Policy{
-			Quiet: spec.AutomationOptions.Quiet(), Missing: coordination.Missing(spec.AutomationOptions.Missing), After: spec.AutomationOptions.After(),
-		},
-	}
-	for _, name := range spec.AutomationOptions.DenyList {
-		settings.Denied = append(settings.Denied, string(name))
-	}
-	return settings
-}
-
-func (r *reconciler) part(of types.NamespacedName) *part {
-	if r.parts[of] == nil {
-		r.parts[of] = &part{clock: r.options.Clock}
-	}
-	return r.parts[of]
-}
-
-// connect finds the system, and the others. Before there is a system there is nobody to talk to.
-func (r *reconciler) connect(p *part, cluster *etcdclusterv1alpha1.EtcdCluster) error {
-	var seeds []string
-	for _, seed := range slices.Concat(cluster.Spec.Seeds, cluster.Status.Endpoints) {
-		seeds = append(seeds, string(seed))
-	}
-	for process := range maps.Values(p.processes) {
-		if process.Phase == agent.Running {
-			seeds = append(seeds, process.ClientURL)
-		}
-	}
-	slices.Sort(seeds)
-	if seeds = slices.Compact(seeds); len(seeds) == 0 {
+func (r *reconciler) patchFinalizer(
+	ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster, change func(client.Object, string) bool,
+) error {
+	before := cluster.DeepCopy()
+	if !change(cluster, Finalizer) {
 		return nil
 	}
-	if p.system == nil {
-		connection, err := system.Dial(seeds, r.options.dialing()...)
-		if err != nil {
-			return err
-		}
-		if known := cluster.Status.ClusterID; known != "" {
-			id, err := system.ParseID(known)
-			if err != nil {
-				return fmt.Errorf("understanding status.clusterID: %w", err)
-			}
-			connection.SetCluster(id)
-		}
-		p.system = connection
+	return client.IgnoreNotFound(r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+// participant returns the connections for an EtcdCluster. They are empty before an address of the system is known.
+func (r *reconciler) participant(cluster *etcdclusterv1alpha1.EtcdCluster) (*participant, error) {
+	key, seeds := client.ObjectKeyFromObject(cluster), cluster.Addresses()
+	if p := r.participants[key]; p != nil || len(seeds) == 0 {
+		return cmp.Or(p, &participant{}), nil
 	}
-	p.system.SetSeeds(seeds)
+	var options []grpc.DialOption
+	if r.options.Dial != nil {
+		options = append(options, grpc.WithContextDialer(r.options.Dial))
+	}
+	connection, err := system.Dial(seeds, options...)
+	if err != nil {
+		return &participant{}, err
+	}
+	connection.Cluster, _ = strconv.ParseUint(cluster.Status.ClusterID, 16, 64) // 0 if it is not known
+	p := &participant{system: connection, store: r.options.Store}
 	if p.store == nil {
-		if err := r.openStore(p); err != nil {
-			return err
-		}
+		p.store = etcdstore.New(connection.Client, etcdstore.Options{Timeout: StoreTimeout})
 	}
-	if endpoints := p.system.Endpoints(); p.client != nil && len(r.options.StoreEndpoints) == 0 && !slices.Equal(endpoints, p.client.Endpoints()) {
-		p.client.SetEndpoints(endpoints...)
-	}
-	return r.join(p, cluster)
-}
-
-func (r *reconciler) openStore(p *part) (err error) {
-	if p.store = r.options.Store; p.store != nil {
-		return nil
-	}
-	endpoints := r.options.StoreEndpoints
-	if len(endpoints) == 0 {
-		endpoints = p.system.Endpoints()
-	}
-	p.client, err = clientv3.New(clientv3.Config{
-		Endpoints: endpoints, Logger: zap.NewNop(), DialKeepAliveTime: 6 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
-		// By default an operator that was cut off for long may wait for two minutes more when it no longer is.
-		DialOptions: append(r.options.dialing(), grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: retryAfter, Multiplier: 1.6, Jitter: 0.2, MaxDelay: resync},
-			MinConnectTimeout: storeTimeout,
-		})),
+	p.coordinator, err = coordination.New(coordination.Options{
+		Store: p.store, System: cluster.SystemName(), Name: cmp.Or(r.options.Name, r.options.Namespace), Session: r.options.Session,
+		Actions: actions, Clock: r.options.Clock,
 	})
 	if err != nil {
-		return fmt.Errorf("connecting to the store: %w", err)
-	}
-	p.store = etcdstore.New(p.client, etcdstore.Options{Timeout: storeTimeout})
-	return nil
-}
-
-// join makes this operator's part in the coordination, and lets news from the others start a reconcile.
-func (r *reconciler) join(p *part, cluster *etcdclusterv1alpha1.EtcdCluster) (err error) {
-	if p.c != nil {
-		return nil
-	}
-	p.c, err = coordination.New(coordination.Options{
-		Store: p.store, System: cluster.SystemName(), Name: r.options.Name, Session: r.options.Session, Actions: actions, Clock: r.options.Clock,
-	})
-	if err != nil {
-		return err
+		return &participant{}, err
 	}
 	ctx, stop := context.WithCancel(r.ctx)
-	p.stop = stop
-	of := &etcdclusterv1alpha1.EtcdCluster{}
-	of.Namespace, of.Name = cluster.Namespace, cluster.Name
-	changed := p.c.Changed(ctx)
+	p.stop, r.participants[key] = stop, p
+	changed := p.coordinator.Changed(ctx)
 	go func() {
 		for range changed {
-			select {
-			case r.news <- event.TypedGenericEvent[*etcdclusterv1alpha1.EtcdCluster]{Object: of}:
-			case <-ctx.Done():
-				return
-			}
+			r.queue.Add(ctrl.Request{NamespacedName: key})
 		}
 	}()
-	if err := metrics.Registry.Register(p.c.Metrics()); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
-	}
-	return nil
+	return p, metrics.Registry.Register(p.coordinator.Metrics())
 }
 
-// leave ends this operator's part in a system whose EtcdCluster is deleted, also if it was deleted while no operator was there. The
-// members stay as they are: data are not thrown away because an object is.
-func (r *reconciler) leave(ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster, elder string) error {
-	key := client.ObjectKeyFromObject(cluster)
+// close ends what the participant holds, so that the others need not wait until it is missed.
+func (p *participant) close(ctx context.Context) {
+	if p.coordinator == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	_ = p.coordinator.Close(ctx) // its session ends by itself too
+	p.stop()
+	metrics.Registry.Unregister(p.coordinator.Metrics())
+	_ = p.system.Close()
+}
+
+// leave withdraws all that a region has told the others, also if its EtcdCluster was deleted while no operator ran. Its members
+// stay: data are not removed with an object.
+func (r *reconciler) leave(ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster) (err error) {
 	if !controllerutil.ContainsFinalizer(cluster, Finalizer) {
 		return nil
 	}
-	if elder == "" {
-		p := r.part(key)
-		_ = p.see(ctx, r.agent, cluster.SystemName()) // the system may be found elsewhere too
-		if err := r.connect(p, cluster); err != nil {
-			return err
+	region := &region{agent: r.agent, cluster: cluster, view: &coordination.View{}}
+	if region.participant, err = r.participant(cluster); err != nil {
+		return err
+	}
+	switch {
+	case region.coordinator == nil && cluster.Status.ClusterID != "":
+		return errors.New("leaving the coordination: no address of the system is known; if it is gone for good, remove the finalizer")
+	case region.coordinator != nil:
+		// An order that was accepted is carried out first.
+		_ = region.listProcesses(ctx)
+		region.state, region.stateErr = region.system.State(ctx, cluster.Addresses()...)
+		if err := region.coordinator.Leave(ctx, region); err != nil {
+			return fmt.Errorf("leaving the coordination: %w", err)
 		}
-		if p.c == nil && cluster.Status.ClusterID != "" {
-			return errors.New("leaving the coordination: nobody says where the system is; if it is gone for good, remove the finalizer")
-		}
-		if p.c != nil {
-			region := &region{part: p, agent: r.agent, cluster: cluster, note: recorder(ctx, r.events, cluster), view: &coordination.View{}}
-			region.state, _ = p.system.State(ctx) // for an order that was accepted
-			if err := p.c.Leave(ctx, region); err != nil {
-				return fmt.Errorf("leaving the coordination: %w", err)
-			}
-			metrics.Registry.Unregister(p.c.Metrics())
-		}
-		delete(r.parts, key)
-		p.close()
 	}
-	before := cluster.DeepCopy()
-	controllerutil.RemoveFinalizer(cluster, Finalizer)
-	if err := client.IgnoreNotFound(r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))); err != nil {
-		return fmt.Errorf("removing the finalizer: %w", err)
-	}
-	return nil
-}
-
-func (p *part) close() {
-	if p.stop != nil {
-		p.stop()
-	}
-	if p.client != nil {
-		_ = p.client.Close() // nothing is asked any more
-	}
-	if p.system != nil {
-		_ = p.system.Close()
-	}
+	delete(r.participants, client.ObjectKeyFromObject(cluster))
+	region.close(ctx)
+	return r.patchFinalizer(ctx, cluster, controllerutil.RemoveFinalizer)
 }

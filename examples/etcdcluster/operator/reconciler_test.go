@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,10 +44,11 @@ func reconciling(t *testing.T, w *world, clusters ...client.Object) (r *reconcil
 		*writes++
 		return c.SubResource(sub).Patch(ctx, o, patch, opts...)
 	}}
+	w.agents["api"] = newFakeAgent(t)
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusters...).WithStatusSubresource(&etcdclusterv1alpha1.EtcdCluster{}).
 		WithInterceptorFuncs(counting).Build()
 	return &reconciler{
-		Client: api, agent: &fakeAgent{}, events: events.NewFakeRecorder(100), parts: map[types.NamespacedName]*part{}, ctx: t.Context(),
+		Client: api, agent: w.agents["api"].Client, events: events.NewFakeRecorder(100), participants: map[types.NamespacedName]*participant{}, ctx: t.Context(),
 		options: Options{Clock: w.clock, Name: "dc1-operator", Store: w.store},
 	}, writes
 }
@@ -79,6 +81,7 @@ func TestOnePartOfASystem(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three())
 	elder, other, same := cluster("orders", "", time.Hour), cluster("other", "", 0), cluster("same", "orders", 0)
+	same.Spec.Members = 1
 	r, _ := reconciling(t, w, elder, other, same)
 	for name, taken := range map[string]bool{"orders": false, "other": false, "same": true} {
 		key := types.NamespacedName{Namespace: "dc1", Name: name}
@@ -86,13 +89,16 @@ func TestOnePartOfASystem(t *testing.T) {
 		w.must(err)
 		now := &etcdclusterv1alpha1.EtcdCluster{}
 		w.must(r.Get(t.Context(), key, now))
-		ready := condition(&region{cluster: now}, etcdclusterv1alpha1.ConditionReady)
+		ready := found(&region{cluster: now}, etcdclusterv1alpha1.ConditionReady)
 		if is := ready.Reason == etcdclusterv1alpha1.ReasonSystemTaken; is != taken {
 			t.Errorf("%s: %s: %s", name, ready.Reason, ready.Message)
 		}
-		if is := r.parts[key] == nil; is != taken || slices.Contains(now.Finalizers, Finalizer) == taken {
-			t.Errorf("%s is left alone: %t, finalizers %v", name, is, now.Finalizers)
+		if slices.Contains(now.Finalizers, Finalizer) == taken {
+			t.Errorf("%s has the finalizers %v", name, now.Finalizers)
 		}
+	}
+	if made := w.agents["api"].made; len(made) > 0 {
+		t.Errorf("something was done for the younger one: %v", made)
 	}
 }
 
@@ -115,9 +121,9 @@ func TestLeave(t *testing.T) {
 			r, _ := reconciling(t, w, c)
 			key := client.ObjectKeyFromObject(c)
 			if restarted {
-				w.must(w.regions["dc1"].c.Close(t.Context()))
+				w.must(w.regions["dc1"].coordinator.Close(t.Context()))
 			} else {
-				r.parts[key] = w.regions["dc1"].part
+				r.participants[key] = w.regions["dc1"].participant
 			}
 			w.must(r.Delete(t.Context(), c))
 			for _, broken := range []error{errors.New("the store is away"), nil} {
@@ -127,7 +133,7 @@ func TestLeave(t *testing.T) {
 				}
 			}
 			view := w.view()
-			if len(view.Instances)+len(view.Participants)+len(view.Left())+len(view.Sets[pendingForRestart]) > 0 || r.parts[key] != nil {
+			if len(view.Instances)+len(view.Participants)+len(view.Left())+len(view.Sets[pendingForRestart]) > 0 || r.participants[key] != nil {
 				t.Errorf("it is still there: %v, %v", view.Participants, view.Sets)
 			}
 			if err := r.Get(t.Context(), key, c); !apierrors.IsNotFound(err) {
@@ -162,14 +168,14 @@ func TestReportMembers(t *testing.T) {
 	state.Cluster = 0xabc
 	for i := range state.Members {
 		state.Members[i].ClientURLs = []string{"http://client-" + state.Members[i].Name}
-		state.Members[i].Health.Version = "3.7.0"
+		state.Members[i].Version = "3.7.0"
 	}
 	crashes := process("dc1-1", agent.Running)
 	crashes.Running, crashes.Problem = false, "etcd has ended (exit status 2), 3. time in a row; its last words: flag provided but not defined: -x"
 	running := process("dc1-1", agent.Running)
 	running.ClientURL = "http://client-dc1-1"
 	type status = etcdclusterv1alpha1.EtcdClusterStatus
-	member := etcdclusterv1alpha1.MemberStatus{ID: "dc1-1", PeerURL: "http://dc1-1", ArgsCurrent: true}
+	member := etcdclusterv1alpha1.MemberStatus{ID: "dc1-1", PeerURL: "http://dc1-1", ArgsCurrent: true, Phase: "Prepared"}
 	with := func(change func(*etcdclusterv1alpha1.MemberStatus)) []etcdclusterv1alpha1.MemberStatus {
 		changed := member
 		change(&changed)
@@ -203,12 +209,12 @@ func TestReportMembers(t *testing.T) {
 			w := setting(t, test.state, "dc1")
 			w.agent("dc1").members, w.regions["dc1"].cluster.Status = []agent.Member{test.own}, test.was
 			r := w.sees("dc1")
-			r.reportMembers()
-			if diff := cmp.Diff(test.want, r.cluster.Status); diff != "" {
+			r.report(&coordination.Result{View: r.view}, nil)
+			ignored := cmpopts.IgnoreFields(status{}, "ObservedGeneration", "Conditions")
+			if diff := cmp.Diff(test.want, r.cluster.Status, ignored); diff != "" {
 				t.Error(diff)
 			}
-			r.report(&coordination.Result{View: r.view}, nil)
-			ready := condition(r, etcdclusterv1alpha1.ConditionReady)
+			ready := found(r, etcdclusterv1alpha1.ConditionReady)
 			if test.own.Problem != "" && ready.Message != "No member of the system answers. dc1-1: "+test.own.Problem+"." {
 				t.Error(ready.Message)
 			}
@@ -230,29 +236,30 @@ func TestReport(t *testing.T) {
 		"nothing":           {nil, nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonSettled},
 		"the store":         {errors.New("no leader"), nil, true, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonStoreUnreachable},
 		"the store is slow": {fmt.Errorf("so: %w", context.DeadlineExceeded), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonStoreUnreachable},
-		"the agent refuses": {fromAgent("preparing", agent.ErrInvalid), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonAgentRefused},
-		"the agent is away": {fromAgent("preparing", errors.New("refused")), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonAgentUnreachable, ""},
-		"the prefix":        {fmt.Errorf("so: %w", coordination.ErrPrefixTaken), nil, true, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonPrefixTaken},
-		"something else":    {errors.New("unknown"), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonFailed},
+		"the agent refuses": {fmt.Errorf("preparing: %w", agent.ErrInvalid), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonAgentRefused},
+		"the agent is away": {fmt.Errorf("%w: connection refused", errAgentUnreachable), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonAgentUnreachable, ""},
+		"the prefix":        {fmt.Errorf("so: %w", coordination.ErrPrefixTaken), nil, true, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonPrefixTaken},
+		"something else":    {errors.New("unknown"), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonFailed},
 		"another system":    {nil, fmt.Errorf("so: %w", system.ErrOtherSystem), false, coordination.Result{}, etcdclusterv1alpha1.ReasonOtherSystem, etcdclusterv1alpha1.ReasonSettled},
-		"it is superseded":  {nil, nil, false, coordination.Result{Superseded: true}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonSuperseded},
+		"it is superseded":  {nil, nil, false, coordination.Result{Superseded: true}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonSuperseded},
 		"it is denied":      {nil, nil, false, coordination.Result{View: denied}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonDenied},
-		"it waits":          {nil, nil, false, coordination.Result{Waits: []coordination.Waits{{For: "dc2-1", Reason: "it is not ready"}}}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonWaiting},
-		"one of them acts":  {nil, nil, false, coordination.Result{Doing: doing}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonActing},
+		"it waits":          {nil, nil, false, coordination.Result{Waits: []coordination.Waits{{For: "dc2-1", Reason: "it is not ready"}}}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonWaiting},
+		"one of them acts":  {nil, nil, false, coordination.Result{Doing: doing}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonActing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := setting(t, agreed(sick(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1")), "dc1")
+			w.reconcile(1, "dc1")
 			r := w.sees("dc1")
 			r.met = !test.apart
-			if r.unseen = test.unseen; r.unseen != nil {
+			if r.stateErr = test.unseen; r.stateErr != nil {
 				r.state = nil
 			}
 			if test.result.View == nil {
 				test.result.View = &coordination.View{}
 			}
 			r.report(&test.result, test.err)
-			ready, coordinated := condition(r, etcdclusterv1alpha1.ConditionReady), condition(r, etcdclusterv1alpha1.ConditionCoordinated)
+			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, etcdclusterv1alpha1.ConditionCoordinated)
 			if ready.Reason != test.ready || coordinated.Reason != test.coordinated {
 				t.Errorf("%s: %s, %s: %s", ready.Reason, ready.Message, coordinated.Reason, coordinated.Message)
 			}
@@ -260,36 +267,59 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// People see as an event why something is not as it should be, once for each reason.
 func TestNoteChanges(t *testing.T) {
 	t.Parallel()
-	status := func(ready, coordinated, waiting string) *etcdclusterv1alpha1.EtcdClusterStatus {
-		return &etcdclusterv1alpha1.EtcdClusterStatus{Waiting: waiting, Conditions: []metav1.Condition{
-			{Type: etcdclusterv1alpha1.ConditionReady, Reason: ready, Message: "about " + ready},
-			{Type: etcdclusterv1alpha1.ConditionCoordinated, Reason: coordinated, Message: "about " + coordinated},
-		}}
-	}
 	for name, test := range map[string]struct {
-		before, after *etcdclusterv1alpha1.EtcdClusterStatus
+		kind          string
+		before, after metav1.Condition
 		want          []string
 	}{
-		"all is well":             {status("", "", ""), status("MembersReady", "Settled", ""), nil},
-		"one takes no part":       {status("", "Settled", ""), status("", "MixedModes", ""), []string{"MixedModes: about MixedModes"}},
-		"one still takes no part": {status("", "MixedModes", ""), status("", "MixedModes", ""), nil},
-		"it is denied":            {status("", "MixedModes", ""), status("", "Denied", ""), []string{"Denied: about Denied"}},
-		"it waits":                {status("", "", ""), status("", "Waiting", "5s more without a change"), []string{"Waiting: 5s more without a change"}},
-		"it waits for less time":  {status("", "Waiting", "1m5s more without a change"), status("", "Waiting", "4s more without a change"), nil},
-		"it waits for another":    {status("", "Waiting", "dc1-1: it is not ready"), status("", "Waiting", "dc1-2: it is not ready"), []string{"Waiting: dc1-2: it is not ready"}},
-		"it is less behind":       {status("", "", "dc1-1 is 7000 entries behind"), status("", "", "dc1-1 is 6000 entries behind"), nil},
+		"all is well": {
+			etcdclusterv1alpha1.ConditionReady,
+			metav1.Condition{},
+			condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""), nil,
+		},
+		"one takes no part": {
+			etcdclusterv1alpha1.ConditionCoordinated, condition("", true, coordination.ReasonSettled, ""),
+			condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
+			[]string{"MixedModes: dc3 is in local mode"},
+		},
+		"one still takes no part": {
+			etcdclusterv1alpha1.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
+			condition("", false, coordination.ReasonMixedModes, "dc2, dc3 are in local mode"), nil,
+		},
+		"it is denied": {
+			etcdclusterv1alpha1.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, ""),
+			condition("", false, coordination.ReasonDenied, "it is on a deny list"),
+			[]string{"Denied: it is on a deny list"},
+		},
+		"it restarts": {
+			etcdclusterv1alpha1.ConditionReady, condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""),
+			condition("", false, etcdclusterv1alpha1.ReasonMembersMissing, "0 of 1"),
+			[]string{"MembersMissing: 0 of 1"},
+		},
 		"its agent is away": {
-			status("MembersReady", "Settled", ""), status("AgentUnreachable", "Settled", "reaching the agent"), []string{"AgentUnreachable: about AgentUnreachable"},
+			etcdclusterv1alpha1.ConditionReady, condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""),
+			condition("", false, etcdclusterv1alpha1.ReasonAgentUnreachable, "reaching the agent"),
+			[]string{"AgentUnreachable: reaching the agent"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			noteChanges(test.before, test.after, func(reason, message string) { got = append(got, reason+": "+message) })
+			r := &region{cluster: &etcdclusterv1alpha1.EtcdCluster{}, note: func(bool, string, string) {}}
+			test.before.Type, test.after.Type = test.kind, test.kind
+			if test.before.Reason != "" {
+				r.set(test.before)
+			}
+			r.note = func(_ bool, reason, message string) { got = append(got, reason+": "+message) }
+			r.set(test.after)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
+			}
+			if c := found(r, test.kind); c.Reason != test.after.Reason || c.Message != test.after.Message {
+				t.Errorf("got %v", c)
 			}
 		})
 	}
@@ -302,7 +332,7 @@ func TestWaitsCalmly(t *testing.T) {
 	w.agent("dc1").members = []agent.Member{changed("dc1-1")}
 	w.regions["dc1"].cluster.Spec.AutomationOptions.QuietWindow = &metav1.Duration{Duration: 4700 * time.Millisecond}
 	w.reconcile(2, "dc1")
-	if got, want := waiting(w.results["dc1"].Waits), "Restart: 5s more without a change"; got != want {
+	if got, want := w.results["dc1"].Waiting(), "Restart: 5s more without a change"; got != want {
 		t.Errorf("%q, not %q", got, want)
 	}
 	if again := w.results["dc1"].Again; again != 4700*time.Millisecond {
@@ -322,9 +352,9 @@ func TestEvents(t *testing.T) {
 	defer sink.Shutdown()
 	g.Expect(sink.StartRecordingToSinkWithContext(t.Context())).To(Succeed())
 	note := recorder(t.Context(), sink.NewRecorder(scheme, "etcdcluster"), cluster)
-	note("Executed", "Carried out restart dc1-1, under the token 1.")
-	note("Executed", "Carried out restart dc1-2, under the token 1.")
-	note("GaveUp", "Restart was given up: dc1-3 is not well again in time.")
+	note(false, "Executed", "Carried out restart dc1-1, under the token 1.")
+	note(false, "Executed", "Carried out restart dc1-2, under the token 1.")
+	note(true, "GaveUp", "Restart was given up: dc1-3 is not well again in time.")
 	g.Eventually(func() map[string]string {
 		found, err := r.Clientset.EventsV1().Events(r.Namespace).List(t.Context(), metav1.ListOptions{})
 		g.Expect(err).NotTo(HaveOccurred())

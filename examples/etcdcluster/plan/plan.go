@@ -1,13 +1,15 @@
 // Package plan decides in which order the members of an etcd cluster are restarted, replaced and removed.
 //
-// It promises that the leader is disturbed last and gives its part away before, to a member that stays, so that a whole plan
-// changes the leader at most once; that a member that is well is removed only after the one that takes its place has a vote; and
-// that one member at a time is disturbed. It does nothing itself and knows no clock.
+// It promises that one member at a time is disturbed; that a healthy member is removed only after its replacement has a vote; and
+// that the leader is disturbed last, after another member took the lead that the plan does not disturb any more: a whole plan
+// changes the leader at most once. It has no I/O and no clock.
 package plan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
@@ -17,186 +19,153 @@ const (
 	AddLearner = "add-learner"
 	Start      = "start"
 	Promote    = "promote"
-	MoveLeader = "move-leader" // to the step's member
+	MoveLeader = "move-leader" // to the member of the step
 	Remove     = "remove"
 	Restart    = "restart"
-	Stop       = "stop" // and delete its data
+	Stop       = "stop" // and delete the data
 )
 
-// What else a step tells, in Step.With.
+// Keys of Step.With.
 const (
-	Unit = "unit" // the name of the steps that belong together
-	Peer = "peer" // where the other members reach the member
-	From = "from" // the leader that gives its part away
+	Unit = "unit" // the name that all steps of a unit have
+	Peer = "peer" // the peer URL of the member
+	From = "from" // the leader before the step
 )
 
-// ID names a member.
-type ID = coordination.MemberID
+type (
+	// ID names a member.
+	ID = coordination.MemberID
+	// Step is a step of a plan. Steps that belong together are a unit: they are planned, and dropped, together.
+	Step = coordination.Step
+)
 
 // Cluster is what a plan is made for.
 type Cluster struct {
-	// Voters are the members that have a vote, and Leader is one of them, or "" when nobody knows.
-	Voters []ID
-	Leader ID
-	// Candidates are the voters that nobody is about to disturb.
-	Candidates []ID
-	// Sick are the voters that are not well.
-	Sick []ID
+	Voters     []ID // the members that have a vote
+	Leader     ID   // one of them, or ""
+	Sick       []ID // those that are not healthy
+	Candidates []ID // those that no operator needs to disturb
 }
 
-// Restarting restarts a member.
-func Restarting(id ID) []coordination.Step { return unit(id, "", step(Restart, id)) }
-
-// Losing removes a member that nobody is left to stop.
-func Losing(id ID) []coordination.Step { return unit(id, "", step(Remove, id)) }
-
-// Coming adds a member.
-func Coming(id ID, peer string) []coordination.Step {
-	return unit(id, peer, step(AddLearner, id), step(Start, id), step(Promote, id))
-}
-
-// Going removes a member.
-func Going(id ID, peer string) []coordination.Step {
-	return unit(id, peer, step(Remove, id), step(Stop, id))
-}
-
-// Replacing adds a member and removes another one then, or before if that one is not well: etcd adds none while a member is down.
-func Replacing(c Cluster, old ID, oldPeer string, id ID, peer string) []coordination.Step {
-	steps := slices.Concat(Coming(id, peer), Going(old, oldPeer))
-	if slices.Contains(c.Sick, old) {
-		steps = slices.Concat(Going(old, oldPeer), Coming(id, peer))
+// Each returns a unit for each member: to Restart it, or to Remove one whose region is lost.
+func Each(do string, ids ...ID) (units [][]Step) {
+	for _, id := range ids {
+		units = append(units, unit(id, id, "", do))
 	}
-	for _, step := range steps {
-		step.With[Unit] = string(old)
+	return units
+}
+
+// Replacing returns units that add and remove members, with their peer URLs as addresses. A member that comes replaces one of its
+// region: it comes first, unless the other one is sick, because etcd adds no member while one is down.
+func Replacing(c Cluster, going, coming coordination.Members) (units [][]Step) {
+	left := slices.Sorted(maps.Keys(coming))
+	peer := func(m coordination.Member) string { return strings.Join(m.Addresses, "") }
+	for _, id := range slices.Sorted(maps.Keys(going)) {
+		steps := unit(id, id, peer(going[id]), Remove, Stop)
+		replaces := func(other ID) bool { return coming[other].Prefix == going[id].Prefix }
+		if at := slices.IndexFunc(left, replaces); at >= 0 {
+			joins := unit(id, left[at], peer(coming[left[at]]), AddLearner, Start, Promote)
+			if slices.Contains(c.Sick, id) {
+				joins, steps = steps, joins
+			}
+			steps, left = append(joins, steps...), slices.Delete(left, at, at+1)
+		}
+		units = append(units, steps)
+	}
+	for _, id := range left {
+		units = append(units, unit(id, id, peer(coming[id]), AddLearner, Start, Promote))
+	}
+	return units
+}
+
+func unit(name, id ID, peer string, does ...string) (steps []Step) {
+	for _, do := range does {
+		with := map[string]string{Unit: string(name), Peer: peer}
+		steps = append(steps, Step{Do: do, Members: []ID{id}, Order: do == Start || do == Restart || do == Stop, With: with})
 	}
 	return steps
 }
 
-func step(do string, id ID) coordination.Step {
-	return coordination.Step{Do: do, Members: []ID{id}, Order: do == Start || do == Restart || do == Stop}
-}
-
-func unit(name ID, peer string, steps ...coordination.Step) []coordination.Step {
-	for i := range steps {
-		steps[i].With = map[string]string{Unit: string(name)}
-		if peer != "" {
-			steps[i].With[Peer] = peer
-		}
-	}
-	return steps
-}
-
-// Begin puts units into order.
-func Begin(c Cluster, units ...[]coordination.Step) []coordination.Step {
-	return arrange(c, nil, units)
-}
-
-// Again puts the rest of a plan into order when some steps are done and the cluster looks like this: another member may lead by
-// now, and some may not be wanted any more. What has begun is ended in any case, unless one of its members was left out: half a
-// replacement is worse than one that nobody wants.
-func Again(c Cluster, done, rest []coordination.Step, wanted, leftOut func(ID) bool) []coordination.Step {
-	units, at := [][]coordination.Step{}, map[string]int{}
-	for _, step := range rest {
-		if step.Do == MoveLeader {
-			continue // planned again
-		}
-		i, known := at[step.With[Unit]]
-		if !known {
-			i, at[step.With[Unit]] = len(units), len(units)
-			units = append(units, nil)
-		}
-		units[i] = append(units[i], step)
-	}
-	units = slices.DeleteFunc(units, func(unit []coordination.Step) bool {
-		out := func(s coordination.Step) bool { return of(unit, s) && leftOut(s.Member()) }
-		wants := func(s coordination.Step) bool { return wanted(s.Member()) }
-		return slices.ContainsFunc(slices.Concat(done, unit), out) || !begun(unit, done) && !slices.ContainsFunc(unit, wants)
-	})
-	return arrange(c, done, units)
-}
-
-// arrange orders units: what has begun, what disturbs members that are not well, all others by name, and the leader.
-func arrange(c Cluster, done []coordination.Step, units [][]coordination.Step) []coordination.Step {
-	rank := func(unit []coordination.Step) int {
+// Arrange returns the steps of units: first those that were begun, then those of sick members, because the system may spare no
+// other one, and the leader's last.
+func Arrange(c Cluster, done []Step, units [][]Step) (steps []Step) {
+	rank := func(unit []Step) int {
 		switch {
 		case begun(unit, done):
 			return 0
-		case slices.ContainsFunc(c.Sick, func(id ID) bool { return disturbs(unit, id) }):
+		case slices.ContainsFunc(c.Sick, func(id ID) bool { return disturb(unit, id) }):
 			return 1
-		case disturbs(unit, c.Leader):
+		case disturb(unit, c.Leader):
 			return 3
 		}
 		return 2
 	}
-	slices.SortStableFunc(units, func(a, b []coordination.Step) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a[0].With[Unit], b[0].With[Unit]))
+	slices.SortStableFunc(units, func(a, b []Step) int {
+		return cmp.Or(rank(a)-rank(b), strings.Compare(a[0].With[Unit], b[0].With[Unit]))
 	})
-	var steps []coordination.Step
-	var gone []ID
-	// A member that is disturbed again is not yet at rest.
-	settled := slices.DeleteFunc(arrived(done), func(id ID) bool {
-		return slices.ContainsFunc(units, func(unit []coordination.Step) bool { return slices.Contains(arrived(unit), id) })
-	})
-	for _, unit := range units {
-		for _, step := range unit {
-			if disturbing(step) && step.Member() == c.Leader {
-				if to := Successor(c, settled, gone); to != "" { // or it is alone, or nobody is well
-					move := coordination.Step{Do: MoveLeader, Members: []ID{to}, With: map[string]string{Unit: step.With[Unit], From: string(c.Leader)}}
-					steps = append(steps, move)
-				}
+	rest := slices.Concat(units...)
+	for at, step := range rest {
+		if disturb(rest[at:at+1], c.Leader) {
+			if to := Successor(c, slices.Concat(done, rest[:at]), rest[at:]); to != "" {
+				with := map[string]string{Unit: step.With[Unit], From: string(c.Leader)}
+				steps = append(steps, Step{Do: MoveLeader, Members: []ID{to}, With: with})
 			}
-			if step.Do == Remove {
-				gone = append(gone, step.Member())
-			}
-			steps = append(steps, step)
-			settled = append(settled, arrived([]coordination.Step{step})...)
 		}
+		steps = append(steps, step)
 	}
 	return steps
 }
 
-// begun tells whether a unit is the rest of one of which something is done. Where the leader's part was given away for it, that
-// was not yet its beginning.
-func begun(unit, done []coordination.Step) bool {
-	return slices.ContainsFunc(done, func(s coordination.Step) bool { return of(unit, s) })
+// Again plans the rest of a plan after some of its steps: another member may lead by now, and units may not be wanted any more.
+// What was begun is ended nevertheless, because half a replacement is worse, unless a member of it was left out.
+func Again(c Cluster, done, rest []Step, wanted, leftOut func(ID) bool) []Step {
+	var units [][]Step
+	for _, step := range rest {
+		if step.Do == MoveLeader {
+			continue // it is planned again
+		}
+		at := slices.IndexFunc(units, func(unit []Step) bool { return isOf(unit, step) })
+		if at < 0 {
+			at, units = len(units), append(units, nil)
+		}
+		units[at] = append(units[at], step)
+	}
+	return Arrange(c, done, slices.DeleteFunc(units, func(unit []Step) bool {
+		isLeftOut := func(s Step) bool { return isOf(unit, s) && leftOut(s.Member()) }
+		isWanted := func(s Step) bool { return wanted(s.Member()) }
+		return slices.ContainsFunc(slices.Concat(done, unit), isLeftOut) || !begun(unit, done) && !slices.ContainsFunc(unit, isWanted)
+	}))
 }
 
-func of(unit []coordination.Step, s coordination.Step) bool {
-	return s.Do != MoveLeader && s.With[Unit] == unit[0].With[Unit]
-}
-
-func disturbing(s coordination.Step) bool { return s.Do == Restart || s.Do == Remove }
-
-func disturbs(unit []coordination.Step, id ID) bool {
-	return slices.ContainsFunc(unit, func(s coordination.Step) bool { return disturbing(s) && s.Member() == id })
-}
-
-// arrived are the members that are disturbed for the last time by some steps.
-func arrived(steps []coordination.Step) (ids []ID) {
-	for _, step := range steps {
-		if step.Do == Restart || step.Do == Promote {
-			ids = append(ids, step.Member())
+// Successor returns the healthy member that leads next, after some steps and before the others: one that nobody disturbs, or else
+// one that was disturbed already, or else any: that the leader moves twice is better than that it never can. It may be "".
+func Successor(c Cluster, done, rest []Step) ID {
+	ids, settled := slices.Sorted(slices.Values(c.Voters)), []ID(nil)
+	for _, step := range done {
+		if (step.Do == Restart || step.Do == Promote) && !disturb(rest, step.Member()) {
+			settled = append(settled, step.Member())
 		}
 	}
-	return ids
-}
-
-// Successor is a member that is well and stays: one that nobody is about to disturb, or one of those that have been disturbed for
-// the last time by then. If there is none, it is one that waits for something else: to lead twice is better than that the leader's
-// turn never comes.
-func Successor(c Cluster, settled, gone []ID) ID {
-	others := slices.DeleteFunc(slices.Sorted(slices.Values(c.Voters)), func(id ID) bool {
-		return id == c.Leader || slices.Contains(gone, id)
-	})
-	well := func(id ID) bool { return !slices.Contains(c.Sick, id) }
-	stays := func(id ID) bool { return well(id) && slices.Contains(c.Candidates, id) }
-	settled = slices.DeleteFunc(slices.Clone(settled), func(id ID) bool { return id == c.Leader || slices.Contains(gone, id) })
-	return cmp.Or(first(others, stays), first(settled, well), first(settled, func(ID) bool { return true }), first(others, well))
-}
-
-func first(ids []ID, is func(ID) bool) ID {
-	if at := slices.IndexFunc(ids, is); at >= 0 {
-		return ids[at]
+	for _, suits := range [][]ID{c.Candidates, settled, ids} {
+		for _, id := range slices.Concat(settled, ids) {
+			isGone := slices.ContainsFunc(done, func(s Step) bool { return s.Do == Remove && s.Member() == id })
+			if slices.Contains(suits, id) && id != c.Leader && !isGone && !slices.Contains(c.Sick, id) {
+				return id
+			}
+		}
 	}
 	return ""
+}
+
+// begun tells whether steps of a unit are done.
+func begun(unit, done []Step) bool {
+	return slices.ContainsFunc(done, func(s Step) bool { return isOf(unit, s) })
+}
+
+// isOf tells whether a step is one of a unit. A move of the leader is for it, and not a step of it.
+func isOf(unit []Step, s Step) bool { return s.Do != MoveLeader && s.With[Unit] == unit[0].With[Unit] }
+
+// disturb tells whether some steps stop or remove a member.
+func disturb(steps []Step, id ID) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool { return (s.Do == Restart || s.Do == Remove) && s.Member() == id })
 }

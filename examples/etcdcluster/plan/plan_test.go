@@ -22,37 +22,24 @@ func brief(steps []coordination.Step) string {
 
 // restarting, replacing and losing are plans of one kind.
 func restarting(c Cluster, ids ...ID) []coordination.Step {
-	var units [][]coordination.Step
-	for _, id := range ids {
-		units = append(units, Restarting(id))
-	}
-	return Begin(c, units...)
+	return Arrange(c, nil, Each(Restart, ids...))
 }
+
+func losing(c Cluster, ids ...ID) []coordination.Step { return Arrange(c, nil, Each(Remove, ids...)) }
 
 // replacement is a member that goes, one that comes, or one that comes for one that goes.
 type replacement struct{ old, new ID }
 
 func replacing(c Cluster, all ...replacement) []coordination.Step {
-	var units [][]coordination.Step
+	going, coming := coordination.Members{}, coordination.Members{}
 	for _, r := range all {
-		switch {
-		case r.old == "":
-			units = append(units, Coming(r.new, "http://"+string(r.new)))
-		case r.new == "":
-			units = append(units, Going(r.old, "http://"+string(r.old)))
-		default:
-			units = append(units, Replacing(c, r.old, "http://"+string(r.old), r.new, "http://"+string(r.new)))
+		for id, members := range map[ID]coordination.Members{r.old: going, r.new: coming} {
+			if id != "" {
+				members[id] = coordination.Member{Prefix: string(id[:3]), Addresses: []string{"http://" + string(id)}}
+			}
 		}
 	}
-	return Begin(c, units...)
-}
-
-func losing(c Cluster, ids ...ID) []coordination.Step {
-	var units [][]coordination.Step
-	for _, id := range ids {
-		units = append(units, Losing(id))
-	}
-	return Begin(c, units...)
+	return Arrange(c, nil, Replacing(c, going, coming))
 }
 
 // leaving is a cluster in which some of the voters are about to be disturbed.
@@ -219,7 +206,7 @@ func TestAgain(t *testing.T) {
 		},
 		"a restart that was given up half-way is not behind its member": {
 			leaving(Cluster{Voters: three, Leader: "dc3-1"}, three...),
-			slices.Concat(restart[:1], Restarting("dc3-1"), Restarting("dc2-1")), 0, all,
+			slices.Concat(restart[:1], Each(Restart, "dc3-1")[0], Each(Restart, "dc2-1")[0]), 0, all,
 			"restart dc2-1, move-leader dc2-1, restart dc3-1",
 		},
 		"the leader was to be moved for what nobody wants any more": {

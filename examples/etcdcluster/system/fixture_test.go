@@ -81,11 +81,14 @@ func (f *fixture) start(m agent.Member, state agent.ClusterState, all ...agent.M
 }
 
 // expect makes the system expect a member, when it is ready for it.
-func (f *fixture) expect(m agent.Member) system.ID {
+func (f *fixture) expect(m agent.Member) uint64 {
 	f.Helper()
-	var id system.ID
-	f.Eventually(func() (err error) {
-		id, err = f.AddLearner(f.Context(), m.PeerURL)
+	var id uint64
+	f.Eventually(func() error {
+		answer, err := f.MemberAddAsLearner(f.Context(), []string{m.PeerURL})
+		if err == nil {
+			id = answer.Member.ID
+		}
 		return err
 	}).Should(Succeed())
 	return id
@@ -102,18 +105,21 @@ func (f *fixture) state() *system.State {
 // settled are the members when all are well.
 func (f *fixture) settled() []string {
 	state, err := f.State(f.Context())
-	if err != nil || !state.Settled() {
+	if err != nil || state.Leader == 0 {
 		return nil
 	}
 	var names []string
 	for _, m := range state.Members {
+		if m.Learner || !m.Healthy() {
+			return nil
+		}
 		names = append(names, m.Name)
 	}
 	return names
 }
 
 // id is etcd's number for a member.
-func (f *fixture) id(name string) system.ID {
+func (f *fixture) id(name string) uint64 {
 	f.Helper()
 	m, found := f.state().Named(name)
 	f.Expect(found).To(BeTrue(), name)
@@ -129,6 +135,9 @@ func (f *fixture) lead(name string) {
 			return err
 		}
 		m, _ := state.Named(name)
+		if m.ID == state.Leader {
+			return nil
+		}
 		return f.MoveLeader(f.Context(), state.Leader, m.ID)
 	}).Should(Succeed())
 	f.Eventually(func() string { return leader(f.state()) }).Should(Equal(name))

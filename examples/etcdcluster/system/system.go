@@ -1,10 +1,8 @@
-// Package system is what the operators know of the etcd cluster that they manage, and what they do to it. It promises that
+// Package system observes the etcd cluster that the operators manage. It promises that
 //
-//   - what it tells is what a quorum agrees on, or says that it is not;
-//   - a member that is dead or hangs makes an answer poorer and not late: every member is asked by itself, for seconds at most;
-//   - what was done already is no error when it is asked for again.
-//
-// It decides nothing: which member goes when is for others to say.
+//   - a State is what a quorum agrees on, read from members that answer; without a quorum there is an error instead;
+//   - a member that is down or hangs delays a State by seconds at most: each one is asked on a connection of its own;
+//   - answers of another etcd cluster are never taken for those of this one.
 package system
 
 import (
@@ -16,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -23,342 +22,220 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-const (
-	// statusTimeout is how long a member has to say how it is.
-	statusTimeout = time.Second
-	// listTimeout is how long the system has to agree on its members. A leader that has just died is replaced within it.
-	listTimeout = 3 * time.Second
-	// changeTimeout is how long the leader has to change something.
-	changeTimeout = 5 * time.Second
-)
-
-// What errors.Is can be asked for.
+// What State returns instead of a State. Another system can answer if two regions have each started one.
 var (
-	// ErrUnreachable is returned when no member answers.
 	ErrUnreachable = errors.New("no member of the system answers")
-	// ErrOtherSystem is returned when another system answers than before. Two regions may both have started one.
+	ErrNoQuorum    = errors.New("the system has no quorum")
 	ErrOtherSystem = errors.New("another system answers at this address")
-	// ErrNoLeader is returned when there is nobody to change anything.
-	ErrNoLeader = errors.New("the system has no leader at the moment")
-	// ErrOtherLeader is returned when neither of two members leads.
-	ErrOtherLeader = errors.New("another member leads")
-	// ErrNotMember is returned when the system does not know the member.
-	ErrNotMember = errors.New("the system has no such member")
-	// ErrNotInSync is returned when a learner does not have enough of the data yet to vote. Try it again.
-	ErrNotInSync = errors.New("the learner is not in sync yet")
-	// ErrNotNow is returned when etcd refuses a change because too few members are well. Try it again.
-	ErrNotNow = errors.New("the system does not take the change now")
 )
 
-// System is a connection to one etcd cluster, which is the first that it finds. Its methods may be called from several goroutines.
+// System is a client of one etcd cluster. Its endpoints are the members that had a quorum when State was called last.
 type System struct {
-	mu sync.Mutex
-	// clients has one for each address, so that a member that hangs holds up only what is asked of it.
-	clients map[string]*clientv3.Client
-	dialing []grpc.DialOption
-	seeds   []string
-	// cluster is the system that was found first, and learned are the addresses that its members had the last time.
-	cluster ID
-	learned []string
+	*clientv3.Client
+	// Cluster is the ID of the etcd cluster, 0 until one was found: then the first one with a quorum is taken.
+	Cluster uint64
+
+	mu   sync.Mutex
+	last State
 }
 
-// Dial returns a connection to the system that may be found at the seeds. It asks nobody yet. The options are for all connections.
-func Dial(seeds []string, options ...grpc.DialOption) (*System, error) {
-	if len(seeds) == 0 {
-		return nil, errors.New("dialing the system: there is no address to find it at")
-	}
-	return &System{clients: map[string]*clientv3.Client{}, dialing: options, seeds: slices.Clone(seeds)}, nil
+// State is what a quorum of the system agrees on.
+type State struct {
+	// Cluster is etcd's ID of the whole system, and Leader that of the leading member, or 0.
+	Cluster, Leader uint64
+	Members         []Member
 }
 
-// Close ends all connections.
-func (s *System) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, client := range s.clients {
-		errs = append(errs, client.Close())
-	}
-	clear(s.clients)
-	return errors.Join(errs...)
+// Member is a member of the system.
+type Member struct {
+	ID                   uint64
+	Name                 string // empty until the member was started for the first time
+	PeerURLs, ClientURLs []string
+	Learner              bool
+	Problem              string // why the member is not healthy, empty if it is
+	Term, Lag            uint64 // the newest Raft term that the member knows, and how many entries it is behind
+	Version              string
 }
 
-// Endpoints are the addresses of the members as they were known last, and the seeds.
-func (s *System) Endpoints() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := slices.Clone(s.learned)
-	for _, seed := range s.seeds {
-		if !slices.Contains(all, seed) {
-			all = append(all, seed)
-		}
-	}
-	return all
-}
-
-// SetSeeds replaces the addresses that the system may be found at. Those of the members that are known are kept.
-func (s *System) SetSeeds(seeds []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seeds = slices.Clone(seeds)
-}
-
-// SetCluster looks for a system that was found before: no other one is taken for it.
-func (s *System) SetCluster(cluster ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cluster = cluster
-}
-
-// client returns the connection to one address.
-func (s *System) client(endpoint string) (*clientv3.Client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if client := s.clients[endpoint]; client != nil {
-		return client, nil
-	}
+// Dial returns a client of the etcd cluster that has members at the endpoints. It connects to none of them yet.
+func Dial(endpoints []string, options ...grpc.DialOption) (*System, error) {
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints:       []string{endpoint},
-		MaxUnaryRetries: 1, // the caller sees the whole system and knows what to try again
-		Logger:          zap.NewNop(),
-		DialOptions: append([]grpc.DialOption{
-			// A member that returns is soon found again.
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 250 * time.Millisecond},
-				MinConnectTimeout: statusTimeout,
-			}),
-			// A call to a member that is dead fails at once. By default etcd's client waits for its return.
-			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				return invoke(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)
-			}),
-		}, s.dialing...),
+		Endpoints: endpoints, Logger: zap.NewNop(), DialKeepAliveTime: 6 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		// By default a client that was cut off for long may wait for two more minutes after the connection is back.
+		DialOptions: append(options, grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			MinConnectTimeout: 3 * time.Second,
+		})),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("dialing %s: %w", endpoint, err)
+		return nil, fmt.Errorf("connecting to %s: %w", strings.Join(endpoints, ", "), err)
 	}
-	s.clients[endpoint] = client
-	return client, nil
+	return &System{Client: client}, nil
 }
 
-// answer is what one address says.
+// answer is what one endpoint says.
 type answer struct {
-	state  *State // the members, if it knows them
-	health Health
-	member ID
-	err    error
+	endpoint string
+	status   *pb.StatusResponse
+	members  []*pb.Member // nil without a quorum
+	err      error
 }
 
-// State asks the system for its members, and each of them how it is. Members that do not answer are in it with the reason. It is
-// an error only when nobody answers at all.
-func (s *System) State(ctx context.Context) (*State, error) {
-	endpoints := s.Endpoints()
+// State asks the members that are known, and the seeds, how they are. Members that do not answer are in it with the reason.
+func (s *System) State(ctx context.Context, seeds ...string) (*State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	endpoints := slices.Concat(s.Endpoints(), seeds)
+	for _, m := range s.last.Members {
+		endpoints = append(endpoints, m.ClientURLs...)
+	}
+	slices.Sort(endpoints)
+	endpoints = slices.Compact(endpoints)
 	answers := make([]answer, len(endpoints))
 	var asked sync.WaitGroup
 	for i, endpoint := range endpoints {
 		asked.Go(func() { answers[i] = s.ask(ctx, endpoint) })
 	}
 	asked.Wait()
-	var state *State
-	errs, problems, healths := []error{ErrUnreachable}, map[string]error{}, map[ID]Health{}
-	for i, answer := range answers {
-		if answer.err != nil {
-			problems[endpoints[i]] = answer.err
-			errs = append(errs, fmt.Errorf("%s: %w", endpoints[i], answer.err))
+	state, errs, agreeing := State{}, []error{ErrUnreachable}, []string(nil)
+	for i := range answers {
+		a := &answers[i]
+		if a.err == nil && s.Cluster != 0 && s.Cluster != a.status.Header.ClusterId {
+			a.err = fmt.Errorf("%w: %x, not %x", ErrOtherSystem, a.status.Header.ClusterId, s.Cluster)
 		}
-		if answer.member != 0 {
-			healths[answer.member] = answer.health
-		}
-		if found := answer.state; found != nil && (state == nil || found.Agreed && !state.Agreed) {
-			state = found
-		}
-	}
-	if state == nil {
-		return nil, fmt.Errorf("looking at the system: %w", errors.Join(errs...))
-	}
-	for i := range state.Members {
-		state.Members[i].Health = state.Members[i].health(healths, problems)
-	}
-	state.judge()
-	s.learn(state)
-	return state, nil
-}
-
-// health is what a member has said, or why it has not.
-func (m Member) health(healths map[ID]Health, problems map[string]error) Health {
-	if health, answered := healths[m.ID]; answered {
-		return health
-	}
-	if len(m.ClientURLs) == 0 {
-		return Health{Problem: "it has never been started"}
-	}
-	for _, url := range m.ClientURLs {
-		if err := problems[url]; err != nil {
-			return Health{Problem: "it does not answer: " + strings.ReplaceAll(err.Error(), "\n", "; ")}
-		}
-	}
-	return Health{Problem: "another member answers at its address, or it was not asked yet"}
-}
-
-// ask asks one address how the member is, and for all members: what a quorum agrees on, or else what the member remembers.
-func (s *System) ask(ctx context.Context, endpoint string) answer {
-	client, err := s.client(endpoint)
-	if err != nil {
-		return answer{err: err}
-	}
-	within, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	status, err := client.Status(within, endpoint)
-	if err != nil {
-		return answer{err: err}
-	}
-	if err := s.belongs(ID(status.Header.ClusterId)); err != nil {
-		return answer{err: err}
-	}
-	said := answer{member: ID(status.Header.MemberId), health: Health{
-		Reachable: true, Problem: strings.Join(status.Errors, "; "), Leader: ID(status.Leader), Term: status.RaftTerm,
-		Index: status.RaftIndex, Applied: status.RaftAppliedIndex, Version: status.Version,
-	}}
-	within, cancel = context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	list, err := client.MemberList(within)
-	agreed := err == nil
-	if err != nil {
-		within, cancel = context.WithTimeout(ctx, statusTimeout)
-		defer cancel()
-		list, err = client.MemberList(within, clientv3.WithSerializable())
-	}
-	if err != nil {
-		return said
-	}
-	said.state = &State{Cluster: ID(list.Header.ClusterId), Agreed: agreed}
-	for _, m := range list.Members {
-		said.state.Members = append(said.state.Members, Member{
-			ID: ID(m.ID), Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs, Learner: m.IsLearner,
-		})
-	}
-	return said
-}
-
-// learn remembers where the members are, and forgets those that are gone.
-func (s *System) learn(state *State) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if state.Agreed {
-		s.cluster = state.Cluster
-	}
-	s.learned = state.ClientURLs()
-	for endpoint, client := range s.clients {
-		if !slices.Contains(s.learned, endpoint) && !slices.Contains(s.seeds, endpoint) {
-			delete(s.clients, endpoint)
-			_ = client.Close() // nobody is at the other end
-		}
-	}
-}
-
-// belongs tells whether an answer is one of the system that was found first.
-func (s *System) belongs(cluster ID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cluster != 0 && s.cluster != cluster {
-		return fmt.Errorf("%w: %s, not %s", ErrOtherSystem, cluster, s.cluster)
-	}
-	return nil
-}
-
-// AddLearner makes the system expect a member at a peer URL, which does not vote yet. It returns the ID that the member gets, or has.
-func (s *System) AddLearner(ctx context.Context, peerURL string) (id ID, err error) {
-	err = s.change(ctx, "adding a learner at "+peerURL, func(ctx context.Context, state *State, leader *clientv3.Client) error {
-		if m, found := state.At(peerURL); found {
-			id = m.ID
-			return nil
-		}
-		answer, err := leader.MemberAddAsLearner(ctx, []string{peerURL})
-		if err != nil {
-			return err
-		}
-		id = ID(answer.Member.ID)
-		return nil
-	})
-	return id, err
-}
-
-// Promote makes a learner vote. The error is ErrNotInSync while the learner has too little of the data.
-func (s *System) Promote(ctx context.Context, id ID) error {
-	return s.change(ctx, "promoting "+id.String(), func(ctx context.Context, state *State, leader *clientv3.Client) error {
-		if m, found := state.Member(id); !found || !m.Learner {
-			return ifNot(found, ErrNotMember)
-		}
-		_, err := leader.MemberPromote(ctx, uint64(id))
-		return err
-	})
-}
-
-// MoveLeader makes a member lead instead of another. The error is ErrOtherLeader if neither of them leads: then the reason for it
-// may be gone.
-func (s *System) MoveLeader(ctx context.Context, from, to ID) error {
-	return s.change(ctx, fmt.Sprintf("making %s lead instead of %s", to, from), func(ctx context.Context, state *State, leader *clientv3.Client) error {
-		m, found := state.Member(to)
 		switch {
-		case state.Leader == to:
-			return nil
-		case state.Leader != from:
-			return fmt.Errorf("%w: %s", ErrOtherLeader, state.Leader)
-		case !found:
-			return ErrNotMember
-		case m.Learner:
-			return errors.New("a learner cannot lead")
+		case a.err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", a.endpoint, a.err))
+		case a.members == nil:
+			errs[0] = ErrNoQuorum
+		default:
+			s.Cluster, agreeing = a.status.Header.ClusterId, append(agreeing, a.endpoint)
+			state = newState(s.Cluster, a.members, answers)
 		}
-		_, err := leader.MoveLeader(ctx, uint64(to))
-		return err
-	})
-}
-
-// Remove makes the system do without a member for good. One that it does not know is no error.
-func (s *System) Remove(ctx context.Context, id ID) error {
-	return s.change(ctx, "removing "+id.String(), func(ctx context.Context, state *State, leader *clientv3.Client) error {
-		if _, found := state.Member(id); !found {
-			return nil
-		}
-		_, err := leader.MemberRemove(ctx, uint64(id))
-		return ifNot(errors.Is(err, rpctypes.ErrMemberNotFound), err)
-	})
-}
-
-func ifNot(is bool, err error) error {
-	if is {
-		return nil
 	}
-	return err
+	if len(agreeing) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	if s.last = state; !slices.Equal(agreeing, s.Endpoints()) {
+		s.SetEndpoints(agreeing...)
+	}
+	return &state, nil
 }
 
-// change looks at the system, and has the leader change it.
-func (s *System) change(ctx context.Context, doing string, do func(ctx context.Context, state *State, leader *clientv3.Client) error) error {
-	state, err := s.State(ctx)
+// ask asks one endpoint. Unlike the methods of etcd's client, it does not wait for a member that is down.
+func (s *System) ask(ctx context.Context, endpoint string) answer {
+	a := answer{endpoint: endpoint}
+	conn, err := s.Dial(endpoint)
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+		a.err = err
+		return a
 	}
-	leader, found := state.Member(state.Leader)
-	if !state.Agreed || !found || !leader.Health.Reachable {
-		return fmt.Errorf("%s: %w", doing, ErrNoLeader)
-	}
-	client, err := s.client(leader.ClientURLs[0])
-	if err != nil {
-		return err
-	}
-	// A leader that hangs from now on must not hold up the caller.
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer conn.Close()
+	statusCtx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	err = do(ctx, state, client)
-	for kind, causes := range map[error][]error{
-		ErrNotInSync: {rpctypes.ErrMemberLearnerNotReady}, ErrNotMember: {rpctypes.ErrMemberNotFound},
-		ErrNotNow:   {rpctypes.ErrUnhealthy, rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrTooManyLearners},
-		ErrNoLeader: {rpctypes.ErrNotLeader, rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged},
-	} {
-		if slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) }) {
-			err = fmt.Errorf("%w: %w", kind, err)
-		}
+	if a.status, err = pb.NewMaintenanceClient(conn).Status(statusCtx, &pb.StatusRequest{}); err != nil {
+		a.err = clientv3.ContextError(statusCtx, err)
+		return a
 	}
+	listCtx, cancel := context.WithTimeout(ctx, 3*time.Second) // a leader that has just died is replaced within it
+	defer cancel()
+	if list, err := pb.NewClusterClient(conn).MemberList(listCtx, &pb.MemberListRequest{Linearizable: true}); err == nil {
+		a.members = list.Members
+	}
+	return a
+}
+
+// MoveLeader makes another member the leader. Only the leader can do that, so that it is asked.
+func (s *System) MoveLeader(ctx context.Context, leader, to uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, found := s.last.Member(leader)
+	if !found || len(m.ClientURLs) == 0 {
+		return rpctypes.ErrNotLeader
+	}
+	conn, err := s.Dial(m.ClientURLs[0])
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+		return err
 	}
-	return nil
+	defer conn.Close()
+	_, err = pb.NewMaintenanceClient(conn).MoveLeader(ctx, &pb.MoveLeaderRequest{TargetID: to})
+	return rpctypes.Error(err)
+}
+
+func newState(cluster uint64, members []*pb.Member, answers []answer) State {
+	state := State{Cluster: cluster}
+	var term, index uint64
+	for _, a := range answers {
+		if a.err == nil && a.status.Leader != 0 && a.status.RaftTerm > term { // the newest leader counts
+			term, state.Leader = a.status.RaftTerm, a.status.Leader
+		}
+		index = max(index, a.status.GetRaftIndex())
+	}
+	for _, member := range members {
+		m := Member{
+			ID: member.ID, Name: member.Name, PeerURLs: member.PeerURLs, ClientURLs: member.ClientURLs, Learner: member.IsLearner,
+			Problem: "it was not asked yet",
+		}
+		if m.Name == "" {
+			m.Problem = "it has never been started"
+		}
+		for _, a := range answers {
+			switch {
+			case a.err == nil && a.status.Header.MemberId == m.ID:
+				m.Term, m.Version, m.Lag = a.status.RaftTerm, a.status.Version, index-min(index, a.status.RaftAppliedIndex)
+				switch m.Problem = strings.Join(a.status.Errors, "; "); {
+				case m.Problem != "":
+				case a.status.Leader == 0:
+					m.Problem = "it follows no leader"
+				case a.status.Leader != state.Leader: // it is cut off from the others and has not noticed
+					m.Problem = "it follows a former leader"
+				}
+			case a.err != nil && slices.Contains(m.ClientURLs, a.endpoint):
+				m.Problem = "it does not answer: " + a.err.Error()
+			}
+		}
+		state.Members = append(state.Members, m)
+	}
+	slices.SortFunc(state.Members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	return state
+}
+
+// Healthy tells whether the member answers, follows the leader and reports no error.
+func (m Member) Healthy() bool { return m.Problem == "" }
+
+// Voters are the members that have a vote.
+func (s *State) Voters() []Member {
+	return slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.Learner })
+}
+
+// HasQuorum tells whether most voters are healthy.
+func (s *State) HasQuorum() bool { return s.Spares(0, false) }
+
+// Spares tells whether most voters are healthy without a member, which is stopped or removed.
+func (s *State) Spares(id uint64, removed bool) bool {
+	voters := slices.DeleteFunc(s.Voters(), func(m Member) bool { return m.ID == id && removed })
+	healthy := slices.DeleteFunc(slices.Clone(voters), func(m Member) bool { return m.ID == id || !m.Healthy() })
+	return len(healthy) > len(voters)/2
+}
+
+// Member returns the member with an ID.
+func (s *State) Member(id uint64) (Member, bool) {
+	return s.find(func(m Member) bool { return m.ID == id })
+}
+
+// Named returns the member with a name.
+func (s *State) Named(name string) (Member, bool) {
+	return s.find(func(m Member) bool { return m.Name == name && name != "" })
+}
+
+// At returns the member with a peer URL, which is all that it has before it is started.
+func (s *State) At(peerURL string) (Member, bool) {
+	return s.find(func(m Member) bool { return slices.Contains(m.PeerURLs, peerURL) })
+}
+
+func (s *State) find(is func(Member) bool) (Member, bool) {
+	if at := slices.IndexFunc(s.Members, is); at >= 0 {
+		return s.Members[at], true
+	}
+	return Member{}, false
 }

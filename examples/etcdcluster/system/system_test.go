@@ -6,38 +6,47 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
+	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestLearner is added, started and promoted, each of it as often as somebody likes.
+// TestLearner is added, started and promoted.
 func TestLearner(t *testing.T) {
 	f := setUp(t, 1)
 	fresh := f.prepare("b")
 	id := f.expect(fresh)
-	f.Expect(f.AddLearner(t.Context(), fresh.PeerURL)).To(Equal(id), "it is known already")
 
 	state := f.state()
 	added, found := state.At(fresh.PeerURL)
 	f.Expect(found).To(BeTrue())
+	f.Expect(added.ID).To(Equal(id))
 	f.Expect(added.Name).To(BeEmpty(), "it was never started")
 	f.Expect(added.Learner).To(BeTrue())
-	f.Expect(added.Health.Problem).To(ContainSubstring("never been started"))
-	f.Expect(state.Quorum()).To(Equal(1), "a learner does not count")
-	f.Expect(state.HasQuorum()).To(BeTrue())
-	f.Expect(f.Promote(t.Context(), id)).To(MatchError(system.ErrNotInSync))
-	another := f.prepare("c")
-	_, err := f.AddLearner(t.Context(), another.PeerURL)
-	f.Expect(err).To(MatchError(system.ErrNotNow), "etcd takes one learner at a time")
-	f.Expect(f.MoveLeader(t.Context(), state.Leader, id)).To(MatchError(ContainSubstring("a learner cannot lead")))
+	f.Expect(added.Problem).To(ContainSubstring("never been started"))
+	f.Expect(state.Voters()).To(HaveLen(1))
+	f.Expect(state.HasQuorum()).To(BeTrue(), "a learner does not count")
+	f.Expect(promote(f, id)).To(MatchError(rpctypes.ErrMemberLearnerNotReady))
+	f.Expect(f.MoveLeader(t.Context(), state.Leader, id)).To(MatchError(rpctypes.ErrBadLeaderTransferee))
 
 	f.start(fresh, agent.ClusterExisting, f.agent.List()[:2]...)
-	f.Eventually(func() error { return f.Promote(t.Context(), id) }).Should(Succeed())
-	f.Expect(f.Promote(t.Context(), id)).To(Succeed(), "it votes already")
+	f.Eventually(func() error { return promote(f, id) }).Should(Succeed())
 	f.Eventually(f.settled).Should(Equal([]string{"a", "b"}))
-	f.Expect(f.AddLearner(t.Context(), fresh.PeerURL)).To(Equal(id))
-	f.Expect(f.Promote(t.Context(), 4711)).To(MatchError(system.ErrNotMember))
+	f.Expect(f.Endpoints()).To(HaveLen(2), "requests go to all members that have a quorum")
+}
+
+func promote(f *fixture, id uint64) error {
+	_, err := f.MemberPromote(f.Context(), id)
+	return err
+}
+
+func remove(f *fixture, id uint64) error {
+	ctx, cancel := context.WithTimeout(f.Context(), rig.Timeout)
+	defer cancel()
+	_, err := f.MemberRemove(ctx, id)
+	return err
 }
 
 // TestMoveLeader moves it, once.
@@ -45,13 +54,12 @@ func TestMoveLeader(t *testing.T) {
 	f := setUp(t, 3)
 	a, b, c := f.id("a"), f.id("b"), f.id("c")
 	f.lead("a")
-	f.Expect(f.MoveLeader(t.Context(), b, c)).To(MatchError(system.ErrOtherLeader))
-	f.Expect(f.MoveLeader(t.Context(), a, 4711)).To(MatchError(system.ErrNotMember))
+	f.Expect(f.MoveLeader(t.Context(), b, c)).To(MatchError(rpctypes.ErrNotLeader))
+	f.Expect(f.MoveLeader(t.Context(), 4711, c)).To(MatchError(rpctypes.ErrNotLeader))
+	f.Expect(f.MoveLeader(t.Context(), a, 4711)).To(MatchError(rpctypes.ErrBadLeaderTransferee))
 	f.Expect(leader(f.state())).To(Equal("a"), "nothing was done")
 	f.Expect(f.MoveLeader(t.Context(), a, b)).To(Succeed())
 	f.Eventually(func() string { return leader(f.state()) }).Should(Equal("b"))
-	f.Expect(f.MoveLeader(t.Context(), a, b)).To(Succeed(), "it leads already")
-	f.Expect(leader(f.state())).To(Equal("b"))
 }
 
 // TestRemove makes the system smaller, also by its leader, and by the one that it was found with.
@@ -59,12 +67,12 @@ func TestRemove(t *testing.T) {
 	f := setUp(t, 3)
 	f.lead("a")
 	gone := f.id("a")
-	f.Expect(f.state().SparesForever(gone)).To(BeTrue())
-	f.Eventually(func() error { return f.Remove(t.Context(), gone) }).Should(Succeed())
+	f.Expect(f.state().Spares(gone, true)).To(BeTrue())
+	f.Eventually(func() error { return remove(f, gone) }).Should(Succeed())
 	f.Expect(f.agent.Delete(t.Context(), "a", f.order())).To(Succeed())
 	f.Eventually(f.settled).Should(Equal([]string{"b", "c"}))
-	f.Expect(f.Remove(t.Context(), gone)).To(Succeed(), "it is gone already")
-	f.Expect(f.Endpoints()).To(HaveLen(3), "those of the two members, and the seed")
+	f.Expect(remove(f, gone)).To(MatchError(rpctypes.ErrMemberNotFound))
+	f.Expect(f.Endpoints()).To(HaveLen(2))
 }
 
 // TestOneIsDown looks at a system with a member that is dead or hangs. The answer comes, and says who it is.
@@ -90,15 +98,18 @@ func TestOneIsDown(t *testing.T) {
 			}
 			var state *system.State
 			f.Eventually(func() bool {
-				state = f.state()
+				state, _ = f.State(f.Context())
+				if state == nil {
+					return false // another member has to become the leader first
+				}
 				member, _ := state.Member(down)
-				return state.Agreed && state.HasQuorum() && state.Leader != down && !member.Health.Reachable
+				return state.HasQuorum() && state.Leader != down && !member.Healthy()
 			}).Should(BeTrue())
 			for _, m := range state.Members {
-				f.Expect(m.Health.Reachable).To(Equal(m.ID != down), m.Name)
-				f.Expect(state.Spares(m.ID)).To(Equal(m.ID == down), "two of three are needed")
+				f.Expect(m.Healthy()).To(Equal(m.ID != down), m.Name)
+				f.Expect(state.Spares(m.ID, false)).To(Equal(m.ID == down), "two of three are needed")
 				if m.ID == down {
-					f.Expect(m.Health.Problem).To(ContainSubstring("does not answer"))
+					f.Expect(m.Problem).To(ContainSubstring("does not answer"))
 				}
 			}
 
@@ -112,18 +123,15 @@ func TestOneIsDown(t *testing.T) {
 	}
 }
 
-// TestNoQuorum shows what is left, and changes nothing.
+// TestNoQuorum shows nothing that no quorum agrees on, and everything as soon as one does.
 func TestNoQuorum(t *testing.T) {
 	f := setUp(t, 3)
 	f.lead("a")
 	f.signal("b", syscall.SIGSTOP)
 	f.signal("c", syscall.SIGSTOP)
-	f.Eventually(f.State).WithArguments(t.Context()).Should(Satisfy(func(s *system.State) bool { return !s.Agreed && s.Leader == 0 }))
-	state := f.state()
-	f.Expect(state.Members).To(HaveLen(3))
-	f.Expect(state.HasQuorum()).To(BeFalse())
-	f.Expect(state.Spares(state.Members[2].ID)).To(BeFalse())
-	f.Expect(f.Remove(t.Context(), state.Members[2].ID)).To(MatchError(system.ErrNoLeader))
+	f.Eventually(func() error { _, err := f.State(t.Context()); return err }).Should(MatchError(system.ErrNoQuorum))
+	_, err := f.State(t.Context())
+	f.Expect(err).To(MatchError(ContainSubstring("context deadline exceeded")), "the reason")
 
 	f.signal("b", syscall.SIGCONT)
 	f.signal("c", syscall.SIGCONT)
@@ -140,10 +148,8 @@ func TestNobody(t *testing.T) {
 	_, err = none.State(t.Context())
 	f.Expect(err).To(MatchError(system.ErrUnreachable))
 	f.Expect(err).To(MatchError(ContainSubstring(unused.ClientURL)))
-	_, err = none.AddLearner(t.Context(), unused.PeerURL)
-	f.Expect(err).To(MatchError(system.ErrUnreachable))
-	none.SetSeeds(f.Endpoints())
-	f.Expect(none.State(t.Context())).To(HaveField("Agreed", true))
+	f.Expect(none.State(t.Context(), f.Endpoints()...)).To(HaveField("Members", HaveLen(1)))
+	f.Expect(none.Endpoints()).To(Equal(f.Endpoints()), "the one that does not answer is not asked for anything")
 
 	state := f.state()
 
@@ -152,13 +158,12 @@ func TestNobody(t *testing.T) {
 	other, err := system.Dial([]string{unused.ClientURL})
 	f.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { f.Expect(other.Close()).To(Succeed()) })
-	f.Eventually(other.State).WithArguments(t.Context()).Should(HaveField("Agreed", true))
+	f.Eventually(func() error { _, err := other.State(t.Context()); return err }).Should(Succeed())
 	_, err = f.agent.Stop(t.Context(), "a", f.order())
 	f.Expect(err).NotTo(HaveOccurred())
-	none.SetSeeds([]string{unused.ClientURL})
-	_, err = none.State(t.Context())
+	_, err = none.State(t.Context(), unused.ClientURL)
 	f.Expect(err).To(MatchError(system.ErrOtherSystem))
-	other.SetCluster(state.Cluster)
+	other.Cluster = state.Cluster
 	_, err = other.State(t.Context())
 	f.Expect(err).To(MatchError(system.ErrOtherSystem), "it is none that was found before")
 

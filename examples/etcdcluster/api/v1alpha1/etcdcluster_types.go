@@ -1,0 +1,330 @@
+// Package v1alpha1 has the kind EtcdCluster: the part of an etcd cluster that one region has. Its schema refuses what would start
+// a second etcd cluster, set flags that the agent sets itself, or wait for a time that nobody has given.
+//
+// +kubebuilder:object:generate=true
+// +groupName=etcdcluster.timebertt.dev
+package v1alpha1
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+)
+
+// SchemeGroupVersion is the group and version of this package.
+var SchemeGroupVersion = schema.GroupVersion{Group: "etcdcluster.timebertt.dev", Version: "v1alpha1"}
+
+// AddToScheme adds the kinds of this package to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(SchemeGroupVersion, &EtcdCluster{}, &EtcdClusterList{})
+	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
+	return nil
+}
+
+// EtcdCluster is the part of an etcd cluster that one region has.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Members",type=integer,JSONPath=`.spec.members`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.automationOptions.synchronizationMode`
+// +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.waiting`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Coordinated",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Coordinated")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type EtcdCluster struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is the desired state of the region.
+	// +required
+	Spec EtcdClusterSpec `json:"spec"`
+	// Status is the observed state of the region.
+	Status EtcdClusterStatus `json:"status,omitempty"`
+}
+
+// EtcdClusterList is a list of EtcdClusters.
+//
+// +kubebuilder:object:root=true
+type EtcdClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []EtcdCluster `json:"items"`
+}
+
+// Prefix is the prefix of the member IDs of a region, of its operator's keys and of host names.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=40
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+type Prefix string
+
+// Owns tells whether an ID is one of the prefix: <prefix>-<text without a hyphen>. Another prefix may begin in the same way.
+func (p Prefix) Owns(id MemberID) bool {
+	rest, found := strings.CutPrefix(string(id), string(p)+"-")
+	return found && rest != "" && !strings.Contains(rest, "-")
+}
+
+// MemberID is the name of a member in etcd, and its ID for the operator and the agent.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+type MemberID string
+
+// ClientURL is a URL at which clients reach a member.
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:Pattern=`^https?://[^/?#\s]+$`
+type ClientURL string
+
+// InstanceName is the name of an operator.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:Pattern=`^[^/\s]+$`
+type InstanceName string
+
+// ArgValue is the value of a flag.
+// +kubebuilder:validation:MaxLength=256
+type ArgValue string
+
+// EtcdClusterSpec is the desired state of a region.
+// +kubebuilder:validation:XValidation:rule="has(self.system) == has(oldSelf.system) && (!has(self.system) || self.system == oldSelf.system)",message="an EtcdCluster stays with its system: delete it and create another one for another system"
+// +kubebuilder:validation:XValidation:rule="self.bootstrap || (has(self.seeds) && self.seeds.size() > 0)",message="a region that does not start the system has to know where it is: add seeds, or set bootstrap in the one region that starts it"
+// +kubebuilder:validation:XValidation:rule="!has(self.lostRegions) || !self.lostRegions.exists(r, r == self.processGroupIDPrefix)",message="a region that is there is not lost: take its own prefix out of lostRegions"
+type EtcdClusterSpec struct {
+	// System is the name of the etcd cluster, the same in all regions. It defaults to the name of this object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	System string `json:"system,omitempty"`
+	// Bootstrap makes this region start the first member of the system. Set it in exactly one region: two would start two systems.
+	// +optional
+	// +kubebuilder:default=false
+	Bootstrap bool `json:"bootstrap"`
+	// Seeds are client URLs of members of the system. One that answers is enough.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Seeds []ClientURL `json:"seeds,omitempty"`
+	// Version is the etcd version, such as 3.6.1. It defaults to the agent's. Another one restarts the members.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`
+	Version string `json:"version,omitempty"`
+	// Args are flags of etcd, without dashes. Other ones restart the members.
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z][a-z0-9-]{0,63}$'))",message="the name of an argument is that of a flag of etcd without dashes before it, such as heartbeat-interval"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['name', 'data-dir', 'wal-dir', 'config-file', 'force-new-cluster']))",message="the agent sets name, data-dir and wal-dir itself, and takes no config-file and no force-new-cluster"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('initial-') && !k.startsWith('listen-') && !k.startsWith('advertise-') && !k.startsWith('discovery') && !k.startsWith('peer-'))",message="the agent sets all arguments that begin with initial-, listen-, advertise-, discovery or peer- itself"
+	Args map[string]ArgValue `json:"args,omitempty"`
+	// Members is the number of members in this region.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9
+	Members int32 `json:"members"`
+	// ProcessGroupIDPrefix is the prefix of the IDs of this region's members. No other region has it.
+	// +required
+	ProcessGroupIDPrefix Prefix `json:"processGroupIDPrefix"`
+	// Replace are members of this region to replace. Their replacements join first.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Replace []MemberID `json:"replace,omitempty"`
+	// LostRegions are prefixes of regions that will not return. Their members are removed. Members keep their IDs when the prefix of
+	// their region changes: name the former prefix too.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	LostRegions []Prefix `json:"lostRegions,omitempty"`
+	// Regions are the prefixes of all regions. The condition Coordinated names those that take no part.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Regions []Prefix `json:"regions,omitempty"`
+	// AutomationOptions configure the operator.
+	// +kubebuilder:default={}
+	AutomationOptions AutomationOptions `json:"automationOptions,omitempty"`
+}
+
+// SystemName is the name of the etcd cluster that this is a part of.
+func (c *EtcdCluster) SystemName() string { return cmp.Or(c.Spec.System, c.Name) }
+
+// Addresses are client URLs of the system, as far as they are known.
+func (c *EtcdCluster) Addresses() (urls []string) {
+	for _, seed := range slices.Concat(c.Spec.Seeds, c.Status.Endpoints) {
+		urls = append(urls, string(seed))
+	}
+	for _, m := range c.Status.Members {
+		if m.PID != 0 {
+			urls = append(urls, m.ClientURL)
+		}
+	}
+	return urls
+}
+
+// SynchronizationMode says whether the operators of the regions agree before they disturb the system.
+// +kubebuilder:validation:Enum=local;global
+type SynchronizationMode string
+
+// MissingPolicy says what happens to members that are not ready.
+// +kubebuilder:validation:Enum=Wait;GoOn;LeaveOut
+type MissingPolicy string
+
+// The values of the options.
+const (
+	SynchronizationLocal  SynchronizationMode = "local"  // each operator acts on its own members, one operator at a time
+	SynchronizationGlobal SynchronizationMode = "global" // one operator acts on all members that need something
+
+	MissingWait     MissingPolicy = "Wait"     // wait for every member
+	MissingGoOn     MissingPolicy = "GoOn"     // go on without them after a time
+	MissingLeaveOut MissingPolicy = "LeaveOut" // go on without members of regions whose operator is gone, and wait for the others
+
+	// DefaultQuietWindow is the default of the schema, also for objects that are older than it.
+	DefaultQuietWindow = 5 * time.Second
+)
+
+// AutomationOptions configure the operator.
+// +kubebuilder:validation:XValidation:rule="(has(self.missing) && self.missing == 'GoOn') == has(self.goOnAfter)",message="goOnAfter and missing: GoOn go together"
+type AutomationOptions struct {
+	// SynchronizationMode is global if this region's operator agrees with the others before it acts, and local if it does not.
+	// +kubebuilder:default=local
+	SynchronizationMode SynchronizationMode `json:"synchronizationMode,omitempty"`
+	// QuietWindow is how long no member may have become pending before an action begins.
+	// +kubebuilder:default="5s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="a quiet window is at most 1h, and not negative"
+	QuietWindow *metav1.Duration `json:"quietWindow,omitempty"`
+	// Missing says whether an action waits for members that are not ready (Wait), goes on without them after a time (GoOn), or goes
+	// on without those of regions whose operator is gone (LeaveOut).
+	// +kubebuilder:default=Wait
+	Missing MissingPolicy `json:"missing,omitempty"`
+	// GoOnAfter is the time of the policy GoOn.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="a time to wait is more than nothing"
+	GoOnAfter *metav1.Duration `json:"goOnAfter,omitempty"`
+	// DenyList are names of operators that may not act. One that acts is stopped.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	DenyList []InstanceName `json:"denyList,omitempty"`
+}
+
+// Mode returns the SynchronizationMode or its default.
+func (o *AutomationOptions) Mode() SynchronizationMode {
+	return cmp.Or(o.SynchronizationMode, SynchronizationLocal)
+}
+
+// Quiet returns the QuietWindow or its default.
+func (o *AutomationOptions) Quiet() time.Duration {
+	return ptr.Deref(o.QuietWindow, metav1.Duration{Duration: DefaultQuietWindow}).Duration
+}
+
+// After returns the time of GoOnAfter, 0 if it is not set.
+func (o *AutomationOptions) After() time.Duration {
+	return ptr.Deref(o.GoOnAfter, metav1.Duration{}).Duration
+}
+
+// EtcdClusterStatus is the observed state of a region.
+type EtcdClusterStatus struct {
+	// ObservedGeneration is the generation that the status is of.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// ClusterID is etcd's ID of the system, in hexadecimal digits. It never changes, so that no other system is started or joined.
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
+	ClusterID string `json:"clusterID,omitempty"`
+	// Endpoints are client URLs of members of other regions, where they were seen last.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Endpoints []ClientURL `json:"endpoints,omitempty"`
+	// Members are the members of this region.
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=32
+	Members []MemberStatus `json:"members,omitempty"`
+	// Ready is the number of members that are healthy and have a vote.
+	// +optional
+	Ready int32 `json:"ready"`
+	// Waiting says what the operator waits for, if anything.
+	// +kubebuilder:validation:MaxLength=1024
+	Waiting string `json:"waiting,omitempty"`
+	// Conditions are Ready, Coordinated and Progressing.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MemberPhase is the phase in the life of a member.
+// +kubebuilder:validation:Enum=Prepared;Learner;Voter;Stopped;Leaving
+type MemberPhase string
+
+// The phases of a member.
+const (
+	MemberPrepared MemberPhase = "Prepared" // it has its addresses, and the system does not know it yet
+	MemberLearner  MemberPhase = "Learner"  // it receives the data, and does not vote
+	MemberVoter    MemberPhase = "Voter"    // it has a vote
+	MemberStopped  MemberPhase = "Stopped"  // the system knows it, and its process does not run
+	MemberLeaving  MemberPhase = "Leaving"  // the system does not know it any more, and its data are there
+)
+
+// MemberStatus is the observed state of a member.
+type MemberStatus struct {
+	// ID is the member's name in etcd.
+	// +required
+	ID MemberID `json:"id"`
+	// MemberID is etcd's ID of the member, in hexadecimal digits.
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
+	MemberID string `json:"memberID,omitempty"`
+	// ClientURL is the URL at which clients reach the member.
+	// +kubebuilder:validation:MaxLength=253
+	ClientURL string `json:"clientURL,omitempty"`
+	// PeerURL is the URL at which other members reach the member.
+	// +kubebuilder:validation:MaxLength=253
+	PeerURL string `json:"peerURL,omitempty"`
+	// Phase is the phase in the life of the member.
+	Phase MemberPhase `json:"phase,omitempty"`
+	// Healthy is true if the member answers, follows a leader and reports no error.
+	// +optional
+	Healthy bool `json:"healthy"`
+	// Leader is true if the member leads.
+	Leader bool `json:"leader,omitempty"`
+	// PID is the ID of the member's process, while it runs.
+	PID int64 `json:"pid,omitempty"`
+	// Version is the etcd version that the member reports.
+	// +kubebuilder:validation:MaxLength=64
+	Version string `json:"version,omitempty"`
+	// Problem says why the member's process does not run although it should, with its last message.
+	// +kubebuilder:validation:MaxLength=512
+	Problem string `json:"problem,omitempty"`
+	// ArgsCurrent is true if the member's process has the version and the flags of the spec.
+	// +optional
+	ArgsCurrent bool `json:"argsCurrent"`
+	// Removing is true if the member has to go.
+	Removing bool `json:"removing,omitempty"`
+}
+
+// The conditions of an EtcdCluster, with the reasons that are not those of pkg/coordination.
+const (
+	ConditionReady          = "Ready" // this region has the members of the spec, all healthy
+	ReasonMembersReady      = "MembersReady"
+	ReasonMembersMissing    = "MembersMissing"
+	ReasonTooManyMembers    = "TooManyMembers"
+	ReasonNoQuorum          = "NoQuorum"
+	ReasonSystemUnreachable = "SystemUnreachable" // no member of the system answers
+	ReasonOtherSystem       = "OtherSystem"       // another system answers than the one that this region is a part of
+	ReasonAgentUnreachable  = "AgentUnreachable"
+	ReasonSystemTaken       = "SystemTaken" // an older EtcdCluster of the namespace is the region's part of the system
+
+	ConditionCoordinated   = "Coordinated" // the operator agrees with the others, or does not have to
+	ReasonStoreUnreachable = "StoreUnreachable"
+	ReasonAgentRefused     = "AgentRefused"
+	ReasonMixedModes       = "MixedModes" // not all regions take part
+	ReasonDenied           = "Denied"     // this operator may not act
+	ReasonSettled          = "Settled"    // nothing is to be done
+
+	ConditionProgressing = "Progressing" // members need something
+	ReasonStarting       = "Starting"
+	ReasonMembersPending = "MembersPending"
+	ReasonUpToDate       = "UpToDate"
+)

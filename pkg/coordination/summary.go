@@ -1,0 +1,104 @@
+package coordination
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The functions of this file are for the status of a Kubernetes object.
+
+// ConditionCoordinated is the type of the condition that Condition returns.
+const ConditionCoordinated = "Coordinated"
+
+// The reasons of the condition. It is false for all but the first four.
+const (
+	ReasonSettled     = "Settled"     // nothing is to be done
+	ReasonWaiting     = "Waiting"     // something else has to happen first
+	ReasonActing      = "Acting"      // an action is being carried out
+	ReasonLocal       = "Local"       // the participant is in local mode
+	ReasonMixedModes  = "MixedModes"  // not all participants take part
+	ReasonDenied      = "Denied"      // the participant may not hold the lock
+	ReasonSuperseded  = "Superseded"  // a newer process of the participant works
+	ReasonPrefixTaken = "PrefixTaken" // another participant has the prefix
+	ReasonFailed      = "Failed"      // Reconcile has returned another error
+)
+
+// Condition returns what came of a Reconcile as a condition. All are the prefixes of the participants that should take part: a
+// missing one makes the condition false, because nobody waits for what it does.
+func (c *Coordinator) Condition(result *Result, err error, all ...string) metav1.Condition {
+	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: ConditionCoordinated, Status: status, Reason: reason, Message: message}
+	}
+	doing, global := result.Doing, c.currentSettings().Mode == Global
+	switch absent := result.View.Absent(all...); {
+	case errors.Is(err, ErrPrefixTaken):
+		return is(metav1.ConditionFalse, ReasonPrefixTaken, err.Error())
+	case err != nil:
+		return is(metav1.ConditionFalse, ReasonFailed, err.Error())
+	case result.Superseded:
+		return is(metav1.ConditionFalse, ReasonSuperseded, "A newer process of this participant works.")
+	case result.View.Denied[c.name] != nil:
+		return is(metav1.ConditionFalse, ReasonDenied, "This participant is on a deny list and does not act.")
+	case global && len(absent) > 0:
+		return is(metav1.ConditionFalse, ReasonMixedModes, fmt.Sprintf(
+			"These participants take no part, because they are in local mode, not started or gone: %s.", strings.Join(absent, ", ")))
+	case doing.step() != nil && global:
+		return is(metav1.ConditionTrue, ReasonActing, fmt.Sprintf(
+			"%s by %s, step %d of %d: %s", doing.Action, doing.By, doing.At+1, len(doing.Steps), doing.step()))
+	case !global:
+		return is(metav1.ConditionTrue, ReasonLocal, "This participant does not agree with others before it acts.")
+	case len(result.Waits) > 0:
+		return is(metav1.ConditionTrue, ReasonWaiting, result.Waiting())
+	}
+	return is(metav1.ConditionTrue, ReasonSettled, "Nothing is to be done.")
+}
+
+var duration = regexp.MustCompile(`\b([0-9.]+(h|m|s|ms|µs|ns))+\b`)
+
+// Waiting returns in a line what has to happen first, each thing once. Durations are in whole seconds, so that a status with
+// them is not written more often.
+func (r *Result) Waiting() string {
+	var all []string
+	for _, waits := range r.Waits {
+		if text := waits.String(); !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return duration.ReplaceAllStringFunc(strings.Join(all, "; "), func(text string) string {
+		left, err := time.ParseDuration(text)
+		if err != nil {
+			return text
+		}
+		return (left + time.Second - 1).Truncate(time.Second).String()
+	})
+}
+
+// Warning tells whether somebody should look at the event, as in an event of Kubernetes.
+func (e Event) Warning() bool {
+	return slices.Contains([]string{"Failed", "Fenced", "GaveUp", "LeftOut", "LockLost", "StoodBack"}, e.Reason)
+}
+
+// View shows needs as if their participant were the only one: in local mode, a System can plan with it as it does in global mode
+// with the View of all participants.
+func (n Needs) View(prefix string) *View {
+	view := &View{Sets: map[Set]Members{}}
+	for _, need := range n.Pending {
+		pending, ready := need.Action.Sets()
+		member := Member{Prefix: prefix, Addresses: need.Addresses}
+		for set, is := range map[Set]bool{pending: true, ready: need.Ready} {
+			if view.Sets[set] == nil && is {
+				view.Sets[set] = Members{}
+			}
+			if is {
+				view.Sets[set][need.Member] = member
+			}
+		}
+	}
+	return view
+}
