@@ -33,8 +33,8 @@ func sample(region string) (*unstructured.Unstructured, error) {
 	return objects[0], nil
 }
 
-// system is the name of the system.
-func (d *Demo) system() (string, error) {
+// systemName returns the name of the demo's system, which is that of its EtcdClusters.
+func systemName() (string, error) {
 	object, err := sample(names[0])
 	if err != nil {
 		return "", err

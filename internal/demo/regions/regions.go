@@ -84,6 +84,8 @@ type Demo struct {
 	// addresses are those of the agents, by region. They are written only by Start.
 	addresses map[string]string
 	ports     []*process.Port
+	// system is the name of the demo's system. People may create other systems beside it.
+	system string
 	// seen has all EtcdClusters, from a watch.
 	seen client.Reader
 
@@ -102,8 +104,12 @@ type Demo struct {
 
 // Start starts everything, and waits until all members vote. Ended early, it leaves nothing behind.
 func Start(ctx context.Context, options Options) (*Demo, error) {
+	system, err := systemName()
+	if err != nil {
+		return nil, err
+	}
 	d := &Demo{
-		options: options, began: time.Now(), changed: make(chan struct{}, 1),
+		options: options, began: time.Now(), changed: make(chan struct{}, 1), system: system,
 		addresses: map[string]string{}, processes: map[string]member{},
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())

@@ -135,6 +135,19 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
+// Members of another system are on the same agents: clients of the demo's own must not be sent to them, and 'ringmaster replace' must
+// not name them.
+func TestOtherSystemsAreLeftOut(t *testing.T) {
+	cluster := func(region, name string) unstructured.Unstructured {
+		return unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": region, "name": name}}}
+	}
+	all := []unstructured.Unstructured{cluster("dc2", "orders"), cluster("dc1", "invoices"), cluster("dc1", "orders"), cluster("dc2", "zebra")}
+	want := []unstructured.Unstructured{cluster("dc1", "orders"), cluster("dc2", "orders")}
+	if diff := cmp.Diff(want, clustersOf(all, "orders")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestGiveUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		before []any

@@ -212,11 +212,7 @@ func (d *Demo) createOthers(ctx context.Context) error {
 		return err
 	}
 	d.background.Go(d.clients.Wait)
-	system, err := d.system()
-	if err != nil {
-		return err
-	}
-	d.background.Go(func() { d.options.Follow(d.ctx, d.Endpoint(), system, d.agreed) })
+	d.background.Go(func() { d.options.Follow(d.ctx, d.Endpoint(), d.system, d.agreed) })
 	return nil
 }
 

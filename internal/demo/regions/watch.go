@@ -63,21 +63,28 @@ func (d *Demo) watch(ctx context.Context) error {
 // event passes on what an operator says. What was there before is no news.
 func (d *Demo) event(object any, old bool) {
 	event, is := object.(*eventsv1.Event)
-	if !is || old || event.Regarding.Kind != kind.Kind {
+	if !is || old || event.Regarding.Kind != kind.Kind || event.Regarding.Name != d.system {
 		return
 	}
 	d.tell(operatorOf(event.Regarding.Namespace), event.Note, event.Type == corev1.EventTypeWarning)
 }
 
-// clusters are the EtcdClusters of all regions, in order.
+// clusters are the EtcdClusters of the demo's system in all regions, in order.
 func (d *Demo) clusters(ctx context.Context) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := d.seen.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("looking at the regions: %w", err)
 	}
-	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetNamespace(), b.GetNamespace()) })
-	return list.Items, nil
+	return clustersOf(list.Items, d.system), nil
+}
+
+// clustersOf selects the EtcdClusters of a system, ordered by region. Those that somebody has created beside them are of other
+// systems: their members are neither shown nor replaced, and no client of this system is sent to them.
+func clustersOf(all []unstructured.Unstructured, system string) []unstructured.Unstructured {
+	clusters := slices.DeleteFunc(all, func(cluster unstructured.Unstructured) bool { return cluster.GetName() != system })
+	slices.SortFunc(clusters, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetNamespace(), b.GetNamespace()) })
+	return clusters
 }
 
 // member is what an agent says of one.
