@@ -59,6 +59,15 @@ func TestLockOfLocalParticipant(t *testing.T) {
 	r.previews("break-lock-alone", (*show.System).LockBroken)
 }
 
+// TestAllLocal looks at a system whose operators are all in local mode.
+func TestAllLocal(t *testing.T) {
+	r := meet(t, "dc1")
+	r.all["dc1"].Busy, r.all["dc1"].Settings.Mode = true, coordination.Local
+	r.all["dc1"].Need(coordinationtest.Restart, "dc1-1", true)
+	r.all["dc1"].Begin(coordinationtest.Restart, restart("dc1-1"))
+	r.shows("all-local", status.Table)
+}
+
 // TestOwnStep looks at a holder that carries out a step itself.
 func TestOwnStep(t *testing.T) {
 	r := meet(t, "dc1", "dc2")

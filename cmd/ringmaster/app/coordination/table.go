@@ -112,6 +112,9 @@ func (p *printer) system(s *System) {
 	if p.wide {
 		p.line(terminal.Faint, "revision %d, newest token %d", s.Revision, s.Token)
 	}
+	if len(s.Instances) == 0 {
+		p.line(terminal.Faint, "No operator is alive in global mode. Operators in local mode are not shown.")
+	}
 	p.instances(s)
 	p.plan(s)
 	p.actions(s)
@@ -323,7 +326,7 @@ func (p *printer) concerns(s *System) {
 	all = append(all, s.PolicyConflicts...)
 	for i := range s.Left {
 		if left := &s.Left[i]; len(left.Members) > 0 || len(left.Denies) > 0 {
-			all = append(all, fmt.Sprintf("nobody of %s is alive; if it will not return: ringmaster coordination forget %[2]s %[1]s --yes%[3]s", left.Prefix, s.System, p.flags))
+			all = append(all, fmt.Sprintf("nobody of %s is alive; if it will not return: ringmaster coordination forget %[2]s %[1]s%[3]s", left.Prefix, s.System, p.flags))
 		}
 	}
 	if len(all) > 0 {
