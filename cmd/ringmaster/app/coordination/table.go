@@ -219,7 +219,7 @@ func awaited(s *System, step coordination.Step) string {
 		}
 		all = append(all, order.Prefix+" "+said)
 	}
-	return cmp.Or(strings.Join(all, "; "), "carried out by its instance; the next step follows")
+	return cmp.Or(strings.Join(all, "; "), "carried out; the plan goes on when its holder finds the members healthy")
 }
 
 var stateColours = map[State]terminal.Colour{
