@@ -98,7 +98,7 @@ func (k *keeper) run(ctx context.Context, tried func()) {
 			}
 			s.crashes++
 			s.pid, s.since = 0, time.Time{}
-			s.problem = fmt.Sprintf("etcd has ended (%s), %d. time in a row; its last words: %s", outcome(err), s.crashes, lastWords(k.log, from))
+			s.problem = fmt.Sprintf("etcd has ended (%s, attempt %d); its last words: %s", outcome(err), s.crashes, lastWords(k.log, from))
 			pause = min(longestPause, firstPause<<min(s.crashes-1, 10))
 		})
 		tried()

@@ -171,7 +171,7 @@ func TestReportMembers(t *testing.T) {
 		state.Members[i].Version = "3.7.0"
 	}
 	crashes := process("dc1-1", agent.Running)
-	crashes.Running, crashes.Problem = false, "etcd has ended (exit status 2), 3. time in a row; its last words: flag provided but not defined: -x"
+	crashes.Running, crashes.Problem = false, "etcd has ended (exit status 2, attempt 3); its last words: flag provided but not defined: -x"
 	running := process("dc1-1", agent.Running)
 	running.ClientURL = "http://client-dc1-1"
 	type status = etcdclusterv1alpha1.EtcdClusterStatus
