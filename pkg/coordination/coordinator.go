@@ -76,6 +76,8 @@ type Coordinator struct {
 	// run is what Reconcile carries out at the moment, and doing what it has found out about the present step.
 	run   run
 	doing doing
+	// errorsInARow is how many calls of Reconcile in a row have returned an error.
+	errorsInARow int
 	// givenUp are the actions that were given up in local mode, where nobody writes that down.
 	givenUp map[Action]givenUp
 }

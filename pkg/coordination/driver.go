@@ -58,9 +58,12 @@ type pass struct {
 func (c *Coordinator) Reconcile(ctx context.Context, settings Settings, system System) (*Result, error) {
 	p := &pass{c: c, system: system, view: &View{}, result: &Result{Again: DefaultAgain, View: &View{}}}
 	err := p.run(ctx, settings)
-	if err != nil {
-		p.result.Again = busyAgain // not at once: it may last
+	if err == nil {
+		c.errorsInARow = 0
+		return p.result, nil
 	}
+	p.result.Again = min(busyAgain<<min(c.errorsInARow, 10), DefaultAgain) // it may last
+	c.errorsInARow++
 	return p.result, err
 }
 

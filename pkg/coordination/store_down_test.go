@@ -2,8 +2,10 @@ package coordination_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -54,6 +56,30 @@ func TestNothingIsDoneWithoutTheStore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestErrorsAreRetriedLessOften increases Result.Again with each error in a row, and no further than without an error.
+func TestErrorsAreRetriedLessOften(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		store := &down{Store: w.Store}
+		w.Store = store
+		a := w.joins("a", coordination.Restart, "a-1")
+		for range 2 { // a success begins from the first one again
+			store.is.Store(true)
+			var after []time.Duration
+			for range 12 {
+				result, err := a.Reconcile(t.Context(), a.settings, a.system)
+				w.Expect(err).To(MatchError(errLost))
+				after = append(after, result.Again)
+			}
+			w.Expect(slices.IsSorted(after)).To(BeTrue(), "%v", after)
+			w.Expect(after[0]).To(BeNumerically("<", time.Second))
+			w.Expect(after[len(after)-1]).To(Equal(coordination.DefaultAgain))
+			store.is.Store(false)
+			rounds(a)
+		}
+	})
 }
 
 // TestAnotherStoreWhileOneIsDown repairs the system of a participant in local mode with a store of its own, and goes back.

@@ -61,6 +61,14 @@ func TestOptions(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring(`"Not.a-label" cannot be the name of a store`)))
 }
 
+func TestMissingNamespace(t *testing.T) {
+	g := NewWithT(t)
+	store, err := kubestore.New(rig.Shared(t).Clientset, kubestore.Options{Namespace: "nosuch"})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = store.Open(t.Context(), "owner", time.Minute)
+	g.Expect(err).To(MatchError(ContainSubstring("the namespace nosuch of the store does not exist: create it")))
+}
+
 // TestRole keeps the role in the documentation and the one that the tests run with the same.
 func TestRole(t *testing.T) {
 	g := NewWithT(t)
