@@ -62,3 +62,51 @@ func TestLostRegistrationIsOlder(t *testing.T) {
 		w.Expect(w.below("a")).To(BeEmpty())
 	})
 }
+
+// A process in local mode that has just seen nothing of its participant looks again when the participant is deleted.
+func TestLeaveLooksAtTheStore(t *testing.T) {
+	t.Parallel()
+	for name, busy := range map[string]bool{"at rest": false, "in the middle of an action": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				a := w.joins("a", coordination.Restart, "a-1")
+				another := a.next(a.settings)
+				a.settings = coordination.Settings{}
+				a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+				if !busy {
+					a.needs.Pending = nil
+				}
+				a.reconcile()
+				another.reconcile()
+				w.Expect(another.Close(t.Context())).To(Succeed()) // its entries stay
+				w.Expect(w.below("a")).NotTo(BeEmpty())
+				w.Expect(a.Leave(t.Context(), a.system)).To(Succeed())
+				w.Expect(w.below("a")).To(BeEmpty())
+				w.Expect(w.view().Lock).To(BeNil())
+			})
+		})
+	}
+}
+
+// A holder that is deleted gives the lock back also while it waits for an older process of its participant.
+func TestLeaveGivesTheLockBackBesideAnOlderProcess(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+		older.reconcile()
+		other.settings.Denied = []string{"b-operator"}
+		other.reconcile()
+		newer := older.next(older.settings)
+		newer.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		newer.plan = func(coordination.Proposal) []coordination.Step {
+			return []coordination.Step{{Do: "look"}} // by the holder
+		}
+		for w.view().Lock == nil {
+			newer.reconcile()
+		}
+		w.Expect(newer.last.Leads).To(BeTrue())
+		w.Expect(newer.Leave(t.Context(), newer.system)).To(MatchError(coordination.ErrOlder))
+		w.Expect(w.view().Lock).To(BeNil())
+	})
+}
