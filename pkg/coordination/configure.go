@@ -382,9 +382,13 @@ func (c *Coordinator) verify(view *View) {
 		there = there || process.Session == own.Session && process.Prefix == c.settings.Prefix
 		c.registered.written = c.registered.written && (process.Name != c.name || c.former[process.Session] || !process.newer(own))
 	}
+	var prefixes []string
 	for _, participant := range view.Participants {
-		there = there && (participant.Name != c.name || participant.Prefix == c.settings.Prefix)
+		if participant.Name == c.name {
+			prefixes = append(prefixes, participant.Prefix)
+		}
 	}
+	there = there && slices.Equal(prefixes, []string{c.settings.Prefix})
 	c.registered.written = c.registered.written && there
 }
 

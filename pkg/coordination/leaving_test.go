@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // The tests of this file are about a participant that leaves while the store does not show what it remembers.
@@ -108,5 +109,23 @@ func TestLeaveGivesTheLockBackBesideAnOlderProcess(t *testing.T) {
 		w.Expect(newer.last.Leads).To(BeTrue())
 		w.Expect(newer.Leave(t.Context(), newer.system)).To(MatchError(coordination.ErrOlder))
 		w.Expect(w.view().Lock).To(BeNil())
+	})
+}
+
+// A participant of which somebody has removed what it had told the others tells it again.
+func TestRemovedParticipantComesBack(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		a.needs.Pending[0].Ready = false
+		a.reconcile()
+		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{
+			kv.Delete(coordination.DefaultRoot + "/" + system + "/participants/a"),
+		}})
+		w.Expect(err).NotTo(HaveOccurred())
+		a.needs.Pending[0].Ready = true
+		rounds(a)
+		w.Expect(w.view().Participants).To(HaveLen(1))
+		w.Expect(a.done).To(Equal([]string{"a-1"}))
 	})
 }
