@@ -3,6 +3,7 @@ package coordination_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -232,5 +233,31 @@ func TestSkipOfAnAcceptedOrder(t *testing.T) {
 		w.Expect(grant.Skip(t.Context(), before, "nobody has accepted it", only("dc1-a"), false)).To(MatchError(kv.ErrConflict), "it was accepted since")
 		w.Expect(grant.Done(t.Context(), "it is late")).To(MatchError(coordination.ErrAccepted))
 		w.Expect(w.view().Intent.At).To(BeZero())
+	})
+}
+
+// What a member needed before is no reason to give up either when it is in a step that was planned later.
+func TestPlannedAgainLocally(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		a.settings.Mode = coordination.Local
+		upgrades := []coordination.Need{{Action: upgrade, Member: "a-2"}} // not ready
+		a.needs.Pending = append(a.needs.Pending, upgrades...)
+		a.replan = func(intent *coordination.Intent) ([]coordination.Step, error) {
+			a.healthy = coordination.NotYet("a-2 does not lead yet")
+			return []coordination.Step{{Do: "lead", Members: only("a-2")}}, nil
+		}
+		a.system = replanning{a.operator}
+		a.execute = func(coordination.Task) error {
+			a.needs.Pending = slices.Clone(upgrades)
+			return nil
+		}
+		for range 6 {
+			a.reconcile()
+			a.needs.Pending = slices.Clone(upgrades)
+		}
+		w.Expect(a.last.Leads).To(BeTrue())
+		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
 	})
 }

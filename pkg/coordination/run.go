@@ -177,11 +177,11 @@ func (p *pass) beginLocal(ctx context.Context, needs Needs) error {
 		for id := range proposal.Members {
 			members[id] = 0
 		}
-		intent := Intent{
+		p.c.run = &localRun{grant, Intent{
 			ID: grant.Token, Action: action, Members: members, Steps: steps, Token: grant.Token, By: p.c.name, Since: p.c.clock.Now().UTC(),
-		}
-		intent.Beside = intent.beside(p.needs)
-		p.c.run = &localRun{grant, intent}
+			// Also of members that are only in steps which are planned later: no version tells what was needed before.
+			Beside: p.needs.beside(action, sortedKeys(p.needs)...),
+		}}
 		return nil
 	}
 	return nil
