@@ -1,6 +1,8 @@
 package coordination_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -127,5 +129,47 @@ func TestRemovedParticipantComesBack(t *testing.T) {
 		rounds(a)
 		w.Expect(w.view().Participants).To(HaveLen(1))
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
+	})
+}
+
+// interrupted is a store in which somebody else does something just before a write of this process.
+type interrupted struct {
+	kv.Store
+	before func(kv.Transaction)
+}
+
+func (i *interrupted) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
+	i.before(transaction)
+	return i.Store.Commit(ctx, transaction)
+}
+
+// What is done together does not begin when a participant that had accepted it leaves at that moment.
+func TestLeaveBeforeAllBegin(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		store := &interrupted{Store: w.Store, before: func(kv.Transaction) {}}
+		w.Store = store
+		b := w.joins("b", coordination.Restart, "b-1")
+		b.plan = atOnce
+		a.settings.Denied = []string{"a-operator"} // b acts
+		left := false
+		store.before = func(transaction kv.Transaction) {
+			for _, operation := range transaction.Then {
+				if strings.HasSuffix(operation.Key, "/intent") && strings.Contains(operation.Value, `"go":true`) && !left {
+					left = true
+					w.Expect(a.Leave(t.Context(), a.system)).To(Succeed())
+				}
+			}
+		}
+		for !left {
+			a.reconcile()
+			b.reconcile()
+		}
+		for len(w.view().Done) == 0 {
+			b.reconcile()
+		}
+		w.Expect(b.done).To(BeEmpty())
+		w.Expect(w.view().Done).To(ContainElement(HaveField("Failure", ContainSubstring("a-1"))))
 	})
 }
