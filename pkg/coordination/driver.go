@@ -140,7 +140,7 @@ func (p *pass) join(ctx context.Context, settings Settings) (bool, error) {
 	for range attempts {
 		refused := p.c.configure(ctx, settings)
 		if refused != nil && !errors.Is(refused, errSuperseded) && !errors.Is(refused, errOlder) && !errors.Is(refused, ErrAccepted) {
-			if errors.Is(refused, ErrPrefixTaken) || settings.check() != nil {
+			if errors.Is(refused, ErrPrefixTaken) || errors.Is(refused, kv.ErrTooLarge) || settings.check() != nil {
 				return false, p.standBack(ctx, refused) // it may last
 			}
 			return false, refused

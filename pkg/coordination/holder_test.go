@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -216,6 +217,33 @@ func TestHolderStandsBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A holder whose new prefix does not fit into a transaction lets another participant go on too.
+func TestHolderWithTooManyEntriesStandsBack(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		b := w.joins("b", coordination.Restart, "b-1")
+		store := &interrupted{Store: w.Store}
+		store.before = func(transaction kv.Transaction) error {
+			if slices.ContainsFunc(transaction.Then, func(o kv.Operation) bool { return strings.Contains(o.Key, "/unicorn") }) {
+				return kv.ErrTooLarge
+			}
+			return nil
+		}
+		w.Store = store
+		a := w.joins("a", coordination.Restart, "a-1")
+		b.reconcile()
+		for w.view().Intent == nil {
+			a.reconcile()
+		}
+		a.settings = global("unicorn")
+		_, err := a.Reconcile(t.Context(), a.settings, a.system)
+		w.Expect(err).To(MatchError(kv.ErrTooLarge))
+		w.Expect(w.view().Lock).To(BeNil())
+		b.reconcile()
+		w.Expect(w.view().Intent.By).To(Equal("b-operator"))
+	})
 }
 
 // The transaction that withdraws an order is refused when the order was accepted, also if the holder has not seen that.

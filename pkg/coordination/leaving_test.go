@@ -132,14 +132,16 @@ func TestRemovedParticipantComesBack(t *testing.T) {
 	})
 }
 
-// interrupted is a store in which somebody else does something just before a write of this process.
+// interrupted is a store in which something happens just before a write, or instead of it.
 type interrupted struct {
 	kv.Store
-	before func(kv.Transaction)
+	before func(kv.Transaction) error
 }
 
 func (i *interrupted) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
-	i.before(transaction)
+	if err := i.before(transaction); err != nil {
+		return 0, err
+	}
 	return i.Store.Commit(ctx, transaction)
 }
 
@@ -148,20 +150,21 @@ func TestLeaveBeforeAllBegin(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		a := w.joins("a", coordination.Restart, "a-1")
-		store := &interrupted{Store: w.Store, before: func(kv.Transaction) {}}
-		w.Store = store
-		b := w.joins("b", coordination.Restart, "b-1")
-		b.plan = atOnce
-		a.settings.Denied = []string{"a-operator"} // b acts
+		store := &interrupted{Store: w.Store}
 		left := false
-		store.before = func(transaction kv.Transaction) {
+		store.before = func(transaction kv.Transaction) error {
 			for _, operation := range transaction.Then {
 				if strings.HasSuffix(operation.Key, "/intent") && strings.Contains(operation.Value, `"go":true`) && !left {
 					left = true
 					w.Expect(a.Leave(t.Context(), a.system)).To(Succeed())
 				}
 			}
+			return nil
 		}
+		w.Store = store
+		b := w.joins("b", coordination.Restart, "b-1")
+		b.plan = atOnce
+		a.settings.Denied = []string{"a-operator"} // b acts
 		for !left {
 			a.reconcile()
 			b.reconcile()
