@@ -283,3 +283,19 @@ func TestSkippedMembersAreRecorded(t *testing.T) {
 		w.Expect(view.Pending(coordination.Restart)).To(And(HaveKey(coordination.MemberID("dc1-a")), HaveLen(1)))
 	})
 }
+
+// Of two answers to one step the one that was written last counts: the participant of the other one has died.
+func TestLastAnswerCounts(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		below := coordination.DefaultRoot + "/" + system
+		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Put(below+"/answers/dc1/shared", `{"intent":1,"process":"dead"}`)}})
+		w.Expect(err).NotTo(HaveOccurred())
+		_, err = w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Put(below+"/answers/dc2/shared", `{"intent":1,"done":true}`)}})
+		w.Expect(err).NotTo(HaveOccurred())
+		const enough = 30 // each by chance
+		for range enough {
+			w.Expect(w.view().Answers["shared"].Done).To(BeTrue())
+		}
+	})
+}
