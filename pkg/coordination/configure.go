@@ -169,10 +169,15 @@ func (c *Coordinator) withdraw(ctx context.Context, found *kv.Snapshot, newer *I
 // superseded notes that a newer process works. What this process remembers holds no more when it works again: the newer one may
 // have moved or removed it.
 func (c *Coordinator) superseded(by *Instance) error {
-	c.mu.Lock()
-	c.registered.written = false
-	c.mu.Unlock()
+	c.registerAgain()
 	return fmt.Errorf("%w: %s, of session %s; end one of both, or give this one another name", errSuperseded, c.name, by.Session)
+}
+
+// registerAgain lets the next configure in global mode write what this process says of itself.
+func (c *Coordinator) registerAgain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.registered.written = false
 }
 
 // own returns the prefixes below which this participant has written something, as the store has it, and the one that this process has
@@ -291,6 +296,7 @@ func (c *Coordinator) enter(ctx context.Context, to Settings) error {
 		t.Then = append(t.Then, c.mark(to.Prefix, incomplete))
 	}
 	if _, err := c.store.Commit(ctx, t); err != nil {
+		c.registerAgain() // nobody knows which settings are written
 		return err
 	}
 	c.mu.Lock()

@@ -299,3 +299,24 @@ func TestLastAnswerCounts(t *testing.T) {
 		}
 	})
 }
+
+// Settings that were written although the participant got an error hold no more when it goes back to those before.
+func TestSettingsInDoubt(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		store := &unsure{Store: w.Store}
+		w.Store = store
+		a := w.joins("a", coordination.Restart)
+		a.reconcile()
+		before := a.settings
+		a.settings.Policy.Quiet = time.Hour
+		store.done.Store(true)
+		_, err := a.Reconcile(t.Context(), a.settings, a.system)
+		w.Expect(err).To(MatchError(errLost))
+		store.done.Store(false)
+		w.Expect(w.view().Participants[0].Policy.Quiet).To(Equal(time.Hour), "it was written")
+		a.settings = before
+		a.reconcile()
+		w.Expect(w.view().Participants[0].Policy.Quiet).To(BeZero())
+	})
+}
