@@ -103,11 +103,20 @@ func (g *lockGrant) Advance(ctx context.Context, rest ...Step) error {
 	return g.replaceIntent(ctx, next)
 }
 
-// Go lets the participants carry out a step that all of them have accepted.
-func (g *lockGrant) Go(ctx context.Context) error {
+// Go lets the participants carry out a step that all of them have accepted, if none of them has left since the view, and taken what it
+// has accepted along.
+func (g *lockGrant) Go(ctx context.Context, view *View) error {
 	next := g.Intent()
 	next.Go = true
-	return g.replaceIntent(ctx, next)
+	prefixes := map[string]bool{}
+	for _, id := range next.members() {
+		prefixes[view.answersBelow[id]] = true
+	}
+	var conditions []kv.Condition
+	for _, prefix := range sortedKeys(prefixes) {
+		conditions = append(conditions, g.c.unchanged(view.snapshot(), prefix))
+	}
+	return g.replaceIntent(ctx, next, conditions...)
 }
 
 func (g *lockGrant) replaceIntent(ctx context.Context, next *Intent, conditions ...kv.Condition) error {

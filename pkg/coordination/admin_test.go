@@ -131,7 +131,7 @@ func TestStuckHolderIsFenced(t *testing.T) {
 	for removed, remove := range map[string]func(*world) error{"abandoned": (*world).abandon, "broken": (*world).breakLock} {
 		for name, act := range map[string]func(ctx context.Context, w *world, grant *coordination.Grant) error{
 			"advance": func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Advance(ctx) },
-			"go":      func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Go(ctx) },
+			"go":      func(ctx context.Context, w *world, g *coordination.Grant) error { return g.Go(ctx, w.view()) },
 			"raise":   func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Raise(ctx, 0) },
 			"give up": func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Done(ctx, "no more") },
 			"skip": func(ctx context.Context, w *world, g *coordination.Grant) error {

@@ -103,12 +103,12 @@ func (c *Coordinator) leave(ctx context.Context, _ Settings) error {
 			return fmt.Errorf("leaving: the order to %s: %w; it is carried out first", view.Intent.step(), ErrAccepted)
 		}
 	}
-	session, started := c.registeredAs(found.Revision)
+	session, started := c.registeredAs(found)
 	if newer := c.newerProcess(found, session, started); newer != nil {
 		return c.withdraw(ctx, found, newer)
 	}
 	for _, process := range c.keys.processes(found) {
-		if process.Name == c.name && process.Session != session && !c.wasOwn(process.Session) {
+		if process.Name == c.name && !c.isOwn(process.Session) {
 			return fmt.Errorf("leaving: %w: its session is %s; end it first", errOlder, process.Session)
 		}
 	}
@@ -155,9 +155,8 @@ func (c *Coordinator) lookAgain() {
 // withdraw removes the registration of this process, which is not the newest one of its participant. The newer one is in the way of
 // nobody then, if it wants to leave too.
 func (c *Coordinator) withdraw(ctx context.Context, found *kv.Snapshot, newer *Instance) error {
-	session := c.process()
 	for _, process := range c.keys.processes(found) {
-		if key := c.keys.instances(process.Prefix, process.Name, session); process.Session == session {
+		if key := c.keys.instances(process.Prefix, process.Name, process.Session); process.Name == c.name && c.isOwn(process.Session) {
 			t := kv.Transaction{If: []kv.Condition{kv.IsAt(key, found.Entries[key].Version)}, Then: []kv.Operation{kv.Delete(key)}}
 			if _, err := c.store.Commit(ctx, t); err != nil {
 				return err
@@ -170,10 +169,15 @@ func (c *Coordinator) withdraw(ctx context.Context, found *kv.Snapshot, newer *I
 // superseded notes that a newer process works. What this process remembers holds no more when it works again: the newer one may
 // have moved or removed it.
 func (c *Coordinator) superseded(by *Instance) error {
-	c.mu.Lock()
-	c.registered.written = false
-	c.mu.Unlock()
+	c.registerAgain()
 	return fmt.Errorf("%w: %s, of session %s; end one of both, or give this one another name", errSuperseded, c.name, by.Session)
+}
+
+// registerAgain lets the next configure in global mode write what this process says of itself.
+func (c *Coordinator) registerAgain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.registered.written = false
 }
 
 // own returns the prefixes below which this participant has written something, as the store has it, and the one that this process has
@@ -258,7 +262,7 @@ func (c *Coordinator) enter(ctx context.Context, to Settings) error {
 	if other := c.otherInstance(found, to.Prefix); other != "" {
 		return fmt.Errorf("%w: %q is %s's; choose another one", ErrPrefixTaken, to.Prefix, other)
 	}
-	_, started := c.registeredAs(found.Revision)
+	_, started := c.registeredAs(found)
 	if newer := c.newerProcess(found, session.ID(), started); newer != nil {
 		return c.superseded(newer)
 	}
@@ -286,12 +290,13 @@ func (c *Coordinator) enter(ctx context.Context, to Settings) error {
 			incomplete = incomplete || understoodMarker(found.Entries[c.keys.changes(prefix)].Value).Incomplete
 		}
 		t.Then = append(t.Then, c.migrate(found, from, to.Prefix)...)
-		t.Then = append(t.Then, c.deregister(found, from, session)...)
+		t.Then = append(t.Then, c.deregister(found, from)...)
 	}
 	if len(t.Then) > 1 { // not for a sign of life alone
 		t.Then = append(t.Then, c.mark(to.Prefix, incomplete))
 	}
 	if _, err := c.store.Commit(ctx, t); err != nil {
+		c.registerAgain() // nobody knows which settings are written
 		return err
 	}
 	c.mu.Lock()
@@ -314,29 +319,36 @@ func (c *Coordinator) isRegistered(session kv.Session) bool {
 	return c.registered.written && c.registered.session == session.ID()
 }
 
-// registeredAs returns the session of this process that the others know, and the revision at which it joined first, the given one if
-// it never has.
-func (c *Coordinator) registeredAs(now int64) (session string, started int64) {
+// registeredAs returns the session of this process that the others know, and the revision at which it joined first, that of the snapshot if
+// it never has. If its registration was written although it got an error, only the store knows that revision.
+func (c *Coordinator) registeredAs(found *kv.Snapshot) (session string, started int64) {
+	written := int64(0)
+	for _, process := range c.keys.processes(found) {
+		if process.Name == c.name && c.isOwn(process.Session) {
+			written = process.Started
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.registered.session, cmp.Or(c.registered.started, now)
+	return c.registered.session, cmp.Or(c.registered.started, written, found.Revision)
 }
 
 // newerProcess returns a process of this participant that has joined after the one of a session.
 func (c *Coordinator) newerProcess(found *kv.Snapshot, session string, started int64) *Instance {
 	for _, instance := range c.keys.processes(found) {
-		if instance.Name == c.name && instance.Session != session && !c.wasOwn(instance.Session) && instance.newer(Instance{Started: started, Session: session}) {
+		if instance.Name == c.name && instance.Session != session && !c.isOwn(instance.Session) && instance.newer(Instance{Started: started, Session: session}) {
 			return &instance
 		}
 	}
 	return nil
 }
 
-// wasOwn tells whether a session was one of this process that it has lost: others may not yet have missed it.
-func (c *Coordinator) wasOwn(session string) bool {
+// isOwn tells whether a session is or was one of this process. Others may not yet have missed a lost one, and a registration may
+// have been written although this process got an error.
+func (c *Coordinator) isOwn(session string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.former[session]
+	return c.former[session] || session == c.registered.session || c.session != nil && session == c.session.ID()
 }
 
 // newer orders the processes of a participant.
@@ -376,9 +388,13 @@ func (c *Coordinator) verify(view *View) {
 		there = there || process.Session == own.Session && process.Prefix == c.settings.Prefix
 		c.registered.written = c.registered.written && (process.Name != c.name || c.former[process.Session] || !process.newer(own))
 	}
+	var prefixes []string
 	for _, participant := range view.Participants {
-		there = there && (participant.Name != c.name || participant.Prefix == c.settings.Prefix)
+		if participant.Name == c.name {
+			prefixes = append(prefixes, participant.Prefix)
+		}
 	}
+	there = there && slices.Equal(prefixes, []string{c.settings.Prefix})
 	c.registered.written = c.registered.written && there
 }
 
@@ -415,9 +431,9 @@ func (c *Coordinator) deny(found *kv.Snapshot, to Settings) []kv.Operation {
 
 // deregister removes what this process has registered below other prefixes. Older processes stay registered: they may be carrying
 // out what they have accepted.
-func (c *Coordinator) deregister(found *kv.Snapshot, from []string, session kv.Session) (operations []kv.Operation) {
+func (c *Coordinator) deregister(found *kv.Snapshot, from []string) (operations []kv.Operation) {
 	for _, process := range c.keys.processes(found) {
-		if process.Name == c.name && slices.Contains(from, process.Prefix) && (process.Session == session.ID() || c.wasOwn(process.Session)) {
+		if process.Name == c.name && slices.Contains(from, process.Prefix) && c.isOwn(process.Session) {
 			operations = append(operations, kv.Delete(c.keys.instances(process.Prefix, process.Name, process.Session)))
 		}
 	}

@@ -68,9 +68,17 @@ func (c *Coordinator) Reconcile(ctx context.Context, settings Settings, system S
 }
 
 // Leave withdraws all that this participant has told the others, gives the lock back, and closes the Coordinator. An order that the
-// participant has accepted is carried out first: until that is answered Leave returns ErrAccepted, and is called again.
+// participant has accepted is carried out first: until that is answered Leave returns ErrAccepted. It is called again after
+// every error, for example while an older process of the participant is alive.
 func (c *Coordinator) Leave(ctx context.Context, system System) error {
 	p := &pass{c: c, system: system, view: &View{}, result: &Result{View: &View{}}}
+	if alone, is := c.run.(*localRun); is {
+		c.run = nil
+		if err := alone.grant.Release(ctx); err != nil {
+			return err
+		}
+	}
+	c.lookAgain() // nobody does it later
 	refused := c.configure(ctx, Settings{})
 	if errors.Is(refused, ErrAccepted) {
 		view, err := c.view(ctx)
@@ -81,7 +89,7 @@ func (c *Coordinator) Leave(ctx context.Context, system System) error {
 		return errors.Join(refused, p.finishFirst(ctx, refused))
 	}
 	if refused != nil {
-		return refused
+		return p.standBack(ctx, refused)
 	}
 	return c.Close(ctx)
 }
@@ -135,7 +143,7 @@ func (p *pass) join(ctx context.Context, settings Settings) (bool, error) {
 	for range attempts {
 		refused := p.c.configure(ctx, settings)
 		if refused != nil && !errors.Is(refused, errSuperseded) && !errors.Is(refused, errOlder) && !errors.Is(refused, ErrAccepted) {
-			if errors.Is(refused, ErrPrefixTaken) || settings.check() != nil {
+			if errors.Is(refused, ErrPrefixTaken) || errors.Is(refused, kv.ErrTooLarge) || settings.check() != nil {
 				return false, p.standBack(ctx, refused) // it may last
 			}
 			return false, refused

@@ -3,6 +3,8 @@ package coordination_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,6 +219,33 @@ func TestHolderStandsBack(t *testing.T) {
 	}
 }
 
+// A holder whose new prefix does not fit into a transaction lets another participant go on too.
+func TestHolderWithTooManyEntriesStandsBack(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		b := w.joins("b", coordination.Restart, "b-1")
+		store := &interrupted{Store: w.Store}
+		store.before = func(transaction kv.Transaction) error {
+			if slices.ContainsFunc(transaction.Then, func(o kv.Operation) bool { return strings.Contains(o.Key, "/unicorn") }) {
+				return kv.ErrTooLarge
+			}
+			return nil
+		}
+		w.Store = store
+		a := w.joins("a", coordination.Restart, "a-1")
+		b.reconcile()
+		for w.view().Intent == nil {
+			a.reconcile()
+		}
+		a.settings = global("unicorn")
+		_, err := a.Reconcile(t.Context(), a.settings, a.system)
+		w.Expect(err).To(MatchError(kv.ErrTooLarge))
+		w.Expect(w.view().Lock).To(BeNil())
+		b.reconcile()
+		w.Expect(w.view().Intent.By).To(Equal("b-operator"))
+	})
+}
+
 // The transaction that withdraws an order is refused when the order was accepted, also if the holder has not seen that.
 func TestSkipOfAnAcceptedOrder(t *testing.T) {
 	t.Parallel()
@@ -232,5 +261,31 @@ func TestSkipOfAnAcceptedOrder(t *testing.T) {
 		w.Expect(grant.Skip(t.Context(), before, "nobody has accepted it", only("dc1-a"), false)).To(MatchError(kv.ErrConflict), "it was accepted since")
 		w.Expect(grant.Done(t.Context(), "it is late")).To(MatchError(coordination.ErrAccepted))
 		w.Expect(w.view().Intent.At).To(BeZero())
+	})
+}
+
+// What a member needed before is no reason to give up either when it is in a step that was planned later.
+func TestPlannedAgainLocally(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(_ *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		a.settings.Mode = coordination.Local
+		upgrades := []coordination.Need{{Action: upgrade, Member: "a-2"}} // not ready
+		a.needs.Pending = append(a.needs.Pending, upgrades...)
+		a.replan = func(intent *coordination.Intent) ([]coordination.Step, error) {
+			a.healthy = coordination.NotYet("a-2 does not lead yet")
+			return []coordination.Step{{Do: "lead", Members: only("a-2")}}, nil
+		}
+		a.system = replanning{a.operator}
+		a.execute = func(coordination.Task) error {
+			a.needs.Pending = slices.Clone(upgrades)
+			return nil
+		}
+		for range 6 {
+			a.reconcile()
+			a.needs.Pending = slices.Clone(upgrades)
+		}
+		w.Expect(a.last.Leads).To(BeTrue())
+		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
 	})
 }

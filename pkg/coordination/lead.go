@@ -255,7 +255,7 @@ func (p *pass) await(ctx context.Context, intent *Intent, step *Step) (bool, err
 		return false, p.missing(ctx, intent, step, open)
 	case step.Together && !intent.Go:
 		p.again(atOnce)
-		return false, p.c.run.start(ctx)
+		return false, p.c.run.start(ctx, p.view)
 	case accepted > 0:
 		return false, p.late(ctx, intent, step)
 	case len(failures) > 0:

@@ -115,17 +115,11 @@ func (i *Intent) step() *Step {
 
 // beside returns what else the members of all steps need.
 func (i *Intent) beside(needed needed) map[MemberID][]Action {
-	beside := map[MemberID][]Action{}
+	var members []MemberID
 	for _, step := range i.Steps {
-		for _, id := range step.Members {
-			for _, action := range sortedKeys(needed[id]) {
-				if action != i.Action && !slices.Contains(beside[id], action) {
-					beside[id] = append(beside[id], action)
-				}
-			}
-		}
+		members = append(members, step.Members...)
 	}
-	return beside
+	return needed.beside(i.Action, members...)
 }
 
 // needed are the actions that members need, with the versions of the entries that say so, 0 if there are none.
@@ -136,6 +130,19 @@ func (n needed) add(id MemberID, action Action, version int64) {
 		n[id] = map[Action]int64{}
 	}
 	n[id][action] = version
+}
+
+// beside returns what members need beside an action.
+func (n needed) beside(action Action, members ...MemberID) map[MemberID][]Action {
+	beside := map[MemberID][]Action{}
+	for _, id := range members {
+		for _, other := range sortedKeys(n[id]) {
+			if other != action && !slices.Contains(beside[id], other) {
+				beside[id] = append(beside[id], other)
+			}
+		}
+	}
+	return beside
 }
 
 // members are those of the present step.

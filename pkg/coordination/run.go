@@ -18,7 +18,7 @@ type run interface {
 	// under returns a context that ends when the lock is lost.
 	under(ctx context.Context) (context.Context, context.CancelFunc)
 	advance(ctx context.Context, rest []Step) error
-	start(ctx context.Context) error
+	start(ctx context.Context, view *View) error
 	raise(ctx context.Context, above int64) error
 	skip(ctx context.Context, view *View, reason string, id MemberID, fenced bool, rest []Step) error
 	end(ctx context.Context, failure string, fenced bool) error
@@ -52,7 +52,7 @@ func (r *globalRun) global() bool       { return true }
 func (r *globalRun) under(ctx context.Context) (context.Context, context.CancelFunc) {
 	return r.grant.under(ctx)
 }
-func (r *globalRun) start(ctx context.Context) error { return r.grant.Go(ctx) }
+func (r *globalRun) start(ctx context.Context, view *View) error { return r.grant.Go(ctx, view) }
 
 func (r *globalRun) advance(ctx context.Context, rest []Step) error {
 	return r.grant.Advance(ctx, rest...)
@@ -81,7 +81,7 @@ func (r *localRun) global() bool    { return false }
 func (r *localRun) under(ctx context.Context) (context.Context, context.CancelFunc) {
 	return r.grant.under(ctx)
 }
-func (r *localRun) start(context.Context) error { return nil }
+func (r *localRun) start(context.Context, *View) error { return nil }
 
 func (r *localRun) advance(_ context.Context, rest []Step) error {
 	r.doing.At++
@@ -177,11 +177,11 @@ func (p *pass) beginLocal(ctx context.Context, needs Needs) error {
 		for id := range proposal.Members {
 			members[id] = 0
 		}
-		intent := Intent{
+		p.c.run = &localRun{grant, Intent{
 			ID: grant.Token, Action: action, Members: members, Steps: steps, Token: grant.Token, By: p.c.name, Since: p.c.clock.Now().UTC(),
-		}
-		intent.Beside = intent.beside(p.needs)
-		p.c.run = &localRun{grant, intent}
+			// Also of members that are only in steps which are planned later: no version tells what was needed before.
+			Beside: p.needs.beside(action, sortedKeys(p.needs)...),
+		}}
 		return nil
 	}
 	return nil

@@ -109,7 +109,7 @@ var errMoved = errors.New("another process of this participant has changed its r
 
 // mayWrite tells whether the entries below a prefix are this process's own.
 func (c *Coordinator) mayWrite(found *kv.Snapshot, prefix string) bool {
-	session, started := c.registeredAs(found.Revision)
+	session, started := c.registeredAs(found)
 	return c.keys.owners(found)[prefix] == c.name && c.newerProcess(found, session, started) == nil
 }
 

@@ -283,3 +283,40 @@ func TestSkippedMembersAreRecorded(t *testing.T) {
 		w.Expect(view.Pending(coordination.Restart)).To(And(HaveKey(coordination.MemberID("dc1-a")), HaveLen(1)))
 	})
 }
+
+// Of two answers to one step the one that was written last counts: the participant of the other one has died.
+func TestLastAnswerCounts(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		below := coordination.DefaultRoot + "/" + system
+		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Put(below+"/answers/dc1/shared", `{"intent":1,"process":"dead"}`)}})
+		w.Expect(err).NotTo(HaveOccurred())
+		_, err = w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Put(below+"/answers/dc2/shared", `{"intent":1,"done":true}`)}})
+		w.Expect(err).NotTo(HaveOccurred())
+		const enough = 30 // each by chance
+		for range enough {
+			w.Expect(w.view().Answers["shared"].Done).To(BeTrue())
+		}
+	})
+}
+
+// Settings that were written although the participant got an error hold no more when it goes back to those before.
+func TestSettingsInDoubt(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		store := &unsure{Store: w.Store}
+		w.Store = store
+		a := w.joins("a", coordination.Restart)
+		a.reconcile()
+		before := a.settings
+		a.settings.Policy.Quiet = time.Hour
+		store.done.Store(true)
+		_, err := a.Reconcile(t.Context(), a.settings, a.system)
+		w.Expect(err).To(MatchError(errLost))
+		store.done.Store(false)
+		w.Expect(w.view().Participants[0].Policy.Quiet).To(Equal(time.Hour), "it was written")
+		a.settings = before
+		a.reconcile()
+		w.Expect(w.view().Participants[0].Policy.Quiet).To(BeZero())
+	})
+}

@@ -141,11 +141,19 @@ func (v *View) add(at []string, value string) (err error) {
 	case len(at) == 3 && at[0] == kindAnswers:
 		var answer Answer
 		err = read(&answer)
-		if other, given := v.Answers[MemberID(at[2])]; !given || other.before(answer) {
-			v.Answers[MemberID(at[2])], v.answersBelow[MemberID(at[2])] = answer, at[1]
-		}
+		v.addAnswer(at[1], MemberID(at[2]), answer)
 	}
 	return err
+}
+
+// addAnswer keeps the answer to the latest step. Two participants may both have answered it, if the first one has died: then it is the
+// one that was written last.
+func (v *View) addAnswer(prefix string, id MemberID, answer Answer) {
+	version := func(prefix string) int64 { return v.entries[v.keys.answers(prefix, string(id))].Version }
+	other, given := v.Answers[id]
+	if !given || other.before(answer) || !answer.before(other) && version(v.answersBelow[id]) < version(prefix) {
+		v.Answers[id], v.answersBelow[id] = answer, prefix
+	}
 }
 
 // Takes tells whether an instance with a prefix takes part.

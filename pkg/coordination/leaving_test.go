@@ -1,0 +1,178 @@
+package coordination_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
+)
+
+// The tests of this file are about a participant that leaves while the store does not show what it remembers.
+
+// A process whose registration was written although it got an error does not take itself for another one.
+func TestLeaveAfterALostRegistration(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(p *participant){
+		"local mode": func(p *participant) {
+			p.settings = coordination.Settings{}
+			p.reconcile()
+			p.w.Expect(p.last.Waits).To(BeEmpty())
+		},
+		"deleted": func(p *participant) { p.w.Expect(p.Leave(p.w.t.Context(), p.system)).To(Succeed()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				store := &unsure{Store: w.Store}
+				w.Store = store
+				a := w.joins("a", coordination.Restart)
+				store.done.Store(true)
+				_, err := a.Reconcile(t.Context(), a.settings, a.system)
+				w.Expect(err).To(MatchError(errLost))
+				store.done.Store(false)
+				w.Expect(w.view().Takes("a")).To(BeTrue(), "it was written")
+				leave(a)
+				w.Expect(w.view().Takes("a")).To(BeFalse())
+				w.Expect(w.below("a")).To(BeEmpty())
+			})
+		})
+	}
+}
+
+// Nor does it take itself for the newest one of its participant.
+func TestLostRegistrationIsOlder(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		store := &unsure{Store: w.Store}
+		w.Store = store
+		older := w.joins("a", coordination.Restart)
+		store.done.Store(true)
+		_, err := older.Reconcile(t.Context(), older.settings, older.system)
+		w.Expect(err).To(MatchError(errLost))
+		store.done.Store(false)
+		newer := older.next(older.settings)
+		newer.reconcile()
+		w.Expect(older.reconcile().Superseded).To(BeTrue())
+		w.Expect(newer.reconcile().Superseded).To(BeFalse())
+		for _, p := range []*participant{newer, older, newer, older} {
+			p.settings = coordination.Settings{}
+			p.reconcile()
+		}
+		w.Expect(w.below("a")).To(BeEmpty())
+	})
+}
+
+// A process in local mode that has just seen nothing of its participant looks again when the participant is deleted.
+func TestLeaveLooksAtTheStore(t *testing.T) {
+	t.Parallel()
+	for name, busy := range map[string]bool{"at rest": false, "in the middle of an action": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				a := w.joins("a", coordination.Restart, "a-1")
+				another := a.next(a.settings)
+				a.settings = coordination.Settings{}
+				a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+				if !busy {
+					a.needs.Pending = nil
+				}
+				a.reconcile()
+				another.reconcile()
+				w.Expect(another.Close(t.Context())).To(Succeed()) // its entries stay
+				w.Expect(w.below("a")).NotTo(BeEmpty())
+				w.Expect(a.Leave(t.Context(), a.system)).To(Succeed())
+				w.Expect(w.below("a")).To(BeEmpty())
+				w.Expect(w.view().Lock).To(BeNil())
+			})
+		})
+	}
+}
+
+// A holder that is deleted gives the lock back also while it waits for an older process of its participant.
+func TestLeaveGivesTheLockBackBesideAnOlderProcess(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+		older.reconcile()
+		other.settings.Denied = []string{"b-operator"}
+		other.reconcile()
+		newer := older.next(older.settings)
+		newer.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
+		newer.plan = func(coordination.Proposal) []coordination.Step {
+			return []coordination.Step{{Do: "look"}} // by the holder
+		}
+		for w.view().Lock == nil {
+			newer.reconcile()
+		}
+		w.Expect(newer.last.Leads).To(BeTrue())
+		w.Expect(newer.Leave(t.Context(), newer.system)).To(MatchError(coordination.ErrOlder))
+		w.Expect(w.view().Lock).To(BeNil())
+	})
+}
+
+// A participant of which somebody has removed what it had told the others tells it again.
+func TestRemovedParticipantComesBack(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		a.needs.Pending[0].Ready = false
+		a.reconcile()
+		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{
+			kv.Delete(coordination.DefaultRoot + "/" + system + "/participants/a"),
+		}})
+		w.Expect(err).NotTo(HaveOccurred())
+		a.needs.Pending[0].Ready = true
+		rounds(a)
+		w.Expect(w.view().Participants).To(HaveLen(1))
+		w.Expect(a.done).To(Equal([]string{"a-1"}))
+	})
+}
+
+// interrupted is a store in which something happens just before a write, or instead of it.
+type interrupted struct {
+	kv.Store
+	before func(kv.Transaction) error
+}
+
+func (i *interrupted) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
+	if err := i.before(transaction); err != nil {
+		return 0, err
+	}
+	return i.Store.Commit(ctx, transaction)
+}
+
+// What is done together does not begin when a participant that had accepted it leaves at that moment.
+func TestLeaveBeforeAllBegin(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		a := w.joins("a", coordination.Restart, "a-1")
+		store := &interrupted{Store: w.Store}
+		left := false
+		store.before = func(transaction kv.Transaction) error {
+			for _, operation := range transaction.Then {
+				if strings.HasSuffix(operation.Key, "/intent") && strings.Contains(operation.Value, `"go":true`) && !left {
+					left = true
+					w.Expect(a.Leave(t.Context(), a.system)).To(Succeed())
+				}
+			}
+			return nil
+		}
+		w.Store = store
+		b := w.joins("b", coordination.Restart, "b-1")
+		b.plan = atOnce
+		a.settings.Denied = []string{"a-operator"} // b acts
+		for !left {
+			a.reconcile()
+			b.reconcile()
+		}
+		for len(w.view().Done) == 0 {
+			b.reconcile()
+		}
+		w.Expect(b.done).To(BeEmpty())
+		w.Expect(w.view().Done).To(ContainElement(HaveField("Failure", ContainSubstring("a-1"))))
+	})
+}
