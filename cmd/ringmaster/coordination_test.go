@@ -76,7 +76,7 @@ func TestCoordination(t *testing.T) {
 			}
 			_, said, err := types("status")
 			g.Expect(err).To(HaveOccurred())
-			g.Expect(said).To(And(ContainSubstring("nobody has said anything"), ContainSubstring("name the right --endpoints")))
+			g.Expect(said).To(And(ContainSubstring("no entries below"), ContainSubstring("set the right --endpoints")))
 
 			one, two := m.join(t, "store", "dc1"), m.join(t, "store", "dc2")
 			one.Need(coordinationtest.Restart, "dc1-1", false)
@@ -97,7 +97,7 @@ func TestCoordination(t *testing.T) {
 
 			_, said, err = types("status", "elsewhere")
 			g.Expect(err).To(HaveOccurred())
-			g.Expect(said).To(And(ContainSubstring(`nothing of a system "elsewhere"`), ContainSubstring("there are: store")))
+			g.Expect(said).To(And(ContainSubstring(`system "elsewhere" not found`), ContainSubstring("available: store")))
 
 			// One is gone for good.
 			_, said, err = types("forget", "dc2", "--yes")
@@ -114,7 +114,7 @@ func TestCoordination(t *testing.T) {
 			g.Expect(one.Reconcile().View.Pending(coordinationtest.Restart)).To(HaveLen(1))
 			_, said, err = types("forget", "dc2", "--yes")
 			g.Expect(err).To(HaveOccurred())
-			g.Expect(said).To(ContainSubstring("there is nothing of dc2 in store; nobody has left anything behind"))
+			g.Expect(said).To(ContainSubstring("no entries of dc2 in store; no participant has left entries behind"))
 
 			intervenes(t, g, one, types)
 
@@ -144,9 +144,9 @@ func intervenes(t *testing.T, g *WithT, one *coordinationtest.Region, types func
 		g.Expect(err).NotTo(HaveOccurred(), said)
 		g.Expect(shown).To(ContainSubstring(want))
 	}
-	refused("nothing is being done in store; see: ringmaster coordination status store", "abandon")
+	refused("no action is in progress in store; see: ringmaster coordination status store", "abandon")
 	refused("nobody holds the lock of store; see: ringmaster coordination status store", "break-lock", "store", "--yes")
-	refused(`nothing of a system "elsewhere"`, "abandon", "elsewhere")
+	refused(`system "elsewhere" not found`, "abandon", "elsewhere")
 	one.Busy = true
 	one.Need(coordinationtest.Restart, "dc1-1", true)
 	one.Begin(coordinationtest.Restart, coordination.Step{Do: "restart", Members: []coordination.MemberID{"dc1-1"}})
@@ -228,7 +228,7 @@ func TestCoordinationWatch(t *testing.T) {
 	}
 	reads("Nothing is pending.")
 	one.Need(coordinationtest.Removal, "dc1-1", true)
-	reads("Removal is ready to begin: after its quiet window, if who acts finds the system well.")
+	reads("Removal is ready to begin: after its quiet window, if the system is healthy.")
 	two := m.join(t, "store", "dc2")
 	two.Settings.Mode, two.Busy = coordination.Local, true
 	two.Need(coordinationtest.Restart, "dc2-1", true)
@@ -255,7 +255,7 @@ func TestCoordinationTLS(t *testing.T) {
 	args := []string{"coordination", "status", "--endpoints", r.EtcdURL(), "--cacert", r.CAFile()}
 	_, said, err := somebody.types("", append(args, "--cert", cert, "--key", key)...)
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(ContainSubstring("nobody has said anything below"), "it has answered")
+	g.Expect(said).To(ContainSubstring("no entries below"), "it has answered")
 	_, said, err = somebody.types("", args...)
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(said).To(ContainSubstring("cannot be read"))

@@ -12,19 +12,19 @@ import (
 )
 
 var (
-	// errClosed is returned for an action that may not begin.
+	// errClosed is returned when an action may not begin.
 	errClosed = errors.New("the action may not begin yet")
-	// errNothingLeft is returned when nobody has left anything behind.
-	errNothingLeft = errors.New("nothing is left to go on with")
-	// errLocal is returned to an instance that takes no part, for what it could only do for all.
-	errLocal = errors.New("this instance is in local mode")
-	// ErrAccepted is returned for withdrawing an order that a participant has accepted and not answered: it may be carrying it
-	// out at this moment.
-	ErrAccepted = errors.New("the order was accepted and is not answered")
+	// errNothingLeft is returned when there is no intent of a former holder.
+	errNothingLeft = errors.New("no intent to continue")
+	// errLocal is returned in local mode for operations that act for all participants.
+	errLocal = errors.New("this participant is in local mode")
+	// ErrAccepted is returned when an order cannot be withdrawn, because a participant has accepted and not answered it: the
+	// participant may be carrying it out at this moment.
+	ErrAccepted = errors.New("the order was accepted and not yet answered")
 )
 
-// begin takes the lock for an action that may begin, and writes down what will be done, if nothing that the
-// verdict was made of has changed since. It returns ErrConflict when something has: ask again.
+// begin takes the lock for an action and writes its intent, if the state on which the verdict was decided is unchanged. Otherwise
+// it returns ErrConflict: decide again.
 func (c *Coordinator) begin(ctx context.Context, verdict *decision, steps []Step) (*lockGrant, error) {
 	switch {
 	case c.currentSettings().Mode != Global:
@@ -61,8 +61,7 @@ func (c *Coordinator) stillSo(verdict *decision) []kv.Condition {
 	return conditions
 }
 
-// resume takes the lock to go on with what an instance has left behind that lost it. It returns errNothingLeft if
-// nothing was.
+// resume takes the lock to continue the intent of a former holder. It returns errNothingLeft if there is none.
 func (c *Coordinator) resume(ctx context.Context) (*lockGrant, error) {
 	if c.currentSettings().Mode != Global {
 		return nil, errLocal
@@ -94,7 +93,7 @@ func (g *lockGrant) Intent() *Intent {
 func (g *lockGrant) Advance(ctx context.Context, rest ...Step) error {
 	next := g.Intent()
 	if next == nil || next.At >= len(next.Steps) {
-		return errors.New("there is no step to be done")
+		return errors.New("all steps are done")
 	}
 	next.At, next.Go = next.At+1, false
 	if rest != nil {
@@ -148,7 +147,7 @@ func (g *lockGrant) commitIntent(ctx context.Context, conditions []kv.Condition,
 		return 0, g.fenced()
 	}
 	if readErr := json.Unmarshal([]byte(entry.Value), published); readErr != nil {
-		return 0, fmt.Errorf("understanding the intent after a conflict: %w", readErr)
+		return 0, fmt.Errorf("decoding the intent after a conflict: %w", readErr)
 	}
 	g.setIntent(published, entry.Version)
 	return 0, err
@@ -195,7 +194,7 @@ func (g *lockGrant) withdrawing(view *View, fenced bool, ids ...MemberID) ([]kv.
 func (g *lockGrant) Skip(ctx context.Context, view *View, reason string, ids []MemberID, fenced bool, rest ...Step) error {
 	next := g.Intent()
 	if next.step() == nil {
-		return errors.New("there is no step to skip a member of")
+		return errors.New("all steps are done: no step to skip a member of")
 	}
 	conditions, err := g.withdrawing(view, fenced, ids...)
 	if err != nil {
@@ -297,10 +296,10 @@ func outlived(view *View, keep, keepSize int) []Done {
 
 // memberOrder is what the holder of the lock wants a participant to do with some of its members.
 type memberOrder struct {
-	// Step is what is to be done, to these members only.
+	// Step is the current step, with these members only.
 	Step
-	// Intent and At name the step, whoever goes on with it: a participant that has carried it out need not do it again under
-	// another token.
+	// Intent and At identify the step for every holder: a participant that has carried it out does not repeat it under another
+	// token.
 	Intent int64
 	At     int
 	Token  int64

@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// Action names something that disturbs the managed system, in the words of its operators: Restart, Upgrade. It begins with a
+// Action is the name of a disruption of the managed system, such as Restart or Upgrade. The adopter chooses it. It begins with a
 // capital letter and has only letters and digits. Each action has two sets of members: those that need it, and those that are ready
 // for it.
 type Action string
 
-// Set is one of the sets of members that the participants keep together: those that need an action, and those that are ready
-// for it.
+// Set is a set of members that all participants share: the members that need an action, or those that are ready for it.
 type Set string
 
 const (
@@ -20,7 +19,7 @@ const (
 	readyFor   = "readyFor"
 )
 
-// Sets returns those that decide about an action.
+// Sets returns the two sets of an action.
 func (a Action) Sets() (pending, ready Set) { return pendingFor + Set(a), readyFor + Set(a) }
 
 var actionName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}$`)

@@ -10,20 +10,20 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// The functions of this file are for people: they end what no participant ends by itself.
+// The functions of this file are for administrators: they end an action or a lock that no participant ends by itself.
 
 var (
-	// ErrAlive is returned when what is to be forgotten belongs to a participant that is alive.
+	// ErrAlive is returned by Forget while the participant is alive.
 	ErrAlive = errors.New("a participant with this prefix is alive")
-	// ErrNoIntent is returned when there is no intent to abandon.
-	ErrNoIntent = errors.New("there is no intent")
-	// ErrNoLock is returned when there is no lock to break.
+	// ErrNoIntent is returned by Abandon when no action is in progress.
+	ErrNoIntent = errors.New("no action is in progress")
+	// ErrNoLock is returned by BreakLock when no participant holds the lock.
 	ErrNoLock = errors.New("nobody holds the lock")
 )
 
-// Forget removes all that participants with a prefix have written which will never return. It is the one case in
-// which somebody writes below the prefix of somebody else; as long as one of them lives, nothing is removed. It returns
-// ErrAccepted while they may be carrying out an order: without their answer it would count as one that nobody has accepted.
+// Forget removes all entries of a participant that will never return. It is the only operation that writes below the prefix of
+// another participant. It returns ErrAlive while a process of the participant is alive, and ErrAccepted while the participant may be
+// carrying out an order: without its answer, the order would count as not accepted.
 func Forget(ctx context.Context, store kv.Store, root, system, prefix string) error {
 	if err := checkSegment("the prefix", prefix); err != nil {
 		return err
@@ -33,7 +33,7 @@ func Forget(ctx context.Context, store kv.Store, root, system, prefix string) er
 		return err
 	}
 	if view.Takes(prefix) {
-		return fmt.Errorf("%w: end it, or set it to local mode, which cleans up: %s", ErrAlive, prefix)
+		return fmt.Errorf("%w: stop it, or switch it to local mode, which removes its entries: %s", ErrAlive, prefix)
 	}
 	k := view.keys
 	if accepted := view.acceptedBy(prefix); len(accepted) > 0 {
@@ -57,17 +57,17 @@ func Forget(ctx context.Context, store kv.Store, root, system, prefix string) er
 	return nil
 }
 
-// Abandon ends what is being done, because nobody will finish it: it removes the intent and the lock of its holder, and records
-// the intent as given up, with the reason. It returns that record, ErrNoIntent if nothing is being done, and ErrConflict if the
-// intent or the lock has changed since they were read: then somebody works on it.
+// Abandon ends an action that no participant will finish: it removes the intent and the lock of its holder, and records the intent
+// as given up, with the reason. It returns that record. It returns ErrNoIntent if no action is in progress, and ErrConflict if the
+// intent or the lock has just changed, which shows that a participant is active.
 //
-// The holder is fenced: the store refuses what it still writes. What the intent was about stays pending, and is tried again under
-// a higher token. But a participant that has accepted the present order, or a holder that hangs in a step of its own, may still
-// carry it out, under the old token and beside whatever is begun next. Only a system that refuses older tokens stops that. Its
-// answer never counts for a later intent.
+// The holder is fenced: the store refuses its further writes. The members of the intent stay pending, and the action is retried
+// under a higher token. But a participant that has accepted the current order, or a holder that hangs in a step of its own, may still
+// carry the step out under the old token, at the same time as the next intent. Only a system that refuses older tokens prevents
+// that. The answer of such a participant never counts for a later intent.
 func Abandon(ctx context.Context, store kv.Store, root, system, reason string) (*Done, error) {
 	if reason == "" {
-		return nil, fmt.Errorf("abandoning the intent of %s: the reason is empty; say why, for those who read the record", system)
+		return nil, fmt.Errorf("abandoning the intent of %s: the reason is empty: state why, for the record", system)
 	}
 	view, err := Look(ctx, store, root, system)
 	if err != nil {
@@ -94,12 +94,12 @@ func Abandon(ctx context.Context, store kv.Store, root, system, reason string) (
 	return &done, nil
 }
 
-// BreakLock removes the lock, and nothing else. It returns the lock, ErrNoLock if there is none, and ErrConflict if another
-// participant has it by now.
+// BreakLock removes the lock, and nothing else. It returns the former lock. It returns ErrNoLock if no participant holds the lock,
+// and ErrConflict if another participant has taken it in between.
 //
-// The holder is fenced: the store refuses what it still writes. The next participant that looks, which may be the same one, goes
-// on with the intent under a higher token. The step that the holder was in may then be carried out twice at the same time, unless
-// the system refuses older tokens. To keep the participant from taking the lock again, deny it first: Settings.Denied.
+// The former holder is fenced: the store refuses its further writes. The next participant continues the intent under a higher token;
+// it may be the same participant. The current step may then be carried out twice at the same time, unless the system refuses older
+// tokens. To keep the participant from taking the lock again, deny it first: Settings.Denied.
 func BreakLock(ctx context.Context, store kv.Store, root, system string) (*Lock, error) {
 	view, err := Look(ctx, store, root, system)
 	if err != nil {
@@ -119,8 +119,8 @@ func BreakLock(ctx context.Context, store kv.Store, root, system string) (*Lock,
 	return view.Lock, nil
 }
 
-// Acts tells whether the holder of the lock is the one that carries out the intent. A lock that was taken alone, as in local
-// mode, has nothing to do with an intent that was left behind.
+// Acts reports whether the holder of the lock carries out the intent. A lock that was taken in local mode is unrelated to an
+// intent that a former holder has left behind.
 func (v *View) Acts() bool {
 	return v.Lock != nil && v.Intent != nil && v.Lock.Token == v.Intent.Token
 }

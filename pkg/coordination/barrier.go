@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// decision says whether an action may begin, and if not, why.
+// decision is the verdict whether an action may begin, with the reasons if it may not.
 type decision struct {
 	Action Action `json:"action"`
 	Class  string `json:"class,omitempty"`
 	Open   bool   `json:"open"`
-	// Members are those to act on.
+	// Members are the members that the action would disturb.
 	Members Members `json:"members,omitempty"`
-	// Waits are what has to happen first.
+	// Waits are the reasons why it may not begin.
 	Waits []Waits `json:"waits,omitempty"`
-	// LeftOut are those that are done without, and why.
+	// LeftOut are the members that are left out, with the reasons.
 	LeftOut map[MemberID]string `json:"leftOut,omitempty"`
-	// Again is how long to wait at least before asking again, if only time has to pass.
+	// Again is the minimum delay before the next decision, if only time has to pass.
 	Again time.Duration `json:"again,omitempty"`
 
 	view *View
 }
 
-// Waits is something that has to happen before an action can begin.
+// Waits is a reason why an action has not begun or continued.
 type Waits struct {
-	// For is the member or the instance that is waited for, if it is one.
+	// For is the member or the participant that is waited for, or empty.
 	For    string `json:"for,omitempty"`
 	Reason string `json:"reason"`
 }
@@ -40,7 +40,7 @@ func (w Waits) String() string {
 	return w.For + ": " + w.Reason
 }
 
-// Summary says in a line what an action waits for.
+// Summary returns in one line what an action waits for.
 func (v *decision) Summary() string {
 	if v.Open {
 		return fmt.Sprintf("%s of %s may begin", v.Action, names(v.Members))
@@ -99,7 +99,7 @@ func (c *Coordinator) pending(view *View, action Action, class string) Members {
 	return pending
 }
 
-// failures are how often an action was given up in a row, most recently.
+// failures counts how often in a row an action was given up, up to now.
 func (v *View) failures(action Action) int {
 	failures := 0
 	for _, done := range v.Done {
@@ -114,7 +114,7 @@ func (v *View) failures(action Action) int {
 	return failures
 }
 
-// retryAfter is for how long an action is not begun that was given up so often in a row.
+// retryAfter is the backoff of an action after consecutive failures.
 func retryAfter(failures int) time.Duration {
 	const first, most = time.Second, time.Minute
 	if failures == 0 {
@@ -174,17 +174,17 @@ func judge(view *View, pending Members, policies policies, quiet, calm time.Dura
 		v.leaveOut(policies, !view.Takes(prefix), calm, prefix, view.silence(prefix))
 	}
 	if left := quiet - calm; left > 0 {
-		v.Waits = append(v.Waits, Waits{Reason: fmt.Sprintf("%s more without a change", left.Round(time.Millisecond))})
+		v.Waits = append(v.Waits, Waits{Reason: fmt.Sprintf("another %s without a change", left.Round(time.Millisecond))})
 		v.Again = max(v.Again, left)
 	}
 	if view.Intent != nil {
-		v.Waits = append(v.Waits, Waits{cmp.Or(view.Intent.By, "somebody"), fmt.Sprintf("the %s that it does is not yet done", view.Intent.Action)})
+		v.Waits = append(v.Waits, Waits{cmp.Or(view.Intent.By, "somebody"), fmt.Sprintf("its %s is not done yet", view.Intent.Action)})
 	}
 	v.Open = len(v.Waits) == 0 && len(v.Members) > 0
 	return v
 }
 
-// leaveOut tells whether the action begins without somebody, and otherwise notes that it waits.
+// leaveOut reports whether the action begins without a member or a participant, and otherwise notes that it waits.
 func (v *decision) leaveOut(policies policies, gone bool, calm time.Duration, whom, reason string) bool {
 	out, again := policies.leaveOut(gone, calm)
 	if !out {
@@ -194,8 +194,8 @@ func (v *decision) leaveOut(policies policies, gone bool, calm time.Duration, wh
 	return out
 }
 
-// silent are the prefixes of participants that have not said all that they need: they are expected and not there, or in the
-// middle of writing it.
+// silent returns the prefixes of participants whose needs are not completely known: they are expected and not alive, or are in the
+// middle of a declaration.
 func (v *View) silent() []string {
 	silent := map[string]bool{}
 	for _, participant := range v.Participants {
@@ -212,9 +212,9 @@ func (v *View) silent() []string {
 
 func (v *View) silence(prefix string) string {
 	if slices.Contains(v.incomplete, prefix) {
-		return "it has not written all that it needs"
+		return "its declaration is incomplete"
 	}
-	return "it is expected, and no process of it is alive"
+	return "it is expected, but not alive"
 }
 
 // unready says why a member is not ready, or nothing if it is, and whether all instances are gone that ask for it. Each of
@@ -229,9 +229,9 @@ func (v *View) unready(pending, ready Set, id MemberID, member Member) (reason s
 	unsaid := slices.ContainsFunc(asking, func(prefix string) bool { return !said(prefix) })
 	switch {
 	case gone && unsaid:
-		return fmt.Sprintf("it is not ready, and no instance of %s is alive", member.Prefix), true
+		return fmt.Sprintf("it is not ready, and no process of %s is alive", member.Prefix), true
 	case gone:
-		return fmt.Sprintf("no instance of %s is alive", member.Prefix), true
+		return fmt.Sprintf("no process of %s is alive", member.Prefix), true
 	case unsaid:
 		return "it is not ready", false
 	}

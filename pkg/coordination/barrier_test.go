@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 		"not yet quiet": {
 			pending: Members{"dc1-a": both["dc1-a"]}, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"),
 			policy: Policy{Quiet: quiet}, calm: quiet - time.Second, members: Members{"dc1-a": both["dc1-a"]},
-			waits: []Waits{{"", "1s more without a change"}}, again: time.Second,
+			waits: []Waits{{"", "another 1s without a change"}}, again: time.Second,
 		},
 		"quiet": {
 			pending: Members{"dc1-a": both["dc1-a"]}, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"),
@@ -61,30 +61,30 @@ func TestJudge(t *testing.T) {
 		"somebody acts": {
 			pending: Members{"dc1-a": both["dc1-a"]}, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"),
 			intent: &Intent{By: "dc2-operator", Action: Exclusion}, members: Members{"dc1-a": both["dc1-a"]},
-			waits: []Waits{{"dc2-operator", "the Exclusion that it does is not yet done"}},
+			waits: []Waits{{"dc2-operator", "its Exclusion is not done yet"}},
 		},
 		"gone, and waited for": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"), calm: time.Hour,
-			members: Members{"dc1-a": both["dc1-a"]}, waits: []Waits{{"dc2-a", "it is not ready, and no instance of dc2 is alive"}},
+			members: Members{"dc1-a": both["dc1-a"]}, waits: []Waits{{"dc2-a", "it is not ready, and no process of dc2 is alive"}},
 		},
 		"gone, and left out": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"), policy: Policy{Missing: LeaveOut},
 			open: true, members: Members{"dc1-a": both["dc1-a"]},
-			leftOut: map[MemberID]string{"dc2-a": "it is not ready, and no instance of dc2 is alive"},
+			leftOut: map[MemberID]string{"dc2-a": "it is not ready, and no process of dc2 is alive"},
 		},
 		"gone, but ready before": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
-			members: Members{"dc1-a": both["dc1-a"]}, waits: []Waits{{"dc2-a", "no instance of dc2 is alive"}},
+			members: Members{"dc1-a": both["dc1-a"]}, waits: []Waits{{"dc2-a", "no process of dc2 is alive"}},
 		},
 		"gone, but ready before, and goes on": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
 			policy: Policy{Missing: GoOn, After: time.Minute}, calm: time.Minute, open: true,
-			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "no instance of dc2 is alive"},
+			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "no process of dc2 is alive"},
 		},
 		"gone, and left out also if it was ready": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
 			policy: Policy{Missing: LeaveOut}, open: true, members: Members{"dc1-a": both["dc1-a"]},
-			leftOut: map[MemberID]string{"dc2-a": "no instance of dc2 is alive"},
+			leftOut: map[MemberID]string{"dc2-a": "no process of dc2 is alive"},
 		},
 		"alive, and not left out": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1", "dc2"), policy: Policy{Missing: LeaveOut},

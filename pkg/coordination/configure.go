@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// ErrPrefixTaken is returned when another participant that is alive has the prefix.
+	// ErrPrefixTaken is returned when another live participant has the prefix.
 	ErrPrefixTaken = errors.New("another participant has this prefix")
 	// errSuperseded is returned to a process while a newer process of the same participant is alive. Only the newer one
 	// works; this one may still finish what it has accepted.
@@ -24,19 +24,19 @@ var (
 	errOlder = errors.New("an older process of this participant is alive")
 )
 
-// Instance is what a process of a participant says of itself while it lives.
+// Instance is the registration of a live process of a participant.
 type Instance struct {
 	Name       string `json:"name"`
 	Prefix     string `json:"prefix"`
 	Mode       Mode   `json:"mode"`
 	Generation int64  `json:"generation,omitempty"`
-	// Session is that of the process.
+	// Session is the ID of the process's session.
 	Session string `json:"session,omitempty"`
-	// Started is the revision of the store at which the process joined. Of two processes of one participant the newer one works.
+	// Started is the revision of the store at which the process joined. Of two processes of a participant only the newer works.
 	Started int64 `json:"started,omitempty"`
 }
 
-// Participant is what a participant has told the others of itself. It stays when its processes end, until it leaves.
+// Participant is the published settings of a participant. The record stays when its processes end, until the participant leaves.
 type Participant struct {
 	Name       string            `json:"name"`
 	Prefix     string            `json:"prefix"`
@@ -46,9 +46,9 @@ type Participant struct {
 	Policies   map[Action]Policy `json:"policies,omitempty"`
 }
 
-// configure makes settings hold, and this participant known to the others. It is called in every reconcile; what
-// holds already costs no write. A changed prefix takes all that this participant has written along, in one
-// transaction. A change to local mode removes all of it, in one transaction, and gives the lock back.
+// configure applies settings and registers this participant. It is called in every reconcile, and writes only if something has
+// changed. A new prefix moves all entries of this participant in one transaction. A change to local mode removes them and the lock in
+// one transaction.
 func (c *Coordinator) configure(ctx context.Context, to Settings) error {
 	if to.Mode == "" {
 		to.Mode = Local
@@ -166,11 +166,11 @@ func (c *Coordinator) withdraw(ctx context.Context, found *kv.Snapshot, newer *I
 	return c.superseded(newer)
 }
 
-// superseded notes that a newer process works. What this process remembers holds no more when it works again: the newer one may
-// have moved or removed it.
+// superseded notes that a newer process works, and discards what this process knows of its entries: the newer one may have moved or
+// removed them.
 func (c *Coordinator) superseded(by *Instance) error {
 	c.registerAgain()
-	return fmt.Errorf("%w: %s, of session %s; end one of both, or give this one another name", errSuperseded, c.name, by.Session)
+	return fmt.Errorf("%w: %s, of session %s; stop one of the two, or rename this participant", errSuperseded, c.name, by.Session)
 }
 
 // registerAgain lets the next configure in global mode write what this process says of itself.
@@ -240,7 +240,7 @@ func (c *Coordinator) endGrant() {
 // registration is what was written of this process, and for which session.
 type registration struct {
 	session string
-	// started is kept when a session is lost: the process is no newer for that.
+	// started is kept when a session is lost: a new session does not make the process newer.
 	started int64
 	written bool
 }
@@ -260,7 +260,7 @@ func (c *Coordinator) enter(ctx context.Context, to Settings) error {
 	}
 	// Also if the prefix stays: another participant may have taken it while no process of this one was alive.
 	if other := c.otherInstance(found, to.Prefix); other != "" {
-		return fmt.Errorf("%w: %q is %s's; choose another one", ErrPrefixTaken, to.Prefix, other)
+		return fmt.Errorf("%w: %q is the prefix of %s: choose another one", ErrPrefixTaken, to.Prefix, other)
 	}
 	_, started := c.registeredAs(found)
 	if newer := c.newerProcess(found, session.ID(), started); newer != nil {

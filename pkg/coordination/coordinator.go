@@ -14,33 +14,33 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// DefaultSession is how long the others still believe in an instance that says nothing more.
+// DefaultSession is how long a participant counts as alive after its last renewal.
 const DefaultSession = 15 * time.Second
 
-// Options say who an instance is, and how it decides.
+// Options configure a Coordinator. They do not change while it runs; see Settings for those that do.
 type Options struct {
-	// Store is where the instances meet.
+	// Store is the store that all participants share.
 	Store kv.Store
-	// System names what they manage together.
+	// System is the name of the managed system, the same for all participants.
 	System string
-	// Name is that of this participant, and of no other one. It is the same after a restart. Of several processes with the
-	// name the newest one works.
+	// Name is the unique name of this participant. It stays the same across restarts. If several processes have the name, only
+	// the newest one works.
 	Name string
-	// Root is where the keys of all systems are, DefaultRoot if it is not set.
+	// Root is the prefix of the keys of all systems. It defaults to DefaultRoot.
 	Root string
-	// Session is how long this instance lives for the others after its last sign, DefaultSession if it is not set.
+	// Session is how long this participant counts as alive after its last renewal. It defaults to DefaultSession.
 	Session time.Duration
-	// Class tells of which class a member is. Members of different classes do not wait for each other. Without it
-	// all are of one class.
+	// Class returns the class of a member. Members of different classes do not wait for each other. Without it, all members
+	// are of one class.
 	Class func(MemberID) string
-	// Actions are those that Reconcile begins, the most urgent first.
+	// Actions are the actions that Reconcile begins, the most urgent first.
 	Actions []Action
 	// Clock is for tests.
 	Clock clock.PassiveClock
 }
 
-// Coordinator is an instance's part in the coordination of one system. Its methods may be called at the same
-// time.
+// Coordinator is one process of a participant in the coordination of one system. Its methods are safe for concurrent use, except
+// that calls of Reconcile and Leave must not overlap.
 type Coordinator struct {
 	store    kv.Store
 	keys     keys
@@ -57,7 +57,7 @@ type Coordinator struct {
 	actions []Action
 	// maxOperations is how many entries one transaction changes at most.
 	maxOperations int
-	// retryAfter is for how long an action is not begun that was given up so often in a row.
+	// retryAfter is the backoff of an action after consecutive failures.
 	retryAfter func(failures int) time.Duration
 
 	mu sync.Mutex
@@ -82,7 +82,7 @@ type Coordinator struct {
 	givenUp map[Action]givenUp
 }
 
-// New makes the part of an instance in the coordination of a system. It touches nothing yet.
+// New returns a Coordinator. It does not access the store yet.
 func New(o Options) (*Coordinator, error) {
 	if o.Store == nil {
 		return nil, errors.New("Options.Store is empty: set it to one of etcdstore or kubestore")
@@ -122,17 +122,17 @@ func New(o Options) (*Coordinator, error) {
 	return c, nil
 }
 
-// Name is that of the instance.
+// Name returns the name of the participant.
 func (c *Coordinator) Name() string { return c.name }
 
-// currentSettings are those that were applied last.
+// currentSettings returns the settings that were applied last.
 func (c *Coordinator) currentSettings() Settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.settings.clone()
 }
 
-// Changed sends a signal whenever somebody has changed something of the system, until the context ends.
+// Changed sends a signal after every change of the system's entries, until the context ends.
 func (c *Coordinator) Changed(ctx context.Context) <-chan struct{} {
 	return c.store.Watch(ctx, c.keys.root)
 }
@@ -189,7 +189,7 @@ func (c *Coordinator) lastSession() kv.Session {
 	return c.session
 }
 
-// rest ends the session of an instance in local mode that has given the lock back: it says nothing until it needs the lock
+// rest ends the session of a process in local mode after it has released the lock: it needs no session until it needs the lock
 // again. If that fails, the session ends by itself.
 func (c *Coordinator) rest(ctx context.Context) {
 	c.taking.Lock()
@@ -202,8 +202,8 @@ func (c *Coordinator) rest(ctx context.Context) {
 	}
 }
 
-// Close ends this process's part: what it has registered and the lock that it holds go at once, its entries
-// stay, for the process that comes next.
+// Close ends the session of this process, which removes its registration and its lock at once. The entries of the participant
+// stay for its next process.
 func (c *Coordinator) Close(ctx context.Context) error {
 	c.opening.Lock()
 	defer c.opening.Unlock()

@@ -334,7 +334,7 @@ func TestQuietWindow(t *testing.T) {
 		w.Expect(verdict.Open).To(BeTrue(), verdict.Summary())
 		w.Expect(verdict.Members).To(HaveLen(2))
 		w.Expect(w.check(two).Open).To(BeFalse(), "its own window is shorter, and the longer one counts")
-		w.Expect(w.view().PolicyConflict(coordination.Restart)).To(ContainSubstring("the more careful one counts"))
+		w.Expect(w.view().PolicyConflict(coordination.Restart)).To(ContainSubstring("the more careful one applies"))
 	})
 }
 

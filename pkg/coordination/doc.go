@@ -1,19 +1,23 @@
-// Package coordination lets the operators of one system, each in its own namespace, cluster or region, agree before they do
-// something that disturbs it.
+// Package coordination lets the operators of one system, each in its own namespace, cluster or region, agree before they
+// disturb it.
 //
 // Every participant declares which of its members need an action, and which of them are ready for it. An action may begin when
-// all members that need it are ready, read at one revision of the store, and nothing has changed for a while. One participant
-// then acts for all, under a lock. An adopter implements System, and calls Coordinator.Reconcile, which does all of it in the only
-// safe order.
+// all members that need it are ready, read at one revision of the store, and no need has changed during a quiet window. Then one
+// participant acts for all, under a lock. An adopter implements System and calls Coordinator.Reconcile, which performs these steps
+// in the only safe sequence.
 //
-// It promises that only one participant at a time holds the lock, that the tokens of the lock only grow, that nothing is written
-// under an old token, that what is done is written down before and after, so that another participant continues it, that an order
-// is accepted before it is carried out and not withdrawn after that, and that an action which was carried out is not carried out
-// again for the same entries. Clocks of other machines decide nothing.
+// The package guarantees:
 //
-// It does not promise that a holder which hangs does nothing to the system itself when it wakes up: what it does has to be
-// idempotent, and a system that can compare tokens is given one. Nor does it promise that a participant which has not yet said what
-// it needs is waited for, unless it is expected: that is what the quiet window is for.
+//   - Only one participant at a time holds the lock. Its fencing tokens only grow, and no write under an old token succeeds.
+//   - An action is recorded as an intent before it begins and as done when it ends, so that another participant can continue it.
+//   - A participant accepts an order before it carries the order out. An accepted order is withdrawn only when the system refuses
+//     it (Fencer), or when a person abandons the action.
+//   - A completed action is not repeated for the same entries.
+//   - No decision depends on the clock of another machine.
 //
-// A kv.Store keeps all of it: etcdstore in etcd, also in the one that is managed, kubestore in the API server of one cluster.
+// It does not guarantee that a holder which hangs leaves the system alone when it resumes: its steps have to be idempotent, and
+// a system that can compare tokens should refuse old ones. Nor does it guarantee to wait for a participant that has not yet
+// declared its needs, unless the participant is expected: that is the purpose of the quiet window.
+//
+// A kv.Store keeps the state: etcdstore in etcd, which can be the managed one, kubestore in the API server of one cluster.
 package coordination

@@ -11,35 +11,35 @@ import (
 )
 
 const (
-	// DefaultAgain is when Reconcile wants to be called again although nothing has changed.
+	// DefaultAgain is the delay after which Reconcile has to be called again if the store has not changed.
 	DefaultAgain = 5 * time.Second
-	// busyAgain is when it wants to be called again while something is being done: not all of it changes the store.
+	// busyAgain is the delay while an action is in progress: not all of its effects change the store.
 	busyAgain = 200 * time.Millisecond
-	// othersAgain is when it wants to be called again while another participant acts: a change of the store tells it earlier.
+	// othersAgain is the delay while another participant acts: a change of the store ends it earlier.
 	othersAgain = time.Second
-	// atOnce is when it wants to be called again after it has done something.
+	// atOnce is the delay after a change.
 	atOnce = time.Millisecond
 )
 
-// Result is what came of a Reconcile, for a status and for people.
+// Result is the outcome of a Reconcile, for the status and the events of the participant.
 type Result struct {
-	// Again is when to call Reconcile again at the latest. Changed tells when to do it earlier.
+	// Again is the delay after which Reconcile has to be called again, unless Changed sends a signal earlier.
 	Again time.Duration
-	// Waits are what has to happen first, of everything that is needed.
+	// Waits are the reasons why pending actions have not begun or continued.
 	Waits []Waits
-	// Doing is what is being done by this participant or another one, if anything. In local mode nobody else sees it.
+	// Doing is the intent in progress, of this participant or another one, or nil. In local mode it is not in the store.
 	Doing *Intent
 	// Leads is set when this participant acts for all.
 	Leads bool
-	// Superseded is set when a newer process of this participant works, and this one does not.
+	// Superseded is set when a newer process of this participant is alive: this process does not work.
 	Superseded bool
-	// Events are what happened in this Reconcile, in order.
+	// Events are the events of this Reconcile, in order.
 	Events []Event
-	// View is what the participants have said, when this participant looked. It is empty in local mode.
+	// View is the state of all participants at the beginning of this Reconcile. It is empty in local mode.
 	View *View
 }
 
-// Event is something that happened. Its reason is one word, as in an event of Kubernetes.
+// Event is an event of a Reconcile. Its reason is one word, as in a Kubernetes event.
 type Event struct{ Reason, Message string }
 
 // pass is one call of Reconcile.
@@ -52,9 +52,9 @@ type pass struct {
 	result *Result
 }
 
-// Reconcile does what is due now, and never waits: it tells the others what this participant needs, carries out what is ordered
-// for its members, and acts for all when an action may begin and nobody else does. It is safe to call at any time, also after an
-// error or a restart. One call at a time is made for a Coordinator.
+// Reconcile declares the needs of this participant, carries out the orders for its members, and acts for all participants when an
+// action may begin and no other participant acts. It never blocks on another participant: the Result names everything that has to
+// wait. It is safe to call at any time, also after an error or a restart, but not concurrently for one Coordinator.
 func (c *Coordinator) Reconcile(ctx context.Context, settings Settings, system System) (*Result, error) {
 	p := &pass{c: c, system: system, view: &View{}, result: &Result{Again: DefaultAgain, View: &View{}}}
 	err := p.run(ctx, settings)
@@ -67,9 +67,9 @@ func (c *Coordinator) Reconcile(ctx context.Context, settings Settings, system S
 	return p.result, err
 }
 
-// Leave withdraws all that this participant has told the others, gives the lock back, and closes the Coordinator. An order that the
-// participant has accepted is carried out first: until that is answered Leave returns ErrAccepted. It is called again after
-// every error, for example while an older process of the participant is alive.
+// Leave removes all entries of this participant, releases the lock, and closes the Coordinator. If the participant has accepted an
+// order, Leave carries it out first and returns ErrAccepted. Call it again after every error, for example while an older process of
+// the participant is alive.
 func (c *Coordinator) Leave(ctx context.Context, system System) error {
 	p := &pass{c: c, system: system, view: &View{}, result: &Result{View: &View{}}}
 	if alone, is := c.run.(*localRun); is {
@@ -101,7 +101,7 @@ func (p *pass) run(ctx context.Context, settings Settings) error {
 	}
 	needs, err := p.system.Needs(ctx, p.view)
 	if err != nil {
-		return p.standBack(ctx, fmt.Errorf("looking at what the members need: %w", err))
+		return p.standBack(ctx, fmt.Errorf("determining the needs of the members: %w", err))
 	}
 	p.mine, p.needs = slices.Clone(needs.Members), needs.needed()
 	if p.c.currentSettings().Mode != Global {
@@ -119,13 +119,14 @@ func (p *pass) run(ctx context.Context, settings Settings) error {
 	if idle := p.c.run == nil && p.view.Intent == nil; declared != nil && (idle || !errors.Is(declared, kv.ErrTooLarge)) {
 		return declared
 	}
-	// A store that takes no more entries takes what ends an action nevertheless: that makes room.
+	// A store without room for more entries still accepts the writes that end an action, and those make room.
 	p.mine = slices.DeleteFunc(p.mine, func(id MemberID) bool { return needsNothing(p.view, wants, id) })
 	return errors.Join(declared, p.obey(ctx), p.lead(ctx))
 }
 
-// needsNothing tells whether what is done was begun for a member whose participant needs it no more, and has not accepted the
-// present step. Its entry was still there when it began, for example after an action that was given up when the member was done.
+// needsNothing reports whether the intent includes a member that no longer needs the action and whose participant has not accepted
+// the current step. Its entry still existed when the intent began, for example after an earlier intent was given up when the
+// member was already done.
 func needsNothing(view *View, wants wantedEntries, id MemberID) bool {
 	intent := view.Intent
 	if intent == nil {
@@ -137,9 +138,9 @@ func needsNothing(view *View, wants wantedEntries, id MemberID) bool {
 	return asked && !needs && !view.Answers[id].isOf(intent)
 }
 
-// join makes the settings hold and reads what the participants have said. It tells whether this process may work.
+// join applies the settings and reads the state of all participants. It reports whether this process may work.
 func (p *pass) join(ctx context.Context, settings Settings) (bool, error) {
-	const attempts = 2 // a view may show that what this process remembers of its registration is not so any more
+	const attempts = 2 // a view may show that the registration of this process is outdated
 	for range attempts {
 		refused := p.c.configure(ctx, settings)
 		if refused != nil && !errors.Is(refused, errSuperseded) && !errors.Is(refused, errOlder) && !errors.Is(refused, ErrAccepted) {
@@ -170,7 +171,7 @@ func (p *pass) join(ctx context.Context, settings Settings) (bool, error) {
 	return false, nil
 }
 
-// isKnown tells whether the last view shows this process as the one of its participant that works.
+// isKnown reports whether the last view shows this process as the newest one of its participant.
 func (c *Coordinator) isKnown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,7 +28,7 @@ func ExampleLook() {
 			fmt.Println(system, action, "waits for", view.Waits(action))
 		}
 	}
-	// Output: orders-db RollingRestart waits for [dc2: it is expected, and no process of it is alive]
+	// Output: orders-db RollingRestart waits for [dc2: it is expected, but not alive]
 }
 
 // The leading part in the system goes to none that is about to be restarted, and to none that leaves.
@@ -58,7 +58,7 @@ func ExampleAbandon() {
 	fmt.Println(err)
 	// Output:
 	// RollingRestart abandoned by a person: the machine of dc1-1 is gone
-	// abandoning the intent of orders-db: there is no intent
+	// abandoning the intent of orders-db: no action is in progress
 }
 
 // A holder that is alive and hangs is fenced. The next participant goes on with the intent under a higher token.
@@ -93,6 +93,6 @@ func ExampleForget() {
 	}
 	fmt.Println(coordination.Forget(ctx, store, "", "orders-db", "dc1"))
 	// Output:
-	// a participant with this prefix is alive: end it, or set it to local mode, which cleans up: dc1
+	// a participant with this prefix is alive: stop it, or switch it to local mode, which removes its entries: dc1
 	// <nil>
 }

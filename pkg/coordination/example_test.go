@@ -131,7 +131,7 @@ func ExamplePolicy() {
 	fmt.Println(view.PolicyConflict(replacement))
 	// Output:
 	//
-	// dc1-operator and dc2-operator have different policies for Replacement; the more careful one counts: give both the same
+	// dc1-operator and dc2-operator have different policies for Replacement; the more careful one applies: set both to the same
 }
 
 // In local mode, which is the default, a participant does the same for its own members alone. Nobody else does anything meanwhile.
@@ -228,7 +228,7 @@ func ExampleFencer() {
 	// Output:
 	// [dc1-1] refuse tokens below 2
 	// restart dc2-1 under the token 2
-	// left out: it was accepted and not answered in time, and is fenced
+	// left out: it was accepted, not answered in time, and fenced
 }
 
 // A reason is shown to people: ringmaster coordination status, and Result.Waits.

@@ -196,7 +196,7 @@ func TestHolderStandsBack(t *testing.T) {
 		"refused settings":   {func(a *participant) { a.settings.Policy.Missing = "Maybe" }, `Missing "Maybe" is unknown`},
 		"a taken prefix":     {func(a *participant) { a.settings.Prefix = "b" }, "another participant has this prefix"},
 		"needs are unknown":  {func(a *participant) { a.system = blindOperator{a.operator} }, errBlind.Error()},
-		"needs of no action": {func(a *participant) { a.needs.Pending[0].Action = "no action" }, "cannot be an action"},
+		"needs of no action": {func(a *participant) { a.needs.Pending[0].Action = "no action" }, "needs an invalid action"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

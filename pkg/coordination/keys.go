@@ -9,14 +9,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// DefaultRoot is where the keys of all systems are.
+// DefaultRoot is the default prefix of the keys of all systems.
 const DefaultRoot = "/ringmaster.sharding.timebertt.dev/coordination"
 
 // Kinds of keys below the root of a system, beside the sets. The first segment after a kind is a prefix, unless said otherwise.
 const (
-	kindParticipants = "participants" // what a participant has told of itself; stays when its processes end
+	kindParticipants = "participants" // the settings of a participant; stays when its processes end
 	kindInstances    = "instances"    // with name and session: a process that is alive; ends with its session
-	kindDenied       = "denied"       // with name: who may not hold the lock
+	kindDenied       = "denied"       // with name: a participant that may not hold the lock
 	kindAnswers      = "answers"      // with member: an order that was accepted, and its outcome
 	kindChanges      = "changes"      // a marker, written with every change to what a prefix owns
 	kindDone         = "done"         // with a token instead of a prefix
@@ -80,7 +80,7 @@ func sortedKeys[K ~string, V any](of map[K]V) []K { return slices.Sorted(maps.Ke
 // checkSystem tells whether a system can have a name.
 func checkSystem(name string) error {
 	if strings.HasPrefix(name, ".") {
-		return fmt.Errorf("the system's name %q begins with a dot, which is for what a store itself keeps: choose another one", name)
+		return fmt.Errorf("the system's name %q begins with a dot, which is reserved for the store: choose another one", name)
 	}
 	return checkSegment("the system's name", name)
 }

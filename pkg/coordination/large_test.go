@@ -93,7 +93,7 @@ func TestCrashBetweenParts(t *testing.T) {
 				b.reconcile()
 				b.reconcile()
 				w.Expect(b.done).To(BeEmpty())
-				w.Expect(b.last.Waits).To(ContainElement(And(HaveField("For", "a"), HaveField("Reason", ContainSubstring("has not written all")))))
+				w.Expect(b.last.Waits).To(ContainElement(And(HaveField("For", "a"), HaveField("Reason", ContainSubstring("its declaration is incomplete")))))
 
 				w.Expect(first.Close(t.Context())).To(Succeed())
 				for range 4 {

@@ -25,7 +25,7 @@ func (p *pass) lead(ctx context.Context) error {
 		err = p.goOn(ctx)
 	}
 	if errors.Is(err, errFenced) || p.c.run != nil && !p.c.run.held() {
-		p.note("LockLost", "The lock is lost; another participant may go on with what was begun.")
+		p.note("LockLost", "Lost the lock; another participant may continue the action.")
 		p.c.run = nil
 		p.again(atOnce)
 		return nil
@@ -33,17 +33,17 @@ func (p *pass) lead(ctx context.Context) error {
 	return ignoreConflict(err)
 }
 
-// begin goes on with what another participant has left behind, or begins an action that may begin.
+// begin continues the intent of a former holder, or begins an action that may begin.
 func (p *pass) begin(ctx context.Context) error {
 	if p.view.Intent != nil {
 		if lock := p.view.Lock; lock != nil && lock.Session != p.c.process() && p.view.Denied[lock.Holder] == nil {
-			p.wait(lock.Holder, fmt.Sprintf("it does the %s, with the token %d", p.view.Intent.Action, lock.Token))
+			p.wait(lock.Holder, fmt.Sprintf("it carries out the %s with token %d", p.view.Intent.Action, lock.Token))
 			p.again(othersAgain)
 			return nil
 		}
 		p.again(busyAgain)
 		return p.take(func() (*lockGrant, error) { return p.c.resume(ctx) }, "Resumed",
-			fmt.Sprintf("Going on with the %s of %s, at step %d.", p.view.Intent.Action, p.view.Intent.By, p.view.Intent.At+1))
+			fmt.Sprintf("Continuing the %s of %s at step %d.", p.view.Intent.Action, p.view.Intent.By, p.view.Intent.At+1))
 	}
 	for _, action := range p.c.actions {
 		for _, class := range p.classes(action) {
@@ -86,11 +86,11 @@ func (p *pass) plan(ctx context.Context, proposal Proposal) ([]Step, error) {
 	return steps, nil
 }
 
-// take takes the lock. That another participant has it is no error.
+// take takes the lock. If another participant holds it, take notes that and returns no error.
 func (p *pass) take(lock func() (*lockGrant, error), reason, message string) error {
 	grant, err := lock()
 	if held, is := errors.AsType[*heldError](err); is {
-		p.wait(held.Lock.Holder, fmt.Sprintf("it holds the lock, with the token %d", held.Lock.Token))
+		p.wait(held.Lock.Holder, fmt.Sprintf("it holds the lock with token %d", held.Lock.Token))
 		return nil
 	}
 	if errors.Is(err, errDenied) {
@@ -117,14 +117,14 @@ func (p *pass) closed(verdict *decision) {
 	p.again(verdict.Again)
 }
 
-// doing is what the holder has found out about the present step.
+// doing is what the holder knows about the current step.
 type doing struct {
 	id       string
 	since    time.Time
 	executed bool
 }
 
-// goOn does what follows from the state of the present step.
+// goOn handles the state of the current step.
 func (p *pass) goOn(ctx context.Context) error {
 	p.c.run.refresh(p.view)
 	intent := p.c.run.intent()
@@ -144,7 +144,7 @@ func (p *pass) goOn(ctx context.Context) error {
 	return p.advance(ctx, intent)
 }
 
-// accepted is for how many members of a step the order was accepted and not answered.
+// accepted counts the members of a step for which the order was accepted and not answered.
 func (p *pass) accepted(step *Step) int {
 	return len(slices.DeleteFunc(slices.Clone(step.Members), func(id MemberID) bool { return !p.view.Accepted(id) }))
 }
@@ -167,7 +167,7 @@ func (p *pass) healthy(ctx context.Context, intent *Intent, step *Step, fenced b
 	return false, nil
 }
 
-// advance goes on to the steps that are left.
+// advance continues with the remaining steps.
 func (p *pass) advance(ctx context.Context, intent *Intent) error {
 	done := *intent
 	done.At++
@@ -264,7 +264,7 @@ func (p *pass) await(ctx context.Context, intent *Intent, step *Step) (bool, err
 	return true, nil
 }
 
-// missing decides what becomes of an order that members' participants have not accepted.
+// missing handles members whose participants have not accepted the order.
 func (p *pass) missing(ctx context.Context, intent *Intent, step *Step, open []MemberID) error {
 	policies, calm := p.view.policies(intent.Action), p.c.clock.Now().Sub(p.c.doing.since)
 	for _, id := range open {
@@ -276,7 +276,7 @@ func (p *pass) missing(ctx context.Context, intent *Intent, step *Step, open []M
 			reason = fmt.Sprintf("no process of %s is alive to %s", owner, step)
 		}
 		if p.withdrawn(intent, id) || gone && !p.view.knows(owner) {
-			reason, out = "its participant has withdrawn it", true
+			reason, out = "its participant has withdrawn the need", true
 		}
 		if out {
 			if p.view.Answers[id].isOf(intent) { // refused under an older token, maybe after it had begun
@@ -343,10 +343,10 @@ func (p *pass) late(ctx context.Context, intent *Intent, step *Step) error {
 	if healthy, err := p.healthy(ctx, p.c.run.intent(), step, len(late) == p.accepted(step)); err != nil || !healthy {
 		return err // what was accepted may have disturbed the system
 	}
-	return p.skip(ctx, p.c.run.intent(), step, late[0], "it was accepted and not answered in time, and is fenced", true)
+	return p.skip(ctx, p.c.run.intent(), step, late[0], "it was accepted, not answered in time, and fenced", true)
 }
 
-// failed decides what becomes of an action when a step has failed for members.
+// failed handles a step that has failed for members.
 func (p *pass) failed(ctx context.Context, intent *Intent, failures map[MemberID]string) error {
 	step, id := intent.step(), slices.Min(slices.Collect(maps.Keys(failures)))
 	reason := fmt.Sprintf("%s failed: %s", step, failures[id])
@@ -359,7 +359,7 @@ func (p *pass) failed(ctx context.Context, intent *Intent, failures map[MemberID
 	return p.skip(ctx, intent, step, id, reason, false) // the next call looks at other failures
 }
 
-// skip goes on without a member. What is done together is done with all or not at all.
+// skip continues without a member. A step with Together is given up instead: it needs all members.
 func (p *pass) skip(ctx context.Context, intent *Intent, step *Step, id MemberID, reason string, fenced bool) error {
 	if step.Together || len(intent.Members) <= 1 {
 		return p.end(ctx, fmt.Sprintf("%s: %s", id, reason), fenced)
@@ -372,7 +372,7 @@ func (p *pass) skip(ctx context.Context, intent *Intent, step *Step, id MemberID
 	if err := p.c.run.skip(ctx, p.view, reason, id, fenced, rest); err != nil {
 		return err
 	}
-	p.note("LeftOut", fmt.Sprintf("Going on without %s: %s", id, reason))
+	p.note("LeftOut", fmt.Sprintf("Continuing without %s: %s", id, reason))
 	return nil
 }
 
@@ -394,8 +394,8 @@ func (p *pass) restWithout(ctx context.Context, intent *Intent, step *Step, id M
 	return p.replan(ctx, &left)
 }
 
-// neededInstead says that a member of a step needs something else by now, which has to come first. In local mode nobody has written
-// down what is needed, so it is what this participant needs at this moment.
+// neededInstead returns a reason if a member of a step now needs another action, which has to come first. In local mode the store has
+// no needs, so it uses the current needs of this participant.
 func (p *pass) neededInstead(intent *Intent, step *Step) string {
 	now := p.view.needed()
 	if !p.c.run.global() {
@@ -413,7 +413,7 @@ func (p *pass) neededInstead(intent *Intent, step *Step) string {
 	return ""
 }
 
-// finish ends what is being done, with the reason if it is given up.
+// finish ends the intent, with the reason if it is given up.
 func (p *pass) finish(ctx context.Context, failure string) error { return p.end(ctx, failure, false) }
 
 func (p *pass) end(ctx context.Context, failure string, fenced bool) error {

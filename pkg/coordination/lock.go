@@ -15,22 +15,22 @@ import (
 )
 
 var (
-	// errDenied is returned to an instance that may not hold the lock.
-	errDenied = errors.New("this instance is on the deny list")
-	// errFenced is returned for what is not written because the lock belongs to somebody else by now.
+	// errDenied is returned to a participant that may not hold the lock.
+	errDenied = errors.New("this participant is on the deny list")
+	// errFenced is returned for a write that is refused because the lock is lost.
 	errFenced = errors.New("the lock is lost")
 )
 
-// heldError is returned when another instance holds the lock.
+// heldError is returned when another participant holds the lock.
 type heldError struct{ Lock Lock }
 
 func (e *heldError) Error() string {
 	return fmt.Sprintf("%s holds the lock with token %d", e.Lock.Holder, e.Lock.Token)
 }
 
-// lockGrant is a lock that is held. What is written with it is written only while it is.
+// lockGrant is a lock that is held. Its writes succeed only while it is held.
 type lockGrant struct {
-	// Token is larger than that of every grant before. Whoever can compare tokens should be told it.
+	// Token is larger than that of every grant before. Pass it to every component that can compare tokens.
 	Token int64
 
 	c      *Coordinator
@@ -38,7 +38,7 @@ type lockGrant struct {
 	cancel context.CancelCauseFunc
 	lock   Lock
 	since  time.Time
-	ending atomic.Bool // it is being given back
+	ending atomic.Bool // it is being released
 
 	mu sync.Mutex
 	// version is that of the lock's key.
@@ -48,8 +48,8 @@ type lockGrant struct {
 	intentVersion int64
 }
 
-// lockAlone takes the lock for what disturbs the system in local mode: not beside an intent that somebody may be carrying out.
-// It does not wait: it returns a heldError if somebody has the lock.
+// lockAlone takes the lock for an action in local mode, but not while a participant may be carrying out an intent. It does not wait:
+// it returns a heldError if another participant holds the lock.
 func (c *Coordinator) lockAlone(ctx context.Context) (*lockGrant, error) {
 	return c.take(ctx, func(view *View, _ int64) ([]kv.Condition, *Intent, error) {
 		if slices.ContainsFunc(view.Participants, func(p Participant) bool { return p.Name == c.name }) {
@@ -99,14 +99,14 @@ func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token i
 	}
 	if intent != nil {
 		t.Then = append(t.Then, kv.Put(c.keys.intent(), encode(intent)))
-		if intent.ID == token { // it begins, and is not gone on with
+		if intent.ID == token { // a new intent, not a continued one
 			t.Reserve = reserveOfIntent
 		}
 	}
 	revision, err := c.store.Commit(ctx, t)
 	if err != nil {
 		if !errors.Is(err, kv.ErrConflict) {
-			c.doubt(true) // a conflict says nothing of a lock from before
+			c.doubt(true) // a conflict does not change an earlier lock
 		}
 		return nil, fmt.Errorf("taking the lock of %s: %w", c.system, err)
 	}
@@ -119,15 +119,15 @@ func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token i
 	return g, nil
 }
 
-// ownerless tells whether a lock is this process's own and no grant of it is held any more: it was taken or given back by a
-// transaction of which nobody knows whether it was done.
+// ownerless reports whether a lock is this process's own although it holds no grant: the outcome of the transaction that took or
+// released the lock is unknown.
 func (c *Coordinator) ownerless(lock *Lock) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session != nil && lock.Session == c.session.ID() && (c.grant == nil || !c.grant.Held())
 }
 
-// giveBack removes a lock that has no owner.
+// giveBack removes an ownerless lock.
 func (c *Coordinator) giveBack(ctx context.Context) error {
 	c.taking.Lock()
 	defer c.taking.Unlock()
@@ -144,7 +144,7 @@ func (c *Coordinator) giveBack(ctx context.Context) error {
 			If: []kv.Condition{kv.IsAt(c.keys.lock(), entry.Version)}, Then: []kv.Operation{kv.Delete(c.keys.lock())},
 		})
 		if err != nil && !errors.Is(err, kv.ErrConflict) {
-			return fmt.Errorf("giving the lock of %s back: %w", c.system, err)
+			return fmt.Errorf("releasing the lock of %s: %w", c.system, err)
 		}
 	}
 	c.doubt(false)
@@ -208,7 +208,7 @@ func (g *lockGrant) lockVersion() int64 {
 	return g.version
 }
 
-// isLost tells whether the lock is somebody else's or nobody's, given the version of its key that was read. An older one was
+// isLost reports whether another process or none holds the lock, given the version of its key that was read. An older version was
 // read before this grant got its newest token.
 func (g *lockGrant) isLost(version int64) bool {
 	g.mu.Lock()
@@ -216,7 +216,7 @@ func (g *lockGrant) isLost(version int64) bool {
 	return version == 0 || version > g.version
 }
 
-// verifyLock ends the grant of this process if a view shows that its lock is gone: nobody else may have told it.
+// verifyLock ends the grant of this process if a view shows that its lock is gone: the guard may have missed it.
 func (c *Coordinator) verifyLock(view *View) {
 	c.mu.Lock()
 	g := c.grant
@@ -263,7 +263,7 @@ func (g *lockGrant) Raise(ctx context.Context, above int64) error {
 	return err
 }
 
-// lose ends a grant whose lock is gone. It is no loss if this process is about to give it back.
+// lose ends a grant whose lock is gone. It does not count as lost if this process is releasing it.
 func (g *lockGrant) lose() {
 	if g.ctx.Err() == nil && !g.ending.Load() {
 		g.c.metrics.fenced.Inc()
@@ -271,19 +271,19 @@ func (g *lockGrant) lose() {
 	g.cancel(errFenced)
 }
 
-// Context ends when the lock is lost or given back. What is done to the system is done with it.
+// Context ends when the lock is lost or released. Steps run with it.
 func (g *lockGrant) Context() context.Context { return g.ctx }
 
-// Held tells whether the lock has not been seen to be lost.
+// Held reports whether the lock is held, as far as this process knows.
 func (g *lockGrant) Held() bool { return g.ctx.Err() == nil }
 
-// Release gives the lock back. An intent that is not done stays for the next one to go on with.
-// When that fails, nobody may act under this grant any more nevertheless; configure and take try again.
+// Release releases the lock. The next holder continues an unfinished intent. If Release fails, the grant has ended nevertheless, and
+// configure and take retry.
 func (g *lockGrant) Release(ctx context.Context) error {
 	if errors.Is(context.Cause(g.ctx), context.Canceled) {
 		return nil // it was given back before
 	}
-	g.ending.Store(true) // that the guard sees it gone is no loss
+	g.ending.Store(true) // so that the guard does not count it as lost
 	err := g.commit(ctx, kv.Delete(g.c.keys.lock()))
 	g.cancel(context.Canceled)
 	switch {
@@ -324,7 +324,7 @@ func (g *lockGrant) commitAt(ctx context.Context, version int64, conditions []kv
 	return revision, nil
 }
 
-// lost says why the lock is not held any more, as far as this process knows.
+// lost returns why the lock is no longer held, as far as this process knows.
 func (g *lockGrant) lost() error {
 	if cause := context.Cause(g.ctx); cause != nil {
 		return fmt.Errorf("under the token %d: %w", g.Token, cause)
@@ -332,7 +332,7 @@ func (g *lockGrant) lost() error {
 	return nil
 }
 
-// fenced ends a grant whose lock another instance holds by now, or nobody.
+// fenced ends a grant whose lock was removed or taken.
 func (g *lockGrant) fenced() error {
 	g.lose()
 	return fmt.Errorf("under the token %d: %w", g.Token, errFenced)

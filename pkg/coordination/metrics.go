@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are those of one instance.
+// metrics are those of one participant.
 type metrics struct {
 	waiting, open *prometheus.GaugeVec
 	acts          *prometheus.CounterVec
@@ -19,29 +19,29 @@ func newMetrics(system, instance string) *metrics {
 	return &metrics{
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coordination_waits", ConstLabels: labels,
-			Help: "How many things an action waits for, as this instance saw it last.",
+			Help: "Number of reasons why an action waits, as this participant saw it last.",
 		}, []string{"action", "class"}),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coordination_pending_members", ConstLabels: labels,
-			Help: "How many members an action would be done to, as this instance saw it last: ready or left_out.",
+			Help: "Number of members that an action would disturb (ready) or leave out (left_out), as this participant saw it last.",
 		}, []string{"action", "class", "state"}),
 		acts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coordination_acts_total", ConstLabels: labels,
-			Help: "What this instance has brought to an end: done or given_up.",
+			Help: "Number of actions that this participant has ended: done or given_up.",
 		}, []string{"action", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "coordination_act_duration_seconds", ConstLabels: labels,
-			Help:    "How long an action took, from the lock to the end.",
+			Help:    "Duration of an action, from taking the lock to its end.",
 			Buckets: []float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600},
 		}, []string{"action"}),
 		fenced: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coordination_lock_lost_total", ConstLabels: labels,
-			Help: "How often this instance lost the lock before it gave it back.",
+			Help: "Number of times that this participant lost the lock before it released it.",
 		}),
 	}
 }
 
-// Metrics are what this instance has to say to Prometheus. Register them where the program's others are.
+// Metrics returns a Prometheus collector. Register it with the other collectors of the program.
 func (c *Coordinator) Metrics() prometheus.Collector { return c.metrics }
 
 func (m *metrics) all() []prometheus.Collector {

@@ -8,7 +8,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// standBy does nothing but finish what this process has accepted: a newer one of the participant works.
+// standBy only finishes the orders that this process has accepted: a newer process of the participant works.
 func (p *pass) standBy(ctx context.Context, why error) error {
 	p.result.Superseded = true
 	p.wait(p.c.name, why.Error())
@@ -25,30 +25,30 @@ func (p *pass) standBy(ctx context.Context, why error) error {
 	return p.obey(ctx)
 }
 
-// finishFirst carries out what this participant has accepted before it may leave: without its answer, the order would count as
-// one that nobody has accepted.
+// finishFirst carries out the order that this participant has accepted, before it may leave: without its answer, the order would
+// count as not accepted.
 func (p *pass) finishFirst(ctx context.Context, why error) error {
 	p.wait(p.c.name, why.Error())
 	p.again(busyAgain)
 	p.mine = p.view.acceptedBy(p.c.currentSettings().Prefix)
-	if grant := p.c.held(); grant != nil { // another participant goes on with the plan
+	if grant := p.c.held(); grant != nil { // another participant continues the plan
 		p.c.run = nil
 		return errors.Join(grant.Release(ctx), p.obey(ctx))
 	}
 	return p.obey(ctx)
 }
 
-// standBack lets another participant go on with what this one cannot: it does not see its own members.
+// standBack releases the lock, so that another participant continues: this one cannot observe its members.
 func (p *pass) standBack(ctx context.Context, because error) error {
 	if grant := p.c.held(); grant != nil {
-		p.note("StoodBack", "Another participant may go on: "+because.Error())
+		p.note("StoodBack", "Released the lock, because this participant cannot continue: "+because.Error())
 		p.c.run = nil
 		return errors.Join(because, grant.Release(ctx))
 	}
 	return because
 }
 
-// obey carries out what is ordered for this participant's members.
+// obey carries out the order for this participant's members, if there is one.
 func (p *pass) obey(ctx context.Context) error {
 	order := p.c.order(p.view, p.mine...)
 	if order == nil {
@@ -59,7 +59,7 @@ func (p *pass) obey(ctx context.Context) error {
 		if err := p.c.accept(ctx, order); err != nil {
 			return ignoreConflict(err)
 		}
-		p.note("Accepted", fmt.Sprintf("Accepted to %s, under the token %d.", order.Step, order.Token))
+		p.note("Accepted", fmt.Sprintf("Accepted the order to %s under token %d.", order.Step, order.Token))
 	}
 	if order.Wait {
 		return nil // until all have accepted it
@@ -85,11 +85,11 @@ func (p *pass) obey(ctx context.Context) error {
 	}
 	switch {
 	case answer.Fenced > 0:
-		p.note("Fenced", fmt.Sprintf("The system refused to %s under the token %d: it has seen %d.", order.Step, order.Token, answer.Fenced))
+		p.note("Fenced", fmt.Sprintf("The system refused to %s under token %d: it has seen token %d.", order.Step, order.Token, answer.Fenced))
 	case answer.Failure != "":
 		p.note("Failed", fmt.Sprintf("Failed to %s: %s", order.Step, answer.Failure))
 	default:
-		p.note("Executed", fmt.Sprintf("Carried out %s, under the token %d.", order.Step, order.Token))
+		p.note("Executed", fmt.Sprintf("Carried out %s under token %d.", order.Step, order.Token))
 	}
 	p.again(atOnce)
 	return nil

@@ -65,7 +65,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}{
 		"store":     {func(o *coordination.Options) { o.Store = nil }, "Options.Store is empty: set it to one of etcdstore or kubestore"},
 		"no system": {func(o *coordination.Options) { o.System = "" }, "the system's name is empty: set it"},
-		"system":    {func(o *coordination.Options) { o.System = ".a" }, `the system's name ".a" begins with a dot, which is for what a store itself keeps: choose another one`},
+		"system":    {func(o *coordination.Options) { o.System = ".a" }, `the system's name ".a" begins with a dot, which is reserved for the store: choose another one`},
 		"no name":   {func(o *coordination.Options) { o.Name = "" }, "Options.Name is empty: set it"},
 		"name":      {func(o *coordination.Options) { o.Name = "a/b" }, `Options.Name "a/b" contains a slash or a control character: choose another one`},
 		"session":   {func(o *coordination.Options) { o.Session = -time.Second }, "Options.Session is -1s: set it to more than 0, or leave it out for 15s"},

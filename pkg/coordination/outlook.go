@@ -10,16 +10,16 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// The functions of this file are for people and programs that are no instance and only look.
+// The functions of this file are for programs that only observe a system.
 
-// Systems are the names of all systems of which something is in a store. Root is DefaultRoot if it is empty.
+// Systems returns the names of all systems with entries in a store. An empty root means DefaultRoot.
 func Systems(ctx context.Context, store kv.Store, root string) ([]string, error) {
 	if root == "" {
 		root = DefaultRoot
 	}
 	found, err := store.Read(ctx, root)
 	if err != nil {
-		return nil, fmt.Errorf("reading which systems there are: %w", err)
+		return nil, fmt.Errorf("listing the systems: %w", err)
 	}
 	return systems(found, root), nil
 }
@@ -36,10 +36,10 @@ func systems(found *kv.Snapshot, root string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Empty tells whether nobody has ever said anything of the system in this store.
+// Empty reports whether the store has no entries of the system.
 func (v *View) Empty() bool { return len(v.entries) == 0 }
 
-// Pending are the members that an action is wanted for and has not been done to.
+// Pending returns the members that need an action which has not been done to them.
 func (v *View) Pending(action Action) Members {
 	set, _ := action.Sets()
 	pending := maps.Clone(v.Sets[set])
@@ -47,7 +47,7 @@ func (v *View) Pending(action Action) Members {
 	return pending
 }
 
-// Actions are those that somebody needs or is ready for.
+// Actions returns the actions that members need or are ready for.
 func (v *View) Actions() []Action {
 	needed := map[Action]bool{}
 	for set := range v.Sets {
@@ -56,24 +56,24 @@ func (v *View) Actions() []Action {
 	return sortedKeys(needed)
 }
 
-// Superseded are the processes that are alive beside a newer one of their participant: they do not work.
+// Superseded returns the live processes that do not work, because a newer process of their participant is alive.
 func (v *View) Superseded() []Instance {
 	return slices.DeleteFunc(slices.Clone(v.processes), func(process Instance) bool { return slices.Contains(v.Instances, process) })
 }
 
-// Incomplete are the prefixes of participants that are in the middle of writing what they need. No action begins meanwhile.
+// Incomplete returns the prefixes of participants that have written only a part of their needs. No action begins meanwhile.
 func (v *View) Incomplete() []string { return slices.Clone(v.incomplete) }
 
-// Doing tells whether an action is being done to a member because of the entry that it has now.
+// Doing reports whether the intent carries out an action for a member, because of the member's current entry.
 func (v *View) Doing(action Action, id MemberID) bool {
 	set, _ := action.Sets()
 	member, pending := v.Sets[set][id]
 	return pending && v.Intent != nil && v.Intent.Action == action && v.Intent.Members[id] == member.Version
 }
 
-// Waits are what an action waits for that is not being done, as far as it can be seen by somebody who is no instance. It
-// is empty when nothing is pending, and also when all are ready: then one of the instances begins when nothing has
-// changed for as long as it wants. How long that is, and how patient they are, only the instances know.
+// Waits returns the reasons why an action has not begun, as far as an observer can see them. It is empty when no member needs the
+// action, and also when all members are ready: then a participant begins the action after the quiet window. The window and the
+// policies are not part of the result.
 func (v *View) Waits(action Action) []Waits {
 	pending := v.Pending(action)
 	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return v.Doing(action, id) })
@@ -86,15 +86,15 @@ func (v *View) Waits(action Action) []Waits {
 	}
 	switch {
 	case len(v.Instances) == 0:
-		waits = append(waits, Waits{Reason: "an instance: none is alive"})
+		waits = append(waits, Waits{Reason: "a participant: none is alive"})
 	case !slices.ContainsFunc(v.Instances, func(i Instance) bool { return v.Denied[i.Name] == nil }):
-		waits = append(waits, Waits{Reason: "an instance that may act: all that are alive are on the deny list"})
+		waits = append(waits, Waits{Reason: "a participant that may hold the lock: all that are alive are on the deny list"})
 	}
 	return waits
 }
 
-// Unanswered is the step that is being done if it is an order that was not answered yet, and the prefix of the instance
-// that has to answer, as far as that is known. It is nil when nobody has to.
+// Unanswered returns the current step if it is an order with a missing answer, and the prefix of the participant that has to
+// answer, if it is known. The step is nil if no answer is missing.
 func (v *View) Unanswered() (step *Step, prefix string) {
 	step = v.Intent.step()
 	if step == nil || !step.Order {
@@ -108,8 +108,8 @@ func (v *View) Unanswered() (step *Step, prefix string) {
 	return nil, ""
 }
 
-// Accepted tells whether a member's participant has accepted the present order for it and not answered yet: it may be
-// carrying it out at this moment.
+// Accepted reports whether the participant of a member has accepted the current order and not yet answered it: it may be carrying the
+// order out at this moment.
 func (v *View) Accepted(id MemberID) bool { return v.Answers[id].pending(v.Intent) }
 
 // acceptedBy returns the members for which the participant with a prefix has accepted the present order and not answered yet.
@@ -127,8 +127,8 @@ func (v *View) acceptedBy(prefix string) []MemberID {
 	return accepted
 }
 
-// Owner is the prefix of the instance that a member belongs to: by what was said of it, or else, since a member's ID begins
-// with its prefix, by its name. It is empty if neither tells.
+// Owner returns the prefix of a member's participant: from the member's entries, or else, since IDs begin with the prefix, from its
+// ID. It is empty if neither is conclusive.
 func (v *View) Owner(id MemberID) string {
 	for _, set := range sortedKeys(v.Sets) {
 		if member, is := v.Sets[set][id]; is {
@@ -155,8 +155,8 @@ func (v *View) Owner(id MemberID) string {
 	return owner
 }
 
-// Left are the prefixes of which no instance is alive, and that none has left: something that one has said is still
-// there, if only that there was one.
+// Left returns the prefixes of participants that are not alive and have not left: the store still has entries of them, if only their
+// settings.
 func (v *View) Left() []string {
 	left := map[string]bool{}
 	for key := range v.entries {
@@ -167,7 +167,7 @@ func (v *View) Left() []string {
 	return slices.Sorted(maps.Keys(left))
 }
 
-// owned tells whether the segments of a key are those of something that an instance has written for its prefix.
+// owned reports whether a participant has written a key, given by its segments, for its prefix.
 func owned(at []string) bool {
 	switch at[0] {
 	case kindChanges, kindParticipants:

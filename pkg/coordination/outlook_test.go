@@ -60,13 +60,13 @@ func TestOutlook(t *testing.T) {
 				"denied/dc4/dc1-op2": "", "answers/dc5/dc5-a": `{"intent":1}`,
 			},
 			pending: []MemberID{"dc10-a"},
-			waits:   []Waits{{"dc10-a", "it is not ready, and no instance of dc10 is alive"}},
+			waits:   []Waits{{"dc10-a", "it is not ready, and no process of dc10 is alive"}},
 			left:    []string{"dc10", "dc3", "dc4", "dc5"},
 		},
 		"nobody is alive": {
 			entries: map[string]string{"pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": ""},
 			pending: []MemberID{"dc1-a"},
-			waits:   []Waits{{"dc1-a", "no instance of dc1 is alive"}, {"", "an instance: none is alive"}},
+			waits:   []Waits{{"dc1-a", "no process of dc1 is alive"}, {"", "a participant: none is alive"}},
 			left:    []string{"dc1"},
 		},
 		"all are denied": {
@@ -74,7 +74,7 @@ func TestOutlook(t *testing.T) {
 				"instances/dc1/dc1-op/1": one, "denied/dc1/dc1-op": "", "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
 			},
 			pending: []MemberID{"dc1-a"},
-			waits:   []Waits{{"", "an instance that may act: all that are alive are on the deny list"}},
+			waits:   []Waits{{"", "a participant that may hold the lock: all that are alive are on the deny list"}},
 		},
 		"somebody has the lock": {
 			entries: map[string]string{
@@ -92,7 +92,7 @@ func TestOutlook(t *testing.T) {
 			},
 			pending: []MemberID{"dc1-a", "dc2-a", "dc3-a"},
 			doing:   []MemberID{"dc1-a", "dc2-a"},
-			waits:   []Waits{{"dc1-op", "the Restart that it does is not yet done"}},
+			waits:   []Waits{{"dc1-op", "its Restart is not done yet"}},
 			asked:   &Step{Do: "restart", Members: []MemberID{"dc2-a"}, Order: true},
 			owner:   "dc2",
 		},

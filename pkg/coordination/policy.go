@@ -6,40 +6,39 @@ import (
 	"time"
 )
 
-// Missing says what becomes of a member that is not ready, or whose participant is gone: nobody would carry out what is done to
-// it.
+// Missing is the policy for a member that is not ready, or whose participant is gone and so could not carry out an order.
 type Missing string
 
 const (
-	// Wait means to wait for every member and its participant, however long it takes. It is the default.
+	// Wait means to wait for every member and its participant without a limit. It is the default.
 	Wait Missing = "Wait"
-	// GoOn means to act after a time on those that are ready, and whose participants are alive.
+	// GoOn means to leave a member out after a time. Members that are ready and whose participants are alive are not left out.
 	GoOn Missing = "GoOn"
-	// LeaveOut means to leave out the members of participants that are gone, and to wait for the others.
+	// LeaveOut means to leave out the members of participants that are gone at once, and to wait for the other members.
 	LeaveOut Missing = "LeaveOut"
 )
 
-// Failing says what becomes of an action when a step of it has failed.
+// Failing is the policy for an action after one of its steps has failed.
 type Failing string
 
 const (
-	// GiveUp means to end the action: the members that are left do not follow. It is the default.
+	// GiveUp means to end the action without the remaining members. It is the default.
 	GiveUp Failing = "GiveUp"
-	// Continue means to go on with the other members.
+	// Continue means to continue with the other members.
 	Continue Failing = "Continue"
 )
 
-// Policy says how patient an action is. Each participant publishes its own; where they differ, the more careful one counts:
-// the longest quiet window, and a member is left out only if all of them leave it out.
+// Policy decides how long an action waits, and what it does without. Each participant publishes its own; if they differ, the more
+// careful one applies: the longest quiet window, and a member is left out only if all policies leave it out.
 type Policy struct {
-	// Quiet is how long no member may have been added to those that are pending, or withdrawn, before the action
-	// begins. It is measured by the clock of the participant that decides, from when it saw the change.
+	// Quiet is the quiet window: the time without an added or withdrawn need before the action begins. The participant that decides
+	// measures it with its own clock, from the moment at which it saw the last change.
 	Quiet time.Duration `json:"quiet,omitempty"`
-	// Missing says what becomes of a member that is not ready or whose participant is gone, Wait if it is not set.
+	// Missing is the policy for a member that is not ready or whose participant is gone. It defaults to Wait.
 	Missing Missing `json:"missing,omitempty"`
-	// After is how long GoOn waits, after the last change that was seen.
+	// After is how long GoOn waits after the last observed change.
 	After time.Duration `json:"after,omitempty"`
-	// Failing says what becomes of the action when a step has failed, GiveUp if it is not set.
+	// Failing is the policy for the action after a failed step. It defaults to GiveUp.
 	Failing Failing `json:"failing,omitempty"`
 }
 
@@ -114,8 +113,8 @@ func (p policies) goesOn() bool {
 	return !slices.ContainsFunc(p, func(policy Policy) bool { return policy.Failing != Continue })
 }
 
-// PolicyConflict names what participants have published differently, so that people see which of it counts. It is empty when
-// they agree. Without an action it is about those that nobody has a policy of its own for.
+// PolicyConflict describes a difference between the published policies for an action, or returns "" if they are the same. An empty
+// action stands for all actions without an entry in Settings.Policies.
 func (v *View) PolicyConflict(action Action) string {
 	all := v.policies(action)
 	for i, policy := range all[1:] {
@@ -124,7 +123,7 @@ func (v *View) PolicyConflict(action Action) string {
 			if action != "" {
 				about = "for " + string(action)
 			}
-			return fmt.Sprintf("%s and %s have different policies %s; the more careful one counts: give both the same",
+			return fmt.Sprintf("%s and %s have different policies %s; the more careful one applies: set both to the same",
 				v.Participants[0].Name, v.Participants[i+1].Name, about)
 		}
 	}

@@ -9,33 +9,33 @@ import (
 	"time"
 )
 
-// Lock says who may act.
+// Lock is the record of the lock and its holder.
 type Lock struct {
 	Holder string `json:"holder"`
 	Prefix string `json:"prefix,omitempty"`
 	// Token is larger than that of every holder before.
 	Token int64 `json:"token"`
-	// Session is that of the holder.
+	// Session is the ID of the holder's session.
 	Session string `json:"session"`
-	// Since is for people: when that was by the holder's clock.
+	// Since is when the lock was taken, by the holder's clock. It is informational.
 	Since time.Time `json:"since"`
 }
 
 // Step is a part of a plan, done to one member or to several.
 type Step struct {
-	// Do says what is done, in the words of the operators.
+	// Do is the operation, with a name that the adopter chooses.
 	Do string `json:"do"`
-	// Members are those that it is done to.
+	// Members are the members that the step disturbs.
 	Members []MemberID `json:"members,omitempty"`
-	// Order is set when the participants of the members carry it out, each for its own. Otherwise the holder of the lock does.
+	// Order is set if the participants carry the step out, each for its own members. Otherwise the holder of the lock does.
 	Order bool `json:"order,omitempty"`
-	// Together is set for an order that no participant carries out before all of them have accepted it.
+	// Together is set for an order that begins only after all participants have accepted it.
 	Together bool `json:"together,omitempty"`
-	// With is what else is needed.
+	// With has further parameters of the step.
 	With map[string]string `json:"with,omitempty"`
 }
 
-// Member is the member of a step that has one, the first of several, or "".
+// Member returns the first member of a step, or "".
 func (s Step) Member() MemberID {
 	if len(s.Members) == 0 {
 		return ""
@@ -78,34 +78,34 @@ func joined(ids []MemberID) string {
 	return strings.Join(all, ", ")
 }
 
-// Intent says what is being done. It is written before anything is done, and lasts until all of it is.
+// Intent is the record of the action in progress. It is written before the first step and removed after the last one.
 type Intent struct {
-	// ID is the token under which it was begun.
+	// ID is the token under which the intent began.
 	ID     int64  `json:"id"`
 	Action Action `json:"action"`
 	Class  string `json:"class,omitempty"`
-	// Members are the versions of the entries that asked for it.
+	// Members are the members of the action, with the versions of the entries that asked for it.
 	Members map[MemberID]int64 `json:"members,omitempty"`
-	// LeftOut says why it is done without some that had asked for it.
+	// LeftOut are the members that were left out, with the reasons.
 	LeftOut map[MemberID]string `json:"leftOut,omitempty"`
-	// Beside is what else its members needed when it was decided. What they need after that comes first if they cannot become
-	// healthy.
+	// Beside are the other actions that its members needed when it began. An action that a member needs only later comes first if
+	// the member does not become healthy.
 	Beside map[MemberID][]Action `json:"beside,omitempty"`
 	Steps  []Step                `json:"steps,omitempty"`
-	// At is the step that is to be done now, the number of steps when all are done.
+	// At is the index of the current step, or the number of steps when all are done.
 	At int `json:"at"`
 	// Go is set when all participants have accepted a step that they carry out together.
 	Go bool `json:"go,omitempty"`
-	// Seen is the revision at which it was decided.
+	// Seen is the revision at which the action was decided.
 	Seen int64 `json:"seen,omitempty"`
-	// Token is that of the instance which goes on with it now, By its name.
+	// Token is that of the present holder, and By the holder's name.
 	Token int64  `json:"token"`
 	By    string `json:"by"`
-	// Since is for people: when it was begun by the clock of the instance that began it.
+	// Since is when the intent began, by the clock of the participant that began it. It is informational.
 	Since time.Time `json:"since"`
 }
 
-// step is the one that is to be done now, if any.
+// step returns the current step, or nil.
 func (i *Intent) step() *Step {
 	if i == nil || i.At >= len(i.Steps) {
 		return nil
@@ -153,38 +153,38 @@ func (i *Intent) members() []MemberID {
 	return nil
 }
 
-// Done says what was done, or given up.
+// Done is the record of an action that was completed or given up.
 type Done struct {
 	Intent
-	// Failure says why it was given up. What it had done until then stays done.
+	// Failure is the reason why the action was given up. Its completed steps are not undone.
 	Failure string    `json:"failure,omitempty"`
 	Until   time.Time `json:"until"`
 }
 
-// Answer is what a participant says of an order, for one of its members: first that it accepts it, and then what came of it.
+// Answer is the answer of a participant to an order, for one of its members: first its acceptance, and then the outcome.
 type Answer struct {
-	// Intent and Step are what it answers.
+	// Intent and Step identify the order.
 	Intent int64 `json:"intent"`
 	Step   int   `json:"step"`
-	// Token is the one under which it was ordered.
+	// Token is the token of the order.
 	Token int64 `json:"token"`
-	// Process is the session of the process that has accepted it.
+	// Process is the session of the process that has accepted the order.
 	Process string `json:"process,omitempty"`
 	// Done is set when the order was carried out, or cannot be.
 	Done bool `json:"done,omitempty"`
-	// Failure says why the order cannot be carried out.
+	// Failure is the reason why the order cannot be carried out.
 	Failure string `json:"failure,omitempty"`
-	// Fenced is the newest token that the system has seen, if it has refused the order because of it.
+	// Fenced is the newest token that the system has seen, if it has refused the order because of that token.
 	Fenced int64 `json:"fenced,omitempty"`
 }
 
-// isOf tells whether it is about the step that is to be done now.
+// isOf reports whether the answer is to the current step.
 func (a Answer) isOf(i *Intent) bool { return i != nil && a.Intent == i.ID && a.Step == i.At }
 
-// answers tells whether it is the outcome of the step that is to be done now.
+// answers reports whether it is the outcome of the current step.
 func (a Answer) answers(i *Intent) bool { return a.Done && a.isOf(i) }
 
-// pending tells whether the step that is to be done now is being carried out, as far as anybody knows.
+// pending reports whether the current step is being carried out, as far as the store shows.
 func (a Answer) pending(i *Intent) bool { return !a.Done && a.Fenced == 0 && a.isOf(i) }
 
 // before tells whether it is about an earlier step.

@@ -156,7 +156,7 @@ func (p *pass) beginLocal(ctx context.Context, needs Needs) error {
 		}
 		last := p.c.givenUp[action]
 		if left := p.c.retryAfter(last.times) - p.c.clock.Now().Sub(last.at); left > 0 {
-			p.wait("", fmt.Sprintf("%s: %s until it is tried again", action, left.Round(time.Millisecond)))
+			p.wait("", fmt.Sprintf("%s: retry in %s", action, left.Round(time.Millisecond)))
 			p.again(left)
 			continue
 		}

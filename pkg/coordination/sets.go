@@ -12,8 +12,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// MemberID names a member of the managed system: a process, or a group of them. It is the same wherever the
-// member is moved, and in all regions.
+// MemberID is the name of a member of the managed system: a process, or a group of processes. It is the same for all participants,
+// and does not change when the member moves.
 type MemberID string
 
 // Members are the entries of a set.
@@ -21,13 +21,12 @@ type Members map[MemberID]Member
 
 // Member is an entry of a set.
 type Member struct {
-	// Prefix is that of the instance which the member belongs to. If several ask for the same member, as for one that
-	// no instance looks after any more, it is that of the last one.
+	// Prefix is that of the member's participant. If several participants have an entry for the same member, for example because it
+	// has no participant any more, it is the prefix of the latest entry.
 	Prefix string `json:"prefix"`
-	// Addresses are where the member can be reached, in the sets of members that are ready to be excluded or
-	// included. In other sets there are none.
+	// Addresses are the published addresses of the member. Only sets of ready members have them.
 	Addresses []string `json:"addresses,omitempty"`
-	// Version is the revision at which the entry was written last.
+	// Version is the revision of the last write to the entry.
 	Version int64 `json:"version"`
 }
 
@@ -153,7 +152,7 @@ func (c *Coordinator) updateFrom(ctx context.Context, prefix string, before *kv.
 	if !errors.Is(err, kv.ErrTooLarge) {
 		return err
 	}
-	// What is not needed any more makes room. The other entries are still missing.
+	// Removing outdated entries makes room. The other entries are still missing.
 	removed := slices.DeleteFunc(news, func(operation kv.Operation) bool { return !operation.Delete })
 	if len(removed) > 0 {
 		if again := c.writeParts(ctx, prefix, before, removed, true); again != nil {
@@ -164,7 +163,7 @@ func (c *Coordinator) updateFrom(ctx context.Context, prefix string, before *kv.
 }
 
 // writeParts writes operations in as many transactions as they take, if the marker is as it was before, and notes there what it is
-// then, also if it returns an error: whoever writes the marker after that must know whether entries are missing.
+// then, also if it returns an error: the next write of the marker must know whether entries are missing.
 func (c *Coordinator) writeParts(ctx context.Context, prefix string, before *kv.Snapshot, operations []kv.Operation, incomplete bool) error {
 	for first := true; first || len(operations) > 0; first = false {
 		part := operations[:min(len(operations), c.maxOperations)]
@@ -201,7 +200,7 @@ func (k keys) changesOf(prefix string, updates map[Set]setUpdates) ([]change, er
 	var all []change
 	for _, set := range slices.Sorted(maps.Keys(updates)) {
 		if !set.known() {
-			return nil, fmt.Errorf("there is no set %q", set)
+			return nil, fmt.Errorf("unknown set %q", set)
 		}
 		for _, id := range slices.Sorted(maps.Keys(updates[set])) {
 			operation, err := k.operation(set, prefix, id, updates[set][id])

@@ -7,31 +7,29 @@ import (
 	"slices"
 )
 
-// Mode says whether an instance takes part.
+// Mode is whether a participant takes part in the coordination.
 type Mode string
 
 const (
-	// Local is the default: the instance touches no key of the sets and says nothing of itself. It can still use
-	// the lock.
+	// Local is the default: the participant does not register and declares no needs. It acts on its own members under the lock.
 	Local Mode = "local"
-	// Global means that it coordinates with the others.
+	// Global means that the participant takes part in the coordination.
 	Global Mode = "global"
 )
 
-// Settings are what may change while a participant runs. People set them in the resource of the participant.
+// Settings are the options that may change while a participant runs, usually set in its custom resource.
 type Settings struct {
-	// Mode is local unless it is set.
+	// Mode defaults to Local.
 	Mode Mode `json:"mode,omitempty"`
-	// Prefix is that of the members which belong to this participant. No other participant has it.
+	// Prefix is the unique prefix of this participant, below which its members are stored.
 	Prefix string `json:"prefix,omitempty"`
-	// Generation is that of the spec which the participant works on.
+	// Generation is the generation of the spec that the participant works on. It is informational.
 	Generation int64 `json:"generation,omitempty"`
-	// Denied are names of participants that may not hold the lock. One that holds it nevertheless loses it to the next one
-	// that wants it.
+	// Denied are the names of participants that may not hold the lock. If one of them holds it, the next participant takes it over.
 	Denied []string `json:"denied,omitempty"`
-	// Expected are prefixes of participants without which no action begins, also if they have not said anything yet.
+	// Expected are the prefixes of participants that have to be present before an action begins, also if they have never joined.
 	Expected []string `json:"expected,omitempty"`
-	// Policy says how patient actions are, and Policies how patient those are that differ from it.
+	// Policy is the policy of all actions, except those in Policies, which have their own.
 	Policy   Policy            `json:"policy,omitzero"`
 	Policies map[Action]Policy `json:"policies,omitempty"`
 }

@@ -18,19 +18,19 @@ const ConditionCoordinated = "Coordinated"
 
 // The reasons of the condition. It is false for all but the first four.
 const (
-	ReasonSettled     = "Settled"     // nothing is to be done
-	ReasonWaiting     = "Waiting"     // something else has to happen first
+	ReasonSettled     = "Settled"     // no member needs an action
+	ReasonWaiting     = "Waiting"     // an action waits; the message has the reasons
 	ReasonActing      = "Acting"      // an action is being carried out
 	ReasonLocal       = "Local"       // the participant is in local mode
 	ReasonMixedModes  = "MixedModes"  // not all participants take part
 	ReasonDenied      = "Denied"      // the participant may not hold the lock
 	ReasonSuperseded  = "Superseded"  // a newer process of the participant works
 	ReasonPrefixTaken = "PrefixTaken" // another participant has the prefix
-	ReasonFailed      = "Failed"      // Reconcile has returned another error
+	ReasonFailed      = "Failed"      // Reconcile has returned any other error
 )
 
-// Condition returns what came of a Reconcile as a condition. All are the prefixes of the participants that should take part: a
-// missing one makes the condition false, because nobody waits for what it does.
+// Condition returns the outcome of a Reconcile as a condition. All are the prefixes of the participants that should take part: a
+// missing one makes the condition false, because the others do not wait for it.
 func (c *Coordinator) Condition(result *Result, err error, all ...string) metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: ConditionCoordinated, Status: status, Reason: reason, Message: message}
@@ -42,27 +42,27 @@ func (c *Coordinator) Condition(result *Result, err error, all ...string) metav1
 	case err != nil:
 		return is(metav1.ConditionFalse, ReasonFailed, err.Error())
 	case result.Superseded:
-		return is(metav1.ConditionFalse, ReasonSuperseded, "A newer process of this participant works.")
+		return is(metav1.ConditionFalse, ReasonSuperseded, "A newer process of this participant is active.")
 	case result.View.Denied[c.name] != nil:
-		return is(metav1.ConditionFalse, ReasonDenied, "This participant is on a deny list and does not act.")
+		return is(metav1.ConditionFalse, ReasonDenied, "This participant is on a deny list and cannot hold the lock.")
 	case global && len(absent) > 0:
 		return is(metav1.ConditionFalse, ReasonMixedModes, fmt.Sprintf(
-			"These participants take no part, because they are in local mode, not started or gone: %s.", strings.Join(absent, ", ")))
+			"These participants do not take part, because they are in local mode, not started or gone: %s.", strings.Join(absent, ", ")))
 	case doing.step() != nil && global:
 		return is(metav1.ConditionTrue, ReasonActing, fmt.Sprintf(
 			"%s by %s, step %d of %d: %s", doing.Action, doing.By, doing.At+1, len(doing.Steps), doing.step()))
 	case !global:
-		return is(metav1.ConditionTrue, ReasonLocal, "This participant does not agree with others before it acts.")
+		return is(metav1.ConditionTrue, ReasonLocal, "This participant is in local mode: it acts on its own members without agreement.")
 	case len(result.Waits) > 0:
 		return is(metav1.ConditionTrue, ReasonWaiting, result.Waiting())
 	}
-	return is(metav1.ConditionTrue, ReasonSettled, "Nothing is to be done.")
+	return is(metav1.ConditionTrue, ReasonSettled, "No member needs an action.")
 }
 
 var duration = regexp.MustCompile(`\b([0-9.]+(h|m|s|ms|µs|ns))+\b`)
 
-// Waiting returns in a line what has to happen first, each thing once. Durations are in whole seconds, so that a status with
-// them is not written more often.
+// Waiting returns the reasons in Waits as one line, without duplicates. Durations are rounded up to seconds, so that a status with
+// them is not updated more often.
 func (r *Result) Waiting() string {
 	var all []string
 	for _, waits := range r.Waits {
@@ -79,13 +79,13 @@ func (r *Result) Waiting() string {
 	})
 }
 
-// Warning tells whether somebody should look at the event, as in an event of Kubernetes.
+// Warning reports whether the event is of type Warning, as opposed to Normal, as a Kubernetes event.
 func (e Event) Warning() bool {
 	return slices.Contains([]string{"Failed", "Fenced", "GaveUp", "LeftOut", "LockLost", "StoodBack"}, e.Reason)
 }
 
-// View shows needs as if their participant were the only one: in local mode, a System can plan with it as it does in global mode
-// with the View of all participants.
+// View returns the needs as the View of a system with only this participant, so that a System can plan in local mode as in global
+// mode.
 func (n Needs) View(prefix string) *View {
 	view := &View{Sets: map[Set]Members{}}
 	for _, need := range n.Pending {

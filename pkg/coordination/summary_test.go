@@ -45,10 +45,10 @@ func TestCondition(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	for want, waits := range map[string][]Waits{
-		"":                                   nil,
-		"Restart: 5s more without a change":  {{"Restart", "4.7s more without a change"}},
-		"1m1s more":                          {{"", "1m0.25s more"}, {"", "1m0.25s more"}},
-		"dc1-1: 1s behind; dc2-1 is in step": {{"dc1-1", "3ms behind"}, {"", "dc2-1 is in step"}},
+		"":                                     nil,
+		"Restart: another 5s without a change": {{"Restart", "another 4.7s without a change"}},
+		"1m1s more":                            {{"", "1m0.25s more"}, {"", "1m0.25s more"}},
+		"dc1-1: 1s behind; dc2-1 is in step":   {{"dc1-1", "3ms behind"}, {"", "dc2-1 is in step"}},
 	} {
 		result := Result{Waits: waits}
 		if got := result.Waiting(); got != want {
@@ -83,7 +83,7 @@ func TestNeedsView(t *testing.T) {
 }
 
 func ExampleResult_Waiting() {
-	result := Result{Waits: []Waits{{For: "dc2-1", Reason: "it is not ready"}, {For: "Restart", Reason: "4.7s more without a change"}}}
+	result := Result{Waits: []Waits{{For: "dc2-1", Reason: "it is not ready"}, {For: "Restart", Reason: "another 4.7s without a change"}}}
 	fmt.Println(result.Waiting())
-	// Output: dc2-1: it is not ready; Restart: 5s more without a change
+	// Output: dc2-1: it is not ready; Restart: another 5s without a change
 }

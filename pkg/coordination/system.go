@@ -9,44 +9,43 @@ import (
 	"slices"
 )
 
-// System is what Reconcile asks an operator about its part of the system that it manages with others, and what it has it do.
-// All methods may be called again for the same thing, also by another process or another participant that goes on with it,
-// so they look at the system before they change it.
+// System is implemented by the adopter, for the participant's part of the managed system. Any method may be called again for the same
+// action or step, also by another process or participant that continues it, so each method checks the system before it changes it.
 type System interface {
-	// Needs returns what the members of this participant need now. The view is one from before it looks at them.
+	// Needs returns the current needs of this participant's members. The view was read before the call.
 	Needs(ctx context.Context, view *View) (Needs, error)
-	// Plan returns how an action is done to members that are ready for it, as steps that are done one after the other. It is
-	// asked of the participant that acts for all. Without steps, or with NotYet, the action does not begin now.
+	// Plan returns the steps of an action, in sequence, for members that are ready for it. It is called on the participant that
+	// acts for all. If it returns no steps, or NotYet, the action does not begin now.
 	Plan(ctx context.Context, proposal Proposal) ([]Step, error)
-	// Execute carries out a step for this participant's members, or, if it is not an order, for all. It returns nil when that is
-	// done, NotYet to be called again, Failed when it cannot be done and nothing of it is under way, and Fenced when the system has
-	// seen a newer token. After any other error it is called again too.
+	// Execute carries out a step for this participant's members or, if the step is not an order, for all members. It returns nil
+	// when the step is done, NotYet to be called again, Failed if the step cannot be done and no part of it is in progress, and
+	// Fenced if the system has seen a newer token. After any other error it is called again too.
 	Execute(ctx context.Context, task Task) error
-	// Healthy returns nil if the plan may go on after a step, NotYet while it may not, and Failed when it never will. It is asked
-	// of the participant that acts for all.
+	// Healthy returns nil if the plan may continue after a step, NotYet while it may not, and Failed if it never can. It is called
+	// on the participant that acts for all.
 	Healthy(ctx context.Context, step Step) error
 }
 
 // Replanner is a System that plans again after each step, because the system may have changed.
 type Replanner interface {
-	// Replan returns the steps that are left when the first of an intent's steps, before intent.At, are done or, as
-	// intent.LeftOut says, left out. The first of them may be carried out at once: it returns NotYet while that is not possible, and
-	// Failed to give the action up.
+	// Replan returns the remaining steps of an intent. The steps before intent.At are done, except for the members in intent.LeftOut.
+	// The first remaining step may be carried out at once: Replan returns NotYet while that is not possible, and Failed to give the
+	// action up.
 	Replan(ctx context.Context, intent *Intent) ([]Step, error)
 }
 
-// Fencer is a System that can refuse what comes late: an order that was accepted by a participant which hangs.
+// Fencer is a System that can refuse late operations, such as those of a participant that has accepted an order and hangs.
 type Fencer interface {
-	// Fence makes the system refuse whatever is done to members under an older token. It returns NotYet while something is still
-	// under way. When it has returned nil, the action goes on without them.
+	// Fence makes the system refuse operations on members under an older token. It returns NotYet while such an operation is in
+	// progress. After it has returned nil, the action continues without these members.
 	Fence(ctx context.Context, members []MemberID, token int64) error
 }
 
-// Needs are what the members of a participant need.
+// Needs are the needs of a participant's members.
 type Needs struct {
-	// Members are all that belong to this participant: it carries out the orders for them.
+	// Members are all members of this participant. It carries out the orders for them.
 	Members []MemberID
-	// Pending are those that need something.
+	// Pending are the actions that members need.
 	Pending []Need
 }
 
@@ -54,9 +53,9 @@ type Needs struct {
 type Need struct {
 	Action Action
 	Member MemberID
-	// Ready is set when the action may begin, as far as this participant is concerned.
+	// Ready is set when this participant has prepared the member for the action.
 	Ready bool
-	// Addresses are where the member can be reached, for those that act on it. They are published when it is ready.
+	// Addresses are published when the member is ready, for the participant that acts for all.
 	Addresses []string
 }
 
@@ -65,7 +64,7 @@ func (n Needs) wants() (wantedEntries, error) {
 	wants := wantedEntries{}
 	for _, need := range n.Pending {
 		if err := need.Action.check(); err != nil {
-			return nil, fmt.Errorf("%s needs what cannot be an action: %w", need.Member, err)
+			return nil, fmt.Errorf("%s needs an invalid action: %w", need.Member, err)
 		}
 		pending, ready := need.Action.Sets()
 		wants.Want(pending, need.Member)
@@ -88,12 +87,12 @@ func (n Needs) needed() needed {
 // Proposal is an action that may begin.
 type Proposal struct {
 	Action Action
-	// Mode is Local if only the members of this participant are known. What is done together is done to these alone then.
+	// Mode is Local if only the members of this participant are known. Steps with Together then include only these.
 	Mode  Mode
 	Class string
-	// Members are those that it is done to.
+	// Members are the members that the action disturbs.
 	Members Members
-	// View is what was decided on. In local mode nobody has said anything.
+	// View is the state on which the action was decided. In local mode it is empty.
 	View *View
 }
 
@@ -102,39 +101,39 @@ func (p Proposal) IDs() []MemberID { return slices.Sorted(maps.Keys(p.Members)) 
 
 // Task is a step for Execute.
 type Task struct {
-	// Step is what is to be done. Of an order, it has only the members of this participant.
+	// Step is the step to carry out. If it is an order, it has only the members of this participant.
 	Step
-	// ID is the same whoever carries the step out, and however often. It is unique in the system.
+	// ID identifies the step. It is unique in the system, and the same for every process and every attempt.
 	ID string
-	// Token grows with every holder of the lock. A system that can compare it refuses an older one than it has seen.
+	// Token grows with every holder of the lock. A system that can compare tokens should refuse one that is older than the newest seen.
 	Token int64
 }
 
-// NotYet is returned for what is not done, or not possible, now: it is asked again later. The reason is shown to people.
+// NotYet is returned while something is not done or not possible: the method is called again later. Result.Waits has the reason.
 func NotYet(format string, args ...any) error { return &notYetError{fmt.Sprintf(format, args...)} }
 
 type notYetError struct{ reason string }
 
 func (e *notYetError) Error() string { return e.reason }
 
-// Failed is returned by Execute, Healthy and Replan for what cannot be done. The reason is recorded, and the others are told.
+// Failed is returned by Execute, Healthy and Replan for a step or an action that cannot be done. The reason is recorded.
 func Failed(format string, args ...any) error { return &failedError{fmt.Sprintf(format, args...)} }
 
 type failedError struct{ reason string }
 
 func (e *failedError) Error() string { return e.reason }
 
-// Fenced is returned by Execute when the system has refused a token because it has seen a newer one, for example before its
-// store was restored from a backup. The step is then ordered again under a newer token than that.
+// Fenced is returned by Execute when the system has refused a token because it has seen a newer one, for example before the store
+// was restored from a backup. The step is then ordered again under a token above the given one.
 func Fenced(seen int64) error { return &fencedError{seen} }
 
 type fencedError struct{ seen int64 }
 
-func (e *fencedError) Error() string { return fmt.Sprintf("the system has seen the token %d", e.seen) }
+func (e *fencedError) Error() string { return fmt.Sprintf("the system has seen token %d", e.seen) }
 
 // unexplained is for a system that refuses a token although it is newer than all that it has seen.
 func (e *fencedError) unexplained(step Step, token int64) error {
-	return fmt.Errorf("the system refused to %s under the token %d although it has seen no newer one than %d: return Failed, or another error", step, token, e.seen)
+	return fmt.Errorf("the system refused to %s under token %d, although the newest token that it has seen is %d: return Failed, or another error", step, token, e.seen)
 }
 
 // why returns the reason of NotYet, and the error if it is another one, or joined with others.

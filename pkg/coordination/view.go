@@ -10,23 +10,23 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// View is all that the participants have said, read at one revision.
+// View is the state of the coordination, read at one revision.
 type View struct {
 	System   string `json:"system"`
 	Revision int64  `json:"revision"`
-	// Participants are those that have not left, by prefix, whether they are alive or not.
+	// Participants are all participants that have joined and not left, alive or not, sorted by prefix.
 	Participants []Participant `json:"participants,omitempty"`
-	// Instances are the participants that are alive, by prefix and name: of several processes, the newest one.
+	// Instances are the processes of the live participants, sorted by prefix and name: if there are several, the newest one.
 	Instances []Instance `json:"instances"`
-	// Sets are those that are not empty.
+	// Sets are the sets that are not empty.
 	Sets map[Set]Members `json:"sets"`
-	// Denied are the instances that may not hold the lock, with the prefixes of those who say so.
+	// Denied are the participants that may not hold the lock, with the prefixes of the participants that deny them.
 	Denied map[string][]string `json:"denied,omitempty"`
 	Lock   *Lock               `json:"lock,omitempty"`
-	// Token is the newest one.
+	// Token is the newest fencing token.
 	Token  int64   `json:"token"`
 	Intent *Intent `json:"intent,omitempty"`
-	// Done is what was done last, the newest first.
+	// Done are the latest done records, the newest first.
 	Done    []Done              `json:"done,omitempty"`
 	Answers map[MemberID]Answer `json:"answers,omitempty"`
 
@@ -56,8 +56,7 @@ func (c *Coordinator) view(ctx context.Context) (*View, error) {
 // snapshot is what the view was made of.
 func (v *View) snapshot() *kv.Snapshot { return &kv.Snapshot{Revision: v.Revision, Entries: v.entries} }
 
-// Look reads what the instances of a system say, for somebody who is none of them. Root is DefaultRoot if it is
-// empty.
+// Look reads the state of a system, for a program that is not a participant. An empty root means DefaultRoot.
 func Look(ctx context.Context, store kv.Store, root, system string) (*View, error) {
 	if err := checkSystem(system); err != nil {
 		return nil, err
@@ -71,11 +70,11 @@ func Look(ctx context.Context, store kv.Store, root, system string) (*View, erro
 func look(ctx context.Context, store kv.Store, k keys, system string) (*View, error) {
 	found, err := store.Read(ctx, k.root)
 	if err != nil {
-		return nil, fmt.Errorf("reading what the instances of %s say: %w", system, err)
+		return nil, fmt.Errorf("reading the state of %s: %w", system, err)
 	}
 	view, err := k.view(found)
 	if err != nil {
-		return nil, fmt.Errorf("understanding what the instances of %s say: %w", system, err)
+		return nil, fmt.Errorf("decoding the state of %s: %w", system, err)
 	}
 	view.System = system
 	return view, nil
@@ -110,7 +109,7 @@ func (k keys) view(found *kv.Snapshot) (*View, error) {
 	return v, nil
 }
 
-// add understands an entry. What it does not know was written by a newer version, and is left alone.
+// add decodes an entry. It ignores unknown entries, which a newer version has written.
 func (v *View) add(at []string, value string) (err error) {
 	read := func(into any) error { return json.Unmarshal([]byte(value), into) }
 	switch {
@@ -146,8 +145,8 @@ func (v *View) add(at []string, value string) (err error) {
 	return err
 }
 
-// addAnswer keeps the answer to the latest step. Two participants may both have answered it, if the first one has died: then it is the
-// one that was written last.
+// addAnswer keeps the answer to the latest step. If two participants have answered it, because the first one has died, the answer
+// that was written last counts.
 func (v *View) addAnswer(prefix string, id MemberID, answer Answer) {
 	version := func(prefix string) int64 { return v.entries[v.keys.answers(prefix, string(id))].Version }
 	other, given := v.Answers[id]
@@ -156,7 +155,7 @@ func (v *View) addAnswer(prefix string, id MemberID, answer Answer) {
 	}
 }
 
-// Takes tells whether an instance with a prefix takes part.
+// Takes reports whether the participant with a prefix is alive and takes part.
 func (v *View) Takes(prefix string) bool {
 	return slices.ContainsFunc(v.Instances, func(i Instance) bool { return i.Prefix == prefix })
 }
@@ -192,15 +191,14 @@ func (v *View) needed() needed {
 	return all
 }
 
-// Absent are the prefixes of those which take no part, of all that manage members of the system: they are in
-// local mode, not started or gone, and nobody waits for what they will do.
+// Absent returns those of the given prefixes whose participants do not take part: they are in local mode, not started or gone.
 func (v *View) Absent(all ...string) []string {
 	return slices.DeleteFunc(slices.Clone(all), v.Takes)
 }
 
-// Candidates are those of some members that may be given the leading part in the system: none that needs an action which has not
-// been done, and none that leaves. Leaving are the actions after which a member is not a part of the system any more: their entries
-// count also when they are done. There may be no candidate at all.
+// Candidates returns those of the given members that may become the leader of the system: members that need no action, and are not
+// leaving. Leaving are the actions that remove a member from the system: their entries count even after they are done. The result may
+// be empty.
 func (v *View) Candidates(of []MemberID, leaving ...Action) []MemberID {
 	return slices.DeleteFunc(slices.Clone(of), func(id MemberID) bool {
 		for set, members := range v.Sets {

@@ -15,7 +15,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// intervention is what somebody wants to end that no participant ends.
+// intervention ends an action or a lock that no participant ends by itself.
 type intervention struct {
 	storeAt
 	system, reason string
@@ -26,31 +26,31 @@ func newCoordinationAbandon() *cobra.Command {
 	i := &intervention{}
 	command := &cobra.Command{
 		Use:   "abandon [SYSTEM]",
-		Short: "End an action that nobody will finish",
-		Long: `Removes what is being done in a system, and the lock of the participant that does it, in
-one transaction, and records it as given up, with the reason.
+		Short: "End an action that no participant will finish",
+		Long: `Removes the intent of a system, and the lock of the participant that carries it out, in
+one transaction, and records the action as given up, with the reason.
 
-It is for an action that will not end by itself: a participant has accepted an order and
-will never answer, or the plan cannot be carried out. Whatever the holder still writes to
-the store is refused. What the action was about stays pending, and is planned again under
-a higher token: correct the cause first, or the same happens again.
+Use it for an action that cannot end by itself: a participant has accepted an order and
+will never answer, or the plan cannot be carried out. The store refuses further writes of
+the holder. The members of the action stay pending, and are planned again under a higher
+token: correct the cause first, or the action gets stuck again.
 
-It cannot stop what is being carried out at this moment. A participant that has accepted
-an order, or a holder that hangs, may still do to a member what it was about to do, beside
-what is planned next. Without --yes it shows which members that concerns. Make sure that
-nothing happens to them any more.
+It cannot stop an operation that is in progress. A participant that has accepted an order,
+or a holder that hangs, may still disturb its members during the next plan. Without --yes
+it shows which members are affected. Make sure that nobody disturbs them before you add
+--yes.
 
 SYSTEM may be left out if there is only one.`,
-		Example: `  # what would be removed, and what follows?
+		Example: `  # show what would be removed, and which members are affected
   ringmaster coordination abandon store --endpoints http://127.0.0.1:2379
 
-  # do it
+  # abandon the action
   ringmaster coordination abandon store --endpoints http://127.0.0.1:2379 --reason "dc2-1 has no disk" --yes`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error { return i.run(command, args, i.abandon) },
 	}
 	i.addFlags(command)
-	command.Flags().StringVar(&i.reason, "reason", "", "why, for those who read the record; required with --yes")
+	command.Flags().StringVar(&i.reason, "reason", "", "reason that is recorded; required with --yes")
 	return command
 }
 
@@ -59,23 +59,22 @@ func newCoordinationBreakLock() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "break-lock [SYSTEM]",
 		Short: "Take the lock from a participant that hangs",
-		Long: `Removes the lock of a system, and nothing else. The next participant that looks goes on with
-what is being done, under a higher token. Whatever the holder still writes to the store
-under the old one is refused.
+		Long: `Removes the lock of a system, and nothing else. The next participant continues the intent
+under a higher token. The store refuses further writes of the former holder.
 
-It is for a holder that is alive and does nothing. One that has died loses the lock by
+Use it for a holder that is alive but hangs. A holder that has died loses the lock by
 itself. The same participant may take the lock again: to prevent that, put it on the deny
-list of another one first.
+list of another participant first.
 
-If the holder hangs in a step that it carries out itself, the next one carries out the same
-step, and both may do so at the same time. Without --yes it shows what would be removed, and
-which members that concerns.
+If the holder hangs in a step that it carries out itself, the next holder carries out the
+same step, possibly at the same time. Without --yes it shows what would be removed, and
+which members are affected.
 
 SYSTEM may be left out if there is only one.`,
-		Example: `  # who would lose the lock, and what follows?
+		Example: `  # show which participant would lose the lock, and which members are affected
   ringmaster coordination break-lock store --endpoints http://127.0.0.1:2379
 
-  # do it
+  # break the lock
   ringmaster coordination break-lock store --endpoints http://127.0.0.1:2379 --yes`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error { return i.run(command, args, i.breakLock) },
@@ -86,10 +85,10 @@ SYSTEM may be left out if there is only one.`,
 
 func (i *intervention) addFlags(command *cobra.Command) {
 	i.storeAt.addFlags(command)
-	command.Flags().BoolVar(&i.yes, "yes", false, "do it, and do not only show what would be removed")
+	command.Flags().BoolVar(&i.yes, "yes", false, "remove it, instead of only showing what would be removed")
 }
 
-// run does something to a system that somebody has said something of.
+// run applies an intervention to a system that has entries in the store.
 func (i *intervention) run(command *cobra.Command, args []string, do func(context.Context, *opened, io.Writer, *show.System) error) error {
 	store, err := i.open(command)
 	if err != nil {
@@ -118,12 +117,12 @@ func (i *intervention) run(command *cobra.Command, args []string, do func(contex
 
 func (i *intervention) abandon(ctx context.Context, store *opened, out io.Writer, system *show.System) error {
 	if system.Intent == nil {
-		return i.nothingToDo("nothing is being done in "+i.system, "break-lock", system.Lock != nil, store)
+		return i.nothingToDo("no action is in progress in "+i.system, "break-lock", system.Lock != nil, store)
 	}
 	show.WriteLines(out, system.Abandoned())
 	switch {
 	case !i.yes:
-		return &refusedError{`nothing was removed: add --yes, and --reason "…" for those who read the record`}
+		return &refusedError{`nothing was removed: add --yes, and --reason "…" for the record`}
 	case strings.TrimSpace(i.reason) == "":
 		return &refusedError{`nothing was removed: --reason is required, such as --reason "dc2-1 has no disk"`}
 	}
@@ -151,7 +150,7 @@ func (i *intervention) breakLock(ctx context.Context, store *opened, out io.Writ
 	return nil
 }
 
-// nothingToDo names the other command if that one has something to do.
+// nothingToDo returns an error that names the other command if that one applies.
 func (i *intervention) nothingToDo(said, other string, hasOther bool, store *opened) error {
 	if !hasOther {
 		other = "status"
@@ -159,16 +158,16 @@ func (i *intervention) nothingToDo(said, other string, hasOther bool, store *ope
 	return &refusedError{fmt.Sprintf("%s; see: ringmaster coordination %s %s%s", said, other, i.system, store.flags)}
 }
 
-// hasMoved says what to do when the participants have written since it was read.
+// hasMoved explains a conflict with a participant that has written in between.
 func (i *intervention) hasMoved(err error, store *opened) error {
 	if errors.Is(err, kv.ErrConflict) || errors.Is(err, coordination.ErrNoIntent) || errors.Is(err, coordination.ErrNoLock) {
-		return &refusedError{fmt.Sprintf("nothing was removed: it has just changed, so somebody works on it; look again: ringmaster coordination status %s%s",
+		return &refusedError{fmt.Sprintf("nothing was removed: the intent or the lock has just changed, so a participant is active; check again: ringmaster coordination status %s%s",
 			i.system, store.flags)}
 	}
 	return err
 }
 
-// nameSystem finds out which system is meant.
+// nameSystem selects the only system if none was named.
 func (i *intervention) nameSystem(ctx context.Context, store *opened, hint string) error {
 	if i.system != "" {
 		return nil
@@ -180,7 +179,7 @@ func (i *intervention) nameSystem(ctx context.Context, store *opened, hint strin
 	case len(found) == 0:
 		return i.nothing(store)
 	case len(found) > 1:
-		return &refusedError{"which system? " + hint + strings.Join(found, ", ")}
+		return &refusedError{"more than one system found. " + hint + strings.Join(found, ", ")}
 	}
 	i.system = found[0]
 	return nil

@@ -18,10 +18,10 @@ import (
 func newCoordination() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "coordination",
-		Short: "See what operators tell each other that manage one system together",
+		Short: "Inspect the coordination of operators that manage one system together",
 		Long: `Operators in several namespaces, clusters or regions that manage one system together agree
-before they disturb it. These commands are about what they tell each other, in the etcd or
-in the namespace in which they meet.`,
+before they disturb it. These commands show and change the state of that coordination, in
+the etcd or in the namespace that the operators share.`,
 		Args: noSuchCommand,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
@@ -30,7 +30,7 @@ in the namespace in which they meet.`,
 	return command
 }
 
-// coordinated is what somebody wants to see of a coordination.
+// coordinated has the options of the status command.
 type coordinated struct {
 	storeAt
 	format status.Format
@@ -42,34 +42,33 @@ func newCoordinationStatus() *cobra.Command {
 	c := &coordinated{format: status.Table, colour: terminal.Auto}
 	command := &cobra.Command{
 		Use:   "status [SYSTEM]",
-		Short: "Show who takes part, what is pending, who acts, and what everything waits for",
-		Long: `Shows what the operators that manage a system together have told each other, all of it as
-it was at one moment: the instances that take part and what each of them does, who holds
-the lock, what is being done and at which step, who has to carry that step out, which
-members are pending for an action and whether they are ready, what each action waits for,
-what was done last, and what instances have left behind that are gone. Without SYSTEM it
-shows all systems that there are.
+		Short: "Show the participants, the pending actions, the holder of the lock, and what each action waits for",
+		Long: `Shows the state of the coordination of a system, read at one revision: the participants and
+their current work, the holder of the lock, the action in progress with its current step
+and the participants that have to carry it out, the members that are pending for an action
+and whether they are ready, what each action waits for, the last actions, and the entries
+of participants that are gone. Without SYSTEM it shows all systems.
 
-The instances meet in etcd, which is named with --endpoints as for etcdctl, or in a
-ConfigMap of a namespace, which is named as for kubectl.
+The participants share a store: an etcd, which is named with --endpoints as for etcdctl, or
+a ConfigMap in a namespace, which is named as for kubectl.
 
-An instance in local mode tells nobody anything, and is not shown. One that has died is
-shown until somebody has noticed that its session is over, as --watch does. Times are by
-the clocks of the instances, and decide nothing.
+A participant in local mode does not register, and is not shown. A participant that has
+died is shown until another process has noticed that its session has expired, as --watch
+does. Times are from the clocks of the participants, and no decision depends on them.
 
-It changes nothing, but that it ends sessions that are over, as every instance does. In a
-namespace it needs to get the ConfigMap and to list Leases.`,
-		Example: `  # instances that meet in etcd
+The command only reads, except that it ends expired sessions, as every participant does.
+In a namespace it needs to get the ConfigMap and to list Leases.`,
+		Example: `  # participants that share an etcd
   ringmaster coordination status store --endpoints http://127.0.0.1:2379
 
-  # the same with TLS, again and again
+  # the same with TLS, updated continuously
   ringmaster coordination status store --endpoints https://etcd-0:2379,https://etcd-1:2379 \
     --cacert ca.crt --cert client.crt --key client.key --watch
 
-  # instances that meet in a namespace
+  # participants that share a namespace
   ringmaster coordination status store -n coordination
 
-  # for a script: who holds the lock?
+  # print the holder of the lock, for a script
   ringmaster coordination status store --endpoints http://127.0.0.1:2379 -o json | jq -r '.systems[0].lock.holder'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: c.run,
@@ -78,7 +77,7 @@ namespace it needs to get the ConfigMap and to list Leases.`,
 	flags := command.Flags()
 	flags.VarP(&c.format, "output", "o", "table, wide, json or yaml")
 	flags.Var(&c.colour, "color", "auto, always or never")
-	flags.BoolVarP(&c.watch, "watch", "w", false, "show it again whenever it has changed, until Ctrl-C")
+	flags.BoolVarP(&c.watch, "watch", "w", false, "update the output whenever it changes, until Ctrl-C")
 	return command
 }
 
@@ -131,17 +130,17 @@ func (c *coordinated) look(ctx context.Context, store *opened, args []string) (*
 	return report, nil
 }
 
-// refusedError is when something cannot be done although the store has answered.
+// refusedError is returned when the store has answered, but the command does not apply.
 type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return e.text }
 
 func (c *storeAt) nothing(store *opened) error {
-	return &refusedError{fmt.Sprintf("nobody has said anything below %s in %s.\nIf instances run, they are all in local mode, or meet elsewhere: "+
-		"name the right --endpoints, --namespace, --store-name or --root", c.root, store.where)}
+	return &refusedError{fmt.Sprintf("no entries below %s in %s.\nIf participants run, they are all in local mode, or use another store: "+
+		"set the right --endpoints, --namespace, --store-name or --root", c.root, store.where)}
 }
 
-// unknown says which systems there are instead.
+// unknown returns an error that names the available systems.
 func (c *storeAt) unknown(ctx context.Context, store *opened, name string) error {
 	found, err := coordination.Systems(ctx, store, c.root)
 	if err != nil {
@@ -150,5 +149,5 @@ func (c *storeAt) unknown(ctx context.Context, store *opened, name string) error
 	if len(found) == 0 {
 		return c.nothing(store)
 	}
-	return &refusedError{fmt.Sprintf("there is nothing of a system %q in %s; there are: %s", name, store.where, strings.Join(found, ", "))}
+	return &refusedError{fmt.Sprintf("system %q not found in %s (available: %s)", name, store.where, strings.Join(found, ", "))}
 }

@@ -20,19 +20,20 @@ func newCoordinationForget() *cobra.Command {
 	f := &intervention{}
 	command := &cobra.Command{
 		Use:   "forget [SYSTEM] PREFIX",
-		Short: "Remove what an instance has left behind that will never return",
-		Long: `Removes all that the instances of a prefix have told the others: their entries in all sets,
-their answers and their part of the deny list, in one transaction. The others wait for
-members that are pending and not ready, also if nobody is left to make them ready.
+		Short: "Remove the entries of a participant that will never return",
+		Long: `Removes all entries of the participant with a prefix: its members in all sets, its answers
+and its deny list, in one transaction. The other participants wait for members that are
+pending and not ready, even if no process is left to make them ready.
 
-It is for a region or a cluster that is gone for good. It changes nothing of the system
-itself, and refuses while an instance of the prefix is alive: end that one, or set it to
-local mode, which removes the same. Should one return, it says again what it needs. It also
-refuses while the prefix has accepted an order and not answered: abandon that one first.
+Use it for a region or a cluster that is permanently gone. It does not change the managed
+system, and refuses while a process of the participant is alive: stop that process, or
+switch it to local mode, which removes the same entries. If the participant returns, it
+declares its needs again. The command also refuses while the participant has accepted an
+order and not answered it: abandon the action first.
 
-SYSTEM may be left out if there is only one. Without --yes it only shows what there is to
-remove.`,
-		Example: `  # what has dc3 left behind?
+SYSTEM may be left out if there is only one. Without --yes it only shows what would be
+removed.`,
+		Example: `  # show what dc3 has left behind
   ringmaster coordination forget dc3 --endpoints http://127.0.0.1:2379
 
   # remove it
@@ -84,11 +85,11 @@ func (f *intervention) forget(ctx context.Context, store *opened, out io.Writer,
 	}
 	err = coordination.Forget(ctx, store, f.root, f.system, prefix)
 	if errors.Is(err, coordination.ErrAccepted) {
-		return &refusedError{fmt.Sprintf("nothing was removed: %s has accepted an order, and may be carrying it out; first: ringmaster coordination abandon %s%s",
+		return &refusedError{fmt.Sprintf("nothing was removed: %s has accepted an order and may be carrying it out; abandon the action first: ringmaster coordination abandon %s%s",
 			prefix, f.system, store.flags)}
 	}
 	if errors.Is(err, kv.ErrConflict) {
-		return &refusedError{"nothing was removed: an instance of " + prefix + " has just come back"}
+		return &refusedError{"nothing was removed: a process of " + prefix + " has just returned"}
 	}
 	if err != nil {
 		return err
@@ -109,12 +110,12 @@ func (f *intervention) leftBy(ctx context.Context, store *opened, view *coordina
 	}
 	for _, instance := range view.Instances {
 		if instance.Prefix == prefix {
-			return "", &refusedError{fmt.Sprintf("%s of %s is alive: end it, or set it to local mode, which removes the same", instance.Name, prefix)}
+			return "", &refusedError{fmt.Sprintf("%s of %s is alive: stop it, or switch it to local mode, which removes the same entries", instance.Name, prefix)}
 		}
 	}
-	known := "nobody has left anything behind"
+	known := "no participant has left entries behind"
 	if left := view.Left(); len(left) > 0 {
-		known = "something was left behind by: " + strings.Join(left, ", ")
+		known = "these participants have left entries behind: " + strings.Join(left, ", ")
 	}
-	return "", &refusedError{fmt.Sprintf("there is nothing of %s in %s; %s", prefix, f.system, known)}
+	return "", &refusedError{fmt.Sprintf("no entries of %s in %s; %s", prefix, f.system, known)}
 }

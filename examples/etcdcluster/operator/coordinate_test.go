@@ -163,10 +163,10 @@ func TestUnanswered(t *testing.T) {
 		// present is the step that is waited for, ended how the action has ended.
 		present, ended string
 	}{
-		"restart of one that goes local":          {false, "", goesLocal, "", "its participant has withdrawn it"},
+		"restart of one that goes local":          {false, "", goesLocal, "", "its participant has withdrawn the need"},
 		"restart of one that died":                {false, "", dies, "restart dc2-1", ""},
 		"restart of one that died, left out":      {false, etcdclusterv1alpha1.MissingLeaveOut, dies, "", "no process of dc2 is alive to restart dc2-1"},
-		"start of one that goes local":            {true, "", goesLocal, "", "its participant has withdrawn it"},
+		"start of one that goes local":            {true, "", goesLocal, "", "its participant has withdrawn the need"},
 		"start of one that died":                  {true, "", dies, "start dc2-2", ""},
 		"start of one that died, and is left out": {true, etcdclusterv1alpha1.MissingLeaveOut, dies, "", "no process of dc2 is alive to start dc2-2"},
 	} {

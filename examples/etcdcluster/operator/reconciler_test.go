@@ -332,7 +332,7 @@ func TestWaitsCalmly(t *testing.T) {
 	w.agent("dc1").members = []agent.Member{changed("dc1-1")}
 	w.regions["dc1"].cluster.Spec.AutomationOptions.QuietWindow = &metav1.Duration{Duration: 4700 * time.Millisecond}
 	w.reconcile(2, "dc1")
-	if got, want := w.results["dc1"].Waiting(), "Restart: 5s more without a change"; got != want {
+	if got, want := w.results["dc1"].Waiting(), "Restart: another 5s without a change"; got != want {
 		t.Errorf("%q, not %q", got, want)
 	}
 	if again := w.results["dc1"].Again; again != 4700*time.Millisecond {

@@ -83,9 +83,9 @@ func translated(err error) error {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return kv.ErrSessionLost
 	case errors.Is(err, rpctypes.ErrTooManyOps):
-		return fmt.Errorf("%w: etcd takes as many operations as its --max-txn-ops says, 128 by default: %w", kv.ErrTooLarge, err)
+		return fmt.Errorf("%w: the limit is etcd's --max-txn-ops, 128 operations by default: %w", kv.ErrTooLarge, err)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), isTooLong(err):
-		return fmt.Errorf("%w: etcd takes as many bytes as its --max-request-bytes says, 1.5 MiB by default: %w", kv.ErrTooLarge, err)
+		return fmt.Errorf("%w: the limit is etcd's --max-request-bytes, 1.5 MiB by default: %w", kv.ErrTooLarge, err)
 	}
 	return err
 }

@@ -1,7 +1,7 @@
-// Package kubestore keeps what instances tell each other in the API server of one cluster, for instances that
-// share it, in whatever namespaces they run.
+// Package kubestore is a kv.Store in the API server of one cluster, for participants that share the cluster. They may run in
+// different namespaces.
 //
-// It promises what coordination.Store does. All entries are in one ConfigMap, because only one object can be read
+// It guarantees what kv.Store requires. All entries are in one ConfigMap, because only one object can be read
 // and written at one revision: a read is one read of it, and a commit is one update with the resourceVersion that
 // was read before, done again from a new read when somebody else was faster. Reads are never from a cache.
 //
@@ -9,23 +9,22 @@
 //
 // A session is a line in the ConfigMap, so that its end, like everything else, is one update: a commit that was
 // prepared before that and arrives after it is refused. A Lease object shows that the process of the session is
-// alive, and is renewed every third of the session's duration. Any store that reads or watches looks at the Leases
-// too, and ends a session whose Lease is gone or has not changed for the whole duration, measured on the clock of
-// who looks; the times that are written in a Lease are for people. The owner of a session counts it as lost
-// earlier, on its own clock. A session therefore ends only where somebody is there who wants to know.
+// alive, and is renewed every third of the session's duration. Any store that reads or watches also observes the Leases,
+// and ends a session whose Lease is gone or has not changed for the whole duration, measured by the clock of
+// the observer; the times in a Lease are informational. The owner of a session counts it as lost
+// earlier, by its own clock. A session therefore ends only while another process reads or watches the store.
 //
 // The duration of a session is a number of seconds, rounded up.
 //
 // # Limits
 //
-// A ConfigMap holds 1 MiB. Participants may fill a quarter of it with entries, which is about 900 members that are to be
-// restarted; more are refused with coordination.ErrTooLarge (Transaction.Reserve). The rest is kept free for what is
-// written while an action is carried out, so that the holder of the lock can always end it. Every
-// commit writes all of it anew, and commits wait for each other: some tens in a second are possible, and about ten
-// with 2,000 entries, which is plenty for operators that agree about disruptive actions. For more, and for instances
-// in several clusters, use etcdstore.
+// A ConfigMap holds 1 MiB. Participants may fill a quarter of it with entries, which is about 900 members that have to be
+// restarted; more are refused with kv.ErrTooLarge (Transaction.Reserve). The rest is reserved for the writes of
+// a running action, so that the holder of the lock can always end it. Every commit rewrites the whole ConfigMap, and
+// commits wait for each other: some tens per second are possible, and about ten with 2,000 entries, which is enough
+// for operators that agree about disruptive actions. For more, and for participants in several clusters, use etcdstore.
 //
-// Deleting the ConfigMap while instances run ends all sessions and makes revisions begin anew. Do not.
+// Do not delete the ConfigMap while participants run: that ends all sessions and resets the revisions.
 //
 // # Permissions
 //
@@ -47,7 +46,7 @@
 //	  resources: [leases]
 //	  verbs: [get, list, create, update, delete]
 //
-// Give the client enough requests in a second (QPS and Burst of its configuration), or one of its own: a session is
+// Give the client a sufficient rate limit (QPS and Burst of its configuration), or use a separate client: a session is
 // lost when its renewals have to wait behind other requests.
 //
 // # For people

@@ -61,7 +61,7 @@ func (s *store) decode(object *corev1.ConfigMap) (*state, error) {
 }
 
 // change reads the state and writes what decide makes of it, until nobody else has written in between. Decide
-// tells whether there is anything to write, and may be called several times. Reserve is that of coordination.Transaction.
+// tells whether there is anything to write, and may be called several times. Reserve is that of kv.Transaction.
 func (s *store) change(ctx context.Context, reserve int, decide func(*state) (bool, error)) (int64, error) {
 	for tries := 0; ; tries++ {
 		current, err := s.read(ctx)
@@ -136,11 +136,11 @@ func (s *store) write(ctx context.Context, changed *document, reserve int) error
 }
 
 func (s *store) tooLarge(size, limit int) error {
-	const kept = "; the rest is kept free for what ends an action"
+	const kept = "; the rest is reserved for the writes that end an action"
 	text := fmt.Sprintf("the ConfigMap %s/%s would have %d bytes, and is limited to %d", s.namespace, s.name, size, limit)
 	if limit < maxSize/100*100 {
 		text += kept
 	}
-	return fmt.Errorf("%w: %s: wait until what is asked for is done, remove what participants that are gone have left behind "+
+	return fmt.Errorf("%w: %s: wait until the pending actions are done, remove the entries of participants that are gone "+
 		"(ringmaster coordination status shows it), or use etcdstore", kv.ErrTooLarge, text)
 }

@@ -9,41 +9,40 @@ import (
 	"time"
 )
 
-// Store keeps what the instances tell each other. Keys are paths without a slash at their end; "below" a path
-// is what begins with the path and a slash. All reads are linearizable.
+// Store keeps the entries of a coordination. Keys are paths without a slash at their end. A key is "below" a path if it begins with
+// the path and a slash. All reads are linearizable.
 type Store interface {
-	// Read returns all that is at or below the paths, as it was together at one revision.
+	// Read returns all entries at or below the paths, at one revision.
 	Read(ctx context.Context, paths ...string) (*Snapshot, error)
-	// Commit does all of a transaction or nothing. It returns the revision that holds it, or ErrConflict if a
-	// condition was not met. After any other error it may have been done or not.
+	// Commit applies a transaction atomically. It returns the revision of the transaction, or ErrConflict if a condition was not met.
+	// After any other error the transaction may have been applied or not.
 	Commit(ctx context.Context, transaction Transaction) (int64, error)
-	// Watch sends a signal at the beginning, whenever something at or below the path has changed, and whenever it
-	// may have missed a change. Signals are merged: who hears one has to read. It ends with the context, and the
-	// channel is closed then.
+	// Watch sends a signal at the beginning, after every change at or below the path, and whenever it may have missed a change.
+	// Signals are merged: read the entries after each. When the context ends, Watch ends and closes the channel.
 	Watch(ctx context.Context, path string) <-chan struct{}
-	// Open begins a session of the duration, which lives for as long as this process keeps it alive. The name tells
-	// people whose it is; sessions of the same name are different ones.
+	// Open begins a session, which ends when this process does not renew it for the duration. The name is informational: each call
+	// opens a different session.
 	Open(ctx context.Context, name string, duration time.Duration) (Session, error)
 }
 
-// Session is something that ends by itself when its process dies. The entries that belong to it end with it.
+// Session ends by itself when its process dies. Its entries are removed when it ends.
 type Session interface {
-	// ID is never used again.
+	// ID returns the ID of the session. No other session ever has the same ID.
 	ID() string
-	// Lost is closed when the entries of the session may be gone, always before others can see that they are,
-	// unless the process hangs.
+	// Lost is closed when the entries of the session may be gone. Unless the process hangs, it is closed before others can see that
+	// they are gone.
 	Lost() <-chan struct{}
 	// Close ends the session and removes its entries at once.
 	Close(ctx context.Context) error
 }
 
-// Snapshot is what was in a store at one revision.
+// Snapshot is a part of the store at one revision.
 type Snapshot struct {
 	Revision int64
 	Entries  map[string]Entry
 }
 
-// Entry is what is at a key.
+// Entry is the value of a key, with its metadata.
 type Entry struct {
 	Value string
 	// Version is the revision of the last write to the key.
@@ -56,8 +55,8 @@ type Entry struct {
 type Transaction struct {
 	If   []Condition
 	Then []Operation
-	// Reserve is how many percent of what the store can hold have to stay free. A transaction that adds to a store with less
-	// room is refused with ErrTooLarge; one that takes something away is not. A store without such a limit may ignore it.
+	// Reserve is the percentage of the store's capacity that has to stay free. A transaction that adds entries to a store with less
+	// room is refused with ErrTooLarge; one that only removes entries is not. A store without such a limit may ignore it.
 	Reserve int
 }
 
@@ -66,8 +65,7 @@ type Condition struct {
 	// Key has this version; 0 means that there is no such entry.
 	Key     string
 	Version int64
-	// Path, which is set instead of Key, has had no entry written at or below it since this revision. What was deleted
-	// is not noticed.
+	// Path, which is set instead of Key, has had no entry written at or below it since this revision. Deletions do not count.
 	Path  string
 	Since int64
 }
@@ -75,7 +73,7 @@ type Condition struct {
 // Operation writes or deletes.
 type Operation struct {
 	Key string
-	// Delete removes the entry, and with Below also all that is below the key.
+	// Delete removes the entry, and with Below also all entries below the key.
 	Delete, Below bool
 	Value         string
 	// Session is the ID of the session of this store that the entry ends with, if any.
@@ -102,14 +100,14 @@ func PutFor(session Session, key, value string) Operation {
 // Delete removes an entry, if it is there.
 func Delete(key string) Operation { return Operation{Key: key, Delete: true} }
 
-// DeleteBelow removes all that is at or below a path.
+// DeleteBelow removes all entries at or below a path.
 func DeleteBelow(path string) Operation { return Operation{Key: path, Delete: true, Below: true} }
 
 var (
 	// ErrConflict is returned for a transaction whose conditions were not met.
-	ErrConflict = errors.New("somebody else has written meanwhile")
+	ErrConflict = errors.New("conflict with another write")
 	// ErrSessionLost is returned for a write that belongs to a session which has ended.
 	ErrSessionLost = errors.New("the session has ended")
-	// ErrTooLarge is returned for what the store cannot take at once.
+	// ErrTooLarge is returned for a transaction that exceeds a limit of the store.
 	ErrTooLarge = errors.New("too large for the store")
 )

@@ -36,7 +36,7 @@ func (s *System) Agreement() view.Agreement {
 	}
 	for i := range s.Left {
 		if left := &s.Left[i]; len(left.Members) > 0 {
-			a.Waits = append(a.Waits, fmt.Sprintf("nobody of %s is alive; left behind: %s", left.Prefix, left.Says()))
+			a.Waits = append(a.Waits, fmt.Sprintf("no process of %s is alive; left behind: %s", left.Prefix, left.Says()))
 		}
 	}
 	if len(s.Done) > 0 {

@@ -104,7 +104,7 @@ func policyConflicts(view *coordination.View) []string {
 // acting says who carries the intent out, as far as anybody does.
 func (s *System) acting() string {
 	if !s.Acts() {
-		return "which nobody carries out at the moment"
+		return "which nobody is carrying out"
 	}
 	return fmt.Sprintf("which %s carries out with token %d", s.Lock.Holder, s.Lock.Token)
 }
@@ -131,7 +131,7 @@ func (s *System) underWay() (lines []string, members []coordination.MemberID) {
 		}
 		process := "its process is alive"
 		if !order.Alive {
-			process = "no sign of life of its process, which may hang"
+			process = "the session of its process has ended, but the process may hang"
 		}
 		lines = append(lines, fmt.Sprintf("%s has accepted the order to %s, and may still carry it out under token %d: %s.",
 			cmp.Or(order.Prefix, "a participant"), order.what(), s.Intent.Token, process))
@@ -149,7 +149,7 @@ func (s *System) underWay() (lines []string, members []coordination.MemberID) {
 func (s *System) Abandoned() []string {
 	removed := "It removes the intent"
 	if s.Acts() {
-		removed += fmt.Sprintf(", and the lock of %s: whatever it still writes under token %d is refused", s.Lock.Holder, s.Lock.Token)
+		removed += fmt.Sprintf(", and the lock of %s: its further writes under token %d are refused", s.Lock.Holder, s.Lock.Token)
 	}
 	lines := []string{
 		fmt.Sprintf("To be abandoned in %s: the %s of %s, %s, at %s.", s.System, s.Intent.Action, ids(s.Intent.Members), s.acting(), s.at()),
@@ -164,12 +164,12 @@ func (s *System) Abandoned() []string {
 		}
 	}
 	if len(again) == 0 {
-		return append(lines, "Nothing of it is asked for any more.")
+		return append(lines, "No member needs this action any more.")
 	}
-	lines = append(lines, fmt.Sprintf("Still asked for, and planned again under a higher token: the %s of %s.", s.Intent.Action, prose.List(again)))
+	lines = append(lines, fmt.Sprintf("Still pending, and planned again under a higher token: the %s of %s.", s.Intent.Action, prose.List(again)))
 	if len(members) > 0 {
 		lines = append(lines, fmt.Sprintf("So %s may be disturbed at the same time as the first members of the next plan, unless the system refuses "+
-			"older tokens. First make sure that nothing happens to %[1]s any more.", prose.List(members)))
+			"older tokens. Make sure that nobody disturbs %[1]s before you continue.", prose.List(members)))
 	}
 	return lines
 }
@@ -177,21 +177,21 @@ func (s *System) Abandoned() []string {
 // LockBroken says what follows if a person breaks the lock. There is one.
 func (s *System) LockBroken() []string {
 	lines := []string{
-		fmt.Sprintf("To be removed in %s: the lock of %s, with token %d. Whatever it still writes under this token is refused.",
+		fmt.Sprintf("To be removed in %s: the lock of %s, with token %d. Its further writes under this token are refused.",
 			s.System, s.Lock.Holder, s.Lock.Token),
 	}
 	if !s.Acts() {
-		return append(lines, s.Lock.Holder+" may still do what it took the lock for, and the next one does not wait for it.")
+		return append(lines, s.Lock.Holder+" may still be acting under the lock, and the next holder does not wait for it.")
 	}
-	lines = append(lines, fmt.Sprintf("The next participant that looks goes on with the %s of %s at %s, under a higher token. That may be %s again: "+
-		"to prevent it, put that one on the deny list of another participant first.", s.Intent.Action, ids(s.Intent.Members), s.at(), s.Lock.Holder))
+	lines = append(lines, fmt.Sprintf("The next participant continues the %s of %s at %s, under a higher token. It may be %s again: "+
+		"to prevent that, put %[4]s on the deny list of another participant first.", s.Intent.Action, ids(s.Intent.Members), s.at(), s.Lock.Holder))
 	running, members := s.underWay()
 	lines = append(lines, running...)
 	if s.ownStep() != nil {
-		lines = append(lines, fmt.Sprintf("So this step may be carried out twice at the same time, unless the system refuses older tokens. Disturbed by it: %s.",
+		lines = append(lines, fmt.Sprintf("So this step may be carried out twice at the same time, unless the system refuses older tokens. Affected members: %s.",
 			cmp.Or(prose.List(members), none)))
 	} else if len(members) > 0 {
-		lines = append(lines, "The next holder waits for the answer too. If it will never come, abandon the intent instead.")
+		lines = append(lines, "The next holder also waits for the answer. If no answer can come, abandon the intent instead.")
 	}
 	return lines
 }

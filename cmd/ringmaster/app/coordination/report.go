@@ -180,7 +180,7 @@ func (s *System) does(instance coordination.Instance) string {
 		switch order := &s.Orders[i]; {
 		case order.Prefix != instance.Prefix:
 		case order.Accepted:
-			all = append(all, "has accepted to "+order.what())
+			all = append(all, "has accepted the order to "+order.what())
 		default:
 			all = append(all, "has to "+order.what())
 		}
@@ -207,7 +207,7 @@ func (s *System) does(instance coordination.Instance) string {
 		}
 	}
 	if by := s.Denied[instance.Name]; by != nil {
-		all = append(all, "may not act, says "+prose.List(by))
+		all = append(all, "on the deny list of "+prose.List(by))
 	}
 	return strings.Join(all, "; ")
 }

@@ -145,7 +145,7 @@ func TestRestart(t *testing.T) {
 			{Member: "dc1-1", Action: "Restart", State: "being done"},
 			{Member: "dc2-1", Action: "Restart", State: "being done"},
 		},
-		Waits: []string{"Inclusion waits for dc3-operator: the Restart that it does is not yet done.", "Restart is being done."},
+		Waits: []string{"Inclusion waits for dc3-operator: its Restart is not done yet.", "Restart is being done."},
 	})
 
 	r.all["dc3"].Reconcile()

@@ -143,9 +143,9 @@ func (p *printer) instances(s *System) {
 			terminal.Cell{Text: "superseded by a newer process of this name", Colour: terminal.Doubtful})
 	}
 	for i := range s.Left {
-		left := terminal.Cell{Text: "nobody is alive"}
+		left := terminal.Cell{Text: "no process is alive"}
 		if said := s.Left[i].Says(); said != nothing {
-			left = terminal.Cell{Text: "nobody is alive; left behind: " + said, Colour: terminal.Doubtful}
+			left = terminal.Cell{Text: "no process is alive; left behind: " + said, Colour: terminal.Doubtful}
 		}
 		t.Add(terminal.Cell{Text: none}, terminal.Cell{Text: s.Left[i].Prefix}, terminal.Cell{Text: none}, terminal.Cell{Text: none}, left)
 	}
@@ -161,7 +161,7 @@ func (p *printer) plan(s *System) {
 	p.line(terminal.Plain, "")
 	p.line(terminal.Strong, "%s of %s, by %s with token %d, begun %s ago", i.Action, ids(i.Members), cmp.Or(i.By, none), i.Token, p.age(i.Since))
 	if s.Lock == nil {
-		p.line(terminal.Doubtful, "  ! nobody holds the lock: the next instance that looks goes on with it")
+		p.line(terminal.Doubtful, "  ! nobody holds the lock: the next participant continues the intent")
 	}
 	t := &terminal.Table{Indent: "  "}
 	for n, step := range i.Steps {
@@ -208,14 +208,14 @@ func awaited(s *System, step coordination.Step) string {
 		said := "has to answer"
 		switch {
 		case order.Prefix == "":
-			all = append(all, "the instance that it belongs to has to answer")
+			all = append(all, "the participant of the member has to answer")
 			continue
 		case order.Accepted && order.Alive:
 			said = "has accepted it, and has to answer"
 		case order.Accepted:
-			said = "has accepted it and not answered, and the process that did is not alive"
+			said = "has accepted it, but the accepting process is not alive"
 		case !order.Alive:
-			said = "has to answer, and no instance of it is alive"
+			said = "has to answer, and no process of it is alive"
 		}
 		all = append(all, order.Prefix+" "+said)
 	}
@@ -272,11 +272,11 @@ func (a *Action) Outlook() string {
 		}
 		return fmt.Sprintf("%s waits for %s.", a.Action, strings.Join(reasons, "; "))
 	case counts[Ready] > 0:
-		return fmt.Sprintf("%s is ready to begin: after its quiet window, if who acts finds the system well.", a.Action)
+		return fmt.Sprintf("%s is ready to begin: after its quiet window, if the system is healthy.", a.Action)
 	case counts[Doing]+counts[Planned] > 0:
 		return fmt.Sprintf("%s is being done.", a.Action)
 	case counts[Done] > 0:
-		return fmt.Sprintf("%s is done; the instances have not noticed yet.", a.Action)
+		return fmt.Sprintf("%s is done; the participants have not withdrawn it yet.", a.Action)
 	}
 	return fmt.Sprintf("%s: nothing is pending.", a.Action)
 }
@@ -310,23 +310,23 @@ func (p *printer) done(s *System) {
 func (p *printer) concerns(s *System) {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(s.Denied)) {
-		all = append(all, fmt.Sprintf("%s may not hold the lock, says %s", name, prose.List(s.Denied[name])))
+		all = append(all, fmt.Sprintf("%s cannot hold the lock: it is on the deny list of %s", name, prose.List(s.Denied[name])))
 	}
 	all = append(all, p.stuck(s)...)
 	for _, process := range s.Superseded {
-		all = append(all, fmt.Sprintf("two processes are called %s; the newer one works: end the older one, or give it another name", process.Name))
+		all = append(all, fmt.Sprintf("two processes have the name %s, and only the newer one works: stop the older one, or rename it", process.Name))
 	}
 	for _, absent := range s.Absent {
-		all = append(all, fmt.Sprintf("%s is expected by %s and is not there: start it, or take it out of the expected participants",
+		all = append(all, fmt.Sprintf("%s is expected by %s but not alive: start it, or remove it from the expected participants",
 			absent.Prefix, prose.List(absent.By)))
 	}
 	for _, prefix := range s.Incomplete {
-		all = append(all, prefix+" has not written all that it needs, and no action begins before it has: see the log of its operator")
+		all = append(all, prefix+" has declared only a part of its needs, and no action begins before it has declared all: see the log of its operator")
 	}
 	all = append(all, s.PolicyConflicts...)
 	for i := range s.Left {
 		if left := &s.Left[i]; len(left.Members) > 0 || len(left.Denies) > 0 {
-			all = append(all, fmt.Sprintf("nobody of %s is alive; if it will not return: ringmaster coordination forget %[2]s %[1]s%[3]s", left.Prefix, s.System, p.flags))
+			all = append(all, fmt.Sprintf("no process of %s is alive; if it will not return: ringmaster coordination forget %[2]s %[1]s%[3]s", left.Prefix, s.System, p.flags))
 		}
 	}
 	if len(all) > 0 {
@@ -346,7 +346,7 @@ func (p *printer) stuck(s *System) []string {
 		order := &s.Orders[i]
 		switch {
 		case order.Accepted && !order.Alive:
-			all = append(all, fmt.Sprintf("%s has accepted to %s, and the process that did is not alive; if nobody answers: %s", order.Prefix, order.what(), abandon))
+			all = append(all, fmt.Sprintf("%s has accepted the order to %s, but the accepting process is not alive; if no other process answers: %s", order.Prefix, order.what(), abandon))
 		case order.Accepted:
 			all = append(all, fmt.Sprintf("%s is carrying out an order; if it hangs: %s", order.Prefix, abandon))
 		}
