@@ -137,7 +137,7 @@ e2e: gotestsum $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need
 BENCHED := $(RECORDS)/bench.txt
 FIGURES  = go -C hack run ./figures -accepted ../test/bench/accepted.yaml
 .PHONY: bench bench-accept
-bench: kubernetes ## Measure, each figure beside its reference in the same run, and fail when a ratio got worse (about 30 minutes)
+bench: kubernetes ## Measure, each figure beside its reference in the same run, and fail when a ratio got worse (about an hour)
 	@mkdir -p $(RECORDS)
 	@{ echo '# ARGS: $(ARGS)'; export KUBEBUILDER_ASSETS=$(ASSETS); \
 	  $(if $(filter -bench -bench=%,$(ARGS)),:,go test -run '^$$' -bench . -benchtime 3x -timeout 30m $$(go list ./... | grep -v -e '/test/bench$$' -e '/examples/etcdcluster$$')) && \
