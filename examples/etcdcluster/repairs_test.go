@@ -40,7 +40,7 @@ func TestRepairs(t *testing.T) {
 				waiting = append(waiting, r.get().Status.Waiting)
 			}
 			return strings.Join(waiting, "\n")
-		}).Should(ContainSubstring("restart dc2-1: it is not well yet"))
+		}).Should(ContainSubstring("restart dc2-1: it is not healthy yet"))
 		broken.edit(func(spec *etcdclusterv1alpha1.EtcdClusterSpec) {
 			delete(spec.Args, "heartbeat-interval")
 			spec.Replace = []etcdclusterv1alpha1.MemberID{"dc2-1"}

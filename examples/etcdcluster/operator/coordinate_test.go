@@ -84,7 +84,7 @@ func TestReplacementComesFirst(t *testing.T) {
 			if diff := cmp.Diff([]string{"restart dc2-1"}, w.agent("dc2").made); diff != "" {
 				t.Fatal(diff)
 			}
-			if waits := w.results["dc2"].Waiting(); mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waits, "it is not well yet") {
+			if waits := w.results["dc2"].Waiting(); mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waits, "it is not healthy yet") {
 				t.Errorf("it waits for %s", waits)
 			}
 			w.clock.SetTime(w.clock.Now().Add(24 * time.Hour)) // it would wait for ever

@@ -110,7 +110,7 @@ var specs = map[string]struct {
 	"says when and does not go on": {func(s *spec) { s.AutomationOptions.GoOnAfter = duration(time.Minute) }, "go together"},
 	"goes on at once": {func(s *spec) {
 		s.AutomationOptions.Missing, s.AutomationOptions.GoOnAfter = "GoOn", duration(0)
-	}, "more than nothing"},
+	}, "must be positive"},
 	"a policy that there is not": {func(s *spec) { s.AutomationOptions.Missing = "Panic" }, "missing"},
 	"a deny list":                {func(s *spec) { s.AutomationOptions.DenyList = []etcdclusterv1alpha1.InstanceName{"dc2", "dc3.example"} }, ""},
 	"denies a path":              {func(s *spec) { s.AutomationOptions.DenyList = []etcdclusterv1alpha1.InstanceName{"a/b"} }, "denyList"},
@@ -184,9 +184,9 @@ func TestStaysWithItsSystem(t *testing.T) {
 	r := rig.Shared(t)
 	for name, test := range map[string]struct{ from, to, want string }{
 		"the same":    {"orders", "orders", ""},
-		"another":     {"orders", "invoices", "stays with its system"},
-		"one at last": {"", "orders", "stays with its system"},
-		"none again":  {"orders", "", "stays with its system"},
+		"another":     {"orders", "invoices", "the system is immutable"},
+		"one at last": {"", "orders", "the system is immutable"},
+		"none again":  {"orders", "", "the system is immutable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := good(r)
