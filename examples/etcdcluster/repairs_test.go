@@ -13,7 +13,7 @@ import (
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 )
 
-// What would hold the regions up for ever is got over: agents that have seen newer tokens than the store, a member that does not
+// The regions recover from permanent obstacles: agents that have seen newer tokens than the store, a member that does not
 // start any more, and a region that is deleted while its operator is down.
 func TestRepairs(t *testing.T) {
 	w := begin(t, options{mode: etcdclusterv1alpha1.SynchronizationGlobal, quiet: time.Second})
