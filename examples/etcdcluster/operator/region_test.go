@@ -142,7 +142,7 @@ func TestExecute(t *testing.T) {
 		"a restart that was withdrawn":      {restart, two, []agent.Member{process("dc1-1", agent.Running)}, nil, "", nil},
 		"a restart of one that is needed":   {restart, barely, []agent.Member{changed("dc1-1")}, nil, "notYet: without dc1-1 the system has no quorum", nil},
 		"a restart that the agent refuses":  {restart, two, []agent.Member{changed("dc1-1")}, agent.ErrInvalid, "failed: the agent refuses: ", []string{"restart dc1-1"}},
-		"a restart under an old token":      {restart, two, []agent.Member{changed("dc1-1")}, &agent.RefusedError{Reason: agent.ReasonFenced, Seen: 99}, "fenced: the system has seen the token 99", []string{"restart dc1-1"}},
+		"a restart under an old token":      {restart, two, []agent.Member{changed("dc1-1")}, &agent.RefusedError{Reason: agent.ReasonFenced, Seen: 99}, "fenced: the system has seen token 99", []string{"restart dc1-1"}},
 		"a start":                           {comes[1], withLearner, []agent.Member{process("dc1-2", agent.Prepared)}, nil, ordered, []string{joins}},
 		"a start of one that nobody knows":  {comes[1], withLearner, nil, agent.ErrNotPrepared, "failed: the agent refuses: ", []string{joins}},
 		"a stop":                            {stop, voter, []agent.Member{process("dc1-1", agent.Running)}, nil, ordered, []string{"delete dc1-1"}},
