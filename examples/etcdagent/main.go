@@ -52,15 +52,15 @@ func run(ctx context.Context, o options) error {
 func parse(args []string, out io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("etcdagent", flag.ContinueOnError)
-	flags.StringVar(&o.address, "address", "127.0.0.1:7070", "where the operator reaches the agent")
-	flags.StringVar(&o.Dir, "dir", "", "folder for what the agent remembers, and for the members' data")
+	flags.StringVar(&o.address, "address", "127.0.0.1:7070", "address on which the agent serves the operator")
+	flags.StringVar(&o.Dir, "dir", "", "folder for the state of the agent and the data of the members")
 	flags.StringVar(&o.Etcd, "etcd", "", "path of the etcd binary")
-	flags.StringVar(&o.Versions, "etcd-versions", "", "folder with other versions of etcd, as <version>/etcd, for members that want one of them")
+	flags.StringVar(&o.Versions, "etcd-versions", "", "folder with other versions of etcd, as <version>/etcd")
 	flags.StringVar(&o.Region, "region", "", "name of the region")
-	flags.StringVar(&o.Peers.Cert, "peer-cert", "", "certificate with which members prove to each other who they are, as servers and as clients (default: they talk without TLS)")
+	flags.StringVar(&o.Peers.Cert, "peer-cert", "", "certificate of the members for peer connections, as servers and as clients (default: peers talk without TLS)")
 	flags.StringVar(&o.Peers.Key, "peer-key", "", "key of --peer-cert")
-	flags.StringVar(&o.Peers.CA, "peer-ca", "", "authority that signs the certificates of all regions' members")
-	flags.Var(&o.Ports, "ports", "ports that members get, in their order, such as 21790-21799 (default: any that are free)")
+	flags.StringVar(&o.Peers.CA, "peer-ca", "", "CA that signs the peer certificates of all regions")
+	flags.Var(&o.Ports, "ports", "range of ports for the members, such as 21790-21799 (default: any free ports)")
 	o.log.DestWriter = os.Stderr
 	o.log.BindFlags(flags)
 	// With nanoseconds, the lines of several processes can be put in order.

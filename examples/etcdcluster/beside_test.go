@@ -20,7 +20,7 @@ func measured(r *region) { r.measured = true }
 func (w *world) checkBeside(o options) {
 	w.t.Helper()
 	other := w.beside("second", o)
-	// The tokens of one are far ahead of those of the other. Whoever mixes them up is refused.
+	// The tokens of one are far ahead of those of the other. An operator that mixes them up is refused.
 	const ahead = 100_000
 	for _, r := range other.regions {
 		client, err := agent.NewClient("http://" + r.address)

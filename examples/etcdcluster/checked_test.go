@@ -197,9 +197,9 @@ func TestOrdersAreJustified(t *testing.T) {
 		"another step":            {order{System: "s", Member: "a-1", Order: "s/1/1/restart", Token: 1}, "s/1/1/restart of a-1 was carried out under the token 1"},
 		"for another member":      {order{System: "s", Member: "a-2", Order: "s/1/0/restart", Token: 1}, "was not accepted under it"},
 		"nobody had the token":    {order{System: "s", Member: "b-1", Order: "s/2/0/restart", Token: 2}, "under the token 2, and nobody had it"},
-		"it has another form":     {order{System: "s", Member: "a-1", Order: "1/0/restart", Token: 1}, "is no order of the library"},
-		"it has hardly any":       {order{System: "s", Member: "a-1", Order: "late", Token: 1}, "is no order of the library"},
-		"its numbers are nothing": {order{System: "s", Member: "a-1", Order: "s/a/b/restart", Token: 1}, "is no order of the library"},
+		"it has another form":     {order{System: "s", Member: "a-1", Order: "1/0/restart", Token: 1}, "is not an order of the library"},
+		"it has hardly any":       {order{System: "s", Member: "a-1", Order: "late", Token: 1}, "is not an order of the library"},
+		"its numbers are nothing": {order{System: "s", Member: "a-1", Order: "s/a/b/restart", Token: 1}, "is not an order of the library"},
 	} {
 		t.Run(name, func(t *testing.T) { found(t, h.unjustified("s", []order{test.order}), test.want) })
 	}

@@ -182,7 +182,7 @@ func (h *history) unjustified(system string, orders []order) (wrong []string) {
 		parts := strings.Split(o.Order, "/")
 		t := task{member: o.Member}
 		if _, err := fmt.Sscan(strings.Join(parts[1:max(1, len(parts)-1)], " "), &t.intent, &t.step); err != nil || len(parts) != 4 {
-			wrong = append(wrong, name+" is no order of the library")
+			wrong = append(wrong, name+" is not an order of the library")
 			continue
 		}
 		_, published := h.at[t.intent]

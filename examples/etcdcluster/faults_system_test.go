@@ -196,7 +196,7 @@ func (s *scene) goneIsLeftOut() {
 	for _, done := range v.Done {
 		why = append(why, done.LeftOut[id])
 	}
-	s.Expect(why).To(ContainElement(ContainSubstring("no instance of " + gone.prefix)))
+	s.Expect(why).To(ContainElement(ContainSubstring("no process of " + gone.prefix)))
 
 	gone.again()
 	s.missing(etcdclusterv1alpha1.MissingWait, s.regions...)

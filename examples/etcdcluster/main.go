@@ -23,7 +23,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
 )
 
-const usage = `etcdcluster manages the members that one region has of an etcd cluster, in agreement with other regions.
+const usage = `etcdcluster manages the members of an etcd cluster in one region, in agreement with the other regions.
 It finds its Kubernetes cluster with --kubeconfig, $KUBECONFIG or the pod that it runs in. Before the first start:
   kubectl apply -k examples/etcdcluster/config/crds
 
@@ -53,13 +53,13 @@ func main() {
 func parse(args []string, out io.Writer) (o operatorOptions, err error) {
 	flags := flag.NewFlagSet("etcdcluster", flag.ContinueOnError)
 	ctrl.RegisterFlags(flags)
-	flags.StringVar(&o.Namespace, "namespace", "", "namespace of the region; EtcdClusters of others are ignored")
-	flags.StringVar(&o.Name, "name", "", "name of this operator, which no other one has (default: the namespace)")
+	flags.StringVar(&o.Namespace, "namespace", "", "namespace of the region; EtcdClusters of other namespaces are ignored")
+	flags.StringVar(&o.Name, "name", "", "unique name of this operator (default: the namespace)")
 	flags.StringVar(&o.Agent, "agent", "http://127.0.0.1:7070", "URL of the region's agent")
-	flags.StringVar(&o.store, "store", "system", "where the operators meet: system (an etcd) or kubernetes (a namespace)")
-	flags.StringVar(&o.storeEndpoints, "store-endpoints", "", "URLs of the etcd where they meet, if it is not the managed one")
-	flags.StringVar(&o.storeNamespace, "store-namespace", "", "namespace where the operators meet, with --store=kubernetes")
-	flags.DurationVar(&o.Session, "session-duration", coordination.DefaultSession, "how long others believe in a dead operator")
+	flags.StringVar(&o.store, "store", "system", "store that the operators share: system (an etcd) or kubernetes (a namespace)")
+	flags.StringVar(&o.storeEndpoints, "store-endpoints", "", "URLs of the etcd that is the store, if it is not the managed one")
+	flags.StringVar(&o.storeNamespace, "store-namespace", "", "namespace of the store, with --store=kubernetes")
+	flags.DurationVar(&o.Session, "session-duration", coordination.DefaultSession, "how long this operator counts as alive after it has died")
 	flags.StringVar(&o.Manager.HealthProbeBindAddress, "health-address", ":8081", "where to serve /healthz; 0 turns it off")
 	flags.StringVar(&o.Manager.Metrics.BindAddress, "metrics-address", ":8080", "where to serve /metrics; 0 turns it off")
 	o.log.DestWriter = os.Stderr

@@ -13,7 +13,7 @@ import (
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 )
 
-// What would hold the regions up for ever is got over: agents that have seen newer tokens than the store, a member that does not
+// The regions recover from permanent obstacles: agents that have seen newer tokens than the store, a member that does not
 // start any more, and a region that is deleted while its operator is down.
 func TestRepairs(t *testing.T) {
 	w := begin(t, options{mode: etcdclusterv1alpha1.SynchronizationGlobal, quiet: time.Second})
@@ -40,7 +40,7 @@ func TestRepairs(t *testing.T) {
 				waiting = append(waiting, r.get().Status.Waiting)
 			}
 			return strings.Join(waiting, "\n")
-		}).Should(ContainSubstring("restart dc2-1: it is not well yet"))
+		}).Should(ContainSubstring("restart dc2-1: it is not healthy yet"))
 		broken.edit(func(spec *etcdclusterv1alpha1.EtcdClusterSpec) {
 			delete(spec.Args, "heartbeat-interval")
 			spec.Replace = []etcdclusterv1alpha1.MemberID{"dc2-1"}

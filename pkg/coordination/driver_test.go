@@ -350,7 +350,7 @@ func TestReplacementComesFirst(t *testing.T) {
 				return
 			}
 		}
-		t.Error("it waits for ever")
+		t.Error("it waits without end")
 	})
 }
 
@@ -372,7 +372,7 @@ func TestReplacementComesFirstLocally(t *testing.T) {
 			a.needs.Pending = slices.Clone(upgrades)
 			b.reconcile()
 		}
-		w.Expect(a.last.Leads).To(BeTrue(), "what was needed before is no reason to give up")
+		w.Expect(a.last.Leads).To(BeTrue(), "an earlier need does not end the plan")
 		w.Expect(b.done).To(BeEmpty())
 		a.needs.Pending = append(slices.Clone(upgrades), coordination.Need{Action: "Replacement", Member: "a-1", Ready: true})
 		w.Expect(a.reconcile().Events).To(ContainElement(And(HaveField("Reason", "GaveUp"), HaveField("Message", ContainSubstring("a-1 needs Replacement first")))))

@@ -26,8 +26,8 @@ type Options struct {
 	Region string
 	// Ports are those that members get, in their order. By default they get any that are free.
 	Ports PortRange
-	// Peers are for members that talk to each other with TLS. Those that were made without it keep their addresses, and so are
-	// dialed without it until they are replaced.
+	// Peers are the TLS files for peer connections. Members that were created without TLS keep their addresses, and are dialed without
+	// TLS until they are replaced.
 	Peers PeerTLS
 	Log   logr.Logger
 }

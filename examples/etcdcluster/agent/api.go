@@ -10,7 +10,7 @@ import (
 type Order struct {
 	// Token is that of the lock under which it was decided. It grows with every holder; 0 is none, and refused.
 	Token int64 `json:"token"`
-	// System is what the token counts for. It is that of the member.
+	// System is the system that the token belongs to, which is the member's system.
 	System string `json:"system"`
 	// ID tells this order from others. One that has the ID of the order which was carried out last for the member
 	// changes nothing.

@@ -70,7 +70,7 @@ func checkLaunch(launch Launch) error {
 	for member := range strings.SplitSeq(launch.InitialCluster, ",") {
 		name, address, found := strings.Cut(member, "=")
 		if parsed, err := url.Parse(address); !found || name == "" || err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-			return refuse(ReasonInvalid, "the initial cluster has %.80q, which is no name=http://host:port or name=https://host:port", member)
+			return refuse(ReasonInvalid, "the initial cluster has %.80q, want name=http://host:port or name=https://host:port", member)
 		}
 	}
 	return nil

@@ -1,13 +1,13 @@
-// Package agent plays the part of the kubelet for the members of one region: it starts etcd processes on this
-// machine, and keeps those running that should run. It promises that
+// Package agent plays the role of the kubelet for the members of one region: it starts etcd processes on this
+// machine, and restarts them if they end. It guarantees that
 //
-//   - nothing is done under a token that is lower than the highest it has seen of the same system, also after it was restarted
-//     itself; whoever is refused is told that token;
-//   - an order that is repeated is carried out once;
-//   - orders are carried out one at a time, so one that was overtaken is refused and never done late;
-//   - what it was told is on disk before it is done: an agent that dies and is started again goes on where it was;
-//   - no process outlives it (Linux). It starts again what should run, with the arguments that it had.
+//   - it refuses an order with a token lower than the highest that it has seen of the same system, also after its own restart; the
+//     refusal contains the highest token;
+//   - a repeated order is carried out once;
+//   - orders are carried out one at a time, so an outdated order is refused and never carried out late;
+//   - an order is on disk before it is carried out: an agent that is restarted continues where it was;
+//   - no member process outlives the agent (Linux). A restarted agent starts the members again, with their last arguments.
 //
-// It decides nothing: which member starts when is the operators' to agree on. It has no authentication, and is meant
+// The agent makes no decisions: the operators agree on when each member starts. It has no authentication, and is meant
 // for loopback.
 package agent

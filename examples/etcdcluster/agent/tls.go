@@ -15,13 +15,13 @@ type PeerTLS struct{ Cert, Key, CA string }
 
 func (t PeerTLS) enabled() bool { return t != PeerTLS{} }
 
-// check finds out now what every member would fail of later.
+// check finds errors in the files before any member fails because of them.
 func (t PeerTLS) check() error {
 	if !t.enabled() {
 		return nil
 	}
 	if t.Cert == "" || t.Key == "" || t.CA == "" {
-		return errors.New("TLS between members needs a certificate, its key and the authority: give all of them, or none")
+		return errors.New("TLS between members needs a certificate, its key and a CA: give all of them, or none")
 	}
 	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
@@ -47,7 +47,7 @@ func (t PeerTLS) check() error {
 			DNSName: loopback, Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{usage},
 		})
 		if err != nil {
-			return fmt.Errorf("TLS between members: %s is no certificate for a %s at %s: %w", t.Cert, name, loopback, err)
+			return fmt.Errorf("TLS between members: %s is not a valid certificate for a %s at %s: %w", t.Cert, name, loopback, err)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func TestTokenIsRaised(t *testing.T) {
 	}
 }
 
-// With the default policy a plan does not wait for a member that does not become well when it is to be replaced.
+// With the default policy a plan does not wait for a member that stays unhealthy and has to be replaced.
 func TestReplacementComesFirst(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []etcdclusterv1alpha1.SynchronizationMode{etcdclusterv1alpha1.SynchronizationGlobal, etcdclusterv1alpha1.SynchronizationLocal} {
@@ -84,10 +84,10 @@ func TestReplacementComesFirst(t *testing.T) {
 			if diff := cmp.Diff([]string{"restart dc2-1"}, w.agent("dc2").made); diff != "" {
 				t.Fatal(diff)
 			}
-			if waits := w.results["dc2"].Waiting(); mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waits, "it is not well yet") {
+			if waits := w.results["dc2"].Waiting(); mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waits, "it is not healthy yet") {
 				t.Errorf("it waits for %s", waits)
 			}
-			w.clock.SetTime(w.clock.Now().Add(24 * time.Hour)) // it would wait for ever
+			w.clock.SetTime(w.clock.Now().Add(24 * time.Hour)) // it would wait without end
 
 			w.regions["dc2"].cluster.Spec.Replace = []etcdclusterv1alpha1.MemberID{"dc2-1"}
 			w.agent("dc2").members = append(w.agent("dc2").members, process("dc2-2", agent.Prepared))

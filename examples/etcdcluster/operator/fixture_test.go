@@ -329,7 +329,7 @@ func (w *world) next(prefix string) *region {
 	return r
 }
 
-// reconcile lets regions reconcile in turn, so many times.
+// reconcile lets regions reconcile in turn, the given number of times.
 func (w *world) reconcile(times int, prefixes ...string) {
 	w.Helper()
 	for range times {

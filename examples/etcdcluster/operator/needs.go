@@ -23,7 +23,7 @@ const listTimeout, changeTimeout, orderTimeout = 3 * time.Second, 5 * time.Secon
 // errAgentUnreachable is returned when the agent does not answer.
 var errAgentUnreachable = errors.New("the agent does not answer")
 
-// observe looks at the processes and the system, and does what the region needs and disturbs nobody.
+// observe reads the state of the processes and the system, and makes the preparations that disturb no member.
 func (r *region) observe(ctx context.Context, view *coordination.View) error {
 	r.view = view
 	if err := r.listProcesses(ctx); err != nil {
@@ -58,8 +58,8 @@ func (r *region) listProcesses(ctx context.Context) error {
 	return nil
 }
 
-// prepare gives new members their addresses, and all the settings for their next start. The region with Bootstrap starts the
-// first member, unless there ever was a system: the agent may have lost all, and the other regions go on without it.
+// prepare gives new members their addresses, and all members the settings for their next start. The region with Bootstrap starts the
+// first member, unless the system has ever existed: the agent may have lost its data while the other regions continue without it.
 func (r *region) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
@@ -99,13 +99,13 @@ func (r *region) arm(ctx context.Context, id string) error {
 	return err
 }
 
-// needs are what a region needs.
+// needs are the needs of a region.
 type needs struct {
 	// create are the IDs of members to prepare, and arm those of members that need other settings for their next start.
 	create, arm []string
-	// removing are the members that have to go.
+	// removing are the members that have to be removed.
 	removing map[string]bool
-	// pending is what the region needs from the system, in agreement with the others.
+	// pending are the needs that the region declares to the others.
 	pending []coordination.Need
 }
 
@@ -123,14 +123,14 @@ func decide(
 		}
 		return 0
 	}
-	// Of too many members those have to go that have no vote, and then the youngest.
+	// If there are too many members, those without a vote are removed first, and then the youngest.
 	all := slices.SortedFunc(maps.Values(processes), func(a, b agent.Member) int {
 		return cmp.Or(hasVote(b)-hasVote(a), number(a.ID)-number(b.ID), strings.Compare(a.ID, b.ID))
 	})
 	for _, p := range all {
 		highest = max(highest, number(p.ID))
 		m, known := knownAs(p, state)
-		isRemoved := state != nil && !known && p.Phase != agent.Prepared // its data are of no use any more
+		isRemoved := state != nil && !known && p.Phase != agent.Prepared // its data is useless
 		cannotStart := m.Learner && !m.Healthy() && p.Phase == agent.Running && !current(p, spec)
 		isReplaced := slices.Contains(spec.Replace, etcdclusterv1alpha1.MemberID(p.ID))
 		if p.Phase == agent.Deleting || isReplaced || isRemoved || cannotStart || there == spec.Members {
@@ -150,7 +150,7 @@ func decide(
 	if state != nil {
 		for _, p := range all {
 			switch m, known := knownAs(p, state); {
-			case n.removing[p.ID]: // when all that stay are there, or can come
+			case n.removing[p.ID]: // when all remaining members are known or prepared
 				n.add(Exclusion, p.ID, ready == spec.Members || !known, p.PeerURL)
 			case !known || m.Learner:
 				n.add(Inclusion, p.ID, known || armed(p), p.PeerURL)
@@ -210,7 +210,7 @@ func arguments(spec *etcdclusterv1alpha1.EtcdClusterSpec) map[string]string {
 	return args
 }
 
-// number is what an ID ends with, 0 if that is no number.
+// number returns the number at the end of an ID, or 0.
 func number(id string) int {
 	n, _ := strconv.Atoi(id[strings.LastIndex(id, "-")+1:])
 	return n

@@ -1,9 +1,9 @@
 // Package operator manages the members that one region has of an etcd cluster, in agreement with the operators of other regions:
 // region is the coordination.System that pkg/coordination drives.
 //
-// It promises that one member at a time is disturbed, and only while the system keeps its quorum without it, which is checked at
-// that moment and not only when it was planned; that the leader is last, and another member leads before; and that a region
-// which was a part of a system never starts another one.
+// It guarantees that one member at a time is disturbed, and only while the system keeps its quorum without it, which is checked
+// right before the disturbance and not only when it is planned; that the leader is last, after another member has taken the lead; and
+// that a region which was a part of a system never starts another one.
 package operator
 
 import (
@@ -47,19 +47,19 @@ import (
 const (
 	// retryAfter is the delay after a failure, and resync the period in which members are observed: they can die without a signal.
 	retryAfter, resync = 200 * time.Millisecond, 2 * time.Second
-	// StoreTimeout limits each request to the store. A member that hangs gets its share of them.
+	// StoreTimeout limits each request to the store: some of them go to a member that hangs.
 	StoreTimeout = 3 * time.Second
-	// Finalizer keeps an EtcdCluster until its operator has left the coordination: the others would wait for it.
+	// Finalizer keeps an EtcdCluster until its operator has left the coordination. Otherwise the others would wait for it.
 	Finalizer = "etcdcluster.timebertt.dev/coordination"
 )
 
 // Options are those of the operator of one region.
 type Options struct {
-	Namespace string        // of the region: EtcdClusters of other namespaces are ignored
+	Namespace string        // namespace of the region: EtcdClusters of other namespaces are ignored
 	Name      string        // of the operator, by default the namespace
 	Agent     string        // URL of the region's agent
-	Session   time.Duration // how long the others believe in this operator after it has died
-	Store     kv.Store      // where the operators meet, by default the managed system itself
+	Session   time.Duration // how long this operator counts as alive after it has died
+	Store     kv.Store      // the shared store, by default the managed system itself
 	Manager   ctrl.Options
 	// Dial reaches the members at a host and a port. Clock and Dial have defaults.
 	Dial  func(ctx context.Context, address string) (net.Conn, error)
@@ -73,11 +73,11 @@ type reconciler struct {
 	options      Options
 	ctx          context.Context // of the operator
 	participants map[types.NamespacedName]*participant
-	// queue takes the EtcdClusters about which another operator has written something.
+	// queue takes the EtcdClusters whose coordination another operator has changed.
 	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
 }
 
-// participant has the connections for an EtcdCluster. They are made as soon as an address of the system is known.
+// participant has the connections for an EtcdCluster. They are created as soon as an address of the system is known.
 type participant struct {
 	system      systemClient
 	store       kv.Store
@@ -85,7 +85,7 @@ type participant struct {
 	stop        context.CancelFunc
 }
 
-// systemClient is what system.System does.
+// systemClient is the interface of system.System.
 type systemClient interface {
 	clientv3.Cluster
 	State(ctx context.Context, seeds ...string) (*system.State, error)
@@ -127,7 +127,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	return mgr.Start(ctx)
 }
 
-// Reconcile does what is due for an EtcdCluster.
+// Reconcile reconciles an EtcdCluster.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	cluster := &etcdclusterv1alpha1.EtcdCluster{}
 	if err := r.Get(ctx, request.NamespacedName, cluster); err != nil {
@@ -147,7 +147,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	region := &region{agent: r.agent, cluster: cluster, note: recorder(ctx, r.events, cluster)}
 	if elder != "" {
 		region.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonSystemTaken,
-			"The EtcdCluster %s has this region's members of the system %s already: delete one of them.", elder, cluster.SystemName()))
+			"The older EtcdCluster %s already manages the members of this region in the system %s: delete one of the two.", elder, cluster.SystemName()))
 	} else {
 		result, err = r.coordinate(ctx, region)
 		region.report(result, err)
@@ -239,7 +239,7 @@ func (r *reconciler) participant(cluster *etcdclusterv1alpha1.EtcdCluster) (*par
 	return p, metrics.Registry.Register(p.coordinator.Metrics())
 }
 
-// close ends what the participant holds, so that the others need not wait until it is missed.
+// close ends the session and the lock of the participant, so that the others need not wait until its session expires.
 func (p *participant) close(ctx context.Context) {
 	if p.coordinator == nil {
 		return
@@ -252,8 +252,8 @@ func (p *participant) close(ctx context.Context) {
 	_ = p.system.Close()
 }
 
-// leave withdraws all that a region has told the others, also if its EtcdCluster was deleted while no operator ran. Its members
-// stay: data are not removed with an object.
+// leave removes the entries of a region, also if its EtcdCluster was deleted while no operator ran. The members keep running with
+// their data.
 func (r *reconciler) leave(ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster) (err error) {
 	if !controllerutil.ContainsFinalizer(cluster, Finalizer) {
 		return nil
@@ -264,7 +264,7 @@ func (r *reconciler) leave(ctx context.Context, cluster *etcdclusterv1alpha1.Etc
 	}
 	switch {
 	case region.coordinator == nil && cluster.Status.ClusterID != "":
-		return errors.New("leaving the coordination: no address of the system is known; if it is gone for good, remove the finalizer")
+		return errors.New("leaving the coordination: no address of the system is known; if the system is permanently gone, remove the finalizer")
 	case region.coordinator != nil:
 		// An order that was accepted is carried out first.
 		_ = region.listProcesses(ctx)

@@ -16,10 +16,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// What members can need.
+// The actions.
 const (
-	Removal   coordination.Action = "Removal"   // of a member that is lost
-	Exclusion coordination.Action = "Exclusion" // of a member that its region then stops
+	Removal   coordination.Action = "Removal"   // of a member of a lost region
+	Exclusion coordination.Action = "Exclusion" // of a member that its region stops afterwards
 	Inclusion coordination.Action = "Inclusion" // of a new member
 	Restart   coordination.Action = "Restart"   // with other settings
 )
@@ -45,19 +45,19 @@ type region struct {
 	prepareErr error
 }
 
-// Needs returns what the members need, after what disturbs nobody is done for them.
+// Needs returns the needs of the members, after the preparations that disturb no member.
 func (r *region) Needs(ctx context.Context, view *coordination.View) (coordination.Needs, error) {
 	if err := r.observe(ctx, view); err != nil {
 		return coordination.Needs{}, err
 	}
-	if r.state == nil { // what the region has said before stays
+	if r.state == nil { // the declared needs stay as they are
 		return coordination.Needs{}, r.stateErr
 	}
 	needs := coordination.Needs{Pending: r.needs.pending}
 	for id := range r.processes {
 		needs.Members = append(needs.Members, coordination.MemberID(id))
 	}
-	// An operator may have died after it had stopped a member, and before it could say so.
+	// An operator may have died after it had stopped a member, and before it had answered.
 	step, owner := view.Unanswered()
 	if step != nil && owner == string(r.cluster.Spec.ProcessGroupIDPrefix) && !slices.Contains(needs.Members, step.Member()) {
 		needs.Members = append(needs.Members, step.Member())
@@ -113,7 +113,7 @@ func (r *region) Replan(_ context.Context, intent *coordination.Intent) ([]coord
 	return steps, r.spare(steps...)
 }
 
-// Execute carries out a step. It returns nil when the system shows that it is done.
+// Execute carries out a step. It returns nil when the state of the system shows that the step is done.
 func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 	if err := r.ready(); err != nil && task.Do != plan.Stop {
 		return err
@@ -148,12 +148,12 @@ func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 	return nil
 }
 
-// asked waits for what the system was asked for. What it refuses is tried again: it may be possible, or done, the next time.
+// asked waits for the effect of a request to the system. A refused request is retried: it may succeed, or be done, the next time.
 func asked(err error) error {
 	if err != nil {
 		return coordination.NotYet("%s", oneLine(err))
 	}
-	return coordination.NotYet("the system was asked for it")
+	return coordination.NotYet("the system has not carried out the request yet")
 }
 
 // addLearner adds a member. etcd takes one learner at a time: another one is left from an action that was given up, and its
@@ -185,7 +185,7 @@ func (r *region) moveLeader(ctx context.Context) error {
 	return asked(r.system.MoveLeader(ctx, r.state.Leader, to.ID))
 }
 
-// free makes sure that a member can be disturbed at this moment: the plan may be a while old.
+// free makes sure that a member can be disturbed at this moment: the plan may be outdated.
 func (r *region) free(ctx context.Context, step coordination.Step) error {
 	if err := r.spare(step); err != nil {
 		return err
@@ -270,14 +270,14 @@ func (r *region) unhealthy(step coordination.Step, problem string) error {
 	}
 	switch {
 	case again:
-		return coordination.Failed("it is not well (%s), and is restarted with other settings", problem)
+		return coordination.Failed("it is unhealthy (%s), and is restarted with other settings", problem)
 	case contains(r.view.Pending(Exclusion), id):
-		return coordination.Failed("it is not well (%s), and is replaced", problem)
+		return coordination.Failed("it is unhealthy (%s), and is replaced", problem)
 	}
-	return coordination.NotYet("it is not well yet: %s", problem)
+	return coordination.NotYet("it is not healthy yet: %s", problem)
 }
 
-// ready returns NotYet while nothing may be done to the system.
+// ready returns NotYet while the system must not be disturbed.
 func (r *region) ready() error {
 	switch {
 	case r.state == nil:

@@ -126,7 +126,7 @@ func TestExecute(t *testing.T) {
 	move := coordination.Step{Do: plan.MoveLeader, Members: []coordination.MemberID{"dc2-1"}, With: map[string]string{plan.From: "dc1-1"}}
 	done := changed("dc1-1")
 	done.LastOrder = "orders/7/1/restart"
-	const joins, asked, ordered = "start dc1-2 existing", "notYet: the system was asked for it", "notYet: the agent has carried it out"
+	const joins, asked, ordered = "start dc1-2 existing", "notYet: the system has not carried out the request yet", "notYet: the agent has carried it out"
 	for name, test := range map[string]struct {
 		step  coordination.Step
 		state *system.State
@@ -142,7 +142,7 @@ func TestExecute(t *testing.T) {
 		"a restart that was withdrawn":      {restart, two, []agent.Member{process("dc1-1", agent.Running)}, nil, "", nil},
 		"a restart of one that is needed":   {restart, barely, []agent.Member{changed("dc1-1")}, nil, "notYet: without dc1-1 the system has no quorum", nil},
 		"a restart that the agent refuses":  {restart, two, []agent.Member{changed("dc1-1")}, agent.ErrInvalid, "failed: the agent refuses: ", []string{"restart dc1-1"}},
-		"a restart under an old token":      {restart, two, []agent.Member{changed("dc1-1")}, &agent.RefusedError{Reason: agent.ReasonFenced, Seen: 99}, "fenced: the system has seen the token 99", []string{"restart dc1-1"}},
+		"a restart under an old token":      {restart, two, []agent.Member{changed("dc1-1")}, &agent.RefusedError{Reason: agent.ReasonFenced, Seen: 99}, "fenced: the system has seen token 99", []string{"restart dc1-1"}},
 		"a start":                           {comes[1], withLearner, []agent.Member{process("dc1-2", agent.Prepared)}, nil, ordered, []string{joins}},
 		"a start of one that nobody knows":  {comes[1], withLearner, nil, agent.ErrNotPrepared, "failed: the agent refuses: ", []string{joins}},
 		"a stop":                            {stop, voter, []agent.Member{process("dc1-1", agent.Running)}, nil, ordered, []string{"delete dc1-1"}},
@@ -155,7 +155,7 @@ func TestExecute(t *testing.T) {
 		"a vote too early":                  {comes[2], withLearner, nil, rpctypes.ErrMemberLearnerNotReady, "notYet: " + rpctypes.ErrMemberLearnerNotReady.Error(), []string{"promote 4"}},
 		"a vote for one that has it":        {comes[2], voter, nil, nil, "", nil},
 		"a vote for one that is forgotten":  {comes[2], three(), nil, nil, "failed: the system does not know dc1-2 any more", nil},
-		"a vote for one that is replaced":   {comes[2], sickLearner, []agent.Member{changed("dc1-2")}, nil, "failed: it is not well (it does not answer), and is replaced", nil},
+		"a vote for one that is replaced":   {comes[2], sickLearner, []agent.Member{changed("dc1-2")}, nil, "failed: it is unhealthy (it does not answer), and is replaced", nil},
 		"another leader":                    {move, three(), nil, nil, asked, []string{"move 1 to 2"}},
 		"another leader, who leads already": {move, two, nil, nil, "", nil},
 		"another leader, who is not well": {
@@ -203,13 +203,13 @@ func TestHealthy(t *testing.T) {
 		want  string
 	}{
 		"it is well":                         {restart, three(), running, nil, ""},
-		"it is not well":                     {restart, down, running, nil, "notYet: it is not well yet: it does not answer"},
-		"it is far behind":                   {restart, behind, running, nil, "notYet: it is not well yet: it is 5000 entries behind"},
-		"it gets something else":             {restart, down, running, []coordination.Need{need(Restart, "dc1-1")}, "failed: it is not well (it does not answer), and is restarted with other settings"},
-		"it does not get something else yet": {restart, down, running, []coordination.Need{pending(Restart, "dc1-1")}, "notYet: it is not well yet: it does not answer"},
-		"it is to be replaced":               {restart, down, running, []coordination.Need{pending(Exclusion, "dc1-1")}, "failed: it is not well (it does not answer), and is replaced"},
+		"it is not well":                     {restart, down, running, nil, "notYet: it is not healthy yet: it does not answer"},
+		"it is far behind":                   {restart, behind, running, nil, "notYet: it is not healthy yet: it is 5000 entries behind"},
+		"it gets something else":             {restart, down, running, []coordination.Need{need(Restart, "dc1-1")}, "failed: it is unhealthy (it does not answer), and is restarted with other settings"},
+		"it does not get something else yet": {restart, down, running, []coordination.Need{pending(Restart, "dc1-1")}, "notYet: it is not healthy yet: it does not answer"},
+		"it is to be replaced":               {restart, down, running, []coordination.Need{pending(Exclusion, "dc1-1")}, "failed: it is unhealthy (it does not answer), and is replaced"},
 		"there is no quorum":                 {restart, agreed(sick(member(1, "dc1-1"))), running, nil, "notYet: the system has no quorum"},
-		"it has to join":                     {comes("dc1-2")[1], agreed(member(1, "dc1-1"), nameless), running, nil, "notYet: it is not well yet: it does not answer"},
+		"it has to join":                     {comes("dc1-2")[1], agreed(member(1, "dc1-1"), nameless), running, nil, "notYet: it is not healthy yet: it does not answer"},
 		"one that is added joins later":      {comes("dc1-2")[0], agreed(member(1, "dc1-1"), nameless), running, nil, ""},
 		"an order to stop needs no more":     {goes("dc1-1")[1], three(), running, nil, ""},
 	} {

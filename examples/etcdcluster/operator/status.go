@@ -22,7 +22,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// report writes into the status what was observed, and what came of the coordination.
+// report writes the observed state and the outcome of the coordination to the status.
 func (r *region) report(result *coordination.Result, err error) {
 	status := &r.cluster.Status
 	status.ObservedGeneration, status.Waiting = r.cluster.Generation, cut(result.Waiting(), 1024)
@@ -52,7 +52,7 @@ func (r *region) report(result *coordination.Result, err error) {
 	r.set(r.progress())
 }
 
-// member is the status of a member. What is not known now is as it was last.
+// member returns the status of a member. Unknown fields keep their last values.
 func (r *region) member(p agent.Member, last []etcdclusterv1alpha1.MemberStatus) etcdclusterv1alpha1.MemberStatus {
 	status := etcdclusterv1alpha1.MemberStatus{ID: etcdclusterv1alpha1.MemberID(p.ID), Phase: etcdclusterv1alpha1.MemberPrepared}
 	if at := slices.IndexFunc(last, func(m etcdclusterv1alpha1.MemberStatus) bool { return m.ID == status.ID }); at >= 0 {
@@ -116,7 +116,7 @@ func (r *region) coordinated(result *coordination.Result, err error) metav1.Cond
 	case errors.As(err, &refused):
 		return condition(kind, false, etcdclusterv1alpha1.ReasonAgentRefused, "%s", oneLine(err))
 	case r.coordinator == nil:
-		return condition(kind, false, etcdclusterv1alpha1.ReasonStarting, "There is no system to meet in yet.")
+		return condition(kind, false, etcdclusterv1alpha1.ReasonStarting, "No address of the system is known yet.")
 	case err != nil && (!r.met && !errors.Is(err, coordination.ErrPrefixTaken) || errors.Is(err, context.DeadlineExceeded)):
 		return condition(kind, false, etcdclusterv1alpha1.ReasonStoreUnreachable, "%s", oneLine(err))
 	}
@@ -133,9 +133,9 @@ func (r *region) progress() metav1.Condition {
 	case r.state == nil:
 		return condition(kind, true, etcdclusterv1alpha1.ReasonStarting, "The system does not answer.")
 	case len(needs) > 0:
-		return condition(kind, true, etcdclusterv1alpha1.ReasonMembersPending, "These are needed: %s.", strings.Join(needs, ", "))
+		return condition(kind, true, etcdclusterv1alpha1.ReasonMembersPending, "Pending: %s.", strings.Join(needs, ", "))
 	}
-	return condition(kind, false, etcdclusterv1alpha1.ReasonUpToDate, "All members are as the spec wants them.")
+	return condition(kind, false, etcdclusterv1alpha1.ReasonUpToDate, "All members match the spec.")
 }
 
 func condition(kind string, is bool, reason, format string, args ...any) metav1.Condition {
@@ -143,7 +143,7 @@ func condition(kind string, is bool, reason, format string, args ...any) metav1.
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// set sets a condition. A new reason why something is not as it should be is an event too.
+// set sets a condition. A condition that becomes false with a new reason is also an event.
 func (r *region) set(c metav1.Condition) {
 	last := apimeta.FindStatusCondition(r.cluster.Status.Conditions, c.Type)
 	isNew := last == nil || last.Reason != c.Reason

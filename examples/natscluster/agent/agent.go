@@ -113,7 +113,7 @@ func (a *Agent) admit(name string, order Order) (*nats, error) {
 	case s == nil && order.Do == Start:
 		return a.add(name)
 	case s == nil:
-		return nil, &FailedError{fmt.Sprintf("there is no server %q", name)}
+		return nil, &FailedError{fmt.Sprintf("server %q not found", name)}
 	}
 	return s, nil
 }

@@ -43,7 +43,7 @@ func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 func (s *nats) health() string { return "http://" + address(s.ports[2]) + "/healthz" }
 
-// stop ends the process in good order.
+// stop shuts the process down gracefully.
 func (s *nats) stop() {
 	if s.process == nil || s.process.ended() {
 		return

@@ -1,6 +1,6 @@
-// Package operator is what a team writes that runs NATS in several regions: what its servers need, in which order they are disturbed,
-// and how. Everything else is done by pkg/coordination.
+// Package operator is the adopter's part of an operator for NATS in several regions: the needs of its servers, the order in which
+// they are disturbed, and the operations. pkg/coordination does the rest.
 //
-// It promises that a server is restarted or ended only while all others are up to date, that others lead its streams before that,
-// and that servers which cannot talk to each other are upgraded together.
+// It guarantees that a server is restarted or stopped only while all others are up to date and after its streams have other leaders,
+// and that incompatible versions are upgraded together.
 package operator

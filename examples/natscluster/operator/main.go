@@ -18,15 +18,15 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 )
 
-// Spec is what people want of a region. It would be a custom resource in Kubernetes; here it is a file.
+// Spec is the desired state of a region. In Kubernetes it would be a custom resource; here it is a file.
 type Spec struct {
-	// Settings say whether the operator agrees with the others, and how.
+	// Settings are the settings of the coordination.
 	coordination.Settings
-	// Config is added to the configuration of the servers: another one needs a restart.
+	// Config is added to the configuration of the servers. A change needs a restart.
 	Config string `json:"config,omitempty"`
-	// Protocol is what servers speak among each other: they do not understand another one.
+	// Protocol is the protocol between the servers. Servers with different protocols cannot talk to each other.
 	Protocol string `json:"protocol"`
-	// Replace names servers that are replaced, each by another one.
+	// Replace maps servers to their replacements.
 	Replace map[string]string `json:"replace,omitempty"`
 	// Servers are URLs of some servers, of any region.
 	Servers []string `json:"servers"`
@@ -37,9 +37,9 @@ func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("operator", flag.ExitOnError)
 	name := flags.String("name", "dc1-operator", "name of the operator, the same after a restart")
 	agentURL := flags.String("agent", "http://127.0.0.1:4280", "URL of the region's agent")
-	store := flags.String("store", "http://127.0.0.1:2379", "URLs of the etcd in which the operators meet")
-	path := flags.String("spec", "spec.json", "file with what is wanted")
-	session := flags.Duration("session", coordination.DefaultSession, "how long the others believe in it after it has died")
+	store := flags.String("store", "http://127.0.0.1:2379", "URLs of the etcd that the operators share")
+	path := flags.String("spec", "spec.json", "file with the spec of the region")
+	session := flags.Duration("session", coordination.DefaultSession, "how long this operator counts as alive after it has died")
 	_ = flags.Parse(args) // or it ends the program
 	const alive = 10 * time.Second
 	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(*store, ","), DialKeepAliveTime: alive, DialKeepAliveTimeout: alive})
@@ -59,14 +59,14 @@ func Main(ctx context.Context, args []string) error {
 	for changed := c.Changed(ctx); ctx.Err() == nil; {
 		result, err := s.reconcile(ctx, c, *path)
 		if err != nil && ctx.Err() == nil {
-			log.Println(err) // the next time it looks again
+			log.Println(err) // the next call retries
 		}
 		for _, event := range result.Events {
 			log.Printf("%s: %s", event.Reason, event.Message)
 		}
 		select {
 		case <-changed:
-		case <-time.After(min(result.Again, 200*time.Millisecond)): // nobody tells of a changed file
+		case <-time.After(min(result.Again, 200*time.Millisecond)): // no signal announces a changed file
 		case <-ctx.Done():
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// The actions beside Restart. An Upgrade is to servers that cannot talk to those before them: all are restarted together. A
-// Replacement is of a server by another one, which gets its streams.
+// The actions. An Upgrade is incompatible with the former version, so all servers are restarted together. A Replacement replaces a
+// server by another one, which gets its streams.
 const (
 	Restart     coordination.Action = "Restart"
 	Upgrade     coordination.Action = "Upgrade"
@@ -42,7 +42,7 @@ type system struct {
 	spec  Spec
 }
 
-// need is what a server needs, if anything, and which one replaces it.
+// need returns the action that a server needs, or "", and its replacement.
 func (s *system) need(m agent.Member) (coordination.Action, []string) {
 	switch {
 	case m.Protocol != s.spec.Protocol:
@@ -55,7 +55,7 @@ func (s *system) need(m agent.Member) (coordination.Action, []string) {
 	return "", nil
 }
 
-// Needs compares the servers that there are with the spec.
+// Needs compares the servers with the spec.
 func (s *system) Needs(ctx context.Context, _ *coordination.View) (needs coordination.Needs, err error) {
 	members, err := s.agent.Members(ctx)
 	for i, m := range members {
@@ -67,7 +67,7 @@ func (s *system) Needs(ctx context.Context, _ *coordination.View) (needs coordin
 	return needs, err
 }
 
-// Plan disturbs one server after the other, but for an upgrade.
+// Plan disturbs one server at a time, except for an upgrade.
 func (s *system) Plan(_ context.Context, proposal coordination.Proposal) ([]coordination.Step, error) {
 	state := s.nats.state()
 	ids, names := proposal.IDs(), []string{}
@@ -120,7 +120,7 @@ func step(do string, id coordination.MemberID, order bool, key, value string) co
 	return coordination.Step{Do: do, Members: []coordination.MemberID{id}, Order: order, With: map[string]string{key: value}}
 }
 
-// Execute does what a step says.
+// Execute carries out a step.
 func (s *system) Execute(ctx context.Context, task coordination.Task) (err error) {
 	for _, id := range task.Members {
 		switch name := string(id); task.Do {
@@ -139,7 +139,7 @@ func (s *system) Execute(ctx context.Context, task coordination.Task) (err error
 			err = s.ask(ctx, server.JSApiRemoveServer, server.JSApiMetaServerRemoveRequest{Server: name},
 				func(state *state) bool { return !slices.Contains(state.peers, name) }, name)
 		default:
-			err = coordination.Failed("%q is what this version does not know", task.Do)
+			err = coordination.Failed("this version of the operator does not know the step %q", task.Do)
 		}
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ func (s *system) Execute(ctx context.Context, task coordination.Task) (err error
 	return nil
 }
 
-// restart restarts a server with what the spec says, unless that was done, or the need for it has gone.
+// restart restarts a server with the configuration of the spec, unless that is done, or no longer needed.
 func (s *system) restart(ctx context.Context, name string, task coordination.Task) error {
 	m, err := s.member(ctx, name)
 	if action, _ := s.need(m); err != nil || action == "" && m.Task != task.ID {
@@ -162,7 +162,7 @@ func (s *system) restart(ctx context.Context, name string, task coordination.Tas
 	return s.order(ctx, name, agent.Restart, task)
 }
 
-// member is what the agent says of a server.
+// member returns the state of a server from the agent.
 func (s *system) member(ctx context.Context, name string) (agent.Member, error) {
 	members, err := s.agent.Members(ctx)
 	for _, m := range members {
@@ -171,12 +171,12 @@ func (s *system) member(ctx context.Context, name string) (agent.Member, error) 
 		}
 	}
 	if err == nil {
-		err = coordination.Failed("there is no server %s", name)
+		err = coordination.Failed("server %s not found", name)
 	}
 	return agent.Member{}, err
 }
 
-// spare makes sure that the others can do without a server: they are up to date, and lead all that there is to lead.
+// spare makes sure that the others can do without a server: they are up to date, and lead all of its groups.
 func (s *system) spare(ctx context.Context, name string, task coordination.Task) error {
 	state := s.nats.state()
 	if err := state.trouble(name); err != nil {
@@ -213,7 +213,7 @@ func (s *system) ask(ctx context.Context, subject string, request any, isMet fun
 	if err := state.trouble(except...); err != nil || isMet(state) {
 		return err
 	}
-	return cmp.Or(call(ctx, s.nats.sys, subject, request), coordination.NotYet("NATS was asked for it"))
+	return cmp.Or(call(ctx, s.nats.sys, subject, request), coordination.NotYet("NATS has not carried out the request yet"))
 }
 
 // Healthy waits until all servers are up to date, but for those that a plan has ended. A region that upgrades for itself does not

@@ -1,5 +1,5 @@
-// Package v1alpha1 has the kind EtcdCluster: the part of an etcd cluster that one region has. Its schema refuses what would start
-// a second etcd cluster, set flags that the agent sets itself, or wait for a time that nobody has given.
+// Package v1alpha1 has the kind EtcdCluster: the part of an etcd cluster in one region. Its schema refuses objects that would start
+// a second etcd cluster, set flags that the agent sets itself, or wait for an unspecified time.
 //
 // +kubebuilder:object:generate=true
 // +groupName=etcdcluster.timebertt.dev
@@ -27,7 +27,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// EtcdCluster is the part of an etcd cluster that one region has.
+// EtcdCluster is the part of an etcd cluster in one region.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -92,9 +92,9 @@ type InstanceName string
 type ArgValue string
 
 // EtcdClusterSpec is the desired state of a region.
-// +kubebuilder:validation:XValidation:rule="has(self.system) == has(oldSelf.system) && (!has(self.system) || self.system == oldSelf.system)",message="an EtcdCluster stays with its system: delete it and create another one for another system"
-// +kubebuilder:validation:XValidation:rule="self.bootstrap || (has(self.seeds) && self.seeds.size() > 0)",message="a region that does not start the system has to know where it is: add seeds, or set bootstrap in the one region that starts it"
-// +kubebuilder:validation:XValidation:rule="!has(self.lostRegions) || !self.lostRegions.exists(r, r == self.processGroupIDPrefix)",message="a region that is there is not lost: take its own prefix out of lostRegions"
+// +kubebuilder:validation:XValidation:rule="has(self.system) == has(oldSelf.system) && (!has(self.system) || self.system == oldSelf.system)",message="the system is immutable: delete the EtcdCluster and create another one for another system"
+// +kubebuilder:validation:XValidation:rule="self.bootstrap || (has(self.seeds) && self.seeds.size() > 0)",message="a region without bootstrap needs the address of the system: add seeds, or set bootstrap in the one region that starts the system"
+// +kubebuilder:validation:XValidation:rule="!has(self.lostRegions) || !self.lostRegions.exists(r, r == self.processGroupIDPrefix)",message="a region cannot declare itself lost: remove its own prefix from lostRegions"
 type EtcdClusterSpec struct {
 	// System is the name of the etcd cluster, the same in all regions. It defaults to the name of this object.
 	// +kubebuilder:validation:MinLength=1
@@ -109,13 +109,13 @@ type EtcdClusterSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Seeds []ClientURL `json:"seeds,omitempty"`
-	// Version is the etcd version, such as 3.6.1. It defaults to the agent's. Another one restarts the members.
+	// Version is the etcd version, such as 3.6.1. It defaults to the agent's. A change restarts the members.
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`
 	Version string `json:"version,omitempty"`
-	// Args are flags of etcd, without dashes. Other ones restart the members.
+	// Args are flags of etcd, without leading dashes. A change restarts the members.
 	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z][a-z0-9-]{0,63}$'))",message="the name of an argument is that of a flag of etcd without dashes before it, such as heartbeat-interval"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z][a-z0-9-]{0,63}$'))",message="the name of an argument is the name of an etcd flag without leading dashes, such as heartbeat-interval"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['name', 'data-dir', 'wal-dir', 'config-file', 'force-new-cluster']))",message="the agent sets name, data-dir and wal-dir itself, and takes no config-file and no force-new-cluster"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('initial-') && !k.startsWith('listen-') && !k.startsWith('advertise-') && !k.startsWith('discovery') && !k.startsWith('peer-'))",message="the agent sets all arguments that begin with initial-, listen-, advertise-, discovery or peer- itself"
 	Args map[string]ArgValue `json:"args,omitempty"`
@@ -124,7 +124,7 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9
 	Members int32 `json:"members"`
-	// ProcessGroupIDPrefix is the prefix of the IDs of this region's members. No other region has it.
+	// ProcessGroupIDPrefix is the prefix of the IDs of this region's members. It is unique among the regions.
 	// +required
 	ProcessGroupIDPrefix Prefix `json:"processGroupIDPrefix"`
 	// Replace are members of this region to replace. Their replacements join first.
@@ -136,7 +136,7 @@ type EtcdClusterSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	LostRegions []Prefix `json:"lostRegions,omitempty"`
-	// Regions are the prefixes of all regions. The condition Coordinated names those that take no part.
+	// Regions are the prefixes of all regions. The condition Coordinated names those that do not take part.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Regions []Prefix `json:"regions,omitempty"`
@@ -165,7 +165,7 @@ func (c *EtcdCluster) Addresses() (urls []string) {
 // +kubebuilder:validation:Enum=local;global
 type SynchronizationMode string
 
-// MissingPolicy says what happens to members that are not ready.
+// MissingPolicy is the policy for members that are not ready.
 // +kubebuilder:validation:Enum=Wait;GoOn;LeaveOut
 type MissingPolicy string
 
@@ -175,8 +175,8 @@ const (
 	SynchronizationGlobal SynchronizationMode = "global" // one operator acts on all members that need something
 
 	MissingWait     MissingPolicy = "Wait"     // wait for every member
-	MissingGoOn     MissingPolicy = "GoOn"     // go on without them after a time
-	MissingLeaveOut MissingPolicy = "LeaveOut" // go on without members of regions whose operator is gone, and wait for the others
+	MissingGoOn     MissingPolicy = "GoOn"     // continue without them after a time
+	MissingLeaveOut MissingPolicy = "LeaveOut" // continue without members of regions whose operator is gone, and wait for the others
 
 	// DefaultQuietWindow is the default of the schema, also for objects that are older than it.
 	DefaultQuietWindow = 5 * time.Second
@@ -188,22 +188,22 @@ type AutomationOptions struct {
 	// SynchronizationMode is global if this region's operator agrees with the others before it acts, and local if it does not.
 	// +kubebuilder:default=local
 	SynchronizationMode SynchronizationMode `json:"synchronizationMode,omitempty"`
-	// QuietWindow is how long no member may have become pending before an action begins.
+	// QuietWindow is the time without a new or withdrawn need before an action begins.
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="a quiet window is at most 1h, and not negative"
 	QuietWindow *metav1.Duration `json:"quietWindow,omitempty"`
-	// Missing says whether an action waits for members that are not ready (Wait), goes on without them after a time (GoOn), or goes
-	// on without those of regions whose operator is gone (LeaveOut).
+	// Missing is the policy for members that are not ready: wait for them (Wait), continue without them after a time (GoOn), or
+	// continue without members of regions whose operator is gone (LeaveOut).
 	// +kubebuilder:default=Wait
 	Missing MissingPolicy `json:"missing,omitempty"`
-	// GoOnAfter is the time of the policy GoOn.
+	// GoOnAfter is the time after which the policy GoOn continues without a member.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="a time to wait is more than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="goOnAfter must be positive"
 	GoOnAfter *metav1.Duration `json:"goOnAfter,omitempty"`
-	// DenyList are names of operators that may not act. One that acts is stopped.
+	// DenyList are names of operators that may not hold the lock. If one of them holds it, another operator takes it over.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	DenyList []InstanceName `json:"denyList,omitempty"`
@@ -226,13 +226,13 @@ func (o *AutomationOptions) After() time.Duration {
 
 // EtcdClusterStatus is the observed state of a region.
 type EtcdClusterStatus struct {
-	// ObservedGeneration is the generation that the status is of.
+	// ObservedGeneration is the generation of the spec that the status is about.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// ClusterID is etcd's ID of the system, in hexadecimal digits. It never changes, so that no other system is started or joined.
+	// ClusterID is etcd's ID of the system, in hexadecimal digits. It never changes, so that the region cannot start or join another system.
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
 	ClusterID string `json:"clusterID,omitempty"`
-	// Endpoints are client URLs of members of other regions, where they were seen last.
+	// Endpoints are the last known client URLs of members of other regions.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Endpoints []ClientURL `json:"endpoints,omitempty"`
@@ -244,7 +244,7 @@ type EtcdClusterStatus struct {
 	// Ready is the number of members that are healthy and have a vote.
 	// +optional
 	Ready int32 `json:"ready"`
-	// Waiting says what the operator waits for, if anything.
+	// Waiting are the reasons why pending actions wait.
 	// +kubebuilder:validation:MaxLength=1024
 	Waiting string `json:"waiting,omitempty"`
 	// Conditions are Ready, Coordinated and Progressing.
@@ -264,7 +264,7 @@ const (
 	MemberLearner  MemberPhase = "Learner"  // it receives the data, and does not vote
 	MemberVoter    MemberPhase = "Voter"    // it has a vote
 	MemberStopped  MemberPhase = "Stopped"  // the system knows it, and its process does not run
-	MemberLeaving  MemberPhase = "Leaving"  // the system does not know it any more, and its data are there
+	MemberLeaving  MemberPhase = "Leaving"  // the system does not know it any more, but its data exists
 )
 
 // MemberStatus is the observed state of a member.
@@ -287,20 +287,20 @@ type MemberStatus struct {
 	// Healthy is true if the member answers, follows a leader and reports no error.
 	// +optional
 	Healthy bool `json:"healthy"`
-	// Leader is true if the member leads.
+	// Leader is true if the member is the leader.
 	Leader bool `json:"leader,omitempty"`
 	// PID is the ID of the member's process, while it runs.
 	PID int64 `json:"pid,omitempty"`
 	// Version is the etcd version that the member reports.
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
-	// Problem says why the member's process does not run although it should, with its last message.
+	// Problem is the reason why the member's process does not run although it should, with its last message.
 	// +kubebuilder:validation:MaxLength=512
 	Problem string `json:"problem,omitempty"`
-	// ArgsCurrent is true if the member's process has the version and the flags of the spec.
+	// ArgsCurrent is true if the member's process runs with the version and the flags of the spec.
 	// +optional
 	ArgsCurrent bool `json:"argsCurrent"`
-	// Removing is true if the member has to go.
+	// Removing is true if the member has to be removed.
 	Removing bool `json:"removing,omitempty"`
 }
 
@@ -312,16 +312,16 @@ const (
 	ReasonTooManyMembers    = "TooManyMembers"
 	ReasonNoQuorum          = "NoQuorum"
 	ReasonSystemUnreachable = "SystemUnreachable" // no member of the system answers
-	ReasonOtherSystem       = "OtherSystem"       // another system answers than the one that this region is a part of
+	ReasonOtherSystem       = "OtherSystem"       // another system answers at the addresses of this region's system
 	ReasonAgentUnreachable  = "AgentUnreachable"
-	ReasonSystemTaken       = "SystemTaken" // an older EtcdCluster of the namespace is the region's part of the system
+	ReasonSystemTaken       = "SystemTaken" // an older EtcdCluster of the namespace manages the region's part of the system
 
 	ConditionCoordinated   = "Coordinated" // the operator agrees with the others, or does not have to
 	ReasonStoreUnreachable = "StoreUnreachable"
 	ReasonAgentRefused     = "AgentRefused"
 	ReasonMixedModes       = "MixedModes" // not all regions take part
-	ReasonDenied           = "Denied"     // this operator may not act
-	ReasonSettled          = "Settled"    // nothing is to be done
+	ReasonDenied           = "Denied"     // this operator may not hold the lock
+	ReasonSettled          = "Settled"    // no member needs an action
 
 	ConditionProgressing = "Progressing" // members need something
 	ReasonStarting       = "Starting"

@@ -72,10 +72,10 @@ var specs = map[string]struct {
 	"a version that is none":  {func(s *spec) { s.Version = "latest" }, "spec.version"},
 	"most args":               {func(s *spec) { s.Args = args(many[string](32)...) }, ""},
 	"too many args":           {func(s *spec) { s.Args = args(many[string](33)...) }, "spec.args"},
-	"an arg with dashes":      {func(s *spec) { s.Args = args("--log-level") }, "without dashes"},
-	"an arg with more in it":  {func(s *spec) { s.Args = args("log-level=x") }, "without dashes"},
-	"a line break in an arg":  {func(s *spec) { s.Args = args("log-level\n") }, "without dashes"},
-	"a very long arg":         {func(s *spec) { s.Args = args(strings.Repeat("a", 65)) }, "without dashes"},
+	"an arg with dashes":      {func(s *spec) { s.Args = args("--log-level") }, "without leading dashes"},
+	"an arg with more in it":  {func(s *spec) { s.Args = args("log-level=x") }, "without leading dashes"},
+	"a line break in an arg":  {func(s *spec) { s.Args = args("log-level\n") }, "without leading dashes"},
+	"a very long arg":         {func(s *spec) { s.Args = args(strings.Repeat("a", 65)) }, "without leading dashes"},
 	"a very long value": {func(s *spec) {
 		s.Args = map[string]etcdclusterv1alpha1.ArgValue{"a": etcdclusterv1alpha1.ArgValue(strings.Repeat("a", 257))}
 	}, "spec.args"},
@@ -93,7 +93,7 @@ var specs = map[string]struct {
 	"replaces a path":             {func(s *spec) { s.Replace = []etcdclusterv1alpha1.MemberID{"../dc1"} }, "spec.replace"},
 	"replaces some":               {func(s *spec) { s.Replace = []etcdclusterv1alpha1.MemberID{"dc1-1", "dc1-2"} }, ""},
 	"lost regions":                {func(s *spec) { s.LostRegions = []etcdclusterv1alpha1.Prefix{"dc2", "dc3"} }, ""},
-	"lost itself":                 {func(s *spec) { s.LostRegions = []etcdclusterv1alpha1.Prefix{"dc1"} }, "is not lost"},
+	"lost itself":                 {func(s *spec) { s.LostRegions = []etcdclusterv1alpha1.Prefix{"dc1"} }, "declare itself lost"},
 	"too many lost regions":       {func(s *spec) { s.LostRegions = many[etcdclusterv1alpha1.Prefix](9) }, "spec.lostRegions"},
 	"too many regions":            {func(s *spec) { s.Regions = many[etcdclusterv1alpha1.Prefix](17) }, "spec.regions"},
 	"a mode that there is":        {func(s *spec) { s.AutomationOptions.SynchronizationMode = "global" }, ""},
@@ -110,7 +110,7 @@ var specs = map[string]struct {
 	"says when and does not go on": {func(s *spec) { s.AutomationOptions.GoOnAfter = duration(time.Minute) }, "go together"},
 	"goes on at once": {func(s *spec) {
 		s.AutomationOptions.Missing, s.AutomationOptions.GoOnAfter = "GoOn", duration(0)
-	}, "more than nothing"},
+	}, "must be positive"},
 	"a policy that there is not": {func(s *spec) { s.AutomationOptions.Missing = "Panic" }, "missing"},
 	"a deny list":                {func(s *spec) { s.AutomationOptions.DenyList = []etcdclusterv1alpha1.InstanceName{"dc2", "dc3.example"} }, ""},
 	"denies a path":              {func(s *spec) { s.AutomationOptions.DenyList = []etcdclusterv1alpha1.InstanceName{"a/b"} }, "denyList"},
@@ -184,9 +184,9 @@ func TestStaysWithItsSystem(t *testing.T) {
 	r := rig.Shared(t)
 	for name, test := range map[string]struct{ from, to, want string }{
 		"the same":    {"orders", "orders", ""},
-		"another":     {"orders", "invoices", "stays with its system"},
-		"one at last": {"", "orders", "stays with its system"},
-		"none again":  {"orders", "", "stays with its system"},
+		"another":     {"orders", "invoices", "the system is immutable"},
+		"one at last": {"", "orders", "the system is immutable"},
+		"none again":  {"orders", "", "the system is immutable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := good(r)
