@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -29,17 +28,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/controller"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
@@ -71,18 +69,19 @@ type reconciler struct {
 	agent        *agent.Client
 	events       events.EventRecorder
 	options      Options
-	ctx          context.Context // of the operator
-	participants map[types.NamespacedName]*participant
-	// queue takes the EtcdClusters about which another operator has written something.
-	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
+	participants controller.Participants[*participant]
 }
 
 // participant has the connections for an EtcdCluster. They are made as soon as an address of the system is known.
 type participant struct {
-	system      systemClient
-	store       kv.Store
-	coordinator *coordination.Coordinator
-	stop        context.CancelFunc
+	*coordination.Coordinator
+	system systemClient
+	store  kv.Store
+}
+
+// Close ends the connection to the system too.
+func (p *participant) Close(ctx context.Context) error {
+	return errors.Join(p.Coordinator.Close(ctx), p.system.Close())
 }
 
 // systemClient is what system.System does.
@@ -102,28 +101,19 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := errors.Join(err, mgrErr, etcdclusterv1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
-	r := &reconciler{
-		Client: mgr.GetClient(), agent: agent, events: mgr.GetEventRecorder("etcdcluster"), options: o, ctx: ctx,
-		participants: map[types.NamespacedName]*participant{},
-	}
+	r := &reconciler{Client: mgr.GetClient(), agent: agent, events: mgr.GetEventRecorder("etcdcluster"), options: o}
+	r.participants.Client, r.participants.Finalizer = r.Client, Finalizer
+	defer r.participants.Close(context.WithoutCancel(ctx))
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), ctrl.NewControllerManagedBy(mgr).
 		For(&etcdclusterv1alpha1.EtcdCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-			r.queue = queue
-			return nil
-		})).
-		WithOptions(controller.Options{ // no signal tells when an agent or a member is back
+		WatchesRawSource(r.participants.Source()).
+		WithOptions(ctrlcontroller.Options{ // no signal tells when an agent or a member is back
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retryAfter/4, resync),
 		}).
 		Complete(r))
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
-	defer func() {
-		for _, p := range r.participants {
-			p.close(context.WithoutCancel(ctx))
-		}
-	}()
 	return mgr.Start(ctx)
 }
 
@@ -138,13 +128,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	elder, err := r.elder(ctx, cluster)
 	if err == nil && elder == "" {
-		err = r.patchFinalizer(ctx, cluster, controllerutil.AddFinalizer)
+		err = r.participants.Hold(ctx, cluster)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	before, result := cluster.DeepCopy(), &coordination.Result{Again: resync}
-	region := &region{agent: r.agent, cluster: cluster, note: recorder(ctx, r.events, cluster)}
+	region := &region{agent: r.agent, cluster: cluster, note: controller.NewReporter(ctx, r.events, cluster)}
 	if elder != "" {
 		region.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonSystemTaken,
 			"The EtcdCluster %s has this region's members of the system %s already: delete one of them.", elder, cluster.SystemName()))
@@ -165,12 +155,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 func (r *reconciler) coordinate(ctx context.Context, region *region) (result *coordination.Result, err error) {
 	result = &coordination.Result{Again: retryAfter, View: &coordination.View{}}
 	region.participant, err = r.participant(region.cluster)
-	if err == nil && region.coordinator != nil {
-		result, err = region.coordinator.Reconcile(ctx, region.settings(), region)
+	if err == nil && region.Coordinator != nil {
+		result, err = region.Coordinator.Reconcile(ctx, region.settings(), region)
 		region.met = region.view != nil
-		for _, event := range result.Events {
-			region.note(event.Warning(), event.Reason, event.Message)
-		}
+		region.note.Events(result)
 	}
 	if region.view == nil {
 		err = errors.Join(err, region.observe(ctx, result.View))
@@ -192,20 +180,10 @@ func (r *reconciler) elder(ctx context.Context, cluster *etcdclusterv1alpha1.Etc
 	return "", err
 }
 
-func (r *reconciler) patchFinalizer(
-	ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster, change func(client.Object, string) bool,
-) error {
-	before := cluster.DeepCopy()
-	if !change(cluster, Finalizer) {
-		return nil
-	}
-	return client.IgnoreNotFound(r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
-}
-
 // participant returns the connections for an EtcdCluster. They are empty before an address of the system is known.
 func (r *reconciler) participant(cluster *etcdclusterv1alpha1.EtcdCluster) (*participant, error) {
 	key, seeds := client.ObjectKeyFromObject(cluster), cluster.Addresses()
-	if p := r.participants[key]; p != nil || len(seeds) == 0 {
+	if p, found := r.participants.Get(key); found || len(seeds) == 0 {
 		return cmp.Or(p, &participant{}), nil
 	}
 	var options []grpc.DialOption
@@ -221,35 +199,17 @@ func (r *reconciler) participant(cluster *etcdclusterv1alpha1.EtcdCluster) (*par
 	if p.store == nil {
 		p.store = etcdstore.New(connection.Client, etcdstore.Options{Timeout: StoreTimeout})
 	}
-	p.coordinator, err = coordination.New(coordination.Options{
+	p.Coordinator, err = coordination.New(coordination.Options{
 		Store: p.store, System: cluster.SystemName(), Name: cmp.Or(r.options.Name, r.options.Namespace), Session: r.options.Session,
 		Actions: actions, Clock: r.options.Clock,
 	})
+	if err == nil {
+		err = r.participants.Add(key, p)
+	}
 	if err != nil {
-		return &participant{}, err
+		return &participant{}, errors.Join(err, connection.Close())
 	}
-	ctx, stop := context.WithCancel(r.ctx)
-	p.stop, r.participants[key] = stop, p
-	changed := p.coordinator.Changed(ctx)
-	go func() {
-		for range changed {
-			r.queue.Add(ctrl.Request{NamespacedName: key})
-		}
-	}()
-	return p, metrics.Registry.Register(p.coordinator.Metrics())
-}
-
-// close ends what the participant holds, so that the others need not wait until it is missed.
-func (p *participant) close(ctx context.Context) {
-	if p.coordinator == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	_ = p.coordinator.Close(ctx) // its session ends by itself too
-	p.stop()
-	metrics.Registry.Unregister(p.coordinator.Metrics())
-	_ = p.system.Close()
+	return p, nil
 }
 
 // leave withdraws all that a region has told the others, also if its EtcdCluster was deleted while no operator ran. Its members
@@ -263,17 +223,12 @@ func (r *reconciler) leave(ctx context.Context, cluster *etcdclusterv1alpha1.Etc
 		return err
 	}
 	switch {
-	case region.coordinator == nil && cluster.Status.ClusterID != "":
+	case region.Coordinator == nil && cluster.Status.ClusterID != "":
 		return errors.New("leaving the coordination: no address of the system is known; if it is gone for good, remove the finalizer")
-	case region.coordinator != nil:
+	case region.Coordinator != nil:
 		// An order that was accepted is carried out first.
 		_ = region.listProcesses(ctx)
 		region.state, region.stateErr = region.system.State(ctx, cluster.Addresses()...)
-		if err := region.coordinator.Leave(ctx, region); err != nil {
-			return fmt.Errorf("leaving the coordination: %w", err)
-		}
 	}
-	delete(r.participants, client.ObjectKeyFromObject(cluster))
-	region.close(ctx)
-	return r.patchFinalizer(ctx, cluster, controllerutil.RemoveFinalizer)
+	return r.participants.Leave(ctx, cluster, region)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/controller"
 )
 
 func TestMain(m *testing.M) {
@@ -47,10 +49,13 @@ func reconciling(t *testing.T, w *world, clusters ...client.Object) (r *reconcil
 	w.agents["api"] = newFakeAgent(t)
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusters...).WithStatusSubresource(&etcdclusterv1alpha1.EtcdCluster{}).
 		WithInterceptorFuncs(counting).Build()
-	return &reconciler{
-		Client: api, agent: w.agents["api"].Client, events: events.NewFakeRecorder(100), participants: map[types.NamespacedName]*participant{}, ctx: t.Context(),
+	r = &reconciler{
+		Client: api, agent: w.agents["api"].Client, events: events.NewFakeRecorder(100),
 		options: Options{Clock: w.clock, Name: "dc1-operator", Store: w.store},
-	}, writes
+	}
+	r.participants = controller.Participants[*participant]{Client: api, Finalizer: Finalizer, Registry: prometheus.NewRegistry()}
+	t.Cleanup(func() { r.participants.Close(context.WithoutCancel(t.Context())) })
+	return r, writes
 }
 
 func cluster(name, system string, age time.Duration) *etcdclusterv1alpha1.EtcdCluster {
@@ -121,9 +126,9 @@ func TestLeave(t *testing.T) {
 			r, _ := reconciling(t, w, c)
 			key := client.ObjectKeyFromObject(c)
 			if restarted {
-				w.must(w.regions["dc1"].coordinator.Close(t.Context()))
+				w.must(w.regions["dc1"].Coordinator.Close(t.Context()))
 			} else {
-				r.participants[key] = w.regions["dc1"].participant
+				w.must(r.participants.Add(key, w.regions["dc1"].participant))
 			}
 			w.must(r.Delete(t.Context(), c))
 			for _, broken := range []error{errors.New("the store is away"), nil} {
@@ -133,7 +138,8 @@ func TestLeave(t *testing.T) {
 				}
 			}
 			view := w.view()
-			if len(view.Instances)+len(view.Participants)+len(view.Left())+len(view.Sets[pendingForRestart]) > 0 || r.participants[key] != nil {
+			_, stays := r.participants.Get(key)
+			if len(view.Instances)+len(view.Participants)+len(view.Left())+len(view.Sets[pendingForRestart]) > 0 || stays {
 				t.Errorf("it is still there: %v, %v", view.Participants, view.Sets)
 			}
 			if err := r.Get(t.Context(), key, c); !apierrors.IsNotFound(err) {
@@ -351,7 +357,7 @@ func TestEvents(t *testing.T) {
 	sink := events.NewBroadcaster(&events.EventSinkImpl{Interface: r.Clientset.EventsV1()})
 	defer sink.Shutdown()
 	g.Expect(sink.StartRecordingToSinkWithContext(t.Context())).To(Succeed())
-	note := recorder(t.Context(), sink.NewRecorder(scheme, "etcdcluster"), cluster)
+	note := controller.NewReporter(t.Context(), sink.NewRecorder(scheme, "etcdcluster"), cluster)
 	note(false, "Executed", "Carried out restart dc1-1, under the token 1.")
 	note(false, "Executed", "Carried out restart dc1-2, under the token 1.")
 	note(true, "GaveUp", "Restart was given up: dc1-3 is not well again in time.")

@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/controller"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
@@ -32,7 +33,7 @@ type region struct {
 	*participant
 	agent   *agent.Client
 	cluster *etcdclusterv1alpha1.EtcdCluster
-	note    func(warning bool, reason, message string)
+	note    controller.Reporter
 
 	// The rest is what was observed.
 	view      *coordination.View // what all regions need, or in local mode this one

@@ -9,23 +9,20 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/controller"
 )
 
 // report writes into the status what was observed, and what came of the coordination.
 func (r *region) report(result *coordination.Result, err error) {
 	status := &r.cluster.Status
-	status.ObservedGeneration, status.Waiting = r.cluster.Generation, cut(result.Waiting(), 1024)
+	status.ObservedGeneration, status.Waiting = r.cluster.Generation, controller.Truncate(result.Waiting(), 1024)
 	if errors.Is(err, errAgentUnreachable) { // nothing else was observed
 		r.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonAgentUnreachable, "%s", oneLine(err)))
 		return
@@ -58,7 +55,7 @@ func (r *region) member(p agent.Member, last []etcdclusterv1alpha1.MemberStatus)
 	if at := slices.IndexFunc(last, func(m etcdclusterv1alpha1.MemberStatus) bool { return m.ID == status.ID }); at >= 0 {
 		status.MemberID, status.Phase = last[at].MemberID, last[at].Phase
 	}
-	status.ClientURL, status.PeerURL, status.Problem, status.PID = p.ClientURL, p.PeerURL, cut(p.Problem, 512), int64(p.PID)
+	status.ClientURL, status.PeerURL, status.Problem, status.PID = p.ClientURL, p.PeerURL, controller.Truncate(p.Problem, 512), int64(p.PID)
 	status.ArgsCurrent, status.Removing = current(p, &r.cluster.Spec), r.needs.removing[p.ID]
 	m, known := knownAs(p, r.state)
 	if known {
@@ -115,12 +112,12 @@ func (r *region) coordinated(result *coordination.Result, err error) metav1.Cond
 	switch {
 	case errors.As(err, &refused):
 		return condition(kind, false, etcdclusterv1alpha1.ReasonAgentRefused, "%s", oneLine(err))
-	case r.coordinator == nil:
+	case r.Coordinator == nil:
 		return condition(kind, false, etcdclusterv1alpha1.ReasonStarting, "There is no system to meet in yet.")
 	case err != nil && (!r.met && !errors.Is(err, coordination.ErrPrefixTaken) || errors.Is(err, context.DeadlineExceeded)):
 		return condition(kind, false, etcdclusterv1alpha1.ReasonStoreUnreachable, "%s", oneLine(err))
 	}
-	return r.coordinator.Condition(result, err, regions...)
+	return r.Coordinator.Condition(result, err, regions...)
 }
 
 func (r *region) progress() metav1.Condition {
@@ -143,31 +140,14 @@ func condition(kind string, is bool, reason, format string, args ...any) metav1.
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// set sets a condition. A new reason why something is not as it should be is an event too.
+// set sets a condition. A new reason why something is not as it should be is an event too. Progressing is false when all is well.
 func (r *region) set(c metav1.Condition) {
-	last := apimeta.FindStatusCondition(r.cluster.Status.Conditions, c.Type)
-	isNew := last == nil || last.Reason != c.Reason
-	if c.Status == metav1.ConditionFalse && isNew && c.Type != etcdclusterv1alpha1.ConditionProgressing {
-		r.note(true, c.Reason, c.Message)
-	}
 	c.ObservedGeneration = r.cluster.Generation
-	apimeta.SetStatusCondition(&r.cluster.Status.Conditions, c)
-}
-
-// recorder writes events and log lines. Events with the same reason and action count as one, so that the message is the action.
-func recorder(ctx context.Context, events events.EventRecorder, about client.Object) func(warning bool, reason, message string) {
-	types := map[bool]string{true: corev1.EventTypeWarning, false: corev1.EventTypeNormal}
-	return func(warning bool, reason, message string) {
-		events.Eventf(about, nil, types[warning], reason, cut(message, 128), "%s", cut(message, 1024))
-		logf.FromContext(ctx).Info(message, "reason", reason)
+	if c.Type == etcdclusterv1alpha1.ConditionProgressing {
+		apimeta.SetStatusCondition(&r.cluster.Status.Conditions, c)
+		return
 	}
-}
-
-func cut(message string, longest int) string {
-	if len(message) > longest {
-		return strings.ToValidUTF8(message[:longest-3], "") + "..."
-	}
-	return message
+	r.note.SetCondition(&r.cluster.Status.Conditions, c)
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
