@@ -66,7 +66,7 @@ func (s *scene) keysOf(prefix string) []string {
 }
 
 // mode sets how a region's operator goes about it.
-func (r *region) mode(mode etcdclusterv1alpha1.SynchronizationMode) {
+func (r *region) mode(mode coordination.Mode) {
 	r.w.t.Helper()
 	r.edit(func(spec *spec) { spec.AutomationOptions.SynchronizationMode = mode })
 }
@@ -95,12 +95,12 @@ func (s *scene) actingGoesLocal() {
 // goesLocal lets a region leave, and tells whether that was before a plan was done.
 func (s *scene) goesLocal(r *region, v *view) bool {
 	s.t.Helper()
-	r.mode(etcdclusterv1alpha1.SynchronizationLocal)
+	r.mode(coordination.Local)
 	s.until(func(v *view) bool { return !v.Takes(r.prefix) })
 	s.Expect(s.keysOf(r.prefix)).To(BeEmpty())
 	in := s.amid(v)
 	for _, other := range s.others(r) {
-		mixed := s.reports(other, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonMixedModes)
+		mixed := s.reports(other, coordination.ConditionCoordinated, coordination.ReasonMixedModes)
 		s.Expect(mixed.Message).To(ContainSubstring(r.prefix))
 	}
 	if !in {
@@ -112,9 +112,9 @@ func (s *scene) goesLocal(r *region, v *view) bool {
 // returns lets a region take part again.
 func (s *scene) returns(r *region) {
 	s.t.Helper()
-	r.mode(etcdclusterv1alpha1.SynchronizationGlobal)
+	r.mode(coordination.Global)
 	for _, r := range s.regions {
-		s.reports(r, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonSettled)
+		s.reports(r, coordination.ConditionCoordinated, coordination.ReasonSettled)
 	}
 	s.settled()
 }
@@ -124,7 +124,7 @@ func (s *scene) returns(r *region) {
 func (s *scene) localCrashes() {
 	r := s.regions[0]
 	for _, r := range s.regions {
-		r.mode(etcdclusterv1alpha1.SynchronizationLocal)
+		r.mode(coordination.Local)
 	}
 	s.until(func(v *view) bool { return len(v.Instances) == 0 })
 	s.settled()
@@ -148,7 +148,7 @@ func (s *scene) localCrashes() {
 	}
 	s.Expect(left).To(BeTrue(), "it was always faster")
 	for _, r := range s.regions {
-		r.mode(etcdclusterv1alpha1.SynchronizationGlobal)
+		r.mode(coordination.Global)
 	}
 	s.until(func(v *view) bool { return len(v.Instances) == 3 })
 	s.settled()

@@ -48,7 +48,7 @@ func (s *scene) actingLosesMembers() {
 			lost := s.said(cut, lockLost)
 			s.Expect(s.taken(v)).NotTo(BeNil(), "its own member is not done without it")
 			s.saysOneOf(gone(cut), s.others(cut)...)
-			s.reports(cut, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
+			s.reports(cut, coordination.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
 			cut.road.Mend()
 			s.saysAgain(cut, lockLost, lost)
 			return true
@@ -65,7 +65,7 @@ func (s *scene) obeyingLosesMembers() {
 		},
 		func(v *view) bool {
 			s.saysOneOf(gone(cut), s.others(cut)...)
-			s.reports(cut, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
+			s.reports(cut, coordination.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
 			in := s.amid(v)
 			cut.road.Mend()
 			return in
@@ -180,12 +180,12 @@ func (s *scene) goneIsLeftOut() {
 	gone := s.regions[2]
 	there := s.others(gone)
 	s.dies(gone)
-	s.missing(etcdclusterv1alpha1.MissingLeaveOut, there...)
+	s.missing(coordination.LeaveOut, there...)
 	s.says("of "+gone.prefix, there...) // it has not said so
 	gone.again()
 	s.settled()
 
-	s.missing(etcdclusterv1alpha1.MissingLeaveOut, gone)
+	s.missing(coordination.LeaveOut, gone)
 	s.settled()
 	disturbed, id := s.disturbed(), gone.id()
 	s.dies(gone)
@@ -199,7 +199,7 @@ func (s *scene) goneIsLeftOut() {
 	s.Expect(why).To(ContainElement(ContainSubstring("no instance of " + gone.prefix)))
 
 	gone.again()
-	s.missing(etcdclusterv1alpha1.MissingWait, s.regions...)
+	s.missing(coordination.Wait, s.regions...)
 	s.settled()
 	s.Expect(s.since(disturbed)).To(Equal(once(s.names()...)))
 }
@@ -215,7 +215,7 @@ func (s *scene) dies(r *region) {
 }
 
 // missing says what regions do about members that are not ready.
-func (s *scene) missing(policy etcdclusterv1alpha1.MissingPolicy, of ...*region) {
+func (s *scene) missing(policy coordination.Missing, of ...*region) {
 	s.t.Helper()
 	for _, r := range of {
 		r.edit(func(spec *spec) { spec.AutomationOptions.Missing = policy })

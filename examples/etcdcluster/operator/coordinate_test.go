@@ -65,7 +65,7 @@ func TestTokenIsRaised(t *testing.T) {
 // With the default policy a plan does not wait for a member that does not become well when it is to be replaced.
 func TestReplacementComesFirst(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []etcdclusterv1alpha1.SynchronizationMode{etcdclusterv1alpha1.SynchronizationGlobal, etcdclusterv1alpha1.SynchronizationLocal} {
+	for _, mode := range []coordination.Mode{coordination.Global, coordination.Local} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			state := three()
@@ -84,7 +84,7 @@ func TestReplacementComesFirst(t *testing.T) {
 			if diff := cmp.Diff([]string{"restart dc2-1"}, w.agent("dc2").made); diff != "" {
 				t.Fatal(diff)
 			}
-			if waits := w.results["dc2"].Waiting(); mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waits, "it is not well yet") {
+			if waits := w.results["dc2"].Waiting(); mode == coordination.Local && !strings.Contains(waits, "it is not well yet") {
 				t.Errorf("it waits for %s", waits)
 			}
 			w.clock.SetTime(w.clock.Now().Add(24 * time.Hour)) // it would wait for ever
@@ -100,10 +100,10 @@ func TestReplacementComesFirst(t *testing.T) {
 			if !added {
 				t.Errorf("it was not given up: %v", w.notes)
 			}
-			if mode == etcdclusterv1alpha1.SynchronizationGlobal && (view.Intent == nil || brief(view.Intent.Steps) != "remove dc2-1, stop dc2-1, add-learner dc2-2, start dc2-2, promote dc2-2") {
+			if mode == coordination.Global && (view.Intent == nil || brief(view.Intent.Steps) != "remove dc2-1, stop dc2-1, add-learner dc2-2, start dc2-2, promote dc2-2") {
 				t.Errorf("it does %v", view.Intent)
 			}
-			if mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(strings.Join(w.notes, "\n"), "Began: Exclusion") {
+			if mode == coordination.Local && !strings.Contains(strings.Join(w.notes, "\n"), "Began: Exclusion") {
 				t.Errorf("it does not replace it: %v", w.notes)
 			}
 		})
@@ -158,17 +158,17 @@ func TestUnanswered(t *testing.T) {
 	dies := func(w *world) { w.must(w.regions["dc2"].Coordinator.Close(w.Context())) }
 	for name, test := range map[string]struct {
 		replaced bool
-		missing  etcdclusterv1alpha1.MissingPolicy
+		missing  coordination.Missing
 		then     func(w *world)
 		// present is the step that is waited for, ended how the action has ended.
 		present, ended string
 	}{
 		"restart of one that goes local":          {false, "", goesLocal, "", "its participant has withdrawn it"},
 		"restart of one that died":                {false, "", dies, "restart dc2-1", ""},
-		"restart of one that died, left out":      {false, etcdclusterv1alpha1.MissingLeaveOut, dies, "", "no process of dc2 is alive to restart dc2-1"},
+		"restart of one that died, left out":      {false, coordination.LeaveOut, dies, "", "no process of dc2 is alive to restart dc2-1"},
 		"start of one that goes local":            {true, "", goesLocal, "", "its participant has withdrawn it"},
 		"start of one that died":                  {true, "", dies, "start dc2-2", ""},
-		"start of one that died, and is left out": {true, etcdclusterv1alpha1.MissingLeaveOut, dies, "", "no process of dc2 is alive to start dc2-2"},
+		"start of one that died, and is left out": {true, coordination.LeaveOut, dies, "", "no process of dc2 is alive to start dc2-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +177,7 @@ func TestUnanswered(t *testing.T) {
 			for _, r := range w.regions {
 				r.cluster.Spec.AutomationOptions.Missing = test.missing
 			}
-			w.regions["dc1"].cluster.Spec.AutomationOptions.DenyList = []etcdclusterv1alpha1.InstanceName{"dc2-operator"}
+			w.regions["dc1"].cluster.Spec.AutomationOptions.DenyList = []string{"dc2-operator"}
 			w.reconcile(1, "dc1")
 			w.agent("dc2").members = []agent.Member{changed("dc2-1")}
 			if test.replaced {
@@ -284,7 +284,7 @@ func TestStoppedBefore(t *testing.T) {
 	w := setting(t, state, "dc1", "dc2")
 	w.agent("dc2").members = append(w.agent("dc2").members, process("dc2-2", agent.Running))
 	w.regions["dc2"].cluster.Spec.Replace = []etcdclusterv1alpha1.MemberID{"dc2-1"}
-	w.regions["dc1"].cluster.Spec.AutomationOptions.DenyList = []etcdclusterv1alpha1.InstanceName{"dc2-operator"}
+	w.regions["dc1"].cluster.Spec.AutomationOptions.DenyList = []string{"dc2-operator"}
 	w.reconcile(1, "dc1", "dc2")
 	w.reconcile(2, "dc1")
 	state.Members = []system.Member{state.Members[0], state.Members[2], state.Members[3]}

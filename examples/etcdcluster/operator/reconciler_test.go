@@ -122,7 +122,7 @@ func TestLeave(t *testing.T) {
 				t.Fatalf("it has said %v", w.view().Sets)
 			}
 			c := cluster("orders", "", 0)
-			c.Finalizers, c.Spec.Seeds = []string{Finalizer}, []etcdclusterv1alpha1.ClientURL{"http://127.0.0.1:1"}
+			c.Finalizers, c.Spec.Seeds = []string{Finalizer}, []string{"http://127.0.0.1:1"}
 			r, _ := reconciling(t, w, c)
 			key := client.ObjectKeyFromObject(c)
 			if restarted {
@@ -194,15 +194,15 @@ func TestReportMembers(t *testing.T) {
 		want  status
 	}{
 		"one that votes": {status{}, state, running, status{
-			ClusterID: "abc", Ready: 1, Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1", "http://client-dc3-1"},
+			ClusterID: "abc", Ready: 1, Endpoints: []string{"http://client-dc2-1", "http://client-dc3-1"},
 			Members: with(func(m *etcdclusterv1alpha1.MemberStatus) {
 				m.ClientURL, m.MemberID, m.Phase, m.Healthy, m.Leader, m.Version = "http://client-dc1-1", "1", "Voter", true, true, "3.7.0"
 			}),
 		}},
 		"what is known of the system stays": {
-			status{ClusterID: "abc", Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1"}},
+			status{ClusterID: "abc", Endpoints: []string{"http://client-dc2-1"}},
 			nil, process("dc1-1", agent.Prepared),
-			status{ClusterID: "abc", Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1"}, Members: with(func(*etcdclusterv1alpha1.MemberStatus) {})},
+			status{ClusterID: "abc", Endpoints: []string{"http://client-dc2-1"}, Members: with(func(*etcdclusterv1alpha1.MemberStatus) {})},
 		},
 		"one that cannot start says why": {
 			status{},
@@ -239,16 +239,16 @@ func TestReport(t *testing.T) {
 		result             coordination.Result
 		ready, coordinated string
 	}{
-		"nothing":           {nil, nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonSettled},
+		"nothing":           {nil, nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonSettled},
 		"the store":         {errors.New("no leader"), nil, true, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonStoreUnreachable},
 		"the store is slow": {fmt.Errorf("so: %w", context.DeadlineExceeded), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonStoreUnreachable},
 		"the agent refuses": {fmt.Errorf("preparing: %w", agent.ErrInvalid), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonAgentRefused},
 		"the agent is away": {fmt.Errorf("%w: connection refused", errAgentUnreachable), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonAgentUnreachable, ""},
 		"the prefix":        {fmt.Errorf("so: %w", coordination.ErrPrefixTaken), nil, true, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonPrefixTaken},
 		"something else":    {errors.New("unknown"), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonFailed},
-		"another system":    {nil, fmt.Errorf("so: %w", system.ErrOtherSystem), false, coordination.Result{}, etcdclusterv1alpha1.ReasonOtherSystem, etcdclusterv1alpha1.ReasonSettled},
+		"another system":    {nil, fmt.Errorf("so: %w", system.ErrOtherSystem), false, coordination.Result{}, etcdclusterv1alpha1.ReasonOtherSystem, coordination.ReasonSettled},
 		"it is superseded":  {nil, nil, false, coordination.Result{Superseded: true}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonSuperseded},
-		"it is denied":      {nil, nil, false, coordination.Result{View: denied}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonDenied},
+		"it is denied":      {nil, nil, false, coordination.Result{View: denied}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonDenied},
 		"it waits":          {nil, nil, false, coordination.Result{Waits: []coordination.Waits{{For: "dc2-1", Reason: "it is not ready"}}}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonWaiting},
 		"one of them acts":  {nil, nil, false, coordination.Result{Doing: doing}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonActing},
 	} {
@@ -265,7 +265,7 @@ func TestReport(t *testing.T) {
 				test.result.View = &coordination.View{}
 			}
 			r.report(&test.result, test.err)
-			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, etcdclusterv1alpha1.ConditionCoordinated)
+			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, coordination.ConditionCoordinated)
 			if ready.Reason != test.ready || coordinated.Reason != test.coordinated {
 				t.Errorf("%s: %s, %s: %s", ready.Reason, ready.Message, coordinated.Reason, coordinated.Message)
 			}
@@ -287,16 +287,16 @@ func TestNoteChanges(t *testing.T) {
 			condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""), nil,
 		},
 		"one takes no part": {
-			etcdclusterv1alpha1.ConditionCoordinated, condition("", true, coordination.ReasonSettled, ""),
+			coordination.ConditionCoordinated, condition("", true, coordination.ReasonSettled, ""),
 			condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
 			[]string{"MixedModes: dc3 is in local mode"},
 		},
 		"one still takes no part": {
-			etcdclusterv1alpha1.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
+			coordination.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
 			condition("", false, coordination.ReasonMixedModes, "dc2, dc3 are in local mode"), nil,
 		},
 		"it is denied": {
-			etcdclusterv1alpha1.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, ""),
+			coordination.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, ""),
 			condition("", false, coordination.ReasonDenied, "it is on a deny list"),
 			[]string{"Denied: it is on a deny list"},
 		},

@@ -345,18 +345,14 @@ func contains(members coordination.Members, id coordination.MemberID) bool {
 }
 
 func (r *region) global() bool {
-	return r.cluster.Spec.AutomationOptions.Mode() == etcdclusterv1alpha1.SynchronizationGlobal
+	return r.cluster.Spec.AutomationOptions.SynchronizationMode == coordination.Global
 }
 
 // settings are those of the spec.
 func (r *region) settings() coordination.Settings {
 	spec, options := &r.cluster.Spec, &r.cluster.Spec.AutomationOptions
-	settings := coordination.Settings{
-		Mode: coordination.Mode(options.Mode()), Prefix: string(spec.ProcessGroupIDPrefix), Generation: r.cluster.Generation,
-		Policy: coordination.Policy{Quiet: options.Quiet(), Missing: coordination.Missing(options.Missing), After: options.After()},
+	return coordination.Settings{
+		Mode: options.SynchronizationMode, Prefix: string(spec.ProcessGroupIDPrefix), Generation: r.cluster.Generation,
+		Policy: options.Policy(), Denied: options.DenyList,
 	}
-	for _, name := range options.DenyList {
-		settings.Denied = append(settings.Denied, string(name))
-	}
-	return settings
 }

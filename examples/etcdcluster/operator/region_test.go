@@ -312,7 +312,7 @@ func TestPrepareGoesOn(t *testing.T) {
 			}
 			r.met = true
 			r.report(&coordination.Result{View: r.view}, r.prepareErr)
-			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, etcdclusterv1alpha1.ConditionCoordinated)
+			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, coordination.ConditionCoordinated)
 			if ready.Reason != test.reason && coordinated.Reason != test.reason {
 				t.Errorf("%s: %s, %s: %s", ready.Reason, ready.Message, coordinated.Reason, coordinated.Message)
 			}

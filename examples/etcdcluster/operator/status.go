@@ -31,7 +31,7 @@ func (r *region) report(result *coordination.Result, err error) {
 		status.ClusterID, status.Endpoints = strconv.FormatUint(r.state.Cluster, 16), nil
 		for _, m := range r.state.Members { // a region that loses all of its own finds the system there
 			if _, own := r.processes[m.Name]; !own && len(m.ClientURLs) > 0 {
-				status.Endpoints = append(status.Endpoints, etcdclusterv1alpha1.ClientURL(m.ClientURLs[0]))
+				status.Endpoints = append(status.Endpoints, m.ClientURLs[0])
 			}
 		}
 		status.Endpoints = status.Endpoints[:min(len(status.Endpoints), 16)]
@@ -101,7 +101,7 @@ func (r *region) readiness() metav1.Condition {
 }
 
 func (r *region) coordinated(result *coordination.Result, err error) metav1.Condition {
-	const kind = etcdclusterv1alpha1.ConditionCoordinated
+	const kind = coordination.ConditionCoordinated
 	var regions []string
 	for _, prefix := range r.cluster.Spec.Regions {
 		if !slices.Contains(r.cluster.Spec.LostRegions, prefix) {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
 // SchemeGroupVersion is the group and version of this package.
@@ -76,17 +78,6 @@ func (p Prefix) Owns(id MemberID) bool {
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 type MemberID string
 
-// ClientURL is a URL at which clients reach a member.
-// +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:Pattern=`^https?://[^/?#\s]+$`
-type ClientURL string
-
-// InstanceName is the name of an operator.
-// +kubebuilder:validation:MinLength=1
-// +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:Pattern=`^[^/\s]+$`
-type InstanceName string
-
 // ArgValue is the value of a flag.
 // +kubebuilder:validation:MaxLength=256
 type ArgValue string
@@ -108,7 +99,9 @@ type EtcdClusterSpec struct {
 	// Seeds are client URLs of members of the system. One that answers is enough.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
-	Seeds []ClientURL `json:"seeds,omitempty"`
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^https?://[^/?#\s]+$`
+	Seeds []string `json:"seeds,omitempty"`
 	// Version is the etcd version, such as 3.6.1. It defaults to the agent's. Another one restarts the members.
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`
@@ -150,9 +143,7 @@ func (c *EtcdCluster) SystemName() string { return cmp.Or(c.Spec.System, c.Name)
 
 // Addresses are client URLs of the system, as far as they are known.
 func (c *EtcdCluster) Addresses() (urls []string) {
-	for _, seed := range slices.Concat(c.Spec.Seeds, c.Status.Endpoints) {
-		urls = append(urls, string(seed))
-	}
+	urls = slices.Concat(c.Spec.Seeds, c.Status.Endpoints)
 	for _, m := range c.Status.Members {
 		if m.PID != 0 {
 			urls = append(urls, m.ClientURL)
@@ -161,33 +152,16 @@ func (c *EtcdCluster) Addresses() (urls []string) {
 	return urls
 }
 
-// SynchronizationMode says whether the operators of the regions agree before they disturb the system.
-// +kubebuilder:validation:Enum=local;global
-type SynchronizationMode string
-
-// MissingPolicy says what happens to members that are not ready.
-// +kubebuilder:validation:Enum=Wait;GoOn;LeaveOut
-type MissingPolicy string
-
-// The values of the options.
-const (
-	SynchronizationLocal  SynchronizationMode = "local"  // each operator acts on its own members, one operator at a time
-	SynchronizationGlobal SynchronizationMode = "global" // one operator acts on all members that need something
-
-	MissingWait     MissingPolicy = "Wait"     // wait for every member
-	MissingGoOn     MissingPolicy = "GoOn"     // go on without them after a time
-	MissingLeaveOut MissingPolicy = "LeaveOut" // go on without members of regions whose operator is gone, and wait for the others
-
-	// DefaultQuietWindow is the default of the schema, also for objects that are older than it.
-	DefaultQuietWindow = 5 * time.Second
-)
+// DefaultQuietWindow is the default of the schema, also for objects that are older than it.
+const DefaultQuietWindow = 5 * time.Second
 
 // AutomationOptions configure the operator.
 // +kubebuilder:validation:XValidation:rule="(has(self.missing) && self.missing == 'GoOn') == has(self.goOnAfter)",message="goOnAfter and missing: GoOn go together"
 type AutomationOptions struct {
 	// SynchronizationMode is global if this region's operator agrees with the others before it acts, and local if it does not.
+	// +kubebuilder:validation:Enum=local;global
 	// +kubebuilder:default=local
-	SynchronizationMode SynchronizationMode `json:"synchronizationMode,omitempty"`
+	SynchronizationMode coordination.Mode `json:"synchronizationMode,omitempty"`
 	// QuietWindow is how long no member may have become pending before an action begins.
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
@@ -196,8 +170,9 @@ type AutomationOptions struct {
 	QuietWindow *metav1.Duration `json:"quietWindow,omitempty"`
 	// Missing says whether an action waits for members that are not ready (Wait), goes on without them after a time (GoOn), or goes
 	// on without those of regions whose operator is gone (LeaveOut).
+	// +kubebuilder:validation:Enum=Wait;GoOn;LeaveOut
 	// +kubebuilder:default=Wait
-	Missing MissingPolicy `json:"missing,omitempty"`
+	Missing coordination.Missing `json:"missing,omitempty"`
 	// GoOnAfter is the time of the policy GoOn.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -206,22 +181,16 @@ type AutomationOptions struct {
 	// DenyList are names of operators that may not act. One that acts is stopped.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
-	DenyList []InstanceName `json:"denyList,omitempty"`
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[^/\s]+$`
+	DenyList []string `json:"denyList,omitempty"`
 }
 
-// Mode returns the SynchronizationMode or its default.
-func (o *AutomationOptions) Mode() SynchronizationMode {
-	return cmp.Or(o.SynchronizationMode, SynchronizationLocal)
-}
-
-// Quiet returns the QuietWindow or its default.
-func (o *AutomationOptions) Quiet() time.Duration {
-	return ptr.Deref(o.QuietWindow, metav1.Duration{Duration: DefaultQuietWindow}).Duration
-}
-
-// After returns the time of GoOnAfter, 0 if it is not set.
-func (o *AutomationOptions) After() time.Duration {
-	return ptr.Deref(o.GoOnAfter, metav1.Duration{}).Duration
+// Policy returns the policy of the options, with the defaults of the schema.
+func (o *AutomationOptions) Policy() coordination.Policy {
+	quiet := ptr.Deref(o.QuietWindow, metav1.Duration{Duration: DefaultQuietWindow}).Duration
+	return coordination.Policy{Quiet: quiet, Missing: o.Missing, After: ptr.Deref(o.GoOnAfter, metav1.Duration{}).Duration}
 }
 
 // EtcdClusterStatus is the observed state of a region.
@@ -235,7 +204,9 @@ type EtcdClusterStatus struct {
 	// Endpoints are client URLs of members of other regions, where they were seen last.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
-	Endpoints []ClientURL `json:"endpoints,omitempty"`
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^https?://[^/?#\s]+$`
+	Endpoints []string `json:"endpoints,omitempty"`
 	// Members are the members of this region.
 	// +listType=map
 	// +listMapKey=id
@@ -316,12 +287,9 @@ const (
 	ReasonAgentUnreachable  = "AgentUnreachable"
 	ReasonSystemTaken       = "SystemTaken" // an older EtcdCluster of the namespace is the region's part of the system
 
-	ConditionCoordinated   = "Coordinated" // the operator agrees with the others, or does not have to
+	// Those of coordination.ConditionCoordinated that pkg/coordination does not have.
 	ReasonStoreUnreachable = "StoreUnreachable"
 	ReasonAgentRefused     = "AgentRefused"
-	ReasonMixedModes       = "MixedModes" // not all regions take part
-	ReasonDenied           = "Denied"     // this operator may not act
-	ReasonSettled          = "Settled"    // nothing is to be done
 
 	ConditionProgressing = "Progressing" // members need something
 	ReasonStarting       = "Starting"
