@@ -137,7 +137,7 @@ func (s *scene) localCrashes() {
 			if state == nil {
 				return false
 			}
-			_, known := state.Named(string(old))
+			_, known := state.Known(string(old), "")
 			return !known
 		}).WithPolling(5 * time.Millisecond).Should(BeTrue())
 		s.Expect(r.operator.Kill()).To(Succeed())

@@ -179,7 +179,7 @@ func (r *region) moveLeader(ctx context.Context) error {
 	if i := r.view.Intent; i != nil {
 		done, rest = i.Steps[:i.At], i.Steps[i.At:]
 	}
-	to, found := r.state.Named(string(plan.Successor(r.plannable(), done, rest)))
+	to, found := r.state.Known(string(plan.Successor(r.plannable(), done, rest)), "")
 	if !found {
 		return coordination.NotYet("%s leads, and no other member is healthy", r.leader())
 	}
@@ -312,7 +312,7 @@ func (r *region) spare(steps ...coordination.Step) error {
 
 // find returns the member of a step.
 func (r *region) find(step coordination.Step) (system.Member, bool) {
-	return knownAs(agent.Member{ID: string(step.Member()), PeerURL: step.With[plan.Peer]}, r.state)
+	return r.state.Known(string(step.Member()), step.With[plan.Peer])
 }
 
 func (r *region) leader() string {
