@@ -54,10 +54,10 @@ type cost struct {
 // writes: each operator for itself, with the lock and with the leader moved away first, and one for all.
 func BenchmarkCoordination(b *testing.B) {
 	for b.Loop() {
-		w := begin(b, options{mode: coordination.Local, quiet: quiet, shipped: true})
+		w := begin(b, options{mode: etcdclusterv1alpha1.SynchronizationLocal, quiet: quiet, shipped: true})
 		costs, begun := map[string][]cost{}, time.Now()
 		for run := range *runs {
-			for i, mode := range []coordination.Mode{coordination.Local, coordination.Global} {
+			for i, mode := range []etcdclusterv1alpha1.SynchronizationMode{etcdclusterv1alpha1.SynchronizationLocal, etcdclusterv1alpha1.SynchronizationGlobal} {
 				w.editAll(func(spec *etcdclusterv1alpha1.EtcdClusterSpec) { spec.AutomationOptions.SynchronizationMode = mode })
 				w.settled()
 				for _, c := range changes {

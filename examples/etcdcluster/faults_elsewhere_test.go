@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
@@ -33,12 +34,12 @@ func TestElsewhere(t *testing.T) {
 	o.prepare = measured
 	w := begin(t, o)
 	play(t, w, []act{
-		{"one that has not accepted is waited for", func(s *scene) { s.lost(coordination.Wait, false) }},
-		{"one that has not accepted is gone on without", func(s *scene) { s.lost(coordination.GoOn, false) }},
-		{"one that has not accepted is left out", func(s *scene) { s.lost(coordination.LeaveOut, false) }},
-		{"one that has accepted is waited for", func(s *scene) { s.lost(coordination.Wait, true) }},
-		{"one that has accepted is not gone on without", func(s *scene) { s.lost(coordination.GoOn, true) }},
-		{"one that has accepted is not left out", func(s *scene) { s.lost(coordination.LeaveOut, true) }},
+		{"one that has not accepted is waited for", func(s *scene) { s.lost(etcdclusterv1alpha1.MissingWait, false) }},
+		{"one that has not accepted is gone on without", func(s *scene) { s.lost(etcdclusterv1alpha1.MissingGoOn, false) }},
+		{"one that has not accepted is left out", func(s *scene) { s.lost(etcdclusterv1alpha1.MissingLeaveOut, false) }},
+		{"one that has accepted is waited for", func(s *scene) { s.lost(etcdclusterv1alpha1.MissingWait, true) }},
+		{"one that has accepted is not gone on without", func(s *scene) { s.lost(etcdclusterv1alpha1.MissingGoOn, true) }},
+		{"one that has accepted is not left out", func(s *scene) { s.lost(etcdclusterv1alpha1.MissingLeaveOut, true) }},
 		{"there are two processes of each operator", (*scene).twice},
 		{"the operators are updated", (*scene).updated},
 		{"the store restarts", func(s *scene) { s.storeRestarts(t, member) }},
@@ -48,11 +49,11 @@ func TestElsewhere(t *testing.T) {
 }
 
 // policy sets what becomes of members that are not ready, in all regions.
-func (s *scene) policy(missing coordination.Missing) {
+func (s *scene) policy(missing etcdclusterv1alpha1.MissingPolicy) {
 	s.t.Helper()
 	s.editAll(func(spec *spec) {
 		spec.AutomationOptions.Missing, spec.AutomationOptions.GoOnAfter = missing, nil
-		if missing == coordination.GoOn {
+		if missing == etcdclusterv1alpha1.MissingGoOn {
 			spec.AutomationOptions.GoOnAfter = &metav1.Duration{Duration: 3 * time.Second}
 		}
 	})
@@ -61,7 +62,7 @@ func (s *scene) policy(missing coordination.Missing) {
 
 // lost kills the operator of a region that is to restart its member: before the order for it is published, so that nobody accepts
 // it, or when it has been accepted. One that was accepted is waited for under each policy.
-func (s *scene) lost(missing coordination.Missing, accepted bool) {
+func (s *scene) lost(missing etcdclusterv1alpha1.MissingPolicy, accepted bool) {
 	s.policy(missing)
 	before := s.disturbed()
 	var id coordination.MemberID
@@ -87,7 +88,7 @@ func (s *scene) lost(missing coordination.Missing, accepted bool) {
 	gone := s.owner(id)
 	s.Expect(gone.operator.Running()).To(BeFalse())
 	over := overSince(v)
-	if accepted || missing == coordination.Wait {
+	if accepted || missing == etcdclusterv1alpha1.MissingWait {
 		const patient = 6 * time.Second // three times a session, and twice the time of the policy that goes on
 		s.until(func(v *view) bool { step := present(v); return over(v) || step != nil && step.Member() == id })
 		s.Consistently(func() bool { return over(s.look()) }).WithTimeout(patient).Should(BeFalse(), "the plan goes on without %s", id)
@@ -106,7 +107,7 @@ func (s *scene) lost(missing coordination.Missing, accepted bool) {
 	gone.again()
 	s.settled()
 	s.Expect(s.since(before)).To(Equal(once(s.names()...)))
-	s.policy(coordination.Wait)
+	s.policy(etcdclusterv1alpha1.MissingWait)
 }
 
 // twice starts a second process of each operator, so that there are two of each participant while a plan is carried out. Then the

@@ -57,7 +57,7 @@ type hook struct {
 // faulty are the options of a world in which things go wrong: dead operators are missed soon.
 func faulty() options {
 	return options{
-		mode: coordination.Global, quiet: time.Second, args: []string{"--session-duration=2s"},
+		mode: etcdclusterv1alpha1.SynchronizationGlobal, quiet: time.Second, args: []string{"--session-duration=2s"},
 	}
 }
 

@@ -66,7 +66,7 @@ func (s *scene) keysOf(prefix string) []string {
 }
 
 // mode sets how a region's operator goes about it.
-func (r *region) mode(mode coordination.Mode) {
+func (r *region) mode(mode etcdclusterv1alpha1.SynchronizationMode) {
 	r.w.t.Helper()
 	r.edit(func(spec *spec) { spec.AutomationOptions.SynchronizationMode = mode })
 }
@@ -95,7 +95,7 @@ func (s *scene) actingGoesLocal() {
 // goesLocal lets a region leave, and tells whether that was before a plan was done.
 func (s *scene) goesLocal(r *region, v *view) bool {
 	s.t.Helper()
-	r.mode(coordination.Local)
+	r.mode(etcdclusterv1alpha1.SynchronizationLocal)
 	s.until(func(v *view) bool { return !v.Takes(r.prefix) })
 	s.Expect(s.keysOf(r.prefix)).To(BeEmpty())
 	in := s.amid(v)
@@ -112,7 +112,7 @@ func (s *scene) goesLocal(r *region, v *view) bool {
 // returns lets a region take part again.
 func (s *scene) returns(r *region) {
 	s.t.Helper()
-	r.mode(coordination.Global)
+	r.mode(etcdclusterv1alpha1.SynchronizationGlobal)
 	for _, r := range s.regions {
 		s.reports(r, coordination.ConditionCoordinated, coordination.ReasonSettled)
 	}
@@ -124,7 +124,7 @@ func (s *scene) returns(r *region) {
 func (s *scene) localCrashes() {
 	r := s.regions[0]
 	for _, r := range s.regions {
-		r.mode(coordination.Local)
+		r.mode(etcdclusterv1alpha1.SynchronizationLocal)
 	}
 	s.until(func(v *view) bool { return len(v.Instances) == 0 })
 	s.settled()
@@ -148,7 +148,7 @@ func (s *scene) localCrashes() {
 	}
 	s.Expect(left).To(BeTrue(), "it was always faster")
 	for _, r := range s.regions {
-		r.mode(coordination.Global)
+		r.mode(etcdclusterv1alpha1.SynchronizationGlobal)
 	}
 	s.until(func(v *view) bool { return len(v.Instances) == 3 })
 	s.settled()

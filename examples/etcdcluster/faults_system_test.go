@@ -180,12 +180,12 @@ func (s *scene) goneIsLeftOut() {
 	gone := s.regions[2]
 	there := s.others(gone)
 	s.dies(gone)
-	s.missing(coordination.LeaveOut, there...)
+	s.missing(etcdclusterv1alpha1.MissingLeaveOut, there...)
 	s.says("of "+gone.prefix, there...) // it has not said so
 	gone.again()
 	s.settled()
 
-	s.missing(coordination.LeaveOut, gone)
+	s.missing(etcdclusterv1alpha1.MissingLeaveOut, gone)
 	s.settled()
 	disturbed, id := s.disturbed(), gone.id()
 	s.dies(gone)
@@ -199,7 +199,7 @@ func (s *scene) goneIsLeftOut() {
 	s.Expect(why).To(ContainElement(ContainSubstring("no instance of " + gone.prefix)))
 
 	gone.again()
-	s.missing(coordination.Wait, s.regions...)
+	s.missing(etcdclusterv1alpha1.MissingWait, s.regions...)
 	s.settled()
 	s.Expect(s.since(disturbed)).To(Equal(once(s.names()...)))
 }
@@ -215,7 +215,7 @@ func (s *scene) dies(r *region) {
 }
 
 // missing says what regions do about members that are not ready.
-func (s *scene) missing(policy coordination.Missing, of ...*region) {
+func (s *scene) missing(policy etcdclusterv1alpha1.MissingPolicy, of ...*region) {
 	s.t.Helper()
 	for _, r := range of {
 		r.edit(func(spec *spec) { spec.AutomationOptions.Missing = policy })

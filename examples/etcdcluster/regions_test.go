@@ -6,13 +6,13 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 )
 
 // One operator acts for all: every member is restarted once, and replaced once, and the leader changes at most once each
 // time. Members talk to each other with TLS, and another system beside this one makes no difference.
 func TestGlobal(t *testing.T) {
-	o := options{mode: coordination.Global, quiet: time.Second, prepare: measured}
+	o := options{mode: etcdclusterv1alpha1.SynchronizationGlobal, quiet: time.Second, prepare: measured}
 	w := begin(t, o)
 	w.Expect(w.names()).To(Equal([]string{"dc1-1", "dc2-1", "dc3-1"}))
 	writer := w.write()
@@ -39,7 +39,7 @@ func TestGlobal(t *testing.T) {
 
 // Each operator acts for itself, one at a time.
 func TestLocal(t *testing.T) {
-	w := begin(t, options{mode: coordination.Local})
+	w := begin(t, options{mode: etcdclusterv1alpha1.SynchronizationLocal})
 	writer := w.write()
 	before := w.pids()
 	w.editAll(setArg("20000"))

@@ -11,13 +11,12 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
 // What would hold the regions up for ever is got over: agents that have seen newer tokens than the store, a member that does not
 // start any more, and a region that is deleted while its operator is down.
 func TestRepairs(t *testing.T) {
-	w := begin(t, options{mode: coordination.Global, quiet: time.Second})
+	w := begin(t, options{mode: etcdclusterv1alpha1.SynchronizationGlobal, quiet: time.Second})
 	t.Run("a store from an old copy", func(t *testing.T) {
 		w.WithT = patientT(t)
 		const seen = 1000

@@ -84,7 +84,7 @@ type region struct {
 
 // options are those of a world.
 type options struct {
-	mode  coordination.Mode
+	mode  etcdclusterv1alpha1.SynchronizationMode
 	quiet time.Duration
 	args  []string // of all operators
 	// store is where they meet, if it is not the system itself.

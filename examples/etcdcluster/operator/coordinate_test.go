@@ -65,7 +65,7 @@ func TestTokenIsRaised(t *testing.T) {
 // With the default policy a plan does not wait for a member that does not become well when it is to be replaced.
 func TestReplacementComesFirst(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []coordination.Mode{coordination.Global, coordination.Local} {
+	for _, mode := range []etcdclusterv1alpha1.SynchronizationMode{etcdclusterv1alpha1.SynchronizationGlobal, etcdclusterv1alpha1.SynchronizationLocal} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			state := three()
@@ -84,7 +84,7 @@ func TestReplacementComesFirst(t *testing.T) {
 			if diff := cmp.Diff([]string{"restart dc2-1"}, w.agent("dc2").made); diff != "" {
 				t.Fatal(diff)
 			}
-			if waits := w.results["dc2"].Waiting(); mode == coordination.Local && !strings.Contains(waits, "it is not well yet") {
+			if waits := w.results["dc2"].Waiting(); mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waits, "it is not well yet") {
 				t.Errorf("it waits for %s", waits)
 			}
 			w.clock.SetTime(w.clock.Now().Add(24 * time.Hour)) // it would wait for ever
@@ -100,10 +100,10 @@ func TestReplacementComesFirst(t *testing.T) {
 			if !added {
 				t.Errorf("it was not given up: %v", w.notes)
 			}
-			if mode == coordination.Global && (view.Intent == nil || brief(view.Intent.Steps) != "remove dc2-1, stop dc2-1, add-learner dc2-2, start dc2-2, promote dc2-2") {
+			if mode == etcdclusterv1alpha1.SynchronizationGlobal && (view.Intent == nil || brief(view.Intent.Steps) != "remove dc2-1, stop dc2-1, add-learner dc2-2, start dc2-2, promote dc2-2") {
 				t.Errorf("it does %v", view.Intent)
 			}
-			if mode == coordination.Local && !strings.Contains(strings.Join(w.notes, "\n"), "Began: Exclusion") {
+			if mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(strings.Join(w.notes, "\n"), "Began: Exclusion") {
 				t.Errorf("it does not replace it: %v", w.notes)
 			}
 		})
@@ -154,21 +154,21 @@ func TestReadyLater(t *testing.T) {
 // Nobody answers an order: because the region takes no part any more, or is gone.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
-	goesLocal := func(w *world) { w.must(w.regions["dc2"].Coordinator.Leave(w.Context(), w.next("dc2"))) }
+	goesLocal := func(w *world) { w.must(w.regions["dc2"].Leave(w.Context(), w.next("dc2"))) }
 	dies := func(w *world) { w.must(w.regions["dc2"].Coordinator.Close(w.Context())) }
 	for name, test := range map[string]struct {
 		replaced bool
-		missing  coordination.Missing
+		missing  etcdclusterv1alpha1.MissingPolicy
 		then     func(w *world)
 		// present is the step that is waited for, ended how the action has ended.
 		present, ended string
 	}{
 		"restart of one that goes local":          {false, "", goesLocal, "", "its participant has withdrawn it"},
 		"restart of one that died":                {false, "", dies, "restart dc2-1", ""},
-		"restart of one that died, left out":      {false, coordination.LeaveOut, dies, "", "no process of dc2 is alive to restart dc2-1"},
+		"restart of one that died, left out":      {false, etcdclusterv1alpha1.MissingLeaveOut, dies, "", "no process of dc2 is alive to restart dc2-1"},
 		"start of one that goes local":            {true, "", goesLocal, "", "its participant has withdrawn it"},
 		"start of one that died":                  {true, "", dies, "start dc2-2", ""},
-		"start of one that died, and is left out": {true, coordination.LeaveOut, dies, "", "no process of dc2 is alive to start dc2-2"},
+		"start of one that died, and is left out": {true, etcdclusterv1alpha1.MissingLeaveOut, dies, "", "no process of dc2 is alive to start dc2-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,7 +224,7 @@ func TestSaidStays(t *testing.T) {
 	w.process("dc2")
 	for _, prefix := range []string{"dc1", "dc2"} {
 		r := w.next(prefix)
-		if _, err := r.Coordinator.Reconcile(t.Context(), r.settings(), r); !errors.Is(err, system.ErrUnreachable) {
+		if _, err := r.Reconcile(t.Context(), r.settings(), r); !errors.Is(err, system.ErrUnreachable) {
 			t.Errorf("%s: %v", prefix, err)
 		}
 	}
@@ -267,7 +267,7 @@ func TestStandsBack(t *testing.T) {
 	}
 	w.agent("dc1").away = errors.New("connection refused")
 	r := w.next("dc1")
-	result, err := r.Coordinator.Reconcile(t.Context(), r.settings(), r)
+	result, err := r.Reconcile(t.Context(), r.settings(), r)
 	if err == nil || w.view().Lock != nil || len(result.Events) != 1 || result.Events[0].Reason != "StoodBack" {
 		t.Errorf("%v, %v, the lock is %v", err, result.Events, w.view().Lock)
 	}
@@ -294,7 +294,7 @@ func TestStoppedBefore(t *testing.T) {
 	}
 	r := w.next("dc2")
 	w.agent("dc2").refuses = errors.New("connection reset")
-	if _, err := r.Coordinator.Reconcile(t.Context(), r.settings(), r); err == nil || !w.view().Accepted("dc2-1") {
+	if _, err := r.Reconcile(t.Context(), r.settings(), r); err == nil || !w.view().Accepted("dc2-1") {
 		t.Fatalf("it was not accepted: %v", err)
 	}
 	w.agent("dc2").refuses = nil

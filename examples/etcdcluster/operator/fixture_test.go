@@ -297,7 +297,7 @@ func setting(t *testing.T, state *system.State, regions ...string) *world {
 		cluster := w.regions[prefix].cluster
 		cluster.Name, cluster.Namespace, cluster.Generation = "orders", prefix, 1
 		cluster.Spec.ProcessGroupIDPrefix, cluster.Spec.Members = etcdclusterv1alpha1.Prefix(prefix), 1
-		cluster.Spec.AutomationOptions.SynchronizationMode = coordination.Global
+		cluster.Spec.AutomationOptions.SynchronizationMode = etcdclusterv1alpha1.SynchronizationGlobal
 		cluster.Spec.AutomationOptions.QuietWindow = &metav1.Duration{}
 		w.process(prefix)
 	}
@@ -335,7 +335,7 @@ func (w *world) reconcile(times int, prefixes ...string) {
 	for range times {
 		for _, prefix := range prefixes {
 			r := w.next(prefix)
-			result, err := r.Coordinator.Reconcile(w.Context(), r.settings(), r)
+			result, err := r.Reconcile(w.Context(), r.settings(), r)
 			w.must(err)
 			for _, happened := range result.Events {
 				r.note(happened.Warning(), happened.Reason, happened.Message)

@@ -160,7 +160,7 @@ func (r *reconciler) coordinate(ctx context.Context, region *region) (result *co
 	result = &coordination.Result{Again: retryAfter, View: &coordination.View{}}
 	region.participant, err = r.participant(region.cluster)
 	if err == nil && region.Coordinator != nil {
-		result, err = region.Coordinator.Reconcile(ctx, region.settings(), region)
+		result, err = region.Reconcile(ctx, region.settings(), region)
 		region.met = region.view != nil
 		region.note.Events(result)
 	}
@@ -336,7 +336,7 @@ func (r *region) coordinated(result *coordination.Result, err error) metav1.Cond
 	case err != nil && (!r.met && !errors.Is(err, coordination.ErrPrefixTaken) || errors.Is(err, context.DeadlineExceeded)):
 		return condition(kind, false, etcdclusterv1alpha1.ReasonStoreUnreachable, "%s", oneLine(err))
 	}
-	return r.Coordinator.Condition(result, err, regions...)
+	return r.Condition(result, err, regions...)
 }
 
 func (r *region) progress() metav1.Condition {

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
@@ -345,14 +348,17 @@ func contains(members coordination.Members, id coordination.MemberID) bool {
 }
 
 func (r *region) global() bool {
-	return r.cluster.Spec.AutomationOptions.SynchronizationMode == coordination.Global
+	return r.cluster.Spec.AutomationOptions.SynchronizationMode == etcdclusterv1alpha1.SynchronizationGlobal
 }
 
 // settings are those of the spec.
 func (r *region) settings() coordination.Settings {
 	spec, options := &r.cluster.Spec, &r.cluster.Spec.AutomationOptions
 	return coordination.Settings{
-		Mode: options.SynchronizationMode, Prefix: string(spec.ProcessGroupIDPrefix), Generation: r.cluster.Generation,
-		Policy: options.Policy(), Denied: options.DenyList,
+		Mode: coordination.Mode(options.SynchronizationMode), Prefix: string(spec.ProcessGroupIDPrefix), Generation: r.cluster.Generation,
+		Denied: options.DenyList,
+		Policy: coordination.Policy{
+			Quiet: options.Quiet(), Missing: coordination.Missing(options.Missing), After: ptr.Deref(options.GoOnAfter, metav1.Duration{}).Duration,
+		},
 	}
 }

@@ -75,7 +75,8 @@ func TestChangeReconcilesTheObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.changed <- struct{}{} // the controller has not started yet: it reconciles all objects then
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](),
+		workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: "orders"})
 	defer queue.ShutDown()
 	if err := all.Source().Start(t.Context(), queue); err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func (p *Participants[P]) Add(key client.ObjectKey, participant P) error {
 	if p.all == nil {
 		p.all = map[client.ObjectKey]entry[P]{}
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background()) //nolint:gosec // remove calls it
 	p.all[key] = entry[P]{participant, stop}
 	changed := participant.Changed(ctx)
 	go func() {

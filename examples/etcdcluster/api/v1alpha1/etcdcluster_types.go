@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
-
-	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
 // SchemeGroupVersion is the group and version of this package.
@@ -152,16 +150,33 @@ func (c *EtcdCluster) Addresses() (urls []string) {
 	return urls
 }
 
-// DefaultQuietWindow is the default of the schema, also for objects that are older than it.
-const DefaultQuietWindow = 5 * time.Second
+// SynchronizationMode says whether the operators of the regions agree before they disturb the system.
+// +kubebuilder:validation:Enum=local;global
+type SynchronizationMode string
+
+// MissingPolicy says what happens to members that are not ready.
+// +kubebuilder:validation:Enum=Wait;GoOn;LeaveOut
+type MissingPolicy string
+
+// The values of the options.
+const (
+	SynchronizationLocal  SynchronizationMode = "local"  // each operator acts on its own members, one operator at a time
+	SynchronizationGlobal SynchronizationMode = "global" // one operator acts on all members that need something
+
+	MissingWait     MissingPolicy = "Wait"     // wait for every member
+	MissingGoOn     MissingPolicy = "GoOn"     // go on without them after a time
+	MissingLeaveOut MissingPolicy = "LeaveOut" // go on without members of regions whose operator is gone, and wait for the others
+
+	// DefaultQuietWindow is the default of the schema, also for objects that are older than it.
+	DefaultQuietWindow = 5 * time.Second
+)
 
 // AutomationOptions configure the operator.
 // +kubebuilder:validation:XValidation:rule="(has(self.missing) && self.missing == 'GoOn') == has(self.goOnAfter)",message="goOnAfter and missing: GoOn go together"
 type AutomationOptions struct {
 	// SynchronizationMode is global if this region's operator agrees with the others before it acts, and local if it does not.
-	// +kubebuilder:validation:Enum=local;global
 	// +kubebuilder:default=local
-	SynchronizationMode coordination.Mode `json:"synchronizationMode,omitempty"`
+	SynchronizationMode SynchronizationMode `json:"synchronizationMode,omitempty"`
 	// QuietWindow is how long no member may have become pending before an action begins.
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
@@ -170,9 +185,8 @@ type AutomationOptions struct {
 	QuietWindow *metav1.Duration `json:"quietWindow,omitempty"`
 	// Missing says whether an action waits for members that are not ready (Wait), goes on without them after a time (GoOn), or goes
 	// on without those of regions whose operator is gone (LeaveOut).
-	// +kubebuilder:validation:Enum=Wait;GoOn;LeaveOut
 	// +kubebuilder:default=Wait
-	Missing coordination.Missing `json:"missing,omitempty"`
+	Missing MissingPolicy `json:"missing,omitempty"`
 	// GoOnAfter is the time of the policy GoOn.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -187,10 +201,9 @@ type AutomationOptions struct {
 	DenyList []string `json:"denyList,omitempty"`
 }
 
-// Policy returns the policy of the options, with the defaults of the schema.
-func (o *AutomationOptions) Policy() coordination.Policy {
-	quiet := ptr.Deref(o.QuietWindow, metav1.Duration{Duration: DefaultQuietWindow}).Duration
-	return coordination.Policy{Quiet: quiet, Missing: o.Missing, After: ptr.Deref(o.GoOnAfter, metav1.Duration{}).Duration}
+// Quiet returns the QuietWindow or its default.
+func (o *AutomationOptions) Quiet() time.Duration {
+	return ptr.Deref(o.QuietWindow, metav1.Duration{Duration: DefaultQuietWindow}).Duration
 }
 
 // EtcdClusterStatus is the observed state of a region.
