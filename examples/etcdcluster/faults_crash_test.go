@@ -176,10 +176,7 @@ func (s *scene) took(step *coordination.Step, v *view) bool {
 	if state == nil {
 		return false
 	}
-	m, known := state.Named(string(step.Member()))
-	if !known {
-		m, known = state.At(step.With["peer"])
-	}
+	m, known := state.Known(string(step.Member()), step.With["peer"])
 	switch step.Do {
 	case plan.AddLearner:
 		return known

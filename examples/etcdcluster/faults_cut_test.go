@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
 )
 
@@ -116,7 +116,7 @@ func (s *scene) cutOffBefore() {
 	there := s.others(cut)
 	cut.network.Cut(faultproxy.Both)
 	for _, r := range there {
-		mixed := s.reports(r, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonMixedModes)
+		mixed := s.reports(r, coordination.ConditionCoordinated, coordination.ReasonMixedModes)
 		s.Expect(mixed.Message).To(ContainSubstring(cut.prefix))
 	}
 	before := s.disturbed()
@@ -127,6 +127,6 @@ func (s *scene) cutOffBefore() {
 	s.settled()
 	s.Expect(s.since(before)).To(Equal(once(s.names()...)))
 	for _, r := range s.regions {
-		s.reports(r, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonSettled)
+		s.reports(r, coordination.ConditionCoordinated, coordination.ReasonSettled)
 	}
 }

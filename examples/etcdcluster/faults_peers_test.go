@@ -118,7 +118,7 @@ func (s *scene) lacks(name string) bool {
 	if state == nil {
 		return false
 	}
-	m, known := state.Named(name)
+	m, known := state.Known(name, "")
 	leader, led := state.Member(state.Leader)
 	return known && led && leader.Name != name && !m.Healthy()
 }

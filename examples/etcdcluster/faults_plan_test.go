@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
-	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
@@ -253,7 +252,7 @@ func (s *scene) denied() {
 		lost := s.said(old, lockLost)
 		for _, r := range s.others(old) {
 			r.edit(func(spec *spec) {
-				spec.AutomationOptions.DenyList = []etcdclusterv1alpha1.InstanceName{etcdclusterv1alpha1.InstanceName(v.Lock.Holder)}
+				spec.AutomationOptions.DenyList = []string{v.Lock.Holder}
 			})
 		}
 		if s.taken(v) == nil {
@@ -261,7 +260,7 @@ func (s *scene) denied() {
 			return false
 		}
 		s.saysAgain(old, lockLost, lost)
-		s.reports(old, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonDenied)
+		s.reports(old, coordination.ConditionCoordinated, coordination.ReasonDenied)
 		// Nor does it when there is nobody else.
 		for _, r := range s.others(old) {
 			s.Expect(r.operator.Kill()).To(Succeed())

@@ -100,7 +100,7 @@ func (s *scene) goesLocal(r *region, v *view) bool {
 	s.Expect(s.keysOf(r.prefix)).To(BeEmpty())
 	in := s.amid(v)
 	for _, other := range s.others(r) {
-		mixed := s.reports(other, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonMixedModes)
+		mixed := s.reports(other, coordination.ConditionCoordinated, coordination.ReasonMixedModes)
 		s.Expect(mixed.Message).To(ContainSubstring(r.prefix))
 	}
 	if !in {
@@ -114,7 +114,7 @@ func (s *scene) returns(r *region) {
 	s.t.Helper()
 	r.mode(etcdclusterv1alpha1.SynchronizationGlobal)
 	for _, r := range s.regions {
-		s.reports(r, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonSettled)
+		s.reports(r, coordination.ConditionCoordinated, coordination.ReasonSettled)
 	}
 	s.settled()
 }
@@ -137,7 +137,7 @@ func (s *scene) localCrashes() {
 			if state == nil {
 				return false
 			}
-			_, known := state.Named(string(old))
+			_, known := state.Known(string(old), "")
 			return !known
 		}).WithPolling(5 * time.Millisecond).Should(BeTrue())
 		s.Expect(r.operator.Kill()).To(Succeed())

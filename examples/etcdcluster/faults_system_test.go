@@ -48,7 +48,7 @@ func (s *scene) actingLosesMembers() {
 			lost := s.said(cut, lockLost)
 			s.Expect(s.taken(v)).NotTo(BeNil(), "its own member is not done without it")
 			s.saysOneOf(gone(cut), s.others(cut)...)
-			s.reports(cut, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
+			s.reports(cut, coordination.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
 			cut.road.Mend()
 			s.saysAgain(cut, lockLost, lost)
 			return true
@@ -65,7 +65,7 @@ func (s *scene) obeyingLosesMembers() {
 		},
 		func(v *view) bool {
 			s.saysOneOf(gone(cut), s.others(cut)...)
-			s.reports(cut, etcdclusterv1alpha1.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
+			s.reports(cut, coordination.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
 			in := s.amid(v)
 			cut.road.Mend()
 			return in

@@ -138,12 +138,12 @@ func (w *world) beside(cluster string, o options) *world {
 // create makes the EtcdClusters, and waits until the system has all its members.
 func (w *world) create(o options) {
 	w.t.Helper()
-	var seeds []etcdclusterv1alpha1.ClientURL
+	var seeds []string
 	for i, r := range w.regions {
 		r.create(i == 0, seeds, o)
 		if i == 0 {
 			w.Eventually(func() int { return len(r.get().Status.Members) }).Should(BeNumerically(">", 0))
-			seeds = append(seeds, etcdclusterv1alpha1.ClientURL(r.get().Status.Members[0].ClientURL))
+			seeds = append(seeds, r.get().Status.Members[0].ClientURL)
 		}
 	}
 	w.settled()
@@ -202,7 +202,7 @@ func (r *region) startOperator() {
 	r.logs = append(r.logs, r.operator.Log)
 }
 
-func (r *region) create(bootstrap bool, seeds []etcdclusterv1alpha1.ClientURL, o options) {
+func (r *region) create(bootstrap bool, seeds []string, o options) {
 	r.w.t.Helper()
 	var prefixes []etcdclusterv1alpha1.Prefix
 	for _, each := range r.w.regions {

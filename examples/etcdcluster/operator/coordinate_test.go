@@ -154,8 +154,8 @@ func TestReadyLater(t *testing.T) {
 // Nobody answers an order: because the region takes no part any more, or is gone.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
-	goesLocal := func(w *world) { w.must(w.regions["dc2"].coordinator.Leave(w.Context(), w.next("dc2"))) }
-	dies := func(w *world) { w.must(w.regions["dc2"].coordinator.Close(w.Context())) }
+	goesLocal := func(w *world) { w.must(w.regions["dc2"].Leave(w.Context(), w.next("dc2"))) }
+	dies := func(w *world) { w.must(w.regions["dc2"].Coordinator.Close(w.Context())) }
 	for name, test := range map[string]struct {
 		replaced bool
 		missing  etcdclusterv1alpha1.MissingPolicy
@@ -177,7 +177,7 @@ func TestUnanswered(t *testing.T) {
 			for _, r := range w.regions {
 				r.cluster.Spec.AutomationOptions.Missing = test.missing
 			}
-			w.regions["dc1"].cluster.Spec.AutomationOptions.DenyList = []etcdclusterv1alpha1.InstanceName{"dc2-operator"}
+			w.regions["dc1"].cluster.Spec.AutomationOptions.DenyList = []string{"dc2-operator"}
 			w.reconcile(1, "dc1")
 			w.agent("dc2").members = []agent.Member{changed("dc2-1")}
 			if test.replaced {
@@ -224,7 +224,7 @@ func TestSaidStays(t *testing.T) {
 	w.process("dc2")
 	for _, prefix := range []string{"dc1", "dc2"} {
 		r := w.next(prefix)
-		if _, err := r.coordinator.Reconcile(t.Context(), r.settings(), r); !errors.Is(err, system.ErrUnreachable) {
+		if _, err := r.Reconcile(t.Context(), r.settings(), r); !errors.Is(err, system.ErrUnreachable) {
 			t.Errorf("%s: %v", prefix, err)
 		}
 	}
@@ -248,7 +248,7 @@ func TestForgetLost(t *testing.T) {
 	if len(w.view().Sets[pendingForRestart]) == 0 {
 		t.Error("it is alive")
 	}
-	w.must(w.regions["dc2"].coordinator.Close(t.Context()))
+	w.must(w.regions["dc2"].Coordinator.Close(t.Context()))
 	w.reconcile(2, "dc1")
 	if view := w.view(); len(view.Sets[pendingForRestart]) > 0 || len(view.Participants) != 1 {
 		t.Errorf("it is not forgotten: %v %v", view.Sets, view.Participants)
@@ -267,7 +267,7 @@ func TestStandsBack(t *testing.T) {
 	}
 	w.agent("dc1").away = errors.New("connection refused")
 	r := w.next("dc1")
-	result, err := r.coordinator.Reconcile(t.Context(), r.settings(), r)
+	result, err := r.Reconcile(t.Context(), r.settings(), r)
 	if err == nil || w.view().Lock != nil || len(result.Events) != 1 || result.Events[0].Reason != "StoodBack" {
 		t.Errorf("%v, %v, the lock is %v", err, result.Events, w.view().Lock)
 	}
@@ -284,7 +284,7 @@ func TestStoppedBefore(t *testing.T) {
 	w := setting(t, state, "dc1", "dc2")
 	w.agent("dc2").members = append(w.agent("dc2").members, process("dc2-2", agent.Running))
 	w.regions["dc2"].cluster.Spec.Replace = []etcdclusterv1alpha1.MemberID{"dc2-1"}
-	w.regions["dc1"].cluster.Spec.AutomationOptions.DenyList = []etcdclusterv1alpha1.InstanceName{"dc2-operator"}
+	w.regions["dc1"].cluster.Spec.AutomationOptions.DenyList = []string{"dc2-operator"}
 	w.reconcile(1, "dc1", "dc2")
 	w.reconcile(2, "dc1")
 	state.Members = []system.Member{state.Members[0], state.Members[2], state.Members[3]}
@@ -294,11 +294,11 @@ func TestStoppedBefore(t *testing.T) {
 	}
 	r := w.next("dc2")
 	w.agent("dc2").refuses = errors.New("connection reset")
-	if _, err := r.coordinator.Reconcile(t.Context(), r.settings(), r); err == nil || !w.view().Accepted("dc2-1") {
+	if _, err := r.Reconcile(t.Context(), r.settings(), r); err == nil || !w.view().Accepted("dc2-1") {
 		t.Fatalf("it was not accepted: %v", err)
 	}
 	w.agent("dc2").refuses = nil
-	w.must(r.coordinator.Close(t.Context()))
+	w.must(r.Coordinator.Close(t.Context()))
 	w.agent("dc2").members = w.agent("dc2").members[1:] // the agent had done it
 	w.process("dc2")
 	w.reconcile(4, "dc2", "dc1")

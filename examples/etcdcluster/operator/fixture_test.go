@@ -309,7 +309,7 @@ func (w *world) process(prefix string) {
 	w.Helper()
 	c, err := coordination.New(coordination.Options{Store: w.store, System: "orders", Name: prefix + "-operator", Actions: actions, Clock: w.clock})
 	w.must(err)
-	w.regions[prefix].coordinator, w.regions[prefix].stop = c, func() {}
+	w.regions[prefix].Coordinator = c
 }
 
 func (w *world) must(err error) {
@@ -335,7 +335,7 @@ func (w *world) reconcile(times int, prefixes ...string) {
 	for range times {
 		for _, prefix := range prefixes {
 			r := w.next(prefix)
-			result, err := r.coordinator.Reconcile(w.Context(), r.settings(), r)
+			result, err := r.Reconcile(w.Context(), r.settings(), r)
 			w.must(err)
 			for _, happened := range result.Events {
 				r.note(happened.Warning(), happened.Reason, happened.Message)

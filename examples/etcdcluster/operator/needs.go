@@ -118,7 +118,7 @@ func decide(
 	args, highest, there, ready := arguments(spec), 0, int32(0), int32(0)
 	armed := func(p agent.Member) bool { return maps.Equal(p.Args, args) && p.Version == spec.Version }
 	hasVote := func(p agent.Member) int {
-		if m, known := knownAs(p, state); known && !m.Learner || state == nil && p.Phase == agent.Running {
+		if m, known := state.Known(p.ID, p.PeerURL); known && !m.Learner || state == nil && p.Phase == agent.Running {
 			return 1
 		}
 		return 0
@@ -129,7 +129,7 @@ func decide(
 	})
 	for _, p := range all {
 		highest = max(highest, number(p.ID))
-		m, known := knownAs(p, state)
+		m, known := state.Known(p.ID, p.PeerURL)
 		isRemoved := state != nil && !known && p.Phase != agent.Prepared // its data is useless
 		cannotStart := m.Learner && !m.Healthy() && p.Phase == agent.Running && !current(p, spec)
 		isReplaced := slices.Contains(spec.Replace, etcdclusterv1alpha1.MemberID(p.ID))
@@ -149,7 +149,7 @@ func decide(
 	}
 	if state != nil {
 		for _, p := range all {
-			switch m, known := knownAs(p, state); {
+			switch m, known := state.Known(p.ID, p.PeerURL); {
 			case n.removing[p.ID]: // when all remaining members are known or prepared
 				n.add(Exclusion, p.ID, ready == spec.Members || !known, p.PeerURL)
 			case !known || m.Learner:
@@ -184,17 +184,6 @@ func (n *needs) add(action coordination.Action, id string, ready bool, addresses
 // has tells whether a member needs an action.
 func (n *needs) has(action coordination.Action, id coordination.MemberID) bool {
 	return slices.ContainsFunc(n.pending, func(need coordination.Need) bool { return need.Action == action && need.Member == id })
-}
-
-// knownAs returns a member as the system knows it: by its name, or by its peer URL before it was started.
-func knownAs(p agent.Member, state *system.State) (system.Member, bool) {
-	if state == nil {
-		return system.Member{}, false
-	}
-	if m, known := state.Named(p.ID); known {
-		return m, true
-	}
-	return state.At(p.PeerURL)
 }
 
 // current tells whether the last start of a member was with the settings of the spec.

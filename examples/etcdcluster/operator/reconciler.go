@@ -11,7 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,8 +21,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -29,17 +32,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/controller"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
@@ -71,18 +73,19 @@ type reconciler struct {
 	agent        *agent.Client
 	events       events.EventRecorder
 	options      Options
-	ctx          context.Context // of the operator
-	participants map[types.NamespacedName]*participant
-	// queue takes the EtcdClusters whose coordination another operator has changed.
-	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
+	participants controller.Participants[*participant]
 }
 
 // participant has the connections for an EtcdCluster. They are created as soon as an address of the system is known.
 type participant struct {
-	system      systemClient
-	store       kv.Store
-	coordinator *coordination.Coordinator
-	stop        context.CancelFunc
+	*coordination.Coordinator
+	system systemClient
+	store  kv.Store
+}
+
+// Close ends the connection to the system too.
+func (p *participant) Close(ctx context.Context) error {
+	return errors.Join(p.Coordinator.Close(ctx), p.system.Close())
 }
 
 // systemClient is the interface of system.System.
@@ -102,28 +105,19 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := errors.Join(err, mgrErr, etcdclusterv1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
-	r := &reconciler{
-		Client: mgr.GetClient(), agent: agent, events: mgr.GetEventRecorder("etcdcluster"), options: o, ctx: ctx,
-		participants: map[types.NamespacedName]*participant{},
-	}
+	r := &reconciler{Client: mgr.GetClient(), agent: agent, events: mgr.GetEventRecorder("etcdcluster"), options: o}
+	r.participants.Client, r.participants.Finalizer = r.Client, Finalizer
+	defer r.participants.Close(context.WithoutCancel(ctx))
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), ctrl.NewControllerManagedBy(mgr).
 		For(&etcdclusterv1alpha1.EtcdCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-			r.queue = queue
-			return nil
-		})).
-		WithOptions(controller.Options{ // no signal tells when an agent or a member is back
+		WatchesRawSource(r.participants.Source()).
+		WithOptions(ctrlcontroller.Options{ // no signal tells when an agent or a member is back
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retryAfter/4, resync),
 		}).
 		Complete(r))
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
-	defer func() {
-		for _, p := range r.participants {
-			p.close(context.WithoutCancel(ctx))
-		}
-	}()
 	return mgr.Start(ctx)
 }
 
@@ -138,13 +132,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	elder, err := r.elder(ctx, cluster)
 	if err == nil && elder == "" {
-		err = r.patchFinalizer(ctx, cluster, controllerutil.AddFinalizer)
+		err = r.participants.Hold(ctx, cluster)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	before, result := cluster.DeepCopy(), &coordination.Result{Again: resync}
-	region := &region{agent: r.agent, cluster: cluster, note: recorder(ctx, r.events, cluster)}
+	region := &region{agent: r.agent, cluster: cluster, note: controller.NewReporter(ctx, r.events, cluster)}
 	if elder != "" {
 		region.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonSystemTaken,
 			"The older EtcdCluster %s already manages the members of this region in the system %s: delete one of the two.", elder, cluster.SystemName()))
@@ -165,12 +159,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 func (r *reconciler) coordinate(ctx context.Context, region *region) (result *coordination.Result, err error) {
 	result = &coordination.Result{Again: retryAfter, View: &coordination.View{}}
 	region.participant, err = r.participant(region.cluster)
-	if err == nil && region.coordinator != nil {
-		result, err = region.coordinator.Reconcile(ctx, region.settings(), region)
+	if err == nil && region.Coordinator != nil {
+		result, err = region.Reconcile(ctx, region.settings(), region)
 		region.met = region.view != nil
-		for _, event := range result.Events {
-			region.note(event.Warning(), event.Reason, event.Message)
-		}
+		region.note.Events(result)
 	}
 	if region.view == nil {
 		err = errors.Join(err, region.observe(ctx, result.View))
@@ -192,20 +184,10 @@ func (r *reconciler) elder(ctx context.Context, cluster *etcdclusterv1alpha1.Etc
 	return "", err
 }
 
-func (r *reconciler) patchFinalizer(
-	ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster, change func(client.Object, string) bool,
-) error {
-	before := cluster.DeepCopy()
-	if !change(cluster, Finalizer) {
-		return nil
-	}
-	return client.IgnoreNotFound(r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
-}
-
 // participant returns the connections for an EtcdCluster. They are empty before an address of the system is known.
 func (r *reconciler) participant(cluster *etcdclusterv1alpha1.EtcdCluster) (*participant, error) {
 	key, seeds := client.ObjectKeyFromObject(cluster), cluster.Addresses()
-	if p := r.participants[key]; p != nil || len(seeds) == 0 {
+	if p, found := r.participants.Get(key); found || len(seeds) == 0 {
 		return cmp.Or(p, &participant{}), nil
 	}
 	var options []grpc.DialOption
@@ -221,35 +203,17 @@ func (r *reconciler) participant(cluster *etcdclusterv1alpha1.EtcdCluster) (*par
 	if p.store == nil {
 		p.store = etcdstore.New(connection.Client, etcdstore.Options{Timeout: StoreTimeout})
 	}
-	p.coordinator, err = coordination.New(coordination.Options{
+	p.Coordinator, err = coordination.New(coordination.Options{
 		Store: p.store, System: cluster.SystemName(), Name: cmp.Or(r.options.Name, r.options.Namespace), Session: r.options.Session,
 		Actions: actions, Clock: r.options.Clock,
 	})
+	if err == nil {
+		err = r.participants.Add(key, p)
+	}
 	if err != nil {
-		return &participant{}, err
+		return &participant{}, errors.Join(err, connection.Close())
 	}
-	ctx, stop := context.WithCancel(r.ctx)
-	p.stop, r.participants[key] = stop, p
-	changed := p.coordinator.Changed(ctx)
-	go func() {
-		for range changed {
-			r.queue.Add(ctrl.Request{NamespacedName: key})
-		}
-	}()
-	return p, metrics.Registry.Register(p.coordinator.Metrics())
-}
-
-// close ends the session and the lock of the participant, so that the others need not wait until its session expires.
-func (p *participant) close(ctx context.Context) {
-	if p.coordinator == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	_ = p.coordinator.Close(ctx) // its session ends by itself too
-	p.stop()
-	metrics.Registry.Unregister(p.coordinator.Metrics())
-	_ = p.system.Close()
+	return p, nil
 }
 
 // leave removes the entries of a region, also if its EtcdCluster was deleted while no operator ran. The members keep running with
@@ -263,17 +227,150 @@ func (r *reconciler) leave(ctx context.Context, cluster *etcdclusterv1alpha1.Etc
 		return err
 	}
 	switch {
-	case region.coordinator == nil && cluster.Status.ClusterID != "":
+	case region.Coordinator == nil && cluster.Status.ClusterID != "":
 		return errors.New("leaving the coordination: no address of the system is known; if the system is permanently gone, remove the finalizer")
-	case region.coordinator != nil:
+	case region.Coordinator != nil:
 		// An order that was accepted is carried out first.
 		_ = region.listProcesses(ctx)
 		region.state, region.stateErr = region.system.State(ctx, cluster.Addresses()...)
-		if err := region.coordinator.Leave(ctx, region); err != nil {
-			return fmt.Errorf("leaving the coordination: %w", err)
+	}
+	return r.participants.Leave(ctx, cluster, region)
+}
+
+// report writes the observed state and the outcome of the coordination to the status.
+func (r *region) report(result *coordination.Result, err error) {
+	status := &r.cluster.Status
+	status.ObservedGeneration, status.Waiting = r.cluster.Generation, controller.Truncate(result.Waiting(), 1024)
+	if errors.Is(err, errAgentUnreachable) { // nothing else was observed
+		r.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonAgentUnreachable, "%s", oneLine(err)))
+		status.Ready = 0
+		for i := range status.Members {
+			status.Members[i].Healthy = false
+		}
+		return
+	}
+	if r.state != nil {
+		status.ClusterID, status.Endpoints = strconv.FormatUint(r.state.Cluster, 16), nil
+		for _, m := range r.state.Members { // a region that loses all of its own finds the system there
+			if _, own := r.processes[m.Name]; !own && len(m.ClientURLs) > 0 {
+				status.Endpoints = append(status.Endpoints, m.ClientURLs[0])
+			}
+		}
+		status.Endpoints = status.Endpoints[:min(len(status.Endpoints), 16)]
+	}
+	last := status.Members
+	status.Members, status.Ready = nil, 0
+	for _, id := range slices.Sorted(maps.Keys(r.processes)) {
+		m := r.member(r.processes[id], last)
+		if status.Members = append(status.Members, m); m.Healthy && m.Phase == etcdclusterv1alpha1.MemberVoter {
+			status.Ready++
 		}
 	}
-	delete(r.participants, client.ObjectKeyFromObject(cluster))
-	region.close(ctx)
-	return r.patchFinalizer(ctx, cluster, controllerutil.RemoveFinalizer)
+	r.set(r.readiness())
+	r.set(r.coordinated(result, err))
+	r.set(r.progress())
 }
+
+// member returns the status of a member. Unknown fields keep their last values.
+func (r *region) member(p agent.Member, last []etcdclusterv1alpha1.MemberStatus) etcdclusterv1alpha1.MemberStatus {
+	status := etcdclusterv1alpha1.MemberStatus{ID: etcdclusterv1alpha1.MemberID(p.ID), Phase: etcdclusterv1alpha1.MemberPrepared}
+	if at := slices.IndexFunc(last, func(m etcdclusterv1alpha1.MemberStatus) bool { return m.ID == status.ID }); at >= 0 {
+		status.MemberID, status.Phase = last[at].MemberID, last[at].Phase
+	}
+	status.ClientURL, status.PeerURL, status.PID = p.ClientURL, p.PeerURL, int64(p.PID)
+	status.Problem = controller.Truncate(p.Problem, 512)
+	status.ArgsCurrent, status.Removing = current(p, &r.cluster.Spec), r.needs.removing[p.ID]
+	m, known := r.state.Known(p.ID, p.PeerURL)
+	if known {
+		status.MemberID, status.Version = strconv.FormatUint(m.ID, 16), m.Version
+		status.Healthy, status.Leader = m.Healthy(), m.ID == r.state.Leader
+	}
+	switch {
+	case known && !p.Running && p.Phase != agent.Prepared:
+		status.Phase = etcdclusterv1alpha1.MemberStopped
+	case known && m.Learner:
+		status.Phase = etcdclusterv1alpha1.MemberLearner
+	case known:
+		status.Phase = etcdclusterv1alpha1.MemberVoter
+	case r.state != nil && p.Phase != agent.Prepared:
+		status.Phase = etcdclusterv1alpha1.MemberLeaving
+	}
+	return status
+}
+
+func (r *region) readiness() metav1.Condition {
+	const kind = etcdclusterv1alpha1.ConditionReady
+	ready, wanted, all := r.cluster.Status.Ready, r.cluster.Spec.Members, r.cluster.Status.Members
+	var problems strings.Builder
+	for _, m := range all {
+		if m.Problem != "" {
+			fmt.Fprintf(&problems, " %s: %s.", m.ID, m.Problem)
+		}
+	}
+	switch {
+	case errors.Is(r.stateErr, system.ErrOtherSystem):
+		return condition(kind, false, etcdclusterv1alpha1.ReasonOtherSystem, "%s", oneLine(r.stateErr))
+	case errors.Is(r.stateErr, system.ErrUnreachable):
+		return condition(kind, false, etcdclusterv1alpha1.ReasonSystemUnreachable, "No member of the system answers.%s", &problems)
+	case r.state == nil || !r.state.HasQuorum():
+		return condition(kind, false, etcdclusterv1alpha1.ReasonNoQuorum, "Too few members of the system are healthy.%s", &problems)
+	case ready < wanted:
+		return condition(kind, false, etcdclusterv1alpha1.ReasonMembersMissing,
+			"%d of %d members are healthy.%s", ready, wanted, &problems)
+	case len(all) > int(wanted):
+		return condition(kind, false, etcdclusterv1alpha1.ReasonTooManyMembers, "There are %d members instead of %d.", len(all), wanted)
+	}
+	return condition(kind, true, etcdclusterv1alpha1.ReasonMembersReady, "All members of this region are healthy.")
+}
+
+func (r *region) coordinated(result *coordination.Result, err error) metav1.Condition {
+	const kind = coordination.ConditionCoordinated
+	var regions []string
+	for _, prefix := range r.cluster.Spec.Regions {
+		if !slices.Contains(r.cluster.Spec.LostRegions, prefix) {
+			regions = append(regions, string(prefix))
+		}
+	}
+	refused := &agent.RefusedError{}
+	switch {
+	case errors.As(err, &refused):
+		return condition(kind, false, etcdclusterv1alpha1.ReasonAgentRefused, "%s", oneLine(err))
+	case r.Coordinator == nil:
+		return condition(kind, false, etcdclusterv1alpha1.ReasonStarting, "No address of the system is known yet.")
+	case err != nil && (!r.met && !errors.Is(err, coordination.ErrPrefixTaken) || errors.Is(err, context.DeadlineExceeded)):
+		return condition(kind, false, etcdclusterv1alpha1.ReasonStoreUnreachable, "%s", oneLine(err))
+	}
+	return r.Condition(result, err, regions...)
+}
+
+func (r *region) progress() metav1.Condition {
+	const kind = etcdclusterv1alpha1.ConditionProgressing
+	needs := slices.Clone(r.needs.create)
+	for _, need := range r.needs.pending {
+		needs = append(needs, fmt.Sprintf("%s of %s", need.Action, need.Member))
+	}
+	switch {
+	case r.state == nil:
+		return condition(kind, true, etcdclusterv1alpha1.ReasonStarting, "The system does not answer.")
+	case len(needs) > 0:
+		return condition(kind, true, etcdclusterv1alpha1.ReasonMembersPending, "Pending: %s.", strings.Join(needs, ", "))
+	}
+	return condition(kind, false, etcdclusterv1alpha1.ReasonUpToDate, "All members match the spec.")
+}
+
+func condition(kind string, is bool, reason, format string, args ...any) metav1.Condition {
+	status := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[is]
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// set sets a condition. A new reason why something is not as it should be is an event too. Progressing is false when all is well.
+func (r *region) set(c metav1.Condition) {
+	c.ObservedGeneration = r.cluster.Generation
+	if c.Type == etcdclusterv1alpha1.ConditionProgressing {
+		apimeta.SetStatusCondition(&r.cluster.Status.Conditions, c)
+		return
+	}
+	r.note.SetCondition(&r.cluster.Status.Conditions, c)
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

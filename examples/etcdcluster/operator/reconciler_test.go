@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/controller"
 )
 
 func TestMain(m *testing.M) {
@@ -47,10 +49,13 @@ func reconciling(t *testing.T, w *world, clusters ...client.Object) (r *reconcil
 	w.agents["api"] = newFakeAgent(t)
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusters...).WithStatusSubresource(&etcdclusterv1alpha1.EtcdCluster{}).
 		WithInterceptorFuncs(counting).Build()
-	return &reconciler{
-		Client: api, agent: w.agents["api"].Client, events: events.NewFakeRecorder(100), participants: map[types.NamespacedName]*participant{}, ctx: t.Context(),
+	r = &reconciler{
+		Client: api, agent: w.agents["api"].Client, events: events.NewFakeRecorder(100),
 		options: Options{Clock: w.clock, Name: "dc1-operator", Store: w.store},
-	}, writes
+	}
+	r.participants = controller.Participants[*participant]{Client: api, Finalizer: Finalizer, Registry: prometheus.NewRegistry()}
+	t.Cleanup(func() { r.participants.Close(context.WithoutCancel(t.Context())) })
+	return r, writes
 }
 
 func cluster(name, system string, age time.Duration) *etcdclusterv1alpha1.EtcdCluster {
@@ -117,13 +122,13 @@ func TestLeave(t *testing.T) {
 				t.Fatalf("it has said %v", w.view().Sets)
 			}
 			c := cluster("orders", "", 0)
-			c.Finalizers, c.Spec.Seeds = []string{Finalizer}, []etcdclusterv1alpha1.ClientURL{"http://127.0.0.1:1"}
+			c.Finalizers, c.Spec.Seeds = []string{Finalizer}, []string{"http://127.0.0.1:1"}
 			r, _ := reconciling(t, w, c)
 			key := client.ObjectKeyFromObject(c)
 			if restarted {
-				w.must(w.regions["dc1"].coordinator.Close(t.Context()))
+				w.must(w.regions["dc1"].Coordinator.Close(t.Context()))
 			} else {
-				r.participants[key] = w.regions["dc1"].participant
+				w.must(r.participants.Add(key, w.regions["dc1"].participant))
 			}
 			w.must(r.Delete(t.Context(), c))
 			for _, broken := range []error{errors.New("the store is away"), nil} {
@@ -133,7 +138,8 @@ func TestLeave(t *testing.T) {
 				}
 			}
 			view := w.view()
-			if len(view.Instances)+len(view.Participants)+len(view.Left())+len(view.Sets[pendingForRestart]) > 0 || r.participants[key] != nil {
+			_, stays := r.participants.Get(key)
+			if len(view.Instances)+len(view.Participants)+len(view.Left())+len(view.Sets[pendingForRestart]) > 0 || stays {
 				t.Errorf("it is still there: %v, %v", view.Participants, view.Sets)
 			}
 			if err := r.Get(t.Context(), key, c); !apierrors.IsNotFound(err) {
@@ -188,15 +194,15 @@ func TestReportMembers(t *testing.T) {
 		want  status
 	}{
 		"one that votes": {status{}, state, running, status{
-			ClusterID: "abc", Ready: 1, Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1", "http://client-dc3-1"},
+			ClusterID: "abc", Ready: 1, Endpoints: []string{"http://client-dc2-1", "http://client-dc3-1"},
 			Members: with(func(m *etcdclusterv1alpha1.MemberStatus) {
 				m.ClientURL, m.MemberID, m.Phase, m.Healthy, m.Leader, m.Version = "http://client-dc1-1", "1", "Voter", true, true, "3.7.0"
 			}),
 		}},
 		"what is known of the system stays": {
-			status{ClusterID: "abc", Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1"}},
+			status{ClusterID: "abc", Endpoints: []string{"http://client-dc2-1"}},
 			nil, process("dc1-1", agent.Prepared),
-			status{ClusterID: "abc", Endpoints: []etcdclusterv1alpha1.ClientURL{"http://client-dc2-1"}, Members: with(func(*etcdclusterv1alpha1.MemberStatus) {})},
+			status{ClusterID: "abc", Endpoints: []string{"http://client-dc2-1"}, Members: with(func(*etcdclusterv1alpha1.MemberStatus) {})},
 		},
 		"one that cannot start says why": {
 			status{},
@@ -233,16 +239,16 @@ func TestReport(t *testing.T) {
 		result             coordination.Result
 		ready, coordinated string
 	}{
-		"nothing":           {nil, nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonSettled},
+		"nothing":           {nil, nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonSettled},
 		"the store":         {errors.New("no leader"), nil, true, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonStoreUnreachable},
 		"the store is slow": {fmt.Errorf("so: %w", context.DeadlineExceeded), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonStoreUnreachable},
 		"the agent refuses": {fmt.Errorf("preparing: %w", agent.ErrInvalid), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonAgentRefused},
 		"the agent is away": {fmt.Errorf("%w: connection refused", errAgentUnreachable), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonAgentUnreachable, ""},
 		"the prefix":        {fmt.Errorf("so: %w", coordination.ErrPrefixTaken), nil, true, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonPrefixTaken},
 		"something else":    {errors.New("unknown"), nil, false, coordination.Result{}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonFailed},
-		"another system":    {nil, fmt.Errorf("so: %w", system.ErrOtherSystem), false, coordination.Result{}, etcdclusterv1alpha1.ReasonOtherSystem, etcdclusterv1alpha1.ReasonSettled},
+		"another system":    {nil, fmt.Errorf("so: %w", system.ErrOtherSystem), false, coordination.Result{}, etcdclusterv1alpha1.ReasonOtherSystem, coordination.ReasonSettled},
 		"it is superseded":  {nil, nil, false, coordination.Result{Superseded: true}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonSuperseded},
-		"it is denied":      {nil, nil, false, coordination.Result{View: denied}, etcdclusterv1alpha1.ReasonMembersMissing, etcdclusterv1alpha1.ReasonDenied},
+		"it is denied":      {nil, nil, false, coordination.Result{View: denied}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonDenied},
 		"it waits":          {nil, nil, false, coordination.Result{Waits: []coordination.Waits{{For: "dc2-1", Reason: "it is not ready"}}}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonWaiting},
 		"one of them acts":  {nil, nil, false, coordination.Result{Doing: doing}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonActing},
 	} {
@@ -258,8 +264,13 @@ func TestReport(t *testing.T) {
 			if test.result.View == nil {
 				test.result.View = &coordination.View{}
 			}
+			healthy := etcdclusterv1alpha1.MemberStatus{ID: "dc1-1", Phase: etcdclusterv1alpha1.MemberVoter, Healthy: true}
+			r.cluster.Status.Ready, r.cluster.Status.Members = 1, []etcdclusterv1alpha1.MemberStatus{healthy} // of an earlier report
 			r.report(&test.result, test.err)
-			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, etcdclusterv1alpha1.ConditionCoordinated)
+			if status := r.cluster.Status; status.Ready != 0 || status.Members[0].Healthy {
+				t.Errorf("%d members are ready: %v", status.Ready, status.Members)
+			}
+			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, coordination.ConditionCoordinated)
 			if ready.Reason != test.ready || coordinated.Reason != test.coordinated {
 				t.Errorf("%s: %s, %s: %s", ready.Reason, ready.Message, coordinated.Reason, coordinated.Message)
 			}
@@ -281,16 +292,16 @@ func TestNoteChanges(t *testing.T) {
 			condition("", true, etcdclusterv1alpha1.ReasonMembersReady, ""), nil,
 		},
 		"one takes no part": {
-			etcdclusterv1alpha1.ConditionCoordinated, condition("", true, coordination.ReasonSettled, ""),
+			coordination.ConditionCoordinated, condition("", true, coordination.ReasonSettled, ""),
 			condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
 			[]string{"MixedModes: dc3 is in local mode"},
 		},
 		"one still takes no part": {
-			etcdclusterv1alpha1.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
+			coordination.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, "dc3 is in local mode"),
 			condition("", false, coordination.ReasonMixedModes, "dc2, dc3 are in local mode"), nil,
 		},
 		"it is denied": {
-			etcdclusterv1alpha1.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, ""),
+			coordination.ConditionCoordinated, condition("", false, coordination.ReasonMixedModes, ""),
 			condition("", false, coordination.ReasonDenied, "it is on a deny list"),
 			[]string{"Denied: it is on a deny list"},
 		},
@@ -351,7 +362,7 @@ func TestEvents(t *testing.T) {
 	sink := events.NewBroadcaster(&events.EventSinkImpl{Interface: r.Clientset.EventsV1()})
 	defer sink.Shutdown()
 	g.Expect(sink.StartRecordingToSinkWithContext(t.Context())).To(Succeed())
-	note := recorder(t.Context(), sink.NewRecorder(scheme, "etcdcluster"), cluster)
+	note := controller.NewReporter(t.Context(), sink.NewRecorder(scheme, "etcdcluster"), cluster)
 	note(false, "Executed", "Carried out restart dc1-1, under the token 1.")
 	note(false, "Executed", "Carried out restart dc1-2, under the token 1.")
 	note(true, "GaveUp", "Restart was given up: dc1-3 is not well again in time.")

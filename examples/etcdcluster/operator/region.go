@@ -8,11 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 	etcdclusterv1alpha1 "github.com/ringmaster-project/ringmaster/examples/etcdcluster/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/plan"
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/controller"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
@@ -32,7 +36,7 @@ type region struct {
 	*participant
 	agent   *agent.Client
 	cluster *etcdclusterv1alpha1.EtcdCluster
-	note    func(warning bool, reason, message string)
+	note    controller.Reporter
 
 	// The rest is what was observed.
 	view      *coordination.View // what all regions need, or in local mode this one
@@ -178,7 +182,7 @@ func (r *region) moveLeader(ctx context.Context) error {
 	if i := r.view.Intent; i != nil {
 		done, rest = i.Steps[:i.At], i.Steps[i.At:]
 	}
-	to, found := r.state.Named(string(plan.Successor(r.plannable(), done, rest)))
+	to, found := r.state.Known(string(plan.Successor(r.plannable(), done, rest)), "")
 	if !found {
 		return coordination.NotYet("%s leads, and no other member is healthy", r.leader())
 	}
@@ -306,12 +310,15 @@ func (r *region) spare(steps ...coordination.Step) error {
 	case len(r.view.Pending(Removal)) > 0 && !contains(r.view.Pending(Removal), step.Member()):
 		return coordination.Failed("members of a lost region are removed first: without %s the system has no quorum", step.Member())
 	}
+	if voters := len(r.state.Voters()); voters == 2 && r.state.HasQuorum() {
+		return coordination.NotYet("without %s the system has no quorum: add a third member", step.Member())
+	}
 	return coordination.NotYet("without %s the system has no quorum", step.Member())
 }
 
 // find returns the member of a step.
 func (r *region) find(step coordination.Step) (system.Member, bool) {
-	return knownAs(agent.Member{ID: string(step.Member()), PeerURL: step.With[plan.Peer]}, r.state)
+	return r.state.Known(string(step.Member()), step.With[plan.Peer])
 }
 
 func (r *region) leader() string {
@@ -344,18 +351,17 @@ func contains(members coordination.Members, id coordination.MemberID) bool {
 }
 
 func (r *region) global() bool {
-	return r.cluster.Spec.AutomationOptions.Mode() == etcdclusterv1alpha1.SynchronizationGlobal
+	return r.cluster.Spec.AutomationOptions.SynchronizationMode == etcdclusterv1alpha1.SynchronizationGlobal
 }
 
 // settings are those of the spec.
 func (r *region) settings() coordination.Settings {
 	spec, options := &r.cluster.Spec, &r.cluster.Spec.AutomationOptions
-	settings := coordination.Settings{
-		Mode: coordination.Mode(options.Mode()), Prefix: string(spec.ProcessGroupIDPrefix), Generation: r.cluster.Generation,
-		Policy: coordination.Policy{Quiet: options.Quiet(), Missing: coordination.Missing(options.Missing), After: options.After()},
+	return coordination.Settings{
+		Mode: coordination.Mode(options.SynchronizationMode), Prefix: string(spec.ProcessGroupIDPrefix), Generation: r.cluster.Generation,
+		Denied: options.DenyList,
+		Policy: coordination.Policy{
+			Quiet: options.Quiet(), Missing: coordination.Missing(options.Missing), After: ptr.Deref(options.GoOnAfter, metav1.Duration{}).Duration,
+		},
 	}
-	for _, name := range options.DenyList {
-		settings.Denied = append(settings.Denied, string(name))
-	}
-	return settings
 }

@@ -81,6 +81,7 @@ func TestPlan(t *testing.T) {
 		"without a quorum":            {Restart, members("dc1-1"), noQuorum, nil, "", "notYet: the system has no quorum"},
 		"without a leader":            {Restart, members("dc1-1"), noLeader, nil, "", "notYet: the system has no leader"},
 		"without an answer":           {Restart, members("dc1-1"), nil, nil, "", "notYet: no member of the system answers"},
+		"one of two":                  {Restart, members("dc1-1"), agreed(member(1, "dc1-1"), member(2, "dc2-1")), nil, "", "notYet: without dc1-1 the system has no quorum: add a third member"},
 		"one that is needed":          {Restart, members("dc2-1"), barely, nil, "", "notYet: without dc2-1 the system has no quorum"},
 		"the leader, that is needed":  {Restart, members("dc1-1"), barely, nil, "", "notYet: without dc1-1 the system has no quorum"},
 		"one that is not well":        {Restart, members("dc2-1", "dc3-1"), barely, nil, "restart dc3-1, restart dc2-1", ""},
@@ -312,7 +313,7 @@ func TestPrepareGoesOn(t *testing.T) {
 			}
 			r.met = true
 			r.report(&coordination.Result{View: r.view}, r.prepareErr)
-			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, etcdclusterv1alpha1.ConditionCoordinated)
+			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, coordination.ConditionCoordinated)
 			if ready.Reason != test.reason && coordinated.Reason != test.reason {
 				t.Errorf("%s: %s, %s: %s", ready.Reason, ready.Message, coordinated.Reason, coordinated.Message)
 			}

@@ -121,7 +121,7 @@ func (f *fixture) settled() []string {
 // id is etcd's number for a member.
 func (f *fixture) id(name string) uint64 {
 	f.Helper()
-	m, found := f.state().Named(name)
+	m, found := f.state().Known(name, "")
 	f.Expect(found).To(BeTrue(), name)
 	return m.ID
 }
@@ -134,7 +134,7 @@ func (f *fixture) lead(name string) {
 		if err != nil {
 			return err
 		}
-		m, _ := state.Named(name)
+		m, _ := state.Known(name, "")
 		if m.ID == state.Leader {
 			return nil
 		}

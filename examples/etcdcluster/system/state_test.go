@@ -57,11 +57,17 @@ func TestFind(t *testing.T) {
 	state := parse("A B c'")
 	state.Members[1].PeerURLs = []string{"http://127.0.0.1:1"}
 	state.Members[2].Name = ""
-	if m, found := state.At("http://127.0.0.1:1"); !found || m.Name != "b" {
+	if m, found := state.Known("new", "http://127.0.0.1:1"); !found || m.Name != "b" {
 		t.Errorf("found %t, %v", found, m)
 	}
-	if m, found := state.Named(""); found {
+	if m, found := state.Known("", ""); found {
 		t.Errorf("the empty name names no member: %v", m)
+	}
+	if m, found := state.Known("a", "http://127.0.0.1:1"); !found || m.Name != "a" {
+		t.Errorf("found %t, %v", found, m)
+	}
+	if m, found := (*system.State)(nil).Known("a", ""); found {
+		t.Errorf("nobody is known: %v", m)
 	}
 	if _, found := state.Member(4); found {
 		t.Error("there is no fourth")

@@ -223,13 +223,15 @@ func (s *State) Member(id uint64) (Member, bool) {
 	return s.find(func(m Member) bool { return m.ID == id })
 }
 
-// Named returns the member with a name.
-func (s *State) Named(name string) (Member, bool) {
-	return s.find(func(m Member) bool { return m.Name == name && name != "" })
-}
-
-// At returns the member with a peer URL, which is all that it has before it is started.
-func (s *State) At(peerURL string) (Member, bool) {
+// Known returns the member with a name, or else with a peer URL, which is all that it has before it is started. Nobody is known in
+// a nil State.
+func (s *State) Known(name, peerURL string) (Member, bool) {
+	if s == nil {
+		return Member{}, false
+	}
+	if m, found := s.find(func(m Member) bool { return m.Name == name && name != "" }); found {
+		return m, true
+	}
 	return s.find(func(m Member) bool { return slices.Contains(m.PeerURLs, peerURL) })
 }
 

@@ -20,7 +20,7 @@ func TestLearner(t *testing.T) {
 	id := f.expect(fresh)
 
 	state := f.state()
-	added, found := state.At(fresh.PeerURL)
+	added, found := state.Known("", fresh.PeerURL)
 	f.Expect(found).To(BeTrue())
 	f.Expect(added.ID).To(Equal(id))
 	f.Expect(added.Name).To(BeEmpty(), "it was never started")

@@ -113,6 +113,11 @@ func (d *Demo) restart(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	for _, region := range names { // all of them, or none
+		if !slices.ContainsFunc(clusters, func(c unstructured.Unstructured) bool { return c.GetNamespace() == region }) {
+			return "", fmt.Errorf("the EtcdCluster %s of %s is missing: start the demo again to create it", d.system, region)
+		}
+	}
 	for i := range clusters {
 		value, _, _ := unstructured.NestedString(clusters[i].Object, "spec", "args", argument)
 		if number, err := strconv.ParseInt(value, 10, 64); err == nil {

@@ -76,17 +76,6 @@ func (p Prefix) Owns(id MemberID) bool {
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 type MemberID string
 
-// ClientURL is a URL at which clients reach a member.
-// +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:Pattern=`^https?://[^/?#\s]+$`
-type ClientURL string
-
-// InstanceName is the name of an operator.
-// +kubebuilder:validation:MinLength=1
-// +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:Pattern=`^[^/\s]+$`
-type InstanceName string
-
 // ArgValue is the value of a flag.
 // +kubebuilder:validation:MaxLength=256
 type ArgValue string
@@ -108,7 +97,9 @@ type EtcdClusterSpec struct {
 	// Seeds are client URLs of members of the system. One that answers is enough.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
-	Seeds []ClientURL `json:"seeds,omitempty"`
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^https?://[^/?#\s]+$`
+	Seeds []string `json:"seeds,omitempty"`
 	// Version is the etcd version, such as 3.6.1. It defaults to the agent's. A change restarts the members.
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`
@@ -150,9 +141,7 @@ func (c *EtcdCluster) SystemName() string { return cmp.Or(c.Spec.System, c.Name)
 
 // Addresses are client URLs of the system, as far as they are known.
 func (c *EtcdCluster) Addresses() (urls []string) {
-	for _, seed := range slices.Concat(c.Spec.Seeds, c.Status.Endpoints) {
-		urls = append(urls, string(seed))
-	}
+	urls = slices.Concat(c.Spec.Seeds, c.Status.Endpoints)
 	for _, m := range c.Status.Members {
 		if m.PID != 0 {
 			urls = append(urls, m.ClientURL)
@@ -206,22 +195,15 @@ type AutomationOptions struct {
 	// DenyList are names of operators that may not hold the lock. If one of them holds it, another operator takes it over.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
-	DenyList []InstanceName `json:"denyList,omitempty"`
-}
-
-// Mode returns the SynchronizationMode or its default.
-func (o *AutomationOptions) Mode() SynchronizationMode {
-	return cmp.Or(o.SynchronizationMode, SynchronizationLocal)
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[^/\s]+$`
+	DenyList []string `json:"denyList,omitempty"`
 }
 
 // Quiet returns the QuietWindow or its default.
 func (o *AutomationOptions) Quiet() time.Duration {
 	return ptr.Deref(o.QuietWindow, metav1.Duration{Duration: DefaultQuietWindow}).Duration
-}
-
-// After returns the time of GoOnAfter, 0 if it is not set.
-func (o *AutomationOptions) After() time.Duration {
-	return ptr.Deref(o.GoOnAfter, metav1.Duration{}).Duration
 }
 
 // EtcdClusterStatus is the observed state of a region.
@@ -235,7 +217,9 @@ type EtcdClusterStatus struct {
 	// Endpoints are the last known client URLs of members of other regions.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
-	Endpoints []ClientURL `json:"endpoints,omitempty"`
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^https?://[^/?#\s]+$`
+	Endpoints []string `json:"endpoints,omitempty"`
 	// Members are the members of this region.
 	// +listType=map
 	// +listMapKey=id
@@ -316,12 +300,9 @@ const (
 	ReasonAgentUnreachable  = "AgentUnreachable"
 	ReasonSystemTaken       = "SystemTaken" // an older EtcdCluster of the namespace manages the region's part of the system
 
-	ConditionCoordinated   = "Coordinated" // the operator agrees with the others, or does not have to
+	// Those of coordination.ConditionCoordinated that pkg/coordination does not have.
 	ReasonStoreUnreachable = "StoreUnreachable"
 	ReasonAgentRefused     = "AgentRefused"
-	ReasonMixedModes       = "MixedModes" // not all regions take part
-	ReasonDenied           = "Denied"     // this operator may not hold the lock
-	ReasonSettled          = "Settled"    // no member needs an action
 
 	ConditionProgressing = "Progressing" // members need something
 	ReasonStarting       = "Starting"

@@ -24,7 +24,7 @@ func (in *AutomationOptions) DeepCopyInto(out *AutomationOptions) {
 	}
 	if in.DenyList != nil {
 		in, out := &in.DenyList, &out.DenyList
-		*out = make([]InstanceName, len(*in))
+		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
 }
@@ -103,7 +103,7 @@ func (in *EtcdClusterSpec) DeepCopyInto(out *EtcdClusterSpec) {
 	*out = *in
 	if in.Seeds != nil {
 		in, out := &in.Seeds, &out.Seeds
-		*out = make([]ClientURL, len(*in))
+		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
 	if in.Args != nil {
@@ -146,7 +146,7 @@ func (in *EtcdClusterStatus) DeepCopyInto(out *EtcdClusterStatus) {
 	*out = *in
 	if in.Endpoints != nil {
 		in, out := &in.Endpoints, &out.Endpoints
-		*out = make([]ClientURL, len(*in))
+		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
 	if in.Members != nil {

@@ -1,0 +1,60 @@
+package controller
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// The longest texts that an event takes.
+const longestAction, longestNote = 128, 1024
+
+// Reporter tells people what happened to an object.
+type Reporter func(warning bool, reason, message string)
+
+// NewReporter returns a Reporter that writes events about an object, and lines into the log of the context.
+func NewReporter(ctx context.Context, recorder events.EventRecorder, about runtime.Object) Reporter {
+	return func(warning bool, reason, message string) {
+		kind := corev1.EventTypeNormal
+		if warning {
+			kind = corev1.EventTypeWarning
+		}
+		// Events with the same reason and action count as one, so that the message is the action.
+		recorder.Eventf(about, nil, kind, reason, Truncate(message, longestAction), "%s", Truncate(message, longestNote))
+		logf.FromContext(ctx).Info(message, "reason", reason)
+	}
+}
+
+// Events reports what happened in a Reconcile.
+func (r Reporter) Events(result *coordination.Result) {
+	for _, event := range result.Events {
+		r(event.Warning(), event.Reason, event.Message)
+	}
+}
+
+// SetCondition sets a condition. One that is false with a new reason is reported as a warning.
+func (r Reporter) SetCondition(conditions *[]metav1.Condition, condition metav1.Condition) {
+	last := apimeta.FindStatusCondition(*conditions, condition.Type)
+	isNew := last == nil || last.Status != condition.Status || last.Reason != condition.Reason
+	if condition.Status == metav1.ConditionFalse && isNew {
+		r(true, condition.Reason, condition.Message)
+	}
+	apimeta.SetStatusCondition(conditions, condition)
+}
+
+// Truncate returns a text of at most a number of bytes, for a field or an event that takes no longer one. It ends with ... if
+// something is missing.
+func Truncate(text string, longest int) string {
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:max(0, longest-3)], "") + "..."
+}
