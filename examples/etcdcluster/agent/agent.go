@@ -138,7 +138,7 @@ func (a *Agent) remember() error {
 		return err
 	}
 	for _, r := range records {
-		if r.PeerTLS && !a.options.Peers.enabled() {
+		if r.PeerTLS && r.Phase != deleted && !a.options.Peers.enabled() {
 			return fmt.Errorf("the others dial %s with TLS: give the agent the files for it again", r.ID)
 		}
 		m := &member{record: r}
