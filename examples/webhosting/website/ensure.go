@@ -64,16 +64,22 @@ func (r *reconciler) findOrCreate(ctx context.Context, c child) (created bool, e
 	if err := r.Get(ctx, name, c.found); !apierrors.IsNotFound(err) {
 		return false, err
 	}
-	err = r.Create(ctx, c.want, fieldManager)
-	if err == nil {
-		return true, nil
+	const attempts = 3 // another client can delete the child between the two requests
+	for range attempts {
+		err = r.Create(ctx, c.want, fieldManager)
+		if err == nil {
+			return true, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return false, fmt.Errorf("creating %s %s: %w", c.kind, name.Name, err)
+		}
+		// The cache is behind; or the object lacks a label by which caches select, because it is somebody
+		// else's or because somebody has taken the label away.
+		if err = r.live.Get(ctx, name, c.found); !apierrors.IsNotFound(err) {
+			break
+		}
 	}
-	if !apierrors.IsAlreadyExists(err) {
-		return false, fmt.Errorf("creating %s %s: %w", c.kind, name.Name, err)
-	}
-	// The cache is behind; or the object lacks a label by which caches select, because it is somebody
-	// else's or because somebody has taken the label away.
-	if err := r.live.Get(ctx, name, c.found); err != nil {
+	if err != nil {
 		return false, fmt.Errorf("reading %s %s, which the cache does not have: %w", c.kind, name.Name, err)
 	}
 	return false, nil
