@@ -20,8 +20,9 @@ var (
 	// errSuperseded is returned to a process while a newer process of the same participant is alive. Only the newer one
 	// works; this one may still finish what it has accepted.
 	errSuperseded = errors.New("a newer process of this participant is alive")
-	// errOlder is returned to a process that is to leave while an older one of its participant is alive, which takes part.
-	errOlder = errors.New("an older process of this participant is alive")
+	// errOlder is returned to a process that leaves while another process of its participant is alive. The other one is usually older,
+	// but a process in local mode is not registered, so neither can tell.
+	errOlder = errors.New("another process of this participant is alive")
 )
 
 // Instance is the registration of a live process of a participant.
@@ -77,13 +78,13 @@ func (c *Coordinator) configure(ctx context.Context, to Settings) error {
 	return nil
 }
 
-// lookAgainForOwn is after how long a process in local mode looks again whether something of its participant is in the store: an
-// older process that has hanged may have come back and written it.
+// lookAgainForOwn is the interval at which a process in local mode checks that the store has no entry of its participant: an older
+// process that hung may have resumed and written one.
 const lookAgainForOwn = time.Minute
 
-// leave removes what this participant has written, whichever of its processes has: an earlier one may have died before it did. It
-// waits for an older process that is alive, which would write it again. If another participant has taken a prefix since, the entries
-// below it are that one's.
+// leave removes the entries of this participant, also those of an earlier process that died before it removed them. It waits for an
+// older process that is alive, which would write them again. If another participant has taken a prefix since, the entries below it
+// are the other participant's.
 func (c *Coordinator) leave(ctx context.Context, _ Settings) error {
 	if c.hasLeft() {
 		return nil
@@ -132,7 +133,7 @@ func (c *Coordinator) leave(ctx context.Context, _ Settings) error {
 		c.endGrant()
 	}
 	if others := slices.ContainsFunc(view.Participants, func(p Participant) bool { return p.Name != c.name }); view.Intent != nil && len(prefixes) > 0 && !others {
-		t.Then = append(t.Then, kv.Delete(c.keys.intent())) // nobody is left to go on with it
+		t.Then = append(t.Then, kv.Delete(c.keys.intent())) // no other participant can continue it
 	}
 	if len(t.Then) > 0 {
 		if _, err := c.store.Commit(ctx, t); err != nil {
@@ -152,8 +153,8 @@ func (c *Coordinator) lookAgain() {
 	c.left = time.Time{}
 }
 
-// withdraw removes the registration of this process, which is not the newest one of its participant. The newer one is in the way of
-// nobody then, if it wants to leave too.
+// withdraw removes the registration of this process, which is not the newest one of its participant, so that the newer process does
+// not have to wait for it if it leaves, too.
 func (c *Coordinator) withdraw(ctx context.Context, found *kv.Snapshot, newer *Instance) error {
 	for _, process := range c.keys.processes(found) {
 		if key := c.keys.instances(process.Prefix, process.Name, process.Session); process.Name == c.name && c.isOwn(process.Session) {
@@ -173,16 +174,15 @@ func (c *Coordinator) superseded(by *Instance) error {
 	return fmt.Errorf("%w: %s, of session %s; stop one of the two, or rename this participant", errSuperseded, c.name, by.Session)
 }
 
-// registerAgain lets the next configure in global mode write what this process says of itself.
+// registerAgain makes the next configure in global mode register this process.
 func (c *Coordinator) registerAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.registered.written = false
 }
 
-// own returns the prefixes below which this participant has written something, as the store has it, and the one that this process has
-// written below as far as it remembers. There are several if an older process has come back after a newer one had moved what was
-// below the first.
+// own returns the prefixes that have entries of this participant: according to the store, and the prefix that this process used last.
+// There are several if an older process has resumed after a newer one had moved the entries to another prefix.
 func (c *Coordinator) own(found *kv.Snapshot) []string {
 	owners, prefixes := c.keys.owners(found), map[string]bool{}
 	for prefix, owner := range owners {
@@ -195,7 +195,7 @@ func (c *Coordinator) own(found *kv.Snapshot) []string {
 	return sortedKeys(prefixes)
 }
 
-// owners are the names of the participants that have said something of themselves, by prefix.
+// owners returns the names of the registered participants by prefix.
 func (k keys) owners(found *kv.Snapshot) map[string]string {
 	owners := map[string]string{}
 	for key, entry := range found.Entries {
@@ -207,7 +207,7 @@ func (k keys) owners(found *kv.Snapshot) map[string]string {
 	return owners
 }
 
-// hold notes the prefix of an earlier process that had accepted an order: this one answers it.
+// hold adopts the prefix of an earlier process that had accepted an order: this process answers the order.
 func (c *Coordinator) hold(prefix string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,8 +216,8 @@ func (c *Coordinator) hold(prefix string) {
 	}
 }
 
-// hasLeft tells whether this process has seen lately that nothing of its participant is in the store. It does not look while it acts
-// alone: what it has begun, it brings to an end under its lock.
+// hasLeft reports whether this process has recently checked that the store has no entry of its participant. While it carries out an
+// action in local mode, it does not check: it finishes the action under its lock.
 func (c *Coordinator) hasLeft() bool {
 	if alone, is := c.run.(*localRun); is && alone.held() {
 		return true
@@ -227,7 +227,7 @@ func (c *Coordinator) hasLeft() bool {
 	return c.settings.Mode != Global && !c.left.IsZero() && c.clock.Now().Sub(c.left) < lookAgainForOwn
 }
 
-// endGrant ends the grant of a lock that is about to be given back with all the rest.
+// endGrant ends the grant of a lock that is about to be released together with all entries.
 func (c *Coordinator) endGrant() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -300,7 +300,7 @@ func TestLastAnswerCounts(t *testing.T) {
 	})
 }
 
-// Settings that were written although the participant got an error hold no more when it goes back to those before.
+// A participant that goes back to its former settings replaces the settings of a write that was applied although it returned an error.
 func TestSettingsInDoubt(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {

@@ -133,7 +133,7 @@ func TestLocalModeWaitsForAnOlderProcess(t *testing.T) {
 		older.reconcile()
 		newer := older.next(coordination.Settings{})
 		newer.needs.Pending[0].Ready = true
-		w.Expect(newer.reconcile().Waits).To(ContainElement(HaveField("Reason", ContainSubstring("an older process of this participant is alive"))))
+		w.Expect(newer.reconcile().Waits).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
 		w.Expect(newer.done).To(BeEmpty())
 		w.Expect(w.view().Takes("a")).To(BeTrue())
 		w.Expect(older.Close(t.Context())).To(Succeed()) // it hangs, and its session is over
@@ -147,7 +147,7 @@ func TestLocalModeWaitsForAnOlderProcess(t *testing.T) {
 		newer.needs.Pending[0].Ready = true
 		newer.reconcile()
 		newer.reconcile()
-		w.Expect(newer.last.Waits).To(ContainElement(HaveField("Reason", ContainSubstring("an older process of this participant is alive"))))
+		w.Expect(newer.last.Waits).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
 		w.Expect(newer.done).To(BeEmpty())
 		w.Expect(older.Close(t.Context())).To(Succeed())
 		rounds(newer, other)

@@ -51,8 +51,8 @@ func sharderKilledAfterWrites(sharders *sharders, s *scene) {
 		})
 		sharders.start()
 	}
-	// A shard that stops does not hand over a child that its caches do not show yet. There is no leader to move it meanwhile: the
-	// Lease of the last one has to expire first.
+	// A shard that stops does not hand over a child that its caches do not show yet. It waits for the next leader, and so until the
+	// Lease of the last leader has expired.
 	s.judge(bounds{unowned: usual().unowned, apart: leaseDuration + followOwner}, "a", "b")
 }
 

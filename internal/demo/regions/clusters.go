@@ -113,10 +113,8 @@ func (d *Demo) restart(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, region := range names { // all of them, or none
-		if !slices.ContainsFunc(clusters, func(c unstructured.Unstructured) bool { return c.GetNamespace() == region }) {
-			return "", fmt.Errorf("the EtcdCluster %s of %s is missing: start the demo again to create it", d.system, region)
-		}
+	if err := complete(clusters, d.system); err != nil {
+		return "", err
 	}
 	for i := range clusters {
 		value, _, _ := unstructured.NestedString(clusters[i].Object, "spec", "args", argument)
@@ -133,6 +131,16 @@ func (d *Demo) restart(ctx context.Context) (string, error) {
 		}
 	}
 	return fmt.Sprintf("All members are to have --%s=%s, and have to be restarted for it.", argument, value), nil
+}
+
+// complete returns an error if a region has no EtcdCluster: a change is made in all regions or in none.
+func complete(clusters []unstructured.Unstructured, system string) error {
+	for _, region := range names {
+		if !slices.ContainsFunc(clusters, func(c unstructured.Unstructured) bool { return c.GetNamespace() == region }) {
+			return fmt.Errorf("the EtcdCluster %s of %s is missing: start the demo again to create it", system, region)
+		}
+	}
+	return nil
 }
 
 // replace gives up one member of every region.

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,6 +146,20 @@ func TestOtherSystemsAreLeftOut(t *testing.T) {
 	want := []unstructured.Unstructured{cluster("dc1", "orders"), cluster("dc2", "orders")}
 	if diff := cmp.Diff(want, clustersOf(all, "orders")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestChangeNeedsAllRegions refuses a change of all regions before the first one is changed.
+func TestChangeNeedsAllRegions(t *testing.T) {
+	var clusters []unstructured.Unstructured
+	for i, region := range names {
+		if err := complete(clusters, "orders"); err == nil || !strings.Contains(err.Error(), "EtcdCluster orders of "+region+" is missing") {
+			t.Errorf("with %d of %d regions: %v", i, len(names), err)
+		}
+		clusters = append(clusters, unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": region}}})
+	}
+	if err := complete(clusters, "orders"); err != nil {
+		t.Error(err)
 	}
 }
 

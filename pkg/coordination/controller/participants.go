@@ -17,11 +17,11 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// closeTimeout limits how long the end of a participant may take. Its session ends by itself too.
+// closeTimeout limits how long closing a participant may take. If it fails, the session expires.
 const closeTimeout = 5 * time.Second
 
-// Participant is what takes part for an object: a *coordination.Coordinator, or a struct that embeds one and closes more than that,
-// such as the connection to its store.
+// Participant takes part in the coordination for an object. It is a *coordination.Coordinator, or a struct that embeds one and whose
+// Close also closes other things, such as the connection to the store.
 type Participant interface {
 	Changed(ctx context.Context) <-chan struct{}
 	Leave(ctx context.Context, system coordination.System) error
@@ -29,14 +29,14 @@ type Participant interface {
 	Metrics() prometheus.Collector
 }
 
-// Participants are those of a controller, by the key of their object. Fill in Client and Finalizer, watch the Source, and Close them
-// when the manager has ended.
+// Participants holds the participants of a controller, by the key of their object. Set Client and Finalizer, watch the Source, and
+// call Close when the manager has ended.
 type Participants[P Participant] struct {
 	// Client writes the finalizer.
 	Client client.Client
 	// Finalizer keeps an object until its participant has left.
 	Finalizer string
-	// Registry is where the participants' metrics are, controller-runtime's if it is not set.
+	// Registry is where the metrics of the participants are registered. It defaults to controller-runtime's.
 	Registry prometheus.Registerer
 
 	mu    sync.Mutex
@@ -49,7 +49,8 @@ type entry[P Participant] struct {
 	stop        context.CancelFunc // ends the wait for changes
 }
 
-// Source has an object reconciled when another participant of its system has written something. It is for WatchesRawSource.
+// Source returns a source for WatchesRawSource. It requests a reconcile of an object when another participant of its system has
+// written something.
 func (p *Participants[P]) Source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		p.mu.Lock()
@@ -67,7 +68,7 @@ func (p *Participants[P]) Get(key client.ObjectKey) (P, bool) {
 	return e.participant, found
 }
 
-// Add makes a participant that of an object which has none, and registers its metrics.
+// Add sets the participant of an object, and registers its metrics. It returns an error if the object has a participant.
 func (p *Participants[P]) Add(key client.ObjectKey, participant P) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +92,7 @@ func (p *Participants[P]) Add(key client.ObjectKey, participant P) error {
 	return nil
 }
 
-// enqueue has an object reconciled. Before the controller starts there is no need to: it reconciles all objects then.
+// enqueue requests a reconcile of an object. It does nothing before the controller starts, which reconciles all objects then.
 func (p *Participants[P]) enqueue(key client.ObjectKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,13 +101,14 @@ func (p *Participants[P]) enqueue(key client.ObjectKey) {
 	}
 }
 
-// Hold adds the finalizer to an object, if it is not there. Call it before the participant's first Reconcile.
+// Hold adds the finalizer to an object. Call it before the participant's first Reconcile.
 func (p *Participants[P]) Hold(ctx context.Context, object client.Object) error {
 	return p.patch(ctx, object, controllerutil.AddFinalizer)
 }
 
-// Leave has the participant of a deleted object leave, closes it, and removes the finalizer. An object without a participant has
-// said nothing, unless its process ended: Add it then before. After an error it is called again.
+// Leave calls Leave of the participant of a deleted object, closes the participant, and removes the finalizer. Add the participant
+// before, also if this process has not reconciled the object yet: an earlier process may have written entries. Call Leave again after
+// an error.
 func (p *Participants[P]) Leave(ctx context.Context, object client.Object, system coordination.System) error {
 	key := client.ObjectKeyFromObject(object)
 	if participant, found := p.Get(key); found {
@@ -123,13 +125,13 @@ func (p *Participants[P]) patch(ctx context.Context, object client.Object, chang
 	if !change(object, p.Finalizer) {
 		return nil
 	}
-	// Other finalizers must not get lost.
+	// Without the lock, the patch could remove a finalizer that another client has just added.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	return client.IgnoreNotFound(p.Client.Patch(ctx, object, patch))
 }
 
-// Close closes all participants, so that the others need not wait until they are missed. What they have said stays, for the
-// process that comes next.
+// Close closes all participants, so that the others need not wait until their sessions expire. Their entries stay for the next
+// process.
 func (p *Participants[P]) Close(ctx context.Context) {
 	p.mu.Lock()
 	var keys []client.ObjectKey
@@ -142,7 +144,7 @@ func (p *Participants[P]) Close(ctx context.Context) {
 	}
 }
 
-// remove closes the participant of an object. A new one can be added.
+// remove closes and removes the participant of an object.
 func (p *Participants[P]) remove(ctx context.Context, key client.ObjectKey) {
 	p.mu.Lock()
 	e, found := p.all[key]
@@ -153,7 +155,7 @@ func (p *Participants[P]) remove(ctx context.Context, key client.ObjectKey) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	_ = e.participant.Close(ctx) // its session ends by itself too
+	_ = e.participant.Close(ctx) // otherwise its session expires
 	e.stop()
 	p.registry().Unregister(e.participant.Metrics())
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// The longest texts that an event takes.
+// longestAction and longestNote are the API server's limits for events, in bytes.
 const longestAction, longestNote = 128, 1024
 
-// Reporter tells people what happened to an object.
+// Reporter reports what happened to an object.
 type Reporter func(warning bool, reason, message string)
 
-// NewReporter returns a Reporter that writes events about an object, and lines into the log of the context.
+// NewReporter returns a Reporter that writes events about an object, and log messages with the logger of the context.
 func NewReporter(ctx context.Context, recorder events.EventRecorder, about runtime.Object) Reporter {
 	return func(warning bool, reason, message string) {
 		kind := corev1.EventTypeNormal
 		if warning {
 			kind = corev1.EventTypeWarning
 		}
-		// Events with the same reason and action count as one, so that the message is the action.
+		// Events with the same reason and action are one series. Different messages are different events.
 		recorder.Eventf(about, nil, kind, reason, Truncate(message, longestAction), "%s", Truncate(message, longestNote))
 		logf.FromContext(ctx).Info(message, "reason", reason)
 	}
@@ -50,8 +50,8 @@ func (r Reporter) SetCondition(conditions *[]metav1.Condition, condition metav1.
 	apimeta.SetStatusCondition(conditions, condition)
 }
 
-// Truncate returns a text of at most a number of bytes, for a field or an event that takes no longer one. It ends with ... if
-// something is missing.
+// Truncate shortens a text to at most a number of bytes, for a field or an event with a limit. A shortened text ends with an
+// ellipsis.
 func Truncate(text string, longest int) string {
 	if len(text) <= longest {
 		return text
