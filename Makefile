@@ -168,7 +168,8 @@ bench-coordination-nats: kubernetes ## Measure the same on NATS with JetStream (
 
 LINTED := $(filter-out kubernetes tools,$(MODULES))
 .PHONY: lint
-lint: ## Check style and import directions
+lint: ## Check style, import directions and the language of documents, help, messages and comments
+	go -C hack run ./language -C $(ROOT)
 	@for module in $(LINTED); do echo "golangci-lint in $$module"; (cd $$module && $(TOOL) golangci-lint run --config $(ROOT)/.golangci.yaml ./...); done
 	cd kubernetes && $(TOOL) golangci-lint fmt --config ../.golangci.yaml --diff ./... # the rest would analyse all of Kubernetes
 
