@@ -120,7 +120,7 @@ func (s *Shard) connectElection(mgr manager.Manager) {
 		s.election.lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(s.election.Identity())
 	}
 	if !s.options.Mode.sharded() {
-		s.election.AfterLoss(func() { s.end(ErrLost) })
+		s.election.AfterLoss(func() { s.end(ErrLeaseLost) })
 	}
 }
 

@@ -104,7 +104,7 @@ func (m *Manager) shutDown(ended <-chan error, stop func()) error {
 	if m.shard.shutdownTimeout < 0 { // no limit, but a process must end after a failure
 		limit = defaultGracefulShutdown + shutdownMargin
 	}
-	if cause == ErrLost { //nolint:errorlint // a runnable's own error may wrap it
+	if cause == ErrLeaseLost { //nolint:errorlint // a runnable's own error may wrap it
 		limit = m.shard.remainingAfterLoss()
 	}
 	stop()

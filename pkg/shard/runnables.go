@@ -37,8 +37,8 @@ func (m leadershipMonitor) Start(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-lost:
-		m.end(ErrLost)
-		return ErrLost
+		m.end(ErrLeaseLost)
+		return ErrLeaseLost
 	}
 }
 

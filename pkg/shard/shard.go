@@ -83,7 +83,7 @@ func New(config *rest.Config, options Options) (*Shard, error) {
 	s.ended, s.end = context.WithCancelCause(context.Background())
 	s.owned = ownership.New(ownership.Options{
 		Ring: options.Ring, Shard: options.Name, Objects: &cachedObjects{s}, Peers: &membership.Peers{Lease: s.lease},
-		Grace: options.DrainGrace, ConcurrentReleases: options.ConcurrentHandOvers, Observe: s.observeRelease,
+		Grace: options.DrainGrace, ConcurrentReleases: options.MaxConcurrentReleases, Observe: s.observeRelease,
 	})
 	return s, s.lease.Validate()
 }
@@ -165,10 +165,10 @@ func (s *Shard) splitCaches(options *manager.Options) {
 		}
 		return &adoptingClient{Client: made, owned: s.owned}, nil
 	}
-	if s.options.HandOver == 0 {
-		s.options.HandOver = defaultHandover
+	if s.options.HandoverTimeout == 0 {
+		s.options.HandoverTimeout = defaultHandoverTimeout
 		if s.shutdownTimeout >= 0 { // a negative timeout means no limit
-			s.options.HandOver = s.shutdownTimeout * 5 / 6
+			s.options.HandoverTimeout = s.shutdownTimeout * 5 / 6
 		}
 	}
 }
@@ -237,14 +237,14 @@ func (m memberRunnables) Start(ctx context.Context) error {
 		m.member.Store(current)
 		m.joined.Store(true)
 		defer context.AfterFunc(held, func() {
-			if errors.Is(context.Cause(held), ErrLost) {
-				m.end(ErrLost)
+			if errors.Is(context.Cause(held), ErrLeaseLost) {
+				m.end(ErrLeaseLost)
 			}
 		})()
 		failed = m.work(ctx, held, current)
 		m.joined.Store(false)
 	})
-	if errors.Is(err, ErrLost) {
+	if errors.Is(err, ErrLeaseLost) {
 		m.countLeaseLoss()
 	}
 	if err == nil && failed == nil {
@@ -277,7 +277,7 @@ func (s *Shard) work(ctx, held context.Context, current *membership.Member) erro
 	case <-working.Done(): // the Lease is lost, or a runnable has failed
 	}
 	failed := context.Cause(working)
-	lost := errors.Is(context.Cause(held), ErrLost) // a runnable's own error may wrap ErrLost
+	lost := errors.Is(context.Cause(held), ErrLeaseLost) // a runnable's own error may wrap ErrLeaseLost
 	if ctx.Err() == nil && !lost {
 		s.endAfterFailure(failed)
 	}
@@ -315,11 +315,11 @@ func (s *Shard) endAfterFailure(failed error) {
 
 // handOver hands all objects over to their next owners.
 func (s *Shard) handOver(ctx context.Context, current *membership.Member) {
-	if s.options.HandOver < 0 {
+	if s.options.HandoverTimeout < 0 {
 		return
 	}
 	log := logf.FromContext(ctx)
-	ctx, cancel := context.WithTimeout(ctx, s.options.HandOver)
+	ctx, cancel := context.WithTimeout(ctx, s.options.HandoverTimeout)
 	defer cancel()
 	if err := current.AnnounceLeaving(ctx); err != nil {
 		log.Error(err, "Failed to announce on the shard lease that this shard is leaving: it may still be assigned objects")

@@ -54,7 +54,7 @@ func (c *Candidate) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 		// Another process leads. Leader election would try to acquire the Lease again and release it on
 		// exit, because it only checks the last holder that it observed, and that was this process.
 		c.lose()
-		return nil, nil, ErrLost
+		return nil, nil, ErrLeaseLost
 	}
 	return record, raw, err
 }
@@ -82,7 +82,7 @@ func (c *Candidate) write(ctx context.Context, record resourcelock.LeaderElectio
 		return fmt.Errorf("keeping the lease %s until it expires: not all work of this process has ended", c.Describe())
 	}
 	if c.lost.Err() != nil && record.HolderIdentity == c.Identity() {
-		return ErrLost // leader election would renew it without another read
+		return ErrLeaseLost // leader election would renew it without another read
 	}
 	began := c.now()
 	limited, cancel := context.WithTimeout(ctx, c.RequestTimeout())
@@ -148,7 +148,7 @@ func (c *Candidate) workWhileLeading(ctx context.Context, started <-chan struct{
 		return nil
 	}
 	if !c.Valid() { // the process was paused right here
-		return ErrLost
+		return ErrLeaseLost
 	}
 	leading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -159,9 +159,9 @@ func (c *Candidate) workWhileLeading(ctx context.Context, started <-chan struct{
 	}()
 	select {
 	case <-c.Lost():
-		stop(ErrLost)
+		stop(ErrLeaseLost)
 		<-done
-		return ErrLost
+		return ErrLeaseLost
 	case <-done:
 		return nil
 	}

@@ -135,10 +135,10 @@ func TestLostLeadershipIsNotRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease.take("other")
-	if _, _, err := c.Get(t.Context()); err != nil && !errors.Is(err, ErrLost) {
+	if _, _, err := c.Get(t.Context()); err != nil && !errors.Is(err, ErrLeaseLost) {
 		t.Fatal(err)
 	}
-	if err := c.Update(t.Context(), own); !errors.Is(err, ErrLost) {
+	if err := c.Update(t.Context(), own); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("the renewal returned %v", err)
 	}
 	if holder := lease.holder(); holder != "other" {

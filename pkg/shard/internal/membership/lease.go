@@ -124,7 +124,7 @@ func (l *Lease) Validate() error {
 // Run joins the ring, calls work, and leaves the ring after work has returned. The context of work ends
 // only when the Lease is lost; work has to return some time after ctx has ended.
 //
-// It returns nil after a graceful end, ErrNameTaken or ErrLost.
+// It returns nil after a graceful end, ErrNameTaken or ErrLeaseLost.
 func (l *Lease) Run(ctx context.Context, work func(held context.Context, member *Member)) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -188,9 +188,9 @@ func (m *Member) workWhileHeld(ctx context.Context, work func(context.Context, *
 	}()
 	select {
 	case <-m.Lost():
-		stop(ErrLost)
+		stop(ErrLeaseLost)
 		<-done
-		return ErrLost
+		return ErrLeaseLost
 	case <-done:
 		return nil
 	}

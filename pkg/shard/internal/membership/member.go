@@ -129,7 +129,7 @@ func (m *Member) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 	if m.joined() && !m.holds(lease) {
 		// Leader election would try to acquire it again, but other shards may already own its objects.
 		m.lose()
-		return nil, nil, ErrLost
+		return nil, nil, ErrLeaseLost
 	}
 	m.current = lease
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
@@ -149,7 +149,7 @@ func (m *Member) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 func (m *Member) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if m.joined() { // the Lease was deleted
 		m.lose()
-		return ErrLost
+		return ErrLeaseLost
 	}
 	began := m.now()
 	m.mu.Lock()
@@ -172,7 +172,7 @@ func (m *Member) Update(ctx context.Context, record resourcelock.LeaderElectionR
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lost.Err() != nil {
-		return ErrLost // leader election would renew it without another read
+		return ErrLeaseLost // leader election would renew it without another read
 	}
 	if m.current == nil {
 		return errors.New("the lease has not been read yet")
@@ -202,7 +202,7 @@ func (m *Member) AnnounceLeaving(ctx context.Context) error {
 			break
 		}
 		if !m.holds(lease) {
-			return ErrLost
+			return ErrLeaseLost
 		}
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationLeaving, "true")
 		if lease, err = m.update(ctx, lease); err == nil {

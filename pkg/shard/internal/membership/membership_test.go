@@ -244,7 +244,7 @@ func TestLostLeaseIsNotTakenBack(t *testing.T) {
 						t.Error("it works on although its lease was taken")
 					}
 				})
-				if !errors.Is(err, ErrLost) {
+				if !errors.Is(err, ErrLeaseLost) {
 					t.Errorf("got %v", err)
 				}
 				holder := "nobody"
@@ -273,10 +273,10 @@ func TestLostLeaseIsNotRenewed(t *testing.T) {
 			if _, err := leases.Update(held, lease("a", shardingv1alpha1.IdentityShardLeaseController, nil), metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := member.Get(held); !errors.Is(err, ErrLost) {
+			if _, _, err := member.Get(held); !errors.Is(err, ErrLeaseLost) {
 				t.Errorf("the read returned %v", err)
 			}
-			if err := member.Update(t.Context(), *record); !errors.Is(err, ErrLost) {
+			if err := member.Update(t.Context(), *record); !errors.Is(err, ErrLeaseLost) {
 				t.Errorf("the renewal returned %v", err)
 			}
 		})

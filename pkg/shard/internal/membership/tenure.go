@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrLost is the cause with which the context of the work ends when the Lease is lost.
-var ErrLost = errors.New("the lease of this instance is lost")
+// ErrLeaseLost is the cause with which the context of the work ends when the Lease is lost.
+var ErrLeaseLost = errors.New("this process has lost its lease")
 
 // Tenure is the time during which this process certainly holds a Lease. It counts from the last renewal,
 // whereas leader election counts from its next attempt to renew, which may be much later.
@@ -46,7 +46,7 @@ func (t *Tenure) Lost() <-chan struct{} { return t.lost.Done() }
 // Within returns a context that ends when the Lease is lost. The caller must call stop after its work.
 func (t *Tenure) Within(ctx context.Context) (running context.Context, stop func()) {
 	running, cancel := context.WithCancelCause(ctx)
-	forget := context.AfterFunc(t.lost, func() { cancel(ErrLost) })
+	forget := context.AfterFunc(t.lost, func() { cancel(ErrLeaseLost) })
 	return running, func() {
 		forget()
 		cancel(nil)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// ErrTaken is the cause with which the context of a reconcile ends when another shard gets its object.
-var ErrTaken = errors.New("this shard no longer owns the object")
+// ErrOwnershipLost is the cause with which the context of a reconcile ends when another shard gets its object.
+var ErrOwnershipLost = errors.New("this shard no longer owns the object")
 
 // Key names a main object.
 type Key struct {
@@ -134,7 +134,7 @@ func (g *gate) endRelease(k Key) { g.change(k, func(state *objectState) { state.
 func (g *gate) interrupt(k Key) {
 	g.change(k, func(state *objectState) {
 		for run := range state.running {
-			run.stop(ErrTaken)
+			run.stop(ErrOwnershipLost)
 		}
 	})
 }

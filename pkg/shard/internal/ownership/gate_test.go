@@ -36,7 +36,7 @@ func TestGateWaitsForReconciles(t *testing.T) {
 	}
 	g.interrupt(object)
 	<-running.Done()
-	if !errors.Is(context.Cause(running), ErrTaken) {
+	if !errors.Is(context.Cause(running), ErrOwnershipLost) {
 		t.Errorf("the cause is %v", context.Cause(running))
 	}
 	leave()

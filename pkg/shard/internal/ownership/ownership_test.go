@@ -415,7 +415,7 @@ func TestReleaseWaitsForReconcile(t *testing.T) {
 			t.Error("the reconcile is interrupted before the grace period is over")
 		}
 		time.Sleep(o.Grace)
-		if !errors.Is(context.Cause(running), ErrTaken) {
+		if !errors.Is(context.Cause(running), ErrOwnershipLost) {
 			t.Errorf("the reconcile is not interrupted after the grace period: %v", context.Cause(running))
 		}
 		if got := o.owners(); got != "aa" {
