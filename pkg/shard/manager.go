@@ -55,7 +55,7 @@ func (m *Manager) Start(ctx context.Context) error {
 		return m.start(ctx)
 	}
 	// The handover compares resourceVersions, which older API servers do not guarantee to be comparable.
-	return kubeversion.Guard(ctx, kubeversion.Ask(m.shard.config), m.start)
+	return kubeversion.Guard(ctx, kubeversion.ServerVersion(m.shard.config), m.start)
 }
 
 func (m *Manager) start(ctx context.Context) error {

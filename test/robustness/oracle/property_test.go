@@ -333,7 +333,7 @@ const steps = 400
 
 // seeds checks with several seeds, from that of the test run on.
 func seeds(t *testing.T, n int, check func(t *testing.T, seed uint64)) {
-	first := seed.Run(t)
+	first := seed.ForRun(t)
 	for i := range n {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { check(t, seed) })
