@@ -55,8 +55,8 @@ type Options struct {
 }
 
 const (
-	defaultDrainGrace          = 5 * time.Second
-	defaultHandoverTimeout            = 25 * time.Second
+	defaultDrainGrace            = 5 * time.Second
+	defaultHandoverTimeout       = 25 * time.Second
 	defaultMaxConcurrentReleases = 50
 	// namespaceFile contains the name of the namespace in a pod.
 	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
