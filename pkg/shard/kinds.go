@@ -105,7 +105,7 @@ func (s *Shard) declareUnsharded(main client.Object, children []client.Object) e
 // resources returns the resources that this process reconciles, in the form of a ControllerRing.
 func (s *Shard) resources() ([]shardingv1alpha1.RingResource, error) {
 	var all []shardingv1alpha1.RingResource
-	for _, owner := range s.owned.Main() {
+	for _, owner := range s.owned.MainKinds() {
 		main, err := s.resource(owner)
 		if err != nil {
 			return nil, err
@@ -249,7 +249,7 @@ func (s *Shard) waitForCaches(ctx context.Context) error {
 		form reflect.Type
 	}
 	indexed := map[watched]bool{}
-	for _, owner := range s.owned.Main() {
+	for _, owner := range s.owned.MainKinds() {
 		for _, kind := range append([]*ownership.Kind{owner}, owner.Controlled...) {
 			for _, example := range kind.Watched {
 				_, err := s.cache.own.GetInformer(limited, example)
@@ -277,7 +277,7 @@ func (s *Shard) waitForCaches(ctx context.Context) error {
 
 // watchOwned passes all events of this shard's main objects to ownership.
 func (s *Shard) watchOwned(ctx context.Context) error {
-	for _, kind := range s.owned.Main() {
+	for _, kind := range s.owned.MainKinds() {
 		for cache, example := range kind.Watched {
 			informer, err := s.cache.own.GetInformer(ctx, example)
 			if err != nil {
@@ -308,8 +308,8 @@ func (c *cachedObjects) Get(ctx context.Context, kind *ownership.Kind, cache int
 	return object, c.shard.cache.own.Get(ctx, name, object, client.UnsafeDisableDeepCopy)
 }
 
-// Each implements ownership.Objects.
-func (c *cachedObjects) Each(ctx context.Context, kind *ownership.Kind, controller types.UID, visit func(client.Object) error) error {
+// ForEach implements ownership.Objects.
+func (c *cachedObjects) ForEach(ctx context.Context, kind *ownership.Kind, controller types.UID, visit func(client.Object) error) error {
 	list, err := kind.NewList(c.shard.cache.scheme)
 	if err != nil {
 		return err

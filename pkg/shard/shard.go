@@ -83,7 +83,7 @@ func New(config *rest.Config, options Options) (*Shard, error) {
 	s.ended, s.end = context.WithCancelCause(context.Background())
 	s.owned = ownership.New(ownership.Options{
 		Ring: options.Ring, Shard: options.Name, Objects: &cachedObjects{s}, Peers: &membership.Peers{Lease: s.lease},
-		Grace: options.DrainGrace, ConcurrentReleases: options.MaxConcurrentReleases, Observe: s.observeRelease,
+		GracePeriod: options.DrainGrace, ConcurrentReleases: options.MaxConcurrentReleases, ObserveRelease: s.observeRelease,
 	})
 	return s, s.lease.Validate()
 }
@@ -183,7 +183,7 @@ func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for labels: %w", err)
 	}
-	s.owned.WriteWith(writer)
+	s.owned.SetWriter(writer)
 	s.manager, s.mapper = mgr, mgr.GetRESTMapper()
 	s.connectElection(mgr)
 	errs := []error{register(), mgr.Add(leadershipMonitor{s})}
