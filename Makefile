@@ -8,16 +8,19 @@ ROOT   := $(CURDIR)
 BIN    := $(ROOT)/bin
 ASSETS := $(BIN)/kubernetes
 # Each folder with a go.mod of its own. See CONTRIBUTING.md for why there are several.
-MODULES := . examples/natscluster experiment hack kubernetes tools
+MODULES := . cmd/ringmaster demo examples examples/natscluster experiment hack kubernetes tools
 TOOL    := go tool -modfile=$(ROOT)/tools/go.mod
 NODE    := $(BIN)/node
 NODE_DIR ?= /var/lib/ringmaster-node
 
-# More arguments for `ringmaster up` and `go test`: make up ARGS='--data-dir demo', make test ARGS='-run Proxy -v'
+# More arguments for `ringmaster up` and `go test`: make up ARGS='--data-dir data', make test ARGS='-run Proxy -v'
 ARGS ?=
 
 # What an environment sets for other projects must not change what is built here.
 export GOWORK := off
+# The modules whose tests one 'go test' runs: the product, its command line, the demo and the examples.
+WORKSPACE := GOWORK=$(ROOT)/hack/go.work
+WORKSPACE_PACKAGES := ./... ./cmd/ringmaster/... ./demo/... ./examples/...
 # What was compiled in one clone is used in all others.
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
@@ -30,12 +33,15 @@ up: build kubernetes ## Run the whole thing on this machine until Ctrl-C: docs/d
 .PHONY: build
 build: ## Build our programs into bin/
 	@mkdir -p $(BIN)
-	go build -trimpath -o $(BIN)/ ./cmd/... ./examples/webhosting ./examples/etcdcluster ./examples/etcdagent
+	go build -o $(BIN)/ ./cmd/sharder
+	go -C cmd/ringmaster build -o $(BIN)/ .
+	go -C demo build -o $(BIN)/ringmaster-demo .
+	go -C examples build -o $(BIN)/ ./webhosting ./etcdcluster ./etcdagent
 
 # Not a part of build: Prometheus' engine takes minutes to compile, and nothing else needs it.
 .PHONY: experiment
 experiment: build kubernetes ## Build what 'ringmaster experiment' runs: docs/evaluation.md
-	go -C experiment build -trimpath -o $(BIN)/ringmaster-experiment .
+	go -C experiment build -o $(BIN)/ringmaster-experiment .
 
 ##@ Test
 
@@ -58,12 +64,12 @@ test: kubernetes gotestsum ## Run the tests that every change must pass; needs n
 
 # Most of the time tests wait for something, so there are more of them at work than there are cores. Those that take longest
 # begin first; what is short runs together at the end.
-LONGEST := ./test/modes ./cmd/ringmaster ./test/robustness ./test/sharder ./examples/webhosting ./pkg/coordination/kubestore \
+LONGEST := ./test/modes ./demo ./cmd/ringmaster ./test/robustness ./test/sharder ./examples/webhosting ./pkg/coordination/kubestore \
            ./internal/sharder/moves ./examples/etcdcluster ./internal/controlplane ./test/skew ./pkg/coordination/etcdstore ./examples
 .PHONY: test-root test-ring test-hack test-experiment test-mutants test-nats
 test-root: test-programs
-	$(TESTENV) $(GOTEST) -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) $(ARGS) \
-	  $(LONGEST) $$(go list ./... | grep -v -e '/internal/ring$$' $(LONGEST:.%=-e '%$$'))
+	$(WORKSPACE) $(TESTENV) $(GOTEST) -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) $(ARGS) \
+	  $(LONGEST) $$($(WORKSPACE) go list $(WORKSPACE_PACKAGES) | grep -v -e '/internal/ring$$' $(LONGEST:.%=-e '%$$'))
 test-ring: # statistics without goroutines, ten times slower with the race detector
 	$(GOTEST) $(ARGS) ./internal/ring
 test-hack: test-programs
@@ -81,8 +87,12 @@ test-mutants: # the few that need no Kubernetes and take seconds
 .PHONY: test-programs
 test-programs:
 	@mkdir -p $(RECORDS)/race $(RECORDS)/plain
-	@go build -race -ldflags='-s -w' -o $(RECORDS)/race/ $$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./cmd/... ./examples/...)
-	@go build -ldflags='-s -w' -o $(RECORDS)/plain/ ./cmd/sharder ./examples/webhosting ./examples/etcdcluster ./examples/etcdagent
+	@go build -race -ldflags='-s -w' -o $(RECORDS)/race/ ./cmd/sharder
+	@go -C cmd/ringmaster build -race -ldflags='-s -w' -o $(RECORDS)/race/ .
+	@go -C demo build -race -ldflags='-s -w' -o $(RECORDS)/race/ .
+	@cd examples && go build -race -ldflags='-s -w' -o $(RECORDS)/race/ $$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./...)
+	@go build -ldflags='-s -w' -o $(RECORDS)/plain/ ./cmd/sharder
+	@go -C examples build -ldflags='-s -w' -o $(RECORDS)/plain/ ./webhosting ./etcdcluster ./etcdagent
 	@for program in $(RECORDS)/{race,plain}/*; do sum=$$(cksum <$$program); touch -d @$$(( $${sum% *} % 1000000000 )) $$program || true; done
 
 .PHONY: gotestsum
@@ -93,7 +103,7 @@ gotestsum:
 # Matrices of which 'make test' has a part.
 .PHONY: test-long
 test-long: kubernetes gotestsum test-programs ## Run the long tests that 'make test' skips (about 15 minutes)
-	$(TESTENV) $(GOTEST) -race -tags long -timeout 40m $(ARGS) ./test/modes ./cmd/ringmaster ./test/robustness ./pkg/coordination
+	$(WORKSPACE) $(TESTENV) $(GOTEST) -race -tags long -timeout 40m $(ARGS) ./test/modes ./demo ./test/robustness ./pkg/coordination
 
 .PHONY: test-all
 test-all: test test-long mutants faults test-experiments test-nats-all e2e ## Run all tests that a release must pass
@@ -109,7 +119,7 @@ test-experiments: kubernetes ## Run every scenario of 'ringmaster experiment' fo
 # A package whose tests use the rig or a control plane needs Kubernetes; the others are the units.
 .PHONY: test-unit
 test-unit: ## Run the tests that need no Kubernetes: seconds
-	@go test -race $(ARGS) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
+	@$(WORKSPACE) go test -race $(ARGS) $$($(WORKSPACE) go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' $(WORKSPACE_PACKAGES) \
 	  | grep -v -e ' .*internal/rig\b' -e ' .*internal/controlplane\b' | cut -d' ' -f1)
 
 # Not 'go run', which does not pass signals on.
@@ -120,7 +130,7 @@ mutants: kubernetes ## Break the product in small ways, one at a time; each must
 
 .PHONY: faults
 faults: kubernetes ## Inject faults into coordination, on real processes (about 15 minutes)
-	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -tags faults -timeout 40m $(ARGS) ./examples/etcdcluster
+	KUBEBUILDER_ASSETS=$(ASSETS) go -C examples test -race -tags faults -timeout 40m $(ARGS) ./etcdcluster
 
 .PHONY: soak
 soak: kubernetes ## Disturb the sample operator under load for an hour, and look for growth (make soak ARGS='-duration 5m' is shorter)
@@ -140,7 +150,7 @@ FIGURES  = go -C hack run ./figures -accepted ../test/bench/accepted.yaml
 bench: kubernetes ## Measure, each figure beside its reference in the same run, and fail when a ratio got worse (about an hour)
 	@mkdir -p $(RECORDS)
 	@{ echo '# ARGS: $(ARGS)'; export KUBEBUILDER_ASSETS=$(ASSETS); \
-	  $(if $(filter -bench -bench=%,$(ARGS)),:,go test -run '^$$' -bench . -benchtime 3x -timeout 30m $$(go list ./... | grep -v -e '/test/bench$$' -e '/examples/etcdcluster$$')) && \
+	  $(if $(filter -bench -bench=%,$(ARGS)),:,go test -run '^$$' -bench . -benchtime 3x -timeout 30m $$(go list ./... | grep -v -e '/test/bench$$')) && \
 	  go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench $(ARGS); } | tee $(BENCHED)
 	@$(FIGURES) <$(BENCHED)
 bench-accept: ## Accept the ratios that the last 'make bench' measured
@@ -148,7 +158,7 @@ bench-accept: ## Accept the ratios that the last 'make bench' measured
 
 .PHONY: bench-coordination
 bench-coordination: kubernetes ## Measure what agreeing before acting is worth, local beside global (25 minutes; make bench-coordination ARGS=-runs=2 is shorter)
-	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench Coordination -benchtime 1x -timeout 120m ./examples/etcdcluster $(ARGS)
+	KUBEBUILDER_ASSETS=$(ASSETS) go -C examples test -run '^$$' -bench Coordination -benchtime 1x -timeout 120m ./etcdcluster $(ARGS)
 
 .PHONY: bench-coordination-nats
 bench-coordination-nats: kubernetes ## Measure the same on NATS with JetStream (30 minutes; make bench-coordination-nats ARGS=-runs=2 is shorter)
@@ -156,28 +166,25 @@ bench-coordination-nats: kubernetes ## Measure the same on NATS with JetStream (
 
 ##@ Keep in order
 
+LINTED := $(filter-out kubernetes tools,$(MODULES))
 .PHONY: lint
 lint: ## Check style and import directions
-	$(TOOL) golangci-lint run ./...
-	cd hack && $(TOOL) golangci-lint run --config ../.golangci.yaml ./...
-	cd experiment && $(TOOL) golangci-lint run --config ../.golangci.yaml ./...
-	cd examples/natscluster && $(TOOL) golangci-lint run --config ../../.golangci.yaml ./...
+	@for module in $(LINTED); do echo "golangci-lint in $$module"; (cd $$module && $(TOOL) golangci-lint run --config $(ROOT)/.golangci.yaml ./...); done
 	cd kubernetes && $(TOOL) golangci-lint fmt --config ../.golangci.yaml --diff ./... # the rest would analyse all of Kubernetes
 
 .PHONY: fmt
 fmt: ## Format the code as lint wants it
-	$(TOOL) golangci-lint fmt ./...
-	cd hack && $(TOOL) golangci-lint fmt --config ../.golangci.yaml ./...
-	cd experiment && $(TOOL) golangci-lint fmt --config ../.golangci.yaml ./...
-	cd examples/natscluster && $(TOOL) golangci-lint fmt --config ../../.golangci.yaml ./...
+	@for module in $(LINTED); do (cd $$module && $(TOOL) golangci-lint fmt --config $(ROOT)/.golangci.yaml ./...); done
 
 .PHONY: generate
 generate: ## Write all generated files anew
 	$(TOOL) controller-gen object crd paths=./api/... output:crd:dir=config/crds
-	$(TOOL) controller-gen object crd paths=./examples/webhosting/api/... output:crd:dir=examples/webhosting/config/crds
-	$(TOOL) controller-gen object crd paths=./examples/etcdcluster/api/... output:crd:dir=examples/etcdcluster/config/crds
+	cd examples && $(TOOL) controller-gen object crd paths=./webhosting/api/... output:crd:dir=webhosting/config/crds
+	cd examples && $(TOOL) controller-gen object crd paths=./etcdcluster/api/... output:crd:dir=etcdcluster/config/crds
 	rm -rf $(BIN)/cli && mkdir -p $(BIN)/cli docs
-	go -C hack run ./docs $(BIN)/cli
+	go -C cmd/ringmaster run ./reference/ringmaster $(BIN)/cli
+	go -C demo run ./reference $(BIN)/cli
+	go -C experiment run ./reference $(BIN)/cli
 	rm -rf docs/cli && mv $(BIN)/cli docs/cli
 	go -C hack run ./publicapi -C .. -accepted publicapi/accepted.txt -explained publicapi/explained.txt ./pkg/... ./api/...
 
@@ -188,7 +195,7 @@ verify: ## Fail when generated files or go.mod are stale, the exported API break
 .PHONY: picture
 picture: build kubernetes ## Draw the picture of the live view anew, from a real one (about a minute)
 	@mkdir -p docs/pictures
-	@go -C hack build -o $(BIN)/picture ./picture
+	@go -C demo build -o $(BIN)/picture ./picture
 	@$(BIN)/picture -ringmaster $(BIN)/ringmaster -assets $(ASSETS) -o docs/pictures/live.svg
 
 .PHONY: vulncheck

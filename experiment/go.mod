@@ -4,7 +4,12 @@ module github.com/ringmaster-project/ringmaster/experiment
 
 go 1.26.0
 
-replace github.com/ringmaster-project/ringmaster => ../
+replace (
+	github.com/ringmaster-project/ringmaster => ../
+	github.com/ringmaster-project/ringmaster/cmd/ringmaster => ../cmd/ringmaster
+	github.com/ringmaster-project/ringmaster/demo => ../demo
+	github.com/ringmaster-project/ringmaster/examples => ../examples
+)
 
 require (
 	github.com/go-logr/logr v1.4.4
@@ -15,6 +20,9 @@ require (
 	github.com/prometheus/procfs v0.23.0
 	github.com/prometheus/prometheus v0.315.0
 	github.com/ringmaster-project/ringmaster v0.0.0-00010101000000-000000000000
+	github.com/ringmaster-project/ringmaster/cmd/ringmaster v0.0.0-00010101000000-000000000000
+	github.com/ringmaster-project/ringmaster/demo v0.0.0-00010101000000-000000000000
+	github.com/ringmaster-project/ringmaster/examples v0.0.0-00010101000000-000000000000
 	github.com/spf13/cobra v1.10.2
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
@@ -50,6 +58,7 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/dennwc/varint v1.0.0 // indirect
 	github.com/edsrzf/mmap-go v1.2.1-0.20241212181136-fad1cd13edbd // indirect
@@ -98,6 +107,7 @@ require (
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/sigv4 v0.5.0 // indirect
+	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/stretchr/testify v1.12.1 // indirect
 	github.com/x448/float16 v0.8.4 // indirect

@@ -3,11 +3,12 @@
 # pass. Uncommitted changes of yours are no problem: what counts is whether anything changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+root=$PWD
 failed=0
 complain() { echo "verify: $*" >&2; failed=1; }
 
 echo "go.mod and go.sum of every module"
-for module in . examples/natscluster experiment hack kubernetes tools; do
+for module in . cmd/ringmaster demo examples examples/natscluster experiment hack kubernetes tools; do
   (cd "$module" && go mod tidy -diff) || complain "$module/go.mod is not tidy: run 'make tidy'"
 done
 
@@ -46,15 +47,16 @@ probe internal/ring k8s.io/client-go/rest
 probe internal/membership net/http
 probe internal/assignment "$ours/internal/pki"
 probe internal/sharder "$ours/internal/controlplane"
-probe cmd/sharder "$ours/internal/up"
 probe cmd/sharder "$ours/internal/rig"
-probe internal/faultproxy "$ours/cmd/ringmaster/app"
-probe test/sharder "$ours/cmd/ringmaster/app"
+probe internal/faultproxy "$ours/cmd/sharder/app"
+probe test/sharder "$ours/cmd/sharder/app"
 probe pkg/verifyprobe "$ours/internal/rig"
 probe internal/sharder/inprocess sigs.k8s.io/controller-runtime
 probe examples/verifyprobe "$ours/internal/process"
-said=$(go tool -modfile=tools/go.mod golangci-lint run --enable-only depguard --output.text.path=stdout \
-  --output.text.colors=false --output.text.print-issued-lines=false ./... 2>&1 || true)
+said=$(for module in . examples; do
+  (cd "$module" && go tool -modfile="$root/tools/go.mod" golangci-lint run --config "$root/.golangci.yaml" --enable-only depguard \
+    --path-prefix="${module#.}" --output.text.path=stdout --output.text.colors=false --output.text.print-issued-lines=false ./... 2>&1 || true)
+done)
 for file in "${expected[@]}"; do
   grep -q "^$file:.*(depguard)" <<<"$said" || complain "lint let the import in $file pass: $(sed -n 's/^import _ //p' "$file")"
 done

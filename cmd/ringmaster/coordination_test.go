@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/app/coordination/coordinationtest"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus/coordinationtest"
 	"github.com/ringmaster-project/ringmaster/internal/pki"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
@@ -203,7 +203,7 @@ func TestCoordinationRefuses(t *testing.T) {
 		g := NewWithT(t)
 		_, said, err := somebody.types("", "coordination", "stats")
 		g.Expect(err).To(HaveOccurred())
-		g.Expect(said).To(ContainSubstring(`there is no command "stats"; is it status?`))
+		g.Expect(said).To(ContainSubstring(`unknown command "stats"; did you mean status?`))
 	})
 }
 

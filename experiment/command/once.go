@@ -22,7 +22,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/experiment/report"
 	"github.com/ringmaster-project/ringmaster/experiment/run"
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
-	"github.com/ringmaster-project/ringmaster/internal/terminal"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/terminal"
 )
 
 // find looks where 'make build' and 'make kubernetes' put the programs, unless it is told where they are.

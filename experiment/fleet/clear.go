@@ -15,7 +15,7 @@ import (
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
-	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
+	"github.com/ringmaster-project/ringmaster/demo/cluster"
 )
 
 // mine is on what an experiment makes for its users, and nobody else has made.
@@ -75,7 +75,7 @@ func (f *Fleet) Clear(ctx context.Context) error {
 			return fmt.Errorf("removing what is left: %w", err)
 		}
 	}
-	if err := stage.Until(ctx, "the users' namespaces to be gone", func(ctx context.Context) (bool, error) {
+	if err := cluster.Until(ctx, "the users' namespaces to be gone", func(ctx context.Context) (bool, error) {
 		err := f.stage.Client.List(ctx, namespaces, mine)
 		return len(namespaces.Items) == 0, err
 	}); err != nil || f.options.Setup != External {
@@ -102,7 +102,7 @@ func (f *Fleet) clearRing(ctx context.Context) error {
 	if err := client.IgnoreNotFound(f.stage.Client.Delete(ctx, ring)); err != nil {
 		return fmt.Errorf("removing the ring: %w", err)
 	}
-	return stage.Until(ctx, "the ring's webhook to be gone", func(ctx context.Context) (bool, error) {
+	return cluster.Until(ctx, "the ring's webhook to be gone", func(ctx context.Context) (bool, error) {
 		_, err := f.stage.Clientset.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, shardingv1alpha1.WebhookConfigurationName(Ring), metav1.GetOptions{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})

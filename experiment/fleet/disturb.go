@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/experiment/scenario"
-	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
+	"github.com/ringmaster-project/ringmaster/demo/supervisor"
 )
 
 // Disturb lets something happen to the system, and returns what that was.
@@ -85,8 +85,8 @@ func (f *Fleet) roll(ctx context.Context, old string) error {
 	const interval = 100 * time.Millisecond
 	for {
 		members := f.crew.Members()
-		at := slices.IndexFunc(members, func(m crew.Member) bool { return m.Name == old })
-		if at < 0 || members[at].Phase == crew.Stopped {
+		at := slices.IndexFunc(members, func(m supervisor.Member) bool { return m.Name == old })
+		if at < 0 || members[at].Phase == supervisor.Stopped {
 			return nil
 		}
 		select {

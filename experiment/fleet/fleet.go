@@ -22,8 +22,8 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
-	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
-	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
+	"github.com/ringmaster-project/ringmaster/demo/supervisor"
+	"github.com/ringmaster-project/ringmaster/demo/cluster"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
@@ -50,8 +50,8 @@ type Options struct {
 // Fleet is a setup that runs.
 type Fleet struct {
 	options Options
-	stage   *stage.Stage
-	crew    *crew.Crew
+	stage   *cluster.Stage
+	crew    *supervisor.Crew
 	random  *rand.Rand
 	reader  string // a token of somebody who may read the sharder's metrics
 
@@ -79,7 +79,7 @@ const (
 // Start installs what the setup needs, and starts it. Ended early, it leaves no process behind.
 func Start(ctx context.Context, options Options) (*Fleet, error) {
 	f := &Fleet{options: options, random: rand.New(rand.NewPCG(options.Seed, 2)), endpoints: map[string]string{}, alive: map[string]int{}}
-	f.crew = crew.New(crew.Options{
+	f.crew = supervisor.New(supervisor.Options{
 		Report: func(name, what string, wrong bool) { options.Report(name+" "+what, wrong) },
 		Gone:   func(string) {}, Changed: f.seeDeaths, Grace: grace,
 	})
@@ -140,8 +140,8 @@ func (f *Fleet) connect() error {
 	if err != nil {
 		return fmt.Errorf("reaching the cluster: %w", err)
 	}
-	f.stage = &stage.Stage{
-		Options: stage.Options{Dir: f.options.Dir, Programs: f.options.Programs}, Client: administrator, Clientset: clientset,
+	f.stage = &cluster.Stage{
+		Options: cluster.Options{Dir: f.options.Dir, Programs: f.options.Programs}, Client: administrator, Clientset: clientset,
 	}
 	if err := os.MkdirAll(filepath.Dir(f.stage.Log(operator)), 0o700); err != nil {
 		return fmt.Errorf("making a folder for the logs: %w", err)

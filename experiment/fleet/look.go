@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
-	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
+	"github.com/ringmaster-project/ringmaster/demo/supervisor"
 )
 
 func keyOf(name string) client.ObjectKey { return client.ObjectKey{Name: name} }
@@ -28,7 +28,7 @@ type Process struct {
 func (f *Fleet) Processes() []Process {
 	var all []Process
 	for _, member := range f.crew.Members() {
-		if member.Phase == crew.Running || member.Phase == crew.Stopping && member.PID != 0 { // it still works
+		if member.Phase == supervisor.Running || member.Phase == supervisor.Stopping && member.PID != 0 { // it still works
 			all = append(all, Process{Name: member.Name, PID: member.PID, Ours: true, Metrics: f.metrics(member.Name)})
 		}
 	}

@@ -22,8 +22,8 @@ import (
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
-	"github.com/ringmaster-project/ringmaster/internal/demo/crew"
-	"github.com/ringmaster-project/ringmaster/internal/demo/stage"
+	"github.com/ringmaster-project/ringmaster/demo/supervisor"
+	"github.com/ringmaster-project/ringmaster/demo/cluster"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
@@ -73,8 +73,8 @@ func (f *Fleet) says(name, url string) {
 }
 
 // program is what to run under a name, as a ServiceAccount.
-func (f *Fleet) program(name, program, namespace, account string, args ...string) crew.Program {
-	return crew.Program{Name: name, Prepare: func(ctx context.Context) (process.Spec, error) {
+func (f *Fleet) program(name, program, namespace, account string, args ...string) supervisor.Program {
+	return supervisor.Program{Name: name, Prepare: func(ctx context.Context) (process.Spec, error) {
 		env, err := f.identify(ctx, name, namespace, account)
 		if err != nil {
 			return process.Spec{}, err
@@ -148,7 +148,7 @@ const readerName, readerBinding = "experiment", "ringmaster-experiment-metrics"
 // metricsReader makes somebody who may read the sharder's metrics, and returns its token.
 func (f *Fleet) metricsReader(ctx context.Context) (string, error) {
 	const name = readerName
-	apply := metav1.ApplyOptions{FieldManager: stage.Owner, Force: true} // it is ours
+	apply := metav1.ApplyOptions{FieldManager: cluster.Owner, Force: true} // it is ours
 	account := applycorev1.ServiceAccount(name, Namespace)
 	if _, err := f.stage.Clientset.CoreV1().ServiceAccounts(Namespace).Apply(ctx, account, apply); err != nil {
 		return "", fmt.Errorf("making who reads the metrics: %w", err)
@@ -192,7 +192,7 @@ func (f *Fleet) Projects(ctx context.Context, count int) (namespaces, themes []s
 
 // awaitReady waits until all instances take their part: the objects that come then have somebody at once.
 func (f *Fleet) awaitReady(ctx context.Context) error {
-	return stage.Until(ctx, "the instances to be ready", func(ctx context.Context) (bool, error) {
+	return cluster.Until(ctx, "the instances to be ready", func(ctx context.Context) (bool, error) {
 		leases, err := f.stage.Clientset.CoordinationV1().Leases(Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err

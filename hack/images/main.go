@@ -24,14 +24,14 @@ import (
 
 // images are all images that we build. To have another one, add a line.
 var images = []image{
-	{name: "budget", module: ".", program: "./examples/budget"},
+	{name: "budget", module: "examples", program: "./budget"},
 	{name: "hello", module: ".", program: "./test/e2e/hello"},
 	{name: "ingress", module: ".", program: "./test/e2e/ingress"},
 	{name: "nginx", packaged: nginx},
 	{name: "pause", module: "hack", program: "./pause"},
-	{name: "plain", module: ".", program: "./examples/plain"},
+	{name: "plain", module: "examples", program: "./plain"},
 	{name: "sharder", module: ".", program: "./cmd/sharder"},
-	{name: "webhosting", module: ".", program: "./examples/webhosting"},
+	{name: "webhosting", module: "examples", program: "./webhosting"},
 }
 
 func main() {

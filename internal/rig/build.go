@@ -114,8 +114,8 @@ func (b Binary) compile(target string) error {
 	if b.race {
 		args = append(args, "-race")
 	}
-	cmd := exec.Command("go", append(args, b.pkg)...)
-	cmd.Dir = repository()
+	cmd := exec.Command("go", append(args, ".")...)
+	cmd.Dir = filepath.Join(repository(), b.pkg) // which may be in a module of its own
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", b.pkg, err, out)
 	}
@@ -161,9 +161,9 @@ func linkOrCopy(from, to string) error {
 // lookAtSources looks at all files that a program of the repository is built from. `go test` notes what
 // a test looks at, and so does not take the result of a run for this one that had another program.
 func lookAtSources(pkg string) error {
-	const format = `{{if and (not .Standard) .Module}}{{if .Module.Main}}{{range .GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
-	cmd := exec.Command("go", "list", "-deps", "-f", format, pkg)
-	cmd.Dir = repository()
+	const format = `{{if and (not .Standard) .Module}}{{if or .Module.Main .Module.Replace}}{{range .GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+	cmd := exec.Command("go", "list", "-deps", "-f", format, ".")
+	cmd.Dir = filepath.Join(repository(), pkg)
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("listing the sources of %s: %w", pkg, err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	show "github.com/ringmaster-project/ringmaster/cmd/ringmaster/app/coordination"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
@@ -89,7 +89,7 @@ func (i *intervention) addFlags(command *cobra.Command) {
 }
 
 // run applies an intervention to a system that has entries in the store.
-func (i *intervention) run(command *cobra.Command, args []string, do func(context.Context, *opened, io.Writer, *show.System) error) error {
+func (i *intervention) run(command *cobra.Command, args []string, do func(context.Context, *opened, io.Writer, *coordinationstatus.System) error) error {
 	store, err := i.open(command)
 	if err != nil {
 		return err
@@ -110,16 +110,16 @@ func (i *intervention) run(command *cobra.Command, args []string, do func(contex
 		if view.Empty() {
 			return i.unknown(ctx, store, i.system)
 		}
-		report := show.Of(time.Now(), store.where, view)
+		report := coordinationstatus.Of(time.Now(), store.where, view)
 		return do(ctx, store, command.OutOrStdout(), &report.Systems[0])
 	}())
 }
 
-func (i *intervention) abandon(ctx context.Context, store *opened, out io.Writer, system *show.System) error {
+func (i *intervention) abandon(ctx context.Context, store *opened, out io.Writer, system *coordinationstatus.System) error {
 	if system.Intent == nil {
 		return i.nothingToDo("no action is in progress in "+i.system, "break-lock", system.Lock != nil, store)
 	}
-	show.WriteLines(out, system.Abandoned())
+	coordinationstatus.WriteLines(out, system.Abandoned())
 	switch {
 	case !i.yes:
 		return &refusedError{`nothing was removed: add --yes, and --reason "…" for the record`}
@@ -134,11 +134,11 @@ func (i *intervention) abandon(ctx context.Context, store *opened, out io.Writer
 	return nil
 }
 
-func (i *intervention) breakLock(ctx context.Context, store *opened, out io.Writer, system *show.System) error {
+func (i *intervention) breakLock(ctx context.Context, store *opened, out io.Writer, system *coordinationstatus.System) error {
 	if system.Lock == nil {
 		return i.nothingToDo("nobody holds the lock of "+i.system, "abandon", system.Intent != nil, store)
 	}
-	show.WriteLines(out, system.LockBroken())
+	coordinationstatus.WriteLines(out, system.LockBroken())
 	if !i.yes {
 		return &refusedError{"nothing was removed: add --yes if " + system.Lock.Holder + " hangs"}
 	}

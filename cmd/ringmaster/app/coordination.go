@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	show "github.com/ringmaster-project/ringmaster/cmd/ringmaster/app/coordination"
-	"github.com/ringmaster-project/ringmaster/internal/status"
-	"github.com/ringmaster-project/ringmaster/internal/terminal"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/internal/status"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/terminal"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/usage"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
@@ -22,7 +23,7 @@ func newCoordination() *cobra.Command {
 		Long: `Operators in several namespaces, clusters or regions that manage one system together agree
 before they disturb it. These commands show and change the state of that coordination, in
 the etcd or in the namespace that the operators share.`,
-		Args: noSuchCommand,
+		Args: usage.NoSuchCommand,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.SuggestionsMinimumDistance = 2
@@ -103,7 +104,7 @@ func (c *coordinated) run(command *cobra.Command, args []string) error {
 }
 
 // look reads one system, or all.
-func (c *coordinated) look(ctx context.Context, store *opened, args []string) (*show.Report, error) {
+func (c *coordinated) look(ctx context.Context, store *opened, args []string) (*coordinationstatus.Report, error) {
 	names := args
 	if len(names) == 0 {
 		found, err := coordination.Systems(ctx, store, c.root)
@@ -125,7 +126,7 @@ func (c *coordinated) look(ctx context.Context, store *opened, args []string) (*
 		}
 		views = append(views, view)
 	}
-	report := show.Of(time.Now(), store.where, views...)
+	report := coordinationstatus.Of(time.Now(), store.where, views...)
 	report.Flags = store.flags
 	return report, nil
 }

@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/ringmaster-project/ringmaster/internal/status"
-	"github.com/ringmaster-project/ringmaster/internal/terminal"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/internal/status"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/terminal"
 )
 
 // followed is something that is shown again and again, on a terminal always at the same place.

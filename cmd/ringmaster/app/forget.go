@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	show "github.com/ringmaster-project/ringmaster/cmd/ringmaster/app/coordination"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
@@ -100,8 +100,8 @@ func (f *intervention) forget(ctx context.Context, store *opened, out io.Writer,
 
 // leftBy says what there is to remove.
 func (f *intervention) leftBy(ctx context.Context, store *opened, view *coordination.View, prefix string) (string, error) {
-	report := show.Of(time.Now(), "", view).Systems[0]
-	at := slices.IndexFunc(report.Left, func(l show.Left) bool { return l.Prefix == prefix })
+	report := coordinationstatus.Of(time.Now(), "", view).Systems[0]
+	at := slices.IndexFunc(report.Left, func(l coordinationstatus.Left) bool { return l.Prefix == prefix })
 	switch {
 	case view.Empty():
 		return "", f.unknown(ctx, store, f.system)

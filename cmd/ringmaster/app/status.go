@@ -11,8 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringmaster-project/ringmaster/internal/status"
-	"github.com/ringmaster-project/ringmaster/internal/terminal"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/internal/status"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/terminal"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/usage"
 )
 
 // showing is what somebody wants to see.
@@ -79,7 +80,7 @@ spread. What may not be read is shown as not known.`,
 
 func (s *showing) run(command *cobra.Command, args []string) error {
 	if s.allNamespaces && s.inNamespace != "" {
-		return seeHelp(command, errors.New("either -n or -A"))
+		return usage.SeeHelp(command, errors.New("either -n or -A"))
 	}
 	config, err := s.config()
 	if err != nil {
@@ -105,7 +106,7 @@ func (s *showing) run(command *cobra.Command, args []string) error {
 func (s *showing) look(ctx context.Context, reader *status.Reader, command *cobra.Command, args []string) (*status.Report, error) {
 	names, err := status.ParseNames(args)
 	if err != nil {
-		return nil, seeHelp(command, err)
+		return nil, usage.SeeHelp(command, err)
 	}
 	if len(args) > 0 && strings.Contains(args[0], "/") {
 		return s.objects(ctx, reader, command, names)
@@ -123,7 +124,7 @@ func (s *showing) look(ctx context.Context, reader *status.Reader, command *cobr
 
 func (s *showing) objects(ctx context.Context, reader *status.Reader, command *cobra.Command, names []status.Name) (*status.Report, error) {
 	if s.allNamespaces {
-		return nil, seeHelp(command, errors.New("an object is in one namespace: name it with -n"))
+		return nil, usage.SeeHelp(command, errors.New("an object is in one namespace: name it with -n"))
 	}
 	query := status.Query{Rings: s.rings, Namespace: s.inNamespace, Implied: s.inNamespace == ""}
 	if query.Namespace == "" {

@@ -21,7 +21,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ringmaster-project/ringmaster/internal/up"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/usage"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
@@ -43,7 +44,7 @@ const storePatience = 3 * time.Second
 func (s *storeAt) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringSliceVar(&s.endpoints, "endpoints", nil, "addresses of the etcd in which the instances meet, such as http://127.0.0.1:2379 "+
-		"(default: $"+up.EndpointsVariable+", unless a namespace or a cluster is named)")
+		"(default: $"+coordinationstatus.EndpointsVariable+", unless a namespace or a cluster is named)")
 	flags.StringVar(&s.cacert, "cacert", "", "file with the certificates that etcd's own has to be signed by")
 	flags.StringVar(&s.cert, "cert", "", "file with a certificate to show to etcd")
 	flags.StringVar(&s.key, "key", "", "file with the key of that certificate")
@@ -58,7 +59,7 @@ var inCluster = []string{"namespace", "store-name", "kubeconfig", "context"}
 
 // fromEnvironment finds the endpoints that another terminal was told, if nothing else is named.
 func (s *storeAt) fromEnvironment(command *cobra.Command) bool {
-	named := os.Getenv(up.EndpointsVariable)
+	named := os.Getenv(coordinationstatus.EndpointsVariable)
 	if named == "" || slices.ContainsFunc(append(inCluster, "endpoints"), command.Flags().Changed) {
 		return false
 	}
@@ -69,7 +70,7 @@ func (s *storeAt) fromEnvironment(command *cobra.Command) bool {
 // check refuses what does not go together.
 func (s *storeAt) check(command *cobra.Command) error {
 	if strings.HasSuffix(s.root, "/") || s.root == "" {
-		return seeHelp(command, fmt.Errorf("--root %q is no path of keys: it must not be empty nor end with a slash", s.root))
+		return usage.SeeHelp(command, fmt.Errorf("--root %q is no path of keys: it must not be empty nor end with a slash", s.root))
 	}
 	of := map[bool][]string{
 		true:  inCluster,
@@ -81,15 +82,15 @@ func (s *storeAt) check(command *cobra.Command) error {
 			continue
 		}
 		if inEtcd {
-			return seeHelp(command, fmt.Errorf("either --endpoints, for instances that meet in etcd, or --%s, for those that meet in a cluster", name))
+			return usage.SeeHelp(command, fmt.Errorf("either --endpoints, for instances that meet in etcd, or --%s, for those that meet in a cluster", name))
 		}
-		return seeHelp(command, fmt.Errorf("--%s is for etcd: name its --endpoints", name))
+		return usage.SeeHelp(command, fmt.Errorf("--%s is for etcd: name its --endpoints", name))
 	}
 	if inEtcd && len(s.endpoints) == 0 {
-		return seeHelp(command, errors.New("--endpoints names no address"))
+		return usage.SeeHelp(command, errors.New("--endpoints names no address"))
 	}
 	if (s.cert == "") != (s.key == "") {
-		return seeHelp(command, errors.New("--cert and --key go together"))
+		return usage.SeeHelp(command, errors.New("--cert and --key go together"))
 	}
 	return nil
 }
@@ -127,7 +128,7 @@ func (s *storeAt) open(command *cobra.Command) (*opened, error) {
 	}
 	store, err := kubestore.New(clients, kubestore.Options{Namespace: s.in, Name: s.name, Timeout: storePatience})
 	if err != nil {
-		return nil, seeHelp(command, err)
+		return nil, usage.SeeHelp(command, err)
 	}
 	return &opened{
 		Store: store, where: fmt.Sprintf("the ConfigMap %s in the namespace %s", s.name, s.in), flags: s.typed(command),

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/ringmaster-project/ringmaster/internal/unlabel"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/internal/unlabel"
 )
 
 // teller tells a person how unlabelling goes.

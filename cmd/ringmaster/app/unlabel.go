@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/internal/unlabel"
 	"github.com/ringmaster-project/ringmaster/internal/prose"
-	"github.com/ringmaster-project/ringmaster/internal/unlabel"
 )
 
 // unlabelling is what the command was asked to do.

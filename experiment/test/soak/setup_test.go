@@ -32,7 +32,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/experiment/fleet"
 	"github.com/ringmaster-project/ringmaster/experiment/load"
 	"github.com/ringmaster-project/ringmaster/experiment/test/soak"
-	"github.com/ringmaster-project/ringmaster/internal/demo/balancer"
+	"github.com/ringmaster-project/ringmaster/demo/balancer"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"

@@ -1,0 +1,19 @@
+//go:build unix
+
+package app
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+func executableName(program string) string { return program }
+
+// run replaces this process by another program, so that signals and the exit code need nobody between.
+func run(path string, argv []string) error {
+	if err := syscall.Exec(path, argv, os.Environ()); err != nil {
+		return fmt.Errorf("starting %s: %w", argv[0], err)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// The programs that have commands of their own, so that this one needs nothing that only they need.
+const (
+	demoProgram       = "ringmaster-demo"
+	experimentProgram = "ringmaster-experiment"
+)
+
+func newUp() *cobra.Command {
+	return external(demoProgram, "make build", &cobra.Command{
+		Use:   "up",
+		Short: "Run Kubernetes and a sample operator in several instances on this machine until Ctrl-C",
+		Long: `Short form of 'ringmaster demo up': runs a real Kubernetes control plane as processes of this
+machine, and on it a sample operator in several instances. 'ringmaster up --help' lists its
+flags.`,
+		Example: `  # see a sharded operator at work
+  ringmaster up`,
+	}, "up")
+}
+
+func newDemo() *cobra.Command {
+	return external(demoProgram, "make build", &cobra.Command{
+		Use:   "demo COMMAND",
+		Short: "Run the demo on this machine, and scale, kill or pause its instances",
+		Long: `Runs a sample operator on a real Kubernetes control plane on this machine, and controls its
+processes. The program ` + demoProgram + `, which 'make build' puts beside this one, carries it
+out; 'ringmaster demo --help' lists its commands.`,
+		Example: `  # run the demo
+  ringmaster demo up
+
+  # in another terminal: kill an instance
+  ringmaster demo kill webhosting-operator-1`,
+	})
+}
+
+func newExperiment() *cobra.Command {
+	return external(experimentProgram, "make experiment", &cobra.Command{
+		Use:   "experiment SCENARIO",
+		Short: "Load the sample operator, measure it, and write a report with verdicts",
+		Long: `Runs the sample operator in one or several setups, creates, changes and deletes Websites as
+a scenario says, measures all processes, and writes a report. The program
+` + experimentProgram + `, which 'make experiment' puts beside this one, carries it out;
+'ringmaster experiment --help' lists its scenarios and flags.`,
+		Example: `  ringmaster experiment basic --setups lead,in-process,external --scale 0.2`,
+	})
+}
+
+// external is a command that another program carries out, which is called with args before those that were typed.
+func external(program, makeTarget string, command *cobra.Command, args ...string) *cobra.Command {
+	command.GroupID = groupEvaluate
+	command.DisableFlagParsing = true // the flags are the other program's
+	command.RunE = func(_ *cobra.Command, typed []string) error {
+		executable, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		folder := filepath.Dir(executable)
+		path := filepath.Join(folder, executableName(program))
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("program %s not found in %s: build it with '%s'", program, folder, makeTarget)
+		}
+		return run(path, append(append([]string{program}, args...), typed...))
+	}
+	return command
+}

@@ -1,0 +1,197 @@
+package coordinationstatus
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ringmaster-project/ringmaster/internal/prose"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// Order is the part of the present step that one participant has to carry out and has not answered.
+type Order struct {
+	// Prefix is empty if it is not known whose the members are.
+	Prefix  string                  `json:"prefix,omitempty"`
+	Do      string                  `json:"do"`
+	Members []coordination.MemberID `json:"members"`
+	// Accepted is set when a process has accepted the order: it may be carrying it out at this moment.
+	Accepted bool `json:"accepted"`
+	// Alive is set while the process that has accepted it is, or any of the participant if none has.
+	Alive bool `json:"alive"`
+}
+
+// what is the order in words.
+func (o *Order) what() string { return o.Do + " " + prose.List(o.Members) }
+
+// orders are those of the present step that are not answered, by prefix, the accepted ones first.
+func orders(view *coordination.View) []Order {
+	if view.Intent == nil || view.Intent.At >= len(view.Intent.Steps) || !view.Intent.Steps[view.Intent.At].Order {
+		return nil
+	}
+	step := view.Intent.Steps[view.Intent.At]
+	var all []Order
+	for _, id := range step.Members {
+		answer := view.Answers[id]
+		if answer.Done && answer.Intent == view.Intent.ID && answer.Step == view.Intent.At {
+			continue
+		}
+		order := Order{Prefix: view.Owner(id), Do: step.Do, Accepted: view.Accepted(id)}
+		order.Alive = view.Takes(order.Prefix)
+		if order.Accepted {
+			order.Alive = slices.ContainsFunc(slices.Concat(view.Instances, view.Superseded()), func(i coordination.Instance) bool {
+				return i.Session == answer.Process
+			})
+		}
+		at := slices.IndexFunc(all, func(o Order) bool {
+			return o.Prefix == order.Prefix && o.Accepted == order.Accepted && o.Alive == order.Alive
+		})
+		if at < 0 {
+			at, all = len(all), append(all, order)
+		}
+		all[at].Members = append(all[at].Members, id)
+	}
+	slices.SortStableFunc(all, func(a, b Order) int { return rank(a.Accepted) - rank(b.Accepted) })
+	return all
+}
+
+func rank(accepted bool) int {
+	if accepted {
+		return 0
+	}
+	return 1
+}
+
+// Absent is a participant that others expect and that is not there.
+type Absent struct {
+	Prefix string `json:"prefix"`
+	// By are the participants that expect it.
+	By []string `json:"by"`
+}
+
+func absent(view *coordination.View) []Absent {
+	by := map[string][]string{}
+	for _, participant := range view.Participants {
+		for _, prefix := range view.Absent(participant.Expected...) {
+			by[prefix] = append(by[prefix], participant.Name)
+		}
+	}
+	var all []Absent
+	for _, prefix := range slices.Sorted(maps.Keys(by)) {
+		all = append(all, Absent{prefix, by[prefix]})
+	}
+	return all
+}
+
+// policyConflicts are what participants have published differently.
+func policyConflicts(view *coordination.View) []string {
+	actions := map[coordination.Action]bool{"": true}
+	for _, participant := range view.Participants {
+		for action := range participant.Policies {
+			actions[action] = true
+		}
+	}
+	var all []string
+	for _, action := range slices.Sorted(maps.Keys(actions)) {
+		if conflict := view.PolicyConflict(action); conflict != "" {
+			all = append(all, conflict)
+		}
+	}
+	return all
+}
+
+// acting says who carries the intent out, as far as anybody does.
+func (s *System) acting() string {
+	if !s.Acts() {
+		return "which nobody is carrying out"
+	}
+	return fmt.Sprintf("which %s carries out with token %d", s.Lock.Holder, s.Lock.Token)
+}
+
+// at says how far the intent is.
+func (s *System) at() string {
+	return fmt.Sprintf("step %d of %d", min(s.Intent.At+1, len(s.Intent.Steps)), len(s.Intent.Steps))
+}
+
+// ownStep is the present step if the holder of the lock carries it out itself.
+func (s *System) ownStep() *coordination.Step {
+	if !s.Acts() || s.Intent.At >= len(s.Intent.Steps) || s.Intent.Steps[s.Intent.At].Order {
+		return nil
+	}
+	return &s.Intent.Steps[s.Intent.At]
+}
+
+// underWay says what may still be carried out whatever a person does, and to which members.
+func (s *System) underWay() (lines []string, members []coordination.MemberID) {
+	for i := range s.Orders {
+		order := &s.Orders[i]
+		if !order.Accepted {
+			continue
+		}
+		process := "its process is alive"
+		if !order.Alive {
+			process = "the session of its process has ended, but the process may hang"
+		}
+		lines = append(lines, fmt.Sprintf("%s has accepted the order to %s, and may still carry it out under token %d: %s.",
+			cmp.Or(order.Prefix, "a participant"), order.what(), s.Intent.Token, process))
+		members = append(members, order.Members...)
+	}
+	if step := s.ownStep(); step != nil {
+		lines = append(lines, fmt.Sprintf("%s may be in the middle of the present step, %s, and may still carry it out under token %d.",
+			s.Lock.Holder, step, s.Lock.Token))
+		members = append(members, step.Members...)
+	}
+	return lines, members
+}
+
+// Abandoned says what follows if a person abandons the intent. There is one.
+func (s *System) Abandoned() []string {
+	removed := "It removes the intent"
+	if s.Acts() {
+		removed += fmt.Sprintf(", and the lock of %s: its further writes under token %d are refused", s.Lock.Holder, s.Lock.Token)
+	}
+	lines := []string{
+		fmt.Sprintf("To be abandoned in %s: the %s of %s, %s, at %s.", s.System, s.Intent.Action, ids(s.Intent.Members), s.acting(), s.at()),
+		removed + ".",
+	}
+	running, members := s.underWay()
+	lines = append(lines, running...)
+	var again []coordination.MemberID
+	for _, id := range slices.Sorted(maps.Keys(s.Pending(s.Intent.Action))) {
+		if _, part := s.Intent.Members[id]; part {
+			again = append(again, id)
+		}
+	}
+	if len(again) == 0 {
+		return append(lines, "No member needs this action any more.")
+	}
+	lines = append(lines, fmt.Sprintf("Still pending, and planned again under a higher token: the %s of %s.", s.Intent.Action, prose.List(again)))
+	if len(members) > 0 {
+		lines = append(lines, fmt.Sprintf("So %s may be disturbed at the same time as the first members of the next plan, unless the system refuses "+
+			"older tokens. Make sure that nobody disturbs %[1]s before you continue.", prose.List(members)))
+	}
+	return lines
+}
+
+// LockBroken says what follows if a person breaks the lock. There is one.
+func (s *System) LockBroken() []string {
+	lines := []string{
+		fmt.Sprintf("To be removed in %s: the lock of %s, with token %d. Its further writes under this token are refused.",
+			s.System, s.Lock.Holder, s.Lock.Token),
+	}
+	if !s.Acts() {
+		return append(lines, s.Lock.Holder+" may still be acting under the lock, and the next holder does not wait for it.")
+	}
+	lines = append(lines, fmt.Sprintf("The next participant continues the %s of %s at %s, under a higher token. It may be %s again: "+
+		"to prevent that, put %[4]s on the deny list of another participant first.", s.Intent.Action, ids(s.Intent.Members), s.at(), s.Lock.Holder))
+	running, members := s.underWay()
+	lines = append(lines, running...)
+	if s.ownStep() != nil {
+		lines = append(lines, fmt.Sprintf("So this step may be carried out twice at the same time, unless the system refuses older tokens. Affected members: %s.",
+			cmp.Or(prose.List(members), none)))
+	} else if len(members) > 0 {
+		lines = append(lines, "The next holder also waits for the answer. If no answer can come, abandon the intent instead.")
+	}
+	return lines
+}

@@ -1,0 +1,95 @@
+package coordinationstatus
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// Summary is the state of a system in a few words.
+type Summary struct {
+	// Problem is the reason why the state is unknown, or empty.
+	Problem string
+	// Roles are the current work of each participant, by name.
+	Roles map[string]string
+	// Holder has the lock since Since, with the fencing token Token; empty if nobody has.
+	Holder string
+	Token  int64
+	Since  time.Time
+	// Plan is the action in progress, or nil.
+	Plan *PlanSummary
+	// Pending are the members that an action is pending for.
+	Pending []PendingSummary
+	// Waits say for each action what it waits for.
+	Waits []string
+	// Done is the last action that ended, with its outcome.
+	Done string
+}
+
+// PlanSummary is an action in progress.
+type PlanSummary struct {
+	// Action names the action and its members, By its initiator.
+	Action, By string
+	Since      time.Time
+	Steps      []StepSummary
+	// At is the index of the current step.
+	At int
+}
+
+// StepSummary is a step of a plan. Note names the participants that have to carry it out, if any have.
+type StepSummary struct{ What, Note string }
+
+// PendingSummary is a member that an action is pending for.
+type PendingSummary struct{ Member, Action, State string }
+
+// Summary returns the summary of the system.
+func (s *System) Summary() Summary {
+	a := Summary{Roles: map[string]string{}}
+	for _, role := range s.Roles {
+		a.Roles[role.Instance] = role.Does
+	}
+	if s.Lock != nil {
+		a.Holder, a.Token, a.Since = s.Lock.Holder, s.Lock.Token, s.Lock.Since
+	}
+	if i := s.Intent; i != nil {
+		a.Plan = &PlanSummary{Action: fmt.Sprintf("%s of %s", i.Action, ids(i.Members)), By: i.By, Since: i.Since, At: i.At}
+		for n, step := range i.Steps {
+			shown := StepSummary{What: step.String()}
+			if n == i.At {
+				shown.Note = awaited(s, step)
+			}
+			a.Plan.Steps = append(a.Plan.Steps, shown)
+		}
+	}
+	for i := range s.Actions {
+		action := &s.Actions[i]
+		for _, member := range action.Members {
+			a.Pending = append(a.Pending, PendingSummary{Member: string(member.ID), Action: string(action.Action), State: string(member.State)})
+		}
+		a.Waits = append(a.Waits, action.Outlook())
+	}
+	for i := range s.Left {
+		if left := &s.Left[i]; len(left.Members) > 0 {
+			a.Waits = append(a.Waits, fmt.Sprintf("no process of %s is alive; left behind: %s", left.Prefix, left.Says()))
+		}
+	}
+	if len(s.Done) > 0 {
+		last := s.Done[0]
+		outcome := "done"
+		if last.Failure != "" {
+			outcome = "given up: " + last.Failure
+		}
+		a.Done = fmt.Sprintf("%s of %s, by %s with token %d, %s", last.Action, ids(last.Members), last.By, last.Token, outcome)
+		if took, known := took(&last); known {
+			a.Done += " after " + took.Round(100*time.Millisecond).String()
+		}
+	}
+	return a
+}
+
+// took is how long something took, if it is known: when another instance has gone on with it, its beginning is by one clock
+// and its end by another.
+func took(done *coordination.Done) (time.Duration, bool) {
+	return max(0, done.Until.Sub(done.Since)), done.ID == done.Token
+}

@@ -1,0 +1,34 @@
+package coordinationstatus_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+)
+
+// How long something took is told if one clock has measured it.
+func TestSummaryDuration(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_000_000, 0)
+	for name, test := range map[string]struct {
+		token int64
+		until time.Time
+		want  string
+	}{
+		"by one":                             {1, began.Add(6200 * time.Millisecond), "Restart of dc1-1, by dc2-operator with token 1, done after 6.2s"},
+		"by two, of which one clock is late": {2, began.Add(-time.Hour), "Restart of dc1-1, by dc2-operator with token 2, done"},
+		"by two, of which one clock is fast": {2, began.Add(time.Hour), "Restart of dc1-1, by dc2-operator with token 2, done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := coordinationstatus.System{View: &coordination.View{Done: []coordination.Done{{Until: test.until, Intent: coordination.Intent{
+				ID: 1, Token: test.token, By: "dc2-operator", Since: began, Action: "Restart", Members: map[coordination.MemberID]int64{"dc1-1": 1},
+			}}}}}
+			if got := s.Summary().Done; got != test.want {
+				t.Errorf("%q, not %q", got, test.want)
+			}
+		})
+	}
+}

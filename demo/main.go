@@ -1,0 +1,18 @@
+// Command ringmaster-demo is what 'ringmaster demo' and 'ringmaster up' run: a sample operator in several instances on a control
+// plane of this machine.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/ringmaster-project/ringmaster/demo/command"
+	"github.com/ringmaster-project/ringmaster/internal/interrupt"
+)
+
+func main() {
+	if err := command.New().ExecuteContext(interrupt.Context()); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,9 @@
+// Command reference writes the reference of the command line.
+package main
+
+import (
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/reference"
+	"github.com/ringmaster-project/ringmaster/demo/command"
+)
+
+func main() { reference.Main(command.New()) }
