@@ -310,7 +310,7 @@ func TestDemo(t *testing.T) {
 	d.shared(0, 1, 2, 3)
 	d.Eventually(func() string { return d.process.Tail(1000) }).Should(And(
 		ContainSubstring(instance(1)+": killed by you"),
-		ContainSubstring(instance(0)+": ended: the lease of this instance is lost"),
+		ContainSubstring(instance(0)+": ended: this process has lost its lease"),
 		Not(ContainSubstring("\x1b"))))
 	d.Expect(overlaps(d.history())).To(BeEmpty())
 	d.Expect(len(d.history())).To(BeNumerically(">", 24))

@@ -40,7 +40,7 @@ func TestPlainLeads(t *testing.T) {
 	f.leads("fourth")
 	f.Expect(third.Resume()).To(Succeed())
 	f.Expect(f.end(third)).NotTo(Succeed())
-	f.Expect(third.Tail(1)).To(HaveSuffix(shard.ErrLost.Error()))
+	f.Expect(third.Tail(1)).To(HaveSuffix(shard.ErrLeaseLost.Error()))
 	f.deploy(5, 1)
 	f.budgets(6)
 }

@@ -68,7 +68,7 @@ func TestSideBySide(t *testing.T) {
 	f.settled(n+5, "budget-2")
 	f.Expect(hanging.Resume()).To(Succeed())
 	f.Expect(f.end(hanging)).NotTo(Succeed())
-	f.Expect(hanging.Tail(1)).To(HaveSuffix(shard.ErrLost.Error()))
+	f.Expect(hanging.Tail(1)).To(HaveSuffix(shard.ErrLeaseLost.Error()))
 	f.settled(n+5, "budget-2")
 }
 

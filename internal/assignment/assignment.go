@@ -1,86 +1,110 @@
 package assignment
 
-// Action is what is to happen to an object.
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Action is what the sharder does with an object.
 type Action string
 
 // The actions.
 const (
-	// Keep leaves the object alone.
+	// Keep does not change the object.
 	Keep Action = "keep"
-	// Assign gives the object to a shard at once: it has no live one.
+	// Assign records an owner at once, because the object has no live one.
 	Assign Action = "assign"
-	// Move gives a controlled object to the shard that has its controller already.
+	// Move assigns a controlled object to the shard that already owns its controller.
 	Move Action = "move"
-	// Drain asks the object's shard to let it go, in favour of another one.
+	// Drain asks the owner to release the object to another shard.
 	Drain Action = "drain"
-	// Undrain takes that back: the object may stay.
+	// Undrain withdraws a drain.
 	Undrain Action = "undrain"
 )
 
-// Decision is an action, with the shard that it is about: the one that gets the object, or is to
-// get it.
+// Decision is an action and the shard that owns the object afterwards.
 type Decision struct {
 	Action Action
 	Shard  string
 }
 
-// Members tells which shards are alive, and which of them are leaving: those hand over what they have
-// by themselves, and are not asked to.
+// Members are the live shards. A leaving member hands its objects over by itself, so they are not
+// drained.
 type Members interface {
 	Has(shard string) bool
-	Leaving(shard string) bool
+	IsLeaving(shard string) bool
 }
 
-// Object is what counts of an object.
+// Object has the labels of an object that decisions depend on.
 type Object struct {
-	// Shard is the value of its shard label, or "".
+	// Shard is the value of the shard label, or "".
 	Shard string
-	// Draining is whether it has the drain label, and Destination that label's value.
+	// Draining is true if the object has the drain label. Destination is the value of that label.
 	Draining    bool
 	Destination string
 }
 
-// Main decides about an object of a main resource. Desired is the shard that the ring says; ""
-// means that there are no shards, or that the object has no key yet.
-func Main(object Object, desired string, members Members) Decision {
+// DecideMain decides about an object of a main resource. desired is the owner of its key in the
+// ring; "" means that the ring has no shards or the object has no key yet.
+func DecideMain(object Object, desired string, members Members) Decision {
 	switch {
 	case desired == "":
 		return Decision{Action: Keep}
 	case object.Shard == "" || !members.Has(object.Shard):
 		return Decision{Assign, desired}
-	case members.Leaving(object.Shard):
+	case members.IsLeaving(object.Shard):
 		return Decision{Action: Keep}
 	case object.Shard == desired && object.Draining:
 		return Decision{Undrain, desired}
 	case object.Shard == desired:
 		return Decision{Action: Keep}
-	case object.Draining && (object.Destination == desired || !members.Has(object.Destination) && !ours(object.Destination)):
+	case object.Draining && (object.Destination == desired || !members.Has(object.Destination) && !isShard(object.Destination)):
 		return Decision{Keep, desired}
 	default:
 		return Decision{Drain, desired}
 	}
 }
 
-// ours tells whether a drain label's value names a destination. Other sharders write "true".
-func ours(destination string) bool { return destination != "" && destination != "true" }
+// isShard reports whether the value of a drain label names a shard. Other sharders write "true".
+func isShard(destination string) bool { return destination != "" && destination != "true" }
 
-// Controlled decides about an object of a controlled resource. Desired is what the ring says for its
-// controller; controller returns the shard that has the controller now, or "" if none does, and is
-// asked only when that matters.
-func Controlled(object Object, desired string, members Members, controller func() string) Decision {
+// DecideControlled decides about an object of a controlled resource. desired is the owner of its
+// controller's key in the ring. controllerShard returns the current owner of the controller, or "",
+// and is called only if the decision depends on it.
+func DecideControlled(object Object, desired string, members Members, controllerShard func() string) Decision {
 	switch {
 	case desired == "" || object.Shard == desired:
 		return Decision{Action: Keep}
 	case object.Shard == "" || !members.Has(object.Shard):
 		return Decision{Assign, desired}
-	case members.Leaving(object.Shard):
+	case members.IsLeaving(object.Shard):
 		return Decision{Action: Keep}
 	}
-	switch shard := controller(); {
+	switch shard := controllerShard(); {
 	case shard == object.Shard, shard == "", !members.Has(shard):
-		// It stays with its controller, or until its controller has a shard again.
+		// The child stays with its controller, or until its controller has a live owner again.
 		return Decision{Action: Keep}
 	default:
 		return Decision{Move, shard}
 	}
+}
+
+// Key returns the key of an object in the ring: group, kind, namespace and name. It has neither the
+// version, because an object can be read in several, nor the UID, which is not set at admission.
+func Key(kind schema.GroupKind, namespace, name string) string {
+	return kind.Group + "/" + kind.Kind + "/" + namespace + "/" + name
+}
+
+// Controller returns the kind and name of the controller among an object's owner references.
+func Controller(owners []metav1.OwnerReference) (kind schema.GroupKind, name string, found bool) {
+	for i := range owners {
+		if owner := &owners[i]; owner.Controller != nil && *owner.Controller {
+			version, err := schema.ParseGroupVersion(owner.APIVersion)
+			if err != nil {
+				return schema.GroupKind{}, "", false
+			}
+			return schema.GroupKind{Group: version.Group, Kind: owner.Kind}, owner.Name, true
+		}
+	}
+	return schema.GroupKind{}, "", false
 }

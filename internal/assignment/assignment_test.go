@@ -10,7 +10,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
 )
 
-// members are the live shards of these tests, and whether they are leaving.
+// members maps the live shards to whether they are leaving.
 type members map[string]bool
 
 func (m members) Has(shard string) bool {
@@ -18,7 +18,7 @@ func (m members) Has(shard string) bool {
 	return has
 }
 
-func (m members) Leaving(shard string) bool { return m[shard] }
+func (m members) IsLeaving(shard string) bool { return m[shard] }
 
 var alive = members{"a": false, "b": false, "c": false, "l": true}
 
@@ -26,35 +26,35 @@ func decide(action assignment.Action, shard string) assignment.Decision {
 	return assignment.Decision{Action: action, Shard: shard}
 }
 
-func TestMainObjects(t *testing.T) {
+func TestDecideMain(t *testing.T) {
 	for name, test := range map[string]struct {
 		object  assignment.Object
 		desired string
 		want    assignment.Decision
 	}{
-		"new":                                  {assignment.Object{}, "a", decide(assignment.Assign, "a")},
-		"of a dead shard":                      {assignment.Object{Shard: "x"}, "a", decide(assignment.Assign, "a")},
-		"of a dead shard that was to drain it": {assignment.Object{Shard: "x", Draining: true, Destination: "b"}, "a", decide(assignment.Assign, "a")},
-		"where it belongs":                     {assignment.Object{Shard: "a"}, "a", decide(assignment.Keep, "")},
-		"belongs elsewhere":                    {assignment.Object{Shard: "a"}, "b", decide(assignment.Drain, "b")},
-		"is being drained":                     {assignment.Object{Shard: "a", Draining: true, Destination: "b"}, "b", decide(assignment.Keep, "b")},
-		"is being drained by another sharder":  {assignment.Object{Shard: "a", Draining: true, Destination: "true"}, "b", decide(assignment.Keep, "b")},
-		"is being drained, without a word":     {assignment.Object{Shard: "a", Draining: true}, "b", decide(assignment.Keep, "b")},
-		"is drained to a live shard, not best": {assignment.Object{Shard: "a", Draining: true, Destination: "c"}, "b", decide(assignment.Drain, "b")},
-		"is drained to a dead shard":           {assignment.Object{Shard: "a", Draining: true, Destination: "x"}, "b", decide(assignment.Drain, "b")},
-		"need not be drained any more":         {assignment.Object{Shard: "a", Draining: true, Destination: "b"}, "a", decide(assignment.Undrain, "a")},
-		"of a leaving shard":                   {assignment.Object{Shard: "l"}, "a", decide(assignment.Keep, "")},
-		"of a leaving shard, draining":         {assignment.Object{Shard: "l", Draining: true, Destination: "b"}, "a", decide(assignment.Keep, "")},
-		"is drained to a leaving shard":        {assignment.Object{Shard: "a", Draining: true, Destination: "l"}, "b", decide(assignment.Drain, "b")},
-		"no shards":                            {assignment.Object{}, "", decide(assignment.Keep, "")},
-		"no shards, but had one":               {assignment.Object{Shard: "x"}, "", decide(assignment.Keep, "")},
+		"new":                              {assignment.Object{}, "a", decide(assignment.Assign, "a")},
+		"its owner is dead":                {assignment.Object{Shard: "x"}, "a", decide(assignment.Assign, "a")},
+		"its owner died during the drain":  {assignment.Object{Shard: "x", Draining: true, Destination: "b"}, "a", decide(assignment.Assign, "a")},
+		"its owner is the desired one":     {assignment.Object{Shard: "a"}, "a", decide(assignment.Keep, "")},
+		"its owner is not the desired one": {assignment.Object{Shard: "a"}, "b", decide(assignment.Drain, "b")},
+		"draining":                         {assignment.Object{Shard: "a", Draining: true, Destination: "b"}, "b", decide(assignment.Keep, "b")},
+		"draining for another sharder":     {assignment.Object{Shard: "a", Draining: true, Destination: "true"}, "b", decide(assignment.Keep, "b")},
+		"draining without a destination":   {assignment.Object{Shard: "a", Draining: true}, "b", decide(assignment.Keep, "b")},
+		"draining to another live shard":   {assignment.Object{Shard: "a", Draining: true, Destination: "c"}, "b", decide(assignment.Drain, "b")},
+		"draining to a dead shard":         {assignment.Object{Shard: "a", Draining: true, Destination: "x"}, "b", decide(assignment.Drain, "b")},
+		"draining from the desired owner":  {assignment.Object{Shard: "a", Draining: true, Destination: "b"}, "a", decide(assignment.Undrain, "a")},
+		"its owner is leaving":             {assignment.Object{Shard: "l"}, "a", decide(assignment.Keep, "")},
+		"its owner is leaving, draining":   {assignment.Object{Shard: "l", Draining: true, Destination: "b"}, "a", decide(assignment.Keep, "")},
+		"draining to a leaving shard":      {assignment.Object{Shard: "a", Draining: true, Destination: "l"}, "b", decide(assignment.Drain, "b")},
+		"no shards":                        {assignment.Object{}, "", decide(assignment.Keep, "")},
+		"no shards, its owner is dead":     {assignment.Object{Shard: "x"}, "", decide(assignment.Keep, "")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := assignment.Main(test.object, test.desired, alive)
+			got := assignment.DecideMain(test.object, test.desired, alive)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
-			// The promise: from a live shard only through a drain.
+			// An object leaves a live shard only through a drain.
 			if got.Action == assignment.Assign && alive.Has(test.object.Shard) {
 				t.Error("taken from a live shard")
 			}
@@ -62,31 +62,31 @@ func TestMainObjects(t *testing.T) {
 	}
 }
 
-func TestControlled(t *testing.T) {
-	const notAsked = "not asked"
+func TestDecideControlled(t *testing.T) {
+	const notCalled = "not called"
 	for name, test := range map[string]struct {
 		object     assignment.Object
 		desired    string
 		controller string
 		want       assignment.Decision
 	}{
-		"new":                                   {assignment.Object{}, "a", notAsked, decide(assignment.Assign, "a")},
-		"of a dead shard":                       {assignment.Object{Shard: "x"}, "a", notAsked, decide(assignment.Assign, "a")},
-		"where it belongs":                      {assignment.Object{Shard: "a"}, "a", notAsked, decide(assignment.Keep, "")},
-		"its controller is still here":          {assignment.Object{Shard: "a"}, "b", "a", decide(assignment.Keep, "")},
-		"its controller has moved":              {assignment.Object{Shard: "a"}, "b", "b", decide(assignment.Move, "b")},
-		"its controller has moved to another":   {assignment.Object{Shard: "a"}, "b", "c", decide(assignment.Move, "c")},
-		"its controller is nobody's":            {assignment.Object{Shard: "a"}, "b", "", decide(assignment.Keep, "")},
-		"its controller is on a dead shard":     {assignment.Object{Shard: "a"}, "b", "x", decide(assignment.Keep, "")},
-		"of a leaving shard":                    {assignment.Object{Shard: "l"}, "a", notAsked, decide(assignment.Keep, "")},
-		"no shards":                             {assignment.Object{}, "", notAsked, decide(assignment.Keep, "")},
-		"a drain label on it means nothing":     {assignment.Object{Shard: "a", Draining: true}, "a", notAsked, decide(assignment.Keep, "")},
-		"draining, its controller is gone here": {assignment.Object{Shard: "a", Draining: true}, "b", "b", decide(assignment.Move, "b")},
+		"new":                               {assignment.Object{}, "a", notCalled, decide(assignment.Assign, "a")},
+		"its owner is dead":                 {assignment.Object{Shard: "x"}, "a", notCalled, decide(assignment.Assign, "a")},
+		"its owner is the desired one":      {assignment.Object{Shard: "a"}, "a", notCalled, decide(assignment.Keep, "")},
+		"its controller has the same owner": {assignment.Object{Shard: "a"}, "b", "a", decide(assignment.Keep, "")},
+		"its controller has moved":          {assignment.Object{Shard: "a"}, "b", "b", decide(assignment.Move, "b")},
+		"its controller has another owner":  {assignment.Object{Shard: "a"}, "b", "c", decide(assignment.Move, "c")},
+		"its controller is unassigned":      {assignment.Object{Shard: "a"}, "b", "", decide(assignment.Keep, "")},
+		"its controller is orphaned":        {assignment.Object{Shard: "a"}, "b", "x", decide(assignment.Keep, "")},
+		"its owner is leaving":              {assignment.Object{Shard: "l"}, "a", notCalled, decide(assignment.Keep, "")},
+		"no shards":                         {assignment.Object{}, "", notCalled, decide(assignment.Keep, "")},
+		"draining is ignored, it stays":     {assignment.Object{Shard: "a", Draining: true}, "a", notCalled, decide(assignment.Keep, "")},
+		"draining is ignored, it moves":     {assignment.Object{Shard: "a", Draining: true}, "b", "b", decide(assignment.Move, "b")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := assignment.Controlled(test.object, test.desired, alive, func() string {
-				if test.controller == notAsked {
-					t.Error("the controller's shard was looked up for nothing")
+			got := assignment.DecideControlled(test.object, test.desired, alive, func() string {
+				if test.controller == notCalled {
+					t.Error("the controller's owner was looked up although the decision does not depend on it")
 				}
 				return test.controller
 			})
@@ -101,9 +101,9 @@ func TestKey(t *testing.T) {
 	website := schema.GroupKind{Group: "webhosting.timebertt.dev", Kind: "Website"}
 	keys := map[string]string{
 		assignment.Key(website, "project", "home"):                             "a website",
-		assignment.Key(website, "", "home"):                                    "one without namespace",
+		assignment.Key(website, "", "home"):                                    "a website without a namespace",
 		assignment.Key(schema.GroupKind{Kind: "ConfigMap"}, "project", "home"): "a core object",
-		assignment.Key(schema.GroupKind{Kind: "Website"}, "project", "home"):   "another group's website",
+		assignment.Key(schema.GroupKind{Kind: "Website"}, "project", "home"):   "a website of another group",
 	}
 	if len(keys) != 4 {
 		t.Errorf("different objects have the same key: %v", keys)
@@ -122,9 +122,9 @@ func TestController(t *testing.T) {
 		t.Errorf("got %v %s %t", kind, name, found)
 	}
 	if _, _, found := assignment.Controller(owners[:2]); found {
-		t.Error("found a controller where there is none")
+		t.Error("found a controller among owners that are not controllers")
 	}
 	if _, _, found := assignment.Controller([]metav1.OwnerReference{{APIVersion: "a/b/c", Controller: &yes}}); found {
-		t.Error("found a controller with a version that is none")
+		t.Error("found a controller with an invalid API version")
 	}
 }

@@ -1,7 +1,8 @@
-// Package assignment decides what is to happen to one object: whether it stays where it is, is
-// given to a shard, or has to be let go by its shard first.
+// Package assignment decides about one object: whether it stays with its owner, is assigned to
+// another shard, or is drained first.
 //
-// It promises that an object never goes from a live shard to another one without that shard's
-// consent, that a controlled object never leaves a shard that still has its controller, and that
-// an object which is where it belongs is not written.
+// It guarantees:
+//   - An object leaves a live shard only after that shard has released it.
+//   - A controlled object never leaves a shard that still owns its controller.
+//   - An object whose owner is the desired one is not written.
 package assignment

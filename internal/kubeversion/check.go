@@ -14,7 +14,7 @@ var minimum = version.MustParseGeneric(Minimum)
 
 // TooOldError is returned for an API server that is older than Minimum.
 type TooOldError struct {
-	// Version is what the API server calls itself.
+	// Version is the version that the API server reports.
 	Version string
 }
 
@@ -23,9 +23,9 @@ func (e *TooOldError) Error() string {
 		"resourceVersions can be compared nor serve paged lists from the watch cache; upgrade the control plane, then start again", e.Version, Minimum)
 }
 
-// Check returns a *TooOldError for an API server that is older than Minimum. A pre-release of Minimum is
-// new enough, and so is what vendors append ("v1.35.1-gke.100", "1.35+"). A version that cannot be read,
-// or that a development build did not set (v0.0.0), is not judged: it says nothing about the API server.
+// Check returns a *TooOldError for an API server that is older than Minimum. Pre-releases of Minimum
+// are accepted, and suffixes of vendors are ignored ("v1.35.1-gke.100", "1.35+"). So is a version that
+// cannot be parsed, or that a development build did not set (v0.0.0).
 func Check(info *apiversion.Info) error {
 	found := parse(info.GitVersion, info.Major+"."+info.Minor)
 	if found == nil || found.Major() == 0 {
@@ -34,14 +34,14 @@ func Check(info *apiversion.Info) error {
 	if found.LessThan(minimum) {
 		return &TooOldError{Version: info.GitVersion}
 	}
-	// With --emulated-version an API server turns off what later versions added.
+	// With --emulated-version, an API server disables the features of later versions.
 	if emulated := parse(info.EmulationMajor + "." + info.EmulationMinor); emulated != nil && emulated.LessThan(minimum) {
 		return &TooOldError{Version: fmt.Sprintf("%s, which emulates %s,", info.GitVersion, emulated)}
 	}
 	return nil
 }
 
-// parse returns the numbers of the first version that can be read, without pre-release and build, or nil.
+// parse returns the first text that is a version, without its pre-release and build, or nil.
 func parse(texts ...string) *version.Version {
 	for _, text := range texts {
 		if parsed, err := version.ParseGeneric(text); err == nil {

@@ -13,7 +13,7 @@ import (
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		info apiversion.Info
-		// tooOld is what the error calls the API server, or "" if it is new enough.
+		// tooOld is the version in the error, or "" if the API server is new enough.
 		tooOld string
 	}{
 		"minimum":                    {info: apiversion.Info{Major: "1", Minor: "35", GitVersion: "v1.35.0"}},
@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 		"only numbers":               {info: apiversion.Info{Major: "1", Minor: "35+", GitVersion: "unknown"}},
 		"only old numbers":           {apiversion.Info{Major: "1", Minor: "31+", GitVersion: "unknown"}, "unknown"},
 		"development build":          {info: apiversion.Info{GitVersion: "v0.0.0-master+$Format:%H$"}},
-		"nothing":                    {},
+		"no version":                 {},
 		"not a version":              {info: apiversion.Info{Major: "one", Minor: "two", GitVersion: "three"}},
 		"emulates itself":            {info: apiversion.Info{GitVersion: "v1.36.1", EmulationMajor: "1", EmulationMinor: "36"}},
 		"emulates the minimum":       {info: apiversion.Info{GitVersion: "v1.36.1", EmulationMajor: "1", EmulationMinor: "35"}},
@@ -44,7 +44,7 @@ func TestCheck(t *testing.T) {
 			err := kubeversion.Check(&test.info)
 			if test.tooOld == "" {
 				if err != nil {
-					t.Errorf("it is new enough: %v", err)
+					t.Errorf("got %v, want no error", err)
 				}
 				return
 			}
@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 			}
 			for _, want := range []string{"Kubernetes " + test.tooOld + " is too old", "needs 1.35 or newer", "because", "upgrade"} {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not say %q: %v", want, err)
+					t.Errorf("the error lacks %q: %v", want, err)
 				}
 			}
 		})

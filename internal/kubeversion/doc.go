@@ -1,4 +1,6 @@
-// Package kubeversion refuses API servers that are older than Ringmaster supports. It promises that a
-// process ends with an error that names both versions instead of working on guarantees that the API
-// server does not give, and that an API server that cannot be reached changes nothing.
+// Package kubeversion refuses API servers that are too old for Ringmaster.
+//
+// It guarantees that a process ends with an error that names both versions, instead of relying on
+// guarantees that the API server does not have. An API server that is unreachable does not end the
+// process.
 package kubeversion

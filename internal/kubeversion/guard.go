@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// requestTimeout limits each request, so that a hung API server does not hold up the start.
+	// requestTimeout is the timeout of a request, which delays the start if the API server hangs.
 	requestTimeout = 5 * time.Second
-	// retryFirst and retryMost are the delays between requests that got no answer.
-	retryFirst, retryMost = time.Second, time.Minute
+	// minRetryDelay and maxRetryDelay bound the exponential backoff after requests without an answer.
+	minRetryDelay, maxRetryDelay = time.Second, time.Minute
 )
 
-// Asker asks an API server for its version.
-type Asker func(context.Context) (*apiversion.Info, error)
+// VersionFunc requests the version of an API server.
+type VersionFunc func(context.Context) (*apiversion.Info, error)
 
-// Ask asks the API server that the config names, without any limit on the client's side. The default
-// role system:public-info-viewer allows that to everyone.
-func Ask(config *rest.Config) Asker {
+// ServerVersion requests the version of the API server of a config, without a client-side rate limit.
+// The default role system:public-info-viewer allows everyone to read the version.
+func ServerVersion(config *rest.Config) VersionFunc {
 	return func(ctx context.Context) (*apiversion.Info, error) {
 		config := rest.CopyConfig(config)
 		config.QPS, config.RateLimiter, config.Timeout = -1, nil, requestTimeout
@@ -36,11 +36,11 @@ func Ask(config *rest.Config) Asker {
 	}
 }
 
-// Guard calls start, unless the API server is too old. An API server that does not answer holds up start
-// for a few seconds at most. It is asked again in the background until it answers, and if it is too old
-// then, the context of start ends and Guard returns the *TooOldError.
-func Guard(ctx context.Context, ask Asker, start func(context.Context) error) error {
-	info, err := askOnce(ctx, ask)
+// Guard calls start unless the API server is too old. An API server that does not answer delays start
+// for at most a few seconds. Guard then retries in the background; if the answer is that the API server
+// is too old, the context of start ends and Guard returns the *TooOldError.
+func Guard(ctx context.Context, request VersionFunc, start func(context.Context) error) error {
+	info, err := requestOnce(ctx, request)
 	switch {
 	case err == nil:
 		if err := Check(info); err != nil {
@@ -54,7 +54,7 @@ func Guard(ctx context.Context, ask Asker, start func(context.Context) error) er
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go func() {
-		if err := await(ctx, ask); err != nil {
+		if err := checkLater(ctx, request); err != nil {
 			stop(err)
 		}
 	}()
@@ -65,9 +65,9 @@ func Guard(ctx context.Context, ask Asker, start func(context.Context) error) er
 	return err
 }
 
-// await asks until there is an answer or ctx ends, and checks the answer.
-func await(ctx context.Context, ask Asker) error {
-	for delay := retryFirst; ; delay = min(2*delay, retryMost) {
+// checkLater retries until the API server answers or ctx ends, and checks its version.
+func checkLater(ctx context.Context, request VersionFunc) error {
+	for delay := minRetryDelay; ; delay = min(2*delay, maxRetryDelay) {
 		timer := time.NewTimer(delay)
 		select {
 		case <-ctx.Done():
@@ -75,7 +75,7 @@ func await(ctx context.Context, ask Asker) error {
 			return nil
 		case <-timer.C:
 		}
-		info, err := askOnce(ctx, ask)
+		info, err := requestOnce(ctx, request)
 		if err == nil {
 			return Check(info)
 		}
@@ -86,16 +86,15 @@ func await(ctx context.Context, ask Asker) error {
 	}
 }
 
-func askOnce(ctx context.Context, ask Asker) (*apiversion.Info, error) {
+func requestOnce(ctx context.Context, request VersionFunc) (*apiversion.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return ask(ctx)
+	return request(ctx)
 }
 
-// refused tells whether the API server answered that it does not tell its version to this client. Asking
-// again would not change that.
+// refused reports whether the API server refused to return its version. A retry would not change that.
 func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) }
 
 func logUnknown(ctx context.Context, err error) {
-	logf.FromContext(ctx).Info("Could not read the version of the API server", "minimum", Minimum, "reason", err.Error())
+	logf.FromContext(ctx).Info("Failed to read the version of the API server, assuming that it is supported", "minimum", Minimum, "error", err.Error())
 }

@@ -1,8 +1,9 @@
-// Package membership decides from Leases which shards are members of a ring and what to do about
-// those that have stopped renewing.
+// Package membership decides from Leases which shards are members of a ring, and whether a shard
+// that does not renew its Lease is dead.
 //
-// It promises that no clock but this process's counts, and that only for durations: a Lease is
-// timed from the moment at which this process saw it change, as in leader election, so a shard
-// whose clock is off by minutes is as alive as any other. Who is a member does not depend on time
-// at all, so all replicas agree on it as soon as they have seen the same Leases.
+// It guarantees:
+//   - The set of members depends only on the holders of the Leases and not on time, so all replicas
+//     of the sharder agree on it when they have seen the same Leases.
+//   - The clocks of other machines do not matter. As in leader election, a Lease is timed from the
+//     moment at which this process observed its renewal.
 package membership

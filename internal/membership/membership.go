@@ -2,64 +2,64 @@ package membership
 
 import "time"
 
-// State of a shard, as the state label on its Lease shows it to people.
+// State is the state of a shard, which the state label on its Lease shows.
 type State string
 
 // The states. A shard is a member of its ring in the first three.
 const (
-	// Ready: it holds its Lease and renews it.
+	// Ready means that the shard holds its Lease and renews it.
 	Ready State = "ready"
-	// Expired: it has not renewed in time, but may have been kept from it by an outage.
+	// Expired means that the shard has not renewed its Lease in time, maybe because of an outage.
 	Expired State = "expired"
-	// Uncertain: it had the chance to come back. The sharder takes its Lease over.
+	// Uncertain means that the grace period after the expiry is over. The sharder takes the Lease over.
 	Uncertain State = "uncertain"
-	// Dead: it does not hold its Lease, because it gave it up or the sharder has taken it.
+	// Dead means that the shard does not hold its Lease, because it was released or taken over.
 	Dead State = "dead"
-	// Orphaned: dead for long enough to be forgotten. The sharder deletes its Lease.
+	// Orphaned means that the shard has been dead for a while. The sharder deletes its Lease.
 	Orphaned State = "orphaned"
 )
 
 // States are all states.
 var States = []State{Ready, Expired, Uncertain, Dead, Orphaned}
 
-// Member tells whether a shard in this state is on the ring.
+// Member reports whether a shard in this state is a member of its ring.
 func (s State) Member() bool { return s == Ready || s == Expired || s == Uncertain }
 
 const (
-	// DefaultDuration is that of a Lease that does not say.
+	// DefaultDuration is the duration of a Lease that has none.
 	DefaultDuration = 15 * time.Second
-	// ForgetAfter is how long after its expiry the Lease of a dead shard is kept.
-	ForgetAfter = time.Minute
-	// MaxDuration is the longest duration with which a Lease makes a member. The objects of a shard that
-	// dies wait for that long. It is 240 times the default, and short enough to catch milliseconds that
-	// were given as seconds: 15,000 are more than four hours.
+	// orphanedAfter is the time after its expiry until the Lease of a dead shard is orphaned.
+	orphanedAfter = time.Minute
+	// MaxDuration is the maximum duration of a member's Lease, for which the objects of a dead shard may
+	// have to wait. It is short enough to refuse a duration in milliseconds: 15,000 seconds are four hours.
 	MaxDuration = time.Hour
-	// MaxShards is how many members a ring can have. The rings of a working controller have tens; a ring
-	// of thousands is an accident, or an attack, that must not take the sharder's memory from the others.
+	// MaxShards is the maximum number of members of a ring. Real rings have tens; thousands are a mistake
+	// or an attack, which must not exhaust the sharder's memory.
 	MaxShards = 500
-	// promptShare of its duration is the grace of a Lease that expired while others were renewed.
-	promptShare = 10
+	// shortGraceDivisor is the duration of a Lease divided by its grace period, if it expired while
+	// other shards renewed theirs.
+	shortGraceDivisor = 10
 )
 
-// Lease is what counts of a shard's Lease, with the moment at which this process saw it change.
+// Lease has the facts of a shard's Lease that decisions depend on.
 type Lease struct {
-	// Shard is the Lease's name, Holder its holder: the shard itself if it is a member.
+	// Shard is the name of the Lease, and Holder its holder. They are the same for a member.
 	Shard, Holder string
-	// Duration is how long a renewal is good for.
+	// Duration is the time from a renewal to the expiry.
 	Duration time.Duration
-	// Complete is whether the Lease had all its times. One that had not counts as expired when it
-	// was seen.
+	// Complete is true if the Lease has a duration and all its times. Otherwise it counts as expired
+	// since it was observed.
 	Complete bool
-	// Leaving is whether the shard has said that it is about to leave and hands its objects over itself.
+	// Leaving is true if the shard has announced that it is leaving and hands its objects over itself.
 	Leaving bool
-	// Seen is when this process saw the last renewal, by its own clock.
+	// Seen is the time at which this process observed the last renewal, on its own clock.
 	Seen time.Time
 }
 
-// Held tells whether the shard holds its Lease. That alone makes it a member.
+// Held reports whether the shard holds its Lease, which makes it a member.
 func (l Lease) Held() bool { return l.Holder != "" && l.Holder == l.Shard }
 
-// expiry is when the last renewal has run out.
+// expiry returns the time at which the Lease expires.
 func (l Lease) expiry() time.Time {
 	if !l.Complete {
 		return l.Seen
@@ -67,17 +67,18 @@ func (l Lease) expiry() time.Time {
 	return l.Seen.Add(l.Duration)
 }
 
-// StoppedAt is when a shard has stopped for certain that cannot renew, because its Lease is gone: the API server, which says
-// so, works, and so the grace is the short one.
-func (l Lease) StoppedAt() time.Time { return l.expiry().Add(l.Duration / promptShare) }
+// StoppedAt returns the time after which a shard whose Lease was deleted has certainly stopped. The
+// short grace period applies, because the API server reported the deletion and so works.
+func (l Lease) StoppedAt() time.Time { return l.expiry().Add(l.Duration / shortGraceDivisor) }
 
-// StateOf returns the state of a shard at a time, and when to look again: the zero time if only a
-// change of the Lease can change it. The renewals are those of all Leases of the same ring.
-func StateOf(lease Lease, renewals Renewals, now time.Time) (state State, again time.Time) {
+// StateOf returns the state of a shard, and the time at which it changes unless the Lease changes
+// before. That time is zero if only a change of the Lease changes the state. renewals are those of
+// all Leases of the ring.
+func StateOf(lease Lease, renewals Renewals, now time.Time) (state State, until time.Time) {
 	expiry := lease.expiry()
 	if !lease.Held() {
-		if forget := expiry.Add(ForgetAfter); now.Before(forget) {
-			return Dead, forget
+		if orphaned := expiry.Add(orphanedAfter); now.Before(orphaned) {
+			return Dead, orphaned
 		}
 		return Orphaned, time.Time{}
 	}
@@ -85,38 +86,37 @@ func StateOf(lease Lease, renewals Renewals, now time.Time) (state State, again 
 		return Ready, expiry
 	}
 	if end := expiry.Add(grace(lease, renewals)); now.Before(end) {
-		// A renewal of a peer may end the grace early, but that is a change of a Lease.
+		// A renewal of another shard can shorten the grace period, but that is a change of a Lease.
 		return Expired, end
 	}
 	return Uncertain, time.Time{}
 }
 
-// grace is how long after its expiry a shard can still come back.
+// grace returns the grace period, during which a shard whose Lease has expired is still a member.
 //
-// What it is for: after an outage of the API server all Leases look expired at once, and declaring
-// all shards dead would move every object for nothing. If a peer could renew at a time when this
-// shard should have, there was no such outage, and waiting only leaves objects without an owner:
-// the shard has stopped by itself at its renew deadline, before its Lease expired. If no peer could,
-// there is nobody to move the objects to anyway.
+// After an outage of the API server all Leases look expired at once. Without a grace period every
+// object would move. If another shard renewed its Lease when this one should have, there was no
+// outage, and the grace period only delays the move of its objects: the shard stopped at its renew
+// deadline, before the expiry. If no other shard did, none is ready to get the objects anyway.
 func grace(lease Lease, renewals Renewals) time.Duration {
-	// A shard tries to renew several times per duration and gives up after two thirds of it.
+	// The default renew deadline is two thirds of the lease duration.
 	missed := lease.Seen.Add(lease.Duration * 2 / 3)
 	if renewals.ofOthers(lease.Shard).After(missed) {
-		return lease.Duration / promptShare
+		return lease.Duration / shortGraceDivisor
 	}
 	return lease.Duration
 }
 
-// Renewals are the last two renewals in a ring, of two different shards: enough to know for each shard
-// when another one could renew, without looking at all others. The zero value has none.
-type Renewals struct{ last, before renewal }
+// Renewals has the last renewals of two different shards of a ring. They show for each shard when
+// another one last renewed its Lease. The zero value has none.
+type Renewals struct{ last, previous renewal }
 
 type renewal struct {
 	shard string
 	seen  time.Time
 }
 
-// Add notes the renewal of a Lease, in any order. One that is not held proves nothing.
+// Add adds the last renewal of a Lease, in any order. Leases that their shards do not hold do not count.
 func (r *Renewals) Add(lease Lease) {
 	if !lease.Held() || !lease.Complete {
 		return
@@ -124,28 +124,23 @@ func (r *Renewals) Add(lease Lease) {
 	added := renewal{lease.Shard, lease.Seen}
 	switch {
 	case added.shard == r.last.shard:
-		r.last.seen = later(r.last.seen, added.seen)
+		if added.seen.After(r.last.seen) {
+			r.last = added
+		}
 	case r.last.shard == "" || added.seen.After(r.last.seen):
-		r.last, r.before = added, r.last
-	case r.before.shard == "" || added.seen.After(r.before.seen):
-		r.before = added
+		r.last, r.previous = added, r.last
+	case r.previous.shard == "" || added.seen.After(r.previous.seen):
+		r.previous = added
 	}
 }
 
-// Has tells whether one of the renewals is a shard's.
-func (r *Renewals) Has(shard string) bool { return r.last.shard == shard || r.before.shard == shard }
+// Has reports whether one of the renewals is a shard's.
+func (r *Renewals) Has(shard string) bool { return r.last.shard == shard || r.previous.shard == shard }
 
-// ofOthers is when a shard other than this one was last seen to renew, or the zero time.
+// ofOthers returns the time at which a renewal of another shard was last observed, or the zero time.
 func (r *Renewals) ofOthers(shard string) time.Time {
 	if r.last.shard == shard {
-		return r.before.seen
+		return r.previous.seen
 	}
 	return r.last.seen
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -32,45 +32,45 @@ func TestStateOf(t *testing.T) {
 		peers []membership.Lease
 		now   float64
 		want  membership.State
-		again time.Time
+		until time.Time
 	}{
-		"just renewed":                         {lease("a", 0), nil, 0, membership.Ready, at(15)},
-		"about to expire":                      {lease("a", 0), nil, 14.9, membership.Ready, at(15)},
-		"expired, alone":                       {lease("a", 0), nil, 15, membership.Expired, at(30)},
-		"expired long ago, alone":              {lease("a", 0), nil, 30, membership.Uncertain, none},
-		"expired, a peer renewed since":        {lease("a", 0), []membership.Lease{peer(12)}, 15, membership.Expired, at(16.5)},
-		"expired for a while, a peer renewed":  {lease("a", 0), []membership.Lease{peer(12)}, 16.5, membership.Uncertain, none},
-		"expired, the peer is as late":         {lease("a", 0), []membership.Lease{peer(2)}, 16.5, membership.Expired, at(30)},
-		"expired, it is its own peer":          {lease("a", 0), []membership.Lease{lease("a", 14)}, 16.5, membership.Expired, at(30)},
-		"expired, the peer is dead":            {lease("a", 0), []membership.Lease{deadPeer}, 16.5, membership.Expired, at(30)},
-		"released":                             {lease("", 0), nil, 1, membership.Dead, at(75)},
-		"taken over":                           {lease("shardlease-controller", 0), nil, 1, membership.Dead, at(75)},
-		"released long ago":                    {lease("", 0), nil, 75, membership.Orphaned, none},
-		"without times":                        {incomplete, nil, 0, membership.Expired, at(15)},
-		"without times, after a lease's time":  {incomplete, nil, 15, membership.Uncertain, none},
-		"no name and no holder is not holding": {membership.Lease{Complete: true, Seen: at(0)}, nil, 0, membership.Dead, at(60)},
+		"just renewed":                        {lease("a", 0), nil, 0, membership.Ready, at(15)},
+		"about to expire":                     {lease("a", 0), nil, 14.9, membership.Ready, at(15)},
+		"expired, alone":                      {lease("a", 0), nil, 15, membership.Expired, at(30)},
+		"expired long ago, alone":             {lease("a", 0), nil, 30, membership.Uncertain, none},
+		"expired, a peer renewed since":       {lease("a", 0), []membership.Lease{peer(12)}, 15, membership.Expired, at(16.5)},
+		"expired for a while, a peer renewed": {lease("a", 0), []membership.Lease{peer(12)}, 16.5, membership.Uncertain, none},
+		"expired, the peer is late, too":      {lease("a", 0), []membership.Lease{peer(2)}, 16.5, membership.Expired, at(30)},
+		"expired, only it renewed":            {lease("a", 0), []membership.Lease{lease("a", 14)}, 16.5, membership.Expired, at(30)},
+		"expired, the peer is dead":           {lease("a", 0), []membership.Lease{deadPeer}, 16.5, membership.Expired, at(30)},
+		"released":                            {lease("", 0), nil, 1, membership.Dead, at(75)},
+		"taken over":                          {lease("shardlease-controller", 0), nil, 1, membership.Dead, at(75)},
+		"released long ago":                   {lease("", 0), nil, 75, membership.Orphaned, none},
+		"without times":                       {incomplete, nil, 0, membership.Expired, at(15)},
+		"without times, after its duration":   {incomplete, nil, 15, membership.Uncertain, none},
+		"without name and holder":             {membership.Lease{Complete: true, Seen: at(0)}, nil, 0, membership.Dead, at(60)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var renewals membership.Renewals
 			for _, peer := range test.peers {
 				renewals.Add(peer)
 			}
-			state, again := membership.StateOf(test.lease, renewals, at(test.now))
+			state, until := membership.StateOf(test.lease, renewals, at(test.now))
 			if state != test.want {
-				t.Errorf("it is %s, want %s", state, test.want)
+				t.Errorf("the state is %s, want %s", state, test.want)
 			}
-			if !again.Equal(test.again) {
-				t.Errorf("look again at %s, want %s", again.Sub(start), test.again.Sub(start))
+			if !until.Equal(test.until) {
+				t.Errorf("the state changes at %s, want %s", until.Sub(start), test.until.Sub(start))
 			}
 			if state.Member() != test.lease.Held() {
-				t.Errorf("being a member (%t) depends on more than holding the lease (%t)", state.Member(), test.lease.Held())
+				t.Errorf("it is a member: %t, although it holds its lease: %t", state.Member(), test.lease.Held())
 			}
 		})
 	}
 }
 
-// TestRenewals compares with all renewals what two of them tell, whatever their order and whose they are.
-func TestRenewals(t *testing.T) {
+// TestTwoRenewalsSuffice compares the state with one that is derived from all renewals of a random history.
+func TestTwoRenewalsSuffice(t *testing.T) {
 	random := rand.New(rand.NewPCG(20260101, 1))
 	for range 1000 {
 		var (
@@ -88,14 +88,14 @@ func TestRenewals(t *testing.T) {
 		}
 		subject := lease("a", 0)
 		missed := subject.Seen.Add(subject.Duration * 2 / 3)
-		wanted := membership.Expired
+		want := membership.Expired
 		if slices.ContainsFunc(all, func(other membership.Lease) bool {
 			return other.Shard != subject.Shard && other.Held() && other.Complete && other.Seen.After(missed)
 		}) {
-			wanted = membership.Uncertain
+			want = membership.Uncertain
 		}
-		if state, _ := membership.StateOf(subject, renewals, at(20)); state != wanted {
-			t.Fatalf("it is %s, want %s, after %v", state, wanted, all)
+		if state, _ := membership.StateOf(subject, renewals, at(20)); state != want {
+			t.Fatalf("the state is %s, want %s, after %v", state, want, all)
 		}
 	}
 }

@@ -1,10 +1,10 @@
-// Package ring decides which shard an object belongs to, by consistent hashing.
+// Package ring assigns keys to shards by consistent hashing.
 //
-// It promises that the answer depends on nothing but the set of shards and the key: not on the
-// order in which shards are named, not on the process that asks. Adding a shard moves objects only
-// to it, removing one only from it, and no shard gets much more than its share.
+// It guarantees that the owner of a key depends only on the key and the set of shards: not on the
+// order in which shards are listed, and not on the process that asks. A new shard takes keys from
+// all others, a removed shard passes its keys to all others, no other key moves, and the keys are
+// spread almost evenly.
 //
-// The set of a Ring never changes, so any number of goroutines may use it. What a lookup needs is
-// built by the first one and shared by all others, which do not allocate; until then a Ring takes
-// only the memory of its names. Tables bounds the memory of many rings.
+// A Ring is immutable and safe for concurrent use. Its lookup table is built on the first lookup;
+// later lookups do not allocate. Tables bounds the memory of the lookup tables of many rings.
 package ring

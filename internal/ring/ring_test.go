@@ -14,10 +14,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 )
 
-// seed makes the random sets of names the same in each run.
+// seed makes the random names the same in each run.
 const seed = 20260101
 
-// podNames are like the names that a ReplicaSet gives.
+// podNames returns names like those of a ReplicaSet's pods.
 func podNames(random *rand.Rand, n int) []string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	word := func(n int) string {
@@ -35,7 +35,7 @@ func podNames(random *rand.Rand, n int) []string {
 	return names
 }
 
-// ordinals are like the names that a StatefulSet gives.
+// ordinals returns names like those of a StatefulSet's pods.
 func ordinals(random *rand.Rand, n int) []string {
 	prefix := "operator-" + strconv.Itoa(random.IntN(1_000_000)) + "-"
 	names := make([]string, n)
@@ -53,8 +53,8 @@ func keys(n int) []string {
 	return all
 }
 
-// fullest is the share of the fullest shard, 1 being the mean.
-func fullest(r *ring.Ring, keys []string) float64 {
+// imbalance returns the highest number of keys of a shard, divided by the mean.
+func imbalance(r *ring.Ring, keys []string) float64 {
 	count := map[string]int{}
 	for _, key := range keys {
 		count[r.Owner(key)]++
@@ -66,35 +66,34 @@ func fullest(r *ring.Ring, keys []string) float64 {
 	return float64(most) * float64(len(r.Shards())) / float64(len(keys))
 }
 
-func TestShares(t *testing.T) {
+func TestImbalance(t *testing.T) {
 	t.Parallel()
-	const sets, enough, limit = 100, 95, 1.10
+	const sets, wanted, limit = 100, 95, 1.10
 	all := keys(100_000)
 	for style, name := range map[string]func(*rand.Rand, int) []string{"pods": podNames, "ordinals": ordinals} {
 		for _, shards := range []int{3, 5, 10, 50} {
 			t.Run(fmt.Sprintf("%d %s", shards, style), func(t *testing.T) {
 				t.Parallel()
 				random := rand.New(rand.NewPCG(seed, uint64(shards)))
-				shares := make([]float64, sets)
+				measured := make([]float64, sets)
 				good := 0
-				for i := range shares {
-					shares[i] = fullest(ring.New(name(random, shards)), all)
-					if shares[i] <= limit {
+				for i := range measured {
+					measured[i] = imbalance(ring.New(name(random, shards)), all)
+					if measured[i] <= limit {
 						good++
 					}
 				}
-				slices.Sort(shares)
-				t.Logf("fullest shard: median %.3f, 95th %.3f, worst %.3f of the mean", shares[sets/2], shares[enough-1], shares[sets-1])
-				if good < enough {
-					t.Errorf("in %d of %d sets the fullest shard has at most %.2f of the mean, want %d", good, sets, limit, enough)
+				slices.Sort(measured)
+				t.Logf("imbalance: p50 %.3f, p95 %.3f, max %.3f", measured[sets/2], measured[wanted-1], measured[sets-1])
+				if good < wanted {
+					t.Errorf("the imbalance is at most %.2f for %d of %d sets, want %d", limit, good, sets, wanted)
 				}
 			})
 		}
 	}
 }
 
-// TestChange adds and removes a shard and looks at every key that moves.
-func TestChange(t *testing.T) {
+func TestOnlyKeysOfNewShardMove(t *testing.T) {
 	all := keys(20_000)
 	random := rand.New(rand.NewPCG(seed, 1))
 	names := podNames(random, 11)
@@ -108,15 +107,15 @@ func TestChange(t *testing.T) {
 		}
 		moved++
 		if after != added {
-			t.Fatalf("%s moves from %s to %s, which was there before", key, before, after)
+			t.Fatalf("%s moves from %s to %s, which is not the new shard", key, before, after)
 		}
 	}
 	if share := float64(moved) * 11 / float64(len(all)); share < 0.8 || share > 1.2 {
-		t.Errorf("%d of %d keys moved, %.2f of the new shard's share", moved, len(all), share)
+		t.Errorf("%d of %d keys moved, %.2f times the mean", moved, len(all), share)
 	}
 }
 
-func TestOrderAndRepetitionDoNotMatter(t *testing.T) {
+func TestOrderAndDuplicatesDoNotMatter(t *testing.T) {
 	names := ordinals(rand.New(rand.NewPCG(seed, 2)), 20)
 	shuffled := slices.Concat(names, names[:5])
 	rand.New(rand.NewPCG(seed, 3)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
@@ -126,16 +125,15 @@ func TestOrderAndRepetitionDoNotMatter(t *testing.T) {
 	}
 	for _, key := range keys(10_000) {
 		if one.Owner(key) != two.Owner(key) {
-			t.Fatalf("%s belongs to %s and to %s", key, one.Owner(key), two.Owner(key))
+			t.Fatalf("the owner of %s is %s or %s", key, one.Owner(key), two.Owner(key))
 		}
 	}
 }
 
-// TestNamesThatRunTogether takes names that would share tokens if name and number were just
-// written one after the other.
-func TestNamesThatRunTogether(t *testing.T) {
-	if share := fullest(ring.New([]string{"shard-1", "shard-11", "shard-111"}), keys(100_000)); share > 1.10 {
-		t.Errorf("the fullest shard has %.2f of the mean", share)
+// TestNamesWithCommonPrefix has names that would share tokens without a separator before the number.
+func TestNamesWithCommonPrefix(t *testing.T) {
+	if got := imbalance(ring.New([]string{"shard-1", "shard-11", "shard-111"}), keys(100_000)); got > 1.10 {
+		t.Errorf("the imbalance is %.2f", got)
 	}
 }
 
@@ -151,12 +149,12 @@ func TestSmallRings(t *testing.T) {
 		t.Errorf("with one shard the owner is %q", owner)
 	}
 	if !one.Has("only") || one.Has("other") {
-		t.Error("it does not know who is on it")
+		t.Error("Has is wrong about the members")
 	}
 }
 
-// TestPlacement pins owners down: another answer would move every user's objects.
-func TestPlacement(t *testing.T) {
+// TestPlacementIsStable pins owners: a change would move the objects of every ring.
+func TestPlacementIsStable(t *testing.T) {
 	r := ring.New([]string{"a", "b", "c"})
 	var owners []string
 	for _, key := range keys(20) {
@@ -192,60 +190,58 @@ func BenchmarkFirstOwner(b *testing.B) {
 	}
 }
 
-// TestLeaving has a member that no key belongs to: the others have the same keys as without it.
-func TestLeaving(t *testing.T) {
+func TestLeavingMemberOwnsNoKeys(t *testing.T) {
 	with, without := ring.New([]string{"b", "a"}, "c"), ring.New([]string{"a", "b"})
 	for i := range 1000 {
 		key := strconv.Itoa(i)
 		if got, want := with.Owner(key), without.Owner(key); got != want {
-			t.Fatalf("%s belongs to %s, not to %s", key, got, want)
+			t.Fatalf("the owner of %s is %s, want %s", key, got, want)
 		}
 	}
-	if !with.Has("c") || !with.Leaving("c") || with.Leaving("a") || without.Has("c") {
-		t.Error("c is a member that is leaving")
+	if !with.Has("c") || !with.IsLeaving("c") || with.IsLeaving("a") || without.Has("c") {
+		t.Error("c is not a leaving member")
 	}
 	if got := with.Members(); !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Errorf("the members are %v", got)
 	}
-	if !with.Consists([]string{"a", "b"}, []string{"c"}) || with.Consists([]string{"a", "b", "c"}, nil) {
-		t.Error("it consists of a, b and, leaving, c")
+	if !with.Equal(ring.New([]string{"a", "b"}, "c")) || with.Equal(ring.New([]string{"a", "b", "c"})) {
+		t.Error("rings with the same members in other roles are equal, or the order matters")
 	}
 	if got := ring.New(nil, "c").Owner("x"); got != "" {
-		t.Errorf("everybody leaves, but %s gets keys", got)
+		t.Errorf("all members are leaving, but %s owns keys", got)
 	}
 }
 
-// TestCordoned has a member that no key belongs to, and that is not leaving either.
-func TestCordoned(t *testing.T) {
+func TestCordonedMemberOwnsNoKeys(t *testing.T) {
 	with, without := ring.Of(ring.Members{Shards: []string{"b", "a"}, Leaving: []string{"l"}, Cordoned: []string{"d", "c"}}), ring.New([]string{"a", "b"}, "l")
 	for i := range 1000 {
 		key := strconv.Itoa(i)
 		if got, want := with.Owner(key), without.Owner(key); got != want {
-			t.Fatalf("%s belongs to %s, not to %s", key, got, want)
+			t.Fatalf("the owner of %s is %s, want %s", key, got, want)
 		}
 	}
-	if !with.Has("c") || !with.Cordoned("c") || with.Leaving("c") || with.Cordoned("a") || with.Cordoned("l") || without.Has("c") {
-		t.Error("c is a member that is cordoned")
+	if !with.Has("c") || !with.IsCordoned("c") || with.IsLeaving("c") || with.IsCordoned("a") || with.IsCordoned("l") || without.Has("c") {
+		t.Error("c is not a cordoned member")
 	}
 	if got := with.Members(); !slices.Equal(got, []string{"a", "b", "c", "d", "l"}) {
 		t.Errorf("the members are %v", got)
 	}
-	if got := with.AllCordoned(); !slices.Equal(got, []string{"c", "d"}) {
-		t.Errorf("%v are cordoned", got)
+	if got := with.CordonedShards(); !slices.Equal(got, []string{"c", "d"}) {
+		t.Errorf("the cordoned members are %v", got)
 	}
-	if with.Equal(without) || with.Consists([]string{"a", "b"}, []string{"l"}) || !with.Equal(ring.Of(ring.Members{
+	if with.Equal(without) || !with.Equal(ring.Of(ring.Members{
 		Shards: []string{"a", "b"}, Leaving: []string{"l"}, Cordoned: []string{"c", "d"},
 	})) {
-		t.Error("rings are equal if they have the same members in the same roles")
+		t.Error("rings are equal although their members have other roles, or the order matters")
 	}
 	if got := ring.Of(ring.Members{Cordoned: []string{"c"}}).Owner("x"); got != "" {
-		t.Errorf("all are cordoned, but %s gets keys", got)
+		t.Errorf("all members are cordoned, but %s owns keys", got)
 	}
 }
 
-// TestPlacementOfManyShards pins down the owners of many keys as a digest. Versions of the sharder and
-// of shards run side by side, so that they must agree on each.
-func TestPlacementOfManyShards(t *testing.T) {
+// TestPlacementOfManyKeysIsStable pins the owners of many keys as a digest. Sharders and shards of
+// different versions run side by side and must agree on each owner.
+func TestPlacementOfManyKeysIsStable(t *testing.T) {
 	for shards, want := range map[int]uint64{10: 0x6f1de94d23e15d17, 200: 0x6994b6c8f08fc7d2} {
 		names := make([]string, shards)
 		for i := range names {

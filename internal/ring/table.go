@@ -8,31 +8,31 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// separator stands between a shard's name and a token's number. It cannot be part of a name, so two
-// shards cannot have a token in common, as shard-1 + 10 and shard-11 + 0 would without it.
+// separator separates a shard's name from a token's number. Without it, shard-1 with the number 10
+// and shard-11 with the number 0 would have the same token. Names cannot contain it.
 const separator = 0
 
 const (
-	// ownerBits are the low bits of an entry, which hold the owner instead of the token's own. An
-	// entry thus takes 8 bytes, and entries are sorted without a second array beside them.
+	// ownerBits is the number of low bits of an entry that hold the owner instead of the token's own
+	// low bits, so that an entry has 8 bytes and needs no second array when entries are sorted.
 	ownerBits = 16
 	ownerMask = 1<<ownerBits - 1
-	// partSize is about how many entries one part of the index has.
+	// partSize is the approximate number of entries in one part of the index.
 	partSize = 4
 )
 
-// table is the tokens of all shards in order.
+// table is the lookup table: the sorted tokens of all shards, with an index.
 type table struct {
-	// entries are the leading bits of the tokens, each with the number of its owner.
+	// entries are the high bits of the tokens, each with the index of its owner in the low bits.
 	entries []uint64
-	// ends[p] is where part p of the entries ends: those whose leading bits are p. A lookup thus looks
-	// at a few entries instead of searching all.
+	// ends[p] is the end of part p: the entries whose highest bits are p. A lookup reads a few
+	// entries instead of searching all.
 	ends  []uint32
-	shift int // of a hash, so that the number of its part remains
+	shift int // hash>>shift is the number of its part
 }
 
-// newTable places the tokens of all shards. Tokens are hashed twice, once to know how many each part
-// has and once to put them there, because that takes no memory beside the table.
+// newTable returns the table of some shards. It hashes each token twice, first to count the entries
+// of each part and then to place them, which needs no memory besides the table.
 func newTable(shards []string) *table {
 	count := len(shards) * TokensPerShard
 	partBits := max(bits.Len(uint(count/partSize)), 1)
@@ -40,12 +40,12 @@ func newTable(shards []string) *table {
 	each(shards, func(_ int, token uint64) { t.ends[token>>t.shift]++ })
 	start := uint32(0)
 	for part, size := range t.ends {
-		t.ends[part] = start // its end when all its entries are there
+		t.ends[part] = start // the end of the entries placed so far
 		start += size
 	}
 	each(shards, func(owner int, token uint64) {
 		part := token >> t.shift
-		t.entries[t.ends[part]] = token&^ownerMask | uint64(owner) //nolint:gosec // it is the index of a shard
+		t.entries[t.ends[part]] = token&^ownerMask | uint64(owner) //nolint:gosec // the index of a shard is small
 		t.ends[part]++
 	})
 	start = 0
@@ -69,9 +69,9 @@ func each(shards []string, place func(owner int, token uint64)) {
 	}
 }
 
-// find returns the owner of the first token at or after a hash, around the ring. It is not certain if
-// the bits that entries do not hold could decide it; search knows then.
-func (t *table) find(hash uint64) (owner int, certain bool) {
+// find returns the owner of the first token at or after a hash, around the ring. ok is false if the
+// owner depends on the low bits that entries do not have; then use search.
+func (t *table) find(hash uint64) (owner int, ok bool) {
 	position := 0
 	if part := hash >> t.shift; part > 0 {
 		position = int(t.ends[part-1])
@@ -91,10 +91,9 @@ func (t *table) find(hash uint64) (owner int, certain bool) {
 	return int(t.entries[position] & ownerMask), true
 }
 
-// search returns the owner of the first token at or after a hash, around the ring, without a table.
-// Should two tokens be the same after all, the first name wins, whatever the order of the input.
+// search is find without a table. If two shards have the same token, the first name in order owns it.
 func search(shards []string, hash uint64) (owner int) {
-	// The distance from the hash to a token, around the ring. The subtraction wraps around as the ring does.
+	// The distance from the hash to a token wraps around as the ring does.
 	nearest := ^uint64(0)
 	each(shards, func(candidate int, token uint64) {
 		if distance := token - hash; distance < nearest {

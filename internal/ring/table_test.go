@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// reference is the ring as it was first built: all tokens with all their bits, in order.
+// reference is a ring without a lookup table: the sorted tokens with all their bits.
 type reference struct {
 	tokens []uint64
 	owners []int
@@ -34,16 +34,16 @@ func (r *reference) owner(hash uint64) int {
 	return r.owners[position%len(r.owners)]
 }
 
-// find is what a ring does with a hash.
-func find(shards []string, t *table, hash uint64) (owner int, certain bool) {
-	if owner, certain = t.find(hash); certain {
+// find finds an owner as Ring.Owner does.
+func find(shards []string, t *table, hash uint64) (owner int, ok bool) {
+	if owner, ok = t.find(hash); ok {
 		return owner, true
 	}
 	return search(shards, hash), false
 }
 
-// TestTableEqualsReference compares owners at, around and between tokens, where an error would show.
-func TestTableEqualsReference(t *testing.T) {
+// TestTableMatchesReference compares owners at, around and between tokens.
+func TestTableMatchesReference(t *testing.T) {
 	random := rand.New(rand.NewPCG(20260101, 7))
 	for _, n := range []int{1, 2, 3, 10, 67} {
 		shards := make([]string, n)
@@ -52,19 +52,19 @@ func TestTableEqualsReference(t *testing.T) {
 		}
 		slices.Sort(shards)
 		want, got := newReference(shards), newTable(shards)
-		check := func(hash uint64) (certain bool) {
+		check := func(hash uint64) (ok bool) {
 			t.Helper()
-			owner, certain := find(shards, got, hash)
+			owner, ok := find(shards, got, hash)
 			if expected := want.owner(hash); owner != expected {
-				t.Fatalf("%d shards: %016x belongs to %d, not to %d", n, hash, owner, expected)
+				t.Fatalf("%d shards: the owner of %016x is %d, want %d", n, hash, owner, expected)
 			}
-			return certain
+			return ok
 		}
 		for range 100 {
 			token := want.tokens[random.IntN(len(want.tokens))]
 			for _, hash := range []uint64{token - 1, token, token + 1} {
 				if check(hash) {
-					t.Errorf("%016x is beside a token, which the table cannot know", hash)
+					t.Errorf("the table has an owner for %016x, although its entries lack the deciding bits", hash)
 				}
 			}
 			check(token - ownerMask - 1)
@@ -75,28 +75,28 @@ func TestTableEqualsReference(t *testing.T) {
 		}
 		for range 100_000 {
 			if !check(random.Uint64()) {
-				t.Errorf("%d shards: the table did not know where a random hash belongs", n)
+				t.Errorf("%d shards: the table has no owner for a random hash", n)
 			}
 		}
 	}
 }
 
-// TestTokensThatLookTheSame has entries that differ only in bits that they do not hold.
-func TestTokensThatLookTheSame(t *testing.T) {
+// TestTokensWithEqualHighBits has tokens that differ only in the bits that entries lack.
+func TestTokensWithEqualHighBits(t *testing.T) {
 	same := &table{entries: []uint64{1<<40 | 3, 1<<40 | 5, 1<<41 | 1}, ends: []uint32{3, 3}, shift: 63}
 	for name, test := range map[string]struct {
-		hash    uint64
-		owner   int
-		certain bool
+		hash  uint64
+		owner int
+		ok    bool
 	}{
 		"before both":               {1 << 39, 0, false},
 		"at both":                   {1<<40 + 7, 0, false},
-		"behind both":               {1<<40 + 1<<16, 1, true},
+		"after both":                {1<<40 + 1<<16, 1, true},
 		"around the ring, to both":  {1 << 42, 0, false},
 		"around from the last part": {^uint64(0), 0, false},
 	} {
-		if owner, certain := same.find(test.hash); owner != test.owner || certain != test.certain {
-			t.Errorf("%s: %d, %t", name, owner, certain)
+		if owner, ok := same.find(test.hash); owner != test.owner || ok != test.ok {
+			t.Errorf("%s: got %d, %t, want %d, %t", name, owner, ok, test.owner, test.ok)
 		}
 	}
 }

@@ -6,33 +6,33 @@ import (
 	"weak"
 )
 
-// Tables bounds the memory of the token tables of many rings. A table is built when the first owner is
-// asked for and evicted when it has not been used for a while, or when others need the memory: the
-// next question builds it again. While all memory is in use, other rings are searched without a table.
-// All methods may be called from several goroutines.
+// Tables bounds the memory of the lookup tables of many rings. It evicts tables that are not used,
+// and the next lookup builds them again. While all memory is in use, the other rings are searched
+// without a table. It is safe for concurrent use.
 type Tables struct {
-	// limit is how many tokens are kept. One table is kept even if it alone has more.
+	// limit is the maximum number of tokens. A single table may exceed it.
 	limit int
-	// built is called before each table is built, by the caller who needs it.
-	built func()
+	// onBuild is called before each build of a table, by the goroutine that looks up a key.
+	onBuild func()
 
 	mu sync.Mutex
-	// kept have a table. The pointers are weak, so that replaced rings are collected.
-	kept []weak.Pointer[Ring]
+	// rings are those with a table. The pointers are weak, so that replaced rings are collected.
+	rings []weak.Pointer[Ring]
 }
 
-// NewTables returns Tables with a limit of tokens to keep. The function is called before each build.
-func NewTables(limit int, built func()) *Tables { return &Tables{limit: limit, built: built} }
+// NewTables returns Tables with a maximum number of tokens. onBuild is called before each build of a
+// table.
+func NewTables(limit int, onBuild func()) *Tables { return &Tables{limit: limit, onBuild: onBuild} }
 
-// Of is like the package's function, for a ring whose table can be evicted.
+// Of returns a ring of members whose table can be evicted.
 func (t *Tables) Of(members Members) *Ring {
-	made := Of(members)
-	made.tables = t
-	return made
+	r := Of(members)
+	r.tables = t
+	return r
 }
 
-// add builds a ring's table, and evicts unused ones first to make room. It returns nil if there is none because all others
-// are in use: building them in turns would cost more than searching without a table.
+// add builds a ring's table, after it has evicted unused ones. It returns nil if all others are in
+// use: building them in turns would cost more than searching without a table.
 func (t *Tables) add(to *Ring) *table {
 	t.mu.Lock()
 	tokens := t.evict(t.limit - to.tokens())
@@ -41,65 +41,59 @@ func (t *Tables) add(to *Ring) *table {
 	if full {
 		return nil
 	}
-	t.built()
-	made := newTable(to.shards)
+	t.onBuild()
+	built := newTable(to.shards)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	to.used.Store(true)
-	to.table.Store(made)
-	t.kept = append(t.kept, weak.Make(to))
-	return made
+	to.table.Store(built)
+	t.rings = append(t.rings, weak.Make(to))
+	return built
 }
 
-// evict removes tables that were not used since EvictUnused was called last, the oldest first, until the others have at most
-// limit tokens. It returns how many they have.
+// evict removes tables that were not used since the last EvictUnused, the oldest first, until the
+// others have at most limit tokens. It returns their number of tokens.
 func (t *Tables) evict(limit int) (tokens int) {
 	tokens = t.compact()
-	t.kept = slices.DeleteFunc(t.kept, func(pointer weak.Pointer[Ring]) bool {
-		known := pointer.Value()
-		if known == nil || tokens <= limit || known.used.Load() {
-			return known == nil
+	t.rings = slices.DeleteFunc(t.rings, func(pointer weak.Pointer[Ring]) bool {
+		r := pointer.Value()
+		if r == nil || tokens <= limit || r.used.Load() {
+			return r == nil
 		}
-		known.table.Store(nil)
-		tokens -= known.tokens()
+		r.table.Store(nil)
+		tokens -= r.tokens()
 		return true
 	})
 	return tokens
 }
 
-// compact forgets rings that nobody uses any more, and counts the tokens of the others.
+// compact removes rings that were collected. It returns the number of tokens of the others.
 func (t *Tables) compact() (tokens int) {
-	kept := t.kept[:0]
-	for _, pointer := range t.kept {
-		if known := pointer.Value(); known != nil {
-			kept = append(kept, pointer)
-			tokens += known.tokens()
+	t.rings = slices.DeleteFunc(t.rings, func(pointer weak.Pointer[Ring]) bool {
+		r := pointer.Value()
+		if r != nil {
+			tokens += r.tokens()
 		}
-	}
-	clear(t.kept[len(kept):])
-	t.kept = kept
+		return r == nil
+	})
 	return tokens
 }
 
-// EvictUnused evicts the tables that were not used since its last call, and tells how many there are still.
-func (t *Tables) EvictUnused() (left int) {
+// EvictUnused evicts the tables that were not used since its last call. It returns the number of
+// remaining tables.
+func (t *Tables) EvictUnused() (remaining int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	kept := t.kept[:0]
-	for _, pointer := range t.kept {
-		known := pointer.Value()
-		switch {
-		case known == nil:
-		case known.used.Swap(false):
-			kept = append(kept, pointer)
-		default:
-			known.table.Store(nil)
+	t.rings = slices.DeleteFunc(t.rings, func(pointer weak.Pointer[Ring]) bool {
+		r := pointer.Value()
+		if r == nil || r.used.Swap(false) {
+			return r == nil
 		}
-	}
-	clear(t.kept[len(kept):])
-	t.kept = kept
-	return len(kept)
+		r.table.Store(nil)
+		return true
+	})
+	return len(t.rings)
 }
 
-// tokens is the size of the ring's table.
+// tokens returns the number of tokens in the ring's table.
 func (r *Ring) tokens() int { return len(r.shards) * TokensPerShard }

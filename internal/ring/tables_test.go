@@ -9,35 +9,36 @@ import (
 	"testing"
 )
 
-// builds counts tables.
-type builds struct {
+// countingTables counts how many tables are built.
+type countingTables struct {
 	*Tables
-	n atomic.Int64
+	builds atomic.Int64
 }
 
-func newBuilds(shards int) *builds {
-	b := &builds{}
-	b.Tables = NewTables(shards*TokensPerShard, func() { b.n.Add(1) })
-	return b
+// newCountingTables returns Tables with room for some shards.
+func newCountingTables(shards int) *countingTables {
+	c := &countingTables{}
+	c.Tables = NewTables(shards*TokensPerShard, func() { c.builds.Add(1) })
+	return c
 }
 
-// New makes a ring of shards.
-func (b *builds) New(shards []string, leaving ...string) *Ring {
-	return b.Of(Members{Shards: shards, Leaving: leaving})
+// New returns a ring of shards.
+func (c *countingTables) New(shards []string, leaving ...string) *Ring {
+	return c.Of(Members{Shards: shards, Leaving: leaving})
 }
 
-// ask makes a ring be used, and tells whether its table had to be built.
-func (b *builds) ask(r *Ring) bool {
-	before := b.n.Load()
+// lookUp looks up a key in a ring, and reports whether the ring's table was built for that.
+func (c *countingTables) lookUp(r *Ring) (built bool) {
+	before := c.builds.Load()
 	r.Owner("key")
-	return b.n.Load() != before
+	return c.builds.Load() != before
 }
 
 func TestTableIsBuiltOnceAndOnDemand(t *testing.T) {
-	b := newBuilds(10)
-	r := b.New([]string{"a", "b", "c"}, "d")
-	if b.n.Load() != 0 || r.table.Load() != nil {
-		t.Error("a table was built for nobody")
+	c := newCountingTables(10)
+	r := c.New([]string{"a", "b", "c"}, "d")
+	if c.builds.Load() != 0 || r.table.Load() != nil {
+		t.Error("a table was built before the first lookup")
 	}
 	want := New([]string{"a", "b", "c"})
 	var group sync.WaitGroup
@@ -45,27 +46,27 @@ func TestTableIsBuiltOnceAndOnDemand(t *testing.T) {
 		group.Go(func() {
 			for j := range 100 {
 				if key := fmt.Sprint(i, j); r.Owner(key) != want.Owner(key) {
-					t.Errorf("%s belongs to %s", key, r.Owner(key))
+					t.Errorf("the owner of %s is %s, want %s", key, r.Owner(key), want.Owner(key))
 				}
 			}
 		})
 	}
 	group.Wait()
-	if b.n.Load() != 1 {
-		t.Errorf("%d tables were built", b.n.Load())
+	if c.builds.Load() != 1 {
+		t.Errorf("%d tables were built, want 1", c.builds.Load())
 	}
-	for _, small := range []*Ring{b.New(nil, "d"), b.New([]string{"only"})} {
-		if b.ask(small) {
+	for _, small := range []*Ring{c.New(nil, "d"), c.New([]string{"only"})} {
+		if c.lookUp(small) {
 			t.Errorf("a table was built for %v", small.Members())
 		}
 	}
 }
 
 func TestTablesAreBounded(t *testing.T) {
-	b := newBuilds(6)
+	c := newCountingTables(6)
 	rings := make([]*Ring, 4)
 	for i := range rings {
-		rings[i] = b.New([]string{"a", strconv.Itoa(i)})
+		rings[i] = c.New([]string{"a", strconv.Itoa(i)})
 	}
 	kept := func() (n int) {
 		for _, r := range rings {
@@ -76,89 +77,89 @@ func TestTablesAreBounded(t *testing.T) {
 		return n
 	}
 	for _, r := range rings[:3] {
-		b.ask(r)
+		c.lookUp(r)
 	}
 	if kept() != 3 {
-		t.Fatalf("%d tables are kept, and there is room for three", kept())
+		t.Fatalf("%d tables are kept, want 3", kept())
 	}
-	b.EvictUnused() // all of them have been used
-	b.ask(rings[0])
-	b.ask(rings[2])
-	if !b.ask(rings[3]) || kept() != 3 || rings[1].table.Load() != nil {
-		t.Error("the one that was not used should have gone")
+	c.EvictUnused() // evicts none: all have been used
+	c.lookUp(rings[0])
+	c.lookUp(rings[2])
+	if !c.lookUp(rings[3]) || kept() != 3 || rings[1].table.Load() != nil {
+		t.Error("the unused table was not evicted")
 	}
 	for range 100 {
 		for _, r := range rings {
-			if b.ask(r) {
-				t.Fatal("tables that are in use are evicted and built in turns")
+			if c.lookUp(r) {
+				t.Fatal("tables in use are evicted and built in turns")
 			}
 			if want := New(r.shards).Owner("key"); r.Owner("key") != want {
-				t.Fatal("without a table another shard is found")
+				t.Fatal("the owner differs without a table")
 			}
 		}
 	}
 	if kept() != 3 {
-		t.Fatalf("%d tables are kept", kept())
+		t.Fatalf("%d tables are kept, want 3", kept())
 	}
-	large := b.New([]string{"a", "b", "c", "d", "e", "f", "g", "h"})
-	if b.ask(large) {
+	large := c.New([]string{"a", "b", "c", "d", "e", "f", "g", "h"})
+	if c.lookUp(large) {
 		t.Error("a table was built although the others are in use")
 	}
-	b.EvictUnused()
-	b.EvictUnused()
-	if !b.ask(large) || b.ask(large) || kept() != 0 {
-		t.Error("a table that is larger than the limit is kept, and alone")
+	c.EvictUnused()
+	c.EvictUnused()
+	if !c.lookUp(large) || c.lookUp(large) || kept() != 0 {
+		t.Error("a table larger than the limit is not kept, or other tables are kept besides")
 	}
 	runtime.KeepAlive(rings)
 }
 
 func TestUnusedTablesAreEvicted(t *testing.T) {
-	b := newBuilds(100)
-	busy, idle := b.New([]string{"a", "b"}), b.New([]string{"a", "c"})
-	b.ask(busy)
-	b.ask(idle)
-	if left := b.EvictUnused(); left != 2 {
-		t.Errorf("%d are left, and both have just been used", left)
+	c := newCountingTables(100)
+	used, unused := c.New([]string{"a", "b"}), c.New([]string{"a", "c"})
+	c.lookUp(used)
+	c.lookUp(unused)
+	if n := c.EvictUnused(); n != 2 {
+		t.Errorf("%d tables remain, want 2", n)
 	}
-	b.ask(busy)
-	if left := b.EvictUnused(); left != 1 || idle.table.Load() != nil || busy.table.Load() == nil {
-		t.Errorf("%d are left, and it should be the one that is used", left)
+	c.lookUp(used)
+	if n := c.EvictUnused(); n != 1 || unused.table.Load() != nil || used.table.Load() == nil {
+		t.Errorf("%d tables remain, want the used one", n)
 	}
-	if !b.ask(idle) {
-		t.Error("the other one was not built again")
+	if !c.lookUp(unused) {
+		t.Error("the evicted table was not built again")
 	}
-	b.EvictUnused()
-	if left := b.EvictUnused(); left != 0 {
-		t.Errorf("%d are left that nobody uses", left)
+	c.EvictUnused()
+	if n := c.EvictUnused(); n != 0 {
+		t.Errorf("%d unused tables remain", n)
 	}
 }
 
-// TestReplacedRingIsNotKept has rings that nobody knows any more, as after each change of members.
-func TestReplacedRingIsNotKept(t *testing.T) {
-	b := newBuilds(1000)
+// TestReplacedRingIsCollected drops rings, as each change of members does.
+func TestReplacedRingIsCollected(t *testing.T) {
+	c := newCountingTables(1000)
 	for i := range 10 {
-		b.ask(b.New([]string{"a", strconv.Itoa(i)}))
+		c.lookUp(c.New([]string{"a", strconv.Itoa(i)}))
 	}
 	runtime.GC()
-	b.ask(b.New([]string{"a", "b"}))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.compact(); len(b.kept) > 1 {
-		t.Errorf("%d tables are kept", len(b.kept))
+	c.lookUp(c.New([]string{"a", "b"}))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.compact(); len(c.rings) > 1 {
+		t.Errorf("%d tables are kept", len(c.rings))
 	}
 }
 
 func TestEvictionWhileInUse(t *testing.T) {
-	b, want := newBuilds(1), New([]string{"a", "b"})
-	rings := []*Ring{b.New([]string{"a", "b"}), b.New([]string{"b", "a"}), b.New([]string{"a", "b"}, "c")}
+	c, want := newCountingTables(1), New([]string{"a", "b"})
+	rings := []*Ring{c.New([]string{"a", "b"}), c.New([]string{"b", "a"}), c.New([]string{"a", "b"}, "c")}
 	var group sync.WaitGroup
 	for i, r := range rings {
 		group.Go(func() {
 			for j := range 50 {
 				if key := fmt.Sprint(i, j); r.Owner(key) != want.Owner(key) {
-					t.Errorf("%s belongs to %s", key, r.Owner(key))
+					t.Errorf("the owner of %s is %s, want %s", key, r.Owner(key), want.Owner(key))
 				}
-				b.EvictUnused()
+				c.EvictUnused()
 			}
 		})
 	}

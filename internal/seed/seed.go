@@ -1,5 +1,5 @@
-// Package seed makes the random choices of tests repeatable: every test that chooses at random logs its seed, and the
-// same choices are made again when that seed is given in the environment.
+// Package seed makes the random choices of tests repeatable. Each test logs its seed, and makes the
+// same choices if that seed is set in the environment.
 package seed
 
 import (
@@ -11,46 +11,46 @@ import (
 	"testing"
 )
 
-// Variable is the environment variable with the seed of a test run. Without it every run has another one.
+// Variable is the environment variable with the seed of a test run. By default the seed is random.
 const Variable = "RINGMASTER_TEST_SEED"
 
 // ofRun is the seed of this test run.
 var ofRun = sync.OnceValues(func() (uint64, error) {
-	given := os.Getenv(Variable)
-	if given == "" {
+	value := os.Getenv(Variable)
+	if value == "" {
 		const short = 1 << 32
 		return rand.Uint64N(short), nil
 	}
 	const decimal, bits = 10, 64
-	return strconv.ParseUint(given, decimal, bits)
+	return strconv.ParseUint(value, decimal, bits)
 })
 
-// Run returns the seed of this test run and logs how to use it again.
-func Run(t testing.TB) uint64 {
+// ForRun returns the seed of this test run and logs how to set it.
+func ForRun(t testing.TB) uint64 {
 	t.Helper()
 	seed, err := ofRun()
 	if err != nil {
 		t.Fatalf("reading the seed in %s: %v", Variable, err)
 	}
-	t.Logf("random choices are those of %s=%d", Variable, seed)
+	t.Logf("to repeat the random choices, set %s=%d", Variable, seed)
 	return seed
 }
 
-// Rand returns a source of random choices for a test, which may be used from several goroutines. Tests with different
-// names make different choices.
+// Rand returns a source of random numbers for a test, safe for concurrent use. Tests with different
+// names get different numbers.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
-	return New(Run(t), t.Name())
+	return New(ForRun(t), t.Name())
 }
 
-// New returns a source of random choices for something with a name in a run with a seed.
+// New returns a source of random numbers, safe for concurrent use, for a seed and a name.
 func New(seed uint64, name string) *rand.Rand {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(name)) // never fails
 	return rand.New(&source{pcg: rand.NewPCG(seed, hash.Sum64())})
 }
 
-// source can be used from several goroutines.
+// source is a rand.Source that is safe for concurrent use.
 type source struct {
 	mu  sync.Mutex
 	pcg *rand.PCG

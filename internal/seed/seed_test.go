@@ -8,22 +8,22 @@ import (
 
 func TestChoicesDependOnSeedAndName(t *testing.T) {
 	first := seed.New(1, "a").Uint64()
-	if again := seed.New(1, "a").Uint64(); again != first {
-		t.Errorf("the same seed and name led to %d and %d", first, again)
+	if second := seed.New(1, "a").Uint64(); second != first {
+		t.Errorf("got %d and %d with the same seed and name", first, second)
 	}
 	if other := seed.New(2, "a").Uint64(); other == first {
-		t.Error("another seed led to the same choice")
+		t.Error("got the same number with another seed")
 	}
 	if other := seed.New(1, "b").Uint64(); other == first {
-		t.Error("another name led to the same choice")
+		t.Error("got the same number with another name")
 	}
 }
 
-func TestSeedIsOneForTheRun(t *testing.T) {
-	if first, second := seed.Run(t), seed.Run(t); first != second {
-		t.Error("one test run has two seeds")
+func TestSeedDoesNotChangeDuringRun(t *testing.T) {
+	if first, second := seed.ForRun(t), seed.ForRun(t); first != second {
+		t.Error("a test run has two seeds")
 	}
 	if first, second := seed.Rand(t).Uint64(), seed.Rand(t).Uint64(); first != second {
-		t.Error("one test makes different choices with one seed")
+		t.Error("got different numbers in the same test")
 	}
 }

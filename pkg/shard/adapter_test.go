@@ -78,7 +78,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 			proxy.Cut(faultproxy.ToServer)
 			_, err := f.end(a)
 			f.Expect(err).To(HaveOccurred())
-			f.says(a, shard.ErrLost.Error())
+			f.says(a, shard.ErrLeaseLost.Error())
 			f.neverSays(b, leads)
 			f.says(b, leads)
 		})

@@ -245,13 +245,6 @@ func (b *TypedBuilder[request]) OnReleased(call func(reconcile.Request)) *TypedB
 	return b
 }
 
-// Released is the former name of OnReleased.
-//
-// Deprecated: use OnReleased.
-func (b *TypedBuilder[request]) Released(call func(reconcile.Request)) *TypedBuilder[request] {
-	return b.OnReleased(call)
-}
-
 // Complete builds the controller.
 func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) error {
 	_, err := b.Build(r)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/inprocess"
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
 )
 
@@ -120,8 +121,23 @@ func (s *Shard) connectElection(mgr manager.Manager) {
 		s.election.lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(s.election.Identity())
 	}
 	if !s.options.Mode.sharded() {
-		s.election.AfterLoss(func() { s.end(ErrLost) })
+		s.election.AfterLoss(func() { s.end(ErrLeaseLost) })
 	}
+}
+
+// addSharder adds the in-process sharder, which runs while the manager leads.
+func (s *Shard) addSharder(mgr manager.Manager) error {
+	return inprocess.Add(mgr, inprocess.Options{
+		Ring:       s.Ring(),
+		Namespace:  s.options.Namespace,
+		Resources:  s.resources,
+		Namespaces: s.options.NamespaceSelector,
+		Election: &coordinationv1.Lease{
+			TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.election.namespace, Name: s.election.name},
+		},
+		Config: s.config,
+	})
 }
 
 // remainingAfterLoss is the time between the loss of this process's Lease and its expiry.

@@ -131,7 +131,7 @@ func ExampleLease() {
 		<-ctx.Done() // until then, reconcile the objects with the label of this shard
 	})
 	if err != nil {
-		log.Fatal(err) // ErrLost or ErrNameTaken, for example
+		log.Fatal(err) // ErrLeaseLost or ErrNameTaken, for example
 	}
 }
 

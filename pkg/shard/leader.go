@@ -37,7 +37,7 @@ type Leader struct {
 // Run waits until this process leads, calls work, and releases the Lease after work has returned. The
 // context of work ends when ctx ends or the Lease is lost; work must return soon after that.
 //
-// It returns nil after a graceful end, or ErrLost; the process should end in either case.
+// It returns nil after a graceful end, or ErrLeaseLost; the process should end in either case.
 func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
 	instance, err := l.instance()
 	if err != nil {

@@ -19,9 +19,9 @@ const (
 var (
 	// ErrNameTaken is returned when another live process has the name of this shard.
 	ErrNameTaken = membership.ErrNameTaken
-	// ErrLost is returned when the Lease of the shard or the leader was not renewed in time or was taken
+	// ErrLeaseLost is returned when the Lease of the shard or the leader was not renewed in time or was taken
 	// over. All work has ended by then, and the process should exit.
-	ErrLost = membership.ErrLost
+	ErrLeaseLost = membership.ErrLeaseLost
 )
 
 // Lease is a shard's membership of a ring.
@@ -49,7 +49,7 @@ func (l *Lease) Validate() error { return l.membership().Validate() }
 // Run joins the ring, calls work, and leaves the ring after work has returned. The context of work
 // ends when ctx ends or the Lease is lost; work must return soon after that.
 //
-// It returns nil after a graceful end, ErrNameTaken or ErrLost.
+// It returns nil after a graceful end, ErrNameTaken or ErrLeaseLost.
 func (l *Lease) Run(ctx context.Context, work func(context.Context)) error {
 	return l.membership().Run(ctx, func(held context.Context, _ *membership.Member) {
 		working, stop := context.WithCancelCause(held)

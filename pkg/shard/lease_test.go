@@ -152,7 +152,7 @@ func TestTakenOver(t *testing.T) {
 	}).Should(Succeed())
 	said, err := f.end(p)
 	f.Expect(err).To(HaveOccurred())
-	f.Expect(said).To(Equal(shard.ErrLost.Error()))
+	f.Expect(said).To(Equal(shard.ErrLeaseLost.Error()))
 	f.Expect(p.Tail(10)).To(ContainSubstring("ended\n"), "its work has ended before")
 	f.Expect(*f.lease("a").Spec.HolderIdentity).To(Equal("shardlease-controller"), "it did not take it back")
 }
@@ -178,7 +178,7 @@ func TestDeleted(t *testing.T) {
 	f.Expect(f.Clientset.CoordinationV1().Leases(f.Namespace).Delete(t.Context(), "a", metav1.DeleteOptions{})).To(Succeed())
 	said, err := f.end(p)
 	f.Expect(err).To(HaveOccurred())
-	f.Expect(said).To(Equal(shard.ErrLost.Error()))
+	f.Expect(said).To(Equal(shard.ErrLeaseLost.Error()))
 }
 
 // TestPausedAndReplaced resumes a process after another one has joined with its name.
@@ -192,7 +192,7 @@ func TestPausedAndReplaced(t *testing.T) {
 	f.Expect(first.Resume()).To(Succeed())
 	said, err := f.end(first)
 	f.Expect(err).To(HaveOccurred())
-	f.Expect(said).To(Equal(shard.ErrLost.Error()))
+	f.Expect(said).To(Equal(shard.ErrLeaseLost.Error()))
 	f.Expect(second.Running()).To(BeTrue())
 	f.Expect(f.lease("same").Annotations).NotTo(BeEmpty())
 }
@@ -216,7 +216,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if err := (&shard.Lease{}).Run(t.Context(), nil); err == nil || errors.Is(err, shard.ErrLost) {
+	if err := (&shard.Lease{}).Run(t.Context(), nil); err == nil || errors.Is(err, shard.ErrLeaseLost) {
 		t.Errorf("got %v", err)
 	}
 }

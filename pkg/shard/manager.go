@@ -55,7 +55,7 @@ func (m *Manager) Start(ctx context.Context) error {
 		return m.start(ctx)
 	}
 	// The handover compares resourceVersions, which older API servers do not guarantee to be comparable.
-	return kubeversion.Guard(ctx, kubeversion.Ask(m.shard.config), m.start)
+	return kubeversion.Guard(ctx, kubeversion.ServerVersion(m.shard.config), m.start)
 }
 
 func (m *Manager) start(ctx context.Context) error {
@@ -104,7 +104,7 @@ func (m *Manager) shutDown(ended <-chan error, stop func()) error {
 	if m.shard.shutdownTimeout < 0 { // no limit, but a process must end after a failure
 		limit = defaultGracefulShutdown + shutdownMargin
 	}
-	if cause == ErrLost { //nolint:errorlint // a runnable's own error may wrap it
+	if cause == ErrLeaseLost { //nolint:errorlint // a runnable's own error may wrap it
 		limit = m.shard.remainingAfterLoss()
 	}
 	stop()

@@ -22,12 +22,12 @@ func TestManagerReturnsWhyItEnded(t *testing.T) {
 		timeout time.Duration
 		waits   time.Duration
 	}{
-		"lost, it ends gracefully":              {ErrLost, func(ended chan<- error) { ended <- nil }, time.Minute, 0},
-		"lost, it ends with that error":         {ErrLost, func(ended chan<- error) { ended <- ErrLost }, time.Minute, 0},
-		"lost, a reconciler hangs":              {ErrLost, func(chan<- error) {}, time.Minute, 5 * time.Second},
+		"lost, it ends gracefully":              {ErrLeaseLost, func(ended chan<- error) { ended <- nil }, time.Minute, 0},
+		"lost, it ends with that error":         {ErrLeaseLost, func(ended chan<- error) { ended <- ErrLeaseLost }, time.Minute, 0},
+		"lost, a reconciler hangs":              {ErrLeaseLost, func(chan<- error) {}, time.Minute, 5 * time.Second},
 		"refused, it ends gracefully":           {refused, func(ended chan<- error) { ended <- nil }, time.Minute, 0},
 		"refused, and a reconciler hangs":       {refused, func(chan<- error) {}, time.Minute, time.Minute + shutdownMargin},
-		"failed with the loss of another lease": {fmt.Errorf("leading: %w", ErrLost), func(chan<- error) {}, time.Minute, time.Minute + shutdownMargin},
+		"failed with the loss of another lease": {fmt.Errorf("leading: %w", ErrLeaseLost), func(chan<- error) {}, time.Minute, time.Minute + shutdownMargin},
 		"failed, and stopping has no limit":     {refused, func(chan<- error) {}, -1, 30*time.Second + shutdownMargin},
 		"failed, and stopping has no time":      {refused, func(chan<- error) {}, 0, shutdownMargin},
 	} {
@@ -53,14 +53,14 @@ func TestManagerReturnsWhyItEnded(t *testing.T) {
 // TestFailedRunnableIsNotALostLease has a runnable fail with the loss of another Lease, such as that of a Leader which it
 // runs. The shard still holds its own, so it must end the manager with that error.
 func TestFailedRunnableIsNotALostLease(t *testing.T) {
-	failure := fmt.Errorf("leading: %w", ErrLost)
+	failure := fmt.Errorf("leading: %w", ErrLeaseLost)
 	for name, test := range map[string]struct {
 		held  error // with which the shard's own Lease ends
 		fails error // with which the runnable ends
 		want  error
 	}{
 		"the runnable's Lease": {nil, failure, failure},
-		"the shard's Lease":    {ErrLost, nil, nil}, // Lease.Run returns it
+		"the shard's Lease":    {ErrLeaseLost, nil, nil}, // Lease.Run returns it
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &Shard{owned: ownership.New(ownership.Options{Ring: "ring", Shard: "a", ConcurrentReleases: 1})}

@@ -162,7 +162,7 @@ func TestHandover(t *testing.T) {
 		f.Expect(f.labels(f.child(name))).To(Equal(test.child), name)
 		if test.do == "wait" {
 			f.says(p, "ended "+name+"\n") // before the object was let go
-			f.says(p, name+": "+shard.ErrTaken.Error())
+			f.says(p, name+": "+shard.ErrOwnershipLost.Error())
 		}
 
 		t.Logf("%s comes back", name)
@@ -210,7 +210,7 @@ func TestTakenAway(t *testing.T) {
 	object := f.configMap("main", "a", "wait")
 	f.says(p, "began main\n")
 	f.label(object, ours, "b")
-	f.says(p, "main: "+shard.ErrTaken.Error())
+	f.says(p, "main: "+shard.ErrOwnershipLost.Error())
 	f.says(p, "ended main\n")
 	f.says(p, "released main\n")
 }
@@ -338,7 +338,7 @@ func TestLostWhileHanging(t *testing.T) {
 	}).Should(Succeed())
 	_, err := f.end(p)
 	f.Expect(err).To(HaveOccurred())
-	f.says(p, shard.ErrLost.Error())
+	f.says(p, shard.ErrLeaseLost.Error())
 	f.neverSays(p, "ended main\n")
 }
 

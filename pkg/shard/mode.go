@@ -23,11 +23,6 @@ const (
 	// ModeAlone reconciles all objects without an election. It is for development: two such processes
 	// would conflict.
 	ModeAlone Mode = "alone"
-
-	// ModeBoth is the former name of ModeInProcess.
-	//
-	// Deprecated: use ModeInProcess.
-	ModeBoth = ModeInProcess
 )
 
 var modes = []Mode{ModeShard, ModeInProcess, ModeSharder, ModeLead, ModeAlone}

@@ -104,7 +104,7 @@ func TestLead(t *testing.T) {
 	f.Expect(c.Signal(syscall.SIGCONT)).To(Succeed())
 	_, err = f.end(c)
 	f.Expect(err).To(HaveOccurred())
-	f.says(c, shard.ErrLost.Error())
+	f.says(c, shard.ErrLeaseLost.Error())
 	f.neverSays(c, "began other\n")
 }
 

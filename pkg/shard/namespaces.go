@@ -49,7 +49,7 @@ func (s *Shard) checkNamespaces(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading NamespaceSelector in shard.Options: %w", err)
 	}
-	for _, main := range s.owned.Main() {
+	for _, main := range s.owned.MainKinds() {
 		mapping, err := s.mapping(main)
 		if err != nil {
 			return err

@@ -101,7 +101,7 @@ func addWorker(mgr *shard.Manager, w *worker) error {
 		Owns(&corev1.Secret{}, builder.OnlyMetadata, shard.Sharded{}).
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(w.ofAccount)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 5}).
-		Released(func(request reconcile.Request) { say("released %s", request.Name) }).
+		OnReleased(func(request reconcile.Request) { say("released %s", request.Name) }).
 		Complete(w)
 }
 

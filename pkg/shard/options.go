@@ -42,22 +42,22 @@ type Options struct {
 	// DrainGrace is how long a reconcile may continue after the drain of its object has begun. After
 	// that its context ends. By default it is 5 s.
 	DrainGrace time.Duration
-	// HandOver is how long the handover may take when the manager is stopped. By default it is five sixths
+	// HandoverTimeout is how long the handover may take when the manager is stopped. By default it is five sixths
 	// of the manager's GracefulShutdownTimeout, or 25 s if that has no limit; a negative value disables the
 	// handover.
 	//
 	// The shard reconciles each object until it has handed it over to its next owner. The sharder moves the
 	// objects that remain after that time.
-	HandOver time.Duration
-	// ConcurrentHandOvers is the number of objects that are released at the same time. By default it
+	HandoverTimeout time.Duration
+	// MaxConcurrentReleases is the number of objects that are released at the same time. By default it
 	// is 50.
-	ConcurrentHandOvers int
+	MaxConcurrentReleases int
 }
 
 const (
-	defaultDrainGrace          = 5 * time.Second
-	defaultHandover            = 25 * time.Second
-	defaultConcurrentHandovers = 50
+	defaultDrainGrace            = 5 * time.Second
+	defaultHandoverTimeout       = 25 * time.Second
+	defaultMaxConcurrentReleases = 50
 	// namespaceFile contains the name of the namespace in a pod.
 	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
@@ -89,13 +89,13 @@ func (o Options) complete() (Options, error) {
 			return o, errors.New("the namespace of the shard's lease is unknown outside a pod: set Options.Namespace or $POD_NAMESPACE")
 		}
 	}
-	if o.ConcurrentHandOvers < 0 || o.DrainGrace < 0 {
-		return o, errors.New("Options.ConcurrentHandOvers and Options.DrainGrace must not be negative: leave them unset for the defaults")
+	if o.MaxConcurrentReleases < 0 || o.DrainGrace < 0 {
+		return o, errors.New("Options.MaxConcurrentReleases and Options.DrainGrace must not be negative: leave them unset for the defaults")
 	}
 	times := o.times().WithDefaults()
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = times.LeaseDuration, times.RenewDeadline, times.RetryPeriod
 	o.DrainGrace = cmp.Or(o.DrainGrace, defaultDrainGrace)
-	o.ConcurrentHandOvers = cmp.Or(o.ConcurrentHandOvers, defaultConcurrentHandovers)
+	o.MaxConcurrentReleases = cmp.Or(o.MaxConcurrentReleases, defaultMaxConcurrentReleases)
 	return o, nil
 }
 

@@ -154,7 +154,7 @@ func (c *permissionCheck) sharder(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, main := range c.owned.Main() {
+	for _, main := range c.owned.MainKinds() {
 		verbs := []string{"list", "watch", "patch"}
 		for _, kind := range append([]*ownership.Kind{main}, main.Controlled...) {
 			mapping, err := c.mapping(kind)
@@ -203,7 +203,7 @@ func (c *permissionCheck) addMissing(permission string) {
 // patch.
 func (c *permissionCheck) shard(ctx context.Context) error {
 	log := logf.FromContext(ctx)
-	for _, main := range c.owned.Main() {
+	for _, main := range c.owned.MainKinds() {
 		missing, everywhere, err := c.mayNotPatch(ctx, main)
 		switch {
 		case err != nil:

@@ -12,9 +12,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
 )
 
-// ErrTaken is the cause with which the context of a reconcile ends when another shard owns the object,
+// ErrOwnershipLost is the cause with which the context of a reconcile ends when another shard owns the object,
 // or when the reconcile does not return within the grace period of a drain.
-var ErrTaken = ownership.ErrTaken
+var ErrOwnershipLost = ownership.ErrOwnershipLost
 
 // retryReleasing is the delay before an object that is being released is reconciled again. If the shard
 // keeps the object, there may be no event, because a predicate can drop changes of labels.
@@ -47,7 +47,7 @@ func (r *ownReconciler[request]) Reconcile(ctx context.Context, req request) (re
 		return reconcile.Result{RequeueAfter: retryReleasing}, nil
 	}
 	result, err := r.TypedReconciler.Reconcile(running, req)
-	if errors.Is(context.Cause(running), ErrTaken) {
+	if errors.Is(context.Cause(running), ErrOwnershipLost) {
 		return reconcile.Result{RequeueAfter: retryReleasing}, nil // ignore the result of an interrupted reconcile
 	}
 	return result, err

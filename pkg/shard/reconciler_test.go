@@ -22,7 +22,7 @@ func (ownAll) Get(context.Context, *ownership.Kind, int, types.NamespacedName) (
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{shardingv1alpha1.LabelShard("ring"): "a"}}}, nil
 }
 
-func (ownAll) Each(context.Context, *ownership.Kind, types.UID, func(client.Object) error) error {
+func (ownAll) ForEach(context.Context, *ownership.Kind, types.UID, func(client.Object) error) error {
 	return nil
 }
 

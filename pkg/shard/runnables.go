@@ -2,10 +2,15 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
 )
 
 // leadershipMonitor stops the manager when this process loses its leadership. Before that it checks
@@ -37,8 +42,8 @@ func (m leadershipMonitor) Start(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-lost:
-		m.end(ErrLost)
-		return ErrLost
+		m.end(ErrLeaseLost)
+		return ErrLeaseLost
 	}
 }
 
@@ -60,6 +65,120 @@ func (s *Shard) warmUp(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// memberRunnables runs the added runnables while this process is a member of the ring.
+type memberRunnables struct{ *Shard }
+
+var _ manager.LeaderElectionRunnable = memberRunnables{}
+
+// NeedLeaderElection is false: all shards run at the same time.
+func (memberRunnables) NeedLeaderElection() bool { return false }
+
+// Start joins the ring and runs until ctx ends or the Lease is lost.
+func (m memberRunnables) Start(ctx context.Context) error {
+	log := logf.FromContext(ctx).WithValues("controllerRing", m.Ring(), "shard", m.Name(), "namespace", m.options.Namespace)
+	ctx = logf.IntoContext(ctx, log)
+	defer running.add(m.Shard)()
+	if err := m.prepare(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	var failed error
+	err := m.lease.Run(ctx, func(held context.Context, current *membership.Member) {
+		log.Info("Acquired shard lease")
+		go m.warnWithoutSharder(held, current)
+		m.member.Store(current)
+		m.joined.Store(true)
+		defer context.AfterFunc(held, func() {
+			if errors.Is(context.Cause(held), ErrLeaseLost) {
+				m.end(ErrLeaseLost)
+			}
+		})()
+		failed = m.work(ctx, held, current)
+		m.joined.Store(false)
+	})
+	if errors.Is(err, ErrLeaseLost) {
+		m.countLeaseLoss()
+	}
+	if err == nil && failed == nil {
+		log.Info("Left the ring")
+	}
+	return errors.Join(err, failed)
+}
+
+// warnWithoutSharder logs a warning if no sharder adds this shard to the ring.
+func (s *Shard) warnWithoutSharder(ctx context.Context, current *membership.Member) {
+	if current.LacksSharder(ctx) {
+		logf.FromContext(ctx).Info("No sharder has added this shard to the ring. With an external sharder: is it running, does the ControllerRing exist, " +
+			"and does it accept shards from this namespace? Otherwise: is a process elected the in-process sharder? See also the events of the lease")
+	}
+}
+
+// work runs the added runnables until the Lease is lost or, after ctx has ended, all objects are handed
+// over.
+func (s *Shard) work(ctx, held context.Context, current *membership.Member) error {
+	working, stop := context.WithCancelCause(held)
+	defer stop(nil)
+	if err := s.watchOwned(working); err != nil {
+		return fmt.Errorf("watching the objects of this shard: %w", err)
+	}
+	group := s.startAll(working, stop)
+	group.Go(func() { s.owned.Run(working) })
+	select {
+	case <-ctx.Done():
+		s.handOver(working, current)
+	case <-working.Done(): // the Lease is lost, or a runnable has failed
+	}
+	failed := context.Cause(working)
+	lost := errors.Is(context.Cause(held), ErrLeaseLost) // a runnable's own error may wrap ErrLeaseLost
+	if ctx.Err() == nil && !lost {
+		s.endAfterFailure(failed)
+	}
+	stop(nil)
+	group.Wait()
+	if lost { // Lease.Run returns it
+		return nil
+	}
+	return failed
+}
+
+// startAll starts the added runnables. If one of them fails, it stops the others.
+func (s *Shard) startAll(working context.Context, stop context.CancelCauseFunc) *sync.WaitGroup {
+	s.mu.Lock()
+	s.running = true
+	runnables := s.runnables
+	s.mu.Unlock()
+	group := &sync.WaitGroup{}
+	for _, runnable := range runnables {
+		group.Go(func() {
+			if err := runnable.Start(working); err != nil && working.Err() == nil {
+				stop(err)
+			}
+		})
+	}
+	return group
+}
+
+// endAfterFailure stops the manager at once after a runnable has failed. Otherwise a reconcile that
+// ignores its context would keep the process alive and ready without any other work.
+func (s *Shard) endAfterFailure(failed error) {
+	s.joined.Store(false)
+	s.end(failed)
+}
+
+// handOver hands all objects over to their next owners.
+func (s *Shard) handOver(ctx context.Context, current *membership.Member) {
+	if s.options.HandoverTimeout < 0 {
+		return
+	}
+	log := logf.FromContext(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.options.HandoverTimeout)
+	defer cancel()
+	if err := current.AnnounceLeaving(ctx); err != nil {
+		log.Error(err, "Failed to announce on the shard lease that this shard is leaving: it may still be assigned objects")
+	}
+	released, complete := s.owned.ReleaseAll(ctx)
+	log.Info("Handed over objects", "objects", released, "complete", complete)
 }
 
 // leaderRunnables runs the added runnables while this process leads.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
@@ -83,7 +82,7 @@ func New(config *rest.Config, options Options) (*Shard, error) {
 	s.ended, s.end = context.WithCancelCause(context.Background())
 	s.owned = ownership.New(ownership.Options{
 		Ring: options.Ring, Shard: options.Name, Objects: &cachedObjects{s}, Peers: &membership.Peers{Lease: s.lease},
-		Grace: options.DrainGrace, ConcurrentReleases: options.ConcurrentHandOvers, Observe: s.observeRelease,
+		GracePeriod: options.DrainGrace, ConcurrentReleases: options.MaxConcurrentReleases, ObserveRelease: s.observeRelease,
 	})
 	return s, s.lease.Validate()
 }
@@ -165,10 +164,10 @@ func (s *Shard) splitCaches(options *manager.Options) {
 		}
 		return &adoptingClient{Client: made, owned: s.owned}, nil
 	}
-	if s.options.HandOver == 0 {
-		s.options.HandOver = defaultHandover
+	if s.options.HandoverTimeout == 0 {
+		s.options.HandoverTimeout = defaultHandoverTimeout
 		if s.shutdownTimeout >= 0 { // a negative timeout means no limit
-			s.options.HandOver = s.shutdownTimeout * 5 / 6
+			s.options.HandoverTimeout = s.shutdownTimeout * 5 / 6
 		}
 	}
 }
@@ -183,7 +182,7 @@ func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for labels: %w", err)
 	}
-	s.owned.WriteWith(writer)
+	s.owned.SetWriter(writer)
 	s.manager, s.mapper = mgr, mgr.GetRESTMapper()
 	s.connectElection(mgr)
 	errs := []error{register(), mgr.Add(leadershipMonitor{s})}
@@ -212,118 +211,4 @@ func (s *Shard) Add(runnable manager.Runnable) error {
 	}
 	s.runnables = append(s.runnables, runnable)
 	return nil
-}
-
-// memberRunnables runs the added runnables while this process is a member of the ring.
-type memberRunnables struct{ *Shard }
-
-var _ manager.LeaderElectionRunnable = memberRunnables{}
-
-// NeedLeaderElection is false: all shards run at the same time.
-func (memberRunnables) NeedLeaderElection() bool { return false }
-
-// Start joins the ring and runs until ctx ends or the Lease is lost.
-func (m memberRunnables) Start(ctx context.Context) error {
-	log := logf.FromContext(ctx).WithValues("controllerRing", m.Ring(), "shard", m.Name(), "namespace", m.options.Namespace)
-	ctx = logf.IntoContext(ctx, log)
-	defer running.add(m.Shard)()
-	if err := m.prepare(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
-	var failed error
-	err := m.lease.Run(ctx, func(held context.Context, current *membership.Member) {
-		log.Info("Acquired shard lease")
-		go m.warnWithoutSharder(held, current)
-		m.member.Store(current)
-		m.joined.Store(true)
-		defer context.AfterFunc(held, func() {
-			if errors.Is(context.Cause(held), ErrLost) {
-				m.end(ErrLost)
-			}
-		})()
-		failed = m.work(ctx, held, current)
-		m.joined.Store(false)
-	})
-	if errors.Is(err, ErrLost) {
-		m.countLeaseLoss()
-	}
-	if err == nil && failed == nil {
-		log.Info("Left the ring")
-	}
-	return errors.Join(err, failed)
-}
-
-// warnWithoutSharder logs a warning if no sharder adds this shard to the ring.
-func (s *Shard) warnWithoutSharder(ctx context.Context, current *membership.Member) {
-	if current.LacksSharder(ctx) {
-		logf.FromContext(ctx).Info("No sharder has added this shard to the ring. With an external sharder: is it running, does the ControllerRing exist, " +
-			"and does it accept shards from this namespace? Otherwise: is a process elected the in-process sharder? See also the events of the lease")
-	}
-}
-
-// work runs the added runnables until the Lease is lost or, after ctx has ended, all objects are handed
-// over.
-func (s *Shard) work(ctx, held context.Context, current *membership.Member) error {
-	working, stop := context.WithCancelCause(held)
-	defer stop(nil)
-	if err := s.watchOwned(working); err != nil {
-		return fmt.Errorf("watching the objects of this shard: %w", err)
-	}
-	group := s.startAll(working, stop)
-	group.Go(func() { s.owned.Run(working) })
-	select {
-	case <-ctx.Done():
-		s.handOver(working, current)
-	case <-working.Done(): // the Lease is lost, or a runnable has failed
-	}
-	failed := context.Cause(working)
-	lost := errors.Is(context.Cause(held), ErrLost) // a runnable's own error may wrap ErrLost
-	if ctx.Err() == nil && !lost {
-		s.endAfterFailure(failed)
-	}
-	stop(nil)
-	group.Wait()
-	if lost { // Lease.Run returns it
-		return nil
-	}
-	return failed
-}
-
-// startAll starts the added runnables. If one of them fails, it stops the others.
-func (s *Shard) startAll(working context.Context, stop context.CancelCauseFunc) *sync.WaitGroup {
-	s.mu.Lock()
-	s.running = true
-	runnables := s.runnables
-	s.mu.Unlock()
-	group := &sync.WaitGroup{}
-	for _, runnable := range runnables {
-		group.Go(func() {
-			if err := runnable.Start(working); err != nil && working.Err() == nil {
-				stop(err)
-			}
-		})
-	}
-	return group
-}
-
-// endAfterFailure stops the manager at once after a runnable has failed. Otherwise a reconcile that
-// ignores its context would keep the process alive and ready without any other work.
-func (s *Shard) endAfterFailure(failed error) {
-	s.joined.Store(false)
-	s.end(failed)
-}
-
-// handOver hands all objects over to their next owners.
-func (s *Shard) handOver(ctx context.Context, current *membership.Member) {
-	if s.options.HandOver < 0 {
-		return
-	}
-	log := logf.FromContext(ctx)
-	ctx, cancel := context.WithTimeout(ctx, s.options.HandOver)
-	defer cancel()
-	if err := current.AnnounceLeaving(ctx); err != nil {
-		log.Error(err, "Failed to announce on the shard lease that this shard is leaving: it may still be assigned objects")
-	}
-	released, complete := s.owned.ReleaseAll(ctx)
-	log.Info("Handed over objects", "objects", released, "complete", complete)
 }

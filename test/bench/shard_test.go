@@ -27,7 +27,7 @@ func runShard(ctx context.Context) error {
 	}
 	options := shard.Options{Ring: ringName, Name: os.Getenv("SHARD")}
 	if os.Getenv("HAND_OVER") == "off" {
-		options.HandOver = -time.Second
+		options.HandoverTimeout = -time.Second
 	}
 	mgr, err := shard.NewManager(config, manager.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"},

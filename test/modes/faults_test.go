@@ -159,7 +159,7 @@ func paused(s *scene) {
 	s.record(history.Resumed, victim)
 	s.Expect(victim.Resume()).To(Succeed())
 	s.Expect(s.ended(victim)).NotTo(Succeed())
-	s.Expect(victim.Tail(20)).To(ContainSubstring(shard.ErrLost.Error()))
+	s.Expect(victim.Tail(20)).To(ContainSubstring(shard.ErrLeaseLost.Error()))
 	s.replaced()
 }
 
@@ -199,7 +199,7 @@ func electionLost(s *scene) {
 		return err
 	}).Should(Succeed())
 	s.Expect(s.ended(victim)).NotTo(Succeed())
-	s.Expect(victim.Tail(20)).To(ContainSubstring(shard.ErrLost.Error()))
+	s.Expect(victim.Tail(20)).To(ContainSubstring(shard.ErrLeaseLost.Error()))
 	s.replaced()
 }
 

@@ -160,7 +160,7 @@ func (d *diary) Start(ctx context.Context) error {
 	<-ctx.Done()
 	ended := d.self
 	ended.What = history.Left
-	if errors.Is(context.Cause(ctx), shard.ErrLost) {
+	if errors.Is(context.Cause(ctx), shard.ErrLeaseLost) {
 		ended.What = history.Lost
 	}
 	d.recorder.Record(ended)

@@ -84,7 +84,7 @@ func setScene(t *testing.T, r *rig.Rig, change ...func(*scene)) *scene {
 	t.Helper()
 	s := &scene{
 		Rig: r, WithT: patient(t), t: t, folder: rig.TempDir(t), byHand: map[history.Object]bool{},
-		seed: seed.Run(t), random: seed.Rand(t),
+		seed: seed.ForRun(t), random: seed.Rand(t),
 		ringName: r.Namespace, objectName: func(name string) string { return name }, suffixes: []string{""},
 	}
 	for _, c := range change {

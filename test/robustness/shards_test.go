@@ -102,7 +102,7 @@ func hung(s *scene) {
 	for _, sleeper := range []*member{b, c} {
 		s.resume(sleeper)
 		s.Expect(s.end(sleeper)).NotTo(Succeed())
-		s.Expect(sleeper.Tail(5)).To(ContainSubstring(shard.ErrLost.Error()))
+		s.Expect(sleeper.Tail(5)).To(ContainSubstring(shard.ErrLeaseLost.Error()))
 	}
 	moment()
 	s.judge(usual(), "a", "b")

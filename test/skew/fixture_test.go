@@ -67,7 +67,7 @@ type shardProcess struct {
 
 func setUp(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, folder: rig.TempDir(t), front: newFront(t), seed: seed.Run(t)}
+	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, folder: rig.TempDir(t), front: newFront(t), seed: seed.ForRun(t)}
 	f.SetDefaultEventuallyTimeout(patience)
 	f.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	var err error

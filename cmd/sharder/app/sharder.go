@@ -50,7 +50,7 @@ Run two replicas: both serve the webhook, one moves objects.`,
 			if err != nil {
 				return err
 			}
-			return kubeversion.Guard(command.Context(), kubeversion.Ask(mgr.GetConfig()), mgr.Start)
+			return kubeversion.Guard(command.Context(), kubeversion.ServerVersion(mgr.GetConfig()), mgr.Start)
 		},
 	}
 	command.Flags().StringVar(&o.config, "config", "", "file with a SharderConfig (default: everything by default)")

@@ -19,9 +19,9 @@ import (
 func (f *fixture) expectMembers(t *testing.T, when string, want ring.Members) {
 	t.Helper()
 	current, _ := f.Ring("ring")
-	got := ring.Members{Shards: current.Shards(), Cordoned: current.AllCordoned()}
+	got := ring.Members{Shards: current.Shards(), Cordoned: current.CordonedShards()}
 	for _, member := range current.Members() {
-		if current.Leaving(member) {
+		if current.IsLeaving(member) {
 			got.Leaving = append(got.Leaving, member)
 		}
 	}
@@ -174,7 +174,7 @@ func TestCordonedShardsTakeNoRoom(t *testing.T) {
 		f.Observe(created("new", fmt.Sprint("new-", i), i, ""))
 	}
 	current, _ := f.Ring("ring")
-	if len(current.AllCordoned()) != membership.MaxShards || len(current.Shards()) != membership.MaxShards {
-		t.Errorf("%d cordoned, %d others", len(current.AllCordoned()), len(current.Shards()))
+	if len(current.CordonedShards()) != membership.MaxShards || len(current.Shards()) != membership.MaxShards {
+		t.Errorf("%d cordoned, %d others", len(current.CordonedShards()), len(current.Shards()))
 	}
 }

@@ -23,9 +23,9 @@ func (f *timed) has(when, name string, want ring.Members) {
 	f.t.Helper()
 	synctest.Wait()
 	current, _ := f.Ring(name)
-	got := ring.Members{Shards: current.Shards(), Cordoned: current.AllCordoned()}
+	got := ring.Members{Shards: current.Shards(), Cordoned: current.CordonedShards()}
 	for _, member := range current.Members() {
-		if current.Leaving(member) {
+		if current.IsLeaving(member) {
 			got.Leaving = append(got.Leaving, member)
 		}
 	}

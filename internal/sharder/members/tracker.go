@@ -330,7 +330,7 @@ func (t *Tracker) publish(name string, known *state, debounce bool) {
 func (t *Tracker) noneReady(known *state, next *ring.Ring) bool {
 	return len(next.Shards()) > 0 && !anyJoined(known.current, next) && !slices.ContainsFunc(known.members(), func(lease *observed) bool {
 		state, _ := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
-		return state == membership.Ready && !next.Cordoned(lease.Shard) && !lease.facts.deleted
+		return state == membership.Ready && !next.IsCordoned(lease.Shard) && !lease.facts.deleted
 	})
 }
 
@@ -359,9 +359,9 @@ func anyJoined(current, next *ring.Ring) bool {
 // noneLeft reports whether all members of the ring are still what they were, and those that join own keys.
 func noneLeft(current, next *ring.Ring) bool {
 	return !slices.ContainsFunc(current.Members(), func(shard string) bool {
-		return !next.Has(shard) || current.Leaving(shard) != next.Leaving(shard) || current.Cordoned(shard) != next.Cordoned(shard)
+		return !next.Has(shard) || current.IsLeaving(shard) != next.IsLeaving(shard) || current.IsCordoned(shard) != next.IsCordoned(shard)
 	}) && !slices.ContainsFunc(next.Members(), func(shard string) bool {
-		return !current.Has(shard) && (next.Leaving(shard) || next.Cordoned(shard))
+		return !current.Has(shard) && (next.IsLeaving(shard) || next.IsCordoned(shard))
 	})
 }
 

@@ -116,7 +116,7 @@ func TestLeaving(t *testing.T) {
 		t.Error(diff)
 	}
 	current, changed := f.Ring("ring")
-	if !current.Has("b") || !current.Leaving("b") {
+	if !current.Has("b") || !current.IsLeaving("b") {
 		t.Error("b is not a member any more, although it holds its lease")
 	}
 	leaving.Spec.HolderIdentity = new("")

@@ -194,7 +194,7 @@ func (p *pass) follow(ctx context.Context, waiting []child, located string) {
 		return p.locateOwner(ctx, waiting[0].resource.Resource.GroupResource(), waiting[0].owner)
 	})
 	for _, c := range waiting {
-		decision := assignment.Controlled(c.Object, p.members.Owner(c.owner.Key()), p.members, locate)
+		decision := assignment.DecideControlled(c.Object, p.members.Owner(c.owner.Key()), p.members, locate)
 		if decision.Action == assignment.Keep || decision.Action == assignment.Assign {
 			continue // its owner has not moved, or the next rescue finds it
 		}

@@ -76,7 +76,7 @@ func (p *pass) prefer(ctx context.Context, resource *catalog.Resource, o object)
 	key := o.owner.Key()
 	desired := p.members.Owner(key)
 	if resource.Main() {
-		return assignment.Main(o.Object, desired, p.members)
+		return assignment.DecideMain(o.Object, desired, p.members)
 	}
 	kind := resource.Resource.GroupResource()
 	asked := p.drains.shard(key)
@@ -86,13 +86,13 @@ func (p *pass) prefer(ctx context.Context, resource *catalog.Resource, o object)
 			desired = shard
 		}
 	}
-	if (p.collect || asked != "" && asked == o.Shard) && o.Shard != desired && p.members.Has(o.Shard) && !p.members.Leaving(o.Shard) {
+	if (p.collect || asked != "" && asked == o.Shard) && o.Shard != desired && p.members.Has(o.Shard) && !p.members.IsLeaving(o.Shard) {
 		// It moves when its controller has been released.
 		if p.children.add(key, child{resource: resource, object: o}) || asked == o.Shard {
 			return assignment.Decision{Action: assignment.Keep}
 		}
 	}
-	return assignment.Controlled(o.Object, desired, p.members, func() string { return p.locateOwner(ctx, kind, o.owner) })
+	return assignment.DecideControlled(o.Object, desired, p.members, func() string { return p.locateOwner(ctx, kind, o.owner) })
 }
 
 // patch is the write that carries a decision out, on the very version that it was about.

@@ -142,7 +142,7 @@ func (r *run) onlyDepartures(members *ring.Ring) bool {
 
 // anyCordoned tells whether a shard was cordoned since the last resync, which has asked earlier ones for their objects.
 func (r *run) anyCordoned(members *ring.Ring) bool {
-	return slices.ContainsFunc(members.AllCordoned(), func(shard string) bool { return r.balanced == nil || !r.balanced.Cordoned(shard) })
+	return slices.ContainsFunc(members.CordonedShards(), func(shard string) bool { return r.balanced == nil || !r.balanced.IsCordoned(shard) })
 }
 
 // sleepUntil returns true at a time, and false if ctx ends or objects have been retried before.

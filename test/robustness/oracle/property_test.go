@@ -277,7 +277,7 @@ func key(main history.Object) string { return assignment.Key(mainKind, main.Name
 func (w *world) settles(main history.Object) bool {
 	members := ringOf(w.members)
 	object, child := w.objects[main], w.objects[childOf(main)]
-	decision := assignment.Main(assignment.Object{Shard: object.Shard, Draining: object.Draining, Destination: object.Destination}, members.Owner(key(main)), members)
+	decision := assignment.DecideMain(assignment.Object{Shard: object.Shard, Draining: object.Draining, Destination: object.Destination}, members.Owner(key(main)), members)
 	_, busy := w.busy[main]
 	switch {
 	case decision.Action == assignment.Assign:
@@ -289,7 +289,7 @@ func (w *world) settles(main history.Object) bool {
 	case object.Draining && !busy && slices.Contains(w.alive, w.last[object.Shard]):
 		w.handOver(main, decision.Shard)
 	default:
-		decision = assignment.Controlled(assignment.Object{Shard: child.Shard}, members.Owner(key(main)), members, func() string { return object.Shard })
+		decision = assignment.DecideControlled(assignment.Object{Shard: child.Shard}, members.Owner(key(main)), members, func() string { return object.Shard })
 		if decision.Action == assignment.Keep {
 			return busy || object.Draining
 		}
@@ -333,7 +333,7 @@ const steps = 400
 
 // seeds checks with several seeds, from that of the test run on.
 func seeds(t *testing.T, n int, check func(t *testing.T, seed uint64)) {
-	first := seed.Run(t)
+	first := seed.ForRun(t)
 	for i := range n {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { check(t, seed) })

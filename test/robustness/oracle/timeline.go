@@ -130,7 +130,7 @@ func (t *timeline) makeEpochs() {
 		case write.Held():
 			shards = append(shards, write.Shard)
 		}
-		if t.epochs[len(t.epochs)-1].members.Consists(shards, leaving) {
+		if t.epochs[len(t.epochs)-1].members.Equal(ring.New(shards, leaving...)) {
 			continue
 		}
 		id := fmt.Sprint(slices.Sorted(slices.Values(shards)), slices.Sorted(slices.Values(leaving)))

@@ -115,7 +115,7 @@ func (m *membership) Start(ctx context.Context) error {
 	m.recorder.Record(joined)
 	<-ctx.Done()
 	left.What = history.Left
-	if errors.Is(context.Cause(ctx), shard.ErrLost) {
+	if errors.Is(context.Cause(ctx), shard.ErrLeaseLost) {
 		left.What = history.Lost
 	}
 	m.recorder.Record(left)

@@ -52,7 +52,7 @@ func (d *declaration) cast(now time.Time) *cast {
 		shard := describe(lease)
 		key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
 		if _, counts := tracker.Shard(key); counts {
-			shard.Member, shard.Cordoned = c.members.Has(lease.Name), c.members.Cordoned(lease.Name)
+			shard.Member, shard.Cordoned = c.members.Has(lease.Name), c.members.IsCordoned(lease.Name)
 			c.shards[lease.Name] = shard
 			continue
 		}

@@ -185,7 +185,7 @@ func TestJudgesAsTheSharder(t *testing.T) {
 			if drain != nil {
 				object.Destination = drain[0]
 			}
-			want := assignment.Main(object, "a", members).Action
+			want := assignment.DecideMain(object, "a", members).Action
 			if got := s.place(now); says[got.Reason] != want {
 				t.Errorf("main object of %q, drained to %v: %s, but the sharder decides to %s", shard, drain, got.Reason, want)
 			}
@@ -195,7 +195,7 @@ func TestJudgesAsTheSharder(t *testing.T) {
 				ring: f, resource: &deployments, object: deployment(ofA, shard), selected: true,
 				controller: &relative{object: website(ofA, controller)},
 			}
-			want := assignment.Controlled(assignment.Object{Shard: shard}, "a", members, func() string { return controller }).Action
+			want := assignment.DecideControlled(assignment.Object{Shard: shard}, "a", members, func() string { return controller }).Action
 			if got := s.place(now); says[got.Reason] != want {
 				t.Errorf("controlled object of %q, its controller of %q: %s, but the sharder decides to %s", shard, controller, got.Reason, want)
 			}

@@ -74,7 +74,7 @@ func (j *judgement) main() (Reason, string) {
 		return Unassigned, fmt.Sprintf("It has no shard yet, and %s is to get it. %s", p.Desired, j.due(soon))
 	case !j.cast.members.Has(p.Shard):
 		return j.absent()
-	case j.cast.members.Leaving(p.Shard):
+	case j.cast.members.IsLeaving(p.Shard):
 		return j.leaving()
 	case p.Shard == p.Desired && p.Draining != nil:
 		return UndrainDue, fmt.Sprintf("%s was asked to let it go, but the ring says by now that it may stay. %s", p.Shard, j.due(later))
@@ -192,7 +192,7 @@ func (j *judgement) controlled() (Reason, string) {
 		return Unassigned, fmt.Sprintf("It has no shard yet, and is to get that of its controller %s. %s", name, j.due(soon))
 	case !j.cast.members.Has(p.Shard):
 		return j.absent()
-	case j.cast.members.Leaving(p.Shard):
+	case j.cast.members.IsLeaving(p.Shard):
 		return j.leaving()
 	case p.Shard == p.Desired && controller != p.Shard:
 		return Settled, fmt.Sprintf("It is where the ring says, before its controller %s, which is on its way.", name)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Candidate is this process in an election. Its Tenure is the time during which the leadership is certain:
-// leader election alone would let a leader that was paused continue for up to its renew deadline.
+// Candidate is this process in an election. Its Tenure is the time during which it certainly leads:
+// leader election alone would let a leader that was paused continue until its renew deadline.
 type Candidate struct {
 	resourcelock.Interface
 	*Tenure
@@ -50,11 +50,11 @@ func (c *Candidate) RemainingAfterLoss() time.Duration { return c.LeaseDuration 
 // Get implements resourcelock.Interface.
 func (c *Candidate) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := c.get(ctx)
-	if err == nil && c.Held() && record.HolderIdentity != c.Identity() {
+	if err == nil && c.EverHeld() && record.HolderIdentity != c.Identity() {
 		// Another process leads. Leader election would try to acquire the Lease again and release it on
 		// exit, because it only checks the last holder that it observed, and that was this process.
 		c.lose()
-		return nil, nil, ErrLost
+		return nil, nil, ErrLeaseLost
 	}
 	return record, raw, err
 }
@@ -82,7 +82,7 @@ func (c *Candidate) write(ctx context.Context, record resourcelock.LeaderElectio
 		return fmt.Errorf("keeping the lease %s until it expires: not all work of this process has ended", c.Describe())
 	}
 	if c.lost.Err() != nil && record.HolderIdentity == c.Identity() {
-		return ErrLost // leader election would renew it without another read
+		return ErrLeaseLost // leader election would renew it without another read
 	}
 	began := c.now()
 	limited, cancel := context.WithTimeout(ctx, c.RequestTimeout())
@@ -124,14 +124,14 @@ func (c *Candidate) Run(ctx context.Context, name string, work func(context.Cont
 		return fmt.Errorf("configuring the leader election: %w", err)
 	}
 	// The process leads until the work has returned, not until the work is told to stop.
-	election, leave := context.WithCancel(context.WithoutCancel(ctx))
+	electionCtx, stopElection := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		elector.Run(election)
+		elector.Run(electionCtx)
 	}()
 	err = c.workWhileLeading(ctx, started, work)
-	leave()
+	stopElection()
 	<-ended
 	if err == nil {
 		c.release(context.WithoutCancel(ctx))
@@ -147,8 +147,8 @@ func (c *Candidate) workWhileLeading(ctx context.Context, started <-chan struct{
 	case <-ctx.Done():
 		return nil
 	}
-	if !c.Valid() { // the process was paused right here
-		return ErrLost
+	if !c.Valid() { // the process was paused before this line
+		return ErrLeaseLost
 	}
 	leading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -159,9 +159,9 @@ func (c *Candidate) workWhileLeading(ctx context.Context, started <-chan struct{
 	}()
 	select {
 	case <-c.Lost():
-		stop(ErrLost)
+		stop(ErrLeaseLost)
 		<-done
-		return ErrLost
+		return ErrLeaseLost
 	case <-done:
 		return nil
 	}
@@ -180,6 +180,6 @@ func (c *Candidate) release(ctx context.Context) {
 		})
 	})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to release the election lease, it expires instead", "lease", c.Describe())
+		klog.FromContext(ctx).Error(err, "Failed to release the election lease, so it has to expire", "lease", c.Describe())
 	}
 }

@@ -28,8 +28,8 @@ const (
 // podUID is the environment variable with the UID of this process's pod.
 const podUID = "POD_UID"
 
-// podIdentity returns a value that differs between pods and does not change when a container restarts.
-// Without the pod's UID it is random: a process with the same name may still be alive, and cut off.
+// podIdentity returns a value that differs between pods and survives the restart of a container.
+// Without the pod's UID it is random, because another live process may have the same name.
 func podIdentity() string {
 	identity := os.Getenv(podUID)
 	if identity == "" {
@@ -93,7 +93,7 @@ func (m *Member) heldByOther(lease *coordinationv1.Lease) bool {
 }
 
 // takeOver takes over the Lease of a dead process with the same name in one write. The shard is a member
-// all the time, so no object moves.
+// throughout, so no object moves.
 func (m *Member) takeOver(ctx context.Context, lease *coordinationv1.Lease) error {
 	record := *resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 	now := metav1.Now()

@@ -4,4 +4,5 @@ package membership
 
 import "time"
 
+// sinceBoot is the time since an arbitrary start.
 func sinceBoot() time.Duration { return sinceStart() }

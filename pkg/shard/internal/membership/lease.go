@@ -62,11 +62,11 @@ func (t Times) RequestTimeout() time.Duration {
 	return min(max(time.Second, deadline/2), deadline)
 }
 
-// pauseAfterFailedRelease is the delay before a failed release of a Lease is retried.
-const pauseAfterFailedRelease = 200 * time.Millisecond
+// retryReleaseAfter is the delay before a failed release of a Lease is retried.
+const retryReleaseAfter = 200 * time.Millisecond
 
-// retryRelease calls release until it succeeds, until the API server refuses it for good, or for the renew
-// deadline. A request that fails once must not delay the next holder until the Lease expires.
+// retryRelease calls release until it succeeds, a retry is pointless, or the renew deadline has passed.
+// One failed request must not delay the next holder until the Lease expires.
 func (t Times) retryRelease(ctx context.Context, release func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, t.WithDefaults().RenewDeadline)
 	defer cancel()
@@ -75,7 +75,7 @@ func (t Times) retryRelease(ctx context.Context, release func(context.Context) e
 		if err == nil || apierrors.IsNotFound(err) {
 			return nil
 		}
-		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || !sleep(ctx, pauseAfterFailedRelease) {
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || !sleep(ctx, retryReleaseAfter) {
 			return err
 		}
 	}
@@ -121,11 +121,11 @@ func (l *Lease) Validate() error {
 	return errors.Join(append(errs, l.Times.Validate())...)
 }
 
-// Run joins the ring, calls work, and leaves the ring after work has returned. The context of work ends
-// only when the Lease is lost; work has to return some time after ctx has ended.
+// Run joins the ring, calls work, and leaves the ring after work has returned. The context of work,
+// leaseCtx, ends only when the Lease is lost; work has to return some time after ctx has ended.
 //
-// It returns nil after a graceful end, ErrNameTaken or ErrLost.
-func (l *Lease) Run(ctx context.Context, work func(held context.Context, member *Member)) error {
+// It returns nil after a graceful end, ErrNameTaken or ErrLeaseLost.
+func (l *Lease) Run(ctx context.Context, work func(leaseCtx context.Context, member *Member)) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
@@ -137,8 +137,8 @@ func (l *Lease) Run(ctx context.Context, work func(held context.Context, member 
 		return err
 	}
 	// The process holds the Lease until the work has returned, not until the work is told to stop.
-	election, leave := context.WithCancel(context.WithoutCancel(ctx))
-	defer leave()
+	electionCtx, stopElection := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopElection()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          member,
 		LeaseDuration: member.LeaseDuration,
@@ -149,7 +149,7 @@ func (l *Lease) Run(ctx context.Context, work func(held context.Context, member 
 		// even one that another process holds by then.
 		ReleaseOnCancel: false,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { member.markStarted() },
+			OnStartedLeading: func(context.Context) { member.markAcquired() },
 			OnStoppedLeading: member.lose,
 		},
 	})
@@ -159,10 +159,10 @@ func (l *Lease) Run(ctx context.Context, work func(held context.Context, member 
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		elector.Run(election)
+		elector.Run(electionCtx)
 	}()
 	err = member.workWhileHeld(ctx, work)
-	leave()
+	stopElection()
 	<-ended
 	if err == nil {
 		member.release(context.WithoutCancel(ctx))
@@ -174,23 +174,23 @@ func (l *Lease) Run(ctx context.Context, work func(held context.Context, member 
 // the Lease is lost.
 func (m *Member) workWhileHeld(ctx context.Context, work func(context.Context, *Member)) error {
 	select {
-	case <-m.started:
+	case <-m.acquired:
 	case <-ctx.Done():
 		return nil
 	}
-	held, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	leaseCtx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	go m.expire(held)
+	go m.expire(leaseCtx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		work(held, m)
+		work(leaseCtx, m)
 	}()
 	select {
 	case <-m.Lost():
-		stop(ErrLost)
+		stop(ErrLeaseLost)
 		<-done
-		return ErrLost
+		return ErrLeaseLost
 	case <-done:
 		return nil
 	}

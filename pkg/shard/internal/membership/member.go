@@ -19,8 +19,8 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// attempts is the number of attempts to write a Lease that other clients write, too.
-const attempts = 5
+// maxAttempts bounds the attempts to write a Lease that other clients write, too.
+const maxAttempts = 5
 
 // Member is the lock that leader election uses to acquire and renew a shard's Lease. In the Lease the
 // holder is the name of the shard, as the wire format requires; for leader election it is the process,
@@ -29,7 +29,7 @@ type Member struct {
 	Lease
 	*Tenure
 	pod, instance string
-	started       chan struct{}
+	acquired      chan struct{} // closed when this process has acquired the Lease
 
 	mu      sync.Mutex
 	current *coordinationv1.Lease
@@ -43,7 +43,7 @@ func newMember(lease Lease) *Member {
 	if lease.clock == nil {
 		lease.clock = sinceBoot
 	}
-	m := &Member{Lease: lease, pod: podIdentity(), started: make(chan struct{}), Tenure: newTenure(lease.RenewDeadline, lease.clock)}
+	m := &Member{Lease: lease, pod: podIdentity(), acquired: make(chan struct{}), Tenure: newTenure(lease.RenewDeadline, lease.clock)}
 	m.instance = m.pod + "_" + string(uuid.NewUUID())
 	return m
 }
@@ -57,12 +57,12 @@ func (m *Member) Describe() string { return m.Namespace + "/" + m.Name }
 // RecordEvent does nothing: the sharder records events on Leases.
 func (m *Member) RecordEvent(string) {}
 
-func (m *Member) markStarted() { close(m.started) }
+func (m *Member) markAcquired() { close(m.acquired) }
 
-// joined reports whether this process is or was a member.
+// joined reports whether this process is, or has been, a member.
 func (m *Member) joined() bool {
 	select {
-	case <-m.started:
+	case <-m.acquired:
 		return true
 	default:
 		return false
@@ -70,7 +70,7 @@ func (m *Member) joined() bool {
 }
 
 // LacksSharder waits for one lease duration and reports whether no sharder has written a state to the
-// Lease. Such a shard gets no objects.
+// Lease. Such a shard is assigned no objects.
 func (m *Member) LacksSharder(ctx context.Context) bool {
 	if !sleep(ctx, m.LeaseDuration) {
 		return false
@@ -129,7 +129,7 @@ func (m *Member) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 	if m.joined() && !m.holds(lease) {
 		// Leader election would try to acquire it again, but other shards may already own its objects.
 		m.lose()
-		return nil, nil, ErrLost
+		return nil, nil, ErrLeaseLost
 	}
 	m.current = lease
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
@@ -137,7 +137,7 @@ func (m *Member) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 	case m.Name:
 		record.HolderIdentity = m.Name + "_" + instanceOf(lease)
 	case shardingv1alpha1.IdentityShardLeaseController:
-		record.HolderIdentity = "" // the earlier process is dead, so there is no need to wait
+		record.HolderIdentity = "" // the earlier process is dead: do not wait for the expiry
 	}
 	// Leader election compares the raw record: two processes with the same name differ only in the
 	// annotation.
@@ -149,7 +149,7 @@ func (m *Member) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 func (m *Member) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if m.joined() { // the Lease was deleted
 		m.lose()
-		return ErrLost
+		return ErrLeaseLost
 	}
 	began := m.now()
 	m.mu.Lock()
@@ -172,7 +172,7 @@ func (m *Member) Update(ctx context.Context, record resourcelock.LeaderElectionR
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lost.Err() != nil {
-		return ErrLost // leader election would renew it without another read
+		return ErrLeaseLost // leader election would renew it without another read
 	}
 	if m.current == nil {
 		return errors.New("the lease has not been read yet")
@@ -187,8 +187,8 @@ func (m *Member) Update(ctx context.Context, record resourcelock.LeaderElectionR
 	return err
 }
 
-// AnnounceLeaving records on the Lease that this shard is leaving, so that it gets no more objects. It
-// reads the Lease first, because the sharder writes its state there, too.
+// AnnounceLeaving records on the Lease that this shard is leaving, so that it is assigned no objects. It
+// reads the Lease first, because the sharder writes its state label, too.
 func (m *Member) AnnounceLeaving(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.RetryPeriod) // renewals wait for m.mu
 	defer cancel()
@@ -196,13 +196,13 @@ func (m *Member) AnnounceLeaving(ctx context.Context) error {
 	defer m.mu.Unlock()
 	m.leaving = true
 	var err error
-	for range attempts {
+	for range maxAttempts {
 		var lease *coordinationv1.Lease
 		if lease, err = m.read(ctx); err != nil {
 			break
 		}
 		if !m.holds(lease) {
-			return ErrLost
+			return ErrLeaseLost
 		}
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, shardingv1alpha1.AnnotationLeaving, "true")
 		if lease, err = m.update(ctx, lease); err == nil {
@@ -229,7 +229,7 @@ func (m *Member) release(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to release the shard lease, it expires instead", "lease", m.Describe())
+		klog.FromContext(ctx).Error(err, "Failed to release the shard lease, so it has to expire", "lease", m.Describe())
 	}
 }
 

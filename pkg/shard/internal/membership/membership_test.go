@@ -55,8 +55,8 @@ func lease(name, holder string, annotations map[string]string) *coordinationv1.L
 	}
 }
 
-// inBubble returns the Lease of a shard named a, with a clock that a test controls.
-func inBubble(existing ...runtime.Object) *Lease {
+// newTestLease returns the Lease of a shard named a, with the clock of the synctest bubble.
+func newTestLease(existing ...runtime.Object) *Lease {
 	began := time.Now()
 	return &Lease{
 		Client: fake.NewClientset(existing...).CoordinationV1(), Ring: "ring", Namespace: "default", Name: "a",
@@ -64,10 +64,10 @@ func inBubble(existing ...runtime.Object) *Lease {
 	}
 }
 
-// TestHungRenewalDoesNotLoseLease leaves one renewal without an answer. The next one comes in time.
+// TestHungRenewalDoesNotLoseLease has one renewal hang. The next one succeeds in time.
 func TestHungRenewalDoesNotLoseLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		joined := inBubble()
+		joined := newTestLease()
 		hung := 0
 		joined.Client = &interceptedLeases{joined.Client, func(ctx context.Context) error {
 			if hung++; hung > 1 {
@@ -77,9 +77,9 @@ func TestHungRenewalDoesNotLoseLease(t *testing.T) {
 			return ctx.Err()
 		}}
 		ctx, stop := context.WithCancel(t.Context())
-		err := joined.Run(ctx, func(held context.Context, member *Member) {
+		err := joined.Run(ctx, func(leaseCtx context.Context, member *Member) {
 			select {
-			case <-held.Done():
+			case <-leaseCtx.Done():
 			case <-time.After(time.Minute):
 				if !member.Valid() {
 					t.Error("the lease is not valid after a minute")
@@ -96,25 +96,25 @@ func TestHungRenewalDoesNotLoseLease(t *testing.T) {
 	})
 }
 
-// TestTenureBeginsWithRequest renews with answers that are slow: the API server may have stored a renewal at any time since the
-// request was sent.
+// TestTenureBeginsWithRequest delays the responses to renewals: the API server may have stored a renewal
+// at any time since the request was sent.
 func TestTenureBeginsWithRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 3 * time.Second
-		joined := inBubble()
+		joined := newTestLease()
 		joined.Client = &interceptedLeases{joined.Client, func(context.Context) error {
 			time.Sleep(delay)
 			return nil
 		}}
 		ctx, stop := context.WithCancel(t.Context())
-		err := joined.Run(ctx, func(held context.Context, member *Member) {
+		err := joined.Run(ctx, func(leaseCtx context.Context, member *Member) {
 			for range 60 {
 				before := member.Age()
 				if time.Sleep(time.Second); member.Age() < min(before, delay) {
-					t.Errorf("a renewal counts from its answer: the lease was %s old and is %s", before, member.Age())
+					t.Errorf("a renewal counts from its response: the age of the lease was %s and is %s", before, member.Age())
 				}
 			}
-			if held.Err() != nil {
+			if leaseCtx.Err() != nil {
 				t.Error("the lease is lost")
 			}
 			stop()
@@ -125,10 +125,10 @@ func TestTenureBeginsWithRequest(t *testing.T) {
 	})
 }
 
-// TestLeaseIsKeptUntilWorkHasEnded ends a process whose work goes on for a while.
+// TestLeaseIsKeptUntilWorkHasEnded stops a process whose work continues for a minute.
 func TestLeaseIsKeptUntilWorkHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		joined := inBubble()
+		joined := newTestLease()
 		holder := func() string {
 			found, err := joined.Client.Leases("default").Get(context.Background(), "a", metav1.GetOptions{})
 			if err != nil {
@@ -143,7 +143,7 @@ func TestLeaseIsKeptUntilWorkHasEnded(t *testing.T) {
 			stop()
 			time.Sleep(time.Minute)
 			if got := holder(); got != "a" {
-				t.Errorf("while it works the lease is with %q", got)
+				t.Errorf("the holder of the lease is %q before the work has ended, want a", got)
 			}
 		})
 		<-ended
@@ -151,12 +151,12 @@ func TestLeaseIsKeptUntilWorkHasEnded(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if got := holder(); got != "" {
-			t.Errorf("after the work has ended the lease is with %q", got)
+			t.Errorf("the holder of the lease is %q after the work has ended, want none", got)
 		}
 	})
 }
 
-// TestFailedReleaseIsRetried lets requests fail with which a member releases its Lease.
+// TestFailedReleaseIsRetried has the requests fail that release a Lease.
 func TestFailedReleaseIsRetried(t *testing.T) {
 	leases := schema.GroupResource{Resource: "leases"}
 	for name, test := range map[string]struct {
@@ -165,14 +165,14 @@ func TestFailedReleaseIsRetried(t *testing.T) {
 		want     string // the holder afterwards
 		limit    time.Duration
 	}{
-		"busy":      {failure: apierrors.NewTooManyRequests("busy", 1), failures: 8, limit: 2 * time.Second},
-		"conflicts": {failure: apierrors.NewConflict(leases, "a", errors.New("written")), failures: 8, limit: 2 * time.Second},
-		"forbidden": {failure: apierrors.NewForbidden(leases, "a", errors.New("no role")), failures: 1000, want: "a", limit: 0},
-		"away":      {failure: errors.New("connection refused"), failures: 1000, want: "a", limit: DefaultRenewDeadline + time.Second},
+		"overloaded":  {failure: apierrors.NewTooManyRequests("overload", 1), failures: 8, limit: 2 * time.Second},
+		"conflicts":   {failure: apierrors.NewConflict(leases, "a", errors.New("written")), failures: 8, limit: 2 * time.Second},
+		"forbidden":   {failure: apierrors.NewForbidden(leases, "a", errors.New("no role")), failures: 1000, want: "a", limit: 0},
+		"unreachable": {failure: errors.New("connection refused"), failures: 1000, want: "a", limit: DefaultRenewDeadline + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				joined := inBubble()
+				joined := newTestLease()
 				client := joined.Client.Leases("default")
 				var fail atomic.Bool
 				failed := 0
@@ -201,15 +201,15 @@ func TestFailedReleaseIsRetried(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := *found.Spec.HolderIdentity; got != test.want {
-					t.Errorf("the lease is with %q, want %q", got, test.want)
+					t.Errorf("the holder of the lease is %q, want %q", got, test.want)
 				}
 			})
 		})
 	}
 }
 
-// TestLostLeaseIsNotTakenBack takes the Lease from a member. It stops, and leaves the Lease as it is.
-func TestLostLeaseIsNotTakenBack(t *testing.T) {
+// TestLostLeaseIsNotReacquired takes the Lease from a member. The member stops and does not write it.
+func TestLostLeaseIsNotReacquired(t *testing.T) {
 	for name, test := range map[string]struct {
 		take func(context.Context, coordinationv1client.LeaseInterface) error
 		want string // the holder afterwards
@@ -220,11 +220,11 @@ func TestLostLeaseIsNotTakenBack(t *testing.T) {
 		}, shardingv1alpha1.IdentityShardLeaseController},
 		"by a deletion": {func(ctx context.Context, leases coordinationv1client.LeaseInterface) error {
 			return leases.Delete(ctx, "a", metav1.DeleteOptions{})
-		}, "nobody"},
+		}, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				joined := inBubble()
+				joined := newTestLease()
 				leases := joined.Client.Leases("default")
 				var taken atomic.Bool
 				joined.Client = &interceptedLeases{joined.Client, func(context.Context) error {
@@ -233,50 +233,50 @@ func TestLostLeaseIsNotTakenBack(t *testing.T) {
 					}
 					return nil
 				}}
-				err := joined.Run(t.Context(), func(held context.Context, _ *Member) {
+				err := joined.Run(t.Context(), func(leaseCtx context.Context, _ *Member) {
 					taken.Store(true)
-					if err := test.take(held, leases); err != nil {
+					if err := test.take(leaseCtx, leases); err != nil {
 						t.Error(err)
 					}
 					select {
-					case <-held.Done():
+					case <-leaseCtx.Done():
 					case <-time.After(time.Minute):
-						t.Error("it works on although its lease was taken")
+						t.Error("the work continues although the lease is lost")
 					}
 				})
-				if !errors.Is(err, ErrLost) {
+				if !errors.Is(err, ErrLeaseLost) {
 					t.Errorf("got %v", err)
 				}
-				holder := "nobody"
+				holder := "none"
 				if found, err := leases.Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
 					holder = *found.Spec.HolderIdentity
 				}
 				if holder != test.want {
-					t.Errorf("the lease is with %q, want %q", holder, test.want)
+					t.Errorf("the holder of the lease is %q, want %q", holder, test.want)
 				}
 			})
 		})
 	}
 }
 
-// TestLostLeaseIsNotRenewed has leader election renew a Lease with what it read before, as it does when a
-// read has failed.
+// TestLostLeaseIsNotRenewed renews a Lease without another read, as leader election does after a failed
+// read.
 func TestLostLeaseIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		joined := inBubble()
+		joined := newTestLease()
 		leases := joined.Client.Leases("default")
-		_ = joined.Run(t.Context(), func(held context.Context, member *Member) {
-			record, _, err := member.Get(held)
+		_ = joined.Run(t.Context(), func(leaseCtx context.Context, member *Member) {
+			record, _, err := member.Get(leaseCtx)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := leases.Update(held, lease("a", shardingv1alpha1.IdentityShardLeaseController, nil), metav1.UpdateOptions{}); err != nil {
+			if _, err := leases.Update(leaseCtx, lease("a", shardingv1alpha1.IdentityShardLeaseController, nil), metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := member.Get(held); !errors.Is(err, ErrLost) {
+			if _, _, err := member.Get(leaseCtx); !errors.Is(err, ErrLeaseLost) {
 				t.Errorf("the read returned %v", err)
 			}
-			if err := member.Update(t.Context(), *record); !errors.Is(err, ErrLost) {
+			if err := member.Update(t.Context(), *record); !errors.Is(err, ErrLeaseLost) {
 				t.Errorf("the renewal returned %v", err)
 			}
 		})
@@ -286,23 +286,22 @@ func TestLostLeaseIsNotRenewed(t *testing.T) {
 	})
 }
 
-// TestSuspendedMachineIsNotAMember lets time pass that Go's monotonic clock does not count.
+// TestSuspendedMachineIsNotAMember advances the clock as a suspended machine does.
 func TestSuspendedMachineIsNotAMember(t *testing.T) {
 	var now time.Duration
 	tenure := newTenure(10*time.Second, func() time.Duration { return now })
 	if tenure.Valid() {
-		t.Error("it is valid before it was held")
+		t.Error("the tenure is valid before the first renewal")
 	}
 	tenure.markRenewed(now)
 	if now += 9 * time.Second; !tenure.Valid() {
-		t.Error("it is not valid before the deadline")
+		t.Error("the tenure is not valid before the deadline")
 	}
 	if now += time.Hour; tenure.Valid() {
-		t.Error("it is valid after the machine was suspended")
+		t.Error("the tenure is valid after the machine was suspended")
 	}
 }
 
-// TestBootClockAdvances shows that the clock of this machine runs.
 func TestBootClockAdvances(t *testing.T) {
 	before, sinceProcess := sinceBoot(), sinceStart()
 	time.Sleep(10 * time.Millisecond)
@@ -311,7 +310,7 @@ func TestBootClockAdvances(t *testing.T) {
 	}
 }
 
-// TestClaimWaitsForLongerLease finds the Lease of a process elsewhere that lasts longer than its own would.
+// TestClaimWaitsForLongerLease finds the Lease of another process, with another duration.
 func TestClaimWaitsForLongerLease(t *testing.T) {
 	t.Setenv("POD_UID", "pod")
 	for name, test := range map[string]struct {
@@ -319,20 +318,20 @@ func TestClaimWaitsForLongerLease(t *testing.T) {
 		instance string
 		want     time.Duration
 	}{
-		"longer":          {40, "elsewhere_1", 40 * time.Second},
-		"shorter":         {5, "elsewhere_1", 15 * time.Second},
-		"absurd":          {1 << 30, "elsewhere_1", time.Hour},
+		"longer":          {40, "other_1", 40 * time.Second},
+		"shorter":         {5, "other_1", 15 * time.Second},
+		"excessive":       {1 << 30, "other_1", time.Hour},
 		"in the same pod": {40, podIdentity() + "_1", 6 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				other := lease("a", "a", map[string]string{shardingv1alpha1.AnnotationInstance: test.instance})
 				other.Spec.LeaseDurationSeconds = &test.seconds
-				began := time.Now()
-				if err := newMember(*inBubble(other)).claim(t.Context()); err != nil {
+				start := time.Now()
+				if err := newMember(*newTestLease(other)).claim(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if waited := time.Since(began); waited != test.want {
+				if waited := time.Since(start); waited != test.want {
 					t.Errorf("it waited for %s, want %s", waited, test.want)
 				}
 			})
@@ -340,9 +339,10 @@ func TestClaimWaitsForLongerLease(t *testing.T) {
 	}
 }
 
-// TestClaimLogsItsWait finds the Lease of an earlier process. Without the pod's UID the log says how to shorten the wait.
+// TestClaimLogsItsWait finds the Lease of an earlier process. Without the pod's UID, the message says how to
+// shorten the wait.
 func TestClaimLogsItsWait(t *testing.T) {
-	other := lease("a", "a", map[string]string{shardingv1alpha1.AnnotationInstance: "elsewhere_1"})
+	other := lease("a", "a", map[string]string{shardingv1alpha1.AnnotationInstance: "other_1"})
 	for name, test := range map[string]struct {
 		existing []runtime.Object
 		uid      string
@@ -364,7 +364,7 @@ func TestClaimLogsItsWait(t *testing.T) {
 					message, _, _ := strings.Cut(entry.Msg, " from ")
 					lines = append(lines, message+" "+entry.Lease+" "+entry.Wait)
 				}, funcr.Options{})
-				if err := newMember(*inBubble(test.existing...)).claim(klog.NewContext(t.Context(), log)); err != nil {
+				if err := newMember(*newTestLease(test.existing...)).claim(klog.NewContext(t.Context(), log)); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(test.want, lines); diff != "" {
@@ -375,11 +375,11 @@ func TestClaimLogsItsWait(t *testing.T) {
 	}
 }
 
-// TestClaimRefusesNameOfLiveProcess finds a process elsewhere that renews a Lease of the same name.
+// TestClaimRefusesNameOfLiveProcess has another process renew the Lease.
 func TestClaimRefusesNameOfLiveProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		other := lease("a", "a", map[string]string{shardingv1alpha1.AnnotationInstance: "elsewhere_1"})
-		joining := inBubble(other)
+		other := lease("a", "a", map[string]string{shardingv1alpha1.AnnotationInstance: "other_1"})
+		joining := newTestLease(other)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go func() {
@@ -392,16 +392,16 @@ func TestClaimRefusesNameOfLiveProcess(t *testing.T) {
 			}
 		}()
 		if err := newMember(*joining).claim(t.Context()); !errors.Is(err, ErrNameTaken) {
-			t.Errorf("two processes have the name: %v", err)
+			t.Errorf("got %v, want %v", err, ErrNameTaken)
 		}
 	})
 }
 
-// TestPeers has a Lease in each state that another shard can be in.
+// TestPeers has a Lease in each state of another shard.
 func TestPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaving := map[string]string{shardingv1alpha1.AnnotationLeaving: "true"}
-		joined := inBubble(lease("a", "a", nil), lease("b", "b", nil), lease("released", "", nil),
+		joined := newTestLease(lease("a", "a", nil), lease("b", "b", nil), lease("released", "", nil),
 			lease("dead", shardingv1alpha1.IdentityShardLeaseController, nil), lease("leaving", "leaving", leaving))
 		peers := &Peers{Lease: joined}
 		for shard, want := range map[string]bool{"a": false, "b": true, "released": false, "dead": false, "leaving": false, "other": false} {
@@ -412,7 +412,7 @@ func TestPeers(t *testing.T) {
 		next := func(want string) {
 			t.Helper()
 			if got, ok, err := peers.Next(t.Context(), "key"); err != nil || !ok || got != want {
-				t.Errorf("next is %q, %t, %v, want %q", got, ok, err, want)
+				t.Errorf("the next owner is %q, %t, %v, want %q", got, ok, err, want)
 			}
 		}
 		next("b")
@@ -426,7 +426,7 @@ func TestPeers(t *testing.T) {
 		t.Log("The only other shard leaves, too")
 		update(lease("b", "b", leaving))
 		if _, ok, err := peers.Next(t.Context(), "key"); ok || err != nil {
-			t.Errorf("objects go to a shard that is leaving: %t, %v", ok, err)
+			t.Errorf("got a peer although all others are leaving: %t, %v", ok, err)
 		}
 		t.Log("A shard in another namespace is not visible")
 		update(lease("b", "b", nil))

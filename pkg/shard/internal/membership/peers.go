@@ -18,7 +18,7 @@ const (
 	// viewTTL is how long a list of the peers is reused: when a shard joins or leaves, many objects move
 	// at once.
 	viewTTL = time.Second
-	// missingTTL is how long a peer that is not in the list counts as missing. It may have joined since.
+	// missingTTL is how long a list is reused that lacks the peer: it may have joined since.
 	missingTTL = 200 * time.Millisecond
 )
 
@@ -79,11 +79,11 @@ func (p *Peers) Contains(ctx context.Context, shard string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, maxAge := range []time.Duration{viewTTL, missingTTL} {
-		seen, err := p.list(ctx, maxAge)
+		listed, err := p.list(ctx, maxAge)
 		if err != nil {
 			return false
 		}
-		if slices.Contains(seen.ring.Shards(), shard) {
+		if slices.Contains(listed.ring.Shards(), shard) {
 			return true
 		}
 	}
@@ -91,18 +91,18 @@ func (p *Peers) Contains(ctx context.Context, shard string) bool {
 }
 
 // Next returns the peer that should own a key when this shard leaves. It is "" if not all peers are
-// visible: then the webhook or the sharder chooses. ok is false if there is no peer.
+// visible: then the webhook or the sharder chooses. ok is false without a peer.
 func (p *Peers) Next(ctx context.Context, key string) (shard string, ok bool, err error) {
 	p.mu.Lock()
-	seen, err := p.list(ctx, viewTTL)
+	listed, err := p.list(ctx, viewTTL)
 	p.mu.Unlock()
 	switch {
 	case err != nil:
 		return "", false, err
-	case !seen.complete:
+	case !listed.complete:
 		return "", true, nil
-	case len(seen.ring.Shards()) == 0:
+	case len(listed.ring.Shards()) == 0:
 		return "", false, nil
 	}
-	return seen.ring.Owner(key), true, nil
+	return listed.ring.Owner(key), true, nil
 }

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// ErrLost is the cause with which the context of the work ends when the Lease is lost.
-var ErrLost = errors.New("the lease of this instance is lost")
+// ErrLeaseLost is the cause with which the context of the work ends when the Lease is lost.
+var ErrLeaseLost = errors.New("this process has lost its lease")
 
-// Tenure is the time during which this process certainly holds a Lease. It counts from the last renewal,
-// whereas leader election counts from its next attempt to renew, which may be much later.
+// Tenure is the time during which this process certainly holds a Lease. It counts from the last renewal.
+// Leader election counts from its next attempt to renew, which may be much later.
 type Tenure struct {
 	deadline time.Duration
 	now      func() time.Duration
-	// renewed is the time at which the last successful renewal began, or never.
+	// renewed is the time at which the last successful renewal began, or neverRenewed.
 	renewed atomic.Int64
-	lost    context.Context //nolint:containedctx // it is the tenure itself
+	lost    context.Context //nolint:containedctx // its end is the end of the tenure
 	lose    context.CancelFunc
 }
 
-// never is the value of renewed before the first renewal.
-const never = -1
+// neverRenewed is the value of renewed before the first renewal.
+const neverRenewed = -1
 
 // started is the start of sinceStart's clock.
 var started = time.Now()
@@ -36,7 +36,7 @@ func sinceStart() time.Duration {
 func newTenure(deadline time.Duration, now func() time.Duration) *Tenure {
 	lost, lose := context.WithCancel(context.Background())
 	t := &Tenure{deadline: deadline, now: now, lost: lost, lose: lose}
-	t.renewed.Store(never)
+	t.renewed.Store(neverRenewed)
 	return t
 }
 
@@ -46,7 +46,7 @@ func (t *Tenure) Lost() <-chan struct{} { return t.lost.Done() }
 // Within returns a context that ends when the Lease is lost. The caller must call stop after its work.
 func (t *Tenure) Within(ctx context.Context) (running context.Context, stop func()) {
 	running, cancel := context.WithCancelCause(ctx)
-	forget := context.AfterFunc(t.lost, func() { cancel(ErrLost) })
+	forget := context.AfterFunc(t.lost, func() { cancel(ErrLeaseLost) })
 	return running, func() {
 		forget()
 		cancel(nil)
@@ -59,13 +59,13 @@ func (t *Tenure) AfterLoss(call func()) { context.AfterFunc(t.lost, call) }
 // markRenewed records a successful renewal with the time at which it began.
 func (t *Tenure) markRenewed(began time.Duration) { t.renewed.Store(int64(began)) }
 
-// Held reports whether this process has ever held the Lease.
-func (t *Tenure) Held() bool { return t.renewed.Load() != never }
+// EverHeld reports whether this process has ever held the Lease.
+func (t *Tenure) EverHeld() bool { return t.renewed.Load() != neverRenewed }
 
 // Age is the time since the last successful renewal began, or zero without one.
 func (t *Tenure) Age() time.Duration {
 	renewed := t.renewed.Load()
-	if renewed == never {
+	if renewed == neverRenewed {
 		return 0
 	}
 	return t.now() - time.Duration(renewed)
@@ -73,17 +73,17 @@ func (t *Tenure) Age() time.Duration {
 
 // Valid reports whether this process certainly holds the Lease right now. It detects a pause of the
 // process at once, before the Lease is declared lost.
-func (t *Tenure) Valid() bool { return t.lost.Err() == nil && t.Held() && t.Age() < t.deadline }
+func (t *Tenure) Valid() bool { return t.lost.Err() == nil && t.EverHeld() && t.Age() < t.deadline }
 
 // expire declares the Lease lost when it has not been renewed for as long as the deadline.
 func (t *Tenure) expire(ctx context.Context) {
 	for {
-		left := t.deadline - t.Age()
-		if left <= 0 {
+		remaining := t.deadline - t.Age()
+		if remaining <= 0 {
 			t.lose()
 			return
 		}
-		timer := time.NewTimer(left)
+		timer := time.NewTimer(remaining)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -11,25 +11,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// watchTwice adds a second form in which the main kind is watched.
-func (o *owner) watchTwice() {
+// addSecondCache adds a second form in which the main kind is watched.
+func (o *testShard) addSecondCache() {
 	o.t.Helper()
 	if _, _, err := o.Declare(configMaps, &metav1.PartialObjectMetadata{}); err != nil {
 		o.t.Fatal(err)
 	}
 }
 
-// TestObjectIsReconciledUntilCachesAgree has a second cache that lags for a minute. The shard reconciles the object
-// meanwhile, and releases it as soon as the cache has caught up, not with the next retry.
+// TestObjectIsReconciledUntilCachesAgree has a second cache that lags for a minute. The shard reconciles the
+// object meanwhile, and releases it when the cache has caught up, before the next retry.
 func TestObjectIsReconciledUntilCachesAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOwner(t)
-		o.watchTwice()
+		o := newTestShard(t)
+		o.addSecondCache()
 		drained, err := o.Get(t.Context(), o.kind, 0, object.NamespacedName)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.behind = 1
+		o.laggingCache = 1
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() { o.Run(ctx) })
@@ -37,7 +37,7 @@ func TestObjectIsReconciledUntilCachesAgree(t *testing.T) {
 		for range 600 {
 			first.OnUpdate(drained, drained)
 			synctest.Wait()
-			if !o.begins() {
+			if !o.canReconcile() {
 				t.Fatal("the object is not reconciled while a cache lags")
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -46,81 +46,81 @@ func TestObjectIsReconciledUntilCachesAgree(t *testing.T) {
 			t.Errorf("%d attempts in a minute, want about 12: 20 ms doubled up to 30 s", n)
 		}
 		if got := o.owners(); got != "aa" {
-			t.Errorf("the object and its child are with %s, want aa", got)
+			t.Errorf("the owners of the object and its child are %s, want aa", got)
 		}
 		o.mu.Lock()
-		o.behind = 0
+		o.laggingCache = 0
 		o.mu.Unlock()
 		second.OnAdd(drained, false)
 		synctest.Wait()
 		if got := o.owners(); got != "bb" {
-			t.Errorf("when the caches agree, the object and its child are with %s, want bb", got)
+			t.Errorf("when the caches agree, the owners of the object and its child are %s, want bb", got)
 		}
 		stop()
 		group.Wait()
 	})
 }
 
-// TestUnansweredReleaseStaysBlockedWhileCachesDiffer loses a request that may still be applied.
 func TestUnansweredReleaseStaysBlockedWhileCachesDiffer(t *testing.T) {
-	o := newOwner(t)
-	o.watchTwice()
-	o.patch = onMain(func(string) error { return errReset })
+	o := newTestShard(t)
+	o.addSecondCache()
+	o.beforePatch = onlyMain(func(string) error { return errReset })
 	if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errUnanswered) {
 		t.Fatalf("got %v", err)
 	}
-	o.behind = 1
+	o.laggingCache = 1
 	if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errCachesDiffer) {
 		t.Errorf("got %v", err)
 	}
-	if o.begins() {
-		t.Error("two shards may work on the object")
+	if o.canReconcile() {
+		t.Error("a reconcile begins although the release may still be applied")
 	}
 }
 
-// TestUnreadableCacheDoesNotBlock fails to read a cache. Nothing was written, so the shard continues to reconcile the object.
+// TestUnreadableCacheDoesNotBlock fails to read a cache. Nothing was written, so the shard continues to
+// reconcile the object.
 func TestUnreadableCacheDoesNotBlock(t *testing.T) {
-	o := newOwner(t)
-	o.fails = errReset
+	o := newTestShard(t)
+	o.cacheErr = errReset
 	if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errReset) {
 		t.Errorf("got %v", err)
 	}
-	o.fails = nil
-	if !o.begins() {
+	o.cacheErr = nil
+	if !o.canReconcile() {
 		t.Error("the object is not reconciled")
 	}
 }
 
-// TestReleasedObjectIsNotReleasedAgain attempts to release an object whose release the caches do not show yet.
+// TestReleasedObjectIsNotReleasedAgain retries a release that the caches do not show yet.
 func TestReleasedObjectIsNotReleasedAgain(t *testing.T) {
 	keep := func(context.Context, Key, metav1.Object) (string, bool) { return "", false }
 	for name, test := range map[string]struct {
-		to     Destination
-		behind int
+		to      Destination
+		lagging int
 	}{
-		"they show it undrained": {keep, 0},
-		"they differ":            {nil, 1},
+		"the caches show no drain": {keep, 0},
+		"the caches differ":        {nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOwner(t)
-			o.watchTwice()
+			o := newTestShard(t)
+			o.addSecondCache()
 			before, err := o.Get(t.Context(), o.kind, 0, object.NamespacedName)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.frozen = before
+			o.cachedMain = before
 			if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 				t.Fatal(err)
 			}
-			o.behind = test.behind
+			o.laggingCache = test.lagging
 			if _, err := o.release(t.Context(), object, test.to); err != nil {
 				t.Error(err)
 			}
 			if got := o.owners(); got != "bb" {
-				t.Errorf("the object and its child are with %s, want bb", got)
+				t.Errorf("the owners of the object and its child are %s, want bb", got)
 			}
-			if o.begins() {
-				t.Error("two shards work on the object")
+			if o.canReconcile() {
+				t.Error("a reconcile begins on an object that another shard owns")
 			}
 		})
 	}

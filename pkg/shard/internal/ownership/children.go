@@ -20,11 +20,11 @@ type objectTree struct {
 // treeOf returns an object with its children in the caches. The sharder moves children that the caches
 // do not have yet.
 func (o *Ownership) treeOf(ctx context.Context, kind *Kind, object client.Object) (*objectTree, error) {
-	tree := &objectTree{object: reduce(kind, object)}
+	tree := &objectTree{object: metadataOf(kind, object)}
 	for _, controlled := range kind.Controlled {
-		if err := o.Objects.Each(ctx, controlled, object.GetUID(), func(child client.Object) error {
+		if err := o.Objects.ForEach(ctx, controlled, object.GetUID(), func(child client.Object) error {
 			if metav1.IsControlledBy(child, object) {
-				tree.children = append(tree.children, reduce(controlled, child))
+				tree.children = append(tree.children, metadataOf(controlled, child))
 			}
 			return nil
 		}); err != nil {
@@ -34,14 +34,14 @@ func (o *Ownership) treeOf(ctx context.Context, kind *Kind, object client.Object
 	return tree, nil
 }
 
-// reduce returns the metadata that is needed to record an owner.
-func reduce(kind *Kind, object client.Object) *metav1.PartialObjectMetadata {
-	reduced := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+// metadataOf returns the metadata that is needed to record an owner.
+func metadataOf(kind *Kind, object client.Object) *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 		ResourceVersion: object.GetResourceVersion(), Labels: maps.Clone(object.GetLabels()),
 	}}
-	reduced.SetGroupVersionKind(kind.GroupVersionKind)
-	return reduced
+	metadata.SetGroupVersionKind(kind.GroupVersionKind)
+	return metadata
 }
 
 // assignChildren records the next owner of the children that this shard owns, or has just assigned to
@@ -57,7 +57,7 @@ func (o *Ownership) assignChildren(ctx context.Context, tree *objectTree, next s
 
 func (o *Ownership) assignChild(ctx context.Context, child *metav1.PartialObjectMetadata, next string) error {
 	known := o.owner(child) // this shard, or the shard of an earlier attempt
-	for range attempts {
+	for range maxAttempts {
 		if o.owner(child) == next || o.owner(child) != known {
 			return nil // next owns it, or another client has moved it
 		}
@@ -69,5 +69,5 @@ func (o *Ownership) assignChild(ctx context.Context, child *metav1.PartialObject
 			return client.IgnoreNotFound(err)
 		}
 	}
-	return fmt.Errorf("%d attempts in a row conflicted with writes of other clients", attempts)
+	return fmt.Errorf("%d attempts in a row conflicted with writes of other clients", maxAttempts)
 }

@@ -1,5 +1,4 @@
-// Package ownership knows the objects that this shard owns, follows changes of their owner, and releases
-// them safely.
+// Package ownership tracks the objects that this shard owns and releases them safely.
 //
 // It guarantees:
 //   - A reconcile begins only on an object that this shard owns and is not releasing.

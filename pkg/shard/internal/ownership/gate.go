@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// ErrTaken is the cause with which the context of a reconcile ends when another shard gets its object.
-var ErrTaken = errors.New("this shard no longer owns the object")
+// ErrOwnershipLost is the cause with which the context of a reconcile ends when another shard gets its object.
+var ErrOwnershipLost = errors.New("this shard no longer owns the object")
 
 // Key names a main object.
 type Key struct {
@@ -70,12 +70,12 @@ func (g *gate) change(k Key, change func(*objectState)) {
 	defer g.mu.Unlock()
 	if state := g.objects[k]; state != nil {
 		change(state)
-		g.tidy(k, state)
+		g.deleteUnused(k, state)
 	}
 }
 
-// tidy removes the state of an object that has no reconcile and no release.
-func (g *gate) tidy(k Key, state *objectState) {
+// deleteUnused deletes the state of an object that has no reconcile and no release.
+func (g *gate) deleteUnused(k Key, state *objectState) {
 	if !state.blocked && !state.releasing && !state.refused && len(state.running) == 0 && g.objects[k] == state {
 		delete(g.objects, k)
 	}
@@ -83,17 +83,17 @@ func (g *gate) tidy(k Key, state *objectState) {
 
 // enter begins a reconcile, unless the object is being released. Its context ends when another shard gets
 // the object. The caller must call leave after the reconcile.
-func (g *gate) enter(ctx context.Context, k Key) (running context.Context, leave func(), ok bool) {
+func (g *gate) enter(ctx context.Context, k Key) (reconcileCtx context.Context, leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	state := g.state(k)
 	if state.blocked {
 		return nil, nil, false
 	}
-	running, stop := context.WithCancelCause(ctx)
+	reconcileCtx, stop := context.WithCancelCause(ctx)
 	run := &reconcileRun{stop: stop}
 	state.running[run] = struct{}{}
-	return running, func() {
+	return reconcileCtx, func() {
 		stop(nil)
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -102,7 +102,7 @@ func (g *gate) enter(ctx context.Context, k Key) (running context.Context, leave
 			close(state.idle)
 			state.idle = nil
 		}
-		g.tidy(k, state)
+		g.deleteUnused(k, state)
 	}, true
 }
 
@@ -119,12 +119,12 @@ func (g *gate) block(k Key) (idle <-chan struct{}, ok bool) {
 	if state.idle == nil {
 		state.idle = make(chan struct{})
 	}
-	waiting := state.idle
+	allDone := state.idle
 	if len(state.running) == 0 {
-		close(waiting)
+		close(allDone)
 		state.idle = nil
 	}
-	return waiting, true
+	return allDone, true
 }
 
 // endRelease ends the release that block began. The object stays blocked unless open was called.
@@ -134,7 +134,7 @@ func (g *gate) endRelease(k Key) { g.change(k, func(state *objectState) { state.
 func (g *gate) interrupt(k Key) {
 	g.change(k, func(state *objectState) {
 		for run := range state.running {
-			run.stop(ErrTaken)
+			run.stop(ErrOwnershipLost)
 		}
 	})
 }

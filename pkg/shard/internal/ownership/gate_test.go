@@ -11,7 +11,7 @@ import (
 
 var object = Key{schema.GroupKind{Kind: "ConfigMap"}, types.NamespacedName{Namespace: "default", Name: "home"}}
 
-func entered(g *gate) bool {
+func canEnter(g *gate) bool {
 	_, leave, ok := g.enter(context.Background(), object)
 	if ok {
 		leave()
@@ -21,63 +21,62 @@ func entered(g *gate) bool {
 
 func TestGateWaitsForReconciles(t *testing.T) {
 	g := newGate()
-	running, leave, ok := g.enter(t.Context(), object)
+	reconcileCtx, leave, ok := g.enter(t.Context(), object)
 	if !ok {
-		t.Fatal("it is closed from the start")
+		t.Fatal("it is blocked from the start")
 	}
 	idle, _ := g.block(object)
 	select {
 	case <-idle:
-		t.Fatal("it is idle while somebody works")
+		t.Fatal("it is idle during a reconcile")
 	default:
 	}
-	if entered(g) {
-		t.Error("a run began that nobody waits for")
+	if canEnter(g) {
+		t.Error("a reconcile began for which the release does not wait")
 	}
 	g.interrupt(object)
-	<-running.Done()
-	if !errors.Is(context.Cause(running), ErrTaken) {
-		t.Errorf("the cause is %v", context.Cause(running))
+	<-reconcileCtx.Done()
+	if !errors.Is(context.Cause(reconcileCtx), ErrOwnershipLost) {
+		t.Errorf("the cause is %v", context.Cause(reconcileCtx))
 	}
 	leave()
 	<-idle
 	g.open(object)
 	g.endRelease(object)
-	if !entered(g) || len(g.objects) != 0 {
-		t.Errorf("it stays blocked, or its state is never forgotten: %v", g.objects)
+	if !canEnter(g) || len(g.objects) != 0 {
+		t.Errorf("it stays blocked, or its state is not deleted: %v", g.objects)
 	}
 }
 
 func TestGateAllowsOneReleaseAtATime(t *testing.T) {
 	g := newGate()
 	if _, ok := g.block(object); !ok {
-		t.Fatal("it is busy from the start")
+		t.Fatal("a release is in progress from the start")
 	}
 	if _, ok := g.block(object); ok {
-		t.Error("two hand the same object over")
+		t.Error("two releases of one object are in progress")
 	}
 	g.endRelease(object)
-	if entered(g) {
-		t.Error("it opened by itself")
+	if canEnter(g) {
+		t.Error("it is unblocked after a release that did not open it")
 	}
 	if _, ok := g.block(object); !ok {
-		t.Error("its release never ends")
+		t.Error("the release does not end")
 	}
 }
 
-// TestGateStaysBlockedUntilCacheShowsRelease keeps an object blocked until the cache shows that it was released.
 func TestGateStaysBlockedUntilCacheShowsRelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(*gate)
 		open bool
 	}{
-		"nothing yet":               {func(*gate) {}, false},
-		"an old version":            {func(g *gate) { g.observe(object, "9", 0) }, false},
-		"that very version":         {func(g *gate) { g.observe(object, "10", 0) }, false},
-		"a later one: it came back": {func(g *gate) { g.observe(object, "11", 0) }, true},
-		"gone":                      {func(g *gate) { g.observeDeletion(object, "10", 0) }, true},
-		"gone, nobody knows when":   {func(g *gate) { g.observeDeletion(object, "", 0) }, true},
-		"gone once before":          {func(g *gate) { g.observeDeletion(object, "5", 0) }, false},
+		"no event":                   {func(*gate) {}, false},
+		"an earlier version":         {func(g *gate) { g.observe(object, "9", 0) }, false},
+		"the version of the release": {func(g *gate) { g.observe(object, "10", 0) }, false},
+		"a later version":            {func(g *gate) { g.observe(object, "11", 0) }, true},
+		"deleted":                    {func(g *gate) { g.observeDeletion(object, "10", 0) }, true},
+		"deleted, version unknown":   {func(g *gate) { g.observeDeletion(object, "", 0) }, true},
+		"deleted before the release": {func(g *gate) { g.observeDeletion(object, "5", 0) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate()
@@ -85,11 +84,11 @@ func TestGateStaysBlockedUntilCacheShowsRelease(t *testing.T) {
 			g.markReleased(object, "10", 1)
 			g.endRelease(object)
 			if !g.isReleased(object) {
-				t.Error("its release is not recorded")
+				t.Error("the release is not recorded")
 			}
 			test.then(g)
-			if got := entered(g); got != test.open {
-				t.Errorf("a run may begin: %t", got)
+			if got := canEnter(g); got != test.open {
+				t.Errorf("a reconcile may begin: %t, want %t", got, test.open)
 			}
 		})
 	}

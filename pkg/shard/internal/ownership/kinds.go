@@ -71,8 +71,8 @@ func (k *Kinds) DeclareControlled(owner *Kind, gvk schema.GroupVersionKind, watc
 	}
 }
 
-func (k *Kind) controls(of schema.GroupKind) bool {
-	return slices.ContainsFunc(k.Controlled, func(controlled *Kind) bool { return controlled.GroupKind() == of })
+func (k *Kind) controls(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(k.Controlled, func(controlled *Kind) bool { return controlled.GroupKind() == kind })
 }
 
 // OnReleased adds functions that are called for each object that this shard no longer owns.
@@ -82,8 +82,8 @@ func (k *Kinds) OnReleased(kind *Kind, calls ...func(reconcile.Request)) {
 	kind.released = append(kind.released, calls...)
 }
 
-// Main returns the main kinds, sorted.
-func (k *Kinds) Main() []*Kind {
+// MainKinds returns the main kinds, sorted.
+func (k *Kinds) MainKinds() []*Kind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	all := make([]*Kind, 0, len(k.main))
@@ -95,20 +95,20 @@ func (k *Kinds) Main() []*Kind {
 }
 
 // MainKind returns a main kind, or nil.
-func (k *Kinds) MainKind(of schema.GroupKind) *Kind {
+func (k *Kinds) MainKind(kind schema.GroupKind) *Kind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.main[of]
+	return k.main[kind]
 }
 
 // Declared reports whether a kind is a main kind or a controlled kind.
-func (k *Kinds) Declared(of schema.GroupKind) bool {
-	return k.MainKind(of) != nil || slices.ContainsFunc(k.Main(), func(main *Kind) bool { return main.controls(of) })
+func (k *Kinds) Declared(kind schema.GroupKind) bool {
+	return k.MainKind(kind) != nil || slices.ContainsFunc(k.MainKinds(), func(main *Kind) bool { return main.controls(kind) })
 }
 
 // Conflict returns a kind that is both a main kind and a controlled kind, or "".
 func (k *Kinds) Conflict() string {
-	for _, main := range k.Main() {
+	for _, main := range k.MainKinds() {
 		for _, controlled := range main.Controlled {
 			if k.MainKind(controlled.GroupKind()) != nil {
 				return controlled.Kind
@@ -134,8 +134,8 @@ func (k *Kind) New(scheme *runtime.Scheme, cache int) (client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	object, is := made.(client.Object)
-	if !is {
+	object, ok := made.(client.Object)
+	if !ok {
 		return nil, fmt.Errorf("%s is not an object", k.GroupVersionKind)
 	}
 	return object, nil
@@ -143,25 +143,25 @@ func (k *Kind) New(scheme *runtime.Scheme, cache int) (client.Object, error) {
 
 // NewList returns an empty list of objects of the kind, in the form of its first cache.
 func (k *Kind) NewList(scheme *runtime.Scheme) (client.ObjectList, error) {
-	of := k.GroupVersionKind
-	of.Kind += "List"
+	gvk := k.GroupVersionKind
+	gvk.Kind += "List"
 	switch k.Watched[0].(type) {
 	case *metav1.PartialObjectMetadata:
 		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(of)
+		list.SetGroupVersionKind(gvk)
 		return list, nil
 	case runtime.Unstructured:
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(of)
+		list.SetGroupVersionKind(gvk)
 		return list, nil
 	}
-	made, err := scheme.New(of)
+	made, err := scheme.New(gvk)
 	if err != nil {
 		return nil, err
 	}
-	list, is := made.(client.ObjectList)
-	if !is {
-		return nil, fmt.Errorf("%s is not a list", of)
+	list, ok := made.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%s is not a list", gvk)
 	}
 	return list, nil
 }

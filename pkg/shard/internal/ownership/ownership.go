@@ -22,9 +22,9 @@ import (
 type Objects interface {
 	// Get reads an object from one of the caches of its kind.
 	Get(ctx context.Context, kind *Kind, cache int, name types.NamespacedName) (client.Object, error)
-	// Each visits the objects in the first cache of their kind. If controller is set, it may skip objects
+	// ForEach visits the objects in the first cache of their kind. If controller is set, it may skip objects
 	// that are not its children.
-	Each(ctx context.Context, kind *Kind, controller types.UID, visit func(client.Object) error) error
+	ForEach(ctx context.Context, kind *Kind, controller types.UID, visit func(client.Object) error) error
 }
 
 // Peers are the other shards.
@@ -32,7 +32,7 @@ type Peers interface {
 	// Contains reports whether a shard is a member that accepts objects.
 	Contains(ctx context.Context, shard string) bool
 	// Next returns the shard that should own a key when this shard leaves. It is "" if the webhook or the
-	// sharder has to choose; ok is false if there is no other shard.
+	// sharder has to choose; ok is false without another shard.
 	Next(ctx context.Context, key string) (shard string, ok bool, err error)
 }
 
@@ -41,13 +41,13 @@ type Options struct {
 	Ring, Shard string
 	Objects     Objects
 	Peers       Peers
-	// Grace is how long a reconcile may continue after the release of its object has begun. After that
-	// its context ends.
-	Grace time.Duration
+	// GracePeriod is how long a reconcile may continue after the release of its object has begun. After
+	// that its context ends.
+	GracePeriod time.Duration
 	// ConcurrentReleases is the number of objects that are released at the same time.
 	ConcurrentReleases int
-	// Observe is called with the result and the duration of each attempt to release an object.
-	Observe func(Result, time.Duration)
+	// ObserveRelease is called with the result and the duration of each attempt to release an object.
+	ObserveRelease func(Result, time.Duration)
 }
 
 // Result is the result of an attempt to release an object.
@@ -64,7 +64,7 @@ const (
 
 // Ownership tracks and releases the objects that this shard owns.
 type Ownership struct {
-	record
+	ownerLabels
 	Options
 	Kinds
 	// writer reads and writes owners. It does not read from a cache.
@@ -88,9 +88,9 @@ const minRetryDelay, maxRetryDelay = 20 * time.Millisecond, 30 * time.Second
 // New returns the Ownership of a shard that owns nothing yet.
 func New(options Options) *Ownership {
 	o := &Ownership{
-		record:  newRecord(options.Ring, options.Shard),
-		Options: options,
-		gate:    newGate(),
+		ownerLabels: newOwnerLabels(options.Ring, options.Shard),
+		Options:     options,
+		gate:        newGate(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[Key](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[Key]{Name: "shard-releases"}),
@@ -100,26 +100,26 @@ func New(options Options) *Ownership {
 	return o
 }
 
-// WriteWith sets the client that reads and writes owners. It must not read from a cache.
-func (o *Ownership) WriteWith(writer client.Client) { o.writer = writer }
+// SetWriter sets the client that reads and writes owners. It must not read from a cache.
+func (o *Ownership) SetWriter(writer client.Client) { o.writer = writer }
 
 // Begin begins a reconcile of an object, if the given cache shows that this shard owns it. The context ends
 // when another shard gets the object; the caller must call end.
 //
 // If the object is being released, Begin returns Releasing. The caller should retry later, because this
 // shard may keep the object.
-func (o *Ownership) Begin(ctx context.Context, kind *Kind, cache int, name types.NamespacedName) (running context.Context, end func(), state State, err error) {
+func (o *Ownership) Begin(ctx context.Context, kind *Kind, cache int, name types.NamespacedName) (reconcileCtx context.Context, end func(), state State, err error) {
 	k := Key{kind.GroupKind(), name}
 	// The gate comes before the cache: if it is open, the cache shows the last release.
-	running, end, ok := o.gate.enter(ctx, k)
+	reconcileCtx, end, ok := o.gate.enter(ctx, k)
 	if !ok {
 		return nil, nil, Releasing, nil
 	}
-	object, err := o.Objects.Get(running, kind, cache, name)
+	object, err := o.Objects.Get(reconcileCtx, kind, cache, name)
 	if err != nil {
 		end()
 		if apierrors.IsNotFound(err) {
-			return nil, nil, NotOwned, nil // deleted, or another shard's
+			return nil, nil, NotOwned, nil // deleted, or assigned to another shard
 		}
 		return nil, nil, NotOwned, err
 	}
@@ -133,7 +133,7 @@ func (o *Ownership) Begin(ctx context.Context, kind *Kind, cache int, name types
 		o.queue.Add(k)
 		return nil, nil, Releasing, nil
 	}
-	return running, end, Owned, nil
+	return reconcileCtx, end, Owned, nil
 }
 
 // State is whether this shard owns an object.
@@ -156,16 +156,16 @@ func (o *Ownership) Owns(ctx context.Context, kind *Kind, name types.NamespacedN
 	return true
 }
 
-// Adopt assigns a new child of one of this shard's objects to this shard, and reports whether it did. This
-// saves the call of the webhook, and works without a webhook.
+// Adopt assigns a new child of one of this shard's objects to this shard, and reports whether it did. The
+// API server then need not call the webhook, which may not exist.
 func (o *Ownership) Adopt(ctx context.Context, child client.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(child)
-	return owner != nil && o.controls(ctx, owner, child) && o.claim(child)
+	return owner != nil && o.ownsController(ctx, owner, child) && o.claim(child)
 }
 
-// controls reports whether the child has a controlled kind and this shard owns its controller. A
-// controller that reconciles all objects of a kind may use the same client.
-func (o *Ownership) controls(ctx context.Context, owner *metav1.OwnerReference, child client.Object) bool {
+// ownsController reports whether the child is of a controlled kind and this shard owns its controller.
+// Reconcilers that reconcile all objects of a kind may use the same client.
+func (o *Ownership) ownsController(ctx context.Context, owner *metav1.OwnerReference, child client.Object) bool {
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
 		return false
@@ -178,7 +178,7 @@ func (o *Ownership) controls(ctx context.Context, owner *metav1.OwnerReference, 
 	if err != nil || !kind.controls(gvk.GroupKind()) {
 		return false
 	}
-	// A cluster-scoped controller has no namespace, whatever its children have.
+	// A cluster-scoped controller has no namespace, even if its children have one.
 	for _, name := range []types.NamespacedName{{Namespace: child.GetNamespace(), Name: owner.Name}, {Name: owner.Name}} {
 		found, err := o.Objects.Get(ctx, kind, 0, name)
 		if err == nil && found.GetUID() == owner.UID {
@@ -191,10 +191,10 @@ func (o *Ownership) controls(ctx context.Context, owner *metav1.OwnerReference, 
 // Handler returns the event handler for one of the caches of a main kind. It gets all events, regardless
 // of the predicates of controllers.
 func (o *Ownership) Handler(kind *Kind, cache int) toolscache.ResourceEventHandler {
-	owned := o.ownedOf(kind.GroupKind())
+	owned := o.ownedCount(kind.GroupKind())
 	observe := func(found any) {
-		object, is := found.(client.Object)
-		if !is {
+		object, ok := found.(client.Object)
+		if !ok {
 			return
 		}
 		k := Key{kind.GroupKind(), client.ObjectKeyFromObject(object)}
@@ -232,8 +232,8 @@ func (o *Ownership) Handler(kind *Kind, cache int) toolscache.ResourceEventHandl
 				return
 			}
 			k := Key{kind.GroupKind(), types.NamespacedName{Namespace: name.Namespace, Name: name.Name}}
-			version := "" // not known if the watch missed the deletion
-			if object, is := found.(client.Object); is {
+			version := "" // unknown if the watch missed the deletion
+			if object, ok := found.(client.Object); ok {
 				version = object.GetResourceVersion()
 			}
 			o.gate.observeDeletion(k, version, cache)
@@ -261,7 +261,7 @@ func (o *Ownership) trackDrain(k Key, draining bool) {
 	}
 }
 
-func (o *Ownership) ownedOf(kind schema.GroupKind) *atomic.Int64 {
+func (o *Ownership) ownedCount(kind schema.GroupKind) *atomic.Int64 {
 	count, _ := o.owned.LoadOrStore(kind, &atomic.Int64{})
 	return count.(*atomic.Int64)
 }

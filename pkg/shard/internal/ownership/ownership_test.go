@@ -29,28 +29,30 @@ var (
 	drainLabel = shardingv1alpha1.LabelDrain("ring")
 )
 
-// owner is a shard named a, whose caches are the API server's own content unless a test freezes them.
-type owner struct {
+// testShard is a shard named a. Its caches show the objects of a fake API server, unless a test changes
+// that.
+type testShard struct {
 	*Ownership
-	t      *testing.T
-	api    client.WithWatch
-	kind   *Kind
-	frozen client.Object // what the cache shows of the main object, if that is not what the API server has
-	behind int           // the index of a cache that does not show the main object yet, or 0
-	fails  error         // what reads of the caches return
-	keeps  bool          // a webhook assigns the main object to this shard again, in the same write
+	t    *testing.T
+	api  client.WithWatch
+	kind *Kind
+	// cachedMain is the main object that the caches show instead of the API server's, or nil.
+	cachedMain   client.Object
+	laggingCache int   // the index of a cache that does not show the main object yet, or 0
+	cacheErr     error // returned by reads of the caches
+	webhookKeeps bool  // a webhook assigns the main object to this shard again, in the same write
 
-	mu      sync.Mutex
-	patch   func(name string) error // what becomes of a patch before it is applied
-	lost    func(name string) error // what becomes of the answer after it was applied
-	reads   func() error            // what becomes of a read without a cache
-	results []Result
-	peers   []string
+	mu          sync.Mutex
+	beforePatch func(name string) error // an error means that the patch is not applied
+	afterPatch  func(name string) error // an error replaces the response to an applied patch
+	beforeRead  func() error            // an error means that a read without a cache fails
+	results     []Result
+	peers       []string
 }
 
-func newOwner(t *testing.T) *owner {
+func newTestShard(t *testing.T) *testShard {
 	t.Helper()
-	o := &owner{t: t, peers: []string{"b"}, patch: func(string) error { return nil }, lost: func(string) error { return nil }, reads: func() error { return nil }}
+	o := &testShard{t: t, peers: []string{"b"}, beforePatch: succeed, afterPatch: succeed, beforeRead: func() error { return nil }}
 	main := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "home", UID: "main", Labels: map[string]string{shardLabel: "a", drainLabel: "b"},
 	}}
@@ -60,8 +62,8 @@ func newOwner(t *testing.T) *owner {
 	}}
 	o.api = fake.NewClientBuilder().WithObjects(main, child).Build()
 	o.Ownership = New(Options{
-		Ring: "ring", Shard: "a", Objects: o, Peers: o, Grace: time.Second, ConcurrentReleases: 2,
-		Observe: func(result Result, _ time.Duration) { o.results = append(o.results, result) },
+		Ring: "ring", Shard: "a", Objects: o, Peers: o, GracePeriod: time.Second, ConcurrentReleases: 2,
+		ObserveRelease: func(result Result, _ time.Duration) { o.results = append(o.results, result) },
 	})
 	t.Cleanup(o.queue.ShutDown)
 	var err error
@@ -69,10 +71,10 @@ func newOwner(t *testing.T) *owner {
 		t.Fatal(err)
 	}
 	o.DeclareControlled(o.kind, secrets, &corev1.Secret{})
-	o.WriteWith(interceptor.NewClient(o.api, interceptor.Funcs{Get: func(
+	o.SetWriter(interceptor.NewClient(o.api, interceptor.Funcs{Get: func(
 		ctx context.Context, api client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
 	) error {
-		if err := o.reads(); err != nil {
+		if err := o.beforeRead(); err != nil {
 			return err
 		}
 		return api.Get(ctx, key, object, options...)
@@ -80,7 +82,7 @@ func newOwner(t *testing.T) *owner {
 		ctx context.Context, api client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
 	) error {
 		o.mu.Lock()
-		before, after := o.patch, o.lost
+		before, after := o.beforePatch, o.afterPatch
 		o.mu.Unlock()
 		if err := before(object.GetName()); err != nil {
 			return err
@@ -88,7 +90,7 @@ func newOwner(t *testing.T) *owner {
 		if err := api.Patch(ctx, object, patch, options...); err != nil {
 			return err
 		}
-		if o.keeps && object.GetName() == "home" {
+		if o.webhookKeeps && object.GetName() == "home" {
 			if err := api.Patch(ctx, object, assignTo("a")); err != nil {
 				return err
 			}
@@ -99,18 +101,18 @@ func newOwner(t *testing.T) *owner {
 }
 
 // Get implements Objects.
-func (o *owner) Get(ctx context.Context, _ *Kind, cache int, name types.NamespacedName) (client.Object, error) {
+func (o *testShard) Get(ctx context.Context, _ *Kind, cache int, name types.NamespacedName) (client.Object, error) {
 	o.mu.Lock()
-	behind, fails := o.behind, o.fails
+	lagging, cacheErr := o.laggingCache, o.cacheErr
 	o.mu.Unlock()
-	if fails != nil {
-		return nil, fails
+	if cacheErr != nil {
+		return nil, cacheErr
 	}
-	if behind > 0 && cache == behind {
+	if lagging > 0 && cache == lagging {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name.Name)
 	}
-	if o.frozen != nil {
-		return o.frozen, nil
+	if o.cachedMain != nil {
+		return o.cachedMain, nil
 	}
 	object := &corev1.ConfigMap{}
 	if err := o.api.Get(ctx, name, object); err != nil {
@@ -122,8 +124,8 @@ func (o *owner) Get(ctx context.Context, _ *Kind, cache int, name types.Namespac
 	return object, nil
 }
 
-// Each implements Objects.
-func (o *owner) Each(ctx context.Context, kind *Kind, _ types.UID, visit func(client.Object) error) error {
+// ForEach implements Objects.
+func (o *testShard) ForEach(ctx context.Context, kind *Kind, _ types.UID, visit func(client.Object) error) error {
 	if kind.Kind == "ConfigMap" {
 		object, err := o.Get(ctx, kind, 0, object.NamespacedName)
 		if err != nil {
@@ -139,20 +141,20 @@ func (o *owner) Each(ctx context.Context, kind *Kind, _ types.UID, visit func(cl
 }
 
 // Contains implements Peers.
-func (o *owner) Contains(_ context.Context, shard string) bool {
+func (o *testShard) Contains(_ context.Context, shard string) bool {
 	return strings.Join(o.peers, "") == shard
 }
 
 // Next implements Peers.
-func (o *owner) Next(context.Context, string) (string, bool, error) {
+func (o *testShard) Next(context.Context, string) (string, bool, error) {
 	if len(o.peers) == 0 {
 		return "", false, nil
 	}
 	return o.peers[0], true, nil
 }
 
-// owners are the shards that the API server has recorded for the main object and its child.
-func (o *owner) owners() string {
+// owners returns the recorded owners of the main object and its child.
+func (o *testShard) owners() string {
 	o.t.Helper()
 	main, child := &corev1.ConfigMap{}, &corev1.Secret{}
 	if err := o.api.Get(context.Background(), object.NamespacedName, main); err != nil {
@@ -164,22 +166,24 @@ func (o *owner) owners() string {
 	return main.Labels[shardLabel] + child.Labels[shardLabel]
 }
 
-// begins reports whether a reconcile may begin.
-func (o *owner) begins() bool { return o.Owns(o.t.Context(), o.kind, object.NamespacedName) }
+// canReconcile reports whether a reconcile of the main object may begin.
+func (o *testShard) canReconcile() bool { return o.Owns(o.t.Context(), o.kind, object.NamespacedName) }
+
+func succeed(string) error { return nil }
 
 func forbidden(string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "home", errors.New("refused by a policy"))
 }
 
-// assignTo is a patch that records an owner.
+// assignTo returns a patch that records an owner.
 func assignTo(shard string) client.Patch {
 	return client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+shardLabel+`":"`+shard+`"}}}`))
 }
 
 var errReset = errors.New("connection reset by peer")
 
-// onMain fails only for the main object.
-func onMain(fail func(string) error) func(string) error {
+// onlyMain calls a function only for the main object.
+func onlyMain(fail func(string) error) func(string) error {
 	return func(name string) error {
 		if name != "home" {
 			return nil
@@ -189,9 +193,9 @@ func onMain(fail func(string) error) func(string) error {
 }
 
 func TestReleaseHandsChildrenOverFirst(t *testing.T) {
-	o := newOwner(t)
+	o := newTestShard(t)
 	var order []string
-	o.patch = func(name string) error {
+	o.beforePatch = func(name string) error {
 		order = append(order, name)
 		return nil
 	}
@@ -199,120 +203,120 @@ func TestReleaseHandsChildrenOverFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := o.owners(); got != "bb" {
-		t.Errorf("the object and its child are with %s, want bb", got)
+		t.Errorf("the owners of the object and its child are %s, want bb", got)
 	}
 	if strings.Join(order, " ") != "child home" {
-		t.Errorf("writes were %v", order)
+		t.Errorf("the order of the writes is %v", order)
 	}
-	if o.begins() {
+	if o.canReconcile() {
 		t.Error("a reconcile begins on a released object")
 	}
 }
 
-// TestRefusedReleaseKeepsObjectAtWork refuses the write of the object itself. Its child is assigned to the shard again, and the
-// object is reconciled although it is being drained.
-func TestRefusedReleaseKeepsObjectAtWork(t *testing.T) {
-	o := newOwner(t)
-	o.patch = onMain(forbidden)
+// TestObjectIsReconciledAfterRefusedRelease refuses the write of the object itself. Its child is assigned
+// to the shard again, and the object is reconciled although it is being drained.
+func TestObjectIsReconciledAfterRefusedRelease(t *testing.T) {
+	o := newTestShard(t)
+	o.beforePatch = onlyMain(forbidden)
 	if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errRefused) {
 		t.Fatalf("got %v", err)
 	}
 	if got := o.owners(); got != "aa" {
-		t.Errorf("the object and its child are with %s, want aa", got)
+		t.Errorf("the owners of the object and its child are %s, want aa", got)
 	}
-	if !o.begins() {
-		t.Error("nobody works on the object")
+	if !o.canReconcile() {
+		t.Error("the object is not reconciled")
 	}
-	o.patch = func(string) error { return nil }
+	o.beforePatch = succeed
 	if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 		t.Fatal(err)
 	}
 	if got := o.owners(); got != "bb" {
-		t.Errorf("after the policy is gone: %s, want bb", got)
+		t.Errorf("without the policy, the owners of the object and its child are %s, want bb", got)
 	}
-	if o.begins() {
+	if o.canReconcile() {
 		t.Error("a reconcile begins on a released object")
 	}
 }
 
-// TestLostAnswerIsARelease applies the write and loses its answer. A cache that still shows the object must not let a
-// reconcile begin.
-func TestLostAnswerIsARelease(t *testing.T) {
-	o := newOwner(t)
+// TestLostResponseIsARelease applies the write and loses its response. No reconcile may begin, although the
+// cache still shows the object.
+func TestLostResponseIsARelease(t *testing.T) {
+	o := newTestShard(t)
 	before, err := o.Get(t.Context(), o.kind, 0, object.NamespacedName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.frozen = before
-	o.lost = onMain(func(string) error { return errReset })
+	o.cachedMain = before
+	o.afterPatch = onlyMain(func(string) error { return errReset })
 	if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 		t.Fatal(err)
 	}
 	if got := o.owners(); got != "bb" {
-		t.Errorf("the object and its child are with %s, want bb", got)
+		t.Errorf("the owners of the object and its child are %s, want bb", got)
 	}
-	if o.begins() {
-		t.Error("two shards work on the object")
+	if o.canReconcile() {
+		t.Error("a reconcile begins on an object that another shard owns")
 	}
 }
 
-// TestUnansweredReleaseStaysBlocked loses the write of a release. No reconcile begins until that write can no longer be applied,
-// because the object has changed or the API server's timeout has passed.
+// TestUnansweredReleaseStaysBlocked loses the write of a release. No reconcile may begin until that write
+// can no longer be applied, because the object has changed or the API server's timeout has passed.
 func TestUnansweredReleaseStaysBlocked(t *testing.T) {
 	for name, test := range map[string]struct {
-		then func(*owner)
+		then func(*testShard)
 		open bool
 	}{
-		"at once":             {func(*owner) {}, false},
-		"after a while":       {func(*owner) { time.Sleep(unansweredTimeout / 2) }, false},
-		"after the timeout":   {func(*owner) { time.Sleep(unansweredTimeout + time.Second) }, true},
-		"after another write": {func(o *owner) { o.touch() }, true},
+		"immediately":         {func(*testShard) {}, false},
+		"before the timeout":  {func(*testShard) { time.Sleep(unansweredTimeout / 2) }, false},
+		"after the timeout":   {func(*testShard) { time.Sleep(unansweredTimeout + time.Second) }, true},
+		"after another write": {func(o *testShard) { o.touch() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := newOwner(t)
-				o.patch = onMain(func(string) error { return errReset })
+				o := newTestShard(t)
+				o.beforePatch = onlyMain(func(string) error { return errReset })
 				if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errUnanswered) {
 					t.Fatalf("got %v", err)
 				}
 				test.then(o)
-				o.patch = onMain(forbidden) // the next attempt is refused for certain, the first may still be under way
+				o.beforePatch = onlyMain(forbidden) // the next attempt is refused, the first may still be in flight
 				_ = o.Release(t.Context(), object, o.drainTarget)
-				if got := o.begins(); got != test.open {
-					t.Errorf("a reconcile begins: %t, want %t", got, test.open)
+				if got := o.canReconcile(); got != test.open {
+					t.Errorf("a reconcile may begin: %t, want %t", got, test.open)
 				}
 			})
 		})
 	}
 }
 
-// TestLeavingDoesNotReopenUnansweredRelease applies a release and loses its answer and the read after it. The next attempt
-// knows no destination, which does not make the object this shard's again.
-func TestLeavingDoesNotReopenUnansweredRelease(t *testing.T) {
-	for name, second := range map[string]func(*owner){
-		"no destination": func(o *owner) { o.peers = nil },
-		"refused":        func(o *owner) { o.patch = onMain(forbidden) },
-		"not found, it says": func(o *owner) {
-			o.patch = onMain(func(name string) error {
+// TestFailedRetryDoesNotUnblockUnansweredRelease applies a release, and loses its response and the read after
+// it. The next attempt fails, but the object stays blocked.
+func TestFailedRetryDoesNotUnblockUnansweredRelease(t *testing.T) {
+	for name, second := range map[string]func(*testShard){
+		"no destination": func(o *testShard) { o.peers = nil },
+		"refused":        func(o *testShard) { o.beforePatch = onlyMain(forbidden) },
+		"not found": func(o *testShard) {
+			o.beforePatch = onlyMain(func(name string) error {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "references"}, name)
 			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOwner(t)
+			o := newTestShard(t)
 			before, err := o.Get(t.Context(), o.kind, 0, object.NamespacedName)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.frozen = before // the cache lags
+			o.cachedMain = before // the cache lags
 			reads := 0
-			o.reads = func() error {
+			o.beforeRead = func() error {
 				if reads++; reads == 1 {
 					return errReset
 				}
 				return nil
 			}
-			o.lost = onMain(func(string) error { return errReset })
+			o.afterPatch = onlyMain(func(string) error { return errReset })
 			if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errUnanswered) {
 				t.Fatalf("got %v", err)
 			}
@@ -321,35 +325,35 @@ func TestLeavingDoesNotReopenUnansweredRelease(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if got := o.owners(); got != "bb" {
-				t.Errorf("the object and its child are with %s, want bb", got)
+				t.Errorf("the owners of the object and its child are %s, want bb", got)
 			}
-			if o.begins() {
-				t.Error("two shards work on the object")
+			if o.canReconcile() {
+				t.Error("a reconcile begins on an object that another shard owns")
 			}
 		})
 	}
 }
 
-// TestNotFoundOfAWebhookIsNoRelease has a webhook answer the write with the code of an object that it misses itself.
-func TestNotFoundOfAWebhookIsNoRelease(t *testing.T) {
-	o := newOwner(t)
-	o.patch = onMain(func(name string) error {
+// TestNotFoundFromWebhookIsARefusal has a webhook refuse the write because it did not find another object.
+func TestNotFoundFromWebhookIsARefusal(t *testing.T) {
+	o := newTestShard(t)
+	o.beforePatch = onlyMain(func(name string) error {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "references"}, name)
 	})
 	if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errRefused) {
 		t.Errorf("got %v", err)
 	}
-	if got := o.owners(); got != "aa" || !o.begins() {
-		t.Errorf("the object and its child are with %s, and nobody works on them", got)
+	if got := o.owners(); got != "aa" || !o.canReconcile() {
+		t.Errorf("the owners of the object and its child are %s, want aa, or the object is not reconciled", got)
 	}
 }
 
-// TestRefusedReleaseIsRetriedWithBackoff writes a drained object again and again. Its release is not tried each time.
+// TestRefusedReleaseIsRetriedWithBackoff updates a drained object often. Not every update causes a retry.
 func TestRefusedReleaseIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOwner(t)
+		o := newTestShard(t)
 		writes := 0
-		o.patch = onMain(func(name string) error {
+		o.beforePatch = onlyMain(func(name string) error {
 			writes++
 			return forbidden(name)
 		})
@@ -373,11 +377,11 @@ func TestRefusedReleaseIsRetriedWithBackoff(t *testing.T) {
 	})
 }
 
-// TestLeavingPausesWhenObjectComesBack has a webhook assign a released object to this shard again.
-func TestLeavingPausesWhenObjectComesBack(t *testing.T) {
+// TestHandoverWaitsBeforeRetry has a webhook assign each released object to this shard again.
+func TestHandoverWaitsBeforeRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOwner(t)
-		o.peers = []string{"a"} // what the webhook of a sharder does that has not seen that the shard leaves
+		o := newTestShard(t)
+		o.peers = []string{"a"} // as if the sharder had not observed yet that the shard is leaving
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 		defer stop()
 		released, complete := o.ReleaseAll(ctx)
@@ -390,8 +394,8 @@ func TestLeavingPausesWhenObjectComesBack(t *testing.T) {
 	})
 }
 
-// touch is a write by another client.
-func (o *owner) touch() {
+// touch changes the main object as another client.
+func (o *testShard) touch() {
 	o.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"touched":"true"}}`))
 	if err := o.api.Patch(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "home"}}, patch); err != nil {
@@ -399,44 +403,44 @@ func (o *owner) touch() {
 	}
 }
 
-// TestReleaseWaitsForReconcile has a reconcile that goes on for a while after its context has ended.
+// TestReleaseWaitsForReconcile has a reconcile continue for a while after its context has ended.
 func TestReleaseWaitsForReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOwner(t)
-		running, leave, _ := o.gate.enter(t.Context(), object)
+		o := newTestShard(t)
+		reconcileCtx, leave, _ := o.gate.enter(t.Context(), object)
 		var group sync.WaitGroup
 		group.Go(func() {
 			if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 				t.Error(err)
 			}
 		})
-		time.Sleep(o.Grace / 2)
-		if running.Err() != nil {
+		time.Sleep(o.GracePeriod / 2)
+		if reconcileCtx.Err() != nil {
 			t.Error("the reconcile is interrupted before the grace period is over")
 		}
-		time.Sleep(o.Grace)
-		if !errors.Is(context.Cause(running), ErrTaken) {
-			t.Errorf("the reconcile is not interrupted after the grace period: %v", context.Cause(running))
+		time.Sleep(o.GracePeriod)
+		if !errors.Is(context.Cause(reconcileCtx), ErrOwnershipLost) {
+			t.Errorf("the reconcile is not interrupted after the grace period: %v", context.Cause(reconcileCtx))
 		}
 		if got := o.owners(); got != "aa" {
-			t.Errorf("during a reconcile the object and its child are with %s, want aa", got)
+			t.Errorf("during a reconcile the owners of the object and its child are %s, want aa", got)
 		}
 		leave()
 		group.Wait()
 		if got := o.owners(); got != "bb" {
-			t.Errorf("the object and its child are with %s, want bb", got)
+			t.Errorf("the owners of the object and its child are %s, want bb", got)
 		}
 	})
 }
 
-// TestReleaseOfOutdatedObject shows the object as it was before another client moved it.
-func TestReleaseOfOutdatedObject(t *testing.T) {
-	o := newOwner(t)
+// TestOutdatedObjectIsNotReassigned has a cache show the object as it was before another client moved it.
+func TestOutdatedObjectIsNotReassigned(t *testing.T) {
+	o := newTestShard(t)
 	before, err := o.Get(t.Context(), o.kind, 0, object.NamespacedName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.frozen = before
+	o.cachedMain = before
 	if err := o.api.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "home"}}, assignTo("c")); err != nil {
 		t.Fatal(err)
 	}
@@ -444,14 +448,15 @@ func TestReleaseOfOutdatedObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := o.owners()[:1]; got != "c" {
-		t.Errorf("the object was taken from c and is with %s", got)
+		t.Errorf("the owner of the object is %s, want c", got)
 	}
 }
 
-// TestHangingReconcilesDoNotHoldUpReleases has more reconciles that ignore their contexts than releases at a time.
-func TestHangingReconcilesDoNotHoldUpReleases(t *testing.T) {
+// TestHangingReconcilesDoNotDelayReleases has more reconciles ignore their contexts than there may be
+// concurrent releases.
+func TestHangingReconcilesDoNotDelayReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOwner(t)
+		o := newTestShard(t)
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		for _, name := range []string{"one", "two", "three"} {
@@ -464,17 +469,16 @@ func TestHangingReconcilesDoNotHoldUpReleases(t *testing.T) {
 		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		if err := o.Release(bounded, object, o.drainTarget); err != nil {
-			t.Errorf("it is not released: %v", err)
+			t.Errorf("the object is not released: %v", err)
 		}
 		if got := o.owners(); got != "bb" {
-			t.Errorf("the object and its child are with %s, want bb", got)
+			t.Errorf("the owners of the object and its child are %s, want bb", got)
 		}
 		stop()
 		group.Wait()
 	})
 }
 
-// TestReleaseAll leaves the ring.
 func TestReleaseAll(t *testing.T) {
 	for name, test := range map[string]struct {
 		peers    []string
@@ -482,12 +486,12 @@ func TestReleaseAll(t *testing.T) {
 		complete bool
 		owners   string
 	}{
-		"with a peer":          {[]string{"b"}, 1, true, "bb"},
-		"not all are visible":  {[]string{""}, 1, true, "a"}, // no label, and the child is left to the sharder
-		"without another peer": {nil, 0, false, "aa"},
+		"a peer":                {[]string{"b"}, 1, true, "bb"},
+		"not all peers visible": {[]string{""}, 1, true, "a"}, // the object is unassigned, and the sharder moves its child
+		"no peer":               {nil, 0, false, "aa"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOwner(t)
+			o := newTestShard(t)
 			o.peers = test.peers
 			released, complete := o.ReleaseAll(t.Context())
 			if released != test.released || complete != test.complete || o.owners() != test.owners {
@@ -497,8 +501,8 @@ func TestReleaseAll(t *testing.T) {
 	}
 }
 
-// TestAnswers classifies errors of writes as refusals, other responses, or no response.
-func TestAnswers(t *testing.T) {
+// TestWriteErrors classifies errors of writes as refusals, other responses, or no response.
+func TestWriteErrors(t *testing.T) {
 	status := func(code int32, causes ...metav1.StatusCause) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Details: &metav1.StatusDetails{Causes: causes}}}
 	}
@@ -511,81 +515,81 @@ func TestAnswers(t *testing.T) {
 		err             error
 		refused, answer bool
 	}{
-		"forbidden":         {status(http.StatusForbidden), true, true},
-		"invalid":           {status(http.StatusUnprocessableEntity), true, true},
-		"too many requests": {status(http.StatusTooManyRequests), true, true},
-		"internal error":    {internal(), false, true},
-		"error of etcd":     {status(http.StatusInternalServerError), false, false},
-		"conflict":          {apierrors.NewConflict(schema.GroupResource{}, "home", errReset), false, true},
-		"not found":         {apierrors.NewNotFound(schema.GroupResource{}, "home"), false, true},
-		"timeout":           {status(http.StatusGatewayTimeout), false, false},
-		"request timeout":   {status(http.StatusRequestTimeout), false, false},
-		"a proxy's error":   {internal(metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse}), false, false},
-		"connection reset":  {errReset, false, false},
+		"forbidden":          {status(http.StatusForbidden), true, true},
+		"invalid":            {status(http.StatusUnprocessableEntity), true, true},
+		"too many requests":  {status(http.StatusTooManyRequests), true, true},
+		"internal error":     {internal(), false, true},
+		"error from etcd":    {status(http.StatusInternalServerError), false, false},
+		"conflict":           {apierrors.NewConflict(schema.GroupResource{}, "home", errReset), false, true},
+		"not found":          {apierrors.NewNotFound(schema.GroupResource{}, "home"), false, true},
+		"timeout":            {status(http.StatusGatewayTimeout), false, false},
+		"request timeout":    {status(http.StatusRequestTimeout), false, false},
+		"error from a proxy": {internal(metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse}), false, false},
+		"connection reset":   {errReset, false, false},
 	} {
 		if isRefusal(test.err) != test.refused || isAnswer(test.err) != test.answer {
-			t.Errorf("%s: refused %t, answered %t", name, isRefusal(test.err), isAnswer(test.err))
+			t.Errorf("%s: refusal %t, answer %t", name, isRefusal(test.err), isAnswer(test.err))
 		}
 	}
 }
 
-// TestSeveralCaches watches a kind in two ways. A released object stays blocked until both caches show that.
-func TestSeveralCaches(t *testing.T) {
+// TestGateStaysBlockedUntilAllCachesShowRelease has a kind with two caches.
+func TestGateStaysBlockedUntilAllCachesShowRelease(t *testing.T) {
 	g := newGate()
 	g.block(object)
 	g.markReleased(object, "10", 2)
 	g.endRelease(object)
 	g.observeDeletion(object, "10", 1)
-	if entered(g) {
-		t.Error("a reconcile begins on what the first cache still shows")
+	if canEnter(g) {
+		t.Error("a reconcile begins although the first cache still shows the object")
 	}
 	g.observeDeletion(object, "10", 0)
-	if !entered(g) {
+	if !canEnter(g) {
 		t.Error("it stays blocked")
 	}
 }
 
-// TestReleaseWaitsUntilCachesAgree has a second cache that does not show the object yet. It could show the
-// object after the release.
+// TestReleaseWaitsUntilCachesAgree has a second cache that does not show the object yet. It could otherwise
+// show the object after the release.
 func TestReleaseWaitsUntilCachesAgree(t *testing.T) {
-	o := newOwner(t)
+	o := newTestShard(t)
 	if _, _, err := o.Declare(configMaps, &metav1.PartialObjectMetadata{}); err != nil {
 		t.Fatal(err)
 	}
-	o.behind = 1
+	o.laggingCache = 1
 	if err := o.Release(t.Context(), object, o.drainTarget); !errors.Is(err, errCachesDiffer) {
 		t.Errorf("got %v", err)
 	}
 	if got := o.owners(); got != "aa" {
-		t.Errorf("the object and its child are with %s, want aa", got)
+		t.Errorf("the owners of the object and its child are %s, want aa", got)
 	}
-	o.behind = 0
+	o.laggingCache = 0
 	if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 		t.Error(err)
 	}
 	if got := o.owners(); got != "bb" {
-		t.Errorf("the object and its child are with %s, want bb", got)
+		t.Errorf("the owners of the object and its child are %s, want bb", got)
 	}
 }
 
-// TestKeptObjectTakesChildrenBack has a webhook assign the object to this shard again, in the write that
+// TestKeptObjectKeepsItsChildren has a webhook assign the object to this shard again, in the write that
 // releases it.
-func TestKeptObjectTakesChildrenBack(t *testing.T) {
-	o := newOwner(t)
-	o.keeps = true
+func TestKeptObjectKeepsItsChildren(t *testing.T) {
+	o := newTestShard(t)
+	o.webhookKeeps = true
 	if err := o.Release(t.Context(), object, o.drainTarget); err != nil {
 		t.Fatal(err)
 	}
 	if got := o.owners(); got != "aa" {
-		t.Errorf("the object and its child are with %s, want aa", got)
+		t.Errorf("the owners of the object and its child are %s, want aa", got)
 	}
 }
 
-// TestForeignObjectInCacheIsNotReconciled has a cache that ignores the label selector.
+// TestForeignObjectInCacheIsNotReconciled has a cache ignore the label selector.
 func TestForeignObjectInCacheIsNotReconciled(t *testing.T) {
-	o := newOwner(t)
-	o.frozen = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "home", Labels: map[string]string{shardLabel: "b"}}}
+	o := newTestShard(t)
+	o.cachedMain = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "home", Labels: map[string]string{shardLabel: "b"}}}
 	if _, _, state, err := o.Begin(t.Context(), o.kind, 0, object.NamespacedName); err == nil || state != NotOwned {
-		t.Errorf("got state %v and error %v", state, err)
+		t.Errorf("got state %v and error %v, want an error", state, err)
 	}
 }

@@ -16,12 +16,11 @@ import (
 )
 
 const (
-	// attempts is the number of attempts to write an object that other clients write, too.
-	attempts = 5
+	// maxAttempts bounds the attempts to write an object that other clients write, too.
+	maxAttempts = 5
 	// fieldManager is the field manager of the writes of this package.
 	fieldManager = "shard"
-	// writeTimeout is the timeout of a request. It is longer than the default timeout of other webhooks,
-	// which is 10 s.
+	// writeTimeout is the timeout of a request. It exceeds the default timeout of a webhook, 10 s.
 	writeTimeout = 15 * time.Second
 	// unansweredTimeout is how long a write without a response may still be applied: the API server's
 	// default request timeout, 60 s, and a margin for the network.
@@ -72,7 +71,7 @@ func (o *Ownership) releaseDrained(ctx context.Context, k Key) {
 		return
 	}
 	log := logf.FromContext(ctx).WithValues("kind", k.Kind.String(), "namespace", k.Namespace, "name", k.Name)
-	if errors.Is(err, errCachesDiffer) { // ordinary: watches are not equally fast
+	if errors.Is(err, errCachesDiffer) { // expected: one watch is faster than another
 		log.Info("Waiting to release an object until all caches show it at the same version")
 	} else {
 		log.Error(err, "Failed to release an object, retrying")
@@ -122,13 +121,12 @@ func (o *Ownership) release(ctx context.Context, k Key, to Destination) (Result,
 	}
 	began := time.Now()
 	result, err := o.transfer(ctx, kind, k, to)
-	o.Observe(result, time.Since(began))
+	o.ObserveRelease(result, time.Since(began))
 	return result, err
 }
 
 // waitIdle waits until no reconcile of an object is running, and interrupts them after the grace period.
-// It frees the slot meanwhile, so that a reconcile that ignores its context does not delay the release
-// of other objects.
+// It frees the slot meanwhile: a reconcile that ignores its context must not delay other releases.
 func (o *Ownership) waitIdle(ctx context.Context, k Key, idle <-chan struct{}) error {
 	select {
 	case <-idle:
@@ -137,7 +135,7 @@ func (o *Ownership) waitIdle(ctx context.Context, k Key, idle <-chan struct{}) e
 	}
 	<-o.slots
 	defer func() { o.slots <- struct{}{} }()
-	grace := time.NewTimer(o.Grace)
+	grace := time.NewTimer(o.GracePeriod)
 	defer grace.Stop()
 	for {
 		select {
@@ -238,7 +236,7 @@ func (o *Ownership) assign(ctx context.Context, k Key, tree *objectTree, to Dest
 		o.assignChildren(ctx, tree, o.Shard)
 		return "", errors.Join(reason, cause)
 	}
-	for range attempts { // each conflict needs a new decision, also about the children
+	for range maxAttempts { // each conflict needs a new decision, also about the children
 		if !o.isOwn(tree.object) {
 			return tree.object.ResourceVersion, nil
 		}
@@ -275,7 +273,7 @@ func (o *Ownership) assign(ctx context.Context, k Key, tree *objectTree, to Dest
 			return keep(errRefused, writeErr)
 		}
 	}
-	return keep(errRefused, fmt.Errorf("%d attempts in a row conflicted with writes of other clients", attempts))
+	return keep(errRefused, fmt.Errorf("%d attempts in a row conflicted with writes of other clients", maxAttempts))
 }
 
 // readUnanswered reads an object if its last release got no response, and reports whether that release may

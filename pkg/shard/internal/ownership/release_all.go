@@ -13,8 +13,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
 )
 
-// pauseAfterFailure is the delay before failed releases are retried.
-const pauseAfterFailure = 200 * time.Millisecond
+// retryReleasesAfter is the delay before failed releases are retried.
+const retryReleasesAfter = 200 * time.Millisecond
 
 // errNoPeer is returned if there is no other shard.
 var errNoPeer = errors.New("there is no other shard")
@@ -27,24 +27,24 @@ var errNoPeer = errors.New("there is no other shard")
 func (o *Ownership) ReleaseAll(ctx context.Context) (released int, complete bool) {
 	log := logf.FromContext(ctx)
 	for ctx.Err() == nil {
-		done, failed, err := o.releaseOwned(ctx)
-		released += done
+		succeeded, failed, err := o.releaseOwned(ctx)
+		released += succeeded
 		switch {
 		case errors.Is(err, errNoPeer):
-			log.Info("No other shard to hand objects over to")
+			log.Info("Found no other shard to hand objects over to")
 			return released, false
-		case failed == 0 && done == 0:
+		case failed == 0 && succeeded == 0:
 			return released, true
 		case failed > 0 && ctx.Err() == nil:
 			log.Info("Failed to release some objects, retrying", "objects", failed, "error", err.Error())
-			pause(ctx)
+			waitForRetry(ctx)
 		}
 	}
 	return released, false
 }
 
-func pause(ctx context.Context) {
-	timer := time.NewTimer(pauseAfterFailure)
+func waitForRetry(ctx context.Context) {
+	timer := time.NewTimer(retryReleasesAfter)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -54,7 +54,7 @@ func pause(ctx context.Context) {
 
 // releaseOwned releases the objects in the caches. It returns the number of released objects, the number of
 // failures, and one of the errors.
-func (o *Ownership) releaseOwned(ctx context.Context) (done, failed int, reason error) {
+func (o *Ownership) releaseOwned(ctx context.Context) (released, failed int, reason error) {
 	var (
 		group sync.WaitGroup
 		mu    sync.Mutex
@@ -63,7 +63,7 @@ func (o *Ownership) releaseOwned(ctx context.Context) (done, failed int, reason 
 		mu.Lock()
 		defer mu.Unlock()
 		if err == nil {
-			done++
+			released++
 			return
 		}
 		failed++
@@ -76,8 +76,8 @@ func (o *Ownership) releaseOwned(ctx context.Context) (done, failed int, reason 
 		defer mu.Unlock()
 		return errors.Is(reason, errNoPeer)
 	}
-	for _, kind := range o.Main() {
-		err := o.Objects.Each(ctx, kind, "", func(object client.Object) error {
+	for _, kind := range o.MainKinds() {
+		err := o.Objects.ForEach(ctx, kind, "", func(object client.Object) error {
 			k := Key{kind.GroupKind(), client.ObjectKeyFromObject(object)}
 			if o.gate.isReleased(k) {
 				return nil
@@ -101,11 +101,11 @@ func (o *Ownership) releaseOwned(ctx context.Context) (done, failed int, reason 
 		}
 	}
 	group.Wait()
-	return done, failed, reason
+	return released, failed, reason
 }
 
 // releaseToNext releases an object to the shard that owns its key after this shard has left. It reads the
-// peers for each object, so that a peer that is leaving, too, gets no more objects.
+// peers for each object, so that none is assigned to a peer that is leaving, too.
 func (o *Ownership) releaseToNext(ctx context.Context, k Key) error {
 	var nextErr error
 	result, err := o.release(ctx, k, func(ctx context.Context, k Key, _ metav1.Object) (string, bool) {

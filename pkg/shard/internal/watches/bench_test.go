@@ -12,9 +12,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/watches"
 )
 
-// BenchmarkAPIServerRestart measures how long after an outage watches deliver events again, of processes with this
-// package and, beside them in the same outage, of processes with client-go's reflector alone. The outage is the time
-// given, for which the API server is killed, and the time that it takes to start.
+// BenchmarkAPIServerRestart measures the time from the end of an outage to the first event of each watch, in
+// processes with this package and, in the same outage, in processes with client-go's reflector alone. The
+// outage is the given time without an API server and the time of its start.
 //
 //	go test ./pkg/shard/internal/watches -run '^$' -bench . -benchtime 5x -timeout 1h
 func BenchmarkAPIServerRestart(b *testing.B) {
@@ -27,7 +27,7 @@ func BenchmarkAPIServerRestart(b *testing.B) {
 		b.Run(fmt.Sprint(outages), func(b *testing.B) {
 			s := newServer(b)
 			reflector, restored := &figures{}, &figures{}
-			for try := 0; b.Loop(); try++ {
+			for n := 0; b.Loop(); n++ {
 				ctx, cancel := context.WithCancel(b.Context())
 				const processes = 2
 				var running []measured
@@ -37,7 +37,7 @@ func BenchmarkAPIServerRestart(b *testing.B) {
 						measured{s.run(ctx, b, watches.Configure), restored})
 				}
 				for i, outage := range outages {
-					s.measure(ctx, b, outage, fmt.Sprintf("after-%d-%d", try, i), running)
+					s.measure(ctx, b, outage, fmt.Sprintf("after-%d-%d", n, i), running)
 				}
 				cancel()
 			}
@@ -48,16 +48,16 @@ func BenchmarkAPIServerRestart(b *testing.B) {
 	}
 }
 
-// measured is a process and where its figures go.
+// measured is a process and the figures to which its results are added.
 type measured struct {
 	*process
 	*figures
 }
 
-// measure kills the API server for a time and waits until all watches are back.
+// measure kills the API server, starts it after a while, and waits until all watches have resumed.
 func (s *server) measure(ctx context.Context, b *testing.B, outage time.Duration, name string, running []measured) {
 	b.Helper()
-	time.Sleep(5 * time.Second) // the server is at rest
+	time.Sleep(5 * time.Second) // until the server is idle
 	killed := time.Now()
 	if err := s.APIServer.Kill(); err != nil {
 		b.Fatal(err)
@@ -86,13 +86,13 @@ func (s *server) measure(ctx context.Context, b *testing.B, outage time.Duration
 		m.attempts = append(m.attempts, float64(sent))
 		m.relists = append(m.relists, float64(relists))
 	}
-	b.Logf("%s: the API server was away for %.1f s", name, ready.Sub(killed).Seconds())
+	b.Logf("%s: the API server was unreachable for %.1f s", name, ready.Sub(killed).Seconds())
 }
 
-// figures are what was measured of one kind of processes.
+// figures are the results of processes with the same configuration.
 type figures struct {
-	delays            []float64 // from when the API server is ready to an event, in seconds, by watch and outage
-	attempts, relists []float64 // during an outage, and after one, by process and outage
+	delays            []float64 // seconds from the readiness of the API server to an event, per watch and outage
+	attempts, relists []float64 // number during and after an outage, per process and outage
 	results           map[string]int
 }
 
@@ -111,9 +111,9 @@ func (f *figures) report(b *testing.B, name string) {
 	}{{"s", f.delays}, {"requests", f.attempts}, {"relists", f.relists}} {
 		slices.Sort(figure.values)
 		n := len(figure.values)
-		b.Logf("%s: n=%d median %.1f range %.1f to %.1f %s", name, n, figure.values[n/2], figure.values[0], figure.values[n-1], figure.unit)
+		b.Logf("%s: n=%d p50 %.1f range %.1f to %.1f %s", name, n, figure.values[n/2], figure.values[0], figure.values[n-1], figure.unit)
 		b.ReportMetric(figure.values[n/2], name+"-"+figure.unit+"-p50")
 		b.ReportMetric(figure.values[n-1], name+"-"+figure.unit+"-max")
 	}
-	b.Logf("%s: all requests by their results: %v", name, f.results)
+	b.Logf("%s: requests by verb and result: %v", name, f.results)
 }

@@ -22,12 +22,12 @@ var (
 	configMaps = schema.GroupResource{Resource: "configmaps"}
 )
 
-// fakeServer is an API server in fake time: it only accepts or refuses requests, and ends watches.
+// fakeServer is an API server that only accepts or refuses requests, and ends watches.
 type fakeServer struct {
 	mu       sync.Mutex
-	reply    error         // to every request; nil: it is accepted
-	started  int           // how often it was started
-	requests []fakeRequest // all that were sent
+	reply    error         // to every request; nil accepts it
+	starts   int           // number of starts
+	requests []fakeRequest // received
 	reports  []error       // of reflectors
 	watches  []*watch.RaceFreeFakeWatcher
 }
@@ -38,7 +38,7 @@ type fakeRequest struct {
 	verb    string // list, stream or watch
 }
 
-// stop ends all watches and has requests refused.
+// stop ends all watches and refuses connections.
 func (s *fakeServer) stop() {
 	s.answer(errRefused)
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (s *fakeServer) start() {
 	s.answer(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.started++
+	s.starts++
 }
 
 func (s *fakeServer) answer(err error) {
@@ -62,7 +62,7 @@ func (s *fakeServer) answer(err error) {
 	s.reply = err
 }
 
-// watching is the number of open watches.
+// watching returns the number of open watches.
 func (s *fakeServer) watching() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,11 +76,11 @@ func (s *fakeServer) since(begin time.Time) []fakeRequest {
 	return slices.DeleteFunc(slices.Clone(s.requests), func(r fakeRequest) bool { return r.at.Before(begin) })
 }
 
-// fakeClient is the access of one informer of a process.
+// fakeClient is the client of one informer of a process.
 type fakeClient struct {
 	*fakeServer
 	process int
-	denied  error // what this client always gets from a server that answers
+	always  error // reply to this client when the server accepts requests, or nil
 	known   int   // the start of the server whose history includes the client's version
 }
 
@@ -88,8 +88,8 @@ func (c *fakeClient) send(verb string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests = append(c.requests, fakeRequest{at: time.Now(), process: c.process, verb: verb})
-	if c.reply == nil && c.denied != nil {
-		return c.denied
+	if c.reply == nil && c.always != nil {
+		return c.always
 	}
 	return c.reply
 }
@@ -100,7 +100,7 @@ func (c *fakeClient) ListWithContext(context.Context, metav1.ListOptions) (runti
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known = c.started
+	c.known = c.starts
 	return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 }
 
@@ -118,11 +118,11 @@ func (c *fakeClient) WatchWithContext(_ context.Context, options metav1.ListOpti
 	w := watch.NewRaceFreeFake()
 	switch {
 	case stream:
-		c.known = c.started
+		c.known = c.starts
 		w.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 		}})
-	case c.known != c.started: // the server was restarted and has no history
+	case c.known != c.starts: // the server was restarted and has no history
 		expired := apierrors.NewResourceExpired("too old resource version").Status()
 		w.Action(watch.Error, &expired)
 		return w, nil
@@ -131,8 +131,8 @@ func (c *fakeClient) WatchWithContext(_ context.Context, options metav1.ListOpti
 	return w, nil
 }
 
-// informers runs the informers of some processes until the returned function is called.
-func informers(configure func(*cache.Options), clients ...*fakeClient) (stop func()) {
+// runInformers runs the informers of some processes until stop is called.
+func runInformers(configure func(*cache.Options), clients ...*fakeClient) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	processes := map[int]*cache.Options{}
@@ -142,7 +142,7 @@ func informers(configure func(*cache.Options), clients ...*fakeClient) (stop fun
 			configure(processes[c.process])
 		}
 		informer := processes[c.process].NewInformer(c.listWatch(), &corev1.ConfigMap{}, 0, toolscache.Indexers{})
-		// The default handler sleeps by a clock that all tests share, and their fake times differ.
+		// The default handler sleeps on a clock that all tests share, and their fake times differ.
 		if err := informer.SetWatchErrorHandlerWithContext(c.report); err != nil {
 			panic(err)
 		}

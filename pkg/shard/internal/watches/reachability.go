@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// minRetryDelay and maxRetryDelay bound the time between two attempts of a process during an outage.
+	// minRetryDelay and maxRetryDelay bound the random delay between two attempts of a process.
 	minRetryDelay = 500 * time.Millisecond
 	maxRetryDelay = 1500 * time.Millisecond
-	// resumeWithin is the time over which the watches of a process spread when the outage has ended.
-	resumeWithin = time.Second
-	// startupGrace is how long after an outage the API server may refuse allowed requests. It answers before it
+	// maxResumeJitter bounds the random delay before a watch resumes when the outage has ended.
+	maxResumeJitter = time.Second
+	// startupTimeout is how long after an outage the API server may refuse valid requests. It answers before it
 	// has loaded roles, accounts and custom resources.
-	startupGrace = 30 * time.Second
+	startupTimeout = 30 * time.Second
 )
 
 // reachability is the shared state of the watches of a process: whether the API server is reachable.
 type reachability struct {
 	clock clock.Clock
-	// turn holds one token: its holder sends the next attempt. The token passes from one watch to the next, so that a
-	// watch that is forbidden even after the outage does not delay the others.
+	// turn holds one token, whose holder sends the next attempt. The watches take turns, so that one that is
+	// forbidden even after the outage does not delay the others.
 	turn chan struct{}
 
 	mu          sync.Mutex
@@ -54,15 +54,15 @@ func (r *reachability) observe(ctx context.Context, err error) bool {
 	switch {
 	case unreachable(err):
 		if !outage {
-			log.FromContext(ctx).Info("API server unreachable, retrying", "err", err)
+			log.FromContext(ctx).Info("API server is unreachable, retrying", "error", err.Error())
 			r.lostAt, r.reachable = now, make(chan struct{})
 		}
 		r.lastFailure = now
 		return true
-	case outage && starting(err) && now.Sub(r.lastFailure) < startupGrace:
+	case outage && starting(err) && now.Sub(r.lastFailure) < startupTimeout:
 		return true
 	case outage && (err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown):
-		log.FromContext(ctx).Info("API server reachable again", "outage", now.Sub(r.lostAt).Round(time.Millisecond))
+		log.FromContext(ctx).Info("API server is reachable again", "outage", now.Sub(r.lostAt).Round(time.Millisecond))
 		r.lostAt = time.Time{}
 		close(r.reachable)
 	}
@@ -79,13 +79,13 @@ func (r *reachability) wait(ctx context.Context) error {
 		defer func() { r.turn <- struct{}{} }()
 		return r.sleep(ctx, minRetryDelay+rand.N(maxRetryDelay-minRetryDelay), reachable)
 	case <-reachable:
-		return r.sleep(ctx, rand.N(resumeWithin), nil)
+		return r.sleep(ctx, rand.N(maxResumeJitter), nil)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// sleep returns after the delay, when the channel is closed, or with an error when ctx ends.
+// sleep returns after the delay or when the channel is closed. It returns an error when ctx ends.
 func (r *reachability) sleep(ctx context.Context, delay time.Duration, until <-chan struct{}) error {
 	timer := r.clock.NewTimer(delay)
 	defer timer.Stop()
@@ -109,7 +109,7 @@ func unreachable(err error) bool {
 		utilnet.IsHTTP2ConnectionLost(err)
 }
 
-// starting reports whether the answer is one that an API server gives while it starts.
+// starting reports whether an error is an answer of an API server that is starting.
 func starting(err error) bool {
 	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsServiceUnavailable(err)
 }

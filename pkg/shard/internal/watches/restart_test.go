@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
-// TestWatchesComeBackAfterRestart kills the API server under the watches of a process.
-func TestWatchesComeBackAfterRestart(t *testing.T) {
+// TestWatchesResumeAfterRestart kills the API server under the watches of a process.
+func TestWatchesResumeAfterRestart(t *testing.T) {
 	s := newServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -45,7 +45,7 @@ func TestWatchesComeBackAfterRestart(t *testing.T) {
 	if err := s.APIServer.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Each watch notices the outage by a request of its own, and the turn comes to some of them after that.
+	// Each watch detects the outage with its own request. After that, they take turns.
 	p.waitUntil(ctx, t, "attempts", func() bool { return p.refused(killed) > len(kinds())+2 })
 	if err := s.APIServer.Start(ctx); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,8 @@ func TestWatchesComeBackAfterRestart(t *testing.T) {
 	p.waitUntil(ctx, t, "events after the outage", func() bool { return len(p.events("after")) == len(kinds()) })
 }
 
-// kinds are what each process watches: built-in kinds and a custom one, which an API server serves last.
+// kinds returns the kinds that each process watches: built-in kinds and a custom one, which a starting API
+// server serves last.
 func kinds() []client.Object {
 	website := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"theme": "none"}}}
 	website.SetAPIVersion("webhosting.timebertt.dev/v1alpha1")
@@ -71,8 +72,8 @@ func kinds() []client.Object {
 	}
 }
 
-// server is an API server of the test's own, with the access of an ordinary user: an administrator's requests pass
-// before the server has loaded its roles.
+// server is an API server and the credentials of an ordinary user. It accepts an administrator's requests
+// before it has loaded its roles.
 type server struct {
 	*rig.Rig
 	user *rest.Config
@@ -111,20 +112,20 @@ func (s *server) write(ctx context.Context, t testing.TB, name string) {
 	}
 }
 
-// process is a cache with a connection of its own, as in another process.
+// process is a cache with its own connection, as in another process.
 type process struct {
 	mu       sync.Mutex
 	requests []request
 	seen     map[string]time.Time // by kind and name
 }
 
-// request is one that a process sent.
+// request is a request of a process.
 type request struct {
 	at                 time.Time
-	kind, verb, result string // the resource; as in fakeRequest; the status, or the error
+	kind, verb, result string // the resource; as in fakeRequest; the status code or the error
 }
 
-// run starts a process and returns when its watches are open.
+// run starts a process and waits for its watches.
 func (s *server) run(ctx context.Context, t testing.TB, configure func(*cache.Options)) *process {
 	t.Helper()
 	p := &process{seen: map[string]time.Time{}}
@@ -162,7 +163,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// record notes each list and watch that the process sends.
+// record records each list and watch that the process sends.
 func (p *process) record(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		query := r.URL.Query()
@@ -218,7 +219,7 @@ func (p *process) refused(begin time.Time) int {
 	return refused
 }
 
-// events returns when the watches saw the objects of a name.
+// events returns the times at which the watches delivered the objects of a name.
 func (p *process) events(name string) []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,7 +232,7 @@ func (p *process) events(name string) []time.Time {
 	return all
 }
 
-// String is what the process saw and sent, for a test that fails.
+// String describes what the process received and sent.
 func (p *process) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

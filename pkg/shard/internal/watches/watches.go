@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// Configure makes all caches that are created with these options, or with copies of them, restore their watches soon
-// after an outage. They share the limit on attempts, so a process calls Configure once. A NewInformer that is set
-// already is kept and gets a ListerWatcher that retries.
+// Configure changes the options of caches, so that their watches resume within seconds after an outage. The
+// caches share the rate limit of the retries, so a process should call Configure once. It keeps a
+// NewInformer that is already set, which gets a ListerWatcher that retries.
 func Configure(options *cache.Options) {
 	newInformer := options.NewInformer
 	if newInformer == nil {
@@ -40,20 +40,20 @@ func retrying(server *reachability, objects toolscache.ListerWatcher) toolscache
 			if err == nil || ctx.Err() == nil {
 				return w, err
 			}
-			// The reflector would report the error, or wait before it stops. It ends a watch without events at once.
+			// The reflector would report an error, or delay its stop. A watch without events does neither.
 			return watch.NewFake(), nil
 		},
 	}
 	// A user's NewInformer may rely on the type that controller-runtime passes.
-	if plain, is := objects.(*toolscache.ListWatch); is {
-		retried.DisableChunking = plain.DisableChunking
+	if listWatch, ok := objects.(*toolscache.ListWatch); ok {
+		retried.DisableChunking = listWatch.DisableChunking
 		return retried
 	}
 	// The reflector asks the ListerWatcher whether it can stream lists.
 	return toolscache.ToListWatcherWithWatchListSemantics(retried, objects)
 }
 
-// retry sends a request until it is answered or ctx ends.
+// retry sends a request until the API server answers or ctx ends.
 func retry[T any](ctx context.Context, server *reachability, request func() (T, error)) (T, error) {
 	for {
 		result, err := request()

@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// attempt is the longest time between two attempts of a process, and resume the time over which its watches
-	// spread when one of them got through.
-	attempt, resume = 1500 * time.Millisecond, time.Second
-	// relist is the longest first delay of the reflector, which is due when the server has no history.
-	relist = 1600 * time.Millisecond
+	// maxRetryDelay bounds the delay between two attempts of a process, and maxResumeJitter the delay before a
+	// watch resumes when the outage has ended.
+	maxRetryDelay, maxResumeJitter = 1500 * time.Millisecond, time.Second
+	// maxRelistDelay bounds the first delay of the reflector, which relists if the server has no history.
+	maxRelistDelay = 1600 * time.Millisecond
 )
 
-// TestWatchesComeBackSoonAfterOutage restarts an API server without history, which refuses everybody for a while after
-// it has started. Without the package the last watch is back up to half a minute later.
-func TestWatchesComeBackSoonAfterOutage(t *testing.T) {
+// TestWatchesResumeSoonAfterOutage restarts an API server without history, which refuses all requests for a
+// while after its start. With client-go alone, the last watch would resume up to half a minute later.
+func TestWatchesResumeSoonAfterOutage(t *testing.T) {
 	const processes, watchesEach = 3, 10
 	for name, outage := range map[string]time.Duration{
 		"2s": 2 * time.Second, "5s": 5 * time.Second, "15s": 15 * time.Second, "10m": 10 * time.Minute,
@@ -40,7 +40,7 @@ func TestWatchesComeBackSoonAfterOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &fakeServer{}
-				stop := informers(watches.Configure, server.clients(processes, watchesEach)...)
+				stop := runInformers(watches.Configure, server.clients(processes, watchesEach)...)
 				defer stop()
 				time.Sleep(time.Minute)
 				if got, want := server.watching(), processes*watchesEach; got != want {
@@ -51,18 +51,18 @@ func TestWatchesComeBackSoonAfterOutage(t *testing.T) {
 				server.answer(apierrors.NewForbidden(configMaps, "", errors.New("roles are not loaded")))
 				time.Sleep(4 * time.Second)
 				server.start()
-				time.Sleep(attempt + resume + relist)
+				time.Sleep(maxRetryDelay + maxResumeJitter + maxRelistDelay)
 				synctest.Wait()
 				if got, want := server.watching(), processes*watchesEach; got != want {
-					t.Errorf("%d of %d watches are back", got, want)
+					t.Errorf("%d of %d watches have resumed", got, want)
 				}
 			})
 		})
 	}
 }
 
-// TestWatchesComeBackAfterRandomOutages sees that no order of outages and answers leaves a watch waiting.
-func TestWatchesComeBackAfterRandomOutages(t *testing.T) {
+// TestWatchesResumeAfterRandomOutages has outages and errors in random order.
+func TestWatchesResumeAfterRandomOutages(t *testing.T) {
 	const processes, watchesEach, runs, changes = 2, 5, 200, 30
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -70,7 +70,7 @@ func TestWatchesComeBackAfterRandomOutages(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, run))
 		synctest.Test(t, func(t *testing.T) {
 			server := &fakeServer{}
-			stop := informers(watches.Configure, server.clients(processes, watchesEach)...)
+			stop := runInformers(watches.Configure, server.clients(processes, watchesEach)...)
 			defer stop()
 			for range changes {
 				time.Sleep(time.Duration(random.Int64N(int64(5 * time.Second))))
@@ -88,18 +88,18 @@ func TestWatchesComeBackAfterRandomOutages(t *testing.T) {
 				}
 			}
 			server.start()
-			const longestBackoff = time.Minute // of a reflector, after answers that reached it
-			time.Sleep(longestBackoff + attempt + resume + longestBackoff)
+			const maxBackoff = time.Minute // of a reflector, after errors that reached it
+			time.Sleep(maxBackoff + maxRetryDelay + maxResumeJitter + maxBackoff)
 			synctest.Wait()
 			if got, want := server.watching(), processes*watchesEach; got != want {
-				t.Errorf("run %d: %d of %d watches are back", run, got, want)
+				t.Errorf("run %d: %d of %d watches have resumed", run, got, want)
 			}
 		})
 	}
 }
 
-// TestLoadDuringOutageDoesNotGrowWithWatches bounds what an unreachable API server, and one that is starting, receives
-// from 20 processes with 10 watches each.
+// TestLoadDuringOutageDoesNotGrowWithWatches counts the requests that an unreachable or starting API server
+// receives from 20 processes with 10 watches each.
 func TestLoadDuringOutageDoesNotGrowWithWatches(t *testing.T) {
 	const processes, watchesEach = 20, 10
 	for name, reply := range map[string]error{
@@ -109,11 +109,11 @@ func TestLoadDuringOutageDoesNotGrowWithWatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &fakeServer{}
-				stop := informers(watches.Configure, server.clients(processes, watchesEach)...)
+				stop := runInformers(watches.Configure, server.clients(processes, watchesEach)...)
 				defer stop()
 				time.Sleep(time.Minute)
 				server.stop()
-				time.Sleep(time.Second) // each watch notices the outage by a request of its own
+				time.Sleep(time.Second) // each watch detects the outage with its own request
 				server.answer(reply)
 				begin := time.Now()
 				const observed = 25 * time.Second
@@ -129,7 +129,7 @@ func TestLoadDuringOutageDoesNotGrowWithWatches(t *testing.T) {
 				if mean := float64(len(requests)) / observed.Seconds() / processes; mean < 0.8 || mean > 1.25 {
 					t.Errorf("a process sent %.2f requests per second on average, want about 1", mean)
 				}
-				// By chance it is 2 on average; a tenth of a second with more than half of them has a probability below 1e-6.
+				// The mean is 2. More than half of the processes have a probability below 1e-6.
 				if most := mostIn(100*time.Millisecond, requests); most > processes/2 {
 					t.Errorf("%d of %d processes sent a request in the same tenth of a second", most, processes)
 				}
@@ -138,7 +138,7 @@ func TestLoadDuringOutageDoesNotGrowWithWatches(t *testing.T) {
 	}
 }
 
-// TestAnswersReachReflector sees that an API server that answers is asked once, as without the package.
+// TestAnswersReachReflector checks that a request is sent once if the API server answers.
 func TestAnswersReachReflector(t *testing.T) {
 	for name, reply := range map[string]error{
 		"accepted":      nil,
@@ -171,7 +171,7 @@ func TestAnswersReachReflector(t *testing.T) {
 	}
 }
 
-// TestUnreachableServerIsRetried sees lists and watches wait for the API server.
+// TestUnreachableServerIsRetried has lists and watches wait for the API server.
 func TestUnreachableServerIsRetried(t *testing.T) {
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	for name, reply := range map[string]error{
@@ -201,8 +201,8 @@ func TestUnreachableServerIsRetried(t *testing.T) {
 	}
 }
 
-// TestOverloadAfterOutageReachesReflector sees that a server that was away and is overloaded now is left to the
-// reflector's backoff at once.
+// TestOverloadAfterOutageReachesReflector has a server that is overloaded after an outage. The reflector's
+// backoff applies at once.
 func TestOverloadAfterOutageReachesReflector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &fakeServer{reply: errRefused}
@@ -219,7 +219,7 @@ func TestOverloadAfterOutageReachesReflector(t *testing.T) {
 	})
 }
 
-// TestServerThatKeepsRefusingIsReported sees that a permission that was lost in an outage is reported after a while.
+// TestServerThatKeepsRefusingIsReported removes a permission during an outage.
 func TestServerThatKeepsRefusingIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &fakeServer{reply: errRefused}
@@ -232,34 +232,34 @@ func TestServerThatKeepsRefusingIsReported(t *testing.T) {
 		if _, err := objects.WatchWithContext(ctx, metav1.ListOptions{}); !errors.Is(err, forbidden) {
 			t.Errorf("the watch returned %v", err)
 		}
-		const grace = 30 * time.Second
-		if took := time.Since(began); took < grace || took > 10*time.Second+grace+attempt {
-			t.Errorf("it was reported after %s", took)
+		const startupTimeout = 30 * time.Second
+		if took := time.Since(began); took < startupTimeout || took > 10*time.Second+startupTimeout+maxRetryDelay {
+			t.Errorf("the error was reported after %s", took)
 		}
 	})
 }
 
-// TestForbiddenKindDoesNotHoldBackOthers has a kind among the watches that the process may not read.
-func TestForbiddenKindDoesNotHoldBackOthers(t *testing.T) {
+// TestForbiddenKindDoesNotDelayOthers has one kind that the process may not read.
+func TestForbiddenKindDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &fakeServer{}
 		clients := server.clients(1, 5)
-		denied := &fakeClient{fakeServer: server, denied: apierrors.NewForbidden(configMaps, "", errors.New("no role"))}
-		stop := informers(watches.Configure, append([]*fakeClient{denied}, clients...)...)
+		forbidden := &fakeClient{fakeServer: server, always: apierrors.NewForbidden(configMaps, "", errors.New("no role"))}
+		stop := runInformers(watches.Configure, append([]*fakeClient{forbidden}, clients...)...)
 		defer stop()
 		time.Sleep(10 * time.Minute)
 		server.stop()
-		time.Sleep(2 * time.Minute) // the reflector of the denied watch waits for a minute at most
+		time.Sleep(2 * time.Minute) // the reflector of the forbidden kind waits for at most a minute
 		server.start()
-		time.Sleep(2*attempt + resume + relist)
+		time.Sleep(2*maxRetryDelay + maxResumeJitter + maxRelistDelay)
 		synctest.Wait()
 		if got := server.watching(); got != len(clients) {
-			t.Errorf("%d of %d watches are back", got, len(clients))
+			t.Errorf("%d of %d watches have resumed", got, len(clients))
 		}
 	})
 }
 
-// TestInformersStopAtOnceDuringOutage stops informers that wait, before their first list and after it.
+// TestInformersStopAtOnceDuringOutage stops informers before and after their first list.
 func TestInformersStopAtOnceDuringOutage(t *testing.T) {
 	for name, synced := range map[string]bool{"before the first list": false, "while watching": true} {
 		t.Run(name, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestInformersStopAtOnceDuringOutage(t *testing.T) {
 				if !synced {
 					server.stop()
 				}
-				stop := informers(watches.Configure, server.clients(1, 5)...)
+				stop := runInformers(watches.Configure, server.clients(1, 5)...)
 				time.Sleep(10 * time.Second)
 				server.stop()
 				time.Sleep(10 * time.Second)
@@ -285,15 +285,15 @@ func TestInformersStopAtOnceDuringOutage(t *testing.T) {
 	}
 }
 
-// TestNewInformerOfUserIsKept sees the user's function called with what controller-runtime passes.
+// TestNewInformerOfUserIsKept checks that the user's function gets the arguments of controller-runtime.
 func TestNewInformerOfUserIsKept(t *testing.T) {
 	var called bool
 	options := cache.Options{NewInformer: func(
 		objects toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 	) toolscache.SharedIndexInformer {
 		called = true
-		if plain, is := objects.(*toolscache.ListWatch); !is || !plain.DisableChunking {
-			t.Errorf("the ListerWatcher is a %T, or lost its settings", objects)
+		if listWatch, ok := objects.(*toolscache.ListWatch); !ok || !listWatch.DisableChunking {
+			t.Errorf("the ListerWatcher is a %T, or DisableChunking is lost", objects)
 		}
 		if resync != time.Hour {
 			t.Errorf("the resync period is %s", resync)
@@ -307,8 +307,8 @@ func TestNewInformerOfUserIsKept(t *testing.T) {
 	}
 }
 
-// TestListsAreStreamedAsBefore sees that the reflector still learns whether a ListerWatcher can stream lists.
-func TestListsAreStreamedAsBefore(t *testing.T) {
+// TestListsAreStreamedIfSupported checks that the reflector detects whether a ListerWatcher can stream lists.
+func TestListsAreStreamedIfSupported(t *testing.T) {
 	for name, test := range map[string]struct {
 		wrap func(*toolscache.ListWatch) toolscache.ListerWatcher
 		want []string
