@@ -1,10 +1,9 @@
-// Package config carries the manifests of this folder, so that a program can install what an
-// administrator would.
+// Package config embeds the manifests of this directory, so that programs can install them.
 package config
 
 import "embed"
 
-// Manifests are the definitions of our resources, the sharder's namespace, and what it may do.
+// Manifests are the CRDs, and the sharder's namespace and RBAC.
 //
 //go:embed crds/*.yaml rbac/*.yaml sharder/namespace.yaml
 var Manifests embed.FS

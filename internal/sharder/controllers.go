@@ -107,7 +107,7 @@ func (s *Sharder) addRivals() error {
 func (s *Sharder) informer(watched client.Object) (cache.Informer, error) {
 	informer, err := s.manager.GetCache().GetInformer(context.Background(), watched, cache.BlockUntilSynced(false))
 	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("the API server does not know what the sharder works on (install config/crds first): %w", err)
+		return nil, fmt.Errorf("the API server does not serve a kind that the sharder needs (install config/crds first): %w", err)
 	}
 	return informer, err
 }

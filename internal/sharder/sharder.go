@@ -122,7 +122,7 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 	}
 	client, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("making a client for metadata: %w", err)
+		return fmt.Errorf("creating a metadata client: %w", err)
 	}
 	s.group = moves.NewGroup(s.moveOptions(client), s.ringQueue.add)
 	s.seeker = newSeeker(s.clock, s.group.Mover().Seek)
@@ -173,7 +173,7 @@ func (s *Sharder) learn(ctx context.Context, seen *shardingv1alpha1.ControllerRi
 		return nil, err
 	}
 	if declared.DeletionTimestamp != nil {
-		return nil, fmt.Errorf("the ring %q is being deleted", declared.Name)
+		return nil, fmt.Errorf("ring %q is being deleted", declared.Name)
 	}
 	s.members.Declare(declared.Name, declared.Spec.ShardNamespaces, declared.Status.ShardNamespaces...)
 	known, err := catalog.Resolve(declared, s.manager.GetRESTMapper(), s.config.Webhook.Config.NamespaceSelector)
@@ -204,7 +204,7 @@ func (s *Sharder) handler() http.Handler {
 		Locate: func(ctx context.Context, ring string, owner catalog.Owner) (string, error) {
 			declared := s.rings.Get(ring)
 			if declared == nil {
-				return "", fmt.Errorf("the ring %q is not known", ring)
+				return "", fmt.Errorf("ring %q is not known", ring)
 			}
 			return s.group.Mover().Locate(ctx, declared, owner)
 		},

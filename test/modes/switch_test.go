@@ -111,7 +111,7 @@ func twoSharders(s *scene) {
 	s.Eventually(s.reasons).Should(ContainElement(shardingv1alpha1.ReasonTwoSharders))
 	s.Eventually(s.warned).WithArguments("Lease", s.mode.election).Should(BeTrue())
 	s.Eventually(s.warned).WithArguments("ControllerRing", ring).Should(BeTrue())
-	s.Expect(s.first().Tail(1000)).To(ContainSubstring("Another sharder"))
+	s.Expect(s.first().Tail(1000)).To(ContainSubstring("A ControllerRing of this name exists"))
 
 	s.t.Log("They leave objects alone that are where they belong")
 	s.seenAll()

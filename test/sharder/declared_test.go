@@ -41,7 +41,7 @@ func TestDeclaredResources(t *testing.T) {
 	b.declare(`[{"group":"","resource":"configmaps"},{"group":"apps","resource":"deployments"}]`)
 	f.Eventually(message).Should(And(
 		HavePrefix("NotWatched: "), ContainSubstring("shard b does not watch secrets controlled by configmaps"),
-		ContainSubstring("shard b shards deployments.apps, which the ring does not list"),
+		ContainSubstring("shard b watches deployments.apps, which the ring does not list"),
 		Not(ContainSubstring("shard a ")), Not(ContainSubstring("plain")),
 	))
 	f.Eventually(func() []string { return f.told("ControllerRing", f.ring.Name) }).Should(ContainElement("Warning NotWatched"))
@@ -49,7 +49,7 @@ func TestDeclaredResources(t *testing.T) {
 	b.declare("not JSON")
 	f.Eventually(message).Should(BeEmpty())
 	b.declare(`[{"resource":"configmaps","controlledResources":[{"resource":"secrets"}]},{"resource":"pods"}]`)
-	f.Eventually(message).Should(And(HavePrefix("NotListed: "), ContainSubstring("shard b shards pods, which the ring does not list")))
+	f.Eventually(message).Should(And(HavePrefix("NotListed: "), ContainSubstring("shard b watches pods, which the ring does not list")))
 	b.leave()
 	f.Eventually(message).Should(BeEmpty())
 }

@@ -117,7 +117,7 @@ func TestIncumbentStays(t *testing.T) {
 	newcomer.stopped()
 	incumbent.keeps(n)
 	f.Eventually(newcomer.refusals).Should(ContainElement(And(
-		ContainSubstring("an older shard of this name in the namespace "+f.Namespace), ContainSubstring("another name"))))
+		ContainSubstring("an older shard of this name in namespace "+f.Namespace), ContainSubstring("another name"))))
 
 	t.Log("The sharder restarts")
 	f.Expect(first.Stop(t.Context())).To(Succeed())

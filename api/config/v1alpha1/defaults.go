@@ -21,10 +21,10 @@ func addDefaults(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// SetDefaults fills in all that is not set.
+// SetDefaults sets the defaults of all fields that are not set.
 func SetDefaults(config *SharderConfig) {
 	config.ClientConnection = cmp.Or(config.ClientConnection, &componentbaseconfigv1alpha1.ClientConnectionConfiguration{})
-	// Client-side limits would only slow moves down: the API server has priority and fairness.
+	// Client-side rate limits would only slow down moves: the API server has priority and fairness.
 	config.ClientConnection.QPS = cmp.Or(config.ClientConnection.QPS, -1)
 
 	config.LeaderElection = cmp.Or(config.LeaderElection, &componentbaseconfigv1alpha1.LeaderElectionConfiguration{})

@@ -22,7 +22,7 @@ func TestDefaults(t *testing.T) {
 		"profiling":       !*config.Debugging.EnableProfiling,
 	} {
 		if !ok {
-			t.Errorf("the default of %s is another one", name)
+			t.Errorf("unexpected default of %s", name)
 		}
 	}
 	before := config.DeepCopy()
@@ -30,6 +30,6 @@ func TestDefaults(t *testing.T) {
 	config.Metrics.BindAddress = "0"
 	configv1alpha1.SetDefaults(config)
 	if *config.Controller.Sharder.ConcurrentMoves != 7 || config.Metrics.BindAddress != "0" || *before.Controller.Sharder.ConcurrentMoves != 100 {
-		t.Error("what was set is not kept")
+		t.Error("values that were set are overwritten")
 	}
 }

@@ -1,4 +1,4 @@
-// Package v1alpha1 is the configuration file of the sharder.
+// Package v1alpha1 defines the configuration file of the sharder.
 //
 // +kubebuilder:object:generate=true
 // +groupName=config.sharding.timebertt.dev

@@ -12,22 +12,23 @@ import (
 type SharderConfig struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// ClientConnection says how to reach the API server.
+	// ClientConnection configures the connection to the API server.
 	// +optional
 	ClientConnection *componentbaseconfigv1alpha1.ClientConnectionConfiguration `json:"clientConnection,omitempty"`
-	// LeaderElection is the election among the replicas. One leads, all serve the webhook.
+	// LeaderElection configures the leader election among the replicas. The leader moves objects; all
+	// replicas serve the webhook.
 	// +optional
 	LeaderElection *componentbaseconfigv1alpha1.LeaderElectionConfiguration `json:"leaderElection,omitempty"`
-	// Debugging turns profiling on.
+	// Debugging enables profiling.
 	// +optional
 	Debugging *componentbaseconfigv1alpha1.DebuggingConfiguration `json:"debugging,omitempty"`
-	// Health is where health and readiness are served.
+	// Health configures the endpoint of the health and readiness probes.
 	// +optional
 	Health HealthEndpoint `json:"health,omitempty"`
-	// Metrics is where metrics are served.
+	// Metrics configures the endpoint of the metrics.
 	// +optional
 	Metrics MetricsEndpoint `json:"metrics,omitempty"`
-	// GracefulShutDown is how long the sharder may take to end.
+	// GracefulShutDown is the maximum duration of a graceful shutdown, 15s by default.
 	// +optional
 	GracefulShutDown *metav1.Duration `json:"gracefulShutDown,omitempty"`
 	// Controller configures the controllers.
@@ -38,16 +39,16 @@ type SharderConfig struct {
 	Webhook Webhook `json:"webhook,omitempty"`
 }
 
-// HealthEndpoint is where health and readiness are served.
+// HealthEndpoint configures the endpoint of the health and readiness probes.
 type HealthEndpoint struct {
-	// BindAddress is the address, :8081 by default. "0" turns it off.
+	// BindAddress is the address to listen on, :8081 by default. "0" disables the endpoint.
 	// +optional
 	BindAddress string `json:"bindAddress,omitempty"`
 }
 
-// MetricsEndpoint is where metrics are served.
+// MetricsEndpoint configures the endpoint of the metrics.
 type MetricsEndpoint struct {
-	// BindAddress is the address, :8080 by default. "0" turns it off.
+	// BindAddress is the address to listen on, :8080 by default. "0" disables the endpoint.
 	// +optional
 	BindAddress string `json:"bindAddress,omitempty"`
 }
@@ -61,49 +62,48 @@ type Controller struct {
 
 // SharderController configures the controller that assigns and moves objects.
 type SharderController struct {
-	// SyncPeriod is how often all objects are looked at although nothing seems to have changed, 5m
-	// by default.
+	// SyncPeriod is the time between two resyncs, which list all objects, 5m by default.
 	// +optional
 	SyncPeriod *metav1.Duration `json:"syncPeriod,omitempty"`
-	// ConcurrentMoves is how many objects are written at the same time, 100 by default.
+	// ConcurrentMoves is the maximum number of objects that are written at the same time, 100 by default.
 	// +optional
 	ConcurrentMoves *int32 `json:"concurrentMoves,omitempty"`
 }
 
 // Webhook configures the webhook.
 type Webhook struct {
-	// Server configures what the sharder serves.
+	// Server configures the webhook server.
 	// +optional
 	Server WebhookServer `json:"server,omitempty"`
-	// Config configures what API servers are told of it.
+	// Config configures the MutatingWebhookConfigurations of rings.
 	// +optional
 	Config WebhookConfig `json:"config,omitempty"`
 }
 
-// WebhookServer configures what the sharder serves.
+// WebhookServer configures the webhook server.
 type WebhookServer struct {
-	// CertDir is a folder with a certificate and its key, which something else keeps valid. Without
-	// one, the sharder makes and renews its own.
+	// CertDir is a directory with a certificate and its key that something else renews, such as
+	// cert-manager. Without it, the sharder issues and renews its own certificate.
 	// +optional
 	CertDir *string `json:"certDir,omitempty"`
-	// CertName is the name of the certificate in it, tls.crt by default.
+	// CertName is the file name of the certificate in certDir, tls.crt by default.
 	// +optional
 	CertName *string `json:"certName,omitempty"`
-	// KeyName is the name of the key in it, tls.key by default.
+	// KeyName is the file name of the key in certDir, tls.key by default.
 	// +optional
 	KeyName *string `json:"keyName,omitempty"`
 }
 
-// WebhookConfig configures what API servers are told of the webhook.
+// WebhookConfig configures the MutatingWebhookConfigurations of rings.
 type WebhookConfig struct {
 	// Annotations are added to every webhook configuration, for example for cert-manager.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// ClientConfig says how API servers reach the webhook. By default that is through the Service
-	// sharding-system/sharder. The path is added to it.
+	// ClientConfig defines how API servers reach the webhook, by default through the Service
+	// sharding-system/sharder. The sharder adds the path.
 	// +optional
 	ClientConfig *admissionregistrationv1.WebhookClientConfig `json:"clientConfig,omitempty"`
-	// NamespaceSelector is that of rings which have none of their own. By default it leaves out
+	// NamespaceSelector is the selector of rings without a spec.namespaceSelector. By default it excludes
 	// kube-system and sharding-system.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`

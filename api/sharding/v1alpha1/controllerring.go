@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ControllerRing declares which objects are spread over the instances of a controller that join
-// it. An instance joins with a Lease that carries the ring's label.
+// ControllerRing declares which objects are distributed over the instances of a controller. An
+// instance joins the ring as a shard with a Lease that carries the ring's label.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -15,15 +15,15 @@ import (
 // +kubebuilder:printcolumn:name="Shards",type=integer,JSONPath=`.status.shards`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a ring has at most 63 characters, because it becomes part of label keys"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, because it is part of label keys"
 type ControllerRing struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is to be spread.
+	// Spec is the desired state of the ring: which objects are distributed over its shards, and how.
 	// +required
 	Spec ControllerRingSpec `json:"spec"`
-	// Status is how it goes.
+	// Status is the observed state of the ring.
 	// +optional
 	Status ControllerRingStatus `json:"status,omitempty"`
 }
@@ -37,42 +37,42 @@ type ControllerRingList struct {
 	Items           []ControllerRing `json:"items"`
 }
 
-// ControllerRingSpec is what is to be spread over the shards of a ring.
+// ControllerRingSpec defines which objects are distributed over the shards of a ring, and how.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) || self.resources.all(r, !has(r.controlledResources) || r.controlledResources.all(c, !self.resources.exists(m, m.resource == c.resource && m.group == c.group)))",message="a resource is either in resources or in controlledResources, not in both"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || self.resources.all(r, !has(r.controlledResources) || r.controlledResources.all(c, !self.resources.exists(m, m.resource == c.resource && m.group == c.group)))",message="a resource must not be in both resources and controlledResources"
 type ControllerRingSpec struct {
-	// Resources are the main resources of the controller. Each object is assigned by its own name,
-	// its controlled objects follow it.
+	// Resources are the main resources of the controller. Each object is assigned to a shard by its
+	// own name, and the objects that it controls are assigned to the same shard.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
 	// +listMapKey=resource
 	// +kubebuilder:validation:MaxItems=32
 	Resources []RingResource `json:"resources,omitempty"`
-	// NamespaceSelector chooses the namespaces whose objects are spread. By default these are all
-	// but kube-system and sharding-system. Cluster-scoped objects are spread whatever it says.
+	// NamespaceSelector selects the namespaces whose objects are assigned to shards. It defaults to all
+	// namespaces except kube-system and sharding-system. It does not apply to cluster-scoped objects.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="an operator is In, NotIn, Exists or DoesNotExist"
-	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && e.values.size() > 0))",message="In and NotIn need values, Exists and DoesNotExist take none"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && e.values.size() > 0))",message="In and NotIn require values, Exists and DoesNotExist must have none"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// ShardNamespaces are the namespaces whose Leases may join the ring. By default a Lease may from
-	// any namespace: who may write Leases with the ring's label somewhere can then take a share.
+	// ShardNamespaces are the namespaces from which shards may join the ring. By default they may join
+	// from any namespace: everyone who can create Leases in any namespace can then add a shard.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	ShardNamespaces []string `json:"shardNamespaces,omitempty"`
-	// Drain says what happens when a shard does not let go of an object that is to move.
+	// Drain defines what happens when a shard does not release an object that should move.
 	// +optional
 	Drain *DrainPolicy `json:"drain,omitempty"`
 }
 
-// RingResource is a main resource of a ring, with what its objects control.
+// RingResource is a main resource of a ring, with the resources that its objects control.
 type RingResource struct {
 	GroupResource `json:",inline"`
 	// ControlledResources are resources whose objects have an object of the main resource as their
-	// controller, and are assigned to the same shard.
+	// controller. They are assigned to the same shard as their controller.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
@@ -83,12 +83,12 @@ type RingResource struct {
 
 // GroupResource names a resource in all its versions.
 type GroupResource struct {
-	// Group of the resource. The core group is the empty one.
+	// Group is the API group of the resource. It is empty for the core group.
 	// +optional
 	// +kubebuilder:default=""
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group"`
-	// Resource is its plural name in lower case, such as deployments.
+	// Resource is the plural name of the resource in lower case, such as deployments.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -96,52 +96,54 @@ type GroupResource struct {
 	Resource string `json:"resource"`
 }
 
-// DrainTimeoutAction is what happens after a drain's timeout.
+// DrainTimeoutAction defines what happens when a drain exceeds its timeout.
 //
 // +kubebuilder:validation:Enum=Wait;Move
 type DrainTimeoutAction string
 
-// What can happen after a drain's timeout.
+// The actions when a drain exceeds its timeout.
 const (
-	// DrainWait waits on. The ring tells of it.
+	// DrainWait keeps waiting. The condition Drained reports the overdue drain.
 	DrainWait DrainTimeoutAction = "Wait"
-	// DrainMove gives the object to the next shard, although the old one may still work on it.
+	// DrainMove reassigns the object, although its previous owner may still reconcile it.
 	DrainMove DrainTimeoutAction = "Move"
 )
 
-// DrainPolicy says what happens when a shard does not let go of an object.
+// DrainPolicy defines what happens when a shard does not release an object.
 type DrainPolicy struct {
-	// Timeout is how long a shard has. By default it has for ever, for as long as it is alive.
+	// Timeout is how long a shard may take to release an object. By default there is no limit while
+	// the shard is alive.
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// OnTimeout says what happens then. Move makes it possible that two shards work on one object.
+	// OnTimeout is the action when a drain exceeds its timeout: Wait keeps waiting, Move reassigns the
+	// object. With Move, two shards may reconcile the object at the same time.
 	// +optional
 	// +kubebuilder:default=Wait
 	OnTimeout DrainTimeoutAction `json:"onTimeout,omitempty"`
 }
 
-// ControllerRingStatus is how a ring is doing.
+// ControllerRingStatus is the observed state of a ring.
 type ControllerRingStatus struct {
-	// ObservedGeneration is the generation of the spec that this is the status of.
+	// ObservedGeneration is the generation of the spec that the sharder last acted on.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Shards is how many shards are known.
+	// Shards is the number of known shards, including dead ones.
 	// +optional
 	// +kubebuilder:default=0
 	Shards int32 `json:"shards"`
-	// AvailableShards is how many of them are members of the ring.
+	// AvailableShards is the number of shards that are assigned objects.
 	// +optional
 	// +kubebuilder:default=0
 	AvailableShards int32 `json:"availableShards"`
-	// ShardNamespaces are the namespaces whose shards are members of the ring: those that spec.shardNamespaces
-	// admits, or "*" if it admits all, and those that it admitted before and whose shards are still alive. A
-	// sharder that starts knows from it which shards must release their objects before others get them.
+	// ShardNamespaces are the namespaces whose shards are members of the ring: those in spec.shardNamespaces,
+	// or "*" if it is empty, and those removed from it whose shards are still alive. A sharder that starts
+	// uses it to find the shards whose objects it must drain before it reassigns them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=532
 	// +kubebuilder:validation:items:MaxLength=63
 	ShardNamespaces []string `json:"shardNamespaces,omitempty"`
-	// Conditions tell in words what is well and what is not.
+	// Conditions are the current conditions of the ring.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -151,21 +153,20 @@ type ControllerRingStatus struct {
 
 // The conditions of a ring.
 const (
-	// ConditionReady is true when new objects get a shard: the sharder knows all resources, may
-	// write them, and there is a shard.
+	// ConditionReady is true when new objects are assigned: all resources exist, the sharder has
+	// permission to write them, and a shard is available.
 	ConditionReady = "Ready"
-	// ConditionDrained is false while shards have been asked to let objects go and have not.
+	// ConditionDrained is false while drains are outstanding.
 	ConditionDrained = "Drained"
-	// ConditionAssigned is false when the last sync found objects without a live shard that it could
-	// not assign.
+	// ConditionAssigned is false while objects are unassigned or orphaned and could not be assigned.
 	ConditionAssigned = "Assigned"
-	// ConditionSole is false while an instance of the operator is the sharder of the ring itself.
+	// ConditionSole is false while an in-process sharder is active for the ring, too.
 	ConditionSole = "SoleSharder"
-	// ConditionExclusive is false while other rings have a main resource of the ring as well, and absent
-	// otherwise. API servers call their webhooks one after the other.
+	// ConditionExclusive is false while other rings have a main resource of this ring, and absent
+	// otherwise. API servers call the webhooks of these rings one after the other.
 	ConditionExclusive = "ExclusiveResources"
-	// ConditionMatching is false while a shard has declared other resources than the ring lists, and absent
-	// otherwise. Shards that use the library declare theirs, on their Leases.
+	// ConditionMatching is false while a shard declares other resources than the ring lists, and absent
+	// otherwise. Shards that use the library declare their resources on their Leases.
 	ConditionMatching = "MatchingResources"
 )
 

@@ -29,7 +29,7 @@ func expression(operator metav1.LabelSelectorOperator, values ...string) *metav1
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: operator, Values: values}}}
 }
 
-// TestSchema asks a real API server what it thinks of good and bad rings.
+// TestSchema creates valid and invalid rings on a real API server.
 func TestSchema(t *testing.T) {
 	r := rig.Shared(t)
 	configMaps := shardingv1alpha1.GroupResource{Resource: "configmaps"}
@@ -40,9 +40,9 @@ func TestSchema(t *testing.T) {
 	for name, test := range map[string]struct {
 		ring string
 		spec shardingv1alpha1.ControllerRingSpec
-		want string // a part of the refusal, or nothing
+		want string // part of the error, or empty
 	}{
-		"a good one": {spec: shardingv1alpha1.ControllerRingSpec{
+		"a valid ring": {spec: shardingv1alpha1.ControllerRingSpec{
 			Resources:         []shardingv1alpha1.RingResource{resource("example.com", "websites", configMaps), resource("", "secrets", configMaps)},
 			NamespaceSelector: expression(metav1.LabelSelectorOpIn, "b"),
 			ShardNamespaces:   []string{"default"},
@@ -57,30 +57,30 @@ func TestSchema(t *testing.T) {
 			spec: shardingv1alpha1.ControllerRingSpec{Resources: []shardingv1alpha1.RingResource{resource("", "secrets", configMaps, configMaps)}},
 			want: "Duplicate value",
 		},
-		"a resource that is both": {
+		"a resource in both lists": {
 			spec: shardingv1alpha1.ControllerRingSpec{Resources: []shardingv1alpha1.RingResource{resource("", "secrets", configMaps), resource("", "configmaps")}},
-			want: "not in both",
+			want: "must not be in both",
 		},
 		"a resource with a kind's name": {
 			spec: shardingv1alpha1.ControllerRingSpec{Resources: []shardingv1alpha1.RingResource{resource("", "ConfigMap")}},
 			want: "should match",
 		},
-		"no resource's name": {
+		"an empty resource name": {
 			spec: shardingv1alpha1.ControllerRingSpec{Resources: []shardingv1alpha1.RingResource{resource("apps", "")}},
 			want: "resources[0].resource",
 		},
 		"too many resources": {spec: shardingv1alpha1.ControllerRingSpec{Resources: many}, want: "Too many"},
 		"an operator that does not exist": {
 			spec: shardingv1alpha1.ControllerRingSpec{NamespaceSelector: expression("Near", "b")},
-			want: "an operator is In, NotIn, Exists or DoesNotExist",
+			want: "operator must be In, NotIn, Exists or DoesNotExist",
 		},
 		"In without values": {
 			spec: shardingv1alpha1.ControllerRingSpec{NamespaceSelector: expression(metav1.LabelSelectorOpIn)},
-			want: "In and NotIn need values",
+			want: "In and NotIn require values",
 		},
 		"Exists with values": {
 			spec: shardingv1alpha1.ControllerRingSpec{NamespaceSelector: expression(metav1.LabelSelectorOpExists, "b")},
-			want: "In and NotIn need values",
+			want: "In and NotIn require values",
 		},
 		"an action that does not exist": {
 			spec: shardingv1alpha1.ControllerRingSpec{Drain: &shardingv1alpha1.DrainPolicy{OnTimeout: "Panic"}},

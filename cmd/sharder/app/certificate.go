@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// certificateSecret is where the sharder keeps its certificate when it manages it itself.
+	// certificateSecret is where the sharder stores the certificate that it issues itself.
 	certificateSecret = "sharder-webhook-cert" //nolint:gosec // a name, not a secret
 	certificateLife   = 90 * 24 * time.Hour
 	certificatePeriod = time.Minute
 )
 
-// certificate is the webhook's: kept by the sharder itself, or by somebody else in a folder.
+// certificate is the webhook's certificate: issued by the sharder itself, or provided in a directory.
 type certificate struct {
 	dir    string
 	keeper *certificates.Keeper
@@ -34,16 +34,16 @@ type certificate struct {
 
 func newCertificate(access *rest.Config, scheme *runtime.Scheme, config *configv1alpha1.SharderConfig) (*certificate, error) {
 	if dir := config.Webhook.Server.CertDir; dir != nil && *dir != "" {
-		// Both servers read them again when they change. That they are good now is said here, in words.
+		// Both servers reload the files when they change. Check them here to return a clear error.
 		name, key := filepath.Join(*dir, *config.Webhook.Server.CertName), filepath.Join(*dir, *config.Webhook.Server.KeyName)
 		if _, err := tls.LoadX509KeyPair(name, key); err != nil {
-			return nil, fmt.Errorf("loading the certificate that webhook.server names (without a certDir the sharder makes its own): %w", err)
+			return nil, fmt.Errorf("loading the certificate in webhook.server.certDir (without certDir, the sharder issues its own): %w", err)
 		}
 		return &certificate{dir: *dir}, nil
 	}
 	direct, err := client.New(access, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	return &certificate{keeper: &certificates.Keeper{
 		Client: direct,
@@ -68,7 +68,7 @@ func hosts(config *configv1alpha1.SharderConfig) []string {
 	return []string{parsed.Hostname()}
 }
 
-// addTo lets the manager run what keeps the certificate valid.
+// addTo adds the renewal of the certificate to the manager, and its readiness check.
 func (c *certificate) addTo(mgr manager.Manager) error {
 	if c.keeper == nil {
 		return nil
@@ -83,7 +83,7 @@ func (c *certificate) tlsOptions() []func(*tls.Config) {
 	return []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = c.keeper.GetCertificate }}
 }
 
-// Bundle is what API servers have to trust, or nothing if somebody else tells them.
+// Bundle is the CA bundle for API servers, or nil if the certificate is provided.
 func (c *certificate) Bundle() []byte {
 	if c.keeper == nil {
 		return nil
@@ -91,7 +91,7 @@ func (c *certificate) Bundle() []byte {
 	return c.keeper.Bundle()
 }
 
-// Notify makes changed be called when there is another bundle.
+// Notify registers a function that is called when the bundle has changed.
 func (c *certificate) Notify(changed func()) {
 	if c.keeper != nil {
 		c.keeper.Changed = changed

@@ -29,11 +29,11 @@ func read(t *testing.T, content string) (string, error) {
 
 const header = "apiVersion: config.sharding.timebertt.dev/v1alpha1\nkind: SharderConfig\n"
 
-// isNot is what is said of everything that cannot be read.
+// isNot is part of the error for every file that cannot be decoded.
 const isNot = "is not a SharderConfig of config.sharding.timebertt.dev/v1alpha1"
 
-// TestBadConfigurations says of each what is wrong with it, where, and what to do.
-func TestBadConfigurations(t *testing.T) {
+// TestInvalidConfigurations checks that errors name the field, the cause and the fix.
+func TestInvalidConfigurations(t *testing.T) {
 	for name, test := range map[string]struct {
 		content string
 		want    []string
@@ -56,7 +56,7 @@ func TestBadConfigurations(t *testing.T) {
 		"negative shutdown":     {header + "gracefulShutDown: -1s", []string{"gracefulShutDown", "must not be negative"}},
 		"bad health address":    {header + "health: {bindAddress: here}", []string{"health.bindAddress", "host:port"}},
 		"bad metrics port":      {header + `metrics: {bindAddress: ":80800"}`, []string{"metrics.bindAddress", "host:port"}},
-		"profiles for nobody":   {header + "metrics: {bindAddress: '0'}\ndebugging: {enableProfiling: true}", []string{"debugging.enableProfiling", "metrics.bindAddress"}},
+		"profiling, no metrics": {header + "metrics: {bindAddress: '0'}\ndebugging: {enableProfiling: true}", []string{"debugging.enableProfiling", "metrics.bindAddress"}},
 		"wrong lock":            {header + "leaderElection: {resourceLock: configmaps}", []string{"leaderElection.resourceLock", `"leases"`}},
 		"short lease":           {header + "leaderElection: {leaseDuration: 5s}", []string{"leaderElection.leaseDuration", "longer than the renewDeadline"}},
 		"broken lease":          {header + "leaderElection: {leaseDuration: 10500ms}", []string{"leaderElection.leaseDuration", "whole seconds"}},
@@ -92,10 +92,10 @@ func TestBadConfigurations(t *testing.T) {
 	}
 }
 
-func TestGoodConfigurations(t *testing.T) {
+func TestValidConfigurations(t *testing.T) {
 	for name, content := range map[string]string{
-		"nothing":           header,
-		"not even a kind":   "",
+		"empty":             header,
+		"without a kind":    "",
 		"no election":       header + "leaderElection: {leaderElect: false, leaseDuration: 1s}",
 		"all off":           header + "health: {bindAddress: '0'}\nmetrics: {bindAddress: '0'}",
 		"profiles":          header + "debugging: {enableProfiling: true, enableContentionProfiling: true}",
@@ -110,20 +110,20 @@ func TestGoodConfigurations(t *testing.T) {
 	}
 }
 
-// TestDocumented keeps docs/operate.md complete, which errors refer to.
-func TestDocumented(t *testing.T) {
+// TestFieldsAreDocumented keeps docs/operate.md complete, which errors refer to.
+func TestFieldsAreDocumented(t *testing.T) {
 	content, err := os.ReadFile("../../../docs/operate.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range fields(reflect.TypeFor[configv1alpha1.SharderConfig](), "") {
 		if !strings.Contains(string(content), "`"+path+"`") {
-			t.Errorf("docs/operate.md does not say what %s is", path)
+			t.Errorf("docs/operate.md does not document %s", path)
 		}
 	}
 }
 
-// fields are the paths of all that can be set, down to what is not ours.
+// fields returns the paths of all fields, without the fields of foreign types.
 func fields(of reflect.Type, prefix string) (paths []string) {
 	for field := range of.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -143,7 +143,7 @@ func fields(of reflect.Type, prefix string) (paths []string) {
 	return paths
 }
 
-func TestNoFileMeansDefaults(t *testing.T) {
+func TestDefaultsWithoutFile(t *testing.T) {
 	config, err := readConfig(nil, "")
 	if err != nil || config.Controller.Sharder.SyncPeriod.Duration != 5*time.Minute {
 		t.Errorf("%v, %v", config, err)

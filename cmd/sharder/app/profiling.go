@@ -8,8 +8,8 @@ import (
 	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
 )
 
-// profiles are served beside the metrics, to those who may see them: a profile tells much of what the
-// process does. Without profiling there are none.
+// profiles returns the profiling handlers, which the metrics server serves with the same authorization:
+// a profile can expose confidential data. It returns nil if profiling is disabled.
 func profiles(config *configv1alpha1.SharderConfig) map[string]http.Handler {
 	if !*config.Debugging.EnableProfiling {
 		return nil

@@ -1,4 +1,4 @@
-// Package app is the command line of the sharder and what it is put together from.
+// Package app is the command line of the sharder and sets up its manager.
 package app
 
 import (
@@ -36,11 +36,16 @@ func New() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "sharder",
 		Short: "Spread the objects of ControllerRings over the shards that join them",
-		Long: `The sharder spreads the objects that a ControllerRing names over the instances of a
-controller that join the ring. It assigns new objects as they pass the API server, moves
-objects when instances come, go or die, and never says no to anybody's request.
+		Long: `The sharder distributes the objects of each ControllerRing over the instances of a controller
+that join the ring as shards. It assigns new objects at admission, moves objects when shards
+join, leave or die, and never rejects a request.
 
-Run two replicas: both serve the webhook, one moves objects.`,
+Run two replicas: both serve the webhook, and the leader moves objects.`,
+		Example: `  # Run with the defaults
+  sharder
+
+  # Run outside a cluster, with a configuration file
+  KUBECONFIG=kubeconfig sharder --config config.yaml`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -53,13 +58,13 @@ Run two replicas: both serve the webhook, one moves objects.`,
 			return kubeversion.Guard(command.Context(), kubeversion.ServerVersion(mgr.GetConfig()), mgr.Start)
 		},
 	}
-	command.Flags().StringVar(&o.config, "config", "", "file with a SharderConfig (default: everything by default)")
-	command.Flags().BoolVar(&o.development, "development", false, "write logs for people instead of machines")
-	command.Flags().IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhook")
+	command.Flags().StringVar(&o.config, "config", "", "path of a SharderConfig file (default: built-in defaults)")
+	command.Flags().BoolVar(&o.development, "development", false, "write human-readable logs instead of JSON")
+	command.Flags().IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhook server")
 	return command
 }
 
-// manager puts everything together.
+// manager sets up the manager with the sharder.
 func (o *options) manager() (manager.Manager, error) {
 	if o.webhookPort < 1 || o.webhookPort > 65535 {
 		return nil, fmt.Errorf("--webhook-port %d: must be between 1 and 65535", o.webhookPort)
@@ -74,7 +79,7 @@ func (o *options) manager() (manager.Manager, error) {
 	}
 	access, err := restConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("finding the API server (outside a cluster, name a kubeconfig with KUBECONFIG or clientConnection.kubeconfig): %w", err)
+		return nil, fmt.Errorf("loading the client configuration (outside a cluster, set KUBECONFIG or clientConnection.kubeconfig): %w", err)
 	}
 	certificate, err := newCertificate(access, scheme, config)
 	if err != nil {
@@ -82,7 +87,7 @@ func (o *options) manager() (manager.Manager, error) {
 	}
 	mgr, err := ctrl.NewManager(access, o.managerOptions(scheme, config, certificate))
 	if err != nil {
-		return nil, fmt.Errorf("setting up: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	if err := certificate.addTo(mgr); err != nil {
 		return nil, err
@@ -92,7 +97,7 @@ func (o *options) manager() (manager.Manager, error) {
 		mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()),
 		sharder.Add(mgr, config, certificate),
 	); err != nil {
-		return nil, fmt.Errorf("setting up: %w", err)
+		return nil, fmt.Errorf("setting up the sharder: %w", err)
 	}
 	return mgr, nil
 }
@@ -110,7 +115,7 @@ func (o *options) managerOptions(scheme *runtime.Scheme, config *configv1alpha1.
 		LeaseDuration:                 &config.LeaderElection.LeaseDuration.Duration,
 		RenewDeadline:                 &config.LeaderElection.RenewDeadline.Duration,
 		RetryPeriod:                   &config.LeaderElection.RetryPeriod.Duration,
-		LeaderElectionReleaseOnCancel: true, // the process ends when the manager does
+		LeaderElectionReleaseOnCancel: true, // the process exits when the manager stops
 		Metrics: metricsserver.Options{
 			BindAddress:    config.Metrics.BindAddress,
 			SecureServing:  true,

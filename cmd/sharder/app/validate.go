@@ -15,23 +15,22 @@ import (
 	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
 )
 
-const off = "0" // a bind address that turns an endpoint off
+const off = "0" // the bind address that disables an endpoint
 
-// validate finds everything that is wrong with a configuration, so that nobody has to start the
-// sharder again for each.
+// validate returns all errors of a configuration at once, so that users can fix them in one go.
 func validate(config *configv1alpha1.SharderConfig) (errs field.ErrorList) {
 	sharder := field.NewPath("controller", "sharder")
 	if moves := *config.Controller.Sharder.ConcurrentMoves; moves < 1 {
-		errs = append(errs, field.Invalid(sharder.Child("concurrentMoves"), moves, "must be at least 1, or nothing is ever moved"))
+		errs = append(errs, field.Invalid(sharder.Child("concurrentMoves"), moves, "must be at least 1"))
 	}
 	errs = append(errs, positive(sharder.Child("syncPeriod"), config.Controller.Sharder.SyncPeriod.Duration)...)
 	if limit := config.GracefulShutDown.Duration; limit < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("gracefulShutDown"), limit.String(), "must not be negative, or the sharder might never end"))
+		errs = append(errs, field.Invalid(field.NewPath("gracefulShutDown"), limit.String(), "must not be negative"))
 	}
 	errs = append(errs, validateAddress(field.NewPath("health", "bindAddress"), config.Health.BindAddress)...)
 	errs = append(errs, validateAddress(field.NewPath("metrics", "bindAddress"), config.Metrics.BindAddress)...)
 	if *config.Debugging.EnableProfiling && config.Metrics.BindAddress == off {
-		errs = append(errs, field.Invalid(field.NewPath("debugging", "enableProfiling"), true, "needs metrics.bindAddress, where profiles are served"))
+		errs = append(errs, field.Invalid(field.NewPath("debugging", "enableProfiling"), true, "requires metrics.bindAddress, where profiles are served"))
 	}
 	errs = append(errs, validateElection(field.NewPath("leaderElection"), config.LeaderElection)...)
 	return append(errs, validateWebhook(field.NewPath("webhook", "config"), &config.Webhook.Config)...)
@@ -41,7 +40,7 @@ func positive(path *field.Path, duration time.Duration) field.ErrorList {
 	if duration > 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, duration.String(), "must be longer than nothing, such as 5m")}
+	return field.ErrorList{field.Invalid(path, duration.String(), "must be positive, such as 5m")}
 }
 
 func validateAddress(path *field.Path, address string) field.ErrorList {
@@ -53,12 +52,12 @@ func validateAddress(path *field.Path, address string) field.ErrorList {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return field.ErrorList{field.Invalid(path, address, `must be host:port, or :port for all addresses, or "0" to turn it off`)}
+		return field.ErrorList{field.Invalid(path, address, `must be host:port, or :port for all addresses, or "0" to disable the endpoint`)}
 	}
 	return nil
 }
 
-// validateElection says early what the election would refuse only when it begins.
+// validateElection finds errors that the leader election would only report when it starts.
 func validateElection(path *field.Path, election *componentbaseconfigv1alpha1.LeaderElectionConfiguration) (errs field.ErrorList) {
 	if !*election.LeaderElect {
 		return nil
@@ -75,7 +74,7 @@ func validateElection(path *field.Path, election *componentbaseconfigv1alpha1.Le
 		errs = append(errs, field.Invalid(path.Child("leaseDuration"), lease.String(), "must be longer than the renewDeadline"))
 	}
 	if lease%time.Second != 0 {
-		errs = append(errs, field.Invalid(path.Child("leaseDuration"), lease.String(), "must be whole seconds, because a Lease counts in them"))
+		errs = append(errs, field.Invalid(path.Child("leaseDuration"), lease.String(), "must be whole seconds, because a Lease stores its duration in seconds"))
 	}
 	return errs
 }
@@ -96,19 +95,19 @@ func validateWebhook(path *field.Path, config *configv1alpha1.WebhookConfig) (er
 		errs = append(errs, validateService(path.Child("service"), client.Service)...)
 	}
 	if len(client.CABundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(client.CABundle) {
-		errs = append(errs, field.Invalid(path.Child("caBundle"), "(not shown)", "must be certificates in PEM format, encoded in base64"))
+		errs = append(errs, field.Invalid(path.Child("caBundle"), "(not shown)", "must be base64-encoded certificates in PEM format"))
 	}
 	return errs
 }
 
-// validateURL is as strict as API servers are, which otherwise refuse every ring's configuration.
+// validateURL is as strict as API servers, which otherwise reject every webhook configuration.
 func validateURL(path *field.Path, text string) (errs field.ErrorList) {
 	parsed, err := url.Parse(text)
 	switch {
 	case err != nil:
 		errs = append(errs, field.Invalid(path, text, err.Error()))
 	case parsed.Scheme != "https":
-		errs = append(errs, field.Invalid(path, text, "must begin with https://, because API servers speak nothing else to webhooks"))
+		errs = append(errs, field.Invalid(path, text, "must begin with https://, because API servers call webhooks only over HTTPS"))
 	case parsed.Hostname() == "":
 		errs = append(errs, field.Invalid(path, text, "must name a host"))
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
@@ -122,7 +121,7 @@ func validateService(path *field.Path, service *admissionregistrationv1.ServiceR
 		errs = append(errs, field.Invalid(path, service.Namespace+"/"+service.Name, "must have a namespace and a name"))
 	}
 	if service.Path != nil {
-		errs = append(errs, field.Forbidden(path.Child("path"), "each ring has its own, which the sharder adds"))
+		errs = append(errs, field.Forbidden(path.Child("path"), "the sharder adds the path of each ring"))
 	}
 	if port := service.Port; port != nil && (*port < 1 || *port > 65535) {
 		errs = append(errs, field.Invalid(path.Child("port"), *port, "must be between 1 and 65535"))

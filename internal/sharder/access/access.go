@@ -50,7 +50,7 @@ func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter,
 		return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 			status, err := door.check(request)
 			if err != nil {
-				log.Error(err, "Asking the API server who may read metrics")
+				log.Error(err, "Could not authorize a request for metrics")
 			}
 			if status != http.StatusOK {
 				http.Error(w, http.StatusText(status), status)

@@ -92,7 +92,7 @@ func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	review.Request = nil
 	writer.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(writer).Encode(review); err != nil {
-		logf.FromContext(request.Context()).V(1).Info("the API server did not wait for the answer", "error", err.Error())
+		logf.FromContext(request.Context()).V(1).Info("Could not write an admission response", "error", err.Error())
 	}
 }
 

@@ -105,7 +105,7 @@ func (r *Ring) Resource(resource schema.GroupResource) *Resource {
 type UnknownResourceError struct{ Resources []schema.GroupResource }
 
 func (e *UnknownResourceError) Error() string {
-	return fmt.Sprintf("the API server does not know %v", e.Resources)
+	return fmt.Sprintf("the API server does not serve %v", e.Resources)
 }
 
 // Resolve looks up what a ring spreads. With an UnknownResourceError, what it does know is returned

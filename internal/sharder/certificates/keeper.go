@@ -73,7 +73,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	for {
 		wait := k.Period
 		if err := k.Sync(ctx); err != nil && ctx.Err() == nil {
-			logf.FromContext(ctx).Error(err, "keeping the webhook's certificate valid, trying again")
+			logf.FromContext(ctx).Error(err, "Could not renew the webhook certificate, retrying")
 			wait = min(retry, wait)
 		}
 		timer := k.Clock.NewTimer(wait)
@@ -217,7 +217,7 @@ func (k *Keeper) good(certificate []byte, life time.Duration, trusted []byte) bo
 func parse(certificate []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(certificate)
 	if block == nil {
-		return nil, errors.New("not a certificate")
+		return nil, errors.New("not a PEM-encoded certificate")
 	}
 	return x509.ParseCertificate(block.Bytes)
 }

@@ -33,7 +33,7 @@ func (s *Sharder) observe() error {
 		DefaultTransform:     leases.Strip,
 	})
 	if err != nil {
-		return fmt.Errorf("making a cache for leases: %w", err)
+		return fmt.Errorf("creating a cache for leases: %w", err)
 	}
 	s.leases = made
 	informer, err := made.GetInformer(context.Background(), &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
@@ -58,14 +58,14 @@ func (s *Sharder) holders(ctx context.Context, ring string) (map[string]bool, er
 func (s *Sharder) addLeaseController() error {
 	live, err := client.New(s.Config, client.Options{Mapper: s.manager.GetRESTMapper()})
 	if err != nil {
-		return fmt.Errorf("making a client for leases: %w", err)
+		return fmt.Errorf("creating a client for leases: %w", err)
 	}
 	access, err := client.New(s.Config, client.Options{
 		Mapper: s.manager.GetRESTMapper(),
 		Cache:  &client.CacheOptions{Reader: s.leases},
 	})
 	if err != nil {
-		return fmt.Errorf("making a client for leases: %w", err)
+		return fmt.Errorf("creating a client for leases: %w", err)
 	}
 	s.live = live
 	// Not by way of controller-runtime's own package: that defines a flag, and this is a library.

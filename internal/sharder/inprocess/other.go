@@ -26,16 +26,16 @@ func (s *Sharder) lookForOther(ctx context.Context) {
 		switch {
 		case err == nil && found.DeletionTimestamp == nil:
 			if !told {
-				const note = "There is a ControllerRing of this name too, so that an external sharder may spread the same objects. " +
-					"Delete it, or run the instances with the mode shard"
-				logf.FromContext(ctx).Info("Another sharder: " + note)
+				const note = "A ControllerRing of this name exists, so an external sharder may assign the same objects. " +
+					"Delete the ControllerRing, or run the instances in mode shard"
+				logf.FromContext(ctx).Info(note)
 				s.events.Eventf(s.Election, nil, corev1.EventTypeWarning, shardingv1alpha1.ReasonTwoSharders, "Shard", "%s", note)
 			}
 			told = true
 		case err == nil || apierrors.IsNotFound(err): // there is none, or not even its kind
 			told = false
 		case apierrors.IsForbidden(err) && !unknown:
-			logf.FromContext(ctx).Info("Whether there is an external sharder too is not known: this instance may not read ControllerRings", "reason", err.Error())
+			logf.FromContext(ctx).Info("Cannot check for an external sharder: reading ControllerRings is forbidden", "error", err.Error())
 			unknown = true
 		}
 		timer := time.NewTimer(otherPeriod)

@@ -88,7 +88,7 @@ func Add(mgr manager.Manager, options Options) error {
 	s.members.Declare(s.Ring, []string{s.Namespace})
 	var err error
 	if s.metadata, err = metadata.NewForConfig(options.Config); err != nil {
-		return fmt.Errorf("making a client for metadata: %w", err)
+		return fmt.Errorf("creating a metadata client: %w", err)
 	}
 	if s.namespaces, err = newNamespaces(options.Namespaces, s.metadata, s.resync, s.appear); err != nil {
 		return fmt.Errorf("reading the namespace selector: %w", err)
@@ -172,14 +172,14 @@ func (s *Sharder) Start(ctx context.Context) error {
 	ctx = logf.IntoContext(ctx, log)
 	declared, err := s.declaration()
 	if err != nil {
-		return fmt.Errorf("finding out what to spread: %w", err)
+		return fmt.Errorf("resolving the resources of the ring: %w", err)
 	}
 	known, err := catalog.Resolve(declared, s.manager.GetRESTMapper(), nil)
 	if err != nil {
-		return fmt.Errorf("finding out what to spread: %w", err)
+		return fmt.Errorf("resolving the resources of the ring: %w", err)
 	}
 	if len(known.Resources) == 0 {
-		return errors.New("there is nothing to spread: no controller has a kind with shard.Sharded{}")
+		return errors.New("no resources to shard: no controller has a kind with shard.Sharded{}")
 	}
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -187,7 +187,7 @@ func (s *Sharder) Start(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), s.observed.HasSynced, s.namespaces.synced) {
 		return nil // it is ending
 	}
-	log.Info("Is the sharder of its ring")
+	log.Info("Started the in-process sharder")
 	s.rings.Set(known)
 	s.group.Ensure(s.Ring, "", 0, len(known.Resources))
 	group.Go(func() { s.lookForOther(ctx) })

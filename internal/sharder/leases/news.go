@@ -21,30 +21,30 @@ func shown(lease *coordinationv1.Lease, from, to membership.State) news {
 	case to == membership.Expired:
 		return news{corev1.EventTypeWarning, "ShardExpired", "The shard has not renewed its lease in time"}
 	case to == membership.Dead && holder(lease) == "":
-		return news{corev1.EventTypeNormal, "ShardReleased", "The shard has left the ring " + ring + "; its objects go to the others"}
+		return news{corev1.EventTypeNormal, "ShardReleased", "The shard left the ring " + ring + "; its objects are reassigned"}
 	case to == membership.Dead:
-		return news{corev1.EventTypeWarning, "ShardNotHeld", fmt.Sprintf("The lease is held by %q and not by the shard, which is thus no member of the ring %s", holder(lease), ring)}
+		return news{corev1.EventTypeWarning, "ShardNotHeld", fmt.Sprintf("The lease is held by %q instead of the shard, so the shard is not a member of the ring %s", holder(lease), ring)}
 	case from == membership.Expired:
-		return news{corev1.EventTypeNormal, "ShardReady", "The shard has renewed its lease after all"}
+		return news{corev1.EventTypeNormal, "ShardReady", "The shard renewed its lease again"}
 	}
-	return news{corev1.EventTypeNormal, "ShardReady", "The shard has joined the ring " + ring}
+	return news{corev1.EventTypeNormal, "ShardReady", "The shard joined the ring " + ring}
 }
 
 // takenOver is what to say when the sharder has taken a Lease.
 func takenOver(lease *coordinationv1.Lease) news {
 	return news{
 		corev1.EventTypeWarning, "ShardDead",
-		fmt.Sprintf("The shard has not renewed its lease for more than %s, so the sharder took it; its objects go to the others", duration(lease)),
+		fmt.Sprintf("The shard has not renewed its lease for more than %s, so the sharder took the lease over; the shard's objects are reassigned", duration(lease)),
 	}
 }
 
 // forgotten is what to say when a Lease was deleted.
-var forgotten = news{corev1.EventTypeNormal, "ShardForgotten", "The shard is long dead, and its lease was deleted"}
+var forgotten = news{corev1.EventTypeNormal, "ShardForgotten", "The shard is dead and did not return, so its lease was deleted"}
 
 // excluded is what to say when a ring no longer takes shards from the namespace of a member.
 var excluded = news{
 	corev1.EventTypeNormal, "ShardCordoned",
-	"The ring %s no longer takes shards from the namespace %s (see its spec.shardNamespaces): the shard gets no new objects, and is asked to release those that it has",
+	"The ring %s no longer accepts shards from namespace %s (spec.shardNamespaces): the shard gets no new objects, and its objects are drained",
 }
 
 func holder(lease *coordinationv1.Lease) string {

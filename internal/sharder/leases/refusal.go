@@ -71,13 +71,13 @@ func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (r
 func (r *Reconciler) conflict(lease *coordinationv1.Lease) (stop bool, why string) {
 	key, ring := client.ObjectKeyFromObject(lease), lease.Labels[shardingv1alpha1.LabelControllerRing]
 	if namesake, taken := r.Shards.Namesake(key); taken {
-		return true, fmt.Sprintf("The ring %s has an older shard of this name in the namespace %s, and both would work on the same objects. "+
-			"Give this one another name, or delete the lease %s/%s if that shard is gone for good", ring, namesake, namesake, lease.Name)
+		return true, fmt.Sprintf("The ring %s has an older shard of this name in namespace %s, and both would reconcile the same objects. "+
+			"Use another name for this shard, or delete the lease %s/%s if the older shard is gone for good", ring, namesake, namesake, lease.Name)
 	}
 	switch r.Shards.Refusal(key) {
 	case members.DurationTooLong:
-		return true, fmt.Sprintf("The lease duration is %s and must not exceed %s: if the shard dies, its objects wait for that long. "+
-			"Set a shorter lease duration", duration(lease), membership.MaxDuration)
+		return true, fmt.Sprintf("The lease duration is %s and must not exceed %s: if the shard dies, its objects are not reconciled "+
+			"for that long. Set a shorter lease duration", duration(lease), membership.MaxDuration)
 	case members.RingFull:
 		return true, fmt.Sprintf("The ring %s already has %d shards with older leases, which is the maximum. Run fewer shards, or several rings", ring, membership.MaxShards)
 	case members.NotRefused, members.NoRing, members.NameTooLong, members.WrongNamespace, members.NameTaken:
@@ -93,12 +93,12 @@ func held(lease *coordinationv1.Lease) bool {
 func refusal(lease *coordinationv1.Lease, ring *shardingv1alpha1.ControllerRing) string {
 	switch {
 	case len(lease.Name) > shardingv1alpha1.MaxNameLength:
-		return fmt.Sprintf("The lease's name has %d characters, and a shard's name at most %d, because it becomes the value of a label",
+		return fmt.Sprintf("The lease's name has %d characters and must have at most %d, because it is used as a label value",
 			len(lease.Name), shardingv1alpha1.MaxNameLength)
 	case ring == nil:
-		return fmt.Sprintf("There is no ControllerRing %q to join", lease.Labels[shardingv1alpha1.LabelControllerRing])
+		return fmt.Sprintf("ControllerRing %q not found", lease.Labels[shardingv1alpha1.LabelControllerRing])
 	case len(ring.Spec.ShardNamespaces) > 0 && !slices.Contains(ring.Spec.ShardNamespaces, lease.Namespace):
-		return fmt.Sprintf("The ring %s takes shards only from the namespaces %s: see its spec.shardNamespaces",
+		return fmt.Sprintf("The ring %s accepts shards only from the namespaces %s (spec.shardNamespaces)",
 			ring.Name, strings.Join(ring.Spec.ShardNamespaces, ", "))
 	}
 	return ""

@@ -24,7 +24,7 @@ import (
 
 var websites = schema.GroupResource{Group: "webhosting.timebertt.dev", Resource: "websites"}
 
-// expose compares what a scrape shows of the named metrics with what it should.
+// expose compares the named metrics of a scrape with the expected ones.
 func expose(t *testing.T, registry prometheus.Gatherer, want string, names ...string) {
 	t.Helper()
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
@@ -40,16 +40,16 @@ func TestSharedCounters(t *testing.T) {
 	m.Assigned("r", websites)
 	m.Moved("r", websites, time.Second)
 	m.Moved("r", websites, time.Second)
-	m.Drained("r", websites)
+	m.DrainRequested("r", websites)
 	m.Calculated("r")
 	expose(t, registry, `
-# HELP controller_sharding_assignments_total Objects that got a shard at admission
+# HELP controller_sharding_assignments_total Objects that were assigned at admission
 # TYPE controller_sharding_assignments_total counter
 controller_sharding_assignments_total{controllerring="r",group="webhosting.timebertt.dev",resource="websites"} 1
-# HELP controller_sharding_drains_total Objects that a shard was asked to let go
+# HELP controller_sharding_drains_total Objects whose owner was asked to release them
 # TYPE controller_sharding_drains_total counter
 controller_sharding_drains_total{controllerring="r",group="webhosting.timebertt.dev",resource="websites"} 1
-# HELP controller_sharding_movements_total Objects that the sharder gave to a shard itself
+# HELP controller_sharding_movements_total Objects that the sharder assigned or moved after admission
 # TYPE controller_sharding_movements_total counter
 controller_sharding_movements_total{controllerring="r",group="webhosting.timebertt.dev",resource="websites"} 2
 # HELP controller_sharding_ring_calculations_total Calculations of the hash ring
@@ -59,17 +59,17 @@ controller_sharding_ring_calculations_total{controllerring="r"} 1
 		"controller_sharding_drains_total", "controller_sharding_ring_calculations_total")
 }
 
-func TestWhatASyncFound(t *testing.T) {
+func TestObjectsAfterResync(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
 	names := []string{"controller_sharding_objects", "controller_sharding_unassigned_objects"}
 	m.Synced("r", map[schema.GroupResource]map[string]int{websites: {"a": 3, "b": 4}}, 2, time.Second)
 	m.Synced("r", map[schema.GroupResource]map[string]int{websites: {"a": 7}}, 0, time.Second)
 	expose(t, registry, `
-# HELP controller_sharding_objects Objects at the last sync, by their shard
+# HELP controller_sharding_objects Objects at the last resync, by shard
 # TYPE controller_sharding_objects gauge
 controller_sharding_objects{controllerring="r",group="webhosting.timebertt.dev",resource="websites",shard="a"} 7
-# HELP controller_sharding_unassigned_objects Objects that had no live shard after the last sync
+# HELP controller_sharding_unassigned_objects Objects that are unassigned or orphaned, as of the last pass
 # TYPE controller_sharding_unassigned_objects gauge
 controller_sharding_unassigned_objects{controllerring="r"} 0
 `, names...)
@@ -81,10 +81,10 @@ func TestDrains(t *testing.T) {
 	names := []string{"controller_sharding_drains_outstanding", "controller_sharding_drain_oldest_timestamp_seconds"}
 	want := func(outstanding int, oldest string) string {
 		return fmt.Sprintf(`
-# HELP controller_sharding_drain_oldest_timestamp_seconds Since when the oldest outstanding drain is waited for, or 0
+# HELP controller_sharding_drain_oldest_timestamp_seconds Time at which the oldest outstanding drain began, or 0
 # TYPE controller_sharding_drain_oldest_timestamp_seconds gauge
 controller_sharding_drain_oldest_timestamp_seconds{controllerring="r"} %s
-# HELP controller_sharding_drains_outstanding Objects that shards were asked to let go and have not
+# HELP controller_sharding_drains_outstanding Drains that are outstanding
 # TYPE controller_sharding_drains_outstanding gauge
 controller_sharding_drains_outstanding{controllerring="r"} %d
 `, oldest, outstanding)
@@ -99,14 +99,14 @@ controller_sharding_drains_outstanding{controllerring="r"} %d
 	}
 }
 
-// TestForgotten leaves nothing of a ring that is gone, and all of another.
-func TestForgotten(t *testing.T) {
+// TestForgetRemovesOnlyOneRing deletes one of two rings.
+func TestForgetRemovesOnlyOneRing(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
 	show := func(ring string) {
 		m.Assigned(ring, websites)
 		m.Moved(ring, websites, time.Second)
-		m.Drained(ring, websites)
+		m.DrainRequested(ring, websites)
 		m.Calculated(ring)
 		m.Transition(ring, membership.Ready, membership.Expired)
 		m.Admission(ring, "assigned", time.Millisecond)
@@ -125,8 +125,8 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestDocumented keeps docs/operate.md complete.
-func TestDocumented(t *testing.T) {
+// TestMetricsAreDocumented keeps docs/operate.md complete.
+func TestMetricsAreDocumented(t *testing.T) {
 	content, err := os.ReadFile("../../../docs/operate.md")
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ var (
 	}
 )
 
-// TestState pins down what is shown of rings and shards, also for others' dashboards.
+// TestState pins down the metrics of rings and shards, which existing dashboards use.
 func TestState(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&metrics.State{Reader: cached{rings: rings, leases: leases}})
@@ -225,20 +225,20 @@ func TestState(t *testing.T) {
 # HELP controller_sharding_controllerring_metadata_generation The generation of a ring's spec
 # TYPE controller_sharding_controllerring_metadata_generation gauge
 controller_sharding_controllerring_metadata_generation{controllerring="r",uid="1234"} 3
-# HELP controller_sharding_controllerring_observed_generation The generation of a ring's spec that its status is about
+# HELP controller_sharding_controllerring_observed_generation The generation of a ring's spec that the sharder last acted on
 # TYPE controller_sharding_controllerring_observed_generation gauge
 controller_sharding_controllerring_observed_generation{controllerring="r",uid="1234"} 2
-# HELP controller_sharding_controllerring_status_available_shards Shards of a ring that are members
+# HELP controller_sharding_controllerring_status_available_shards Shards of a ring that are assigned objects
 # TYPE controller_sharding_controllerring_status_available_shards gauge
 controller_sharding_controllerring_status_available_shards{controllerring="r",uid="1234"} 4
-# HELP controller_sharding_controllerring_status_shards Shards of a ring that are known
+# HELP controller_sharding_controllerring_status_shards Known shards of a ring, including dead ones
 # TYPE controller_sharding_controllerring_status_shards gauge
 controller_sharding_controllerring_status_shards{controllerring="r",uid="1234"} 5
 # HELP controller_sharding_shard_info 1 for each shard
 # TYPE controller_sharding_shard_info gauge
 controller_sharding_shard_info{controllerring="r",namespace="n",shard="a",uid="5678"} 1
 controller_sharding_shard_info{controllerring="r",namespace="n",shard="b",uid="9"} 1
-# HELP controller_sharding_shard_state 1 for the state that a shard is in, and 0 for the others
+# HELP controller_sharding_shard_state 1 for a shard's current state, and 0 for the other states
 # TYPE controller_sharding_shard_state gauge
 controller_sharding_shard_state{controllerring="r",namespace="n",shard="a",state="dead"} 1
 controller_sharding_shard_state{controllerring="r",namespace="n",shard="a",state="expired"} 0
@@ -255,8 +255,8 @@ controller_sharding_shard_state{controllerring="r",namespace="n",shard="b",state
 `)
 }
 
-// TestStateBeforeTheCacheHasSynced leaves the other metrics visible.
-func TestStateBeforeTheCacheHasSynced(t *testing.T) {
+// TestStateBeforeCacheSync shows that the other metrics stay visible.
+func TestStateBeforeCacheSync(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&metrics.State{Reader: cached{err: errors.New("not synced")}})
 	expose(t, registry, "")

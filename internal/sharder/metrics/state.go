@@ -12,24 +12,23 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/membership"
 )
 
-// State shows rings and shards as the cache has them, whenever somebody looks. Every replica shows
-// the same, so that queries are to aggregate over them.
+// State collects metrics of rings and shards from the cache. Every replica exposes the same series, so
+// queries must aggregate over replicas.
 type State struct {
 	// Reader reads the cache: rings, and the Leases that name one.
 	Reader client.Reader
 }
 
-// unknown is shown of a Lease that the sharder has not called anything: it is new, or its ring does
-// not take it.
+// unknown is the state of a Lease without a state label: it is new, or its ring does not accept it.
 const unknown membership.State = "unknown"
 
 var (
 	ringGeneration = ofRings("metadata_generation", "The generation of a ring's spec")
-	ringObserved   = ofRings("observed_generation", "The generation of a ring's spec that its status is about")
-	ringShards     = ofRings("status_shards", "Shards of a ring that are known")
-	ringAvailable  = ofRings("status_available_shards", "Shards of a ring that are members")
+	ringObserved   = ofRings("observed_generation", "The generation of a ring's spec that the sharder last acted on")
+	ringShards     = ofRings("status_shards", "Known shards of a ring, including dead ones")
+	ringAvailable  = ofRings("status_available_shards", "Shards of a ring that are assigned objects")
 	shardInfo      = ofShards("info", "1 for each shard", "uid")
-	shardState     = ofShards("state", "1 for the state that a shard is in, and 0 for the others", "state")
+	shardState     = ofShards("state", "1 for a shard's current state, and 0 for the other states", "state")
 )
 
 func ofRings(name, help string) *prometheus.Desc {
@@ -40,21 +39,21 @@ func ofShards(name, help, label string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "shard", name), help, []string{"namespace", "shard", ringLabel, label}, nil)
 }
 
-// Describe is for the registry.
+// Describe implements prometheus.Collector.
 func (s *State) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, description := range []*prometheus.Desc{ringGeneration, ringObserved, ringShards, ringAvailable, shardInfo, shardState} {
 		descriptions <- description
 	}
 }
 
-// Collect reads the cache. While that has not synced there is nothing to show, which must not keep
-// anybody from seeing the other metrics, nor make them wait.
+// Collect implements prometheus.Collector. Before the cache has synced it returns no metrics, and
+// neither delays the scrape nor fails it.
 func (s *State) Collect(metrics chan<- prometheus.Metric) {
 	const limit = 100 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	rings := &shardingv1alpha1.ControllerRingList{}
-	var declared map[string]bool // or nil, where rings are not in the cache
+	var declared map[string]bool // nil if the cache has no rings
 	if s.Reader.List(ctx, rings, client.UnsafeDisableDeepCopy) == nil {
 		declared = make(map[string]bool, len(rings.Items))
 		for i := range rings.Items {
@@ -67,7 +66,7 @@ func (s *State) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	for i := range leases.Items {
-		// Anybody who may create Leases can name rings that there are not, and each would be seven series.
+		// Leases can name rings that do not exist, and each would add seven series.
 		if declared == nil || declared[leases.Items[i].Labels[shardingv1alpha1.LabelControllerRing]] {
 			showShard(&leases.Items[i], metrics)
 		}

@@ -177,11 +177,11 @@ func (m *Mover) Settle(ctx context.Context, name string, resource *catalog.Resou
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("reading the object again: %w", err)
+			return fmt.Errorf("rereading the object: %w", err)
 		}
 		o = reduce(resource, name, fresh)
 	}
-	return fmt.Errorf("the members of the ring have changed %d times in a row", attempts)
+	return fmt.Errorf("the members of the ring changed %d times in a row", attempts)
 }
 
 // errNotMain is why an owner cannot be located.

@@ -225,7 +225,7 @@ func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, 
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("reading the object again: %w", err)
+			return false, fmt.Errorf("rereading the object: %w", err)
 		}
 		o = reduce(resource, p.declared.Name, fresh)
 		decision = p.decide(ctx, resource, o, p.newLiveness())

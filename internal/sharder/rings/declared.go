@@ -54,15 +54,15 @@ func nameOf(resource shardingv1alpha1.GroupResource) string {
 }
 
 func (d Difference) String() string {
-	subject, does, shards := "shard ", "does", "shards"
+	subject, does, watch := "shard ", "does", "watches"
 	if len(d.Shards) > 1 {
-		subject, does, shards = "shards ", "do", "shard"
+		subject, does, watch = "shards ", "do", "watch"
 	}
 	subject += prose.List(d.Shards)
 	if d.NotWatched {
 		return fmt.Sprintf("%s %s not watch %s", subject, does, d.role)
 	}
-	return fmt.Sprintf("%s %s %s, which the ring does not list", subject, shards, d.role)
+	return fmt.Sprintf("%s %s %s, which the ring does not list", subject, watch, d.role)
 }
 
 // rolesOf are the roles of resources. What a controlled resource is without its main resource need not be said.
@@ -175,12 +175,12 @@ func matching(found []Difference) *metav1.Condition {
 	}
 	condition := &metav1.Condition{
 		Type: shardingv1alpha1.ConditionMatching, Status: metav1.ConditionFalse, Reason: shardingv1alpha1.ReasonNotListed,
-		Message: "The ring and its shards differ in their resources: " + strings.Join(words, "; ") + ". ",
+		Message: "The ring and its shards have different resources: " + strings.Join(words, "; ") + ". ",
 	}
 	if found[0].NotWatched {
 		condition.Reason = shardingv1alpha1.ReasonNotWatched
-		condition.Message += "Nobody reconciles objects that a shard owns and does not watch. "
+		condition.Message += "Objects that their owner does not watch are not reconciled. "
 	}
-	condition.Message += "Correct spec.resources, or the shards."
+	condition.Message += "Correct spec.resources or the shards."
 	return condition
 }

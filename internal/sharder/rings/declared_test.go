@@ -69,30 +69,30 @@ func TestDeclaredResourcesAreCompared(t *testing.T) {
 		},
 		"one more": {
 			shards: []members.Shard{declares(t, "a", websites, ringResource("secrets", "pods"))},
-			want:   []string{"shard a shards secrets, which the ring does not list"}, reason: "NotListed",
+			want:   []string{"shard a watches secrets, which the ring does not list"}, reason: "NotListed",
 		},
 		"one more controlled resource": {
 			shards: []members.Shard{declares(t, "a", ringResource("websites.example.com", "configmaps", "deployments.apps", "services"))},
-			want:   []string{"shard a shards services controlled by websites.example.com, which the ring does not list"}, reason: "NotListed",
+			want:   []string{"shard a watches services controlled by websites.example.com, which the ring does not list"}, reason: "NotListed",
 		},
 		"another one": {
 			shards: []members.Shard{declares(t, "a", ringResource("themes.example.com"))},
-			want:   []string{"shard a does not watch websites.example.com", "shard a shards themes.example.com, which the ring does not list"}, reason: "NotWatched",
+			want:   []string{"shard a does not watch websites.example.com", "shard a watches themes.example.com, which the ring does not list"}, reason: "NotWatched",
 		},
 		"another group": {
 			shards: []members.Shard{declares(t, "a", ringResource("websites.other.com", "configmaps", "deployments.apps"))},
-			want:   []string{"shard a does not watch websites.example.com", "shard a shards websites.other.com, which the ring does not list"}, reason: "NotWatched",
+			want:   []string{"shard a does not watch websites.example.com", "shard a watches websites.other.com, which the ring does not list"}, reason: "NotWatched",
 		},
 		"nothing": {shards: []members.Shard{declares(t, "a")}, want: []string{"shard a does not watch websites.example.com"}, reason: "NotWatched"},
 		"main in one, controlled in the other": {
 			shards: []members.Shard{declares(t, "a", ringResource("websites.example.com", "deployments.apps"), ringResource("configmaps"))},
 			want: []string{
-				"shard a does not watch configmaps controlled by websites.example.com", "shard a shards configmaps, which the ring does not list",
+				"shard a does not watch configmaps controlled by websites.example.com", "shard a watches configmaps, which the ring does not list",
 			}, reason: "NotWatched",
 		},
 		"several shards, as in a rollout": {
 			shards: []members.Shard{declares(t, "a", websites), declares(t, "b", websites, ringResource("secrets")), declares(t, "c", websites, ringResource("secrets"))},
-			want:   []string{"shards b, c shard secrets, which the ring does not list"}, reason: "NotListed",
+			want:   []string{"shards b, c watch secrets, which the ring does not list"}, reason: "NotListed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

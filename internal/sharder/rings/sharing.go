@@ -129,13 +129,13 @@ func exclusive(shared []Shared) *metav1.Condition {
 	}
 	condition := &metav1.Condition{
 		Type: shardingv1alpha1.ConditionExclusive, Status: metav1.ConditionFalse, Reason: shardingv1alpha1.ReasonSharedResource,
-		Message: fmt.Sprintf("Other rings have the same main resources: %s. While the sharder does not answer, a request for such "+
-			"an object waits %ds for each of its rings.", prose.List(shared), webhookTimeout),
+		Message: fmt.Sprintf("Other rings have the same main resources: %s. While the sharder is unreachable, each ring delays "+
+			"requests for such objects by %ds.", prose.List(shared), webhookTimeout),
 	}
 	if rings := 1 + len(shared[0].Rings); rings > maxRingsPerResource {
 		condition.Reason = shardingv1alpha1.ReasonTooManyRings
-		condition.Message = fmt.Sprintf("%d rings have the main resource %s, at most %d should. While the sharder does not answer, a request for "+
-			"such an object waits %ds for each ring, and fails after 34s. Merge rings, or give them namespaceSelectors that exclude each other. "+
+		condition.Message = fmt.Sprintf("%d rings have the main resource %s; the limit is %d. While the sharder is unreachable, each ring "+
+			"delays requests for such objects by %ds, and requests fail after 34s. Merge rings, or give them disjoint namespaceSelectors. "+
 			"Shared resources: %s.", rings, shared[0].Resource, maxRingsPerResource, webhookTimeout, prose.List(shared))
 	}
 	return condition

@@ -125,7 +125,7 @@ func setOptional(ring *shardingv1alpha1.ControllerRing, kind string, condition *
 func notSynced(kind string) metav1.Condition {
 	return metav1.Condition{
 		Type: kind, Status: metav1.ConditionUnknown, Reason: shardingv1alpha1.ReasonNotSynced,
-		Message: "The objects have not been looked at yet.",
+		Message: "The objects have not been listed yet.",
 	}
 }
 
@@ -134,27 +134,28 @@ func ready(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.C
 	switch {
 	case len(facts.Unknown) > 0:
 		condition.Reason = shardingv1alpha1.ReasonUnknownResource
-		condition.Message = fmt.Sprintf("The API server does not know %s. Correct the spec, or install what defines it; it is looked for again by itself.", prose.List(facts.Unknown))
+		condition.Message = fmt.Sprintf("The API server does not serve %s. Install the CRD or correct spec.resources; the sharder retries every %s.",
+			prose.List(facts.Unknown), retryUnknownResourceAfter)
 	case len(facts.Missing) > 0:
 		condition.Reason = shardingv1alpha1.ReasonMissingPermission
-		condition.Message = "The sharder may not do all that it has to. Add to a ClusterRole that is bound to it: " + prose.List(facts.Missing)
+		condition.Message = "The sharder lacks permissions. Add these rules to a ClusterRole that is bound to it: " + prose.List(facts.Missing)
 	case facts.Webhook != nil:
 		condition.Reason = shardingv1alpha1.ReasonWebhookFailed
-		condition.Message = fmt.Sprintf("The webhook configuration cannot be written, so new objects wait for the next rescue: %v", facts.Webhook)
+		condition.Message = fmt.Sprintf("Writing the webhook configuration failed, so new objects wait for the next rescue: %v", facts.Webhook)
 	case status.AvailableShards == 0:
 		condition.Reason = shardingv1alpha1.ReasonNoShards
-		condition.Message = "No shard is available. Shards join with a Lease that carries the ring's label."
+		condition.Message = "No shard is available. A shard joins with a Lease that carries the ring's label."
 		if names := cordoned(facts); len(names) > 0 {
-			condition.Message += " Shards that the ring no longer takes keep their objects until there is one: " + prose.List(names) + "."
+			condition.Message += " Cordoned shards keep their objects until another shard is available: " + prose.List(names) + "."
 		}
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonReady
-		condition.Message = "One shard has all objects."
+		condition.Message = "One shard owns all objects."
 		if status.AvailableShards > 1 {
 			condition.Message = fmt.Sprintf("Objects are spread over %d shards.", status.AvailableShards)
 		}
 		if names := cordoned(facts); len(names) > 0 {
-			condition.Message += " Shards that the ring no longer takes release theirs: " + prose.List(names) + "."
+			condition.Message += " Cordoned shards are being drained: " + prose.List(names) + "."
 		}
 	}
 	return condition
@@ -171,19 +172,19 @@ func drained(facts *Facts, now time.Time) metav1.Condition {
 		return notSynced(condition.Type)
 	case report.Outstanding == 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonDrained
-		condition.Message = "No shard has an object that it was asked to let go."
+		condition.Message = "No drains are outstanding."
 	case report.Overdue > 0:
 		condition.Reason = shardingv1alpha1.ReasonDrainTimeout
-		condition.Message = fmt.Sprintf("%d objects are overdue, of %d that shards were asked to let go; the oldest for %s, by %s. Look at that shard.",
+		condition.Message = fmt.Sprintf("%d of %d drains exceeded their timeout; oldest %s, on shard %s. Check the logs of that shard.",
 			report.Overdue, report.Outstanding, coarse(now.Sub(report.Oldest)), report.Shard)
 	case !now.Before(report.Oldest.Add(slow)):
 		condition.Reason = shardingv1alpha1.ReasonSlowDrain
-		condition.Message = fmt.Sprintf("Shards were asked to let %d objects go and have not; the oldest for %s, by %s. Look at that shard.",
-			report.Outstanding, coarse(now.Sub(report.Oldest)), report.Shard)
+		condition.Message = fmt.Sprintf("%s outstanding; oldest %s, on shard %s. Check the logs of that shard.",
+			prose.Count(report.Outstanding, "drain"), coarse(now.Sub(report.Oldest)), report.Shard)
 	default:
 		condition.Reason = shardingv1alpha1.ReasonDraining
-		condition.Message = fmt.Sprintf("Shards were asked to let %d objects go and have not yet; the oldest for %s, by %s.",
-			report.Outstanding, coarse(now.Sub(report.Oldest)), report.Shard)
+		condition.Message = fmt.Sprintf("%s outstanding; oldest %s, on shard %s.",
+			prose.Count(report.Outstanding, "drain"), coarse(now.Sub(report.Oldest)), report.Shard)
 	}
 	return condition
 }
@@ -202,21 +203,21 @@ func assigned(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav
 	condition := metav1.Condition{Type: shardingv1alpha1.ConditionAssigned, Status: metav1.ConditionFalse, Reason: shardingv1alpha1.ReasonUnassigned}
 	switch {
 	case status.AvailableShards == 0:
-		// Nothing is looked at then, and what was found before is no longer true.
+		// Objects are not listed then, and earlier results are outdated.
 		condition.Reason = shardingv1alpha1.ReasonNoShards
-		condition.Message = "No object has a live shard, because none is available."
+		condition.Message = "Objects cannot be assigned: no shard is available."
 		if len(cordoned(facts)) > 0 {
-			condition.Message = "Objects of shards that the ring no longer takes stay with them, and others have no live shard, because none is available."
+			condition.Message += " Cordoned shards keep their objects."
 		}
 	case !facts.Synced:
 		return notSynced(condition.Type)
 	case facts.Err != nil:
-		condition.Message = fmt.Sprintf("Some objects could not be brought to a shard; it is tried again: %v", facts.Err)
+		condition.Message = fmt.Sprintf("Assigning some objects failed, retrying: %v", facts.Err)
 	case facts.Counts.Unassigned > 0:
-		condition.Message = fmt.Sprintf("%d objects have no live shard.", facts.Counts.Unassigned)
+		condition.Message = prose.Count(facts.Counts.Unassigned, "object") + " without a live owner."
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonAssigned
-		condition.Message = "At the last sync all objects had a live shard."
+		condition.Message = "All objects have a live owner."
 	}
 	return condition
 }
@@ -226,12 +227,12 @@ func sole(facts *Facts) metav1.Condition {
 	if facts.Rival == nil {
 		return metav1.Condition{
 			Type: shardingv1alpha1.ConditionSole, Status: metav1.ConditionTrue, Reason: shardingv1alpha1.ReasonSoleSharder,
-			Message: "No instance is the sharder of this ring itself.",
+			Message: "No in-process sharder is active for this ring.",
 		}
 	}
 	return metav1.Condition{
 		Type: shardingv1alpha1.ConditionSole, Status: metav1.ConditionFalse, Reason: shardingv1alpha1.ReasonTwoSharders,
-		Message: fmt.Sprintf("An instance in the namespace %s is the sharder of this ring too. It does no harm, but is twice the effort: "+
-			"run the instances with the mode shard, or delete this ring.", facts.Rival.Namespace),
+		Message: fmt.Sprintf("An in-process sharder in namespace %s assigns the same objects. This is safe, but does the work twice: "+
+			"run the instances in mode shard, or delete this ring.", facts.Rival.Namespace),
 	}
 }

@@ -49,18 +49,18 @@ func TestConditions(t *testing.T) {
 		message              []string
 	}{
 		"well":            {facts(), "Ready", "True", "Ready", []string{"2 shards"}},
-		"one is cordoned": {facts(func(f *Facts) { f.Shards[1].Cordoned = true }), "Ready", "True", "Ready", []string{"One shard has", "release theirs: b"}},
+		"one is cordoned": {facts(func(f *Facts) { f.Shards[1].Cordoned = true }), "Ready", "True", "Ready", []string{"One shard owns", "being drained: b"}},
 		"all are cordoned": {
 			facts(func(f *Facts) { f.Shards[0].Cordoned, f.Shards[1].Cordoned = true, true }),
 			"Ready", "False", "NoShards",
-			[]string{"keep their objects until there is one: a, b."},
+			[]string{"keep their objects until another shard is available: a, b."},
 		},
 		"all are cordoned, and have objects": {
 			facts(func(f *Facts) { f.Shards[0].Cordoned, f.Shards[1].Cordoned = true, true }),
 			"Assigned", "False", "NoShards",
-			[]string{"stay with them"},
+			[]string{"keep their objects"},
 		},
-		"unknown": {facts(func(f *Facts) { f.Unknown = []schema.GroupResource{{Group: "g", Resource: "r"}} }), "Ready", "False", "UnknownResource", []string{"r.g", "by itself"}},
+		"unknown": {facts(func(f *Facts) { f.Unknown = []schema.GroupResource{{Group: "g", Resource: "r"}} }), "Ready", "False", "UnknownResource", []string{"r.g", "retries every 5s"}},
 		"forbidden": {
 			facts(func(f *Facts) {
 				f.Missing = []MissingRule{{schema.GroupResource{Group: "g", Resource: "r"}, []string{"patch"}}}
@@ -71,9 +71,9 @@ func TestConditions(t *testing.T) {
 		"no webhook":            {facts(func(f *Facts) { f.Webhook = errors.New("why") }), "Ready", "False", "WebhookFailed", []string{"why"}},
 		"no shards":             {facts(func(f *Facts) { f.Shards = f.Shards[2:] }), "Ready", "False", "NoShards", nil},
 		"nothing to drain":      {facts(), "Drained", "True", "NothingOutstanding", nil},
-		"draining":              {facts(drainingFor(5*time.Second, 0)), "Drained", "False", "Draining", []string{"3 objects", "less than 10s", "by a"}},
-		"draining for long":     {facts(drainingFor(3*time.Minute+5*time.Second, 0)), "Drained", "False", "SlowDrain", []string{"3 objects", "more than 3m0s", "by a"}},
-		"overdue":               {facts(drainingFor(time.Second, 2)), "Drained", "False", "DrainTimeout", []string{"2 objects are overdue, of 3"}},
+		"draining":              {facts(drainingFor(5*time.Second, 0)), "Drained", "False", "Draining", []string{"3 drains", "less than 10s", "on shard a"}},
+		"draining for long":     {facts(drainingFor(3*time.Minute+5*time.Second, 0)), "Drained", "False", "SlowDrain", []string{"3 drains", "more than 3m0s", "on shard a"}},
+		"overdue":               {facts(drainingFor(time.Second, 2)), "Drained", "False", "DrainTimeout", []string{"2 of 3 drains exceeded their timeout"}},
 		"drains not known yet":  {facts(func(f *Facts) { f.Synced = false }), "Drained", "Unknown", "NotSynced", nil},
 		"all have a shard":      {facts(), "Assigned", "True", "AllAssigned", nil},
 		"some have none":        {facts(func(f *Facts) { f.Counts.Unassigned = 7 }), "Assigned", "False", "UnassignedObjects", []string{"7 objects"}},
