@@ -64,12 +64,12 @@ func (c *country) agreement() *coordination.View {
 }
 
 // last is what was done last, if nothing is being done.
-func (c *country) last() coordination.Done {
+func (c *country) last() coordination.DoneRecord {
 	view := c.agreement()
-	if view.Intent != nil || len(view.Done) == 0 {
-		return coordination.Done{}
+	if view.Intent != nil || len(view.DoneRecords) == 0 {
+		return coordination.DoneRecord{}
 	}
-	return view.Done[0]
+	return view.DoneRecords[0]
 }
 
 // members are the IDs of all members that vote and are well, with the numbers of their processes.
@@ -115,7 +115,7 @@ func TestRegions(t *testing.T) {
 			return 0
 		}
 		acts = view.Lock.Holder
-		return view.Intent.At
+		return view.Intent.StepIndex
 	}).Should(BeNumerically(">", 0))
 	c.Expect(c.types("kill", acts)).To(ContainSubstring("started again in 20s"))
 	c.Eventually(c.last, 2*patience).Should(And(HaveField("Action", coordination.Action("Exclusion")), HaveField("Failure", ""), HaveField("By", Not(Equal(acts)))))

@@ -28,12 +28,12 @@ func TestAgree(t *testing.T) {
 	store, err := kubestore.New(clients, kubestore.Options{Namespace: r.Namespace})
 	g.Expect(err).NotTo(HaveOccurred())
 	look := func() *coordination.View {
-		view, err := coordination.Look(t.Context(), store, "", "agree")
+		view, err := coordination.ReadView(t.Context(), store, "", "agree")
 		g.Expect(err).NotTo(HaveOccurred())
 		return view
 	}
 	processes := map[string]*rig.Running{"a": start("a"), "b": start("b")}
-	g.Eventually(func() []coordination.Done { return look().Done }).ShouldNot(BeEmpty())
+	g.Eventually(func() []coordination.DoneRecord { return look().DoneRecords }).ShouldNot(BeEmpty())
 	g.Eventually(func() int { return len(look().Sets["pendingForRestart"]) }).Should(BeZero())
 	for prefix, process := range processes {
 		content, err := os.ReadFile(process.Log)
@@ -41,5 +41,5 @@ func TestAgree(t *testing.T) {
 		g.Expect(strings.Count(string(content), "restarting "+prefix+"-1")).To(Equal(1), string(content))
 	}
 	g.Expect(processes["a"].Stop(t.Context())).To(Succeed())
-	g.Expect(look().Takes("a")).To(BeFalse(), "it says goodbye")
+	g.Expect(look().Present("a")).To(BeFalse(), "it says goodbye")
 }

@@ -152,7 +152,7 @@ func intervenes(t *testing.T, g *WithT, one *coordinationtest.Region, types func
 	one.Begin(coordinationtest.Restart, coordination.Step{Do: "restart", Members: []coordination.MemberID{"dc1-1"}})
 
 	refused("nothing was removed: add --yes if dc1-operator hangs", "break-lock")
-	g.Expect(one.Reconcile().Leads).To(BeTrue())
+	g.Expect(one.Reconcile().HoldsLock).To(BeTrue())
 	done("The lock of dc1-operator, with token 1, was removed.", "break-lock", "--yes")
 	refused("nobody holds the lock of store; see: ringmaster coordination abandon store", "break-lock")
 	refused("nothing was removed: add --yes, and --reason", "abandon", "store")

@@ -35,7 +35,7 @@ func followAgreement(ctx context.Context, endpoint, system string, tell func(coo
 	defer ticker.Stop()
 	known := time.Now()
 	for ctx.Err() == nil {
-		found, err := coordination.Look(ctx, store, "", system)
+		found, err := coordination.ReadView(ctx, store, "", system)
 		switch now := time.Now(); {
 		case err == nil:
 			known = now

@@ -69,7 +69,7 @@ func main() {
 	}
 	c, err := coordination.New(coordination.Options{
 		Store: store, System: "agree", Name: *prefix + "-operator", Actions: []coordination.Action{restart},
-		Session: 10 * time.Second, // how long it counts as alive after it has died
+		SessionDuration: 10 * time.Second, // how long it counts as alive after it has died
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -82,9 +82,9 @@ func main() {
 		if err != nil && ctx.Err() == nil {
 			log.Println(err) // the next call retries
 		}
-		select { // after a change of the store, or after result.Again
+		select { // after a change of the store, or after result.RequeueAfter
 		case <-changed:
-		case <-time.After(result.Again):
+		case <-time.After(result.RequeueAfter):
 		case <-ctx.Done():
 		}
 	}

@@ -40,11 +40,11 @@ func TestHistoryIsChecked(t *testing.T) {
 		return written(t, coordination.Lock{Holder: holder, Token: token, Session: holder + "'s"})
 	}
 	doing := func(id, token int64, by string, at int) coordination.Intent {
-		return coordination.Intent{ID: id, Token: token, By: by, At: at}
+		return coordination.Intent{ID: id, Token: token, Holder: by, StepIndex: at}
 	}
 	intent := func(id, token int64, by string, at int) string { return written(t, doing(id, token, by, at)) }
 	done := func(id, token int64, by string) string {
-		return written(t, coordination.Done{Intent: doing(id, token, by, 2)})
+		return written(t, coordination.DoneRecord{Intent: doing(id, token, by, 2)})
 	}
 
 	begun := said{"lock": lock(1, "a"), "token": "1", "intent": intent(1, 1, "a", 0)}
@@ -172,9 +172,9 @@ func TestOrdersAreChecked(t *testing.T) {
 func TestOrdersAreJustified(t *testing.T) {
 	h := newHistory()
 	for _, entries := range []said{
-		{"lock": written(t, coordination.Lock{Holder: "a", Token: 1}), "token": "1", "intent": written(t, coordination.Intent{ID: 1, Token: 1, By: "a"})},
+		{"lock": written(t, coordination.Lock{Holder: "a", Token: 1}), "token": "1", "intent": written(t, coordination.Intent{ID: 1, Token: 1, Holder: "a"})},
 		{
-			"lock": written(t, coordination.Lock{Holder: "a", Token: 1}), "token": "1", "intent": written(t, coordination.Intent{ID: 1, Token: 1, By: "a"}),
+			"lock": written(t, coordination.Lock{Holder: "a", Token: 1}), "token": "1", "intent": written(t, coordination.Intent{ID: 1, Token: 1, Holder: "a"}),
 			"answers/a/a-1": written(t, coordination.Answer{Intent: 1, Token: 1}),
 		},
 		{"lock": written(t, coordination.Lock{Holder: "b", Token: 3}), "token": "3"}, // alone

@@ -101,14 +101,14 @@ func (s *scene) killWhoActs(met moments) {
 		before, left := s.killHolder(
 			func(v *view) bool {
 				seen = v
-				return over(v) || held(v) && v.Intent.At >= at && v.Intent.Token > token
+				return over(v) || held(v) && v.Intent.StepIndex >= at && v.Intent.Token > token
 			},
 			// One that was killed before a step finds it done when another one goes on: then it is not killed after it.
 			func(v *view) bool { return over(v) || present(v) == nil || met["before "+present(v).Do] })
 		if over(seen) {
 			return
 		}
-		at = seen.Intent.At
+		at = seen.Intent.StepIndex
 		step := present(seen)
 		if step == nil { // all is done, and that is not yet written down
 			continue
@@ -117,7 +117,7 @@ func (s *scene) killWhoActs(met moments) {
 			token = before.Intent.Token
 			met.note("before "+step.Do, stillAt(before, left) && !s.took(step, left))
 		}
-		next := func(v *view) bool { return over(v) || v.Intent.At > at }
+		next := func(v *view) bool { return over(v) || v.Intent.StepIndex > at }
 		after, left := s.killHolder(func(v *view) bool {
 			if !next(v) && held(v) && v.Intent.Token > token && !answered(v) && s.ordersAnother(v) && v.Accepted(step.Member()) {
 				_ = s.of(v.Lock.Holder).operator.Pause() // or else it may be faster when it sees the answer
@@ -150,14 +150,14 @@ func (s *scene) killHolder(at, late func(*view) bool) (seen, left *view) {
 	r := s.of(v.Lock.Holder)
 	s.Expect(r.operator.Running()).To(BeFalse())
 	left = s.look()
-	s.t.Logf("killed %s with token %d at step %d: %s", v.Lock.Holder, v.Intent.Token, v.Intent.At, words(present(v)))
+	s.t.Logf("killed %s with token %d at step %d: %s", v.Lock.Holder, v.Intent.Token, v.Intent.StepIndex, words(present(v)))
 	r.again()
 	return v, left
 }
 
 // stillAt tells whether what was seen when an operator was killed is the last that it has done.
 func stillAt(seen, left *view) bool {
-	return left.Intent != nil && left.Intent.ID == seen.Intent.ID && left.Intent.At == seen.Intent.At
+	return left.Intent != nil && left.Intent.ID == seen.Intent.ID && left.Intent.StepIndex == seen.Intent.StepIndex
 }
 
 func words(step *coordination.Step) string {
@@ -247,7 +247,7 @@ func (s *scene) killWhoObeys(met moments, were map[string]int) {
 		over := func(v *view) bool { return v.Intent == nil || v.Intent.ID != id }
 		var owner *region
 		v := s.wait(s.when(
-			func(v *view) bool { return over(v) || v.Intent.At >= at && s.ordersAnother(v) },
+			func(v *view) bool { return over(v) || v.Intent.StepIndex >= at && s.ordersAnother(v) },
 			func(v *view) {
 				if !over(v) {
 					owner = s.owner(present(v).Member())
@@ -258,7 +258,7 @@ func (s *scene) killWhoObeys(met moments, were map[string]int) {
 			return
 		}
 		s.Expect(owner.operator.Running()).To(BeFalse())
-		at = v.Intent.At
+		at = v.Intent.StepIndex
 		step := present(v)
 		told := owner.told(v)
 		met.note("before "+step.Do, !told && !answered(s.look()))
@@ -279,7 +279,7 @@ func (r *region) told(v *view) bool {
 	r.w.t.Helper()
 	step := present(v)
 	return slices.ContainsFunc(r.orders(), func(o order) bool {
-		return o.Member == string(step.Member()) && o.Order == fmt.Sprintf("%s/%d/%d/%s", clusterName, v.Intent.ID, v.Intent.At, step.Do)
+		return o.Member == string(step.Member()) && o.Order == fmt.Sprintf("%s/%d/%d/%s", clusterName, v.Intent.ID, v.Intent.StepIndex, step.Do)
 	})
 }
 

@@ -74,7 +74,7 @@ func (s *scene) lost(missing etcdclusterv1alpha1.MissingPolicy, accepted bool) {
 			if step := present(v); step != nil && step.Order && v.Accepted(step.Member()) {
 				id = step.Member()
 			}
-		case v.Intent.At == 0: // the last one that does not act: its turn comes later
+		case v.Intent.StepIndex == 0: // the last one that does not act: its turn comes later
 			for _, step := range v.Intent.Steps[min(1, len(v.Intent.Steps)):] {
 				if step.Order && s.owner(step.Member()) != s.of(v.Lock.Holder) {
 					id = step.Member()
@@ -96,7 +96,7 @@ func (s *scene) lost(missing etcdclusterv1alpha1.MissingPolicy, accepted bool) {
 	} else {
 		s.until(over)
 		var why []string
-		for _, done := range s.look().Done {
+		for _, done := range s.look().DoneRecords {
 			if done.ID == v.Intent.ID {
 				why = append(why, done.LeftOut[id])
 			}

@@ -17,7 +17,7 @@ type moment struct {
 	Token  int64
 	Intent *coordination.Intent
 	// Done are by their keys, answers by the members that they are for, denied by the names of the instances.
-	Done    map[string]coordination.Done
+	Done    map[string]coordination.DoneRecord
 	answers map[string]coordination.Answer
 	denied  map[string]bool
 	// ended tells whether a session is over, for stores that may give what it had to another one at once.
@@ -26,7 +26,7 @@ type moment struct {
 
 // momentOf understands the entries below the root.
 func momentOf(entries map[string]string) (moment, error) {
-	now := moment{Done: map[string]coordination.Done{}, answers: map[string]coordination.Answer{}, denied: map[string]bool{}, ended: func(string) bool { return false }}
+	now := moment{Done: map[string]coordination.DoneRecord{}, answers: map[string]coordination.Answer{}, denied: map[string]bool{}, ended: func(string) bool { return false }}
 	for key, value := range entries {
 		var err error
 		switch kind, rest, _ := strings.Cut(key, "/"); kind {
@@ -37,7 +37,7 @@ func momentOf(entries map[string]string) (moment, error) {
 		case "intent":
 			err = json.Unmarshal([]byte(value), &now.Intent)
 		case "done":
-			var done coordination.Done
+			var done coordination.DoneRecord
 			err = json.Unmarshal([]byte(value), &done)
 			now.Done[rest] = done
 		case "answers":
@@ -141,7 +141,7 @@ func (h *history) takeAnswers(before, now moment) {
 			delete(h.open, t)
 			continue
 		}
-		if i := now.Intent; i == nil || i.ID != t.intent || i.At != t.step || i.Token != answer.Token {
+		if i := now.Intent; i == nil || i.ID != t.intent || i.StepIndex != t.step || i.Token != answer.Token {
 			h.note("%s is accepted under the token %d, and is not what is ordered", t, answer.Token)
 		}
 		for _, other := range h.unanswered() {
@@ -201,7 +201,7 @@ func (h *history) takeIntent(before, now moment) {
 		h.note("the intent %d is gone, and nobody says that it is done", left.ID)
 	}
 	for _, t := range h.unanswered() {
-		if now.Intent == nil || now.Intent.ID != t.intent || now.Intent.At != t.step {
+		if now.Intent == nil || now.Intent.ID != t.intent || now.Intent.StepIndex != t.step {
 			h.note("nobody has answered %s, and it is gone on from there", t)
 		}
 	}
@@ -209,16 +209,16 @@ func (h *history) takeIntent(before, now moment) {
 	if intent == nil || reflect.DeepEqual(before.Intent, intent) {
 		return
 	}
-	if now.Lock == nil || intent.Token != now.Lock.Token || intent.By != now.Lock.Holder {
-		h.note("%s writes the intent %d under the token %d, and the lock is %v", intent.By, intent.ID, intent.Token, now.Lock)
+	if now.Lock == nil || intent.Token != now.Lock.Token || intent.Holder != now.Lock.Holder {
+		h.note("%s writes the intent %d under the token %d, and the lock is %v", intent.Holder, intent.ID, intent.Token, now.Lock)
 	}
-	if intent.At < h.at[intent.ID] {
-		h.note("the intent %d is at step %d after step %d", intent.ID, intent.At, h.at[intent.ID])
+	if intent.StepIndex < h.at[intent.ID] {
+		h.note("the intent %d is at step %d after step %d", intent.ID, intent.StepIndex, h.at[intent.ID])
 	}
 	if h.done[intent.ID] {
 		h.note("the intent %d is written again after it was done", intent.ID)
 	}
-	h.at[intent.ID] = intent.At
+	h.at[intent.ID] = intent.StepIndex
 }
 
 // says tells whether there is a record that something is done.

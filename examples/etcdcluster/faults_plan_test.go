@@ -165,8 +165,8 @@ func (s *scene) lateAndWithdrawn() {
 		want := []coordination.MemberID{first.id(), second.id()}
 		s.Expect(s.since(before)).To(Equal(once(string(want[0]), string(want[1]))))
 		s.Expect(s.actsSince(token)).To(Equal([][]coordination.MemberID{want}), "one for both")
-		done := s.look().Done[0]
-		s.Expect(time.Since(done.Since).Abs()).To(BeNumerically(">", 30*time.Minute), "the clock of %s is off", done.By)
+		done := s.look().DoneRecords[0]
+		s.Expect(time.Since(done.Since).Abs()).To(BeNumerically(">", 30*time.Minute), "the clock of %s is off", done.Holder)
 		s.quiet(time.Second)
 		return
 	}
@@ -184,7 +184,7 @@ func (s *scene) quiet(window time.Duration) {
 func (s *scene) actsSince(token int64) [][]coordination.MemberID {
 	s.t.Helper()
 	var all [][]coordination.MemberID
-	for _, done := range s.look().Done {
+	for _, done := range s.look().DoneRecords {
 		if done.ID > token {
 			all = append(all, slices.Sorted(maps.Keys(done.Members)))
 		}
@@ -205,7 +205,7 @@ func (s *scene) withdrawnInTheMiddle() {
 		second.edit(args)
 		v := s.until(held)
 		second.edit(func(spec *spec) { spec.Args = old })
-		late := func(now *view) bool { return overSince(v)(now) || now.Intent.At > 0 }
+		late := func(now *view) bool { return overSince(v)(now) || now.Intent.StepIndex > 0 }
 		gone, left := s.killHolder(func(now *view) bool {
 			_, is := now.Sets[pendingForRestart][id]
 			return late(now) || held(now) && !is

@@ -135,7 +135,7 @@ func (s *scene) follow(t *testing.T) {
 			case <-again.C:
 				s.see(nil)
 			case <-changed:
-				if view, err := coordination.Look(ctx, store, "", clusterName); err == nil {
+				if view, err := coordination.ReadView(ctx, store, "", clusterName); err == nil {
 					s.see(view)
 				}
 			}
@@ -176,7 +176,7 @@ func (s *scene) look() *view {
 	s.t.Helper()
 	var view *view
 	s.Eventually(func() (err error) {
-		view, err = coordination.Look(context.Background(), s.met, "", clusterName)
+		view, err = coordination.ReadView(context.Background(), s.met, "", clusterName)
 		return err
 	}).Should(Succeed())
 	return view
@@ -252,10 +252,10 @@ func held(v *view) bool {
 
 // present is the step that is to be done, if any.
 func present(v *view) *coordination.Step {
-	if v.Intent == nil || v.Intent.At >= len(v.Intent.Steps) {
+	if v.Intent == nil || v.Intent.StepIndex >= len(v.Intent.Steps) {
 		return nil
 	}
-	return &v.Intent.Steps[v.Intent.At]
+	return &v.Intent.Steps[v.Intent.StepIndex]
 }
 
 // answered tells whether the present step was answered.
@@ -265,7 +265,7 @@ func answered(v *view) bool {
 		return false
 	}
 	answer, given := v.Answers[step.Member()]
-	return given && answer.Done && answer.Intent == v.Intent.ID && answer.Step == v.Intent.At
+	return given && answer.Done && answer.Intent == v.Intent.ID && answer.Step == v.Intent.StepIndex
 }
 
 // of is the region of an operator.

@@ -22,7 +22,7 @@ func (s *scene) prefixes() {
 		s.rename("x", holder, other)
 		over := overSince(v)
 		now := s.until(func(v *view) bool {
-			return over(v) || v.Takes(holder.prefix+"x") && v.Takes(other.prefix+"x")
+			return over(v) || v.Present(holder.prefix+"x") && v.Present(other.prefix+"x")
 		})
 		return !over(now)
 	})
@@ -96,7 +96,7 @@ func (s *scene) actingGoesLocal() {
 func (s *scene) goesLocal(r *region, v *view) bool {
 	s.t.Helper()
 	r.mode(etcdclusterv1alpha1.SynchronizationLocal)
-	s.until(func(v *view) bool { return !v.Takes(r.prefix) })
+	s.until(func(v *view) bool { return !v.Present(r.prefix) })
 	s.Expect(s.keysOf(r.prefix)).To(BeEmpty())
 	in := s.amid(v)
 	for _, other := range s.others(r) {

@@ -133,7 +133,7 @@ func (s *scene) leaderChanges() {
 		})
 		s.moveLeader()
 		atBarrier := s.look().Intent == nil
-		v := s.until(func(v *view) bool { return held(v) && v.Intent.At > 0 })
+		v := s.until(func(v *view) bool { return held(v) && v.Intent.StepIndex > 0 })
 		s.killLeader()
 		in := s.amid(v)
 		s.settled()
@@ -193,7 +193,7 @@ func (s *scene) goneIsLeftOut() {
 	v := s.until(func(v *view) bool { return v.Intent == nil })
 	s.Expect(v.Sets[pendingForRestart]).To(HaveKey(id), "it is not forgotten")
 	var why []string
-	for _, done := range v.Done {
+	for _, done := range v.DoneRecords {
 		why = append(why, done.LeftOut[id])
 	}
 	s.Expect(why).To(ContainElement(ContainSubstring("no process of " + gone.prefix)))

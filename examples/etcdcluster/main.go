@@ -59,7 +59,7 @@ func parse(args []string, out io.Writer) (o operatorOptions, err error) {
 	flags.StringVar(&o.store, "store", "system", "store that the operators share: system (an etcd) or kubernetes (a namespace)")
 	flags.StringVar(&o.storeEndpoints, "store-endpoints", "", "URLs of the etcd that is the store, if it is not the managed one")
 	flags.StringVar(&o.storeNamespace, "store-namespace", "", "namespace of the store, with --store=kubernetes")
-	flags.DurationVar(&o.Session, "session-duration", coordination.DefaultSession, "how long this operator counts as alive after it has died")
+	flags.DurationVar(&o.Session, "session-duration", coordination.DefaultSessionDuration, "how long this operator counts as alive after it has died")
 	flags.StringVar(&o.Manager.HealthProbeBindAddress, "health-address", ":8081", "where to serve /healthz; 0 turns it off")
 	flags.StringVar(&o.Manager.Metrics.BindAddress, "metrics-address", ":8080", "where to serve /metrics; 0 turns it off")
 	o.log.DestWriter = os.Stderr

@@ -33,7 +33,7 @@ func TestGlobal(t *testing.T) {
 	w.Expect(w.term()-term).To(BeNumerically("<=", 1), "leader changes")
 	writer.check()
 	w.checkPeers()
-	w.Expect(len(w.view().Done)).To(BeElementOf(3, 4), "two joined, at once or not, all were restarted, all were replaced")
+	w.Expect(len(w.view().DoneRecords)).To(BeElementOf(3, 4), "two joined, at once or not, all were restarted, all were replaced")
 	w.checkBeside(o)
 }
 
@@ -54,5 +54,5 @@ func TestLocal(t *testing.T) {
 	writer.check()
 	view := w.view()
 	w.Expect(view.Instances).To(BeEmpty())
-	w.Expect(view.Done).To(BeEmpty(), "they have told nobody")
+	w.Expect(view.DoneRecords).To(BeEmpty(), "they have told nobody")
 }

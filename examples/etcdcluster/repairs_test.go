@@ -53,7 +53,7 @@ func TestRepairs(t *testing.T) {
 		deleted := w.regions[2]
 		w.Expect(deleted.operator.Kill()).To(Succeed())
 		w.Expect(deleted.Client.Delete(t.Context(), deleted.get())).To(Succeed())
-		w.Eventually(func() bool { return w.view().Takes("dc3") }).Should(BeFalse())
+		w.Eventually(func() bool { return w.view().Present("dc3") }).Should(BeFalse())
 		w.Expect(w.view().Participants).To(HaveLen(3), "it has not left")
 		deleted.startOperator()
 		w.Eventually(func() error {
@@ -62,7 +62,7 @@ func TestRepairs(t *testing.T) {
 		w.regions = w.regions[:2]
 		view := w.view()
 		w.Expect(view.Participants).To(HaveLen(2))
-		w.Expect(view.Left()).To(BeEmpty())
+		w.Expect(view.DeadParticipants()).To(BeEmpty())
 		w.Expect(deleted.agent.Running()).To(BeTrue(), "its member stays")
 	})
 }

@@ -371,7 +371,7 @@ func (w *world) connect() *clientv3.Client {
 // view is what the operators say, if the store answers.
 func (w *world) view() *coordination.View {
 	if w.store != nil {
-		view, err := coordination.Look(context.Background(), w.store, "", w.cluster)
+		view, err := coordination.ReadView(context.Background(), w.store, "", w.cluster)
 		if err != nil {
 			return nil
 		}
@@ -382,7 +382,7 @@ func (w *world) view() *coordination.View {
 		return nil
 	}
 	defer c.Close()
-	view, err := coordination.Look(context.Background(), etcdstore.New(c, etcdstore.Options{}), "", w.cluster)
+	view, err := coordination.ReadView(context.Background(), etcdstore.New(c, etcdstore.Options{}), "", w.cluster)
 	if err != nil {
 		return nil
 	}

@@ -50,7 +50,7 @@ func TestRollingRestart(t *testing.T) {
 	w.Expect(w.disturbed(begun)).To(ConsistOf("dc1-1 restart", "dc2-1 restart", "dc3-1 restart"))
 	view, err := w.look()
 	w.Expect(err).NotTo(HaveOccurred())
-	w.Expect(view.Done).To(HaveLen(1), "one has done it for all")
+	w.Expect(view.DoneRecords).To(HaveLen(1), "one has done it for all")
 }
 
 // Servers that cannot talk to each other are upgraded together: nobody begins before all operators have accepted it.
@@ -63,7 +63,7 @@ func TestUpgradeTogether(t *testing.T) {
 		events := w.events(begun)
 		view, err := w.look()
 		g.Expect(err).NotTo(HaveOccurred())
-		if view.Intent != nil && !view.Intent.Go {
+		if view.Intent != nil && !view.Intent.AllAccepted {
 			w.Expect(events).To(BeEmpty(), "not all have accepted it")
 		}
 		g.Expect(events).NotTo(BeEmpty())
@@ -115,8 +115,8 @@ func TestBadConfigStopsAtFirst(t *testing.T) {
 	w.Eventually(func(g Gomega) {
 		view, err := w.look()
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(view.Done).NotTo(BeEmpty())
-		g.Expect(view.Done[0].Failure).To(ContainSubstring("no_such_option"))
+		g.Expect(view.DoneRecords).NotTo(BeEmpty())
+		g.Expect(view.DoneRecords[0].Failure).To(ContainSubstring("no_such_option"))
 	}).Should(Succeed())
 	w.Consistently(func() int { return len(w.events(begun)) }).WithTimeout(3 * quiet).Should(Equal(1))
 	w.editAll(limit("2MB"))

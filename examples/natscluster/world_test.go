@@ -224,7 +224,7 @@ func (w *world) look() (*coordination.View, error) {
 		return nil, err
 	}
 	defer c.Close()
-	return coordination.Look(w.t.Context(), etcdstore.New(c, etcdstore.Options{}), "", "nats")
+	return coordination.ReadView(w.t.Context(), etcdstore.New(c, etcdstore.Options{}), "", "nats")
 }
 
 // events are what happened to the servers of all regions, in order, since a time.

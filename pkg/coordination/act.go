@@ -35,9 +35,9 @@ func (c *Coordinator) begin(ctx context.Context, verdict *decision, steps []Step
 	return c.take(ctx, func(view *View, token int64) ([]kv.Condition, *Intent, error) {
 		intent := &Intent{
 			ID: token, Action: verdict.Action, Class: verdict.Class, Members: map[MemberID]int64{}, LeftOut: verdict.LeftOut,
-			Steps: steps, Token: token, By: c.name, Since: c.clock.Now().UTC(), Seen: verdict.view.Revision,
+			Steps: steps, Token: token, Holder: c.name, Since: c.clock.Now().UTC(), DecidedAt: verdict.view.Revision,
 		}
-		intent.Beside = intent.beside(verdict.view.needed())
+		intent.OtherNeeds = intent.beside(verdict.view.needed())
 		for id, member := range verdict.Members {
 			intent.Members[id] = member.Version
 		}
@@ -70,7 +70,7 @@ func (c *Coordinator) resume(ctx context.Context) (*lockGrant, error) {
 		if view.Intent == nil {
 			return nil, nil, errNothingLeft
 		}
-		view.Intent.Token, view.Intent.By = token, c.name
+		view.Intent.Token, view.Intent.Holder = token, c.name
 		return []kv.Condition{kv.IsAt(c.keys.intent(), view.entries[c.keys.intent()].Version)}, view.Intent, nil
 	})
 }
@@ -92,12 +92,12 @@ func (g *lockGrant) Intent() *Intent {
 // had been written: Step then returns what that one published.
 func (g *lockGrant) Advance(ctx context.Context, rest ...Step) error {
 	next := g.Intent()
-	if next == nil || next.At >= len(next.Steps) {
+	if next == nil || next.StepIndex >= len(next.Steps) {
 		return errors.New("all steps are done")
 	}
-	next.At, next.Go = next.At+1, false
+	next.StepIndex, next.AllAccepted = next.StepIndex+1, false
 	if rest != nil {
-		next.Steps = append(next.Steps[:next.At:next.At], rest...)
+		next.Steps = append(next.Steps[:next.StepIndex:next.StepIndex], rest...)
 	}
 	return g.replaceIntent(ctx, next)
 }
@@ -106,7 +106,7 @@ func (g *lockGrant) Advance(ctx context.Context, rest ...Step) error {
 // has accepted along.
 func (g *lockGrant) Go(ctx context.Context, view *View) error {
 	next := g.Intent()
-	next.Go = true
+	next.AllAccepted = true
 	prefixes := map[string]bool{}
 	for _, id := range next.members() {
 		prefixes[view.answersBelow[id]] = true
@@ -177,7 +177,7 @@ func (g *lockGrant) withdrawing(view *View, fenced bool, ids ...MemberID) ([]kv.
 	intent := g.Intent()
 	if step := intent.step(); step == nil || !step.Order {
 		return nil, nil
-	} else if step.Together && !intent.Go {
+	} else if step.Together && !intent.AllAccepted {
 		return nil, nil // nobody carries it out before all have accepted it
 	}
 	for _, id := range ids {
@@ -208,13 +208,13 @@ func (g *lockGrant) Skip(ctx context.Context, view *View, reason string, ids []M
 		delete(next.Members, id)
 		next.LeftOut[id] = reason
 	}
-	step := &next.Steps[next.At]
+	step := &next.Steps[next.StepIndex]
 	if left := step.without(ids...); len(left.Members) == 0 {
-		next.At, next.Go = next.At+1, false
-		next.Steps = slices.Concat(next.Steps[:next.At], rest)
+		next.StepIndex, next.AllAccepted = next.StepIndex+1, false
+		next.Steps = slices.Concat(next.Steps[:next.StepIndex], rest)
 	} else {
 		*step = left
-		next.Steps = slices.Concat(next.Steps[:next.At+1], rest)
+		next.Steps = slices.Concat(next.Steps[:next.StepIndex+1], rest)
 	}
 	return g.replaceIntent(ctx, next, conditions...)
 }
@@ -249,9 +249,9 @@ func (g *lockGrant) end(ctx context.Context, failure string, fenced bool) error 
 			return err
 		}
 	}
-	done := Done{Intent: *intent, Failure: failure, Until: g.c.clock.Now().UTC()}
+	done := DoneRecord{Intent: *intent, Failure: failure, Until: g.c.clock.Now().UTC()}
 	if failure == "" {
-		done.At = len(done.Steps) // the last one is not written down before
+		done.StepIndex = len(done.Steps) // the last one is not written down before
 	}
 	g.ending.Store(true)
 	if _, err := g.commitIntent(ctx, conditions, append(view.ending(done), kv.Delete(g.c.keys.lock()))...); err != nil {
@@ -264,7 +264,7 @@ func (g *lockGrant) end(ctx context.Context, failure string, fenced bool) error 
 }
 
 // ending writes down what was done, and removes the intent and old records.
-func (v *View) ending(done Done) []kv.Operation {
+func (v *View) ending(done DoneRecord) []kv.Operation {
 	record := kv.Put(v.keys.done(tokenKey(done.Token)), encode(done))
 	operations := []kv.Operation{record, kv.Delete(v.keys.intent())}
 	for _, old := range outlived(v, keptDone-1, keptDoneSize-len(record.Value)) {
@@ -277,9 +277,9 @@ func (v *View) ending(done Done) []kv.Operation {
 
 // outlived are the records that nothing depends on, but for the newest ones, up to a number and a size: no entry that they are
 // about is still there, or they were given up.
-func outlived(view *View, keep, keepSize int) []Done {
-	var old []Done
-	for i, done := range view.Done {
+func outlived(view *View, keep, keepSize int) []DoneRecord {
+	var old []DoneRecord
+	for i, done := range view.DoneRecords {
 		pending, _ := done.Action.Sets()
 		needed := false
 		for id, version := range done.Members {
@@ -314,12 +314,12 @@ type memberOrder struct {
 // memberOrder returns what this participant is to do now, if anything. It is asked for some of the participant's own members.
 func (c *Coordinator) order(view *View, mine ...MemberID) *memberOrder {
 	step := view.Intent.step()
-	if step == nil || !step.Order || view.Lock != nil && !view.Acts() {
+	if step == nil || !step.Order || view.Lock != nil && !view.IntentHeld() {
 		return nil // also while somebody has the lock for something else
 	}
 	order := &memberOrder{
-		Step: *step, Intent: view.Intent.ID, At: view.Intent.At, Token: view.Intent.Token, Accepted: true,
-		Wait: step.Together && !view.Intent.Go, version: view.entries[c.keys.intent()].Version, view: view,
+		Step: *step, Intent: view.Intent.ID, At: view.Intent.StepIndex, Token: view.Intent.Token, Accepted: true,
+		Wait: step.Together && !view.Intent.AllAccepted, version: view.entries[c.keys.intent()].Version, view: view,
 	}
 	order.Members = nil
 	for _, id := range step.Members {
@@ -328,10 +328,10 @@ func (c *Coordinator) order(view *View, mine ...MemberID) *memberOrder {
 		switch {
 		case !slices.Contains(mine, id), given && answer.Done, given && answer.Fenced >= view.Intent.Token:
 			continue // it is for another one, answered, or refused under this token
-		case answer.pending(view.Intent) && answer.Process != c.process() && view.alive(answer.Process):
+		case answer.pending(view.Intent) && answer.Session != c.process() && view.alive(answer.Session):
 			continue // another process of this participant carries it out
 		}
-		if answer.pending(view.Intent) && answer.Process == c.process() {
+		if answer.pending(view.Intent) && answer.Session == c.process() {
 			order.Token = min(order.Token, answer.Token) // a fence refuses what was accepted before it
 		} else {
 			order.Accepted = false
@@ -369,7 +369,7 @@ func (c *Coordinator) accept(ctx context.Context, order *memberOrder) error {
 	unchanged := []kv.Condition{
 		kv.IsAt(c.keys.intent(), order.version), kv.IsAt(c.keys.lock(), order.view.entries[c.keys.lock()].Version),
 	}
-	err := c.writeAnswer(ctx, order, unchanged, Answer{Intent: order.Intent, Step: order.At, Token: order.Token, Process: c.process()})
+	err := c.writeAnswer(ctx, order, unchanged, Answer{Intent: order.Intent, Step: order.At, Token: order.Token, Session: c.process()})
 	if err != nil {
 		return fmt.Errorf("accepting the order to %s: %w", order.Step, err)
 	}
@@ -385,7 +385,7 @@ func (c *Coordinator) outcome(ctx context.Context, order *memberOrder, answer An
 	case !order.Accepted:
 		return fmt.Errorf("answering the order to %s: it was not accepted", order.Step)
 	}
-	answer.Intent, answer.Step, answer.Token, answer.Process = order.Intent, order.At, order.Token, c.process()
+	answer.Intent, answer.Step, answer.Token, answer.Session = order.Intent, order.At, order.Token, c.process()
 	if err := c.writeAnswer(ctx, order, nil, answer); err != nil {
 		return fmt.Errorf("answering the order to %s: %w", order.Step, err)
 	}

@@ -28,11 +28,11 @@ func Forget(ctx context.Context, store kv.Store, root, system, prefix string) er
 	if err := checkSegment("the prefix", prefix); err != nil {
 		return err
 	}
-	view, err := Look(ctx, store, root, system)
+	view, err := ReadView(ctx, store, root, system)
 	if err != nil {
 		return err
 	}
-	if view.Takes(prefix) {
+	if view.Present(prefix) {
 		return fmt.Errorf("%w: stop it, or switch it to local mode, which removes its entries: %s", ErrAlive, prefix)
 	}
 	k := view.keys
@@ -65,11 +65,11 @@ func Forget(ctx context.Context, store kv.Store, root, system, prefix string) er
 // under a higher token. But a participant that has accepted the current order, or a holder that hangs in a step of its own, may still
 // carry the step out under the old token, at the same time as the next intent. Only a system that refuses older tokens prevents
 // that. The answer of such a participant never counts for a later intent.
-func Abandon(ctx context.Context, store kv.Store, root, system, reason string) (*Done, error) {
+func Abandon(ctx context.Context, store kv.Store, root, system, reason string) (*DoneRecord, error) {
 	if reason == "" {
 		return nil, fmt.Errorf("abandoning the intent of %s: the reason is empty: state why, for the record", system)
 	}
-	view, err := Look(ctx, store, root, system)
+	view, err := ReadView(ctx, store, root, system)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func Abandon(ctx context.Context, store kv.Store, root, system, reason string) (
 		return nil, fmt.Errorf("abandoning the intent of %s: %w", system, ErrNoIntent)
 	}
 	k := view.keys
-	done := Done{Intent: *view.Intent, Failure: "abandoned by a person: " + reason, Until: clock.RealClock{}.Now().UTC()}
+	done := DoneRecord{Intent: *view.Intent, Failure: "abandoned by a person: " + reason, Until: clock.RealClock{}.Now().UTC()}
 	t := kv.Transaction{
 		If: []kv.Condition{
 			kv.IsAt(k.intent(), view.entries[k.intent()].Version),
@@ -85,7 +85,7 @@ func Abandon(ctx context.Context, store kv.Store, root, system, reason string) (
 		},
 		Then: view.ending(done),
 	}
-	if view.Acts() {
+	if view.IntentHeld() {
 		t.Then = append(t.Then, kv.Delete(k.lock()))
 	}
 	if _, err := store.Commit(ctx, t); err != nil {
@@ -101,7 +101,7 @@ func Abandon(ctx context.Context, store kv.Store, root, system, reason string) (
 // it may be the same participant. The current step may then be carried out twice at the same time, unless the system refuses older
 // tokens. To keep the participant from taking the lock again, deny it first: Settings.Denied.
 func BreakLock(ctx context.Context, store kv.Store, root, system string) (*Lock, error) {
-	view, err := Look(ctx, store, root, system)
+	view, err := ReadView(ctx, store, root, system)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func BreakLock(ctx context.Context, store kv.Store, root, system string) (*Lock,
 	return view.Lock, nil
 }
 
-// Acts reports whether the holder of the lock carries out the intent. A lock that was taken in local mode is unrelated to an
+// IntentHeld reports whether the holder of the lock carries out the intent. A lock that was taken in local mode is unrelated to an
 // intent that a former holder has left behind.
-func (v *View) Acts() bool {
+func (v *View) IntentHeld() bool {
 	return v.Lock != nil && v.Intent != nil && v.Lock.Token == v.Intent.Token
 }

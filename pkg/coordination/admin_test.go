@@ -48,7 +48,7 @@ func TestAbandon(t *testing.T) {
 		view := w.view()
 		w.Expect(view.Lock).To(BeNil())
 		w.Expect(view.Intent).To(BeNil())
-		w.Expect(view.Done).To(HaveExactElements(*done))
+		w.Expect(view.DoneRecords).To(HaveExactElements(*done))
 		w.Expect(done.Failure).To(Equal("abandoned by a person: dc1 hangs"))
 		w.Expect(view.Pending(coordination.Restart)).To(HaveLen(2), "it is asked for again")
 		w.Expect(view.Token).To(Equal(grant.Token), "the next one is higher")
@@ -79,7 +79,7 @@ func TestAbandonLeavesAnotherLock(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		one, _, _, _ := w.stuck()
 		w.Expect(one.Close(t.Context())).To(Succeed())
-		alone, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "local-operator", Session: duration})
+		alone, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "local-operator", SessionDuration: duration})
 		w.Expect(err).NotTo(HaveOccurred())
 		grant, err := alone.Lock(t.Context())
 		w.Expect(err).NotTo(HaveOccurred())
@@ -121,7 +121,7 @@ func TestBreakLock(t *testing.T) {
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(resumed.Token).To(BeNumerically(">", grant.Token))
 		w.Expect(grant.Advance(t.Context())).To(MatchError(coordination.ErrFenced))
-		w.Expect(w.view().Intent.At).To(BeZero())
+		w.Expect(w.view().Intent.StepIndex).To(BeZero())
 	})
 }
 
@@ -169,7 +169,7 @@ func TestReconcileNoticesLostLock(t *testing.T) {
 			onBoth(t, func(t *testing.T, w *world) {
 				a := w.joins("a", coordination.Restart, "a-1")
 				deafened, err := coordination.New(coordination.Options{
-					Store: deaf{w.Store}, System: system, Name: "a-operator", Clock: w.clock, Session: duration,
+					Store: deaf{w.Store}, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration,
 					Actions: []coordination.Action{coordination.Restart},
 				})
 				w.Expect(err).NotTo(HaveOccurred())
@@ -185,7 +185,7 @@ func TestReconcileNoticesLostLock(t *testing.T) {
 				for range 4 {
 					a.reconcile()
 				}
-				w.Expect(a.last.Leads).To(BeTrue())
+				w.Expect(a.last.HoldsLock).To(BeTrue())
 				last := tokens[len(tokens)-1]
 				w.Expect(test.remove(w)).To(Succeed())
 				var events []string

@@ -16,8 +16,8 @@ type decision struct {
 	Open   bool   `json:"open"`
 	// Members are the members that the action would disturb.
 	Members Members `json:"members,omitempty"`
-	// Waits are the reasons why it may not begin.
-	Waits []Waits `json:"waits,omitempty"`
+	// WaitReasons are the reasons why it may not begin.
+	Waits []WaitReason `json:"waits,omitempty"`
 	// LeftOut are the members that are left out, with the reasons.
 	LeftOut map[MemberID]string `json:"leftOut,omitempty"`
 	// Again is the minimum delay before the next decision, if only time has to pass.
@@ -26,14 +26,14 @@ type decision struct {
 	view *View
 }
 
-// Waits is a reason why an action has not begun or continued.
-type Waits struct {
+// WaitReason is a reason why an action has not begun or continued.
+type WaitReason struct {
 	// For is the member or the participant that is waited for, or empty.
 	For    string `json:"for,omitempty"`
 	Reason string `json:"reason"`
 }
 
-func (w Waits) String() string {
+func (w WaitReason) String() string {
 	if w.For == "" {
 		return w.Reason
 	}
@@ -79,7 +79,7 @@ type seen struct {
 // that has not changed: by the clock of this instance. In local mode no action may begin.
 func (c *Coordinator) judge(view *View, action Action, class string) *decision {
 	if c.currentSettings().Mode != Global {
-		return &decision{Action: action, Class: class, Waits: []Waits{{c.name, errLocal.Error()}}, view: view}
+		return &decision{Action: action, Class: class, Waits: []WaitReason{{c.name, errLocal.Error()}}, view: view}
 	}
 	pending := c.pending(view, action, class)
 	calm := c.calm(question{action, class}, pending, view.givenUp(action, class))
@@ -102,7 +102,7 @@ func (c *Coordinator) pending(view *View, action Action, class string) Members {
 // failures counts how often in a row an action was given up, up to now.
 func (v *View) failures(action Action) int {
 	failures := 0
-	for _, done := range v.Done {
+	for _, done := range v.DoneRecords {
 		if done.Action != action {
 			continue
 		}
@@ -125,7 +125,7 @@ func retryAfter(failures int) time.Duration {
 
 // givenUp is the newest of those acts that were given up, or 0: it is tried again after another quiet window.
 func (v *View) givenUp(action Action, class string) int64 {
-	for _, done := range v.Done {
+	for _, done := range v.DoneRecords {
 		if done.Action == action && done.Class == class && done.Failure != "" {
 			return done.ID
 		}
@@ -171,14 +171,14 @@ func judge(view *View, pending Members, policies policies, quiet, calm time.Dura
 		}
 	}
 	for _, prefix := range view.silent() {
-		v.leaveOut(policies, !view.Takes(prefix), calm, prefix, view.silence(prefix))
+		v.leaveOut(policies, !view.Present(prefix), calm, prefix, view.silence(prefix))
 	}
 	if left := quiet - calm; left > 0 {
-		v.Waits = append(v.Waits, Waits{Reason: fmt.Sprintf("another %s without a change", left.Round(time.Millisecond))})
+		v.Waits = append(v.Waits, WaitReason{Reason: fmt.Sprintf("another %s without a change", left.Round(time.Millisecond))})
 		v.Again = max(v.Again, left)
 	}
 	if view.Intent != nil {
-		v.Waits = append(v.Waits, Waits{cmp.Or(view.Intent.By, "somebody"), fmt.Sprintf("its %s is not done yet", view.Intent.Action)})
+		v.Waits = append(v.Waits, WaitReason{cmp.Or(view.Intent.Holder, "somebody"), fmt.Sprintf("its %s is not done yet", view.Intent.Action)})
 	}
 	v.Open = len(v.Waits) == 0 && len(v.Members) > 0
 	return v
@@ -188,7 +188,7 @@ func judge(view *View, pending Members, policies policies, quiet, calm time.Dura
 func (v *decision) leaveOut(policies policies, gone bool, calm time.Duration, whom, reason string) bool {
 	out, again := policies.leaveOut(gone, calm)
 	if !out {
-		v.Waits = append(v.Waits, Waits{whom, reason})
+		v.Waits = append(v.Waits, WaitReason{whom, reason})
 		v.Again = max(v.Again, again)
 	}
 	return out
@@ -200,7 +200,7 @@ func (v *View) silent() []string {
 	silent := map[string]bool{}
 	for _, participant := range v.Participants {
 		for _, prefix := range participant.Expected {
-			silent[prefix] = silent[prefix] || !v.Takes(prefix)
+			silent[prefix] = silent[prefix] || !v.Present(prefix)
 		}
 	}
 	for _, prefix := range v.incomplete {
@@ -225,7 +225,7 @@ func (v *View) unready(pending, ready Set, id MemberID, member Member) (reason s
 		asking = []string{member.Prefix}
 	}
 	said := func(prefix string) bool { return slices.Contains(v.asking[ready][id], prefix) }
-	gone = !slices.ContainsFunc(asking, v.Takes)
+	gone = !slices.ContainsFunc(asking, v.Present)
 	unsaid := slices.ContainsFunc(asking, func(prefix string) bool { return !said(prefix) })
 	switch {
 	case gone && unsaid:

@@ -31,7 +31,7 @@ func TestJudge(t *testing.T) {
 		calm           time.Duration
 		open           bool
 		members        Members
-		waits          []Waits
+		waits          []WaitReason
 		leftOut        map[MemberID]string
 		again          time.Duration
 	}{
@@ -43,16 +43,16 @@ func TestJudge(t *testing.T) {
 		},
 		"one is not ready": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1", "dc2"),
-			members: Members{"dc1-a": both["dc1-a"]}, waits: []Waits{{"dc2-a", "it is not ready"}},
+			members: Members{"dc1-a": both["dc1-a"]}, waits: []WaitReason{{"dc2-a", "it is not ready"}},
 		},
 		"ready at a prefix that is not its own": {
 			pending: Members{"dc1-a": both["dc1-a"]}, ready: Members{"dc1-a": {Prefix: "dc10"}}, instances: alive("dc1"),
-			waits: []Waits{{"dc1-a", "it is not ready"}},
+			waits: []WaitReason{{"dc1-a", "it is not ready"}},
 		},
 		"not yet quiet": {
 			pending: Members{"dc1-a": both["dc1-a"]}, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"),
 			policy: Policy{Quiet: quiet}, calm: quiet - time.Second, members: Members{"dc1-a": both["dc1-a"]},
-			waits: []Waits{{"", "another 1s without a change"}}, again: time.Second,
+			waits: []WaitReason{{"", "another 1s without a change"}}, again: time.Second,
 		},
 		"quiet": {
 			pending: Members{"dc1-a": both["dc1-a"]}, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"),
@@ -60,12 +60,12 @@ func TestJudge(t *testing.T) {
 		},
 		"somebody acts": {
 			pending: Members{"dc1-a": both["dc1-a"]}, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"),
-			intent: &Intent{By: "dc2-operator", Action: Exclusion}, members: Members{"dc1-a": both["dc1-a"]},
-			waits: []Waits{{"dc2-operator", "its Exclusion is not done yet"}},
+			intent: &Intent{Holder: "dc2-operator", Action: Exclusion}, members: Members{"dc1-a": both["dc1-a"]},
+			waits: []WaitReason{{"dc2-operator", "its Exclusion is not done yet"}},
 		},
 		"gone, and waited for": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"), calm: time.Hour,
-			members: Members{"dc1-a": both["dc1-a"]}, waits: []Waits{{"dc2-a", "it is not ready, and no process of dc2 is alive"}},
+			members: Members{"dc1-a": both["dc1-a"]}, waits: []WaitReason{{"dc2-a", "it is not ready, and no process of dc2 is alive"}},
 		},
 		"gone, and left out": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"), policy: Policy{Missing: LeaveOut},
@@ -74,7 +74,7 @@ func TestJudge(t *testing.T) {
 		},
 		"gone, but ready before": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
-			members: Members{"dc1-a": both["dc1-a"]}, waits: []Waits{{"dc2-a", "no process of dc2 is alive"}},
+			members: Members{"dc1-a": both["dc1-a"]}, waits: []WaitReason{{"dc2-a", "no process of dc2 is alive"}},
 		},
 		"gone, but ready before, and goes on": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
@@ -88,12 +88,12 @@ func TestJudge(t *testing.T) {
 		},
 		"alive, and not left out": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1", "dc2"), policy: Policy{Missing: LeaveOut},
-			members: Members{"dc1-a": both["dc1-a"]}, waits: []Waits{{"dc2-a", "it is not ready"}},
+			members: Members{"dc1-a": both["dc1-a"]}, waits: []WaitReason{{"dc2-a", "it is not ready"}},
 		},
 		"goes on later": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1", "dc2"),
 			policy: Policy{Missing: GoOn, After: time.Minute}, calm: 50 * time.Second,
-			members: Members{"dc1-a": both["dc1-a"]}, waits: []Waits{{"dc2-a", "it is not ready"}}, again: 10 * time.Second,
+			members: Members{"dc1-a": both["dc1-a"]}, waits: []WaitReason{{"dc2-a", "it is not ready"}}, again: 10 * time.Second,
 		},
 		"goes on now": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1", "dc2"),

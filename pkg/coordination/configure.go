@@ -33,8 +33,8 @@ type Instance struct {
 	Generation int64  `json:"generation,omitempty"`
 	// Session is the ID of the process's session.
 	Session string `json:"session,omitempty"`
-	// Started is the revision of the store at which the process joined. Of two processes of a participant only the newer works.
-	Started int64 `json:"started,omitempty"`
+	// JoinedAt is the revision of the store at which the process joined. Of two processes of a participant only the newer works.
+	JoinedAt int64 `json:"started,omitempty"`
 }
 
 // Participant is the published settings of a participant. The record stays when its processes end, until the participant leaves.
@@ -267,7 +267,7 @@ func (c *Coordinator) enter(ctx context.Context, to Settings) error {
 		return c.superseded(newer)
 	}
 	instance := Instance{
-		Name: c.name, Prefix: to.Prefix, Mode: to.Mode, Generation: to.Generation, Session: session.ID(), Started: started,
+		Name: c.name, Prefix: to.Prefix, Mode: to.Mode, Generation: to.Generation, Session: session.ID(), JoinedAt: started,
 	}
 	t := kv.Transaction{
 		If: []kv.Condition{
@@ -325,7 +325,7 @@ func (c *Coordinator) registeredAs(found *kv.Snapshot) (session string, started 
 	written := int64(0)
 	for _, process := range c.keys.processes(found) {
 		if process.Name == c.name && c.isOwn(process.Session) {
-			written = process.Started
+			written = process.JoinedAt
 		}
 	}
 	c.mu.Lock()
@@ -336,7 +336,7 @@ func (c *Coordinator) registeredAs(found *kv.Snapshot) (session string, started 
 // newerProcess returns a process of this participant that has joined after the one of a session.
 func (c *Coordinator) newerProcess(found *kv.Snapshot, session string, started int64) *Instance {
 	for _, instance := range c.keys.processes(found) {
-		if instance.Name == c.name && instance.Session != session && !c.isOwn(instance.Session) && instance.newer(Instance{Started: started, Session: session}) {
+		if instance.Name == c.name && instance.Session != session && !c.isOwn(instance.Session) && instance.newer(Instance{JoinedAt: started, Session: session}) {
 			return &instance
 		}
 	}
@@ -353,7 +353,7 @@ func (c *Coordinator) isOwn(session string) bool {
 
 // newer orders the processes of a participant.
 func (i Instance) newer(other Instance) bool {
-	return cmp.Or(cmp.Compare(i.Started, other.Started), strings.Compare(i.Session, other.Session)) > 0
+	return cmp.Or(cmp.Compare(i.JoinedAt, other.JoinedAt), strings.Compare(i.Session, other.Session)) > 0
 }
 
 // processes returns all that are alive, the newest of a participant first.
@@ -368,7 +368,7 @@ func (k keys) processes(found *kv.Snapshot) []Instance {
 		all = append(all, instance)
 	}
 	slices.SortFunc(all, func(a, b Instance) int {
-		return cmp.Or(strings.Compare(a.Prefix, b.Prefix), strings.Compare(a.Name, b.Name), cmp.Compare(b.Started, a.Started), strings.Compare(b.Session, a.Session))
+		return cmp.Or(strings.Compare(a.Prefix, b.Prefix), strings.Compare(a.Name, b.Name), cmp.Compare(b.JoinedAt, a.JoinedAt), strings.Compare(b.Session, a.Session))
 	})
 	return all
 }
@@ -382,7 +382,7 @@ func (c *Coordinator) verify(view *View) {
 	if !c.registered.written {
 		return
 	}
-	own := Instance{Session: c.registered.session, Started: c.registered.started}
+	own := Instance{Session: c.registered.session, JoinedAt: c.registered.started}
 	there := false
 	for _, process := range view.processes {
 		there = there || process.Session == own.Session && process.Prefix == c.settings.Prefix

@@ -14,8 +14,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// DefaultSession is how long a participant counts as alive after its last renewal.
-const DefaultSession = 15 * time.Second
+// DefaultSessionDuration is how long a participant counts as alive after its last renewal.
+const DefaultSessionDuration = 15 * time.Second
 
 // Options configure a Coordinator. They do not change while it runs; see Settings for those that do.
 type Options struct {
@@ -28,8 +28,9 @@ type Options struct {
 	Name string
 	// Root is the prefix of the keys of all systems. It defaults to DefaultRoot.
 	Root string
-	// Session is how long this participant counts as alive after its last renewal. It defaults to DefaultSession.
-	Session time.Duration
+	// SessionDuration is how long this participant counts as alive after its last renewal. It defaults to
+	// DefaultSessionDuration.
+	SessionDuration time.Duration
 	// Class returns the class of a member. Members of different classes do not wait for each other. Without it, all members
 	// are of one class.
 	Class func(MemberID) string
@@ -101,11 +102,11 @@ func New(o Options) (*Coordinator, error) {
 	if strings.HasSuffix(o.Root, "/") {
 		return nil, fmt.Errorf("Options.Root %q ends with a slash: remove it", o.Root)
 	}
-	if o.Session < 0 {
-		return nil, fmt.Errorf("Options.Session is %s: set it to more than 0, or leave it out for %s", o.Session, DefaultSession)
+	if o.SessionDuration < 0 {
+		return nil, fmt.Errorf("Options.SessionDuration is %s: set it to more than 0, or leave it out for %s", o.SessionDuration, DefaultSessionDuration)
 	}
-	if o.Session == 0 {
-		o.Session = DefaultSession
+	if o.SessionDuration == 0 {
+		o.SessionDuration = DefaultSessionDuration
 	}
 	if o.Class == nil {
 		o.Class = func(MemberID) string { return "" }
@@ -114,7 +115,7 @@ func New(o Options) (*Coordinator, error) {
 		o.Clock = clock.RealClock{}
 	}
 	c := &Coordinator{
-		store: o.Store, keys: newKeys(o.Root, o.System), system: o.System, name: o.Name, duration: o.Session,
+		store: o.Store, keys: newKeys(o.Root, o.System), system: o.System, name: o.Name, duration: o.SessionDuration,
 		class: o.Class, clock: o.Clock, seen: map[question]seen{}, givenUp: map[Action]givenUp{}, former: map[string]bool{},
 		actions: slices.Clone(o.Actions), maxOperations: maxOperations, retryAfter: retryAfter,
 		metrics: newMetrics(o.System, o.Name),

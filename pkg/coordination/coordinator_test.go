@@ -49,7 +49,7 @@ func newWorld(t *testing.T, store kv.Store) *world {
 
 func (w *world) instance(prefix string, change ...func(*coordination.Options)) *coordination.Coordinator {
 	w.t.Helper()
-	options := coordination.Options{Store: w.Store, System: system, Name: prefix + "-operator", Clock: w.clock, Session: duration}
+	options := coordination.Options{Store: w.Store, System: system, Name: prefix + "-operator", Clock: w.clock, SessionDuration: duration}
 	for _, c := range change {
 		c(&options)
 	}
@@ -85,7 +85,7 @@ func global(prefix string) coordination.Settings {
 
 func (w *world) view() *coordination.View {
 	w.t.Helper()
-	view, err := coordination.Look(w.t.Context(), w.Store, "", system)
+	view, err := coordination.ReadView(w.t.Context(), w.Store, "", system)
 	w.Expect(err).NotTo(HaveOccurred())
 	return view
 }
@@ -236,7 +236,7 @@ func TestSwitchToLocal(t *testing.T) {
 		before = w.view()
 		w.Expect(next.Configure(t.Context(), coordination.Settings{Mode: coordination.Local})).To(Succeed())
 		w.Expect(w.view().Revision).To(Equal(before.Revision+1), "one transaction")
-		w.Expect(w.view().Takes("dc1")).To(BeFalse())
+		w.Expect(w.view().Present("dc1")).To(BeFalse())
 		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(HaveLen(1))
 		for key := range w.content() {
 			w.Expect(key).NotTo(ContainSubstring("/dc1"))
@@ -466,7 +466,7 @@ func TestActOnce(t *testing.T) {
 		before := w.view()
 		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
 		w.Expect(w.view().Lock).To(BeNil())
-		w.Expect(w.view().Done).To(HaveLen(1))
+		w.Expect(w.view().DoneRecords).To(HaveLen(1))
 
 		w.Expect(w.check(two).Members).To(BeEmpty(), "the entries are there, but done")
 		w.Expect(one.Declare(t.Context(), before, restart("dc1-a"))).To(Succeed())
@@ -501,7 +501,7 @@ func TestLeftBehind(t *testing.T) {
 		w.Expect(resumed.Advance(t.Context(), coordination.Step{Do: "other", Members: only("dc1-a")})).To(Succeed())
 		w.Expect(resumed.Step().Do).To(Equal("other"))
 		w.Expect(resumed.Done(t.Context(), "it does not work")).To(Succeed())
-		w.Expect(w.view().Done[0].Failure).To(Equal("it does not work"))
+		w.Expect(w.view().DoneRecords[0].Failure).To(Equal("it does not work"))
 		w.Expect(w.view().Pending(coordination.Restart)).To(HaveLen(1), "it was given up, and is still wanted")
 	})
 }

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// DefaultAgain is the delay after which Reconcile has to be called again if the store has not changed.
-	DefaultAgain = 5 * time.Second
+	// DefaultRequeueAfter is the delay after which Reconcile has to be called again if the store has not changed.
+	DefaultRequeueAfter = 5 * time.Second
 	// busyAgain is the delay while an action is in progress: not all of its effects change the store.
 	busyAgain = 200 * time.Millisecond
 	// othersAgain is the delay while another participant acts: a change of the store ends it earlier.
@@ -23,14 +23,14 @@ const (
 
 // Result is the outcome of a Reconcile, for the status and the events of the participant.
 type Result struct {
-	// Again is the delay after which Reconcile has to be called again, unless Changed sends a signal earlier.
-	Again time.Duration
-	// Waits are the reasons why pending actions have not begun or continued.
-	Waits []Waits
-	// Doing is the intent in progress, of this participant or another one, or nil. In local mode it is not in the store.
-	Doing *Intent
-	// Leads is set when this participant acts for all.
-	Leads bool
+	// RequeueAfter is the delay after which Reconcile has to be called again, unless Changed sends a signal earlier.
+	RequeueAfter time.Duration
+	// WaitReasons are the reasons why pending actions have not begun or continued.
+	WaitReasons []WaitReason
+	// Intent is the intent in progress, of this participant or another one, or nil. In local mode it is not in the store.
+	Intent *Intent
+	// HoldsLock is set when this participant holds the lock: it acts for all, or in local mode for its own members.
+	HoldsLock bool
 	// Superseded is set when a newer process of this participant is alive: this process does not work.
 	Superseded bool
 	// Events are the events of this Reconcile, in order.
@@ -56,13 +56,13 @@ type pass struct {
 // action may begin and no other participant acts. It never blocks on another participant: the Result names everything that has to
 // wait. It is safe to call at any time, also after an error or a restart, but not concurrently for one Coordinator.
 func (c *Coordinator) Reconcile(ctx context.Context, settings Settings, system System) (*Result, error) {
-	p := &pass{c: c, system: system, view: &View{}, result: &Result{Again: DefaultAgain, View: &View{}}}
+	p := &pass{c: c, system: system, view: &View{}, result: &Result{RequeueAfter: DefaultRequeueAfter, View: &View{}}}
 	err := p.run(ctx, settings)
 	if err == nil {
 		c.errorsInARow = 0
 		return p.result, nil
 	}
-	p.result.Again = min(busyAgain<<min(c.errorsInARow, 10), DefaultAgain) // it may last
+	p.result.RequeueAfter = min(busyAgain<<min(c.errorsInARow, 10), DefaultRequeueAfter) // it may last
 	c.errorsInARow++
 	return p.result, err
 }
@@ -156,7 +156,7 @@ func (p *pass) join(ctx context.Context, settings Settings) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		p.view, p.result.View, p.result.Doing = view, view, view.Intent
+		p.view, p.result.View, p.result.Intent = view, view, view.Intent
 		switch {
 		case errors.Is(refused, errSuperseded):
 			return false, p.standBy(ctx, refused)

@@ -98,7 +98,7 @@ func (w *world) joins(prefix string, action coordination.Action, members ...coor
 func (w *world) process(prefix string) *coordination.Coordinator {
 	w.t.Helper()
 	c, err := coordination.New(coordination.Options{
-		Store: w.Store, System: system, Name: prefix + "-operator", Clock: w.clock, Session: duration,
+		Store: w.Store, System: system, Name: prefix + "-operator", Clock: w.clock, SessionDuration: duration,
 		Actions: []coordination.Action{upgrade, coordination.Restart},
 	})
 	w.Expect(err).NotTo(HaveOccurred())
@@ -125,11 +125,11 @@ func rounds(all ...*participant) {
 	}
 }
 
-func (w *world) lastDone() coordination.Done {
+func (w *world) lastDone() coordination.DoneRecord {
 	w.t.Helper()
 	view := w.view()
-	w.Expect(view.Done).NotTo(BeEmpty())
+	w.Expect(view.DoneRecords).NotTo(BeEmpty())
 	w.Expect(view.Lock).To(BeNil())
 	w.Expect(view.Intent).To(BeNil())
-	return view.Done[0]
+	return view.DoneRecords[0]
 }

@@ -27,7 +27,7 @@ func TestReconcile(t *testing.T) {
 		done := w.lastDone()
 		w.Expect(done.Failure).To(BeEmpty())
 		w.Expect(done.Members).To(HaveLen(4))
-		w.Expect(w.view().Done).To(HaveLen(1), "one action for all")
+		w.Expect(w.view().DoneRecords).To(HaveLen(1), "one action for all")
 		before := w.view().Revision
 		rounds(a, b, c)
 		w.Expect(w.view().Revision).To(Equal(before), "nothing is written when nothing is needed")
@@ -47,12 +47,12 @@ func TestFailingStep(t *testing.T) {
 				a.reconcile()
 				for range 6 { // until the first outcome: it is tried again after that
 					b.reconcile()
-					if len(w.view().Done) > 0 {
+					if len(w.view().DoneRecords) > 0 {
 						break
 					}
 					a.reconcile()
 				}
-				done := w.view().Done[0]
+				done := w.view().DoneRecords[0]
 				if policy.Failing == coordination.Continue {
 					w.Expect(b.done).To(Equal([]string{"b-1"}))
 					w.Expect(done.LeftOut).To(HaveKeyWithValue(coordination.MemberID("a-1"), ContainSubstring("bad flag")))
@@ -75,7 +75,7 @@ func TestFailingStepOfTheHolder(t *testing.T) {
 		}
 		a.execute = func(coordination.Task) error { return coordination.Failed("bad flag") }
 		for range 6 {
-			if a.reconcile(); len(w.view().Done) > 0 {
+			if a.reconcile(); len(w.view().DoneRecords) > 0 {
 				break
 			}
 		}
@@ -98,7 +98,7 @@ func TestNewerProcessWorks(t *testing.T) {
 		w.Expect(older.reconcile().Superseded).To(BeTrue())
 		older.settings.Generation++ // something to write
 		w.Expect(older.reconcile().Superseded).To(BeTrue())
-		w.Expect(w.view().Takes("a")).To(BeTrue())
+		w.Expect(w.view().Present("a")).To(BeTrue())
 		rounds(other, &newer)
 		w.Expect(newer.done).To(BeEmpty(), "the older process carries it out, and is alive")
 		older.execute = nil
@@ -110,7 +110,7 @@ func TestNewerProcessWorks(t *testing.T) {
 		w.Expect(w.lastDone().Failure).To(BeEmpty())
 
 		w.Expect(older.Close(t.Context())).To(Succeed())
-		w.Expect(w.view().Takes("a")).To(BeTrue(), "the newer process is alive")
+		w.Expect(w.view().Present("a")).To(BeTrue(), "the newer process is alive")
 	})
 }
 
@@ -160,10 +160,10 @@ func TestRegistrationComesBack(t *testing.T) {
 			kv.DeleteBelow(coordination.DefaultRoot + "/" + system + "/instances"),
 		}})
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(w.view().Takes("a")).To(BeFalse())
+		w.Expect(w.view().Present("a")).To(BeFalse())
 		a.reconcile()
 		a.reconcile()
-		w.Expect(w.view().Takes("a")).To(BeTrue())
+		w.Expect(w.view().Present("a")).To(BeTrue())
 	})
 }
 
@@ -193,7 +193,7 @@ func TestAcceptedOrderIsNotWithdrawn(t *testing.T) {
 			b.reconcile()
 		}
 		w.Expect(b.done).To(BeEmpty(), "a-1 may be restarting")
-		w.Expect(b.last.Waits).To(ContainElement(HaveField("Reason", ContainSubstring("has accepted the order"))))
+		w.Expect(b.last.WaitReasons).To(ContainElement(HaveField("Reason", ContainSubstring("has accepted the order"))))
 
 		fenced := map[coordination.MemberID]int64{}
 		b.system = &fencing{b.operator, fenced}
@@ -300,10 +300,10 @@ func TestTogetherIsGivenUpWhole(t *testing.T) {
 		a.reconcile()
 		a.reconcile()
 		w.Expect(b.Close(t.Context())).To(Succeed())
-		for len(w.view().Done) == 0 {
+		for len(w.view().DoneRecords) == 0 {
 			a.reconcile()
 		}
-		w.Expect(w.view().Done[0].Failure).To(ContainSubstring("b-1"))
+		w.Expect(w.view().DoneRecords[0].Failure).To(ContainSubstring("b-1"))
 		w.Expect(a.done).To(BeEmpty())
 	})
 }
@@ -321,7 +321,7 @@ func TestReconcileLocally(t *testing.T) {
 			b.reconcile()
 		}
 		w.Expect(b.done).To(BeEmpty(), "a has the lock")
-		w.Expect(b.last.Waits).To(ContainElement(HaveField("For", "a-operator")))
+		w.Expect(b.last.WaitReasons).To(ContainElement(HaveField("For", "a-operator")))
 		a.execute = nil
 		rounds(a, b)
 		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
@@ -345,7 +345,7 @@ func TestReplacementComesFirst(t *testing.T) {
 		for range 6 {
 			a.reconcile()
 			b.reconcile()
-			if done := w.view().Done; len(done) > 0 {
+			if done := w.view().DoneRecords; len(done) > 0 {
 				w.Expect(done[0].Failure).To(ContainSubstring("a-1 needs Upgrade first"))
 				return
 			}
@@ -372,7 +372,7 @@ func TestReplacementComesFirstLocally(t *testing.T) {
 			a.needs.Pending = slices.Clone(upgrades)
 			b.reconcile()
 		}
-		w.Expect(a.last.Leads).To(BeTrue(), "an earlier need does not end the plan")
+		w.Expect(a.last.HoldsLock).To(BeTrue(), "an earlier need does not end the plan")
 		w.Expect(b.done).To(BeEmpty())
 		a.needs.Pending = append(slices.Clone(upgrades), coordination.Need{Action: "Replacement", Member: "a-1", Ready: true})
 		w.Expect(a.reconcile().Events).To(ContainElement(And(HaveField("Reason", "GaveUp"), HaveField("Message", ContainSubstring("a-1 needs Replacement first")))))
@@ -399,16 +399,16 @@ func TestHopelessPlan(t *testing.T) {
 				for _, p := range []*participant{a, b} {
 					p.healthy = test.healthy
 					p.replan = func(intent *coordination.Intent) ([]coordination.Step, error) {
-						return intent.Steps[intent.At:], test.replan
+						return intent.Steps[intent.StepIndex:], test.replan
 					}
 					p.system = replanning{p.operator}
 				}
 				a.reconcile()
-				for len(w.view().Done) == 0 {
+				for len(w.view().DoneRecords) == 0 {
 					b.reconcile()
 					a.reconcile()
 				}
-				w.Expect(w.view().Done[0].Failure).To(Equal(test.want))
+				w.Expect(w.view().DoneRecords[0].Failure).To(Equal(test.want))
 				w.Expect(b.done).To(BeEmpty())
 			})
 		})
@@ -431,7 +431,7 @@ func TestOrderForOneThatComesInstead(t *testing.T) {
 			}
 			p.replan = func(intent *coordination.Intent) ([]coordination.Step, error) {
 				_, out := intent.LeftOut["b-2"]
-				rest := slices.DeleteFunc(slices.Clone(intent.Steps[intent.At:]), func(s coordination.Step) bool { return out && s.Do == "remove" })
+				rest := slices.DeleteFunc(slices.Clone(intent.Steps[intent.StepIndex:]), func(s coordination.Step) bool { return out && s.Do == "remove" })
 				replanned = append(replanned, len(rest))
 				return rest, nil
 			}
@@ -467,7 +467,7 @@ func TestPlanThatIsNotPossibleYet(t *testing.T) {
 			a.reconcile()
 		}
 		w.Expect(w.view().Lock).To(BeNil())
-		w.Expect(a.last.Waits).To(ContainElement(HaveField("Reason", "the system is not in sync")))
+		w.Expect(a.last.WaitReasons).To(ContainElement(HaveField("Reason", "the system is not in sync")))
 		unreachable := errors.New("it cannot be reached")
 		a.notYet = errors.Join(a.notYet, unreachable)
 		_, err := a.Reconcile(t.Context(), a.settings, a.system)
@@ -493,12 +493,12 @@ func TestLeaveAfterAccepting(t *testing.T) {
 		for _, p := range []*participant{a, &again} {
 			p.reconcile()
 			b.reconcile()
-			w.Expect(w.view().Takes("a")).To(BeTrue())
+			w.Expect(w.view().Present("a")).To(BeTrue())
 			w.Expect(b.done).To(BeEmpty(), "a-1 may be restarting")
 		}
 		a.execute = nil
 		rounds(a, b)
-		w.Expect(w.view().Takes("a")).To(BeFalse())
+		w.Expect(w.view().Present("a")).To(BeFalse())
 		w.Expect(slices.Sorted(slices.Values(a.done))).To(Equal([]string{"a-1"}))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 	})
@@ -543,7 +543,7 @@ func TestExpected(t *testing.T) {
 			a.reconcile()
 		}
 		w.Expect(a.done).To(BeEmpty())
-		w.Expect(a.last.Waits).To(ContainElement(HaveField("For", "b")))
+		w.Expect(a.last.WaitReasons).To(ContainElement(HaveField("For", "b")))
 		rounds(a, w.joins("b", coordination.Restart))
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
 	})
@@ -561,12 +561,12 @@ func TestHolderDies(t *testing.T) {
 		w.Expect(w.view().Lock.Holder).To(Equal("a-operator"))
 		w.Expect(a.Close(t.Context())).To(Succeed())
 		b.reconcile()
-		w.Expect(w.view().Intent.By).To(Equal("b-operator"))
+		w.Expect(w.view().Intent.Holder).To(Equal("b-operator"))
 		again := *a
 		again.Coordinator = w.process("a")
 		rounds(&again, b)
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
-		w.Expect(w.view().Done).To(HaveLen(1))
+		w.Expect(w.view().DoneRecords).To(HaveLen(1))
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// A program that looks at a system without taking part in it uses Look.
-func ExampleLook() {
+// A program that looks at a system without taking part in it uses ReadView.
+func ExampleReadView() {
 	ctx, store := context.Background(), open()
 	one := operatorOf(store, "dc1", "dc1-1")
 	one.settings.Expected = []string{"dc1", "dc2"}
@@ -19,13 +19,13 @@ func ExampleLook() {
 		fmt.Println(err)
 	}
 	for _, system := range systems {
-		view, err := coordination.Look(ctx, store, "", system)
+		view, err := coordination.ReadView(ctx, store, "", system)
 		if err != nil {
 			fmt.Println(err)
 			continue
 		}
 		for _, action := range view.Actions() {
-			fmt.Println(system, action, "waits for", view.Waits(action))
+			fmt.Println(system, action, "waits for", view.WaitReasons(action))
 		}
 	}
 	// Output: orders-db RollingRestart waits for [dc2: it is expected, but not alive]
@@ -75,7 +75,7 @@ func ExampleBreakLock() {
 	}
 	fmt.Println(lock.Holder, "had the token", lock.Token)
 	two := operatorOf(store, "dc2")
-	fmt.Println(reconcile(1, two).Doing.By, "goes on under the token", reconcile(1, two).View.Token)
+	fmt.Println(reconcile(1, two).Intent.Holder, "goes on under the token", reconcile(1, two).View.Token)
 	// Output:
 	// dc1-operator had the token 1
 	// dc2-operator goes on under the token 2

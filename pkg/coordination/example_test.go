@@ -74,7 +74,7 @@ func operatorOf(store kv.Store, prefix string, outdated ...coordination.MemberID
 	return &exampleOperator{c, coordination.Settings{Mode: coordination.Global, Prefix: prefix}, d}
 }
 
-// reconcile calls Reconcile of all in turn, as often as given. An operator does it when Changed says so, and after Result.Again.
+// reconcile calls Reconcile of all in turn, as often as given. An operator does it when Changed says so, and after Result.RequeueAfter.
 func reconcile(times int, all ...*exampleOperator) (last *coordination.Result) {
 	for range times {
 		for _, o := range all {
@@ -107,7 +107,7 @@ func ExampleCoordinator_Reconcile() {
 		reconcile(1, two) // it does the same, in another process
 		select {
 		case <-changed:
-		case <-time.After(result.Again):
+		case <-time.After(result.RequeueAfter):
 		}
 	}
 	// Output:
@@ -167,7 +167,7 @@ type leaders struct {
 
 // Replan restarts the leader last.
 func (l *leaders) Replan(_ context.Context, intent *coordination.Intent) ([]coordination.Step, error) {
-	rest := slices.Clone(intent.Steps[intent.At:])
+	rest := slices.Clone(intent.Steps[intent.StepIndex:])
 	slices.SortStableFunc(rest, func(a, b coordination.Step) int {
 		leads := func(s coordination.Step) int {
 			if s.Member() == l.leader {
@@ -224,14 +224,14 @@ func ExampleFencer() {
 		fmt.Println(err)
 	}
 	result := reconcile(enough, two)
-	fmt.Println("left out:", result.View.Done[0].LeftOut["dc1-1"])
+	fmt.Println("left out:", result.View.DoneRecords[0].LeftOut["dc1-1"])
 	// Output:
 	// [dc1-1] refuse tokens below 2
 	// restart dc2-1 under the token 2
 	// left out: it was accepted, not answered in time, and fenced
 }
 
-// A reason is shown to people: ringmaster coordination status, and Result.Waits.
+// A reason is shown to people: ringmaster coordination status, and Result.WaitReasons.
 func ExampleNotYet() {
 	fmt.Println(coordination.NotYet("%s catches up: %d of %d entries", "dc1-2", 10, 300))
 	// Output: dc1-2 catches up: 10 of 300 entries
@@ -242,7 +242,7 @@ func ExampleFailed() {
 	one := operatorOf(open(), "dc1", "dc1-1", "dc1-2")
 	one.system = &failing{one.system.(*database)}
 	result := reconcile(enough, one)
-	fmt.Println(result.View.Done[0].Failure)
+	fmt.Println(result.View.DoneRecords[0].Failure)
 	// Output: restart dc1-1 failed: the flag --quorum is unknown
 }
 

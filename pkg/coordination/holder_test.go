@@ -49,10 +49,10 @@ func TestSkippedMemberIsInNoLaterStep(t *testing.T) {
 			b.reconcile()
 		}
 		w.Expect(a.Close(t.Context())).To(Succeed())
-		for len(w.view().Done) == 0 {
+		for len(w.view().DoneRecords) == 0 {
 			b.reconcile()
 		}
-		done := w.view().Done[0]
+		done := w.view().DoneRecords[0]
 		w.Expect(done.LeftOut).To(HaveKey(coordination.MemberID("a-1")))
 		w.Expect(done.Failure).To(BeEmpty())
 		w.Expect(done.Steps).To(Equal([]coordination.Step{
@@ -104,11 +104,11 @@ func TestSlowParticipantIsFenced(t *testing.T) {
 		w.Expect(last).To(Equal(accepted), "the system refuses it")
 		w.Expect(b.done).To(BeEmpty(), "something is under way")
 		fence.notYet = nil
-		for len(w.view().Done) == 0 {
+		for len(w.view().DoneRecords) == 0 {
 			b.reconcile()
 		}
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
-		w.Expect(w.view().Done[0].LeftOut).To(HaveKey(coordination.MemberID("a-1")))
+		w.Expect(w.view().DoneRecords[0].LeftOut).To(HaveKey(coordination.MemberID("a-1")))
 	})
 }
 
@@ -128,7 +128,7 @@ func TestLocalModeWaitsForAnIntent(t *testing.T) {
 		w.Expect(a.Close(t.Context())).To(Succeed()) // nobody is alive, and the order was accepted
 		alone.reconcile()
 		w.Expect(alone.done).To(BeEmpty())
-		w.Expect(alone.last.Waits).To(ContainElement(HaveField("For", "a-operator")))
+		w.Expect(alone.last.WaitReasons).To(ContainElement(HaveField("For", "a-operator")))
 		_, err = coordination.Abandon(t.Context(), w.Store, "", system, "it is gone")
 		w.Expect(err).NotTo(HaveOccurred())
 		alone.reconcile()
@@ -171,7 +171,7 @@ func TestLostAnswersOfTheHolder(t *testing.T) {
 				w.Expect(lost).To(BeNumerically(">", 0))
 				w.Expect(a.done).To(Equal([]string{"a-1", "a-2", "a-3"}))
 				w.Expect(w.lastDone().Failure).To(BeEmpty())
-				w.Expect(w.view().Done).To(HaveLen(1))
+				w.Expect(w.view().DoneRecords).To(HaveLen(1))
 			})
 		})
 	}
@@ -213,7 +213,7 @@ func TestHolderStandsBack(t *testing.T) {
 				w.Expect(result.Events).To(ContainElement(HaveField("Reason", "StoodBack")))
 				w.Expect(w.view().Lock).To(BeNil())
 				b.reconcile()
-				w.Expect(w.view().Intent.By).To(Equal("b-operator"))
+				w.Expect(w.view().Intent.Holder).To(Equal("b-operator"))
 			})
 		})
 	}
@@ -242,7 +242,7 @@ func TestHolderWithTooManyEntriesStandsBack(t *testing.T) {
 		w.Expect(err).To(MatchError(kv.ErrTooLarge))
 		w.Expect(w.view().Lock).To(BeNil())
 		b.reconcile()
-		w.Expect(w.view().Intent.By).To(Equal("b-operator"))
+		w.Expect(w.view().Intent.Holder).To(Equal("b-operator"))
 	})
 }
 
@@ -260,7 +260,7 @@ func TestSkipOfAnAcceptedOrder(t *testing.T) {
 		w.Expect(grant.Skip(t.Context(), w.view(), "it is late", only("dc1-a"), true)).To(MatchError(coordination.ErrAccepted), "under the same token")
 		w.Expect(grant.Skip(t.Context(), before, "nobody has accepted it", only("dc1-a"), false)).To(MatchError(kv.ErrConflict), "it was accepted since")
 		w.Expect(grant.Done(t.Context(), "it is late")).To(MatchError(coordination.ErrAccepted))
-		w.Expect(w.view().Intent.At).To(BeZero())
+		w.Expect(w.view().Intent.StepIndex).To(BeZero())
 	})
 }
 
@@ -285,7 +285,7 @@ func TestPlannedAgainLocally(t *testing.T) {
 			a.reconcile()
 			a.needs.Pending = slices.Clone(upgrades)
 		}
-		w.Expect(a.last.Leads).To(BeTrue())
+		w.Expect(a.last.HoldsLock).To(BeTrue())
 		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
 	})
 }

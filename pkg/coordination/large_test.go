@@ -81,7 +81,7 @@ func TestCrashBetweenParts(t *testing.T) {
 				a.plan, b.plan = atOnce, atOnce
 				store := &dying{Store: w.Store}
 				first, err := coordination.New(coordination.Options{
-					Store: store, System: system, Name: "a-operator", Clock: w.clock, Session: duration,
+					Store: store, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration,
 					Actions: []coordination.Action{coordination.Restart},
 				})
 				w.Expect(err).NotTo(HaveOccurred())
@@ -93,7 +93,7 @@ func TestCrashBetweenParts(t *testing.T) {
 				b.reconcile()
 				b.reconcile()
 				w.Expect(b.done).To(BeEmpty())
-				w.Expect(b.last.Waits).To(ContainElement(And(HaveField("For", "a"), HaveField("Reason", ContainSubstring("its declaration is incomplete")))))
+				w.Expect(b.last.WaitReasons).To(ContainElement(And(HaveField("For", "a"), HaveField("Reason", ContainSubstring("its declaration is incomplete")))))
 
 				w.Expect(first.Close(t.Context())).To(Succeed())
 				for range 4 {
@@ -128,7 +128,7 @@ func TestFullStoreLetsTheHolderEnd(t *testing.T) {
 	for range 3 {
 		a.reconcile()
 	}
-	w.Expect(a.last.Leads).To(BeTrue())
+	w.Expect(a.last.HoldsLock).To(BeTrue())
 	w.fill(10)
 	a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: upgrade, Member: "a-1", Ready: true})
 	refused := 0
@@ -181,9 +181,9 @@ func TestRecordsAreBoundedBySize(t *testing.T) {
 			w.Expect(grant.Done(t.Context(), "")).To(Succeed())
 			w.wants(one, coordination.Wants{})
 		}
-		kept := w.view().Done
+		kept := w.view().DoneRecords
 		w.Expect(kept).To(HaveLen(3))
-		w.Expect(slices.IsSortedFunc(kept, func(a, b coordination.Done) int { return int(b.Token - a.Token) })).To(BeTrue())
+		w.Expect(slices.IsSortedFunc(kept, func(a, b coordination.DoneRecord) int { return int(b.Token - a.Token) })).To(BeTrue())
 		w.Expect(kept[0].Token).To(BeEquivalentTo(actions), "the newest ones are kept")
 	})
 }

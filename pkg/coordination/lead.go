@@ -20,7 +20,7 @@ func (p *pass) lead(ctx context.Context) error {
 	}
 	var err error
 	if p.c.run.held() {
-		p.result.Leads, p.result.Doing = true, p.c.run.intent()
+		p.result.HoldsLock, p.result.Intent = true, p.c.run.intent()
 		p.again(busyAgain)
 		err = p.goOn(ctx)
 	}
@@ -43,7 +43,7 @@ func (p *pass) begin(ctx context.Context) error {
 		}
 		p.again(busyAgain)
 		return p.take(func() (*lockGrant, error) { return p.c.resume(ctx) }, "Resumed",
-			fmt.Sprintf("Continuing the %s of %s at step %d.", p.view.Intent.Action, p.view.Intent.By, p.view.Intent.At+1))
+			fmt.Sprintf("Continuing the %s of %s at step %d.", p.view.Intent.Action, p.view.Intent.Holder, p.view.Intent.StepIndex+1))
 	}
 	for _, action := range p.c.actions {
 		for _, class := range p.classes(action) {
@@ -132,7 +132,7 @@ func (p *pass) goOn(ctx context.Context) error {
 	if step == nil {
 		return p.finish(ctx, "")
 	}
-	if id := fmt.Sprint(intent.ID, "/", intent.At); p.c.doing.id != id {
+	if id := fmt.Sprint(intent.ID, "/", intent.StepIndex); p.c.doing.id != id {
 		p.c.doing = doing{id: id, since: p.c.clock.Now()}
 	}
 	if done, err := p.carryOut(ctx, intent, step); err != nil || !done {
@@ -170,7 +170,7 @@ func (p *pass) healthy(ctx context.Context, intent *Intent, step *Step, fenced b
 // advance continues with the remaining steps.
 func (p *pass) advance(ctx context.Context, intent *Intent) error {
 	done := *intent
-	done.At++
+	done.StepIndex++
 	rest, planned, err := p.replan(ctx, &done)
 	if err != nil || !planned {
 		return err
@@ -186,7 +186,7 @@ func (p *pass) advance(ctx context.Context, intent *Intent) error {
 func (p *pass) replan(ctx context.Context, intent *Intent) (rest []Step, planned bool, err error) {
 	again, is := p.system.(Replanner)
 	if !is {
-		return intent.Steps[intent.At:], true, nil
+		return intent.Steps[intent.StepIndex:], true, nil
 	}
 	rest, err = again.Replan(ctx, intent)
 	if failed, is := errors.AsType[*failedError](err); is {
@@ -210,7 +210,7 @@ func (p *pass) carryOut(ctx context.Context, intent *Intent, step *Step) (bool, 
 	}
 	under, cancel := p.c.run.under(ctx)
 	defer cancel()
-	err := p.system.Execute(under, Task{Step: *step, ID: p.c.taskID(intent.ID, intent.At), Token: intent.Token})
+	err := p.system.Execute(under, Task{Step: *step, ID: p.c.taskID(intent.ID, intent.StepIndex), Token: intent.Token})
 	if failed, is := errors.AsType[*failedError](err); is {
 		return false, p.failed(ctx, intent, map[MemberID]string{step.Member(): failed.reason})
 	}
@@ -253,7 +253,7 @@ func (p *pass) await(ctx context.Context, intent *Intent, step *Step) (bool, err
 		return false, p.c.run.raise(ctx, fenced)
 	case len(open) > 0:
 		return false, p.missing(ctx, intent, step, open)
-	case step.Together && !intent.Go:
+	case step.Together && !intent.AllAccepted:
 		p.again(atOnce)
 		return false, p.c.run.start(ctx, p.view)
 	case accepted > 0:
@@ -269,7 +269,7 @@ func (p *pass) missing(ctx context.Context, intent *Intent, step *Step, open []M
 	policies, calm := p.view.policies(intent.Action), p.c.clock.Now().Sub(p.c.doing.since)
 	for _, id := range open {
 		owner := p.view.Owner(id)
-		gone := !p.view.Takes(owner)
+		gone := !p.view.Present(owner)
 		out, _ := policies.leaveOut(gone, calm)
 		reason := fmt.Sprintf("%s has to accept the order to %s", owner, step)
 		if gone {
@@ -312,7 +312,7 @@ func (p *pass) late(ctx context.Context, intent *Intent, step *Step) error {
 			continue
 		}
 		answer := p.view.Answers[id]
-		if out, _ := policies.leaveOut(!p.view.alive(answer.Process), calm); out && can {
+		if out, _ := policies.leaveOut(!p.view.alive(answer.Session), calm); out && can {
 			late, raised = append(late, id), raised && answer.Token < intent.Token
 			continue
 		}
@@ -380,17 +380,17 @@ func (p *pass) skip(ctx context.Context, intent *Intent, step *Step, id MemberID
 // is done to others, it is not planned again: that is for what follows a step.
 func (p *pass) restWithout(ctx context.Context, intent *Intent, step *Step, id MemberID, reason string) (rest []Step, planned bool, err error) {
 	left := *intent
-	left.At++
+	left.StepIndex++
 	left.LeftOut = maps.Clone(left.LeftOut)
 	if left.LeftOut == nil {
 		left.LeftOut = map[MemberID]string{}
 	}
 	left.LeftOut[id] = reason
-	rest = withoutMember(intent.Steps[left.At:], id)
+	rest = withoutMember(intent.Steps[left.StepIndex:], id)
 	if len(step.without(id).Members) > 0 {
 		return rest, true, nil
 	}
-	left.Steps = slices.Concat(intent.Steps[:left.At], rest)
+	left.Steps = slices.Concat(intent.Steps[:left.StepIndex], rest)
 	return p.replan(ctx, &left)
 }
 
@@ -404,8 +404,8 @@ func (p *pass) neededInstead(intent *Intent, step *Step) string {
 	for _, id := range step.Members {
 		for _, action := range sortedKeys(now[id]) {
 			// An entry that was there is a newer one after its participant has changed its prefix.
-			later := now[id][action] > intent.Seen && (intent.Seen > 0 || !p.c.run.global())
-			if action != intent.Action && later && !slices.Contains(intent.Beside[id], action) {
+			later := now[id][action] > intent.DecidedAt && (intent.DecidedAt > 0 || !p.c.run.global())
+			if action != intent.Action && later && !slices.Contains(intent.OtherNeeds[id], action) {
 				return fmt.Sprintf("%s needs %s first", id, action)
 			}
 		}

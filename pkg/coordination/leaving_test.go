@@ -20,7 +20,7 @@ func TestLeaveAfterALostRegistration(t *testing.T) {
 		"local mode": func(p *participant) {
 			p.settings = coordination.Settings{}
 			p.reconcile()
-			p.w.Expect(p.last.Waits).To(BeEmpty())
+			p.w.Expect(p.last.WaitReasons).To(BeEmpty())
 		},
 		"deleted": func(p *participant) { p.w.Expect(p.Leave(p.w.t.Context(), p.system)).To(Succeed()) },
 	} {
@@ -34,9 +34,9 @@ func TestLeaveAfterALostRegistration(t *testing.T) {
 				_, err := a.Reconcile(t.Context(), a.settings, a.system)
 				w.Expect(err).To(MatchError(errLost))
 				store.done.Store(false)
-				w.Expect(w.view().Takes("a")).To(BeTrue(), "it was written")
+				w.Expect(w.view().Present("a")).To(BeTrue(), "it was written")
 				leave(a)
-				w.Expect(w.view().Takes("a")).To(BeFalse())
+				w.Expect(w.view().Present("a")).To(BeFalse())
 				w.Expect(w.below("a")).To(BeEmpty())
 			})
 		})
@@ -108,7 +108,7 @@ func TestLeaveGivesTheLockBackBesideAnOlderProcess(t *testing.T) {
 		for w.view().Lock == nil {
 			newer.reconcile()
 		}
-		w.Expect(newer.last.Leads).To(BeTrue())
+		w.Expect(newer.last.HoldsLock).To(BeTrue())
 		w.Expect(newer.Leave(t.Context(), newer.system)).To(MatchError(coordination.ErrOlder))
 		w.Expect(w.view().Lock).To(BeNil())
 	})
@@ -169,10 +169,10 @@ func TestLeaveBeforeAllBegin(t *testing.T) {
 			a.reconcile()
 			b.reconcile()
 		}
-		for len(w.view().Done) == 0 {
+		for len(w.view().DoneRecords) == 0 {
 			b.reconcile()
 		}
 		w.Expect(b.done).To(BeEmpty())
-		w.Expect(w.view().Done).To(ContainElement(HaveField("Failure", ContainSubstring("a-1"))))
+		w.Expect(w.view().DoneRecords).To(ContainElement(HaveField("Failure", ContainSubstring("a-1"))))
 	})
 }

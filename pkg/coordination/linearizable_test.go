@@ -110,7 +110,7 @@ func TestLockIsLinearizable(t *testing.T) {
 		)
 		start := time.Now()
 		for i := range clients {
-			c, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: fmt.Sprint("instance-", i), Session: 30 * time.Second})
+			c, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: fmt.Sprint("instance-", i), SessionDuration: 30 * time.Second})
 			w.Expect(err).NotTo(HaveOccurred())
 			random := rand.New(rand.NewPCG(seed, uint64(i)))
 			r := &recorder{&mu, &operations, i, start}

@@ -57,7 +57,7 @@ func (c *Coordinator) lockAlone(ctx context.Context) (*lockGrant, error) {
 			return nil, nil, kv.ErrConflict
 		}
 		if view.Intent != nil && (len(view.Instances) > 0 || slices.ContainsFunc(view.Intent.members(), view.Accepted)) {
-			return nil, nil, &heldError{Lock{Holder: view.Intent.By, Token: view.Intent.Token}}
+			return nil, nil, &heldError{Lock{Holder: view.Intent.Holder, Token: view.Intent.Token}}
 		}
 		return []kv.Condition{
 			kv.IsAt(c.keys.intent(), view.entries[c.keys.intent()].Version), kv.NotWritten(c.keys.answers(), view.Revision),

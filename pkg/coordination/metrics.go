@@ -68,7 +68,7 @@ func (m *metrics) judged(v *decision) {
 	m.open.WithLabelValues(string(v.Action), v.Class, "left_out").Set(float64(len(v.LeftOut)))
 }
 
-func (m *metrics) acted(done *Done, took time.Duration) {
+func (m *metrics) acted(done *DoneRecord, took time.Duration) {
 	outcome := "done"
 	if done.Failure != "" {
 		outcome = "given_up"

@@ -144,7 +144,7 @@ type replanningSystem struct{ modelSystem }
 // Replan implements Replanner.
 func (s replanningSystem) Replan(_ context.Context, intent *Intent) ([]Step, error) {
 	a := s.e.call("replan", false, func(a *answered) {
-		a.steps = slices.Clone(intent.Steps[intent.At:])
+		a.steps = slices.Clone(intent.Steps[intent.StepIndex:])
 		slices.SortFunc(a.steps, func(x, y Step) int { return strings.Compare(string(x.Member()), string(y.Member())) })
 		if s.e.w.reversed {
 			slices.Reverse(a.steps)
@@ -165,15 +165,15 @@ func (w *world) judgeStart(by *process, m *member, task Task) {
 		}
 	}
 	view := w.view()
-	if holds := view.Lock != nil && view.Lock.Session == by.session && view.Lock.Token == task.Token; holds && !view.Acts() {
+	if holds := view.Lock != nil && view.Lock.Session == by.session && view.Lock.Token == task.Token; holds && !view.IntentHeld() {
 		return // in local mode nobody else knows what is done
 	}
 	step := view.Intent.step()
-	if step == nil || task.ID != fmt.Sprintf("%s/%d/%d", modelSystemName, view.Intent.ID, view.Intent.At) || !slices.Contains(step.Members, m.id) {
+	if step == nil || task.ID != fmt.Sprintf("%s/%d/%d", modelSystemName, view.Intent.ID, view.Intent.StepIndex) || !slices.Contains(step.Members, m.id) {
 		w.violate("%s is restarted though the order is over", m.id)
 		return
 	}
-	if step.Order && view.Answers[m.id].Process != by.session {
+	if step.Order && view.Answers[m.id].Session != by.session {
 		w.violate("%s is restarted by a process that has not accepted the order", m.id)
 	}
 	for _, id := range step.Members {

@@ -123,7 +123,7 @@ func (w *world) judgeSuperseded(by *process, t kv.Transaction, after *View) {
 		}
 	}
 	for _, i := range processes {
-		newer = newer || own.Session != "" && i.Name == own.Name && i.Started > own.Started
+		newer = newer || own.Session != "" && i.Name == own.Name && i.JoinedAt > own.JoinedAt
 	}
 	if !newer {
 		return
@@ -153,7 +153,9 @@ func (w *world) judgeBegin(before, after *View) {
 		version, is := intent.Members[id]
 		_, out := intent.LeftOut[id]
 		switch {
-		case slices.ContainsFunc(before.Done, func(d Done) bool { return d.Action == intent.Action && d.Failure == "" && d.Members[id] >= m.Version }):
+		case slices.ContainsFunc(before.DoneRecords, func(d DoneRecord) bool {
+			return d.Action == intent.Action && d.Failure == "" && d.Members[id] >= m.Version
+		}):
 			if is {
 				w.violate("the action began for %s, to which it was done", id)
 			}
@@ -178,8 +180,8 @@ func (w *world) judgeProgress(before, after *View) {
 	switch {
 	case is != nil && !same:
 		w.violate("an intent was replaced by another one")
-	case same && (is.At < was.At || is.At > was.At+1):
-		w.violate("the intent went from step %d to %d", was.At, is.At)
+	case same && (is.StepIndex < was.StepIndex || is.StepIndex > was.StepIndex+1):
+		w.violate("the intent went from step %d to %d", was.StepIndex, is.StepIndex)
 	case same && is.Token < was.Token:
 		w.violate("the token of the intent fell from %d to %d", was.Token, is.Token)
 	}
@@ -189,11 +191,11 @@ func (w *world) judgeProgress(before, after *View) {
 	}
 	there := is.step()
 	for _, id := range step.Members {
-		if same && is.At == was.At && slices.Contains(there.Members, id) {
+		if same && is.StepIndex == was.StepIndex && slices.Contains(there.Members, id) {
 			continue
 		}
-		if step.Together && !was.Go {
-			if same && is.At > was.At {
+		if step.Together && !was.AllAccepted {
+			if same && is.StepIndex > was.StepIndex {
 				w.violate("a step that is done together was left before it began")
 			}
 			continue
@@ -209,7 +211,7 @@ func (w *world) judgeProgress(before, after *View) {
 			w.violate("the action is done as if %s were restarted", id)
 		}
 	}
-	if same && is.At == was.At {
+	if same && is.StepIndex == was.StepIndex {
 		for _, id := range there.Members {
 			if !slices.Contains(step.Members, id) {
 				w.violate("the published step was replaced by another one")
@@ -221,7 +223,7 @@ func (w *world) judgeProgress(before, after *View) {
 // carriedOut tells whether the present step of an intent was done to a member. Its answer goes when its participant leaves.
 func (w *world) carriedOut(id MemberID, intent *Intent) bool {
 	m := w.member(id)
-	return !m.disturbed && m.task == fmt.Sprintf("%s/%d/%d", modelSystemName, intent.ID, intent.At)
+	return !m.disturbed && m.task == fmt.Sprintf("%s/%d/%d", modelSystemName, intent.ID, intent.StepIndex)
 }
 
 // newest is the process of a participant that was started last.
@@ -242,11 +244,11 @@ func (i *Intent) leftOut(id MemberID) (string, bool) {
 	return reason, is
 }
 
-func (v *View) lastDone() Done {
-	if len(v.Done) == 0 {
-		return Done{}
+func (v *View) lastDone() DoneRecord {
+	if len(v.DoneRecords) == 0 {
+		return DoneRecord{}
 	}
-	return slices.MaxFunc(v.Done, func(a, b Done) int { return int(a.ID - b.ID) })
+	return slices.MaxFunc(v.DoneRecords, func(a, b DoneRecord) int { return int(a.ID - b.ID) })
 }
 
 // unfinished says what is left to do, or nothing.
@@ -272,7 +274,7 @@ func (w *world) unfinished() string {
 			return fmt.Sprintf("%v are in %s", slices.Sorted(maps.Keys(members)), set)
 		}
 	}
-	if left := view.Left(); len(left) > 0 {
+	if left := view.DeadParticipants(); len(left) > 0 {
 		return fmt.Sprintf("something is left below %v", left)
 	}
 	global := 0

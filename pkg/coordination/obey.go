@@ -18,7 +18,7 @@ func (p *pass) standBy(ctx context.Context, why error) error {
 		return grant.Release(ctx)
 	}
 	for _, id := range sortedKeys(p.view.Answers) {
-		if p.view.Accepted(id) && p.view.Answers[id].Process == p.c.process() {
+		if p.view.Accepted(id) && p.view.Answers[id].Session == p.c.process() {
 			p.mine = append(p.mine, id)
 		}
 	}

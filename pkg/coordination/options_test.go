@@ -68,7 +68,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"system":    {func(o *coordination.Options) { o.System = ".a" }, `the system's name ".a" begins with a dot, which is reserved for the store: choose another one`},
 		"no name":   {func(o *coordination.Options) { o.Name = "" }, "Options.Name is empty: set it"},
 		"name":      {func(o *coordination.Options) { o.Name = "a/b" }, `Options.Name "a/b" contains a slash or a control character: choose another one`},
-		"session":   {func(o *coordination.Options) { o.Session = -time.Second }, "Options.Session is -1s: set it to more than 0, or leave it out for 15s"},
+		"session":   {func(o *coordination.Options) { o.SessionDuration = -time.Second }, "Options.SessionDuration is -1s: set it to more than 0, or leave it out for 15s"},
 		"root":      {func(o *coordination.Options) { o.Root = "/a/" }, `Options.Root "/a/" ends with a slash: remove it`},
 		"actions":   {func(o *coordination.Options) { o.Actions = []coordination.Action{"restart"} }, `Options.Actions: action "restart" must be a capital letter`},
 	} {

@@ -64,31 +64,31 @@ func (v *View) Superseded() []Instance {
 // Incomplete returns the prefixes of participants that have written only a part of their needs. No action begins meanwhile.
 func (v *View) Incomplete() []string { return slices.Clone(v.incomplete) }
 
-// Doing reports whether the intent carries out an action for a member, because of the member's current entry.
-func (v *View) Doing(action Action, id MemberID) bool {
+// InProgress reports whether the intent carries out an action for a member, because of the member's current entry.
+func (v *View) InProgress(action Action, id MemberID) bool {
 	set, _ := action.Sets()
 	member, pending := v.Sets[set][id]
 	return pending && v.Intent != nil && v.Intent.Action == action && v.Intent.Members[id] == member.Version
 }
 
-// Waits returns the reasons why an action has not begun, as far as an observer can see them. It is empty when no member needs the
+// WaitReasons returns the reasons why an action has not begun, as far as an observer can see them. It is empty when no member needs the
 // action, and also when all members are ready: then a participant begins the action after the quiet window. The window and the
 // policies are not part of the result.
-func (v *View) Waits(action Action) []Waits {
+func (v *View) WaitReasons(action Action) []WaitReason {
 	pending := v.Pending(action)
-	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return v.Doing(action, id) })
+	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return v.InProgress(action, id) })
 	if len(pending) == 0 {
 		return nil
 	}
 	waits := judge(v, pending, policies{{}}, 0, 0, action).Waits
 	if v.Lock != nil && v.Intent == nil {
-		waits = append(waits, Waits{v.Lock.Holder, "it holds the lock"})
+		waits = append(waits, WaitReason{v.Lock.Holder, "it holds the lock"})
 	}
 	switch {
 	case len(v.Instances) == 0:
-		waits = append(waits, Waits{Reason: "a participant: none is alive"})
+		waits = append(waits, WaitReason{Reason: "a participant: none is alive"})
 	case !slices.ContainsFunc(v.Instances, func(i Instance) bool { return v.Denied[i.Name] == nil }):
-		waits = append(waits, Waits{Reason: "a participant that may hold the lock: all that are alive are on the deny list"})
+		waits = append(waits, WaitReason{Reason: "a participant that may hold the lock: all that are alive are on the deny list"})
 	}
 	return waits
 }
@@ -115,7 +115,7 @@ func (v *View) Accepted(id MemberID) bool { return v.Answers[id].pending(v.Inten
 // acceptedBy returns the members for which the participant with a prefix has accepted the present order and not answered yet.
 func (v *View) acceptedBy(prefix string) []MemberID {
 	var accepted []MemberID
-	if step := v.Intent.step(); step == nil || step.Together && !v.Intent.Go {
+	if step := v.Intent.step(); step == nil || step.Together && !v.Intent.AllAccepted {
 		return nil // nobody carries out what not all have accepted
 	}
 	for key := range v.entries {
@@ -155,12 +155,12 @@ func (v *View) Owner(id MemberID) string {
 	return owner
 }
 
-// Left returns the prefixes of participants that are not alive and have not left: the store still has entries of them, if only their
+// DeadParticipants returns the prefixes of participants that are not alive and have not left: the store still has entries of them, if only their
 // settings.
-func (v *View) Left() []string {
+func (v *View) DeadParticipants() []string {
 	left := map[string]bool{}
 	for key := range v.entries {
-		if at := v.keys.split(key); len(at) > 1 && owned(at) && !v.Takes(at[1]) {
+		if at := v.keys.split(key); len(at) > 1 && owned(at) && !v.Present(at[1]) {
 			left[at[1]] = true
 		}
 	}

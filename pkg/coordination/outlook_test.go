@@ -34,7 +34,7 @@ func TestOutlook(t *testing.T) {
 		// pending and waits are those of a restart.
 		pending []MemberID
 		doing   []MemberID
-		waits   []Waits
+		waits   []WaitReason
 		asked   *Step
 		owner   string
 		left    []string
@@ -52,7 +52,7 @@ func TestOutlook(t *testing.T) {
 				"pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "", "pendingForRestart/dc2/dc2-a": "",
 			},
 			pending: []MemberID{"dc1-a", "dc2-a"},
-			waits:   []Waits{{"dc2-a", "it is not ready"}},
+			waits:   []WaitReason{{"dc2-a", "it is not ready"}},
 		},
 		"one is gone": {
 			entries: map[string]string{
@@ -60,13 +60,13 @@ func TestOutlook(t *testing.T) {
 				"denied/dc4/dc1-op2": "", "answers/dc5/dc5-a": `{"intent":1}`,
 			},
 			pending: []MemberID{"dc10-a"},
-			waits:   []Waits{{"dc10-a", "it is not ready, and no process of dc10 is alive"}},
+			waits:   []WaitReason{{"dc10-a", "it is not ready, and no process of dc10 is alive"}},
 			left:    []string{"dc10", "dc3", "dc4", "dc5"},
 		},
 		"nobody is alive": {
 			entries: map[string]string{"pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": ""},
 			pending: []MemberID{"dc1-a"},
-			waits:   []Waits{{"dc1-a", "no process of dc1 is alive"}, {"", "a participant: none is alive"}},
+			waits:   []WaitReason{{"dc1-a", "no process of dc1 is alive"}, {"", "a participant: none is alive"}},
 			left:    []string{"dc1"},
 		},
 		"all are denied": {
@@ -74,14 +74,14 @@ func TestOutlook(t *testing.T) {
 				"instances/dc1/dc1-op/1": one, "denied/dc1/dc1-op": "", "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
 			},
 			pending: []MemberID{"dc1-a"},
-			waits:   []Waits{{"", "a participant that may hold the lock: all that are alive are on the deny list"}},
+			waits:   []WaitReason{{"", "a participant that may hold the lock: all that are alive are on the deny list"}},
 		},
 		"somebody has the lock": {
 			entries: map[string]string{
 				"instances/dc1/dc1-op/1": one, "lock": `{"holder":"local","token":3}`, "pendingForRestart/dc1/dc1-a": "", "readyForRestart/dc1/dc1-a": "",
 			},
 			pending: []MemberID{"dc1-a"},
-			waits:   []Waits{{"local", "it holds the lock"}},
+			waits:   []WaitReason{{"local", "it holds the lock"}},
 		},
 		"it is being done, and one has come late": {
 			entries: map[string]string{
@@ -92,7 +92,7 @@ func TestOutlook(t *testing.T) {
 			},
 			pending: []MemberID{"dc1-a", "dc2-a", "dc3-a"},
 			doing:   []MemberID{"dc1-a", "dc2-a"},
-			waits:   []Waits{{"dc1-op", "its Restart is not done yet"}},
+			waits:   []WaitReason{{"dc1-op", "its Restart is not done yet"}},
 			asked:   &Step{Do: "restart", Members: []MemberID{"dc2-a"}, Order: true},
 			owner:   "dc2",
 		},
@@ -115,12 +115,12 @@ func TestOutlook(t *testing.T) {
 			var pending, doing []MemberID
 			for id := range v.Pending(Restart) {
 				pending = append(pending, id)
-				if v.Doing(Restart, id) {
+				if v.InProgress(Restart, id) {
 					doing = append(doing, id)
 				}
 			}
 			step, owner := v.Unanswered()
-			got := []any{pending, doing, v.Waits(Restart), step, owner, v.Left(), v.Empty()}
+			got := []any{pending, doing, v.WaitReasons(Restart), step, owner, v.DeadParticipants(), v.Empty()}
 			want := []any{test.pending, test.doing, test.waits, test.asked, test.owner, test.left, test.entries == nil}
 			anyOrder := cmpopts.SortSlices(func(a, b MemberID) bool { return a < b })
 			if diff := cmp.Diff(want, got, anyOrder, cmpopts.EquateEmpty()); diff != "" {

@@ -88,29 +88,29 @@ type Intent struct {
 	Members map[MemberID]int64 `json:"members,omitempty"`
 	// LeftOut are the members that were left out, with the reasons.
 	LeftOut map[MemberID]string `json:"leftOut,omitempty"`
-	// Beside are the other actions that its members needed when it began. An action that a member needs only later comes first if
+	// OtherNeeds are the other actions that its members needed when it began. An action that a member needs only later comes first if
 	// the member does not become healthy.
-	Beside map[MemberID][]Action `json:"beside,omitempty"`
-	Steps  []Step                `json:"steps,omitempty"`
-	// At is the index of the current step, or the number of steps when all are done.
-	At int `json:"at"`
-	// Go is set when all participants have accepted a step that they carry out together.
-	Go bool `json:"go,omitempty"`
-	// Seen is the revision at which the action was decided.
-	Seen int64 `json:"seen,omitempty"`
-	// Token is that of the present holder, and By the holder's name.
-	Token int64  `json:"token"`
-	By    string `json:"by"`
+	OtherNeeds map[MemberID][]Action `json:"beside,omitempty"`
+	Steps      []Step                `json:"steps,omitempty"`
+	// StepIndex is the index of the current step, or the number of steps when all are done.
+	StepIndex int `json:"at"`
+	// AllAccepted is set when all participants have accepted a step that they carry out together.
+	AllAccepted bool `json:"go,omitempty"`
+	// DecidedAt is the revision at which the action was decided.
+	DecidedAt int64 `json:"seen,omitempty"`
+	// Token is the token of the present holder, and Holder its name.
+	Token  int64  `json:"token"`
+	Holder string `json:"by"`
 	// Since is when the intent began, by the clock of the participant that began it. It is informational.
 	Since time.Time `json:"since"`
 }
 
 // step returns the current step, or nil.
 func (i *Intent) step() *Step {
-	if i == nil || i.At >= len(i.Steps) {
+	if i == nil || i.StepIndex >= len(i.Steps) {
 		return nil
 	}
-	return &i.Steps[i.At]
+	return &i.Steps[i.StepIndex]
 }
 
 // beside returns what else the members of all steps need.
@@ -153,8 +153,8 @@ func (i *Intent) members() []MemberID {
 	return nil
 }
 
-// Done is the record of an action that was completed or given up.
-type Done struct {
+// DoneRecord is the record of an action that was completed or given up.
+type DoneRecord struct {
 	Intent
 	// Failure is the reason why the action was given up. Its completed steps are not undone.
 	Failure string    `json:"failure,omitempty"`
@@ -168,8 +168,8 @@ type Answer struct {
 	Step   int   `json:"step"`
 	// Token is the token of the order.
 	Token int64 `json:"token"`
-	// Process is the session of the process that has accepted the order.
-	Process string `json:"process,omitempty"`
+	// Session is the ID of the session of the process that has accepted the order.
+	Session string `json:"process,omitempty"`
 	// Done is set when the order was carried out, or cannot be.
 	Done bool `json:"done,omitempty"`
 	// Failure is the reason why the order cannot be carried out.
@@ -179,7 +179,7 @@ type Answer struct {
 }
 
 // isOf reports whether the answer is to the current step.
-func (a Answer) isOf(i *Intent) bool { return i != nil && a.Intent == i.ID && a.Step == i.At }
+func (a Answer) isOf(i *Intent) bool { return i != nil && a.Intent == i.ID && a.Step == i.StepIndex }
 
 // answers reports whether it is the outcome of the current step.
 func (a Answer) answers(i *Intent) bool { return a.Done && a.isOf(i) }

@@ -84,8 +84,8 @@ func (r *localRun) under(ctx context.Context) (context.Context, context.CancelFu
 func (r *localRun) start(context.Context, *View) error { return nil }
 
 func (r *localRun) advance(_ context.Context, rest []Step) error {
-	r.doing.At++
-	r.doing.Steps = append(r.doing.Steps[:r.doing.At:r.doing.At], rest...)
+	r.doing.StepIndex++
+	r.doing.Steps = append(r.doing.Steps[:r.doing.StepIndex:r.doing.StepIndex], rest...)
 	return nil
 }
 
@@ -178,9 +178,9 @@ func (p *pass) beginLocal(ctx context.Context, needs Needs) error {
 			members[id] = 0
 		}
 		p.c.run = &localRun{grant, Intent{
-			ID: grant.Token, Action: action, Members: members, Steps: steps, Token: grant.Token, By: p.c.name, Since: p.c.clock.Now().UTC(),
+			ID: grant.Token, Action: action, Members: members, Steps: steps, Token: grant.Token, Holder: p.c.name, Since: p.c.clock.Now().UTC(),
 			// Also of members that are only in steps which are planned later: no version tells what was needed before.
-			Beside: p.needs.beside(action, sortedKeys(p.needs)...),
+			OtherNeeds: p.needs.beside(action, sortedKeys(p.needs)...),
 		}}
 		return nil
 	}
@@ -192,7 +192,7 @@ func (p *pass) note(reason, message string) {
 }
 
 func (p *pass) wait(whom, reason string) {
-	p.result.Waits = append(p.result.Waits, Waits{For: whom, Reason: reason})
+	p.result.WaitReasons = append(p.result.WaitReasons, WaitReason{For: whom, Reason: reason})
 }
 
 func (p *pass) waitIf(whom, reason string) {
@@ -203,6 +203,6 @@ func (p *pass) waitIf(whom, reason string) {
 
 func (p *pass) again(after time.Duration) {
 	if after > 0 {
-		p.result.Again = min(p.result.Again, after)
+		p.result.RequeueAfter = min(p.result.RequeueAfter, after)
 	}
 }

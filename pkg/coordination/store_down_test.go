@@ -58,7 +58,7 @@ func TestNothingIsDoneWithoutTheStore(t *testing.T) {
 	}
 }
 
-// TestErrorsAreRetriedLessOften increases Result.Again with each error in a row, and no further than without an error.
+// TestErrorsAreRetriedLessOften increases Result.RequeueAfter with each error in a row, and no further than without an error.
 func TestErrorsAreRetriedLessOften(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
@@ -71,11 +71,11 @@ func TestErrorsAreRetriedLessOften(t *testing.T) {
 			for range 12 {
 				result, err := a.Reconcile(t.Context(), a.settings, a.system)
 				w.Expect(err).To(MatchError(errLost))
-				after = append(after, result.Again)
+				after = append(after, result.RequeueAfter)
 			}
 			w.Expect(slices.IsSorted(after)).To(BeTrue(), "%v", after)
 			w.Expect(after[0]).To(BeNumerically("<", time.Second))
-			w.Expect(after[len(after)-1]).To(Equal(coordination.DefaultAgain))
+			w.Expect(after[len(after)-1]).To(Equal(coordination.DefaultRequeueAfter))
 			store.is.Store(false)
 			rounds(a)
 		}

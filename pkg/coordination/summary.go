@@ -35,7 +35,7 @@ func (c *Coordinator) Condition(result *Result, err error, all ...string) metav1
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: ConditionCoordinated, Status: status, Reason: reason, Message: message}
 	}
-	doing, global := result.Doing, c.currentSettings().Mode == Global
+	doing, global := result.Intent, c.currentSettings().Mode == Global
 	switch absent := result.View.Absent(all...); {
 	case errors.Is(err, ErrPrefixTaken):
 		return is(metav1.ConditionFalse, ReasonPrefixTaken, err.Error())
@@ -50,22 +50,22 @@ func (c *Coordinator) Condition(result *Result, err error, all ...string) metav1
 			"These participants do not take part, because they are in local mode, not started or gone: %s.", strings.Join(absent, ", ")))
 	case doing.step() != nil && global:
 		return is(metav1.ConditionTrue, ReasonActing, fmt.Sprintf(
-			"%s by %s, step %d of %d: %s", doing.Action, doing.By, doing.At+1, len(doing.Steps), doing.step()))
+			"%s by %s, step %d of %d: %s", doing.Action, doing.Holder, doing.StepIndex+1, len(doing.Steps), doing.step()))
 	case !global:
 		return is(metav1.ConditionTrue, ReasonLocal, "This participant is in local mode: it acts on its own members without agreement.")
-	case len(result.Waits) > 0:
-		return is(metav1.ConditionTrue, ReasonWaiting, result.Waiting())
+	case len(result.WaitReasons) > 0:
+		return is(metav1.ConditionTrue, ReasonWaiting, result.WaitSummary())
 	}
 	return is(metav1.ConditionTrue, ReasonSettled, "No member needs an action.")
 }
 
 var duration = regexp.MustCompile(`\b([0-9.]+(h|m|s|ms|µs|ns))+\b`)
 
-// Waiting returns the reasons in Waits as one line, without duplicates. Durations are rounded up to seconds, so that a status with
+// WaitSummary returns WaitReasons as one line, without duplicates. Durations are rounded up to seconds, so that a status with
 // them is not updated more often.
-func (r *Result) Waiting() string {
+func (r *Result) WaitSummary() string {
 	var all []string
-	for _, waits := range r.Waits {
+	for _, waits := range r.WaitReasons {
 		if text := waits.String(); !slices.Contains(all, text) {
 			all = append(all, text)
 		}
@@ -79,8 +79,8 @@ func (r *Result) Waiting() string {
 	})
 }
 
-// Warning reports whether the event is of type Warning, as opposed to Normal, as a Kubernetes event.
-func (e Event) Warning() bool {
+// IsWarning reports whether the event is of type Warning, as opposed to Normal, as a Kubernetes event.
+func (e Event) IsWarning() bool {
 	return slices.Contains([]string{"Failed", "Fenced", "GaveUp", "LeftOut", "LockLost", "StoodBack"}, e.Reason)
 }
 

@@ -17,7 +17,7 @@ func ExampleCoordinator_Condition() {
 		result, err := c.Reconcile(ctx, settings, system)
 		apimeta.SetStatusCondition(conditions, c.Condition(result, err, "dc1", "dc2", "dc3"))
 		for _, event := range result.Events {
-			fmt.Println(event.Reason, event.Message, event.Warning())
+			fmt.Println(event.Reason, event.Message, event.IsWarning())
 		}
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 func TestCondition(t *testing.T) {
 	t.Parallel()
 	both := &View{Instances: []Instance{{Prefix: "dc1"}, {Prefix: "dc2"}}}
-	waits := []Waits{{"dc2-1", "it is not ready"}}
-	doing := &Intent{Action: "Restart", By: "dc1-operator", Steps: []Step{{Do: "restart", Members: []MemberID{"dc2-1"}}}}
+	waits := []WaitReason{{"dc2-1", "it is not ready"}}
+	doing := &Intent{Action: "Restart", Holder: "dc1-operator", Steps: []Step{{Do: "restart", Members: []MemberID{"dc2-1"}}}}
 	for name, test := range map[string]struct {
 		mode   Mode
 		result Result
@@ -22,10 +22,10 @@ func TestCondition(t *testing.T) {
 		reason string
 	}{
 		"nothing is to be done":    {Global, Result{View: both}, nil, metav1.ConditionTrue, ReasonSettled},
-		"something is waited for":  {Global, Result{View: both, Waits: waits}, nil, metav1.ConditionTrue, ReasonWaiting},
-		"an action":                {Global, Result{View: both, Waits: waits, Doing: doing}, nil, metav1.ConditionTrue, ReasonActing},
+		"something is waited for":  {Global, Result{View: both, WaitReasons: waits}, nil, metav1.ConditionTrue, ReasonWaiting},
+		"an action":                {Global, Result{View: both, WaitReasons: waits, Intent: doing}, nil, metav1.ConditionTrue, ReasonActing},
 		"one takes no part":        {Global, Result{View: &View{Instances: both.Instances[:1]}}, nil, metav1.ConditionFalse, ReasonMixedModes},
-		"nobody else in local":     {Local, Result{View: &View{}, Waits: waits}, nil, metav1.ConditionTrue, ReasonLocal},
+		"nobody else in local":     {Local, Result{View: &View{}, WaitReasons: waits}, nil, metav1.ConditionTrue, ReasonLocal},
 		"on a deny list":           {Global, Result{View: &View{Denied: map[string][]string{"dc1-operator": {"dc2"}}}}, nil, metav1.ConditionFalse, ReasonDenied},
 		"an older process":         {Global, Result{View: both, Superseded: true}, nil, metav1.ConditionFalse, ReasonSuperseded},
 		"a prefix of another one":  {Global, Result{View: both}, fmt.Errorf("so: %w", ErrPrefixTaken), metav1.ConditionFalse, ReasonPrefixTaken},
@@ -44,14 +44,14 @@ func TestCondition(t *testing.T) {
 
 func TestWaiting(t *testing.T) {
 	t.Parallel()
-	for want, waits := range map[string][]Waits{
+	for want, waits := range map[string][]WaitReason{
 		"":                                     nil,
 		"Restart: another 5s without a change": {{"Restart", "another 4.7s without a change"}},
 		"1m1s more":                            {{"", "1m0.25s more"}, {"", "1m0.25s more"}},
 		"dc1-1: 1s behind; dc2-1 is in step":   {{"dc1-1", "3ms behind"}, {"", "dc2-1 is in step"}},
 	} {
-		result := Result{Waits: waits}
-		if got := result.Waiting(); got != want {
+		result := Result{WaitReasons: waits}
+		if got := result.WaitSummary(); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
 	}
@@ -60,7 +60,7 @@ func TestWaiting(t *testing.T) {
 func TestEventWarning(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[string]bool{"Began": false, "Done": false, "Executed": false, "GaveUp": true, "LockLost": true} {
-		if got := (Event{Reason: reason}).Warning(); got != want {
+		if got := (Event{Reason: reason}).IsWarning(); got != want {
 			t.Errorf("%s: %t", reason, got)
 		}
 	}
@@ -82,8 +82,8 @@ func TestNeedsView(t *testing.T) {
 	}
 }
 
-func ExampleResult_Waiting() {
-	result := Result{Waits: []Waits{{For: "dc2-1", Reason: "it is not ready"}, {For: "Restart", Reason: "another 4.7s without a change"}}}
-	fmt.Println(result.Waiting())
+func ExampleResult_WaitSummary() {
+	result := Result{WaitReasons: []WaitReason{{For: "dc2-1", Reason: "it is not ready"}, {For: "Restart", Reason: "another 4.7s without a change"}}}
+	fmt.Println(result.WaitSummary())
 	// Output: dc2-1: it is not ready; Restart: another 5s without a change
 }

@@ -109,7 +109,7 @@ type Task struct {
 	Token int64
 }
 
-// NotYet is returned while something is not done or not possible: the method is called again later. Result.Waits has the reason.
+// NotYet is returned while something is not done or not possible: the method is called again later. Result.WaitReasons has the reason.
 func NotYet(format string, args ...any) error { return &notYetError{fmt.Sprintf(format, args...)} }
 
 type notYetError struct{ reason string }

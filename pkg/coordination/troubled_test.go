@@ -251,7 +251,7 @@ func TestPrefixTakenDuringAbsence(t *testing.T) {
 				second := w.instance("dc1", func(o *coordination.Options) { o.Name = "other-operator" })
 				w.wants(second, restart("dc1-a"))
 				back, err := coordination.New(coordination.Options{
-					Store: w.Store, System: system, Name: "dc1-operator", Clock: w.clock, Session: duration,
+					Store: w.Store, System: system, Name: "dc1-operator", Clock: w.clock, SessionDuration: duration,
 				})
 				w.Expect(err).NotTo(HaveOccurred())
 				if err := back.Configure(t.Context(), to); to.Prefix == "dc1" {
@@ -279,7 +279,7 @@ func TestSkippedMembersAreRecorded(t *testing.T) {
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
 		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
 		view := w.view()
-		w.Expect(view.Done[0].LeftOut).To(Equal(map[coordination.MemberID]string{"dc1-a": "no answer"}))
+		w.Expect(view.DoneRecords[0].LeftOut).To(Equal(map[coordination.MemberID]string{"dc1-a": "no answer"}))
 		w.Expect(view.Pending(coordination.Restart)).To(And(HaveKey(coordination.MemberID("dc1-a")), HaveLen(1)))
 	})
 }

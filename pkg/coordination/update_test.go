@@ -133,21 +133,21 @@ func TestLocalModeWaitsForAnOlderProcess(t *testing.T) {
 		older.reconcile()
 		newer := older.next(coordination.Settings{})
 		newer.needs.Pending[0].Ready = true
-		w.Expect(newer.reconcile().Waits).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
+		w.Expect(newer.reconcile().WaitReasons).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
 		w.Expect(newer.done).To(BeEmpty())
-		w.Expect(w.view().Takes("a")).To(BeTrue())
+		w.Expect(w.view().Present("a")).To(BeTrue())
 		w.Expect(older.Close(t.Context())).To(Succeed()) // it hangs, and its session is over
 		newer.needs.Pending = nil
 		newer.reconcile()
 		w.Expect(w.below("a")).To(BeEmpty())
 
 		older.reconcile() // it goes on
-		w.Expect(w.view().Takes("a")).To(BeTrue())
+		w.Expect(w.view().Present("a")).To(BeTrue())
 		newer.needs.Pending = older.next(coordination.Settings{}).needs.Pending
 		newer.needs.Pending[0].Ready = true
 		newer.reconcile()
 		newer.reconcile()
-		w.Expect(newer.last.Waits).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
+		w.Expect(newer.last.WaitReasons).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
 		w.Expect(newer.done).To(BeEmpty())
 		w.Expect(older.Close(t.Context())).To(Succeed())
 		rounds(newer, other)
@@ -168,12 +168,12 @@ func TestLocalActionIsNotInterrupted(t *testing.T) {
 		another.needs.Pending = nil
 		another.reconcile()
 		w.clock.SetTime(w.clock.Now().Add(time.Hour))
-		w.Expect(a.reconcile().Leads).To(BeTrue())
+		w.Expect(a.reconcile().HoldsLock).To(BeTrue())
 		a.execute = nil
 		rounds(a)
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
 		w.Expect(w.view().Lock).To(BeNil())
-		w.Expect(w.view().Takes("a")).To(BeTrue())
+		w.Expect(w.view().Present("a")).To(BeTrue())
 	})
 }
 
@@ -211,7 +211,7 @@ func TestAnswerKeepsADeclarationIncomplete(t *testing.T) {
 		}
 		before := older.Order(w.view(), "a-1")
 		store := &dying{Store: w.Store}
-		newer, err := coordination.New(coordination.Options{Store: store, System: system, Name: "a-operator", Clock: w.clock, Session: duration})
+		newer, err := coordination.New(coordination.Options{Store: store, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration})
 		w.Expect(err).NotTo(HaveOccurred())
 		const untilSecondPart = 2 // it registers, and writes the first part
 		store.left.Store(untilSecondPart)
@@ -266,7 +266,7 @@ func TestPrefixChangeKeepsADeclarationIncomplete(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		store := &dying{Store: w.Store}
-		first, err := coordination.New(coordination.Options{Store: store, System: system, Name: "a-operator", Clock: w.clock, Session: duration})
+		first, err := coordination.New(coordination.Options{Store: store, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration})
 		w.Expect(err).NotTo(HaveOccurred())
 		const untilSecondPart = 2
 		store.left.Store(untilSecondPart)
@@ -305,12 +305,12 @@ func TestPrefixChangeAsksForNothingNew(t *testing.T) {
 			a.reconcile()
 			b.reconcile()
 		}
-		w.Expect(w.view().Done).To(BeEmpty(), "the upgrade was needed before")
+		w.Expect(w.view().DoneRecords).To(BeEmpty(), "the upgrade was needed before")
 		a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: coordination.Removal, Member: "a-1"})
 		for range 2 {
 			a.reconcile()
 			b.reconcile()
 		}
-		w.Expect(w.view().Done).To(ContainElement(HaveField("Failure", ContainSubstring("a-1 needs Removal first"))))
+		w.Expect(w.view().DoneRecords).To(ContainElement(HaveField("Failure", ContainSubstring("a-1 needs Removal first"))))
 	})
 }

@@ -26,9 +26,9 @@ type View struct {
 	// Token is the newest fencing token.
 	Token  int64   `json:"token"`
 	Intent *Intent `json:"intent,omitempty"`
-	// Done are the latest done records, the newest first.
-	Done    []Done              `json:"done,omitempty"`
-	Answers map[MemberID]Answer `json:"answers,omitempty"`
+	// DoneRecords are the latest done records, the newest first.
+	DoneRecords []DoneRecord        `json:"done,omitempty"`
+	Answers     map[MemberID]Answer `json:"answers,omitempty"`
 
 	// entries are as they were read, and keys what they are below.
 	entries map[string]kv.Entry
@@ -56,8 +56,8 @@ func (c *Coordinator) view(ctx context.Context) (*View, error) {
 // snapshot is what the view was made of.
 func (v *View) snapshot() *kv.Snapshot { return &kv.Snapshot{Revision: v.Revision, Entries: v.entries} }
 
-// Look reads the state of a system, for a program that is not a participant. An empty root means DefaultRoot.
-func Look(ctx context.Context, store kv.Store, root, system string) (*View, error) {
+// ReadView reads the state of a system, for a program that is not a participant. An empty root means DefaultRoot.
+func ReadView(ctx context.Context, store kv.Store, root, system string) (*View, error) {
 	if err := checkSystem(system); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (k keys) view(found *kv.Snapshot) (*View, error) {
 	}
 	slices.Sort(v.incomplete)
 	slices.SortFunc(v.Participants, func(a, b Participant) int { return strings.Compare(a.Prefix, b.Prefix) })
-	slices.SortFunc(v.Done, func(a, b Done) int { return int(b.Token - a.Token) })
+	slices.SortFunc(v.DoneRecords, func(a, b DoneRecord) int { return int(b.Token - a.Token) })
 	for _, by := range v.Denied {
 		slices.Sort(by)
 	}
@@ -123,9 +123,9 @@ func (v *View) add(at []string, value string) (err error) {
 		v.Intent = &Intent{}
 		return read(v.Intent)
 	case len(at) == 2 && at[0] == kindDone:
-		var done Done
+		var done DoneRecord
 		err = read(&done)
-		v.Done = append(v.Done, done)
+		v.DoneRecords = append(v.DoneRecords, done)
 	case len(at) == 2 && at[0] == kindParticipants:
 		var participant Participant
 		err = read(&participant)
@@ -155,8 +155,8 @@ func (v *View) addAnswer(prefix string, id MemberID, answer Answer) {
 	}
 }
 
-// Takes reports whether the participant with a prefix is alive and takes part.
-func (v *View) Takes(prefix string) bool {
+// Present reports whether the participant with a prefix is alive and takes part.
+func (v *View) Present(prefix string) bool {
 	return slices.ContainsFunc(v.Instances, func(i Instance) bool { return i.Prefix == prefix })
 }
 
@@ -193,7 +193,7 @@ func (v *View) needed() needed {
 
 // Absent returns those of the given prefixes whose participants do not take part: they are in local mode, not started or gone.
 func (v *View) Absent(all ...string) []string {
-	return slices.DeleteFunc(slices.Clone(all), v.Takes)
+	return slices.DeleteFunc(slices.Clone(all), v.Present)
 }
 
 // Candidates returns those of the given members that may become the leader of the system: members that need no action, and are not
@@ -221,7 +221,7 @@ func (v *View) acted(pending Set, id MemberID) bool {
 
 // actedAt tells whether what was asked for a member at a version, or at a later one, was done.
 func (v *View) actedAt(pending Set, id MemberID, version int64) bool {
-	return slices.ContainsFunc(v.Done, func(done Done) bool {
+	return slices.ContainsFunc(v.DoneRecords, func(done DoneRecord) bool {
 		set, _ := done.Action.Sets()
 		return set == pending && done.Failure == "" && done.Members[id] >= version
 	})

@@ -103,7 +103,7 @@ func (i *intervention) run(command *cobra.Command, args []string, do func(contex
 		if err := i.nameSystem(ctx, store, "Name it: "); err != nil {
 			return err
 		}
-		view, err := coordination.Look(ctx, store, i.root, i.system)
+		view, err := coordination.ReadView(ctx, store, i.root, i.system)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (i *intervention) abandon(ctx context.Context, store *opened, out io.Writer
 	if err != nil {
 		return i.hasMoved(err, store)
 	}
-	fmt.Fprintf(out, "The %s was abandoned at step %d of %d.\n", done.Action, min(done.At+1, len(done.Steps)), len(done.Steps))
+	fmt.Fprintf(out, "The %s was abandoned at step %d of %d.\n", done.Action, min(done.StepIndex+1, len(done.Steps)), len(done.Steps))
 	return nil
 }
 

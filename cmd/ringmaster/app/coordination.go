@@ -117,7 +117,7 @@ func (c *coordinated) look(ctx context.Context, store *opened, args []string) (*
 	}
 	var views []*coordination.View
 	for _, name := range names {
-		view, err := coordination.Look(ctx, store, c.root, name)
+		view, err := coordination.ReadView(ctx, store, c.root, name)
 		if err != nil {
 			return nil, err
 		}

@@ -71,7 +71,7 @@ func (f *intervention) forget(ctx context.Context, store *opened, out io.Writer,
 	if err := f.nameSystem(ctx, store, "Name it before the prefix: "); err != nil {
 		return err
 	}
-	view, err := coordination.Look(ctx, store, f.root, f.system)
+	view, err := coordination.ReadView(ctx, store, f.root, f.system)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (f *intervention) leftBy(ctx context.Context, store *opened, view *coordina
 		}
 	}
 	known := "no participant has left entries behind"
-	if left := view.Left(); len(left) > 0 {
+	if left := view.DeadParticipants(); len(left) > 0 {
 		known = "these participants have left entries behind: " + strings.Join(left, ", ")
 	}
 	return "", &refusedError{fmt.Sprintf("no entries of %s in %s; %s", prefix, f.system, known)}

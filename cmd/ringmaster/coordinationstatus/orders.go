@@ -27,21 +27,21 @@ func (o *Order) what() string { return o.Do + " " + prose.List(o.Members) }
 
 // orders are those of the present step that are not answered, by prefix, the accepted ones first.
 func orders(view *coordination.View) []Order {
-	if view.Intent == nil || view.Intent.At >= len(view.Intent.Steps) || !view.Intent.Steps[view.Intent.At].Order {
+	if view.Intent == nil || view.Intent.StepIndex >= len(view.Intent.Steps) || !view.Intent.Steps[view.Intent.StepIndex].Order {
 		return nil
 	}
-	step := view.Intent.Steps[view.Intent.At]
+	step := view.Intent.Steps[view.Intent.StepIndex]
 	var all []Order
 	for _, id := range step.Members {
 		answer := view.Answers[id]
-		if answer.Done && answer.Intent == view.Intent.ID && answer.Step == view.Intent.At {
+		if answer.Done && answer.Intent == view.Intent.ID && answer.Step == view.Intent.StepIndex {
 			continue
 		}
 		order := Order{Prefix: view.Owner(id), Do: step.Do, Accepted: view.Accepted(id)}
-		order.Alive = view.Takes(order.Prefix)
+		order.Alive = view.Present(order.Prefix)
 		if order.Accepted {
 			order.Alive = slices.ContainsFunc(slices.Concat(view.Instances, view.Superseded()), func(i coordination.Instance) bool {
-				return i.Session == answer.Process
+				return i.Session == answer.Session
 			})
 		}
 		at := slices.IndexFunc(all, func(o Order) bool {
@@ -103,7 +103,7 @@ func policyConflicts(view *coordination.View) []string {
 
 // acting says who carries the intent out, as far as anybody does.
 func (s *System) acting() string {
-	if !s.Acts() {
+	if !s.IntentHeld() {
 		return "which nobody is carrying out"
 	}
 	return fmt.Sprintf("which %s carries out with token %d", s.Lock.Holder, s.Lock.Token)
@@ -111,15 +111,15 @@ func (s *System) acting() string {
 
 // at says how far the intent is.
 func (s *System) at() string {
-	return fmt.Sprintf("step %d of %d", min(s.Intent.At+1, len(s.Intent.Steps)), len(s.Intent.Steps))
+	return fmt.Sprintf("step %d of %d", min(s.Intent.StepIndex+1, len(s.Intent.Steps)), len(s.Intent.Steps))
 }
 
 // ownStep is the present step if the holder of the lock carries it out itself.
 func (s *System) ownStep() *coordination.Step {
-	if !s.Acts() || s.Intent.At >= len(s.Intent.Steps) || s.Intent.Steps[s.Intent.At].Order {
+	if !s.IntentHeld() || s.Intent.StepIndex >= len(s.Intent.Steps) || s.Intent.Steps[s.Intent.StepIndex].Order {
 		return nil
 	}
-	return &s.Intent.Steps[s.Intent.At]
+	return &s.Intent.Steps[s.Intent.StepIndex]
 }
 
 // underWay says what may still be carried out whatever a person does, and to which members.
@@ -148,7 +148,7 @@ func (s *System) underWay() (lines []string, members []coordination.MemberID) {
 // Abandoned says what follows if a person abandons the intent. There is one.
 func (s *System) Abandoned() []string {
 	removed := "It removes the intent"
-	if s.Acts() {
+	if s.IntentHeld() {
 		removed += fmt.Sprintf(", and the lock of %s: its further writes under token %d are refused", s.Lock.Holder, s.Lock.Token)
 	}
 	lines := []string{
@@ -180,7 +180,7 @@ func (s *System) LockBroken() []string {
 		fmt.Sprintf("To be removed in %s: the lock of %s, with token %d. Its further writes under this token are refused.",
 			s.System, s.Lock.Holder, s.Lock.Token),
 	}
-	if !s.Acts() {
+	if !s.IntentHeld() {
 		return append(lines, s.Lock.Holder+" may still be acting under the lock, and the next holder does not wait for it.")
 	}
 	lines = append(lines, fmt.Sprintf("The next participant continues the %s of %s at %s, under a higher token. It may be %s again: "+

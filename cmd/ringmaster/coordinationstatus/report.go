@@ -58,7 +58,7 @@ type Action struct {
 	Action  coordination.Action `json:"action"`
 	Members []Member            `json:"members"`
 	// Waits are what has to happen before it can begin for those that it is not being done to.
-	Waits []coordination.Waits `json:"waits,omitempty"`
+	Waits []coordination.WaitReason `json:"waits,omitempty"`
 }
 
 // State is how far it is with a member.
@@ -129,7 +129,7 @@ func describe(view *coordination.View) System {
 	for _, instance := range view.Instances {
 		s.Roles = append(s.Roles, Role{instance.Name, s.does(instance)})
 	}
-	for _, prefix := range view.Left() {
+	for _, prefix := range view.DeadParticipants() {
 		s.Left = append(s.Left, leftBy(view, prefix))
 	}
 	return s
@@ -137,7 +137,7 @@ func describe(view *coordination.View) System {
 
 // actionOf is what is wanted of an action.
 func actionOf(view *coordination.View, action coordination.Action) Action {
-	about := Action{Action: action, Waits: view.Waits(action)}
+	about := Action{Action: action, Waits: view.WaitReasons(action)}
 	pending, ready := action.Sets()
 	undone := view.Pending(action)
 	for _, id := range slices.Sorted(maps.Keys(view.Sets[pending])) {
@@ -147,7 +147,7 @@ func actionOf(view *coordination.View, action coordination.Action) Action {
 		switch prepared, isReady := view.Sets[ready][id]; {
 		case !isUndone:
 			state = Done
-		case view.Doing(action, id):
+		case view.InProgress(action, id):
 			state = Doing
 		case planned(view, id):
 			state = Planned
@@ -217,7 +217,7 @@ func (s *System) acts() string {
 	if s.Intent == nil {
 		return "holds the lock"
 	}
-	at, of := min(s.Intent.At+1, len(s.Intent.Steps)), len(s.Intent.Steps)
+	at, of := min(s.Intent.StepIndex+1, len(s.Intent.Steps)), len(s.Intent.Steps)
 	return fmt.Sprintf("carries out the %s, step %d of %d", s.Intent.Action, at, of)
 }
 
@@ -226,7 +226,7 @@ func (s *System) next(prefix string) (int, *coordination.Step) {
 	if s.Intent == nil {
 		return 0, nil
 	}
-	for n := s.Intent.At + 1; n < len(s.Intent.Steps); n++ {
+	for n := s.Intent.StepIndex + 1; n < len(s.Intent.Steps); n++ {
 		if step := &s.Intent.Steps[n]; step.Order && slices.ContainsFunc(step.Members, func(id coordination.MemberID) bool { return s.Owner(id) == prefix }) {
 			return n, step
 		}

@@ -65,7 +65,7 @@ func (r *regions) must(err error) {
 
 func (r *regions) report() *coordinationstatus.Report {
 	r.t.Helper()
-	view, err := coordination.Look(r.t.Context(), r.store, "", coordinationtest.System)
+	view, err := coordination.ReadView(r.t.Context(), r.store, "", coordinationtest.System)
 	r.must(err)
 	return coordinationstatus.Of(r.clock.Now(), "etcd", view)
 }
@@ -193,7 +193,7 @@ func TestPrograms(t *testing.T) {
 	if got.Store != "etcd" || one.System != coordinationtest.System || one.Instances[0].Name != "dc1-operator" || one.Sets["pendingForRestart"]["dc1-1"].Prefix != "dc1" {
 		t.Errorf("got %s", text.String())
 	}
-	if diff := cmp.Diff([]coordination.Waits{{For: "dc1-1", Reason: "it is not ready"}}, one.Actions[0].Waits); diff != "" {
+	if diff := cmp.Diff([]coordination.WaitReason{{For: "dc1-1", Reason: "it is not ready"}}, one.Actions[0].Waits); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]coordinationstatus.Role{{Instance: "dc1-operator", Does: "makes dc1-1 ready for the Restart"}}, one.Roles); diff != "" {

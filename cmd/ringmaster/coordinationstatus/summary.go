@@ -53,10 +53,10 @@ func (s *System) Summary() Summary {
 		a.Holder, a.Token, a.Since = s.Lock.Holder, s.Lock.Token, s.Lock.Since
 	}
 	if i := s.Intent; i != nil {
-		a.Plan = &PlanSummary{Action: fmt.Sprintf("%s of %s", i.Action, ids(i.Members)), By: i.By, Since: i.Since, At: i.At}
+		a.Plan = &PlanSummary{Action: fmt.Sprintf("%s of %s", i.Action, ids(i.Members)), By: i.Holder, Since: i.Since, At: i.StepIndex}
 		for n, step := range i.Steps {
 			shown := StepSummary{What: step.String()}
-			if n == i.At {
+			if n == i.StepIndex {
 				shown.Note = awaited(s, step)
 			}
 			a.Plan.Steps = append(a.Plan.Steps, shown)
@@ -74,13 +74,13 @@ func (s *System) Summary() Summary {
 			a.Waits = append(a.Waits, fmt.Sprintf("no process of %s is alive; left behind: %s", left.Prefix, left.Says()))
 		}
 	}
-	if len(s.Done) > 0 {
-		last := s.Done[0]
+	if len(s.DoneRecords) > 0 {
+		last := s.DoneRecords[0]
 		outcome := "done"
 		if last.Failure != "" {
 			outcome = "given up: " + last.Failure
 		}
-		a.Done = fmt.Sprintf("%s of %s, by %s with token %d, %s", last.Action, ids(last.Members), last.By, last.Token, outcome)
+		a.Done = fmt.Sprintf("%s of %s, by %s with token %d, %s", last.Action, ids(last.Members), last.Holder, last.Token, outcome)
 		if took, known := took(&last); known {
 			a.Done += " after " + took.Round(100*time.Millisecond).String()
 		}
@@ -90,6 +90,6 @@ func (s *System) Summary() Summary {
 
 // took is how long something took, if it is known: when another instance has gone on with it, its beginning is by one clock
 // and its end by another.
-func took(done *coordination.Done) (time.Duration, bool) {
+func took(done *coordination.DoneRecord) (time.Duration, bool) {
 	return max(0, done.Until.Sub(done.Since)), done.ID == done.Token
 }

@@ -23,8 +23,8 @@ func TestSummaryDuration(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := coordinationstatus.System{View: &coordination.View{Done: []coordination.Done{{Until: test.until, Intent: coordination.Intent{
-				ID: 1, Token: test.token, By: "dc2-operator", Since: began, Action: "Restart", Members: map[coordination.MemberID]int64{"dc1-1": 1},
+			s := coordinationstatus.System{View: &coordination.View{DoneRecords: []coordination.DoneRecord{{Until: test.until, Intent: coordination.Intent{
+				ID: 1, Token: test.token, Holder: "dc2-operator", Since: began, Action: "Restart", Members: map[coordination.MemberID]int64{"dc1-1": 1},
 			}}}}}
 			if got := s.Summary().Done; got != test.want {
 				t.Errorf("%q, not %q", got, test.want)

@@ -159,7 +159,7 @@ func (p *printer) plan(s *System) {
 	}
 	i := s.Intent
 	p.line(terminal.Plain, "")
-	p.line(terminal.Strong, "%s of %s, by %s with token %d, begun %s ago", i.Action, ids(i.Members), cmp.Or(i.By, none), i.Token, p.age(i.Since))
+	p.line(terminal.Strong, "%s of %s, by %s with token %d, begun %s ago", i.Action, ids(i.Members), cmp.Or(i.Holder, none), i.Token, p.age(i.Since))
 	if s.Lock == nil {
 		p.line(terminal.Doubtful, "  ! nobody holds the lock: the next participant continues the intent")
 	}
@@ -176,9 +176,9 @@ func (p *printer) plan(s *System) {
 func (p *printer) step(s *System, n int, step coordination.Step) []terminal.Cell {
 	mark, colour, note := " ", terminal.Plain, ""
 	switch {
-	case n < s.Intent.At:
+	case n < s.Intent.StepIndex:
 		mark, colour = "✓", terminal.Faint
-	case n == s.Intent.At:
+	case n == s.Intent.StepIndex:
 		mark, colour = "→", terminal.Good
 		note = awaited(s, step)
 	}
@@ -284,7 +284,7 @@ func (a *Action) Outlook() string {
 // done is what was done last.
 func (p *printer) done(s *System) {
 	t := columns("LAST DONE", "MEMBERS", "BY", "TOKEN", "STEPS", "TOOK", "AGO", "OUTCOME")
-	for i, done := range s.Done {
+	for i, done := range s.DoneRecords {
 		if i >= lastDone && !p.wide {
 			break
 		}
@@ -299,8 +299,8 @@ func (p *printer) done(s *System) {
 		if took, known := took(&done); known {
 			lasted = duration.HumanDuration(took)
 		}
-		t.Add(terminal.Cell{Text: string(done.Action)}, terminal.Cell{Text: ids(done.Members)}, terminal.Cell{Text: done.By},
-			terminal.Cell{Text: strconv.FormatInt(done.Token, 10)}, terminal.Cell{Text: fmt.Sprintf("%d/%d", done.At, len(done.Steps))},
+		t.Add(terminal.Cell{Text: string(done.Action)}, terminal.Cell{Text: ids(done.Members)}, terminal.Cell{Text: done.Holder},
+			terminal.Cell{Text: strconv.FormatInt(done.Token, 10)}, terminal.Cell{Text: fmt.Sprintf("%d/%d", done.StepIndex, len(done.Steps))},
 			terminal.Cell{Text: lasted}, terminal.Cell{Text: p.age(done.Until)}, outcome)
 	}
 	p.table(t)

@@ -30,7 +30,7 @@ func TestRestart(t *testing.T) {
 	}
 	for range 20 {
 		w.reconcile(1, "dc1", "dc2", "dc3")
-		if intent := w.view().Intent; intent != nil && intent.Steps[intent.At].Do == "move-leader" {
+		if intent := w.view().Intent; intent != nil && intent.Steps[intent.StepIndex].Do == "move-leader" {
 			state.Leader = 2 // the system does as it is told
 		}
 	}
@@ -40,8 +40,8 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	view := w.view()
-	if len(view.Done) != 1 || view.Done[0].Failure != "" || len(view.Sets[pendingForRestart]) > 0 {
-		t.Errorf("done: %v, pending: %v", view.Done, view.Sets)
+	if len(view.DoneRecords) != 1 || view.DoneRecords[0].Failure != "" || len(view.Sets[pendingForRestart]) > 0 {
+		t.Errorf("done: %v, pending: %v", view.DoneRecords, view.Sets)
 	}
 }
 
@@ -54,8 +54,8 @@ func TestTokenIsRaised(t *testing.T) {
 	w := setting(t, state, "dc1", "dc2")
 	w.agent("dc2").members, w.agent("dc2").seen = []agent.Member{changed("dc2-1")}, seen
 	w.reconcile(10, "dc1", "dc2")
-	if view := w.view(); len(view.Done) != 1 || view.Done[0].Failure != "" || view.Token <= seen {
-		t.Errorf("done: %v, token %d", view.Done, view.Token)
+	if view := w.view(); len(view.DoneRecords) != 1 || view.DoneRecords[0].Failure != "" || view.Token <= seen {
+		t.Errorf("done: %v, token %d", view.DoneRecords, view.Token)
 	}
 	if p := w.agent("dc2").members[0]; !current(p, &w.regions["dc2"].cluster.Spec) {
 		t.Errorf("it was not restarted: %v", p)
@@ -84,7 +84,7 @@ func TestReplacementComesFirst(t *testing.T) {
 			if diff := cmp.Diff([]string{"restart dc2-1"}, w.agent("dc2").made); diff != "" {
 				t.Fatal(diff)
 			}
-			if waits := w.results["dc2"].Waiting(); mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waits, "it is not healthy yet") {
+			if waits := w.results["dc2"].WaitSummary(); mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waits, "it is not healthy yet") {
 				t.Errorf("it waits for %s", waits)
 			}
 			w.clock.SetTime(w.clock.Now().Add(24 * time.Hour)) // it would wait without end
@@ -147,7 +147,7 @@ func TestReadyLater(t *testing.T) {
 		}
 	}
 	if view := w.view(); view.Intent == nil {
-		t.Errorf("it does nothing, done: %v", view.Done)
+		t.Errorf("it does nothing, done: %v", view.DoneRecords)
 	}
 }
 
@@ -196,13 +196,13 @@ func TestUnanswered(t *testing.T) {
 			w.reconcile(6, "dc1")
 			view := w.view()
 			if test.present != "" {
-				if view.Intent == nil || view.Intent.Steps[view.Intent.At].String() != test.present {
+				if view.Intent == nil || view.Intent.Steps[view.Intent.StepIndex].String() != test.present {
 					t.Errorf("it does %v", view.Intent)
 				}
 				return
 			}
-			if view.Intent != nil || len(view.Done) == 0 || !strings.Contains(view.Done[0].Failure, test.ended) {
-				t.Errorf("it does %v, done: %v", view.Intent, view.Done)
+			if view.Intent != nil || len(view.DoneRecords) == 0 || !strings.Contains(view.DoneRecords[0].Failure, test.ended) {
+				t.Errorf("it does %v, done: %v", view.Intent, view.DoneRecords)
 			}
 			for _, it := range w.regions["dc1"].system.(*fakeSystem).made {
 				if strings.HasPrefix(it, "remove 2") {
@@ -289,7 +289,7 @@ func TestStoppedBefore(t *testing.T) {
 	w.reconcile(2, "dc1")
 	state.Members = []system.Member{state.Members[0], state.Members[2], state.Members[3]}
 	w.reconcile(2, "dc1")
-	if view := w.view(); view.Intent == nil || view.Intent.Steps[view.Intent.At].String() != "stop dc2-1" {
+	if view := w.view(); view.Intent == nil || view.Intent.Steps[view.Intent.StepIndex].String() != "stop dc2-1" {
 		t.Fatalf("it does %v", view.Intent)
 	}
 	r := w.next("dc2")
@@ -302,7 +302,7 @@ func TestStoppedBefore(t *testing.T) {
 	w.agent("dc2").members = w.agent("dc2").members[1:] // the agent had done it
 	w.process("dc2")
 	w.reconcile(4, "dc2", "dc1")
-	if view := w.view(); view.Intent != nil || view.Done[0].Failure != "" {
-		t.Errorf("it does %v, done: %v", view.Intent, view.Done)
+	if view := w.view(); view.Intent != nil || view.DoneRecords[0].Failure != "" {
+		t.Errorf("it does %v, done: %v", view.Intent, view.DoneRecords)
 	}
 }

@@ -338,7 +338,7 @@ func (w *world) reconcile(times int, prefixes ...string) {
 			result, err := r.Reconcile(w.Context(), r.settings(), r)
 			w.must(err)
 			for _, happened := range result.Events {
-				r.note(happened.Warning(), happened.Reason, happened.Message)
+				r.note(happened.IsWarning(), happened.Reason, happened.Message)
 			}
 			w.results[prefix] = result
 		}
@@ -359,7 +359,7 @@ func (w *world) agent(prefix string) *fakeAgent { return w.agents[prefix] }
 
 func (w *world) view() *coordination.View {
 	w.Helper()
-	view, err := coordination.Look(w.Context(), w.store, "", "orders")
+	view, err := coordination.ReadView(w.Context(), w.store, "", "orders")
 	w.must(err)
 	return view
 }

@@ -132,12 +132,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	elder, err := r.elder(ctx, cluster)
 	if err == nil && elder == "" {
-		err = r.participants.Hold(ctx, cluster)
+		err = r.participants.AddFinalizer(ctx, cluster)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	before, result := cluster.DeepCopy(), &coordination.Result{Again: resync}
+	before, result := cluster.DeepCopy(), &coordination.Result{RequeueAfter: resync}
 	region := &region{agent: r.agent, cluster: cluster, note: controller.NewReporter(ctx, r.events, cluster)}
 	if elder != "" {
 		region.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonSystemTaken,
@@ -152,12 +152,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: min(result.Again, resync)}, nil
+	return ctrl.Result{RequeueAfter: min(result.RequeueAfter, resync)}, nil
 }
 
 // coordinate has the region take part. Before there is a system, it is only prepared.
 func (r *reconciler) coordinate(ctx context.Context, region *region) (result *coordination.Result, err error) {
-	result = &coordination.Result{Again: retryAfter, View: &coordination.View{}}
+	result = &coordination.Result{RequeueAfter: retryAfter, View: &coordination.View{}}
 	region.participant, err = r.participant(region.cluster)
 	if err == nil && region.Coordinator != nil {
 		result, err = region.Reconcile(ctx, region.settings(), region)
@@ -204,7 +204,7 @@ func (r *reconciler) participant(cluster *etcdclusterv1alpha1.EtcdCluster) (*par
 		p.store = etcdstore.New(connection.Client, etcdstore.Options{Timeout: StoreTimeout})
 	}
 	p.Coordinator, err = coordination.New(coordination.Options{
-		Store: p.store, System: cluster.SystemName(), Name: cmp.Or(r.options.Name, r.options.Namespace), Session: r.options.Session,
+		Store: p.store, System: cluster.SystemName(), Name: cmp.Or(r.options.Name, r.options.Namespace), SessionDuration: r.options.Session,
 		Actions: actions, Clock: r.options.Clock,
 	})
 	if err == nil {
@@ -240,7 +240,7 @@ func (r *reconciler) leave(ctx context.Context, cluster *etcdclusterv1alpha1.Etc
 // report writes the observed state and the outcome of the coordination to the status.
 func (r *region) report(result *coordination.Result, err error) {
 	status := &r.cluster.Status
-	status.ObservedGeneration, status.Waiting = r.cluster.Generation, controller.Truncate(result.Waiting(), 1024)
+	status.ObservedGeneration, status.Waiting = r.cluster.Generation, controller.Truncate(result.WaitSummary(), 1024)
 	if errors.Is(err, errAgentUnreachable) { // nothing else was observed
 		r.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonAgentUnreachable, "%s", oneLine(err)))
 		status.Ready = 0

@@ -139,7 +139,7 @@ func TestLeave(t *testing.T) {
 			}
 			view := w.view()
 			_, stays := r.participants.Get(key)
-			if len(view.Instances)+len(view.Participants)+len(view.Left())+len(view.Sets[pendingForRestart]) > 0 || stays {
+			if len(view.Instances)+len(view.Participants)+len(view.DeadParticipants())+len(view.Sets[pendingForRestart]) > 0 || stays {
 				t.Errorf("it is still there: %v, %v", view.Participants, view.Sets)
 			}
 			if err := r.Get(t.Context(), key, c); !apierrors.IsNotFound(err) {
@@ -231,7 +231,7 @@ func TestReportMembers(t *testing.T) {
 // What failed is told apart, and so is what is done and waited for.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	doing := &coordination.Intent{Action: Restart, By: "dc2-operator", Steps: []coordination.Step{{Do: "restart", Members: []coordination.MemberID{"dc1-1"}}}}
+	doing := &coordination.Intent{Action: Restart, Holder: "dc2-operator", Steps: []coordination.Step{{Do: "restart", Members: []coordination.MemberID{"dc1-1"}}}}
 	denied := &coordination.View{Denied: map[string][]string{"dc1-operator": {"dc2"}}}
 	for name, test := range map[string]struct {
 		err, unseen        error
@@ -249,8 +249,8 @@ func TestReport(t *testing.T) {
 		"another system":    {nil, fmt.Errorf("so: %w", system.ErrOtherSystem), false, coordination.Result{}, etcdclusterv1alpha1.ReasonOtherSystem, coordination.ReasonSettled},
 		"it is superseded":  {nil, nil, false, coordination.Result{Superseded: true}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonSuperseded},
 		"it is denied":      {nil, nil, false, coordination.Result{View: denied}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonDenied},
-		"it waits":          {nil, nil, false, coordination.Result{Waits: []coordination.Waits{{For: "dc2-1", Reason: "it is not ready"}}}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonWaiting},
-		"one of them acts":  {nil, nil, false, coordination.Result{Doing: doing}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonActing},
+		"it waits":          {nil, nil, false, coordination.Result{WaitReasons: []coordination.WaitReason{{For: "dc2-1", Reason: "it is not ready"}}}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonWaiting},
+		"one of them acts":  {nil, nil, false, coordination.Result{Intent: doing}, etcdclusterv1alpha1.ReasonMembersMissing, coordination.ReasonActing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -343,10 +343,10 @@ func TestWaitsCalmly(t *testing.T) {
 	w.agent("dc1").members = []agent.Member{changed("dc1-1")}
 	w.regions["dc1"].cluster.Spec.AutomationOptions.QuietWindow = &metav1.Duration{Duration: 4700 * time.Millisecond}
 	w.reconcile(2, "dc1")
-	if got, want := w.results["dc1"].Waiting(), "Restart: another 5s without a change"; got != want {
+	if got, want := w.results["dc1"].WaitSummary(), "Restart: another 5s without a change"; got != want {
 		t.Errorf("%q, not %q", got, want)
 	}
-	if again := w.results["dc1"].Again; again != 4700*time.Millisecond {
+	if again := w.results["dc1"].RequeueAfter; again != 4700*time.Millisecond {
 		t.Errorf("it looks again after %s", again)
 	}
 }

@@ -67,7 +67,7 @@ func (r *region) Needs(ctx context.Context, view *coordination.View) (coordinati
 		needs.Members = append(needs.Members, step.Member())
 	}
 	for _, lost := range r.cluster.Spec.LostRegions { // nobody waits for them
-		if slices.Contains(view.Left(), string(lost)) {
+		if slices.Contains(view.DeadParticipants(), string(lost)) {
 			err := coordination.Forget(ctx, r.store, "", r.cluster.SystemName(), string(lost))
 			if err != nil && !errors.Is(err, kv.ErrConflict) {
 				return needs, err
@@ -113,7 +113,7 @@ func (r *region) Replan(_ context.Context, intent *coordination.Intent) ([]coord
 		return slices.ContainsFunc(actions, func(action coordination.Action) bool { return contains(r.view.Pending(action), id) })
 	}
 	isLeftOut := func(id coordination.MemberID) bool { return intent.LeftOut[id] != "" }
-	steps := plan.Again(r.plannable(), intent.Steps[:intent.At], intent.Steps[intent.At:], isPending, isLeftOut)
+	steps := plan.Again(r.plannable(), intent.Steps[:intent.StepIndex], intent.Steps[intent.StepIndex:], isPending, isLeftOut)
 	return steps, r.spare(steps...)
 }
 
@@ -180,7 +180,7 @@ func (r *region) addLearner(ctx context.Context, task coordination.Task) (err er
 func (r *region) moveLeader(ctx context.Context) error {
 	var done, rest []coordination.Step
 	if i := r.view.Intent; i != nil {
-		done, rest = i.Steps[:i.At], i.Steps[i.At:]
+		done, rest = i.Steps[:i.StepIndex], i.Steps[i.StepIndex:]
 	}
 	to, found := r.state.Known(string(plan.Successor(r.plannable(), done, rest)), "")
 	if !found {

@@ -247,7 +247,7 @@ func TestReplan(t *testing.T) {
 			t.Parallel()
 			r, _ := local(t, test.state)
 			r.need(test.needs)
-			rest, err := r.Replan(t.Context(), &coordination.Intent{Action: Restart, Steps: steps, At: 1})
+			rest, err := r.Replan(t.Context(), &coordination.Intent{Action: Restart, Steps: steps, StepIndex: 1})
 			if err != nil {
 				rest = nil // it does not count
 			}

@@ -39,7 +39,7 @@ func Main(ctx context.Context, args []string) error {
 	agentURL := flags.String("agent", "http://127.0.0.1:4280", "URL of the region's agent")
 	store := flags.String("store", "http://127.0.0.1:2379", "URLs of the etcd that the operators share")
 	path := flags.String("spec", "spec.json", "file with the spec of the region")
-	session := flags.Duration("session", coordination.DefaultSession, "how long this operator counts as alive after it has died")
+	session := flags.Duration("session", coordination.DefaultSessionDuration, "how long this operator counts as alive after it has died")
 	_ = flags.Parse(args) // or it ends the program
 	const alive = 10 * time.Second
 	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(*store, ","), DialKeepAliveTime: alive, DialKeepAliveTimeout: alive})
@@ -48,7 +48,7 @@ func Main(ctx context.Context, args []string) error {
 	}
 	defer client.Close()
 	c, err := coordination.New(coordination.Options{
-		Store: etcdstore.New(client, etcdstore.Options{}), System: "nats", Name: *name, Session: *session,
+		Store: etcdstore.New(client, etcdstore.Options{}), System: "nats", Name: *name, SessionDuration: *session,
 		Actions: []coordination.Action{Upgrade, Replacement, Restart}, // the most urgent first
 	})
 	if err != nil {
@@ -66,7 +66,7 @@ func Main(ctx context.Context, args []string) error {
 		}
 		select {
 		case <-changed:
-		case <-time.After(min(result.Again, 200*time.Millisecond)): // no signal announces a changed file
+		case <-time.After(min(result.RequeueAfter, 200*time.Millisecond)): // no signal announces a changed file
 		case <-ctx.Done():
 		}
 	}
@@ -82,7 +82,7 @@ func (s *system) reconcile(ctx context.Context, c *coordination.Coordinator, pat
 		s.nats, err = connect(s.spec.Servers)
 	}
 	if err != nil {
-		return &coordination.Result{Again: coordination.DefaultAgain}, fmt.Errorf("reading %s and connecting to NATS: %w", path, err)
+		return &coordination.Result{RequeueAfter: coordination.DefaultRequeueAfter}, fmt.Errorf("reading %s and connecting to NATS: %w", path, err)
 	}
 	return c.Reconcile(ctx, s.spec.Settings, s)
 }

@@ -124,11 +124,11 @@ func TestHoldKeepsOtherFinalizers(t *testing.T) {
 	if err := c.Update(ctx, now); err != nil {
 		t.Fatal(err)
 	}
-	if err := all.Hold(ctx, stale); !apierrors.IsConflict(err) {
+	if err := all.AddFinalizer(ctx, stale); !apierrors.IsConflict(err) {
 		t.Errorf("a version from before was patched: %v", err)
 	}
 	for range 2 {
-		if err := all.Hold(ctx, now); err != nil {
+		if err := all.AddFinalizer(ctx, now); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,7 +2,7 @@
 //
 // It promises that
 //
-//   - an object is reconciled when another participant of its system has written something, and not only after Result.Again;
+//   - an object is reconciled when another participant of its system has written something, and not only after Result.RequeueAfter;
 //   - an object that takes part stays until its participant has left, also if it was deleted while no process ran: the others
 //     would wait for its members;
 //   - when the controller ends, the others need not wait until its sessions are over;

@@ -52,7 +52,7 @@ func (d *databases) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if !object.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, d.participants.Leave(ctx, object, idle{})
 	}
-	if err := d.participants.Hold(ctx, object); err != nil {
+	if err := d.participants.AddFinalizer(ctx, object); err != nil {
 		return reconcile.Result{}, err
 	}
 	settings := coordination.Settings{Mode: coordination.Local, Prefix: "dc1"} // those of the object's spec
@@ -62,7 +62,7 @@ func (d *databases) Reconcile(ctx context.Context, request reconcile.Request) (r
 	var conditions []metav1.Condition // those of the object's status
 	report.SetCondition(&conditions, c.Condition(result, err, "dc1", "dc2"))
 	fmt.Println(conditions[0].Reason, object.Finalizers)
-	return reconcile.Result{RequeueAfter: result.Again}, err
+	return reconcile.Result{RequeueAfter: result.RequeueAfter}, err
 }
 
 // A reconciler has a participant for each object. Its manager watches participants.Source() with WatchesRawSource.
@@ -81,7 +81,7 @@ func Example() {
 			return nil, err
 		}
 		return coordination.New(coordination.Options{
-			Store: store, System: object.GetName(), Name: "dc1-operator", Session: time.Minute, Actions: []coordination.Action{"Restart"},
+			Store: store, System: object.GetName(), Name: "dc1-operator", SessionDuration: time.Minute, Actions: []coordination.Action{"Restart"},
 		})
 	}
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}

@@ -101,8 +101,8 @@ func (p *Participants[P]) enqueue(key client.ObjectKey) {
 	}
 }
 
-// Hold adds the finalizer to an object. Call it before the participant's first Reconcile.
-func (p *Participants[P]) Hold(ctx context.Context, object client.Object) error {
+// AddFinalizer adds the finalizer to an object. Call it before the participant's first Reconcile.
+func (p *Participants[P]) AddFinalizer(ctx context.Context, object client.Object) error {
 	return p.patch(ctx, object, controllerutil.AddFinalizer)
 }
 

@@ -36,7 +36,7 @@ func NewReporter(ctx context.Context, recorder events.EventRecorder, about runti
 // Events reports what happened in a Reconcile.
 func (r Reporter) Events(result *coordination.Result) {
 	for _, event := range result.Events {
-		r(event.Warning(), event.Reason, event.Message)
+		r(event.IsWarning(), event.Reason, event.Message)
 	}
 }
 

@@ -41,7 +41,7 @@ type Region struct {
 func Join(t testing.TB, store kv.Store, system, prefix string, clock clock.PassiveClock) *Region {
 	t.Helper()
 	c, err := coordination.New(coordination.Options{
-		Store: store, System: system, Name: prefix + "-operator", Session: time.Hour, Clock: clock,
+		Store: store, System: system, Name: prefix + "-operator", SessionDuration: time.Hour, Clock: clock,
 		Actions: []coordination.Action{Removal, Exclusion, Upgrade, Restart, Inclusion},
 	})
 	if err != nil {
@@ -70,8 +70,8 @@ func (r *Region) Need(action coordination.Action, id coordination.MemberID, read
 func (r *Region) Begin(action coordination.Action, steps ...coordination.Step) {
 	r.t.Helper()
 	r.Plans[action] = steps
-	if result := r.Reconcile(); !result.Leads && result.Doing == nil {
-		r.t.Fatalf("the %s did not begin: %v", action, result.Waits)
+	if result := r.Reconcile(); !result.HoldsLock && result.Intent == nil {
+		r.t.Fatalf("the %s did not begin: %v", action, result.WaitReasons)
 	}
 }
 

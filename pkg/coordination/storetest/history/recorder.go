@@ -49,8 +49,8 @@ func (o *Operation) End(output any) {
 	o.operation.Output, o.operation.Return = output, o.recorder.now()
 }
 
-// Happens notes that the operation has this outcome, nobody knows when.
-func (o *Operation) Happens(output any) {
+// SetOutput records the output of the operation. When it took effect is unknown.
+func (o *Operation) SetOutput(output any) {
 	o.recorder.mu.Lock()
 	defer o.recorder.mu.Unlock()
 	o.operation.Output = output

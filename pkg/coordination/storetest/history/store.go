@@ -92,7 +92,7 @@ type recordedSession struct {
 func (s *recordedSession) lost() {
 	s.once.Do(func() {
 		s.end = s.recorder.Begin(s.client, End{s.ID()})
-		s.end.Happens(Ended{})
+		s.end.SetOutput(Ended{})
 	})
 }
 
