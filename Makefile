@@ -27,7 +27,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 ##@ Use
 
 .PHONY: up
-up: build kubernetes ## Run the whole thing on this machine until Ctrl-C: docs/demo.md
+up: build kubernetes ## Run the whole thing on this machine until Ctrl-C: docs/tutorial/demo.md
 	@exec $(BIN)/ringmaster up --assets $(ASSETS) $(ARGS)
 
 .PHONY: build
@@ -40,7 +40,7 @@ build: ## Build our programs into bin/
 
 # Not a part of build: Prometheus' engine takes minutes to compile, and nothing else needs it.
 .PHONY: experiment
-experiment: build kubernetes ## Build what 'ringmaster experiment' runs: docs/evaluation.md
+experiment: build kubernetes ## Build what 'ringmaster experiment' runs: docs/explanation/evaluation.md
 	go -C experiment build -o $(BIN)/ringmaster-experiment .
 
 ##@ Test
@@ -182,11 +182,11 @@ generate: ## Write all generated files anew
 	$(TOOL) controller-gen object crd paths=./api/... output:crd:dir=config/crds
 	cd examples && $(TOOL) controller-gen object crd paths=./webhosting/api/... output:crd:dir=webhosting/config/crds
 	cd examples && $(TOOL) controller-gen object crd paths=./etcdcluster/api/... output:crd:dir=etcdcluster/config/crds
-	rm -rf $(BIN)/cli && mkdir -p $(BIN)/cli docs
+	rm -rf $(BIN)/cli && mkdir -p $(BIN)/cli docs/reference
 	go -C cmd/ringmaster run ./reference/ringmaster $(BIN)/cli
 	go -C demo run ./reference $(BIN)/cli
 	go -C experiment run ./reference $(BIN)/cli
-	rm -rf docs/cli && mv $(BIN)/cli docs/cli
+	rm -rf docs/reference/cli && mv $(BIN)/cli docs/reference/cli
 	go -C hack run ./publicapi -C .. -accepted publicapi/accepted.txt -explained publicapi/explained.txt ./pkg/... ./api/...
 
 .PHONY: verify

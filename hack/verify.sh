@@ -22,7 +22,7 @@ if ! changes=$(diff <(echo "$before") <(snapshot)); then
 fi
 
 echo "tests that documents name"
-go -C hack run ./testnames -C .. 'docs/*.md' '*.md' || complain "a document names a test that does not exist, or a promise has none"
+go -C hack run ./testnames -C .. 'docs/*/*.md' '*.md' || complain "a document names a test that does not exist, or a promise has none"
 
 echo "lint sees imports against the rules"
 ours=github.com/ringmaster-project/ringmaster

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestGuide looks whether docs/writing-controllers.md is true: each guideline names a test, and every test,
+// TestGuide looks whether docs/how-to/write-controllers.md is true: each guideline names a test, and every test,
 // function and file that it names is there.
 func TestGuide(t *testing.T) {
-	const folder = "../../docs"
-	guide, err := os.ReadFile(filepath.Join(folder, "writing-controllers.md"))
+	const folder = "../../docs/how-to"
+	guide, err := os.ReadFile(filepath.Join(folder, "write-controllers.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ type sharded struct {
 // standing is how many objects are there all the time, beside those of the user.
 const standing = 30
 
-// shard does what docs/install.md says, for the sample operator.
+// shard does what docs/how-to/install.md says, for the sample operator.
 func (c *cluster) shard(replicas int32) *sharded {
 	c.Helper()
 	s := &sharded{cluster: c, ringmaster: c.ringmaster(), ring: c.namespace}
@@ -154,7 +154,7 @@ func (s *sharded) oneShard() string {
 	return ""
 }
 
-// leave stops the operator and takes everything away again, as docs/install.md says.
+// leave stops the operator and takes everything away again, as docs/how-to/install.md says.
 func (s *sharded) leave() {
 	s.Helper()
 	g := NewWithT(s)

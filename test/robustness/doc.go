@@ -3,5 +3,5 @@
 // real signals and a bad network.
 //
 // A run is recorded (package history) and judged when it is over (package oracle). What is promised,
-// and how long it took here, is in docs/guarantees.md.
+// and how long it took here, is in docs/explanation/guarantees.md.
 package robustness

@@ -6,7 +6,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// baseCommit is the version that the working tree has to work beside. docs/testing.md says when to
+// baseCommit is the version that the working tree has to work beside. docs/how-to/test.md says when to
 // change it.
 const baseCommit = "3d1f576864dbc0c73132b1e638a56920399bd344"
 

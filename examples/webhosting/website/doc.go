@@ -4,5 +4,5 @@
 // writes only what differs; that it takes nothing that is not the Website's; and that the Website's
 // status says how it goes.
 //
-// Nothing in it knows of shards. See docs/writing-controllers.md for what to learn from it.
+// Nothing in it knows of shards. See docs/how-to/write-controllers.md for what to learn from it.
 package website
