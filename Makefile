@@ -182,6 +182,7 @@ generate: ## Write all generated files anew
 	$(TOOL) controller-gen object crd paths=./api/... output:crd:dir=config/crds
 	cd examples && $(TOOL) controller-gen object crd paths=./webhosting/api/... output:crd:dir=webhosting/config/crds
 	cd examples && $(TOOL) controller-gen object crd paths=./etcdcluster/api/... output:crd:dir=etcdcluster/config/crds
+	$(TOOL) crd-ref-docs --source-path api --config hack/crd-ref-docs.yaml --renderer markdown --output-path docs/reference/api.md --log-level ERROR
 	rm -rf $(BIN)/cli && mkdir -p $(BIN)/cli docs/reference
 	go -C cmd/ringmaster run ./reference/ringmaster $(BIN)/cli
 	go -C demo run ./reference $(BIN)/cli
