@@ -15,7 +15,7 @@ import (
 
 // TestProgramsInDocuments compiles the programs that documents contain, and decodes their ControllerRings.
 func TestProgramsInDocuments(t *testing.T) {
-	block := regexp.MustCompile("(?ms)^```(go|yaml)\n(.*?)^```$")
+	block := regexp.MustCompile("(?ms)^```(go|yaml)\n(.*?\n)```$")
 	for document, want := range map[string]struct{ programs, rings int }{
 		"tutorial/first-operator.md": {programs: 1, rings: 1},
 		"how-to/adopt.md":            {rings: 1},

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?\\n *```$")
 	link    = regexp.MustCompile(`\]\(([^()\s]*)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	// markup is what GitHub removes from a heading to make its anchor.
