@@ -21,8 +21,9 @@ if ! changes=$(diff <(echo "$before") <(snapshot)); then
   complain "generated files were stale; 'make generate' has just written them anew: commit them"
 fi
 
-echo "tests that documents name"
-go -C hack run ./testnames -C .. 'docs/*/*.md' '*.md' || complain "a document names a test that does not exist, or a promise has none"
+echo "tests that documents name, and their links"
+go -C hack run ./testnames -C .. 'docs/*/*.md' 'docs/*/*/*.md' '*.md' 'examples/*/README.md' ||
+  complain "a document names a test that does not exist, has a promise without one, or has a broken link"
 
 echo "lint sees imports against the rules"
 ours=github.com/ringmaster-project/ringmaster

@@ -1,5 +1,6 @@
-// Command testnames fails when a document names a test that does not exist, or a table of promises has a row without one. It
-// looks at names only: whether a test checks what the row says is for reviewers and mutants.
+// Command testnames fails when a document names a test that does not exist, links to a file or heading that does not exist,
+// or has a table of promises with a row that names no test. It checks names only: whether a test checks what the row
+// promises is for reviewers and mutants.
 package main
 
 import (
@@ -47,6 +48,7 @@ func check(tree fs.FS, patterns ...string) (problems []string, err error) {
 				return nil, err
 			}
 			problems = append(problems, judge(known, name, string(content))...)
+			problems = append(problems, brokenLinks(tree, name, string(content))...)
 		}
 	}
 	return problems, nil

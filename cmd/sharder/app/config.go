@@ -24,7 +24,7 @@ func readConfig(scheme *runtime.Scheme, path string) (*configv1alpha1.SharderCon
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(configv1alpha1.SchemeGroupVersion)
 	if err := runtime.DecodeInto(decoder, content, config); err != nil {
-		return nil, fmt.Errorf("configuration %s is not a SharderConfig of %s (docs/how-to/operate.md lists all fields; durations look like 30s or 5m): %w",
+		return nil, fmt.Errorf("configuration %s is not a SharderConfig of %s (docs/reference/configuration.md lists all fields; durations look like 30s or 5m): %w",
 			path, configv1alpha1.SchemeGroupVersion, err)
 	}
 	if errs := validate(config); len(errs) > 0 {

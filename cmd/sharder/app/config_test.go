@@ -42,7 +42,7 @@ func TestInvalidConfigurations(t *testing.T) {
 		"wrong kind":             {strings.ReplaceAll(header, "SharderConfig", "ShardConfig"), []string{`"ShardConfig"`, isNot}},
 		"wrong version":          {strings.ReplaceAll(header, "v1alpha1", "v1"), []string{isNot}},
 		"kind of something else": {"apiVersion: sharding.timebertt.dev/v1alpha1\nkind: ControllerRing\n", []string{isNot}},
-		"unknown field":          {header + "contoller: {}", []string{`unknown field "contoller"`, isNot, "docs/how-to/operate.md"}},
+		"unknown field":          {header + "contoller: {}", []string{`unknown field "contoller"`, isNot, "docs/reference/configuration.md"}},
 		"unknown nested field":   {header + "controller: {sharder: {syncPeriods: 5m}}", []string{`"controller.sharder.syncPeriods"`}},
 		"field twice":            {header + "health: {}\nhealth: {}", []string{`"health" already set`, "line 4"}},
 		"bad duration":           {header + "controller: {sharder: {syncPeriod: 5 minutes}}", []string{"5 minutes", "look like 30s or 5m"}},
@@ -110,15 +110,15 @@ func TestValidConfigurations(t *testing.T) {
 	}
 }
 
-// TestFieldsAreDocumented keeps docs/how-to/operate.md complete, which errors refer to.
+// TestFieldsAreDocumented keeps docs/reference/configuration.md complete, which errors refer to.
 func TestFieldsAreDocumented(t *testing.T) {
-	content, err := os.ReadFile("../../../docs/how-to/operate.md")
+	content, err := os.ReadFile("../../../docs/reference/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range fields(reflect.TypeFor[configv1alpha1.SharderConfig](), "") {
 		if !strings.Contains(string(content), "`"+path+"`") {
-			t.Errorf("docs/how-to/operate.md does not document %s", path)
+			t.Errorf("docs/reference/configuration.md does not document %s", path)
 		}
 	}
 }

@@ -125,9 +125,9 @@ func TestForgetRemovesOnlyOneRing(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDocumented keeps docs/how-to/operate.md complete.
+// TestMetricsAreDocumented keeps docs/reference/metrics.md complete.
 func TestMetricsAreDocumented(t *testing.T) {
-	content, err := os.ReadFile("../../../docs/how-to/operate.md")
+	content, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,11 +136,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 	registry.MustRegister(&metrics.State{})
 	for name := range registry {
 		if !strings.Contains(string(content), "\n| `"+name+"` |") {
-			t.Errorf("docs/how-to/operate.md has no row for %s", name)
+			t.Errorf("docs/reference/metrics.md has no row for %s", name)
 		}
 	}
 	if rows := strings.Count(string(content), "\n| `controller_sharding_"); rows != len(registry) {
-		t.Errorf("docs/how-to/operate.md has %d rows for %d metrics", rows, len(registry))
+		t.Errorf("docs/reference/metrics.md has %d rows for %d metrics", rows, len(registry))
 	}
 }
 
