@@ -141,7 +141,12 @@ func (f *Facts) questions() (questions []Question, err error) {
 
 func evaluatePermissions(f *Facts, rings []*ring) *Check {
 	c := &Check{Name: checkPermissions}
-	if f.Sharder.Account == nil && slices.ContainsFunc(rings, func(r *ring) bool { return r.declared != nil }) && f.Sharder.Election.Value != nil {
+	c.requireRings(f)
+	switch external := slices.ContainsFunc(rings, func(r *ring) bool { return r.declared != nil }); {
+	case !external || f.Sharder.Account != nil:
+	case !f.Sharder.Pods.known():
+		c.unreadable("pods in the namespace "+f.Sharder.Namespace, f.Sharder.Pods.Err)
+	case f.Sharder.Election.Value != nil: // otherwise it was never installed
 		c.add(Finding{
 			Reason: SharderAccountUnknown, Status: Unknown, Object: "Lease/" + f.Sharder.Namespace + "/" + electionName,
 			Cause: "the ServiceAccount of the sharder is unknown: neither the holder of its lease nor a pod with the label " + sharderSelector +
@@ -168,7 +173,7 @@ func evaluatePermissions(f *Facts, rings []*ring) *Check {
 	for _, lacking := range groupDenied(f.Access.Value) {
 		c.add(lacking.finding(rings))
 	}
-	return c.message("%d permissions of the sharder and the shards", len(f.Access.Value))
+	return c.message("all %d permissions of the sharder and the shards are granted", len(f.Access.Value))
 }
 
 // denied are the permissions that one account lacks for one ring.

@@ -41,7 +41,9 @@ func latest(certificates []*x509.Certificate) *x509.Certificate {
 	return last
 }
 
-func expired(certificate *x509.Certificate, now time.Time) bool { return now.After(certificate.NotAfter) }
+func expired(certificate *x509.Certificate, now time.Time) bool {
+	return now.After(certificate.NotAfter)
+}
 
 func expiring(certificate *x509.Certificate, now time.Time) bool {
 	lifetime := certificate.NotAfter.Sub(certificate.NotBefore)
@@ -73,7 +75,7 @@ func evaluateAuthority(c *Check, f *Facts, ring, object string, client *admissio
 	if !f.Certificate.known() || len(f.Certificate.Value) == 0 {
 		return
 	}
-	secret := "Secret/" + f.Sharder.Namespace + "/" + certificateSecret
+	secret := "Secret/" + f.Sharder.Namespace + "/" + f.CertificateSecret
 	serving, err := parseCertificates(f.Certificate.Value)
 	if err != nil {
 		add(CertificateNotTrusted, Failure, secret, fmt.Sprintf("tls.crt is invalid: %v", err))

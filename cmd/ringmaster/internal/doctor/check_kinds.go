@@ -15,7 +15,9 @@ import (
 )
 
 // role is a resource of a ring, with the resource of its controllers if it is a controlled one.
-type role struct{ resource, controller shardingv1alpha1.GroupResource }
+type role struct {
+	resource, controller shardingv1alpha1.GroupResource
+}
 
 func (r role) String() string {
 	if r.controller == (shardingv1alpha1.GroupResource{}) {
@@ -27,10 +29,7 @@ func (r role) String() string {
 // evaluateKinds compares what rings list with what their shards declare on their Leases.
 func evaluateKinds(f *Facts, rings []*ring) *Check {
 	c := &Check{Name: checkKinds}
-	if !f.Leases.known() {
-		c.unreadable("Leases of shards", f.Leases.Err)
-		return c
-	}
+	c.requireRings(f)
 	declared := 0
 	for _, r := range rings {
 		if r.declared == nil {
@@ -55,7 +54,7 @@ func evaluateKinds(f *Facts, rings []*ring) *Check {
 			})
 		}
 	}
-	return c.message("%s declare their resources, as their rings list them", prose.Count(declared, "shard"))
+	return c.message("rings and shards agree; %s declared their resources", prose.Count(declared, "shard"))
 }
 
 func subject(shards []string, singular, plural string) string {

@@ -17,10 +17,7 @@ const leaseDeletedAfter = 5 * time.Minute
 // evaluateLeases judges the Leases of shards.
 func evaluateLeases(f *Facts, rings []*ring) *Check {
 	c := &Check{Name: checkLeases}
-	if !f.Leases.known() {
-		c.unreadable("Leases of shards", f.Leases.Err)
-		return c
-	}
+	c.requireRings(f)
 	live := 0
 	for _, r := range rings {
 		if !r.exists() && !f.Rings.known() {

@@ -14,6 +14,7 @@ import (
 // evaluateResources judges what the rings select: resources and namespaces.
 func evaluateResources(f *Facts, rings []*ring) *Check {
 	c := &Check{Name: checkResources}
+	c.requireRings(f)
 	rings = slices.DeleteFunc(slices.Clone(rings), func(r *ring) bool { return !r.exists() })
 	if !f.Served.known() {
 		c.unreadable("resources of the API server", f.Served.Err)

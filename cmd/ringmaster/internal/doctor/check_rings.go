@@ -13,10 +13,7 @@ import (
 // are left out.
 func evaluateRings(f *Facts, rings []*ring, others ...*Check) *Check {
 	c := &Check{Name: checkRings}
-	if !f.Rings.known() {
-		c.unreadable("ControllerRings", f.Rings.Err)
-		return c
-	}
+	c.requireRings(f)
 	count := 0
 	for _, r := range rings {
 		if r.exists() {
@@ -24,7 +21,10 @@ func evaluateRings(f *Facts, rings []*ring, others ...*Check) *Check {
 			evaluateRing(c, f, r, others)
 		}
 	}
-	return c.message("%s, with available shards and conditions that are True", prose.Count(count, "ring"))
+	if count == 0 {
+		return c.message("there are none")
+	}
+	return c.message("%s with available shards and without a condition that is not True", prose.Count(count, "ring"))
 }
 
 func evaluateRing(c *Check, f *Facts, r *ring, others []*Check) {

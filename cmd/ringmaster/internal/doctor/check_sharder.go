@@ -15,14 +15,13 @@ const consequence = "new objects get no shard, and the objects of shards that di
 
 func evaluateSharder(f *Facts, rings []*ring) *Check {
 	c := &Check{Name: checkSharder}
+	c.requireRings(f)
 	external := slices.ContainsFunc(rings, func(r *ring) bool { return r.declared != nil && r.inProcessLeads(f.Now) == nil })
 	if external {
 		evaluateElection(c, f)
 	}
-	if f.Leases.known() {
-		for _, r := range rings {
-			evaluateInProcess(c, f, r)
-		}
+	for _, r := range rings {
+		evaluateInProcess(c, f, r)
 	}
 	if external && len(c.Findings) == 0 {
 		return c.message("%s leads", holder(f.Sharder.Election.Value))

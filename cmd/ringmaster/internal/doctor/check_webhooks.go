@@ -36,9 +36,11 @@ func evaluateWebhooks(f *Facts, rings []*ring) *Check {
 		c.unreadable("MutatingWebhookConfigurations", f.Webhooks.Err)
 		return c
 	}
-	if f.Rings.known() {
-		evaluateStale(c, f)
+	if !f.Rings.known() {
+		c.unreadable("ControllerRings", f.Rings.Err)
+		return c
 	}
+	evaluateStale(c, f)
 	count, answered := 0, 0
 	for _, r := range rings {
 		if r.declared == nil || len(r.declared.Spec.Resources) == 0 {
@@ -59,6 +61,9 @@ func evaluateWebhooks(f *Facts, rings []*ring) *Check {
 		if f.Probes[r.name].Labelled {
 			answered++
 		}
+	}
+	if count == 0 {
+		return c.message("no ring needs one")
 	}
 	return c.message("%s; %d answered a dry-run create%s", prose.Count(count, "webhook"), answered, certificateNote(f))
 }

@@ -49,6 +49,17 @@ func (c *Check) unreadable(what string, err error) {
 	c.add(Finding{Reason: NotReadable, Status: Unknown, Object: what, Cause: fmt.Sprintf("cannot be read: %v", err), Next: next})
 }
 
+// requireRings reports that the rings or their Leases could not be read, without which a check would find
+// nothing.
+func (c *Check) requireRings(f *Facts) {
+	if !f.Rings.known() {
+		c.unreadable("ControllerRings", f.Rings.Err)
+	}
+	if !f.Leases.known() {
+		c.unreadable("Leases of shards", f.Leases.Err)
+	}
+}
+
 // message sets the message of a check without findings.
 func (c *Check) message(format string, args ...any) *Check {
 	if len(c.Findings) == 0 {

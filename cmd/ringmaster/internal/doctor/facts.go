@@ -34,7 +34,6 @@ type Facts struct {
 	CRD         Read[map[string]any]
 	EmbeddedCRD map[string]any
 
-	// Rings are empty if the API server does not serve them.
 	Rings Read[[]shardingv1alpha1.ControllerRing]
 	// Leases are those of shards and of in-process sharders.
 	Leases     Read[[]coordinationv1.Lease]
@@ -47,6 +46,8 @@ type Facts struct {
 	// Certificate is the certificate that the sharder serves, PEM-encoded. It is empty if there is none,
 	// and unreadable for most users.
 	Certificate Read[[]byte]
+	// CertificateSecret is the name of the Secret with the certificate.
+	CertificateSecret string
 	// Probes are the results of dry-run creates by ring.
 	Probes map[string]Probe
 

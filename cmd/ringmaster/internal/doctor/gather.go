@@ -52,8 +52,9 @@ const (
 	electionName = "sharder"
 	// sharderSelector selects the sharder's pods.
 	sharderSelector = "app.kubernetes.io/name=sharder"
-	// certificateSecret has the certificate that the sharder issues itself.
-	certificateSecret = "sharder-webhook-cert" //nolint:gosec // a name, not a secret
+	// ownCertificate is the Secret with the certificate that the sharder issues itself, certManagerCertificate
+	// the one with that of cert-manager, as config/ installs it.
+	ownCertificate, certManagerCertificate = "sharder-webhook-cert", "sharder-certificate"
 )
 
 // gatherer reads facts from a cluster.
@@ -81,7 +82,8 @@ func Run(ctx context.Context, config *rest.Config, options Options) (*Report, er
 	}
 	report := Evaluate(facts)
 	if !report.Checked() {
-		return nil, fmt.Errorf("nothing could be checked; the first reason: %s %s", report.Checks[0].Findings[0].Object, report.Checks[0].Findings[0].Cause)
+		return nil, fmt.Errorf("nothing could be checked, because nothing may be read: %w; "+
+			"ask an administrator to apply 'ringmaster doctor --print-role' and to bind it to you", errors.Join(facts.Rings.Err, facts.Leases.Err))
 	}
 	return report, nil
 }
@@ -125,14 +127,17 @@ func (g *gatherer) gather(ctx context.Context) (*Facts, error) {
 		func() { f.Webhooks = read(ctx, g.webhooks) },
 		func() { f.Sharder.Election = read(ctx, g.election) },
 		func() { f.Sharder.Pods = read(ctx, g.sharderPods) },
-		func() { f.Certificate = read(ctx, g.certificate) },
 	)
 	f.Now = g.clock.Now()
+	if apierrors.IsNotFound(f.Rings.Err) && f.CRD.known() && f.CRD.Value == nil {
+		f.Rings.Err = nil // without the CRD, there are none
+	}
 	rings := f.rings()
 	g.all(
 		func() { f.Services = g.services(ctx, f, rings) },
 		func() { g.accounts(ctx, f, rings) },
 		func() { f.Probes = g.probes(ctx, f, rings) },
+		func() { g.readCertificate(ctx, f) },
 	)
 	questions, err := f.questions()
 	if err != nil {
@@ -231,7 +236,7 @@ func (g *gatherer) crd(ctx context.Context) (map[string]any, error) {
 
 func (g *gatherer) rings(ctx context.Context) ([]shardingv1alpha1.ControllerRing, error) {
 	resource := g.dynamic.Resource(shardingv1alpha1.SchemeGroupVersion.WithResource("controllerrings"))
-	all, err := pages(ctx, metav1.ListOptions{}, func(ctx context.Context, options metav1.ListOptions) ([]shardingv1alpha1.ControllerRing, string, error) {
+	return pages(ctx, metav1.ListOptions{}, func(ctx context.Context, options metav1.ListOptions) ([]shardingv1alpha1.ControllerRing, string, error) {
 		list, err := resource.List(ctx, options)
 		if err != nil {
 			return nil, "", err
@@ -240,10 +245,6 @@ func (g *gatherer) rings(ctx context.Context) ([]shardingv1alpha1.ControllerRing
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), typed)
 		return typed.Items, list.GetContinue(), err
 	})
-	if apierrors.IsNotFound(err) {
-		return nil, nil // the check of the CRD reports it
-	}
-	return all, err
 }
 
 // leases reads the Leases of shards and of in-process sharders.

@@ -33,16 +33,27 @@ func (g *gatherer) webhooks(ctx context.Context) ([]admissionregistrationv1.Muta
 	})
 }
 
-// certificate reads the serving certificate. Most users may not read Secrets, which is fine.
-func (g *gatherer) certificate(ctx context.Context) ([]byte, error) {
-	secret, err := g.core.CoreV1().Secrets(g.SharderNamespace).Get(ctx, certificateSecret, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+// injectCA is the annotation with which cert-manager writes the CA bundle of a webhook configuration.
+const injectCA = "cert-manager.io/inject-ca-from"
+
+// readCertificate reads the serving certificate. Most users may not read Secrets, which is fine.
+func (g *gatherer) readCertificate(ctx context.Context, f *Facts) {
+	f.CertificateSecret = ownCertificate
+	for i := range f.Webhooks.Value {
+		if f.Webhooks.Value[i].Annotations[injectCA] != "" {
+			f.CertificateSecret = certManagerCertificate
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return secret.Data[corev1.TLSCertKey], nil
+	f.Certificate = read(ctx, func(ctx context.Context) ([]byte, error) {
+		secret, err := g.core.CoreV1().Secrets(g.SharderNamespace).Get(ctx, f.CertificateSecret, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return secret.Data[corev1.TLSCertKey], nil
+	})
 }
 
 // services reads the Services that the webhooks of rings refer to, each once.
