@@ -59,24 +59,24 @@ func newDoctor() *cobra.Command {
 		Long: `Checks a cluster and prints a line for each check. What is wrong is listed below its check,
 with the object, the cause and the next step:
 
-  server       the version of Kubernetes
-  crd          the CRD of ControllerRing: installed, served, with the fields of this version
-  sharder      a sharder leads, and only one for each ring; its pods run the same image
-  permissions  what the ServiceAccounts of the sharder and the shards may not do
-  webhooks     the webhook of each ring: its Service, endpoints and certificate, whether an
-               API server reaches it, and configurations of rings that do not exist
-  rings        available shards, and conditions that are not True
-  resources    resources that are not served, selectors that select no namespace
-  kinds        resources on which a ring and its shards disagree
-  leases       Leases that the ring refuses, and Leases without a live shard
-  clocks       Leases with times in the future
+    server       the version of Kubernetes
+    crd          the CRD of ControllerRing: installed, served, with the fields of this version
+    sharder      a sharder leads, and only one for each ring; its pods run the same image
+    permissions  what the ServiceAccounts of the sharder and the shards may not do
+    webhooks     the webhook of each ring: its Service, endpoints and certificate, whether an
+                 API server reaches it, and configurations of rings that do not exist
+    rings        available shards, and conditions that are not True
+    resources    resources that are not served, selectors that select no namespace
+    kinds        resources on which a ring and its shards disagree
+    leases       Leases that the ring refuses, and Leases without a live shard
+    clocks       Leases with times in the future
 
 The result of a check is ok, warning, failure or unknown. Exit codes:
 
-  0  no failures; there may be warnings, and checks that are unknown
-  1  at least one failure
-  2  the cluster could not be checked: it cannot be reached, nothing may be read, a ring
-     that was named does not exist, or a flag is invalid
+    0  no failures; there may be warnings, and checks that are unknown
+    1  at least one failure
+    2  the cluster could not be checked: it cannot be reached, nothing may be read, a ring
+       that was named does not exist, or a flag is invalid
 
 It changes nothing and never lists sharded objects. To find out whether an API server
 reaches the webhooks, it creates an object for each ring with dry-run, which is not stored;
@@ -86,10 +86,10 @@ sharder-webhook-cert.
 What you may not read is unknown. All other checks need only the read-only ClusterRole that
 --print-role prints:
 
-  controllerrings, mutatingwebhookconfigurations, namespaces, endpointslices   list
-  leases, pods                                                                 get, list
-  services, the CRD of ControllerRing                                          get
-  subjectaccessreviews                                                         create`,
+    controllerrings, mutatingwebhookconfigurations, namespaces, endpointslices   list
+    leases, pods                                                                 get, list
+    services, the CRD of ControllerRing                                          get
+    subjectaccessreviews                                                         create`,
 		Example: `  # check everything
   ringmaster doctor
 
@@ -143,6 +143,7 @@ func (c *doctorCommand) run(command *cobra.Command) error {
 	}
 	ctx, cancel := context.WithTimeout(command.Context(), c.timeout)
 	defer cancel()
+	c.Program = command.Root().DisplayName()
 	report, err := doctor.Run(ctx, config, c.Options)
 	if err != nil {
 		return notChecked(err)

@@ -64,7 +64,7 @@ func evaluateCRD(f *Facts, rings []*ring) *Check {
 	}
 	if len(unknown) > 0 {
 		fail(CRDNewer, Warning, "the schema has fields that this version of ringmaster does not know: "+prose.List(unknown),
-			"use a ringmaster of the same version as the sharder")
+			"use this program in the version of the sharder")
 	}
 	return c.message("established, %s is served, and the schema matches", shardingv1alpha1.SchemeGroupVersion.Version)
 }

@@ -24,6 +24,9 @@ func evaluateSharder(f *Facts, rings []*ring) *Check {
 		evaluateInProcess(c, f, r)
 	}
 	if external && len(c.Findings) == 0 {
+		if f.Sharder.Election.Value == nil {
+			return c.message("a pod of the sharder is ready; leader election is disabled")
+		}
 		return c.message("%s leads", holder(f.Sharder.Election.Value))
 	}
 	return c.message("no ring needs the external sharder")
@@ -36,13 +39,14 @@ func evaluateElection(c *Check, f *Facts) {
 	switch {
 	case !election.known():
 		c.unreadable(object, election.Err)
+	case f.externalLeads():
 	case election.Value == nil:
 		c.add(Finding{
 			Reason: SharderMissing, Status: Failure, Object: object,
 			Cause: "not found, so the sharder has never run in the namespace " + namespace + ": " + consequence,
 			Next:  "install the sharder with 'kubectl apply -k config/default', or name its namespace with --sharder-namespace",
 		})
-	case !leads(election.Value, f.Now):
+	default:
 		c.add(Finding{
 			Reason: SharderNotLeading, Status: Failure, Object: object,
 			Cause: notLeading(f, holder(election.Value), renewTime(election.Value)),

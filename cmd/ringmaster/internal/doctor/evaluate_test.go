@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,6 +139,11 @@ func TestEvaluate(t *testing.T) {
 			election.Labels = map[string]string{shardingv1alpha1.LabelSharder: "web"}
 			f.Rings.Value, f.Leases.Value = nil, append(f.Leases.Value, *election)
 		}, checkCRD, "ok"},
+		"a sharder without leader election": {func(f *Facts) {
+			f.Sharder.Election.Value = nil
+			ready := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			f.Sharder.Pods.Value = []corev1.Pod{{Status: corev1.PodStatus{Conditions: ready}}}
+		}, checkSharder, "ok"},
 		"other rings": {func(f *Facts) { f.Only, f.Leases.Value = []string{"other"}, nil }, checkRings, "ok"},
 		"permissions that no account needs": {func(f *Facts) {
 			f.Sharder.Account = &types.NamespacedName{Namespace: "a", Name: "b"}
@@ -198,6 +204,15 @@ func TestQuestions(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestCallProgram(t *testing.T) {
+	report := &Report{Checks: []Check{{Findings: []Finding{{Next: "ringmaster role web | kubectl apply -f -"}}}}}
+	report.callProgram("")
+	report.callProgram("kubectl ring")
+	if got := report.Checks[0].Findings[0].Next; got != "kubectl ring role web | kubectl apply -f -" {
+		t.Error(got)
 	}
 }
 

@@ -37,6 +37,8 @@ type Options struct {
 	ShardAccounts  []types.NamespacedName
 	// Probe allows dry-run creates.
 	Probe bool
+	// Program is how the user calls this program, for commands in next steps. Empty means ringmaster.
+	Program string
 	// Now is the local clock. It is corrected by that of the API server.
 	Now func() time.Time
 }
@@ -85,6 +87,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) (*Report, er
 		return nil, fmt.Errorf("nothing could be checked, because nothing may be read: %w; "+
 			"ask an administrator to apply 'ringmaster doctor --print-role' and to bind it to you", errors.Join(facts.Rings.Err, facts.Leases.Err))
 	}
+	report.callProgram(options.Program)
 	return report, nil
 }
 

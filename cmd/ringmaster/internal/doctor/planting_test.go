@@ -364,7 +364,7 @@ func (f *fixture) expectFinding(report *doctor.Report, reason doctor.Reason, sta
 			return
 		}
 	}
-	f.t.Errorf("there is no finding %s", reason)
+	f.t.Errorf("the finding %s is missing", reason)
 }
 
 // TestEachReasonIsPlanted fails if a finding was added without a planting.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -109,6 +110,19 @@ func (r *Report) summarize() {
 				r.Summary.Unknown++
 			case OK:
 			}
+		}
+	}
+}
+
+// callProgram replaces the name of this program in next steps.
+func (r *Report) callProgram(name string) {
+	if name == "" {
+		return
+	}
+	for i := range r.Checks {
+		for j := range r.Checks[i].Findings {
+			next := &r.Checks[i].Findings[j].Next
+			*next = strings.ReplaceAll(*next, "ringmaster ", name+" ")
 		}
 	}
 }

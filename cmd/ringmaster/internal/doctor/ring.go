@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -203,8 +204,18 @@ func leads(lease *coordinationv1.Lease, now time.Time) bool {
 	return lease != nil && holder(lease) != "" && !silent(lease, now)
 }
 
-// externalLeads reports whether the external sharder has a live leader.
-func (f *Facts) externalLeads() bool { return leads(f.Sharder.Election.Value, f.Now) }
+// externalLeads reports whether the external sharder has a live leader. A sharder without leader election
+// (leaderElection.leaderElect: false) has no Lease.
+func (f *Facts) externalLeads() bool {
+	election := f.Sharder.Election
+	return leads(election.Value, f.Now) || election.known() && election.Value == nil && slices.ContainsFunc(f.Sharder.Pods.Value, ready)
+}
+
+func ready(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
 
 // inProcessLeads returns the Lease of a live in-process sharder, or nil.
 func (r *ring) inProcessLeads(now time.Time) *coordinationv1.Lease {
