@@ -66,8 +66,9 @@ with the object, the cause and the next step:
     webhooks     the webhook of each ring: its Service, endpoints and certificate, whether an
                  API server reaches it, and configurations of rings that do not exist
     rings        available shards, and conditions that are not True
-    resources    resources that are not served, selectors that select no namespace
-    kinds        resources on which a ring and its shards disagree
+    resources    what a ring lists, but the API server does not serve, and selectors that select
+                 no namespace
+    kinds        the resources on which a ring and its shards disagree
     leases       Leases that the ring refuses, and Leases without a live shard
     clocks       Leases with times in the future
 

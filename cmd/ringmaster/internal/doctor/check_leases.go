@@ -51,7 +51,7 @@ func (r *ring) refused(s *shard) Finding {
 			"use a shorter name for the shard (shard.Options.Name; by default it is the name of the pod)")
 	case members.WrongNamespace:
 		return r.leaseFinding(s, LeaseNamespaceRefused, Failure,
-			fmt.Sprintf("the ring accepts shards only from the namespaces %s", prose.List(r.shardNamespaces())),
+			"the ring accepts shards only from the namespaces "+prose.List(r.shardNamespaces()),
 			fmt.Sprintf("add %s to spec.shardNamespaces of the ring, or remove the shard", s.Namespace))
 	case members.NameTaken:
 		return r.leaseFinding(s, LeaseNameTaken, Failure,
@@ -73,7 +73,7 @@ func (r *ring) refused(s *shard) Finding {
 	}
 	return r.leaseFinding(s, LeaseWithoutRing, status,
 		fmt.Sprintf("the label names the ring %s, but there is neither a ControllerRing nor an in-process sharder of this name", r.name),
-		fmt.Sprintf("create the ControllerRing, or correct the ring's name in the controller: kubectl get controllerrings; %s", inspect))
+		"create the ControllerRing, or correct the ring's name in the controller: kubectl get controllerrings; "+inspect)
 }
 
 // without is a Lease without a live shard, or nil.

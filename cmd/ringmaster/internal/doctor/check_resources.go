@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -96,6 +95,3 @@ func resourcesOf(resources []shardingv1alpha1.RingResource) (all []schema.GroupR
 func groupResource(resource shardingv1alpha1.GroupResource) schema.GroupResource {
 	return schema.GroupResource{Group: resource.Group, Resource: resource.Resource}
 }
-
-// errTimeout is the cause when the time for all checks is over.
-var errTimeout = errors.New("the timeout expired")

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -104,13 +105,5 @@ type Access struct {
 }
 
 func (f *Facts) wants(ring string) bool {
-	if len(f.Only) == 0 {
-		return true
-	}
-	for _, name := range f.Only {
-		if name == ring {
-			return true
-		}
-	}
-	return false
+	return len(f.Only) == 0 || slices.Contains(f.Only, ring)
 }

@@ -177,6 +177,9 @@ func (f *Facts) requireRings() error {
 	return nil
 }
 
+// errTimeout is the cause when the time for all checks is over.
+var errTimeout = errors.New("the timeout expired")
+
 // read calls a function that reads, and explains a timeout.
 func read[T any](ctx context.Context, get func(context.Context) (T, error)) Read[T] {
 	value, err := get(ctx)

@@ -150,7 +150,8 @@ func (g *gatherer) probe(ctx context.Context, ring string, object *unstructured.
 			}
 		}
 		created, err := client.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if probe.Err = explain(ctx, err); err != nil {
+		if err != nil {
+			probe.Err = explain(ctx, err)
 			return probe
 		}
 		if probe.Labelled = created.GetLabels()[shardingv1alpha1.LabelShard(ring)] != ""; probe.Labelled {

@@ -54,11 +54,6 @@ func (r *ring) available() []shard {
 	return slices.DeleteFunc(slices.Clone(r.shards), func(s shard) bool { return !s.available })
 }
 
-// accepted returns the shards that the ring does not refuse.
-func (r *ring) accepted() []shard {
-	return slices.DeleteFunc(slices.Clone(r.shards), func(s shard) bool { return s.refusal != members.NotRefused })
-}
-
 // rings returns the rings to check, sorted by name.
 func (f *Facts) rings() []*ring {
 	all := map[string]*ring{}
