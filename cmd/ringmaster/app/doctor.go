@@ -81,8 +81,8 @@ The result of a check is ok, warning, failure or unknown. Exit codes:
 
 It changes nothing and never lists sharded objects. To find out whether an API server
 reaches the webhooks, it creates an object for each ring with dry-run, which is not stored;
---probe=false disables that. The serving certificate is checked if you may read the Secret
-sharder-webhook-cert.
+--probe=false disables that. The serving certificate is checked if you may read its Secret,
+sharder-webhook-cert, or sharder-certificate with cert-manager.
 
 What you may not read is unknown. All other checks need only the read-only ClusterRole that
 --print-role prints:

@@ -44,6 +44,8 @@ type fixture struct {
 	*WithT
 	t    *testing.T
 	name string // of the ring
+	// resources are those of the ring.
+	resources []shardingv1alpha1.RingResource
 }
 
 var resources = []shardingv1alpha1.RingResource{{
@@ -54,7 +56,7 @@ var resources = []shardingv1alpha1.RingResource{{
 func setUp(t *testing.T) *fixture {
 	t.Helper()
 	r := rig.Shared(t)
-	f := &fixture{Rig: r, WithT: NewWithT(t), t: t, name: r.Namespace}
+	f := &fixture{Rig: r, WithT: NewWithT(t), t: t, name: r.Namespace, resources: resources}
 	f.declare()
 	f.join("shard-0")
 	f.addPod("shard-0", "operator", nil, "operator:1")
@@ -96,7 +98,7 @@ func (f *fixture) ring() *shardingv1alpha1.ControllerRing {
 func (f *fixture) declare() {
 	f.t.Helper()
 	ring := f.ring()
-	ring.Spec.Resources = resources
+	ring.Spec.Resources = f.resources
 	ring.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.Namespace}}
 	f.create(ring)
 	f.t.Cleanup(func() { _ = f.Client.Delete(context.Background(), f.ring()) })
@@ -132,7 +134,7 @@ func (f *fixture) join(name string, changes ...func(*coordinationv1.Lease)) {
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(3600)), AcquireTime: &now, RenewTime: &now},
 	}
 	lease.Labels = map[string]string{shardingv1alpha1.LabelControllerRing: f.name}
-	lease.Annotations = map[string]string{shardingv1alpha1.AnnotationResources: f.encode(resources)}
+	lease.Annotations = map[string]string{shardingv1alpha1.AnnotationResources: f.encode(f.resources)}
 	for _, change := range changes {
 		change(lease)
 	}
@@ -196,7 +198,7 @@ func (f *fixture) grantAll() {
 		f.grant("sharder", "own", role)
 	}
 	ring := f.ring()
-	ring.Spec.Resources = resources
+	ring.Spec.Resources = f.resources
 	f.grant("sharder", "ring", roles.ForSharder(ring)...)
 	f.grant("operator", "ring", roles.ForShards(ring, types.NamespacedName{Namespace: f.Namespace, Name: "operator"})...)
 }

@@ -61,7 +61,7 @@ func (f *fixture) runInProcess(holder string) {
 	f.remove(&coordinationv1.Lease{ObjectMeta: f.meta("sharder")})
 	f.electInProcess(holder)
 	ring := f.ring()
-	ring.Spec.Resources = resources
+	ring.Spec.Resources = f.resources
 	f.grant("operator", "in-process", roles.ForInstances(ring, types.NamespacedName{Namespace: f.Namespace, Name: "operator"})...)
 }
 
