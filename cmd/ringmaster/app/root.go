@@ -49,7 +49,7 @@ func newRoot(long string) *cobra.Command {
 		&cobra.Group{ID: groupInspect, Title: "Inspect:"},
 		&cobra.Group{ID: groupAdminister, Title: "Administer:"})
 	for id, commands := range map[string][]*cobra.Command{
-		groupInspect:    {newStatus()},
+		groupInspect:    {newStatus(), newDoctor()},
 		groupAdminister: {newRole(), newUnlabel(), newCoordination()},
 	} {
 		for _, command := range commands {

@@ -1,0 +1,138 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ringmaster-project/ringmaster/config"
+	"github.com/ringmaster-project/ringmaster/internal/manifest"
+	"github.com/ringmaster-project/ringmaster/internal/roles"
+)
+
+// Question is whether a ServiceAccount may do something.
+type Question struct {
+	// Ring is the ring that needs it, or "" for what the sharder needs for all rings.
+	Ring    string
+	Sharder bool
+	Account types.NamespacedName
+
+	Verb, Group, Resource, Subresource, Namespace, Name string
+}
+
+// what is the resource as in an RBAC rule, with its group.
+func (q Question) what() string {
+	what := q.Resource
+	if q.Subresource != "" {
+		what += "/" + q.Subresource
+	}
+	if q.Group != "" {
+		what += "." + q.Group
+	}
+	if q.Name != "" {
+		what += " " + q.Name
+	}
+	return what
+}
+
+// questionsOf expands the rules of roles into questions about an account. Roles count in a namespace,
+// ClusterRoles everywhere.
+func questionsOf(objects []runtime.Object, template Question, namespace string) (questions []Question) {
+	for _, object := range objects {
+		switch role := object.(type) {
+		case *rbacv1.ClusterRole:
+			questions = append(questions, expand(role.Rules, template)...)
+		case *rbacv1.Role:
+			template := template
+			template.Namespace = namespace
+			questions = append(questions, expand(role.Rules, template)...)
+		}
+	}
+	return questions
+}
+
+func expand(rules []rbacv1.PolicyRule, template Question) (questions []Question) {
+	for i := range rules {
+		rule := &rules[i]
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					for _, verb := range rule.Verbs {
+						q := template
+						q.Verb, q.Group, q.Name = verb, group, name
+						q.Resource, q.Subresource, _ = strings.Cut(resource, "/")
+						questions = append(questions, q)
+					}
+				}
+			}
+		}
+	}
+	return questions
+}
+
+// sharderRoles are the roles of the sharder that do not depend on rings, as config/ installs them.
+func sharderRoles() ([]runtime.Object, error) {
+	objects, err := manifest.Read(config.Manifests, "rbac/sharder.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("reading the embedded roles of the sharder: %w", err)
+	}
+	var all []runtime.Object
+	for _, object := range objects {
+		typed := runtime.Object(&rbacv1.Role{})
+		if object.GetKind() == "ClusterRole" {
+			typed = &rbacv1.ClusterRole{}
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+			return nil, fmt.Errorf("reading the embedded roles of the sharder: %w", err)
+		}
+		all = append(all, typed)
+	}
+	return all, nil
+}
+
+// embeddedCRD is the definition of ControllerRing that this program knows.
+func embeddedCRD() (map[string]any, error) {
+	objects, err := manifest.Read(config.Manifests, "crds/sharding.timebertt.dev_controllerrings.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("reading the embedded CRD: %w", err)
+	}
+	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == crdName })
+	if at < 0 {
+		return nil, fmt.Errorf("reading the embedded CRD: %s not found", crdName)
+	}
+	return objects[at].Object, nil
+}
+
+// questions returns what the sharder and the shards need, as far as their accounts are known.
+func (f *Facts) questions() (questions []Question, err error) {
+	if account := f.Sharder.Account; account != nil {
+		own, err := sharderRoles()
+		if err != nil {
+			return nil, err
+		}
+		questions = questionsOf(own, Question{Sharder: true, Account: *account}, f.Sharder.Namespace)
+	}
+	for _, r := range f.rings() {
+		if r.declared != nil && f.Sharder.Account != nil {
+			template := Question{Ring: r.name, Sharder: true, Account: *f.Sharder.Account}
+			questions = append(questions, questionsOf(roles.ForSharder(r.spec()), template, f.Sharder.Namespace)...)
+		}
+		for _, account := range f.ShardAccounts[r.name].Value {
+			needed := roles.ForShards
+			if r.inProcess() {
+				needed = roles.ForInstances
+			}
+			questions = append(questions, questionsOf(needed(r.spec(), account), Question{Ring: r.name, Account: account}, account.Namespace)...)
+		}
+	}
+	return questions, nil
+}
