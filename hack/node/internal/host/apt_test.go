@@ -1,6 +1,6 @@
 //go:build linux
 
-package machine
+package host
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestServicesAreDeniedForTheTimeBeing(t *testing.T) {
+func TestServicesAreDeniedUntilAllowed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy-rc.d")
 	for range 2 {
 		allow, err := denyServices(path)
@@ -16,19 +16,19 @@ func TestServicesAreDeniedForTheTimeBeing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
-			t.Fatalf("no policy that can be run: %v, %v", info, err)
+			t.Fatalf("no executable policy: %v, %v", info, err)
 		}
 		allow()
 		if _, err := os.Stat(path); err == nil {
-			t.Fatal("the policy stays")
+			t.Fatal("the policy is not removed")
 		}
 	}
 }
 
-func TestSomebodysPolicyStays(t *testing.T) {
+func TestOtherPolicyStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy-rc.d")
-	const others = "#!/bin/sh\nexit 0\n"
-	if err := os.WriteFile(path, []byte(others), 0o700); err != nil {
+	const other = "#!/bin/sh\nexit 0\n"
+	if err := os.WriteFile(path, []byte(other), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	allow, err := denyServices(path)
@@ -36,7 +36,7 @@ func TestSomebodysPolicyStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	allow()
-	if content, err := os.ReadFile(path); err != nil || string(content) != others {
+	if content, err := os.ReadFile(path); err != nil || string(content) != other {
 		t.Errorf("the policy is %q, %v; want it untouched", content, err)
 	}
 }
@@ -52,6 +52,6 @@ func TestKilledInstallationIsCleanedUp(t *testing.T) {
 	}
 	allow()
 	if _, err := os.Stat(path); err == nil {
-		t.Error("our own policy was taken for somebody's")
+		t.Error("the policy of the killed installation was taken for another")
 	}
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package record
+package pidfile
 
 import (
 	"os"
@@ -37,11 +37,11 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func TestRecordIsReadAsWritten(t *testing.T) {
+func TestInfoIsReadAsWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.json")
 	missing, err := Read(path)
 	if err != nil || missing.Alive() {
-		t.Fatalf("without a file: %+v, %v; want nobody's record", missing, err)
+		t.Fatalf("without a file: %+v, %v; want no process", missing, err)
 	}
 	want, err := Of(os.Getpid(), "/assets")
 	if err != nil {
@@ -55,17 +55,17 @@ func TestRecordIsReadAsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("record (-want +got):\n%s", diff)
+		t.Errorf("info (-want +got):\n%s", diff)
 	}
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Read(path); err == nil {
-		t.Error("half a record was read")
+		t.Error("an incomplete file was read")
 	}
 }
 
-func TestAliveIsOnlyTheVeryProcess(t *testing.T) {
+func TestAliveIsOnlyTheSameProcess(t *testing.T) {
 	own, err := Of(os.Getpid(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestAliveIsOnlyTheVeryProcess(t *testing.T) {
 	reused.Started++
 	rebooted.BootID = "another"
 	if reused.Alive() {
-		t.Error("a process with the same number, started at another time, was taken for the node")
+		t.Error("a process with the same PID, started at another time, was taken for the node")
 	}
 	if rebooted.Alive() {
 		t.Error("a process from before the last boot was taken for alive")
@@ -97,7 +97,7 @@ func TestEndedProcessIsNotAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := child.Wait(); err == nil {
-		t.Error("a killed process ended well")
+		t.Error("a killed process ended without an error")
 	}
 	if ended.Alive() {
 		t.Error("an ended process is alive")

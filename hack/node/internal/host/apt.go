@@ -1,6 +1,6 @@
 //go:build linux
 
-package machine
+package host
 
 import (
 	"errors"
@@ -12,17 +12,16 @@ import (
 	"syscall"
 )
 
-// Install installs packages with the distribution's tool, and writes what that says to log.
-//
-// It is not ended early when the caller is: half-installed packages are worse than a wait.
+// Install installs packages with apt-get, and appends its output to log. It cannot be cancelled,
+// because an interrupted installation leaves packages half installed.
 func Install(packages []string, log string) error {
 	names := strings.Join(packages, " ")
 	if _, err := FindProgram("apt-get"); err != nil {
-		return fmt.Errorf("this machine lacks what Debian has in the packages %s: install it with your distribution's tool", names)
+		return fmt.Errorf("apt-get not found: install what Debian has in the packages %s with the tool of your distribution", names)
 	}
 	allow, err := denyServices(policyFile)
 	if err != nil {
-		return fmt.Errorf("keeping new services from being started: %w", err)
+		return fmt.Errorf("preventing the start of new services: %w", err)
 	}
 	defer allow()
 
@@ -30,8 +29,8 @@ func Install(packages []string, log string) error {
 	if aptGet(log, install...) == nil {
 		return nil
 	}
-	// The lists of packages may be missing or old, as in most images. That a list of somebody else's
-	// cannot be had is no reason to fail.
+	// The lists of packages may be missing or old, as in most images. An unreachable list of a third
+	// party is not an error.
 	listed := aptGet(log, "update")
 	if err := aptGet(log, install...); err != nil {
 		err = errors.Join(listed, err)
@@ -49,7 +48,7 @@ func aptGet(log string, args ...string) error {
 	cmd := exec.Command("apt-get", append([]string{"-o", "DPkg::Lock::Timeout=60"}, args...)...)
 	cmd.Env = append(os.Environ(), "PATH="+Path, "DEBIAN_FRONTEND=noninteractive")
 	cmd.Stdout, cmd.Stderr = out, out
-	// Ctrl-C in the terminal is for us, not for it.
+	// Ctrl-C in the terminal must not interrupt it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("apt-get %s: %w", args[0], err)
@@ -57,17 +56,17 @@ func aptGet(log string, args ...string) error {
 	return nil
 }
 
-// policyFile is what Debian's packages ask before they start a service.
+// policyFile is a program that Debian's packages run before they start a service.
 const policyFile = "/usr/sbin/policy-rc.d"
 
-// policy denies all. The comment is how we know it again, should we be killed before removing it.
+// policy denies all starts. Its comment identifies it if this process is killed before it removes the file.
 const policy = `#!/bin/sh
-# Made by ringmaster's test node while it installs packages; remove it when it is still here.
+# Written by Ringmaster's test node while it installs packages. It can be removed.
 exit 101
 `
 
-// denyServices keeps packages from starting services until the returned function is called. A
-// policy that is there already is somebody's choice, and stays.
+// denyServices prevents packages from starting services until the returned function is called. A
+// policy of the machine's administrator stays in place.
 func denyServices(path string) (allow func(), err error) {
 	existing, err := os.ReadFile(path)
 	switch {
@@ -82,11 +81,11 @@ func denyServices(path string) (allow func(), err error) {
 	return func() { allowServices(path) }, nil
 }
 
-// AllowServices removes what a killed installation left.
+// AllowServices removes the policy that a killed installation left.
 func AllowServices() { allowServices(policyFile) }
 
 func allowServices(path string) {
 	if existing, err := os.ReadFile(path); err == nil && string(existing) == policy {
-		_ = os.Remove(path) // Leftovers tells when it is still there
+		_ = os.Remove(path) // Leftovers lists it
 	}
 }

@@ -1,6 +1,6 @@
-// Package record keeps which process is a node, so that it is found again and never mistaken for
-// another process that was given the same number.
-package record
+// Package pidfile identifies the process of a running node in a file. Another process with the same
+// PID is never taken for the node.
+package pidfile
 
 import (
 	"bytes"
@@ -14,54 +14,54 @@ import (
 	"strings"
 )
 
-// Record is what is known of a running node.
-type Record struct {
-	// PID is the number of the node's first process on this machine. Together with Started, in the
-	// kernel's ticks since the boot that BootID names, it is never given again.
+// Info identifies a running node.
+type Info struct {
+	// PID is that of the node's first process, as seen from the host. PID, Started (in clock ticks since
+	// the boot) and BootID together are unique.
 	PID     int    `json:"pid"`
 	Started uint64 `json:"started"`
 	BootID  string `json:"bootID"`
-	// Network is the kernel's name for the node's network namespace.
+	// Network is the identity of the node's network namespace, such as net:[4026531840].
 	Network string `json:"network"`
 	// Assets is the folder with Kubernetes' programs.
 	Assets string `json:"assets"`
 }
 
-// Of describes a running process.
-func Of(pid int, assets string) (Record, error) {
+// Of identifies a running process.
+func Of(pid int, assets string) (Info, error) {
 	started, _, err := stat(pid)
 	if err != nil {
-		return Record{}, err
+		return Info{}, err
 	}
 	boot, err := bootID()
 	if err != nil {
-		return Record{}, err
+		return Info{}, err
 	}
 	network, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
-		return Record{}, err
+		return Info{}, err
 	}
-	return Record{PID: pid, Started: started, BootID: boot, Network: network, Assets: assets}, nil
+	return Info{PID: pid, Started: started, BootID: boot, Network: network, Assets: assets}, nil
 }
 
-// Read reads a record. Without a file it is the zero Record, which is nobody's.
-func Read(path string) (Record, error) {
+// Read reads a file. Without a file it returns the zero Info, which identifies no process.
+func Read(path string) (Info, error) {
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Record{}, nil
+		return Info{}, nil
 	}
 	if err != nil {
-		return Record{}, err
+		return Info{}, err
 	}
-	var r Record
+	var r Info
 	if err := json.Unmarshal(content, &r); err != nil {
-		return Record{}, fmt.Errorf("reading %s: %w", path, err)
+		return Info{}, fmt.Errorf("reading %s: %w", path, err)
 	}
 	return r, nil
 }
 
-// Write writes the record, whole or not at all.
-func (r Record) Write(path string) error {
+// Write writes the file atomically.
+func (r Info) Write(path string) error {
 	content, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
@@ -73,9 +73,9 @@ func (r Record) Write(path string) error {
 	return os.Rename(partial, path)
 }
 
-// Alive tells whether the process is still there. One that has ended and that nobody has waited
-// for yet is not: the kernel has ended all processes of its namespace before.
-func (r Record) Alive() bool {
+// Alive reports whether the process runs. A zombie does not: the kernel has ended all processes of its
+// PID namespace before.
+func (r Info) Alive() bool {
 	if r.PID == 0 {
 		return false
 	}
@@ -87,11 +87,11 @@ func (r Record) Alive() bool {
 	return err == nil && started == r.Started && state != 'Z' && state != 'X'
 }
 
-// NetworkPath is a file that stands for the node's network namespace.
-func (r Record) NetworkPath() string { return fmt.Sprintf("/proc/%d/ns/net", r.PID) }
+// NetworkPath is the file of the node's network namespace.
+func (r Info) NetworkPath() string { return fmt.Sprintf("/proc/%d/ns/net", r.PID) }
 
-// Root is the node's root folder, as seen from this machine.
-func (r Record) Root() string { return fmt.Sprintf("/proc/%d/root", r.PID) }
+// Root is the node's root folder, as seen from the host.
+func (r Info) Root() string { return fmt.Sprintf("/proc/%d/root", r.PID) }
 
 func bootID() (string, error) {
 	content, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -108,12 +108,12 @@ func stat(pid int) (started uint64, state byte, err error) {
 
 // parseStat reads the start time and the state from a line such as "7 (a name) S 1 7 7 0 …".
 func parseStat(line []byte) (started uint64, state byte, err error) {
-	// The name is in parentheses and may hold spaces and parentheses itself.
+	// The name is in parentheses and may contain spaces and parentheses itself.
 	end := bytes.LastIndexByte(line, ')')
 	fields := bytes.Fields(line[end+1:])
-	const stateField, startedField = 0, 19 // 3 and 22 in proc(5), which counts the two before as well
+	const stateField, startedField = 0, 19 // 3 and 22 in proc(5), which also counts PID and name
 	if end < 0 || len(fields) <= startedField {
-		return 0, 0, fmt.Errorf("not a process's stat: %q", line)
+		return 0, 0, fmt.Errorf("not a line of /proc/PID/stat: %q", line)
 	}
 	started, err = strconv.ParseUint(string(fields[startedField]), 10, 64)
 	return started, fields[stateField][0], err

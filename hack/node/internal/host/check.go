@@ -1,6 +1,6 @@
 //go:build linux
 
-package machine
+package host
 
 import (
 	"errors"
@@ -16,15 +16,15 @@ var components = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl",
 }
 
-// Check tells all that keeps a node from running here, as far as it can be seen without trying.
+// Check returns all reasons why a node cannot run here that are visible without starting one.
 func Check(assets, pauseImage string) error {
 	return errors.Join(CheckRoot(), checkCgroups(), checkAssets(assets), checkImage(pauseImage))
 }
 
-// CheckRoot tells what to do for who is not root.
+// CheckRoot fails for users other than root.
 func CheckRoot() error {
 	if os.Geteuid() != 0 {
-		return errors.New("a node mounts, makes devices and limits processes, which only root may: run this with sudo")
+		return errors.New("a node needs root, because it mounts file systems, makes devices and limits processes: run this with sudo")
 	}
 	return nil
 }
@@ -41,15 +41,15 @@ func checkCgroups() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("no cgroup controllers %s: mount them below /sys/fs/cgroup; in a container, "+
-			"give it the machine's (such as docker run --privileged --cgroupns=host)", strings.Join(missing, ", "))
+		return fmt.Errorf("cgroup controllers %s not found: mount them below /sys/fs/cgroup; in a container, "+
+			"use those of the host (such as docker run --privileged --cgroupns=host)", strings.Join(missing, ", "))
 	}
 	return nil
 }
 
 func checkAssets(folder string) error {
 	if folder == "" {
-		return errors.New("no programs of Kubernetes: build them with 'make kubernetes', and name their folder with --assets or KUBEBUILDER_ASSETS")
+		return errors.New("the folder with Kubernetes' programs is not set: build them with 'make kubernetes', and set --assets or KUBEBUILDER_ASSETS")
 	}
 	for _, name := range components {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {

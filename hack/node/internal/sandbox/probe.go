@@ -1,6 +1,6 @@
 //go:build linux
 
-package enclosure
+package sandbox
 
 import (
 	"errors"
@@ -10,24 +10,24 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/config"
 )
 
-// Probe tries what a node needs of the kernel, in namespaces that end with it. It runs the copy of
-// this program with args, which has to call Try.
-func Probe(folder layout.Folder, args ...string) error {
-	if said, err := command(folder.Program(), args...).CombinedOutput(); err != nil {
-		message := strings.TrimSpace(string(said))
+// Probe tries the features of the kernel that a node needs, in temporary namespaces. It runs the copy
+// of this binary with args, which must call Try.
+func Probe(folder config.Folder, args ...string) error {
+	if output, err := command(folder.Program(), args...).CombinedOutput(); err != nil {
+		message := strings.TrimSpace(string(output))
 		if message == "" {
-			message = "is this a container that may not make namespaces? Then run it with --privileged, or use a virtual machine"
+			message = "it cannot make namespaces; run a container with --privileged, or use a virtual machine"
 		}
 		return fmt.Errorf("this machine's kernel cannot run a node (%w):\n%s", err, message)
 	}
 	return nil
 }
 
-// Try returns all that the kernel lacks, and what to do about it.
-func Try(folder layout.Folder) error {
+// Try returns all features that the kernel lacks, each with the next step.
+func Try(folder config.Folder) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("separating mounts: %w", err)
 	}
@@ -63,8 +63,8 @@ func tryOverlay(folder string) error {
 			return err
 		}
 	}
-	// Relative paths, because the options have no way to quote a comma or a colon. This process does
-	// nothing else that depends on where it is.
+	// Relative paths, because a comma or colon in the options cannot be quoted. Nothing else in this
+	// process depends on the working directory.
 	if err := os.Chdir(folder); err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package enclosure
+package sandbox
 
 import (
 	"errors"
@@ -12,25 +12,24 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/config"
 )
 
-// mountAll makes the node's view of the file system: the machine's, but for the private folders.
-//
-// /sys stays the machine's: another one would hide the cgroups.
-func mountAll(folder layout.Folder, assets string) error {
-	// Private first, so that no mount of ours reaches the machine; then shared among what runs
-	// inside, as containers that pass mounts on expect it.
+// mountAll makes the node's file system: that of the host, except for the private folders. /sys stays
+// that of the host, because another one would hide the cgroups.
+func mountAll(folder config.Folder, assets string) error {
+	// First private, so that no mount reaches the host; then shared in the node, because containers
+	// with mount propagation need that.
 	for _, propagation := range []uintptr{syscall.MS_PRIVATE, syscall.MS_SHARED} {
 		if err := syscall.Mount("", "/", "", syscall.MS_REC|propagation, ""); err != nil {
-			return fmt.Errorf("separating the node's mounts from the machine's: %w", err)
+			return fmt.Errorf("separating the node's mounts from the host's: %w", err)
 		}
 	}
-	// The machine's processes are not to be seen.
+	// The host's processes must not be visible.
 	if err := mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
 		return err
 	}
-	if err := coverPrivate(string(folder), assets); err != nil {
+	if err := coverPrivate(append(targets(assets), string(folder), assets)...); err != nil {
 		return err
 	}
 	for _, bind := range folder.Binds() {
@@ -44,10 +43,10 @@ func mountAll(folder layout.Folder, assets string) error {
 	return shieldSettings()
 }
 
-// coverPrivate covers the private folders with empty ones, and shows those of kept that were in
-// them at their old places.
+// coverPrivate mounts empty folders over the private ones, and mounts those of kept that are in them
+// at their former paths.
 func coverPrivate(kept ...string) error {
-	var open []*os.File // how to reach them when they are covered
+	var open []*os.File // which reach them when they are covered
 	for _, path := range kept {
 		if !covered(path) {
 			continue
@@ -58,7 +57,7 @@ func coverPrivate(kept ...string) error {
 		}
 		open = append(open, file)
 	}
-	for _, path := range layout.Private {
+	for _, path := range config.Private {
 		if err := mount("tmpfs", path, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=0755"); err != nil {
 			return err
 		}
@@ -71,7 +70,24 @@ func coverPrivate(kept ...string) error {
 	return nil
 }
 
-// uncover shows an open folder at the path under which it was opened.
+// targets returns the folders that the links in a folder lead to: its programs may be links to those
+// that the user had before.
+func targets(folder string) []string {
+	var found []string
+	links, _ := filepath.Glob(filepath.Join(folder, "*"))
+	for _, link := range links {
+		target, err := filepath.EvalSymlinks(link)
+		if err != nil {
+			continue // what needs the program says that it is missing
+		}
+		if parent := filepath.Dir(target); parent != folder && !slices.Contains(found, parent) {
+			found = append(found, parent)
+		}
+	}
+	return found
+}
+
+// uncover mounts an open folder at the path with which it was opened.
 func uncover(folder *os.File) error {
 	defer folder.Close()
 	if err := os.MkdirAll(folder.Name(), 0o750); err != nil {
@@ -80,21 +96,21 @@ func uncover(folder *os.File) error {
 	return mount(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()), folder.Name(), "", syscall.MS_BIND, "")
 }
 
-// covered tells whether a path is in a private folder.
+// covered reports whether a path is in a private folder.
 func covered(path string) bool {
-	return slices.ContainsFunc(layout.Private, func(private string) bool {
+	return slices.ContainsFunc(config.Private, func(private string) bool {
 		return strings.HasPrefix(path, private+"/")
 	})
 }
 
-// settings are those of the whole machine that a kubelet changes when it starts.
+// settings are settings of the whole host that a kubelet changes when it starts.
 var settings = []string{
 	"kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys",
 	"kernel/panic", "kernel/panic_on_oops",
 	"vm/overcommit_memory", "vm/panic_on_oom",
 }
 
-// shieldSettings gives the node copies of these settings, which do nothing.
+// shieldSettings mounts copies of these settings in the node, which have no effect.
 func shieldSettings() error {
 	for _, setting := range settings {
 		path := "/proc/sys/" + setting

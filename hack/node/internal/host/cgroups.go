@@ -1,6 +1,6 @@
 //go:build linux
 
-package machine
+package host
 
 import (
 	"bufio"
@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// Hierarchy is a mounted tree of cgroups: one of many in version 1, the only one in version 2.
+// Hierarchy is a mounted tree of cgroups: version 1 has several, version 2 has one.
 type Hierarchy struct {
 	Path        string
 	Unified     bool
-	Controllers []string // of version 1; version 2 tells them in a file
+	Controllers []string // of version 1; version 2 has a file with them
 }
 
 // Hierarchies returns the cgroup trees of this machine.
@@ -54,7 +54,7 @@ func parseHierarchies(mountinfo io.Reader) ([]Hierarchy, error) {
 	return found, lines.Err()
 }
 
-// has tells whether the hierarchy limits what the controller is for.
+// has reports whether the hierarchy has a controller.
 func (h Hierarchy) has(controller string) bool {
 	if !h.Unified {
 		return slices.Contains(h.Controllers, controller)
@@ -66,7 +66,7 @@ func (h Hierarchy) has(controller string) bool {
 // delegated are the controllers that a kubelet needs for its pods.
 var delegated = []string{"cpu", "cpuset", "memory", "pids"}
 
-// MakeCgroup makes the cgroup in all hierarchies. The kubelet wants to find it there.
+// MakeCgroup makes the cgroup in all hierarchies. The kubelet does not make it.
 func MakeCgroup(name string) error {
 	hierarchies, err := Hierarchies()
 	if err != nil {
@@ -80,15 +80,15 @@ func MakeCgroup(name string) error {
 		if !h.Unified {
 			continue
 		}
-		// In version 2 a cgroup has only the controllers that its parent hands down.
-		if err := errors.Join(handDown(h, h.Path), handDown(h, path)); err != nil {
+		// In version 2 a cgroup has only the controllers that its parent enables.
+		if err := errors.Join(enableControllers(h, h.Path), enableControllers(h, path)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func handDown(h Hierarchy, path string) error {
+func enableControllers(h Hierarchy, path string) error {
 	for _, controller := range delegated {
 		if !h.has(controller) {
 			continue
@@ -114,7 +114,7 @@ func RemoveCgroup(name string) error {
 	return errors.Join(errs...)
 }
 
-// cgroupPaths returns where the cgroup still exists.
+// cgroupPaths returns the paths of a cgroup that exists.
 func cgroupPaths(hierarchies []Hierarchy, name string) []string {
 	var paths []string
 	for _, h := range hierarchies {
@@ -126,8 +126,8 @@ func cgroupPaths(hierarchies []Hierarchy, name string) []string {
 	return paths
 }
 
-// removeTree removes folders only, from the bottom up: the files of a cgroup cannot be removed and
-// go with their folder.
+// removeTree removes folders only, from the bottom up: the files of a cgroup cannot be removed, and
+// disappear with their folder.
 func removeTree(path string) error {
 	folders, err := folders(path)
 	if err != nil {
@@ -148,7 +148,7 @@ func folders(path string) ([]string, error) {
 	err := filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // it is gone already, which is what we want
+			return nil // already removed
 		case err != nil:
 			return err
 		case entry.IsDir():
@@ -159,8 +159,8 @@ func folders(path string) ([]string, error) {
 	return all, err
 }
 
-// removeFolder waits a moment for processes that were just killed: a cgroup is busy until the
-// kernel is done with them.
+// removeFolder waits for processes that were just killed: a cgroup is busy until the kernel has
+// ended them.
 func removeFolder(path string) error {
 	const pause, tries = 20 * time.Millisecond, 250
 	for try := 0; ; try++ {

@@ -1,4 +1,4 @@
-package render
+package config
 
 import (
 	"encoding/json"
@@ -9,31 +9,29 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
 )
 
-// awkward is a folder whose name every format has to quote.
+// awkward returns a node whose folder every format has to quote.
 func awkward(t *testing.T) Node {
 	t.Helper()
 	return Node{
-		Folder:       layout.Folder(filepath.Join(t.TempDir(), `it's "a: #node`)),
+		Folder:       Folder(filepath.Join(t.TempDir(), `it's "a: #node`)),
 		Assets:       "/opt/kubernetes",
 		CNIPlugins:   "/usr/lib/cni",
 		SandboxImage: "docker.io/ringmaster/pause:dev",
 	}
 }
 
-func TestYAMLSaysWhatWasMeant(t *testing.T) {
+func TestYAMLIsQuoted(t *testing.T) {
 	node := awkward(t)
 	for name, want := range map[string]map[string]any{
 		Kubelet: {
 			"cgroupRoot":               "/" + node.Folder.Cgroup(),
 			"tlsCertFile":              node.Folder.PKI("kubelet.crt"),
 			"containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-			"address":                  layout.Address,
+			"address":                  Address,
 		},
-		Proxy:          {"mode": "nftables", "hostnameOverride": layout.NodeName, "clusterCIDR": layout.PodRange},
+		Proxy:          {"mode": "nftables", "hostnameOverride": NodeName, "clusterCIDR": PodRange},
 		"cni.conflist": {"name": "ringmaster"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +62,7 @@ func TestCNIConfigurationIsJSON(t *testing.T) {
 	}
 }
 
-func TestContainerdKnowsImageAndPlugins(t *testing.T) {
+func TestContainerdHasImageAndPlugins(t *testing.T) {
 	content, err := awkward(t).render(Containerd)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +78,7 @@ func TestContainerdKnowsImageAndPlugins(t *testing.T) {
 	}
 }
 
-// The script is run with a stand-in for the program, which prints what it was called with.
+// TestKubectlPassesArgumentsOn replaces the program by a script that prints its arguments.
 func TestKubectlPassesArgumentsOn(t *testing.T) {
 	node := awkward(t)
 	if err := node.Write(); err != nil {
@@ -90,15 +88,15 @@ func TestKubectlPassesArgumentsOn(t *testing.T) {
 	if err := os.WriteFile(node.Folder.Program(), []byte(printer), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	said, err := exec.Command(node.Folder.Kubectl(), "get", "pods", "a b").CombinedOutput()
+	printed, err := exec.Command(node.Folder.Kubectl(), "get", "pods", "a b").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, printed)
 	}
 	want := []string{
 		"exec", "--dir", string(node.Folder), "--", "/opt/kubernetes/kubectl",
 		"--kubeconfig", node.Folder.Kubeconfig(), "--cache-dir", node.Folder.Cache(), "get", "pods", "a b",
 	}
-	if got := strings.Split(strings.TrimSuffix(string(said), "\n"), "\n"); strings.Join(got, "|") != strings.Join(want, "|") {
+	if got := strings.Split(strings.TrimSuffix(string(printed), "\n"), "\n"); strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("called with %q, want %q", got, want)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package enclosure
+package sandbox
 
 import (
 	"errors"
@@ -10,21 +10,21 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/config"
 )
 
 // Init is the first process of a node: it prepares the namespaces, runs the supervisor, which is
 // this program with args, and returns its exit code. It must be started by Start.
-func Init(folder layout.Folder, assets string, args ...string) (int, error) {
+func Init(folder config.Folder, assets string, args ...string) (int, error) {
 	if os.Getpid() != 1 {
-		return 0, errors.New("this is for the node's first process: use 'up'")
+		return 0, errors.New("this command is for the first process of a node: use 'up'")
 	}
-	// Before anything else, so that no signal is lost: the kernel drops those that a first process
-	// has no handler for.
+	// First of all, because the kernel drops signals for which the first process of a PID namespace has
+	// no handler.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
-		return 0, fmt.Errorf("waiting to be let go: %w", err)
+		return 0, fmt.Errorf("waiting for Release: %w", err)
 	}
 	if err := prepare(folder, assets); err != nil {
 		return 0, err
@@ -37,17 +37,17 @@ func Init(folder layout.Folder, assets string, args ...string) (int, error) {
 	}
 	go func() {
 		for received := range signals {
-			_ = supervisor.Process.Signal(received) // if it has ended, so do we
+			_ = supervisor.Process.Signal(received) // if it has ended, so does this process
 		}
 	}()
 	return reapUntil(supervisor.Process.Pid)
 }
 
-func prepare(folder layout.Folder, assets string) error {
+func prepare(folder config.Folder, assets string) error {
 	if err := mountAll(folder, assets); err != nil {
 		return fmt.Errorf("preparing the node's file system: %w", err)
 	}
-	if err := syscall.Sethostname([]byte(layout.NodeName)); err != nil {
+	if err := syscall.Sethostname([]byte(config.NodeName)); err != nil {
 		return fmt.Errorf("setting the node's host name: %w", err)
 	}
 	if err := connect(); err != nil {
@@ -56,7 +56,7 @@ func prepare(folder layout.Folder, assets string) error {
 	return nil
 }
 
-// reapUntil collects every process that ends until the one with the number did.
+// reapUntil reaps processes until the one with the PID has ended.
 func reapUntil(last int) (int, error) {
 	for {
 		var status syscall.WaitStatus

@@ -1,6 +1,6 @@
 //go:build linux
 
-package machine
+package host
 
 import (
 	"os"
@@ -69,15 +69,15 @@ func TestOnlyTheNodesCgroupsAreRemoved(t *testing.T) {
 			t.Error(err)
 		}
 		if err := removeTree(path); err != nil {
-			t.Errorf("removing what is gone already: %v", err)
+			t.Errorf("removing it again: %v", err)
 		}
 	}
 	if left := cgroupPaths(hierarchies, "node-1"); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	for _, others := range []string{hierarchies[0].Path + "/node-10/kubepods", hierarchies[1].Path + "/system"} {
-		if _, err := os.Stat(others); err != nil {
-			t.Errorf("somebody else's cgroup was removed: %v", err)
+	for _, other := range []string{hierarchies[0].Path + "/node-10/kubepods", hierarchies[1].Path + "/system"} {
+		if _, err := os.Stat(other); err != nil {
+			t.Errorf("another cgroup was removed: %v", err)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestFilesAreNeverRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := removeTree(folder); err == nil {
-		t.Error("a folder with files, which is no cgroup, was removed")
+		t.Error("a folder with files, which is not a cgroup, was removed")
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)

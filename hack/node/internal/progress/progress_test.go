@@ -1,4 +1,4 @@
-package steps_test
+package progress_test
 
 import (
 	"errors"
@@ -6,21 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/steps"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/progress"
 )
 
-func TestDo(t *testing.T) {
+func TestStep(t *testing.T) {
 	var out strings.Builder
 	clock := time.Unix(0, 0)
-	printer := steps.New(&out, func() time.Time {
+	printer := progress.New(&out, func() time.Time {
 		clock = clock.Add(1500 * time.Millisecond)
 		return clock
 	})
-	if err := printer.Do("starting kubelet", func() error { return nil }); err != nil {
+	if err := printer.Step("starting kubelet", func() error { return nil }); err != nil {
 		t.Error(err)
 	}
 	broken := errors.New("no memory")
-	if err := printer.Do("starting etcd", func() error { return broken }); !errors.Is(err, broken) {
+	if err := printer.Step("starting etcd", func() error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("error %v, want it to be %v", err, broken)
 	}
 	if want := "  starting kubelet … 1.5 s\n  starting etcd … failed\n"; out.String() != want {

@@ -1,6 +1,4 @@
-// Package render writes the configuration of a node's programs. It is made from templates that
-// read like the files they become.
-package render
+package config
 
 import (
 	"embed"
@@ -10,26 +8,24 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
-
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
 )
 
 //go:embed templates
 var sources embed.FS
 
-// templates see a Node, and as functions what is the same for all nodes.
+// templates have a Node as data, and constants of all nodes as functions.
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"json":             quoteJSON,
 	"shell":            quoteShell,
-	"address":          func() string { return layout.Address },
-	"nodeName":         func() string { return layout.NodeName },
-	"podRange":         func() string { return layout.PodRange },
-	"containerdSocket": func() string { return layout.ContainerdSocket },
+	"address":          func() string { return Address },
+	"nodeName":         func() string { return NodeName },
+	"podRange":         func() string { return PodRange },
+	"containerdSocket": func() string { return ContainerdSocket },
 	"proxyHealth":      func() string { return ProxyHealth },
 }).ParseFS(sources, "templates/*"))
 
-// quoteJSON quotes for JSON, YAML and TOML, whose double-quoted strings agree in all that a path or
-// an address can hold.
+// quoteJSON quotes for JSON, YAML and TOML, which agree on double-quoted strings for paths and
+// addresses.
 func quoteJSON(value string) (string, error) {
 	quoted, err := json.Marshal(value)
 	return string(quoted), err
@@ -39,16 +35,16 @@ func quoteShell(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// Node is what differs from one node to the next.
+// Node has the parameters of the configuration.
 type Node struct {
-	Folder layout.Folder
+	Folder Folder
 	// Assets is the folder with Kubernetes' programs, CNIPlugins the one with the CNI's.
 	Assets, CNIPlugins string
 	// SandboxImage is the image of the first container of each pod.
 	SandboxImage string
 }
 
-// ProxyHealth is where kube-proxy tells how it is.
+// ProxyHealth is the address of kube-proxy's health check.
 const ProxyHealth = "127.0.0.1:10256"
 
 // The names of configuration files.
@@ -94,8 +90,7 @@ func (n Node) Write() error {
 			return err
 		}
 	}
-	// Pods on the host's network get this one; it must not be the machine's, whose servers cannot
-	// be reached from here.
+	// For pods on the node's network. The host's file names servers that are unreachable from the node.
 	return os.WriteFile(n.Folder.Config(ResolvConf), nil, 0o600)
 }
 

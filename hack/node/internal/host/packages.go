@@ -1,6 +1,6 @@
 //go:build linux
 
-package machine
+package host
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Path is where the node's programs are looked for, also by the node itself: the caller's PATH may
-// lead to folders that the node does not see.
+// Path is the search path for the node's programs, also in the node itself: the caller's PATH may
+// name folders that do not exist in the node.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// pluginFolders are where distributions put the CNI plugins.
+// pluginFolders are the folders in which distributions install the CNI plugins.
 var pluginFolders = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
 
 // plugins are the CNI plugins that the node uses, and pluginPackage Debian's package with them.
@@ -33,34 +33,34 @@ var programs = []struct{ name, pack string }{
 	{"mount", "mount"},       // kubelet, for volumes
 }
 
-// FindProgram returns the path of a program, as the node finds it.
+// FindProgram returns the path of a program in Path.
 func FindProgram(name string) (string, error) {
 	for _, folder := range filepath.SplitList(Path) {
 		if path, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("there is no program %s in %s", name, Path)
+	return "", fmt.Errorf("program %s not found in %s", name, Path)
 }
 
 // FindPlugins returns the folder with the CNI plugins.
 func FindPlugins() (string, error) {
 	for _, folder := range pluginFolders {
-		if holdsAll(folder, plugins) {
+		if hasAll(folder, plugins) {
 			return folder, nil
 		}
 	}
-	return "", fmt.Errorf("the CNI plugins %s are in none of %s", strings.Join(plugins, ", "), strings.Join(pluginFolders, ", "))
+	return "", fmt.Errorf("CNI plugins %s not found in %s", strings.Join(plugins, ", "), strings.Join(pluginFolders, ", "))
 }
 
-func holdsAll(folder string, names []string) bool {
+func hasAll(folder string, names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		_, err := exec.LookPath(filepath.Join(folder, name))
 		return err != nil
 	})
 }
 
-// MissingPackages returns the Debian packages of all that this machine lacks.
+// MissingPackages returns the Debian packages with the programs that this machine lacks.
 func MissingPackages() []string {
 	var missing []string
 	for _, program := range programs {

@@ -1,6 +1,6 @@
-// Package layout decides how a test node is called and where it keeps its things: everything is
-// in one folder, and what cannot be there (cgroups) has a name that is made from the folder's.
-package layout
+// Package config defines the names, addresses and paths of a test node, and writes the configuration of
+// its programs. All files are in one folder; the name of the node's cgroup is derived from that folder.
+package config
 
 import (
 	"crypto/sha256"
@@ -15,35 +15,35 @@ import (
 const (
 	// NodeName is the name of the Node object, and the host name inside.
 	NodeName = "ringmaster-node"
-	// Address is the node's only address. It is from a range that is reserved for documentation, so
-	// that it is nobody's.
+	// Address is the node's only address. Its range is reserved for documentation, so no machine
+	// has it.
 	Address = "198.51.100.1"
 	// AddressPrefix is Address with the size of its network.
 	AddressPrefix = Address + "/24"
-	// Uplink is the device that carries Address. It leads nowhere.
+	// Uplink is the device with Address. No packet leaves the node through it.
 	Uplink = "uplink"
 	// APIPort is the API server's port at Address.
 	APIPort = 6443
-	// PodRange is where pods get their addresses.
+	// PodRange has the addresses of pods.
 	PodRange = "10.244.0.0/16"
 	// ContainerdSocket is the path inside the node.
 	ContainerdSocket = "/run/containerd/containerd.sock"
 )
 
-// Private are the folders that the node has for itself, empty at first: programs write to fixed
-// paths in them, and the machine must not see it.
+// Private are the folders that the node mounts for itself, empty at first: programs write to fixed
+// paths in them, which must not reach the host.
 var Private = []string{"/run", "/var/lib", "/var/log"}
 
-// special are folders that hold something else than files on a disk.
+// special are folders whose files are not on a disk.
 var special = []string{"/run", "/var/run", "/proc", "/sys", "/dev"}
 
 // Folder is the folder of one node.
 type Folder string
 
-// New checks the path that somebody gave for a node's folder.
-func New(path string) (Folder, error) {
+// NewFolder checks a path for a node's folder.
+func NewFolder(path string) (Folder, error) {
 	if path == "" {
-		return "", errors.New("the node's folder has no name: give one with --dir")
+		return "", errors.New("the node's folder has no path: set --dir")
 	}
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -62,16 +62,16 @@ func (f Folder) path(elements ...string) string {
 	return filepath.Join(append([]string{string(f)}, elements...)...)
 }
 
-// Marker is the file that makes the folder ours: without it, nothing is removed.
+// Marker is the file that marks the folder as a node's. Without it, no command removes the folder.
 func (f Folder) Marker() string { return f.path("README") }
 
-// Record is the file that tells which process is the node.
-func (f Folder) Record() string { return f.path("node.json") }
+// PIDFile identifies the node's first process.
+func (f Folder) PIDFile() string { return f.path("node.json") }
 
-// Ready is a file that exists when the node has come up.
+// Ready is a file that exists when the node is ready.
 func (f Folder) Ready() string { return f.path("ready") }
 
-// Program is the copy of this program that the node runs.
+// Program is the copy of this binary that the node runs.
 func (f Folder) Program() string { return f.path("node") }
 
 // Kubeconfig is the administrator's. Its server is in the node's network.
@@ -80,10 +80,10 @@ func (f Folder) Kubeconfig() string { return f.path("kubeconfig") }
 // Kubectl is a script that runs kubectl with that kubeconfig in that network.
 func (f Folder) Kubectl() string { return f.path("kubectl") }
 
-// Cache is for what kubectl would else keep in the user's home.
+// Cache is the folder of kubectl's cache, instead of one in the user's home.
 func (f Folder) Cache() string { return f.path("cache") }
 
-// Logs is the folder of all logs, of pods as well.
+// Logs is the folder of all logs, those of pods included.
 func (f Folder) Logs() string { return f.path("logs") }
 
 // Log is the log of one program.
@@ -101,10 +101,10 @@ func (f Folder) PKI(name string) string { return f.path("pki", name) }
 // Probe is a folder in which kernel features are tried.
 func (f Folder) Probe() string { return f.path("probe") }
 
-// Bind is a folder of the node that programs inside see under another path.
+// Bind is a folder that is mounted at another path in the node.
 type Bind struct{ Source, Target string }
 
-// Binds are the folders that are too large or too useful for a private folder in memory.
+// Binds are folders that are too large for a private folder in memory, or have to remain after the node.
 func (f Folder) Binds() []Bind {
 	return []Bind{
 		{f.path("containerd"), "/var/lib/containerd"},
@@ -113,7 +113,7 @@ func (f Folder) Binds() []Bind {
 	}
 }
 
-// Cgroup is the cgroup that holds all pods. Nodes in other folders have others.
+// Cgroup is the cgroup of all pods. It differs between folders.
 func (f Folder) Cgroup() string {
 	hash := sha256.Sum256([]byte(f))
 	return NodeName + "-" + hex.EncodeToString(hash[:4])

@@ -1,6 +1,6 @@
 //go:build linux
 
-package machine
+package host
 
 import (
 	"bufio"
@@ -9,23 +9,23 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/record"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/config"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/pidfile"
 )
 
-// Processes lists, for people to read, the processes that belong to a node that has ended.
-func Processes(folder layout.Folder, ended record.Record) []string {
+// Processes describes the processes of a node that has ended.
+func Processes(folder config.Folder, ended pidfile.Info) []string {
 	var found []string
 	for _, p := range processes("/proc") {
-		if why := p.belongs(folder, ended); why != "" {
-			found = append(found, fmt.Sprintf("process %s (%s) %s", p.pid, p.name, why))
+		if relation := p.belongs(folder, ended); relation != "" {
+			found = append(found, fmt.Sprintf("process %s (%s) %s", p.pid, p.name, relation))
 		}
 	}
 	return found
 }
 
-// Leftovers lists, for people to read, what else is still on this machine of a node.
-func Leftovers(folder layout.Folder) ([]string, error) {
+// Leftovers describes what else of a node is still on this machine.
+func Leftovers(folder config.Folder) ([]string, error) {
 	var found []string
 	mounts, err := mountsBelow(string(folder))
 	if err != nil {
@@ -47,14 +47,14 @@ func Leftovers(folder layout.Folder) ([]string, error) {
 	return found, nil
 }
 
-// process is what the kernel tells of one.
+// process has the attributes of a process in /proc.
 type process struct{ pid, name, program, network, cgroups string }
 
 func processes(proc string) []process {
 	var all []process
 	folders, _ := filepath.Glob(filepath.Join(proc, "[0-9]*"))
 	for _, folder := range folders {
-		// A process may end while it is looked at; what cannot be read any more is empty.
+		// A process may end meanwhile; the attributes that cannot be read are then empty.
 		name, _ := os.ReadFile(filepath.Join(folder, "comm"))
 		program, _ := os.Readlink(filepath.Join(folder, "exe"))
 		network, _ := os.Readlink(filepath.Join(folder, "ns", "net"))
@@ -67,8 +67,8 @@ func processes(proc string) []process {
 	return all
 }
 
-// belongs says in which way a process is part of the node, or nothing.
-func (p process) belongs(folder layout.Folder, ended record.Record) string {
+// belongs describes how a process is part of the node, or returns "".
+func (p process) belongs(folder config.Folder, ended pidfile.Info) string {
 	switch {
 	case ended.Network != "" && p.network == ended.Network:
 		return "keeps the node's network alive"
