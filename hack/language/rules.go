@@ -19,7 +19,7 @@ type rule struct {
 
 // exception is a text or an identifier that rules do not apply to.
 type exception struct {
-	// File is a file, or a pattern as for path.Match.
+	// File is a file, a pattern as for path.Match, or a folder followed by /** for all files below it.
 	File string
 	// Text is allowed wherever the file has it. Identifier is allowed as a whole.
 	Text, Identifier string
@@ -29,6 +29,9 @@ type exception struct {
 }
 
 func (e *exception) matches(file string) bool {
+	if folder, ok := strings.CutSuffix(e.File, "/**"); ok {
+		return strings.HasPrefix(file, folder+"/")
+	}
 	matched, err := path.Match(e.File, file)
 	return err == nil && matched
 }
