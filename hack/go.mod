@@ -1,5 +1,5 @@
-// The programs that the Makefile runs. A module of their own, so that what only they need does not
-// reach the users of the library.
+// The programs that the Makefile runs. A module of their own, so that users of the library do not get their
+// dependencies.
 module github.com/ringmaster-project/ringmaster/hack
 
 go 1.26.0

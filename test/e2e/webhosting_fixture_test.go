@@ -17,7 +17,7 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// What the manifests of the sample operator call things.
+// Names in the manifests of the sample operator.
 const (
 	hostingManifests = "examples/webhosting/config"
 	hostingSystem    = "webhosting-system"
@@ -31,8 +31,8 @@ const (
 	readyPhase    = "--for=jsonpath={.status.phase}=Ready"
 )
 
-// overlay is what somebody writes who has images of their own. Its arguments are the manifests, the name
-// and tag of the operator's image, and the image of nginx.
+// overlay is a kustomization with other images. Its arguments are the manifests, the name and tag of the
+// operator's image, and the image of nginx.
 const overlay = `
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -82,8 +82,8 @@ func (h *hosting) installOperator() {
 	h.kubectl("", "rollout", "status", "-n", hostingSystem, "deployment/"+operator, "--timeout="+patience.String())
 }
 
-// remove deletes the samples and the operator. What belongs to a Website goes with it, and so do
-// namespaces, which are gone sooner if their pods are.
+// remove deletes the samples and the operator. It deletes pods first, so that namespaces are removed
+// sooner.
 func (h *hosting) remove(manifests string) {
 	if h.Failed() {
 		(&cluster{T: h.T, client: h.client, namespace: hostingSystem}).dump()
@@ -96,13 +96,13 @@ func (h *hosting) remove(manifests string) {
 	h.kubectl(both, "delete", "--ignore-not-found", "--timeout="+patience.String(), "-f", "-")
 }
 
-// overlay writes a kustomization for our images, and returns its folder.
+// overlay writes a kustomization for the images under test, and returns its folder.
 func (h *hosting) overlay() string {
 	h.Helper()
 	folder := h.TempDir()
 	manifests, err := filepath.Abs(filepath.Join(root, hostingManifests, h.mode.name))
 	if err == nil {
-		manifests, err = filepath.Rel(folder, manifests) // kustomize takes no others
+		manifests, err = filepath.Rel(folder, manifests) // kustomize requires a relative path
 	}
 	if err != nil {
 		h.Fatal(err)
@@ -116,23 +116,23 @@ func (h *hosting) overlay() string {
 	return folder
 }
 
-// settled waits until there are so many instances, one is elected if the mode asks for it, and every
-// Website and all that belongs to it have a live owner if it has one at all.
+// settled waits until the wanted number of instances is ready, one is elected if the mode has an election, and
+// every Website and its children have the same live owner if the mode shards.
 func (h *hosting) settled(instances int) {
 	h.Helper()
 	h.eventually(func(g Gomega) {
 		live := h.instances(g)
 		g.Expect(live).To(HaveLen(instances))
 		if h.mode.elected != "" {
-			g.Expect(live).To(HaveKey(h.electedInstance(g)), "who is elected")
+			g.Expect(live).To(HaveKey(h.electedInstance(g)), "the elected instance")
 		}
 		if h.mode.sharded {
 			h.owned(g, live)
 		}
-	}, "all is well with %d instances", instances)
+	}, "%d instances are ready and all objects have an owner", instances)
 }
 
-// instances are the pods of the operator, all of which have to be ready, and shards if the mode says so.
+// instances are the pods of the operator, all of which must be ready, and shards if the mode shards.
 func (h *hosting) instances(g Gomega) map[string]int {
 	pods, err := h.client.CoreV1().Pods(hostingSystem).List(h.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + operator})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -159,15 +159,15 @@ func (h *hosting) electedInstance(g Gomega) string {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
 	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
-	g.Expect(name).NotTo(BeEmpty(), "nobody is elected")
+	g.Expect(name).NotTo(BeEmpty(), "the Lease has no holder")
 	return name
 }
 
-// websites are the sharded kind, and belongings what belongs to each object of it.
+// websites are the sharded objects, and children the resources of their children.
 var (
-	websites   = schema.GroupVersionResource{Group: "webhosting.timebertt.dev", Version: "v1alpha1", Resource: "websites"}
-	themes     = websites.GroupVersion().WithResource("themes")
-	belongings = []schema.GroupVersionResource{
+	websites = schema.GroupVersionResource{Group: "webhosting.timebertt.dev", Version: "v1alpha1", Resource: "websites"}
+	themes   = websites.GroupVersion().WithResource("themes")
+	children = []schema.GroupVersionResource{
 		{Version: "v1", Resource: "configmaps"},
 		{Group: "apps", Version: "v1", Resource: "deployments"},
 		{Version: "v1", Resource: "services"},
@@ -175,7 +175,7 @@ var (
 	}
 )
 
-// owned expects that every Website and all that belongs to it have the same live owner, and counts them.
+// owned expects that every Website and its children have the same live owner, and counts the Websites of each owner.
 func (h *hosting) owned(g Gomega, live map[string]int) map[string]int {
 	all, err := h.objects.Resource(websites).List(h.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -185,11 +185,11 @@ func (h *hosting) owned(g Gomega, live map[string]int) map[string]int {
 		website := &all.Items[i]
 		shard := website.GetLabels()[shardingv1alpha1.LabelShard(operator)]
 		g.Expect(live).To(HaveKey(shard), "the shard of %s/%s", website.GetNamespace(), website.GetName())
-		g.Expect(website.GetLabels()).NotTo(HaveKey(shardingv1alpha1.LabelDrain(operator)), "%s/%s is still to be let go", website.GetNamespace(), website.GetName())
+		g.Expect(website.GetLabels()).NotTo(HaveKey(shardingv1alpha1.LabelDrain(operator)), "%s/%s is not drained yet", website.GetNamespace(), website.GetName())
 		shards[string(website.GetUID())] = shard
 		live[shard]++
 	}
-	for _, resource := range belongings {
+	for _, resource := range children {
 		found, err := h.objects.Resource(resource).List(h.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=" + operator})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(found.Items).To(HaveLen(len(shards)), "%s", resource.Resource)
@@ -198,13 +198,13 @@ func (h *hosting) owned(g Gomega, live map[string]int) map[string]int {
 			owner := metav1.GetControllerOf(object)
 			g.Expect(owner).NotTo(BeNil(), "the owner of %s %s", resource.Resource, object.GetName())
 			g.Expect(object.GetLabels()).To(HaveKeyWithValue(shardingv1alpha1.LabelShard(operator), shards[string(owner.UID)]), "%s %s", resource.Resource, object.GetName())
-			g.Expect(object.GetLabels()).NotTo(HaveKey(shardingv1alpha1.LabelDrain(operator)), "%s %s is still to be let go", resource.Resource, object.GetName())
+			g.Expect(object.GetLabels()).NotTo(HaveKey(shardingv1alpha1.LabelDrain(operator)), "%s %s is not drained yet", resource.Resource, object.GetName())
 		}
 	}
 	return live
 }
 
-// dumpProjects prints what is in the namespaces with Websites.
+// dumpProjects logs the contents of the namespaces with Websites.
 func (h *hosting) dumpProjects() {
 	all, err := h.objects.Resource(websites).List(context.WithoutCancel(h.Context()), metav1.ListOptions{})
 	if err != nil {
