@@ -62,8 +62,8 @@ SLOWEST  = echo 'The ten slowest tests:'; cat $(RECORDS)/$@*.json | $(BIN)/gotes
 test: kubernetes gotestsum ## Run the tests that every change must pass; needs no root
 	@rm -f $(RECORDS)/test-*.json
 	@# The tests of the root module take longest. The others run one after the other beside them.
-	@code=0; $(MAKE) --no-print-directory -j2 test-root test-experiment test-hack test-ring test-mutants || code=$$?; \
-	  $(MAKE) --no-print-directory test-nats || code=$$?; $(SLOWEST); exit $$code
+	@code=0; $(MAKE) --no-print-directory -j2 -k test-root test-experiment test-hack test-ring test-mutants test-nats || code=$$?; \
+	  $(SLOWEST); exit $$code
 
 # Tests wait most of the time, so more packages run than there are cores. The longest packages start first.
 LONGEST := ./test/modes ./demo ./cmd/ringmaster ./test/robustness ./test/sharder ./examples/webhosting ./pkg/coordination/kubestore \
@@ -87,15 +87,14 @@ test-mutants: # those that need no Kubernetes and take seconds
 # 'go test' reuses a cached result only if the modification times of the files that the test opened are the same. 'go build'
 # changes these times even if it links nothing, and -buildvcs the content with each commit. So programs are built without
 # -buildvcs, and the modification time of each is derived from its checksum.
+LINK = $(WORKSPACE) go build -buildvcs=false -ldflags='-s -w'
 .PHONY: test-programs
 test-programs:
 	@mkdir -p $(RECORDS)/race $(RECORDS)/plain
-	@go build -race -buildvcs=false -ldflags='-s -w' -o $(RECORDS)/race/ ./cmd/sharder
-	@go -C cmd/ringmaster build -race -buildvcs=false -ldflags='-s -w' -o $(RECORDS)/race/ .
-	@go -C demo build -race -buildvcs=false -ldflags='-s -w' -o $(RECORDS)/race/ .
-	@cd examples && go build -race -buildvcs=false -ldflags='-s -w' -o $(RECORDS)/race/ $$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./...)
-	@go build -buildvcs=false -ldflags='-s -w' -o $(RECORDS)/plain/ ./cmd/sharder
-	@go -C examples build -buildvcs=false -ldflags='-s -w' -o $(RECORDS)/plain/ ./webhosting ./etcdcluster ./etcdagent
+	@# In the workspace, because go compiles the root module's packages twice if it is a dependency elsewhere.
+	@$(LINK) -race -o $(RECORDS)/race/ ./cmd/sharder ./cmd/ringmaster ./demo \
+	  $$($(WORKSPACE) go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./examples/...)
+	@$(LINK) -o $(RECORDS)/plain/ ./cmd/sharder ./examples/webhosting ./examples/etcdcluster ./examples/etcdagent
 	@for program in $(RECORDS)/{race,plain}/*; do sum=$$(cksum <$$program); touch -d @$$(( $${sum% *} % 1000000000 )) $$program || true; done
 
 .PHONY: gotestsum

@@ -42,7 +42,7 @@ func found(t *testing.T, args ...string) *country {
 	t.Helper()
 	c := &country{demo: demo{WithT: NewWithT(t), t: t, tmp: rig.TempDir(t)}}
 	c.SetDefaultEventuallyTimeout(patience)
-	c.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	c.SetDefaultEventuallyPollingInterval(500 * time.Millisecond) // each poll starts a process
 	c.process = up(t, c.tmp, append([]string{"--example", "etcdcluster", "--programs", regionPrograms(t)}, args...)...)
 	c.kubeconfig = ready(t, c.process)
 	c.endpoint = endpointLine.FindStringSubmatch(c.process.Tail(100))[1]
