@@ -5,24 +5,24 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 failed=0
-fail() { echo "verify: $*" >&2; failed=1; }
+complain() { echo "verify: $*" >&2; failed=1; }
 
 echo "go.mod and go.sum of every module"
 for module in . cmd/ringmaster demo examples examples/natscluster experiment hack kubernetes tools; do
-  (cd "$module" && go mod tidy -diff) || fail "$module/go.mod is not tidy: run 'make tidy'"
+  (cd "$module" && go mod tidy -diff) || complain "$module/go.mod is not tidy: run 'make tidy'"
 done
 
 echo "generated files and the exported API"
 snapshot() { git ls-files -co --exclude-standard -z | sort -z | xargs -0 sha256sum 2>/dev/null || true; }
 before=$(snapshot)
-make -s generate || fail "'make generate' failed: see above"
+make -s generate || complain "'make generate' failed: see above"
 if ! changes=$(diff <(echo "$before") <(snapshot)); then
   echo "$changes" | sed -n 's/^[<>] [0-9a-f]*  /  /p' | sort -u >&2
-  fail "generated files were stale; 'make generate' has updated them: commit them"
+  complain "generated files were stale; 'make generate' has updated them: commit them"
 fi
 
 echo "tests that documents name"
-go -C hack run ./testnames -C .. 'docs/*/*.md' '*.md' || fail "a document names a test that does not exist, or a promise has none"
+go -C hack run ./testnames -C .. 'docs/*/*.md' '*.md' || complain "a document names a test that does not exist, or a promise has none"
 
 echo "lint reports forbidden imports"
 ours=github.com/ringmaster-project/ringmaster
@@ -58,7 +58,7 @@ output=$(for module in . examples; do
     --path-prefix="${module#.}" --output.text.path=stdout --output.text.colors=false --output.text.print-issued-lines=false ./... 2>&1 || true)
 done)
 for file in "${expected[@]}"; do
-  grep -q "^$file:.*(depguard)" <<<"$output" || fail "lint does not report the import in $file: $(sed -n 's/^import _ //p' "$file")"
+  grep -q "^$file:.*(depguard)" <<<"$output" || complain "lint does not report the import in $file: $(sed -n 's/^import _ //p' "$file")"
 done
 rm -rf "${probes[@]}" pkg/verifyprobe examples/verifyprobe
 
