@@ -48,20 +48,13 @@ func readRules(content []byte) (*rules, error) {
 		return nil, fmt.Errorf("reading rules.yaml: %w", err)
 	}
 	for i := range r.Rules {
-		rule, err := &r.Rules[i], error(nil)
-		if rule.regexp, err = compile(rule.Pattern); err != nil {
-			return nil, fmt.Errorf("reading rules.yaml: %w", err)
-		}
-		if rule.Except == "" {
-			continue
-		}
-		if rule.except, err = compile(rule.Except); err != nil {
+		if err := r.Rules[i].compile(); err != nil {
 			return nil, fmt.Errorf("reading rules.yaml: %w", err)
 		}
 	}
 	for i := range r.Words {
-		word, err := &r.Words[i], error(nil)
-		if word.regexp, err = regexp.Compile("^(?:" + word.Word + ")$"); err != nil {
+		var err error
+		if r.Words[i].regexp, err = regexp.Compile("^(?:" + r.Words[i].Word + ")$"); err != nil {
 			return nil, fmt.Errorf("reading rules.yaml: %w", err)
 		}
 	}
@@ -71,6 +64,14 @@ func readRules(content []byte) (*rules, error) {
 		}
 	}
 	return r, nil
+}
+
+func (r *rule) compile() (err error) {
+	if r.regexp, err = compile(r.Pattern); err != nil || r.Except == "" {
+		return err
+	}
+	r.except, err = compile(r.Except)
+	return err
 }
 
 // compile compiles a pattern whose spaces also match ends of lines.
