@@ -66,8 +66,9 @@ test: kubernetes gotestsum ## Run the tests that every change must pass; needs n
 	  $(SLOWEST); exit $$code
 
 # Tests wait most of the time, so more packages run than there are cores. The longest packages start first.
-LONGEST := ./test/modes ./demo ./cmd/ringmaster ./test/robustness ./test/sharder ./examples/webhosting ./pkg/coordination/kubestore \
-           ./internal/sharder/moves ./examples/etcdcluster ./internal/controlplane ./test/skew ./pkg/coordination/etcdstore ./examples
+LONGEST := ./demo ./examples/etcdcluster ./test/modes ./test/robustness ./pkg/coordination ./test/sharder ./test/skew \
+           ./pkg/coordination/kubestore ./pkg/coordination/etcdstore ./examples/webhosting ./pkg/shard ./internal/controlplane ./examples \
+           ./cmd/ringmaster ./internal/sharder/moves
 .PHONY: test-root test-ring test-hack test-experiment test-mutants test-nats
 test-root: test-programs
 	$(WORKSPACE) $(TESTENV) $(GOTEST) -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) $(ARGS) \
