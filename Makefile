@@ -149,7 +149,7 @@ e2e: gotestsum $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need
 BENCHED := $(RECORDS)/bench.txt
 FIGURES  = go -C hack run ./figures -accepted ../test/bench/accepted.yaml
 .PHONY: bench bench-accept
-bench: kubernetes ## Measure each figure and its reference in the same run, and fail if a ratio is worse than accepted (about an hour)
+bench: kubernetes ## Measure, each figure beside its reference in the same run, and fail when a ratio got worse (about an hour)
 	@mkdir -p $(RECORDS)
 	@{ echo '# ARGS: $(ARGS)'; export KUBEBUILDER_ASSETS=$(ASSETS); \
 	  $(if $(filter -bench -bench=%,$(ARGS)),:,go test -run '^$$' -bench . -benchtime 3x -timeout 30m $$(go list ./... | grep -v -e '/test/bench$$')) && \

@@ -7,27 +7,27 @@ import (
 
 // accepted is a ratio that must not get worse.
 type accepted struct {
-	// Benchmark and Unit identify the ratio, What describes it.
+	// Benchmark and Unit are what the benchmark is called and reports, What says it in words.
 	Benchmark string `json:"benchmark"`
 	Unit      string `json:"unit"`
 	What      string `json:"what,omitempty"`
-	// Ratio is the accepted value. A measured value is worse if it exceeds Ratio by more than the tolerance, a share of Ratio.
+	// Ratio is what was accepted. It gets worse when it exceeds it by more than the tolerance, which is a share of it.
 	Ratio     float64 `json:"ratio"`
 	Tolerance float64 `json:"tolerance"`
-	// HigherIsBetter inverts the comparison.
+	// HigherIsBetter turns that around.
 	HigherIsBetter bool `json:"higherIsBetter,omitempty"`
-	// Args are the sizes with which it was measured, unless those are the defaults.
+	// Args are the sizes that it was measured with, if those are not the defaults.
 	Args string `json:"args,omitempty"`
-	// Measured describes the machine.
+	// Measured says on what, and how often.
 	Measured string `json:"measured,omitempty"`
 }
 
-// id identifies a ratio.
+// id names a ratio.
 type id struct{ benchmark, unit string }
 
 func (a accepted) id() id { return id{a.Benchmark, a.Unit} }
 
-// verdict is the result of a comparison.
+// verdict is what became of a ratio.
 type verdict string
 
 const (
@@ -42,19 +42,19 @@ const (
 // result is a ratio with its verdict.
 type result struct {
 	accepted
-	// Value is the measured value, and Limit the worst tolerated one.
+	// Value is what was measured now, and Limit the worst that is tolerated.
 	Value, Limit float64
 	verdict      verdict
 }
 
-// run is the output of a run of benchmarks: all values of each ratio, and its arguments.
+// run is what benchmarks reported: all values of each ratio, and the arguments that they were given.
 type run struct {
 	values map[id][]float64
 	args   string
 }
 
-// compare compares a run with the accepted ratios. A run without arguments must have all ratios. A ratio that was accepted
-// with other sizes is not compared.
+// compare judges a run. One without arguments of its own has to have all ratios; one with other sizes than a ratio was
+// accepted with says nothing about it.
 func compare(all []accepted, measured run) []result {
 	var results []result
 	known := map[id]bool{}
@@ -101,8 +101,8 @@ func (a accepted) judge(value float64) verdict {
 	return same
 }
 
-// isRatio reports whether a unit is that of a ratio, and not of a time or a size. The share of renewals that were in time is
-// a property of the machine, not of the product.
+// isRatio tells a ratio from a time or a size by its unit. The share of renewals that were in time is a property of the
+// machine, not of the product.
 func isRatio(unit string) bool {
 	if unit == "x-renewals" {
 		return false
@@ -110,7 +110,7 @@ func isRatio(unit string) bool {
 	return strings.HasPrefix(unit, "x-") || slices.Contains([]string{"writes/object", "moves/object", "leases", "rig/envtest"}, unit)
 }
 
-// split reports whether arguments of go test select benchmarks, and returns those that are sizes.
+// split tells which arguments of go test choose benchmarks, and which are sizes of their own.
 func split(args string) (selected bool, sizes string) {
 	var rest []string
 	fields := strings.Fields(args)
@@ -139,10 +139,10 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// usualTolerance is the tolerance of a new ratio.
+// usualTolerance is that of a ratio that is accepted for the first time.
 const usualTolerance = 0.25
 
-// accept returns the list with measured values instead of the accepted ones.
+// accept is the list with what was measured instead of what was accepted.
 func accept(all []accepted, measured run, machine string) []accepted {
 	results := compare(all, measured)
 	_, sizes := split(measured.args)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// argsPrefix begins the line with the arguments of the run.
+// argsPrefix is the line with the arguments that benchmarks were given.
 const argsPrefix = "# ARGS: "
 
 // processors is the number of processors that go test adds to a benchmark's name.
@@ -41,7 +41,7 @@ func parse(output string) (measured run, err error) {
 	return measured, nil
 }
 
-// machineOf describes the machine, from the output.
+// machineOf is what the output says of the machine.
 func machineOf(output string, cores int) string {
 	machine := fmt.Sprintf("%d cores", cores)
 	for line := range strings.Lines(output) {
