@@ -59,12 +59,12 @@ func matches(rule *networkingv1.HTTPIngressPath, path string) int {
 // address returns the address of a Service's port, which a backend names or numbers.
 func address(service *corev1.Service, port networkingv1.ServiceBackendPort) (string, error) {
 	if ip := service.Spec.ClusterIP; ip == "" || ip == corev1.ClusterIPNone {
-		return "", fmt.Errorf("Service %s/%s has no cluster IP", service.Namespace, service.Name)
+		return "", fmt.Errorf("service %s/%s has no cluster IP", service.Namespace, service.Name)
 	}
 	for _, known := range service.Spec.Ports {
 		if port.Name != "" && known.Name == port.Name || port.Name == "" && known.Port == port.Number {
 			return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(int(known.Port))), nil
 		}
 	}
-	return "", fmt.Errorf("Service %s/%s has no port %s%d", service.Namespace, service.Name, port.Name, port.Number)
+	return "", fmt.Errorf("service %s/%s has no port %s%d", service.Namespace, service.Name, port.Name, port.Number)
 }
