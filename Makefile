@@ -1,4 +1,4 @@
-# Everything that there is to do here. `make` alone lists the targets.
+# All tasks of development. `make` without a target lists them.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -6,71 +6,74 @@ SHELL       := /bin/bash
 
 ROOT   := $(CURDIR)
 BIN    := $(ROOT)/bin
-ASSETS := $(BIN)/kubernetes
-# Each folder with a go.mod of its own. See CONTRIBUTING.md for why there are several.
+# The folder with Kubernetes' programs, which all targets use. Programs that the user has in KUBEBUILDER_ASSETS are linked there
+# instead of built.
+GIVEN  := $(filter-out $(BIN)/kubernetes,$(abspath $(KUBEBUILDER_ASSETS)))
+ASSETS := $(BIN)/$(if $(GIVEN),assets,kubernetes)
+# The folders with a go.mod of their own. CONTRIBUTING.md has the reasons.
 MODULES := . cmd/ringmaster demo examples examples/natscluster experiment hack kubernetes tools
 TOOL    := go tool -modfile=$(ROOT)/tools/go.mod
 NODE    := $(BIN)/node
 NODE_DIR ?= /var/lib/ringmaster-node
 
-# More arguments for `ringmaster up` and `go test`: make up ARGS='--data-dir data', make test ARGS='-run Proxy -v'
+# Additional arguments of `ringmaster up` and `go test`: make up ARGS='--data-dir data', make test ARGS='-run Proxy -v'
 ARGS ?=
 
-# What an environment sets for other projects must not change what is built here.
+# The settings of an environment for other projects must not change the build.
 export GOWORK := off
-# The modules whose tests one 'go test' runs: the product, its command line, the demo and the examples.
+# One 'go test' runs the tests of these modules: the product, its command line, the demo and the examples.
 WORKSPACE := GOWORK=$(ROOT)/hack/go.work
 WORKSPACE_PACKAGES := ./... ./cmd/ringmaster/... ./demo/... ./examples/...
-# What was compiled in one clone is used in all others.
+# Clones share compiled packages.
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 ##@ Use
 
 .PHONY: up
-up: build kubernetes ## Run the whole thing on this machine until Ctrl-C: docs/tutorial/demo.md
+up: build kubernetes ## Run the demo on this machine until Ctrl-C: docs/tutorial/demo.md
 	@exec $(BIN)/ringmaster up --assets $(ASSETS) $(ARGS)
 
 .PHONY: build
-build: ## Build our programs into bin/
+build: ## Build the programs into bin/
 	@mkdir -p $(BIN)
 	go build -o $(BIN)/ ./cmd/sharder
 	go -C cmd/ringmaster build -o $(BIN)/ .
 	go -C demo build -o $(BIN)/ringmaster-demo .
 	go -C examples build -o $(BIN)/ ./webhosting ./etcdcluster ./etcdagent
 
-# Not a part of build: Prometheus' engine takes minutes to compile, and nothing else needs it.
+# Not a part of build, because Prometheus' engine takes minutes to compile, and no other program needs it.
 .PHONY: experiment
 experiment: build kubernetes ## Build what 'ringmaster experiment' runs: docs/explanation/evaluation.md
 	go -C experiment build -o $(BIN)/ringmaster-experiment .
 
 ##@ Test
 
-# How tests are run: a line for each package as it ends, the whole output of whatever fails, at once and again at the end,
-# and a record of all of it. With -v in ARGS everything is shown.
+# Tests print a line for each package when it ends, and the output of failed tests, at once and again at the end. With -v in
+# ARGS they print all output. RECORDS has all output, too.
 RECORDS := $(BIN)/test
 GOTEST   = $(BIN)/gotestsum --format $(if $(filter -v,$(ARGS)),standard-verbose,pkgname-and-test-fails) \
              --format-hide-empty-pkg --hide-summary skipped --jsonfile $(RECORDS)/$@.json --
-# Memory for time: control planes collect garbage less often. A process with the race detector waits for a second when it
-# ends, for races that are about to happen; a tenth is enough for commands that run hundreds of times.
+# GOGC trades memory for CPU time. At its end a process with the race detector waits for races; the default of 1 s is too long
+# for commands that run hundreds of times.
 TESTENV  = KUBEBUILDER_ASSETS=$(ASSETS) RINGMASTER_TEST_PROGRAMS=$(RECORDS) GOGC=400 GORACE=atexit_sleep_ms=100
 SLOWEST  = echo 'The ten slowest tests:'; cat $(RECORDS)/$@*.json | $(BIN)/gotestsum tool slowest --num 10
 
 .PHONY: test
 test: kubernetes gotestsum ## Run the tests that every change must pass; needs no root
 	@rm -f $(RECORDS)/test-*.json
-	@# The root module's tests take longest; all others run one after the other beside them. NATS comes last, when there is room.
-	@code=0; $(MAKE) --no-print-directory -j2 test-root test-experiment test-hack test-ring test-mutants || code=$$?; \
-	  $(MAKE) --no-print-directory test-nats || code=$$?; $(SLOWEST); exit $$code
+	@# The tests of the root module take longest. The others run one after the other beside them.
+	@code=0; $(MAKE) --no-print-directory -j2 -k test-root test-experiment test-hack test-ring test-mutants test-nats || code=$$?; \
+	  $(SLOWEST); exit $$code
 
-# Most of the time tests wait for something, so there are more of them at work than there are cores. Those that take longest
-# begin first; what is short runs together at the end.
-LONGEST := ./test/modes ./demo ./cmd/ringmaster ./test/robustness ./test/sharder ./examples/webhosting ./pkg/coordination/kubestore \
-           ./internal/sharder/moves ./examples/etcdcluster ./internal/controlplane ./test/skew ./pkg/coordination/etcdstore ./examples
+# Tests wait most of the time, so more packages run than there are cores. The longest packages start first.
+LONGEST := ./demo ./examples/etcdcluster ./test/modes ./test/robustness ./pkg/coordination ./test/sharder ./test/skew \
+           ./pkg/coordination/kubestore ./pkg/coordination/etcdstore ./examples/webhosting ./pkg/shard ./internal/controlplane ./examples \
+           ./cmd/ringmaster ./internal/sharder/moves
 .PHONY: test-root test-ring test-hack test-experiment test-mutants test-nats
 test-root: test-programs
 	$(WORKSPACE) $(TESTENV) $(GOTEST) -race -timeout 20m -p $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) $(ARGS) \
 	  $(LONGEST) $$($(WORKSPACE) go list $(WORKSPACE_PACKAGES) | grep -v -e '/internal/ring$$' $(LONGEST:.%=-e '%$$'))
-test-ring: # statistics without goroutines, ten times slower with the race detector
+test-ring: # statistics without goroutines, which the race detector makes ten times slower
 	$(GOTEST) $(ARGS) ./internal/ring
 test-hack: test-programs
 	cd hack && $(TESTENV) $(GOTEST) -race -timeout 10m ./...
@@ -78,21 +81,21 @@ test-experiment: kubernetes test-programs
 	cd experiment && $(TESTENV) $(GOTEST) -race -timeout 20m -p 1 $(ARGS) ./...
 test-nats: kubernetes gotestsum # one scenario; test-nats-all has all of them
 	cd examples/natscluster && $(TESTENV) $(GOTEST) -timeout 10m -run 'TestRollingRestart$$' ./...
-test-mutants: # the few that need no Kubernetes and take seconds
+test-mutants: # those that need no Kubernetes and take seconds
 	@go -C hack run ./mutants -ci
 
-# Builds the programs that tests start once for all packages. Tests build any other program themselves.
-# 'go test' caches a result only while the modification times of the files that the test opened are the same, and 'go build'
-# changes them even if nothing is linked. So each program's modification time is derived from its checksum.
+# Builds the programs that tests of several packages start. Tests build other programs themselves.
+# 'go test' reuses a cached result only if the modification times of the files that the test opened are the same. 'go build'
+# changes these times even if it links nothing, and -buildvcs the content with each commit. So programs are built without
+# -buildvcs, and the modification time of each is derived from its checksum.
+LINK = $(WORKSPACE) go build -buildvcs=false -ldflags='-s -w'
 .PHONY: test-programs
 test-programs:
 	@mkdir -p $(RECORDS)/race $(RECORDS)/plain
-	@go build -race -ldflags='-s -w' -o $(RECORDS)/race/ ./cmd/sharder
-	@go -C cmd/ringmaster build -race -ldflags='-s -w' -o $(RECORDS)/race/ .
-	@go -C demo build -race -ldflags='-s -w' -o $(RECORDS)/race/ .
-	@cd examples && go build -race -ldflags='-s -w' -o $(RECORDS)/race/ $$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./...)
-	@go build -ldflags='-s -w' -o $(RECORDS)/plain/ ./cmd/sharder
-	@go -C examples build -ldflags='-s -w' -o $(RECORDS)/plain/ ./webhosting ./etcdcluster ./etcdagent
+	@# In the workspace, because go compiles the root module's packages twice if it is a dependency elsewhere.
+	@$(LINK) -race -o $(RECORDS)/race/ ./cmd/sharder ./cmd/ringmaster ./demo \
+	  $$($(WORKSPACE) go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./examples/...)
+	@$(LINK) -o $(RECORDS)/plain/ ./cmd/sharder ./examples/webhosting ./examples/etcdcluster ./examples/etcdagent
 	@for program in $(RECORDS)/{race,plain}/*; do sum=$$(cksum <$$program); touch -d @$$(( $${sum% *} % 1000000000 )) $$program || true; done
 
 .PHONY: gotestsum
@@ -100,9 +103,9 @@ gotestsum:
 	@mkdir -p $(RECORDS)
 	@go build -modfile=tools/go.mod -o $(BIN)/gotestsum gotest.tools/gotestsum
 
-# Matrices of which 'make test' has a part.
+# The rest of the matrices of 'make test'.
 .PHONY: test-long
-test-long: kubernetes gotestsum test-programs ## Run the long tests that 'make test' skips (about 15 minutes)
+test-long: kubernetes gotestsum test-programs ## Run the long tests that 'make test' leaves out (about 15 minutes)
 	$(WORKSPACE) $(TESTENV) $(GOTEST) -race -tags long -timeout 40m $(ARGS) ./test/modes ./demo ./test/robustness ./pkg/coordination
 
 .PHONY: test-all
@@ -113,31 +116,30 @@ test-nats-all: kubernetes gotestsum ## Run all scenarios of the NATS example on 
 	cd examples/natscluster && $(TESTENV) $(GOTEST) -timeout 20m -parallel 2 $(ARGS) ./...
 
 .PHONY: test-experiments
-test-experiments: kubernetes ## Run every scenario of 'ringmaster experiment' for a moment, each to its report (about 6 minutes)
+test-experiments: kubernetes ## Run a short version of every scenario of 'ringmaster experiment' (about 6 minutes)
 	KUBEBUILDER_ASSETS=$(ASSETS) go -C experiment test -tags experiments -timeout 20m -parallel 3 $(ARGS) ./command
 
-# A package whose tests use the rig or a control plane needs Kubernetes; the others are the units.
+# Packages whose tests use the rig or a control plane need Kubernetes.
 .PHONY: test-unit
 test-unit: ## Run the tests that need no Kubernetes: seconds
 	@$(WORKSPACE) go test -race $(ARGS) $$($(WORKSPACE) go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' $(WORKSPACE_PACKAGES) \
 	  | grep -v -e ' .*internal/rig\b' -e ' .*internal/controlplane\b' | cut -d' ' -f1)
 
-# Not 'go run', which does not pass signals on.
+# 'go run' does not forward signals.
 .PHONY: mutants
-mutants: kubernetes ## Break the product in small ways, one at a time; each must make its test fail (about 5 minutes; ARGS='-run webhook' for some)
+mutants: kubernetes ## Apply small changes that break the product, one at a time; each must make its test fail (about 5 minutes; ARGS='-run webhook' for some)
 	@go -C hack build -o $(BIN)/mutants ./mutants
 	@KUBEBUILDER_ASSETS=$(ASSETS) $(BIN)/mutants -C $(ROOT) -list $(ROOT)/hack/mutants/mutants.yaml $(ARGS)
 
 .PHONY: faults
-faults: kubernetes ## Inject faults into coordination, on real processes (about 15 minutes)
+faults: kubernetes ## Inject faults into the processes of coordination (about 15 minutes)
 	KUBEBUILDER_ASSETS=$(ASSETS) go -C examples test -race -tags faults -timeout 40m $(ARGS) ./etcdcluster
 
 .PHONY: soak
-soak: kubernetes ## Disturb the sample operator under load for an hour, and look for growth (make soak ARGS='-duration 5m' is shorter)
+soak: kubernetes ## Disturb the sample operator under load for an hour, and check for growth (make soak ARGS='-duration 5m' is shorter)
 	KUBEBUILDER_ASSETS=$(ASSETS) go -C experiment test -tags soak -v -timeout 0 -run TestSoak ./test/soak $(ARGS)
 
-# On the cluster that KUBECONFIG names, or else on a node that is there only for the tests, unless
-# somebody started it before.
+# On the cluster of KUBECONFIG, or else on the node of 'make cluster-up', which is temporary unless it runs already.
 .PHONY: e2e
 e2e: gotestsum $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need a real node, on a temporary node or on the cluster of KUBECONFIG
 	@rm -f $(RECORDS)/e2e.json
@@ -157,28 +159,28 @@ bench-accept: ## Accept the ratios that the last 'make bench' measured
 	@$(FIGURES) -accept <$(BENCHED)
 
 .PHONY: bench-coordination
-bench-coordination: kubernetes ## Measure what agreeing before acting is worth, local beside global (25 minutes; make bench-coordination ARGS=-runs=2 is shorter)
+bench-coordination: kubernetes ## Compare the local and global modes of coordination (25 minutes; make bench-coordination ARGS=-runs=2 is shorter)
 	KUBEBUILDER_ASSETS=$(ASSETS) go -C examples test -run '^$$' -bench Coordination -benchtime 1x -timeout 120m ./etcdcluster $(ARGS)
 
 .PHONY: bench-coordination-nats
-bench-coordination-nats: kubernetes ## Measure the same on NATS with JetStream (30 minutes; make bench-coordination-nats ARGS=-runs=2 is shorter)
+bench-coordination-nats: kubernetes ## Compare the same on NATS with JetStream (30 minutes; make bench-coordination-nats ARGS=-runs=2 is shorter)
 	cd examples/natscluster && KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench CoordinationNATS -benchtime 1x -timeout 120m . $(ARGS)
 
-##@ Keep in order
+##@ Check and generate
 
 LINTED := $(filter-out kubernetes tools,$(MODULES))
 .PHONY: lint
-lint: ## Check style, import directions and the language of documents, help, messages and comments
+lint: ## Check style, imports, and the language of documents, help, messages, comments and identifiers
 	go -C hack run ./language -C $(ROOT)
 	@for module in $(LINTED); do echo "golangci-lint in $$module"; (cd $$module && $(TOOL) golangci-lint run --config $(ROOT)/.golangci.yaml ./...); done
-	cd kubernetes && $(TOOL) golangci-lint fmt --config ../.golangci.yaml --diff ./... # the rest would analyse all of Kubernetes
+	cd kubernetes && $(TOOL) golangci-lint fmt --config ../.golangci.yaml --diff ./... # other linters would analyse all of Kubernetes
 
 .PHONY: fmt
-fmt: ## Format the code as lint wants it
+fmt: ## Format the code
 	@for module in $(LINTED); do (cd $$module && $(TOOL) golangci-lint fmt --config $(ROOT)/.golangci.yaml ./...); done
 
 .PHONY: generate
-generate: ## Write all generated files anew
+generate: ## Update all generated files
 	$(TOOL) controller-gen object crd paths=./api/... output:crd:dir=config/crds
 	cd examples && $(TOOL) controller-gen object crd paths=./webhosting/api/... output:crd:dir=webhosting/config/crds
 	cd examples && $(TOOL) controller-gen object crd paths=./etcdcluster/api/... output:crd:dir=etcdcluster/config/crds
@@ -191,17 +193,17 @@ generate: ## Write all generated files anew
 	go -C hack run ./publicapi -C .. -accepted publicapi/accepted.txt -explained publicapi/explained.txt ./pkg/... ./api/...
 
 .PHONY: verify
-verify: ## Fail when generated files or go.mod are stale, the exported API breaks users, docs name tests that do not exist, or lint's rules have no teeth
+verify: ## Fail if generated files or go.mod are stale, the exported API breaks users, documents name missing tests, or lint misses a forbidden import
 	hack/verify.sh
 
 .PHONY: picture
-picture: build kubernetes ## Draw the picture of the live view anew, from a real one (about a minute)
+picture: build kubernetes ## Update the picture of the live view, from a running demo (about a minute)
 	@mkdir -p docs/pictures
 	@go -C demo build -o $(BIN)/picture ./picture
 	@$(BIN)/picture -ringmaster $(BIN)/ringmaster -assets $(ASSETS) -o docs/pictures/live.svg
 
 .PHONY: vulncheck
-vulncheck: ## Look for known vulnerabilities (needs access to Go's vulnerability database)
+vulncheck: ## Check for known vulnerabilities (needs access to Go's vulnerability database)
 	$(TOOL) govulncheck ./...
 
 .PHONY: tidy
@@ -211,22 +213,22 @@ tidy: ## Tidy the go.mod of every module
 ##@ Kubernetes
 
 .PHONY: kubernetes
-kubernetes: ## Build the control plane, kubelet and kubectl from Go modules (once; about 10 minutes)
+kubernetes: ## Build the programs of Kubernetes that KUBEBUILDER_ASSETS lacks, from Go modules (once; about 10 minutes)
 	@command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer and put it on the PATH." >&2; exit 1; }
-	@go -C hack build -o $(BIN)/make-kubernetes ./kubernetes # not 'go run', which does not pass signals on
-	@exec $(BIN)/make-kubernetes -source $(ROOT)/kubernetes -o $(ASSETS)
+	@go -C hack build -o $(BIN)/make-kubernetes ./kubernetes # 'go run' does not forward signals
+	@exec $(BIN)/make-kubernetes -source $(ROOT)/kubernetes -o $(ASSETS) -given '$(GIVEN)'
 
 .PHONY: images
-images: $(NODE) ## Build images of our programs without Docker, as tars and into the node if it runs
+images: $(NODE) ## Build images of the programs as tars without Docker, and load them into the node if it runs
 	@go -C hack run ./images -C $(ROOT) -o $(BIN)/images
 	@$(NODE) load --dir $(NODE_DIR) --if-running $(BIN)/images/*.tar
 
 .PHONY: cluster-up
-cluster-up: kubernetes images ## Start a real node with pods and Services on this machine (Linux, root)
+cluster-up: kubernetes images ## Start a Kubernetes node on this machine (Linux, root)
 	@$(NODE) up --dir $(NODE_DIR) --assets $(ASSETS) --images $(BIN)/images
 
 .PHONY: cluster-down
-cluster-down: $(NODE) ## Stop that node and leave nothing behind
+cluster-down: $(NODE) ## Stop the node, and remove its files
 	@$(NODE) down --dir $(NODE_DIR)
 
 .PHONY: $(NODE)
@@ -234,7 +236,7 @@ $(NODE):
 	@go -C hack build -trimpath -ldflags '-s -w' -o $@ ./node
 
 .PHONY: clean
-clean: ## Remove everything that was built
+clean: ## Remove all built files
 	rm -rf $(BIN)
 
 .PHONY: help

@@ -42,7 +42,7 @@ func found(t *testing.T, args ...string) *country {
 	t.Helper()
 	c := &country{demo: demo{WithT: NewWithT(t), t: t, tmp: rig.TempDir(t)}}
 	c.SetDefaultEventuallyTimeout(patience)
-	c.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	c.SetDefaultEventuallyPollingInterval(500 * time.Millisecond) // each poll starts a process
 	c.process = up(t, c.tmp, append([]string{"--example", "etcdcluster", "--programs", regionPrograms(t)}, args...)...)
 	c.kubeconfig = ready(t, c.process)
 	c.endpoint = endpointLine.FindStringSubmatch(c.process.Tail(100))[1]
@@ -118,7 +118,7 @@ func TestRegions(t *testing.T) {
 		return view.Intent.StepIndex
 	}).Should(BeNumerically(">", 0))
 	c.Expect(c.types("kill", acts)).To(ContainSubstring("started again in 20s"))
-	c.Eventually(c.last, 2*patience).Should(And(HaveField("Action", coordination.Action("Exclusion")), HaveField("Failure", ""), HaveField("By", Not(Equal(acts)))))
+	c.Eventually(c.last, 2*patience).Should(And(HaveField("Action", coordination.Action("Exclusion")), HaveField("Failure", ""), HaveField("Holder", Not(Equal(acts)))))
 	c.Eventually(c.ids).Should(Equal("dc1-2 dc2-2 dc3-2"))
 	c.Expect(c.asks()).To(HavePrefix("orders: 3 instances"), "the address is the same when all members are others")
 

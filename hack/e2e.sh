@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs test/e2e: on the cluster that KUBECONFIG names, or on a node of this machine. A node that was
-# not there before is stopped at the end, however the tests end, and its logs are kept if they fail.
+# Runs test/e2e on the cluster of KUBECONFIG, or on a node on this machine. The script stops a node that it has
+# started, however the tests end, and keeps its logs if they fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# In the background, because a shell that waits for a child in the foreground obeys no signal. Pods and Leases take their
-# time, so there are more tests at work than cores.
+# In the background, because a shell handles signals only after a child in the foreground has ended. Tests wait for pods and
+# Leases most of the time, so more of them run than there are cores.
 run_tests() { $GOTEST -tags e2e -count=1 -parallel 3 -timeout 15m "$@" ./test/e2e & wait $!; }
 
 if [ -n "${KUBECONFIG:-}" ]; then

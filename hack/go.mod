@@ -1,5 +1,5 @@
-// The programs that the Makefile runs. A module of their own, so that what only they need does not
-// reach the users of the library.
+// The programs that the Makefile runs. A module of their own, so that users of the library do not get their
+// dependencies.
 module github.com/ringmaster-project/ringmaster/hack
 
 go 1.26.0
@@ -65,6 +65,7 @@ require (
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
+	sigs.k8s.io/controller-runtime v0.25.2 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails when something that is derived is not up to date, or when lint would let a forbidden import
-# pass. Uncommitted changes of yours are no problem: what counts is whether anything changes.
+# Fails if a generated file is stale, or if lint does not report a forbidden import. The working tree may have
+# uncommitted changes: the script fails if 'make generate' changes something.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -18,18 +18,18 @@ before=$(snapshot)
 make -s generate || complain "'make generate' failed: see above"
 if ! changes=$(diff <(echo "$before") <(snapshot)); then
   echo "$changes" | sed -n 's/^[<>] [0-9a-f]*  /  /p' | sort -u >&2
-  complain "generated files were stale; 'make generate' has just written them anew: commit them"
+  complain "generated files were stale; 'make generate' has updated them: commit them"
 fi
 
 echo "tests that documents name, and their links"
 go -C hack run ./testnames -C .. 'docs/*/*.md' 'docs/*/*/*.md' '*.md' 'examples/*/README.md' ||
   complain "a document names a test that does not exist, has a promise without one, or has a broken link"
 
-echo "lint sees imports against the rules"
+echo "lint reports forbidden imports"
 ours=github.com/ringmaster-project/ringmaster
 probes=()
 trap 'rm -rf "${probes[@]}" pkg/verifyprobe examples/verifyprobe; rmdir examples pkg 2>/dev/null || true' EXIT
-# A probe is a folder and an import that no file in it may have.
+# A probe is a folder and an import that is forbidden there.
 probe() {
   local file="$1/verify_probe_${#expected[@]}.go"
   mkdir -p "$1"
@@ -54,12 +54,12 @@ probe test/sharder "$ours/cmd/sharder/app"
 probe pkg/verifyprobe "$ours/internal/rig"
 probe internal/sharder/inprocess sigs.k8s.io/controller-runtime
 probe examples/verifyprobe "$ours/internal/process"
-said=$(for module in . examples; do
+output=$(for module in . examples; do
   (cd "$module" && go tool -modfile="$root/tools/go.mod" golangci-lint run --config "$root/.golangci.yaml" --enable-only depguard \
     --path-prefix="${module#.}" --output.text.path=stdout --output.text.colors=false --output.text.print-issued-lines=false ./... 2>&1 || true)
 done)
 for file in "${expected[@]}"; do
-  grep -q "^$file:.*(depguard)" <<<"$said" || complain "lint let the import in $file pass: $(sed -n 's/^import _ //p' "$file")"
+  grep -q "^$file:.*(depguard)" <<<"$output" || complain "lint does not report the import in $file: $(sed -n 's/^import _ //p' "$file")"
 done
 rm -rf "${probes[@]}" pkg/verifyprobe examples/verifyprobe
 

@@ -1,5 +1,5 @@
-// A module of its own, because k8s.io/kubernetes can only be required together with a replace
-// for each of its staging modules, and those must touch nobody else.
+// A module of its own, because requiring k8s.io/kubernetes needs a replace for each of its staging modules, which
+// must not affect other modules.
 module github.com/ringmaster-project/ringmaster/kubernetes
 
 go 1.26.0

@@ -1,10 +1,10 @@
-// Command kubernetes is a whole Kubernetes in one binary: etcd, the control plane, the node's
-// kubelet and kube-proxy, and kubectl. It is started through a symbolic link named after the part
-// to run, so that the parts are linked once and share one file on disk.
+// Command kubernetes is a whole Kubernetes in one binary: etcd, the control plane, kubelet and
+// kube-proxy, and kubectl. A symbolic link with the name of a program starts that program, so the
+// programs are linked once and share one file on disk. Each program is in a file of its own; the
+// build tag without_NAME, such as without_kube_proxy, leaves it out.
 package main
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -14,63 +14,28 @@ import (
 	_ "time/tzdata" // CronJobs with a time zone, on machines without a zone database
 
 	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/server/v3/etcdmain"
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
-	"k8s.io/component-base/logs"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	kubectl "k8s.io/kubectl/pkg/cmd"
-	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
-	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
-	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
-	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
-	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// parts maps the name of a link to what runs under it. The value returns the exit code.
-var parts = map[string]func() int{
-	"etcd":                    runEtcd,
-	"kube-apiserver":          daemon(apiserver.NewAPIServerCommand),
-	"kube-controller-manager": daemon(controllermanager.NewControllerManagerCommand),
-	"kube-proxy":              daemon(proxy.NewProxyCommand),
-	"kube-scheduler":          daemon(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
-	"kubectl":                 runKubectl,
-	"kubelet":                 daemon(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
-}
+// programs maps the name of a link to the program that it starts. Each function returns the exit code.
+var programs = map[string]func() int{}
 
 func main() {
-	run, known := parts[filepath.Base(os.Args[0])]
+	run, known := programs[filepath.Base(os.Args[0])]
 	if !known {
-		names := slices.Sorted(maps.Keys(parts))
-		fmt.Fprintf(os.Stderr, "%s is many programs in one: start it through a link named %s.\n",
+		names := slices.Sorted(maps.Keys(programs))
+		fmt.Fprintf(os.Stderr, "%s has several programs: start it through a link named %s\n",
 			filepath.Base(os.Args[0]), strings.Join(names, ", "))
 		os.Exit(2)
 	}
 	os.Exit(run())
 }
 
+// daemon runs a command of Kubernetes.
 func daemon(command func() *cobra.Command) func() int {
 	return func() int { return cli.Run(command()) }
-}
-
-// runEtcd ends the process itself when the member stops.
-func runEtcd() int {
-	etcdmain.Main(os.Args)
-	return 0
-}
-
-// runKubectl sets the verbosity before the command is built, because building it already logs
-// (plugins, .kuberc), and lets kubectl choose how errors look.
-func runKubectl() int {
-	if _, err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
-		kubectlutil.CheckErr(err)
-	}
-	return 0
 }

@@ -1,5 +1,5 @@
-// The tools that the Makefile runs, pinned. A module of their own, so that none of their many
-// dependencies reaches the users of the library.
+// The pinned tools that the Makefile runs. A module of their own, so that users of the library do not get their
+// dependencies.
 module github.com/ringmaster-project/ringmaster/tools
 
 go 1.26.0

@@ -15,11 +15,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// nonroot is the user that Kubernetes' "runAsNonRoot" accepts by its number; the number is the one
-// that distroless images made a convention.
+// nonroot is the ID of the user that programs run as, as in distroless images. Kubernetes' "runAsNonRoot" needs
+// a number.
 const nonroot = 65532
 
-// epoch is when everything in an image was made: a clock would change the digest.
+// epoch is the time of all files in an image: the current time would change the digest.
 var epoch = time.Unix(0, 0).UTC()
 
 type builder struct {
@@ -27,14 +27,14 @@ type builder struct {
 	registry string
 	tag      string
 	arch     string
-	packages string // where the distribution's packages are kept
+	packages string // the folder with the distribution's packages
 }
 
 // built is an image that was written.
 type built struct {
 	reference string
 	digest    v1.Hash
-	size      int64 // of the layers, as they travel
+	size      int64 // of the layers, compressed
 }
 
 // build makes the image and writes it to file.
@@ -67,21 +67,21 @@ func (b builder) assemble(i image) (v1.Image, error) {
 	return assemble(i.name, b.arch, program, v1.Config{Entrypoint: []string{"/" + i.name}})
 }
 
-// compile builds a static binary in which nothing tells where and when it was built.
-func (b builder) compile(i image, output string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", output, i.program)
+// compile builds a static binary that does not depend on the folder and time of the build.
+func (b builder) compile(i image, target string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", target, i.program)
 	cmd.Dir = filepath.Join(b.root, i.module)
-	// The caller's workspace and flags must not decide what is in an image.
+	// The caller's workspace and flags must not change an image.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.arch, "GOWORK=off", "GOFLAGS=")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compiling %s in %s: %w\n%s", i.program, cmd.Dir, err, said)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling %s in %s: %w\n%s", i.program, cmd.Dir, err, output)
 	}
 	return nil
 }
 
-// assemble makes an image of files, of which some are a program, and of how it is run.
+// assemble makes an image of files and a configuration.
 func assemble(title, arch string, files []entry, run v1.Config) (v1.Image, error) {
-	// Users before the program, so that the layer that never changes is the lower one.
+	// Users before the program, so that the lower layer never changes.
 	users, err := layer(userFiles())
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func assemble(title, arch string, files []entry, run v1.Config) (v1.Image, error
 	return mutate.ConfigFile(made, config)
 }
 
-// write writes the image as a tar, whole or not at all: a node may be loading the folder.
+// write writes the image as a tar, atomically: a node may load the images meanwhile.
 func (b builder) write(i image, assembled v1.Image, file string) (built, error) {
 	reference, err := name.NewTag(fmt.Sprintf("%s/%s:%s", b.registry, i.name, b.tag), name.StrictValidation)
 	if err != nil {

@@ -55,14 +55,14 @@ func TestSameSourcesGiveTheSameImage(t *testing.T) {
 	}
 }
 
-func TestImageHoldsOneProgramAndItsUser(t *testing.T) {
+func TestImageHasOneProgramAndItsUser(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "greeter.tar")
 	result, err := repository(t).build(greeter, file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := "docker.io/ringmaster/greeter:dev"; result.reference != want {
-		t.Errorf("the image is called %s, want %s", result.reference, want)
+		t.Errorf("the name of the image is %s, want %s", result.reference, want)
 	}
 	read, err := tarball.ImageFromPath(file, nil)
 	if err != nil {
@@ -139,8 +139,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A line of the table that names no package would only be noticed when somebody needs the image.
-func TestTableNamesPackagesThatExist(t *testing.T) {
+func TestPackagesOfImagesExist(t *testing.T) {
 	for _, i := range images {
 		if i.packaged != nil {
 			continue

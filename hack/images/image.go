@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// image says what is in an image: one of our programs, or one of the distribution's.
+// image is an image of one of our programs, or of one of the distribution's.
 type image struct {
 	// name is the last part of the image's name, and the name of the program in it.
 	name string
@@ -26,7 +26,7 @@ func names(images []image) string {
 	return strings.Join(all, ", ")
 }
 
-// choose returns the images with the wanted names, or all when none is named.
+// choose returns the images with the wanted names, or all without names.
 func choose(images []image, wanted []string) ([]image, error) {
 	if len(wanted) == 0 {
 		return images, nil
@@ -35,7 +35,7 @@ func choose(images []image, wanted []string) ([]image, error) {
 	for _, name := range wanted {
 		at := slices.IndexFunc(images, func(i image) bool { return i.name == name })
 		if at < 0 {
-			return nil, fmt.Errorf("there is no image %q: choose from %s", name, names(images))
+			return nil, fmt.Errorf("unknown image %q (available: %s)", name, names(images))
 		}
 		selected = append(selected, images[at])
 	}

@@ -17,7 +17,7 @@ type entry struct {
 	content []byte
 }
 
-// userFiles name the user that programs run as, for those that look themselves up.
+// userFiles have the user that programs run as, for programs that look it up.
 func userFiles() []entry {
 	return []entry{
 		{path: "etc/", mode: 0o755},
@@ -27,7 +27,7 @@ func userFiles() []entry {
 	}
 }
 
-// layer packs entries, in their order, with nothing in it that changes from one build to the next.
+// layer packs entries in their order. The same entries give the same layer.
 func layer(entries []entry) (v1.Layer, error) {
 	var packed bytes.Buffer
 	writer := tar.NewWriter(&packed)

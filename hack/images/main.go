@@ -1,11 +1,12 @@
 // Command images builds the container images of our programs without Docker, each as a tar that
 // 'docker load', 'ctr images import' and 'kind load image-archive' take.
 //
-// An image is one static binary and the user that runs it, and nothing else: no shell, no
-// package, no libc. The same sources and the same Go give the same digest on every machine.
+// An image has one static binary and the user that runs it: no shell, package or libc. The same
+// sources and the same version of Go give the same digest on every machine.
 //
-// nginx is the exception. It is the distribution's, with the libraries that it needs and without a
-// shell too; the same packages give the same digest.
+// The image of nginx has the distribution's binary and its libraries, also without a shell. The sample
+// operator's Websites are Deployments of nginx, and the end-to-end test checks that nginx accepts the
+// nginx.conf that the operator writes, which no program of ours can show.
 package main
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/hack/images/internal/debian"
 )
 
-// images are all images that we build. To have another one, add a line.
+// images are all images that we build.
 var images = []image{
 	{name: "budget", module: "examples", program: "./budget"},
 	{name: "hello", module: ".", program: "./test/e2e/hello"},
@@ -36,12 +37,12 @@ var images = []image{
 
 func main() {
 	var b builder
-	output := flag.String("o", "bin/images", "the `folder` for the tars, one <name>.tar for each image")
-	flag.StringVar(&b.root, "C", ".", "the `folder` of the repository")
-	flag.StringVar(&b.registry, "registry", "docker.io/ringmaster", "what the images' names start with")
-	flag.StringVar(&b.tag, "tag", "dev", "the images' tag")
-	flag.StringVar(&b.arch, "arch", runtime.GOARCH, "the processor `architecture` to build for, as GOARCH")
-	flag.StringVar(&b.packages, "packages", "", "the `folder` that keeps the distribution's packages (default: bin/debian of the repository)")
+	output := flag.String("o", "bin/images", "`folder` for the tars, one <name>.tar for each image")
+	flag.StringVar(&b.root, "C", ".", "`folder` of the repository")
+	flag.StringVar(&b.registry, "registry", "docker.io/ringmaster", "prefix of the images' names")
+	flag.StringVar(&b.tag, "tag", "dev", "tag of the images")
+	flag.StringVar(&b.arch, "arch", runtime.GOARCH, "processor `architecture` to build for, as GOARCH")
+	flag.StringVar(&b.packages, "packages", "", "`folder` with the distribution's packages (default: bin/debian of the repository)")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: images [FLAG...] [NAME...]\n\nBuilds the named images, or all of %s.\n\n", names(images))
 		flag.PrintDefaults()
@@ -64,7 +65,7 @@ func run(b builder, output string, wanted []string) error {
 	}
 	results, errs := make([]built, len(selected)), make([]error, len(selected))
 	file := func(i image) string { return filepath.Join(output, i.name+".tar") }
-	// Each program is linked by one core.
+	// The linker uses one core.
 	var group sync.WaitGroup
 	free := make(chan struct{}, runtime.NumCPU())
 	for n, i := range selected {
@@ -79,8 +80,8 @@ func run(b builder, output string, wanted []string) error {
 	fmt.Fprintln(table, "IMAGE\tDIGEST\tSIZE\tFILE")
 	for n, i := range selected {
 		if err := errs[n]; errors.Is(err, debian.ErrUnavailable) && len(wanted) == 0 {
-			// Who needs it finds out soon enough; the others need not have a Debian.
-			fmt.Fprintf(os.Stderr, "images: %s is left out, and what needs it in 'make e2e' fails: %v\n", i.name, err)
+			// Only make e2e needs it, and other systems than Debian cannot build it.
+			fmt.Fprintf(os.Stderr, "images: leaving out %s, and tests of 'make e2e' that need it will fail: %v\n", i.name, err)
 			continue
 		} else if err != nil {
 			return fmt.Errorf("building the image %s: %w", i.name, err)

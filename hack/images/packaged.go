@@ -18,9 +18,9 @@ type packaged struct {
 	// program is the program's path, and args are its arguments unless others are given.
 	program string
 	args    []string
-	// files are what it reads besides, folders what it expects to be there.
+	// files are other files that it reads, folders those that it needs.
 	files, folders []string
-	// stop is the signal that lets it finish what it has begun.
+	// stop is the signal for a graceful stop.
 	stop string
 }
 
@@ -32,7 +32,7 @@ var nginx = &packaged{
 	stop:    "SIGQUIT",
 }
 
-// label says which packages an image is made of.
+// label has the packages of an image.
 const label = "dev.timebertt.ringmaster.packages"
 
 // assemblePackaged makes the image of a program of the distribution.
@@ -66,7 +66,7 @@ func (b builder) assemblePackaged(name string, p *packaged) (v1.Image, error) {
 	})
 }
 
-// entries are what the image has: the program with its libraries, its files and folders.
+// entries returns the program with its libraries, its files and folders.
 func (p *packaged) entries(from debian.Files) ([]entry, error) {
 	binaries, err := from.With(p.program)
 	if err != nil {
@@ -89,7 +89,7 @@ func (p *packaged) entries(from debian.Files) ([]entry, error) {
 	return withFolders(entries), nil
 }
 
-// withFolders puts before each entry the folders that it is in.
+// withFolders inserts the parent folders before each entry.
 func withFolders(entries []entry) []entry {
 	var all []entry
 	known := map[string]bool{}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFoldersComeBeforeWhatIsInThem(t *testing.T) {
+func TestFoldersComeBeforeTheirFiles(t *testing.T) {
 	var got []string
 	for _, e := range withFolders([]entry{{path: "usr/sbin/nginx"}, {path: "usr/share/nginx/"}, {path: "etc/nginx/mime.types"}, {path: "top"}}) {
 		got = append(got, e.path)
@@ -18,11 +18,11 @@ func TestFoldersComeBeforeWhatIsInThem(t *testing.T) {
 	}
 }
 
-// Most people who build images do not need the distribution's programs, and some are not on a Debian.
-func TestWhatCannotBeHadIsLeftOut(t *testing.T) {
+// Most builds do not need the distribution's programs, and some systems do not have apt-get.
+func TestUnavailableImageIsLeftOut(t *testing.T) {
 	b := repository(t)
 	b.packages = t.TempDir()
-	t.Setenv("PATH", t.TempDir()) // where there is no apt-get
+	t.Setenv("PATH", t.TempDir()) // without apt-get
 	before := images
 	t.Cleanup(func() { images = before })
 	images = []image{{name: "nginx", packaged: nginx}}
@@ -31,7 +31,7 @@ func TestWhatCannotBeHadIsLeftOut(t *testing.T) {
 	}
 	output := t.TempDir()
 	if err := run(b, output, []string{"nginx"}); err == nil {
-		t.Error("an image was asked for that cannot be had, and nobody says so")
+		t.Error("an unavailable image that was asked for is not an error")
 	}
 	if left, err := filepath.Glob(filepath.Join(output, "*")); err != nil || len(left) > 0 {
 		t.Errorf("a failed build left %v, %v", left, err)

@@ -2,6 +2,6 @@ package main
 
 import "syscall"
 
-// diesWithUs makes the kernel end a child when this process is killed. It follows the thread that
-// started the child, which waits for it all the time.
-func diesWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// diesWithParent makes the kernel kill a child when this process ends. The kernel does so when the
+// thread that started the child ends, so main locks that thread.
+func diesWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

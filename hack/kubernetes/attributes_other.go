@@ -4,4 +4,4 @@ package main
 
 import "syscall"
 
-func diesWithUs() *syscall.SysProcAttr { return nil }
+func diesWithParent() *syscall.SysProcAttr { return nil }

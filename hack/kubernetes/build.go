@@ -2,22 +2,25 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// programs are the links that the binary is started through.
+// programs are the programs of a control plane and a node. The binary is started through links with their names.
 var programs = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet",
 }
@@ -27,11 +30,16 @@ const (
 	fingerprint = "fingerprint"
 )
 
+// build builds the programs that the user does not have, and links all of them in one folder.
 type build struct {
 	source, output string
-	shown          *progress
-	version        string // of Kubernetes, such as v1.37.1
-	want           string // the fingerprint of what is to be built
+	given          string // the folder with programs that the user has, or ""
+	progress       *progress
+
+	version string // of Kubernetes, such as v1.37.1
+	reused  givenPrograms
+	missing []string // the programs to build
+	want    string   // the fingerprint of the result
 }
 
 func (b *build) run(ctx context.Context) error {
@@ -39,7 +47,7 @@ func (b *build) run(ctx context.Context) error {
 		return err
 	}
 	if b.upToDate() {
-		fmt.Fprintf(b.shown.out, "Kubernetes %s is there already: %s\n", b.version, b.output)
+		fmt.Fprintf(b.progress.out, "Kubernetes' programs are up to date in %s: %s\n", b.output, b.contents())
 		return nil
 	}
 	if err := os.MkdirAll(b.output, 0o755); err != nil {
@@ -50,8 +58,14 @@ func (b *build) run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if b.upToDate() { // somebody else built it while we waited
+	if b.upToDate() { // another build ended while this one waited
 		return nil
+	}
+	if err := b.reuse(ctx); err != nil {
+		return err
+	}
+	if len(b.missing) == 0 {
+		return b.install("")
 	}
 	if err := b.check(); err != nil {
 		return err
@@ -59,8 +73,50 @@ func (b *build) run(ctx context.Context) error {
 	return b.make(ctx)
 }
 
-// read finds out what is to be built.
+// contents says which programs the folder has, for people.
+func (b *build) contents() string {
+	switch reused := slices.Sorted(maps.Keys(b.reused.paths)); {
+	case len(reused) == 0:
+		return "version " + b.version
+	case len(b.missing) == 0:
+		return "all from " + b.given
+	default:
+		return fmt.Sprintf("%s from %s; %s built, version %s", enumerate(reused), b.given, enumerate(b.missing), b.version)
+	}
+}
+
+// reuse checks the programs that the user has, and prints them.
+func (b *build) reuse(ctx context.Context) error {
+	if b.given == "" {
+		return nil
+	}
+	described, err := b.reused.check(ctx)
+	if err != nil {
+		return err
+	}
+	if len(described) == 0 {
+		fmt.Fprintf(b.progress.out, "%s names %s, which has none of Kubernetes' programs: building all\n", variable, b.given)
+		return nil
+	}
+	building := "building nothing"
+	if len(b.missing) > 0 {
+		building = "building " + enumerate(b.missing)
+	}
+	fmt.Fprintf(b.progress.out, "Using %s from %s (%s); %s\n", enumerate(described), b.given, variable, building)
+	return nil
+}
+
+// read reads what has to be built.
 func (b *build) read() error {
+	var err error
+	if b.reused, err = findGiven(b.given); err != nil {
+		return err
+	}
+	b.missing = b.reused.missing()
+	identity, err := b.reused.identity()
+	if err != nil {
+		return err
+	}
 	manifest, err := os.ReadFile(filepath.Join(b.source, "go.mod"))
 	if err != nil {
 		return fmt.Errorf("reading what to build (run this from the repository's root): %w", err)
@@ -76,6 +132,7 @@ func (b *build) read() error {
 	}
 	hash := sha256.New()
 	fmt.Fprintln(hash, runtime.Version(), runtime.GOOS, runtime.GOARCH, b.environment(), b.arguments(""))
+	fmt.Fprint(hash, identity)
 	for _, file := range append(sources, filepath.Join(b.source, "go.mod"), filepath.Join(b.source, "go.sum")) {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -87,7 +144,7 @@ func (b *build) read() error {
 	return nil
 }
 
-// upToDate tells whether the folder has everything and was built from the same.
+// upToDate reports whether the folder has all programs, from the same sources and the same given programs.
 func (b *build) upToDate() bool {
 	have, err := os.ReadFile(filepath.Join(b.output, fingerprint))
 	if err != nil || string(have) != b.want {
@@ -101,14 +158,14 @@ func (b *build) upToDate() bool {
 	return true
 }
 
-// lock keeps two builds of one folder apart. The lock goes with the process.
+// lock excludes other builds of the folder. The kernel releases it when the process ends.
 func (b *build) lock(ctx context.Context) (unlock func(), err error) {
 	const interval = 200 * time.Millisecond
 	file, err := os.OpenFile(filepath.Join(b.output, ".lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	for told := false; ; told = true {
+	for announced := false; ; announced = true {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { file.Close() }, nil
@@ -117,24 +174,24 @@ func (b *build) lock(ctx context.Context) (unlock func(), err error) {
 			file.Close()
 			return nil, errors.Join(fmt.Errorf("locking %s: %w", b.output, err), ctx.Err())
 		}
-		if !told {
-			fmt.Fprintln(b.shown.out, "Waiting for another build of the same folder to end.")
+		if !announced {
+			fmt.Fprintln(b.progress.out, "Waiting for another build of the same folder to end")
 		}
 		time.Sleep(interval)
 	}
 }
 
-// check finds out before the long work what would make it fail.
+// check fails early for reasons that would make the build fail late.
 func (b *build) check() error {
 	const gib, need = 1 << 30, 6
-	for what, variable := range map[string]string{"Go's build cache": "GOCACHE", "Go's module cache": "GOMODCACHE"} {
-		out, err := exec.Command("go", "env", variable).Output()
+	for name, setting := range map[string]string{"Go's build cache": "GOCACHE", "Go's module cache": "GOMODCACHE"} {
+		out, err := exec.Command("go", "env", setting).Output()
 		if err != nil {
-			return fmt.Errorf("asking go for its %s (is Go %s or newer installed and on the PATH?): %w", variable, "1.26", err)
+			return fmt.Errorf("reading %s with 'go env' (is Go 1.26 or newer installed and on the PATH?): %w", setting, err)
 		}
 		folder := strings.TrimSpace(string(out))
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return fmt.Errorf("%s cannot be written; set %s to a folder that can: %w", what, variable, err)
+			return fmt.Errorf("making the folder of %s: set %s to a folder that can be written: %w", name, setting, err)
 		}
 		var disk syscall.Statfs_t
 		if err := syscall.Statfs(folder, &disk); err != nil {
@@ -142,8 +199,8 @@ func (b *build) check() error {
 		}
 		free := disk.Bavail * uint64(disk.Bsize) / gib //nolint:gosec // no disk has blocks of negative size
 		if free < need {
-			fmt.Fprintf(b.shown.out, "Only %d GiB are free for %s (%s); a first build needs about %d. "+
-				"If it fails, free some or set %s to another disk.\n", free, what, folder, need, variable)
+			fmt.Fprintf(b.progress.out, "Only %d GiB are free for %s (%s), and a first build needs about %d. "+
+				"If it fails, free some space or set %s to a folder on another disk.\n", free, name, folder, need, setting)
 		}
 	}
 	return nil
@@ -153,8 +210,8 @@ func (b *build) check() error {
 func (b *build) make(ctx context.Context) error {
 	last := readTimings(b.output)
 	took := timings{}
-	fmt.Fprintf(b.shown.out, "Building Kubernetes %s from its Go modules, once. "+
-		"The first time takes about 10 minutes on 2 cores; later builds use Go's cache.\n", b.version)
+	fmt.Fprintf(b.progress.out, "Building %s of Kubernetes %s from Go modules. "+
+		"The first build of all programs takes about 10 minutes on 2 cores; later builds use Go's cache.\n", enumerate(b.missing), b.version)
 
 	began := time.Now()
 	stale, err := b.fetch(ctx, last.Fetch)
@@ -182,17 +239,17 @@ func (b *build) make(ctx context.Context) error {
 		return err
 	}
 	took.write(b.output)
-	fmt.Fprintf(b.shown.out, "Kubernetes %s is in %s (%s).\n", b.version, b.output, round(took.Fetch+took.Compile))
+	fmt.Fprintf(b.progress.out, "Kubernetes %s is built in %s after %s\n", b.version, b.output, round(took.Fetch+took.Compile))
 	return nil
 }
 
-// fetch downloads the modules and returns how many packages there are to compile.
+// fetch downloads the modules and returns the number of packages to compile.
 func (b *build) fetch(ctx context.Context, last time.Duration) (stale int, err error) {
-	step := b.shown.begin("1/2 fetching modules", last)
+	step := b.progress.begin("1/2 fetching modules", last)
 	defer func() { step.end(err) }()
 	var list bytes.Buffer
 	downloaded := 0
-	cmd := b.command(ctx, "list", "-deps", "-trimpath", "-f", "{{.Stale}}", ".")
+	cmd := b.command(ctx, "list", "-deps", "-trimpath", "-tags="+b.tags(), "-f", "{{.Stale}}", ".")
 	cmd.Stdout = &list
 	err = runLines(cmd, func(line string) bool {
 		if module, ok := strings.CutPrefix(line, "go: downloading "); ok {
@@ -209,7 +266,7 @@ func (b *build) fetch(ctx context.Context, last time.Duration) (stale int, err e
 }
 
 func (b *build) compile(ctx context.Context, target string, stale int, last time.Duration) (err error) {
-	step := b.shown.begin("2/2 compiling and linking", last)
+	step := b.progress.begin("2/2 compiling and linking", last)
 	defer func() { step.end(err) }()
 	compiled := 0
 	err = runLines(b.command(ctx, b.arguments(target)...), func(line string) bool {
@@ -223,8 +280,8 @@ func (b *build) compile(ctx context.Context, target string, stale int, last time
 	return explain("compiling Kubernetes", err)
 }
 
-// newFolder makes a folder for what is not finished yet, and removes those of builds that were
-// killed: nobody else has the lock.
+// newFolder makes a folder for the unfinished build, and removes the folders of builds that were
+// killed. The caller holds the lock.
 func (b *build) newFolder() (string, error) {
 	const prefix = ".new-"
 	old, err := filepath.Glob(filepath.Join(b.output, prefix+"*"))
@@ -239,34 +296,42 @@ func (b *build) newFolder() (string, error) {
 	return os.MkdirTemp(b.output, prefix)
 }
 
-// try sees the new binary work before the old one goes.
+// try runs the new binary before it replaces the old one.
 func (b *build) try(ctx context.Context, fresh string) error {
-	kubectl := filepath.Join(filepath.Dir(fresh), "kubectl")
-	if err := os.Symlink(fresh, kubectl); err != nil {
+	program, want := b.missing[len(b.missing)-1], b.version
+	if slices.Contains(b.missing, "kubectl") {
+		program = "kubectl"
+	} else if program == "etcd" {
+		want = "" // it has a version of its own
+	}
+	link := filepath.Join(filepath.Dir(fresh), program)
+	if err := os.Symlink(fresh, link); err != nil {
 		return err
 	}
-	out, err := exec.CommandContext(ctx, kubectl, "version", "--client").CombinedOutput()
+	out, err := exec.CommandContext(ctx, link, versionArguments(program)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("the binary was built but does not run (is %s on a disk mounted noexec?): %w\n%s", b.output, err, out)
 	}
-	if !strings.Contains(string(out), b.version) {
-		return fmt.Errorf("the binary was built but does not run as kubectl %s; it says:\n%s", b.version, out)
+	if !strings.Contains(string(out), want) {
+		return fmt.Errorf("the binary was built but does not run as %s %s; it prints:\n%s", program, b.version, out)
 	}
 	return nil
 }
 
-// install puts the new binary in place. The fingerprint comes last: until it is there the folder
-// does not count as built.
+// install moves the new binary into the folder and links all programs. It writes the fingerprint
+// last, because the folder counts as built when that exists. Without a new binary, all programs are given.
 func (b *build) install(fresh string) error {
-	if err := errors.Join(
-		removeIfThere(filepath.Join(b.output, fingerprint)),
-		os.Rename(fresh, filepath.Join(b.output, binary)),
-	); err != nil {
+	if err := removeIfThere(filepath.Join(b.output, fingerprint)); err != nil {
 		return err
 	}
+	if fresh != "" {
+		if err := os.Rename(fresh, filepath.Join(b.output, binary)); err != nil {
+			return err
+		}
+	}
 	for _, program := range programs {
-		link := filepath.Join(b.output, program)
-		if err := errors.Join(removeIfThere(link), os.Symlink(binary, link)); err != nil {
+		link, target := filepath.Join(b.output, program), cmp.Or(b.reused.paths[program], binary)
+		if err := errors.Join(removeIfThere(link), os.Symlink(target, link)); err != nil {
 			return err
 		}
 	}
@@ -286,14 +351,25 @@ func (b *build) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), b.environment()...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go removes its own temporary files
 	cmd.WaitDelay = 10 * time.Second
-	cmd.SysProcAttr = diesWithUs() // or it would go on without the lock
+	cmd.SysProcAttr = diesWithParent() // or it would continue without the lock
 	return cmd
 }
 
 func (b *build) environment() []string { return []string{"CGO_ENABLED=0"} }
 
-// arguments of go, to build into target. The linker is told the version, which otherwise comes
-// from Kubernetes' own release scripts.
+// tags leaves the given programs out of the binary.
+func (b *build) tags() string {
+	var tags []string
+	for _, program := range programs {
+		if b.reused.paths[program] != "" {
+			tags = append(tags, "without_"+strings.ReplaceAll(program, "-", "_"))
+		}
+	}
+	return strings.Join(tags, ",")
+}
+
+// arguments returns the arguments of go to build into target. The linker sets the version, as
+// Kubernetes' release scripts do.
 func (b *build) arguments(target string) []string {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(b.version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -303,5 +379,5 @@ func (b *build) arguments(target string) []string {
 	} {
 		flags = append(flags, "-X k8s.io/component-base/version."+setting)
 	}
-	return []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags=" + strings.Join(flags, " "), "-o", target, "."}
+	return []string{"build", "-v", "-trimpath", "-buildvcs=false", "-tags=" + b.tags(), "-ldflags=" + strings.Join(flags, " "), "-o", target, "."}
 }

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// source writes a module that is built in a moment and stands in for Kubernetes' own: its kubectl
-// says the version that the builder looks for.
-func source(t *testing.T, folder, says string) {
+// source writes a module that compiles in a second instead of Kubernetes: its programs print a text,
+// in which the builder expects the version v1.2.3.
+func source(t *testing.T, folder, text string) {
 	t.Helper()
 	for name, content := range map[string]string{
 		"go.mod":  "module example.com/small // k8s.io/kubernetes v1.2.3\n\ngo 1.26.0\n",
 		"go.sum":  "",
-		"main.go": "package main\n\nfunc main() { println(\"" + says + "\") }\n",
+		"main.go": "package main\n\nfunc main() { println(\"" + text + "\") }\n",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -26,20 +26,21 @@ func source(t *testing.T, folder, says string) {
 	}
 }
 
-func makeIt(ctx context.Context, source, output string) (string, error) {
-	var shown bytes.Buffer
-	b := &build{source: source, output: output, shown: &progress{out: &shown}}
-	if watch, ok := ctx.Value(compiling{}).(context.CancelFunc); ok {
-		b.shown.out = interrupter{&shown, watch}
+// runBuild returns what a build prints.
+func runBuild(ctx context.Context, source, output, given string) (string, error) {
+	var printed bytes.Buffer
+	b := &build{source: source, output: output, given: given, progress: &progress{out: &printed}}
+	if cancel, ok := ctx.Value(compiling{}).(context.CancelFunc); ok {
+		b.progress.out = interrupter{&printed, cancel}
 	}
 	err := b.run(ctx)
-	return shown.String(), err
+	return printed.String(), err
 }
 
 // compiling is the key of a function that is called when the compilation begins.
 type compiling struct{}
 
-// interrupter calls it.
+// interrupter calls that function.
 type interrupter struct {
 	*bytes.Buffer
 	interrupt context.CancelFunc
@@ -52,10 +53,10 @@ func (i interrupter) Write(text []byte) (int, error) {
 	return i.Buffer.Write(text)
 }
 
-// says runs a program of the folder.
-func says(t *testing.T, output, program string) string {
+// output runs a program of the folder.
+func output(t *testing.T, folder, program string) string {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(output, program)).CombinedOutput()
+	out, err := exec.Command(filepath.Join(folder, program)).CombinedOutput()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,40 +66,39 @@ func says(t *testing.T, output, program string) string {
 func TestBuild(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "bin")
 	source(t, from, "one v1.2.3")
-	shown, err := makeIt(t.Context(), from, to)
+	printed, err := runBuild(t.Context(), from, to, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, program := range programs {
-		if got := says(t, to, program); got != "one v1.2.3" {
-			t.Errorf("%s says %q", program, got)
+		if got := output(t, to, program); got != "one v1.2.3" {
+			t.Errorf("%s prints %q", program, got)
 		}
 	}
-	if !strings.Contains(shown, "2/2 compiling") {
-		t.Errorf("no progress was shown: %q", shown)
+	if !strings.Contains(printed, "2/2 compiling") {
+		t.Errorf("no progress was printed: %q", printed)
 	}
 
-	if shown, err := makeIt(t.Context(), from, to); err != nil || strings.Contains(shown, "compiling") {
-		t.Errorf("nothing changed, but it worked again (%v): %q", err, shown)
+	if printed, err := runBuild(t.Context(), from, to, ""); err != nil || strings.Contains(printed, "compiling") {
+		t.Errorf("nothing changed, but it was built again (%v): %q", err, printed)
 	}
 
 	if err := os.Remove(filepath.Join(to, "etcd")); err != nil {
 		t.Fatal(err)
 	}
-	if shown, err = makeIt(t.Context(), from, to); err != nil || !strings.Contains(shown, "last time") {
-		t.Errorf("a missing program was not built again, with how long it took before (%v): %q", err, shown)
+	if printed, err = runBuild(t.Context(), from, to, ""); err != nil || !strings.Contains(printed, "last time") {
+		t.Errorf("a missing program was not built again, with the duration of the last build (%v): %q", err, printed)
 	}
 
 	source(t, from, "two v1.2.3")
-	if _, err := makeIt(t.Context(), from, to); err != nil {
+	if _, err := runBuild(t.Context(), from, to, ""); err != nil {
 		t.Fatal(err)
 	}
-	if got := says(t, to, "etcd"); got != "two v1.2.3" {
-		t.Errorf("the source changed, but it says %q", got)
+	if got := output(t, to, "etcd"); got != "two v1.2.3" {
+		t.Errorf("the source changed, but it prints %q", got)
 	}
 }
 
-// TestFailuresChangeNothing keeps what was built before whatever goes wrong.
 func TestFailuresChangeNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(t *testing.T, from string) context.Context
@@ -123,7 +123,7 @@ func TestFailuresChangeNothing(t *testing.T) {
 			}
 			return t.Context()
 		}, "example.com/missing"},
-		"it says another version": {func(t *testing.T, from string) context.Context {
+		"it prints another version": {func(t *testing.T, from string) context.Context {
 			source(t, from, "two v0.0.0")
 			return t.Context()
 		}, "does not run as kubectl v1.2.3"},
@@ -131,15 +131,15 @@ func TestFailuresChangeNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			from, to := t.TempDir(), filepath.Join(t.TempDir(), "bin")
 			source(t, from, "one v1.2.3")
-			if _, err := makeIt(t.Context(), from, to); err != nil {
+			if _, err := runBuild(t.Context(), from, to, ""); err != nil {
 				t.Fatal(err)
 			}
-			_, err := makeIt(test.spoil(t, from), from, to)
+			_, err := runBuild(test.spoil(t, from), from, to, "")
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q in it", err, test.want)
 			}
-			if got := says(t, to, "etcd"); got != "one v1.2.3" {
-				t.Errorf("what was there before now says %q", got)
+			if got := output(t, to, "etcd"); got != "one v1.2.3" {
+				t.Errorf("the program of the first build now prints %q", got)
 			}
 			if left, _ := filepath.Glob(filepath.Join(to, ".new-*")); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
@@ -150,11 +150,11 @@ func TestFailuresChangeNothing(t *testing.T) {
 
 func TestAdvice(t *testing.T) {
 	for failure, want := range map[string]string{
-		"write /cache: no space left on device":             "free some disk space",
-		"dial tcp: lookup host: no such host":               "check the network",
-		"compile: signal: killed":                           "for want of memory",
-		"requires go >= 1.99.0 (running go 1.26.0)":         "newer Go",
-		"main.go:1:1: something that nobody has thought of": "run 'make kubernetes' again",
+		"write /cache: no space left on device":     "free some disk space",
+		"dial tcp: lookup host: no such host":       "check the network",
+		"compile: signal: killed":                   "because memory ran out",
+		"requires go >= 1.99.0 (running go 1.26.0)": "newer Go",
+		"main.go:1:1: something unexpected":         "run 'make kubernetes' again",
 	} {
 		if got := explain("building", errors.New(failure)).Error(); !strings.Contains(got, want) {
 			t.Errorf("for %q the advice is %q", failure, got)

@@ -1,9 +1,10 @@
-// Command kubernetes builds the folder with Kubernetes' programs that tests and the demo run: one
-// binary from the module in kubernetes/, and a link to it for each program. The folder serves as
+// Command kubernetes makes the folder with Kubernetes' programs that tests and the demo run. It builds
+// one binary from the module in kubernetes/ and links each program to it. Programs that the user has
+// already, in the folder of the flag -given, are linked instead of built. The folder serves as
 // KUBEBUILDER_ASSETS.
 //
-// When nothing has changed it does nothing. Interrupted or failed, it leaves the folder as it was;
-// what was compiled by then is kept in Go's build cache, so the next try goes on from there.
+// When nothing has changed it does nothing. When it fails or is interrupted, the folder stays as it
+// was, and the next build continues with the packages in Go's build cache.
 package main
 
 import (
@@ -23,31 +24,33 @@ import (
 func main() {
 	source := flag.String("source", "kubernetes", "folder with the module to build")
 	output := flag.String("o", "bin/kubernetes", "folder to build into")
+	given := flag.String("given", "", "folder with programs that are not built")
 	flag.Parse()
 
-	runtime.LockOSThread() // see diesWithUs
+	runtime.LockOSThread() // see diesWithParent
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *source, *output)
+	err := run(ctx, *source, *output, *given)
 	interrupted := ctx.Err() != nil
 	stop()
 	if err != nil {
 		if interrupted {
-			err = errors.New("interrupted; nothing was changed, and what was compiled is kept for the next 'make kubernetes'")
+			err = errors.New("interrupted; the folder is unchanged, and compiled packages stay in the cache for the next 'make kubernetes'")
 		}
 		fmt.Fprintf(os.Stderr, "make kubernetes: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, source, output string) error {
+func run(ctx context.Context, source, output, given string) error {
 	output, err := filepath.Abs(output)
 	if err != nil {
 		return err
 	}
 	build := &build{
-		source: source,
-		output: output,
-		shown:  &progress{out: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd()))},
+		source:   source,
+		output:   output,
+		given:    given,
+		progress: &progress{out: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd()))},
 	}
 	return build.run(ctx)
 }

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// progress tells a person how far the work is: one line that changes in a terminal, now and then
-// a line elsewhere.
+// progress prints the progress of the build: in a terminal one line that it updates, otherwise a
+// line every 15 seconds.
 type progress struct {
 	out      io.Writer
 	terminal bool
 }
 
-// step is one part of the work. Its methods may be called from several goroutines.
+// step is one step of the build. Its methods may be called from several goroutines.
 type step struct {
 	*progress
 	name  string
@@ -61,7 +61,7 @@ func (s *step) repeat(interval time.Duration) {
 	}
 }
 
-// show notes how far the step is. A total of 0 is not known.
+// show sets the progress of the step. A total of 0 means that it is unknown.
 func (s *step) show(done, total int, item string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *step) end(err error) {
 
 func round(d time.Duration) time.Duration { return d.Round(time.Second) }
 
-// timings are how long the steps took, for the person who waits the next time.
+// timings are the durations of the steps, which the next build prints as an estimate.
 type timings struct{ Fetch, Compile time.Duration }
 
 const timingsFile = "timings.json"
@@ -123,7 +123,7 @@ func (t timings) write(folder string) {
 	}
 }
 
-// commandError is a failed command with the end of what it said.
+// commandError is a failed command with the end of its output.
 type commandError struct {
 	err    error
 	output []string
@@ -135,8 +135,8 @@ func (e *commandError) Error() string {
 
 func (e *commandError) Unwrap() error { return e.err }
 
-// runLines runs cmd and gives each line of its standard error to progress. Those that it does not
-// take are kept for the error.
+// runLines runs cmd and calls progress with each line of its standard error. Lines for which that
+// returns false are kept for the error.
 func runLines(cmd *exec.Cmd, progress func(line string) bool) error {
 	const keep = 30
 	pipe, err := cmd.StderrPipe()
@@ -146,37 +146,37 @@ func runLines(cmd *exec.Cmd, progress func(line string) bool) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	var said []string
+	var kept []string
 	lines := bufio.NewScanner(pipe)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		if !progress(lines.Text()) {
-			said = append(said, lines.Text())
-			said = said[max(0, len(said)-keep):]
+			kept = append(kept, lines.Text())
+			kept = kept[max(0, len(kept)-keep):]
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		return &commandError{err, said}
+		return &commandError{err, kept}
 	}
 	return nil
 }
 
-// explain adds what to do to the failures that people meet.
+// explain adds the next step to an error.
 func explain(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	advice := "the lines above are Go's own; mend what they say and run 'make kubernetes' again, it goes on where it was"
+	advice := "the lines above are from go: correct the cause and run 'make kubernetes' again, which continues with what is compiled"
 	text := err.Error()
-	for _, known := range []struct{ sign, remedy string }{
+	for _, known := range []struct{ symptom, remedy string }{
 		{"requires go >=", "install the newer Go that is named above"},
-		{"signal: killed", "the compiler was killed, most likely for want of memory: close something, or set GOFLAGS=-p=1, then run 'make kubernetes' again"},
+		{"signal: killed", "the compiler was killed, most likely because memory ran out: end other programs, or set GOFLAGS=-p=1, then run 'make kubernetes' again"},
 		{"dial tcp", "the Go module proxy cannot be reached: check the network and 'go env GOPROXY', then run 'make kubernetes' again"},
 		{"no space left on device", "free some disk space (Go's caches are shown by 'go env GOCACHE GOMODCACHE'), then run 'make kubernetes' again"},
 	} {
-		if strings.Contains(text, known.sign) {
+		if strings.Contains(text, known.symptom) {
 			advice = known.remedy
 		}
 	}
-	return fmt.Errorf("%s: %w\nWhat to do: %s", doing, err, advice)
+	return fmt.Errorf("%s: %w\nNext step: %s", doing, err, advice)
 }

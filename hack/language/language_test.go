@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,7 +42,12 @@ func TestPlantedPhrases(t *testing.T) {
 	}
 	plant("README.md", "The ring\ntells of it.\n\n```\nanew\n```\nBut `anew` is code.\n")
 	plant("main.go", "// Package main asks the shard to let\n// go of it.\npackage main\n\n// Whoever calls it\n// must write the object\n// anew.\nvar help = `Write it\nanew`\n\nfunc anew() {}\n")
-	plant("config/role.yaml", "# The Lease is held for ever.\nkind: Role\n")
+	plant("config/role.yaml", "# The Lease is held for\n# ever.\nkind: Role\n")
+	plant("hack/e2e.sh", "# in good order\n")
+	plant(".ci/run", "echo 'so many tests'\n")
+	plant("Makefile", "up: ## Write it anew\n")
+	plant("config/crds/ring.yaml", "description: anew\n")
+	plant("added.go", "package main\n\nconst help = \"Keep the object \" +\n\t\"for \" + name +\n\t\" and the shard for \" +\n\t\"ever\"\n")
 	plant("zz_generated.deepcopy.go", "// anew\npackage main\n")
 	plant("docs/reference/cli/ringmaster.md", "anew\n")
 	findings, err := check(root)
@@ -60,9 +66,61 @@ func TestPlantedPhrases(t *testing.T) {
 		"main.go Whoever":           {5},
 		"main.go anew":              {7, 9},
 		"config/role.yaml for ever": {1},
+		"hack/e2e.sh in good order": {1},
+		".ci/run so many":           {1},
+		"Makefile anew":             {1},
+		"added.go for ever":         {5},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestPlantedIdentifiers(t *testing.T) {
+	r, err := readRules([]byte("words: [{word: 'scenes?'}, {word: cast}]\nallow: " +
+		"[{file: '*/allowed.go', identifier: typeCast, reason: a type}, {file: b.go, identifier: scene, reason: a movie}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const source = `package scene
+
+import cast "fmt"
+
+type HTTPScene struct{ scene2, broadcast, sceneries int }
+
+func (s *HTTPScene) NewScenes(cast_ int) (multicast bool) {
+	typeCast := other.Scene
+	for scene := range typeCast {
+	}
+cast:
+	return false
+}
+`
+	for file, want := range map[string][]string{
+		"internal/a.go":          {"scene 1", "cast 3", "HTTPScene 5", "scene2 5", "NewScenes 7", "cast_ 7", "typeCast 8"},
+		"internal/allowed.go":    {"scene 1", "cast 3", "HTTPScene 5", "scene2 5", "NewScenes 7", "cast_ 7"},
+		"internal/cast/a.md":     {"cast 1"},
+		"internal/my_scene.yaml": {"my_scene 1"},
+		"internal/broadcast.go":  {"scene 1", "cast 3", "HTTPScene 5", "scene2 5", "NewScenes 7", "cast_ 7", "typeCast 8"},
+	} {
+		content := source
+		if filepath.Ext(file) != ".go" {
+			content = "HTTPScene scene cast\n"
+		}
+		findings, err := r.check(file, content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range findings {
+			got = append(got, fmt.Sprintf("%s %d", f.phrase, f.line))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+	if unused := r.unused(); len(unused) != 1 || unused[0].phrase != "scene" {
+		t.Errorf("got %v as not needed, want that of b.go", unused)
 	}
 }
 
@@ -83,5 +141,8 @@ func TestExceptions(t *testing.T) {
 	}
 	if _, err := readRules([]byte("allow: [{file: a.md, text: anew}]")); err == nil {
 		t.Error("an exception without a reason is accepted")
+	}
+	if _, err := readRules([]byte("allow: [{file: a.md, reason: none}]")); err == nil {
+		t.Error("an exception without a text is accepted")
 	}
 }

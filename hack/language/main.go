@@ -1,4 +1,5 @@
-// Command language fails when a document, help text, message or comment has a word or phrase that rules.yaml refuses.
+// Command language fails when a document, help text, message, comment, manifest or script has a word or phrase that
+// rules.yaml refuses, or an identifier or a path has such a word.
 package main
 
 import (
@@ -26,12 +27,12 @@ func main() {
 		fmt.Println(finding)
 	}
 	if len(findings) > 0 {
-		fmt.Fprintf(os.Stderr, "language: %d phrases to reword; hack/language/rules.yaml has the rules\n", len(findings))
+		fmt.Fprintf(os.Stderr, "language: found %d phrases and names to reword: see the rules in hack/language/rules.yaml\n", len(findings))
 		os.Exit(1)
 	}
 }
 
-// check checks all files of a repository that people write.
+// check checks all files of a repository that are not generated.
 func check(root string) (findings []finding, err error) {
 	r, err := readRules(rulesFile)
 	if err != nil {
@@ -58,10 +59,10 @@ func check(root string) (findings []finding, err error) {
 	return append(findings, r.unused()...), nil
 }
 
-// files lists the documents, sources and manifests that git knows, but for generated ones.
+// files lists the documents, sources, manifests and scripts that git does not ignore.
 func files(root string) (names []string, err error) {
-	cmd := exec.Command("git", "-C", root, "ls-files", "-co", "--exclude-standard", "--", "*.go", "*.md", "*.yaml", "Makefile", "*.sh")
-	out, err := cmd.Output()
+	args := []string{"-C", root, "ls-files", "-co", "--exclude-standard", "--"}
+	out, err := exec.Command("git", append(args, checked...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing files: %w", err)
 	}
@@ -72,6 +73,9 @@ func files(root string) (names []string, err error) {
 	}
 	return names, nil
 }
+
+// checked are the files to check, as patterns of git.
+var checked = []string{"*.go", "*.md", "*.yaml", "*.yml", "*.toml", "*.conf", "*.tmpl", "*.html", "*.sh", "Makefile", ".ci/*", "go.mod", "*/go.mod"}
 
 func generated(name string) bool {
 	return strings.Contains(name, "zz_generated") || strings.Contains(name, "/crds/") ||

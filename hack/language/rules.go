@@ -1,10 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"go/scanner"
-	"go/token"
-	"path/filepath"
+	"path"
 	"regexp"
 	"strings"
 
@@ -18,15 +17,28 @@ type rule struct {
 	regexp, except *regexp.Regexp
 }
 
-// exception is a text in a file that rules do not apply to.
+// exception is a text or an identifier that rules do not apply to.
 type exception struct {
-	File, Text, Reason string
+	// File is a file, a pattern as for path.Match, or a folder followed by /** for all files below it.
+	File string
+	// Text is allowed wherever the file has it. Identifier is allowed as a whole.
+	Text, Identifier string
+	Reason           string
 
 	used bool
 }
 
+func (e *exception) matches(file string) bool {
+	if folder, ok := strings.CutSuffix(e.File, "/**"); ok {
+		return strings.HasPrefix(file, folder+"/")
+	}
+	matched, err := path.Match(e.File, file)
+	return err == nil && matched
+}
+
 type rules struct {
 	Rules []rule
+	Words []word
 	Allow []*exception
 }
 
@@ -36,23 +48,30 @@ func readRules(content []byte) (*rules, error) {
 		return nil, fmt.Errorf("reading rules.yaml: %w", err)
 	}
 	for i := range r.Rules {
-		rule, err := &r.Rules[i], error(nil)
-		if rule.regexp, err = compile(rule.Pattern); err != nil {
+		if err := r.Rules[i].compile(); err != nil {
 			return nil, fmt.Errorf("reading rules.yaml: %w", err)
 		}
-		if rule.Except == "" {
-			continue
-		}
-		if rule.except, err = compile(rule.Except); err != nil {
+	}
+	for i := range r.Words {
+		var err error
+		if r.Words[i].regexp, err = regexp.Compile("^(?:" + r.Words[i].Word + ")$"); err != nil {
 			return nil, fmt.Errorf("reading rules.yaml: %w", err)
 		}
 	}
 	for _, e := range r.Allow {
-		if e.Reason == "" {
-			return nil, fmt.Errorf("reading rules.yaml: the exception %q in %s has no reason", e.Text, e.File)
+		if e.Reason == "" || (e.Text == "") == (e.Identifier == "") {
+			return nil, fmt.Errorf("reading rules.yaml: the exception %q in %s needs a reason, and either a text or an identifier", e.Text+e.Identifier, e.File)
 		}
 	}
 	return r, nil
+}
+
+func (r *rule) compile() (err error) {
+	if r.regexp, err = compile(r.Pattern); err != nil || r.Except == "" {
+		return err
+	}
+	r.except, err = compile(r.Except)
+	return err
 }
 
 // compile compiles a pattern whose spaces also match ends of lines.
@@ -60,7 +79,7 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile("(?im)" + strings.ReplaceAll(pattern, " ", `\s+`))
 }
 
-// find returns where a text has refused phrases.
+// find returns the positions of refused phrases in a text.
 func (r *rule) find(text string) (found [][]int) {
 	for _, at := range r.regexp.FindAllStringIndex(text, -1) {
 		if r.except == nil || !r.except.MatchString(text[at[0]:at[1]]) {
@@ -70,7 +89,7 @@ func (r *rule) find(text string) (found [][]int) {
 	return found
 }
 
-// finding is a refused phrase.
+// finding is a refused phrase or identifier.
 type finding struct {
 	file    string
 	line    int
@@ -82,34 +101,30 @@ func (f finding) String() string {
 	return fmt.Sprintf("%s:%d: %q: %s", f.file, f.line, f.phrase, f.message)
 }
 
-// check returns the refused phrases in a file. Of Go sources it checks comments and strings.
+// check returns the refused phrases and identifiers in a file.
 func (r *rules) check(name, content string) (findings []finding, err error) {
-	texts := []text{{1, content}}
-	switch filepath.Ext(name) {
-	case ".go":
-		if texts, err = goTexts(name, content); err != nil {
-			return nil, err
-		}
-	case ".md":
-		texts[0].content = withoutCode(content)
+	parts, err := texts(name, content)
+	if err != nil {
+		return nil, err
 	}
-	for _, t := range texts {
-		allowed := r.without(name, t.content)
+	for _, part := range parts {
+		checked := r.withoutExceptions(name, part.content)
 		for i := range r.Rules {
-			for _, at := range r.Rules[i].find(allowed) {
-				line := t.line + strings.Count(allowed[:at[0]], "\n")
-				phrase := strings.Join(strings.Fields(allowed[at[0]:at[1]]), " ")
-				findings = append(findings, finding{name, line, phrase, "for example: " + r.Rules[i].Instead})
+			for _, at := range r.Rules[i].find(checked) {
+				line := part.line + strings.Count(checked[:at[0]], "\n")
+				phrase := strings.Join(strings.Fields(checked[at[0]:at[1]]), " ")
+				findings = append(findings, finding{name, line, phrase, fmt.Sprintf("write, for example, %q", r.Rules[i].Instead)})
 			}
 		}
 	}
-	return findings, nil
+	identifiers, err := r.checkIdentifiers(name, content)
+	return append(findings, identifiers...), err
 }
 
-// without blanks the texts that are exceptions in a file.
-func (r *rules) without(name, content string) string {
+// withoutExceptions blanks the texts that are allowed in a file.
+func (r *rules) withoutExceptions(name, content string) string {
 	for _, e := range r.Allow {
-		if e.File == name && strings.Contains(content, e.Text) {
+		if e.Text != "" && e.matches(name) && strings.Contains(content, e.Text) {
 			e.used = true
 			content = strings.ReplaceAll(content, e.Text, strings.Repeat("#", len(e.Text)))
 		}
@@ -121,65 +136,8 @@ func (r *rules) without(name, content string) string {
 func (r *rules) unused() (findings []finding) {
 	for _, e := range r.Allow {
 		if !e.used {
-			findings = append(findings, finding{"hack/language/rules.yaml", 0, e.Text, "the exception is not needed: " + e.File + " does not have this text"})
+			findings = append(findings, finding{"hack/language/rules.yaml", 0, cmp.Or(e.Text, e.Identifier), "the exception is not needed: " + e.File + " does not have it"})
 		}
 	}
 	return findings
 }
-
-// text is a part of a file.
-type text struct {
-	line    int
-	content string
-}
-
-// goTexts returns the comments and strings of a Go source. Comments on consecutive lines are one text, so that phrases
-// across lines are found.
-func goTexts(name, content string) (texts []text, err error) {
-	set := token.NewFileSet()
-	file := set.AddFile(name, -1, len(content))
-	var s scanner.Scanner
-	s.Init(file, []byte(content), func(at token.Position, message string) { err = fmt.Errorf("%s: %s", at, message) }, scanner.ScanComments)
-	last := 0 // the line of the last comment
-	for {
-		pos, tok, literal := s.Scan()
-		if tok == token.EOF {
-			return texts, err
-		}
-		line := file.Line(pos)
-		switch {
-		case tok == token.COMMENT && last == line-1 && len(texts) > 0:
-			texts[len(texts)-1].content += "\n" + comment(literal)
-			last = line
-		case tok == token.COMMENT:
-			texts = append(texts, text{line, comment(literal)})
-			last = line
-		case tok == token.STRING:
-			texts = append(texts, text{line, strings.Trim(literal, "`\"")})
-			last = 0
-		case tok != token.SEMICOLON:
-			last = 0
-		}
-	}
-}
-
-func comment(literal string) string { return strings.TrimSpace(strings.TrimPrefix(literal, "//")) }
-
-// withoutCode blanks the code blocks and code spans of a Markdown document, and keeps its lines.
-func withoutCode(document string) string {
-	lines, inBlock := strings.Split(document, "\n"), false
-	for i, line := range lines {
-		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
-		if fence {
-			inBlock = !inBlock
-		}
-		if fence || inBlock {
-			lines[i] = ""
-		} else {
-			lines[i] = codeSpan.ReplaceAllStringFunc(line, func(code string) string { return strings.Repeat("#", len(code)) })
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-var codeSpan = regexp.MustCompile("`[^`]+`")

@@ -14,45 +14,45 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/machine"
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/record"
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/steps"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/host"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/pidfile"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/progress"
 )
 
-// stopTimeout is how long the node may take to end its pods and programs.
+// stopTimeout is the timeout for the end of the node's pods and programs.
 const stopTimeout = 90 * time.Second
 
 type downOptions struct {
 	*options
-	logs  string
-	steps *steps.Printer
+	logs     string
+	progress *progress.Printer
 }
 
 func newDown(shared *options) *cobra.Command {
-	o := &downOptions{options: shared, steps: steps.New(os.Stdout, time.Now)}
+	o := &downOptions{options: shared, progress: progress.New(os.Stdout, time.Now)}
 	command := &cobra.Command{
 		Use:   "down",
-		Short: "Stop the node, if it runs, and remove all that is left of it",
+		Short: "Stop the node, and remove its files and cgroups",
 		Args:  cobra.NoArgs,
 		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
-	command.Flags().StringVar(&o.logs, "logs", "", "a folder to copy the node's logs to before they are removed")
+	command.Flags().StringVar(&o.logs, "logs", "", "folder to copy the node's logs to before they are removed")
 	return command
 }
 
 func (o *downOptions) run(ctx context.Context) error {
-	if err := machine.CheckRoot(); err != nil {
+	if err := host.CheckRoot(); err != nil {
 		return err
 	}
 	unlock, err := lock(ctx, o.folder)
 	switch {
 	case errors.Is(err, errGone):
-		return o.sweep(record.Record{})
+		return o.sweep(pidfile.Info{})
 	case err != nil:
 		return err
 	}
 	defer unlock()
-	node, err := record.Read(o.folder.Record())
+	node, err := pidfile.Read(o.folder.PIDFile())
 	if err != nil {
 		return err
 	}
@@ -65,20 +65,20 @@ func (o *downOptions) run(ctx context.Context) error {
 		if err := keepLogs(o.folder, o.logs); err != nil {
 			return fmt.Errorf("keeping the logs: %w", err)
 		}
-		o.steps.Say("The node's logs are in %s.", o.logs)
+		o.progress.Printf("The node's logs are in %s.", o.logs)
 	}
 	return o.sweep(node)
 }
 
-// stop ends the node in good order, and by force when that takes too long.
-func (o *downOptions) stop(ctx context.Context, node record.Record) error {
-	o.steps.Say("Stopping the node, process %d.", node.PID)
-	said, err := newTail(o.folder.Log("node"), os.Stdout)
+// stop ends the node gracefully, and kills it after a timeout.
+func (o *downOptions) stop(ctx context.Context, node pidfile.Info) error {
+	o.progress.Printf("Stopping the node, process %d.", node.PID)
+	output, err := newTail(o.folder.Log("node"), os.Stdout)
 	if err != nil {
 		return err
 	}
-	defer said.Close()
-	if err := said.skip(); err != nil {
+	defer output.Close()
+	if err := output.skip(); err != nil {
 		return err
 	}
 	if err := send(node, syscall.SIGTERM); err != nil {
@@ -87,38 +87,38 @@ func (o *downOptions) stop(ctx context.Context, node record.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	for node.Alive() {
-		if err := said.copy(); err != nil {
+		if err := output.copy(); err != nil {
 			return err
 		}
 		if wait(ctx) != nil {
-			o.steps.Say("  The node does not end by itself: killing it.")
+			o.progress.Printf("  The node did not end within the timeout: killing it.")
 			return kill(node)
 		}
 	}
-	return said.copy()
+	return output.copy()
 }
 
-// sweep removes what the kernel does not remove by itself, and proves that nothing is left.
-func (o *downOptions) sweep(node record.Record) error {
-	machine.AllowServices()
-	if err := machine.RemoveCgroup(o.folder.Cgroup()); err != nil {
+// sweep removes what the kernel does not remove with the processes, and checks that nothing remains.
+func (o *downOptions) sweep(node pidfile.Info) error {
+	host.AllowServices()
+	if err := host.RemoveCgroup(o.folder.Cgroup()); err != nil {
 		return err
 	}
-	// Before the folder goes, and with it the knowledge of what to look for.
-	if left := machine.Processes(o.folder, node); len(left) > 0 {
-		return fmt.Errorf("the node has ended, but these processes are left; end them and run 'down' again:\n  %s", strings.Join(left, "\n  "))
+	// Before the folder is removed, because it identifies the processes.
+	if left := host.Processes(o.folder, node); len(left) > 0 {
+		return fmt.Errorf("the node has ended, but these processes still run; end them and run 'down' again:\n  %s", strings.Join(left, "\n  "))
 	}
 	if err := o.removeFolder(); err != nil {
 		return err
 	}
-	left, err := machine.Leftovers(o.folder)
+	left, err := host.Leftovers(o.folder)
 	if err != nil {
 		return err
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("the node is down, but this is left of it; remove it by hand:\n  %s", strings.Join(left, "\n  "))
+		return fmt.Errorf("the node has ended, but these remain; remove them manually:\n  %s", strings.Join(left, "\n  "))
 	}
-	o.steps.Say("The node is down. No process, mount, network device, cgroup or file of it is left.")
+	o.progress.Printf("The node is down; no process, mount, network device, cgroup or file of it remains.")
 	return nil
 }
 
@@ -126,8 +126,8 @@ func (o *downOptions) removeFolder() error {
 	if _, err := os.Lstat(string(o.folder)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := ours(o.folder); err != nil {
-		return fmt.Errorf("%s is not removed, because it may be somebody's: %w", o.folder, err)
+	if err := isClaimed(o.folder); err != nil {
+		return fmt.Errorf("%s is not removed, because it may have other files: %w", o.folder, err)
 	}
 	return os.RemoveAll(string(o.folder))
 }

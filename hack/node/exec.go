@@ -22,7 +22,8 @@ func newExec(o *options) *cobra.Command {
 	}
 }
 
-// exec becomes the command. Only the network is the node's: files and processes are the machine's.
+// exec replaces this process by the command, in the node's network namespace and the other namespaces of
+// the host.
 func (o *options) exec(args []string) error {
 	node, err := o.running()
 	if err != nil {
@@ -37,7 +38,7 @@ func (o *options) exec(args []string) error {
 		return err
 	}
 	defer network.Close()
-	// Namespaces belong to a thread; the one that calls exec is the one that goes on.
+	// Setns applies to this thread, which exec keeps.
 	runtime.LockOSThread()
 	if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("entering the node's network (are you root?): %w", err)

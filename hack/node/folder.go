@@ -13,21 +13,21 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/config"
 )
 
-// marker says to whom the folder belongs. Without it, a slip of the finger in --dir would make
-// 'down' remove somebody's files.
+// marker is the content of the file that marks a node's folder. Without it, 'down' with a wrong --dir would
+// remove other files.
 const marker = `This folder belongs to a test node, and is removed with it: 'node down' (or 'make cluster-down').
-It was made by the command hack/node of the Ringmaster project.
+The command hack/node of the Ringmaster project made it.
 `
 
-// claim makes the folder, or checks that it is a node's.
-func claim(folder layout.Folder) error {
+// claim makes the folder, or checks that it is the folder of a node.
+func claim(folder config.Folder) error {
 	if err := os.MkdirAll(string(folder), 0o700); err != nil {
 		return err
 	}
-	if err := ours(folder); err == nil {
+	if err := isClaimed(folder); err == nil {
 		return nil
 	}
 	entries, err := os.ReadDir(string(folder))
@@ -35,28 +35,28 @@ func claim(folder layout.Folder) error {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("%s has files in it that are not a node's: choose another folder with --dir", folder)
+		return fmt.Errorf("%s has other files: choose another folder with --dir", folder)
 	}
 	return os.WriteFile(folder.Marker(), []byte(marker), 0o600)
 }
 
-// ours returns nil for a folder that claim made.
-func ours(folder layout.Folder) error {
+// isClaimed returns nil for a folder that claim made.
+func isClaimed(folder config.Folder) error {
 	content, err := os.ReadFile(folder.Marker())
 	if err != nil {
 		return err
 	}
 	if string(content) != marker {
-		return fmt.Errorf("%s is not a node's", folder.Marker())
+		return fmt.Errorf("%s is not the file of a node", folder.Marker())
 	}
 	return nil
 }
 
-// errGone is returned by lock for a folder that does not exist, or was removed by who had the lock.
-var errGone = errors.New("the node's folder is gone")
+// errGone is returned by lock for a folder that does not exist, or that the previous holder removed.
+var errGone = errors.New("the node's folder does not exist")
 
-// lock waits until no other command changes the node. The lock goes with this process.
-func lock(ctx context.Context, folder layout.Folder) (unlock func(), err error) {
+// lock waits until no other command changes the node. The kernel releases the lock when this process ends.
+func lock(ctx context.Context, folder config.Folder) (unlock func(), err error) {
 	file, err := os.Open(string(folder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errGone
@@ -76,7 +76,7 @@ func lock(ctx context.Context, folder layout.Folder) (unlock func(), err error) 
 		select {
 		case <-ctx.Done():
 			file.Close()
-			return nil, fmt.Errorf("waiting for another command on %s: %w", folder, ctx.Err())
+			return nil, fmt.Errorf("waiting for the lock of %s: %w", folder, ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -93,8 +93,8 @@ func lock(ctx context.Context, folder layout.Folder) (unlock func(), err error) 
 	return func() { file.Close() }, nil
 }
 
-// take claims and locks the folder, also when a 'down' is just removing it.
-func take(ctx context.Context, folder layout.Folder) (unlock func(), err error) {
+// take claims and locks the folder, also while a 'down' removes it.
+func take(ctx context.Context, folder config.Folder) (unlock func(), err error) {
 	for {
 		if err := claim(folder); err != nil {
 			return nil, err
@@ -105,9 +105,9 @@ func take(ctx context.Context, folder layout.Folder) (unlock func(), err error) 
 	}
 }
 
-// copyProgram puts this very program into the node's folder: the one that was started may be
-// rebuilt or removed while the node runs, or be where the node does not see it.
-func copyProgram(folder layout.Folder) error {
+// copyProgram copies this binary into the node's folder: the original may be rebuilt or removed while
+// the node runs, or be in a folder that the node does not have.
+func copyProgram(folder config.Folder) error {
 	source, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return err
@@ -124,8 +124,8 @@ func copyProgram(folder layout.Folder) error {
 	return target.Close()
 }
 
-// keepLogs copies the logs to another folder, where they outlive the node.
-func keepLogs(folder layout.Folder, target string) error {
+// keepLogs copies the logs to another folder, where they remain after the node.
+func keepLogs(folder config.Folder, target string) error {
 	if _, err := os.Stat(folder.Logs()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -138,8 +138,8 @@ func keepLogs(folder layout.Folder, target string) error {
 	return os.CopyFS(target, os.DirFS(folder.Logs()))
 }
 
-// empty removes everything from a node's folder but the marker.
-func empty(folder layout.Folder) error {
+// empty removes everything from a node's folder except for the marker.
+func empty(folder config.Folder) error {
 	entries, err := os.ReadDir(string(folder))
 	if err != nil {
 		return err

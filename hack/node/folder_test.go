@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/config"
 )
 
-func newFolder(t *testing.T) layout.Folder {
+func newFolder(t *testing.T) config.Folder {
 	t.Helper()
-	return layout.Folder(filepath.Join(t.TempDir(), "node"))
+	return config.Folder(filepath.Join(t.TempDir(), "node"))
 }
 
 func write(t *testing.T, path string) {
@@ -30,24 +30,24 @@ func write(t *testing.T, path string) {
 
 func TestClaimTakesOnlyFreeFolders(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare func(*testing.T, layout.Folder)
+		prepare func(*testing.T, config.Folder)
 		ok      bool
 	}{
-		"missing": {func(*testing.T, layout.Folder) {}, true},
-		"empty": {func(t *testing.T, f layout.Folder) {
+		"missing": {func(*testing.T, config.Folder) {}, true},
+		"empty": {func(t *testing.T, f config.Folder) {
 			if err := os.Mkdir(string(f), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
-		"claimed before": {func(t *testing.T, f layout.Folder) {
+		"claimed before": {func(t *testing.T, f config.Folder) {
 			if err := claim(f); err != nil {
 				t.Fatal(err)
 			}
-			write(t, f.Record())
+			write(t, f.PIDFile())
 		}, true},
-		"somebody's":                 {func(t *testing.T, f layout.Folder) { write(t, f.Record()) }, false},
-		"somebody's, with a README":  {func(t *testing.T, f layout.Folder) { write(t, f.Marker()) }, false},
-		"somebody's, one level down": {func(t *testing.T, f layout.Folder) { write(t, f.Log("node")) }, false},
+		"other files":               {func(t *testing.T, f config.Folder) { write(t, f.PIDFile()) }, false},
+		"other files with a README": {func(t *testing.T, f config.Folder) { write(t, f.Marker()) }, false},
+		"other files in a folder":   {func(t *testing.T, f config.Folder) { write(t, f.Log("node")) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := newFolder(t)
@@ -67,23 +67,23 @@ func TestClaimTakesOnlyFreeFolders(t *testing.T) {
 	}
 }
 
-func TestEmptyKeepsTheClaim(t *testing.T) {
+func TestEmptyKeepsMarker(t *testing.T) {
 	folder := newFolder(t)
 	if err := claim(folder); err != nil {
 		t.Fatal(err)
 	}
 	write(t, folder.Log("node"))
-	write(t, folder.Record())
+	write(t, folder.PIDFile())
 	if err := empty(folder); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(string(folder))
-	if err != nil || len(entries) != 1 || ours(folder) != nil {
+	if err != nil || len(entries) != 1 || isClaimed(folder) != nil {
 		t.Errorf("left: %v, %v; want the marker only", entries, err)
 	}
 }
 
-func TestLockIsForOne(t *testing.T) {
+func TestLockIsExclusive(t *testing.T) {
 	folder := newFolder(t)
 	if _, err := lock(t.Context(), folder); !errors.Is(err, errGone) {
 		t.Errorf("locking a missing folder: %v, want %v", err, errGone)
@@ -95,21 +95,21 @@ func TestLockIsForOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	impatient, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := lock(impatient, folder); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := lock(short, folder); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("locking twice: %v, want %v", err, context.DeadlineExceeded)
 	}
 	unlock()
-	again, err := lock(t.Context(), folder)
+	next, err := lock(t.Context(), folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again()
+	next()
 }
 
-// Who waits while 'down' removes the folder must not believe to have the next one's lock.
-func TestLockOfRemovedFolderIsNone(t *testing.T) {
+// A command that waits while 'down' removes the folder must not take the lock of the removed folder.
+func TestLockOfRemovedFolderFails(t *testing.T) {
 	folder := newFolder(t)
 	if err := claim(folder); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestLockOfRemovedFolderIsNone(t *testing.T) {
 		_, err := lock(t.Context(), folder)
 		waited <- err
 	}()
-	time.Sleep(50 * time.Millisecond) // so that it has the old folder open; later, the test is easier
+	time.Sleep(50 * time.Millisecond) // so that it has opened the old folder; otherwise the test passes anyway
 	if err := os.RemoveAll(string(folder)); err != nil {
 		t.Fatal(err)
 	}
@@ -136,11 +136,11 @@ func TestLockOfRemovedFolderIsNone(t *testing.T) {
 func TestLogsAreKept(t *testing.T) {
 	folder, target := newFolder(t), filepath.Join(t.TempDir(), "kept", "logs")
 	if err := keepLogs(folder, target); err != nil {
-		t.Errorf("keeping the logs of a node that has none: %v", err)
+		t.Errorf("keeping the logs of a node without logs: %v", err)
 	}
 	write(t, folder.Log("kubelet"))
 	write(t, filepath.Join(folder.Logs(), "pods", "one", "0.log"))
-	for range 2 { // also over older ones
+	for range 2 { // the second time it replaces the first copy
 		if err := keepLogs(folder, target); err != nil {
 			t.Fatal(err)
 		}

@@ -11,32 +11,32 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/record"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/pidfile"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// poll is how often files and processes that cannot be waited for are looked at.
+// poll is the interval of checks of files and processes.
 const poll = 50 * time.Millisecond
 
-// killTimeout is for the kernel, to end all processes of a node.
+// killTimeout is the timeout for the kernel to end all processes of a node.
 const killTimeout = 30 * time.Second
 
-// follow copies what the node says to out until it is ready. It fails when it ends instead.
-func (o *options) follow(ctx context.Context, node record.Record, out io.Writer) error {
-	said, err := newTail(o.folder.Log("node"), out)
+// follow copies the log of the node to out until the node is ready. It fails if the node ends.
+func (o *options) follow(ctx context.Context, node pidfile.Info, out io.Writer) error {
+	output, err := newTail(o.folder.Log("node"), out)
 	if err != nil {
 		return err
 	}
-	defer said.Close()
+	defer output.Close()
 	for {
 		alive := node.Alive()
 		_, ready := os.Stat(o.folder.Ready())
-		if err := said.copy(); err != nil {
+		if err := output.copy(); err != nil {
 			return err
 		}
 		switch {
 		case !alive:
-			return fmt.Errorf("the node ended; it said:\n%s", process.Tail(o.folder.Log("node"), 20))
+			return fmt.Errorf("the node ended; its log:\n%s", process.Tail(o.folder.Log("node"), 20))
 		case ready == nil:
 			return nil
 		}
@@ -46,14 +46,14 @@ func (o *options) follow(ctx context.Context, node record.Record, out io.Writer)
 	}
 }
 
-// tail is the part of a file that has not been shown yet.
+// tail is the part of a file that was not copied yet.
 type tail struct {
 	*os.File
 	out io.Writer
 }
 
 func newTail(path string, out io.Writer) (*tail, error) {
-	// A log that somebody has removed must not keep a node from being stopped.
+	// A missing log must not prevent the stop of a node.
 	file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	return &tail{file, out}, err
 }
@@ -63,7 +63,7 @@ func (t *tail) copy() error {
 	return err
 }
 
-// skip leaves out what is there already.
+// skip skips the present content.
 func (t *tail) skip() error {
 	_, err := t.Seek(0, io.SeekEnd)
 	return err
@@ -78,46 +78,46 @@ func wait(ctx context.Context) error {
 	}
 }
 
-// send sends a signal to a node that is alive, and never to another process with its number: the
-// process is taken hold of before it is looked at.
-func send(node record.Record, sig os.Signal) error {
-	held, err := os.FindProcess(node.PID)
+// send sends a signal to a node that is alive, and never to another process with its PID: it opens the
+// process before it compares.
+func send(node pidfile.Info, sig os.Signal) error {
+	opened, err := os.FindProcess(node.PID)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = held.Release() }()
+	defer func() { _ = opened.Release() }()
 	if !node.Alive() {
 		return nil
 	}
-	if err := held.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := opened.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("sending %s to the node, process %d: %w", sig, node.PID, err)
 	}
 	return nil
 }
 
-// kill ends a node at once.
-func kill(node record.Record) error {
+// kill kills a node, and waits for its end.
+func kill(node pidfile.Info) error {
 	if err := send(node, os.Kill); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(killTimeout); node.Alive(); time.Sleep(poll) {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the node, process %d, was killed and did not end for %s", node.PID, killTimeout)
+			return fmt.Errorf("the node, process %d, did not end within %s after SIGKILL", node.PID, killTimeout)
 		}
 	}
 	return nil
 }
 
-// healthy asks the node as its users do.
+// healthy checks the node with kubectl.
 func (o *options) healthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	for _, question := range [][]string{
+	for _, args := range [][]string{
 		{"get", "--raw", "/readyz"},
 		{"wait", "node", "--all", "--for=condition=Ready", "--timeout=10s"},
 	} {
-		if said, err := exec.CommandContext(ctx, o.folder.Kubectl(), question...).CombinedOutput(); err != nil {
-			return fmt.Errorf("it is not healthy (%w): %s", err, said)
+		if output, err := exec.CommandContext(ctx, o.folder.Kubectl(), args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("it is not healthy (%w): %s", err, output)
 		}
 	}
 	return nil

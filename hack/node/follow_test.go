@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/record"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/pidfile"
 )
 
-// standIn starts a process that stands for a node.
-func standIn(t *testing.T) record.Record {
+// fakeNode starts a process that is taken for a node.
+func fakeNode(t *testing.T) pidfile.Info {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {
@@ -25,7 +25,7 @@ func standIn(t *testing.T) record.Record {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	node, err := record.Of(cmd.Process.Pid, "")
+	node, err := pidfile.Of(cmd.Process.Pid, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +34,14 @@ func standIn(t *testing.T) record.Record {
 
 func TestFollow(t *testing.T) {
 	for name, test := range map[string]struct {
-		then  func(*testing.T, *options, record.Record)
+		then  func(*testing.T, *options, pidfile.Info)
 		error string
 	}{
-		"until it is ready": {func(t *testing.T, o *options, _ record.Record) { write(t, o.folder.Ready()) }, ""},
-		"until it ends":     {func(t *testing.T, _ *options, node record.Record) { mustKill(t, node) }, "precious"},
+		"until it is ready": {func(t *testing.T, o *options, _ pidfile.Info) { write(t, o.folder.Ready()) }, ""},
+		"until it ends":     {func(t *testing.T, _ *options, node pidfile.Info) { mustKill(t, node) }, "precious"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, node := &options{folder: newFolder(t)}, standIn(t)
+			o, node := &options{folder: newFolder(t)}, fakeNode(t)
 			write(t, o.folder.Log("node"))
 			var shown strings.Builder
 			followed := make(chan error, 1)
@@ -49,10 +49,10 @@ func TestFollow(t *testing.T) {
 			test.then(t, o, node)
 			err := <-followed
 			if (err != nil) != (test.error != "") || (err != nil && !strings.Contains(err.Error(), test.error)) {
-				t.Errorf("follow: %v, want it to say %q", err, test.error)
+				t.Errorf("follow: %v, want %q in it", err, test.error)
 			}
 			if shown.String() != "precious\n" {
-				t.Errorf("shown: %q, want what the node said", shown.String())
+				t.Errorf("shown: %q, want the log of the node", shown.String())
 			}
 		})
 	}
@@ -63,27 +63,27 @@ func TestFollowIsInterrupted(t *testing.T) {
 	write(t, o.folder.Log("node"))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := o.follow(ctx, standIn(t), io.Discard); !errors.Is(err, context.DeadlineExceeded) {
+	if err := o.follow(ctx, fakeNode(t), io.Discard); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("follow: %v, want %v", err, context.DeadlineExceeded)
 	}
 }
 
-func TestKillIsForTheNodeOnly(t *testing.T) {
-	node := standIn(t)
+func TestKillKillsTheNodeOnly(t *testing.T) {
+	node := fakeNode(t)
 	other := node
-	other.Started++ // a process with the same number that is not the node
+	other.Started++ // another process with the same PID
 	mustKill(t, other)
 	if !node.Alive() {
-		t.Fatal("somebody else's process was killed")
+		t.Fatal("another process was killed")
 	}
 	mustKill(t, node)
 	if node.Alive() {
-		t.Error("the node is alive")
+		t.Error("the node is still alive")
 	}
-	mustKill(t, node) // which is no error
+	mustKill(t, node) // without an error
 }
 
-func mustKill(t *testing.T, node record.Record) {
+func mustKill(t *testing.T, node pidfile.Info) {
 	t.Helper()
 	if err := kill(node); err != nil {
 		t.Error(err)

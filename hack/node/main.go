@@ -1,11 +1,11 @@
 //go:build linux
 
-// Command node runs a whole Kubernetes on this machine for end-to-end tests: the control plane
-// and one real node with kubelet, containerd, CNI and kube-proxy.
+// Command node runs Kubernetes on this machine for end-to-end tests: the control plane and one real
+// node with kubelet, containerd, CNI and kube-proxy.
 //
-// It lives in namespaces of its own and in one folder. The machine's processes, network, mounts
-// and settings are not touched; cgroups are, and 'down' removes them. Programs that are missing
-// are installed with the distribution's packages, which stay.
+// It runs in Linux namespaces of its own, and its files are in one folder. It does not change the
+// machine's network, mounts and settings; it makes cgroups, which 'down' removes. Missing programs are
+// installed with the distribution's packages, which remain.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/config"
 )
 
 func main() {
@@ -30,33 +30,32 @@ func main() {
 	}
 }
 
-// options are what several commands need.
+// options are shared by the commands.
 type options struct {
 	dir    string
-	folder layout.Folder
+	folder config.Folder
 }
 
 func newCommand() *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
 		Use:   "node",
-		Short: "A real Kubernetes node on this machine, for end-to-end tests",
-		Long: `Node runs a whole Kubernetes on this machine, for end-to-end tests: the control plane and one node
-with kubelet, containerd, CNI and kube-proxy. It needs Linux and root.
+		Short: "Run a Kubernetes node on this machine for end-to-end tests",
+		Long: `Run Kubernetes on this machine for end-to-end tests: the control plane and one node with kubelet,
+containerd, CNI and kube-proxy. It needs Linux and root.
 
-Everything lives in namespaces of its own and in one folder: the machine's network, mounts and
-settings stay as they are, and nothing in the node can reach another machine. On the machine
-itself there are only that folder and cgroups, and 'down' removes both. Programs that the node
-needs are installed from the distribution's packages when they are missing; those stay.`,
+The node runs in Linux namespaces of its own, and its files are in one folder. It does not change the
+machine's network, mounts and settings, and it cannot reach other machines. 'down' removes its
+folder and cgroups. Missing programs are installed with the distribution's packages, which remain.`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRunE: func(*cobra.Command, []string) (err error) {
-			o.folder, err = layout.New(o.dir)
+			o.folder, err = config.NewFolder(o.dir)
 			return err
 		},
 	}
-	root.PersistentFlags().StringVar(&o.dir, "dir", "/var/lib/ringmaster-node", "the node's folder")
+	root.PersistentFlags().StringVar(&o.dir, "dir", "/var/lib/ringmaster-node", "folder of the node")
 	root.AddCommand(newUp(o), newDown(o), newStatus(o), newLoad(o), newExec(o), newInit(o), newRun(o), newProbe(o))
 	return root
 }

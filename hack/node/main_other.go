@@ -11,8 +11,8 @@ import (
 
 func main() {
 	if slices.Contains(os.Args, "--if-running") {
-		return // it never does here
+		return // no node runs on this system
 	}
-	fmt.Fprintln(os.Stderr, "node: a Kubernetes node needs Linux: use a virtual machine with it, or name another cluster with KUBECONFIG")
+	fmt.Fprintln(os.Stderr, "node: a Kubernetes node needs Linux: use a virtual machine, or set KUBECONFIG to use another cluster")
 	os.Exit(1)
 }

@@ -10,26 +10,26 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/record"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/pidfile"
 )
 
-// errDown is what all commands say that need a node when there is none.
+// errDown is returned by commands that need a running node.
 var errDown = errors.New("the node is not running: start it with 'make cluster-up' (or 'node up')")
 
-// running returns the record of the node, if it runs.
-func (o *options) running() (record.Record, error) {
-	node, err := record.Read(o.folder.Record())
+// running returns the running node.
+func (o *options) running() (pidfile.Info, error) {
+	node, err := pidfile.Read(o.folder.PIDFile())
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return record.Record{}, fmt.Errorf("%w: the node is root's, run this with sudo", err)
+		return pidfile.Info{}, fmt.Errorf("%w: the folder belongs to root, run this with sudo", err)
 	case err != nil:
-		return record.Record{}, err
+		return pidfile.Info{}, err
 	case node.Alive():
 		return node, nil
 	case node.PID != 0:
-		return record.Record{}, fmt.Errorf("%w; the last one ended by itself, and %s tells why", errDown, o.folder.Log("node"))
+		return pidfile.Info{}, fmt.Errorf("%w; the last node ended by itself, see %s", errDown, o.folder.Log("node"))
 	default:
-		return record.Record{}, errDown
+		return pidfile.Info{}, errDown
 	}
 }
 
@@ -37,11 +37,11 @@ func newStatus(o *options) *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Tell whether the node runs and is healthy; the exit code is 1 if not",
+		Short: "Show whether the node runs and is healthy; if not, the exit code is 1",
 		Args:  cobra.NoArgs,
 		RunE:  func(command *cobra.Command, _ []string) error { return o.status(command.Context(), output) },
 	}
-	command.Flags().StringVarP(&output, "output", "o", "", "print only one thing of a running node: pid, netns or kubeconfig")
+	command.Flags().StringVarP(&output, "output", "o", "", "print one value of the running node: pid, netns or kubeconfig")
 	return command
 }
 
@@ -62,7 +62,7 @@ func (o *options) status(ctx context.Context, output string) error {
 		fmt.Println(o.folder.Kubeconfig())
 		return nil
 	default:
-		return fmt.Errorf("there is no output %q: choose pid, netns or kubeconfig", output)
+		return fmt.Errorf("unknown output %q (available: pid, netns, kubeconfig)", output)
 	}
 	if err := o.healthy(ctx); err != nil {
 		return fmt.Errorf("the node runs as process %d, but %w", node.PID, err)
@@ -71,7 +71,7 @@ func (o *options) status(ctx context.Context, output string) error {
 	return nil
 }
 
-// usage tells people how to use a running node.
+// usage says how to use a running node.
 func (o *options) usage() string {
 	return fmt.Sprintf(`Use it with
   %s get pods --all-namespaces

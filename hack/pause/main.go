@@ -1,6 +1,5 @@
-// Command pause is the first process of every pod of the test node: it holds the pod's namespaces
-// while the containers in it come and go, and reaps what they leave behind when the pod's
-// containers share a process namespace.
+// Command pause is the first process of every pod of the test node. It holds the pod's namespaces
+// while containers start and end, and reaps orphaned processes if the containers share a PID namespace.
 package main
 
 import (
@@ -20,8 +19,7 @@ func main() {
 	}
 }
 
-// reap collects every child that has ended: signals of the same kind merge, so one signal may stand
-// for many children.
+// reap waits for all children that have ended: one signal may be for several of them.
 func reap() {
 	for {
 		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 && err != syscall.EINTR {

@@ -442,7 +442,7 @@ func TestOrderForOneThatComesInstead(t *testing.T) {
 		for range 4 {
 			a.reconcile()
 		}
-		w.Expect(w.view().Intent).To(HaveField("At", 0), "b has not answered")
+		w.Expect(w.view().Intent).To(HaveField("StepIndex", 0), "b has not answered")
 		b.settings.Mode = coordination.Local
 		w.Expect(b.Configure(t.Context(), b.settings)).To(Succeed())
 		for range 8 {

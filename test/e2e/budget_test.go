@@ -14,8 +14,8 @@ import (
 // budget is the name of the sample operator, which gives every Deployment a PodDisruptionBudget.
 const budget = "budget"
 
-// ringManifest is what somebody writes who shards that operator. Its first argument is the name of the
-// ring and of the namespace that the operator runs in, its second that of the namespace with objects.
+// ringManifest is the ring of that operator. Its first argument is the name of the ring and of the
+// operator's namespace, its second that of the namespace with objects.
 const ringManifest = `
 apiVersion: sharding.timebertt.dev/v1alpha1
 kind: ControllerRing
@@ -34,7 +34,7 @@ spec:
   shardNamespaces: [%[1]s]
 `
 
-// budgetRole is what the operator does beside being a shard.
+// budgetRole has the permissions of the operator beside those of a shard.
 const budgetRole = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -79,7 +79,7 @@ func budgetDeployment(ring string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// site is an object to be spread: a Deployment without pods, because those are not the point.
+// site is a sharded object: a Deployment without pods, which the test does not need.
 func site(name string) *appsv1.Deployment {
 	labels := map[string]string{"site": name}
 	return &appsv1.Deployment{

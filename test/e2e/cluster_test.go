@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// patience is for what a cluster does in seconds, on machines that are slow or busy.
+	// patience is the timeout for what takes a cluster seconds, on machines that are slow or busy.
 	patience = 2 * time.Minute
 	interval = 200 * time.Millisecond
 )
@@ -30,7 +30,7 @@ type cluster struct {
 	*testing.T
 	config *rest.Config
 	client kubernetes.Interface
-	// namespace is the test's own.
+	// namespace is the namespace of the test.
 	namespace string
 }
 
@@ -39,13 +39,13 @@ func connect(t *testing.T) *cluster {
 	t.Helper()
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {
-		t.Fatal("KUBECONFIG names no cluster: use 'make e2e', which starts one")
+		t.Fatal("KUBECONFIG is not set: use 'make e2e', which starts a cluster")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		t.Fatalf("reading KUBECONFIG: %v", err)
 	}
-	config.WarningHandler = rest.NoWarnings{} // a test that cares for them counts them
+	config.WarningHandler = rest.NoWarnings{} // tests that need them count them
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func (c *cluster) makeNamespace() {
 	namespace, err := c.client.CoreV1().Namespaces().Create(c.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "e2e-",
-			// What we ship has to run where nothing special is allowed.
+			// The manifests must work with the strictest pod security standard.
 			Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 		},
 	}, metav1.CreateOptions{})
@@ -69,7 +69,7 @@ func (c *cluster) makeNamespace() {
 	}
 	c.namespace = namespace.Name
 	c.Cleanup(c.removeNamespace)
-	c.Cleanup(func() { // before the removal
+	c.Cleanup(func() { // runs before the removal
 		if c.Failed() {
 			c.dump()
 		}
@@ -77,7 +77,7 @@ func (c *cluster) makeNamespace() {
 }
 
 func (c *cluster) removeNamespace() {
-	ctx := context.WithoutCancel(c.Context()) // which has ended
+	ctx := context.WithoutCancel(c.Context()) // the test's context has ended
 	namespaces := c.client.CoreV1().Namespaces()
 	if err := namespaces.Delete(ctx, c.namespace, metav1.DeleteOptions{}); err != nil {
 		c.Errorf("removing the namespace: %v", err)
@@ -94,10 +94,10 @@ func image(name string) string {
 	return fmt.Sprintf("%s/%s:%s", cmp.Or(os.Getenv("E2E_REGISTRY"), "docker.io/ringmaster"), name, cmp.Or(os.Getenv("E2E_TAG"), "dev"))
 }
 
-// onNode tells whether this process reaches ClusterIPs.
+// onNode reports whether this process reaches ClusterIPs.
 func onNode() bool { return os.Getenv("E2E_ON_NODE") != "" }
 
-// eventually is Gomega's, with our patience.
+// eventually is Gomega's, with the timeout patience.
 func (c *cluster) eventually(condition func(g Gomega), message string, args ...any) {
 	c.Helper()
 	NewWithT(c).Eventually(c.Context(), condition, patience, interval).

@@ -14,13 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// crash ends the program in a pod of the operator as the kernel does when memory is short, and waits until
-// the kubelet has started it again in the same pod. A forced deletion does not show it: the kubelet gives
-// every pod two seconds, in which an instance hands over.
+// crash kills the program in a pod of the operator as the kernel does when memory runs out, and waits until
+// the kubelet has started it again in the same pod. A forced deletion is not the same: the kubelet gives
+// every pod two seconds, in which an instance hands its objects over.
 func (h *hosting) crash(name string) {
 	h.Helper()
 	if !onNode() {
-		h.Log("no program is killed: its node is another machine, E2E_ON_NODE is not set")
+		h.Log("not killing a program, because E2E_ON_NODE is not set: the node is another machine")
 		return
 	}
 	g := NewWithT(h)
@@ -42,13 +42,13 @@ func (h *hosting) instancePod(g Gomega, name string) *corev1.Pod {
 	return pod
 }
 
-// processes are those of a program in a pod. The node's processes are this machine's.
+// processes returns the PIDs of a program in a pod. The node's processes run on this machine.
 func processes(g Gomega, pod, program string) []int {
 	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	g.Expect(err).NotTo(HaveOccurred())
 	var found []int
 	for _, group := range groups {
-		// Processes end while we look.
+		// Processes may end meanwhile.
 		content, err := os.ReadFile(group)
 		if err != nil || !strings.Contains(string(content), pod) {
 			continue

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// dump prints what a person needs who was not there: pods, events and logs of the namespace.
+// dump logs the pods, events and logs of the namespace.
 func (c *cluster) dump() {
 	ctx := context.WithoutCancel(c.Context())
 	pods, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{})
@@ -27,11 +27,11 @@ func (c *cluster) dump() {
 	for _, pod := range pods.Items {
 		for _, container := range pod.Spec.Containers {
 			tail := int64(lines)
-			said, err := c.logs(ctx, pod.Name, &corev1.PodLogOptions{Container: container.Name, TailLines: &tail})
+			log, err := c.logs(ctx, pod.Name, &corev1.PodLogOptions{Container: container.Name, TailLines: &tail})
 			if err != nil {
-				said = err.Error()
+				log = err.Error()
 			}
-			c.Logf("log of %s/%s, the last %d lines:\n%s", pod.Name, container.Name, lines, said)
+			c.Logf("log of %s/%s, the last %d lines:\n%s", pod.Name, container.Name, lines, log)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func (c *cluster) dumpEvents(ctx context.Context) {
 	}
 }
 
-// conditions tells what a pod lacks, and what its containers wait for.
+// conditions describes the conditions that a pod does not meet, and the states of its containers.
 func conditions(pod *corev1.Pod) string {
 	var all []string
 	for _, condition := range pod.Status.Conditions {

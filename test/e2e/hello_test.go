@@ -19,30 +19,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestDeployment proves that the cluster does what all other tests take for granted: a program of
-// ours runs in two pods, is reached through its Service, knows the API server, and is rolled and
-// scaled without a request being lost.
+// TestDeployment tests the cluster itself: a program runs in two pods, is reached through its Service,
+// reaches the API server, and is rolled out and scaled without a failed request.
 func TestDeployment(t *testing.T) {
 	t.Parallel()
 	c := connect(t)
 	c.deploy("v1", 2)
 	url := c.serviceURL()
 
-	client := c.keepAsking(url)
-	c.sees(client, "v1", 2)
+	client := c.startClient(url)
+	c.clientSees(client, "v1", 2)
 	c.reachedFromNode(url)
-	c.logsTold()
+	c.logsAreRead()
 
 	c.roll("v2", 2)
-	c.sees(client, "v2", 2)
+	c.clientSees(client, "v2", 2)
 	for _, replicas := range []int{4, 1} {
 		c.scale(replicas)
-		c.sees(client, "v2", replicas)
+		c.clientSees(client, "v2", replicas)
 	}
-	c.stillAsking(client)
+	c.clientSucceeded(client)
 }
 
-// deploy makes everything that runs hello and waits until it does.
+// deploy deploys hello, and waits until its pods are ready.
 func (c *cluster) deploy(version string, replicas int) {
 	c.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: hello}}
@@ -56,13 +55,13 @@ func (c *cluster) deploy(version string, replicas int) {
 	if _, err := c.client.AppsV1().Deployments(c.namespace).Create(c.Context(), deployment, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	c.settled(version, replicas)
+	c.podsReady(version, replicas)
 }
 
-// settled waits until exactly so many pods of one version run, and are ready.
-func (c *cluster) settled(version string, replicas int) {
+// podsReady waits until exactly the wanted number of pods of one version are ready.
+func (c *cluster) podsReady(version string, replicas int) {
 	c.Helper()
-	begun := time.Now()
+	began := time.Now()
 	c.eventually(func(g Gomega) {
 		pods := c.helloPods(g)
 		g.Expect(pods).To(HaveLen(replicas))
@@ -72,7 +71,7 @@ func (c *cluster) settled(version string, replicas int) {
 			g.Expect(ready(&pod)).To(BeTrue(), "pod %s is not ready", pod.Name)
 		}
 	}, "%d pods of version %s", replicas, version)
-	c.Logf("%d pods of version %s after %.1f s", replicas, version, time.Since(begun).Seconds())
+	c.Logf("%d pods of version %s after %.1f s", replicas, version, time.Since(began).Seconds())
 }
 
 func (c *cluster) helloPods(g Gomega) []corev1.Pod {
@@ -90,7 +89,7 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// serviceURL is the Service's address. It has no name, because a cluster may have no DNS.
+// serviceURL has the Service's IP address, because a cluster may have no DNS.
 func (c *cluster) serviceURL() string {
 	c.Helper()
 	service, err := c.client.CoreV1().Services(c.namespace).Get(c.Context(), hello, metav1.GetOptions{})
@@ -101,14 +100,14 @@ func (c *cluster) serviceURL() string {
 	return "http://" + net.JoinHostPort(service.Spec.ClusterIP, port) + "/"
 }
 
-// helloUser is who hello's pods are for the API server.
+// helloUser is the user of hello's pods.
 func (c *cluster) helloUser() string { return "system:serviceaccount:" + c.namespace + ":" + hello }
 
-// reachedFromNode asks from the node's own network, where the API server and its webhooks are.
+// reachedFromNode sends a request from the node's network, which is that of the API server.
 func (c *cluster) reachedFromNode(url string) {
 	c.Helper()
 	if !onNode() {
-		c.Log("not asking from the node itself: E2E_ON_NODE is not set")
+		c.Log("not sending requests from the node, because E2E_ON_NODE is not set")
 		return
 	}
 	client := &http.Client{Timeout: 10 * time.Second}
@@ -122,14 +121,14 @@ func (c *cluster) reachedFromNode(url string) {
 	}, "the node reaches %s", url)
 }
 
-// logsTold expects that logs come through the API server.
-func (c *cluster) logsTold() {
+// logsAreRead expects that the API server returns the pods' logs.
+func (c *cluster) logsAreRead() {
 	c.Helper()
 	g := NewWithT(c)
 	for _, pod := range c.helloPods(g) {
-		said, err := c.logs(c.Context(), pod.Name, &corev1.PodLogOptions{})
+		log, err := c.logs(c.Context(), pod.Name, &corev1.PodLogOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(said).To(ContainSubstring("the API server calls this pod " + c.helloUser()))
+		g.Expect(log).To(ContainSubstring("the API server knows this pod as " + c.helloUser()))
 	}
 }
 
@@ -141,7 +140,7 @@ func (c *cluster) roll(version string, replicas int) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	c.settled(version, replicas)
+	c.podsReady(version, replicas)
 }
 
 func (c *cluster) scale(replicas int) {
@@ -151,16 +150,16 @@ func (c *cluster) scale(replicas int) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	c.settled("v2", replicas)
+	c.podsReady("v2", replicas)
 }
 
-// answer is what hello says.
+// answer is an answer of hello.
 type answer struct{ Pod, Version, User string }
 
-// parse reads the answers in what 'hello get' printed. Other lines are what it says itself.
-func parse(said string) []answer {
+// parse returns the answers in the output of 'hello get'. It ignores other lines.
+func parse(output string) []answer {
 	var all []answer
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(output) {
 		var one answer
 		if json.Unmarshal([]byte(line), &one) == nil {
 			all = append(all, one)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// hello is the name of the program under test, and of all objects that run it.
+// hello is the name of the program, and of all objects that run it.
 const hello = "hello"
 
 const helloPort = 8080
@@ -20,7 +20,7 @@ func helloLabels() map[string]string { return map[string]string{"app": hello} }
 func helloDeployment(version string, replicas int32) *appsv1.Deployment {
 	spec := restrictedPod(container("hello"))
 	spec.ServiceAccountName = hello
-	spec.TerminationGracePeriodSeconds = new(int64(15)) // more than hello goes on serving
+	spec.TerminationGracePeriodSeconds = new(int64(15)) // more than hello serves after SIGTERM
 	server := &spec.Containers[0]
 	server.Env = []corev1.EnvVar{
 		{Name: "VERSION", Value: version},
@@ -61,8 +61,8 @@ func helloService() *corev1.Service {
 	}
 }
 
-// askPod runs 'hello get' until it is deleted, or until a request fails after the first answer.
-func askPod(name, url string) *corev1.Pod {
+// clientPod runs 'hello get' until it is deleted, or until a request fails after the first answer.
+func clientPod(name, url string) *corev1.Pod {
 	spec := restrictedPod(container("hello", "get", "-n", "0", "-every", "10ms", "-patience", patience.String(), url))
 	spec.RestartPolicy = corev1.RestartPolicyNever
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
@@ -86,7 +86,7 @@ func container(name string, args ...string) corev1.Container {
 	}
 }
 
-// restrictedPod is a pod that the strictest of the pod security standards allows.
+// restrictedPod meets the strictest pod security standard.
 func restrictedPod(container corev1.Container) corev1.PodSpec {
 	return corev1.PodSpec{
 		Containers: []corev1.Container{container},

@@ -19,15 +19,15 @@ import (
 const (
 	system  = shardingv1alpha1.NamespaceSystem
 	sharder = "sharder"
-	// secret is where the sharder keeps its certificate.
+	// secret has the sharder's certificate.
 	secret = "sharder-webhook-cert"
 )
 
-// oneSharder is held while a sharder is installed: a cluster has one.
+// oneSharder is locked while a sharder is installed, because a cluster has one.
 var oneSharder sync.Mutex
 
-// install applies config/default and nothing else, and removes it when the test ends. It waits until no
-// other test has a sharder.
+// install waits until no other test has a sharder, applies config/default, and removes it when the test
+// ends.
 func (c *cluster) install() {
 	c.Helper()
 	oneSharder.Lock()
@@ -43,7 +43,7 @@ func (c *cluster) install() {
 	c.sharderIsReady()
 }
 
-// sharderIsReady waits until two replicas, and no others, answer behind the Service.
+// sharderIsReady waits until the Service has exactly two ready replicas.
 func (c *cluster) sharderIsReady() {
 	c.Helper()
 	c.eventually(func(g Gomega) {
@@ -74,13 +74,13 @@ func (c *cluster) sharderPods(g Gomega) []corev1.Pod {
 	return pods.Items
 }
 
-// leader is the pod of the replica that moves objects.
+// leader is the pod of the leading replica.
 func (c *cluster) leader(g Gomega) string {
 	lease, err := c.client.CoordinationV1().Leases(system).Get(c.Context(), sharder, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
 	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
-	g.Expect(name).NotTo(BeEmpty(), "nobody leads")
+	g.Expect(name).NotTo(BeEmpty(), "the Lease has no holder")
 	return name
 }
 
@@ -93,8 +93,8 @@ func (c *cluster) replaceLeader() {
 	c.sharderIsReady()
 }
 
-// renewCertificate makes the sharder renew its certificate long before it must. What it returns waits
-// until all replicas serve the new one: each looks once a minute.
+// renewCertificate makes the sharder renew its certificate. It returns a function that waits until all replicas
+// serve the new one, for which they check once a minute.
 func (c *cluster) renewCertificate() (wait func()) {
 	c.Helper()
 	before := c.certificate(NewWithT(c))
@@ -125,7 +125,7 @@ func (c *cluster) certificate(g Gomega) string {
 	return pair.Leaf.SerialNumber.String()
 }
 
-// served is the certificate that a pod's webhook has.
+// served is the certificate of a pod's webhook.
 func served(g Gomega, ip string) string {
 	const limit = 5 * time.Second
 	dialer := &net.Dialer{Timeout: limit}

@@ -13,9 +13,9 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// TestSharding installs the sharder as its users do, shards an operator, and lets everything happen to
-// both that happens in a cluster. After each every object has a live owner, its child is with it, and
-// nobody who works with the objects has noticed.
+// TestSharding installs the sharder as users do, shards an operator, and scales, rolls out and kills both.
+// After each step every object and its child have the same live owner, and no request of the objects' user
+// has failed.
 func TestSharding(t *testing.T) {
 	t.Parallel()
 	c := connect(t)
@@ -24,17 +24,17 @@ func TestSharding(t *testing.T) {
 
 	s.step("scaled up", 4, func() { c.kubectl("", "scale", "-n", c.namespace, "deployment/budget", "--replicas=4") })
 	s.step("scaled down", 2, func() { c.kubectl("", "scale", "-n", c.namespace, "deployment/budget", "--replicas=2") })
-	s.step("rolled out anew", 2, func() {
+	s.step("restarted by a rollout", 2, func() {
 		c.kubectl("", "rollout", "restart", "-n", c.namespace, "deployment/budget")
 		c.kubectl("", "rollout", "status", "-n", c.namespace, "deployment/budget", "--timeout="+patience.String())
 	})
-	renewed := c.renewCertificate() // which takes its time
+	renewed := c.renewCertificate() // which takes up to a minute
 	s.step("shard killed", 2, func() {
 		c.kubectl("", "delete", "pod", "-n", c.namespace, s.oneShard(), "--force", "--grace-period=0")
 	})
 	s.step("certificate renewed", 2, renewed)
 	s.step("leader of the sharder replaced", 2, c.replaceLeader)
-	s.step("sharder rolled out anew", 2, func() {
+	s.step("sharder restarted by a rollout", 2, func() {
 		c.kubectl("", "rollout", "restart", "-n", system, "deployment/sharder")
 		c.kubectl("", "rollout", "status", "-n", system, "deployment/sharder", "--timeout="+patience.String())
 		c.sharderIsReady()
@@ -51,15 +51,15 @@ type sharded struct {
 	user          *user
 }
 
-// standing is how many objects are there all the time, beside those of the user.
+// standing is the number of permanent objects, beside those of the user.
 const standing = 30
 
-// shard does what docs/how-to/install.md says, for the sample operator.
+// shard follows docs/how-to/install.md with the sample operator.
 func (c *cluster) shard(replicas int32) *sharded {
 	c.Helper()
 	s := &sharded{cluster: c, ringmaster: c.ringmaster(), ring: c.namespace}
-	elsewhere := connect(c.T)
-	s.objects = elsewhere.namespace
+	another := connect(c.T)
+	s.objects = another.namespace
 	c.kubectl(fmt.Sprintf(ringManifest, s.ring, s.objects), "apply", "-f", "-")
 	c.Cleanup(func() { c.kubectl("", "delete", "controllerring", "--ignore-not-found", s.ring) })
 	c.kubectl(s.ringmaster("", "role", s.ring), "apply", "-f", "-")
@@ -69,7 +69,7 @@ func (c *cluster) shard(replicas int32) *sharded {
 		c.kubectl("", "delete", "clusterroles,clusterrolebindings", "-l", shardingv1alpha1.LabelControllerRing+"="+s.ring)
 		c.kubectl("", "delete", "clusterrole/"+c.namespace, "clusterrolebinding/"+c.namespace)
 	})
-	// Objects that were there before, and those that come.
+	// Objects that exist before the shards start.
 	for i := range standing {
 		if _, err := c.client.AppsV1().Deployments(s.objects).Create(c.Context(), site(fmt.Sprintf("standing-%d", i)), metav1.CreateOptions{}); err != nil {
 			c.Fatal(err)
@@ -84,18 +84,18 @@ func (c *cluster) shard(replicas int32) *sharded {
 	return s
 }
 
-// step does something to the shards, and waits until all is well with so many of them.
+// step does something to the shards, and waits until all objects have an owner among the wanted number of shards.
 func (s *sharded) step(what string, shards int, do func()) {
 	s.Helper()
 	began := time.Now()
 	do()
 	s.owned(shards)
 	s.Logf("%s: all objects have a live owner after %.1f s", what, time.Since(began).Seconds())
-	s.user.isContent(s.cluster)
+	s.user.expectNoFailures(s.cluster)
 }
 
-// owned waits until there are so many shards, each with objects, and every object and its child belong
-// to one of them.
+// owned waits until the wanted number of shards is live, each with objects, and every object and its child
+// have one of them as their owner.
 func (s *sharded) owned(shards int) {
 	s.Helper()
 	s.eventually(func(g Gomega) {
@@ -116,7 +116,7 @@ func (s *sharded) owned(shards int) {
 			}
 			shard := object.Labels[shardingv1alpha1.LabelShard(s.ring)]
 			g.Expect(live).To(HaveKey(shard), "the shard of %s", object.Name)
-			g.Expect(object.Labels).NotTo(HaveKey(shardingv1alpha1.LabelDrain(s.ring)), "%s is still to be let go", object.Name)
+			g.Expect(object.Labels).NotTo(HaveKey(shardingv1alpha1.LabelDrain(s.ring)), "%s is not drained yet", object.Name)
 			g.Expect(children).To(HaveKeyWithValue(object.Name, shard), "the child of %s", object.Name)
 			live[shard]++
 		}
@@ -126,7 +126,7 @@ func (s *sharded) owned(shards int) {
 	}, "every object has a live owner of %d", shards)
 }
 
-// liveShards are the pods that run and hold their Lease.
+// liveShards are the ready pods that hold their Lease.
 func (s *sharded) liveShards(g Gomega) map[string]int {
 	pods, err := s.client.CoreV1().Pods(s.namespace).List(s.Context(), metav1.ListOptions{LabelSelector: "app=" + budget})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -150,17 +150,17 @@ func (s *sharded) oneShard() string {
 	for name := range s.liveShards(NewWithT(s)) {
 		return name
 	}
-	s.Fatal("there is no shard")
+	s.Fatal("the operator has no shards")
 	return ""
 }
 
-// leave stops the operator and takes everything away again, as docs/how-to/install.md says.
+// leave uninstalls the operator and its ring, as docs/how-to/install.md describes.
 func (s *sharded) leave() {
 	s.Helper()
 	g := NewWithT(s)
 	s.user.stop()
 	s.user.ended.Wait()
-	s.user.isContent(s.cluster)
+	s.user.expectNoFailures(s.cluster)
 	s.kubectl("", "delete", "deployment", "-n", s.namespace, budget, "--cascade=foreground", "--timeout="+patience.String())
 	s.kubectl("", "delete", "controllerring", s.ring)
 	s.Log(s.ringmaster("", "unlabel", s.ring))
@@ -171,5 +171,5 @@ func (s *sharded) leave() {
 	}
 	all, err := s.client.AppsV1().Deployments(s.objects).List(s.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(len(all.Items)).To(BeNumerically(">=", standing), "the objects themselves stay")
+	g.Expect(len(all.Items)).To(BeNumerically(">=", standing), "the objects remain")
 }

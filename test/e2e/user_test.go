@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// user creates, changes and deletes Deployments all the time, and knows nothing of sharding. None of
-// the requests may fail, whatever happens to the sharder and its shards.
+// user creates, changes and deletes Deployments continuously. None of the requests may fail during any step of
+// the test.
 type user struct {
 	client appsv1client.DeploymentInterface
 	stop   context.CancelFunc
@@ -31,15 +31,15 @@ type user struct {
 }
 
 const (
-	// pause is between two rounds, keep is how many rounds an object lives. More rounds would only keep
-	// the controller manager busy, which sends 20 requests a second for all Deployments of a cluster.
+	// pause is the time between two rounds, and keep the lifetime of an object in rounds. With more rounds the
+	// controller manager falls behind, which sends 20 requests a second for all Deployments of a cluster.
 	pause = 250 * time.Millisecond
 	keep  = 40
-	// grown is how long it may take until the operator has seen a new object.
-	grown = 3 * time.Second
+	// maxReactionTime is the time until the operator must have seen a new object.
+	maxReactionTime = 3 * time.Second
 )
 
-// HandleWarningHeader counts what the user is told, for example that an object has no shard yet.
+// HandleWarningHeader counts warnings, for example that an object is unassigned.
 func (u *user) HandleWarningHeader(int, string, string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -89,8 +89,8 @@ func (u *user) round(ctx context.Context, i int) {
 	}
 }
 
-// request sends one request, to its end also when the test ends meanwhile.
-func (u *user) request(ctx context.Context, what string, send func(context.Context) error) {
+// request sends one request. The end of the test does not cancel it.
+func (u *user) request(ctx context.Context, kind string, send func(context.Context) error) {
 	began := time.Now()
 	err := send(context.WithoutCancel(ctx))
 	took := time.Since(began)
@@ -99,7 +99,7 @@ func (u *user) request(ctx context.Context, what string, send func(context.Conte
 	u.requests++
 	u.slowest = max(u.slowest, took)
 	if err != nil {
-		u.failures = append(u.failures, fmt.Sprintf("%s after %s: %v", what, took.Round(time.Millisecond), err))
+		u.failures = append(u.failures, fmt.Sprintf("%s after %s: %v", kind, took.Round(time.Millisecond), err))
 	}
 }
 
@@ -109,16 +109,16 @@ func (u *user) note(name string) {
 	u.created[name] = time.Now()
 }
 
-// isYoung tells whether an object is so new that nobody need have seen it yet.
+// isYoung reports whether an object is so new that the operator may not have seen it.
 func (u *user) isYoung(name string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	created, mine := u.created[name]
-	return mine && time.Since(created) < grown
+	return mine && time.Since(created) < maxReactionTime
 }
 
-// isContent fails the test if a request has failed.
-func (u *user) isContent(c *cluster) {
+// expectNoFailures fails the test if a request has failed.
+func (u *user) expectNoFailures(c *cluster) {
 	c.Helper()
 	u.mu.Lock()
 	defer u.mu.Unlock()

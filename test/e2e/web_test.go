@@ -23,7 +23,7 @@ import (
 // ingress is the name of the ingress controller, and of all objects that run it.
 const ingress = "ingress"
 
-// ingressManifest is what it needs besides its pods. Its argument is its namespace.
+// ingressManifest has its objects except for the Deployment. The argument is the namespace.
 const ingressManifest = `
 apiVersion: v1
 kind: ServiceAccount
@@ -75,7 +75,7 @@ func ingressDeployment() *appsv1.Deployment {
 	}
 }
 
-// web is what the ingress controller serves.
+// web is the address of the ingress controller.
 type web struct {
 	client *http.Client
 	base   string
@@ -94,7 +94,8 @@ func (c *cluster) runIngress() *web {
 	return c.ingressWeb()
 }
 
-// ingressWeb is the way to the ingress controller: its Service, or the API server where nobody reaches that.
+// ingressWeb returns the address of the ingress controller's Service, or that of the API server's proxy for it if Services are
+// unreachable.
 func (c *cluster) ingressWeb() *web {
 	c.Helper()
 	if onNode() {
@@ -112,7 +113,7 @@ func (c *cluster) ingressWeb() *web {
 	return &web{client, fmt.Sprintf("%s/api/v1/namespaces/%s/services/http:%s:80/proxy", strings.TrimSuffix(c.config.Host, "/"), c.namespace, ingress)}
 }
 
-// page returns what is served under a path. It is an error if nginx did not serve it.
+// page returns the page at a path. It fails if nginx did not serve it.
 func (w *web) page(ctx context.Context, path string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+path, http.NoBody)
 	if err != nil {
@@ -135,7 +136,7 @@ func (w *web) page(ctx context.Context, path string) (string, error) {
 	return string(body), nil
 }
 
-// addresses are the paths of all Websites, and what their pages show.
+// addresses returns the paths of all Websites, and texts in their pages.
 func (h *hosting) addresses(g Gomega) map[string][]string {
 	colors := map[string]string{}
 	offered, err := h.objects.Resource(themes).List(h.Context(), metav1.ListOptions{})
@@ -159,7 +160,7 @@ func (h *hosting) addresses(g Gomega) map[string][]string {
 	return shown
 }
 
-// text is a field of an object's spec.
+// text returns a field of an object's spec.
 func text(g Gomega, object *unstructured.Unstructured, field string) string {
 	value, there, err := unstructured.NestedString(object.Object, "spec", field)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -167,8 +168,8 @@ func text(g Gomega, object *unstructured.Unstructured, field string) string {
 	return value
 }
 
-// pagesAreRight waits until every page shows its Website's name and its Theme's color.
-func (h *hosting) pagesAreRight() {
+// pagesAreCurrent waits until every page shows its Website's name and its Theme's color.
+func (h *hosting) pagesAreCurrent() {
 	h.Helper()
 	h.eventually(func(g Gomega) {
 		for path, contents := range h.addresses(g) {
@@ -178,12 +179,12 @@ func (h *hosting) pagesAreRight() {
 				g.Expect(page).To(ContainSubstring(content), "%s", path)
 			}
 		}
-	}, "every page is right")
+	}, "every page has its name and color")
 	_, err := h.web.page(h.Context(), "/"+sampleProject+"/nothing")
 	NewWithT(h).Expect(err).To(MatchError(ContainSubstring("404")), "a path without a Website")
 }
 
-// visitor looks at all pages, one after the other, all the time.
+// visitor requests all pages continuously, one after the other.
 type visitor struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -193,7 +194,7 @@ type visitor struct {
 	failures []string
 }
 
-// startVisitor starts a visitor of all pages that there are.
+// startVisitor starts a visitor of all present pages.
 func (h *hosting) startVisitor() *visitor {
 	h.Helper()
 	ctx, cancel := context.WithCancel(h.Context())
@@ -232,8 +233,8 @@ func (v *visitor) stop() {
 	v.ended.Wait()
 }
 
-// isContent fails the test if a page was not as it should be.
-func (v *visitor) isContent(c *cluster) {
+// expectNoFailures fails the test if a request has failed or a page was not current.
+func (v *visitor) expectNoFailures(c *cluster) {
 	c.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -15,27 +15,27 @@ import (
 // mode is a way to run several instances of the sample operator. It has the name of its manifests.
 type mode struct {
 	name string
-	// elected is the Lease of the instance that does what only one may do, if there is one.
+	// elected is the Lease of the leader, or of the in-process sharder, or "".
 	elected string
-	// sharded is when every object has a shard.
+	// sharded is whether every object has an owner.
 	sharded bool
 }
 
 var modes = []mode{
 	{name: "lead", elected: operator + "-leader"},
 	{name: "in-process", elected: operator + "-sharder", sharded: true},
-	{name: "shard", sharded: true}, // the last, because it may have to wait for the sharder
+	{name: "shard", sharded: true}, // last, because it may wait for the sharder of another test
 }
 
 // TestWebhosting installs the sample operator from its manifests in each of its modes, serves its sample
-// Websites with a real nginx behind Service and Ingress, and lets everything happen to its instances that
-// happens in a cluster. Whoever looks at the pages meanwhile does not notice.
+// Websites with a real nginx behind Service and Ingress, and scales, rolls out, crashes and kills its
+// instances. Meanwhile no request of the pages fails.
 //
 //nolint:tparallel // one mode after the other: all have the same namespace
 func TestWebhosting(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat(filepath.Join(root, "bin", "images", "nginx.tar")); onNode() && err != nil {
-		t.Fatal("there is no image of nginx for the node: 'make images' says why")
+		t.Fatal("bin/images/nginx.tar not found: 'make images' prints the reason")
 	}
 	all := connect(t)
 	web := all.runIngress()
@@ -47,13 +47,13 @@ func TestWebhosting(t *testing.T) {
 				c.install()
 			}
 			h := &hosting{cluster: &c, mode: m, web: web, objects: all.objects()}
-			h.run()
+			h.runSteps()
 		})
 	}
 }
 
-// run lets the operator live through everything.
-func (h *hosting) run() {
+// runSteps scales, rolls out, crashes and kills the operator's instances.
+func (h *hosting) runSteps() {
 	h.installOperator()
 	h.step("started", 3, h.applySamples)
 	h.step("theme changed", 3, h.changeTheme)
@@ -61,7 +61,7 @@ func (h *hosting) run() {
 	h.visitor = h.startVisitor()
 	h.step("scaled up", 4, func() { h.kubectl("", "scale", "-n", hostingSystem, "deployment/"+operator, "--replicas=4") })
 	h.step("scaled down", 2, func() { h.kubectl("", "scale", "-n", hostingSystem, "deployment/"+operator, "--replicas=2") })
-	h.step("rolled out anew", 2, func() {
+	h.step("restarted by a rollout", 2, func() {
 		h.kubectl("", "rollout", "restart", "-n", hostingSystem, "deployment/"+operator)
 		h.kubectl("", "rollout", "status", "-n", hostingSystem, "deployment/"+operator, "--timeout="+patience.String())
 	})
@@ -76,31 +76,31 @@ func (h *hosting) run() {
 	h.visitor.stop()
 }
 
-// step does something, and waits until all is well with so many instances.
-func (h *hosting) step(what string, instances int, do func()) {
+// step does something, and waits until the wanted number of instances is ready and all objects have an owner.
+func (h *hosting) step(name string, instances int, do func()) {
 	h.Helper()
 	began := time.Now()
 	do()
 	h.settled(instances)
-	h.Logf("%s: all is well after %.1f s", what, time.Since(began).Seconds())
+	h.Logf("%s: settled after %.1f s", name, time.Since(began).Seconds())
 	if h.visitor != nil {
-		h.visitor.isContent(h.cluster)
+		h.visitor.expectNoFailures(h.cluster)
 	}
 }
 
-// applySamples applies the samples as a person does, and waits until all are served.
+// applySamples applies the samples, and waits until all pages are served.
 func (h *hosting) applySamples() {
 	h.Helper()
 	h.kubectl("", "apply", "-k", samples)
 	h.kubectl("", "wait", "websites", "--all", "--all-namespaces", readyPhase, "--timeout="+patience.String())
-	h.pagesAreRight()
+	h.pagesAreCurrent()
 }
 
-// changeTheme changes a Theme, and waits until its Websites show it and no others do.
+// changeTheme changes a Theme, and waits until the pages of its Websites show it.
 func (h *hosting) changeTheme() {
 	h.Helper()
 	h.kubectl("", "patch", "theme", sampleTheme, "--type=merge", "-p", `{"spec":{"color":"rebeccapurple"}}`)
-	h.pagesAreRight()
+	h.pagesAreCurrent()
 	h.kubectl("", "wait", "websites", "--all", "--all-namespaces", readyPhase, "--timeout="+patience.String())
 }
 
@@ -109,10 +109,10 @@ func (h *hosting) makeWebsite() {
 	h.Helper()
 	name := strings.TrimSpace(h.kubectl(lateWebsite, "create", "-f", "-", "-o", "name"))
 	h.kubectl("", "wait", "-n", sampleProject, name, readyPhase, "--timeout="+patience.String())
-	h.pagesAreRight()
+	h.pagesAreCurrent()
 }
 
-// busiest is the instance that is missed most.
+// busiest is the elected instance, or else the one with the most objects.
 func (h *hosting) busiest() string {
 	h.Helper()
 	g := NewWithT(h)

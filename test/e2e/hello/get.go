@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// get asks url count times and prints each answer on a line of its own. The first failure after an
-// answer ends it: in a pod that never restarts, the phase then tells whether any request failed.
+// get sends requests to a URL, and prints each answer on a line. It returns the first failure after an
+// answer, so that the phase of a pod that never restarts shows whether a request failed.
 func get(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("hello get", flag.ContinueOnError)
-	count := flags.Int("n", 1, "how many requests to send; 0 for as many as fit until SIGTERM")
-	pause := flags.Duration("every", 20*time.Millisecond, "how long to wait between two requests")
+	count := flags.Int("n", 1, "number of requests; 0 for requests until SIGTERM")
+	pause := flags.Duration("every", 20*time.Millisecond, "time between two requests")
 	patience := flags.Duration("patience", 0,
-		"how long the first answer may take: a Service works only a moment after its pods are ready")
+		"timeout of the first answer: a Service works some time after its pods are ready")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func get(ctx context.Context, args []string) error {
 	}
 	answers, deadline := 0, time.Now().Add(*patience)
 	for ; ctx.Err() == nil && (*count == 0 || answers < *count); sleep(ctx, *pause) {
-		// Not with ctx: a request that has begun is finished, and counts.
+		// Without ctx, so that a request that has begun is finished.
 		body, err := fetch(client, flags.Arg(0))
 		switch {
 		case err == nil:

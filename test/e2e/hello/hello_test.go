@@ -81,7 +81,7 @@ func TestServerServesWhileItLeaves(t *testing.T) {
 	web := httptest.NewServer(s.handler())
 	defer web.Close()
 	left := make(chan error, 1)
-	go func() { left <- s.leave(web.Config, 200*time.Millisecond) }()
+	go func() { left <- s.shutDown(web.Config, 200*time.Millisecond) }()
 	for !s.draining.Load() {
 		time.Sleep(time.Millisecond)
 	}

@@ -1,8 +1,8 @@
-// Command hello is the program that the end-to-end tests deploy. It uses the standard library
-// only, so that its image is small and a failing test never has a client library to blame.
+// Command hello is a program that the end-to-end tests deploy. It uses only the standard library, so that its
+// image is small and a failed test does not depend on client libraries.
 //
-//	hello               answers HTTP requests with who it is, until SIGTERM
-//	hello get URL       asks such a server, and prints what it answers
+//	hello               answers HTTP requests with its pod, version and user, until SIGTERM
+//	hello get URL       sends requests to such a server, and prints the answers
 package main
 
 import (

@@ -13,31 +13,31 @@ import (
 	"time"
 )
 
-// Answer is what a server tells about itself.
+// Answer identifies a server.
 type Answer struct {
 	Pod     string `json:"pod"`
 	Version string `json:"version"`
-	// User is who the API server says that the pod is.
+	// User is the pod's user, as the API server knows it.
 	User string `json:"user"`
 }
 
 type server struct {
-	// answer is nil until the API server has said who this pod is.
+	// answer is nil until the API server has returned the user.
 	answer   atomic.Pointer[Answer]
 	draining atomic.Bool
 }
 
 func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("hello", flag.ContinueOnError)
-	address := flags.String("listen", ":8080", "the `address` to serve on")
+	address := flags.String("listen", ":8080", "`address` to serve on")
 	drain := flags.Duration("drain", 5*time.Second,
-		"how long to go on serving after SIGTERM, until every node knows that this pod leaves its Service")
+		"time to serve after SIGTERM, until every node has removed this pod from its Service")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 
 	s := &server{}
-	go s.introduce(ctx)
+	go s.identify(ctx)
 	web := &http.Server{Addr: *address, Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- web.ListenAndServe() }()
@@ -48,13 +48,13 @@ func serve(ctx context.Context, args []string) error {
 		return err
 	case <-ctx.Done():
 	}
-	return s.leave(web, *drain)
+	return s.shutDown(web, *drain)
 }
 
-// leave ends the server so that no client notices: requests still arrive for a moment after
-// SIGTERM, because the pod is taken out of its Service at the same time and not before.
-func (s *server) leave(web *http.Server, drain time.Duration) error {
-	log.Printf("told to end; serving for %s more", drain)
+// shutDown ends the server without a failed request. Requests still arrive after SIGTERM, because the pod is
+// removed from its Service at the same time.
+func (s *server) shutDown(web *http.Server, drain time.Duration) error {
+	log.Printf("received SIGTERM; serving for another %s", drain)
 	s.draining.Store(true)
 	time.Sleep(drain)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -62,16 +62,16 @@ func (s *server) leave(web *http.Server, drain time.Duration) error {
 	return web.Shutdown(ctx)
 }
 
-// introduce asks the API server who this pod is, until it says so.
-func (s *server) introduce(ctx context.Context) {
+// identify asks the API server for the pod's user until it answers.
+func (s *server) identify(ctx context.Context) {
 	for ctx.Err() == nil {
 		user, err := whoAmI(ctx)
 		if err == nil {
 			s.answer.Store(&Answer{Pod: podName(), Version: os.Getenv("VERSION"), User: user})
-			log.Printf("the API server calls this pod %s", user)
+			log.Printf("the API server knows this pod as %s", user)
 			return
 		}
-		log.Printf("asking the API server who this is: %v", err)
+		log.Printf("asking the API server for the user of this pod: %v", err)
 		time.Sleep(time.Second)
 	}
 }
@@ -98,11 +98,11 @@ func (s *server) handler() http.Handler {
 func (s *server) hello(w http.ResponseWriter, _ *http.Request) {
 	answer := s.answer.Load()
 	if answer == nil {
-		http.Error(w, errStranger.Error(), http.StatusServiceUnavailable)
+		http.Error(w, errUnidentified.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	if s.draining.Load() {
-		// A kept connection would break when the server ends.
+		// A connection that stays open would be reset when the server ends.
 		w.Header().Set("Connection", "close")
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -111,12 +111,12 @@ func (s *server) hello(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-var errStranger = errors.New("the API server has not said yet who this pod is")
+var errUnidentified = errors.New("the API server has not returned the user of this pod yet")
 
-// healthz makes a pod ready that can reach the API server, and no other.
+// healthz makes the pod ready when it has reached the API server.
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
 	if s.answer.Load() == nil {
-		http.Error(w, errStranger.Error(), http.StatusServiceUnavailable)
+		http.Error(w, errUnidentified.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// account is where the kubelet puts a pod's token and the authority of the API server.
+// account is the folder with the pod's token and the certificate authority of the API server.
 const account = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// whoAmI asks the API server, found and trusted as every program in a cluster does it.
+// whoAmI asks the API server for the user of this pod.
 func whoAmI(ctx context.Context) (string, error) {
 	host := os.Getenv("KUBERNETES_SERVICE_HOST")
 	if host == "" {
-		return "", errors.New("KUBERNETES_SERVICE_HOST is not set: this is no pod")
+		return "", errors.New("KUBERNETES_SERVICE_HOST is not set: run this in a pod")
 	}
 	url := "https://" + net.JoinHostPort(host, os.Getenv("KUBERNETES_SERVICE_PORT"))
 	return selfSubjectReview(ctx, url, account)
@@ -40,7 +40,7 @@ func selfSubjectReview(ctx context.Context, url, account string) (string, error)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authority) {
-		return "", fmt.Errorf("%s/ca.crt holds no certificate", account)
+		return "", fmt.Errorf("%s/ca.crt has no certificate", account)
 	}
 
 	const body = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
@@ -53,7 +53,7 @@ func selfSubjectReview(ctx context.Context, url, account string) (string, error)
 	request.Header.Set("Authorization", "Bearer "+string(token))
 	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		DisableKeepAlives: true, // it asks once
+		DisableKeepAlives: true, // it sends one request
 	}
 	response, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
 	if err != nil {
@@ -63,7 +63,7 @@ func selfSubjectReview(ctx context.Context, url, account string) (string, error)
 	return reviewed(response)
 }
 
-// reviewed reads the user's name from the API server's answer.
+// reviewed returns the user in the API server's answer.
 func reviewed(response *http.Response) (string, error) {
 	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {

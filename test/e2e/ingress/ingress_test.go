@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ingress sends what is under a path to the Service of the same name as the Ingress.
+// ingress has a rule for a path, with the Service of its own name.
 func ingress(name, class, path string, change ...func(*networkingv1.IngressRule)) *networkingv1.Ingress {
 	kind := networkingv1.PathTypePrefix
 	rule := networkingv1.IngressRule{IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
@@ -117,7 +117,7 @@ func lister(t *testing.T, objects ...runtime.Object) cache.Indexer {
 	return indexer
 }
 
-// serviceOf is a Service that leads to a server.
+// serviceOf is a Service with the address of a server.
 func serviceOf(t *testing.T, server *httptest.Server) *corev1.Service {
 	t.Helper()
 	ip, number, err := net.SplitHostPort(server.Listener.Addr().String())
@@ -131,7 +131,7 @@ func serviceOf(t *testing.T, server *httptest.Server) *corev1.Service {
 	return service("shop", ip, port)
 }
 
-func TestRequestsArriveAsTheyWereSent(t *testing.T) {
+func TestRequestsAreForwardedUnchanged(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s of %s", r.URL, r.Host)
 	}))
@@ -156,7 +156,7 @@ func TestRequestsArriveAsTheyWereSent(t *testing.T) {
 	}
 }
 
-func TestPodsThatHaveEndedAreNotAnswers(t *testing.T) {
+func TestUnreachableServiceIsRetried(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	c := controller{
@@ -166,7 +166,7 @@ func TestPodsThatHaveEndedAreNotAnswers(t *testing.T) {
 	}
 	answer := httptest.NewRecorder()
 	c.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/project/shop", http.NoBody))
-	if said := answer.Body.String(); answer.Code != http.StatusBadGateway || strings.Count(said, "connection refused") != 3 {
-		t.Errorf("answer %d %q, want that three tries failed", answer.Code, said)
+	if body := answer.Body.String(); answer.Code != http.StatusBadGateway || strings.Count(body, "connection refused") != 3 {
+		t.Errorf("answer %d %q, want three failed attempts", answer.Code, body)
 	}
 }

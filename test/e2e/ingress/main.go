@@ -1,9 +1,9 @@
-// Command ingress is the ingress controller of the end-to-end tests: it does what the Ingresses of one
-// class say, and nothing else. It knows paths and names of hosts, but no TLS, no wildcards, no default
-// backends and no annotations, which nothing here uses.
+// Command ingress is the ingress controller of the end-to-end tests. It serves the Ingresses of one class.
+// It supports paths and host names, but not TLS, wildcards, default backends or annotations, which the
+// sample operator does not use.
 //
-// A request goes to the Service and not around it to its pods, as most ingress controllers do it:
-// the Service is to be tested too.
+// It forwards requests to Services and not, as most ingress controllers, to their pods, so that Services
+// are tested too.
 package main
 
 import (
@@ -23,8 +23,8 @@ import (
 )
 
 func main() {
-	address := flag.String("listen", ":8080", "the `address` to serve on")
-	class := flag.String("class", "nginx", "the class of the Ingresses to serve")
+	address := flag.String("listen", ":8080", "`address` to serve on")
+	class := flag.String("class", "nginx", "class of the Ingresses to serve")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := run(ctx, *address, *class)
@@ -55,15 +55,15 @@ func run(ctx context.Context, address, class string) error {
 	defer factory.Shutdown()
 	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		if !synced {
-			return fmt.Errorf("reading all of %s: %w", kind, ctx.Err())
+			return fmt.Errorf("listing %s: %w", kind, ctx.Err())
 		}
 	}
-	// Only now, so that who can connect finds all rules there.
+	// After the caches have synced, so that the first request finds all rules.
 	log.Printf("serving the Ingresses of class %s on %s", class, address)
 	return serve(ctx, &http.Server{Addr: address, Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second})
 }
 
-// serve serves until the context ends, and then finishes what has begun.
+// serve serves until the context ends, and then finishes open requests.
 func serve(ctx context.Context, web *http.Server) error {
 	failed := make(chan error, 1)
 	go func() { failed <- web.ListenAndServe() }()
@@ -72,7 +72,7 @@ func serve(ctx context.Context, web *http.Server) error {
 		return err
 	case <-ctx.Done():
 	}
-	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return web.Shutdown(leaving)
+	return web.Shutdown(grace)
 }

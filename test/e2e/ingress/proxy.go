@@ -14,7 +14,7 @@ import (
 	networkingv1listers "k8s.io/client-go/listers/networking/v1"
 )
 
-// controller passes requests on as Ingresses say.
+// controller forwards requests by the rules of Ingresses.
 type controller struct {
 	class     string
 	ingresses networkingv1listers.IngressLister
@@ -23,13 +23,13 @@ type controller struct {
 
 var errNoRule = errors.New("no Ingress has a rule for this")
 
-// addressKey is where in a request's context the address is that it goes to.
+// addressKey is the key of the backend's address in the context of a request.
 type addressKey struct{}
 
 func (c controller) handler() http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			// The path stays as it is: no Ingress here asks for another one.
+			// The path stays as it is, because the Ingresses have no rewrites.
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", r.In.Context().Value(addressKey{}).(string)
 			r.Out.Host = r.In.Host
 			r.SetXForwarded()
@@ -51,7 +51,7 @@ func (c controller) handler() http.Handler {
 	})
 }
 
-// find returns the address that a request goes to, or what to answer instead.
+// find returns the address of the backend of a request, or an HTTP status and an error.
 func (c controller) find(r *http.Request) (string, int, error) {
 	all, err := c.ingresses.List(labels.Everything())
 	if err != nil {
@@ -73,8 +73,8 @@ func (c controller) find(r *http.Request) (string, int, error) {
 	return to, http.StatusServiceUnavailable, err
 }
 
-// dial connects, and tries again if it cannot, as ingress controllers do: for a moment after a pod has
-// ended, its Service still leads to it.
+// dial connects, with several attempts as other ingress controllers: some time after a pod has ended, its
+// Service still has the pod's address.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	const tries = 3
 	dialer := &net.Dialer{Timeout: 2 * time.Second}

@@ -10,14 +10,14 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// target is where a request goes.
+// target is the backend of a request.
 type target struct {
 	namespace string
 	service   networkingv1.IngressServiceBackend
 }
 
-// route returns where the rules of a class send a request, if anywhere: the longest path wins, and of two
-// of the same length the exact one.
+// route returns the backend of a request by the rules of a class, or nil. The longest path wins, and of two
+// paths of the same length the exact one.
 func route(ingresses []*networkingv1.Ingress, class, host, path string) *target {
 	var best *target
 	length := -1
@@ -40,8 +40,8 @@ func route(ingresses []*networkingv1.Ingress, class, host, path string) *target 
 	return best
 }
 
-// matches tells how well a path is matched, or -1 if it is not. A prefix is one of whole elements:
-// /a matches /a and /a/b, but not /ab.
+// matches returns a number that grows with the length of a match, or -1 if the path does not match. A prefix
+// has whole elements: /a matches /a and /a/b, but not /ab.
 func matches(rule *networkingv1.HTTPIngressPath, path string) int {
 	if rule.PathType != nil && *rule.PathType == networkingv1.PathTypeExact {
 		if path == rule.Path {
@@ -56,15 +56,15 @@ func matches(rule *networkingv1.HTTPIngressPath, path string) int {
 	return -1
 }
 
-// address is that of a Service's port, which a backend names by its name or number.
+// address returns the address of a Service's port, which a backend names or numbers.
 func address(service *corev1.Service, port networkingv1.ServiceBackendPort) (string, error) {
 	if ip := service.Spec.ClusterIP; ip == "" || ip == corev1.ClusterIPNone {
-		return "", fmt.Errorf("the Service %s/%s has no address", service.Namespace, service.Name)
+		return "", fmt.Errorf("service %s/%s has no cluster IP", service.Namespace, service.Name)
 	}
 	for _, known := range service.Spec.Ports {
 		if port.Name != "" && known.Name == port.Name || port.Name == "" && known.Port == port.Number {
 			return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(int(known.Port))), nil
 		}
 	}
-	return "", fmt.Errorf("the Service %s/%s has no port %s%d", service.Namespace, service.Name, port.Name, port.Number)
+	return "", fmt.Errorf("service %s/%s has no port %s%d", service.Namespace, service.Name, port.Name, port.Number)
 }

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,7 +116,8 @@ func (m *membership) Start(ctx context.Context) error {
 	m.recorder.Record(joined)
 	<-ctx.Done()
 	left.What = history.Left
-	if errors.Is(context.Cause(ctx), shard.ErrLeaseLost) {
+	// By its text, because the two versions of the library name the error differently.
+	if cause := context.Cause(ctx).Error(); strings.Contains(cause, "lease") && strings.Contains(cause, "lost") {
 		left.What = history.Lost
 	}
 	m.recorder.Record(left)

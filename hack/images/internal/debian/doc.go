@@ -1,5 +1,4 @@
-// Package debian takes a program out of the distribution's packages, with the libraries that it needs
-// and nothing else. It promises to install nothing and to need no root where the machine's lists of
-// packages are there; what it has downloaded once it does not ask for again. The same packages give
-// the same files.
+// Package debian extracts a program and the libraries that it needs from the distribution's packages. It
+// installs nothing, and needs root only if the machine's lists of packages are missing. It downloads
+// packages once. The same packages give the same files.
 package debian

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// ErrUnavailable is when a package cannot be had on this machine.
-var ErrUnavailable = errors.New("the packages cannot be had")
+// ErrUnavailable is returned if packages cannot be downloaded on this machine.
+var ErrUnavailable = errors.New("packages unavailable")
 
-// Fetch returns the files of a package and of those that may have libraries for it. They are kept in
-// folder; if they are there already, the distribution is not asked.
+// Fetch returns the files of a package and of packages with libraries for it. It downloads them into folder,
+// unless they are there.
 func Fetch(name, arch, folder string) ([]string, error) {
 	kept := filepath.Join(folder, name+"-"+arch)
 	if found, err := filepath.Glob(filepath.Join(kept, "*.deb")); err != nil || len(found) > 0 {
@@ -22,13 +22,13 @@ func Fetch(name, arch, folder string) ([]string, error) {
 	}
 	for _, program := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return nil, fmt.Errorf("%w: they are Debian's, and this machine has no %s", ErrUnavailable, program)
+			return nil, fmt.Errorf("%w: program %s not found, which Debian has", ErrUnavailable, program)
 		}
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, err
 	}
-	partial, err := os.MkdirTemp(folder, "partial-") // all of them are there, or none
+	partial, err := os.MkdirTemp(folder, "partial-") // so that folder has all of them or none
 	if err != nil {
 		return nil, err
 	}
@@ -36,14 +36,14 @@ func Fetch(name, arch, folder string) ([]string, error) {
 	if err := downloadAll(name, arch, partial); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	// Whoever builds next may be somebody else.
+	// Another user may run the next build.
 	if err := errors.Join(os.Chmod(partial, 0o755), os.Rename(partial, kept)); err != nil {
 		return nil, err
 	}
 	return filepath.Glob(filepath.Join(kept, "*.deb"))
 }
 
-// downloadAll downloads a package, and then what the last ones depend on, until nothing is new.
+// downloadAll downloads a package, and repeatedly the dependencies of downloaded packages.
 func downloadAll(name, arch, folder string) error {
 	known := map[string]bool{name: true}
 	for wanted := []string{name}; len(wanted) > 0; {
@@ -70,8 +70,8 @@ func downloadAll(name, arch, folder string) error {
 	return nil
 }
 
-// relevant returns those of the packages in a field Depends that may have libraries or parts of nginx,
-// which some releases spread over several. The first of several alternatives is as good as any.
+// relevant returns those packages in a field Depends that may have libraries or parts of nginx, which some
+// releases split into several packages. Of alternatives it takes the first.
 func relevant(depends string) []string {
 	var names []string
 	for dependency := range strings.SplitSeq(depends, ",") {
@@ -85,7 +85,7 @@ func relevant(depends string) []string {
 	return names
 }
 
-// download gets packages without installing them.
+// download downloads packages without installing them.
 func download(names []string, arch, folder string) error {
 	args := []string{"download"}
 	for _, name := range names {
@@ -94,8 +94,8 @@ func download(names []string, arch, folder string) error {
 	if aptGet(folder, args...) == nil {
 		return nil
 	}
-	// The lists of packages may be missing or old, as in most images. That a list of somebody else's
-	// cannot be had is no reason to fail.
+	// The lists of packages may be missing or old, as in most images. An unreachable list of a third
+	// party is not an error.
 	var listed error
 	if os.Geteuid() == 0 {
 		listed = aptGet(folder, "update")
@@ -107,17 +107,17 @@ func download(names []string, arch, folder string) error {
 }
 
 func aptGet(folder string, args ...string) error {
-	// Root may download into a folder that apt's own user may not.
+	// The user that apt switches to may lack access to the folder.
 	cmd := exec.Command("apt-get", append([]string{"-o", "DPkg::Lock::Timeout=60", "-o", "APT::Sandbox::User=root"}, args...)...)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("apt-get %s: %w: %s", args[0], err, strings.TrimSpace(string(said)))
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get %s: %w: %s", args[0], err, strings.TrimSpace(string(output)))
 	}
 	return nil
 }
 
-// Version is a package's name and version.
+// Version returns a package's name and version.
 func Version(deb string) (string, error) {
 	name, err := field(deb, "Package")
 	if err != nil {
@@ -128,9 +128,9 @@ func Version(deb string) (string, error) {
 }
 
 func field(deb, name string) (string, error) {
-	said, err := exec.Command("dpkg-deb", "--field", deb, name).Output()
+	output, err := exec.Command("dpkg-deb", "--field", deb, name).Output()
 	if err != nil {
 		return "", fmt.Errorf("reading %s of %s: %w", name, filepath.Base(deb), err)
 	}
-	return strings.TrimSpace(string(said)), nil
+	return strings.TrimSpace(string(output)), nil
 }

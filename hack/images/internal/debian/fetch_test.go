@@ -14,7 +14,7 @@ func TestRelevant(t *testing.T) {
 		depends string
 		want    []string
 	}{
-		"nothing":           {},
+		"none":              {},
 		"libraries":         {"libc6 (>= 2.34), iproute2, zlib1g (>= 1:1.1.4)", []string{"libc6", "zlib1g"}},
 		"parts of nginx":    {"nginx-common (= 1), debconf", []string{"nginx-common"}},
 		"the first of many": {"nginx-core (<< 2) | nginx-full (<< 2), lsb-base", []string{"nginx-core"}},
@@ -28,8 +28,8 @@ func TestRelevant(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptIsNotDownloadedAgain(t *testing.T) {
-	t.Setenv("PATH", t.TempDir()) // where there is no apt-get
+func TestPackagesAreDownloadedOnce(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // without apt-get
 	folder := t.TempDir()
 	if _, err := Fetch("nginx", "amd64", folder); !errors.Is(err, ErrUnavailable) {
 		t.Fatalf("without apt-get: %v, want ErrUnavailable", err)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Files are the files of packages, by their path without the first slash. A link has a target.
+// Files are the files of packages, by their path without the leading slash. A link has a target.
 type Files map[string]file
 
 type file struct {
@@ -40,7 +40,7 @@ func (f Files) unpack(deb string) error {
 		return err
 	}
 	err = f.read(packed)
-	_, rest := io.Copy(io.Discard, packed) // it must not wait for a reader
+	_, rest := io.Copy(io.Discard, packed) // otherwise the process waits for a reader
 	return errors.Join(err, rest, cmd.Wait())
 }
 
@@ -70,7 +70,7 @@ func (f Files) read(packed io.Reader) error {
 	}
 }
 
-// resolved is where a symbolic link leads.
+// resolved returns the target of a symbolic link.
 func resolved(name, target string) string {
 	if path.IsAbs(target) {
 		return target
@@ -80,19 +80,19 @@ func resolved(name, target string) string {
 
 func clean(name string) string { return strings.TrimPrefix(path.Join("/", name), "/") }
 
-// Content returns what is in a file, through any links.
+// Content returns the content of a file. It follows links.
 func (f Files) Content(name string) ([]byte, error) {
-	const most = 8 // links, in a row
+	const most = 8 // links in succession
 	at := clean(name)
 	for range most {
 		found, there := f[at]
 		switch {
 		case !there:
-			return nil, fmt.Errorf("no package has the file /%s", at)
+			return nil, fmt.Errorf("file /%s not found in the packages", at)
 		case found.target == "":
 			return found.content, nil
 		}
 		at = found.target
 	}
-	return nil, fmt.Errorf("the links of /%s lead nowhere", clean(name))
+	return nil, fmt.Errorf("too many links from /%s", clean(name))
 }

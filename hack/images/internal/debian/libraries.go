@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// With returns what has to be where for a program to run: the program, what loads it, and all libraries
-// that it needs and that these need. They are by their path without the first slash.
+// With returns the files that a program needs, by their path without the leading slash: the program, its
+// loader, and its libraries with their dependencies.
 func (f Files) With(program string) (map[string][]byte, error) {
 	return f.with(program, readELF)
 }
 
-// requirement is what the linker has noted in a program or a library.
+// requirement has the dependencies in the ELF header of a program or a library.
 type requirement struct {
 	loader    string // of a program; a path
 	libraries []string
@@ -35,7 +35,7 @@ func (f Files) with(program string, read func([]byte) (requirement, error)) (map
 		taken[name] = content
 		needs, err := read(content)
 		if err != nil {
-			return nil, fmt.Errorf("reading what /%s needs: %w", name, err)
+			return nil, fmt.Errorf("reading the dependencies of /%s: %w", name, err)
 		}
 		for _, library := range needs.libraries {
 			where, err := f.find(library)
@@ -47,8 +47,8 @@ func (f Files) with(program string, read func([]byte) (requirement, error)) (map
 		if needs.loader == "" {
 			continue
 		}
-		// It is looked for by its full path, which in some releases leads through a link between folders
-		// that is in another package.
+		// The kernel opens the full path, which in some releases contains a link between folders that is in
+		// another package.
 		where, err := f.find(path.Base(needs.loader))
 		if err != nil {
 			return nil, fmt.Errorf("/%s needs a loader: %w", name, err)
@@ -60,7 +60,7 @@ func (f Files) with(program string, read func([]byte) (requirement, error)) (map
 	return taken, nil
 }
 
-// find returns the path of a library. Variants for some processors are in deeper folders.
+// find returns the path of a library. Variants for special processors are in deeper folders.
 func (f Files) find(library string) (string, error) {
 	found := ""
 	for name := range f {
@@ -72,7 +72,7 @@ func (f Files) find(library string) (string, error) {
 		}
 	}
 	if found == "" {
-		return "", fmt.Errorf("no package has %s", library)
+		return "", fmt.Errorf("%s not found in the packages", library)
 	}
 	return found, nil
 }

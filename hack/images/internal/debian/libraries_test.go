@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pack makes a package's tar of files, which are what they need, and of links, which begin with an arrow.
+// pack makes a package's tar. The content of a file has its dependencies, that of a link begins with an arrow.
 func pack(t *testing.T, files map[string]string) *bytes.Buffer {
 	t.Helper()
 	var packed bytes.Buffer
@@ -35,7 +35,7 @@ func pack(t *testing.T, files map[string]string) *bytes.Buffer {
 	return &packed
 }
 
-// readWords takes the words in a file for what it needs. One with a slash is the loader.
+// readWords returns the words in a file as its dependencies. One with a slash is the loader.
 func readWords(content []byte) (requirement, error) {
 	var needs requirement
 	for word := range strings.FieldsSeq(string(content)) {
@@ -68,12 +68,12 @@ func TestWith(t *testing.T) {
 		want    []string
 		error   string
 	}{
-		"all that is needed": {program: "/usr/sbin/serve", want: []string{
+		"all dependencies": {program: "/usr/sbin/serve", want: []string{
 			"lib/x/libb.so.1", "lib/x/libc.so.6", "lib64/ld.so.2", "usr/lib/x/liba.so.1", "usr/sbin/serve",
 		}},
-		"no such program": {program: "/usr/sbin/none", error: "/usr/sbin/none"},
-		"no such library": {program: "/usr/sbin/broken", error: "libmissing.so.1"},
-		"a link nowhere":  {program: "/usr/share/a/link-in-a-circle", error: "nowhere"},
+		"no such program":   {program: "/usr/sbin/none", error: "/usr/sbin/none"},
+		"no such library":   {program: "/usr/sbin/broken", error: "libmissing.so.1"},
+		"a circle of links": {program: "/usr/share/a/link-in-a-circle", error: "too many links"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := Files{}
@@ -82,7 +82,7 @@ func TestWith(t *testing.T) {
 			}
 			got, err := files.with(test.program, readWords)
 			if (err != nil) != (test.error != "") || err != nil && !strings.Contains(err.Error(), test.error) {
-				t.Fatalf("error %v, want it to say %q", err, test.error)
+				t.Fatalf("error %v, want %q in it", err, test.error)
 			}
 			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(got))); diff != "" {
 				t.Errorf("files (-want +got):\n%s", diff)

@@ -1,5 +1,5 @@
-// Package supervisor runs the programs of a node inside its enclosure: the control plane,
-// containerd, kube-proxy and kubelet. It starts them in the order in which they need each other,
-// watches them, and stops them in the opposite order after the pods. When one of them ends by
-// itself the node ends, and says why: a test must not go on with half a node.
+// Package supervisor runs the programs of a node in its sandbox: the control plane, containerd,
+// kube-proxy and kubelet. It starts them in the order of their dependencies, and stops them in the
+// opposite order after the pods. If one of them ends by itself, the node ends and logs the reason, so
+// that no test continues on an incomplete node.
 package supervisor

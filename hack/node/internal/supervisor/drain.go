@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/config"
 )
 
 const (
-	// podGrace is how long containers have to end. It is less than they would have in real life:
-	// nobody waits for their answers any more.
+	// podGrace is the grace period of pods in seconds. It is shorter than usual, because no client
+	// waits for them any more.
 	podGrace = 3
-	// drainTimeout bounds how long all pods have.
+	// drainTimeout is the timeout for all pods.
 	drainTimeout = 20 * time.Second
 )
 
@@ -27,19 +27,19 @@ const (
 func (s *Supervisor) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	// Or controllers would start new ones here.
+	// So that controllers start no new pods here.
 	cordon := []byte(`{"spec":{"unschedulable":true}}`)
-	_, err := s.client.CoreV1().Nodes().Patch(ctx, layout.NodeName, types.StrategicMergePatchType, cordon, metav1.PatchOptions{})
+	_, err := s.client.CoreV1().Nodes().Patch(ctx, config.NodeName, types.StrategicMergePatchType, cordon, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("closing the node for new pods: %w", err)
+		return fmt.Errorf("cordoning the node: %w", err)
 	}
 	return s.await(ctx, s.kubelet, s.deletePods)
 }
 
-// deletePods deletes the pods of the node and fails while there are any.
+// deletePods deletes the pods of the node, and fails while pods exist.
 func (s *Supervisor) deletePods(ctx context.Context) error {
 	pods, err := s.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: "spec.nodeName=" + layout.NodeName,
+		FieldSelector: "spec.nodeName=" + config.NodeName,
 	})
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
@@ -53,7 +53,7 @@ func (s *Supervisor) deletePods(ctx context.Context) error {
 		}
 		err := s.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: &grace,
-			// Only this very pod: one with the same name may have been made meanwhile.
+			// A new pod may have the same name.
 			Preconditions: &metav1.Preconditions{UID: &pod.UID},
 		})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

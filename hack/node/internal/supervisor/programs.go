@@ -14,18 +14,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/render"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/config"
 	"github.com/ringmaster-project/ringmaster/internal/pki"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// stopTimeout is how long a program may take to end by itself.
+// stopTimeout is the time between SIGTERM and SIGKILL.
 const stopTimeout = 20 * time.Second
 
 func (s *Supervisor) asset(name string) string { return filepath.Join(s.assets, name) }
 
-// launch starts a program and reports when it ends.
+// launch starts a program. Its end is sent to s.failed.
 func (s *Supervisor) launch(name, path string, args ...string) (*process.Process, error) {
 	started, err := process.Start(process.Spec{Name: name, Path: path, Args: args, Dir: "/", Log: s.folder.Log(name)})
 	if err != nil {
@@ -35,7 +34,7 @@ func (s *Supervisor) launch(name, path string, args ...string) (*process.Process
 		<-started.Done()
 		select {
 		case s.failed <- ended(started):
-		default: // somebody reported before, and that is why this one ended
+		default: // the first end is the cause of the others
 		}
 	}()
 	return started, nil
@@ -50,27 +49,27 @@ func (s *Supervisor) end(ctx context.Context, p *process.Process) error {
 	if p == nil || !p.Running() {
 		return nil
 	}
-	return s.steps.Do("stopping "+p.Name(), func() error {
+	return s.progress.Step("stopping "+p.Name(), func() error {
 		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
 		return p.Stop(ctx)
 	})
 }
 
-// await asks until the answer is nil, the program has ended, or ctx has.
-func (s *Supervisor) await(ctx context.Context, p *process.Process, ask func(context.Context) error) error {
+// await polls until the result is nil, the program has ended, or ctx has.
+func (s *Supervisor) await(ctx context.Context, p *process.Process, poll func(context.Context) error) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		answer := ask(ctx)
-		if answer == nil {
+		err := poll(ctx)
+		if err == nil {
 			return nil
 		}
 		select {
 		case <-p.Done():
 			return ended(p)
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w (%w); its log ends with:\n%s", p.Name(), answer, ctx.Err(), p.Tail(10))
+			return fmt.Errorf("%s: %w (%w); its log ends with:\n%s", p.Name(), err, ctx.Err(), p.Tail(10))
 		case <-ticker.C:
 		}
 	}
@@ -101,7 +100,7 @@ func healthy(ctx context.Context, url string) error {
 }
 
 func (s *Supervisor) nodeReady(ctx context.Context) error {
-	node, err := s.client.CoreV1().Nodes().Get(ctx, layout.NodeName, metav1.GetOptions{})
+	node, err := s.client.CoreV1().Nodes().Get(ctx, config.NodeName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -114,18 +113,18 @@ func (s *Supervisor) nodeReady(ctx context.Context) error {
 		}
 		return fmt.Errorf("the node is not ready: %s", condition.Message)
 	}
-	return errors.New("the node has not said yet how it is")
+	return errors.New("the node has no condition Ready")
 }
 
-// writeKubeletIdentity makes the kubelet's two certificates: one to reach the API server with, one
-// for the API server to know it by.
+// writeKubeletIdentity makes the kubelet's two certificates: the client certificate for the API server,
+// and the server certificate that the API server verifies.
 func (s *Supervisor) writeKubeletIdentity() error {
-	client := pki.Identity{User: "system:node:" + layout.NodeName, Groups: []string{"system:nodes"}}
-	if err := s.control.WriteKubeconfig(s.folder.Config(render.KubeletIdentity), client); err != nil {
+	client := pki.Identity{User: "system:node:" + config.NodeName, Groups: []string{"system:nodes"}}
+	if err := s.control.WriteKubeconfig(s.folder.Config(config.KubeletIdentity), client); err != nil {
 		return err
 	}
 	server := client
-	server.Hosts = []string{layout.Address, layout.NodeName}
+	server.Hosts = []string{config.Address, config.NodeName}
 	pair, err := s.control.Issue(server)
 	if err != nil {
 		return err
@@ -134,5 +133,5 @@ func (s *Supervisor) writeKubeletIdentity() error {
 }
 
 func (s *Supervisor) writeProxyIdentity() error {
-	return s.control.WriteKubeconfig(s.folder.Config(render.ProxyIdentity), pki.Identity{User: "system:kube-proxy"})
+	return s.control.WriteKubeconfig(s.folder.Config(config.ProxyIdentity), pki.Identity{User: "system:kube-proxy"})
 }

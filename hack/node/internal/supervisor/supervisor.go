@@ -11,19 +11,18 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/layout"
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/machine"
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/render"
-	"github.com/ringmaster-project/ringmaster/hack/node/internal/steps"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/config"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/host"
+	"github.com/ringmaster-project/ringmaster/hack/node/internal/progress"
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
 // Supervisor is one node.
 type Supervisor struct {
-	folder layout.Folder
-	assets string // the folder with Kubernetes' programs
-	steps  *steps.Printer
+	folder   config.Folder
+	assets   string // the folder with Kubernetes' programs
+	progress *progress.Printer
 
 	control                    *controlplane.ControlPlane
 	client                     kubernetes.Interface
@@ -31,22 +30,22 @@ type Supervisor struct {
 	failed                     chan error
 }
 
-// New makes a supervisor of the node in folder, with Kubernetes' programs from assets. It tells
-// printer what it does.
-func New(folder layout.Folder, assets string, printer *steps.Printer) *Supervisor {
-	return &Supervisor{folder: folder, assets: assets, steps: printer, failed: make(chan error, 1)}
+// New returns a supervisor of the node in folder, with Kubernetes' programs from assets. It prints its
+// steps with printer.
+func New(folder config.Folder, assets string, printer *progress.Printer) *Supervisor {
+	return &Supervisor{folder: folder, assets: assets, progress: printer, failed: make(chan error, 1)}
 }
 
-// startTimeout is for each step of the start. On an idle machine all of them take ten seconds.
+// startTimeout is the timeout of each step of the start. On an idle machine all steps take ten seconds.
 const startTimeout = 2 * time.Minute
 
-// Run starts the node and keeps it running until ctx ends, which is no error, or a part of it does.
+// Run starts the node and runs it until ctx or one of its programs ends. The end of ctx is not an error.
 func (s *Supervisor) Run(ctx context.Context) error {
 	err := s.start(ctx)
 	if err == nil {
 		err = s.watch(ctx)
 	}
-	// The node's end is worth its time also when ctx has ended.
+	// A stop takes its time also when ctx has ended.
 	return errors.Join(err, s.stop(context.WithoutCancel(ctx)))
 }
 
@@ -58,10 +57,10 @@ func (s *Supervisor) start(ctx context.Context) error {
 		{"starting etcd, API server, controller manager and scheduler", s.startControlPlane},
 		{"starting containerd", s.startContainerd},
 		{"starting kubelet", s.startKubelet},
-		// It looks for the Node object, and waits longer each time that it finds none.
+		// After the kubelet, because it looks for the Node object with an exponential backoff.
 		{"starting kube-proxy", s.startProxy},
 	} {
-		err := s.steps.Do(step.name, func() error {
+		err := s.progress.Step(step.name, func() error {
 			ctx, cancel := context.WithTimeout(ctx, startTimeout)
 			defer cancel()
 			return step.do(ctx)
@@ -73,7 +72,7 @@ func (s *Supervisor) start(ctx context.Context) error {
 	return os.WriteFile(s.folder.Ready(), nil, 0o600)
 }
 
-// watch returns nil when ctx ends, and an error when a program did.
+// watch returns nil when ctx ends, and an error when a program ends.
 func (s *Supervisor) watch(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -92,11 +91,11 @@ func (s *Supervisor) startControlPlane(ctx context.Context) error {
 		ControllerManager: true,
 		Scheduler:         true,
 		BindAddress:       "0.0.0.0",
-		AdvertiseAddress:  layout.Address,
-		Port:              layout.APIPort,
+		AdvertiseAddress:  config.Address,
+		Port:              config.APIPort,
 		ExtraArgs: map[string][]string{controlplane.APIServer: {
 			"--allow-privileged=true",
-			// There is no DNS that knows the node's name.
+			// The node has no DNS for its name.
 			"--kubelet-preferred-address-types=InternalIP",
 		}},
 	})
@@ -109,26 +108,26 @@ func (s *Supervisor) startControlPlane(ctx context.Context) error {
 }
 
 func (s *Supervisor) startContainerd(ctx context.Context) error {
-	path, err := machine.FindProgram("containerd")
+	path, err := host.FindProgram("containerd")
 	if err != nil {
 		return err
 	}
-	if s.containerd, err = s.launch("containerd", path, "--config", s.folder.Config(render.Containerd)); err != nil {
+	if s.containerd, err = s.launch("containerd", path, "--config", s.folder.Config(config.Containerd)); err != nil {
 		return err
 	}
-	return s.await(ctx, s.containerd, func(ctx context.Context) error { return dial(ctx, layout.ContainerdSocket) })
+	return s.await(ctx, s.containerd, func(ctx context.Context) error { return dial(ctx, config.ContainerdSocket) })
 }
 
 func (s *Supervisor) startKubelet(ctx context.Context) error {
-	if err := errors.Join(s.writeKubeletIdentity(), machine.MakeCgroup(s.folder.Cgroup())); err != nil {
+	if err := errors.Join(s.writeKubeletIdentity(), host.MakeCgroup(s.folder.Cgroup())); err != nil {
 		return err
 	}
 	var err error
 	s.kubelet, err = s.launch("kubelet", s.asset("kubelet"),
-		"--config", s.folder.Config(render.Kubelet),
-		"--kubeconfig", s.folder.Config(render.KubeletIdentity),
-		"--hostname-override", layout.NodeName,
-		"--node-ip", layout.Address,
+		"--config", s.folder.Config(config.Kubelet),
+		"--kubeconfig", s.folder.Config(config.KubeletIdentity),
+		"--hostname-override", config.NodeName,
+		"--node-ip", config.Address,
 	)
 	if err != nil {
 		return err
@@ -141,20 +140,20 @@ func (s *Supervisor) startProxy(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.proxy, err = s.launch("kube-proxy", s.asset("kube-proxy"), "--config", s.folder.Config(render.Proxy)); err != nil {
+	if s.proxy, err = s.launch("kube-proxy", s.asset("kube-proxy"), "--config", s.folder.Config(config.Proxy)); err != nil {
 		return err
 	}
 	return s.await(ctx, s.proxy, func(ctx context.Context) error {
-		return healthy(ctx, "http://"+render.ProxyHealth+"/healthz")
+		return healthy(ctx, "http://"+config.ProxyHealth+"/healthz")
 	})
 }
 
-// stop ends everything, pods first, so that containers end in good order and volumes are unmounted.
+// stop ends all programs, pods first, so that containers end gracefully and volumes are unmounted.
 func (s *Supervisor) stop(ctx context.Context) error {
 	var errs []error
 	if s.kubelet != nil && s.kubelet.Running() {
-		// Not an error of the node: its pods are ended anyway, if less politely.
-		if err := s.steps.Do("ending pods", func() error { return s.drain(ctx) }); err != nil {
+		// Not an error of the node: its pods end with it.
+		if err := s.progress.Step("ending pods", func() error { return s.drain(ctx) }); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
@@ -162,7 +161,7 @@ func (s *Supervisor) stop(ctx context.Context) error {
 		errs = append(errs, s.end(ctx, p))
 	}
 	if s.control != nil {
-		errs = append(errs, s.steps.Do("stopping the control plane", func() error {
+		errs = append(errs, s.progress.Step("stopping the control plane", func() error {
 			ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 			defer cancel()
 			return s.control.Stop(ctx)

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// minimumVersion is the oldest version of Kubernetes that Ringmaster supports, as in internal/kubeversion.
+const minimumVersion = "1.35"
+
+// variable names the folder with programs that the user has, as for envtest.
+const variable = "KUBEBUILDER_ASSETS"
+
+// givenPrograms are programs that the user has and that are not built.
+type givenPrograms struct {
+	folder string
+	paths  map[string]string // by name, without symbolic links
+}
+
+// findGiven returns the programs in a folder. Without a folder there are none.
+func findGiven(folder string) (givenPrograms, error) {
+	given := givenPrograms{folder: folder, paths: map[string]string{}}
+	if folder == "" {
+		return given, nil
+	}
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return given, fmt.Errorf("%s names %s, which is not a folder: unset it to build all programs, or set it to a folder that has some of them", variable, folder)
+	}
+	for _, program := range programs {
+		path, err := filepath.EvalSymlinks(filepath.Join(folder, program))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err != nil {
+			return given, fmt.Errorf("reading %s in %s: %w", program, folder, err)
+		}
+		given.paths[program] = path
+	}
+	return given, nil
+}
+
+// missing returns the programs that have to be built.
+func (g givenPrograms) missing() []string {
+	return slices.DeleteFunc(slices.Clone(programs), func(program string) bool { return g.paths[program] != "" })
+}
+
+// identity changes when a given program does.
+func (g givenPrograms) identity() (string, error) {
+	var all strings.Builder
+	for _, program := range programs {
+		path, there := g.paths[program]
+		if !there {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&all, "%s %s %d %d\n", program, path, info.Size(), info.ModTime().UnixNano())
+	}
+	return all.String(), nil
+}
+
+// check runs the given programs, and returns each with its version. It fails if one is too old.
+func (g givenPrograms) check(ctx context.Context) (described []string, err error) {
+	var errs []error
+	for _, program := range programs {
+		if g.paths[program] == "" {
+			continue
+		}
+		found, err := g.version(ctx, program)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case program != "etcd" && found.LessThan(version.MustParseGeneric(minimumVersion)):
+			errs = append(errs, fmt.Errorf("%s in %s is %s, and Ringmaster needs Kubernetes %s or newer: replace it, remove it to have it built, "+
+				"or unset %s to build all programs", program, g.folder, found, minimumVersion, variable))
+		default:
+			described = append(described, program+" "+found.String())
+		}
+	}
+	return described, errors.Join(errs...)
+}
+
+// version returns the version that a program prints, without its pre-release and build.
+func (g givenPrograms) version(ctx context.Context, program string) (*version.Version, error) {
+	const timeout = time.Minute // the first start of a large program on a slow disk
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	path := filepath.Join(g.folder, program) // a link, which may decide what is started
+	out, err := exec.CommandContext(ctx, path, versionArguments(program)...).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("reading the version of %s (does it run on this machine?): %w\n%s", path, err, out)
+	}
+	match := regexp.MustCompile(`(?i)(?:kubernetes|version:) +v?(\d+\.\d+\.\d+)`).FindSubmatch(out)
+	if match == nil {
+		return nil, fmt.Errorf("%s does not print a version:\n%s", path, out)
+	}
+	return version.ParseGeneric(string(match[1]))
+}
+
+func versionArguments(program string) []string {
+	if program == "kubectl" {
+		return []string{"version", "--client"}
+	}
+	return []string{"--version"}
+}
+
+// enumerate joins names for a sentence.
+func enumerate(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
