@@ -60,11 +60,11 @@ func TestKeys(t *testing.T) {
 	}
 	key := func(name string, object metav1.Object) string {
 		t.Helper()
-		owner, err := r.Resource(schema.ParseGroupResource(name)).Owner(object)
+		main, err := r.Resource(schema.ParseGroupResource(name)).MainObject(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return owner.Key()
+		return main.Key()
 	}
 	home := key("websites."+group, &metav1.ObjectMeta{Namespace: "project", Name: "home"})
 	dark := key("themes."+group, &metav1.ObjectMeta{Name: "dark"})
@@ -90,12 +90,12 @@ func TestNoOwner(t *testing.T) {
 		object   *metav1.ObjectMeta
 		want     error
 	}{
-		"a name to be generated":     {"websites." + group, &metav1.ObjectMeta{GenerateName: "home-"}, catalog.ErrNotYet},
-		"no controller":              {"configmaps", &metav1.ObjectMeta{Name: "free"}, catalog.ErrNotSpread},
-		"a controller of other kind": {"configmaps", controlledBy("v1", "Secret", "home"), catalog.ErrNotSpread},
+		"a name to be generated":     {"websites." + group, &metav1.ObjectMeta{GenerateName: "home-"}, catalog.ErrNoNameYet},
+		"no controller":              {"configmaps", &metav1.ObjectMeta{Name: "free"}, catalog.ErrNotSharded},
+		"a controller of other kind": {"configmaps", controlledBy("v1", "Secret", "home"), catalog.ErrNotSharded},
 	} {
-		if owner, err := r.Resource(schema.ParseGroupResource(test.resource)).Owner(test.object); !errors.Is(err, test.want) {
-			t.Errorf("%s: got %v, %v", name, owner, err)
+		if main, err := r.Resource(schema.ParseGroupResource(test.resource)).MainObject(test.object); !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v, %v", name, main, err)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package metrics has the metrics of the sharder and its rings. Metrics that other implementations of
-// the wire contract have, too, keep their names and labels, so that existing dashboards work.
+// Package metrics has the metrics of the sharder and its rings. Metrics that other implementations of the
+// wire contract also have keep their names and labels, so that existing dashboards work.
 package metrics
 
 import (

@@ -525,7 +525,7 @@ func TestSettle(t *testing.T) {
 	for name := range f.objects(configMapKind) {
 		object, err := client.Resource(resource.Resource).Namespace(f.Namespace).Get(t.Context(), name, metav1.GetOptions{})
 		f.Expect(err).NotTo(HaveOccurred())
-		f.Expect(mover.Settle(t.Context(), f.name, resource, object)).To(Succeed())
+		f.Expect(mover.ReconcileObject(t.Context(), f.name, resource, object)).To(Succeed())
 		f.Expect(f.objects(configMapKind)[name]).To(HaveKeyWithValue(shardingv1alpha1.LabelShard(f.name), "b"))
 	}
 	f.Expect(f.written()).To(Equal(map[assignment.Action]int{assignment.Assign: 2}))

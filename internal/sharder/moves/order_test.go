@@ -46,7 +46,7 @@ func TestOutdatedObjectIsNotTakenFromLiveShard(t *testing.T) {
 		label := shardingv1alpha1.LabelShard(f.name)
 		f.Expect(f.Client.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: f.meta(name)}, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"labels":{"`+label+`":"`+other+`"}}}`)))).To(Succeed())
-		f.Expect(mover.Settle(t.Context(), f.name, resource, object)).To(Succeed())
+		f.Expect(mover.ReconcileObject(t.Context(), f.name, resource, object)).To(Succeed())
 		f.Expect(f.objects(configMapKind)[name]).To(HaveKeyWithValue(label, other), "the object was taken from a live shard")
 	}
 }

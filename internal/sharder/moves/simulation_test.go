@@ -33,7 +33,7 @@ const simulated = "simulated" // the ring
 // simulation is a mover in fake time, with an API server in memory. Main objects are ConfigMaps, with Secrets as children,
 // and Services beside them.
 type simulation struct {
-	api      *memoryAPI
+	api      *fakeAPI
 	mu       sync.Mutex // for the members, where they change
 	members  *ring.Ring
 	changed  chan struct{} // made in the bubble
@@ -52,7 +52,7 @@ func (s *simulation) Ring(string) (*ring.Ring, <-chan struct{}) {
 
 func newSimulation() *simulation {
 	s := &simulation{
-		api: newMemoryAPI(), members: ring.New([]string{"a", "b"}),
+		api: newFakeAPI(), members: ring.New([]string{"a", "b"}),
 		holders: func() (map[string]bool, error) { return nil, nil },
 	}
 	s.rings.Set(&catalog.Ring{Name: simulated, Namespaces: labels.Everything(), Resources: []catalog.Resource{

@@ -30,15 +30,15 @@ func TestWhenToAskForPermissions(t *testing.T) {
 		"refused, then the spec changes": {missing: missing, spec: func(second int) int64 { return int64(second / 1800) }, asked: 38, early: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var last *answer
+			var last *review
 			asked, early := 0, 0
 			for second := range 3600 {
-				q := question{uid: "ring"}
+				q := reviewKey{uid: "ring"}
 				if test.spec != nil {
 					q.generation = test.spec(second)
 				}
 				at := now.Add(time.Duration(second) * time.Second)
-				if last.good(q, test.forbidden, at) {
+				if last.valid(q, test.forbidden, at) {
 					continue
 				}
 				last = last.after(q, test.missing, test.forbidden, at)
@@ -55,14 +55,14 @@ func TestWhenToAskForPermissions(t *testing.T) {
 }
 
 func TestRefusalEndsWithTheBackoff(t *testing.T) {
-	q := question{uid: "ring"}
-	refused := (*answer)(nil).after(q, []MissingRule{{}}, false, now)
+	q := reviewKey{uid: "ring"}
+	refused := (*review)(nil).after(q, []MissingRule{{}}, false, now)
 	granted := refused.after(q, nil, false, now)
-	if granted.refusals != 0 || granted.next(false) != now.Add(askAgainAfter) {
-		t.Errorf("the next question after a granted role is at %s, with %d refusals", granted.next(false), granted.refusals)
+	if granted.refusals != 0 || granted.next(false) != now.Add(recheckAfter) {
+		t.Errorf("the next review after a granted role is at %s, with %d refusals", granted.next(false), granted.refusals)
 	}
 	if got := granted.next(true); got != now.Add(minRefusedDelay) {
-		t.Errorf("after a forbidden write the next question is at %s", got)
+		t.Errorf("after a forbidden write the next review is at %s", got)
 	}
 }
 

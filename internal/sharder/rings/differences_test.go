@@ -134,7 +134,7 @@ func TestDifferencesAreBounded(t *testing.T) {
 		shards = append(shards, declares(t, fmt.Sprintf("shard-%s-%03d", strings.Repeat("z", 50), i), resources...))
 	}
 	condition := matching(differences([]shardingv1alpha1.RingResource{ringResource("websites." + strings.Repeat("w", 240))}, shards))
-	if condition == nil || len(condition.Message) > maxNote {
+	if condition == nil || len(condition.Message) > maxEventNote {
 		t.Errorf("the condition is %+v", condition)
 	} else {
 		t.Logf("%d bytes", len(condition.Message))
@@ -148,7 +148,7 @@ func FuzzDeclaredResources(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		condition := matching(differences([]shardingv1alpha1.RingResource{ringResource("websites.example.com", "configmaps")}, []members.Shard{says("a", text)}))
-		if condition != nil && len(condition.Message) > maxNote {
+		if condition != nil && len(condition.Message) > maxEventNote {
 			t.Errorf("%d bytes", len(condition.Message))
 		}
 	})

@@ -12,21 +12,21 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// Observer is told of Leases.
+// Observer observes Leases.
 type Observer interface {
 	Observe(lease *coordinationv1.Lease)
 	Forget(lease types.NamespacedName)
 }
 
-// listObserver is an observer to which it matters whether a Lease was there before it observed.
+// listObserver is an Observer that distinguishes the Leases of the initial list.
 type listObserver interface {
 	ObserveListed(lease *coordinationv1.Lease)
 }
 
-// Follow tells an observer of all that happens to the Leases of an informer.
+// Follow calls an Observer for all events of an informer for Leases.
 func Follow(informer cache.Informer, observer Observer) (toolscache.ResourceEventHandlerRegistration, error) {
 	listed := observer.Observe
-	if special, is := observer.(listObserver); is {
+	if special, ok := observer.(listObserver); ok {
 		listed = special.ObserveListed
 	}
 	return informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
@@ -47,18 +47,18 @@ func Follow(informer cache.Informer, observer Observer) (toolscache.ResourceEven
 }
 
 const (
-	// maxHolderLength is more than a holder's name can have that is a shard.
+	// maxHolderLength is more than the maximum length of a shard's name.
 	maxHolderLength = 256
-	// maxResourcesLength is enough for about 70 resources. Shards that declare more are not compared with their ring.
+	// maxResourcesLength is enough for about 70 resources. The sharder does not compare longer declarations with the ring.
 	maxResourcesLength = 4096
 )
 
-// Strip is a transformation for a cache of Leases: it removes all that the sharder does not read. Anybody who
-// may create Leases could otherwise fill the sharder's memory. What is written must be a patch.
+// Strip is a cache.TransformFunc that removes everything from a Lease that the sharder does not read. Otherwise,
+// any client that may create Leases could exhaust the sharder's memory. Leases must be written with patches.
 func Strip(object any) (any, error) {
 	lease, is := object.(*coordinationv1.Lease)
 	if !is {
-		return object, nil // one that is gone
+		return object, nil // a tombstone
 	}
 	lease.ManagedFields, lease.OwnerReferences, lease.Finalizers = nil, nil, nil
 	lease.Labels = only(lease.Labels, shardingv1alpha1.LabelControllerRing, shardingv1alpha1.LabelState)
@@ -72,7 +72,7 @@ func Strip(object any) (any, error) {
 	return lease, nil
 }
 
-// only returns some of the entries, or nil if there are none of them.
+// only returns the entries with some keys, or nil if there are none.
 func only(all map[string]string, keys ...string) (kept map[string]string) {
 	found := 0
 	for _, key := range keys {
@@ -94,8 +94,8 @@ func only(all map[string]string, keys ...string) (kept map[string]string) {
 	return kept
 }
 
-// Cache is a cache that a manager starts before all that reads it, also where it does not lead, and stops after
-// all of that has ended. What a manager is given otherwise begins with the lead, or ends first.
+// Cache is a cache that a manager starts before its controllers, on every replica, and stops after them. A
+// manager would start a plain runnable only on the leader.
 type Cache struct{ cache.Cache }
 
 var _ manager.LeaderElectionRunnable = Cache{}
@@ -103,5 +103,5 @@ var _ manager.LeaderElectionRunnable = Cache{}
 // NeedLeaderElection is false.
 func (Cache) NeedLeaderElection() bool { return false }
 
-// GetCache makes a manager know that it is a cache.
+// GetCache makes a manager treat it as a cache.
 func (c Cache) GetCache() cache.Cache { return c.Cache }

@@ -19,26 +19,25 @@ import (
 )
 
 const (
-	// adopters is how many objects of a kind get their shard at the same time. How many writes are under way
-	// in all is bounded elsewhere.
-	adopters = 50
-	// retryFirst and retryMost are how long to wait before an object is tried again.
-	retryFirst, retryMost = 20 * time.Millisecond, time.Second
-	// maxRetries is how often it is tried. After that the next rescue finds it, which bounds what many objects that
-	// cannot be written cost.
+	// concurrentAssignments is the number of workers of a resource. The Mover bounds the number of concurrent writes.
+	concurrentAssignments = 50
+	// minRetryDelay and maxRetryDelay bound the backoff of an object.
+	minRetryDelay, maxRetryDelay = 20 * time.Millisecond, time.Second
+	// maxRetries is how often an object is retried before it is left to the next rescue. This bounds the cost of
+	// many objects that cannot be written.
 	maxRetries = 5
 )
 
-// adopt gives each object of a resource that has no shard one, as soon as it is there, until ctx ends.
-// The watch is on those without the label: with the label an object is gone from it.
-func (s *Sharder) adopt(ctx context.Context, resource *catalog.Resource) {
-	waiting := newNewcomers(resource, s.namespaces.selects)
+// assignNewObjects assigns each object of a resource as soon as it is created, until ctx ends. It watches
+// objects without the shard label: once an object has the label, the watch reports it as deleted.
+func (s *Sharder) assignNewObjects(ctx context.Context, resource *catalog.Resource) {
+	unassigned := newUnassignedObjects(resource, s.namespaces.selects)
 	log := logf.FromContext(ctx).WithValues("resource", resource.Resource.GroupResource().String())
 	var group sync.WaitGroup
-	for range adopters {
+	for range concurrentAssignments {
 		group.Go(func() {
-			for waiting.next(func(object *metav1.PartialObjectMetadata) error {
-				err := s.group.Mover().Settle(ctx, s.Ring, resource, object)
+			for unassigned.next(func(object *metav1.PartialObjectMetadata) error {
+				err := s.group.Mover().ReconcileObject(ctx, s.Ring, resource, object)
 				if err != nil && ctx.Err() == nil {
 					// A rescue reports what cannot be written, in one line for all objects of a kind.
 					log.V(1).Info("Could not assign an object", "namespace", object.Namespace, "name", object.Name, "error", err.Error())
@@ -49,26 +48,26 @@ func (s *Sharder) adopt(ctx context.Context, resource *catalog.Resource) {
 		})
 	}
 	client := s.metadata.Resource(resource.Resource)
-	newcomers := func(options *metav1.ListOptions) { options.LabelSelector = "!" + shardingv1alpha1.LabelShard(s.Ring) }
+	withoutShard := func(options *metav1.ListOptions) { options.LabelSelector = "!" + shardingv1alpha1.LabelShard(s.Ring) }
 	toolscache.NewReflectorWithOptions(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			newcomers(&options)
+			withoutShard(&options)
 			return client.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			newcomers(&options)
+			withoutShard(&options)
 			return client.Watch(ctx, options)
 		},
-	}, &metav1.PartialObjectMetadata{}, waiting, toolscache.ReflectorOptions{
-		Logger: &log, Name: "newcomers", TypeDescription: resource.Resource.String(),
+	}, &metav1.PartialObjectMetadata{}, unassigned, toolscache.ReflectorOptions{
+		Logger: &log, Name: "unassigned", TypeDescription: resource.Resource.String(),
 	}).RunWithContext(klog.NewContext(ctx, log))
-	waiting.queue.ShutDown()
+	unassigned.queue.ShutDown()
 	group.Wait()
 }
 
-// newcomers are the objects of a resource that have no shard and belong to the ring. It is what a Reflector
-// fills; unlike a cache it keeps nothing but those that wait for their shard.
-type newcomers struct {
+// unassignedObjects are the objects of a resource in the ring that have no shard. It is the store of a
+// Reflector; unlike a cache, it keeps an object only until it is assigned.
+type unassignedObjects struct {
 	resource *catalog.Resource
 	selects  func(namespace string) bool
 	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
@@ -78,15 +77,15 @@ type newcomers struct {
 }
 
 var (
-	_ toolscache.ReflectorStore    = &newcomers{}
-	_ toolscache.TransformingStore = &newcomers{}
+	_ toolscache.ReflectorStore    = &unassignedObjects{}
+	_ toolscache.TransformingStore = &unassignedObjects{}
 )
 
-func newNewcomers(resource *catalog.Resource, selects func(string) bool) *newcomers {
-	return &newcomers{
+func newUnassignedObjects(resource *catalog.Resource, selects func(string) bool) *unassignedObjects {
+	return &unassignedObjects{
 		resource: resource, selects: selects,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMost),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{
 				// Each resource has its own queue, and queues of one name would overwrite each other's metrics.
 				Name: "sharder-unassigned-" + resource.Resource.GroupResource().String(),
@@ -95,10 +94,10 @@ func newNewcomers(resource *catalog.Resource, selects func(string) bool) *newcom
 	}
 }
 
-// Add notes an object, if the ring spreads it.
-func (n *newcomers) Add(found any) error {
+// Add enqueues an object if it is in the ring.
+func (n *unassignedObjects) Add(found any) error {
 	object, is := found.(*metav1.PartialObjectMetadata)
-	if !is || !n.wanted(object) {
+	if !is || !n.isUnassigned(object) {
 		return nil
 	}
 	strip(object)
@@ -110,9 +109,8 @@ func (n *newcomers) Add(found any) error {
 	return nil
 }
 
-// Transformer makes a Reflector forget what no decision needs while it reads: there may be many objects when a
-// ring is new.
-func (n *newcomers) Transformer() toolscache.TransformFunc {
+// Transformer makes the Reflector drop fields that no decision needs: a new ring may have many objects.
+func (n *unassignedObjects) Transformer() toolscache.TransformFunc {
 	return func(found any) (any, error) {
 		if object, is := found.(*metav1.PartialObjectMetadata); is {
 			strip(object)
@@ -123,37 +121,37 @@ func (n *newcomers) Transformer() toolscache.TransformFunc {
 
 func strip(object *metav1.PartialObjectMetadata) { object.ManagedFields, object.Annotations = nil, nil }
 
-// wanted tells whether the ring spreads an object. Most that have no label are others'.
-func (n *newcomers) wanted(object *metav1.PartialObjectMetadata) bool {
+// isUnassigned reports whether an object without the label is in the ring. Most are not.
+func (n *unassignedObjects) isUnassigned(object *metav1.PartialObjectMetadata) bool {
 	if n.resource.Kind.Namespaced && !n.selects(object.Namespace) {
 		return false
 	}
 	if object.DeletionTimestamp != nil && len(object.Finalizers) == 0 {
 		return false
 	}
-	_, err := n.resource.Owner(object)
+	_, err := n.resource.MainObject(object)
 	return err == nil
 }
 
-// Update notes an object that has changed.
-func (n *newcomers) Update(found any) error { return n.Add(found) }
+// Update enqueues a changed object.
+func (n *unassignedObjects) Update(found any) error { return n.Add(found) }
 
-// Delete forgets an object: it has a shard now, or is gone.
-func (n *newcomers) Delete(found any) error {
+// Delete removes an object that was assigned or deleted.
+func (n *unassignedObjects) Delete(found any) error {
 	if name, err := toolscache.DeletionHandlingObjectToName(found); err == nil {
 		n.forget(types.NamespacedName{Namespace: name.Namespace, Name: name.Name})
 	}
 	return nil
 }
 
-func (n *newcomers) forget(name types.NamespacedName) {
+func (n *unassignedObjects) forget(name types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.objects, name)
 }
 
-// Replace notes all objects that there are.
-func (n *newcomers) Replace(all []any, _ string) error {
+// Replace replaces all objects.
+func (n *unassignedObjects) Replace(all []any, _ string) error {
 	n.mu.Lock()
 	n.objects = map[types.NamespacedName]*metav1.PartialObjectMetadata{}
 	n.mu.Unlock()
@@ -165,11 +163,11 @@ func (n *newcomers) Replace(all []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: what has failed is tried again by itself.
-func (n *newcomers) Resync() error { return nil }
+// Resync does nothing: the queue retries failed objects.
+func (n *unassignedObjects) Resync() error { return nil }
 
-// next lets one object get its shard. It returns false when there will be no more.
-func (n *newcomers) next(settle func(*metav1.PartialObjectMetadata) error) bool {
+// next assigns one object. It returns false when the queue is shut down.
+func (n *unassignedObjects) next(assign func(*metav1.PartialObjectMetadata) error) bool {
 	name, shutdown := n.queue.Get()
 	if shutdown {
 		return false
@@ -182,13 +180,13 @@ func (n *newcomers) next(settle func(*metav1.PartialObjectMetadata) error) bool 
 		n.queue.Forget(name)
 		return true
 	}
-	if err := settle(object); err != nil && n.queue.NumRequeues(name) < maxRetries {
+	if err := assign(object); err != nil && n.queue.NumRequeues(name) < maxRetries {
 		n.queue.AddRateLimited(name)
 		return true
 	}
 	n.queue.Forget(name)
 	n.mu.Lock()
-	if n.objects[name] == object { // it may have changed meanwhile, and comes again then
+	if n.objects[name] == object { // if it changed meanwhile, it is enqueued again
 		delete(n.objects, name)
 	}
 	n.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package access lets only those read metrics whom the API server knows and allows to.
+// Package metricsauth restricts access to metrics to clients that the API server authenticates and authorizes.
 //
-// controller-runtime has such a filter, but it brings k8s.io/apiserver along: 20 MB of program, of
-// which the sharder needs two calls, and a third of its memory.
-package access
+// controller-runtime has such a filter, but it imports k8s.io/apiserver: 20 MB of binary and a third of the
+// sharder's memory, for two calls.
+package metricsauth
 
 import (
 	"context"
@@ -23,16 +23,15 @@ import (
 )
 
 const (
-	// timeout is how long to wait for the API server.
+	// timeout bounds the requests to the API server.
 	timeout = 10 * time.Second
-	// allowedFor and deniedFor are how long an answer is good for, so that whoever asks again and
-	// again asks us and not the API server.
-	allowedFor, deniedFor = time.Minute, 10 * time.Second
-	// remembered is how many answers are kept.
-	remembered = 256
+	// allowedTTL and deniedTTL are how long results are cached, so that repeated requests do not reach the API server.
+	allowedTTL, deniedTTL = time.Minute, 10 * time.Second
+	// maxResults is the size of the cache.
+	maxResults = 256
 )
 
-// Filter asks the API server who a token belongs to and whether they may get the path.
+// Filter returns a filter that authenticates the token of each request and authorizes its path and verb.
 func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
 	authentication, err := authenticationv1client.NewForConfigAndClient(config, httpClient)
 	if err != nil {
@@ -42,13 +41,13 @@ func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter,
 	if err != nil {
 		return nil, err
 	}
-	door := &door{
+	reviewer := &reviewer{
 		tokens: authentication.TokenReviews(), access: authorization.SubjectAccessReviews(),
-		answers: cache.NewLRUExpireCache(remembered),
+		results: cache.NewLRUExpireCache(maxResults),
 	}
 	return func(log logr.Logger, handler http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-			status, err := door.check(request)
+			status, err := reviewer.check(request)
 			if err != nil {
 				log.Error(err, "Could not authorize a request for metrics")
 			}
@@ -61,62 +60,63 @@ func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter,
 	}, nil
 }
 
-type door struct {
+// reviewer reviews requests, and caches the results.
+type reviewer struct {
 	tokens  authenticationv1client.TokenReviewInterface
 	access  authorizationv1client.SubjectAccessReviewInterface
-	answers *cache.LRUExpireCache
+	results *cache.LRUExpireCache
 }
 
-// question is what an answer is remembered for.
-type question struct {
+// cacheKey is the key of a cached result.
+type cacheKey struct {
 	token        [sha256.Size]byte
 	method, path string
 }
 
-// check returns the status to answer with.
-func (d *door) check(request *http.Request) (int, error) {
+// check returns the HTTP status of a request.
+func (r *reviewer) check(request *http.Request) (int, error) {
 	token, found := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
 	if token = strings.TrimSpace(token); !found || token == "" {
 		return http.StatusUnauthorized, nil
 	}
-	asked := question{sha256.Sum256([]byte(token)), request.Method, request.URL.Path}
-	if answer, known := d.answers.Get(asked); known {
-		return answer.(int), nil
+	key := cacheKey{sha256.Sum256([]byte(token)), request.Method, request.URL.Path}
+	if result, known := r.results.Get(key); known {
+		return result.(int), nil
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), timeout)
 	defer cancel()
-	status, err := d.ask(ctx, token, request)
+	status, err := r.review(ctx, token, request)
 	if err != nil {
 		return http.StatusInternalServerError, err
 	}
-	good := deniedFor
+	ttl := deniedTTL
 	if status == http.StatusOK {
-		good = allowedFor
+		ttl = allowedTTL
 	}
-	d.answers.Add(asked, status, good)
+	r.results.Add(key, status, ttl)
 	return status, nil
 }
 
-func (d *door) ask(ctx context.Context, token string, request *http.Request) (int, error) {
-	who, err := d.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+func (r *reviewer) review(ctx context.Context, token string, request *http.Request) (int, error) {
+	tokenReview, err := r.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, err
 	}
-	if !who.Status.Authenticated {
+	if !tokenReview.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}
 	extra := map[string]authorizationv1.ExtraValue{}
-	for name, values := range who.Status.User.Extra {
+	for name, values := range tokenReview.Status.User.Extra {
 		extra[name] = authorizationv1.ExtraValue(values)
 	}
-	may, err := d.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: who.Status.User.Username, UID: who.Status.User.UID, Groups: who.Status.User.Groups, Extra: extra,
+	accessReview, err := r.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: tokenReview.Status.User.Username, UID: tokenReview.Status.User.UID, Groups: tokenReview.Status.User.Groups, Extra: extra,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: request.URL.Path, Verb: strings.ToLower(request.Method)},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, err
 	}
-	if !may.Status.Allowed {
+	if !accessReview.Status.Allowed {
 		return http.StatusForbidden, nil
 	}
 	return http.StatusOK, nil

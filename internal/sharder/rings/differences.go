@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// maxResources is how many main resources, and controlled ones of each, a ring can have, and so a shard.
+	// maxResources is the maximum number of main resources, and of controlled resources of each, of a ring or shard.
 	maxResources = 32
-	// maxNote is how long the condition's message can be to be an event as well: API servers refuse longer notes. Others can
-	// write names into it, of which maxShownName characters are shown.
-	maxNote, maxShownName = 1024, 80
+	// maxEventNote is the maximum length of an event's note, and so of the condition's message. Clients can put long
+	// names into it, of which maxShownName characters are shown.
+	maxEventNote, maxShownName = 1024, 80
 )
 
-// Difference is a resource that a ring lists and some of its shards do not watch, or the other way round.
+// Difference is a resource that a ring lists and some of its shards do not watch, or vice versa.
 type Difference struct {
-	// role is the resource, and that of its controllers if it is a controlled one.
+	// role is the resource, with the resource of its controllers if it is controlled.
 	role
-	// NotWatched is whether the ring lists it. Otherwise the shards shard it.
+	// NotWatched is true if the ring lists the resource, and false if the shards watch it.
 	NotWatched bool
 	Shards     []string
 }
 
-// role is what a resource is for a ring or a shard: a main resource, or one that is controlled by a main resource.
+// role is a main resource, or a resource controlled by a main resource.
 type role struct {
 	resource, controller shardingv1alpha1.GroupResource
 }
@@ -65,7 +65,7 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s %s %s, which the ring does not list", subject, watch, d.role)
 }
 
-// rolesOf are the roles of resources. What a controlled resource is without its main resource need not be said.
+// rolesOf returns the roles of resources.
 func rolesOf(resources []shardingv1alpha1.RingResource) map[role]bool {
 	roles := map[role]bool{}
 	for i := range resources {
@@ -77,8 +77,8 @@ func rolesOf(resources []shardingv1alpha1.RingResource) map[role]bool {
 	return roles
 }
 
-// minus are the roles that are not among others. Those of controlled resources whose main resource the others do not have are
-// left out: the main resource says it.
+// minus returns the roles that are not among others. It skips controlled resources whose main resource is missing,
+// because that is a difference of its own.
 func minus(roles, others map[role]bool) (missing []role) {
 	for r := range roles {
 		if !others[r] && (r.main() || others[role{resource: r.controller}]) {
@@ -88,8 +88,8 @@ func minus(roles, others map[role]bool) (missing []role) {
 	return missing
 }
 
-// differences compares what a ring lists with what its shards have declared. Shards that have not, or not in a way that can
-// be read, are not judged, nor those that get no objects.
+// differences compares the resources of a ring with those that its shards declare. It skips shards that declare
+// nothing or something invalid, and shards that are not assigned objects.
 func differences(listed []shardingv1alpha1.RingResource, shards []members.Shard) []Difference {
 	ring := rolesOf(listed)
 	type key struct {
@@ -134,7 +134,7 @@ func differences(listed []shardingv1alpha1.RingResource, shards []members.Shard)
 	return all
 }
 
-// parseResources reads what a shard has declared on its Lease, which anybody may have written.
+// parseResources parses the declaration on a shard's Lease, which any client may have written.
 func parseResources(text string) (resources []shardingv1alpha1.RingResource, ok bool) {
 	if json.Unmarshal([]byte(text), &resources) != nil || len(resources) > maxResources {
 		return nil, false
@@ -150,7 +150,7 @@ func parseResources(text string) (resources []shardingv1alpha1.RingResource, ok 
 	return resources, true
 }
 
-// isName tells whether a resource can have this name.
+// isName reports whether a resource can have the name.
 func isName(resource shardingv1alpha1.GroupResource) bool {
 	const maxLength = 253
 	return resource.Resource != "" && len(resource.Resource) <= maxLength && len(resource.Group) <= maxLength &&
@@ -159,15 +159,15 @@ func isName(resource shardingv1alpha1.GroupResource) bool {
 		})
 }
 
-// matching is whether all shards have declared the resources that the ring lists. It is there only if one has not.
+// matching returns the condition for differences, or nil if there are none.
 func matching(found []Difference) *metav1.Condition {
 	if len(found) == 0 {
 		return nil
 	}
-	const rest = 250 // what the message has besides
+	const rest = 250 // the length of the rest of the message
 	words, length := []string{}, rest
 	for i, difference := range found {
-		if length += len(difference.String()); i > 0 && length > maxNote {
+		if length += len(difference.String()); i > 0 && length > maxEventNote {
 			words = append(words, fmt.Sprintf("and %d more differences", len(found)-i))
 			break
 		}

@@ -12,20 +12,20 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/membership"
 )
 
-// NoMereRenewals is a predicate that drops updates which only renew a Lease: each shard sends one every two
-// seconds. A shard that stops renewing is still noticed in time, because the Reconciler requeues each Lease
-// for the moment when its last known renewal expires.
-func NoMereRenewals() predicate.Predicate {
+// IgnoreRenewals is a predicate that drops updates which only renew a Lease: each shard sends one every two
+// seconds. The Reconciler still notices a shard that stops renewing, because it requeues each Lease for the
+// expiry of its last observed renewal.
+func IgnoreRenewals() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
 		before, was := update.ObjectOld.(*coordinationv1.Lease)
 		after, is := update.ObjectNew.(*coordinationv1.Lease)
-		return !was || !is || !mereRenewal(before, after)
+		return !was || !is || !onlyRenewed(before, after)
 	}}
 }
 
-// mereRenewal tells whether nothing has changed but the time of the renewal, of a Lease about which there is
-// nothing to say: one that is shown as ready, or of which no state is shown.
-func mereRenewal(before, after *coordinationv1.Lease) bool {
+// onlyRenewed reports whether only the renew time has changed, of a Lease whose state label is ready or missing.
+// A renewal of an expired or dead shard changes its state.
+func onlyRenewed(before, after *coordinationv1.Lease) bool {
 	state := membership.State(after.Labels[shardingv1alpha1.LabelState])
 	if state != membership.Ready && state != "" || before.UID != after.UID ||
 		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) {

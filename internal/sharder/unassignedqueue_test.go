@@ -13,14 +13,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// found records what a seeker was made to list.
-type found struct {
+// listRecorder records the lists of an unassignedQueue.
+type listRecorder struct {
 	mu    sync.Mutex
 	calls []string
 	hang  map[string]chan struct{}
 }
 
-func (f *found) find(ctx context.Context, ring string, resource schema.GroupResource, namespaces ...string) error {
+func (f *listRecorder) list(ctx context.Context, ring string, resource schema.GroupResource, namespaces ...string) error {
 	slices.Sort(namespaces)
 	f.mu.Lock()
 	f.calls = append(f.calls, strings.Join(append([]string{ring + "/" + resource.String()}, namespaces...), " "))
@@ -35,7 +35,7 @@ func (f *found) find(ctx context.Context, ring string, resource schema.GroupReso
 	return nil
 }
 
-func (f *found) take() []string {
+func (f *listRecorder) take() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	calls := f.calls
@@ -49,15 +49,15 @@ var (
 	jobs     = schema.GroupResource{Group: "example.com", Resource: "jobs"}
 )
 
-// seeking runs a seeker in fake time.
-func seeking(t *testing.T, f *found, test func(*seeker)) {
+// runQueue runs an unassignedQueue in fake time.
+func runQueue(t *testing.T, f *listRecorder, test func(*unassignedQueue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSeeker(clock.RealClock{}, f.find)
+		q := newUnassignedQueue(clock.RealClock{}, f.list)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- s.Start(ctx) }()
-		test(s)
+		go func() { done <- q.Start(ctx) }()
+		test(q)
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -72,13 +72,13 @@ func expect(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func TestSeekListsOnlyWhatIsConcerned(t *testing.T) {
-	f := &found{}
-	seeking(t, f, func(s *seeker) {
-		s.seek("one", websites, "x")
-		s.seek("one", websites, "y")
-		s.seek("two", jobs, "")
-		time.Sleep(seekAfter + time.Millisecond)
+func TestUnassignedQueueListsOnlyAffectedNamespaces(t *testing.T) {
+	f := &listRecorder{}
+	runQueue(t, f, func(q *unassignedQueue) {
+		q.add("one", websites, "x")
+		q.add("one", websites, "y")
+		q.add("two", jobs, "")
+		time.Sleep(assignAfter + time.Millisecond)
 		synctest.Wait()
 		expect(t, f.take(), "one/websites.example.com x y", "two/jobs.example.com")
 		time.Sleep(time.Hour)
@@ -87,12 +87,12 @@ func TestSeekListsOnlyWhatIsConcerned(t *testing.T) {
 	})
 }
 
-// TestSeekIsBounded has objects created all the time. The lists become fewer, and are soon those of all namespaces.
-func TestSeekIsBounded(t *testing.T) {
-	f := &found{}
-	seeking(t, f, func(s *seeker) {
+// TestUnassignedQueueBoundsLists has objects created all the time. The lists become fewer, and are soon those of all namespaces.
+func TestUnassignedQueueBoundsLists(t *testing.T) {
+	f := &listRecorder{}
+	runQueue(t, f, func(q *unassignedQueue) {
 		for i := range 60 * 100 {
-			s.seek("one", websites, string(rune('a'+i%26)))
+			q.add("one", websites, string(rune('a'+i%26)))
 			time.Sleep(10 * time.Millisecond)
 		}
 		calls := f.take()
@@ -105,22 +105,22 @@ func TestSeekIsBounded(t *testing.T) {
 		t.Log("After a quiet time, the next object is found at once")
 		time.Sleep(time.Minute)
 		f.take()
-		s.seek("one", websites, "x")
-		time.Sleep(seekAfter + time.Millisecond)
+		q.add("one", websites, "x")
+		time.Sleep(assignAfter + time.Millisecond)
 		synctest.Wait()
 		expect(t, f.take(), "one/websites.example.com x")
 	})
 }
 
-// TestSeekInOneRingDoesNotHoldUpAnother has the lists of a ring hang.
-func TestSeekInOneRingDoesNotHoldUpAnother(t *testing.T) {
-	f := &found{}
-	seeking(t, f, func(s *seeker) {
+// TestUnassignedQueueDoesNotDelayOtherRings has the lists of a ring hang.
+func TestUnassignedQueueDoesNotDelayOtherRings(t *testing.T) {
+	f := &listRecorder{}
+	runQueue(t, f, func(q *unassignedQueue) {
 		f.hang = map[string]chan struct{}{"one": make(chan struct{})}
-		s.seek("one", websites, "x")
+		q.add("one", websites, "x")
 		time.Sleep(time.Second)
-		s.seek("one", jobs, "x")
-		s.seek("two", websites, "x")
+		q.add("one", jobs, "x")
+		q.add("two", websites, "x")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		expect(t, f.take(), "one/websites.example.com x", "two/websites.example.com x")

@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// memoryAPI is an API server in memory, for simulations in fake time. It knows lists in pages and patches of labels, counts
+// fakeAPI is an API server in memory, for simulations in fake time. It knows lists in pages and patches of labels, counts
 // them, and fails as a test wants it to.
-type memoryAPI struct {
+type fakeAPI struct {
 	// listFails and patchFails return the error that a request gets, or nil.
 	listFails  func(resource string, options metav1.ListOptions) error
 	patchFails func(ctx context.Context, resource, name string) error
@@ -33,8 +33,8 @@ type memoryAPI struct {
 	patches map[string]int
 }
 
-func newMemoryAPI() *memoryAPI {
-	return &memoryAPI{
+func newFakeAPI() *fakeAPI {
+	return &fakeAPI{
 		listFails:  func(string, metav1.ListOptions) error { return nil },
 		patchFails: func(context.Context, string, string) error { return nil },
 		objects:    map[string]map[string]*metav1.PartialObjectMetadata{}, names: map[string][]string{},
@@ -42,7 +42,7 @@ func newMemoryAPI() *memoryAPI {
 	}
 }
 
-func (a *memoryAPI) create(resource, name string, shardLabels map[string]string, owners ...metav1.OwnerReference) {
+func (a *fakeAPI) create(resource, name string, shardLabels map[string]string, owners ...metav1.OwnerReference) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.version++
@@ -58,32 +58,32 @@ func (a *memoryAPI) create(resource, name string, shardLabels map[string]string,
 	}}
 }
 
-func (a *memoryAPI) label(resource, name, key string) string {
+func (a *fakeAPI) label(resource, name, key string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.objects[resource][name].Labels[key]
 }
 
 // requests are the lists and patches of all resources so far.
-func (a *memoryAPI) requests() (lists, patches map[string]int) {
+func (a *fakeAPI) requests() (lists, patches map[string]int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.lists), maps.Clone(a.patches)
 }
 
-func (a *memoryAPI) Resource(resource schema.GroupVersionResource) metadata.Getter {
-	return memoryResource{api: a, resource: resource.Resource}
+func (a *fakeAPI) Resource(resource schema.GroupVersionResource) metadata.Getter {
+	return fakeResource{api: a, resource: resource.Resource}
 }
 
-type memoryResource struct {
+type fakeResource struct {
 	metadata.ResourceInterface
-	api      *memoryAPI
+	api      *fakeAPI
 	resource string
 }
 
-func (r memoryResource) Namespace(string) metadata.ResourceInterface { return r }
+func (r fakeResource) Namespace(string) metadata.ResourceInterface { return r }
 
-func (r memoryResource) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (r fakeResource) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	r.api.mu.Lock()
 	defer r.api.mu.Unlock()
 	r.api.lists[r.resource]++
@@ -115,7 +115,7 @@ func (r memoryResource) List(ctx context.Context, options metav1.ListOptions) (*
 	return page, ctx.Err()
 }
 
-func (r memoryResource) Patch(ctx context.Context, name string, _ types.PatchType, content []byte, _ metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+func (r fakeResource) Patch(ctx context.Context, name string, _ types.PatchType, content []byte, _ metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
 	r.api.mu.Lock()
 	r.api.patches[r.resource]++
 	r.api.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/leases"
 )
 
-// shown is the Lease of a shard with a state.
-func shown(state string) *coordinationv1.Lease {
+// leaseWithState is the Lease of a shard with a state.
+func leaseWithState(state string) *coordinationv1.Lease {
 	name, seconds, transitions := "a", int32(15), int32(1)
 	at := metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	lease := &coordinationv1.Lease{
@@ -31,7 +31,7 @@ func shown(state string) *coordinationv1.Lease {
 	return lease
 }
 
-func TestNoMereRenewals(t *testing.T) {
+func TestIgnoreRenewals(t *testing.T) {
 	later := metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC))
 	for name, test := range map[string]struct {
 		state  string
@@ -40,12 +40,12 @@ func TestNoMereRenewals(t *testing.T) {
 	}{
 		"a renewal":              {"ready", func(*coordinationv1.Lease) {}, false},
 		"of one without a state": {"", func(*coordinationv1.Lease) {}, false},
-		"of one that was late":   {"expired", func(*coordinationv1.Lease) {}, true},
-		"of one that was dead":   {"dead", func(*coordinationv1.Lease) {}, true},
+		"of an expired one":      {"expired", func(*coordinationv1.Lease) {}, true},
+		"of a dead one":          {"dead", func(*coordinationv1.Lease) {}, true},
 		"it is ready now":        {"", func(l *coordinationv1.Lease) { l.Labels[shardingv1alpha1.LabelState] = "ready" }, true},
 		"the state was removed":  {"ready", func(l *coordinationv1.Lease) { delete(l.Labels, shardingv1alpha1.LabelState) }, true},
 		"another ring":           {"ready", func(l *coordinationv1.Lease) { l.Labels[shardingv1alpha1.LabelControllerRing] = "other" }, true},
-		"it says that it leaves": {"ready", func(l *coordinationv1.Lease) {
+		"it is leaving": {"ready", func(l *coordinationv1.Lease) {
 			l.Annotations = map[string]string{shardingv1alpha1.AnnotationLeaving: ""}
 		}, true},
 		"released":                         {"ready", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("") }, true},
@@ -53,39 +53,39 @@ func TestNoMereRenewals(t *testing.T) {
 		"another duration":                 {"ready", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(1)) }, true},
 		"acquired again":                   {"ready", func(l *coordinationv1.Lease) { l.Spec.AcquireTime = &later }, true},
 		"another transition":               {"ready", func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(2)) }, true},
-		"without the time of its renewal":  {"ready", func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, true},
+		"without a renew time":             {"ready", func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, true},
 		"deleted and created between both": {"ready", func(l *coordinationv1.Lease) { l.UID = "2" }, true},
 	} {
-		before, after := shown(test.state), shown(test.state)
+		before, after := leaseWithState(test.state), leaseWithState(test.state)
 		after.Spec.RenewTime = &later
 		test.change(after)
-		if got := leases.NoMereRenewals().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+		if got := leases.IgnoreRenewals().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	if predicate := leases.NoMereRenewals(); !predicate.Create(event.CreateEvent{}) || !predicate.Delete(event.DeleteEvent{}) {
+	if predicate := leases.IgnoreRenewals(); !predicate.Create(event.CreateEvent{}) || !predicate.Delete(event.DeleteEvent{}) {
 		t.Error("a Lease that is new or gone causes no reconcile")
 	}
 }
 
-// TestSilenceIsNoticedWithoutRenewals has a Lease looked at only when its time has come, and renewed between.
-func TestSilenceIsNoticedWithoutRenewals(t *testing.T) {
+// TestExpiryIsNoticedWithoutEvents reconciles a Lease only when it was requeued for, while it is renewed in between.
+func TestExpiryIsNoticedWithoutEvents(t *testing.T) {
 	f := setUp(t)
 	lease := f.lease("a")
 	f.expect(lease, "ready", "Normal ShardReady")
-	again := func(want time.Duration) {
+	expectRequeue := func(want time.Duration) {
 		t.Helper()
 		result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(lease)})
 		f.Expect(err).NotTo(HaveOccurred())
 		f.Expect(result.RequeueAfter).To(Equal(want))
 	}
-	again(10 * time.Second)
+	expectRequeue(10 * time.Second)
 	for range 3 {
 		f.clock.Step(8 * time.Second)
 		f.renew(lease)
 		f.tracker.Observe(lease) // as the informer does
 		f.clock.Step(2 * time.Second)
-		again(8 * time.Second) // when this renewal runs out
+		expectRequeue(8 * time.Second) // when this renewal runs out
 		f.clock.Step(-2 * time.Second)
 	}
 	f.clock.Step(10 * time.Second)
@@ -105,13 +105,13 @@ func TestConflictIsRetried(t *testing.T) {
 }
 
 func TestStrip(t *testing.T) {
-	lease := shown("ready")
+	lease := leaseWithState("ready")
 	lease.ResourceVersion, lease.ManagedFields = "7", []metav1.ManagedFieldsEntry{{Manager: "shard"}}
 	lease.OwnerReferences, lease.Finalizers = []metav1.OwnerReference{{Name: "pod"}}, []string{"example.com/keep"}
 	lease.Annotations = map[string]string{shardingv1alpha1.AnnotationLeaving: "", shardingv1alpha1.AnnotationResources: "[]", "note": strings.Repeat("x", 1<<18)}
 	lease.Labels["app"] = "operator"
 	lease.Spec.HolderIdentity = new(strings.Repeat("ö", 1<<18))
-	want := shown("ready")
+	want := leaseWithState("ready")
 	want.ResourceVersion, want.Annotations = "7", map[string]string{shardingv1alpha1.AnnotationLeaving: "", shardingv1alpha1.AnnotationResources: "[]"}
 	want.Spec.HolderIdentity = new(strings.Repeat("ö", 128))
 	got, err := leases.Strip(lease)

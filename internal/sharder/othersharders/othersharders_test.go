@@ -1,4 +1,4 @@
-package rivals_test
+package othersharders_test
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
-	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/othersharders"
 )
 
 func lease(holder string, renewed int64) *coordinationv1.Lease {
@@ -22,35 +22,35 @@ func lease(holder string, renewed int64) *coordinationv1.Lease {
 	}
 }
 
-func TestTracker(t *testing.T) {
+func TestActiveSharderRenewsItsLease(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	var told []string
-	tracker := rivals.New(clock, func(ring string) { told = append(told, ring) })
-	expect := func(when, holder string, news int) {
+	var changed []string
+	tracker := othersharders.New(clock, func(ring string) { changed = append(changed, ring) })
+	expect := func(when, holder string, changes int) {
 		t.Helper()
 		got := ""
-		if rival := tracker.Of("ring"); rival != nil {
-			got = rival.Namespace + "/" + rival.Holder
+		if sharder := tracker.Active("ring"); sharder != nil {
+			got = sharder.Namespace + "/" + sharder.Holder
 		}
 		if diff := cmp.Diff(holder, got); diff != "" {
-			t.Errorf("%s: rival (-want +got):\n%s", when, diff)
+			t.Errorf("%s: sharder (-want +got):\n%s", when, diff)
 		}
-		if len(told) != news {
-			t.Errorf("%s: told %v, want %d times", when, told, news)
+		if len(changed) != changes {
+			t.Errorf("%s: changed was called for %v, want %d calls", when, changed, changes)
 		}
-		told = nil
+		changed = nil
 	}
 	step := func(by time.Duration) { clock.SetTime(clock.Now().Add(by)) }
 
-	expect("nothing was seen", "", 0)
+	expect("no lease was observed", "", 0)
 	tracker.Observe(lease("a", 1))
-	expect("one works", "ns/a", 1)
+	expect("one is active", "ns/a", 1)
 	step(9 * time.Second)
 	tracker.Observe(lease("a", 2))
-	expect("it renews, whatever its clock says", "ns/a", 0)
+	expect("it renews", "ns/a", 0)
 	step(9 * time.Second)
 	tracker.Observe(lease("a", 2))
-	expect("seen again, but not renewed", "ns/a", 0)
+	expect("observed again, but not renewed", "ns/a", 0)
 	step(2 * time.Second)
 	expect("it is dead", "", 0)
 	tracker.Observe(lease("a", 3))
@@ -62,15 +62,15 @@ func TestTracker(t *testing.T) {
 	tracker.Observe(lease("b", 6))
 	tracker.Forget(types.NamespacedName{Namespace: "ns", Name: "ring-sharder"})
 	expect("its lease is gone", "", 2)
-	if tracker.Of("other") != nil {
-		t.Error("another ring has a rival")
+	if tracker.Active("other") != nil {
+		t.Error("another ring has a sharder")
 	}
 	moved, years := lease("b", 7), int32(1<<31-1)
 	moved.Labels[shardingv1alpha1.LabelSharder], moved.Spec.LeaseDurationSeconds = "other", &years
 	tracker.Observe(lease("b", 7))
 	tracker.Observe(moved)
-	expect("it is another ring's", "", 3)
-	if rival := tracker.Of("other"); rival == nil || rival.Until.Sub(clock.Now()) > time.Hour {
-		t.Errorf("the rival of the other ring is %v", rival)
+	expect("it changed its ring", "", 3)
+	if sharder := tracker.Active("other"); sharder == nil || sharder.ExpiresAt.Sub(clock.Now()) > time.Hour {
+		t.Errorf("the sharder of the other ring is %v", sharder)
 	}
 }

@@ -13,26 +13,26 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/membership"
 )
 
-// observed is a Lease, with what identifies its last renewal.
-type observed struct {
+// observedLease is a Lease with its last renewal.
+type observedLease struct {
 	membership.Lease
 	key     types.NamespacedName
 	ring    string
 	facts   facts
 	renewal renewal
-	// resources are what the shard has declared to work on, in its own words.
+	// resources is the unparsed declaration of the shard's resources.
 	resources string
 }
 
-// facts are what decides which Leases make members. A renewal changes none of them.
+// facts decide which Leases make members. A renewal changes none of them.
 type facts struct {
 	// created and uid are assigned by the API server, once.
 	created                          int64
 	uid                              types.UID
 	held, leaving, complete, tooLong bool
-	// excluded is whether its ring takes no shards from its namespace any more, but did so when the shard became a member.
+	// excluded is whether its ring no longer accepts shards from its namespace, but did when the shard joined.
 	excluded bool
-	// deleted is whether the Lease is gone although its shard held it. The shard may work until its last renewal runs out.
+	// deleted is whether the Lease was deleted while its shard held it. The shard may work until the Lease expires.
 	deleted bool
 }
 
@@ -43,9 +43,9 @@ type renewal struct {
 	transitions       int32
 }
 
-func read(lease *coordinationv1.Lease) observed {
+func newObservedLease(lease *coordinationv1.Lease) observedLease {
 	spec := &lease.Spec
-	o := observed{
+	o := observedLease{
 		key:  types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name},
 		ring: lease.Labels[shardingv1alpha1.LabelControllerRing],
 	}
@@ -66,17 +66,16 @@ func read(lease *coordinationv1.Lease) observed {
 	return o
 }
 
-// older orders Leases by their age. Of two that were created in the same second, which is as precise as the
-// API server says it, the UID decides.
-func older(a, b *observed) int {
+// older orders Leases by age. The precision of creation timestamps is one second; within it, the UID decides.
+func older(a, b *observedLease) int {
 	return cmp.Or(
 		cmp.Compare(a.facts.created, b.facts.created), cmp.Compare(a.facts.uid, b.facts.uid),
 		cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name),
 	)
 }
 
-// precedes orders the Leases of which the first ones make members: excluded ones are members already, and need no room.
-func precedes(a, b *observed) int {
+// precedes orders the holders, of which the first ones are members: excluded ones first, because they already are.
+func precedes(a, b *observedLease) int {
 	if a.facts.excluded != b.facts.excluded {
 		if a.facts.excluded {
 			return -1

@@ -12,33 +12,33 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// otherPeriod is how often to look for another sharder.
-const otherPeriod = 30 * time.Second
+// externalSharderCheckInterval is the time between two checks for an external sharder.
+const externalSharderCheckInterval = 30 * time.Second
 
-// lookForOther tells people when a ControllerRing of the same name makes an external sharder spread the same
-// objects. They come to the same decisions, with preconditions, so that nothing is at stake but twice
-// the effort; but nobody means it to stay so.
-func (s *Sharder) lookForOther(ctx context.Context) {
+// watchExternalSharder reports a ControllerRing of the same name, for which an external sharder assigns the same
+// objects. This is safe, because both come to the same decisions and write with preconditions, but does the
+// work twice.
+func (s *Sharder) watchExternalSharder(ctx context.Context) {
 	rings := s.metadata.Resource(shardingv1alpha1.SchemeGroupVersion.WithResource("controllerrings"))
-	told, unknown := false, false
+	reported, forbidden := false, false
 	for {
 		found, err := rings.Get(ctx, s.Ring, metav1.GetOptions{})
 		switch {
 		case err == nil && found.DeletionTimestamp == nil:
-			if !told {
+			if !reported {
 				const note = "A ControllerRing of this name exists, so an external sharder may assign the same objects. " +
 					"Delete the ControllerRing, or run the instances in mode shard"
 				logf.FromContext(ctx).Info(note)
 				s.events.Eventf(s.Election, nil, corev1.EventTypeWarning, shardingv1alpha1.ReasonTwoSharders, "Shard", "%s", note)
 			}
-			told = true
-		case err == nil || apierrors.IsNotFound(err): // there is none, or not even its kind
-			told = false
-		case apierrors.IsForbidden(err) && !unknown:
+			reported = true
+		case err == nil || apierrors.IsNotFound(err): // no such ring, or no such kind
+			reported = false
+		case apierrors.IsForbidden(err) && !forbidden:
 			logf.FromContext(ctx).Info("Cannot check for an external sharder: reading ControllerRings is forbidden", "error", err.Error())
-			unknown = true
+			forbidden = true
 		}
-		timer := time.NewTimer(otherPeriod)
+		timer := time.NewTimer(externalSharderCheckInterval)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
