@@ -81,8 +81,8 @@ func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	review := &admissionv1.AdmissionReview{}
 	err := json.NewDecoder(http.MaxBytesReader(writer, request.Body, maxReviewSize)).Decode(review)
 	if err != nil || review.Request == nil {
-		// Not an API server, or an incomplete request. There is no UID to answer to, and with the failure
-		// policy Ignore the user's request succeeds anyway.
+		// Not an API server, or an incomplete request without a UID to answer to. With the failure policy
+		// Ignore, the user's request succeeds anyway.
 		http.Error(writer, "not an admission review", http.StatusBadRequest)
 		return
 	}

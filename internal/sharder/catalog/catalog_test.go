@@ -50,7 +50,7 @@ func controlledBy(version, kind, name string) *metav1.ObjectMeta {
 	}}
 }
 
-// TestKeys sees that a child has the key of its controller, whatever the scope of that one is.
+// TestKeys shows that a child has the key of its controller, of whatever scope.
 func TestKeys(t *testing.T) {
 	const group = "webhosting.timebertt.dev"
 	configMaps := shardingv1alpha1.GroupResource{Resource: "configmaps"}
@@ -79,7 +79,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestNoOwner(t *testing.T) {
+func TestObjectsWithoutMainObject(t *testing.T) {
 	const group = "webhosting.timebertt.dev"
 	r, err := resolve(t, resource(group, "websites", shardingv1alpha1.GroupResource{Resource: "configmaps"}))
 	if err != nil {
@@ -132,6 +132,6 @@ func TestCatalog(t *testing.T) {
 	}
 	c.Delete("ring")
 	if c.Get("ring") != nil {
-		t.Error("it is still there")
+		t.Error("the ring was not deleted")
 	}
 }

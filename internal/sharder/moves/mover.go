@@ -102,9 +102,9 @@ func (m *Mover) Run(ctx context.Context, name string, requests <-chan struct{}) 
 	m.memories.Store(name, known)
 	// Another Run of the same ring may have stored its memory meanwhile, which must stay.
 	defer m.memories.CompareAndDelete(name, known)
-	r := &worker{Mover: m, memory: known, name: name, requests: requests, retried: make(chan struct{}, 1)}
+	w := &worker{Mover: m, memory: known, name: name, requests: requests, retried: make(chan struct{}, 1)}
 	for ctx.Err() == nil {
-		r.round(ctx)
+		w.round(ctx)
 	}
 }
 
@@ -122,15 +122,15 @@ func (m *Mover) AssignUnlabelled(ctx context.Context, name string, resource sche
 	if !found {
 		return nil // a resync follows when the first shard joins
 	}
-	sought := declared.Resource(resource)
-	if sought == nil {
+	target := declared.Resource(resource)
+	if target == nil {
 		return nil
 	}
 	p := m.newPass(m.memoryOf(name), declared, shards)
-	if len(namespaces) > 0 && sought.Kind.Namespaced {
+	if len(namespaces) > 0 && target.Kind.Namespaced {
 		p.namespaces = namespaces
 	}
-	p.reconcile(ctx, sought, unlabelled(name))
+	p.reconcile(ctx, target, unlabelled(name))
 	return p.err()
 }
 

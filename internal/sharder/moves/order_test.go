@@ -68,7 +68,7 @@ func TestOwnersAreRescuedBeforeChildren(t *testing.T) {
 	s.members = ring.New([]string{"a", "b", "c"})
 	s.owners(50)
 	s.run(t, time.Minute, func() {
-		s.become(ring.Members{Shards: []string{"a", "b"}})
+		s.setMembers(ring.Members{Shards: []string{"a", "b"}})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestSlotsOfOneRingAreLimited has a ring whose writes hang. Another one still gets slots.
+// TestSlotsOfOneRingAreLimited has a ring whose writes hang. Other rings still acquire slots.
 func TestSlotsOfOneRingAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(8)

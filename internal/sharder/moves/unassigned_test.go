@@ -28,9 +28,9 @@ func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestUnassignedAreCounted has objects that cannot be written. They are the orphans that people must hear
-// of, so they count as what they are and not as what they were meant to become.
-func TestUnassignedAreCounted(t *testing.T) {
+// TestObjectsThatCannotBeWrittenCountAsUnassigned and not as objects of the shard that they
+// should be assigned to.
+func TestObjectsThatCannotBeWrittenCountAsUnassigned(t *testing.T) {
 	f := setUp(t, "a", "b")
 	f.create(t, 5)
 	config := rest.CopyConfig(f.Config)

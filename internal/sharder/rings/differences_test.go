@@ -123,7 +123,7 @@ func TestDeclaredResourcesAreCompared(t *testing.T) {
 	}
 }
 
-// TestDifferencesAreBounded has many shards that all declare something else, with the longest names.
+// TestDifferencesAreBounded has many shards with different declarations, with the longest names.
 func TestDifferencesAreBounded(t *testing.T) {
 	var shards []members.Shard
 	for i := range 500 {
@@ -141,7 +141,7 @@ func TestDifferencesAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzDeclaredResources has whatever somebody writes on a Lease.
+// FuzzDeclaredResources parses arbitrary text in the annotation of a Lease.
 func FuzzDeclaredResources(f *testing.F) {
 	for _, seed := range []string{"", "null", "[]", `[{"group":"g","resource":"r","controlledResources":[{"resource":"c"}]}]`, `[{"resource":"r"},{"resource":"r"}]`} {
 		f.Add(seed)

@@ -13,8 +13,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// TestWhenToAskForPermissions asks at each second of an hour and counts.
-func TestWhenToAskForPermissions(t *testing.T) {
+// TestTimesOfPermissionReviews checks at each second of an hour and counts.
+func TestTimesOfPermissionReviews(t *testing.T) {
 	missing := []MissingRule{{Resource: schema.GroupResource{Resource: "configmaps"}, Verbs: []string{"list"}}}
 	for name, test := range map[string]struct {
 		missing   []MissingRule
@@ -54,7 +54,7 @@ func TestWhenToAskForPermissions(t *testing.T) {
 	}
 }
 
-func TestRefusalEndsWithTheBackoff(t *testing.T) {
+func TestGrantedPermissionsResetTheBackoff(t *testing.T) {
 	q := reviewKey{uid: "ring"}
 	refused := (*review)(nil).after(q, []MissingRule{{}}, false, now)
 	granted := refused.after(q, nil, false, now)
@@ -66,7 +66,7 @@ func TestRefusalEndsWithTheBackoff(t *testing.T) {
 	}
 }
 
-func TestForbiddenIsFound(t *testing.T) {
+func TestIsForbidden(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("changed"))
 	for name, test := range map[string]struct {
@@ -89,7 +89,7 @@ func TestForbiddenIsFound(t *testing.T) {
 	}
 }
 
-// TestPermittedResources leaves out what may not be listed and patched, and what only such objects control.
+// TestPermittedResources omits resources that may not be listed and patched, and those that only such objects control.
 func TestPermittedResources(t *testing.T) {
 	resource := func(name string, controllers ...string) catalog.Resource {
 		r := catalog.Resource{
