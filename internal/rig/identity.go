@@ -43,7 +43,7 @@ func (r *Rig) identify(ctx context.Context, options Process, folder string) (env
 		server = options.Proxy.URL()
 	}
 	const day = 24 * time.Hour
-	given, err := identity.Give(ctx, r, r.Clientset, identity.Request{Pod: r.pod(options), Life: day, Folder: folder, Server: server})
+	given, err := identity.Create(ctx, r, r.Clientset, identity.Request{Pod: r.pod(options), Validity: day, Folder: folder, Server: server})
 	return given.Env(), err
 }
 

@@ -1,5 +1,5 @@
-// Package interrupt ends a program on the signals that ask for it: the first one cancels a context, so that the program can
-// clean up; the second one ends the process at once.
+// Package interrupt stops a command on signals: the first one cancels a context, so that the command can clean up;
+// the second one ends the process at once.
 package interrupt
 
 import (
@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Context returns a context that the first signal cancels. The second signal ends the process, also where the signal is
-// ignored by default, as Ctrl-C's is in a process that a script has put into the background.
+// Context returns a context that the first signal cancels. The second signal ends the process. Both also work if the
+// parent ignores SIGINT, as shells do for background processes of scripts.
 func Context() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go wait(receive(), cancel)
