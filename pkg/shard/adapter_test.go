@@ -356,7 +356,7 @@ func TestElectionElsewhere(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	f.Consistently(func() string { return f.leader("ring-leader") }, "1s").Should(BeEmpty(), "the election is where nobody can be reached")
-	proxy.Mend()
+	proxy.Heal()
 	f.Eventually(func() string { return f.leader("ring-leader") }).Should(Equal("a"))
 	stop()
 	f.Expect(<-ended).To(Succeed())

@@ -73,7 +73,7 @@ func TestOldAPIServerEndsManagerLater(t *testing.T) {
 	go func() { ended <- mgr.Start(t.Context()) }()
 	f.Eventually(started).Should(BeClosed())
 	f.Expect(ended).NotTo(Receive())
-	proxy.Mend()
+	proxy.Heal()
 	var reason error
 	f.Eventually(ended).Should(Receive(&reason))
 	tooOld := (*kubeversion.TooOldError)(nil)

@@ -76,8 +76,8 @@ func cutOneWay(s *scene) {
 	s.Expect(s.end(b)).NotTo(Succeed())
 	s.Expect(s.end(c)).NotTo(Succeed())
 	s.Eventually(func() int { return s.owned("b") + s.owned("c") }).Should(BeZero())
-	mute.Mend()
-	deaf.Mend()
+	mute.Heal()
+	deaf.Heal()
 	moment()
 	s.judge(cut(), "a")
 }

@@ -66,7 +66,7 @@ func sharderCutOneWay(sharders *sharders, s *scene, direction faultproxy.Directi
 	s.move()
 	cut := sharders.loseLeader(func(leader *replica) { leader.proxy.Cut(direction) })
 	sharders.ends(cut)
-	cut.proxy.Mend()
+	cut.proxy.Heal()
 	sharders.start()
 	s.judge(usual(), "a", "b", "c")
 }

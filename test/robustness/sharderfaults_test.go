@@ -71,7 +71,7 @@ func sharderWatchesLag(sharders *sharders, s *scene) {
 	s.join("c")
 	time.Sleep(lag)
 	for _, replica := range sharders.replicas {
-		replica.proxy.Mend()
+		replica.proxy.Heal()
 	}
 	bound := undisturbed()
 	bound.settle = lag + tolerance

@@ -135,7 +135,7 @@ func cutOffTwin(s *scene) {
 	second.ends = true // one of the two has to
 	first.ends = true
 	time.Sleep(deadline(leaseDuration) - retryPeriod)
-	proxy.Mend()
+	proxy.Heal()
 	time.Sleep(leaseDuration)
 	bound := cut()
 	if !first.Running.Running() && !second.Running.Running() {
@@ -160,7 +160,7 @@ func watchesLag(s *scene) {
 	s.Expect(c.Terminate()).To(Succeed())
 	s.Expect(s.end(c)).To(Succeed())
 	time.Sleep(5 * time.Second)
-	proxy.Mend()
+	proxy.Heal()
 	s.judge(undisturbed(), "a", "b", "d")
 }
 

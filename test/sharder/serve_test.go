@@ -88,7 +88,7 @@ func TestReadiness(t *testing.T) {
 	f.Consistently(func() int { return second.Probe("/readyz") }, "2s").Should(Equal(http.StatusInternalServerError))
 	f.Expect(second.Probe("/readyz/caches")).To(Equal(http.StatusInternalServerError))
 
-	proxy.Mend()
+	proxy.Heal()
 	f.ready(second)
 	election := &coordinationv1.Lease{}
 	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Namespace: f.Namespace, Name: "sharder"}, election)).To(Succeed())
