@@ -15,9 +15,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestNothingIsLeft kills a test run in the middle, in every way that somebody might, and sees its
-// etcd, API server, processes and folders go.
-func TestNothingIsLeft(t *testing.T) {
+// TestNothingOutlivesTheTestRun kills a test run in different ways, after which its etcd, API
+// server, processes and folders are gone.
+func TestNothingOutlivesTheTestRun(t *testing.T) {
 	forTests := testsOf(t, "TestProcessObeysSignals")
 	args := slices.Concat(forTests.Args[1:], []string{"-test.count=1000"})
 	folder := t.TempDir()
@@ -67,17 +67,17 @@ func TestNothingIsLeft(t *testing.T) {
 			go func() { ended <- cmd.Wait() }()
 			t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 
-			var family map[int]string
+			var descendants map[int]string
 			g.Eventually(func() []string {
-				family = rig.Descendants(t, cmd.Process.Pid)
-				return slices.Collect(maps.Values(family))
+				descendants = rig.Descendants(t, cmd.Process.Pid)
+				return slices.Collect(maps.Values(descendants))
 			}, "3m", "50ms").Should(ContainElements("etcd", "kube-apiserver", HaveSuffix(".test"), HaveSuffix(".test")),
 				"the control plane, a process of the test and the reaper")
 			g.Expect(os.ReadDir(temporary)).NotTo(BeEmpty(), "it works in the folder that is looked at")
 
 			g.Expect(test.kill(cmd.Process.Pid)).To(Succeed())
 			g.Eventually(ended, "10s").Should(Receive())
-			g.Eventually(func() map[int]string { return rig.Alive(family) }, "10s", "20ms").Should(BeEmpty())
+			g.Eventually(func() map[int]string { return rig.Alive(descendants) }, "10s", "20ms").Should(BeEmpty())
 			g.Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(temporary) }, "10s", "20ms").Should(BeEmpty())
 		})
 	}

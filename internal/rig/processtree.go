@@ -7,23 +7,23 @@ import (
 	"testing"
 )
 
-// relative is a process with its parent.
-type relative struct {
+// processInfo is the parent and the name of a process.
+type processInfo struct {
 	parent int
 	name   string
 }
 
-// Descendants returns the names of all processes below pid by their numbers.
+// Descendants returns the names of all descendants of a process by their IDs.
 func Descendants(t testing.TB, pid int) map[int]string {
 	t.Helper()
 	all, err := listProcesses()
 	if err != nil {
-		t.Fatalf("listing the machine's processes: %v", err)
+		t.Fatalf("listing processes: %v", err)
 	}
 	return below(pid, all)
 }
 
-func below(pid int, all map[int]relative) map[int]string {
+func below(pid int, all map[int]processInfo) map[int]string {
 	found := map[int]string{}
 	for child, is := range all {
 		if is.parent == pid {
@@ -34,8 +34,7 @@ func below(pid int, all map[int]relative) map[int]string {
 	return found
 }
 
-// Alive returns those of the processes that are still there. One whose number now belongs to
-// something else is not.
+// Alive returns the processes that still run. A process whose ID was reused does not.
 func Alive(processes map[int]string) map[int]string {
 	all, err := listProcesses()
 	left := map[int]string{}

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// listProcesses reads /proc, which is there where no ps is installed.
-func listProcesses() (map[int]relative, error) {
+// listProcesses reads /proc, because ps may not be installed.
+func listProcesses() (map[int]processInfo, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
-	all := map[int]relative{}
+	all := map[int]processInfo{}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -24,12 +24,12 @@ func listProcesses() (map[int]relative, error) {
 		if err != nil {
 			continue // it has just ended
 		}
-		all[pid] = relative{parent: is.parent, name: commandName(pid)}
+		all[pid] = processInfo{parent: is.parent, name: commandName(pid)}
 	}
 	return all, nil
 }
 
-// commandName is the name under which a program was started, which for a link is the link's.
+// commandName returns the name under which a program was started, which can be that of a link.
 func commandName(pid int) string {
 	content, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	first, _, _ := strings.Cut(string(content), "\x00")
