@@ -10,9 +10,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestBadStarts end at once, and say in one line what to do. cmd/sharder/app has a test of every bad
-// value; these are those that need the whole program.
-func TestBadStarts(t *testing.T) {
+// TestInvalidStartsEndWithOneLine with the next step. The package cmd/sharder/app tests every invalid value;
+// these cases need the whole program.
+func TestInvalidStartsEndWithOneLine(t *testing.T) {
 	f := setUp(t)
 	empty := rig.TempDir(t)
 	for name, test := range map[string]struct {
