@@ -29,23 +29,21 @@ import (
 )
 
 const (
-	// instances is how many run, and population how many Websites they always have.
+	// instances is the number of instances, and population the number of permanent Websites.
 	instances, population = 3, 24
 
 	patience = rig.Timeout
 	polling  = 250 * time.Millisecond
 )
 
-// How long Leases last: short, so that a test need not wait long for a death, and long enough that a
-// machine that does other things too does not kill anybody.
+// The times of Leases: short, so that tests do not wait long for a death, and long enough for a busy machine.
 const leaseDuration, retryPeriod = 10 * time.Second, time.Second
 
-// deadline is when a Lease of some duration is given up that cannot be renewed.
+// deadline returns the renew deadline for a lease duration.
 func deadline(lease time.Duration) time.Duration { return lease * 3 / 4 }
 
-// stage is a control plane with the instances of the operator, which work in one of the modes. What
-// happens is recorded.
-type stage struct {
+// environment is a control plane with instances of the operator in one of the modes. It records a history.
+type environment struct {
 	*rig.Rig
 	t        *testing.T
 	mode     mode
@@ -56,9 +54,9 @@ type stage struct {
 	sharder  *rig.Sharder
 
 	mu sync.Mutex
-	// members are all instances that were ever started.
-	members []*instance
-	colors  int
+	// launched are all instances, including ended ones.
+	launched []*instance
+	colors   int
 }
 
 // instance is a process of the operator.
@@ -66,35 +64,35 @@ type instance struct {
 	*rig.Running
 	name, id string
 	health   int
-	// ends is whether it is meant to.
-	ends bool
+	// endExpected is whether the test ends it.
+	endExpected bool
 }
 
-// scene is a stage as one test uses it.
-type scene struct {
-	*stage
+// scenario is an environment in one test.
+type scenario struct {
+	*environment
 	*WithT
 	t *testing.T
 }
 
-func (s *stage) scene(t *testing.T) *scene {
-	made := &scene{stage: s, WithT: NewWithT(t), t: t}
+func (s *environment) scenario(t *testing.T) *scenario {
+	made := &scenario{environment: s, WithT: NewWithT(t), t: t}
 	made.SetDefaultEventuallyTimeout(patience)
 	made.SetDefaultEventuallyPollingInterval(polling)
 	return made
 }
 
-// setStage prepares everything but the instances, and begins to record.
-func setStage(t *testing.T, m mode) *scene {
+// newScenario prepares everything except the instances, and starts to record.
+func newScenario(t *testing.T, m mode) *scenario {
 	t.Helper()
-	stage := &stage{
+	environment := &environment{
 		Rig: rig.Private(t, rig.Options{CRDs: []string{"config/crds", manifests + "crds"}}),
 		t:   t, mode: m, lease: leaseDuration, build: []rig.BuildOption{rig.Race}, folder: rig.TempDir(t),
 	}
-	s := stage.scene(t)
+	s := environment.scenario(t)
 	project := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
 	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"webhosting.timebertt.dev/project":"true"}}}`))
-	s.Expect(s.Client.Patch(t.Context(), project, label)).To(Succeed()) // nobody else writes to it
+	s.Expect(s.Client.Patch(t.Context(), project, label)).To(Succeed()) // without a precondition, because no other client writes it
 	var err error
 	s.recorder, err = history.NewRecorder(s.writes(), time.Now)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -106,10 +104,10 @@ func setStage(t *testing.T, m mode) *scene {
 	return s
 }
 
-// writes is the file with what the test records.
-func (s *stage) writes() string { return filepath.Join(s.folder, "writes") }
+// writes returns the path of the test's record.
+func (s *environment) writes() string { return filepath.Join(s.folder, "writes") }
 
-// What is spread, and what is watched to see it.
+// The sharded kinds, and the recorded resources.
 var (
 	website    = schema.GroupVersionKind{Group: "webhosting.timebertt.dev", Version: "v1alpha1", Kind: "Website"}
 	theme      = website.GroupVersion().WithKind("Theme")
@@ -126,7 +124,7 @@ var (
 	}
 )
 
-func (s *scene) watch() {
+func (s *scenario) watch() {
 	s.t.Helper()
 	access, err := dynamic.NewForConfig(s.Config)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -140,13 +138,13 @@ func (s *scene) watch() {
 	for _, resource := range watched {
 		s.Expect(watcher.Watch(ctx, resource, &done)).To(Succeed())
 	}
-	if !s.mode.spread() {
+	if !s.mode.sharded() {
 		done.Go(func() { s.watchLeader(ctx) })
 	}
 }
 
-// startSharder runs an external sharder, and tells it what to spread.
-func (s *scene) startSharder() {
+// startSharder starts an external sharder and creates the ring.
+func (s *scenario) startSharder() {
 	s.t.Helper()
 	found, err := manifest.Read(os.DirFS("../../"+manifests), "ring/ring.yaml")
 	s.Expect(err).NotTo(HaveOccurred())
@@ -156,43 +154,43 @@ func (s *scene) startSharder() {
 	s.runSharder()
 }
 
-func (s *scene) runSharder() {
+func (s *scenario) runSharder() {
 	s.t.Helper()
-	s.sharder = s.StartSharder(s.stage.t, rig.SharderOptions{Roles: []string{manifests + "ring/sharder-role.yaml"}})
+	s.sharder = s.StartSharder(s.environment.t, rig.SharderOptions{Roles: []string{manifests + "ring/sharder-role.yaml"}})
 	s.Eventually(func() int { return s.sharder.Probe("/readyz") }).Should(Equal(http.StatusOK))
 }
 
-// stopSharder ends the external sharder, and takes back what it was told.
-func (s *scene) stopSharder() {
+// stopSharder stops the external sharder and deletes the ring.
+func (s *scenario) stopSharder() {
 	s.t.Helper()
 	s.Expect(s.sharder.Terminate()).To(Succeed())
-	s.Expect(s.sharder.Wait(s.limited())).To(Succeed())
+	s.Expect(s.sharder.Wait(s.timeoutContext())).To(Succeed())
 	s.Expect(s.Client.Delete(s.t.Context(), &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring}})).To(Succeed())
-	// The ring owns it, and there is no garbage collector here.
+	// There is no garbage collector, which would delete it with the ring.
 	s.Expect(s.Client.Delete(s.t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: shardingv1alpha1.WebhookConfigurationName(ring)},
 	})).To(Succeed())
 }
 
-// limited is a context for what may take long, but not for ever.
-func (s *scene) limited() context.Context {
+// timeoutContext returns a context with the timeout of a test step.
+func (s *scenario) timeoutContext() context.Context {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	s.t.Cleanup(cancel)
 	return ctx
 }
 
-// launch starts an instance, with a name of its own unless it is given one, and does not wait for it.
-func (s *scene) launch(name string) *instance {
+// launch starts an instance with a name, or a new name if it is empty, and does not wait for it.
+func (s *scenario) launch(name string) *instance {
 	s.t.Helper()
 	s.mu.Lock()
 	if name == "" {
-		name = fmt.Sprint("instance-", len(s.members))
+		name = fmt.Sprint("instance-", len(s.launched))
 	}
 	s.mu.Unlock()
-	health := rig.ReservePort(s.stage.t)
-	m := &instance{name: name, health: health, Running: s.Start(s.stage.t, rig.Process{
+	health := rig.ReservePort(s.environment.t)
+	m := &instance{name: name, health: health, Running: s.Start(s.environment.t, rig.Process{
 		Name: name, ServiceAccount: "webhosting-operator", Roles: s.mode.roles,
-		Binary: rig.Build(s.stage.t, "./examples/webhosting", s.build...),
+		Binary: rig.Build(s.environment.t, "./examples/webhosting", s.build...),
 		Args: []string{
 			"--mode=" + string(s.mode.flag), "--zap-log-level=debug", "--metrics-address=0",
 			fmt.Sprint("--health-address=127.0.0.1:", health),
@@ -201,41 +199,41 @@ func (s *scene) launch(name string) *instance {
 	})}
 	m.id = fmt.Sprintf("%s/%d", name, m.PID())
 	s.mu.Lock()
-	s.members = append(s.members, m)
+	s.launched = append(s.launched, m)
 	s.mu.Unlock()
 	var noted sync.WaitGroup
 	noted.Go(func() {
 		<-m.Done()
 		s.record(history.Gone, m)
 	})
-	s.stage.t.Cleanup(func() {
+	s.environment.t.Cleanup(func() {
 		_ = m.Kill()
 		noted.Wait()
 	})
 	return m
 }
 
-// join starts an instance and waits until it takes its part.
-func (s *scene) join(name string) *instance {
+// join starts an instance and waits until it is ready.
+func (s *scenario) join(name string) *instance {
 	s.t.Helper()
 	m := s.launch(name)
-	s.takesPart(m)
+	s.waitForMembership(m)
 	return m
 }
 
-// ready waits until all instances take their part.
-func (s *scene) ready() {
+// ready waits until all instances are ready.
+func (s *scenario) ready() {
 	s.t.Helper()
-	for _, m := range s.live() {
-		s.takesPart(m)
+	for _, m := range s.running() {
+		s.waitForMembership(m)
 	}
 }
 
-func (s *scene) takesPart(m *instance) {
+func (s *scenario) waitForMembership(m *instance) {
 	s.t.Helper()
 	s.Eventually(m.ready).Should(Succeed(), m.name)
-	if !s.mode.spread() {
-		return // watchLeader tells when it leads
+	if !s.mode.sharded() {
+		return // watchLeader records when it leads
 	}
 	lease, err := s.Clientset.CoordinationV1().Leases(s.Namespace).Get(s.t.Context(), m.name, metav1.GetOptions{})
 	s.Expect(err).NotTo(HaveOccurred())
@@ -254,22 +252,22 @@ func (m *instance) ready() error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("it is not ready: %s", response.Status)
+		return fmt.Errorf("not ready: %s", response.Status)
 	}
 	return nil
 }
 
-func (s *stage) record(what history.What, m *instance) {
+func (s *environment) record(what history.What, m *instance) {
 	s.recorder.Record(history.Event{What: what, Process: m.id, Shard: m.name})
 }
 
-// live are the instances that run and are meant to.
-func (s *stage) live() []*instance {
+// running returns the instances that the test has not ended.
+func (s *environment) running() []*instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var live []*instance
-	for _, m := range s.members {
-		if !m.ends && m.Running.Running() {
+	for _, m := range s.launched {
+		if !m.endExpected && m.Running.Running() {
 			live = append(live, m)
 		}
 	}
