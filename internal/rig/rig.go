@@ -26,8 +26,8 @@ const Timeout = 4 * time.Minute
 
 // Options configure the control plane of tests.
 type Options struct {
-	// ControllerManager and Scheduler start those as well. Without a controller manager, there is no
-	// garbage collection, namespaces are not deleted, and Deployments have no effect.
+	// ControllerManager and Scheduler start those as well. Without a controller manager, nothing is
+	// garbage-collected, namespaces are not deleted, and Deployments have no effect.
 	ControllerManager, Scheduler bool
 	// CRDs are files or folders with custom resource definitions, relative to the root of the repository.
 	CRDs []string

@@ -166,7 +166,7 @@ func (s *scenario) stopSharder() {
 	s.Expect(s.sharder.Terminate()).To(Succeed())
 	s.Expect(s.sharder.Wait(s.timeoutContext())).To(Succeed())
 	s.Expect(s.Client.Delete(s.t.Context(), &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring}})).To(Succeed())
-	// There is no garbage collector, which would delete it with the ring.
+	// Without a garbage collector, it is not deleted with the ring.
 	s.Expect(s.Client.Delete(s.t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: shardingv1alpha1.WebhookConfigurationName(ring)},
 	})).To(Succeed())

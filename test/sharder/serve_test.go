@@ -40,7 +40,7 @@ func TestMetricsAndProfilesNeedPermission(t *testing.T) {
 		"metrics with a bad token":         {metrics, "nonsense", http.StatusUnauthorized},
 		"metrics with a token alone":       {metrics, nobody, http.StatusForbidden},
 		"profiles without a token":         {profiles, "", http.StatusUnauthorized},
-		"profiles for who reads metrics":   {profiles, reader, http.StatusForbidden},
+		"profiles for a reader of metrics": {profiles, reader, http.StatusForbidden},
 		"profiles":                         {profiles + "goroutine?debug=1", f.token("profiler", profiler.Name), http.StatusOK},
 		"something else, allowed or not":   {fmt.Sprintf("https://127.0.0.1:%d/", r.Metrics), nobody, http.StatusNotFound},
 		"metrics are not on health's port": {fmt.Sprintf("http://127.0.0.1:%d/metrics", r.Health), reader, http.StatusNotFound},

@@ -24,11 +24,11 @@ func TestInvalidStartsEndWithOneLine(t *testing.T) {
 		"no such file":        {"", []string{"--config", filepath.Join(empty, "missing.yaml")}, "", "reading the configuration that --config names"},
 		"bad value":           {"controller: {sharder: {concurrentMoves: 0}}", nil, "", "controller.sharder.concurrentMoves: Invalid value: 0: must be at least 1"},
 		"unknown field":       {"contoller: {}", nil, "", `unknown field "contoller"`},
-		"no such certificate": {"webhook: {server: {certDir: " + empty + "}}", nil, "", "loading the certificate that webhook.server names (without a certDir the sharder makes its own): open " + filepath.Join(empty, "tls.crt")},
-		"no such kubeconfig":  {"", nil, "KUBECONFIG=" + filepath.Join(empty, "missing"), "name a kubeconfig with KUBECONFIG or clientConnection.kubeconfig"},
+		"no such certificate": {"webhook: {server: {certDir: " + empty + "}}", nil, "", "loading the certificate in webhook.server.certDir (without certDir, the sharder issues its own): open " + filepath.Join(empty, "tls.crt")},
+		"no such kubeconfig":  {"", nil, "KUBECONFIG=" + filepath.Join(empty, "missing"), "set KUBECONFIG or clientConnection.kubeconfig"},
 		"bad port":            {"", []string{"--webhook-port", "0"}, "", "--webhook-port 0: must be between 1 and 65535"},
 		"bad flag":            {"", []string{"--confg", "x"}, "", "unknown flag: --confg"},
-		"nobody's argument":   {"", []string{"x"}, "", `unknown command "x"`},
+		"unknown argument":    {"", []string{"x"}, "", `unknown command "x"`},
 	} {
 		p := f.run(rig.SharderOptions{Name: "sharder-0", Config: test.config, Args: test.args, Env: []string{test.env}})
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -108,7 +108,7 @@ func (m *Mover) Run(ctx context.Context, name string, requests <-chan struct{}) 
 	}
 }
 
-// current returns a ring with its members, or false if there is no shard to assign objects to.
+// current returns a ring with its members, or false if the ring has no shards.
 func (m *Mover) current(name string) (declared *catalog.Ring, shards *ring.Ring, found bool) {
 	shards, _ = m.Members.Ring(name)
 	declared = m.Rings.Get(name)

@@ -12,9 +12,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/seed"
 )
 
-// balancer is what a Service is to the API server: one address for the webhooks of all replicas,
-// which brings a connection to one that accepts it.
-type balancer struct {
+// frontend is the address of the webhooks of all replicas for the API server, like a Service. It forwards a
+// connection to a replica that accepts it.
+type frontend struct {
 	listener net.Listener
 	random   *rand.Rand
 
@@ -22,16 +22,16 @@ type balancer struct {
 	targets   []string
 	preferred string // tried before all others, or ""
 	refused   bool
-	open      []net.Conn // and some that have ended
+	open      []net.Conn // including closed ones
 }
 
-func newBalancer(t *testing.T) *balancer {
+func newFrontend(t *testing.T) *frontend {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &balancer{listener: listener, random: seed.Rand(t)}
+	b := &frontend{listener: listener, random: seed.Rand(t)}
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -45,9 +45,9 @@ func newBalancer(t *testing.T) *balancer {
 	return b
 }
 
-func (b *balancer) url() string { return "https://" + b.listener.Addr().String() }
+func (b *frontend) url() string { return "https://" + b.listener.Addr().String() }
 
-func (b *balancer) add(port int) {
+func (b *frontend) add(port int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.targets = append(b.targets, target(port))
@@ -55,16 +55,16 @@ func (b *balancer) add(port int) {
 
 func target(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// prefer brings all connections to one replica for as long as that accepts them.
-func (b *balancer) prefer(port int) {
+// prefer forwards all connections to one replica while it accepts them.
+func (b *frontend) prefer(port int) {
 	b.mu.Lock()
 	b.preferred = target(port)
 	b.mu.Unlock()
 	b.refuse(false) // so that API servers connect again
 }
 
-// refuse makes all replicas unreachable, also on connections that are open.
-func (b *balancer) refuse(refused bool) {
+// refuse makes all replicas unreachable, also on open connections.
+func (b *frontend) refuse(refused bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refused = refused
@@ -74,8 +74,8 @@ func (b *balancer) refuse(refused bool) {
 	b.open = nil
 }
 
-// accept takes a connection up, and returns the replicas that can serve it, in the order in which they are tried.
-func (b *balancer) accept(conn net.Conn) (targets []string) {
+// accept adds a connection, and returns the replicas to try in order.
+func (b *frontend) accept(conn net.Conn) (targets []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refused {
@@ -90,7 +90,7 @@ func (b *balancer) accept(conn net.Conn) (targets []string) {
 	return targets
 }
 
-func (b *balancer) serve(conn net.Conn) {
+func (b *frontend) serve(conn net.Conn) {
 	defer conn.Close()
 	for _, target := range b.accept(conn) {
 		if replica, err := net.Dial("tcp", target); err == nil {
@@ -100,7 +100,7 @@ func (b *balancer) serve(conn net.Conn) {
 	}
 }
 
-// relay brings what either side says to the other until one has ended.
+// relay forwards bytes in both directions until one side closes the connection.
 func relay(conn, replica net.Conn) {
 	defer replica.Close()
 	go func() {

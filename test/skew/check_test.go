@@ -25,13 +25,13 @@ var rules = oracle.Options{
 	Controlled: []schema.GroupKind{{Kind: "Secret"}},
 	Sharder:    "sharder",
 	Lag:        10 * time.Second, Wake: margin / 2, Settle: margin,
-	// A killed shard's Lease has to expire, and a tenth of it to go by.
+	// A killed shard's Lease expires, followed by the grace period of a tenth of its duration.
 	Unowned: leaseDuration + leaseDuration/10 + margin, Apart: margin,
 }
 
-// rest waits until the given shards are the members of the ring, each object is with the owner that both
-// versions have to agree on, and nothing has been written for a while, which includes a resync.
-func (f *fixture) rest(members ...*shardProcess) {
+// waitUntilIdle waits until the ring has the given members, each object has the owner on which both versions must
+// agree, and nothing has been written for a while, which includes a resync.
+func (f *fixture) waitUntilIdle(members ...*shardProcess) {
 	f.t.Helper()
 	var names []string
 	for _, p := range members {
@@ -61,7 +61,7 @@ func (f *fixture) rest(members ...*shardProcess) {
 	}).WithPolling(time.Second / 2).Should(BeEmpty())
 }
 
-// owners are the current owners of all objects.
+// owners returns the current owners of all objects.
 func (f *fixture) owners() map[string]string {
 	f.t.Helper()
 	list := &corev1.ConfigMapList{}
@@ -73,15 +73,15 @@ func (f *fixture) owners() map[string]string {
 	return owners
 }
 
-// judge reads the whole history: the oracle must find no violation, and every change of the members must have moved
+// checkHistory checks that the oracle finds no violation in the history, and that every change of the members moved
 // objects, each of those that had to move once.
-func (f *fixture) judge() {
+func (f *fixture) checkHistory() {
 	f.t.Helper()
 	paths := []string{f.writes()}
 	for _, p := range f.shards {
 		paths = append(paths, p.record)
 		if !p.endExpected && !p.Process.Running() {
-			f.t.Errorf("%s ended although nobody asked it to", p.id)
+			f.t.Errorf("%s ended unexpectedly", p.id)
 		}
 	}
 	events, err := history.Read(paths...)
@@ -90,7 +90,7 @@ func (f *fixture) judge() {
 	f.t.Log(report.Figures)
 	f.Expect(report.Figures.Reconciles).To(BeNumerically(">", f.objects/2), "the shards recorded their reconciles")
 	for _, change := range report.Figures.Changes {
-		// A shard that leaves says so before it releases its Lease, which changes nothing.
+		// A leaving shard announces it before it releases its Lease, which then changes nothing.
 		changed := change.Objects > 0 && !slices.Equal(change.Before, change.After)
 		if changed && (change.HadToMove == 0 || change.Moved != change.HadToMove) {
 			f.t.Errorf("the change %s", change)
@@ -106,7 +106,7 @@ func (f *fixture) judge() {
 	}
 }
 
-// around is what is recorded about the object of a violation, and about all processes and Leases, at that time.
+// around returns the events about the object of a violation, and about all processes and Leases, at that time.
 func (f *fixture) around(violation oracle.Violation, events []history.Event) string {
 	const before, after = 5 * time.Second, 5 * time.Second
 	var lines []string

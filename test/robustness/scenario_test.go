@@ -39,51 +39,51 @@ func TestMain(m *testing.M) {
 	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		panic(err)
 	}
-	// Scenes wait for Leases most of the time, so there can be far more of them than cores.
+	// Scenarios mostly wait for Leases, so more can run than there are cores.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	rig.Main(m, options)
 }
 
-// scene is a ring with its shards and a user who never rests. What happens is recorded.
-type scene struct {
+// scenario is a ring with its shards and a user. It records a history.
+type scenario struct {
 	*rig.Rig
 	*WithT
 	t      *testing.T
 	ring   *shardingv1alpha1.ControllerRing
 	seed   uint64
 	random *rand.Rand
-	// ringName is that of the namespace by default.
+	// ringName is the name of the namespace by default.
 	ringName string
-	// objectName makes the name of an object from a short one.
+	// objectName returns the full name of an object for a short one.
 	objectName func(string) string
-	// suffix is what this ring's operator appends to the names of children, suffixes are those of all operators that
-	// work on the objects.
+	// suffix is what this ring's operator appends to the names of children, and suffixes are those of all operators that
+	// reconcile the objects.
 	suffix   string
 	suffixes []string
 
-	folder   string
-	recorder *history.Recorder
-	records  []string // the files of the shards
-	members  []*member
-	user     *user
-	byHand   map[history.Object]bool
+	folder    string
+	recorder  *history.Recorder
+	records   []string // the files of the shards
+	processes []*shardProcess
+	user      *user
+	byHand    map[history.Object]bool
 }
 
-// member is a process that is a shard, or wants to be.
-type member struct {
+// shardProcess is a process that joins the ring.
+type shardProcess struct {
 	*rig.Running
 	name, id, record string
-	// ends is whether it is meant to.
-	ends bool
+	// endExpected is whether the test ends it.
+	endExpected bool
 }
 
-// setScene makes a ring and begins to record.
-func setScene(t *testing.T, r *rig.Rig, change ...func(*scene)) *scene {
+// newScenario creates a ring and starts to record.
+func newScenario(t *testing.T, r *rig.Rig, change ...func(*scenario)) *scenario {
 	t.Helper()
-	s := &scene{
-		Rig: r, WithT: patient(t), t: t, folder: rig.TempDir(t), byHand: map[history.Object]bool{},
+	s := &scenario{
+		Rig: r, WithT: newGomega(t), t: t, folder: rig.TempDir(t), byHand: map[history.Object]bool{},
 		seed: seed.ForRun(t), random: seed.Rand(t),
 		ringName: r.Namespace, objectName: func(name string) string { return name }, suffixes: []string{""},
 	}
@@ -101,11 +101,11 @@ func setScene(t *testing.T, r *rig.Rig, change ...func(*scene)) *scene {
 	return s
 }
 
-// writes is the file with what the test records.
-func (s *scene) writes() string { return filepath.Join(s.folder, "writes") }
+// writes returns the path of the test's record.
+func (s *scenario) writes() string { return filepath.Join(s.folder, "writes") }
 
-// declare makes the ring.
-func (s *scene) declare() {
+// declare creates the ring.
+func (s *scenario) declare() {
 	s.t.Helper()
 	s.ring = &shardingv1alpha1.ControllerRing{
 		ObjectMeta: metav1.ObjectMeta{Name: s.ringName},
@@ -121,7 +121,7 @@ func (s *scene) declare() {
 	s.Expect(s.Client.Create(s.t.Context(), s.ring)).To(Succeed())
 }
 
-func (s *scene) watch() {
+func (s *scenario) watch() {
 	s.t.Helper()
 	client, err := dynamic.NewForConfig(s.Config)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -144,7 +144,7 @@ func (s *scene) watch() {
 }
 
 // launch starts a shard and does not wait for it.
-func (s *scene) launch(name string, change ...func(*rig.Process)) *member {
+func (s *scenario) launch(name string, change ...func(*rig.Process)) *shardProcess {
 	s.t.Helper()
 	record := filepath.Join(s.folder, fmt.Sprint("shard-", len(s.records)))
 	s.records = append(s.records, record)
@@ -159,9 +159,9 @@ func (s *scene) launch(name string, change ...func(*rig.Process)) *member {
 	for _, c := range change {
 		c(&process)
 	}
-	m := &member{Running: s.Start(s.t, process), name: name, record: record}
+	m := &shardProcess{Running: s.Start(s.t, process), name: name, record: record}
 	m.id = processID(name, m.PID())
-	s.members = append(s.members, m)
+	s.processes = append(s.processes, m)
 	var noted sync.WaitGroup
 	noted.Go(func() {
 		<-m.Done()
@@ -174,15 +174,15 @@ func (s *scene) launch(name string, change ...func(*rig.Process)) *member {
 	return m
 }
 
-// join starts a shard and waits until it is one.
-func (s *scene) join(name string, change ...func(*rig.Process)) *member {
+// join starts a shard and waits until it has joined.
+func (s *scenario) join(name string, change ...func(*rig.Process)) *shardProcess {
 	s.t.Helper()
 	m := s.launch(name, change...)
-	s.joined(m)
+	s.waitForJoin(m)
 	return m
 }
 
-func (s *scene) joined(m *member) {
+func (s *scenario) waitForJoin(m *shardProcess) {
 	s.t.Helper()
 	s.Eventually(func() bool {
 		events, err := history.Read(m.record)
@@ -190,48 +190,48 @@ func (s *scene) joined(m *member) {
 	}).Should(BeTrue(), "%s joins", m.name)
 }
 
-func (s *scene) record(what history.What, m *member) {
+func (s *scenario) record(what history.What, m *shardProcess) {
 	s.recorder.Record(history.Event{What: what, Process: m.id, Shard: m.name})
 }
 
-func (s *scene) kill(m *member) {
+func (s *scenario) kill(m *shardProcess) {
 	s.t.Helper()
-	m.ends = true
+	m.endExpected = true
 	s.Expect(m.Kill()).To(Succeed())
 }
 
-// end waits for the end of a process, which is asked for or expected.
-func (s *scene) end(m *member) error {
+// end waits for a process to end, and returns its exit error.
+func (s *scenario) end(m *shardProcess) error {
 	s.t.Helper()
-	m.ends = true
+	m.endExpected = true
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	return m.Wait(ctx)
 }
 
-func (s *scene) pause(m *member) {
+func (s *scenario) pause(m *shardProcess) {
 	s.t.Helper()
 	s.Expect(m.Pause()).To(Succeed())
 	s.record(history.Paused, m)
 }
 
-func (s *scene) resume(m *member) {
+func (s *scenario) resume(m *shardProcess) {
 	s.t.Helper()
 	s.record(history.Resumed, m)
 	s.Expect(m.Resume()).To(Succeed())
 }
 
-// seen are the events that the test itself has recorded.
-func (s *scene) seen() []history.Event {
+// recordedEvents returns the events that the test itself has recorded.
+func (s *scenario) recordedEvents() []history.Event {
 	events, err := history.Read(s.writes())
 	s.Expect(err).NotTo(HaveOccurred())
 	return events
 }
 
-// holder is the holder of a shard's Lease, or "" if nobody holds it or it is gone.
-func (s *scene) holder(name string) string {
+// holder returns the holder of a shard's Lease, or "" if there is none.
+func (s *scenario) holder(name string) string {
 	holder := ""
-	for _, event := range s.seen() {
+	for _, event := range s.recordedEvents() {
 		if event.What == history.Leased && event.Lease.Shard == name {
 			holder = event.Lease.Holder
 			if event.Lease.Deleted {
@@ -243,9 +243,9 @@ func (s *scene) holder(name string) string {
 }
 
 // owned counts the objects of a shard.
-func (s *scene) owned(shard string) int {
+func (s *scenario) owned(shard string) int {
 	owners := map[history.Object]string{}
-	for _, event := range s.seen() {
+	for _, event := range s.recordedEvents() {
 		if event.What == history.Wrote {
 			owners[event.Write.Object] = event.Write.Shard
 			if event.Write.Deleted {
@@ -262,10 +262,10 @@ func (s *scene) owned(shard string) int {
 	return n
 }
 
-// drains counts the objects that shards have been asked to let go since a time.
-func (s *scene) drains(since time.Time) int {
+// drains counts the objects that have been drained since a time.
+func (s *scenario) drains(since time.Time) int {
 	n := 0
-	for _, event := range s.seen() {
+	for _, event := range s.recordedEvents() {
 		if event.What == history.Wrote && event.Write.Draining && event.Time.After(since) {
 			n++
 		}
@@ -273,7 +273,7 @@ func (s *scene) drains(since time.Time) int {
 	return n
 }
 
-// number is the content of an object or its child.
+// number returns the content of an object or its child.
 func number(object *unstructured.Unstructured) string {
 	content, _, _ := unstructured.NestedString(object.Object, "data", "number")
 	if object.GetKind() == "Secret" {
@@ -286,8 +286,8 @@ func number(object *unstructured.Unstructured) string {
 	return content
 }
 
-// children are what the operators make for an object.
-func (s *scene) children(main *history.Write) map[history.Object]string {
+// children returns the expected children of an object.
+func (s *scenario) children(main *history.Write) map[history.Object]string {
 	children := map[history.Object]string{}
 	for _, suffix := range s.suffixes {
 		children[history.Object{Kind: "Secret", Namespace: main.Object.Namespace, Name: main.Object.Name + suffix}] = main.Content
@@ -295,34 +295,34 @@ func (s *scene) children(main *history.Write) map[history.Object]string {
 	return children
 }
 
-// bounds are how long things may take in a scene. Those that are zero have the usual value.
+// bounds are the maximum durations in a scenario. Zero values mean the defaults.
 type bounds struct{ unowned, apart, settle, delay time.Duration }
 
-// webhookDelay is how long a request may wait for the webhook of one ring: its timeout of 1 s, and as much again for a
+// webhookDelay is the maximum time that a request waits for the webhook of one ring: its timeout of 1 s, doubled for a
 // busy machine.
 const webhookDelay = 2 * time.Second
 
-// How long things take that do not depend on Leases, at most twice what was measured: until an object is assigned whose
-// name is generated, which no webhook can do, and until children follow their owner.
+// The maximum durations that do not depend on Leases, at most twice the measured ones: until an object with a generated
+// name is assigned, and until children follow their controller.
 const assignGenerated, followOwner = 2 * time.Second, 2 * time.Second
 
-// requestsPerMove is how many requests a change of owner needs after each other, from the list to the watch event. On a
-// busy machine each can take as long as a reference request.
+// requestsPerMove is the number of sequential requests of a move, from the list to the watch event. On a busy machine,
+// each can take as long as a reference request.
 const requestsPerMove = 10
 
-// tolerance is for what is not promised in time: how late processes may see what others have written.
+// tolerance is the maximum delay with which processes observe writes, which is not promised.
 const tolerance = 20 * time.Second
 
-// expiry is how long an object is without owner when a shard dies: its Lease has to expire, and a tenth of it to go by.
+// expiry is the time without owner after the death of a shard: until its Lease expires, and the grace period of a tenth.
 const expiry = leaseDuration + leaseDuration/10
 
-// usual is what is allowed when a shard dies.
-func usual() bounds { return bounds{unowned: expiry + 10*time.Second, apart: followOwner} }
+// afterDeath returns the bounds when a shard dies.
+func afterDeath() bounds { return bounds{unowned: expiry + 10*time.Second, apart: followOwner} }
 
-// undisturbed is what is allowed when none does.
-func undisturbed() bounds { return bounds{unowned: assignGenerated, apart: followOwner} }
+// withoutDeath returns the bounds when no shard dies.
+func withoutDeath() bounds { return bounds{unowned: assignGenerated, apart: followOwner} }
 
-func (s *scene) judgement(b bounds) oracle.Options {
+func (s *scenario) oracleOptions(b bounds) oracle.Options {
 	return oracle.Options{
 		Main:       []schema.GroupKind{{Kind: "ConfigMap"}},
 		Controlled: []schema.GroupKind{{Kind: "Secret"}},
@@ -334,62 +334,61 @@ func (s *scene) judgement(b bounds) oracle.Options {
 	}
 }
 
-// judge lets everything come to rest and looks at what has happened. The members are those that are
-// to be left.
-func (s *scene) judge(b bounds, members ...string) oracle.Report {
+// checkHistory waits until the scenario is idle with the given members, and checks its history.
+func (s *scenario) checkHistory(b bounds, members ...string) oracle.Report {
 	s.t.Helper()
-	s.user.rest()
-	s.rest(b, members)
-	s.user.end()
+	s.user.stopWork()
+	s.waitUntilIdle(b, members)
+	s.user.close()
 	quiet := oracle.Window{From: time.Now()}
 	const rest = 4 * time.Second
 	time.Sleep(rest)
 	quiet.To = time.Now()
-	options := s.judgement(b)
+	options := s.oracleOptions(b)
 	options.Quiet = quiet
-	return s.verdict(options)
+	return s.check(options)
 }
 
-// verdict has the oracle read what was recorded.
-func (s *scene) verdict(options oracle.Options) oracle.Report {
+// check checks the recorded history with the oracle.
+func (s *scenario) check(options oracle.Options) oracle.Report {
 	s.t.Helper()
 	events, err := history.Read(append(s.records, s.writes())...)
 	s.Expect(err).NotTo(HaveOccurred())
 	report := oracle.Check(events, options)
 	s.t.Log(report.Figures)
-	s.tell(report.Violations, events)
-	for _, m := range s.members {
-		if !m.ends && !m.Process.Running() {
-			s.t.Errorf("%s ended although nobody asked it to", m.id)
+	s.reportViolations(report.Violations, events)
+	for _, m := range s.processes {
+		if !m.endExpected && !m.Process.Running() {
+			s.t.Errorf("%s ended unexpectedly", m.id)
 		}
 	}
 	return report
 }
 
-// tell says what was violated, with a few cases of each rule and what had happened in the first.
-func (s *scene) tell(violations []oracle.Violation, events []history.Event) {
+// reportViolations reports a few violations of each rule, with the events around the first one.
+func (s *scenario) reportViolations(violations []oracle.Violation, events []history.Event) {
 	s.t.Helper()
 	const most = 5
-	told := map[oracle.Rule]int{}
+	reported := map[oracle.Rule]int{}
 	for _, violation := range violations {
-		told[violation.Rule]++
-		if told[violation.Rule] == 1 {
-			s.t.Log(s.happened(violation, events))
+		reported[violation.Rule]++
+		if reported[violation.Rule] == 1 {
+			s.t.Log(s.eventsAround(violation, events))
 		}
-		if told[violation.Rule] <= most {
+		if reported[violation.Rule] <= most {
 			s.t.Error(violation)
 		}
 	}
-	for rule, n := range told {
+	for rule, n := range reported {
 		if n > most {
-			s.t.Errorf("%s: %d in all", rule, n)
+			s.t.Errorf("%s: %d in total", rule, n)
 		}
 	}
 }
 
-// happened is what is recorded of an object and its family around a violation, and of all processes
-// and members.
-func (s *scene) happened(violation oracle.Violation, events []history.Event) string {
+// eventsAround returns the events of an object and its children around a violation, and those of all processes and
+// members.
+func (s *scenario) eventsAround(violation oracle.Violation, events []history.Event) string {
 	const around = 5 * time.Second
 	var lines []string
 	for _, event := range events {
@@ -409,20 +408,20 @@ func (s *scene) happened(violation oracle.Violation, events []history.Event) str
 	return strings.Join(lines, "\n")
 }
 
-// rest waits until the members are those that are left, all objects are where they belong, and nobody
-// writes any more.
-func (s *scene) rest(b bounds, members []string) {
+// waitUntilIdle waits until the ring has the given members, all objects have the right owners, and nothing is written
+// any more.
+func (s *scenario) waitUntilIdle(b bounds, members []string) {
 	s.t.Helper()
 	const still = 2 * time.Second
 	s.Eventually(func() []string {
-		now := time.Now() // reading the record can take longer than that
-		events := s.seen()
+		now := time.Now() // before the record is read, which can take long
+		events := s.recordedEvents()
 		for _, event := range slices.Backward(events) {
 			if event.What == history.Wrote && now.Sub(event.Time) < still && !event.Write.Renewal && event.Write.Object.Name != s.user.reference() {
 				return []string{"writes, the last of " + event.Write.Object.String()}
 			}
 		}
-		report := oracle.Check(events, s.judgement(b))
+		report := oracle.Check(events, s.oracleOptions(b))
 		var reasons []string
 		if last := report.Figures.Changes[len(report.Figures.Changes)-1]; !slices.Equal(last.After, members) {
 			reasons = append(reasons, "the change "+last.String())

@@ -13,27 +13,26 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// labelsByHand is somebody who changes labels without knowing what they are for. Whom that concerns
-// is worked on by two shards for as long as it takes them to see it; in the end, and for all others,
-// everything is as it should be.
-func labelsByHand(s *scene) {
+// labelsByHand has another client change labels. Two shards reconcile such an object until they observe the change;
+// in the end, and for all other objects, all promises hold.
+func labelsByHand(s *scenario) {
 	s.join("a")
 	s.join("b")
 	s.join("c")
-	objects := s.toys()
-	s.user.work()
+	objects := s.objectsToRelabel()
+	s.user.start()
 	for range 60 {
-		s.toggle(objects[s.random.IntN(len(objects))])
+		s.changeLabel(objects[s.random.IntN(len(objects))])
 		time.Sleep(50 * time.Millisecond)
 	}
-	// The next sync finds what is wrong. A change of the spec causes one.
+	// A resync corrects the labels. A change of the spec causes one.
 	content := []byte(`{"spec":{"drain":{"timeout":"1h"}}}`)
 	s.Expect(s.Client.Patch(s.t.Context(), s.ring, client.RawPatch("application/merge-patch+json", content))).To(Succeed())
-	s.judge(usual(), "a", "b", "c")
+	s.checkHistory(afterDeath(), "a", "b", "c")
 }
 
-// toys are objects whose labels are changed by hand.
-func (s *scene) toys() []*corev1.ConfigMap {
+// objectsToRelabel creates the objects whose labels are changed.
+func (s *scenario) objectsToRelabel() []*corev1.ConfigMap {
 	s.t.Helper()
 	const n = 10
 	objects := make([]*corev1.ConfigMap, n)
@@ -50,8 +49,8 @@ func (s *scene) toys() []*corev1.ConfigMap {
 	return objects
 }
 
-// toggle sets or removes one of an object's labels.
-func (s *scene) toggle(object *corev1.ConfigMap) {
+// changeLabel sets or removes a random label of an object.
+func (s *scenario) changeLabel(object *corev1.ConfigMap) {
 	s.t.Helper()
 	shard, drain := shardingv1alpha1.LabelShard(s.ring.Name), shardingv1alpha1.LabelDrain(s.ring.Name)
 	changes := []string{

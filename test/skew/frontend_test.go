@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// front is the address of the webhook for the API server, as a Service is. The test chooses which replica of the
-// sharder answers.
-type front struct {
+// frontend is the address of the webhook for the API server, like a Service. The test selects the replica of the
+// sharder behind it.
+type frontend struct {
 	listener net.Listener
 
 	mu      sync.Mutex
@@ -18,13 +18,13 @@ type front struct {
 	open    []net.Conn
 }
 
-func newFront(t *testing.T) *front {
+func newFrontend(t *testing.T) *frontend {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &front{listener: listener}
+	f := &frontend{listener: listener}
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -38,11 +38,10 @@ func newFront(t *testing.T) *front {
 	return f
 }
 
-func (f *front) url() string { return "https://" + f.listener.Addr().String() }
+func (f *frontend) url() string { return "https://" + f.listener.Addr().String() }
 
-// use makes the replica with this port answer, also on behalf of the one whose connections the API server
-// has open.
-func (f *front) use(port int) {
+// use selects the replica with a port, and closes the API server's connections to the previous one.
+func (f *frontend) use(port int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.replica = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -52,18 +51,18 @@ func (f *front) use(port int) {
 	f.open = nil
 }
 
-func (f *front) accept(conn net.Conn) (replica string) {
+func (f *frontend) accept(conn net.Conn) (replica string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open = append(f.open, conn)
 	return f.replica
 }
 
-func (f *front) serve(conn net.Conn) {
+func (f *frontend) serve(conn net.Conn) {
 	defer conn.Close()
 	replica, err := net.Dial("tcp", f.accept(conn))
 	if err != nil {
-		return // which the API server sees as an ended connection
+		return // which closes the connection
 	}
 	defer replica.Close()
 	go func() {

@@ -2,8 +2,8 @@ package oracle
 
 import "slices"
 
-// families looks for controlled objects that are not with their controllers.
-func (r *run) families() {
+// children finds controlled objects with another owner than their controllers (I2).
+func (r *run) children() {
 	for _, child := range r.objects {
 		if !r.controlled(child) || r.ByHand[child.Object] {
 			continue
@@ -19,7 +19,7 @@ func (r *run) families() {
 	}
 }
 
-// apart looks for how long a child was on another shard than its owner.
+// apart checks how long a child was on another shard than its controller.
 func (r *run) apart(child, owner *object) {
 	var childThere, ownerThere, together windows
 	owners := r.labelled(owner)
@@ -37,9 +37,8 @@ func (r *run) apart(child, owner *object) {
 	}
 }
 
-// leftOwner looks whether a write took a child away from a live shard that still had its owner. The
-// sharder must never do that. A shard may, when it has stopped to work on the owner and hands the
-// whole family over.
+// leftOwner checks whether a write moved a child from a live shard that still owned its controller. The sharder must
+// never do so. A shard may when it no longer reconciles the controller and hands both over.
 func (r *run) leftOwner(child *object, i int, owner *object) {
 	write := &child.versions[i]
 	if i == 0 || write.Deleted || child.versions[i-1].Deleted {
@@ -52,17 +51,17 @@ func (r *run) leftOwner(child *object, i int, owner *object) {
 	}
 	if r.Sharder != "" && write.Manager == r.Sharder && r.knew(from, write) {
 		r.found(LeftOwner, child.Object, write.at, write.at, []string{from},
-			"the sharder moved it from %s to %s with version %d, while %s still had %s", from, write.Shard, write.Version, from, owner.Object)
+			"the sharder moved it from %s to %s with version %d, while %s still owned %s", from, write.Shard, write.Version, from, owner.Object)
 		return
 	}
 	if busy := r.busy(child, i, owner); busy != nil {
 		r.found(LeftOwner, child.Object, write.at, busy.end, []string{busy.process},
-			"it went from %s to %s with version %d, and reconcile %d of %s went on without it", from, write.Shard, write.Version, busy.Number, owner.Object)
+			"it moved from %s to %s with version %d, and reconcile %d of %s continued without it", from, write.Shard, write.Version, busy.Number, owner.Object)
 	}
 }
 
-// knew tells whether the sharder knew that a shard is alive when it wrote: one that has just come back
-// may have come too late to keep a write from being sent. What harm that does, busy finds.
+// knew reports whether the sharder knew that a shard is alive when it wrote: one that has just joined again may have been
+// too late to prevent the write. busy finds the consequences.
 func (r *run) knew(shard string, write *seen) bool {
 	first, _ := r.around(write)
 	for i := first; i <= r.epochAt(write.Version); i++ {
@@ -73,8 +72,8 @@ func (r *run) knew(shard string, write *seen) bool {
 	return true
 }
 
-// busy is a reconcile of an owner by its shard that goes on after a write has taken a child away, and
-// before the owner is elsewhere too or the child is back.
+// busy returns a reconcile of a controller by its shard that continues after a write has moved a child away, and before
+// the controller moves too or the child is back.
 func (r *run) busy(child *object, i int, owner *object) *reconcile {
 	write, shard, until := &child.versions[i], child.versions[i-1].Shard, r.end
 	for n := range owner.versions {
@@ -92,8 +91,8 @@ func (r *run) busy(child *object, i int, owner *object) *reconcile {
 		if one.Object != owner.Object || one.shard != shard || !one.end.After(write.at) || !one.start.Before(until) {
 			continue
 		}
-		// A shard that is killed in the middle of a handover leaves an owner without its children. The next process of
-		// its name finds it so, and gets them back within the time that they may be apart.
+		// A shard that is killed during a handover leaves a controller without its children. The next process of its name
+		// gets them back within the time that they may be apart.
 		if !r.process(one.process).joinedAt.After(write.at) {
 			return one
 		}

@@ -27,32 +27,32 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
 )
 
-// TestRest sees for six minutes, with two resyncs and more, that nothing at all is written to the cluster but renewals
-// of Leases. Every write is counted: etcd numbers them.
-func TestRest(t *testing.T) {
+// TestOnlyRenewalsAreWrittenAtRest records every write to the cluster for six minutes with at least two resyncs. None may
+// be missing, because etcd numbers them.
+func TestOnlyRenewalsAreWrittenAtRest(t *testing.T) {
 	t.Parallel()
 	const rest, syncPeriod, resyncs = 6 * time.Minute, 2 * time.Minute, 2
-	// What the API server writes to etcd for itself must not be counted: when it compacts, and where its peers reach it.
+	// Disable writes of the API server itself: compactions and the endpoints of its peers.
 	own := options
 	own.APIServerArgs = []string{"--etcd-compaction-interval=0", "--feature-gates=UnknownVersionInteroperabilityProxy=false"}
 	r := rig.Private(t, own)
 	sharders := startSharders(t, r, func(s *sharders) {
 		s.config = fmt.Sprintf("controller: {sharder: {syncPeriod: %s}}", syncPeriod)
 	})
-	s := setScene(t, r)
+	s := newScenario(t, r)
 	s.watchEverything()
 	s.join("a")
 	s.join("b")
 	c := s.join("c", slow)
-	s.user.work()
-	moment()
+	s.user.start()
+	waitForWork()
 	s.kill(c)
-	s.user.rest()
-	s.rest(usual(), []string{"a", "b"})
+	s.user.stopWork()
+	s.waitUntilIdle(afterDeath(), []string{"a", "b"})
 	s.Eventually(func() string { return s.holder("c") }).Should(BeEmpty(), "the sharder deletes the Lease of the dead shard")
-	s.user.end()
+	s.user.close()
 	token := s.metricsToken()
-	s.rest(usual(), []string{"a", "b"})
+	s.waitUntilIdle(afterDeath(), []string{"a", "b"})
 
 	before := sharders.resyncs(token, s.ringName)
 	first := s.mark("rest-begins")
@@ -62,26 +62,26 @@ func TestRest(t *testing.T) {
 	last := s.mark("rest-ends")
 	s.Expect(sharders.resyncs(token, s.ringName) - before).To(BeNumerically(">=", resyncs))
 
-	options := s.judgement(usual())
+	options := s.oracleOptions(afterDeath())
 	options.Quiet, options.Counted = quiet, oracle.Versions{After: first, Before: last}
-	report := s.verdict(options)
+	report := s.check(options)
 	s.Expect(report.Figures.WrittenAtRest).To(BeNumerically(">", 0), "Leases are renewed")
 }
 
-// mark writes an object that no ring selects, and returns its version when the record has it.
-func (s *scene) mark(name string) uint64 {
+// mark writes an object that no ring selects, and returns its version when it is recorded.
+func (s *scenario) mark(name string) uint64 {
 	s.t.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 	s.Expect(s.Client.Create(s.t.Context(), object)).To(Succeed())
 	version := history.Version(object)
 	s.Eventually(func() bool {
-		return slices.ContainsFunc(s.seen(), func(e history.Event) bool { return e.Write != nil && e.Write.Version == version })
+		return slices.ContainsFunc(s.recordedEvents(), func(e history.Event) bool { return e.Write != nil && e.Write.Version == version })
 	}).Should(BeTrue())
 	return version
 }
 
 // watchEverything records the writes of all objects of the cluster.
-func (s *scene) watchEverything() {
+func (s *scenario) watchEverything() {
 	s.t.Helper()
 	access, err := dynamic.NewForConfig(s.Config)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -102,8 +102,8 @@ func (s *scene) watchEverything() {
 	}
 }
 
-// metricsToken is the token of a ServiceAccount that may read the sharder's metrics.
-func (s *scene) metricsToken() string {
+// metricsToken returns a token with permission to read the sharder's metrics.
+func (s *scenario) metricsToken() string {
 	s.t.Helper()
 	const account = "metrics-reader"
 	meta := metav1.ObjectMeta{Namespace: s.Namespace, Name: account}
@@ -118,7 +118,7 @@ func (s *scene) metricsToken() string {
 	return config.BearerToken
 }
 
-// resyncs is how many resyncs of a ring the replicas have finished.
+// resyncs returns the number of completed resyncs of a ring.
 func (s *sharders) resyncs(token, ring string) int {
 	s.t.Helper()
 	count := regexp.MustCompile(`(?m)^controller_sharding_sync_duration_seconds_count\{controllerring="` + ring + `"\} (\d+)$`)
@@ -133,11 +133,11 @@ func (s *sharders) resyncs(token, ring string) int {
 	return total
 }
 
-// metrics are those of a replica.
+// metrics returns the metrics of a replica.
 func (s *sharders) metrics(of *replica, token string) string {
 	s.t.Helper()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a figure of this machine
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a replica on this machine
 		DisableKeepAlives: true,
 	}}
 	url := fmt.Sprintf("https://127.0.0.1:%d/metrics", of.Metrics)
