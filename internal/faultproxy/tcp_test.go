@@ -45,7 +45,7 @@ func TestTCP(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}
-	// say says something and returns what it hears before somebody's patience ends.
+	// say sends text and returns the response within a timeout.
 	say := func(conn net.Conn, words string, patience time.Duration) (string, error) {
 		if _, err := conn.Write([]byte(words)); err != nil {
 			return "", err

@@ -208,7 +208,7 @@ func (s *Sharder) handler() http.Handler {
 			}
 			return s.group.Mover().Locate(ctx, declared, owner)
 		},
-		Report: func(ring string, resource schema.GroupResource, result admission.Result, took time.Duration) {
+		OnResult: func(ring string, resource schema.GroupResource, result admission.Result, took time.Duration) {
 			shown := ring
 			if s.rings.Get(ring) == nil {
 				// Any client of the webhook can invent names, and each would stay a metric forever.

@@ -49,8 +49,8 @@ type Handler struct {
 	// Locate returns the current owner of an object. It is called for the controller of a new object while
 	// the controller may be draining.
 	Locate func(ctx context.Context, ring string, owner catalog.MainObject) (shard string, err error)
-	// Report is called with the result of each request, for metrics.
-	Report func(ring string, resource schema.GroupResource, result Result, took time.Duration)
+	// OnResult is called with the result of each request, for metrics.
+	OnResult func(ring string, resource schema.GroupResource, result Result, took time.Duration)
 	// OnUnassigned is called when an object passes without a shard although its ring has shards. It must not
 	// block, because a user's request waits for it. It is not called for a dry run, which stores nothing.
 	OnUnassigned func(ring string, resource schema.GroupResource, namespace string)
@@ -118,7 +118,7 @@ func (h *Handler) respond(ctx context.Context, name string, request *admissionv1
 		if h.canAssignSoon(name, resource, result, err) && (request.DryRun == nil || !*request.DryRun) {
 			h.OnUnassigned(name, resource, request.Namespace)
 		}
-		h.Report(name, resource, result, h.Now().Sub(began))
+		h.OnResult(name, resource, result, h.Now().Sub(began))
 	}()
 	var shard string
 	object := &metav1.PartialObjectMetadata{}

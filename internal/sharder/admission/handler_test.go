@@ -46,7 +46,7 @@ func handler(t *testing.T, drained bool, results *[]admission.Result) *admission
 			t.Error("the controller was located needlessly")
 			return "", errors.New("unexpected call")
 		},
-		Report: func(_ string, _ schema.GroupResource, result admission.Result, _ time.Duration) {
+		OnResult: func(_ string, _ schema.GroupResource, result admission.Result, _ time.Duration) {
 			*results = append(*results, result)
 		},
 		OnUnassigned: func(string, schema.GroupResource, string) {},

@@ -187,7 +187,7 @@ func (p *pass) forceMoves(ctx context.Context, overdue map[*catalog.Resource][]o
 	}
 }
 
-// reportDrains calls Drained if the outstanding drains have changed.
+// reportDrains calls OnDrained if the outstanding drains have changed.
 func (w *worker) reportDrains(declared *catalog.Ring, ended []time.Duration) {
 	report := w.drains.report(declared.Drain)
 	w.reportMu.Lock()
@@ -197,6 +197,6 @@ func (w *worker) reportDrains(declared *catalog.Ring, ended []time.Duration) {
 	w.reportMu.Unlock()
 	if changed {
 		report.Ended = ended
-		w.Drained(w.name, report)
+		w.OnDrained(w.name, report)
 	}
 }

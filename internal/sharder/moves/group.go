@@ -37,12 +37,12 @@ type ringWork struct {
 // NewGroup returns a Group. The options' Synced and Drained are called as well as the Group's.
 func NewGroup(options Options, changed func(ring string)) *Group {
 	g := &Group{changed: changed, rings: map[string]*ringWork{}, ending: map[string]<-chan struct{}{}}
-	synced, drained := options.Synced, options.Drained
-	options.Synced = func(ring string, counts Counts, err error) {
+	synced, drained := options.OnSynced, options.OnDrained
+	options.OnSynced = func(ring string, counts Counts, err error) {
 		synced(ring, counts, err)
 		g.note(ring, func(w *ringWork) { w.Synced, w.Counts, w.Err = true, counts, err })
 	}
-	options.Drained = func(ring string, report DrainReport) {
+	options.OnDrained = func(ring string, report DrainReport) {
 		drained(ring, report)
 		g.note(ring, func(w *ringWork) { w.Drains = report })
 	}

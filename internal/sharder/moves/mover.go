@@ -32,11 +32,11 @@ type Options struct {
 	// Namespaces returns the namespaces to list one by one for a ring, or nil if it is cheaper to list the cluster. It
 	// is optional.
 	Namespaces func(declared *catalog.Ring) []string
-	// Report is called for each write, with the time since the start of the pass. Synced is called after each resync
-	// and when the results change in between. Drained is called when the outstanding drains change.
-	Report  func(ring string, resource schema.GroupResource, action assignment.Action, took time.Duration)
-	Synced  func(ring string, counts Counts, err error)
-	Drained func(ring string, report DrainReport)
+	// OnWrite is called for each write, with the time since the start of the pass. OnSynced is called after each resync
+	// and when the results change in between. OnDrained is called when the outstanding drains change.
+	OnWrite   func(ring string, resource schema.GroupResource, action assignment.Action, took time.Duration)
+	OnSynced  func(ring string, counts Counts, err error)
+	OnDrained func(ring string, report DrainReport)
 	// NoWebhook is whether no webhook assigns objects, so that unassigned objects do not indicate an outage of it.
 	NoWebhook bool
 	// SyncPeriod is the time between two resyncs without a change.

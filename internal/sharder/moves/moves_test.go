@@ -108,12 +108,12 @@ func (f *fixture) run(t *testing.T, change ...func(*moves.Options)) {
 		},
 		// Only this test's namespace, because tests share the control plane.
 		Selects: func(_ *catalog.Ring, namespace string) bool { return namespace == f.Namespace },
-		Report: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
+		OnWrite: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.writes[action]++
 		},
-		Synced: func(_ string, counts moves.Counts, err error) {
+		OnSynced: func(_ string, counts moves.Counts, err error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			if err != nil {
@@ -122,7 +122,7 @@ func (f *fixture) run(t *testing.T, change ...func(*moves.Options)) {
 			f.counts = counts
 			f.synced++
 		},
-		Drained: func(_ string, report moves.DrainReport) {
+		OnDrained: func(_ string, report moves.DrainReport) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.drains = report
@@ -511,7 +511,7 @@ func TestReconcileObjectFollowsChangeOfMembers(t *testing.T) {
 		Metadata: client, Rings: &f.rings, Members: f, ConcurrentMoves: 1, Clock: clock.RealClock{},
 		Holders: func(context.Context, string) (map[string]bool, error) { return nil, nil },
 		Selects: func(*catalog.Ring, string) bool { return true },
-		Report: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
+		OnWrite: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
 			f.mu.Lock()
 			first := len(f.writes) == 0
 			f.writes[action]++

@@ -33,7 +33,7 @@ func TestOutdatedObjectIsNotTakenFromLiveShard(t *testing.T) {
 		Metadata: api, Rings: &f.rings, Members: f, ConcurrentMoves: 1, Clock: clock.RealClock{},
 		Holders: func(context.Context, string) (map[string]bool, error) { return nil, nil },
 		Selects: func(*catalog.Ring, string) bool { return true },
-		Report:  func(string, schema.GroupResource, assignment.Action, time.Duration) {},
+		OnWrite: func(string, schema.GroupResource, assignment.Action, time.Duration) {},
 	})
 	resource := f.rings.Get(f.name).Resource(schema.GroupResource{Resource: "configmaps"})
 	for name := range f.objects(configMapKind) {

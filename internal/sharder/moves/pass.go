@@ -210,7 +210,7 @@ func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, 
 		switch {
 		case err == nil:
 			p.wrote.Store(true)
-			p.Report(p.declared.Name, resource.Resource.GroupResource(), decision.Action, p.Clock.Now().Sub(p.began))
+			p.OnWrite(p.declared.Name, resource.Resource.GroupResource(), decision.Action, p.Clock.Now().Sub(p.began))
 			if decision.Action == assignment.Drain {
 				p.drains.add(resource.Resource.GroupResource(), o.main.Key(), o.Shard)
 			}

@@ -115,7 +115,7 @@ func (w *worker) err() error {
 	return errors.Join(errs...)
 }
 
-// report calls Synced after a resync and when the results have changed. It does not before the first sweep, because
+// report calls OnSynced after a resync and when the results have changed. It does not before the first sweep, because
 // unlabelled children are not known until then.
 func (w *worker) report(resynced bool) {
 	if !w.state.Swept() {
@@ -135,6 +135,6 @@ func (w *worker) report(resynced bool) {
 	}
 	if resynced || !w.synced || counts.Unassigned != w.lastUnassigned || text != w.lastErr {
 		w.synced, w.lastUnassigned, w.lastErr = true, counts.Unassigned, text
-		w.Synced(w.name, counts, err)
+		w.OnSynced(w.name, counts, err)
 	}
 }

@@ -81,11 +81,11 @@ func (s *simulation) run(t *testing.T, duration time.Duration, check func()) {
 			Metadata: s.api, Rings: &s.rings, Members: s,
 			Holders: func(context.Context, string) (map[string]bool, error) { return s.holders() },
 			Selects: func(*catalog.Ring, string) bool { return true },
-			Report:  func(string, schema.GroupResource, assignment.Action, time.Duration) {},
-			Synced: func(_ string, counts moves.Counts, err error) {
+			OnWrite: func(string, schema.GroupResource, assignment.Action, time.Duration) {},
+			OnSynced: func(_ string, counts moves.Counts, err error) {
 				s.progress.Store(&moves.Progress{Synced: true, Counts: counts, Err: err})
 			},
-			Drained:    func(string, moves.DrainReport) {},
+			OnDrained:  func(string, moves.DrainReport) {},
 			SyncPeriod: 5 * time.Minute, ConcurrentMoves: 20, Clock: clock.RealClock{},
 		})
 		done := make(chan struct{})
@@ -354,13 +354,13 @@ func TestForeignObjectsOfControlledKindsAreRarelyRead(t *testing.T) {
 		}
 		time.Sleep(8 * time.Minute)
 		synctest.Wait()
-		if again := read.Load() - first; again > 0 {
-			t.Errorf("%d lists selected foreign objects while nothing happened", again)
+		if repeated := read.Load() - first; repeated > 0 {
+			t.Errorf("%d lists selected foreign objects while nothing happened", repeated)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if again := read.Load() - first; again > 300 {
-			t.Errorf("%d lists selected foreign objects in an hour", again)
+		if repeated := read.Load() - first; repeated > 300 {
+			t.Errorf("%d lists selected foreign objects in an hour", repeated)
 		}
 	})
 }
@@ -402,11 +402,11 @@ func TestRestartedRingKeepsItsDrains(t *testing.T) {
 		var outstanding atomic.Int64
 		group := moves.NewGroup(moves.Options{
 			Metadata: s.api, Rings: &s.rings, Members: s,
-			Holders: func(context.Context, string) (map[string]bool, error) { return nil, nil },
-			Selects: func(*catalog.Ring, string) bool { return true },
-			Report:  func(string, schema.GroupResource, assignment.Action, time.Duration) {},
-			Synced:  func(string, moves.Counts, error) {},
-			Drained: func(_ string, report moves.DrainReport) {
+			Holders:  func(context.Context, string) (map[string]bool, error) { return nil, nil },
+			Selects:  func(*catalog.Ring, string) bool { return true },
+			OnWrite:  func(string, schema.GroupResource, assignment.Action, time.Duration) {},
+			OnSynced: func(string, moves.Counts, error) {},
+			OnDrained: func(_ string, report moves.DrainReport) {
 				outstanding.Store(int64(report.Outstanding))
 			},
 			SyncPeriod: 5 * time.Minute, ConcurrentMoves: 20, Clock: clock.RealClock{},

@@ -49,7 +49,7 @@ func TestViolations(t *testing.T) {
 			s.reconcile(pb, ab)
 			s.happen(history.Resumed, pa)
 			s.end(pa, ab, number, version)
-			s.wait(3 * second) // so long after that the pause has nothing to do with it
+			s.wait(3 * second) // long enough that the pause does not matter
 			s.leave(pa)
 		}, []finding{{oracle.Overlap, ab.String(), "a/1 b/1"}}},
 		"a reconcile goes on after waking up without lease": {func(s *story, _ *oracle.Options) {
