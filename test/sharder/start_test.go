@@ -21,7 +21,7 @@ func TestInvalidStartsEndWithOneLine(t *testing.T) {
 		env    string
 		want   string
 	}{
-		"no such file":        {"", []string{"--config", filepath.Join(empty, "missing.yaml")}, "", "reading the configuration that --config names"},
+		"no such file":        {"", []string{"--config", filepath.Join(empty, "missing.yaml")}, "", "reading the configuration file in --config"},
 		"bad value":           {"controller: {sharder: {concurrentMoves: 0}}", nil, "", "controller.sharder.concurrentMoves: Invalid value: 0: must be at least 1"},
 		"unknown field":       {"contoller: {}", nil, "", `unknown field "contoller"`},
 		"no such certificate": {"webhook: {server: {certDir: " + empty + "}}", nil, "", "loading the certificate in webhook.server.certDir (without certDir, the sharder issues its own): open " + filepath.Join(empty, "tls.crt")},
