@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/ringmaster-project/ringmaster/demo/command"
-	"github.com/ringmaster-project/ringmaster/internal/interrupt"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/interrupt"
 )
 
 func main() {

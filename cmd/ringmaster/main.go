@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/app"
-	"github.com/ringmaster-project/ringmaster/internal/interrupt"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/interrupt"
 )
 
 func main() {

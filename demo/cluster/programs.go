@@ -48,8 +48,8 @@ func (s *Stage) identify(ctx context.Context, j Job) ([]string, error) {
 		return []string{"KUBECONFIG=" + os.DevNull}, nil // and not that of who runs this
 	}
 	const year = 365 * 24 * time.Hour // nobody shows anything for longer
-	given, err := identity.Give(ctx, s.Plane, s.Clientset, identity.Request{
-		Pod: pod(j), Life: year, Folder: s.Folder(j.Name), Server: s.Plane.URL(),
+	given, err := identity.Create(ctx, s.Plane, s.Clientset, identity.Request{
+		Pod: pod(j), Validity: year, Folder: s.Folder(j.Name), Server: s.Plane.URL(),
 	})
 	if err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ func (s *scene) actingIsCutOff() {
 			lost := s.said(cut, lockLost)
 			s.Expect(s.taken(v)).NotTo(BeNil(), "its own member is not done without it")
 			s.saysOneOf(gone(cut), s.others(cut)...)
-			cut.network.Mend()
+			cut.network.Heal()
 			s.saysAgain(cut, lockLost, lost)
 			return true
 		})
@@ -104,7 +104,7 @@ func (s *scene) obeyingIsCutOff() {
 		func(v *view) bool {
 			s.saysOneOf(gone(cut), s.others(cut)...)
 			in := s.amid(v)
-			cut.network.Mend()
+			cut.network.Heal()
 			return in
 		})
 }
@@ -123,7 +123,7 @@ func (s *scene) cutOffBefore() {
 	s.change()
 	s.settled(there...)
 	s.Expect(s.since(before)).To(Equal(once(string(there[0].id()), string(there[1].id()))))
-	cut.network.Mend()
+	cut.network.Heal()
 	s.settled()
 	s.Expect(s.since(before)).To(Equal(once(s.names()...)))
 	for _, r := range s.regions {

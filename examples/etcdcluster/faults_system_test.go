@@ -49,7 +49,7 @@ func (s *scene) actingLosesMembers() {
 			s.Expect(s.taken(v)).NotTo(BeNil(), "its own member is not done without it")
 			s.saysOneOf(gone(cut), s.others(cut)...)
 			s.reports(cut, coordination.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
-			cut.road.Mend()
+			cut.road.Heal()
 			s.saysAgain(cut, lockLost, lost)
 			return true
 		})
@@ -67,7 +67,7 @@ func (s *scene) obeyingLosesMembers() {
 			s.saysOneOf(gone(cut), s.others(cut)...)
 			s.reports(cut, coordination.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
 			in := s.amid(v)
-			cut.road.Mend()
+			cut.road.Heal()
 			return in
 		})
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// Component is one part of a control plane. Its methods may be called from several goroutines.
+// Component is one process of a control plane. It is safe for concurrent use.
 type Component struct {
 	spec process.Spec
-	// health is a URL that answers 200 when the component is ready, asked with client.
+	// health is a URL that returns 200 when the component is ready.
 	health string
 	client *http.Client
-	// failed is told when the process ends although nobody asked it to.
+	// failed receives an error when the process ends without being stopped.
 	failed chan<- error
 
 	mu      sync.Mutex
 	current *process.Process
-	stopped chan struct{} // closed when somebody asked the current process to end
+	stopped chan struct{} // closed when the current process is being stopped
 }
 
-// Name is the name of the program, such as kube-apiserver.
+// Name returns the name of the program, such as kube-apiserver.
 func (c *Component) Name() string { return c.spec.Name }
 
-// Log is the file with what the component wrote, over all its starts.
+// Log returns the path of the component's log, over all its starts.
 func (c *Component) Log() string { return c.spec.Log }
 
 // Start starts the component and waits until it is ready.
@@ -43,7 +43,7 @@ func (c *Component) launch() (*process.Process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current != nil && c.current.Running() {
-		return nil, fmt.Errorf("%s is running already", c.Name())
+		return nil, fmt.Errorf("%s is already running", c.Name())
 	}
 	running, err := process.Start(c.spec)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *Component) launch() (*process.Process, error) {
 	return running, nil
 }
 
-// watch reports an end that nobody asked for.
+// watch reports an unexpected end.
 func (c *Component) watch(running *process.Process, stopped <-chan struct{}) {
 	<-running.Done()
 	select {
@@ -65,23 +65,23 @@ func (c *Component) watch(running *process.Process, stopped <-chan struct{}) {
 	}
 	select {
 	case c.failed <- c.endedError(running):
-	default: // one failure is enough to know
+	default: // an earlier failure has not been received yet
 	}
 }
 
 func (c *Component) endedError(running *process.Process) error {
-	return fmt.Errorf("%s ended by itself (%w); its log %s ends with:\n%s",
+	return fmt.Errorf("%s ended unexpectedly (%w); its log %s ends with:\n%s",
 		c.Name(), running.Wait(context.Background()), c.spec.Log, running.Tail(8))
 }
 
-// waitReady asks until the component is healthy, ended, or ctx ends.
+// waitReady polls until the component is healthy, it has ended, or ctx ends.
 func (c *Component) waitReady(ctx context.Context, running *process.Process) error {
 	const interval = 50 * time.Millisecond
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		answer := c.ready(ctx)
-		if answer == nil {
+		notReady := c.ready(ctx)
+		if notReady == nil {
 			return nil
 		}
 		select {
@@ -89,7 +89,7 @@ func (c *Component) waitReady(ctx context.Context, running *process.Process) err
 			return c.endedError(running)
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready (%w): %w; its log %s ends with:\n%s",
-				c.Name(), ctx.Err(), answer, c.spec.Log, running.Tail(8))
+				c.Name(), ctx.Err(), notReady, c.spec.Log, running.Tail(8))
 		case <-ticker.C:
 		}
 	}
@@ -108,13 +108,13 @@ func (c *Component) ready(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", c.health, response.Status)
+		return fmt.Errorf("%s returned %s", c.health, response.Status)
 	}
 	return nil
 }
 
-// asked returns the current process after noting that its end is wanted.
-func (c *Component) asked() *process.Process {
+// markStopped returns the current process, after recording that it is being stopped.
+func (c *Component) markStopped() *process.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == nil {
@@ -134,13 +134,13 @@ func (c *Component) process() *process.Process {
 	return c.current
 }
 
-// Running tells whether the component's process is there. A paused one is.
+// Running reports whether the component is running. A paused component is.
 func (c *Component) Running() bool {
 	current := c.process()
 	return current != nil && current.Running()
 }
 
-// PID is the number of the component's process, or 0 before the first start.
+// PID returns the ID of the component's process, or 0 before the first start.
 func (c *Component) PID() int {
 	if current := c.process(); current != nil {
 		return current.PID()
@@ -148,23 +148,23 @@ func (c *Component) PID() int {
 	return 0
 }
 
-// Stop ends the component in good order, or by force when ctx ends first.
+// Stop stops the component gracefully, and kills it when ctx ends first.
 func (c *Component) Stop(ctx context.Context) error {
-	if current := c.asked(); current != nil {
+	if current := c.markStopped(); current != nil {
 		return current.Stop(ctx)
 	}
 	return nil
 }
 
-// Kill ends the component at once.
+// Kill kills the component.
 func (c *Component) Kill() error {
-	if current := c.asked(); current != nil {
+	if current := c.markStopped(); current != nil {
 		return current.Kill()
 	}
 	return nil
 }
 
-// Restart stops the component in good order and starts it again on the same data and ports.
+// Restart stops the component gracefully and starts it with the same data and ports.
 func (c *Component) Restart(ctx context.Context) error {
 	const grace = 15 * time.Second
 	stopping, cancel := context.WithTimeout(ctx, grace)
@@ -175,7 +175,7 @@ func (c *Component) Restart(ctx context.Context) error {
 	return c.Start(ctx)
 }
 
-// Pause stops the component where it is: connections stay open and nothing answers.
+// Pause suspends the component: connections stay open, and requests get no response.
 func (c *Component) Pause() error {
 	if current := c.process(); current != nil {
 		return current.Pause()
@@ -183,7 +183,7 @@ func (c *Component) Pause() error {
 	return nil
 }
 
-// Resume lets a paused component go on.
+// Resume resumes a paused component.
 func (c *Component) Resume() error {
 	if current := c.process(); current != nil {
 		return current.Resume()

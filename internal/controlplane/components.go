@@ -12,14 +12,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/pki"
 )
 
-// serviceRange is where Services get their addresses. serviceIP is the first of them, under which
-// pods find the API server.
+// serviceRange is the range of the addresses of Services. serviceIP is the first of them, which is the
+// API server's in the cluster.
 const (
 	serviceRange = "10.96.0.0/16"
 	serviceIP    = "10.96.0.1"
 )
 
-// makeComponents decides how each part is run.
+// makeComponents creates the components.
 func (cp *ControlPlane) makeComponents(options Options) error {
 	client, err := cp.httpClient()
 	if err != nil {
@@ -42,11 +42,11 @@ func (cp *ControlPlane) makeComponents(options Options) error {
 	return nil
 }
 
-// httpClient asks the components how they are.
+// httpClient returns a client for the health endpoints of the components.
 func (cp *ControlPlane) httpClient() (*http.Client, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(cp.authority.Certificate()) {
-		return nil, errors.New("the authority's certificate cannot be read")
+		return nil, errors.New("reading the authority's certificate: invalid PEM")
 	}
 	certificate, err := tls.X509KeyPair(cp.admin.Certificate, cp.admin.Key)
 	if err != nil {
@@ -54,7 +54,7 @@ func (cp *ControlPlane) httpClient() (*http.Client, error) {
 	}
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}},
-		// A component that was paused or replaced must not be asked over an old connection.
+		// Do not reuse connections to a component that was paused or restarted.
 		DisableKeepAlives: true,
 	}}, nil
 }
@@ -106,11 +106,11 @@ func (cp *ControlPlane) apiServerArgs(options Options) []string {
 		"--kubelet-certificate-authority=" + cp.path("pki", "ca.crt"),
 		"--kubelet-client-certificate=" + cp.path("pki", "kubelet-client.crt"),
 		"--kubelet-client-key=" + cp.path("pki", "kubelet-client.key"),
-		// Watches end when it is told to end. It would wait a minute for them otherwise, closed to everybody.
+		// End watches soon at shutdown. Otherwise, it would wait for a minute without accepting requests.
 		"--shutdown-watch-termination-grace-period=5s",
 	}
 	if net.ParseIP(options.AdvertiseAddress).IsLoopback() {
-		// Endpoints must not name a loopback address, and no pod could use it.
+		// Endpoints must not have a loopback address, which pods could not use.
 		args = append(args, "--endpoint-reconciler-type=none")
 	}
 	return args
@@ -127,8 +127,8 @@ func (cp *ControlPlane) controllerManagerArgs() []string {
 	)
 }
 
-// clientArgs are the arguments of the parts that only talk to the API server. There is one of
-// each, so they need no election, which would make each restart wait for an old lease.
+// clientArgs returns the arguments of the clients of the API server. Each has one replica and so needs no
+// leader election, which would delay a restart until the old Lease expires.
 func (cp *ControlPlane) clientArgs(name string) []string {
 	return []string{
 		"--kubeconfig=" + cp.kubeconfigPath(name),
@@ -142,7 +142,7 @@ func (cp *ControlPlane) clientArgs(name string) []string {
 	}
 }
 
-// certificates are the files of the pki folder by name.
+// certificates returns the certificates in the folder pki by file name.
 func (options Options) certificates() map[string]pki.Identity {
 	return map[string]pki.Identity{
 		"etcd":        {User: "etcd", Hosts: []string{"127.0.0.1", "localhost"}},

@@ -25,32 +25,32 @@ const (
 	Scheduler         = "kube-scheduler"
 )
 
-// Options say what to run and where. Assets and Dir have to be set.
+// Options configure a control plane. Assets and Dir are required.
 type Options struct {
-	// Assets is the folder with the programs, as FindAssets finds it.
+	// Assets is the folder with the programs, as returned by FindAssets.
 	Assets string
-	// Dir is the folder for everything that is written. It is made when it is missing.
+	// Dir is the folder for all files. It is created if it does not exist.
 	Dir string
-	// ControllerManager and Scheduler run those as well.
+	// ControllerManager and Scheduler start those as well.
 	ControllerManager, Scheduler bool
-	// BindAddress is where the API server listens, 127.0.0.1 by default. AdvertiseAddress is the
-	// address at which others reach it, BindAddress by default.
+	// BindAddress is the address that the API server listens on, 127.0.0.1 by default. AdvertiseAddress
+	// is the address for its clients, BindAddress by default.
 	BindAddress, AdvertiseAddress string
-	// Port is the API server's port. By default it is the one that it had on the same folder
-	// before, or a free one.
+	// Port is the API server's port. By default it is the previous one in the same folder, or a free
+	// one.
 	Port int
-	// Durable makes etcd wait for the disk with each write. Without it a crash of the machine can
-	// lose data; a crash of any process cannot.
+	// Durable makes etcd sync each write to disk. Without it, a crash of the machine can lose data, but a
+	// crash of a process cannot.
 	Durable bool
-	// ExtraArgs are more arguments by the component's name. The last one of a kind wins.
+	// ExtraArgs are additional arguments by component name. They override the defaults.
 	ExtraArgs map[string][]string
-	// Report is told each step as it begins.
+	// Report is called at the start of each step.
 	Report func(step string)
 }
 
-// ControlPlane is a control plane that was started.
+// ControlPlane is a running control plane.
 type ControlPlane struct {
-	// The parts. ControllerManager and Scheduler are nil when they were not asked for.
+	// The components. ControllerManager and Scheduler are nil if they are not enabled.
 	Etcd, APIServer, ControllerManager, Scheduler *Component
 	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig string
@@ -64,8 +64,7 @@ type ControlPlane struct {
 	failed    chan error
 }
 
-// Start starts a control plane and waits until it is ready. Ended early, it leaves no process
-// behind.
+// Start starts a control plane and waits until it is ready. After an error, no process is running.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	options.BindAddress = cmp.Or(options.BindAddress, "127.0.0.1")
 	options.AdvertiseAddress = cmp.Or(options.AdvertiseAddress, options.BindAddress)
@@ -80,7 +79,7 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 		options.Report("starting " + component.Name())
 		if err := component.Start(ctx); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				err = fmt.Errorf("%w: build Kubernetes with 'make kubernetes', or name the folder that has it with %s", err, AssetsVariable)
+				err = fmt.Errorf("%w: build Kubernetes with 'make kubernetes', or set %s to the folder with the programs", err, AssetsVariable)
 			}
 			cp.Kill()
 			return nil, err
@@ -89,7 +88,7 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	return cp, nil
 }
 
-// prepare writes all files and makes the components, without starting them.
+// prepare writes all files and creates the components, without starting them.
 func prepare(options Options) (*ControlPlane, error) {
 	dir, err := filepath.Abs(options.Dir)
 	if err != nil {
@@ -97,11 +96,10 @@ func prepare(options Options) (*ControlPlane, error) {
 	}
 	for _, folder := range []string{"pki", "logs", "kubeconfigs"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
-			return nil, fmt.Errorf("making the folder for the control plane: %w", err)
+			return nil, fmt.Errorf("creating the folder for the control plane: %w", err)
 		}
 	}
-	// The logs are those of this start: what an earlier one wrote would be taken for its words. Others
-	// may keep theirs in the same folder.
+	// Remove only the logs of earlier starts: callers may have their own logs in the same folder.
 	for _, name := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
 		if err := os.Remove(logPath(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("removing an old log: %w", err)
@@ -134,7 +132,7 @@ func prepare(options Options) (*ControlPlane, error) {
 	return cp, nil
 }
 
-// components returns the parts in the order in which they start.
+// components returns the components in their start order.
 func (cp *ControlPlane) components() []*Component {
 	var all []*Component
 	for _, component := range []*Component{cp.Etcd, cp.APIServer, cp.ControllerManager, cp.Scheduler} {
@@ -145,10 +143,10 @@ func (cp *ControlPlane) components() []*Component {
 	return all
 }
 
-// Failed receives why a component ended although nobody stopped it.
+// Failed returns a channel that receives an error when a component ends without being stopped.
 func (cp *ControlPlane) Failed() <-chan error { return cp.failed }
 
-// Stop ends all components in good order, clients first, and by force when ctx ends before.
+// Stop stops all components gracefully, clients first, and kills them when ctx ends before.
 func (cp *ControlPlane) Stop(ctx context.Context) error {
 	defer cp.ports.release()
 	var errs []error
@@ -158,7 +156,7 @@ func (cp *ControlPlane) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Kill ends all components at once.
+// Kill kills all components.
 func (cp *ControlPlane) Kill() {
 	defer cp.ports.release()
 	for _, component := range cp.components() {
@@ -166,7 +164,7 @@ func (cp *ControlPlane) Kill() {
 	}
 }
 
-// spec is what to run for a component.
+// spec returns the process of a component.
 func (cp *ControlPlane) spec(options Options, name string, args []string) process.Spec {
 	return process.Spec{
 		Name: name,
@@ -179,7 +177,7 @@ func (cp *ControlPlane) spec(options Options, name string, args []string) proces
 
 func logPath(dir, name string) string { return filepath.Join(dir, "logs", name+".log") }
 
-// path is a path in the control plane's folder.
+// path returns a path in the control plane's folder.
 func (cp *ControlPlane) path(elements ...string) string {
 	return filepath.Join(append([]string{cp.dir}, elements...)...)
 }

@@ -58,9 +58,9 @@ func createNamespace(t *testing.T, client kubernetes.Interface, name string) {
 	}
 }
 
-// TestControllersWork sees the controller manager and the scheduler do their work: a Deployment
-// gets its ReplicaSet and Pod, and the Pod is tried to be scheduled.
-func TestControllersWork(t *testing.T) {
+// TestControllersRun creates a Deployment, which gets its ReplicaSet and Pod, and the scheduler
+// tries to schedule the Pod.
+func TestControllersRun(t *testing.T) {
 	cp := start(t, controlplane.Options{Dir: rig.TempDir(t), ControllerManager: true, Scheduler: true})
 	client := clientFor(t, cp.RESTConfig())
 
@@ -108,7 +108,7 @@ func eventually(t *testing.T, what string, condition wait.ConditionWithContextFu
 	}
 }
 
-// TestFaults stops, kills, pauses and restarts the parts one by one: clients see an outage, and
+// TestFaults stops, kills, pauses and restarts each component: clients observe an outage, and
 // afterwards the same objects on the same ports.
 func TestFaults(t *testing.T) {
 	cp := start(t, controlplane.Options{Dir: rig.TempDir(t)})
@@ -170,7 +170,7 @@ func TestFaults(t *testing.T) {
 	}
 	select {
 	case err := <-cp.Failed():
-		t.Errorf("a wanted end was reported as a failure: %v", err)
+		t.Errorf("a stopped component was reported as a failure: %v", err)
 	default:
 	}
 }
@@ -179,8 +179,8 @@ func ignoreContext(f func() error) func(context.Context) error {
 	return func(context.Context) error { return f() }
 }
 
-// TestStartedAgain finds objects, ports and identities of the first time on the same folder.
-func TestStartedAgain(t *testing.T) {
+// TestRestartKeepsDataPortsAndIdentities starts a control plane twice on the same folder.
+func TestRestartKeepsDataPortsAndIdentities(t *testing.T) {
 	dir := rig.TempDir(t)
 	first := start(t, controlplane.Options{Dir: dir, Durable: true})
 	createNamespace(t, clientFor(t, first.RESTConfig()), "kept")
@@ -199,7 +199,7 @@ func TestStartedAgain(t *testing.T) {
 
 	second := start(t, controlplane.Options{Dir: dir, Durable: true})
 	if content, err := os.ReadFile(others); err != nil || string(content) != "kept" {
-		t.Errorf("the log of somebody else is now %q: %v", content, err)
+		t.Errorf("the log of another program is now %q: %v", content, err)
 	}
 	if second.URL() != first.URL() {
 		t.Errorf("the address changed from %s to %s", first.URL(), second.URL())
@@ -216,8 +216,8 @@ func TestStartedAgain(t *testing.T) {
 	}
 }
 
-// TestRolesCount sees that a stranger may do nothing.
-func TestRolesCount(t *testing.T) {
+// TestUnknownUserIsForbidden shows that the API server authorizes with RBAC.
+func TestUnknownUserIsForbidden(t *testing.T) {
 	cp := start(t, controlplane.Options{Dir: rig.TempDir(t)})
 	path := filepath.Join(rig.TempDir(t), "kubeconfig")
 	if err := cp.WriteKubeconfig(path, pki.Identity{User: "stranger"}); err != nil {
@@ -233,8 +233,8 @@ func TestRolesCount(t *testing.T) {
 	}
 }
 
-// TestFailureIsTold starts with an argument that does not exist, and kills a part from outside.
-func TestFailureIsTold(t *testing.T) {
+// TestFailuresAreReported starts with an unknown argument, and kills a component.
+func TestFailuresAreReported(t *testing.T) {
 	t.Run("at the start", func(t *testing.T) {
 		_, err := controlplane.Start(t.Context(), controlplane.Options{
 			Assets:    rig.Assets(t),
@@ -260,7 +260,7 @@ func TestFailureIsTold(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		case <-time.After(10 * time.Second):
-			t.Error("nothing was told")
+			t.Error("the failure was not reported")
 		}
 	})
 	t.Run("no programs", func(t *testing.T) {

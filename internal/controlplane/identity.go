@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// administrators is the group that may do everything.
+	// administrators is the group with all permissions.
 	administrators = "system:masters"
 	// serviceAccountKey signs the tokens of ServiceAccounts.
 	serviceAccountKey = "service-account.key"
 )
 
-// writeIdentities writes all certificates, keys and kubeconfigs. All but the authority and the
-// key of the tokens are made anew with each start.
+// writeIdentities writes all certificates, keys and kubeconfigs. Only the authority and the key of the
+// tokens stay the same over restarts.
 func (cp *ControlPlane) writeIdentities(options Options) error {
 	for name, identity := range options.certificates() {
 		pair, err := cp.authority.Issue(identity)
@@ -50,7 +50,7 @@ func (cp *ControlPlane) writeIdentities(options Options) error {
 	})
 }
 
-// keepTokenKey makes the key of the tokens once: tokens outlive a restart.
+// keepTokenKey creates the key of the tokens if it does not exist: tokens stay valid over restarts.
 func (cp *ControlPlane) keepTokenKey() error {
 	path := cp.path("pki", serviceAccountKey)
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -63,14 +63,14 @@ func (cp *ControlPlane) keepTokenKey() error {
 	return pki.WriteFile(path, key)
 }
 
-// RESTConfig is the administrator's access to the API server.
+// RESTConfig returns the client configuration of the administrator.
 func (cp *ControlPlane) RESTConfig() *rest.Config {
 	config := cp.anonymous()
 	config.CertData, config.KeyData = cp.admin.Certificate, cp.admin.Key
 	return config
 }
 
-// TokenRESTConfig is the access of who has the token.
+// TokenRESTConfig returns a client configuration with a bearer token.
 func (cp *ControlPlane) TokenRESTConfig(token string) *rest.Config {
 	config := cp.anonymous()
 	config.BearerToken = token
@@ -81,7 +81,7 @@ func (cp *ControlPlane) anonymous() *rest.Config {
 	return &rest.Config{
 		Host:            cp.url,
 		TLSClientConfig: rest.TLSClientConfig{CAData: cp.authority.Certificate()},
-		QPS:             -1, // the server knows best what it can take
+		QPS:             -1, // the API server has priority and fairness
 	}
 }
 
@@ -94,8 +94,8 @@ func (cp *ControlPlane) WriteKubeconfig(path string, identity pki.Identity) erro
 	return cp.writeKubeconfig(path, clientcmdapi.AuthInfo{ClientCertificateData: pair.Certificate, ClientKeyData: pair.Key})
 }
 
-// WriteTokenKubeconfig writes a kubeconfig for who has the token in tokenFile. The server is this
-// control plane's, or another address under which it is reached, such as a proxy's.
+// WriteTokenKubeconfig writes a kubeconfig with the token in tokenFile. The server is the URL of this
+// control plane, or of a proxy.
 func (cp *ControlPlane) WriteTokenKubeconfig(path, tokenFile, server string) error {
 	return cp.writeKubeconfigTo(server, path, clientcmdapi.AuthInfo{TokenFile: tokenFile})
 }
@@ -117,18 +117,18 @@ func (cp *ControlPlane) writeKubeconfigTo(server, path string, user clientcmdapi
 	return nil
 }
 
-// Issue makes a certificate that this control plane's authority vouches for.
+// Issue issues a certificate of this control plane's authority.
 func (cp *ControlPlane) Issue(identity pki.Identity) (pki.Pair, error) {
 	return cp.authority.Issue(identity)
 }
 
-// URL is where clients reach the API server.
+// URL returns the URL of the API server.
 func (cp *ControlPlane) URL() string { return cp.url }
 
-// EtcdURL is where clients reach etcd, with a certificate from Issue.
+// EtcdURL returns the URL of etcd, which requires a certificate from Issue.
 func (cp *ControlPlane) EtcdURL() string { return cp.etcdURL }
 
-// CAFile is the path of the authority's certificate.
+// CAFile returns the path of the authority's certificate.
 func (cp *ControlPlane) CAFile() string { return cp.path("pki", "ca.crt") }
 
 func (cp *ControlPlane) kubeconfigPath(name string) string { return cp.path("kubeconfigs", name) }

@@ -11,13 +11,13 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// etcdPeer is the name of the port that an etcd keeps for other members.
+// etcdPeer is the name of etcd's port for other members.
 const etcdPeer = "etcd-peer"
 
-// ports are the reserved ports by component.
+// ports has the reserved port of each component.
 type ports struct{ reserved map[string]*process.Port }
 
-// takePorts reserves a port for every component, the ones of the last time if they are free.
+// takePorts reserves a port for each component: the previous one if it is free.
 func takePorts(dir string, options Options) (*ports, error) {
 	file := filepath.Join(dir, "ports.json")
 	wanted, err := readPorts(file)
@@ -44,7 +44,7 @@ func takePorts(dir string, options Options) (*ports, error) {
 	}
 	if err != nil {
 		taken.release()
-		return nil, fmt.Errorf("noting the ports: %w", err)
+		return nil, fmt.Errorf("storing the ports: %w", err)
 	}
 	return taken, nil
 }
@@ -53,7 +53,7 @@ func takePort(address, name string, before int, options Options) (*process.Port,
 	if name == APIServer && options.Port != 0 {
 		port, err := process.Reserve(address, options.Port)
 		if err != nil {
-			return nil, fmt.Errorf("%w: choose another one, or none for a free one", err)
+			return nil, fmt.Errorf("%w: choose another port, or none for a free one", err)
 		}
 		return port, nil
 	}

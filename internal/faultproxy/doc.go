@@ -1,16 +1,16 @@
-// Package faultproxy stands between an API server and its clients and makes the network bad: slow,
-// cut one way or both ways, refused, or with watches that lag behind while everything else works.
+// Package faultproxy is a proxy between an API server and its clients that injects network faults: delays,
+// partitions in one or both directions, refused connections, and watches that lag while other requests work.
 //
-// A cut holds bytes back instead of dropping them, as a network does: when it is mended, what was
-// under way arrives, unless somebody has given up waiting.
+// A partition holds bytes back instead of dropping them, as a network does: they arrive when it is healed,
+// unless the receiver has timed out.
 //
-// It ends the clients' TLS connections itself, for only so can it tell a watch from other requests,
-// and passes bearer tokens on. A client that identifies itself with a certificate arrives as nobody.
+// The proxy terminates the clients' TLS connections, to distinguish watches from other requests, and
+// forwards bearer tokens. A client that authenticates with a certificate is anonymous to the API server.
 //
-// It can lose the answer to a write that the API server has applied, or call the test before it passes the answer on,
-// so that a process can be killed after its n-th write.
+// It can drop the response to a write that the API server has applied, or call the test before it forwards the
+// response, so that a process can be killed after its n-th write.
 //
-// It can also answer a path itself, as an API server of another version would.
+// It can also respond to a path itself, as an API server of another version would.
 //
-// StartTCP stands before any other server, such as etcd, and passes on what it does not understand.
+// StartTCP starts a proxy for any other server, such as etcd, that forwards bytes.
 package faultproxy

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// gate holds back whoever passes while it is shut.
+// gate blocks callers of pass while it is closed.
 type gate struct {
 	mu   sync.Mutex
 	open chan struct{} // closed while the gate is open
@@ -34,7 +34,7 @@ func (g *gate) set(open bool) {
 	}
 }
 
-// pass waits until the gate is open and tells whether that came before ended.
+// pass waits until the gate is open. It returns false if ended is closed before.
 func (g *gate) pass(ended <-chan struct{}) bool {
 	g.mu.Lock()
 	open := g.open
@@ -47,7 +47,7 @@ func (g *gate) pass(ended <-chan struct{}) bool {
 	}
 }
 
-// faultyConn is a client's connection with the proxy's faults on it.
+// faultyConn applies the proxy's faults to a client's connection.
 type faultyConn struct {
 	net.Conn
 	proxy *Proxy
@@ -55,7 +55,7 @@ type faultyConn struct {
 	ended chan struct{}
 }
 
-// Read brings what the client sends.
+// Read reads from the client.
 func (c *faultyConn) Read(buffer []byte) (int, error) {
 	n, err := c.Conn.Read(buffer)
 	if !c.travel(c.proxy.up) {
@@ -65,7 +65,7 @@ func (c *faultyConn) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-// Write brings what the server answers.
+// Write writes to the client.
 func (c *faultyConn) Write(data []byte) (int, error) {
 	if !c.travel(c.proxy.down) {
 		return 0, net.ErrClosed
@@ -96,7 +96,7 @@ func (c *faultyConn) Close() error {
 	return c.Conn.Close()
 }
 
-// reset ends the connection so that the client gets an error at once.
+// reset resets the connection, so that the client gets an error at once.
 func (c *faultyConn) reset() {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -104,7 +104,7 @@ func (c *faultyConn) reset() {
 	_ = c.Close()
 }
 
-// gatedBody is the body of a watch's response. It ends with the client's request.
+// gatedBody delays the events in the response body of a watch.
 type gatedBody struct {
 	io.ReadCloser
 	gate  *gate

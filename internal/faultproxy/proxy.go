@@ -17,33 +17,33 @@ import (
 	"time"
 )
 
-// Direction is a way that bytes go.
+// Direction is a direction of traffic.
 type Direction int
 
-// The directions. Both is a network that is cut.
+// The directions. Both is a full partition.
 const (
 	ToServer Direction = 1 << iota
 	ToClient
 	Both = ToServer | ToClient
 )
 
-// Options say what the proxy stands before.
+// Options configure a Proxy.
 type Options struct {
-	// Target is the URL of the API server, and Roots what vouches for it.
+	// Target is the URL of the API server, and Roots its certificate authorities.
 	Target string
 	Roots  *x509.CertPool
-	// Certificate is what the proxy shows its clients.
+	// Certificate is the serving certificate of the proxy.
 	Certificate tls.Certificate
 }
 
-// Proxy is a proxy that runs. Its methods may be called from several goroutines.
+// Proxy is a running proxy. It is safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
 	server   io.Closer
 	watches  *gate
 	up, down *gate
 	delay    atomic.Int64
-	// sent and received are what clients have.
+	// sent and received are the bytes that clients have sent and received.
 	sent, received atomic.Int64
 
 	mu      sync.Mutex
@@ -67,7 +67,7 @@ func Start(options Options) (*Proxy, error) {
 	server := &http.Server{
 		Handler:           p.handler(target, options.Roots),
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{options.Certificate}, NextProtos: []string{"h2", "http/1.1"}},
-		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are what it is for
+		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are expected
 		ReadHeaderTimeout: time.Minute,
 		ConnContext:       withConnection,
 	}
@@ -80,7 +80,7 @@ func Start(options Options) (*Proxy, error) {
 	return p, nil
 }
 
-// listen returns a proxy that serves nobody yet.
+// listen returns a proxy that does not serve yet.
 func listen() (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -105,11 +105,11 @@ func (p *Proxy) handler(target *url.URL, roots *x509.CertPool) http.Handler {
 			return
 		}
 		writer.Header().Set("Content-Type", "application/json")
-		_, _ = writer.Write(content) // a client that has gone needs no answer
+		_, _ = writer.Write(content) // the client may have disconnected
 	})
 }
 
-// pass brings requests to the API server.
+// pass forwards requests to the API server.
 func (p *Proxy) pass(target *url.URL, roots *x509.CertPool) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(request *httputil.ProxyRequest) { request.SetURL(target) },
@@ -125,7 +125,7 @@ func (p *Proxy) pass(target *url.URL, roots *x509.CertPool) http.Handler {
 			}
 			return p.judgeAnswer(response)
 		},
-		// A server that is away shows as a broken connection, not as an answer that it never gave.
+		// An unreachable server is a broken connection, not a response of the proxy.
 		ErrorHandler: func(_ http.ResponseWriter, request *http.Request, err error) {
 			if errors.Is(err, errAnswerLost) {
 				resetConnection(request)
@@ -140,19 +140,19 @@ func isWatch(request *http.Request) bool {
 	return err == nil && watch
 }
 
-// Address is where clients reach the proxy, as host and port.
+// Address returns the host and port of the proxy.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// URL is where clients reach the proxy.
+// URL returns the URL of the proxy.
 func (p *Proxy) URL() string { return "https://" + p.listener.Addr().String() }
 
-// Delay makes every piece of data that travels take so much longer.
+// Delay delays all data.
 func (p *Proxy) Delay(delay time.Duration) { p.delay.Store(int64(delay)) }
 
-// Traffic is how many bytes clients have sent and received, as they were on the wire.
+// Traffic returns the number of bytes that clients have sent and received, with TLS.
 func (p *Proxy) Traffic() (sent, received int64) { return p.sent.Load(), p.received.Load() }
 
-// Cut holds back what goes in a direction, on open and on new connections.
+// Cut holds back all bytes in a direction, on open and new connections.
 func (p *Proxy) Cut(direction Direction) {
 	if direction&ToServer != 0 {
 		p.up.set(false)
@@ -162,7 +162,7 @@ func (p *Proxy) Cut(direction Direction) {
 	}
 }
 
-// Answer answers requests for a path with the JSON content instead of the API server, until the proxy is closed.
+// Answer responds to requests for a path with JSON content instead of the API server, until the proxy is closed.
 func (p *Proxy) Answer(path string, content []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,16 +176,16 @@ func (p *Proxy) answer(path string) (content []byte, known bool) {
 	return content, known
 }
 
-// HoldWatches holds back the events of all watches. Other requests go on.
+// HoldWatches holds back the events of all watches. Other requests are not affected.
 func (p *Proxy) HoldWatches() { p.watches.set(false) }
 
-// Refuse ends all connections and accepts no new ones.
+// Refuse resets all connections and refuses new ones.
 func (p *Proxy) Refuse() {
 	p.refuse(true)
 	p.Reset()
 }
 
-// Reset ends all connections. New ones are accepted.
+// Reset resets all connections. New ones are accepted.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	conns := make([]*faultyConn, 0, len(p.conns))
@@ -198,8 +198,8 @@ func (p *Proxy) Reset() {
 	}
 }
 
-// Mend ends all faults.
-func (p *Proxy) Mend() {
+// Heal ends all faults.
+func (p *Proxy) Heal() {
 	p.refuse(false)
 	p.AfterWrites(nil)
 	p.delay.Store(0)
@@ -208,7 +208,7 @@ func (p *Proxy) Mend() {
 	}
 }
 
-// Close ends the proxy with all its connections.
+// Close closes the proxy with all its connections.
 func (p *Proxy) Close() error {
 	p.Reset()
 	return p.server.Close()
@@ -220,7 +220,7 @@ func (p *Proxy) refuse(refused bool) {
 	p.refused = refused
 }
 
-// admit takes a connection up, unless all are refused.
+// admit adds a connection, unless the proxy refuses connections.
 func (p *Proxy) admit(conn *faultyConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,7 +236,7 @@ func (p *Proxy) forget(conn *faultyConn) {
 	delete(p.conns, conn)
 }
 
-// faultyListener puts the proxy's faults on each connection.
+// faultyListener applies the proxy's faults to each connection.
 type faultyListener struct {
 	net.Listener
 	proxy *Proxy

@@ -46,7 +46,7 @@ func setUp(t *testing.T) (*rig.Rig, *faultproxy.Proxy, kubernetes.Interface) {
 	return r, proxy, client
 }
 
-// list asks through the proxy, for at most the given time.
+// list lists objects through the proxy, with a timeout.
 func list(client kubernetes.Interface, namespace string, limit time.Duration) func() error {
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -70,14 +70,14 @@ func TestFaults(t *testing.T) {
 			g.Expect(list(client, r.Namespace, 10*time.Second)()).To(Succeed(), "without a fault")
 			fault(proxy)
 			g.Expect(list(client, r.Namespace, time.Second)()).NotTo(Succeed(), "with the fault")
-			proxy.Mend()
-			g.Eventually(list(client, r.Namespace, 5*time.Second), "60s").Should(Succeed(), "mended")
+			proxy.Heal()
+			g.Eventually(list(client, r.Namespace, 5*time.Second), "60s").Should(Succeed(), "healed")
 		})
 	}
 }
 
-// TestWriteArrivesWhenAnswersAreCut tells the directions apart: the server acts and the client
-// never hears of it.
+// TestWriteArrivesWhenAnswersAreCut cuts one direction: the server applies the write, and the client gets no
+// response.
 func TestWriteArrivesWhenAnswersAreCut(t *testing.T) {
 	g := NewWithT(t)
 	r, proxy, client := setUp(t)
@@ -99,7 +99,7 @@ func TestWriteArrivesWhenAnswersAreCut(t *testing.T) {
 	g.Expect(create("answer-cut")).NotTo(Succeed())
 	g.Eventually(exists("answer-cut"), "10s").Should(Succeed())
 
-	proxy.Mend()
+	proxy.Heal()
 	g.Eventually(list(client, r.Namespace, 5*time.Second), "60s").Should(Succeed())
 	proxy.Cut(faultproxy.ToServer)
 	g.Expect(create("request-cut")).NotTo(Succeed())
@@ -136,7 +136,7 @@ func TestAnswersToWritesAreLost(t *testing.T) {
 
 	proxy.AfterWrites(func(faultproxy.Write) bool { return true })
 	g.Expect(create("answered")).To(Succeed())
-	proxy.Mend()
+	proxy.Heal()
 	g.Expect(create("last")).To(Succeed())
 }
 
@@ -153,14 +153,14 @@ func TestWatchesLag(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), "other requests go on")
 	g.Consistently(watching.ResultChan(), "500ms").ShouldNot(Receive())
 
-	proxy.Mend()
+	proxy.Heal()
 	var event watch.Event
 	g.Eventually(watching.ResultChan(), "10s").Should(Receive(&event))
 	g.Expect(event.Type).To(Equal(watch.Added))
 	g.Expect(event.Object.(*corev1.ConfigMap).Name).To(Equal("seen-late"))
 }
 
-func TestResetIsSeenAtOnce(t *testing.T) {
+func TestResetIsNoticedAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	r, proxy, client := setUp(t)
 	watching, err := client.CoreV1().ConfigMaps(r.Namespace).Watch(t.Context(), metav1.ListOptions{})
@@ -191,8 +191,8 @@ func TestTrafficIsCounted(t *testing.T) {
 	g.Expect(again - received).To(And(BeNumerically(">", size), BeNumerically("<", size*3/2)))
 }
 
-// TestAnswer answers one path instead of the API server, which answers all others.
-func TestAnswer(t *testing.T) {
+// TestProxyRespondsToPath answers one path instead of the API server, which answers all others.
+func TestProxyRespondsToPath(t *testing.T) {
 	g := NewWithT(t)
 	r, proxy, client := setUp(t)
 	proxy.Answer("/version", []byte(`{"gitVersion":"v1.2.3"}`))

@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// StartTCP starts a proxy on a free loopback port, without any fault, that passes bytes on to the target, which is a
-// host and a port. It cannot tell a watch from anything else.
+// StartTCP starts a proxy on a free loopback port, without any fault, that forwards bytes to the target, a host and
+// port. It does not distinguish watches.
 func StartTCP(target string) (*Proxy, error) {
 	p, err := listen()
 	if err != nil {
@@ -30,10 +30,10 @@ func StartTCP(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// pass passes bytes on both ways until one side has ended.
+// pass forwards bytes in both directions until one side closes the connection.
 func pass(client *faultyConn, target string) {
 	server, err := net.Dial("tcp", target)
-	if err != nil { // it shows as what it is: nobody is there
+	if err != nil {
 		client.reset()
 		return
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 )
 
-// echo is a server that says again what it is told.
+// echo is a server that returns what it receives.
 func echo(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -45,7 +45,7 @@ func TestTCP(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}
-	// say says something and returns what it hears before somebody's patience ends.
+	// say sends text and returns the response within a timeout.
 	say := func(conn net.Conn, words string, patience time.Duration) (string, error) {
 		if _, err := conn.Write([]byte(words)); err != nil {
 			return "", err
@@ -62,8 +62,8 @@ func TestTCP(t *testing.T) {
 		proxy.Cut(direction)
 		_, err = say(conn, "two", short)
 		g.Expect(err).To(HaveOccurred(), "cut "+name)
-		proxy.Mend()
-		g.Expect(say(conn, "six", long)).To(Equal("two"), "what was cut arrives when it is mended")
+		proxy.Heal()
+		g.Expect(say(conn, "six", long)).To(Equal("two"), "what was cut arrives when the partition is healed")
 		g.Expect(say(conn, "two", long)).To(Equal("six"))
 		_, err = io.ReadFull(conn, make([]byte, len("two")))
 		g.Expect(err).NotTo(HaveOccurred())
@@ -76,6 +76,6 @@ func TestTCP(t *testing.T) {
 		g.Expect(err).To(HaveOccurred(), "no new one is accepted")
 		refused.Close()
 	}
-	proxy.Mend()
+	proxy.Heal()
 	g.Expect(say(dial(), "three", long)).To(Equal("three"))
 }

@@ -16,16 +16,16 @@ type Write struct {
 	Path string
 }
 
-// AfterWrites calls a function for every write that the API server has applied, before the client receives the answer.
-// If the function returns false, the client's connection is reset, with all requests and watches on it: the client
-// cannot know that the write was applied. The function may be called from several goroutines; nil ends the fault.
+// AfterWrites calls a function for every write that the API server has applied, before the client receives the
+// response. If the function returns false, the client's connection is reset, with all requests and watches on it: the
+// client cannot know that the write was applied. The function may be called concurrently; nil ends the fault.
 func (p *Proxy) AfterWrites(decide func(Write) (answer bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.afterWrite = decide
 }
 
-var errAnswerLost = errors.New("the answer is lost")
+var errAnswerLost = errors.New("the response is dropped")
 
 // judgeAnswer returns errAnswerLost if the client must not receive the response.
 func (p *Proxy) judgeAnswer(response *http.Response) error {

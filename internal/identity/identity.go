@@ -1,7 +1,7 @@
-// Package identity lets a process of this machine be to the API server what a container in a pod is:
-// a ServiceAccount, with a token that names its Pod.
+// Package identity creates identities like those of containers for processes on this machine: a
+// ServiceAccount token that is bound to a Pod, in a kubeconfig.
 //
-// It promises nothing more than that: what the ServiceAccount may do is said by roles.
+// It grants no permissions: that is up to roles.
 package identity
 
 import (
@@ -18,26 +18,26 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Cluster is where the process gets its identity.
+// Cluster writes kubeconfigs for its API server.
 type Cluster interface {
-	// WriteTokenKubeconfig writes a kubeconfig for who has the token in the file.
+	// WriteTokenKubeconfig writes a kubeconfig with the token in tokenFile.
 	WriteTokenKubeconfig(path, tokenFile, server string) error
 }
 
-// Request says who needs an identity.
+// Request describes an identity.
 type Request struct {
-	// Pod is the object that the token is bound to. It is created when it is missing. What its
-	// containers are does not matter, nobody runs them.
+	// Pod is the object that the token is bound to. It is created if it does not exist. Its containers
+	// are not run.
 	Pod *corev1.Pod
-	// Life is how long the token lasts.
-	Life time.Duration
-	// Folder is where the token and the kubeconfig are written.
+	// Validity is the validity of the token.
+	Validity time.Duration
+	// Folder is the folder for the token and the kubeconfig.
 	Folder string
 	// Server is the API server's address in the kubeconfig.
 	Server string
 }
 
-// Identity is what a process needs to be somebody.
+// Identity is the identity of a process.
 type Identity struct {
 	// Kubeconfig is the path of its kubeconfig.
 	Kubeconfig string
@@ -45,7 +45,7 @@ type Identity struct {
 	Pod *corev1.Pod
 }
 
-// Env is how a pod of ours would be told who it is.
+// Env returns the environment variables that pods of the project have.
 func (i Identity) Env() []string {
 	return []string{
 		"KUBECONFIG=" + i.Kubeconfig,
@@ -54,14 +54,14 @@ func (i Identity) Env() []string {
 	}
 }
 
-// Give makes the Pod, asks for a token that is bound to it, as a kubelet does, and writes a kubeconfig
+// Create creates the Pod, requests a token that is bound to it, as a kubelet does, and writes a kubeconfig
 // with that token.
-func Give(ctx context.Context, cluster Cluster, clientset kubernetes.Interface, request Request) (Identity, error) {
+func Create(ctx context.Context, cluster Cluster, clientset kubernetes.Interface, request Request) (Identity, error) {
 	pod, err := ensurePod(ctx, clientset, request.Pod)
 	if err != nil {
 		return Identity{}, err
 	}
-	token, err := tokenFor(ctx, clientset, pod, request.Life)
+	token, err := tokenFor(ctx, clientset, pod, request.Validity)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -80,16 +80,16 @@ func ensurePod(ctx context.Context, clientset kubernetes.Interface, pod *corev1.
 		created, err = pods.Get(ctx, pod.Name, metav1.GetOptions{})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making the Pod %s: %w", pod.Name, err)
+		return nil, fmt.Errorf("creating the Pod %s: %w", pod.Name, err)
 	}
 	if created.DeletionTimestamp != nil { // and its tokens with it
-		return nil, fmt.Errorf("the Pod %s is being deleted: try again when it has gone", pod.Name)
+		return nil, fmt.Errorf("the Pod %s is being deleted: retry when it is deleted", pod.Name)
 	}
 	return created, nil
 }
 
-func tokenFor(ctx context.Context, clientset kubernetes.Interface, pod *corev1.Pod, life time.Duration) (string, error) {
-	seconds := int64(life / time.Second)
+func tokenFor(ctx context.Context, clientset kubernetes.Interface, pod *corev1.Pod, validity time.Duration) (string, error) {
+	seconds := int64(validity / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &seconds,
 		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
@@ -97,7 +97,7 @@ func tokenFor(ctx context.Context, clientset kubernetes.Interface, pod *corev1.P
 	answer, err := clientset.CoreV1().ServiceAccounts(pod.Namespace).
 		CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking for a token: %w", err)
+		return "", fmt.Errorf("requesting a token: %w", err)
 	}
 	return answer.Status.Token, nil
 }

@@ -1,8 +1,7 @@
-// Package manifest reads objects from YAML files and applies them, for programs that install what an
-// administrator would.
+// Package manifest reads objects from YAML files and applies them.
 //
-// It promises that applying is idempotent, and that a field which somebody else has changed since is
-// set again: what was read is what is there.
+// It promises that applying is idempotent, and that it takes over fields that other clients have
+// changed.
 package manifest
 
 import (
@@ -22,7 +21,7 @@ import (
 )
 
 // Read returns the objects in a file, or in all YAML files below a folder, in the order of the
-// files' names. What is no object, such as a kustomization, is left out; lists are taken apart.
+// files' names. It skips kustomizations, and returns the items of lists.
 func Read(files fs.FS, root string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	err := fs.WalkDir(files, root, func(name string, entry fs.DirEntry, err error) error {
@@ -43,7 +42,7 @@ func Read(files fs.FS, root string) ([]*unstructured.Unstructured, error) {
 	return objects, err
 }
 
-// Decode returns the objects in the text of a file.
+// Decode returns the objects in the content of a file.
 func Decode(content []byte) ([]*unstructured.Unstructured, error) {
 	const buffer = 4096
 	var objects []*unstructured.Unstructured
@@ -59,8 +58,7 @@ func Decode(content []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// objectsIn returns the object, those that are in it if it is a list, and none if it is not for a
-// cluster.
+// objectsIn returns the object, the items of a list, or nothing for a kustomization.
 func objectsIn(object *unstructured.Unstructured) (objects []*unstructured.Unstructured) {
 	switch {
 	case object.GetKind() == "" || strings.HasPrefix(object.GetAPIVersion(), "kustomize.config.k8s.io/"):
@@ -75,8 +73,8 @@ func objectsIn(object *unstructured.Unstructured) (objects []*unstructured.Unstr
 	return objects
 }
 
-// Apply writes the objects in their order. It needs no precondition: the owner says what its fields
-// are to be, whatever they were.
+// Apply applies the objects in order. It needs no precondition, because the owner declares its fields
+// regardless of their previous values.
 func Apply(ctx context.Context, writer client.Client, owner string, objects ...*unstructured.Unstructured) error {
 	for _, object := range objects {
 		apply := client.ApplyConfigurationFromUnstructured(object)

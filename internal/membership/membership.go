@@ -95,8 +95,8 @@ func StateOf(lease Lease, renewals Renewals, now time.Time) (state State, until 
 // grace returns the grace period, during which a shard whose Lease has expired is still a member.
 //
 // After an outage of the API server all Leases look expired at once. Without a grace period every
-// object would move. If another shard renewed its Lease when this one should have, there was no
-// outage, and the grace period only delays the move of its objects: the shard stopped at its renew
+// object would move. If another shard renewed its Lease when this one should have, the API server
+// worked, and the grace period only delays the move of its objects: the shard stopped at its renew
 // deadline, before the expiry. If no other shard did, none is ready to get the objects anyway.
 func grace(lease Lease, renewals Renewals) time.Duration {
 	// The default renew deadline is two thirds of the lease duration.

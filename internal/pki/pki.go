@@ -1,5 +1,5 @@
-// Package pki issues certificates: of a control plane that lives on one machine, whose authority is
-// kept so that identities stay valid over restarts, and of the sharder's webhook.
+// Package pki issues certificates for a control plane on one machine, whose authority is stored so that
+// identities stay valid over restarts, and for the sharder's webhook.
 package pki
 
 import (
@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	authorityLife   = 10 * 365 * 24 * time.Hour
-	certificateLife = 365 * 24 * time.Hour
-	// backdate lets processes whose clock is behind (tests run some) accept what was just issued.
+	authorityValidity   = 10 * 365 * 24 * time.Hour
+	certificateValidity = 365 * 24 * time.Hour
+	// backdate makes new certificates valid for processes with a slow clock, as some tests run.
 	backdate = 24 * time.Hour
 )
 
@@ -34,24 +34,24 @@ type Authority struct {
 	now         time.Time
 }
 
-// Identity is what a certificate says of its holder.
+// Identity is the subject of a certificate.
 type Identity struct {
-	// User and Groups are what Kubernetes reads from a client's certificate.
+	// User and Groups are the user and groups of a Kubernetes client.
 	User   string
 	Groups []string
-	// Hosts are the names and addresses of a server. Without any it is a client's certificate.
+	// Hosts are the names and addresses of a server. A client certificate has none.
 	Hosts []string
 }
 
 // Pair is a certificate and its key, PEM-encoded.
 type Pair struct{ Certificate, Key []byte }
 
-// Open reads the authority that a folder keeps as ca.crt and ca.key, or makes a new one there.
+// Open reads the authority in ca.crt and ca.key of a folder, or creates them.
 func Open(folder string, now time.Time) (*Authority, error) {
 	path := filepath.Join(folder, "ca")
 	pair, err := ReadPair(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if pair, err = New("ringmaster-ca", authorityLife, now); err == nil {
+		if pair, err = New("ringmaster-ca", authorityValidity, now); err == nil {
 			err = pair.Write(path)
 		}
 	}
@@ -61,11 +61,11 @@ func Open(folder string, now time.Time) (*Authority, error) {
 	return Load(pair, now)
 }
 
-// New makes an authority, for Load.
-func New(name string, life time.Duration, now time.Time) (Pair, error) {
+// New creates an authority, for Load.
+func New(name string, validity time.Duration, now time.Time) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, fmt.Errorf("making the authority's key: %w", err)
+		return Pair{}, fmt.Errorf("creating the authority's key: %w", err)
 	}
 	serial, err := newSerial()
 	if err != nil {
@@ -75,14 +75,14 @@ func New(name string, life time.Duration, now time.Time) (Pair, error) {
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: name},
 		NotBefore:             now.Add(-backdate),
-		NotAfter:              now.Add(life),
+		NotAfter:              now.Add(validity),
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return Pair{}, fmt.Errorf("making the authority's certificate: %w", err)
+		return Pair{}, fmt.Errorf("creating the authority's certificate: %w", err)
 	}
 	return encode(raw, key)
 }
@@ -96,7 +96,7 @@ func newSerial() (*big.Int, error) {
 	return serial, nil
 }
 
-// Load returns the authority of a pair.
+// Load returns the authority with the certificate and key of a pair.
 func Load(pair Pair, now time.Time) (*Authority, error) {
 	certificate, key := firstBlock(pair.Certificate), firstBlock(pair.Key)
 	parsed, err := x509.ParseCertificate(certificate)
@@ -110,7 +110,7 @@ func Load(pair Pair, now time.Time) (*Authority, error) {
 	return &Authority{certificate: parsed, key: signer, now: now}, nil
 }
 
-// firstBlock returns nothing for what is not PEM, which the parsers refuse with a better message.
+// firstBlock returns nil for content that is not PEM, which the parsers refuse with a better message.
 func firstBlock(content []byte) []byte {
 	if block, _ := pem.Decode(content); block != nil {
 		return block.Bytes
@@ -118,21 +118,21 @@ func firstBlock(content []byte) []byte {
 	return nil
 }
 
-// Certificate is the authority's own certificate, PEM-encoded.
+// Certificate returns the authority's own certificate, PEM-encoded.
 func (a *Authority) Certificate() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// Issue makes a key and a certificate for it, which is good for a year.
+// Issue creates a key and a certificate that is valid for a year.
 func (a *Authority) Issue(identity Identity) (Pair, error) {
-	return a.IssueFor(identity, certificateLife)
+	return a.IssueFor(identity, certificateValidity)
 }
 
-// IssueFor is Issue for another time than a year.
-func (a *Authority) IssueFor(identity Identity, life time.Duration) (Pair, error) {
+// IssueFor creates a key and a certificate with another validity.
+func (a *Authority) IssueFor(identity Identity, validity time.Duration) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, fmt.Errorf("making the key of %s: %w", identity.User, err)
+		return Pair{}, fmt.Errorf("creating the key of %s: %w", identity.User, err)
 	}
 	serial, err := newSerial()
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *Authority) IssueFor(identity Identity, life time.Duration) (Pair, error
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: identity.User, Organization: identity.Groups},
 		NotBefore:    a.now.Add(-backdate),
-		NotAfter:     a.now.Add(life),
+		NotAfter:     a.now.Add(validity),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		// etcd and kubelets are servers and clients with one certificate.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
@@ -159,16 +159,16 @@ func (a *Authority) IssueFor(identity Identity, life time.Duration) (Pair, error
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
-		return Pair{}, fmt.Errorf("making the certificate of %s: %w", identity.User, err)
+		return Pair{}, fmt.Errorf("creating the certificate of %s: %w", identity.User, err)
 	}
 	return encode(raw, key)
 }
 
-// NewKey makes a key that signs something else than certificates, such as tokens.
+// NewKey creates a key that signs other things than certificates, such as tokens.
 func NewKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+		return nil, fmt.Errorf("creating a key: %w", err)
 	}
 	return encodeKey(key)
 }
@@ -196,7 +196,7 @@ func (p Pair) Write(path string) error {
 	return errors.Join(WriteFile(path+".key", p.Key), WriteFile(path+".crt", p.Certificate))
 }
 
-// WriteFile writes a file, readable by this user only, that is there as a whole or not at all.
+// WriteFile writes a file atomically, readable by this user only.
 func WriteFile(path string, content []byte) error {
 	fresh := path + ".new"
 	if err := os.WriteFile(fresh, content, 0o600); err != nil {
@@ -205,7 +205,7 @@ func WriteFile(path string, content []byte) error {
 	return os.Rename(fresh, path)
 }
 
-// ReadPair reads what Write wrote.
+// ReadPair reads a pair that Write wrote.
 func ReadPair(path string) (Pair, error) {
 	certificate, err := os.ReadFile(path + ".crt")
 	if err != nil {

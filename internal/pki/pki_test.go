@@ -24,7 +24,7 @@ func open(t *testing.T, folder string) *pki.Authority {
 	return authority
 }
 
-func TestAuthorityIsKept(t *testing.T) {
+func TestAuthorityIsStored(t *testing.T) {
 	folder := t.TempDir()
 	first, second := open(t, folder), open(t, folder)
 	if !bytes.Equal(first.Certificate(), second.Certificate()) {
@@ -79,7 +79,7 @@ func verify(t *testing.T, issuer, voucher *pki.Authority, identity pki.Identity,
 	}
 }
 
-func TestUserAndGroups(t *testing.T) {
+func TestCertificateHasUserAndGroups(t *testing.T) {
 	pair, err := open(t, t.TempDir()).Issue(pki.Identity{User: "jane", Groups: []string{"staff"}})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestUserAndGroups(t *testing.T) {
 	}
 }
 
-func TestBrokenFilesAreNotReplaced(t *testing.T) {
+func TestInvalidFilesAreNotReplaced(t *testing.T) {
 	folder := t.TempDir()
 	open(t, folder)
 	path := filepath.Join(folder, "ca.crt")

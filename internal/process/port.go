@@ -9,21 +9,20 @@ import (
 	"syscall"
 )
 
-// Ports are taken from below the range that systems use for outgoing connections: a server that is
-// down for a moment must find its port free again, and a client that keeps trying to reach it
-// must not be given that very port and connect to itself.
+// Ports are reserved below the range of ephemeral ports: a server that restarts must find its port
+// free, and a client that keeps dialling it must not get the same port and connect to itself.
 const firstPort, endPort = 10_000, 32_000
 
-// ErrPortTaken is returned by Reserve for a port that somebody else uses.
+// ErrPortTaken is returned by Reserve for a port that is in use.
 var ErrPortTaken = errors.New("port is taken")
 
-// Port is a TCP port of one address that was free and is kept from other users of this package, in
+// Port is a TCP port of one address that was free. It is reserved for all users of this package, in
 // all processes, until it is released or this process ends.
 type Port struct {
 	Number int
-	// hold is the UDP port of the same number: it is in nobody's way, cannot be had twice, and
-	// goes with the process, which no lock file does.
-	hold net.PacketConn
+	// lock is the UDP port of the same number, which no one else uses. Unlike a lock file, it is
+	// released when the process ends.
+	lock net.PacketConn
 }
 
 // ReservePort finds a free port.
@@ -40,29 +39,29 @@ func ReservePort(address string) (*Port, error) {
 	return nil, fmt.Errorf("no free port on %s between %d and %d after %d tries: %w", address, firstPort, endPort, tries, last)
 }
 
-// Reserve takes a certain port. The error is ErrPortTaken when it is not to be had.
+// Reserve reserves a port. It returns ErrPortTaken if the port is in use.
 func Reserve(address string, number int) (*Port, error) {
 	target := net.JoinHostPort(address, strconv.Itoa(number))
-	hold, err := net.ListenPacket("udp", target)
+	lock, err := net.ListenPacket("udp", target)
 	if err != nil {
 		return nil, refused(err)
 	}
 	listener, err := net.Listen("tcp", target)
 	if err != nil {
-		hold.Close()
+		lock.Close()
 		return nil, refused(err)
 	}
 	listener.Close()
-	return &Port{Number: number, hold: hold}, nil
+	return &Port{Number: number, lock: lock}, nil
 }
 
-// refused tells a port that somebody has from one that this user may not have.
+// refused returns ErrPortTaken for a port in use, and another error otherwise.
 func refused(err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w: %w", ErrPortTaken, err)
 	}
-	return fmt.Errorf("port cannot be had: %w", err)
+	return fmt.Errorf("reserving a port: %w", err)
 }
 
-// Release lets others have the port.
-func (p *Port) Release() { p.hold.Close() }
+// Release releases the port.
+func (p *Port) Release() { p.lock.Close() }

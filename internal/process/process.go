@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// Spec says what to run.
+// Spec describes a process.
 type Spec struct {
-	// Name is how messages call the process.
+	// Name is the name of the process in messages.
 	Name string
-	// Path is the executable, Args what follows its name.
+	// Path is the path of the executable, and Args its arguments.
 	Path string
 	Args []string
 	// Env is the whole environment. The zero value inherits this process's.
@@ -33,7 +33,7 @@ type Spec struct {
 	Log string
 }
 
-// Process is a program that was started. Its methods may be called from several goroutines.
+// Process is a started program. It is safe for concurrent use.
 type Process struct {
 	spec Spec
 	cmd  *exec.Cmd
@@ -69,23 +69,23 @@ func Start(spec Spec) (*Process, error) {
 
 func (p *Process) wait(watch *reaper) {
 	p.err = p.cmd.Wait()
-	// What it started itself must not stay behind. The group's number cannot belong to anybody
-	// else while a member of it lives, and is not reused within the moment when none does.
+	// Its descendants must end as well. The ID of a process group is not reused while a member lives,
+	// nor immediately after.
 	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
 	watch.remove(processRecord, strconv.Itoa(p.PID()))
 	close(p.done)
 }
 
-// Name is the name from the Spec.
+// Name returns the name in the Spec.
 func (p *Process) Name() string { return p.spec.Name }
 
-// PID is the process's number, and its process group's.
+// PID returns the ID of the process and of its process group.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running tells whether the process has not ended yet. A paused process is running.
+// Running reports whether the process has not ended. A paused process is running.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -95,7 +95,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Wait waits for the end of the process and returns how it ended: nil for exit code 0.
+// Wait waits for the process to end and returns its exit error, or nil for exit code 0.
 func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -105,7 +105,7 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 }
 
-// Signal sends sig to the process. An ended process is no error: there is nobody left to signal.
+// Signal sends a signal to the process. It returns nil if the process has ended.
 func (p *Process) Signal(sig os.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("sending %s to %s: %w", sig, p.spec.Name, err)
@@ -113,13 +113,13 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Stop asks the process to end and kills it when ctx ends before it did. It returns when the
+// Stop terminates the process, and kills it if it has not ended when ctx ends. It returns when the
 // process has ended.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	// A paused process sees the signal only when it goes on.
+	// A paused process receives the signal when it resumes.
 	if err := p.Resume(); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 }
 
-// Kill ends the process at once, with everything that it started, and returns when it has ended.
+// Kill kills the process and its descendants, and returns when it has ended.
 func (p *Process) Kill() error {
 	if !p.Running() {
 		return nil
@@ -143,20 +143,20 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Pause stops the process where it is; it keeps its memory and connections and does nothing.
+// Pause suspends the process, which keeps its memory and connections.
 func (p *Process) Pause() error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	// The signal stops one thread after the other; those that run on another core go on for a moment.
-	const patience, pause = 2 * time.Second, time.Millisecond
-	for waited := time.Duration(0); waited < patience && !stopped(p.PID()); waited += pause {
+	// The signal stops one thread after the other, so threads on other cores continue for a moment.
+	const maxWait, pause = 2 * time.Second, time.Millisecond
+	for waited := time.Duration(0); waited < maxWait && !stopped(p.PID()); waited += pause {
 		time.Sleep(pause)
 	}
 	return nil
 }
 
-// stopped tells whether all threads of a process are stopped, where the system shows that.
+// stopped reports whether all threads of a process are stopped. It returns true on systems without /proc.
 func stopped(pid int) bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {
@@ -175,16 +175,16 @@ func stopped(pid int) bool {
 	return true
 }
 
-// Resume lets a paused process go on.
+// Resume resumes a paused process.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
-// Tail returns the last n lines that the process wrote.
+// Tail returns the last n lines of the process's log.
 func (p *Process) Tail(n int) string { return Tail(p.spec.Log, n) }
 
 // tailBytes bounds how much of a log is read for its last lines.
 const tailBytes = 64 << 10
 
-// Tail returns the last n lines of a file, or why it could not be read: it is for messages.
+// Tail returns the last n lines of a file for a message, or why it could not be read.
 func Tail(path string, n int) string {
 	file, err := os.Open(path)
 	if err != nil {

@@ -85,8 +85,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// groupLives tells whether anybody of a process group still runs. Those that have ended and that
-// nobody has collected, as in a container without an init, do not.
+// groupLives reports whether a process of a process group runs. Zombies, as in a container without an
+// init process, do not.
 func groupLives(t *testing.T, group int) bool {
 	t.Helper()
 	if errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) {
@@ -106,14 +106,14 @@ func groupLives(t *testing.T, group int) bool {
 	return false
 }
 
-func TestStartFails(t *testing.T) {
+func TestStartReturnsError(t *testing.T) {
 	_, err := process.Start(process.Spec{Name: "ghost", Path: "/no/such/program", Log: filepath.Join(t.TempDir(), "log")})
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "ghost") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestWaitTellsHowItEnded(t *testing.T) {
+func TestWaitReturnsExitError(t *testing.T) {
 	if err := shell(t, "exit 0").Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -144,8 +144,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestPortIsHeld cannot get a port twice, although nobody listens on it.
-func TestPortIsHeld(t *testing.T) {
+// TestPortIsReservedOnce although no process listens on it.
+func TestPortIsReservedOnce(t *testing.T) {
 	port, err := process.ReservePort("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestPortIsHeld(t *testing.T) {
 	again.Release()
 }
 
-// TestUsedPortIsNotReserved leaves the ports alone that somebody listens on.
+// TestUsedPortIsNotReserved does not reserve a port that a process listens on.
 func TestUsedPortIsNotReserved(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -27,19 +27,19 @@ const (
 	folderRecord  = "folder"
 )
 
-// A program becomes its own reaper by starting itself again: there is no other executable to
-// find, install or keep in step. This has to be decided before main or the tests run.
+// The reaper is a second process of the same executable, so that no other has to be found, installed
+// and kept in step. An init function decides so before main or the tests run.
 func init() {
 	if os.Getenv(reaperVariable) == "" {
 		return
 	}
-	// It lives exactly as long as the process that feeds it.
+	// The reaper ends when its standard input is closed.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	reap(os.Stdin)
 	os.Exit(0)
 }
 
-// reaper is this process's end of the connection to its reaper.
+// reaper is the connection to the reaper of this process.
 type reaper struct {
 	mu    sync.Mutex
 	stdin io.Writer
@@ -52,7 +52,7 @@ func startReaper() (*reaper, error) {
 	}
 	cmd := exec.Command(executable)
 	cmd.Env = append(os.Environ(), reaperVariable+"=1")
-	cmd.Dir = "/" // hold on to nobody's working directory
+	cmd.Dir = "/" // not the working directory, which may be removed
 	// A session of its own, so that it survives a signal to this process's group.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stdin, err := cmd.StdinPipe()
@@ -62,29 +62,29 @@ func startReaper() (*reaper, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the reaper: %w", err)
 	}
-	go func() { _ = cmd.Wait() }() // no zombie, should somebody kill it
+	go func() { _ = cmd.Wait() }() // so that a killed reaper does not stay a zombie
 	return &reaper{stdin: stdin}, nil
 }
 
 func (r *reaper) add(kind, value string)    { r.write("+", kind, value) }
 func (r *reaper) remove(kind, value string) { r.write("-", kind, value) }
 
-// write cannot fail in a way that matters: without its reaper this process still stops its
-// children itself when it ends in good order.
+// write ignores errors: without a reaper, this process still stops its children when it ends
+// gracefully.
 func (r *reaper) write(sign, kind, value string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, _ = fmt.Fprintf(r.stdin, "%s %s %s\n", sign, kind, value)
 }
 
-// RemoveOnExit removes the folder when this process has ended, however it ends, and after all
-// processes that it started.
+// RemoveOnExit removes the folder after this process and all processes that it started have ended,
+// however they end.
 func RemoveOnExit(folder string) error {
 	watch, err := watcher()
 	if err != nil {
 		return err
 	}
-	absolute, err := filepath.Abs(folder) // the reaper is in another one
+	absolute, err := filepath.Abs(folder) // the reaper has another working directory
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func RemoveOnExit(folder string) error {
 	return nil
 }
 
-// KeepOnExit takes RemoveOnExit back.
+// KeepOnExit reverts RemoveOnExit.
 func KeepOnExit(folder string) error {
 	watch, err := watcher()
 	if err != nil {
@@ -106,8 +106,8 @@ func KeepOnExit(folder string) error {
 	return nil
 }
 
-// reap keeps the records that it reads until the writer has gone, and then ends and removes all
-// that are left.
+// reap reads records until the writer has ended, and then kills the remaining processes and removes the
+// remaining folders.
 func reap(records io.Reader) {
 	left := map[string]map[string]bool{processRecord: {}, folderRecord: {}}
 	lines := bufio.NewScanner(records)
@@ -134,9 +134,9 @@ func reap(records io.Reader) {
 	}
 }
 
-// killGroups kills process groups and waits for their end: a process that still writes would bring
-// back a folder that is being removed. It does not wait long, because where nobody collects what has
-// ended, as in some containers, a group never goes.
+// killGroups kills process groups and waits for their end, because a process that still writes would
+// create a removed folder again. It does not wait long, because zombies stay in containers without an
+// init process.
 func killGroups(groups []int) {
 	const pause, tries = 10 * time.Millisecond, 200
 	for range tries {

@@ -16,8 +16,8 @@ type spawnRequest struct {
 	done chan<- error
 }
 
-// spawn starts cmd from a thread that never ends: the kernel sends the parent-death signal when
-// the thread that forked the child ends, not the process, and Go ends threads as it likes.
+// spawn starts cmd from a thread that never ends: the kernel sends the parent-death signal when the
+// thread that forked the child ends, not the process, and the Go runtime ends threads.
 func spawn(cmd *exec.Cmd) error {
 	done := make(chan error)
 	spawner() <- spawnRequest{cmd, done}

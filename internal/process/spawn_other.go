@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// There is no parent-death signal here: the reaper alone ends the children of a killed process.
+// Without a parent-death signal, only the reaper ends the children of a killed process.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func spawn(cmd *exec.Cmd) error { return cmd.Start() }

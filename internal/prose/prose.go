@@ -1,4 +1,4 @@
-// Package prose puts things into sentences for people.
+// Package prose formats lists and numbers for messages.
 package prose
 
 import (
@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// most is how many things a sentence bears.
-const most = 5
+// maxNames is the maximum number of names in a list.
+const maxNames = 5
 
-// List names things in a sentence. Of many it names the first, and says how many more there are.
+// List joins names with commas. Of many it has the first ones and the number of the others.
 func List[T any](things []T) string {
 	var words []string
 	for i, thing := range things {
-		if i == most {
-			words = append(words, fmt.Sprintf("and %d more", len(things)-most))
+		if i == maxNames {
+			words = append(words, fmt.Sprintf("and %d more", len(things)-maxNames))
 			break
 		}
 		words = append(words, fmt.Sprint(thing))
@@ -22,7 +22,7 @@ func List[T any](things []T) string {
 	return strings.Join(words, ", ")
 }
 
-// Count is a number of things: "1 object", "2 objects".
+// Count returns a number with its noun: "1 object", "2 objects".
 func Count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -9,8 +9,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// BenchmarkStart starts a control plane with the rig and, beside it, with envtest, on the same
-// programs: what RBAC, certificates for every part and parts that can be restarted cost.
+// BenchmarkStart starts a control plane with the rig and, beside it, with envtest, with the same
+// programs. The difference is the cost of RBAC, certificates and components that can be restarted.
 func BenchmarkStart(b *testing.B) {
 	assets := rig.Assets(b)
 	var ours, theirs time.Duration

@@ -14,26 +14,26 @@ import (
 	"testing"
 )
 
-// Binary says how to build a program.
+// Binary describes how to build a program.
 type Binary struct {
 	pkg    string
 	race   bool
 	commit string
 }
 
-// BuildOption changes how a program is built.
+// BuildOption is an option of Build.
 type BuildOption func(*Binary)
 
 // Race builds with the race detector: a race ends the process with exit code 66.
 func Race(binary *Binary) { binary.race = true }
 
-// At builds from the sources of an earlier commit, which has to be in the history of the clone. A package
-// that the commit does not have is taken from the working tree, and uses what it imports as it was then.
-// Other options have no effect.
+// At builds from the sources of an earlier commit in the history of the clone. A package that the commit
+// does not have is copied from the working tree, with the imports of the commit. Other options have no
+// effect.
 func At(commit string) BuildOption { return func(binary *Binary) { binary.commit = commit } }
 
-// ProgramsVariable names a folder with programs that were built before the tests: race/<name> with the race
-// detector, plain/<name> without. Each package's tests would link them again otherwise.
+// ProgramsVariable is the environment variable with a folder of programs that were built before the tests:
+// race/<name> with the race detector, plain/<name> without. Otherwise, each package's tests link them again.
 const ProgramsVariable = "RINGMASTER_TEST_PROGRAMS"
 
 type buildResult struct {
@@ -42,11 +42,11 @@ type buildResult struct {
 	err  error
 }
 
-// Build builds a package of the repository, named as from its root (./cmd/ringmaster), once for
-// the whole test run, and returns the path of the executable.
+// Build builds a package of the repository, relative to its root (./cmd/ringmaster), once in a test run,
+// and returns the path of the executable.
 func Build(t testing.TB, pkg string, options ...BuildOption) string {
 	t.Helper()
-	result := session.build(newBinary(pkg, options))
+	result := thisRun.build(newBinary(pkg, options))
 	if result.err != nil {
 		t.Fatal(result.err)
 	}
@@ -61,7 +61,7 @@ func newBinary(pkg string, options []BuildOption) Binary {
 	return binary
 }
 
-// Programs builds programs, and returns a folder with links to them that goes away with the test.
+// Programs builds programs, and returns a folder with links to them that is removed after the test.
 func Programs(t testing.TB, pkgs ...string) string {
 	t.Helper()
 	folder := TempDir(t)
@@ -86,27 +86,27 @@ func (s *testRun) build(binary Binary) *buildResult {
 		if binary.commit == "" {
 			result.path, result.err = s.provide(binary)
 		} else if result.path, result.err = s.compileAt(binary); result.err == nil {
-			result.err = lookAtSources(binary.pkg)
+			result.err = statSources(binary.pkg)
 		}
 	})
 	return result
 }
 
-// provide returns the path of the program in a folder of its own: some programs look for others beside themselves.
+// provide returns the path of the program in a folder of its own, because some programs look for others beside them.
 func (s *testRun) provide(binary Binary) (string, error) {
 	folder, err := s.tempDir("build")
 	if err != nil {
 		return "", err
 	}
 	target := filepath.Join(folder, filepath.Base(binary.pkg))
-	// `go test` notes that the prebuilt program was opened, and so does not reuse the result of a run with another one.
+	// `go test` records that the prebuilt program was opened, so a result is not cached for another program.
 	if prebuilt := binary.prebuilt(os.Getenv(ProgramsVariable)); prebuilt != "" {
 		return target, linkOrCopy(prebuilt, target)
 	}
 	if err := binary.compile(target); err != nil {
 		return "", err
 	}
-	return target, lookAtSources(binary.pkg)
+	return target, statSources(binary.pkg)
 }
 
 func (b Binary) compile(target string) error {
@@ -122,7 +122,7 @@ func (b Binary) compile(target string) error {
 	return nil
 }
 
-// prebuilt returns the path of the program in a folder of programs, or "" if that has another one or none.
+// prebuilt returns the path of the program in a folder of programs, or "" if it does not have the program.
 func (b Binary) prebuilt(folder string) string {
 	if folder == "" {
 		return ""
@@ -158,9 +158,9 @@ func linkOrCopy(from, to string) error {
 	return errors.Join(err, target.Close())
 }
 
-// lookAtSources looks at all files that a program of the repository is built from. `go test` notes what
-// a test looks at, and so does not take the result of a run for this one that had another program.
-func lookAtSources(pkg string) error {
+// statSources reads the metadata of all source files of a program. `go test` records which files a test reads,
+// so a result is not cached for other sources.
+func statSources(pkg string) error {
 	const format = `{{if and (not .Standard) .Module}}{{if or .Module.Main .Module.Replace}}{{range .GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 	cmd := exec.Command("go", "list", "-deps", "-f", format, ".")
 	cmd.Dir = filepath.Join(repository(), pkg)

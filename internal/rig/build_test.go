@@ -8,7 +8,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestPrebuilt uses a program that was built before the tests, and only if it is the one that is wanted.
+// TestPrebuilt uses a program that was built before the tests if it is the right one.
 func TestPrebuilt(t *testing.T) {
 	const pkg = "./internal/rig/testdata/racy"
 	folder := t.TempDir()

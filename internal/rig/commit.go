@@ -25,8 +25,8 @@ func (s *testRun) compileAt(binary Binary) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(folder, filepath.Base(binary.pkg))
-	// With -trimpath Go's build cache knows the packages again in whatever folder they are. The rest is
-	// as for images, so that the dependencies are compiled once for both.
+	// With -trimpath, the build cache does not depend on the folder. The other flags are those of images, so
+	// that dependencies are compiled once for both.
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, binary.pkg)
 	cmd.Dir, cmd.Env = tree, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -35,7 +35,7 @@ func (s *testRun) compileAt(binary Binary) (string, error) {
 	return path, nil
 }
 
-// tree is a folder with the sources of a commit, which goes when the test run ends.
+// tree returns a folder with the sources of a commit, which is removed when the test run ends.
 func (s *testRun) tree(commit string) (string, error) {
 	s.mu.Lock()
 	result, known := s.checkedOut[commit]
@@ -52,20 +52,20 @@ func (s *testRun) tree(commit string) (string, error) {
 	return result.path, result.err
 }
 
-// checkOut writes the files of a commit into a folder. It changes nothing in the clone, unlike a worktree.
+// checkOut writes the files of a commit into a folder. Unlike a worktree, this does not change the clone.
 func checkOut(clone, commit, folder string) error {
 	git := func(args ...string) ([]byte, error) {
 		cmd := exec.Command("git", append([]string{"-C", clone}, args...)...)
-		var complaint bytes.Buffer
-		cmd.Stderr = &complaint
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
-			err = fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(complaint.Bytes()))
+			err = fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
 		}
 		return out, err
 	}
 	if _, err := git("rev-parse", "--quiet", "--verify", commit+"^{commit}"); err != nil {
-		return fmt.Errorf("commit %s is not in this clone, and an earlier version is built from its history: "+
+		return fmt.Errorf("commit %s not found in this clone, from whose history an earlier version is built: "+
 			"fetch it with 'git fetch --unshallow', or clone without --depth: %w", commit, err)
 	}
 	archive, err := git("archive", "--format=tar", commit)
@@ -106,7 +106,7 @@ func unpack(archive io.Reader, folder string) error {
 	}
 }
 
-// addPackage copies a package from the working tree into another that does not have it.
+// addPackage copies a package from the working tree into a tree that does not have it.
 func addPackage(tree, pkg string) error {
 	target := filepath.Join(tree, pkg)
 	if _, err := os.Stat(target); !errors.Is(err, os.ErrNotExist) {

@@ -10,8 +10,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestCheckOut finds the files of a commit that is not the current one, in a clone with its history; and
-// says what to do in a clone without.
+// TestCheckOut checks out the files of an earlier commit, and fails with the next step in a clone without its
+// history.
 func TestCheckOut(t *testing.T) {
 	full, shallow := filepath.Join(t.TempDir(), "full"), filepath.Join(t.TempDir(), "shallow")
 	git := func(folder string, args ...string) string {

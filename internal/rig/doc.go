@@ -1,8 +1,7 @@
-// Package rig gives tests a real Kubernetes control plane and real processes to be rough with.
+// Package rig provides tests with a real Kubernetes control plane and real processes.
 //
-// A package's tests share one control plane, which starts with the first test that asks for it;
-// every test has a namespace of its own in it. A test that wants to break the control plane gets
-// a private one:
+// The tests of a package share one control plane, which the first of them starts, and each has its
+// own namespace. A test that breaks the control plane starts a private one:
 //
 //	func TestMain(m *testing.M) { rig.Main(m, rig.Options{ControllerManager: true}) }
 //
@@ -17,8 +16,8 @@
 //		…
 //	}
 //
-// A process runs as a ServiceAccount with exactly the roles that are named, never as an
-// administrator. What it wrote is in the test's log when the test fails.
+// A process runs as a ServiceAccount with exactly the given roles, never as an administrator. Its output
+// is in the test's log if the test fails.
 //
-// Nothing outlives the test run: no process, no port, no folder; not even when the run is killed.
+// No process, port or folder outlives the test run, even if the run is killed.
 package rig

@@ -15,20 +15,20 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// EtcdMember is a member of an etcd that is a test's own. Its data and ports stay the same over all starts.
+// EtcdMember is a member of a test's etcd. It keeps its data and ports over restarts.
 type EtcdMember struct {
 	// Name is the member's name.
 	Name string
-	// Endpoint is where clients reach it, as host and port. It speaks plain HTTP.
+	// Endpoint is the host and port for clients, without TLS.
 	Endpoint string
 
-	spec process.Spec
-	mu   sync.Mutex
-	now  *process.Process
+	spec    process.Spec
+	mu      sync.Mutex
+	running *process.Process
 }
 
-// Etcd starts an etcd of so many members, without TLS, for this test alone, which may break it. It is separate from
-// that of any control plane.
+// Etcd starts an etcd with a number of members, without TLS, for one test, which may break it. It is separate from the
+// etcd of control planes.
 func Etcd(t testing.TB, members int) []*EtcdMember {
 	t.Helper()
 	all := make([]*EtcdMember, members)
@@ -45,7 +45,7 @@ func Etcd(t testing.TB, members int) []*EtcdMember {
 			t.Fatal(err)
 		}
 	}
-	for _, member := range all { // the first is ready only when it has heard of others
+	for _, member := range all { // the first is ready only when others are running
 		member.waitReady(t)
 	}
 	return all
@@ -65,7 +65,7 @@ func address(t testing.TB) string {
 
 func (m *EtcdMember) prepare(t testing.TB, peer, initial string) {
 	t.Helper()
-	folder, err := session.tempDir(m.Name)
+	folder, err := thisRun.tempDir(m.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,21 +101,21 @@ func (m *EtcdMember) prepare(t testing.TB, peer, initial string) {
 func (m *EtcdMember) launch() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now != nil && m.now.Running() {
-		return fmt.Errorf("%s is running already", m.Name)
+	if m.running != nil && m.running.Running() {
+		return fmt.Errorf("%s is already running", m.Name)
 	}
 	var err error
-	m.now, err = process.Start(m.spec)
+	m.running, err = process.Start(m.spec)
 	return err
 }
 
 func (m *EtcdMember) current() *process.Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.now
+	return m.running
 }
 
-// Start starts the member again and waits until it is ready, for which most members have to be there.
+// Start starts the member again and waits until it is ready, which needs a quorum.
 func (m *EtcdMember) Start(t testing.TB) {
 	t.Helper()
 	if err := m.launch(); err != nil {
@@ -134,7 +134,7 @@ func (m *EtcdMember) waitReady(t testing.TB) {
 	for !m.ready(ctx) {
 		select {
 		case <-m.current().Done():
-			t.Fatalf("%s has ended by itself", m.Name)
+			t.Fatalf("%s ended unexpectedly", m.Name)
 		case <-ctx.Done():
 			t.Fatalf("%s is not ready after %s", m.Name, limit)
 		case <-ticker.C:
@@ -157,10 +157,10 @@ func (m *EtcdMember) ready(ctx context.Context) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// Stop ends the member in good order.
+// Stop stops the member gracefully.
 func (m *EtcdMember) Stop(ctx context.Context) error { return m.current().Stop(ctx) }
 
-// Kill ends the member at once.
+// Kill kills the member.
 func (m *EtcdMember) Kill() error {
 	if now := m.current(); now != nil {
 		return now.Kill()
@@ -168,8 +168,8 @@ func (m *EtcdMember) Kill() error {
 	return nil
 }
 
-// Pause stops the member where it is: connections stay open and nothing answers.
+// Pause suspends the member: connections stay open, and requests get no response.
 func (m *EtcdMember) Pause() error { return m.current().Pause() }
 
-// Resume lets a paused member go on.
+// Resume resumes a paused member.
 func (m *EtcdMember) Resume() error { return m.current().Resume() }

@@ -26,8 +26,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/pki"
 )
 
-// identify makes the ServiceAccount, its bindings and the Pod of a process, writes a kubeconfig with a
-// token for them to the folder, and returns the environment in which the process finds itself.
+// identify creates the ServiceAccount, its bindings and the Pod of a process, writes a kubeconfig with a
+// token to the folder, and returns the environment of the process.
 func (r *Rig) identify(ctx context.Context, options Process, folder string) (env []string, err error) {
 	account := &corev1.ServiceAccount{ObjectMeta: r.meta(options.ServiceAccount)}
 	if err := ignoreExists(r.Client.Create(ctx, account)); err != nil {
@@ -43,7 +43,7 @@ func (r *Rig) identify(ctx context.Context, options Process, folder string) (env
 		server = options.Proxy.URL()
 	}
 	const day = 24 * time.Hour
-	given, err := identity.Give(ctx, r, r.Clientset, identity.Request{Pod: r.pod(options), Life: day, Folder: folder, Server: server})
+	given, err := identity.Create(ctx, r, r.Clientset, identity.Request{Pod: r.pod(options), Validity: day, Folder: folder, Server: server})
 	return given.Env(), err
 }
 
@@ -51,31 +51,30 @@ func (r *Rig) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: r.Namespace}
 }
 
-// pod is the Pod that a process's token is bound to. It is never scheduled: it is there so that the
-// token names it.
+// pod returns the Pod that a process's token is bound to. It is never scheduled.
 func (r *Rig) pod(options Process) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: r.meta(options.Name),
 		Spec: corev1.PodSpec{
 			ServiceAccountName: options.ServiceAccount,
 			Containers:         []corev1.Container{{Name: "process", Image: "none"}},
-			// A scheduler that runs as well must leave it alone.
+			// A scheduling gate keeps the scheduler from binding it.
 			SchedulingGates: []corev1.PodSchedulingGate{{Name: "ringmaster.test/process"}},
 		},
 	}
 }
 
-// TokenRESTConfig is the access of a ServiceAccount, with a token of its own.
+// TokenRESTConfig returns a client configuration with a new token of a ServiceAccount.
 func (r *Rig) TokenRESTConfig(ctx context.Context, namespace, account string) (*rest.Config, error) {
 	answer, err := r.Clientset.CoreV1().ServiceAccounts(namespace).
 		CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("asking for a token: %w", err)
+		return nil, fmt.Errorf("requesting a token: %w", err)
 	}
 	return r.ControlPlane.TokenRESTConfig(answer.Status.Token), nil
 }
 
-// bindRoles applies the roles that are found under path and binds the ServiceAccount to them.
+// bindRoles applies the roles in a path and binds the ServiceAccount to them.
 func (r *Rig) bindRoles(ctx context.Context, path, account string) error {
 	roles, err := readRoles(path)
 	if err != nil {
@@ -86,7 +85,7 @@ func (r *Rig) bindRoles(ctx context.Context, path, account string) error {
 		reference := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role.GetKind(), Name: role.GetName()}
 		var binding client.Object
 		if role.GetKind() == "ClusterRole" {
-			// The same role from two tests is the same role; the bindings are each test's own.
+			// Tests share ClusterRoles, and each has its own bindings.
 			meta := metav1.ObjectMeta{Name: r.Namespace + ":" + account + ":" + role.GetName()}
 			binding = &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: reference, Subjects: subjects}
 		} else {
@@ -103,7 +102,7 @@ func (r *Rig) bindRoles(ctx context.Context, path, account string) error {
 	return nil
 }
 
-// readRoles finds all Roles and ClusterRoles in a file, or in the YAML files of a folder.
+// readRoles returns all Roles and ClusterRoles in a file, or in the YAML files of a folder.
 func readRoles(path string) ([]*unstructured.Unstructured, error) {
 	objects, err := manifest.Read(os.DirFS(filepath.Dir(path)), filepath.Base(path))
 	if err != nil {
@@ -114,7 +113,7 @@ func readRoles(path string) ([]*unstructured.Unstructured, error) {
 		return kind.Group != rbacv1.GroupName || kind.Kind != "Role" && kind.Kind != "ClusterRole"
 	})
 	if len(roles) == 0 {
-		return nil, fmt.Errorf("no Role or ClusterRole is in %s", path)
+		return nil, fmt.Errorf("no Role or ClusterRole found in %s", path)
 	}
 	return roles, nil
 }
@@ -126,8 +125,8 @@ func ignoreExists(err error) error {
 	return err
 }
 
-// Proxy starts a proxy in front of the API server that ends with the test. Processes are pointed
-// at it with Process.Proxy.
+// Proxy starts a proxy in front of the API server that is closed after the test. Process.Proxy makes a
+// process use it.
 func (r *Rig) Proxy(t testing.TB) *faultproxy.Proxy {
 	t.Helper()
 	proxy, err := r.startProxy()

@@ -17,25 +17,25 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// Program is a part of the test binary that can run as a process of its own. It ends when ctx
-// does, which is on SIGTERM.
+// Program is a function of the test binary that runs as a process of its own. It returns when ctx
+// ends, on SIGTERM.
 type Program func(ctx context.Context) error
 
 // programVariable makes the test binary run a Program instead of the tests.
 const programVariable = "RINGMASTER_RIG_PROGRAM"
 
-// Main is what a package's TestMain calls. It runs the tests and ends the process.
+// Main runs the tests of a package and ends the process. It is called by TestMain.
 func Main(m *testing.M, options Options) {
 	if name := os.Getenv(programVariable); name != "" {
 		os.Exit(runProgram(name, options.Programs[name]))
 	}
 	flag.Parse()
-	endWithParents()
-	// controller-runtime's client would complain in every test's output that it has nobody to tell.
+	exitWithParents()
+	// Without a logger, controller-runtime would print a warning in the output of every test.
 	log.SetLogger(logr.Discard())
-	session.configure(options)
+	thisRun.configure(options)
 	code := m.Run()
-	session.close()
+	thisRun.close()
 	os.Exit(code)
 }
 
@@ -53,20 +53,20 @@ func runProgram(name string, program Program) int {
 	return 0
 }
 
-// testRun is what the tests of one process share.
+// testRun is the state that the tests of one process share.
 type testRun struct {
 	mu         sync.Mutex
 	configured bool
 	options    Options
 	folder     string
-	shared     *plane
+	shared     *cluster
 	sharedErr  error
 	built      map[Binary]*buildResult
 	checkedOut map[string]*buildResult // by commit
 }
 
-// session is the only one: a test binary runs its tests once.
-var session = &testRun{built: map[Binary]*buildResult{}, checkedOut: map[string]*buildResult{}}
+// thisRun is the only testRun, because a test binary runs its tests once.
+var thisRun = &testRun{built: map[Binary]*buildResult{}, checkedOut: map[string]*buildResult{}}
 
 func (s *testRun) configure(options Options) {
 	s.mu.Lock()
@@ -74,7 +74,7 @@ func (s *testRun) configure(options Options) {
 	s.options, s.configured = options, true
 }
 
-// tempDir makes a folder that goes when the test run ends.
+// tempDir creates a folder that is removed when the test run ends.
 func (s *testRun) tempDir(name string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,11 +95,11 @@ func (s *testRun) tempDirLocked(name string) (string, error) {
 	return os.MkdirTemp(s.folder, name+"-")
 }
 
-// TempDir is a folder for the test that goes with the test run, however that ends. One of t.TempDir
-// stays when the run is killed.
+// TempDir returns a folder for the test that is removed after the test run, however that ends. A folder of
+// t.TempDir stays if the run is killed.
 func TempDir(t testing.TB) string {
 	t.Helper()
-	folder, err := session.tempDir("test")
+	folder, err := thisRun.tempDir("test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +111,8 @@ func TempDir(t testing.TB) string {
 	return folder
 }
 
-// sharedPlane starts the shared control plane with the first call.
-func (s *testRun) sharedPlane() (*plane, error) {
+// sharedCluster returns the shared control plane, which the first call starts.
+func (s *testRun) sharedCluster() (*cluster, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.configured {
@@ -124,7 +124,7 @@ func (s *testRun) sharedPlane() (*plane, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.shared, s.sharedErr = startPlane(folder, s.options)
+		s.shared, s.sharedErr = startCluster(folder, s.options)
 	}
 	return s.shared, s.sharedErr
 }

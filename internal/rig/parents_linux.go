@@ -10,36 +10,35 @@ import (
 	"time"
 )
 
-// runners are the programs that run tests for a person: when one of them is killed, so is the run.
+// runners are programs that run tests. When one of them is killed, the test run ends.
 var runners = []string{"go", "make", "gmake", "gotestsum"}
 
-// shells stand between make and what it runs.
+// shells can be between make and its commands.
 var shells = []string{"sh", "bash", "dash"}
 
-// ancestor is a process above this one. The time of its start tells it from a later process with
-// the same number.
+// ancestor is an ancestor of this process. Its start time distinguishes it from a later process with
+// the same ID.
 type ancestor struct {
 	pid, parent int
 	name        string
 	started     string
 }
 
-// endWithParents ends this process, and the runners between, soon after the go or make that runs it
-// was killed. Nobody tells a child of that: `go test` that gets SIGKILL leaves the test binary
-// running with everything that it started, and `make` leaves a `go test` that goes on with the next
-// package.
-func endWithParents() {
-	lineage := lineageOf(os.Getppid(), readAncestor)
+// exitWithParents ends this process and the runners between soon after the go or make that runs it was
+// killed. Children are not notified: a killed `go test` leaves the test binary running, and a killed
+// `make` leaves a `go test` that continues with the next package.
+func exitWithParents() {
+	ancestors := ancestorsOf(os.Getppid(), readAncestor)
 	go func() {
 		const interval = 100 * time.Millisecond
 		for range time.Tick(interval) {
-			for i, before := range lineage {
+			for i, before := range ancestors {
 				if before.alive() {
 					continue
 				}
 				fmt.Fprintf(os.Stderr, "%s, which ran these tests, was killed: ending\n", before.name)
-				// Those between it and this process would go on with the next tests.
-				for _, between := range lineage[:i] {
+				// The processes between would continue with the next tests.
+				for _, between := range ancestors[:i] {
 					if between.alive() {
 						_ = syscall.Kill(between.pid, syscall.SIGKILL)
 					}
@@ -50,16 +49,16 @@ func endWithParents() {
 	}()
 }
 
-// alive tells whether the very process still runs.
+// alive reports whether the same process still runs.
 func (a ancestor) alive() bool {
 	now, err := readAncestor(a.pid)
 	return err == nil && now.started == a.started
 }
 
-// lineageOf returns the runners above this process, with the shells between them. A shell that no
-// runner started is a person's or a script's, and may end without wanting to end the tests.
-func lineageOf(pid int, read func(int) (ancestor, error)) []ancestor {
-	var lineage, between []ancestor
+// ancestorsOf returns the runners above this process, with the shells between them. A shell that no
+// runner started belongs to a user or a script, whose end must not end the tests.
+func ancestorsOf(pid int, read func(int) (ancestor, error)) []ancestor {
+	var ancestors, between []ancestor
 	for pid > 1 {
 		current, err := read(pid)
 		if err != nil {
@@ -67,20 +66,20 @@ func lineageOf(pid int, read func(int) (ancestor, error)) []ancestor {
 		}
 		switch {
 		case slices.Contains(runners, current.name):
-			lineage = append(append(lineage, between...), current)
+			ancestors = append(append(ancestors, between...), current)
 			between = nil
 		case slices.Contains(shells, current.name):
 			between = append(between, current)
 		default:
-			return lineage
+			return ancestors
 		}
 		pid = current.parent
 	}
-	return lineage
+	return ancestors
 }
 
 // readAncestor reads /proc/<pid>/stat: "pid (name) state parent …", with the start time as the
-// 22nd field. A zombie has been killed, although its number is still there.
+// 22nd field. A zombie counts as ended.
 func readAncestor(pid int) (ancestor, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -88,7 +87,7 @@ func readAncestor(pid int) (ancestor, error) {
 	}
 	open, end := bytes.IndexByte(content, '('), bytes.LastIndexByte(content, ')')
 	if open < 0 || end < open {
-		return ancestor{}, fmt.Errorf("/proc/%d/stat is not understood", pid)
+		return ancestor{}, fmt.Errorf("/proc/%d/stat: unknown format", pid)
 	}
 	const state, parentField, startField = 0, 1, 19
 	fields := bytes.Fields(content[end+1:])

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// endWithParents ends this process soon after the one that started it.
-func endWithParents() {
+// exitWithParents ends this process soon after its parent has ended.
+func exitWithParents() {
 	parent := os.Getppid()
 	go func() {
 		const interval = 100 * time.Millisecond

@@ -11,41 +11,41 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// Process says what to run and as whom.
+// Process describes a process and its identity.
 type Process struct {
-	// Name is the name of the process, of the Pod object that its token is bound to, and of its
-	// ServiceAccount unless that has a name of its own. It is told to it as POD_NAME.
+	// Name is the name of the process, of the Pod that its token is bound to, and by default of its
+	// ServiceAccount. The process has it in POD_NAME.
 	Name           string
 	ServiceAccount string
-	// Roles are files or folders, seen from the repository's root, whose Roles and ClusterRoles
-	// the ServiceAccount gets. It may do nothing else.
+	// Roles are files or folders, relative to the root of the repository, with the Roles and ClusterRoles
+	// of the ServiceAccount. It has no other permissions.
 	Roles []string
-	// Binary is the path of an executable, as Build returns it. Without one it is the test binary,
-	// which runs the Program of the given name.
+	// Binary is the path of an executable, as returned by Build. If it is empty, the test binary runs
+	// Program.
 	Binary  string
 	Program string
 	Args    []string
-	// Env is added to the environment of the tests.
+	// Env is added to the environment of the test binary.
 	Env []string
-	// Proxy, when set, stands between the process and the API server.
+	// Proxy is between the process and the API server, if it is set.
 	Proxy *faultproxy.Proxy
 }
 
-// Running is a process of a test. When the test ends it is killed, and what it wrote is in the
-// test's log if the test failed.
+// Running is a process of a test. It is killed after the test, and if the test failed, its output is in
+// the test's log.
 type Running struct {
 	*process.Process
 	// Kubeconfig is the path of the process's own kubeconfig.
 	Kubeconfig string
-	// Log is the path of what it wrote.
+	// Log is the path of its log.
 	Log string
 }
 
-// Start runs a process under an identity of its own. It finds its kubeconfig in KUBECONFIG, and
-// itself in POD_NAME, POD_NAMESPACE and POD_UID.
+// Start starts a process with its own identity: KUBECONFIG, POD_NAME, POD_NAMESPACE and POD_UID are in its
+// environment.
 func (r *Rig) Start(t testing.TB, options Process) *Running {
 	t.Helper()
-	folder, err := session.tempDir(options.Name)
+	folder, err := thisRun.tempDir(options.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func (r *Rig) Start(t testing.TB, options Process) *Running {
 	running := &Running{Kubeconfig: filepath.Join(folder, "kubeconfig"), Log: filepath.Join(folder, "log")}
 	env, err := r.identify(t.Context(), options, folder)
 	if err != nil {
-		t.Fatalf("giving %s an identity: %v", options.Name, err)
+		t.Fatalf("creating the identity of %s: %v", options.Name, err)
 	}
 	spec := process.Spec{
 		Name: options.Name,
@@ -79,7 +79,7 @@ func (r *Rig) Start(t testing.TB, options Process) *Running {
 	return running
 }
 
-// end kills the process and shows what it wrote if that can help.
+// end kills the process, and logs its output if the test failed.
 func (p *Running) end(t testing.TB) {
 	if err := p.Kill(); err != nil {
 		t.Error(err)
@@ -90,5 +90,5 @@ func (p *Running) end(t testing.TB) {
 	}
 }
 
-// Terminate asks the process to end (SIGTERM) and does not wait for it.
+// Terminate sends SIGTERM and does not wait for the process to end.
 func (p *Running) Terminate() error { return p.Signal(syscall.SIGTERM) }

@@ -20,75 +20,75 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
 )
 
-// Timeout is how long a test waits for something that must happen. It is the same for all tests and far above what any of
-// it takes: many packages share the machine, and a test that passes does not wait for it.
+// Timeout is how long a test waits for an event that must happen. It is far above what any event takes, because many
+// packages share the machine, and a test that passes does not wait for it.
 const Timeout = 4 * time.Minute
 
-// Options say what kind of control plane the tests need.
+// Options configure the control plane of tests.
 type Options struct {
-	// ControllerManager and Scheduler run those as well. Without a controller manager nothing is
-	// garbage-collected, no namespace goes away, and no Deployment does anything.
+	// ControllerManager and Scheduler start those as well. Without a controller manager, nothing is
+	// garbage-collected, namespaces are not deleted, and Deployments have no effect.
 	ControllerManager, Scheduler bool
-	// CRDs are files or folders with custom resource definitions, seen from the repository's root.
+	// CRDs are files or folders with custom resource definitions, relative to the root of the repository.
 	CRDs []string
-	// APIServerArgs are more arguments for the API server.
+	// APIServerArgs are additional arguments of the API server.
 	APIServerArgs []string
-	// Programs are what the test binary can run as processes, by name. Only Main looks at them.
+	// Programs are the programs that the test binary can run as processes, by name. Only Main uses them.
 	Programs map[string]Program
 }
 
-// Rig is a control plane, as one test sees it.
+// Rig is a control plane with the namespace of a test.
 type Rig struct {
 	*controlplane.ControlPlane
-	// Config and Client are the administrator's access.
+	// Config and Client have the permissions of an administrator.
 	Config *rest.Config
 	Client client.Client
-	// Clientset is the same access, typed for Kubernetes' own kinds.
+	// Clientset has the same permissions.
 	Clientset kubernetes.Interface
-	// Namespace is the test's own.
+	// Namespace is the namespace of the test.
 	Namespace string
 }
 
-// plane is a control plane that is ready for use.
-type plane struct {
+// cluster is a running control plane with its clients.
+type cluster struct {
 	*controlplane.ControlPlane
 	config    *rest.Config
 	client    client.Client
 	clientset kubernetes.Interface
 }
 
-// Shared returns the control plane that all tests of the package share.
+// Shared returns the control plane of the package, with a namespace for the test.
 func Shared(t testing.TB) *Rig {
 	t.Helper()
-	p, err := session.sharedPlane()
+	c, err := thisRun.sharedCluster()
 	if err != nil {
 		t.Fatalf("starting the shared control plane: %v", err)
 	}
-	return p.forTest(t)
+	return c.forTest(t)
 }
 
-// Private starts a control plane for this test alone, which may break it.
+// Private starts a control plane for one test, which may break it.
 func Private(t testing.TB, options Options) *Rig {
 	t.Helper()
-	folder, err := session.tempDir("private")
+	folder, err := thisRun.tempDir("private")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := startPlane(folder, options)
+	c, err := startCluster(folder, options)
 	if err != nil {
 		t.Fatalf("starting a private control plane: %v", err)
 	}
 	t.Cleanup(func() {
-		p.Kill()
+		c.Kill()
 		if err := os.RemoveAll(folder); err != nil {
 			t.Error(err)
 		}
 	})
-	return p.forTest(t)
+	return c.forTest(t)
 }
 
-func startPlane(folder string, options Options) (*plane, error) {
-	const limit = 3 * time.Minute // far more than it takes, also on a machine that does ten other things
+func startCluster(folder string, options Options) (*cluster, error) {
+	const limit = 3 * time.Minute // far more than it takes on a loaded machine
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	assets, err := findAssets()
@@ -105,49 +105,49 @@ func startPlane(folder string, options Options) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plane{ControlPlane: cp, config: cp.RESTConfig()}
-	if err := p.prepare(options); err != nil {
+	c := &cluster{ControlPlane: cp, config: cp.RESTConfig()}
+	if err := c.prepare(options); err != nil {
 		cp.Kill()
 		return nil, err
 	}
-	return p, nil
+	return c, nil
 }
 
-func (p *plane) prepare(options Options) error {
+func (c *cluster) prepare(options Options) error {
 	if len(options.CRDs) > 0 {
 		paths := make([]string, len(options.CRDs))
 		for i, path := range options.CRDs {
 			paths[i] = filepath.Join(repository(), path)
 		}
-		_, err := envtest.InstallCRDs(p.config, envtest.CRDInstallOptions{Paths: paths, ErrorIfPathMissing: true})
+		_, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: paths, ErrorIfPathMissing: true})
 		if err != nil {
 			return fmt.Errorf("installing the custom resource definitions: %w", err)
 		}
 	}
 	var err error
-	if p.client, err = client.New(p.config, client.Options{}); err != nil {
+	if c.client, err = client.New(c.config, client.Options{}); err != nil {
 		return err
 	}
-	p.clientset, err = kubernetes.NewForConfig(p.config)
+	c.clientset, err = kubernetes.NewForConfig(c.config)
 	return err
 }
 
-// forTest makes a namespace for the test.
-func (p *plane) forTest(t testing.TB) *Rig {
+// forTest returns the control plane with a namespace for the test.
+func (c *cluster) forTest(t testing.TB) *Rig {
 	t.Helper()
-	r := &Rig{ControlPlane: p.ControlPlane, Config: p.config, Client: p.client, Clientset: p.clientset}
+	r := &Rig{ControlPlane: c.ControlPlane, Config: c.config, Client: c.client, Clientset: c.clientset}
 	return r.For(t)
 }
 
-// For returns the same control plane with a namespace for another test, such as a part of this one.
+// For returns the same control plane with a namespace for another test, such as a subtest.
 func (r *Rig) For(t testing.TB) *Rig {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix(t.Name())}}
 	if err := r.Client.Create(t.Context(), namespace); err != nil {
-		t.Fatalf("making a namespace for the test: %v", err)
+		t.Fatalf("creating a namespace for the test: %v", err)
 	}
 	t.Cleanup(func() {
-		// It may never go away (there may be no controller manager), but it takes no new objects.
+		// Without a controller manager it stays, but accepts no new objects.
 		const limit = 5 * time.Second // the test may have paused the API server
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
@@ -158,14 +158,14 @@ func (r *Rig) For(t testing.TB) *Rig {
 	return &own
 }
 
-// namespacePrefix makes a name that people recognize from a test's.
+// namespacePrefix returns a prefix like the name of the test.
 func namespacePrefix(test string) string {
 	const most = 40
 	name := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(test), "-")
 	return strings.Trim(name[:min(len(name), most)], "-") + "-"
 }
 
-// Assets is the folder with Kubernetes' programs.
+// Assets returns the folder with the programs of Kubernetes.
 func Assets(t testing.TB) string {
 	t.Helper()
 	assets, err := findAssets()
@@ -179,10 +179,10 @@ func findAssets() (string, error) {
 	return controlplane.FindAssets(filepath.Join(repository(), "bin", "kubernetes"))
 }
 
-// module is the name of the root module.
+// module is the path of the root module.
 const module = "github.com/ringmaster-project/ringmaster"
 
-// repository is the folder of the repository: the nearest one above with the root module's go.mod.
+// repository returns the root of the repository: the nearest parent folder with the go.mod of the root module.
 func repository() string {
 	folder, err := os.Getwd()
 	if err != nil {

@@ -28,10 +28,10 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{Programs: map[string]rig.Program{"beat": beat, "fail": fail}})
 }
 
-// roles are what the processes of these tests may do.
+// roles are the roles of the processes of these tests.
 var roles = []string{"internal/rig/testdata/roles"}
 
-// beat counts in a ConfigMap with the process's name until it is told to end.
+// beat increments a number in a ConfigMap with the process's name until it is terminated.
 func beat(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -97,10 +97,10 @@ func TestProcessObeysSignals(t *testing.T) {
 	g.Expect(p.Wait(ctx)).To(Succeed())
 	g.Expect(p.Tail(1)).To(Equal("told to end"))
 	g.Expect(p.Running()).To(BeFalse())
-	g.Expect(p.Signal(os.Interrupt)).To(Succeed(), "there is nobody left to signal")
+	g.Expect(p.Signal(os.Interrupt)).To(Succeed(), "the process has ended")
 }
 
-func TestKilledProcessSaysNothing(t *testing.T) {
+func TestKilledProcessWritesNothing(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
 	p := r.Start(t, rig.Process{Name: "beat", Program: "beat", Roles: roles})
@@ -112,8 +112,8 @@ func TestKilledProcessSaysNothing(t *testing.T) {
 	g.Expect(p.Tail(10)).To(BeEmpty())
 }
 
-// TestProcessHasItsOwnIdentity looks at a process through the API server's eyes.
-func TestProcessHasItsOwnIdentity(t *testing.T) {
+// TestProcessHasItsIdentity shows how the API server identifies a process.
+func TestProcessHasItsIdentity(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
 	p := r.Start(t, rig.Process{Name: "shard-0", ServiceAccount: "shard", Program: "beat", Roles: roles})
@@ -209,7 +209,7 @@ func TestFailureShowsOutput(t *testing.T) {
 const failVariable = "RINGMASTER_RIG_TEST_FAIL"
 
 // TestOnlyForFailureShowsOutput fails when TestFailureShowsOutput runs it, after its process has
-// written something; by itself it sees that a process that fails is told from one that does not.
+// written output. Otherwise, it shows that the exit of a failed process is an error.
 func TestOnlyForFailureShowsOutput(t *testing.T) {
 	p := rig.Shared(t).Start(t, rig.Process{Name: "process", Program: "fail"})
 	if err := p.Wait(t.Context()); err == nil {
@@ -232,7 +232,7 @@ func testsOf(t *testing.T, pattern string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-func TestBadRolesAreTold(t *testing.T) {
+func TestInvalidRolesAreReported(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "other.yaml"), []byte("kind: ConfigMap\napiVersion: v1\n"), 0o600); err != nil {
 		t.Fatal(err)

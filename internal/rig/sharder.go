@@ -17,31 +17,31 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// SharderOptions say what is special about a replica of the external sharder.
+// SharderOptions configure a replica of the external sharder.
 type SharderOptions struct {
 	// Name is "sharder" by default. All replicas of a test have the ServiceAccount "sharder".
 	Name string
-	// Roles are what it may do beside config/rbac: usually what it needs for the rings.
+	// Roles are roles in addition to config/rbac, usually for the objects of rings.
 	Roles []string
-	// Config is YAML that is merged into its configuration file. Without it, the replicas of a test
-	// elect a leader in the test's namespace, and each one's webhook is called by its own URL.
+	// Config is YAML that is merged into its configuration file. By default, the replicas of a test elect a
+	// leader in the test's namespace, and the webhook of each is called by URL.
 	Config string
-	// Shipped runs it as users do: without the race detector, with logs for machines.
+	// Shipped runs it as released: without the race detector, with JSON logs.
 	Shipped bool
 	// Binary is the path of another build of the sharder, such as one of an earlier commit.
 	Binary string
-	// Args, Env and Proxy are as in Process. Args come last, and so win.
+	// Args, Env and Proxy are as in Process. Args override the other arguments.
 	Args, Env []string
 	Proxy     *faultproxy.Proxy
 }
 
-// Sharder is a replica of the external sharder, with the ports that it serves on 127.0.0.1.
+// Sharder is a replica of the external sharder, with its ports on 127.0.0.1.
 type Sharder struct {
 	*Running
 	Webhook, Metrics, Health int
 }
 
-// StartSharder runs a replica of the external sharder. It does not wait until that is ready: ask
+// StartSharder starts a replica of the external sharder. It does not wait until the replica is ready: use
 // Probe.
 func (r *Rig) StartSharder(t testing.TB, options SharderOptions) *Sharder {
 	t.Helper()
@@ -66,7 +66,7 @@ func (r *Rig) StartSharder(t testing.TB, options SharderOptions) *Sharder {
 	return s
 }
 
-// ReservePort finds a free port of 127.0.0.1, and keeps it from others until the test ends.
+// ReservePort reserves a free port of 127.0.0.1 until the test ends.
 func ReservePort(t testing.TB) int {
 	t.Helper()
 	port, err := process.ReservePort("127.0.0.1")
@@ -77,7 +77,7 @@ func ReservePort(t testing.TB) int {
 	return port.Number
 }
 
-// configureSharder writes the configuration of a replica.
+// configureSharder writes the configuration file of a replica, and returns its path.
 func (r *Rig) configureSharder(t testing.TB, s *Sharder, changes string) string {
 	t.Helper()
 	config := parse(t, fmt.Sprintf(`
@@ -109,7 +109,7 @@ func parse(t testing.TB, content string) map[string]any {
 	return values
 }
 
-// merge puts all values of change into config.
+// merge merges all values of change into config.
 func merge(config, change map[string]any) {
 	for key, value := range change {
 		below, isMap := value.(map[string]any)
@@ -121,8 +121,8 @@ func merge(config, change map[string]any) {
 	}
 }
 
-// Probe asks for a path of the health endpoint as a kubelet does, and returns the status, or 0 without
-// an answer.
+// Probe requests a path of the health endpoint as a kubelet does, and returns the status, or 0 without a
+// response.
 func (s *Sharder) Probe(path string) int {
 	const limit = 20 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -1,5 +1,4 @@
-// Package ringfile finds ControllerRings in what people write: files with one or many objects, in
-// YAML or JSON, of which some are rings.
+// Package ringfile reads ControllerRings from files with one or more objects in YAML or JSON.
 package ringfile
 
 import (
@@ -17,7 +16,7 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// Find returns the ring of the given name, or the only one if no name is given.
+// Find returns the ring of the name, or the only one if the name is empty.
 func Find(content io.Reader, name string) (*shardingv1alpha1.ControllerRing, error) {
 	rings, err := read(content)
 	if err != nil {
@@ -30,19 +29,19 @@ func Find(content io.Reader, name string) (*shardingv1alpha1.ControllerRing, err
 	at := slices.Index(names, name)
 	switch {
 	case len(rings) == 0:
-		return nil, fmt.Errorf("there is no ControllerRing of %s in it", shardingv1alpha1.SchemeGroupVersion)
+		return nil, fmt.Errorf("no ControllerRing of %s found", shardingv1alpha1.SchemeGroupVersion)
 	case at >= 0:
 		return rings[at], nil
 	case name != "":
-		return nil, fmt.Errorf("there is no ControllerRing %q in it, but %s", name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("ControllerRing %q not found (available: %s)", name, strings.Join(names, ", "))
 	case len(rings) > 1:
-		return nil, fmt.Errorf("there are several ControllerRings in it: name one of %s", strings.Join(names, ", "))
+		return nil, fmt.Errorf("found %d ControllerRings: name one of %s", len(names), strings.Join(names, ", "))
 	}
 	return rings[0], nil
 }
 
-// read reads all rings. A field that does not exist is an error: a misspelt one would silently be
-// missing from what is made of the ring.
+// read reads all rings. An unknown field is an error: a misspelt field would otherwise be ignored
+// silently.
 func read(content io.Reader) ([]*shardingv1alpha1.ControllerRing, error) {
 	scheme := runtime.NewScheme()
 	if err := shardingv1alpha1.AddToScheme(scheme); err != nil {
@@ -59,11 +58,11 @@ func read(content io.Reader) ([]*shardingv1alpha1.ControllerRing, error) {
 			return nil, err
 		}
 		if len(bytes.TrimSpace(document.Raw)) == 0 {
-			continue // between two separators
+			continue // an empty document
 		}
 		object, _, err := decoder.Decode(document.Raw, nil, nil)
 		if runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err) || runtime.IsMissingVersion(err) {
-			continue // something else
+			continue // another kind
 		}
 		if err != nil {
 			return nil, err

@@ -1,4 +1,4 @@
-// Package roles says what a ring's sharder and shards have to be allowed, as RBAC roles.
+// Package roles returns the RBAC roles and bindings that the sharder and the shards of a ring need.
 //
 // It promises that a role names exactly the ring's resources, and never a wildcard.
 package roles
@@ -16,22 +16,22 @@ import (
 )
 
 var (
-	// sharderVerbs are what the sharder does with the objects of a ring.
+	// sharderVerbs are the verbs that the sharder needs for the objects of a ring.
 	sharderVerbs = []string{"list", "patch"}
-	// shardVerbs are what a shard does with them before it does its own work: it watches its share, and
-	// takes its labels off or hands it over. What else its controller does is in the controller's role.
+	// shardVerbs are the verbs that a shard needs for them: to watch and release them. The role of its
+	// controller has the other verbs.
 	shardVerbs = []string{"get", "list", "watch", "patch"}
-	// leaseVerbs are what a shard does with Leases: it keeps its own, and finds its peers.
+	// leaseVerbs are the verbs that a shard needs for Leases: to renew its own and to find its peers.
 	leaseVerbs = []string{"get", "list", "create", "update"}
-	// sharderLeaseVerbs are what an instance does besides that is the sharder of its ring: it shows the states
-	// of all shards, takes the Leases of the dying over and deletes those of the dead.
+	// sharderLeaseVerbs are the verbs that an in-process sharder needs for Leases: to show the states of shards, and
+	// to take over and delete Leases.
 	sharderLeaseVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 )
 
 // Sharder is the ServiceAccount of the sharder, as config/ installs it.
 var Sharder = types.NamespacedName{Namespace: shardingv1alpha1.NamespaceSystem, Name: "sharder"}
 
-// ForSharder returns what the sharder needs for the objects of a ring.
+// ForSharder returns the permissions of the sharder for the objects of a ring.
 func ForSharder(ring *shardingv1alpha1.ControllerRing) []runtime.Object {
 	name := "sharding:sharder:" + ring.Name
 	return []runtime.Object{
@@ -40,17 +40,16 @@ func ForSharder(ring *shardingv1alpha1.ControllerRing) []runtime.Object {
 	}
 }
 
-// ForShards returns what the shards of a ring need that run as the account.
+// ForShards returns the permissions of a ring's shards that run as the account.
 func ForShards(ring *shardingv1alpha1.ControllerRing, account types.NamespacedName) []runtime.Object {
 	return forShards(ring, account, leaseRules(leaseVerbs), rules(ring, shardVerbs))
 }
 
-// ForInstances returns what the shards of a ring need that run as the account and are the ring's sharder
-// themselves.
+// ForInstances returns the permissions of a ring's shards that run as the account, with the in-process sharder.
 func ForInstances(ring *shardingv1alpha1.ControllerRing, account types.NamespacedName) []runtime.Object {
 	events := rbacv1.PolicyRule{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}
 	objects := append(rules(ring, shardVerbs), rbacv1.PolicyRule{
-		// Whether an external sharder is at work as well.
+		// To detect an external sharder.
 		APIGroups: []string{shardingv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"controllerrings"},
 		ResourceNames: []string{ring.Name}, Verbs: []string{"get"},
 	})
@@ -64,11 +63,11 @@ func leaseRules(verbs []string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs}}
 }
 
-// forShards are roles for what is in the shards' namespace, and for the objects of the ring.
+// forShards returns a role in the shards' namespace, and a cluster role for the objects of the ring.
 func forShards(ring *shardingv1alpha1.ControllerRing, account types.NamespacedName, own, objects []rbacv1.PolicyRule) []runtime.Object {
 	name := "sharding:shard:" + ring.Name
 	role := &rbacv1.Role{TypeMeta: typeMeta("Role"), ObjectMeta: objectMeta(ring, name), Rules: own}
-	// Shards may run under several accounts. They share the roles, and each has its bindings.
+	// Shards can have several accounts, which share the roles and have their own bindings.
 	binding := &rbacv1.RoleBinding{
 		TypeMeta:   typeMeta("RoleBinding"),
 		ObjectMeta: objectMeta(ring, name+":"+account.Name),
@@ -84,13 +83,13 @@ func forShards(ring *shardingv1alpha1.ControllerRing, account types.NamespacedNa
 	}
 }
 
-// rules has one rule for each API group, in a fixed order.
+// rules returns one rule for each API group, in a fixed order.
 func rules(ring *shardingv1alpha1.ControllerRing, verbs []string) []rbacv1.PolicyRule {
 	groups := map[string][]string{}
 	for i := range ring.Spec.Resources {
 		main := &ring.Spec.Resources[i]
 		for _, resource := range append([]shardingv1alpha1.GroupResource{main.GroupResource}, main.ControlledResources...) {
-			if !slices.Contains(groups[resource.Group], resource.Resource) { // several may control the same
+			if !slices.Contains(groups[resource.Group], resource.Resource) { // several resources may control the same one
 				groups[resource.Group] = append(groups[resource.Group], resource.Resource)
 			}
 		}

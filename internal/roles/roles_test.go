@@ -100,8 +100,8 @@ func TestForShards(t *testing.T) {
 	}
 }
 
-// TestForInstances has what an instance needs to be the sharder besides, and nothing for namespaces unless they
-// are chosen by their labels.
+// TestForInstances has the permissions of the in-process sharder, and those for namespaces only if their labels
+// are selected.
 func TestForInstances(t *testing.T) {
 	account := types.NamespacedName{Namespace: "hosting", Name: "operator"}
 	chosen := ring()

@@ -1,5 +1,5 @@
-// Package seed makes the random choices of tests repeatable. Each test logs its seed, and makes the
-// same choices if that seed is set in the environment.
+// Package seed makes the random choices of tests repeatable. Each test logs its seed, and repeats its
+// choices if that seed is set in the environment.
 package seed
 
 import (

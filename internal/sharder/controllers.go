@@ -29,14 +29,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/rings"
 )
 
-// ringQueue enqueues rings for the ring controller. A replica that does not lead has no such controller, and needs none:
-// it reconciles all rings when it begins to lead.
+// ringQueue enqueues rings for the ring controller. It drops them on a replica that does not lead, where that
+// controller does not run: it reconciles all rings when it starts.
 type ringQueue struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// start is the controller's source: from now on there is a queue.
+// start is the source of the ring controller, which provides the queue.
 func (q *ringQueue) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -44,7 +44,7 @@ func (q *ringQueue) start(_ context.Context, queue workqueue.TypedRateLimitingIn
 	return nil
 }
 
-// add makes the controller reconcile a ring. It never waits.
+// add enqueues a ring. It never blocks.
 func (q *ringQueue) add(ring string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,12 +54,12 @@ func (q *ringQueue) add(ring string) {
 }
 
 func (s *Sharder) addControllers() error {
-	return errors.Join(s.addObserver(), s.addRivals(), s.addCatalog(), s.addRings(), s.addLeases())
+	return errors.Join(s.addInformers(), s.addOtherSharders(), s.addCatalog(), s.addRings(), s.addLeases())
 }
 
-// addObserver makes every replica see the Leases, so that each knows the rings and the next leader
-// knows since when a shard has been silent.
-func (s *Sharder) addObserver() error {
+// addInformers starts informers on every replica, also on those that do not lead: each serves the webhook,
+// and the next leader must know when it last observed a renewal of each shard.
+func (s *Sharder) addInformers() error {
 	informer, err := s.informer(&coordinationv1.Lease{})
 	if err != nil {
 		return err
@@ -67,13 +67,13 @@ func (s *Sharder) addObserver() error {
 	if s.readiness.leases, err = leases.Follow(informer, s.members); err != nil {
 		return err
 	}
-	// Namespaces are looked up by name while objects are moved. They and all else are there before
-	// anything starts, and a replica that is to lead need not wait for them.
+	// The mover looks namespaces up while it moves objects. Informers that start now have synced when a
+	// replica starts to lead.
 	informer, err = s.informer(newNamespace())
 	if err != nil {
 		return err
 	}
-	if _, err := informer.AddEventHandler(s.followNamespaces()); err != nil {
+	if _, err := informer.AddEventHandler(s.namespaceHandler()); err != nil {
 		return err
 	}
 	for _, watched := range []client.Object{
@@ -86,22 +86,22 @@ func (s *Sharder) addObserver() error {
 	return nil
 }
 
-// addRivals makes every replica see which instances are the sharder of their ring themselves. These Leases
-// are no shards', so that they are in a cache of their own.
-func (s *Sharder) addRivals() error {
-	made, err := cache.New(s.manager.GetConfig(), cache.Options{
+// addOtherSharders makes every replica track in-process sharders. Their Leases need a cache of their own,
+// because the manager's has only those of shards.
+func (s *Sharder) addOtherSharders() error {
+	sharderLeases, err := cache.New(s.manager.GetConfig(), cache.Options{
 		HTTPClient: s.manager.GetHTTPClient(), Scheme: s.manager.GetScheme(), Mapper: s.manager.GetRESTMapper(),
-		DefaultLabelSelector: having(shardingv1alpha1.LabelSharder), DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultLabelSelector: hasLabel(shardingv1alpha1.LabelSharder), DefaultTransform: cache.TransformStripManagedFields(),
 	})
 	if err != nil {
 		return err
 	}
-	informer, err := made.GetInformer(context.Background(), &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
+	informer, err := sharderLeases.GetInformer(context.Background(), &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	_, err = leases.Follow(informer, s.rivals)
-	return errors.Join(err, s.manager.Add(leases.Cache{Cache: made}))
+	_, err = leases.Follow(informer, s.otherSharders)
+	return errors.Join(err, s.manager.Add(leases.Cache{Cache: sharderLeases}))
 }
 
 func (s *Sharder) informer(watched client.Object) (cache.Informer, error) {
@@ -112,14 +112,14 @@ func (s *Sharder) informer(watched client.Object) (cache.Informer, error) {
 	return informer, err
 }
 
-// addCatalog makes every replica know the rings, for the webhook.
+// addCatalog makes every replica learn the rings, for the webhook.
 func (s *Sharder) addCatalog() error {
-	const again = 5 * time.Second
-	everywhere := false
+	const retryUnknownResourceAfter = 5 * time.Second
+	needLeaderElection := false
 	return ctrl.NewControllerManagedBy(s.manager).
 		Named("catalog").
 		For(&shardingv1alpha1.ControllerRing{}).
-		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
+		WithOptions(controller.Options{NeedLeaderElection: &needLeaderElection}).
 		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			ring := &shardingv1alpha1.ControllerRing{}
 			err := s.manager.GetClient().Get(ctx, request.NamespacedName, ring)
@@ -132,7 +132,7 @@ func (s *Sharder) addCatalog() error {
 			}
 			_, err = s.learn(ctx, ring)
 			if _, unknown := errors.AsType[*catalog.UnknownResourceError](err); unknown {
-				return reconcile.Result{RequeueAfter: again}, nil // the ring controller tells of it
+				return reconcile.Result{RequeueAfter: retryUnknownResourceAfter}, nil // the ring controller reports it
 			}
 			return reconcile.Result{}, err
 		}))
@@ -147,36 +147,36 @@ func (s *Sharder) addRings() error {
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ringOf), builder.WithPredicates(membershipChanged())).
 		WatchesRawSource(source.Func(s.ringQueue.start)).
 		Complete(&rings.Reconciler{
-			Client:     s.manager.GetClient(),
-			Learn:      s.learn,
-			Shards:     s.members.Shards,
-			Namespaces: s.members.Namespaces,
-			Rival:      s.rivals.Of,
-			Movers:     s.group,
-			Events:     s.manager.GetEventRecorder("controllerring-controller"),
-			Clock:      s.clock,
-			Config:     s.config.Webhook.Config,
-			Authority:  s.authority.Bundle,
+			Client:       s.manager.GetClient(),
+			Learn:        s.learn,
+			Shards:       s.members.Shards,
+			Namespaces:   s.members.Namespaces,
+			OtherSharder: s.otherSharders.Active,
+			Movers:       s.group,
+			Events:       s.manager.GetEventRecorder("controllerring-controller"),
+			Clock:        s.clock,
+			Config:       s.config.Webhook.Config,
+			Authority:    s.authority.Bundle,
 		})
 }
 
 func (s *Sharder) addLeases() error {
 	return ctrl.NewControllerManagedBy(s.manager).
 		Named("shardlease").
-		For(&coordinationv1.Lease{}, builder.WithPredicates(leases.NoMereRenewals())).
+		For(&coordinationv1.Lease{}, builder.WithPredicates(leases.IgnoreRenewals())).
 		Watches(&shardingv1alpha1.ControllerRing{}, handler.EnqueueRequestsFromMapFunc(s.leasesOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(&leases.Reconciler{
-			Client:     s.manager.GetClient(),
-			Shards:     s.members,
-			Ring:       s.declared,
-			Rival:      func(ring string) bool { return s.rivals.Of(ring) != nil },
-			Events:     s.manager.GetEventRecorder("shardlease-controller"),
-			Clock:      s.clock,
-			Transition: s.metrics.Transition,
+			Client:             s.manager.GetClient(),
+			Shards:             s.members,
+			Ring:               s.declared,
+			OtherSharderActive: func(ring string) bool { return s.otherSharders.Active(ring) != nil },
+			Events:             s.manager.GetEventRecorder("shardlease-controller"),
+			Clock:              s.clock,
+			Transition:         s.metrics.Transition,
 		})
 }
 
-// declared returns a ring that is there to stay, or nil.
+// declared returns a ring, or nil if it does not exist or is being deleted.
 func (s *Sharder) declared(ctx context.Context, name string) (*shardingv1alpha1.ControllerRing, error) {
 	ring := &shardingv1alpha1.ControllerRing{}
 	err := s.manager.GetClient().Get(ctx, client.ObjectKey{Name: name}, ring)
@@ -186,11 +186,11 @@ func (s *Sharder) declared(ctx context.Context, name string) (*shardingv1alpha1.
 	return ring, err
 }
 
-// ringsSharing returns the other rings that have a main resource of this one as well: their conditions name it.
+// ringsSharing returns the other rings with the same main resource: their conditions name the ring.
 func (s *Sharder) ringsSharing(ctx context.Context, changed client.Object) []reconcile.Request {
 	list := &shardingv1alpha1.ControllerRingList{}
 	if err := s.manager.GetClient().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // from the cache; it cannot fail once that has synced
+		return nil // a read of a synced cache does not fail
 	}
 	ring, is := changed.(*shardingv1alpha1.ControllerRing)
 	var requests []reconcile.Request
@@ -209,7 +209,7 @@ func ringOf(_ context.Context, lease client.Object) []reconcile.Request {
 func (s *Sharder) leasesOf(ctx context.Context, ring client.Object) []reconcile.Request {
 	list := &coordinationv1.LeaseList{}
 	if err := s.manager.GetClient().List(ctx, list, client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring.GetName()}); err != nil {
-		return nil // from the cache; it cannot fail once that has synced
+		return nil // a read of a synced cache does not fail
 	}
 	requests := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {
@@ -218,7 +218,7 @@ func (s *Sharder) leasesOf(ctx context.Context, ring client.Object) []reconcile.
 	return requests
 }
 
-// membershipChanged lets no mere renewal through: there is one every two seconds from each shard.
+// membershipChanged drops updates that only renew a Lease: each shard sends one every two seconds.
 func membershipChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
 		before, was := update.ObjectOld.(*coordinationv1.Lease)

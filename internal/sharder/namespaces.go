@@ -15,38 +15,35 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// fewNamespaces is up to how many namespaces are listed one by one instead of the whole cluster.
-const fewNamespaces = 8
-
-// namespaces knows which namespaces rings select. It reads the cache, and remembers for each ring what it found until a
-// namespace changes.
+// namespaces knows which namespaces rings select. It reads the cache, and keeps the result for each ring
+// until a namespace changes.
 type namespaces struct {
 	reader client.Reader
 
 	mu       sync.Mutex
-	version  int // grows with each change of a namespace
-	selected map[string]selected
-	// resync are the rings that select other namespaces than before, and are resynced soon.
-	resync map[string]bool
+	version  int                           // incremented by each change of a namespace
+	selected map[string]selectedNamespaces // by ring
+	// pendingResyncs are the rings whose selected namespaces have changed since their last resync.
+	pendingResyncs map[string]bool
 }
 
-// resyncAfter is how long changes of namespaces are collected for.
+// resyncAfter debounces changes of namespaces.
 const resyncAfter = 3 * time.Second
 
-// reselected makes a ring be resynced soon, once for all namespaces that change meanwhile.
-func (n *namespaces) reselected(ring string, resync func(ring string)) {
+// resyncLater resyncs a ring after resyncAfter, once for all changes until then.
+func (n *namespaces) resyncLater(ring string, resync func(ring string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.resync == nil {
-		n.resync = map[string]bool{}
+	if n.pendingResyncs == nil {
+		n.pendingResyncs = map[string]bool{}
 	}
-	if n.resync[ring] = true; len(n.resync) > 1 {
-		return // the first one waits already
+	if n.pendingResyncs[ring] = true; len(n.pendingResyncs) > 1 {
+		return // the timer is already running
 	}
 	time.AfterFunc(resyncAfter, func() {
 		n.mu.Lock()
-		rings := n.resync
-		n.resync = nil
+		rings := n.pendingResyncs
+		n.pendingResyncs = nil
 		n.mu.Unlock()
 		for name := range rings {
 			resync(name)
@@ -54,11 +51,11 @@ func (n *namespaces) reselected(ring string, resync func(ring string)) {
 	})
 }
 
-// selected are the namespaces that a ring selects, as of a version.
-type selected struct {
+// selectedNamespaces is the namespaces that a ring selects, as of a version.
+type selectedNamespaces struct {
 	ring    *catalog.Ring
 	version int
-	names   []string // nil if they are not few
+	names   []string // nil for the whole cluster
 }
 
 func newNamespace() *metav1.PartialObjectMetadata {
@@ -67,15 +64,15 @@ func newNamespace() *metav1.PartialObjectMetadata {
 	return namespace
 }
 
-// selects tells whether a ring selects the objects of a namespace.
+// selects reports whether a ring selects the objects of a namespace.
 func (n *namespaces) selects(declared *catalog.Ring, name string) bool {
 	namespace := newNamespace()
 	err := n.reader.Get(context.Background(), client.ObjectKey{Name: name}, namespace, client.UnsafeDisableDeepCopy)
 	return err == nil && declared.Namespaces.Matches(labels.Set(namespace.Labels))
 }
 
-// few returns the namespaces that a ring selects if these are few, and not all, or nil.
-func (n *namespaces) few(declared *catalog.Ring) []string {
+// list returns the namespaces to list one by one for a ring, or nil if it is cheaper to list the cluster.
+func (n *namespaces) list(declared *catalog.Ring) []string {
 	n.mu.Lock()
 	known, version := n.selected[declared.Name], n.version
 	n.mu.Unlock()
@@ -84,7 +81,7 @@ func (n *namespaces) few(declared *catalog.Ring) []string {
 	}
 	names := n.find(declared)
 	n.mu.Lock()
-	n.selected[declared.Name] = selected{ring: declared, version: version, names: names}
+	n.selected[declared.Name] = selectedNamespaces{ring: declared, version: version, names: names}
 	n.mu.Unlock()
 	return names
 }
@@ -98,7 +95,7 @@ func (n *namespaces) find(declared *catalog.Ring) []string {
 	names := []string{}
 	for i := range all.Items {
 		if declared.Namespaces.Matches(labels.Set(all.Items[i].Labels)) {
-			if names = append(names, all.Items[i].Name); len(names) > fewNamespaces {
+			if names = append(names, all.Items[i].Name); len(names) > maxListedNamespaces {
 				return nil
 			}
 		}
@@ -121,8 +118,8 @@ func (n *namespaces) forget(ring string) {
 	delete(n.selected, ring)
 }
 
-// followNamespaces resyncs the rings that begin or cease to select a namespace.
-func (s *Sharder) followNamespaces() toolscache.ResourceEventHandler {
+// namespaceHandler resyncs the rings that start or stop selecting a namespace.
+func (s *Sharder) namespaceHandler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { s.namespaces.changed() },
 		DeleteFunc: func(any) { s.namespaces.changed() },
@@ -135,7 +132,7 @@ func (s *Sharder) followNamespaces() toolscache.ResourceEventHandler {
 			for _, name := range s.rings.Names() {
 				declared := s.rings.Get(name)
 				if declared != nil && declared.Namespaces.Matches(labels.Set(was.Labels)) != declared.Namespaces.Matches(labels.Set(is.Labels)) {
-					s.namespaces.reselected(name, s.group.Resync)
+					s.namespaces.resyncLater(name, s.group.Resync)
 				}
 			}
 		},

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// TestRingQueueOfReplicaThatDoesNotLead gets thousands of events that nobody reads.
+// TestRingQueueOfReplicaThatDoesNotLead does not accumulate events.
 func TestRingQueueOfReplicaThatDoesNotLead(t *testing.T) {
 	q := &ringQueue{}
 	before := runtime.NumGoroutine()

@@ -1,8 +1,8 @@
-// Package sharder puts the external sharder together: controllers for rings, Leases and moves, of
-// which one replica runs each, and the webhook, which every replica serves.
+// Package sharder assembles the external sharder: the controllers for rings, Leases and moves, which
+// the leader runs, and the webhook, which every replica serves.
 //
-// It promises that its cost does not grow with the number of objects that it spreads: it watches
-// rings, the Leases of shards and the names of namespaces, and nothing else.
+// It promises that its cost does not grow with the number of sharded objects: it watches
+// rings, the Leases of shards and the metadata of namespaces, and nothing else.
 package sharder
 
 import (
@@ -36,10 +36,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/metrics"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
-	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/othersharders"
 )
 
-// Scheme has all kinds that the sharder reads and writes.
+// Scheme returns a scheme with all kinds that the sharder reads and writes.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -52,9 +52,9 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// CacheOptions keep everything out of the cache that is not ours.
+// CacheOptions restrict the cache to the objects of the sharder.
 func CacheOptions() cache.Options {
-	selector := having(shardingv1alpha1.LabelControllerRing)
+	selector := hasLabel(shardingv1alpha1.LabelControllerRing)
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -64,8 +64,8 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// having selects what has a label.
-func having(label string) labels.Selector {
+// hasLabel selects objects that have a label.
+func hasLabel(label string) labels.Selector {
 	required, err := labels.NewRequirement(label, selection.Exists, nil)
 	if err != nil {
 		panic(err) // all labels are constants
@@ -73,31 +73,31 @@ func having(label string) labels.Selector {
 	return labels.NewSelector().Add(*required)
 }
 
-// Authority is what vouches for the webhook's certificate.
+// Authority is the certificate authority of the webhook's certificate.
 type Authority interface {
-	// Bundle is what API servers have to trust, or nothing if somebody else tells them.
+	// Bundle returns the CA bundle for API servers, or nil if the sharder does not manage it.
 	Bundle() []byte
-	// Notify makes changed be called when there is another bundle.
+	// Notify registers a function that is called when the bundle has changed.
 	Notify(changed func())
 }
 
 // Sharder is the sharder of one process.
 type Sharder struct {
-	manager    manager.Manager
-	config     *configv1alpha1.SharderConfig
-	authority  Authority
-	metrics    *metrics.Metrics
-	members    *members.Tracker
-	rings      *catalog.Catalog
-	rivals     *rivals.Tracker
-	group      *moves.Group
-	seeker     *seeker
-	readiness  *readiness
-	clock      clock.WithTicker
-	ringQueue  *ringQueue
-	namespaces *namespaces
-	// learning is held by whoever changes what is known of a ring.
-	learning sync.Mutex
+	manager       manager.Manager
+	config        *configv1alpha1.SharderConfig
+	authority     Authority
+	metrics       *metrics.Metrics
+	members       *members.Tracker
+	rings         *catalog.Catalog
+	otherSharders *othersharders.Tracker
+	group         *moves.Group
+	unassigned    *unassignedQueue
+	readiness     *readiness
+	clock         clock.WithTicker
+	ringQueue     *ringQueue
+	namespaces    *namespaces
+	// learnMu serializes learn and forget.
+	learnMu sync.Mutex
 }
 
 // Add adds the sharder to a manager, with a readiness check of its own.
@@ -112,11 +112,11 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 		s.metrics.Calculated(ring)
 		s.ringQueue.add(ring)
 	})
-	s.members.Redeclared = s.ringQueue.add
-	s.rivals = rivals.New(s.clock, s.ringQueue.add)
+	s.members.ResourcesChanged = s.ringQueue.add
+	s.otherSharders = othersharders.New(s.clock, s.ringQueue.add)
 	s.readiness = &readiness{sharder: s}
-	s.namespaces = &namespaces{reader: mgr.GetCache(), selected: map[string]selected{}}
-	authority.Notify(s.newBundle)
+	s.namespaces = &namespaces{reader: mgr.GetCache(), selected: map[string]selectedNamespaces{}}
+	authority.Notify(s.bundleChanged)
 	if err := ctrlmetrics.Registry.Register(&metrics.State{Reader: mgr.GetCache()}); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -125,8 +125,8 @@ func Add(mgr manager.Manager, config *configv1alpha1.SharderConfig, authority Au
 		return fmt.Errorf("creating a metadata client: %w", err)
 	}
 	s.group = moves.NewGroup(s.moveOptions(client), s.ringQueue.add)
-	s.seeker = newSeeker(s.clock, s.group.Mover().Seek)
-	if err := errors.Join(s.addControllers(), mgr.Add(s.readiness), mgr.Add(s.group), mgr.Add(s.seeker),
+	s.unassigned = newUnassignedQueue(s.clock, s.group.Mover().AssignUnlabelled)
+	if err := errors.Join(s.addControllers(), mgr.Add(s.readiness), mgr.Add(s.group), mgr.Add(s.unassigned),
 		mgr.AddReadyzCheck("caches", s.readiness.check)); err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (s *Sharder) moveOptions(client metadata.Interface) moves.Options {
 		Members:         s.members,
 		Holders:         s.holders,
 		Selects:         s.namespaces.selects,
-		Namespaces:      s.namespaces.few,
+		Namespaces:      s.namespaces.list,
 		SyncPeriod:      s.config.Controller.Sharder.SyncPeriod.Duration,
 		ConcurrentMoves: int(*s.config.Controller.Sharder.ConcurrentMoves),
 		Clock:           s.clock,
@@ -150,8 +150,8 @@ func (s *Sharder) moveOptions(client metadata.Interface) moves.Options {
 	return options
 }
 
-// holders reads which shards of a ring hold their Leases. All Leases that were there when this process began to look must
-// have been noted: only then is it known which of them are cordoned.
+// holders reads from the API server which shards of a ring hold their Leases. It waits for the initial list of
+// Leases, because only then is it known which shards are cordoned.
 func (s *Sharder) holders(ctx context.Context, ring string) (map[string]bool, error) {
 	if !s.readiness.leases.HasSynced() && !toolscache.WaitForCacheSync(ctx.Done(), s.readiness.leases.HasSynced) {
 		return nil, ctx.Err()
@@ -163,13 +163,13 @@ func (s *Sharder) holders(ctx context.Context, ring string) (map[string]bool, er
 	return s.members.Holders(ring, found.Items), nil
 }
 
-// learn makes a ring known to this process, as the cache has it by now: several controllers learn, and
-// whoever comes last with an old one must not bring that back, or one that is gone.
-func (s *Sharder) learn(ctx context.Context, seen *shardingv1alpha1.ControllerRing) (*catalog.Ring, error) {
-	s.learning.Lock()
-	defer s.learning.Unlock()
+// learn resolves a ring and stores it for the webhook and the mover. It reads the ring from the cache again:
+// several controllers call it, and an older version must not replace a newer one or restore a deleted ring.
+func (s *Sharder) learn(ctx context.Context, observed *shardingv1alpha1.ControllerRing) (*catalog.Ring, error) {
+	s.learnMu.Lock()
+	defer s.learnMu.Unlock()
 	declared := &shardingv1alpha1.ControllerRing{}
-	if err := s.manager.GetCache().Get(ctx, client.ObjectKeyFromObject(seen), declared); err != nil {
+	if err := s.manager.GetCache().Get(ctx, client.ObjectKeyFromObject(observed), declared); err != nil {
 		return nil, err
 	}
 	if declared.DeletionTimestamp != nil {
@@ -183,10 +183,10 @@ func (s *Sharder) learn(ctx context.Context, seen *shardingv1alpha1.ControllerRi
 	return known, err
 }
 
-// forget drops a ring, unless the cache has one of that name again.
+// forget removes a ring, unless the cache has a new one of that name.
 func (s *Sharder) forget(ctx context.Context, ring string) {
-	s.learning.Lock()
-	defer s.learning.Unlock()
+	s.learnMu.Lock()
+	defer s.learnMu.Unlock()
 	declared := &shardingv1alpha1.ControllerRing{}
 	if err := s.manager.GetCache().Get(ctx, client.ObjectKey{Name: ring}, declared); err == nil && declared.DeletionTimestamp == nil {
 		return
@@ -201,17 +201,17 @@ func (s *Sharder) handler() http.Handler {
 	return &admission.Handler{
 		Rings:   s.rings,
 		Members: s.members,
-		Locate: func(ctx context.Context, ring string, owner catalog.Owner) (string, error) {
+		Locate: func(ctx context.Context, ring string, owner catalog.MainObject) (string, error) {
 			declared := s.rings.Get(ring)
 			if declared == nil {
-				return "", fmt.Errorf("ring %q is not known", ring)
+				return "", fmt.Errorf("ring %q not found", ring)
 			}
 			return s.group.Mover().Locate(ctx, declared, owner)
 		},
-		Report: func(ring string, resource schema.GroupResource, result admission.Result, took time.Duration) {
+		OnResult: func(ring string, resource schema.GroupResource, result admission.Result, took time.Duration) {
 			shown := ring
 			if s.rings.Get(ring) == nil {
-				// Whoever reaches the webhook can invent names, and each would be a metric for ever.
+				// Any client of the webhook can invent names, and each would stay a metric forever.
 				shown = ""
 			}
 			s.metrics.Admission(shown, string(result), took)
@@ -219,14 +219,14 @@ func (s *Sharder) handler() http.Handler {
 				s.metrics.Assigned(ring, resource)
 			}
 		},
-		Seek:  s.seeker.seek,
-		Since: s.members.Since,
-		Now:   s.clock.Now,
+		OnUnassigned: s.unassigned.add,
+		Since:        s.members.Since,
+		Now:          s.clock.Now,
 	}
 }
 
-// newBundle makes all webhook configurations be written anew.
-func (s *Sharder) newBundle() {
+// bundleChanged enqueues all rings, to write the new CA bundle into their webhook configurations.
+func (s *Sharder) bundleChanged() {
 	for _, name := range s.rings.Names() {
 		s.ringQueue.add(name)
 	}

@@ -56,8 +56,8 @@ func leader(ctx context.Context) error {
 	})
 }
 
-// TestLeaderIsCutOff cuts a leader's network. It ends its work before another one leads.
-func TestLeaderIsCutOff(t *testing.T) {
+// TestPartitionedLeaderStopsBeforeNextOneLeads partitions a leader from the API server.
+func TestPartitionedLeaderStopsBeforeNextOneLeads(t *testing.T) {
 	t.Parallel()
 	for program, leads := range map[string]string{"operator": "ended main\n", "leader": "leading\n"} {
 		t.Run(program, func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestLeaderIsCutOff(t *testing.T) {
 	}
 }
 
-// TestMissingPatchPermission ends a shard that could never release an object, before it joins.
-func TestMissingPatchPermission(t *testing.T) {
+// TestShardWithoutPatchPermissionDoesNotJoin because it could never release an object.
+func TestShardWithoutPatchPermissionDoesNotJoin(t *testing.T) {
 	f := setUp(t)
 	p := f.Start(t, rig.Process{
 		Name: "readonly", ServiceAccount: "readonly", Program: "operator",
@@ -100,8 +100,8 @@ func TestMissingPatchPermission(t *testing.T) {
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it never was a member")
 }
 
-// TestMissingPermissionsOfSharder ends an instance that could not assign objects when it is elected.
-func TestMissingPermissionsOfSharder(t *testing.T) {
+// TestInstanceWithoutSharderPermissionsDoesNotStart because it could not assign objects when it is elected.
+func TestInstanceWithoutSharderPermissionsDoesNotStart(t *testing.T) {
 	t.Parallel()
 	const lease, leads, sharder = "pkg/shard/testdata/role.yaml", "pkg/shard/testdata/leader.yaml", "pkg/shard/testdata/sharder.yaml"
 	for name, test := range map[string]struct {
@@ -162,7 +162,7 @@ func TestCommandGrantsMissingPermissions(t *testing.T) {
 }
 
 // TestCachedNamespacesOfSharder restricts the cache of a sharded kind to a namespace that the in-process
-// sharder does not know of. A user may start the manager that was given to Join.
+// sharder does not know. A user may start the manager that was given to Join.
 func TestCachedNamespacesOfSharder(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]shard.Mode{"a shard": shard.ModeInProcess, "a sharder": shard.ModeSharder} {
@@ -195,7 +195,7 @@ func TestCachedNamespacesOfSharder(t *testing.T) {
 
 var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
 
-// scheme is not shared with other tests: a manager adds to it while they read.
+// scheme returns a new scheme, because managers add to it while other tests read.
 func (f *fixture) scheme() *runtime.Scheme {
 	f.t.Helper()
 	made := runtime.NewScheme()
@@ -203,7 +203,7 @@ func (f *fixture) scheme() *runtime.Scheme {
 	return made
 }
 
-// manager makes a manager that no test starts, unless it says so.
+// manager returns a manager that is not started.
 func (f *fixture) manager(mode shard.Mode, change ...func(*manager.Options)) *shard.Manager {
 	f.t.Helper()
 	options := manager.Options{
@@ -223,8 +223,8 @@ func enqueueNothing() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return nil })
 }
 
-// TestBuildersThatCannotWork are refused when the controller is built.
-func TestBuildersThatCannotWork(t *testing.T) {
+// TestInvalidBuildersAreRefused when the controller is built.
+func TestInvalidBuildersAreRefused(t *testing.T) {
 	f := setUp(t)
 	foreign, err := manager.New(f.Config, manager.Options{Scheme: f.scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	f.Expect(err).NotTo(HaveOccurred())
@@ -253,8 +253,8 @@ func TestBuildersThatCannotWork(t *testing.T) {
 	}
 }
 
-// TestOrdinaryControllerOnShardedKind is refused, instead of seeing a part of the objects in the leader.
-func TestOrdinaryControllerOnShardedKind(t *testing.T) {
+// TestOrdinaryControllerOnShardedKindIsRefused because in the leader it would get only some of the objects.
+func TestOrdinaryControllerOnShardedKindIsRefused(t *testing.T) {
 	f := setUp(t)
 	for name, build := range map[string]func(mgr *shard.Manager) error{
 		"controller-runtime's builder": func(mgr *shard.Manager) error {
@@ -273,7 +273,7 @@ func TestOrdinaryControllerOnShardedKind(t *testing.T) {
 	}
 }
 
-// TestSetupWithAnyManager builds controllers as kubebuilder's operators do, with a manager.Manager, also with other request
+// TestSetupWithAnyManager builds controllers as operators of kubebuilder do, with a manager.Manager, also with other request
 // types and in several ways to watch a kind.
 func TestSetupWithAnyManager(t *testing.T) {
 	f := setUp(t)
@@ -324,9 +324,8 @@ func TestSetupWithAnyManager(t *testing.T) {
 	f.Expect(<-ended).To(Succeed())
 }
 
-// TestSharderAssignsWhatCachesHave restricts the caches of an instance to a namespace. Its sharder assigns no objects in others:
-// no shard could release them.
-func TestSharderAssignsWhatCachesHave(t *testing.T) {
+// TestSharderAssignsOnlyInCachedNamespaces because no shard could release other objects.
+func TestSharderAssignsOnlyInCachedNamespaces(t *testing.T) {
 	f := setUp(t)
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}
 	f.Expect(f.Client.Create(t.Context(), other)).To(Succeed())
@@ -344,8 +343,8 @@ func TestSharderAssignsWhatCachesHave(t *testing.T) {
 	f.Expect(<-ended).To(Succeed())
 }
 
-// TestElectionElsewhere takes part in an election on another cluster than that of its objects.
-func TestElectionElsewhere(t *testing.T) {
+// TestElectionOnAnotherCluster has an election Lease on another cluster than its objects.
+func TestElectionOnAnotherCluster(t *testing.T) {
 	f := setUp(t)
 	proxy := f.Proxy(t)
 	elsewhere := f.namespaceAdmin()
@@ -356,7 +355,7 @@ func TestElectionElsewhere(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	f.Consistently(func() string { return f.leader("ring-leader") }, "1s").Should(BeEmpty(), "the election is where nobody can be reached")
-	proxy.Mend()
+	proxy.Heal()
 	f.Eventually(func() string { return f.leader("ring-leader") }).Should(Equal("a"))
 	stop()
 	f.Expect(<-ended).To(Succeed())

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestNarrow has all places at which a user's cache options can have a selector.
-func TestNarrow(t *testing.T) {
+// TestNarrowAddsSelectorEverywhere has all places at which a user's cache options can have a selector.
+func TestNarrowAddsSelectorEverywhere(t *testing.T) {
 	own := labels.SelectorFromSet(labels.Set{"shard": "a"})
 	theirs := labels.SelectorFromSet(labels.Set{"app": "x"})
 	both := "app=x,shard=a"

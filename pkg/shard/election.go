@@ -101,7 +101,7 @@ func (s *Shard) electionLock(options *manager.Options, labels map[string]string)
 	}
 	leases, err := coordinationv1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for the election: %w", err)
+		return nil, fmt.Errorf("creating a client for the election: %w", err)
 	}
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: options.LeaderElectionNamespace, Name: options.LeaderElectionID},

@@ -135,7 +135,7 @@ func ExampleLease() {
 	}
 }
 
-// Validate checks the names before anything starts: they become parts of labels, so not every name is valid.
+// Validate checks the names before anything starts: they become parts of labels, so some are invalid.
 func ExampleLease_Validate() {
 	lease := &shard.Lease{Ring: "budget", Namespace: "budget-system", Name: "budget-0"}
 	fmt.Println(lease.Validate())

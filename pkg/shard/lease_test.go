@@ -28,7 +28,7 @@ const (
 	patience                  = rig.Timeout
 )
 
-// member is a process that joins a ring with the name from its environment, and prints what happens.
+// member is a process that joins a ring with the name from its environment, and prints events.
 func member(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -66,7 +66,7 @@ func setUp(t *testing.T) *fixture {
 	return f
 }
 
-// start runs a member with a process name of its own, but maybe not with a shard name of its own.
+// start runs a member. Processes with different names can have the same shard name.
 func (f *fixture) start(process, name string) *rig.Running {
 	f.t.Helper()
 	return f.Start(f.t, rig.Process{
@@ -87,7 +87,7 @@ func (f *fixture) lease(name string) *coordinationv1.Lease {
 	return lease
 }
 
-// end waits for the end of a process and returns what it said last.
+// end waits for a process to end and returns its last line.
 func (f *fixture) end(p *rig.Running) (string, error) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
@@ -114,7 +114,7 @@ func TestJoinAndLeave(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 }
 
-func TestNameIsTaken(t *testing.T) {
+func TestSecondProcessOfSameNameIsRefused(t *testing.T) {
 	f := setUp(t)
 	first := f.start("first", "same")
 	f.working(first)
@@ -124,9 +124,9 @@ func TestNameIsTaken(t *testing.T) {
 	f.Expect(first.Running()).To(BeTrue(), "the first one works on")
 }
 
-// TestRestartedContainer is killed and comes back under the same name, long before its old lease
-// would have expired.
-func TestRestartedContainer(t *testing.T) {
+// TestRestartedContainerJoinsAtOnce is killed and restarted with the same name, long before its Lease
+// expires.
+func TestRestartedContainerJoinsAtOnce(t *testing.T) {
 	f := setUp(t)
 	first := f.start("first", "same")
 	f.working(first)
@@ -139,8 +139,8 @@ func TestRestartedContainer(t *testing.T) {
 	f.Expect(waited).To(BeNumerically("<", duration))
 }
 
-// TestTakenOver has the sharder take over the Lease of a live shard.
-func TestTakenOver(t *testing.T) {
+// TestShardStopsWhenLeaseIsTakenOver has the sharder take over the Lease of a live shard.
+func TestShardStopsWhenLeaseIsTakenOver(t *testing.T) {
 	f := setUp(t)
 	p := f.start("a", "a")
 	f.working(p)
@@ -157,8 +157,8 @@ func TestTakenOver(t *testing.T) {
 	f.Expect(*f.lease("a").Spec.HolderIdentity).To(Equal("shardlease-controller"), "it did not take it back")
 }
 
-// TestRejoin starts a shard whose Lease the sharder has taken over. It joins without waiting for the expiry.
-func TestRejoin(t *testing.T) {
+// TestShardRejoinsAfterTakeover without waiting for the expiry of the Lease.
+func TestShardRejoinsAfterTakeover(t *testing.T) {
 	f := setUp(t)
 	long := int32(3600)
 	sharder, now := "shardlease-controller", metav1.NowMicro()
@@ -170,8 +170,8 @@ func TestRejoin(t *testing.T) {
 	f.working(f.start("a", "a"))
 }
 
-// TestDeleted deletes the Lease, as the sharder does after a shard was dead for long.
-func TestDeleted(t *testing.T) {
+// TestShardStopsWhenLeaseIsDeleted as the sharder deletes the Lease of a shard that was dead for long.
+func TestShardStopsWhenLeaseIsDeleted(t *testing.T) {
 	f := setUp(t)
 	p := f.start("a", "a")
 	f.working(p)
@@ -181,8 +181,8 @@ func TestDeleted(t *testing.T) {
 	f.Expect(said).To(Equal(shard.ErrLeaseLost.Error()))
 }
 
-// TestPausedAndReplaced resumes a process after another one has joined with its name.
-func TestPausedAndReplaced(t *testing.T) {
+// TestPausedAndReplacedShardStops resumes a process after another one has joined with its name.
+func TestPausedAndReplacedShardStops(t *testing.T) {
 	f := setUp(t)
 	first := f.start("first", "same")
 	f.working(first)

@@ -20,9 +20,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 )
 
-// TestTwoShardsLeave stops two shards two seconds apart, while both still reconcile objects whose next owner would be the other one if
-// it stayed. Neither may get objects of the other: the third shard gets all of them.
-func TestTwoShardsLeave(t *testing.T) {
+// TestLeavingShardsDoNotHandOverToEachOther stops two shards two seconds apart, while both reconcile objects whose next owner
+// would be the other one if it stayed. The third shard gets all of them.
+func TestLeavingShardsDoNotHandOverToEachOther(t *testing.T) {
 	const each = 5 // as many as the operator reconciles at the same time
 	f := setUp(t)
 	f.peer("stays", "stays", nil)

@@ -26,10 +26,10 @@ import (
 
 const ours, drain = "shard.alpha.sharding.timebertt.dev/ring", "drain.alpha.sharding.timebertt.dev/ring"
 
-// operatorRoles are what an operator needs that is a shard.
+// operatorRoles are the roles of an operator that is a shard.
 var operatorRoles = []string{"pkg/shard/testdata/role.yaml", "pkg/shard/testdata/leader.yaml", "pkg/shard/testdata/operator.yaml"}
 
-// operate starts an operator as a shard. The tests are the sharder.
+// operate starts an operator as a shard. The tests act as the sharder.
 func (f *fixture) operate(name string, env ...string) *rig.Running {
 	f.t.Helper()
 	p := f.Start(f.t, rig.Process{
@@ -44,7 +44,7 @@ func (f *fixture) operate(name string, env ...string) *rig.Running {
 	return p
 }
 
-// said is all that a process has said, each line with its end.
+// said returns the output of a process, with the end of each line.
 func said(p *rig.Running) string { return p.Tail(1000) + "\n" }
 
 func (f *fixture) says(p *rig.Running, what string) {
@@ -52,7 +52,7 @@ func (f *fixture) says(p *rig.Running, what string) {
 	f.Eventually(func() string { return said(p) }).Should(ContainSubstring(what))
 }
 
-// neverSays looks at what was said until now.
+// neverSays checks the output until now.
 func (f *fixture) neverSays(p *rig.Running, what string) {
 	f.t.Helper()
 	f.Expect(said(p)).NotTo(ContainSubstring(what))
@@ -95,7 +95,7 @@ func (f *fixture) child(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name}}
 }
 
-func TestOwnObjectsOnly(t *testing.T) {
+func TestShardReconcilesOnlyItsObjects(t *testing.T) {
 	f := setUp(t)
 	f.configMap("mine", "a")
 	f.configMap("theirs", "b")
@@ -161,7 +161,7 @@ func TestHandover(t *testing.T) {
 		f.Eventually(func() map[string]string { return f.labels(object) }).Should(Equal(test.main), name)
 		f.Expect(f.labels(f.child(name))).To(Equal(test.child), name)
 		if test.do == "wait" {
-			f.says(p, "ended "+name+"\n") // before the object was let go
+			f.says(p, "ended "+name+"\n") // before the object was released
 			f.says(p, name+": "+shard.ErrOwnershipLost.Error())
 		}
 
@@ -173,8 +173,8 @@ func TestHandover(t *testing.T) {
 	f.neverSays(p, "is not there")
 }
 
-// TestChildrenFirst looks at the order of writes: no shard ever has an object without its children.
-func TestChildrenFirst(t *testing.T) {
+// TestChildrenAreHandedOverFirst observes the order of writes: no shard ever owns an object without its children.
+func TestChildrenAreHandedOverFirst(t *testing.T) {
 	f := setUp(t)
 	f.peer("b", "b", nil)
 	p := f.operate("a")
@@ -190,8 +190,8 @@ func TestChildrenFirst(t *testing.T) {
 	f.Expect(earlier).To(BeNumerically("<", 0))
 }
 
-// TestUndrain takes a drain back while the shard waits for a reconcile to end.
-func TestUndrain(t *testing.T) {
+// TestWithdrawnDrainKeepsObject withdraws a drain while the shard waits for a reconcile to end.
+func TestWithdrawnDrainKeepsObject(t *testing.T) {
 	f := setUp(t)
 	p := f.operate("a")
 	object := f.configMap("main", "a", "wait")
@@ -203,8 +203,8 @@ func TestUndrain(t *testing.T) {
 	f.Expect(f.labels(object)).To(Equal(map[string]string{ours: "a"}))
 }
 
-// TestTakenAway changes the label under a shard's hands.
-func TestTakenAway(t *testing.T) {
+// TestChangedLabelInterruptsReconcile changes the label while the shard reconciles the object.
+func TestChangedLabelInterruptsReconcile(t *testing.T) {
 	f := setUp(t)
 	p := f.operate("a")
 	object := f.configMap("main", "a", "wait")
@@ -215,9 +215,8 @@ func TestTakenAway(t *testing.T) {
 	f.says(p, "released main\n")
 }
 
-// TestCannotListChildren is not allowed to see the children of its objects. It says so and ends, and
-// never joins.
-func TestCannotListChildren(t *testing.T) {
+// TestShardThatCannotListChildrenDoesNotJoin but ends with an error.
+func TestShardThatCannotListChildrenDoesNotJoin(t *testing.T) {
 	f := setUp(t)
 	p := f.Start(t, rig.Process{
 		Name: "blind", ServiceAccount: "blind", Program: "operator",
@@ -231,7 +230,7 @@ func TestCannotListChildren(t *testing.T) {
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it never was a member")
 }
 
-func TestMistakesOfBuilders(t *testing.T) {
+func TestBuilderErrorsNameTheFix(t *testing.T) {
 	f := setUp(t)
 	mgr, err := shard.NewManager(f.Config, manager.Options{Scheme: f.scheme(), Metrics: metricsserver.Options{BindAddress: "0"}}, shard.Options{
 		Ring: "ring", Name: "a", Namespace: f.Namespace,
@@ -259,9 +258,9 @@ func TestMistakesOfBuilders(t *testing.T) {
 	f.Expect(err).To(MatchError(ContainSubstring("Options.Ring is required")))
 }
 
-// TestLeave stops a shard that owns objects. It hands them over to the remaining shards, and reconciles each
-// until then.
-func TestLeave(t *testing.T) {
+// TestStoppedShardHandsObjectsOver to the remaining shards, and reconciles each until
+// then.
+func TestStoppedShardHandsObjectsOver(t *testing.T) {
 	const n = 60
 	f := setUp(t)
 	for _, name := range []string{"b", "c"} {
@@ -310,7 +309,7 @@ func TestLeave(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 }
 
-// TestLastShardLeaves stops a shard that has no peer to hand its objects over to.
+// TestLastShardLeaves has no peer to hand its objects over to.
 func TestLastShardLeaves(t *testing.T) {
 	f := setUp(t)
 	p := f.operate("a")
@@ -323,9 +322,9 @@ func TestLastShardLeaves(t *testing.T) {
 	f.Expect(*f.lease("a").Spec.HolderIdentity).To(BeEmpty())
 }
 
-// TestLostWhileHanging takes the lease from a shard whose reconciler ignores its context. The process
-// exits before the lease would have expired.
-func TestLostWhileHanging(t *testing.T) {
+// TestHangingReconcilerEndsWithLostLease takes over the Lease of a shard whose reconciler ignores its context. The process
+// exits before the Lease would have expired.
+func TestHangingReconcilerEndsWithLostLease(t *testing.T) {
 	f := setUp(t)
 	p := f.operate("a")
 	f.configMap("main", "a", "hang")
@@ -342,9 +341,9 @@ func TestLostWhileHanging(t *testing.T) {
 	f.neverSays(p, "ended main\n")
 }
 
-// TestFailsWhileHanging has a runnable fail while a reconciler and another runnable ignore their contexts. The process must not
-// stay as a member or leader that does nothing.
-func TestFailsWhileHanging(t *testing.T) {
+// TestFailedRunnableEndsHangingProcess has a runnable fail while a reconciler and another runnable ignore their contexts. The process
+// must not stay a member or leader that does nothing.
+func TestFailedRunnableEndsHangingProcess(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]shard.Mode{"shard": shard.ModeShard, "lead": shard.ModeLead} {
 		t.Run(name, func(t *testing.T) {
@@ -360,7 +359,7 @@ func TestFailsWhileHanging(t *testing.T) {
 	}
 }
 
-// peer makes the lease of a shard that is not there.
+// peer creates the Lease of a shard without a process.
 func (f *fixture) peer(name, holder string, annotations map[string]string) {
 	f.t.Helper()
 	_, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Create(f.t.Context(), &coordinationv1.Lease{

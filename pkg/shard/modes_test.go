@@ -32,7 +32,7 @@ func (f *fixture) run(name string, mode shard.Mode, env ...string) *rig.Running 
 	})
 }
 
-// plain makes a ConfigMap without any label.
+// plain creates a ConfigMap without any label.
 func (f *fixture) plain(name string) *corev1.ConfigMap {
 	f.t.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name, Labels: map[string]string{"test": "true"}}}
@@ -49,7 +49,7 @@ func (f *fixture) leader(lease string) string {
 	return name
 }
 
-func TestAlone(t *testing.T) {
+func TestModeAlone(t *testing.T) {
 	f := setUp(t)
 	p := f.run("a", shard.ModeAlone)
 	f.plain("main")
@@ -67,7 +67,7 @@ func (f *fixture) configMapOf(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name}}
 }
 
-func TestLead(t *testing.T) {
+func TestModeLead(t *testing.T) {
 	f := setUp(t)
 	a := f.run("a", shard.ModeLead)
 	f.Eventually(func() string { return f.leader("ring-leader") }).Should(Equal("a"))
@@ -108,8 +108,8 @@ func TestLead(t *testing.T) {
 	f.neverSays(c, "began other\n")
 }
 
-// TestInProcess runs instances that elect one of them the sharder.
-func TestInProcess(t *testing.T) {
+// TestModeInProcess elects one of the instances the in-process sharder.
+func TestModeInProcess(t *testing.T) {
 	f := setUp(t)
 	running := map[string]*rig.Running{}
 	for _, name := range []string{"a", "b", "c"} {
@@ -152,8 +152,8 @@ func TestInProcess(t *testing.T) {
 	f.spreadOver(running)
 }
 
-// TestOnlySharder has one process that is the sharder, and others that are the shards.
-func TestOnlySharder(t *testing.T) {
+// TestModeSharder has one process as the sharder, and others as the shards.
+func TestModeSharder(t *testing.T) {
 	f := setUp(t)
 	sharder := f.run("sharder", shard.ModeSharder)
 	f.Eventually(func() string { return f.leader("ring-sharder") }).Should(Equal("sharder"))
@@ -162,10 +162,10 @@ func TestOnlySharder(t *testing.T) {
 	f.spreadOver(running)
 	f.neverSays(sharder, "began")
 	_, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "sharder", metav1.GetOptions{})
-	f.Expect(err).To(HaveOccurred(), "it is no shard")
+	f.Expect(err).To(HaveOccurred(), "it is not a shard")
 }
 
-// spreadOver waits until all objects, and their children, are where the ring of the running instances says.
+// spreadOver waits until the owners of all objects and their children are as the ring of the running instances says.
 func (f *fixture) spreadOver(running map[string]*rig.Running) {
 	f.t.Helper()
 	var names []string

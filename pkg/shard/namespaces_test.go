@@ -31,7 +31,7 @@ func ofConfigMaps(config cache.ByObject) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&corev1.ConfigMap{}: config, &corev1.Secret{}: {Namespaces: in("other")}}
 }
 
-// TestCachedNamespaces compares the result with what controller-runtime does with the same options.
+// TestCachedNamespaces compares the result with that of controller-runtime for the same options.
 func TestCachedNamespaces(t *testing.T) {
 	for name, test := range map[string]struct {
 		options cache.Options
@@ -56,7 +56,7 @@ func TestCachedNamespaces(t *testing.T) {
 	}
 }
 
-// TestSharderSelectsCachedNamespacesOnly has an in-process sharder that would assign objects which no cache shows.
+// TestSharderSelectsCachedNamespacesOnly has an in-process sharder that would assign objects outside of the caches.
 func TestSharderSelectsCachedNamespacesOnly(t *testing.T) {
 	named := func(operator metav1.LabelSelectorOperator, names ...string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName, Operator: operator, Values: names}}}
@@ -111,7 +111,7 @@ func configMapsMapper() meta.RESTMapper {
 	return mapper
 }
 
-// hangingMapper is a RESTMapper whose discovery gets no answer.
+// hangingMapper is a RESTMapper whose discovery gets no response.
 type hangingMapper struct{ meta.RESTMapper }
 
 // RESTMapping implements meta.RESTMapper.

@@ -34,7 +34,7 @@ import (
 )
 
 // operator is a process with a sharded controller, which keeps a Secret for every ConfigMap, and a
-// leader-elected one, which counts ConfigMaps. It says what it does, a line each.
+// leader-elected one, which counts ConfigMaps. It prints a line for each step.
 func operator(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -109,7 +109,7 @@ func dataChanged(update event.UpdateEvent) bool {
 	return !maps.Equal(update.ObjectOld.(*corev1.ConfigMap).Data, update.ObjectNew.(*corev1.ConfigMap).Data)
 }
 
-// addCounter adds a controller that sees all ConfigMaps although they are sharded.
+// addCounter adds a controller for all ConfigMaps although they are sharded.
 func addCounter(mgr *shard.Manager, namespace string) error {
 	all, err := mgr.Unsharded()
 	if err != nil {
@@ -150,7 +150,7 @@ func (w *worker) failWhileHanging(ctx context.Context) error {
 	}
 }
 
-// ignoreContext is a runnable that hangs, too.
+// ignoreContext is a runnable that hangs as well.
 func (w *worker) ignoreContext(context.Context) error {
 	<-w.hanging
 	time.Sleep(time.Minute)
@@ -171,7 +171,7 @@ func (w *worker) ofAccount(ctx context.Context, account client.Object) []reconci
 	return requests
 }
 
-// Reconcile keeps the Secret, and does what the ConfigMap tells it to.
+// Reconcile creates the Secret, and follows the instructions in the ConfigMap.
 func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	main := &corev1.ConfigMap{}
 	if err := w.Get(ctx, request.NamespacedName, main); err != nil {
@@ -219,7 +219,7 @@ func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	return reconcile.Result{}, err
 }
 
-// waitForFile returns when a file is there.
+// waitForFile waits until a file exists.
 func waitForFile(ctx context.Context, name string) error {
 	for {
 		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
@@ -233,7 +233,7 @@ func waitForFile(ctx context.Context, name string) error {
 	}
 }
 
-// look says what the client shows of other shards' objects.
+// look prints which objects of other shards the client returns.
 func (w *worker) look(ctx context.Context, request reconcile.Request) {
 	other := client.ObjectKey{Namespace: request.Namespace, Name: "theirs"}
 	say("filtered: %t", w.Get(ctx, other, &corev1.ConfigMap{}) == nil)

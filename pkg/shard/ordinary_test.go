@@ -22,8 +22,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// TestWarnsWithoutLeaderElection adds an ordinary controller, which every shard would run if there is no
-// leader election.
+// TestWarnsWithoutLeaderElection adds an ordinary controller, which every shard would run without leader
+// election.
 func TestWarnsWithoutLeaderElection(t *testing.T) {
 	f := setUp(t)
 	elected := func(options *manager.Options) {
@@ -65,7 +65,7 @@ func TestWarnsWithoutLeaderElection(t *testing.T) {
 	}
 }
 
-// TestWarnsWithoutShardedChildren forgets Sharded on Owns of a sharded controller.
+// TestWarnsWithoutShardedChildren has a sharded controller with Owns without Sharded.
 func TestWarnsWithoutShardedChildren(t *testing.T) {
 	f := setUp(t)
 	for name, test := range map[string]struct {
@@ -117,7 +117,7 @@ func TestWarnsWithoutShardedChildren(t *testing.T) {
 	}
 }
 
-// TestUnshardedKeepsClientOptions has options that show in what the client does.
+// TestUnshardedKeepsClientOptions has options with visible effects on the client.
 func TestUnshardedKeepsClientOptions(t *testing.T) {
 	f := setUp(t)
 	mgr := f.manager(shard.ModeShard, func(options *manager.Options) {

@@ -32,11 +32,11 @@ const reviewsTimeout = 30 * time.Second
 func (s *Shard) checkPermissions(ctx context.Context) error {
 	authorization, err := authorizationv1client.NewForConfig(s.config)
 	if err != nil {
-		return fmt.Errorf("making a client for access reviews: %w", err)
+		return fmt.Errorf("creating a client for access reviews: %w", err)
 	}
 	authentication, err := authenticationv1client.NewForConfig(s.config)
 	if err != nil {
-		return fmt.Errorf("making a client for the review of this process's user: %w", err)
+		return fmt.Errorf("creating a client for the review of this process's user: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, reviewsTimeout)
 	defer cancel()

@@ -26,7 +26,7 @@ func (ownAll) ForEach(context.Context, *ownership.Kind, types.UID, func(client.O
 	return nil
 }
 
-// TestNoReconcileWithoutMembership has a process whose caches still show its objects, and whose Lease is not certainly its own.
+// TestNoReconcileWithoutMembership has a process with objects in its caches that does not certainly hold its Lease.
 func TestNoReconcileWithoutMembership(t *testing.T) {
 	calls := 0
 	wrapped := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {

@@ -70,7 +70,7 @@ func New(config *rest.Config, options Options) (*Shard, error) {
 	config.QPS, config.RateLimiter = -1, nil
 	leases, err := coordinationv1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for leases: %w", err)
+		return nil, fmt.Errorf("creating a client for leases: %w", err)
 	}
 	s := &Shard{
 		options: options,
@@ -180,7 +180,7 @@ func (s *Shard) Join(mgr manager.Manager) (*Manager, error) {
 	}
 	writer, err := client.New(s.config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
-		return nil, fmt.Errorf("making a client for labels: %w", err)
+		return nil, fmt.Errorf("creating a client for labels: %w", err)
 	}
 	s.owned.SetWriter(writer)
 	s.manager, s.mapper = mgr, mgr.GetRESTMapper()

@@ -19,11 +19,11 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// oldVersion is how an API server answers /version that is too old for Ringmaster.
+// oldVersion is the response to /version of an API server that is too old for Ringmaster.
 const oldVersion = `{"major":"1","minor":"34","gitVersion":"v1.34.3-gke.1000"}`
 
-// TestOldAPIServerEndsOperator shows the error where an operator's author looks, before the shard has
-// joined its ring. Without sharding nothing depends on the version.
+// TestOldAPIServerEndsOperator before the shard has joined its ring. Without sharding, the version does
+// not matter.
 func TestOldAPIServerEndsOperator(t *testing.T) {
 	f := setUp(t)
 	proxy := f.Proxy(t)
@@ -73,14 +73,14 @@ func TestOldAPIServerEndsManagerLater(t *testing.T) {
 	go func() { ended <- mgr.Start(t.Context()) }()
 	f.Eventually(started).Should(BeClosed())
 	f.Expect(ended).NotTo(Receive())
-	proxy.Mend()
+	proxy.Heal()
 	var reason error
 	f.Eventually(ended).Should(Receive(&reason))
 	tooOld := (*kubeversion.TooOldError)(nil)
 	f.Expect(errors.As(reason, &tooOld)).To(BeTrue(), "it ended with %v", reason)
 }
 
-// namespaceAdmin is the access of an account that may do anything in the test's namespace.
+// namespaceAdmin returns a client configuration with all permissions in the test's namespace.
 func (f *fixture) namespaceAdmin() *rest.Config {
 	f.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: f.Namespace, Name: "operator"}

@@ -27,7 +27,7 @@ func (f *fixture) childOf(main *corev1.ConfigMap, name, owner string) *corev1.Se
 }
 
 // startWatching starts a shard whose controller has Secrets as a sharded kind of Watches. It returns the manager and the
-// names of the Secrets that the controller hears of.
+// names of the Secrets of its events.
 func (f *fixture) startWatching(mode shard.Mode) (*shard.Manager, <-chan string) {
 	f.t.Helper()
 	seen := make(chan string, 100)

@@ -6,9 +6,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// TestSharderMay asks the API server, after the installation and before any ring, what the sharder may
-// do. What it does only after minutes is here, and what it must never be able to.
-func TestSharderMay(t *testing.T) {
+// TestPermissionsOfSharder reviews the permissions of the sharder after the installation, before any ring: those
+// that it needs only after minutes, and those that it must not have.
+func TestPermissionsOfSharder(t *testing.T) {
 	i := install(t)
 	const system = "sharding-system"
 	for name, test := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/metrics"
 )
 
-// prometheusRule is what counts of the kind of that name.
+// prometheusRule has the relevant fields of a PrometheusRule.
 type prometheusRule struct {
 	Kind       string         `json:"kind"`
 	APIVersion string         `json:"apiVersion"`
@@ -40,26 +40,25 @@ func alerts(t *testing.T) (all []alert) {
 		all = append(all, group.Rules...)
 	}
 	if len(all) == 0 {
-		t.Fatal("there are no alerts")
+		t.Fatal("no alerts found")
 	}
 	return all
 }
 
-// targetLabels are those that Prometheus adds to all that it reads.
+// targetLabels are the labels that Prometheus adds to all metrics.
 var targetLabels = []string{"job", "namespace", "pod", "instance"}
 
-// known returns the names of all metrics that can be read from a sharder, with their labels, and of
-// those that others show.
+// known returns the names and labels of all metrics of a sharder, and of other sources.
 func known(t *testing.T) map[string][]string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	metrics.New(registry)
 	registry.MustRegister(&metrics.State{})
 	all := map[string][]string{
-		"up": nil, // Prometheus' own
+		"up": nil, // of Prometheus
 		"apiserver_admission_webhook_fail_open_count": {"name", "type"}, // of API servers
 	}
-	// Shown as, for example, fqName: "up", help: "…", constLabels: {}, variableLabels: {a,b}
+	// Its string is, for example, fqName: "up", help: "…", constLabels: {}, variableLabels: {a,b}
 	shown := regexp.MustCompile(`fqName: "([^"]+)", help: .*, variableLabels: \{([^}]*)\}`)
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
@@ -80,19 +79,19 @@ func known(t *testing.T) map[string][]string {
 	return all
 }
 
-// TestAlertsAreAboutMetricsThatExist keeps an alert from sleeping for ever after a metric was renamed.
-func TestAlertsAreAboutMetricsThatExist(t *testing.T) {
+// TestAlertsUseExistingMetrics catches renamed metrics, with which an alert would never fire.
+func TestAlertsUseExistingMetrics(t *testing.T) {
 	metrics := known(t)
 	for _, alert := range alerts(t) {
 		t.Run(alert.Alert, func(t *testing.T) {
 			used, grouped := parse(alert.Expr)
 			if len(used) == 0 {
-				t.Errorf("it looks at nothing: %s", alert.Expr)
+				t.Errorf("no metric in the expression: %s", alert.Expr)
 			}
 			for _, selector := range used {
 				labels, exists := metrics[selector.metric]
 				if !exists {
-					t.Errorf("there is no metric %s", selector.metric)
+					t.Errorf("metric %s not found", selector.metric)
 					continue
 				}
 				for _, label := range slices.Concat(selector.labels, grouped) {
@@ -104,7 +103,7 @@ func TestAlertsAreAboutMetricsThatExist(t *testing.T) {
 			for _, text := range alert.Annotations {
 				for _, found := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
 					if !slices.Contains(grouped, found[1]) {
-						t.Errorf("the label %s in %q is lost on the way", found[1], text)
+						t.Errorf("the expression drops the label %s, which %q uses", found[1], text)
 					}
 				}
 			}
@@ -112,8 +111,8 @@ func TestAlertsAreAboutMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestAlertsTellWhatToDo is for whoever is woken up by one.
-func TestAlertsTellWhatToDo(t *testing.T) {
+// TestAlertsNameTheNextStep for the person on call.
+func TestAlertsNameTheNextStep(t *testing.T) {
 	for _, alert := range alerts(t) {
 		for _, needed := range []string{"summary", "description", "action"} {
 			if alert.Annotations[needed] == "" {
@@ -126,7 +125,7 @@ func TestAlertsTellWhatToDo(t *testing.T) {
 	}
 }
 
-// selector is a metric in an expression, with the labels by which it is selected.
+// selector is a metric in an expression with its label matchers.
 type selector struct {
 	metric string
 	labels []string
@@ -140,7 +139,7 @@ var (
 	operators = []string{"and", "or", "unless", "offset", "bool"}
 )
 
-// parse finds the metrics and the labels in an expression. It knows just enough of PromQL for that.
+// parse returns the metrics and labels in an expression. It supports only the PromQL of the alerts.
 func parse(expression string) (selectors []selector, grouped []string) {
 	all := tokens.FindAllString(expression, -1)
 	labels := map[string]bool{}

@@ -1,3 +1,3 @@
-// Package install tests what is in config/: that a real API server takes it, that it allows what the
-// sharder does and no more, and that the alerts are about metrics that exist.
+// Package install tests the manifests in config/ on a real API server: they are valid, they grant the
+// sharder exactly the permissions that it needs, and the alerts use existing metrics.
 package install

@@ -35,7 +35,7 @@ const (
 	withMonitoring  = "../../config/monitoring"
 )
 
-// installed is a control plane on which somebody has applied config/default, and nothing else.
+// installed is a control plane with only config/default applied.
 type installed struct {
 	*rig.Rig
 	kubeconfig string
@@ -52,33 +52,33 @@ func install(t *testing.T) *installed {
 	return i
 }
 
-// kubectl runs the real kubectl. A warning fails the test as well: somebody would see it at each
+// kubectl runs the real kubectl. A warning fails the test as well, because users would see it at each
 // installation.
 func (i *installed) kubectl(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
-	out, said, err := run(t, filepath.Join(rig.Assets(t), "kubectl"), i.kubeconfig, stdin, args...)
-	if err != nil || strings.Contains(said, "Warning") {
-		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, said)
+	out, stderr, err := run(t, filepath.Join(rig.Assets(t), "kubectl"), i.kubeconfig, stdin, args...)
+	if err != nil || strings.Contains(stderr, "Warning") {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, stderr)
 	}
 	return out
 }
 
-func run(t *testing.T, program, kubeconfig, stdin string, args ...string) (out, said string, err error) {
+func run(t *testing.T, program, kubeconfig, stdin string, args ...string) (out, stderr string, err error) {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
+	var outBuffer, errBuffer bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &outBuffer, &errBuffer
 	err = cmd.Run()
-	return stdout.String(), stderr.String(), err
+	return outBuffer.String(), errBuffer.String(), err
 }
 
 // build returns all objects of a kustomization.
 func build(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
-	out, said, err := run(t, filepath.Join(rig.Assets(t), "kubectl"), "", "", "kustomize", folder)
+	out, stderr, err := run(t, filepath.Join(rig.Assets(t), "kubectl"), "", "", "kustomize", folder)
 	if err != nil {
-		t.Fatalf("building %s: %v\n%s", folder, err, said)
+		t.Fatalf("building %s: %v\n%s", folder, err, stderr)
 	}
 	var objects []*unstructured.Unstructured
 	const buffer = 4096
@@ -93,7 +93,7 @@ func build(t *testing.T, folder string) []*unstructured.Unstructured {
 	}
 }
 
-// only returns the one object of a kind, as that kind.
+// only returns the only object of a kind.
 func only[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) *T {
 	t.Helper()
 	var found []*T
@@ -108,7 +108,7 @@ func only[T any](t *testing.T, objects []*unstructured.Unstructured, kind string
 		found = append(found, typed)
 	}
 	if len(found) != 1 {
-		t.Fatalf("there are %d objects of kind %s, want 1", len(found), kind)
+		t.Fatalf("found %d objects of the kind %s, want 1", len(found), kind)
 	}
 	return found[0]
 }

@@ -27,7 +27,7 @@ func TestNoWildcards(t *testing.T) {
 					t.Fatal(err)
 				}
 				if role.AggregationRule != nil {
-					t.Errorf("%s: nobody can tell what an aggregated role allows", role.Name)
+					t.Errorf("%s: the rules of an aggregated role are not known", role.Name)
 				}
 				for _, rule := range role.Rules {
 					for _, values := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs} {
@@ -41,14 +41,14 @@ func TestNoWildcards(t *testing.T) {
 	}
 }
 
-// TestPodIsRestricted lets the API server judge the pods as the namespace's label tells it to.
+// TestPodIsRestricted has the API server check the pods against the policy in the namespace's labels.
 func TestPodIsRestricted(t *testing.T) {
 	g := NewWithT(t)
 	i := install(t)
 	deployment := only[appsv1.Deployment](t, build(t, withDefault), "Deployment")
 	pod := &corev1.Pod{ObjectMeta: *deployment.Spec.Template.ObjectMeta.DeepCopy(), Spec: *deployment.Spec.Template.Spec.DeepCopy()}
 	pod.Namespace, pod.Name = deployment.Namespace, "sharder-0"
-	// The API server hears of the new namespace and priority in its own time.
+	// The API server observes the new namespace and priority class with a delay.
 	g.Eventually(func() error { return i.Client.Create(t.Context(), pod.DeepCopy(), client.DryRunAll) }, "10s").Should(Succeed())
 
 	root := pod.DeepCopy()
@@ -59,9 +59,9 @@ func TestPodIsRestricted(t *testing.T) {
 	g.Expect(*pod.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem).To(BeTrue())
 }
 
-// TestSelectors sees that what belongs together finds each other: a Service without pods is an
-// installation that looks well and assigns nothing.
-func TestSelectors(t *testing.T) {
+// TestSelectorsMatch compares selectors with labels: an installation whose Service selects no pods looks
+// healthy, but assigns nothing.
+func TestSelectorsMatch(t *testing.T) {
 	g := NewWithT(t)
 	objects := build(t, withDefault)
 	deployment := only[appsv1.Deployment](t, objects, "Deployment")
@@ -90,8 +90,8 @@ func TestSelectors(t *testing.T) {
 		"preStop and gracefulShutDown")
 }
 
-// TestInstallingTwiceChangesNothing is how an upgrade begins.
-func TestInstallingTwiceChangesNothing(t *testing.T) {
+// TestSecondInstallationChangesNothing because an upgrade applies the manifests again.
+func TestSecondInstallationChangesNothing(t *testing.T) {
 	g := NewWithT(t)
 	i := install(t)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "sharding-system", Name: "sharder"}}
@@ -100,6 +100,6 @@ func TestInstallingTwiceChangesNothing(t *testing.T) {
 	i.kubectl(t, "", "apply", "--server-side", "--validate=strict", "-k", withDefault)
 	g.Expect(i.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
 	g.Expect(deployment.Generation).To(Equal(before))
-	// What config/ says is what the API server has: nothing was defaulted away or dropped.
+	// The API server has all fields of config/: none was dropped or changed by a default.
 	g.Expect(i.kubectl(t, "", "diff", "--server-side", "-k", withDefault)).To(BeEmpty())
 }

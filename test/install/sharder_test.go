@@ -29,8 +29,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// replica is the sharder's real binary, with the ServiceAccount and the configuration that were
-// installed. Only its ports are its own.
+// replica runs the sharder's real binary with the installed ServiceAccount and configuration, except for the
+// ports.
 type replica struct {
 	*process.Process
 	health, metrics int
@@ -82,9 +82,9 @@ func (i *installed) start(t *testing.T, config string) *replica {
 	return &replica{Process: p, health: ports[0], metrics: ports[1]}
 }
 
-// TestSharderHasAllThatItNeeds runs the sharder with exactly what is installed, and the role that
-// ringmaster prints, through everything that it does.
-func TestSharderHasAllThatItNeeds(t *testing.T) {
+// TestInstalledPermissionsSuffice runs all functions of the sharder with the installed permissions and the role
+// that 'ringmaster role' prints.
+func TestInstalledPermissionsSuffice(t *testing.T) {
 	g := NewWithT(t)
 	i := install(t)
 	p := i.start(t, only[corev1.ConfigMap](t, build(t, withDefault), "ConfigMap").Data["config.yaml"])
@@ -93,7 +93,7 @@ func TestSharderHasAllThatItNeeds(t *testing.T) {
 	i.grant(t, g, ring)
 	i.condition(t, g, ring, shardingv1alpha1.ReasonNoShards)
 
-	// A shard that dies, and one that takes its objects.
+	// A shard dies, and another one gets its objects.
 	dead := i.lease(t, ring, "dead", 1)
 	i.condition(t, g, ring, shardingv1alpha1.ReasonReady)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -111,7 +111,7 @@ func TestSharderHasAllThatItNeeds(t *testing.T) {
 	}, patience).Should(Equal("dead"))
 	g.Eventually(func() int {
 		return len(strings.Fields(i.kubectl(t, "", "get", "events", "-n", i.Namespace, "-o", "name")))
-	}, patience).Should(BeNumerically(">", 0), "people are told of the shard")
+	}, patience).Should(BeNumerically(">", 0), "events about the shard")
 
 	g.Expect(get(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", p.health), "", nil)).To(Equal(http.StatusOK))
 	i.seesMetrics(t, g, p)
@@ -138,7 +138,7 @@ func (i *installed) declare(t *testing.T) *shardingv1alpha1.ControllerRing {
 	return ring
 }
 
-// grant gives the sharder the role that ringmaster prints for a ring.
+// grant applies the role that 'ringmaster role' prints for a ring.
 func (i *installed) grant(t *testing.T, g *WithT, ring *shardingv1alpha1.ControllerRing) {
 	t.Helper()
 	printed, said, err := run(t, rig.Build(t, "./cmd/ringmaster", rig.Race), i.kubeconfig, "", "role", ring.Name)
@@ -147,7 +147,7 @@ func (i *installed) grant(t *testing.T, g *WithT, ring *shardingv1alpha1.Control
 	t.Cleanup(func() { i.removeRoles(t, ring) })
 }
 
-// removeRoles removes the cluster-wide roles of a ring: the next run of the test begins without them.
+// removeRoles deletes the cluster roles of a ring, so that the next run of the test starts without them.
 func (i *installed) removeRoles(t *testing.T, ring *shardingv1alpha1.ControllerRing) {
 	t.Helper()
 	of := client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring.Name}
@@ -158,7 +158,7 @@ func (i *installed) removeRoles(t *testing.T, ring *shardingv1alpha1.ControllerR
 	}
 }
 
-// condition waits until the ring is ready, or not for this reason.
+// condition waits until the condition Ready has a reason.
 func (i *installed) condition(t *testing.T, g *WithT, ring *shardingv1alpha1.ControllerRing, reason string) {
 	t.Helper()
 	g.Eventually(func() string {
@@ -173,7 +173,7 @@ func (i *installed) condition(t *testing.T, g *WithT, ring *shardingv1alpha1.Con
 	}, patience, "100ms").Should(Equal(reason))
 }
 
-// lease is a shard that renews once.
+// lease creates the Lease of a shard that renews once.
 func (i *installed) lease(t *testing.T, ring *shardingv1alpha1.ControllerRing, name string, seconds int32) *coordinationv1.Lease {
 	t.Helper()
 	now := metav1.NewMicroTime(time.Now())
@@ -191,8 +191,8 @@ func (i *installed) lease(t *testing.T, ring *shardingv1alpha1.ControllerRing, n
 	return lease
 }
 
-// seesMetrics reads metrics as the ServiceMonitor does: with a ServiceAccount that has the role, and
-// trust only in the bundle of the sharder's Secret.
+// seesMetrics reads metrics as the ServiceMonitor configures it: with a token of a ServiceAccount that has the role,
+// and the CA bundle in the sharder's Secret.
 func (i *installed) seesMetrics(t *testing.T, g *WithT, p *replica) {
 	t.Helper()
 	reader, stranger := i.token(t, g, "prometheus"), i.token(t, g, "stranger")
@@ -213,7 +213,7 @@ func (i *installed) seesMetrics(t *testing.T, g *WithT, p *replica) {
 	g.Eventually(func() int { return get(t, url, reader, trust) }, patience, "1s").Should(Equal(http.StatusOK))
 }
 
-// token makes a ServiceAccount and returns a token of it.
+// token creates a ServiceAccount and returns a token.
 func (i *installed) token(t *testing.T, g *WithT, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: name}}
@@ -242,8 +242,8 @@ func get(t *testing.T, url, token string, trust *tls.Config) (status int) {
 	return response.StatusCode
 }
 
-// TestCertManagerConfiguration runs the sharder with the certificate in a folder, as the component
-// config/cert-manager mounts it.
+// TestCertManagerConfiguration runs the sharder with a certificate in a folder, as config/cert-manager
+// mounts it.
 func TestCertManagerConfiguration(t *testing.T) {
 	g := NewWithT(t)
 	i := install(t)
@@ -263,6 +263,6 @@ func TestCertManagerConfiguration(t *testing.T) {
 		return i.Client.Get(t.Context(), client.ObjectKey{Name: "controllerring-" + ring.Name}, webhook)
 	}, patience).Should(Succeed())
 	g.Expect(webhook.Annotations).To(HaveKeyWithValue("cert-manager.io/inject-ca-from", "sharding-system/sharder"))
-	g.Expect(webhook.Webhooks[0].ClientConfig.CABundle).To(BeEmpty(), "it is cert-manager's business")
+	g.Expect(webhook.Webhooks[0].ClientConfig.CABundle).To(BeEmpty(), "cert-manager injects it")
 	g.Expect(p.Stop(t.Context())).To(Succeed())
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// createMany makes Websites without workload, by several hands.
-func (s *scene) createMany(of string, n int) {
+// createMany creates Websites without workload concurrently.
+func (s *scenario) createMany(of string, n int) {
 	s.t.Helper()
 	const hands = 8
 	var group sync.WaitGroup
@@ -30,8 +30,8 @@ func (s *scene) createMany(of string, n int) {
 	group.Wait()
 }
 
-// holder is who has a Lease.
-func (s *scene) holder(lease string) string {
+// holder returns the holder of a Lease.
+func (s *scenario) holder(lease string) string {
 	found, err := s.Clientset.CoordinationV1().Leases(s.Namespace).Get(context.Background(), lease, metav1.GetOptions{})
 	if err != nil || found.Spec.HolderIdentity == nil {
 		return ""
@@ -40,47 +40,46 @@ func (s *scene) holder(lease string) string {
 	return name
 }
 
-// first is the instance that the others can spare least: the leader, if there is one.
-func (s *scene) first() *instance {
+// victim returns the leader if there is one, or else an instance that owns Websites.
+func (s *scenario) victim() *instance {
 	s.t.Helper()
 	var first *instance
 	s.Eventually(func() *instance {
-		for _, m := range s.live() {
+		for _, m := range s.running() {
 			if s.mode.election == "" || m.name == s.holder(s.mode.election) {
 				first = m
 			}
 		}
 		return first
 	}).ShouldNot(BeNil())
-	if s.mode.spread() {
+	if s.mode.sharded() {
 		s.Eventually(s.owners).Should(ContainElement(first.name), "it has Websites")
 	}
 	return first
 }
 
-// ended waits for the end of an instance.
-func (s *scene) ended(m *instance) error {
+// waitForEnd waits for an instance to end, and returns its exit error.
+func (s *scenario) waitForEnd(m *instance) error {
 	s.t.Helper()
-	m.ends = true
-	err := m.Wait(s.limited())
+	m.endExpected = true
+	err := m.Wait(s.timeoutContext())
 	s.Expect(errors.Is(err, context.DeadlineExceeded)).To(BeFalse(), "%s does not end", m.name)
 	return err
 }
 
-// replaced lets another instance take the place of one that has ended, after the rest has shown that it
-// does without.
-func (s *scene) replaced() {
+// replace starts another instance for one that has ended, after the others have reconciled all Websites.
+func (s *scenario) replace() {
 	s.t.Helper()
-	s.works()
+	s.waitForReconciles()
 	s.join("")
-	s.settled()
+	s.waitForOwners()
 }
 
-// busy gives all something to do, and waits until an instance is in the middle of it.
-func (s *scene) busy(m *instance) {
+// makeBusy changes all Websites, and waits until an instance reconciles one.
+func (s *scenario) makeBusy(m *instance) {
 	s.t.Helper()
 	began := time.Now()
-	s.paint(common)
+	s.changeTheme(common)
 	s.Eventually(func() bool {
 		events, err := m.reconciles()
 		s.Expect(err).NotTo(HaveOccurred())
@@ -88,51 +87,51 @@ func (s *scene) busy(m *instance) {
 	}).WithPolling(time.Millisecond).Should(BeTrue())
 }
 
-// killed: the others work on the Websites of an instance that is no more.
-func killed(s *scene) {
-	victim := s.first()
-	s.busy(victim)
-	victim.ends = true
+// killed: the other instances reconcile the Websites of a killed instance.
+func killed(s *scenario) {
+	victim := s.victim()
+	s.makeBusy(victim)
+	victim.endExpected = true
 	s.Expect(victim.Kill()).To(Succeed())
-	s.replaced()
+	s.replace()
 }
 
-// stopped: an instance that is asked to end gives all that it has to the others before it gives up its
-// Lease. They need not wait for it.
-func stopped(s *scene) {
-	s.settled()
-	victim := s.first()
-	s.busy(victim)
+// stopped: an instance that is terminated hands its Websites over before it releases its Lease, so the others
+// do not wait for the expiry.
+func stopped(s *scenario) {
+	s.waitForOwners()
+	victim := s.victim()
+	s.makeBusy(victim)
 	s.Expect(victim.Terminate()).To(Succeed())
-	s.Expect(s.ended(victim)).To(Succeed())
+	s.Expect(s.waitForEnd(victim)).To(Succeed())
 	released := uint64(0)
 	s.Eventually(func() uint64 {
-		for _, event := range s.seen() {
+		for _, event := range s.recordedEvents() {
 			if event.What == history.Leased && event.Lease.Shard == victim.name && event.Lease.Holder == "" {
 				released = event.Lease.Version
 			}
 		}
 		return released
 	}).ShouldNot(BeZero(), "it releases its Lease")
-	if s.mode.spread() {
-		s.handedOver(victim.name, released)
+	if s.mode.sharded() {
+		s.expectHandedOver(victim.name, released)
 	}
-	s.replaced()
+	s.replace()
 }
 
-// handedOver looks whether all objects had left a shard by a version.
-func (s *scene) handedOver(name string, by uint64) {
+// expectHandedOver checks that a shard owned no objects as of a resourceVersion.
+func (s *scenario) expectHandedOver(name string, by uint64) {
 	s.t.Helper()
-	s.Eventually(func(g Gomega) { // what is written is seen later
+	s.Eventually(func(g Gomega) { // the record is later than the writes
 		n, last := 0, map[history.Object]*history.Write{}
-		for _, event := range s.seen() {
+		for _, event := range s.recordedEvents() {
 			if event.What != history.Wrote {
 				continue
 			}
 			write := event.Write
 			if before := last[write.Object]; before != nil && before.Shard == name && write.Shard != name {
 				g.Expect(write.Version).To(BeNumerically("<", by), "%s was left behind", write.Object)
-				g.Expect(write.Shard).NotTo(BeEmpty(), "%s was given to nobody", write.Object)
+				g.Expect(write.Shard).NotTo(BeEmpty(), "%s was unassigned", write.Object)
 				n++
 			}
 			last[write.Object] = write
@@ -144,50 +143,50 @@ func (s *scene) handedOver(name string, by uint64) {
 	}).Should(Succeed())
 }
 
-// paused: an instance that hangs for longer than its Lease lasts is done without, and ends when it wakes up.
-// That it does nothing then to what others have by now, the history tells.
-func paused(s *scene) {
-	victim := s.first()
-	s.busy(victim)
+// paused: the others take over from an instance that is paused for longer than its lease duration, and it ends
+// when it is resumed. The history shows that it does not reconcile objects of others then.
+func paused(s *scenario) {
+	victim := s.victim()
+	s.makeBusy(victim)
 	s.Expect(victim.Pause()).To(Succeed())
 	s.record(history.Paused, victim)
-	victim.ends = true
-	s.works()
-	if s.mode.spread() {
+	victim.endExpected = true
+	s.waitForReconciles()
+	if s.mode.sharded() {
 		s.Eventually(s.owners).ShouldNot(ContainElement(victim.name))
 	}
 	s.record(history.Resumed, victim)
 	s.Expect(victim.Resume()).To(Succeed())
-	s.Expect(s.ended(victim)).NotTo(Succeed())
+	s.Expect(s.waitForEnd(victim)).NotTo(Succeed())
 	s.Expect(victim.Tail(20)).To(ContainSubstring(shard.ErrLeaseLost.Error()))
-	s.replaced()
+	s.replace()
 }
 
-// joined: an instance more takes its share if there are any, and nothing is disturbed. Then it leaves.
-func joined(s *scene) {
-	leader := s.first()
+// joined: an additional instance gets its share, or is on standby, without disturbing the others. Then it leaves.
+func joined(s *scenario) {
+	leader := s.victim()
 	m := s.join("")
-	s.settled()
-	s.works()
-	if s.mode.spread() {
+	s.waitForOwners()
+	s.waitForReconciles()
+	if s.mode.sharded() {
 		s.Expect(s.owners(s)).To(ContainElement(m.name))
 	} else {
-		s.Expect(s.first()).To(Equal(leader))
+		s.Expect(s.victim()).To(Equal(leader))
 	}
 	s.Expect(m.Terminate()).To(Succeed())
-	s.Expect(s.ended(m)).To(Succeed())
-	s.settled()
-	s.works()
+	s.Expect(s.waitForEnd(m)).To(Succeed())
+	s.waitForOwners()
+	s.waitForReconciles()
 }
 
-// electionLost: an instance that is no longer the elected one ends, and says why. Where there is no election,
-// paused has shown it with the instance's own Lease: nobody takes that from one that keeps it.
-func electionLost(s *scene) {
+// electionLost: an instance that has lost the election ends with an error. Without an election, paused shows it with
+// the instance's own Lease, which no other process takes over while it is renewed.
+func electionLost(s *scenario) {
 	if s.mode.election == "" {
 		return
 	}
-	s.resting()
-	victim := s.first()
+	s.waitUntilIdle()
+	victim := s.victim()
 	leases := s.Clientset.CoordinationV1().Leases(s.Namespace)
 	s.Eventually(func() error {
 		lease, err := leases.Get(context.Background(), s.mode.election, metav1.GetOptions{})
@@ -198,37 +197,37 @@ func electionLost(s *scene) {
 		_, err = leases.Update(context.Background(), lease, metav1.UpdateOptions{})
 		return err
 	}).Should(Succeed())
-	s.Expect(s.ended(victim)).NotTo(Succeed())
+	s.Expect(s.waitForEnd(victim)).NotTo(Succeed())
 	s.Expect(victim.Tail(20)).To(ContainSubstring(shard.ErrLeaseLost.Error()))
-	s.replaced()
+	s.replace()
 }
 
-// apiServerAway: work goes on when the API server is back. An instance that has lost its Lease by then ends,
-// as does the sharder, and is started again as a kubelet does it.
-func apiServerAway(s *scene) {
-	before := s.live()
+// apiServerAway: Websites are reconciled again after an outage of the API server. Instances and sharders that have lost
+// their Leases end, and are restarted as a kubelet does.
+func apiServerAway(s *scenario) {
+	before := s.running()
 	s.Expect(s.APIServer.Kill()).To(Succeed())
-	s.Expect(s.APIServer.Start(s.limited())).To(Succeed())
+	s.Expect(s.APIServer.Start(s.timeoutContext())).To(Succeed())
 	if s.mode.external {
-		s.sharderGoesOn(time.Now())
+		s.waitForSharder(time.Now())
 	}
 	for _, m := range before {
 		s.Eventually(func(g Gomega) {
 			if !m.Running.Running() {
-				m.ends = true
+				m.endExpected = true
 				s.t.Logf("%s has ended: %s", m.id, m.Tail(1))
 				m = s.launch(m.name)
 			}
 			g.Expect(m.ready()).To(Succeed())
 		}).Should(Succeed())
-		s.takesPart(m)
+		s.waitForMembership(m)
 	}
-	s.works()
-	s.settled()
+	s.waitForReconciles()
+	s.waitForOwners()
 }
 
-// sharderGoesOn waits until the sharder has its Lease since a moment, and starts it again if it has ended.
-func (s *scene) sharderGoesOn(since time.Time) {
+// waitForSharder waits until the sharder has renewed its Lease since a time, and restarts it if it has ended.
+func (s *scenario) waitForSharder(since time.Time) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
 		if !s.sharder.Running.Running() {

@@ -23,7 +23,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
 )
 
-// line is what counts of a line in an instance's log.
+// line has the relevant fields of a line in an instance's log.
 type line struct {
 	Time      time.Time `json:"ts"`
 	Message   string    `json:"msg"`
@@ -33,7 +33,7 @@ type line struct {
 	ID        string    `json:"id"`
 }
 
-// reconciles are those that an instance has written of, in its order.
+// reconciles returns the reconciles that an instance has logged, in order.
 func (m *instance) reconciles() ([]history.Event, error) {
 	content, err := os.ReadFile(m.Log)
 	if err != nil {
@@ -42,7 +42,7 @@ func (m *instance) reconciles() ([]history.Event, error) {
 	var events []history.Event
 	numbers := map[string]int64{}
 	for text := range bytes.Lines(content) {
-		if text[0] != '{' || text[len(text)-1] != '\n' { // somebody else's, or cut off by its death
+		if text[0] != '{' || text[len(text)-1] != '\n' { // of another library, or incomplete because the process was killed
 			continue
 		}
 		var read line
@@ -54,7 +54,7 @@ func (m *instance) reconciles() ([]history.Event, error) {
 			continue
 		}
 		if read.Instance != m.name || read.ID == "" || read.Name == "" {
-			return nil, fmt.Errorf("%s has written a line that does not tell who did what: %s", m.name, text)
+			return nil, fmt.Errorf("%s logged a line without the required fields: %s", m.name, text)
 		}
 		if numbers[read.ID] == 0 {
 			numbers[read.ID] = int64(len(numbers) + 1)
@@ -70,17 +70,17 @@ func (m *instance) reconciles() ([]history.Event, error) {
 	return events, nil
 }
 
-// seen are the events that the test has recorded.
-func (s *scene) seen() []history.Event {
+// recordedEvents returns the events that the test has recorded.
+func (s *scenario) recordedEvents() []history.Event {
 	events, err := history.Read(s.writes())
 	s.Expect(err).NotTo(HaveOccurred())
 	return events
 }
 
-// worked are the reconciles of all instances, in the order of time.
-func (s *scene) worked() []history.Event {
+// allReconciles returns the reconciles of all instances, ordered by time.
+func (s *scenario) allReconciles() []history.Event {
 	s.mu.Lock()
-	members := slices.Clone(s.members)
+	members := slices.Clone(s.launched)
 	s.mu.Unlock()
 	var all []history.Event
 	for _, m := range members {
@@ -94,75 +94,75 @@ func (s *scene) worked() []history.Event {
 
 func byTime(a, b history.Event) int { return a.Time.Compare(b.Time) }
 
-// resting waits until nobody has begun to work on anything for a while.
-func (s *scene) resting() {
+// waitUntilIdle waits until no reconcile has started for a while.
+func (s *scenario) waitUntilIdle() {
 	s.t.Helper()
 	const still = time.Second
 	s.Eventually(func() bool {
-		events := s.worked()
+		events := s.allReconciles()
 		return len(events) == 0 || time.Since(events[len(events)-1].Time) > still
 	}).Should(BeTrue())
 }
 
-// written are the writes that were seen.
-func (s *scene) written() []history.Event {
-	return slices.DeleteFunc(s.seen(), func(e history.Event) bool { return e.What != history.Wrote })
+// recordedWrites returns the recorded writes.
+func (s *scenario) recordedWrites() []history.Event {
+	return slices.DeleteFunc(s.recordedEvents(), func(e history.Event) bool { return e.What != history.Wrote })
 }
 
-// seenAll waits until all that was written is seen.
-func (s *scene) seenAll() {
+// waitForRecord waits until all writes are recorded.
+func (s *scenario) waitForRecord() {
 	s.t.Helper()
 	const still = 2 * time.Second
 	s.Eventually(func() bool {
-		events := s.written()
+		events := s.recordedWrites()
 		return len(events) == 0 || time.Since(events[len(events)-1].Time) > still
 	}).Should(BeTrue())
 }
 
-// margin is what is added to the times that follow from Leases, for a machine that is busy.
+// margin is added to the times that follow from Leases, for a busy machine.
 const margin = 20 * time.Second
 
-// judge lets everything come to rest and looks at what has happened. Some rules may not count.
-func (s *scene) judge(except ...oracle.Rule) {
+// checkHistory waits until the scenario is idle, and checks its history except for some rules.
+func (s *scenario) checkHistory(except ...oracle.Rule) {
 	s.t.Helper()
-	s.works()
-	s.settled()
-	s.resting()
-	s.seenAll()
-	count := len(s.written())
-	s.Consistently(func() int { return len(s.written()) }, "3s", "500ms").Should(Equal(count), "nothing is written when there is nothing to do")
-	events := slices.Concat(s.seen(), s.worked())
+	s.waitForReconciles()
+	s.waitForOwners()
+	s.waitUntilIdle()
+	s.waitForRecord()
+	count := len(s.recordedWrites())
+	s.Consistently(func() int { return len(s.recordedWrites()) }, "3s", "500ms").Should(Equal(count), "nothing is written when there is nothing to do")
+	events := slices.Concat(s.recordedEvents(), s.allReconciles())
 	slices.SortStableFunc(events, byTime)
 	report := oracle.Check(events, oracle.Options{
 		Main: []schema.GroupKind{website.GroupKind()}, Controlled: controlled, Sharder: "sharder",
 		Lag: margin / 2, Wake: margin / 2, Settle: margin,
-		// An object whose name was generated can wait for the sharder's next look. A sharder in the process that
-		// dies has to be replaced before it can be missed.
+		// An object with a generated name can wait for the next rescue, and a dead in-process sharder has to be
+		// replaced first.
 		Unowned: 3*leaseDuration + 2*margin, Apart: margin,
 	})
 	s.t.Log(report.Figures)
 	violations := slices.DeleteFunc(report.Violations, func(v oracle.Violation) bool {
-		// Where nothing has a label nothing has an owner. What counts is who worked when, and held the Lease.
-		return slices.Contains(except, v.Rule) || !s.mode.spread() && v.Rule != oracle.Overlap && v.Rule != oracle.NoLease
+		// Objects without labels have no owners: check only the reconciles and the Leases.
+		return slices.Contains(except, v.Rule) || !s.mode.sharded() && v.Rule != oracle.Overlap && v.Rule != oracle.NoLease
 	})
-	if !s.mode.spread() {
+	if !s.mode.sharded() {
 		s.onlyLeadersWork(events)
 	}
-	s.tell(violations, events)
-	for _, m := range s.members {
-		if !m.ends && !m.Running.Running() {
-			s.t.Errorf("%s ended although nobody asked it to", m.id)
+	s.reportViolations(violations, events)
+	for _, m := range s.launched {
+		if !m.endExpected && !m.Running.Running() {
+			s.t.Errorf("%s ended unexpectedly", m.id)
 		}
 	}
 }
 
-// tell says what was violated, and what had happened around the first case.
-func (s *scene) tell(violations []oracle.Violation, events []history.Event) {
+// reportViolations reports violations, with the events around the first one.
+func (s *scenario) reportViolations(violations []oracle.Violation, events []history.Event) {
 	s.t.Helper()
 	const most, around = 10, 5 * time.Second
 	for i, v := range violations {
 		if i == most {
-			s.t.Errorf("%d violations in all", len(violations))
+			s.t.Errorf("%d violations in total", len(violations))
 			return
 		}
 		s.t.Error(v)
@@ -182,8 +182,8 @@ func (s *scene) tell(violations []oracle.Violation, events []history.Event) {
 	}
 }
 
-// onlyLeadersWork looks whether everybody who worked was the leader by then.
-func (s *scene) onlyLeadersWork(events []history.Event) {
+// onlyLeadersWork checks that only the leader reconciled.
+func (s *scenario) onlyLeadersWork(events []history.Event) {
 	s.t.Helper()
 	led := map[string]time.Time{}
 	for _, event := range events {
@@ -192,16 +192,15 @@ func (s *scene) onlyLeadersWork(events []history.Event) {
 		}
 	}
 	for _, event := range events {
-		// What is seen is seen later.
+		// The record of the Lease can be late.
 		if since, known := led[event.Process]; event.What == history.Started && (!known || event.Time.Add(margin/2).Before(since)) {
-			s.t.Errorf("%s worked on %s without leading", event.Process, event.Reconcile.Object)
+			s.t.Errorf("%s reconciled %s without leading", event.Process, event.Reconcile.Object)
 		}
 	}
 }
 
-// watchLeader records the Lease of the leader, as if it were one of each instance's own that it has while
-// it leads.
-func (s *stage) watchLeader(ctx context.Context) {
+// watchLeader records the Lease of the leader as if each instance had its own Lease while it leads.
+func (s *environment) watchLeader(ctx context.Context) {
 	factory := informers.NewSharedInformerFactoryWithOptions(s.Clientset, 0, informers.WithNamespace(s.Namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + s.mode.election }))
 	informer := factory.Coordination().V1().Leases().Informer()
@@ -221,7 +220,7 @@ func (s *stage) watchLeader(ctx context.Context) {
 			s.recorder.Record(history.Event{What: history.Leased, Lease: &history.Lease{Shard: leader, Holder: name, Version: version}})
 		}
 		leader = name
-		if m := s.member(name); m != nil {
+		if m := s.instance(name); m != nil {
 			s.recorder.Record(history.Event{What: history.Leased, Lease: &history.Lease{Shard: name, Holder: name, Instance: holder, Version: version}})
 			s.recorder.Record(history.Event{What: history.Joined, Process: m.id, Shard: name, Instance: holder})
 		}
@@ -230,11 +229,11 @@ func (s *stage) watchLeader(ctx context.Context) {
 	informer.RunWithContext(ctx)
 }
 
-// member is the last instance of a name, or nil.
-func (s *stage) member(name string) *instance {
+// instance returns the last instance of a name, or nil.
+func (s *environment) instance(name string) *instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range slices.Backward(s.members) {
+	for _, m := range slices.Backward(s.launched) {
 		if m.name == name {
 			return m
 		}

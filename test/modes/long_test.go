@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// inAll is whether every behaviour is tested in every mode, or the long ones only where they matter most.
+// inAll is whether all behaviours are tested in all modes, or the long ones only in some.
 const inAll = true
 
-// TestThemeOfMany is a load, so the operator is built as it is shipped, and Leases last.
+// TestThemeOfMany has a high load, with a release build of the operator and long Leases.
 func TestThemeOfMany(t *testing.T) {
 	t.Parallel()
-	s := setStage(t, external)
+	s := newScenario(t, external)
 	s.lease, s.build = time.Minute, nil
 	for range instances {
 		s.launch("")
@@ -21,5 +21,5 @@ func TestThemeOfMany(t *testing.T) {
 	s.ready()
 	s.populate(population)
 	themeOfMany(s, 500)
-	s.judge()
+	s.checkHistory()
 }

@@ -16,31 +16,31 @@ func TestMain(m *testing.M) {
 	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		panic(err)
 	}
-	// They wait for Leases most of the time, so there can be more of them than cores.
+	// The tests mostly wait for Leases, so more can run than there are cores.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	rig.Main(m, rig.Options{})
 }
 
-// Where the operator's manifests are, seen from the repository's root.
+// manifests is the folder of the operator's manifests, relative to the root of the repository.
 const manifests = "examples/webhosting/config/"
 
-// ring is its name in all manifests.
+// ring is the name of the ring in all manifests.
 const ring = "webhosting-operator"
 
-// mode is what differs between the modes, seen from outside.
+// mode describes the external differences between modes.
 type mode struct {
 	flag  shard.Mode
 	roles []string
-	// election is the Lease of the instances' election, if they have one.
+	// election is the name of the instances' election Lease, or "".
 	election string
-	// external is whether a sharder has to be there.
+	// external is whether an external sharder is needed.
 	external bool
 }
 
-// spread is whether all instances work.
-func (m mode) spread() bool { return m.flag != shard.ModeLead }
+// sharded reports whether all instances reconcile.
+func (m mode) sharded() bool { return m.flag != shard.ModeLead }
 
 var operatorRoles = []string{manifests + "rbac"}
 
@@ -55,33 +55,32 @@ var (
 
 var modes = map[string]mode{"lead": lead, "shard": external, "in-process": inProcess}
 
-// leftOut are the long behaviours that are left out of a mode unless all are tested in all: 'make test-long'. The mode
-// shard has all of them.
-var leftOut = map[string][]string{
+// longBehaviours are skipped in a mode except by 'make test-long'. The mode shard has all behaviours.
+var longBehaviours = map[string][]string{
 	"lead":       {"ThemeOfMany", "APIServerAway"},
 	"in-process": {"ThemeOfMany"},
 }
 
-// TestModes is the same for all modes. Behaviours leave as many instances as they found.
+// TestModes runs the same behaviours in all modes. Each leaves the same number of instances.
 //
-//nolint:tparallel // one mode after the other: two cores have no room for all
+//nolint:tparallel // one behaviour after the other, because they share the instances
 func TestModes(t *testing.T) {
 	t.Parallel()
 	for name, m := range modes {
 		t.Run(name, func(t *testing.T) {
-			left := leftOut[name]
-			s := setStage(t, m)
+			skipped := longBehaviours[name]
+			s := newScenario(t, m)
 			for range instances {
 				s.launch("")
 			}
 			s.populate(population)
 			s.ready()
-			for name, play := range map[string]func(*scene){
+			for name, test := range map[string]func(*scenario){
 				"Serves":         serves,
 				"Heals":          heals,
 				"ThemeChanges":   themeChanges,
 				"ThemeIsMissing": themeIsMissing,
-				"ThemeOfMany":    func(s *scene) { themeOfMany(s, 60) },
+				"ThemeOfMany":    func(s *scenario) { themeOfMany(s, 60) },
 				"GeneratesNames": generatesNames,
 				"Killed":         killed,
 				"Stopped":        stopped,
@@ -90,14 +89,14 @@ func TestModes(t *testing.T) {
 				"ElectionLost":   electionLost,
 				"APIServerAway":  apiServerAway,
 			} {
-				if !inAll && slices.Contains(left, name) {
+				if !inAll && slices.Contains(skipped, name) {
 					continue
 				}
-				if !t.Run(name, func(t *testing.T) { play(s.scene(t)) }) {
-					t.FailNow() // the others would wait in vain for what is missing now
+				if !t.Run(name, func(t *testing.T) { test(s.scenario(t)) }) {
+					t.FailNow() // the other behaviours need all instances
 				}
 			}
-			s.judge()
+			s.checkHistory()
 		})
 	}
 }

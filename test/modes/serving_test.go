@@ -16,21 +16,21 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// serves: a Website gets all that belongs to it, and says how it goes.
-func serves(s *scene) {
-	s.paint("served")
+// serves: a Website gets all its children, and its status shows its phase.
+func serves(s *scenario) {
+	s.changeTheme("served")
 	made := s.create("served", "served", nil)
-	s.complete(made)
-	s.says(made, "Pending")
+	s.waitForChildren(made)
+	s.waitForPhase(made, "Pending")
 	s.makeReady(made)
-	s.says(made, "Ready")
+	s.waitForPhase(made, "Ready")
 }
 
-// heals: what belongs to a Website is as it should be again when somebody has changed or deleted it.
-func heals(s *scene) {
-	s.paint("healed")
+// heals: children of a Website that another client changes or deletes are restored.
+func heals(s *scenario) {
+	s.changeTheme("healed")
 	made := s.create("healed", "healed", nil)
-	s.complete(made)
+	s.waitForChildren(made)
 	for kind, test := range map[string]struct {
 		harm func(client.Object)
 		is   func(client.Object) any
@@ -53,47 +53,47 @@ func heals(s *scene) {
 		},
 	} {
 		s.t.Run(kind, func(t *testing.T) {
-			s := s.scene(t)
-			before := s.complete(made)[kind]
+			s := s.scenario(t)
+			before := s.waitForChildren(made)[kind]
 			want := test.is(before)
 			harmed, _ := before.DeepCopyObject().(client.Object)
 			test.harm(harmed)
-			s.Expect(s.Client.Patch(t.Context(), harmed, client.MergeFrom(before))).To(Succeed()) // whatever it is by now
+			s.Expect(s.Client.Patch(t.Context(), harmed, client.MergeFrom(before))).To(Succeed()) // regardless of its version
 			s.Expect(harmed.GetResourceVersion()).NotTo(Equal(before.GetResourceVersion()))
-			s.Eventually(func(g Gomega) any { return test.is(s.family(g, made)[kind]) }).Should(Equal(want))
+			s.Eventually(func(g Gomega) any { return test.is(s.children(g, made)[kind]) }).Should(Equal(want))
 
 			s.Expect(s.Client.Delete(t.Context(), before)).To(Succeed())
 			s.Eventually(func(g Gomega) {
-				after := s.complete(made)[kind]
+				after := s.waitForChildren(made)[kind]
 				g.Expect(after.GetUID()).NotTo(Equal(before.GetUID()))
 			}).Should(Succeed())
 		})
 	}
 }
 
-// themeChanges: the pages of all Websites that use a Theme change with it, and only they are worked on.
-func themeChanges(s *scene) {
-	s.paint("changed")
-	s.paint("kept")
+// themeChanges: a changed Theme changes the pages of all Websites that use it, and only these are reconciled.
+func themeChanges(s *scenario) {
+	s.changeTheme("changed")
+	s.changeTheme("kept")
 	for _, name := range []string{"changed-a", "changed-b", "changed-c"} {
-		s.complete(s.create(name, "changed", nil))
+		s.waitForChildren(s.create(name, "changed", nil))
 	}
 	kept := s.create("kept", "kept", nil)
-	s.complete(kept)
-	s.says(kept, "Pending")
-	s.resting()
+	s.waitForChildren(kept)
+	s.waitForPhase(kept, "Pending")
+	s.waitUntilIdle()
 
 	before, began := s.pages(s)["kept"], time.Now()
-	s.painted("changed", s.paint("changed"))
-	s.resting()
+	s.waitForColor("changed", s.changeTheme("changed"))
+	s.waitUntilIdle()
 	s.Expect(s.pages(s)["kept"]).To(Equal(before))
 	s.Expect(slices.Sorted(maps.Keys(s.workers(began)))).To(Equal([]string{"changed-a", "changed-b", "changed-c"}))
 }
 
-// workers are who has begun to work on which Website since a time.
-func (s *scene) workers(since time.Time) map[string]map[string]bool {
+// workers returns which instances have started to reconcile each Website since a time.
+func (s *scenario) workers(since time.Time) map[string]map[string]bool {
 	workers := map[string]map[string]bool{}
-	for _, event := range s.worked() {
+	for _, event := range s.allReconciles() {
 		if event.What != history.Started || event.Time.Before(since) {
 			continue
 		}
@@ -106,45 +106,44 @@ func (s *scene) workers(since time.Time) map[string]map[string]bool {
 	return workers
 }
 
-// themeIsMissing: a Website says so, and recovers when the Theme is there.
-func themeIsMissing(s *scene) {
+// themeIsMissing: the status of a Website shows it, and the Website recovers when the Theme is created.
+func themeIsMissing(s *scenario) {
 	made := s.create("hopeful", "hoped-for", nil)
-	s.says(made, "Error")
-	color := s.paint("hoped-for")
-	s.painted("hoped-for", color)
-	s.says(made, "Pending")
+	s.waitForPhase(made, "Error")
+	color := s.changeTheme("hoped-for")
+	s.waitForColor("hoped-for", color)
+	s.waitForPhase(made, "Pending")
 }
 
-// generatesNames: a Website is worked on although it had no name when it was asked for.
-func generatesNames(s *scene) {
-	s.paint("generated")
+// generatesNames: a Website with a generated name is reconciled.
+func generatesNames(s *scenario) {
+	s.changeTheme("generated")
 	for range 3 {
-		s.complete(s.create("generated-", "generated", nil))
+		s.waitForChildren(s.create("generated-", "generated", nil))
 	}
 }
 
-// themeOfMany: the pages of many Websites change with their Theme, and each Website is worked on by who has
-// it, and nobody else.
-func themeOfMany(s *scene, many int) {
-	color := s.paint("many")
+// themeOfMany: the pages of many Websites change with their Theme, and only its owner reconciles each Website.
+func themeOfMany(s *scenario, many int) {
+	color := s.changeTheme("many")
 	s.createMany("many", many)
-	s.painted("many", color)
-	s.resting()
+	s.waitForColor("many", color)
+	s.waitUntilIdle()
 	before := s.websites(s, "many")
 
 	began := time.Now()
-	s.painted("many", s.paint("many"))
-	s.resting()
+	s.waitForColor("many", s.changeTheme("many"))
+	s.waitUntilIdle()
 	workers := s.workers(began)
 	s.Expect(workers).To(HaveLen(many))
 	leader := ""
-	if !s.mode.spread() {
-		leader = s.first().name
+	if !s.mode.sharded() {
+		leader = s.victim().name
 	}
 	shares := map[string]int{}
 	for name, found := range s.websites(s, "many") {
 		owner := leader
-		if s.mode.spread() {
+		if s.mode.sharded() {
 			owner = found.GetLabels()[shardingv1alpha1.LabelShard(ring)]
 			s.Expect(before[name].GetLabels()).To(HaveKeyWithValue(shardingv1alpha1.LabelShard(ring), owner))
 		}
@@ -152,7 +151,7 @@ func themeOfMany(s *scene, many int) {
 		shares[owner]++
 	}
 	s.t.Log(shares)
-	if s.mode.spread() {
+	if s.mode.sharded() {
 		s.Expect(shares).To(HaveLen(instances))
 	}
 }

@@ -2,5 +2,5 @@
 
 package modes
 
-// inAll is whether every behaviour is tested in every mode, or the long ones only where they matter most.
+// inAll is whether all behaviours are tested in all modes, or the long ones only in some.
 const inAll = false

@@ -18,75 +18,74 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
 )
 
-// TestSwitch changes an operator from an external sharder to one in its process and back, and then lets both
-// be at work, by starting the same instances again with another flag. Everything stays where it is.
+// TestSwitch changes an operator from an external sharder to an in-process sharder and back, and then runs both,
+// by restarting the instances with another flag. No object moves.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	names := []string{"one", "two", "three"}
-	s := setStage(t, external)
-	// Long enough for all to be back before anybody is missed, also on a machine that is busy.
+	s := newScenario(t, external)
+	// Long enough for all instances to restart before a Lease expires, also on a busy machine.
 	s.lease = time.Minute
 	for _, name := range names {
 		s.launch(name)
 	}
 	s.ready()
 	s.populate(2 * population)
-	s.works()
-	s.settled()
-	s.seenAll()
-	since := len(s.seen())
+	s.waitForReconciles()
+	s.waitForOwners()
+	s.waitForRecord()
+	since := len(s.recordedEvents())
 
-	t.Log("To a sharder in the process")
+	t.Log("To an in-process sharder")
 	s.stopSharder()
-	s.again(inProcess)
-	s.works()
-	s.settled()
-	s.stayed(since)
+	s.restartIn(inProcess)
+	s.waitForReconciles()
+	s.waitForOwners()
+	s.expectNoMoves(since)
 
 	t.Log("Back to an external sharder")
-	s.again(external)
+	s.restartIn(external)
 	s.startSharder()
-	s.works()
-	s.settled()
-	s.stayed(since)
+	s.waitForReconciles()
+	s.waitForOwners()
+	s.expectNoMoves(since)
 
-	t.Log("An object that is new goes where the others expect it")
+	t.Log("New objects are assigned by the same ring")
 	s.populate(population)
-	s.works()
-	s.settled()
-	s.stayed(since)
-	s.judge()
+	s.waitForReconciles()
+	s.waitForOwners()
+	s.expectNoMoves(since)
+	s.checkHistory()
 
-	t.Log("Both at once")
-	s.seenAll()
-	since, s.lease = len(s.seen()), leaseDuration
-	s.again(inProcess)
-	s.works()
-	s.settled()
-	s.stayed(since)
+	t.Log("Both sharders")
+	s.waitForRecord()
+	since, s.lease = len(s.recordedEvents()), leaseDuration
+	s.restartIn(inProcess)
+	s.waitForReconciles()
+	s.waitForOwners()
+	s.expectNoMoves(since)
 	twoSharders(s)
-	// Each has its own view of who is a member, and while members change they can differ for a moment. That
-	// costs moves, and nothing else.
-	s.judge(oracle.MovedTwice)
+	// While members change, both sharders can know different members for a moment, which only costs additional moves.
+	s.checkHistory(oracle.MovedTwice)
 }
 
-// again kills all instances and starts them again in another mode, at once.
-func (s *scene) again(m mode) {
+// restartIn kills all instances and restarts them in another mode at once.
+func (s *scenario) restartIn(m mode) {
 	s.t.Helper()
 	s.mode = m
-	for _, before := range s.live() {
-		before.ends = true
+	for _, before := range s.running() {
+		before.endExpected = true
 		s.Expect(before.Kill()).To(Succeed())
 		s.launch(before.name)
 	}
 	s.ready()
 }
 
-// stayed looks whether any object has changed its shard, or was asked to, since a number of events.
-func (s *scene) stayed(since int) {
+// expectNoMoves checks that no object was moved or drained since a number of events.
+func (s *scenario) expectNoMoves(since int) {
 	s.t.Helper()
 	at := map[history.Object]string{}
-	for i, event := range s.seen() {
+	for i, event := range s.recordedEvents() {
 		if event.What != history.Wrote {
 			continue
 		}
@@ -95,7 +94,7 @@ func (s *scene) stayed(since int) {
 			if before, known := at[write.Object]; known && before != "" {
 				s.Expect(write.Shard).To(Equal(before), "%s has moved at %s", write.Object, event.Time)
 			}
-			s.Expect(write.Draining).To(BeFalse(), "%s is asked for at %s", write.Object, event.Time)
+			s.Expect(write.Draining).To(BeFalse(), "%s is drained at %s", write.Object, event.Time)
 		}
 		at[write.Object] = write.Shard
 		if write.Deleted {
@@ -104,26 +103,26 @@ func (s *scene) stayed(since int) {
 	}
 }
 
-// twoSharders: an external sharder and one in the process are at work on the same ring. They say so, and do
-// not fight.
-func twoSharders(s *scene) {
-	s.t.Log("Both say so")
+// twoSharders: an external and an in-process sharder are active for the same ring. Both report it, and do not undo
+// each other's writes.
+func twoSharders(s *scenario) {
+	s.t.Log("Both report it")
 	s.Eventually(s.reasons).Should(ContainElement(shardingv1alpha1.ReasonTwoSharders))
 	s.Eventually(s.warned).WithArguments("Lease", s.mode.election).Should(BeTrue())
 	s.Eventually(s.warned).WithArguments("ControllerRing", ring).Should(BeTrue())
-	s.Expect(s.first().Tail(1000)).To(ContainSubstring("A ControllerRing of this name exists"))
+	s.Expect(s.victim().Tail(1000)).To(ContainSubstring("A ControllerRing of this name exists"))
 
-	s.t.Log("They leave objects alone that are where they belong")
-	s.seenAll()
-	count := len(s.written())
-	s.Consistently(func() int { return len(s.written()) }, "20s", "1s").Should(Equal(count))
+	s.t.Log("They do not write objects with the right owner")
+	s.waitForRecord()
+	count := len(s.recordedWrites())
+	s.Consistently(func() int { return len(s.recordedWrites()) }, "20s", "1s").Should(Equal(count))
 
-	s.t.Log("A dead instance is missed, and only once")
+	s.t.Log("The objects of a dead instance are moved once")
 	killed(s)
 }
 
-// reasons are those of the ring's conditions that are as they should not be.
-func (s *scene) reasons() []string {
+// reasons returns the reasons of the ring's conditions that are not true.
+func (s *scenario) reasons() []string {
 	found := &shardingv1alpha1.ControllerRing{}
 	s.Expect(s.Client.Get(context.Background(), client.ObjectKey{Name: ring}, found)).To(Succeed())
 	var reasons []string
@@ -135,8 +134,8 @@ func (s *scene) reasons() []string {
 	return reasons
 }
 
-// warned tells whether there is an event that warns of two sharders.
-func (s *scene) warned(kind, name string) bool {
+// warned reports whether there is a warning event about two sharders.
+func (s *scenario) warned(kind, name string) bool {
 	list, err := s.Clientset.EventsV1().Events("").List(context.Background(), metav1.ListOptions{})
 	s.Expect(err).NotTo(HaveOccurred())
 	for i := range list.Items {

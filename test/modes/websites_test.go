@@ -21,11 +21,11 @@ import (
 	spread "github.com/ringmaster-project/ringmaster/internal/ring"
 )
 
-// common is the Theme of the Websites that are always there.
+// common is the Theme of the permanent Websites.
 const common = "common"
 
-// create makes a Website, whose name is generated if it ends in a hyphen.
-func (s *scene) create(name, of string, labels map[string]string) *unstructured.Unstructured {
+// create creates a Website, with a generated name if the name ends with a hyphen.
+func (s *scenario) create(name, of string, labels map[string]string) *unstructured.Unstructured {
 	s.t.Helper()
 	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"theme": of}}}
 	made.SetGroupVersionKind(website)
@@ -40,18 +40,18 @@ func (s *scene) create(name, of string, labels map[string]string) *unstructured.
 	return made
 }
 
-// populate makes some of the Websites that are always there, after their Theme.
-func (s *scene) populate(n int) {
+// populate creates permanent Websites and their Theme.
+func (s *scenario) populate(n int) {
 	s.t.Helper()
-	s.paint(common)
+	s.changeTheme(common)
 	there := len(s.websites(s, common))
 	for i := range n {
 		s.create(fmt.Sprint("always-", there+i), common, nil)
 	}
 }
 
-// paint gives a Theme another color, after it was made if there is none yet, and returns that.
-func (s *scene) paint(name string) string {
+// changeTheme sets a new color of a Theme, which it creates if necessary, and returns the color.
+func (s *scenario) changeTheme(name string) string {
 	s.t.Helper()
 	s.mu.Lock()
 	s.colors++
@@ -60,13 +60,13 @@ func (s *scene) paint(name string) string {
 	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"color": color, "fontFamily": "Menlo"}}}
 	made.SetGroupVersionKind(theme)
 	made.SetName(name)
-	// Nobody else writes Themes, so whatever it was is to be this.
+	// Without a precondition, because no other client writes Themes.
 	s.Expect(s.Client.Apply(context.Background(), client.ApplyConfigurationFromUnstructured(made), client.FieldOwner("test"))).To(Succeed())
 	return color
 }
 
-// websites are those of a Theme.
-func (s *scene) websites(g Gomega, of string) map[string]*unstructured.Unstructured {
+// websites returns the Websites of a Theme.
+func (s *scenario) websites(g Gomega, of string) map[string]*unstructured.Unstructured {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(website)
 	g.Expect(s.Client.List(context.Background(), list, client.InNamespace(s.Namespace))).To(Succeed())
@@ -79,8 +79,8 @@ func (s *scene) websites(g Gomega, of string) map[string]*unstructured.Unstructu
 	return found
 }
 
-// pages are the contents of the Websites' ConfigMaps, by the Websites' names.
-func (s *scene) pages(g Gomega) map[string]string {
+// pages returns the contents of the Websites' ConfigMaps, by the names of the Websites.
+func (s *scenario) pages(g Gomega) map[string]string {
 	list := &corev1.ConfigMapList{}
 	g.Expect(s.Client.List(context.Background(), list, client.InNamespace(s.Namespace))).To(Succeed())
 	pages := map[string]string{}
@@ -92,8 +92,8 @@ func (s *scene) pages(g Gomega) map[string]string {
 	return pages
 }
 
-// painted waits until all Websites of a Theme show a color.
-func (s *scene) painted(of, color string) {
+// waitForColor waits until the pages of all Websites of a Theme have a color.
+func (s *scenario) waitForColor(of, color string) {
 	s.t.Helper()
 	all := s.websites(s, of)
 	s.Eventually(func(g Gomega) {
@@ -106,19 +106,19 @@ func (s *scene) painted(of, color string) {
 	}).Should(Succeed())
 }
 
-// works waits until every Website that is always there has been worked on.
-func (s *scene) works() {
+// waitForReconciles waits until all permanent Websites have been reconciled.
+func (s *scenario) waitForReconciles() {
 	s.t.Helper()
-	s.painted(common, s.paint(common))
+	s.waitForColor(common, s.changeTheme(common))
 }
 
-// family are the objects of a Website, by kind.
-func (s *scene) family(g Gomega, of client.Object) map[string]client.Object {
-	return s.families(g)[of.GetUID()]
+// children returns the children of a Website by kind.
+func (s *scenario) children(g Gomega, of client.Object) map[string]client.Object {
+	return s.childrenOfAll(g)[of.GetUID()]
 }
 
-// families are the objects of all Websites, by the UIDs of those and by kind.
-func (s *scene) families(g Gomega) map[types.UID]map[string]client.Object {
+// childrenOfAll returns the children of all Websites, by the UID of the Website and by kind.
+func (s *scenario) childrenOfAll(g Gomega) map[types.UID]map[string]client.Object {
 	families := map[types.UID]map[string]client.Object{}
 	for kind, list := range map[string]client.ObjectList{
 		"ConfigMap": &corev1.ConfigMapList{}, "Deployment": &appsv1.DeploymentList{}, "Service": &corev1.ServiceList{}, "Ingress": &networkingv1.IngressList{},
@@ -139,7 +139,7 @@ func (s *scene) families(g Gomega) map[types.UID]map[string]client.Object {
 	return families
 }
 
-// items are the objects in a list of one of the kinds that Websites control.
+// items returns the objects in a list of a controlled kind.
 func items(list client.ObjectList) []client.Object {
 	switch list := list.(type) {
 	case *corev1.ConfigMapList:
@@ -165,30 +165,30 @@ func pointers[T any, P interface {
 	return objects
 }
 
-// complete waits until a Website has all that belongs to it.
-func (s *scene) complete(of client.Object) map[string]client.Object {
+// waitForChildren waits until a Website has all its children.
+func (s *scenario) waitForChildren(of client.Object) map[string]client.Object {
 	s.t.Helper()
 	var family map[string]client.Object
 	s.Eventually(func(g Gomega) {
-		family = s.family(g, of)
+		family = s.children(g, of)
 		g.Expect(slices.Sorted(maps.Keys(family))).To(Equal([]string{"ConfigMap", "Deployment", "Ingress", "Service"}))
 	}).Should(Succeed())
 	return family
 }
 
-// makeReady does what a node would do with a Deployment.
-func (s *scene) makeReady(of client.Object) {
+// makeReady updates the status of a Deployment as controllers and a node would.
+func (s *scenario) makeReady(of client.Object) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
-		deployment, found := s.family(g, of)["Deployment"].(*appsv1.Deployment)
+		deployment, found := s.children(g, of)["Deployment"].(*appsv1.Deployment)
 		g.Expect(found).To(BeTrue())
 		deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
 		g.Expect(s.Client.Status().Update(context.Background(), deployment)).To(Succeed())
 	}).Should(Succeed())
 }
 
-// says waits until the status of a Website says how it is doing now.
-func (s *scene) says(of client.Object, phase string) {
+// waitForPhase waits until the status of a Website has a phase.
+func (s *scenario) waitForPhase(of client.Object, phase string) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
 		found := &unstructured.Unstructured{}
@@ -201,8 +201,8 @@ func (s *scene) says(of client.Object, phase string) {
 	}).Should(Succeed())
 }
 
-// owners are the shards of the Websites that are always there. In the mode lead they have none.
-func (s *scene) owners(g Gomega) map[string]string {
+// owners returns the owners of the permanent Websites, which have none in the mode lead.
+func (s *scenario) owners(g Gomega) map[string]string {
 	owners := map[string]string{}
 	for name, found := range s.websites(g, common) {
 		owners[name] = found.GetLabels()[shardingv1alpha1.LabelShard(ring)]
@@ -210,18 +210,18 @@ func (s *scene) owners(g Gomega) map[string]string {
 	return owners
 }
 
-// settled waits until every Website is where it belongs, with all that belongs to it: on its shard, if
-// there are any, and otherwise without a label.
-func (s *scene) settled() {
+// waitForOwners waits until every Website and its children have the right owner, or no label in a mode that does not
+// shard.
+func (s *scenario) waitForOwners() {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
 		var names []string
-		if s.mode.spread() {
-			for _, m := range s.live() {
+		if s.mode.sharded() {
+			for _, m := range s.running() {
 				names = append(names, m.name)
 			}
 		}
-		members, families := spread.New(names), s.families(g)
+		members, families := spread.New(names), s.childrenOfAll(g)
 		for name, found := range s.websites(g, common) {
 			want := members.Owner(assignment.Key(website.GroupKind(), s.Namespace, name))
 			s.expectLabels(g, found, want)
@@ -232,7 +232,7 @@ func (s *scene) settled() {
 	}).Should(Succeed())
 }
 
-func (s *scene) expectLabels(g Gomega, object client.Object, want string) {
+func (s *scenario) expectLabels(g Gomega, object client.Object, want string) {
 	labels := object.GetLabels()
 	g.Expect(labels[shardingv1alpha1.LabelShard(ring)]).To(Equal(want), "%T %s", object, object.GetName())
 	g.Expect(labels).NotTo(HaveKey(shardingv1alpha1.LabelDrain(ring)), "%T %s", object, object.GetName())

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// withClockOff makes a process look like one whose clock is off. A shard's clock leaves the process
-// only as the times in its Lease, and it knows of other clocks only from there. So these times are
-// moved on their way out, and back on their way in. How fast time goes is the same everywhere.
+// withClockOff simulates a wrong clock of a process. Shards exchange times only in Leases, so the wrapper shifts the
+// times in the Leases that the process writes, and shifts them back in those that it reads. The rate of the clock
+// does not change.
 func withClockOff(off time.Duration) transport.WrapperFunc {
 	return func(inner http.RoundTripper) http.RoundTripper { return &clockOff{inner, off} }
 }
@@ -61,11 +61,11 @@ func (c *clockOff) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// moveTimes moves the times of a Lease, or of all in a list.
+// moveTimes shifts the times of a Lease, or of all Leases in a list.
 func moveTimes(content []byte, by time.Duration) ([]byte, error) {
 	var object map[string]any
 	if err := json.Unmarshal(content, &object); err != nil {
-		return nil, fmt.Errorf("a Lease that is not JSON: %w", err)
+		return nil, fmt.Errorf("parsing a lease: %w", err)
 	}
 	items, _ := object["items"].([]any)
 	for _, item := range append(items, object) {

@@ -1,7 +1,7 @@
-// Package robustness breaks what Ringmaster stands on while users and operators work, and sees that
-// its promises hold: the real sharder in two replicas, real operators as shards, a real API server,
-// real signals and a bad network.
+// Package robustness injects faults while users and operators work, and checks the promises of
+// Ringmaster: with the real sharder in two replicas, real operators as shards, a real API server, real
+// signals and network faults.
 //
-// A run is recorded (package history) and judged when it is over (package oracle). What is promised,
-// and how long it took here, is in docs/explanation/guarantees.md.
+// Each run is recorded (package history) and checked when it is over (package oracle). The promises, with
+// measured times, are in docs/explanation/guarantees.md.
 package robustness

@@ -13,7 +13,7 @@ import (
 )
 
 // killAfter makes a proxy kill a process as soon as the API server has applied its n-th write from now on. The process
-// does not receive the answer.
+// does not receive the response.
 func killAfter(proxy *faultproxy.Proxy, n int, kill func()) {
 	var writes atomic.Int64
 	proxy.AfterWrites(func(faultproxy.Write) bool {
@@ -25,21 +25,21 @@ func killAfter(proxy *faultproxy.Proxy, n int, kill func()) {
 	})
 }
 
-// killedAfterWrites is a shard that is killed after its n-th write, and restarted under its name, several times: n is
-// counted from its start, or from the beginning of its handover.
-func killedAfterWrites(s *scene, rounds int) {
+// killedAfterWrites kills a shard after its n-th write, and restarts it with the same name, several times: n is
+// counted from its start, or from the start of its handover.
+func killedAfterWrites(s *scenario, rounds int) {
 	const most = 30
 	s.join("a")
 	s.join("b")
-	s.user.work()
+	s.user.start()
 	for round := range rounds {
 		n, proxy := 1+s.random.IntN(most), s.Proxy(s.t)
-		launched := make(chan *member, 1)
-		victim := sync.OnceValue(func() *member { return <-launched })
+		launched := make(chan *shardProcess, 1)
+		victim := sync.OnceValue(func() *shardProcess { return <-launched })
 		kill := func() { _ = victim().Kill() }
 		if handover := round%2 == 1; handover {
 			s.t.Logf("c is killed after write %d of its handover", n)
-			c := s.join("c", through(proxy))
+			c := s.join("c", withProxy(proxy))
 			launched <- c
 			s.Eventually(func() int { return s.owned("c") }).Should(BeNumerically(">", n))
 			killAfter(proxy, n, kill)
@@ -47,69 +47,68 @@ func killedAfterWrites(s *scene, rounds int) {
 		} else {
 			s.t.Logf("c is killed after write %d", n)
 			killAfter(proxy, n, kill)
-			launched <- s.launch("c", through(proxy))
+			launched <- s.launch("c", withProxy(proxy))
 		}
-		_ = s.end(victim()) // it may have handed over everything before
+		_ = s.end(victim()) // the handover may be complete before
 	}
 	s.join("c")
-	s.judge(bounds{unowned: 10 * time.Second, apart: 8 * time.Second}, "a", "b", "c")
+	s.checkHistory(bounds{unowned: 10 * time.Second, apart: 8 * time.Second}, "a", "b", "c")
 }
 
-// cut is what is allowed when a shard cannot reach the API server: it works until its renew deadline, and others get its
+// cut returns the bounds when a shard cannot reach the API server: it works until its renew deadline, and others get its
 // objects when its Lease has expired.
 func cut() bounds {
 	return bounds{unowned: expiry - deadline(leaseDuration) + 6*time.Second, apart: followOwner}
 }
 
-// cutOneWay are shards of which one can send nothing, while it still hears of everything, and one receives nothing,
-// while what it sends arrives. Both have to stop by themselves before others get their objects. What was under way
-// arrives afterwards, and must do no harm.
-func cutOneWay(s *scene) {
+// cutOneWay partitions two shards from the API server, one in each direction. Both must stop by themselves before other
+// shards get their objects. Delayed requests arrive afterwards, and must not change anything.
+func cutOneWay(s *scenario) {
 	mute, deaf := s.Proxy(s.t), s.Proxy(s.t)
 	s.join("a")
-	b := s.join("b", slow, through(mute))
-	c := s.join("c", slow, through(deaf))
-	s.user.work()
-	moment()
+	b := s.join("b", slow, withProxy(mute))
+	c := s.join("c", slow, withProxy(deaf))
+	s.user.start()
+	waitForWork()
 	mute.Cut(faultproxy.ToServer)
 	deaf.Cut(faultproxy.ToClient)
 	s.Expect(s.end(b)).NotTo(Succeed())
 	s.Expect(s.end(c)).NotTo(Succeed())
 	s.Eventually(func() int { return s.owned("b") + s.owned("c") }).Should(BeZero())
-	mute.Mend()
-	deaf.Mend()
-	moment()
-	s.judge(cut(), "a")
+	mute.Heal()
+	deaf.Heal()
+	waitForWork()
+	s.checkHistory(cut(), "a")
 }
 
-// answersLost are shards that lose the answers to some of their writes, of Leases, objects and handovers, although the
-// API server has applied them. Objects move to and from them meanwhile.
-func answersLost(s *scene) {
+// answersLost drops the responses to some writes of shards, of Leases and objects, although the API server has applied
+// them. Objects move to and from these shards meanwhile.
+func answersLost(s *scenario) {
 	s.join("a")
 	var lost atomic.Int64
 	lossy := func() func(*rig.Process) {
 		proxy := s.Proxy(s.t)
-		s.lose(proxy, 2*time.Second, &lost) // longer than a renewal takes on a busy machine, so that its next try is answered
-		return through(proxy)
+		s.loseAnswers(proxy, 2*time.Second, &lost) // longer than a renewal takes on a busy machine, so that its retry gets a response
+		return withProxy(proxy)
 	}
 	b := s.join("b", lossy())
-	s.user.work()
-	moment()
+	s.user.start()
+	waitForWork()
 	s.join("c", lossy())
 	s.Eventually(func() int { return s.owned("c") }).Should(BeNumerically(">", 0))
-	moment()
+	waitForWork()
 	s.Expect(b.Terminate()).To(Succeed())
 	s.Expect(s.end(b)).To(Succeed())
-	s.t.Logf("%d answers were lost", lost.Load())
+	s.t.Logf("%d responses were dropped", lost.Load())
 	s.Expect(lost.Load()).To(BeNumerically(">", 0))
-	// A loss while a shard joins ends the first watches of its caches. It gets objects, and works on them when the
-	// watches are back.
-	s.judge(bounds{unowned: 8 * time.Second, apart: followOwner}, "a", "c")
+	// A lost response while a shard joins ends the first watches of its caches. It is assigned objects, and reconciles
+	// them when the watches have resumed.
+	s.checkHistory(bounds{unowned: 8 * time.Second, apart: followOwner}, "a", "c")
 }
 
-// lose loses the answers to a third of the writes at random, and counts them. After each it loses none for some time: a
-// loss ends all watches of the process, which come back with a backoff.
-func (s *scene) lose(proxy *faultproxy.Proxy, pause time.Duration, lost *atomic.Int64) {
+// loseAnswers drops the responses to a third of the writes at random, and counts them. After each it pauses, because a
+// dropped response ends all watches of the process, which resume with a backoff.
+func (s *scenario) loseAnswers(proxy *faultproxy.Proxy, pause time.Duration, lost *atomic.Int64) {
 	const one = 3
 	var mu sync.Mutex
 	var last time.Time
@@ -125,12 +124,12 @@ func (s *scene) lose(proxy *faultproxy.Proxy, pause time.Duration, lost *atomic.
 	})
 }
 
-// ringsOverlap are two rings that have the same objects, each with shards of its own. Both write the same objects, and
-// neither may disturb the other.
-func ringsOverlap(s *scene) {
+// ringsOverlap has two rings with the same objects, each with its own shards. Both write the same objects, without
+// disturbing each other.
+func ringsOverlap(s *scenario) {
 	const suffix = "-second"
 	s.suffixes = []string{"", suffix}
-	second := setScene(s.t, s.Rig, func(other *scene) {
+	second := newScenario(s.t, s.Rig, func(other *scenario) {
 		other.ringName, other.suffix, other.suffixes = s.ringName+suffix, suffix, s.suffixes
 	})
 	s.join("a")
@@ -138,35 +137,35 @@ func ringsOverlap(s *scene) {
 	second.join("x")
 	y := second.join("y")
 	second.user.startReferences()
-	s.user.work()
-	moment()
+	s.user.start()
+	waitForWork()
 	// Both rings move objects at the same time.
 	s.join("c")
 	second.Expect(y.Terminate()).To(Succeed())
 	second.Expect(second.end(y)).To(Succeed())
-	// To each ring the other's children are those of an operator that does not use the library: when API servers give up
-	// the call of its webhook, which they do after 1 s, it finds them with the next sweep, every minute.
+	// To each ring, the children of the other ring are those of an operator that does not use the library: if the call
+	// of its webhook times out after 1 s, it finds them with the next sweep, every minute.
 	sweep := bounds{unowned: 75 * time.Second, apart: 75 * time.Second}
-	s.judge(sweep, "a", "b", "c")
-	second.judge(sweep, "x")
+	s.checkHistory(sweep, "a", "b", "c")
+	second.checkHistory(sweep, "x")
 }
 
-// namesAtTheirLimits has the longest names that are allowed: 63 characters for rings and shards, which are parts of
-// label keys and values, and 253 for objects.
-func namesAtTheirLimits(s *scene) {
+// namesAtTheirLimits has names of the maximum lengths: 63 characters for rings and shards, which are parts of label
+// keys and values, and 253 for objects.
+func namesAtTheirLimits(s *scenario) {
 	const label, object = 63, 253
 	long := func(name string, length int) string { return name + strings.Repeat("x", length-len(name)) }
-	limits := setScene(s.t, s.Rig, func(other *scene) {
+	limits := newScenario(s.t, s.Rig, func(other *scenario) {
 		other.ringName = long(s.ringName, label)
 		other.objectName = func(name string) string { return long(name+"-", object) }
 	})
 	limits.join(long("a", label))
 	limits.join(long("b", label))
-	limits.user.work()
-	moment()
+	limits.user.start()
+	waitForWork()
 	c := limits.join(long("c", label))
 	limits.Eventually(func() int { return limits.owned(c.name) }).Should(BeNumerically(">", 0))
 	limits.Expect(c.Terminate()).To(Succeed())
 	limits.Expect(limits.end(c)).To(Succeed())
-	limits.judge(undisturbed(), long("a", label), long("b", label))
+	limits.checkHistory(withoutDeath(), long("a", label), long("b", label))
 }

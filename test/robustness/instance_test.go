@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// brokenReader returns an error: its own, or that of the context once that has ended.
+// brokenReader returns an error: that of the context if it has ended, or else its own.
 type brokenReader struct {
 	client.Reader
 	err error
@@ -23,7 +23,7 @@ func (r *brokenReader) Get(ctx context.Context, _ client.ObjectKey, _ client.Obj
 	return r.err
 }
 
-// TestUnreadableLeaseEndsTheRecorder has a shard that can never read its own Lease. The recorder must return why.
+// TestUnreadableLeaseEndsTheRecorder has a shard that cannot read its own Lease.
 func TestUnreadableLeaseEndsTheRecorder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forbidden, began := errors.New("forbidden"), time.Now()

@@ -35,29 +35,29 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// How long the Leases of shards last, and that of the sharder: short, so that a test need not wait long
-// for a death, and long enough that a machine that does ten other things does not kill anybody.
+// The lease durations of shards and of the sharder: short, so that tests do not wait long for a death, and long enough
+// for a busy machine.
 const leaseDuration, retryPeriod = 12 * time.Second, time.Second
 
-// deadline is when a Lease of some duration is given up that cannot be renewed.
+// deadline returns the renew deadline for a lease duration.
 func deadline(lease time.Duration) time.Duration { return lease * 3 / 4 }
 
-// What an operator is told in its environment.
+// The environment variables of an operator.
 const (
 	variableRing   = "ROBUSTNESS_RING"
 	variableRecord = "ROBUSTNESS_RECORD"
-	// variableClock is how far the process's clock is off.
+	// variableClock is the error of the process's clock.
 	variableClock = "ROBUSTNESS_CLOCK"
-	// variableWork is how long a reconcile takes at most.
+	// variableWork is the maximum duration of a reconcile.
 	variableWork = "ROBUSTNESS_WORK"
-	// variableLease is how long its Lease lasts.
+	// variableLease is the lease duration.
 	variableLease = "ROBUSTNESS_LEASE"
 	// variableSuffix is what the operator appends to the names of children and its finalizer, so that two operators can
 	// work on the same objects.
 	variableSuffix = "ROBUSTNESS_SUFFIX"
 )
 
-// duration is what a variable says.
+// duration returns the value of a variable, or a default.
 func duration(variable string, otherwise time.Duration) (time.Duration, error) {
 	if said := os.Getenv(variable); said != "" {
 		return time.ParseDuration(said)
@@ -65,11 +65,10 @@ func duration(variable string, otherwise time.Duration) (time.Duration, error) {
 	return otherwise, nil
 }
 
-// processID names a process in the history.
+// processID returns the ID of a process in the history.
 func processID(shard string, pid int) string { return fmt.Sprintf("%s/%d", shard, pid) }
 
-// operator is a sharded operator, as people write them: it keeps a Secret for every ConfigMap. It
-// records what it does.
+// operator is a typical sharded operator that keeps a Secret for every ConfigMap. It records its reconciles.
 func operator(ctx context.Context) error {
 	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
 	recorder, err := history.NewRecorder(os.Getenv(variableRecord), time.Now)
@@ -106,7 +105,7 @@ func operator(ctx context.Context) error {
 		return err
 	}
 	self := history.Event{Process: processID(name, os.Getpid()), Shard: name}
-	if err := mgr.Shard().Add(&diary{recorder: recorder, self: self, client: mgr.GetAPIReader(), namespace: namespace}); err != nil {
+	if err := mgr.Shard().Add(&membershipRecorder{recorder: recorder, self: self, client: mgr.GetAPIReader(), namespace: namespace}); err != nil {
 		return err
 	}
 	if err := shard.ControllerManagedBy(mgr).
@@ -122,7 +121,7 @@ func operator(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// access is how the process reaches the API server, with the clock that it is told to have.
+// access returns the client configuration of the process, with the simulated clock.
 func access() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -140,8 +139,8 @@ func access() (*rest.Config, error) {
 	return config, nil
 }
 
-// diary records for how long the process is a shard.
-type diary struct {
+// membershipRecorder records when the process is a shard.
+type membershipRecorder struct {
 	recorder  *history.Recorder
 	self      history.Event
 	client    client.Reader
@@ -149,7 +148,7 @@ type diary struct {
 }
 
 // Start implements manager.Runnable.
-func (d *diary) Start(ctx context.Context) error {
+func (d *membershipRecorder) Start(ctx context.Context) error {
 	instance, err := readInstance(ctx, d.client, client.ObjectKey{Namespace: d.namespace, Name: d.self.Shard}, readTimeout)
 	if err != nil || ctx.Err() != nil {
 		return err
@@ -167,7 +166,7 @@ func (d *diary) Start(ctx context.Context) error {
 	return nil
 }
 
-// readTimeout is how long reads of a shard's own Lease may fail: longer than any fault that a shard survives.
+// readTimeout bounds the retries of a read of the shard's own Lease: it is longer than any fault that a shard survives.
 const readTimeout = leaseDuration
 
 // readInstance reads the instance on a shard's own Lease. It retries for a while, because reads and writes share a connection:
@@ -182,7 +181,7 @@ func readInstance(ctx context.Context, reader client.Reader, key client.ObjectKe
 		if err == nil {
 			return lease.Annotations[shardingv1alpha1.AnnotationInstance], nil
 		}
-		if limited.Err() == nil || last == nil { // afterwards the error is that of the context
+		if limited.Err() == nil || last == nil { // later errors are those of the context
 			last = err
 		}
 		select {
@@ -209,12 +208,12 @@ type worker struct {
 
 const finalizer = "robustness.test/child"
 
-// upTo is a random duration.
+// upTo returns a random duration.
 func upTo(random *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(most)))
 }
 
-// Reconcile records the time that it takes, from before its first instruction to after its last.
+// Reconcile records its start before its first step, and its end after the last.
 func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	this := &history.Reconcile{
 		Number: w.count.Add(1),
@@ -237,11 +236,10 @@ func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err := pause(ctx, upTo(w.random, w.work)); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := w.tend(ctx, main); err != nil {
+	if err := w.reconcileChild(ctx, main); err != nil {
 		return reconcile.Result{}, err
 	}
-	// It looks at everything from time to time, as operators do, so that there is always something
-	// that a fault can hit.
+	// Reconcile each object periodically, so that there are always reconciles that a fault can interrupt.
 	return reconcile.Result{RequeueAfter: time.Second + upTo(w.random, 2*time.Second)}, nil
 }
 
@@ -256,8 +254,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tend brings the child in line, and takes it away before the main object goes.
-func (w *worker) tend(ctx context.Context, main *corev1.ConfigMap) error {
+// reconcileChild creates or updates the child, and deletes it before the main object.
+func (w *worker) reconcileChild(ctx context.Context, main *corev1.ConfigMap) error {
 	main = main.DeepCopy()
 	child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: main.Namespace, Name: main.Name + w.suffix}}
 	if main.DeletionTimestamp != nil {

@@ -10,23 +10,23 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestSharders is rough with the sharder, while shards are well. A sharder sees to all rings of a cluster, so each part
-// has the control plane for itself.
+// TestSharders injects faults into the sharder while shards are healthy. A sharder serves all rings of a cluster, so the
+// subtests do not run in parallel.
 //
 //nolint:tparallel // one after the other
 func TestSharders(t *testing.T) {
 	t.Parallel()
 	r := rig.Private(t, options)
-	for name, play := range sharderFaults {
+	for name, test := range sharderFaults {
 		t.Run(name, func(t *testing.T) {
 			own := r.For(t)
-			play(startSharders(t, own, func(s *sharders) { s.proxied = true }), setScene(t, own))
+			test(startSharders(t, own, func(s *sharders) { s.proxied = true }), newScenario(t, own))
 		})
 	}
 }
 
 // move starts the shard c and returns when objects are on their way to it.
-func (s *scene) move() *member {
+func (s *scenario) move() *shardProcess {
 	s.t.Helper()
 	began := time.Now()
 	c := s.launch("c")
@@ -34,47 +34,47 @@ func (s *scene) move() *member {
 	return c
 }
 
-// sharderHung is a leader that hangs in the middle of a move, for longer than its Lease lasts, and wakes up when another
-// replica has finished the move and has dealt with the end of a shard. It must not act on what it knew. Requests of users
-// wait for its webhook in vain.
-func sharderHung(sharders *sharders, s *scene) {
+// sharderHung pauses the leader during moves for longer than its lease duration, and resumes it when the other replica
+// has completed the moves and handled the end of a shard. It must not act on outdated state. Its webhook delays users'
+// requests.
+func sharderHung(sharders *sharders, s *scenario) {
 	s.join("a", slow)
 	b := s.join("b", slow)
-	s.user.work()
-	moment()
+	s.user.start()
+	waitForWork()
 	s.move()
 	hung := sharders.loseLeader(func(leader *replica) {
-		sharders.balancer.prefer(leader.Webhook)
+		sharders.frontend.prefer(leader.Webhook)
 		s.Expect(leader.Pause()).To(Succeed())
-		s.user.hold(s.user.generate) // the next leader has to assign it
+		s.user.whilePaused(s.user.createGenerated) // only the next leader can assign it
 	})
 	s.Eventually(func() int { return s.owned("c") }).Should(BeNumerically(">", population/4))
 	s.Expect(b.Terminate()).To(Succeed())
 	s.Expect(s.end(b)).To(Succeed())
 	s.Expect(hung.Resume()).To(Succeed())
-	sharders.ends(hung)
+	sharders.waitForEnd(hung)
 	sharders.start()
-	s.judge(usual(), "a", "c")
+	s.checkHistory(afterDeath(), "a", "c")
 }
 
-// sharderWatchesLag are replicas that hear of nothing for longer than shards' Leases last: all shards look dead to them,
-// and are not. One that joins meanwhile is not seen.
-func sharderWatchesLag(sharders *sharders, s *scene) {
+// sharderWatchesLag delays the watches of all replicas for longer than the shards' lease duration: all live shards look
+// dead to them, and they do not observe a shard that joins.
+func sharderWatchesLag(sharders *sharders, s *scenario) {
 	const lag = leaseDuration * 3 / 2
 	s.join("a", slow)
 	s.join("b", slow)
-	s.user.work()
-	moment()
+	s.user.start()
+	waitForWork()
 	for _, replica := range sharders.replicas {
 		replica.proxy.HoldWatches()
 	}
 	s.join("c")
 	time.Sleep(lag)
 	for _, replica := range sharders.replicas {
-		replica.proxy.Mend()
+		replica.proxy.Heal()
 	}
-	bound := undisturbed()
+	bound := withoutDeath()
 	bound.settle = lag + tolerance
-	report := s.judge(bound, "a", "b", "c")
+	report := s.checkHistory(bound, "a", "b", "c")
 	s.Expect(report.Figures.Changes).To(HaveLen(3), fmt.Sprint("nobody but those that joined came or went: ", report.Figures))
 }

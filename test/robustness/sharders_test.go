@@ -19,19 +19,19 @@ const (
 	polling  = 100 * time.Millisecond
 )
 
-// sharders are the replicas of the sharder, with one address for the webhooks of all.
+// sharders are the replicas of the sharder, with one address for their webhooks.
 type sharders struct {
 	*rig.Rig
 	*WithT
 	t        *testing.T
-	balancer *balancer
-	// lease is how long the leader's Lease lasts, config more of the configuration file.
+	frontend *frontend
+	// lease is the leader's lease duration, and config is merged into the configuration file.
 	lease  time.Duration
 	config string
-	// proxied puts a proxy of its own between each replica and the API server.
+	// proxied is whether each replica has a proxy in front of the API server.
 	proxied bool
 	started int
-	// replicas are those that run. The first one leads.
+	// replicas are the running replicas. The first one leads.
 	replicas []*replica
 }
 
@@ -44,24 +44,24 @@ type replica struct {
 // startSharders runs two replicas.
 func startSharders(t *testing.T, r *rig.Rig, change ...func(*sharders)) *sharders {
 	t.Helper()
-	s := &sharders{Rig: r, WithT: patient(t), t: t, balancer: newBalancer(t), lease: leaseDuration}
+	s := &sharders{Rig: r, WithT: newGomega(t), t: t, frontend: newFrontend(t), lease: leaseDuration}
 	for _, c := range change {
 		c(s)
 	}
 	s.start()
-	s.leads()
+	s.waitForLeader()
 	s.start()
 	return s
 }
 
-func patient(t *testing.T) *WithT {
+func newGomega(t *testing.T) *WithT {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)
 	g.SetDefaultEventuallyPollingInterval(polling)
 	return g
 }
 
-// start runs one more replica.
+// start starts another replica.
 func (s *sharders) start() *replica {
 	s.t.Helper()
 	started := &replica{}
@@ -75,15 +75,15 @@ func (s *sharders) start() *replica {
 leaderElection: {leaseDuration: %s, renewDeadline: %s, retryPeriod: %s}
 webhook: {config: {clientConfig: {url: %q}}}
 %s
-`, s.lease, deadline(s.lease), retryPeriod, s.balancer.url(), s.config),
+`, s.lease, deadline(s.lease), retryPeriod, s.frontend.url(), s.config),
 	})
 	s.replicas = append(s.replicas, started)
 	s.started++
-	s.balancer.add(started.Webhook)
+	s.frontend.add(started.Webhook)
 	return started
 }
 
-// leader is who leads the replicas, as the API server knows it.
+// leader returns the holder of the election Lease.
 func (s *sharders) leader() string {
 	lease := &coordinationv1.Lease{}
 	if err := s.Client.Get(s.t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "sharder"}, lease); err != nil || lease.Spec.HolderIdentity == nil {
@@ -92,13 +92,13 @@ func (s *sharders) leader() string {
 	return *lease.Spec.HolderIdentity
 }
 
-// leads waits until somebody does.
-func (s *sharders) leads() {
+// waitForLeader waits until a replica leads.
+func (s *sharders) waitForLeader() {
 	s.t.Helper()
 	s.Eventually(s.leader).ShouldNot(BeEmpty())
 }
 
-// loseLeader lets something happen to the leader that ends its lead, and returns it when the other replica leads.
+// loseLeader calls a function that ends the lead of the leader, and returns that replica when the other one leads.
 func (s *sharders) loseLeader(happen func(*replica)) *replica {
 	s.t.Helper()
 	before := s.leader()
@@ -115,8 +115,8 @@ func (s *sharders) killLeader() {
 	s.loseLeader(func(leader *replica) { s.Expect(leader.Kill()).To(Succeed()) })
 }
 
-// ends waits until a replica has ended by itself, as one does that has lost its lead.
-func (s *sharders) ends(lost *replica) {
+// waitForEnd waits until a replica has ended by itself, because it has lost its lead.
+func (s *sharders) waitForEnd(lost *replica) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()

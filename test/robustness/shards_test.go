@@ -13,11 +13,11 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// TestShards is rough with shards, while the sharder is well.
+// TestShards injects faults into shards while the sharder is healthy.
 func TestShards(t *testing.T) {
-	t.Parallel() // with what has a control plane of its own: a sharder cares for all rings that there are
+	t.Parallel() // with tests of other control planes, because a sharder serves all rings of one
 	startSharders(t, rig.Shared(t))
-	for name, play := range map[string]func(*scene){
+	for name, test := range map[string]func(*scenario){
 		"Killed":       killed,
 		"Stopped":      stopped,
 		"Hung":         hung,
@@ -27,7 +27,7 @@ func TestShards(t *testing.T) {
 		"RingVanishes": ringVanishes,
 		"LabelsByHand": labelsByHand,
 
-		"KilledAfterWrites":  func(s *scene) { killedAfterWrites(s, 4) },
+		"KilledAfterWrites":  func(s *scenario) { killedAfterWrites(s, 4) },
 		"CutOneWay":          cutOneWay,
 		"AnswersLost":        answersLost,
 		"RingsOverlap":       ringsOverlap,
@@ -35,147 +35,146 @@ func TestShards(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			play(setScene(t, rig.Shared(t)))
+			test(newScenario(t, rig.Shared(t)))
 		})
 	}
 }
 
-// with sets a variable of a shard.
+// with sets an environment variable of a shard.
 func with(variable string, value any) func(*rig.Process) {
 	return func(p *rig.Process) { p.Env = append(p.Env, fmt.Sprint(variable, "=", value)) }
 }
 
-// through puts a bad network between a shard and the API server.
-func through(proxy *faultproxy.Proxy) func(*rig.Process) {
+// withProxy puts a proxy between a shard and the API server.
+func withProxy(proxy *faultproxy.Proxy) func(*rig.Process) {
 	return func(p *rig.Process) { p.Proxy = proxy }
 }
 
-// slow makes reconciles take long enough to be hit by whatever happens.
+// slow makes reconciles take long enough to be interrupted by faults.
 var slow = with(variableWork, time.Second)
 
-// moment is for which a user works before and after something happens.
-func moment() { time.Sleep(2 * time.Second) }
+// waitForWork waits while a user works before and after a fault.
+func waitForWork() { time.Sleep(2 * time.Second) }
 
-// killed are shards that are killed in the middle of their work. One comes back under its name, which
-// must not take long, the other does not. A process that has the name of a live one refuses to start.
-func killed(s *scene) {
+// killed kills shards during reconciles. One is restarted with the same name, which must not take long, and the
+// other is not. A second process with the name of a live one refuses to start.
+func killed(s *scenario) {
 	s.join("a")
 	b := s.join("b", slow)
 	c := s.join("c", slow)
-	s.user.work()
+	s.user.start()
 	second := s.launch("b")
 	s.Expect(s.end(second)).NotTo(Succeed())
 	s.Expect(second.Tail(5)).To(ContainSubstring(shard.ErrNameTaken.Error()))
 	s.kill(b)
 	s.kill(c)
 	s.join("b", slow)
-	s.judge(usual(), "a", "b")
+	s.checkHistory(afterDeath(), "a", "b")
 }
 
-// stopped is a shard that is asked to end, among others whose clocks are off. Its objects have an
-// owner all the time.
-func stopped(s *scene) {
+// stopped terminates a shard, among others with wrong clocks. Its objects have a live owner all the time.
+func stopped(s *scenario) {
 	s.join("a", with(variableClock, -10*time.Minute))
 	s.join("b", with(variableClock, time.Hour))
 	c := s.join("c", slow, with(variableClock, -24*time.Hour))
-	s.user.work()
-	time.Sleep(leaseDuration * 3 / 2) // so that somebody who believed these clocks would have acted
+	s.user.start()
+	time.Sleep(leaseDuration * 3 / 2) // so that a process that relies on these clocks would have acted
 	s.Expect(c.Terminate()).To(Succeed())
 	s.Expect(s.end(c)).To(Succeed())
-	s.judge(undisturbed(), "a", "b")
+	s.checkHistory(withoutDeath(), "a", "b")
 }
 
-// hung are shards that hang until they have lost everything, one to another process with its name and
-// one to the others, and wake up.
-func hung(s *scene) {
+// hung pauses shards until they have lost all objects, one to another process with its name and one to other shards,
+// and resumes them.
+func hung(s *scenario) {
 	s.join("a")
 	b := s.join("b", slow)
 	c := s.join("c", slow)
-	s.user.work()
-	moment()
+	s.user.start()
+	waitForWork()
 	s.pause(b)
 	s.pause(c)
 	s.join("b", slow)
 	s.Eventually(func() string { return s.holder("c") }).Should(Equal(shardingv1alpha1.IdentityShardLeaseController))
 	s.Eventually(func() int { return s.owned("c") }).Should(BeZero())
-	moment()
-	for _, sleeper := range []*member{b, c} {
+	waitForWork()
+	for _, sleeper := range []*shardProcess{b, c} {
 		s.resume(sleeper)
 		s.Expect(s.end(sleeper)).NotTo(Succeed())
 		s.Expect(sleeper.Tail(5)).To(ContainSubstring(shard.ErrLeaseLost.Error()))
 	}
-	moment()
-	s.judge(usual(), "a", "b")
+	waitForWork()
+	s.checkHistory(afterDeath(), "a", "b")
 }
 
-// cutOff is a shard whose network ends. It has to stop by itself before others have its objects.
-func cutOff(s *scene) {
+// cutOff partitions a shard from the API server. It must stop by itself before other shards get its objects.
+func cutOff(s *scenario) {
 	proxy := s.Proxy(s.t)
 	s.join("a")
 	s.join("b")
-	c := s.join("c", slow, through(proxy))
-	s.user.work()
-	moment()
+	c := s.join("c", slow, withProxy(proxy))
+	s.user.start()
+	waitForWork()
 	proxy.Cut(faultproxy.Both)
 	s.Expect(s.end(c)).NotTo(Succeed())
-	s.judge(cut(), "a", "b")
+	s.checkHistory(cut(), "a", "b")
 }
 
-// cutOffTwin is a shard whose network ends for less than its Lease lasts, while another process with
-// its name is started, as with a pod that was deleted by force on a node that cannot be reached.
-func cutOffTwin(s *scene) {
+// cutOffTwin partitions a shard for less than the lease duration, while another process with its name is started, as for
+// a pod that was deleted by force on an unreachable node.
+func cutOffTwin(s *scenario) {
 	proxy := s.Proxy(s.t)
 	s.join("a")
-	first := s.join("b", slow, through(proxy))
-	s.user.work()
-	moment()
+	first := s.join("b", slow, withProxy(proxy))
+	s.user.start()
+	waitForWork()
 	proxy.Cut(faultproxy.Both)
 	elsewhere := with("POD_UID", "another pod")
 	second := s.launch("b", slow, elsewhere)
-	second.ends = true // one of the two has to
-	first.ends = true
+	second.endExpected = true // one of the two must end
+	first.endExpected = true
 	time.Sleep(deadline(leaseDuration) - retryPeriod)
-	proxy.Mend()
+	proxy.Heal()
 	time.Sleep(leaseDuration)
 	bound := cut()
 	if !first.Running.Running() && !second.Running.Running() {
 		// The first was too late by a moment, and its last renewal is what the second has seen. The kubelet
 		// would start it again.
 		s.join("b", slow, elsewhere)
-		bound = usual()
+		bound = afterDeath()
 	}
-	s.judge(bound, "a", "b")
+	s.checkHistory(bound, "a", "b")
 }
 
-// watchesLag is a shard that hears late of everything while members come and go.
-func watchesLag(s *scene) {
+// watchesLag delays the watches of a shard while members join and leave.
+func watchesLag(s *scenario) {
 	proxy := s.Proxy(s.t)
-	s.join("a", slow, through(proxy))
+	s.join("a", slow, withProxy(proxy))
 	s.join("b")
-	s.user.work()
-	moment()
-	c := s.join("c") // so that objects are on their way when the watches stop
+	s.user.start()
+	waitForWork()
+	c := s.join("c") // so that objects move when the watches stop
 	proxy.HoldWatches()
 	s.join("d")
 	s.Expect(c.Terminate()).To(Succeed())
 	s.Expect(s.end(c)).To(Succeed())
 	time.Sleep(5 * time.Second)
-	proxy.Mend()
-	s.judge(undisturbed(), "a", "b", "d")
+	proxy.Heal()
+	s.checkHistory(withoutDeath(), "a", "b", "d")
 }
 
-// ringVanishes is a ring that is deleted in the middle of a move, and comes back.
-func ringVanishes(s *scene) {
+// ringVanishes deletes a ring during moves, and creates it again.
+func ringVanishes(s *scenario) {
 	const away = 3 * time.Second
 	s.join("a", slow)
 	s.join("b", slow)
-	s.user.work()
-	moment()
+	s.user.start()
+	waitForWork()
 	began := time.Now()
 	s.launch("c")
 	s.Eventually(func() int { return s.drains(began) }).WithPolling(10 * time.Millisecond).Should(BeNumerically(">", 3))
 	s.Expect(s.Client.Delete(s.t.Context(), s.ring)).To(Succeed())
 	time.Sleep(away)
 	s.declare()
-	s.judge(bounds{unowned: away + assignGenerated, apart: followOwner}, "a", "b", "c")
+	s.checkHistory(bounds{unowned: away + assignGenerated, apart: followOwner}, "a", "b", "c")
 }

@@ -2,8 +2,8 @@
 
 package robustness_test
 
-// sharderFaults are the parts of TestSharders. 'make test-long' has more.
-var sharderFaults = map[string]func(*sharders, *scene){
+// sharderFaults are the subtests of TestSharders. 'make test-long' has more.
+var sharderFaults = map[string]func(*sharders, *scenario){
 	"Hung":       sharderHung,
 	"WatchesLag": sharderWatchesLag,
 }

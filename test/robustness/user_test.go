@@ -19,19 +19,19 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// user creates, changes and deletes objects, and records what came of each request. None may fail. Meanwhile it changes
-// an object that no ring selects, so that a slow machine can be told from a request that waits for Ringmaster.
+// user creates, changes and deletes objects, and records the result of each request. None may fail. Meanwhile it changes
+// an object that no ring selects, to distinguish a slow machine from requests that wait for Ringmaster.
 type user struct {
-	scene *scene
-	stop  context.CancelFunc
-	done  sync.WaitGroup
-	// stopReferences and referred are about the reference requests, which end later than the work.
+	scenario *scenario
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+	// stopReferences ends the reference requests, which continue after the work, and references waits for them.
 	stopReferences context.CancelFunc
-	referred       sync.WaitGroup
-	// outage is while the API server is away, which is not Ringmaster's doing.
+	references     sync.WaitGroup
+	// outage is whether the test has stopped the API server, so that requests are retried.
 	outage atomic.Bool
 
-	// working is held while a step is done.
+	// working is locked during a step.
 	working sync.Mutex
 
 	mu      sync.Mutex
@@ -40,13 +40,15 @@ type user struct {
 	number  int
 }
 
-// population is how many objects a user keeps.
+// population is the number of objects of a user.
 const population = 40
 
-func newUser(s *scene) *user { return &user{scene: s, stop: func() {}, stopReferences: func() {}} }
+func newUser(s *scenario) *user {
+	return &user{scenario: s, stop: func() {}, stopReferences: func() {}}
+}
 
-// work begins with a number of objects, and goes on until the scene is judged.
-func (u *user) work() {
+// start creates the objects, and continues to change them until the history is checked.
+func (u *user) start() {
 	u.startReferences()
 	for range population {
 		u.create()
@@ -55,25 +57,25 @@ func (u *user) work() {
 	u.stop = stop
 	u.done.Go(func() {
 		for ctx.Err() == nil {
-			u.hold(u.step)
-			_ = pause(ctx, upTo(u.scene.random, 300*time.Millisecond))
+			u.whilePaused(u.step)
+			_ = pause(ctx, upTo(u.scenario.random, 300*time.Millisecond))
 		}
 	})
 }
 
-// startReferences begins with the reference requests.
+// startReferences starts the reference requests.
 func (u *user) startReferences() {
 	ctx, stop := context.WithCancel(context.Background())
 	u.stopReferences = stop
-	u.referred.Go(func() { u.refer(ctx) })
-	u.scene.t.Cleanup(u.end)
+	u.references.Go(func() { u.sendReferences(ctx) })
+	u.scenario.t.Cleanup(u.close)
 }
 
-// reference is the name of an object that no ring selects.
-func (u *user) reference() string { return "reference-" + u.scene.ring.Name }
+// reference returns the name of an object that no ring selects.
+func (u *user) reference() string { return "reference-" + u.scenario.ring.Name }
 
-// refer changes an object that no ring selects, again and again.
-func (u *user) refer(ctx context.Context) {
+// sendReferences changes an object that no ring selects repeatedly.
+func (u *user) sendReferences(ctx context.Context) {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: u.reference()}}
 	created := false
 	for n := 0; ctx.Err() == nil; n++ {
@@ -82,7 +84,7 @@ func (u *user) refer(ctx context.Context) {
 		if created {
 			err = u.patch(context.Background(), object, n)
 		} else {
-			err = client.IgnoreAlreadyExists(u.scene.Client.Create(context.Background(), object))
+			err = client.IgnoreAlreadyExists(u.scenario.Client.Create(context.Background(), object))
 			created = err == nil
 		}
 		u.record(&history.Request{Verb: "refer", Took: time.Since(began), Reference: true}, object, err)
@@ -90,34 +92,34 @@ func (u *user) refer(ctx context.Context) {
 	}
 }
 
-// patch sets the number that an object has.
+// patch sets the number in an object.
 func (u *user) patch(ctx context.Context, object *corev1.ConfigMap, number int) error {
 	content := fmt.Appendf(nil, `{"data":{"number":"%d"}}`, number)
-	return u.scene.Client.Patch(ctx, object, client.RawPatch("application/merge-patch+json", content))
+	return u.scenario.Client.Patch(ctx, object, client.RawPatch("application/merge-patch+json", content))
 }
 
-// rest ends the work.
-func (u *user) rest() {
+// stopWork ends the work.
+func (u *user) stopWork() {
 	u.stop()
 	u.done.Wait()
 }
 
-// end ends the work and the reference requests.
-func (u *user) end() {
-	u.rest()
+// close ends the work and the reference requests.
+func (u *user) close() {
+	u.stopWork()
 	u.stopReferences()
-	u.referred.Wait()
+	u.references.Wait()
 }
 
-// hold does something while the user does nothing.
-func (u *user) hold(do func()) {
+// whilePaused calls a function while the user sends no requests.
+func (u *user) whilePaused(do func()) {
 	u.working.Lock()
 	defer u.working.Unlock()
 	do()
 }
 
 func (u *user) step() {
-	switch n := u.scene.random.IntN(10); {
+	switch n := u.scenario.random.IntN(10); {
 	case n < 2 || u.count() < population:
 		u.create()
 	case n < 4:
@@ -133,7 +135,7 @@ func (u *user) count() int {
 	return len(u.objects)
 }
 
-// create makes an object. Some get their names from the API server.
+// create creates an object, sometimes with a generated name.
 func (u *user) create() {
 	const generated = 10
 	u.mu.Lock()
@@ -143,8 +145,8 @@ func (u *user) create() {
 	u.createNamed(generate)
 }
 
-// generate makes an object whose name the API server generates: no webhook can assign it.
-func (u *user) generate() {
+// createGenerated creates an object with a generated name, which no webhook can assign.
+func (u *user) createGenerated() {
 	u.mu.Lock()
 	u.created++
 	u.mu.Unlock()
@@ -154,26 +156,26 @@ func (u *user) generate() {
 func (u *user) createNamed(generate bool) {
 	u.mu.Lock()
 	object := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: u.scene.Namespace, Name: u.scene.objectName(fmt.Sprint("object-", u.created))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.scenario.Namespace, Name: u.scenario.objectName(fmt.Sprint("object-", u.created))},
 		Data:       map[string]string{"number": "0"},
 	}
 	if generate {
 		object.Name, object.GenerateName = "", "generated-"
 	}
 	u.mu.Unlock()
-	u.ask("create", object, func(ctx context.Context) error { return u.scene.Client.Create(ctx, object) })
+	u.send("create", object, func(ctx context.Context) error { return u.scenario.Client.Create(ctx, object) })
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.objects = append(u.objects, object.Name)
 }
 
-// choose returns one of the objects.
+// choose returns one of the objects, and removes it with take.
 func (u *user) choose(take bool) *corev1.ConfigMap {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.number++
-	i := u.scene.random.IntN(len(u.objects))
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: u.scene.Namespace, Name: u.objects[i]}}
+	i := u.scenario.random.IntN(len(u.objects))
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: u.scenario.Namespace, Name: u.objects[i]}}
 	if take {
 		u.objects = append(u.objects[:i], u.objects[i+1:]...)
 	}
@@ -182,16 +184,16 @@ func (u *user) choose(take bool) *corev1.ConfigMap {
 
 func (u *user) update() {
 	object := u.choose(false)
-	u.ask("update", object, func(ctx context.Context) error { return u.patch(ctx, object, u.number) })
+	u.send("update", object, func(ctx context.Context) error { return u.patch(ctx, object, u.number) })
 }
 
 func (u *user) remove() {
 	object := u.choose(true)
-	u.ask("delete", object, func(ctx context.Context) error { return u.scene.Client.Delete(ctx, object) })
+	u.send("delete", object, func(ctx context.Context) error { return u.scenario.Client.Delete(ctx, object) })
 }
 
-// ask makes a request and records it. While the API server is away, it is repeated.
-func (u *user) ask(verb string, object *corev1.ConfigMap, do func(context.Context) error) {
+// send sends a request and records it. During an outage, it retries.
+func (u *user) send(verb string, object *corev1.ConfigMap, do func(context.Context) error) {
 	ctx := context.Background()
 	var err error
 	var took time.Duration
@@ -199,10 +201,10 @@ func (u *user) ask(verb string, object *corev1.ConfigMap, do func(context.Contex
 		began := time.Now()
 		err, took = do(ctx), time.Since(began)
 		if err == nil || repeated && (apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)) {
-			err = nil // a request whose answer was lost may have been carried out
+			err = nil // an earlier attempt without a response may have been applied
 			break
 		}
-		if !u.outage.Load() || !away(err) {
+		if !u.outage.Load() || !isOutage(err) {
 			break
 		}
 		_ = pause(ctx, polling)
@@ -210,20 +212,20 @@ func (u *user) ask(verb string, object *corev1.ConfigMap, do func(context.Contex
 	u.record(&history.Request{Verb: verb, Took: took}, object, err)
 }
 
-// record records a request and how it ended.
+// record records a request and its result.
 func (u *user) record(request *history.Request, object *corev1.ConfigMap, err error) {
 	request.Object = history.Object{Kind: "ConfigMap", Namespace: object.Namespace, Name: object.Name}
 	if err != nil {
 		request.Error = err.Error()
 	}
-	u.scene.recorder.Record(history.Event{What: history.Asked, Request: request})
+	u.scenario.recorder.Record(history.Event{What: history.Asked, Request: request})
 }
 
-// away tells whether an error comes from an API server that is not there, or not yet.
-func away(err error) bool {
+// isOutage reports whether an error comes from an API server that is unreachable or starting.
+func isOutage(err error) bool {
 	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(err.Error(), "http2: client connection") || // in the middle of its answer
-		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || // it is there, and etcd is not
+		errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(err.Error(), "http2: client connection") || // during a response
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || // etcd is unreachable
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
-		strings.Contains(err.Error(), "TLS handshake timeout") // it listens, and says nothing
+		strings.Contains(err.Error(), "TLS handshake timeout") // it is paused
 }

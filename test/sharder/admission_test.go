@@ -17,10 +17,10 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// calls are how often the API server called webhooks of rings, and what became of that.
+// calls counts the calls of rings' webhooks by the API server, and their results.
 type calls struct{ Called, FailedOpen, ConditionErrors int }
 
-// calls reads the API server's metrics. All rings' webhooks have the same name.
+// calls reads the metrics of the API server. The webhooks of all rings have the same name.
 func (f *fixture) calls() calls {
 	f.t.Helper()
 	content, err := f.Clientset.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(context.Background())
@@ -47,7 +47,7 @@ func (f *fixture) calls() calls {
 	return found
 }
 
-// during returns the calls that some requests cause.
+// during returns the calls during a function.
 func (f *fixture) during(do func()) calls {
 	f.t.Helper()
 	before := f.calls()
@@ -62,18 +62,18 @@ func timed(do func()) time.Duration {
 	return time.Since(began)
 }
 
-// owner is a reference to an object that need not be there.
+// owner returns a reference to an object, which need not exist.
 func owner(apiVersion, kind string, controller *bool) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "owner", UID: "42", Controller: controller}
 }
 
-// TestOnlyUnassignedObjectsOfTheRingCauseCalls counts what the API server does.
+// TestOnlyUnassignedObjectsOfTheRingCauseCalls counts the calls of the webhook.
 func TestOnlyUnassignedObjectsOfTheRingCauseCalls(t *testing.T) {
 	f := setUp(t)
 	f.start("sharder-0", ringRole)
 	f.join("a", 0)
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
-	// What was created before the API server knew of the webhook is assigned later, which is a call, too.
+	// Objects that were created before the API server knew the webhook are assigned later, which is also a call.
 	f.ownedBy(f.admits(), "a")
 
 	yes, no := true, false
@@ -103,7 +103,7 @@ func TestOnlyUnassignedObjectsOfTheRingCauseCalls(t *testing.T) {
 	f.Expect(f.during(func() { f.Expect(f.Client.Create(t.Context(), main)).To(Succeed()) })).To(Equal(calls{Called: 1}))
 	made["main"] = main
 
-	t.Log("Updates of assigned objects, and of foreign ones")
+	t.Log("Updates of assigned and foreign objects")
 	f.Expect(f.during(func() {
 		for _, object := range made {
 			before := object.DeepCopyObject().(client.Object)
@@ -114,8 +114,8 @@ func TestOnlyUnassignedObjectsOfTheRingCauseCalls(t *testing.T) {
 	})).To(Equal(calls{}))
 }
 
-// TestNoWarnings creates objects in states that are normal, and about which their user can do nothing.
-func TestNoWarnings(t *testing.T) {
+// TestWebhookSendsNoWarnings for objects in normal states, which their users cannot change.
+func TestWebhookSendsNoWarnings(t *testing.T) {
 	f := setUp(t)
 	f.start("sharder-0", ringRole)
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonNoShards)
@@ -138,9 +138,9 @@ func TestNoWarnings(t *testing.T) {
 	f.Expect(said.take()).To(BeEmpty(), "with a shard")
 }
 
-// TestHungSharder stops the sharder of rings that have different main resources and ConfigMaps as their children. An
-// object waits for its own ring, and for no other.
-func TestHungSharder(t *testing.T) {
+// TestHungSharderDelaysOnlyItsRing pauses the sharder of rings with different main resources and ConfigMaps as their
+// children. A request waits only for the ring of its object.
+func TestHungSharderDelaysOnlyItsRing(t *testing.T) {
 	kinds := map[string]shardingv1alpha1.GroupResource{
 		"Service": {Resource: "services"}, "ServiceAccount": {Resource: "serviceaccounts"},
 		"Deployment": {Group: "apps", Resource: "deployments"}, "StatefulSet": {Group: "apps", Resource: "statefulsets"},
@@ -175,7 +175,7 @@ func TestHungSharder(t *testing.T) {
 
 	f.Expect(r.Pause()).To(Succeed())
 	defer func() { _ = r.Resume() }()
-	f.Expect(f.during(create(""))).To(Equal(calls{}), "nobody is asked about an unowned object")
+	f.Expect(f.during(create(""))).To(Equal(calls{}), "no webhook is called for an object without a controller")
 	for kind := range kinds {
 		var took time.Duration
 		f.Expect(f.during(func() { took = timed(create(kind)) })).To(Equal(calls{Called: 1, FailedOpen: 1}), kind)

@@ -16,7 +16,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// serial is the number of the certificate that is served on a port, or nil if there is none.
+// serial returns the serial number of the certificate on a port, or nil.
 func serial(port int) *big.Int {
 	connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -26,8 +26,8 @@ func serial(port int) *big.Int {
 	return connection.ConnectionState().PeerCertificates[0].SerialNumber
 }
 
-// TestCertificateFromFiles is kept by somebody else, who replaces it while the sharder runs.
-func TestCertificateFromFiles(t *testing.T) {
+// TestReplacedCertificateFilesAreServed replaces the files while the sharder runs.
+func TestReplacedCertificateFilesAreServed(t *testing.T) {
 	f := setUp(t)
 	made, err := pki.New("somebody", time.Hour, time.Now())
 	f.Expect(err).NotTo(HaveOccurred())
@@ -55,7 +55,7 @@ webhook:
 
 	before := serial(r.Webhook)
 	f.Expect(before).NotTo(BeNil())
-	f.Expect(serial(r.Metrics)).To(Equal(before), "metrics are served with it as well")
+	f.Expect(serial(r.Metrics)).To(Equal(before), "metrics are served with the same certificate")
 	write()
 	f.Eventually(func() *big.Int { return serial(r.Webhook) }).ShouldNot(Or(BeNil(), Equal(before)))
 	f.Eventually(func() *big.Int { return serial(r.Metrics) }).Should(Equal(serial(r.Webhook)))

@@ -18,8 +18,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// get asks for something with a token, if there is one, and returns the status and what came. Any
-// error is a status of 0.
+// get requests a URL with a token, which can be empty, and returns the status and the content. The status is
+// 0 after an error.
 func get(url, token string, roots *x509.CertPool) (int, string) {
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
@@ -43,13 +43,13 @@ func get(url, token string, roots *x509.CertPool) (int, string) {
 	return response.StatusCode, string(content)
 }
 
-// ready waits until a replica is.
+// ready waits until a replica is ready.
 func (f *fixture) ready(r *rig.Sharder) {
 	f.t.Helper()
 	f.Eventually(func() int { return r.Probe("/readyz") }).Should(Equal(http.StatusOK))
 }
 
-// trusted is what vouches for the certificate that the sharder keeps.
+// trusted returns the CA bundle of the certificate that the sharder issues.
 func (f *fixture) trusted() *x509.CertPool {
 	f.t.Helper()
 	secret := &corev1.Secret{}
@@ -59,7 +59,7 @@ func (f *fixture) trusted() *x509.CertPool {
 	return roots
 }
 
-// token is that of a ServiceAccount that may do what the named ClusterRoles say.
+// token returns a token of a ServiceAccount with some ClusterRoles.
 func (f *fixture) token(account string, roles ...string) string {
 	f.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: f.Namespace, Name: account}
@@ -76,7 +76,7 @@ func (f *fixture) token(account string, roles ...string) string {
 	return config.BearerToken
 }
 
-// reader is a token for the metrics.
+// reader returns a token with permission to read the metrics.
 func (f *fixture) reader() string {
 	f.t.Helper()
 	if f.metricsReader == "" {
@@ -85,15 +85,15 @@ func (f *fixture) reader() string {
 	return f.metricsReader
 }
 
-// told are the reasons of the events about an object.
-func (f *fixture) told(kind, name string) []string {
+// eventReasons returns the reasons of the events about an object.
+func (f *fixture) eventReasons(kind, name string) []string {
 	list, err := f.Clientset.EventsV1().Events("").List(context.Background(), metav1.ListOptions{})
 	f.Expect(err).NotTo(HaveOccurred())
 	var reasons []string
 	for i := range list.Items {
 		event := &list.Items[i]
 		about := event.Regarding
-		// Tests share the control plane, and names of shards. Other namespaces of a test end with the name of its own.
+		// Tests share the control plane and names of shards. All namespaces of a test end with its own.
 		if about.Kind == kind && about.Name == name && (strings.HasSuffix(about.Namespace, f.Namespace) || about.Namespace == "") {
 			reasons = append(reasons, event.Type+" "+event.Reason)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// namespace makes another namespace.
+// namespace creates another namespace.
 func (f *fixture) namespace(prefix string) string {
 	f.t.Helper()
 	name := prefix + "-" + f.Namespace
@@ -23,7 +23,7 @@ func (f *fixture) namespace(prefix string) string {
 	return name
 }
 
-// admit changes the namespaces that the ring takes shards from.
+// admit changes the namespaces from which the ring accepts shards.
 func (f *fixture) admit(namespaces ...string) {
 	f.t.Helper()
 	change := client.MergeFrom(f.ring.DeepCopy())
@@ -31,8 +31,7 @@ func (f *fixture) admit(namespaces ...string) {
 	f.Expect(f.Client.Patch(f.t.Context(), f.ring, change)).To(Succeed())
 }
 
-// drained are how many objects of a shard are asked for, in favour of another one. All objects of the shard count as "kept"
-// until they are.
+// drained counts the objects that are drained from a shard, by destination, and those that are not as "kept".
 func (f *fixture) drained(shard string) map[string]int {
 	list, count := &corev1.ConfigMapList{}, map[string]int{}
 	f.Expect(f.Client.List(context.Background(), list, client.InNamespace(f.Namespace),
@@ -47,8 +46,8 @@ func (f *fixture) drained(shard string) map[string]int {
 	return count
 }
 
-// TestExcludedShardsAreDrained takes the namespaces of live shards from a ring. The shards never answer, so that an object
-// which another shard gets was taken from a live one.
+// TestExcludedShardsAreDrained removes the namespaces of live shards from a ring. The shards never release objects, so an
+// object with another owner was taken from a live shard.
 func TestExcludedShardsAreDrained(t *testing.T) {
 	f := setUp(t, func(ring *shardingv1alpha1.ControllerRing) { ring.Spec.ShardNamespaces = nil })
 	former, foreign := f.namespace("former"), f.namespace("foreign")
@@ -75,8 +74,8 @@ func TestExcludedShardsAreDrained(t *testing.T) {
 	}
 
 	f.admit(f.Namespace)
-	untouched("the ring no longer takes shards from there")
-	f.Eventually(func() []string { return f.told("Lease", "b") }).Should(ContainElement("Normal ShardCordoned"))
+	untouched("the ring no longer accepts shards from the namespace")
+	f.Eventually(func() []string { return f.eventReasons("Lease", "b") }).Should(ContainElement("Normal ShardCordoned"))
 	f.shows(b.key, "ready")
 	f.Eventually(f.recorded).Should(ConsistOf(f.Namespace, former))
 
@@ -84,23 +83,23 @@ func TestExcludedShardsAreDrained(t *testing.T) {
 	f.Expect(first.Stop(t.Context())).To(Succeed())
 	f.joinFrom(foreign, "stranger", 0)
 	second := f.run(rig.SharderOptions{Name: "sharder-1", Roles: []string{ringRole}})
-	f.Eventually(func() []string { return f.told("Lease", "stranger") }).Should(ContainElement("Warning ShardRefused"))
-	untouched("another sharder sees it")
+	f.Eventually(func() []string { return f.eventReasons("Lease", "stranger") }).Should(ContainElement("Warning ShardRefused"))
+	untouched("the sharder was restarted")
 
-	t.Log("The ring changes while there is no sharder")
+	t.Log("The ring changes without a running sharder")
 	f.admit(f.Namespace, former)
 	f.Eventually(func() []int { return []int{f.drained("b")["kept"], f.drained("c")["kept"]} }).Should(Equal([]int{before["b"], before["c"]}))
 	f.Expect(second.Stop(t.Context())).To(Succeed())
 	f.admit(f.Namespace)
 	f.start("sharder-2", ringRole)
-	untouched("it was not seen to change")
+	untouched("the ring changed without a sharder")
 
-	t.Log("One dies, and one answers")
+	t.Log("One shard dies, and one releases its objects")
 	c.die()
 	f.Eventually(func() int { return f.owners()["c"] }).Should(BeZero())
 	f.Expect(f.owners()["b"]).To(Equal(before["b"]))
 	f.Eventually(func() map[string]int {
-		f.letGo()
+		f.releaseDrained()
 		return f.owners()
 	}).Should(Equal(map[string]int{"a": n}))
 	f.condition(shardingv1alpha1.ConditionAssigned, shardingv1alpha1.ReasonAssigned)
@@ -108,7 +107,7 @@ func TestExcludedShardsAreDrained(t *testing.T) {
 	f.Eventually(f.recorded).Should(ConsistOf(f.Namespace))
 }
 
-// recorded are the namespaces that the ring's status has.
+// recorded returns the namespaces in the ring's status.
 func (f *fixture) recorded() []string {
 	ring := &shardingv1alpha1.ControllerRing{}
 	f.Expect(f.Client.Get(context.Background(), client.ObjectKeyFromObject(f.ring), ring)).To(Succeed())

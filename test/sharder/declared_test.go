@@ -11,7 +11,7 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// declare makes a shard's Lease say what it works on.
+// declare sets the resources in the annotation of a shard's Lease.
 func (s *shard) declare(resources string) {
 	s.f.t.Helper()
 	lease, err := s.lease()
@@ -21,8 +21,8 @@ func (s *shard) declare(resources string) {
 	s.f.Expect(s.f.Client.Patch(s.f.t.Context(), lease, change)).To(Succeed())
 }
 
-// TestDeclaredResources has shards that work on other resources than their ring lists, which are ConfigMaps with Secrets.
-func TestDeclaredResources(t *testing.T) {
+// TestDifferentResourcesAreReported has shards with other resources than their ring, which lists ConfigMaps with Secrets.
+func TestDifferentResourcesAreReported(t *testing.T) {
 	f := setUp(t)
 	f.start("sharder-0", ringRole)
 	a, b := f.join("a", 0), f.join("b", 0)
@@ -44,7 +44,7 @@ func TestDeclaredResources(t *testing.T) {
 		ContainSubstring("shard b watches deployments.apps, which the ring does not list"),
 		Not(ContainSubstring("shard a ")), Not(ContainSubstring("plain")),
 	))
-	f.Eventually(func() []string { return f.told("ControllerRing", f.ring.Name) }).Should(ContainElement("Warning NotWatched"))
+	f.Eventually(func() []string { return f.eventReasons("ControllerRing", f.ring.Name) }).Should(ContainElement("Warning NotWatched"))
 
 	b.declare("not JSON")
 	f.Eventually(message).Should(BeEmpty())

@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestDeletedLeaseIsNoProofOfDeath deletes the Lease of a shard by hand. The shard may work for as long as its last renewal
-// lasts, and nobody gets its objects before.
+// TestDeletedLeaseIsNoProofOfDeath deletes the Lease of a shard by hand. The shard may work until its last renewal
+// expires, and keeps its objects until then.
 func TestDeletedLeaseIsNoProofOfDeath(t *testing.T) {
 	f := setUp(t)
 	f.start("sharder-0", ringRole)

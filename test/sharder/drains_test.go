@@ -13,8 +13,8 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// TestDrainThatHangs is seen at once, by whoever looks at the ring, at the shard or at the metrics.
-func TestDrainThatHangs(t *testing.T) {
+// TestHangingDrainIsReported on the ring, on the shard and in the metrics.
+func TestHangingDrainIsReported(t *testing.T) {
 	f := setUp(t, func(ring *shardingv1alpha1.ControllerRing) {
 		ring.Spec.Drain = &shardingv1alpha1.DrainPolicy{Timeout: &metav1.Duration{Duration: 2 * time.Second}}
 	})
@@ -26,9 +26,9 @@ func TestDrainThatHangs(t *testing.T) {
 	f.join("b", 0)
 	f.condition(shardingv1alpha1.ConditionDrained, shardingv1alpha1.ReasonDraining)
 	f.condition(shardingv1alpha1.ConditionDrained, shardingv1alpha1.ReasonDrainTimeout)
-	f.Eventually(func() []string { return f.told("ControllerRing", f.ring.Name) }).
+	f.Eventually(func() []string { return f.eventReasons("ControllerRing", f.ring.Name) }).
 		Should(ContainElements("Normal Draining", "Warning DrainTimeout"))
-	f.Eventually(func() []string { return f.told("Lease", "a") }).Should(ContainElement("Warning DrainTimeout"))
+	f.Eventually(func() []string { return f.eventReasons("Lease", "a") }).Should(ContainElement("Warning DrainTimeout"))
 
 	metrics := func() string {
 		status, content := get(fmt.Sprintf("https://127.0.0.1:%d/metrics", r.Metrics), f.reader(), f.trusted())
@@ -40,7 +40,7 @@ func TestDrainThatHangs(t *testing.T) {
 	f.Expect(shown).To(MatchRegexp("controller_sharding_drains_outstanding" + ring + " [1-9]"))
 	f.Expect(shown).To(MatchRegexp("controller_sharding_drain_oldest_timestamp_seconds" + ring + " [1-9]"))
 
-	f.Eventually(func() map[string]int { f.letGo(); return f.owners() }).Should(And(HaveKey("a"), HaveKey("b"), HaveLen(2)))
+	f.Eventually(func() map[string]int { f.releaseDrained(); return f.owners() }).Should(And(HaveKey("a"), HaveKey("b"), HaveLen(2)))
 	f.condition(shardingv1alpha1.ConditionDrained, shardingv1alpha1.ReasonDrained)
 	shown = metrics()
 	f.Expect(shown).To(MatchRegexp("controller_sharding_drains_outstanding" + ring + " 0"))

@@ -21,8 +21,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// oneTimeout is the time in which a request must be over that waits for one webhook: its timeout of 1 s, and what a busy
-// machine needs. It is less than two timeouts more, and far less than the 34 s after which API servers give up.
+// oneTimeout is the limit for a request that waits for one webhook: its timeout of 1 s, with a margin for a busy
+// machine that is below two more timeouts, and far below the 34 s after which API servers cancel a request.
 const oneTimeout = 3 * time.Second
 
 // The faults of a webhook.
@@ -33,7 +33,7 @@ const (
 	noAnswers
 )
 
-// faultyWebhook is an address that API servers call, with one fault at a time.
+// faultyWebhook is a webhook with one fault at a time.
 type faultyWebhook struct {
 	net.Listener
 	fault       atomic.Int32
@@ -60,7 +60,7 @@ func newFaultyWebhook(t *testing.T, g *WithT) (webhook *faultyWebhook, bundle []
 	w.Listener, err = net.Listen("tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
 	server := &http.Server{Handler: w, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
-	server.SetKeepAlivesEnabled(false) // each request sees the fault of its time
+	server.SetKeepAlivesEnabled(false) // so that each request gets the current fault
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -73,7 +73,7 @@ func newFaultyWebhook(t *testing.T, g *WithT) (webhook *faultyWebhook, bundle []
 	return w, bundle
 }
 
-// Accept returns the next connection that is served.
+// Accept returns the next connection to serve.
 func (w *faultyWebhook) Accept() (net.Conn, error) {
 	for {
 		conn, err := w.Listener.Accept()
@@ -81,7 +81,7 @@ func (w *faultyWebhook) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if w.fault.Load() == noAnswers {
-			go func() { _, _ = io.Copy(io.Discard, conn) }() // until the API server gives up
+			go func() { _, _ = io.Copy(io.Discard, conn) }() // until the API server closes it
 			continue
 		}
 		return tls.Server(conn, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

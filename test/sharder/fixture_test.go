@@ -25,11 +25,11 @@ func TestMain(m *testing.M) {
 
 const (
 	patience = rig.Timeout
-	// leaseSeconds is short, so that a test need not wait long for a death.
+	// leaseSeconds is short, so that tests do not wait long for a death.
 	leaseSeconds = 3
 )
 
-// fixture is a ring with its sharder. Shards are played by the test, so that it can make them ill.
+// fixture is a ring with its sharder. The test acts as the shards, so that it can make them fail.
 type fixture struct {
 	*rig.Rig
 	*WithT
@@ -69,7 +69,7 @@ func (f *fixture) start(name string, roles ...string) *rig.Sharder {
 	return f.run(rig.SharderOptions{Name: name, Roles: roles})
 }
 
-// run runs a replica that is special, of which a test need not wait long for the next leader.
+// run runs a replica with options, and with a short election so that the next one leads soon.
 func (f *fixture) run(options rig.SharderOptions) *rig.Sharder {
 	f.t.Helper()
 	options.Config += `

@@ -44,7 +44,7 @@ func (n *newcomer) lease() *coordinationv1.Lease {
 	return lease
 }
 
-// acquire takes the Lease, as its process does each time that it starts.
+// acquire acquires the Lease, as its process does when it starts.
 func (n *newcomer) acquire() {
 	n.f.t.Helper()
 	n.f.Eventually(func() error {
@@ -54,14 +54,14 @@ func (n *newcomer) acquire() {
 	}).Should(Succeed())
 }
 
-// stopped waits until its Lease was taken over, so that its process stops.
+// stopped waits until its Lease is taken over, so that its process stops.
 func (n *newcomer) stopped() {
 	n.f.t.Helper()
 	n.f.Eventually(func() string { return holder(n.lease()) }).Should(Equal(shardingv1alpha1.IdentityShardLeaseController))
 	n.f.Expect(n.lease().Labels).NotTo(HaveKey(shardingv1alpha1.LabelState))
 }
 
-// refusals are what the newcomer was told.
+// refusals returns the notes of the events about the refused shard.
 func (n *newcomer) refusals() (notes []string) {
 	list, err := n.f.Clientset.EventsV1().Events(n.key.Namespace).List(context.Background(), metav1.ListOptions{})
 	n.f.Expect(err).NotTo(HaveOccurred())
@@ -80,7 +80,7 @@ func holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// keeps asserts that a shard holds its Lease for a while, and still has all objects.
+// keeps asserts that a shard holds its Lease for a while and owns all objects.
 func (s *shard) keeps(objects int) {
 	s.f.t.Helper()
 	s.f.Consistently(func() string {
@@ -91,7 +91,7 @@ func (s *shard) keeps(objects int) {
 	s.f.ownedBy(objects, s.name)
 }
 
-// shows waits until the state of a Lease is shown.
+// shows waits until a Lease has a state label.
 func (f *fixture) shows(key client.ObjectKey, state string) {
 	f.t.Helper()
 	f.Eventually(func() string {
@@ -101,8 +101,8 @@ func (f *fixture) shows(key client.ObjectKey, state string) {
 	}).Should(Equal(state))
 }
 
-// TestIncumbentStays has two shards of one name. The newcomer does not evict the incumbent, also not when the
-// sharder restarts and sees both at once, nor when the incumbent restarts and does not hold its Lease.
+// TestIncumbentStays has two shards of one name. The newcomer does not replace the incumbent, not even when the
+// sharder restarts and observes both at once, or when the incumbent restarts and does not hold its Lease.
 func TestIncumbentStays(t *testing.T) {
 	f := setUp(t, func(ring *shardingv1alpha1.ControllerRing) { ring.Spec.ShardNamespaces = nil })
 	first := f.run(rig.SharderOptions{Name: "sharder-0", Roles: []string{ringRole}})
@@ -111,7 +111,7 @@ func TestIncumbentStays(t *testing.T) {
 	f.shows(key, "ready")
 	n := f.admits()
 	f.ownedBy(n, "r-0")
-	time.Sleep(time.Second) // the API server tells the age of objects in seconds
+	time.Sleep(time.Second) // creation timestamps have a precision of one second
 
 	newcomer := f.newcomer("r-0")
 	newcomer.stopped()
@@ -154,7 +154,7 @@ func TestIncumbentStays(t *testing.T) {
 	}).Should(Equal("ready"))
 }
 
-// TestLongLeaseIsRefused has a Lease that would make a dead shard stay ready for 68 years.
+// TestLongLeaseIsRefused has a Lease with which a dead shard would stay ready for 68 years.
 func TestLongLeaseIsRefused(t *testing.T) {
 	f := setUp(t)
 	f.start("sharder-0", ringRole)
@@ -168,12 +168,12 @@ func TestLongLeaseIsRefused(t *testing.T) {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
 	}
 	f.Expect(f.Client.Create(t.Context(), long)).To(Succeed())
-	f.Eventually(func() []string { return f.told("Lease", name) }).Should(ContainElement("Warning ShardRefused"))
+	f.Eventually(func() []string { return f.eventReasons("Lease", name) }).Should(ContainElement("Warning ShardRefused"))
 	f.Eventually(func() string {
 		f.Expect(f.Client.Get(t.Context(), client.ObjectKeyFromObject(long), long)).To(Succeed())
 		return holder(long)
 	}).Should(Equal(shardingv1alpha1.IdentityShardLeaseController))
-	f.Expect(long.Annotations).To(HaveKey("note"), "what the sharder does not read it must not remove")
+	f.Expect(long.Annotations).To(HaveKey("note"), "the sharder must not remove annotations that it does not read")
 	n := f.admits()
 	f.ownedBy(n, "a")
 }

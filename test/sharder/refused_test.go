@@ -15,8 +15,9 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// refuse makes a policy that refuses all updates of some objects in the test's namespace, and returns how to lift it.
-func (f *fixture) refuse(names ...string) (lift func()) {
+// refuseUpdates creates a policy that refuses all updates of some objects in the test's namespace, and returns a function
+// that deletes it.
+func (f *fixture) refuseUpdates(names ...string) (lift func()) {
 	f.t.Helper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: f.Namespace},
@@ -49,14 +50,14 @@ func (f *fixture) refuse(names ...string) (lift func()) {
 	f.t.Cleanup(lift)
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "probe"}}
 	f.Expect(f.Client.Create(f.t.Context(), probe)).To(Succeed())
-	f.Eventually(func() error { // an API server needs a moment until it knows a policy
+	f.Eventually(func() error { // until the API server has observed the policy
 		change := client.RawPatch("application/merge-patch+json", []byte(`{"data":{"now":"`+time.Now().String()+`"}}`))
 		return f.Client.Patch(context.Background(), probe, change)
 	}).ShouldNot(Succeed())
 	return lift
 }
 
-// assigned is the ring's condition.
+// assigned returns the condition Assigned of the ring.
 func (f *fixture) assigned() metav1.Condition {
 	declared := &shardingv1alpha1.ControllerRing{}
 	f.Expect(f.Client.Get(context.Background(), client.ObjectKeyFromObject(f.ring), declared)).To(Succeed())
@@ -66,8 +67,8 @@ func (f *fixture) assigned() metav1.Condition {
 	return metav1.Condition{}
 }
 
-// TestConditionFollowsRefusedObject has a policy refuse an object of a shard that has died. The ring names it, the others are
-// moved, and both the object and the condition follow when the policy is gone.
+// TestConditionFollowsRefusedObject has a policy refuse to update an object of a dead shard. The condition names it, and the
+// other objects are moved. When the policy is deleted, the object is moved and the condition is true.
 func TestConditionFollowsRefusedObject(t *testing.T) {
 	f := setUp(t)
 	f.start("sharder-0", ringRole)
@@ -76,7 +77,7 @@ func TestConditionFollowsRefusedObject(t *testing.T) {
 	n := 10
 	f.create(0, n)
 	f.ownedBy(n, "a")
-	lift := f.refuse("object-0")
+	lift := f.refuseUpdates("object-0")
 	n++ // the probe
 	f.join("b", 0)
 	dying.die()

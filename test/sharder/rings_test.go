@@ -19,7 +19,7 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// warnings are what the API server told a client.
+// warnings records the warnings of the API server.
 type warnings struct {
 	mu   sync.Mutex
 	said []string
@@ -31,7 +31,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.said = append(w.said, text)
 }
 
-// take returns what was said since the last time.
+// take returns the warnings since the last call.
 func (w *warnings) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +49,7 @@ func TestRingIsDeletedAndDeclaredAgain(t *testing.T) {
 	f.create(0, 5)
 	f.ownedBy(5, "a")
 
-	t.Log("Nobody is asked about objects of a ring that is gone")
+	t.Log("The webhook of a deleted ring is not called")
 	f.Expect(f.Client.Delete(t.Context(), f.ring)).To(Succeed())
 	webhook := client.ObjectKey{Name: "controllerring-" + f.ring.Name}
 	f.Eventually(func() bool {
@@ -61,7 +61,7 @@ func TestRingIsDeletedAndDeclaredAgain(t *testing.T) {
 	talkative, err := client.New(config, client.Options{})
 	f.Expect(err).NotTo(HaveOccurred())
 	created := 0
-	f.Eventually(func() []string { // an API server needs a moment until it knows
+	f.Eventually(func() []string { // until the API server has observed the deletion
 		created++
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, GenerateName: "later-"}}
 		f.Expect(talkative.Create(t.Context(), object)).To(Succeed())
@@ -69,7 +69,7 @@ func TestRingIsDeletedAndDeclaredAgain(t *testing.T) {
 		return said.take()
 	}).Should(BeEmpty())
 
-	t.Log("The next ring of that name works, and finds what was created meanwhile")
+	t.Log("A new ring of that name assigns the objects that were created meanwhile")
 	f.ring.ObjectMeta = metav1.ObjectMeta{Name: f.ring.Name}
 	f.Expect(f.Client.Create(t.Context(), f.ring)).To(Succeed())
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
@@ -79,7 +79,7 @@ func TestRingIsDeletedAndDeclaredAgain(t *testing.T) {
 	}).Should(Succeed())
 }
 
-// examples makes n objects of the kind that was not there.
+// examples creates n objects of the new kind.
 func (f *fixture) examples(prefix string, n int) {
 	f.t.Helper()
 	for range n {
@@ -88,13 +88,13 @@ func (f *fixture) examples(prefix string, n int) {
 		object.SetKind("Example")
 		object.SetNamespace(f.Namespace)
 		object.SetGenerateName(prefix)
-		// The client has to hear of the kind, too.
+		// The client has to discover the kind.
 		f.Eventually(func() error { return f.Client.Create(context.Background(), object) }).Should(Succeed())
 	}
 }
 
-// TestResourceAppears declares a ring before the kind that it is about.
-func TestResourceAppears(t *testing.T) {
+// TestRingForMissingKindStartsWithItsCRD creates a ring before the CRD of its main resource.
+func TestRingForMissingKindStartsWithItsCRD(t *testing.T) {
 	f := setUp(t, func(ring *shardingv1alpha1.ControllerRing) {
 		ring.Spec.Resources = []shardingv1alpha1.RingResource{{
 			GroupResource:       shardingv1alpha1.GroupResource{Group: "sharder.ringmaster.test", Resource: "examples"},
@@ -122,7 +122,7 @@ func TestResourceAppears(t *testing.T) {
 		return len(list.Items)
 	}).Should(Equal(10))
 
-	t.Log("The API server calls the webhook for a custom resource, and for what that controls")
+	t.Log("The API server calls the webhook for a custom resource and its children")
 	yes := true
 	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: f.Namespace, GenerateName: "owned-", OwnerReferences: []metav1.OwnerReference{owner("sharder.ringmaster.test/v1", "Example", &yes)},
@@ -138,9 +138,9 @@ func TestResourceAppears(t *testing.T) {
 	f.Expect(named.GetLabels()).To(HaveKeyWithValue(shardingv1alpha1.LabelShard(f.ring.Name), "a"))
 }
 
-// TestNamespaceIsSelectedLater labels a namespace that has objects already. They get a shard long
-// before the next sync.
-func TestNamespaceIsSelectedLater(t *testing.T) {
+// TestObjectsOfNewlySelectedNamespaceAreAssigned labels a namespace that has objects. They are assigned long
+// before the next resync.
+func TestObjectsOfNewlySelectedNamespaceAreAssigned(t *testing.T) {
 	f := setUp(t, func(ring *shardingv1alpha1.ControllerRing) {
 		ring.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"selected-by": ring.Name}}
 	})

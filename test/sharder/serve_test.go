@@ -15,8 +15,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestMetricsAndProfiles are served to those who may see them, and to nobody else.
-func TestMetricsAndProfiles(t *testing.T) {
+// TestMetricsAndProfilesNeedPermission shows which tokens can read which paths.
+func TestMetricsAndProfilesNeedPermission(t *testing.T) {
 	f := setUp(t)
 	r := f.run(rig.SharderOptions{Name: "sharder-0", Roles: []string{ringRole}, Config: "debugging: {enableProfiling: true}"})
 	f.join("a", 0)
@@ -40,7 +40,7 @@ func TestMetricsAndProfiles(t *testing.T) {
 		"metrics with a bad token":         {metrics, "nonsense", http.StatusUnauthorized},
 		"metrics with a token alone":       {metrics, nobody, http.StatusForbidden},
 		"profiles without a token":         {profiles, "", http.StatusUnauthorized},
-		"profiles for who reads metrics":   {profiles, reader, http.StatusForbidden},
+		"profiles for a reader of metrics": {profiles, reader, http.StatusForbidden},
 		"profiles":                         {profiles + "goroutine?debug=1", f.token("profiler", profiler.Name), http.StatusOK},
 		"something else, allowed or not":   {fmt.Sprintf("https://127.0.0.1:%d/", r.Metrics), nobody, http.StatusNotFound},
 		"metrics are not on health's port": {fmt.Sprintf("http://127.0.0.1:%d/metrics", r.Health), reader, http.StatusNotFound},
@@ -73,28 +73,28 @@ func TestMetricsAndProfiles(t *testing.T) {
 	}
 }
 
-// TestReadiness holds back what a second replica would have to see. It lives, but takes no requests
-// before it can answer them, whoever leads.
-func TestReadiness(t *testing.T) {
+// TestReplicaIsNotReadyBeforeItsCaches holds back the watches of a second replica, which is live but not ready
+// until it can answer requests.
+func TestReplicaIsNotReadyBeforeItsCaches(t *testing.T) {
 	f := setUp(t)
 	leader := f.start("sharder-0", ringRole)
 	f.ready(leader)
 	f.Expect(leader.Probe("/healthz")).To(Equal(http.StatusOK))
 
 	proxy := f.Proxy(t)
-	proxy.HoldWatches() // lists are streamed by them too
+	proxy.HoldWatches() // which also stream lists
 	second := f.run(rig.SharderOptions{Name: "sharder-1", Roles: []string{ringRole}, Proxy: proxy})
 	f.Eventually(func() int { return second.Probe("/healthz") }).Should(Equal(http.StatusOK))
 	f.Consistently(func() int { return second.Probe("/readyz") }, "2s").Should(Equal(http.StatusInternalServerError))
 	f.Expect(second.Probe("/readyz/caches")).To(Equal(http.StatusInternalServerError))
 
-	proxy.Mend()
+	proxy.Heal()
 	f.ready(second)
 	election := &coordinationv1.Lease{}
 	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Namespace: f.Namespace, Name: "sharder"}, election)).To(Succeed())
 	f.Expect(*election.Spec.LeaseTransitions).To(BeZero(), "the second one is ready and does not lead")
 
-	t.Log("It stays ready without an API server, and profiles are there only when they are asked for")
+	t.Log("It stays ready without an API server, and serves profiles only if they are enabled")
 	status, _ := get(fmt.Sprintf("https://127.0.0.1:%d/debug/pprof/", second.Metrics), f.token("nobody"), f.trusted())
 	f.Expect(status).To(Equal(http.StatusNotFound))
 	proxy.Refuse()

@@ -14,8 +14,8 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// TestLifeOfARing goes through everything that happens to a ring in good and in bad times.
-func TestLifeOfARing(t *testing.T) {
+// TestObjectsFollowChangesOfShards has shards join, leave and die, and the leader of the sharder killed.
+func TestObjectsFollowChangesOfShards(t *testing.T) {
 	f := setUp(t)
 	leader := f.start("sharder-0", ringRole)
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonNoShards)
@@ -32,47 +32,47 @@ func TestLifeOfARing(t *testing.T) {
 	n += 40
 	f.ownedBy(n, "a", "b", "c")
 
-	t.Log("A shard whose clock is off is as alive as any other")
+	t.Log("A shard with a wrong clock is ready")
 	f.Consistently(func() string {
 		lease, err := b.lease()
 		f.Expect(err).NotTo(HaveOccurred())
 		return *lease.Spec.HolderIdentity
 	}, "6s", "200ms").Should(Equal("b"))
 
-	t.Log("A shard that leaves")
+	t.Log("A shard leaves")
 	a.leave()
 	f.ownedBy(n, "b", "c")
-	f.Eventually(func() []string { return f.told("Lease", "a") }).Should(Equal([]string{"Normal ShardReady", "Normal ShardReleased"}))
+	f.Eventually(func() []string { return f.eventReasons("Lease", "a") }).Should(Equal([]string{"Normal ShardReady", "Normal ShardReleased"}))
 
 	t.Log("The next replica takes over when the leader is killed")
 	f.start("sharder-1", ringRole)
 	f.Expect(leader.Kill()).To(Succeed())
 
-	t.Log("A shard that dies")
+	t.Log("A shard dies")
 	b.die()
 	f.ownedBy(n, "c")
 	lease, err := b.lease()
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(*lease.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
 	f.Expect(lease.Labels).To(HaveKeyWithValue(shardingv1alpha1.LabelState, "dead"))
-	f.Eventually(func() []string { return f.told("Lease", "b") }).Should(ContainElements("Normal ShardReady", "Warning ShardDead"))
+	f.Eventually(func() []string { return f.eventReasons("Lease", "b") }).Should(ContainElements("Normal ShardReady", "Warning ShardDead"))
 
-	t.Log("A shard that joins gets what the others let go")
+	t.Log("A new shard gets the objects that the others release")
 	f.join("d", 0)
 	f.condition(shardingv1alpha1.ConditionDrained, shardingv1alpha1.ReasonDraining)
 	f.Eventually(func() int {
-		f.letGo()
+		f.releaseDrained()
 		return f.owners()["d"]
 	}).Should(BeNumerically(">", 0))
-	f.Eventually(func() map[string]int { f.letGo(); return f.owners() }).Should(Satisfy(func(count map[string]int) bool {
+	f.Eventually(func() map[string]int { f.releaseDrained(); return f.owners() }).Should(Satisfy(func(count map[string]int) bool {
 		return count["c"] > 0 && count["d"] > 0 && count["c"]+count["d"] == n && len(count) == 2
 	}))
 	f.condition(shardingv1alpha1.ConditionDrained, shardingv1alpha1.ReasonDrained)
 	f.condition(shardingv1alpha1.ConditionAssigned, shardingv1alpha1.ReasonAssigned)
 }
 
-// TestMissingPermission says which rule is missing, and goes on when it is there.
-func TestMissingPermission(t *testing.T) {
+// TestMissingPermissionIsReported until the rule is added.
+func TestMissingPermissionIsReported(t *testing.T) {
 	f := setUp(t)
 	f.start("sharder-0")
 	f.join("a", 0)
@@ -81,16 +81,16 @@ func TestMissingPermission(t *testing.T) {
 	f.Expect(f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.ring), ring)).To(Succeed())
 	f.Expect(meta.FindStatusCondition(ring.Status.Conditions, shardingv1alpha1.ConditionReady).Message).
 		To(ContainSubstring(`{apiGroups: [""], resources: ["configmaps"], verbs: [list, patch]}`))
-	f.create(0, 5) // nobody's request fails because of that
+	f.create(0, 5) // no request fails because of that
 }
 
-// TestGeneratedNames creates objects whose names the webhook cannot know.
-func TestGeneratedNames(t *testing.T) {
+// TestObjectsWithGeneratedNamesAreAssigned although the webhook does not know their names.
+func TestObjectsWithGeneratedNamesAreAssigned(t *testing.T) {
 	f := setUp(t)
 	f.start("sharder-0", ringRole)
 	f.join("a", 0)
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
-	// The first one is for the sync that follows a change of members; wait until that is over.
+	// Wait for the resync after the change of the members, which assigns the first object.
 	f.create(0, 1)
 	f.ownedBy(1, "a")
 	time.Sleep(16 * time.Second)
@@ -101,8 +101,8 @@ func TestGeneratedNames(t *testing.T) {
 	f.ownedBy(11, "a")
 }
 
-// TestListAndPatchSuffice has the sharder work with the two verbs that rings of other implementations grant. Objects and
-// their children are there before it starts, so that it has to find and write them itself; then they move.
+// TestListAndPatchSuffice has a role with the two verbs that rings of other implementations grant. Objects and their
+// children are created before the sharder starts, so that it has to find and write them; then they move.
 func TestListAndPatchSuffice(t *testing.T) {
 	f := setUp(t)
 	f.create(0, 20)
@@ -111,7 +111,7 @@ func TestListAndPatchSuffice(t *testing.T) {
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
 	f.ownedBy(20, "a")
 	f.join("b", 0)
-	f.Eventually(func() map[string]int { f.letGo(); return f.owners() }).Should(And(HaveKey("a"), HaveKey("b"), HaveLen(2)))
+	f.Eventually(func() map[string]int { f.releaseDrained(); return f.owners() }).Should(And(HaveKey("a"), HaveKey("b"), HaveLen(2)))
 	f.condition(shardingv1alpha1.ConditionDrained, shardingv1alpha1.ReasonDrained)
 	f.condition(shardingv1alpha1.ConditionAssigned, shardingv1alpha1.ReasonAssigned)
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)

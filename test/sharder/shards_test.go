@@ -18,7 +18,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 )
 
-// shard is a shard that only keeps its lease.
+// shard is a shard that only renews its Lease.
 type shard struct {
 	f    *fixture
 	key  client.ObjectKey
@@ -27,13 +27,13 @@ type shard struct {
 	done sync.WaitGroup
 }
 
-// join makes a shard, whose clock may be off.
+// join starts a shard, whose clock may be wrong.
 func (f *fixture) join(name string, clockOff time.Duration) *shard {
 	f.t.Helper()
 	return f.joinFrom(f.Namespace, name, clockOff)
 }
 
-// joinFrom makes a shard in a namespace.
+// joinFrom starts a shard in a namespace.
 func (f *fixture) joinFrom(namespace, name string, clockOff time.Duration) *shard {
 	f.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -96,7 +96,7 @@ func (s *shard) leave() {
 	}).Should(Succeed())
 }
 
-// create makes n ConfigMaps with a Secret each, as a user does, and none of the requests may fail.
+// create creates n ConfigMaps with a Secret each. None of the requests may fail.
 func (f *fixture) create(from, n int) {
 	f.t.Helper()
 	for i := from; i < from+n; i++ {
@@ -111,8 +111,8 @@ func (f *fixture) create(from, n int) {
 	}
 }
 
-// admits creates objects until one gets its shard at admission: an API server needs a moment until
-// it knows of a webhook. It returns how many it took.
+// admits creates objects until one is assigned at admission, because the API server has to observe the webhook
+// configuration first. It returns the number of objects.
 func (f *fixture) admits() (created int) {
 	f.t.Helper()
 	f.Eventually(func() map[string]string {
@@ -126,7 +126,7 @@ func (f *fixture) admits() (created int) {
 	return created
 }
 
-// owners counts the objects of each shard. Children that are not with their controller count as "apart".
+// owners counts the objects of each shard. Children with another owner than their controller count as "apart".
 func (f *fixture) owners() map[string]int {
 	count, controllers := map[string]int{}, map[string]string{}
 	label := shardingv1alpha1.LabelShard(f.ring.Name)
@@ -145,7 +145,7 @@ func (f *fixture) owners() map[string]int {
 	return count
 }
 
-// ownedBy waits until all objects belong to the given shards, children with their controllers.
+// ownedBy waits until the shards own all objects, with their children.
 func (f *fixture) ownedBy(n int, shards ...string) {
 	f.t.Helper()
 	f.Eventually(func() map[string]int { return f.owners() }).Should(Satisfy(func(count map[string]int) bool {
@@ -160,9 +160,9 @@ func (f *fixture) ownedBy(n int, shards ...string) {
 	}))
 }
 
-// letGo plays shards that acknowledge every drain as the contract says: both labels go in one write,
-// in which the webhook assigns the object to the next shard.
-func (f *fixture) letGo() {
+// releaseDrained acts as shards that acknowledge every drain as the contract says: they remove both labels in one
+// write, in which the webhook assigns the object to the next shard.
+func (f *fixture) releaseDrained() {
 	list := &corev1.ConfigMapList{}
 	drain := shardingv1alpha1.LabelDrain(f.ring.Name)
 	f.Expect(f.Client.List(context.Background(), list, client.InNamespace(f.Namespace), client.HasLabels{drain})).To(Succeed())
@@ -170,17 +170,17 @@ func (f *fixture) letGo() {
 		object := &list.Items[i]
 		delete(object.Labels, drain)
 		delete(object.Labels, shardingv1alpha1.LabelShard(f.ring.Name))
-		_ = f.Client.Update(context.Background(), object) // in conflict, the next time
+		_ = f.Client.Update(context.Background(), object) // after a conflict, the next call
 	}
 }
 
-// balanced waits until all objects are with the shards that the ring says, children with their controllers. Meanwhile shards
-// acknowledge every drain.
+// balanced waits until the owners of all objects are as the ring says, with their children. Meanwhile, shards acknowledge
+// every drain.
 func (f *fixture) balanced(shards ...string) {
 	f.t.Helper()
 	members := ring.New(shards)
 	f.Eventually(func() (elsewhere []string) {
-		f.letGo()
+		f.releaseDrained()
 		list := &corev1.ConfigMapList{}
 		f.Expect(f.Client.List(context.Background(), list, client.InNamespace(f.Namespace))).To(Succeed())
 		for i := range list.Items {

@@ -10,9 +10,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestBadStarts end at once, and say in one line what to do. cmd/sharder/app has a test of every bad
-// value; these are those that need the whole program.
-func TestBadStarts(t *testing.T) {
+// TestInvalidStartsEndWithOneLine with the next step. The package cmd/sharder/app tests every invalid value;
+// these cases need the whole program.
+func TestInvalidStartsEndWithOneLine(t *testing.T) {
 	f := setUp(t)
 	empty := rig.TempDir(t)
 	for name, test := range map[string]struct {
@@ -28,7 +28,7 @@ func TestBadStarts(t *testing.T) {
 		"no such kubeconfig":  {"", nil, "KUBECONFIG=" + filepath.Join(empty, "missing"), "set KUBECONFIG or clientConnection.kubeconfig"},
 		"bad port":            {"", []string{"--webhook-port", "0"}, "", "--webhook-port 0: must be between 1 and 65535"},
 		"bad flag":            {"", []string{"--confg", "x"}, "", "unknown flag: --confg"},
-		"nobody's argument":   {"", []string{"x"}, "", `unknown command "x"`},
+		"unknown argument":    {"", []string{"x"}, "", `unknown command "x"`},
 	} {
 		p := f.run(rig.SharderOptions{Name: "sharder-0", Config: test.config, Args: test.args, Env: []string{test.env}})
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -18,7 +18,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// fill makes n ConfigMaps with some content, by several hands.
+// fill creates n ConfigMaps with some content concurrently.
 func (f *fixture) fill(n int) {
 	f.t.Helper()
 	const hands = 16
@@ -40,7 +40,7 @@ func (f *fixture) fill(n int) {
 	}
 }
 
-// unassigned counts the ConfigMaps without a shard, without reading those that have one.
+// unassigned counts the ConfigMaps without a shard label, without reading the others.
 func (f *fixture) unassigned() int {
 	selector, err := labels.Parse("!" + shardingv1alpha1.LabelShard(f.ring.Name))
 	f.Expect(err).NotTo(HaveOccurred())
@@ -50,11 +50,11 @@ func (f *fixture) unassigned() int {
 	return len(list.Items)
 }
 
-// TestStopInTheMiddleOfAMove ends soon, and the next replica does the rest.
-func TestStopInTheMiddleOfAMove(t *testing.T) {
+// TestReplicaStopsSoonDuringMoves and the next replica completes them.
+func TestReplicaStopsSoonDuringMoves(t *testing.T) {
 	const n = 2000
 	f := setUp(t)
-	f.fill(n) // before anybody could assign them
+	f.fill(n) // before a sharder runs
 	f.join("a", 0)
 	f.join("b", 0)
 	first := f.run(rig.SharderOptions{
@@ -67,12 +67,12 @@ func TestStopInTheMiddleOfAMove(t *testing.T) {
 	f.Expect(first.Terminate()).To(Succeed())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	f.Expect(first.Wait(ctx)).To(Succeed(), "it ends well")
+	f.Expect(first.Wait(ctx)).To(Succeed(), "it exits with 0")
 	took := time.Since(began)
 	left := f.unassigned()
 	t.Logf("It ended after %s, with %d of %d objects left to assign", took, left, n)
-	f.Expect(took).To(BeNumerically("<", 5*time.Second), "most of it is the webhook's, which waits a second for API servers to leave")
-	f.Expect(left).To(BeNumerically(">", 0), "it was in the middle of it")
+	f.Expect(took).To(BeNumerically("<", 5*time.Second), "most of it is the webhook server, which waits for open connections")
+	f.Expect(left).To(BeNumerically(">", 0), "no move was in progress")
 
 	f.start("sharder-1", ringRole)
 	f.Eventually(f.unassigned, patience, "500ms").Should(BeZero())

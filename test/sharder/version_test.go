@@ -11,10 +11,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// oldVersion is how an API server answers /version that is too old for Ringmaster.
+// oldVersion is the response to /version of an API server that is too old for Ringmaster.
 const oldVersion = `{"major":"1","minor":"33","gitVersion":"v1.33.2"}`
 
-// TestOldAPIServerEndsSharder shows one line with both versions and what to do.
+// TestOldAPIServerEndsSharder with one line that has both versions and the next step.
 func TestOldAPIServerEndsSharder(t *testing.T) {
 	f := setUp(t)
 	proxy := f.Proxy(t)

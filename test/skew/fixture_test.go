@@ -34,22 +34,22 @@ func TestMain(m *testing.M) {
 
 const (
 	patience = rig.Timeout
-	// The Leases of shards and sharders are short, so that a kill need not be waited for long, and long
-	// enough that a busy machine does not make anybody lose one.
+	// The Leases of shards and sharders are short, so that tests do not wait long after a kill, and long enough
+	// for a busy machine.
 	leaseDuration, renewDeadline, retryPeriod = 12 * time.Second, 9 * time.Second, time.Second
-	// resyncPeriod is shorter than the time for which nothing may be written at rest, so that a sharder that
-	// disagrees with the other version shows.
+	// resyncPeriod is shorter than the idle time in which nothing may be written, to reveal a sharder that
+	// disagrees with the other version.
 	resyncPeriod, restFor = time.Second, 3 * time.Second
 )
 
-// fixture is a ring with shards and sharders of several versions. What happens is recorded.
+// fixture is a ring with shards and sharders of two versions. It records a history.
 type fixture struct {
 	*rig.Rig
 	*WithT
-	t     *testing.T
-	ring  *shardingv1alpha1.ControllerRing
-	front *front
-	seed  uint64
+	t        *testing.T
+	ring     *shardingv1alpha1.ControllerRing
+	frontend *frontend
+	seed     uint64
 
 	folder   string
 	recorder *history.Recorder
@@ -58,7 +58,7 @@ type fixture struct {
 	objects  int
 }
 
-// shardProcess is a process that is a shard.
+// shardProcess is the process of a shard.
 type shardProcess struct {
 	*rig.Running
 	name, id, record string
@@ -67,7 +67,7 @@ type shardProcess struct {
 
 func setUp(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, folder: rig.TempDir(t), front: newFront(t), seed: seed.ForRun(t)}
+	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, folder: rig.TempDir(t), frontend: newFrontend(t), seed: seed.ForRun(t)}
 	f.SetDefaultEventuallyTimeout(patience)
 	f.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	var err error
@@ -91,7 +91,7 @@ func setUp(t *testing.T) *fixture {
 	return f
 }
 
-// writes is the file with what the test records.
+// writes returns the path of the test's record.
 func (f *fixture) writes() string { return filepath.Join(f.folder, "writes") }
 
 // watch records every write of the ring's objects, of its Leases and of the ring itself.
@@ -117,7 +117,7 @@ func (f *fixture) watch() {
 	}
 }
 
-// startSharder runs a replica of the sharder, and waits until it serves.
+// startSharder starts a replica of the sharder, and waits until it is ready.
 func (f *fixture) startSharder(of version) *rig.Sharder {
 	f.t.Helper()
 	f.sharders++
@@ -128,13 +128,13 @@ func (f *fixture) startSharder(of version) *rig.Sharder {
 leaderElection: {leaseDuration: %s, renewDeadline: %s, retryPeriod: %s}
 webhook: {config: {clientConfig: {url: %q}}}
 controller: {sharder: {syncPeriod: %s}}
-`, leaseDuration, renewDeadline, retryPeriod, f.front.url(), resyncPeriod),
+`, leaseDuration, renewDeadline, retryPeriod, f.frontend.url(), resyncPeriod),
 	})
 	f.Eventually(func() int { return replica.Probe("/readyz") }).Should(Equal(200), replica.Name())
 	return replica
 }
 
-// leader is the identity of the sharder's leading replica, or "".
+// leader returns the identity of the sharder's leader, or "".
 func (f *fixture) leader() string {
 	lease := &coordinationv1.Lease{}
 	err := f.Client.Get(context.Background(), client.ObjectKey{Namespace: f.Namespace, Name: "sharder"}, lease)
@@ -176,7 +176,7 @@ func (f *fixture) join(of version) *shardProcess {
 	return p
 }
 
-// stop lets a shard leave the ring, and waits until it has ended.
+// stop terminates a shard, and waits until it has ended.
 func (f *fixture) stop(p *shardProcess) {
 	f.t.Helper()
 	p.endExpected = true
@@ -205,8 +205,8 @@ func (f *fixture) configMap() *corev1.ConfigMap {
 	}
 }
 
-// create makes objects, and returns the owners that the webhook chose. An object that the webhook missed is not
-// in the result: the sharder assigns it later.
+// create creates objects, and returns the owners that the webhook assigned. Objects that the webhook missed are
+// not in the result: the sharder assigns them later.
 func (f *fixture) create(n int) (owners map[string]string) {
 	f.t.Helper()
 	owners = map[string]string{}
@@ -228,10 +228,10 @@ func (f *fixture) create(n int) (owners map[string]string) {
 	return owners
 }
 
-// createWith makes objects whose owners a certain replica chooses.
+// createWith creates objects that the webhook of a replica assigns.
 func (f *fixture) createWith(replica *rig.Sharder, n int) (owners map[string]string) {
 	f.t.Helper()
-	f.front.use(replica.Webhook)
+	f.frontend.use(replica.Webhook)
 	f.Eventually(func(g Gomega) string {
 		probe := f.configMap()
 		g.Expect(f.Client.Create(f.t.Context(), probe, client.DryRunAll)).To(Succeed())

@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// objects is how many are there before the members change: enough that each change has to move some.
+// objects is the number of objects before the members change: enough that each change moves some.
 const objects = 60
 
 // TestOldShardsWithNewSharder is an upgrade that begins with the sharder.
@@ -21,8 +21,8 @@ func TestNewShardsWithOldSharder(t *testing.T) {
 	membersChange(t, earlier, current, earlier)
 }
 
-// membersChange has most shards in one version and a last one in the other. One joins, one leaves, one is
-// killed.
+// membersChange has all shards but one in one version and the last one in the other. One joins, one leaves and
+// one is killed.
 func membersChange(t *testing.T, sharder, most, last version) {
 	f := setUp(t)
 	replica := f.startSharder(sharder)
@@ -31,17 +31,17 @@ func membersChange(t *testing.T, sharder, most, last version) {
 
 	t.Log("A shard of the other version joins, and gets its share from all others")
 	d := f.join(last)
-	f.rest(a, b, c, d)
+	f.waitUntilIdle(a, b, c, d)
 
 	t.Log("A shard leaves, and hands its objects over to shards of both versions; another one is killed")
 	f.stop(a)
 	f.kill(b)
-	f.rest(c, d)
-	f.judge()
+	f.waitUntilIdle(c, d)
+	f.checkHistory()
 }
 
-// TestTwoSharderVersions is a rollout of the sharder, and its rollback: each version leads while the other one
-// answers API servers.
+// TestTwoSharderVersions is a rollout of the sharder and its rollback: each version leads while the webhook of the
+// other one assigns objects.
 func TestTwoSharderVersions(t *testing.T) {
 	earlier, current := versions(t)
 	f := setUp(t)
@@ -52,9 +52,9 @@ func TestTwoSharderVersions(t *testing.T) {
 		waiting := f.startSharder(next)
 		t.Logf("%s leads, %s is the other replica", leading.Name(), waiting.Name())
 		byLeader, byOther := f.createWith(leading, objects/4), f.createWith(waiting, objects/4)
-		f.rest(a, b)
-		f.agrees(byLeader)
-		f.agrees(byOther)
+		f.waitUntilIdle(a, b)
+		f.expectSameOwners(byLeader)
+		f.expectSameOwners(byOther)
 
 		t.Log("The leader stops while a shard joins")
 		c := f.join(next)
@@ -62,16 +62,16 @@ func TestTwoSharderVersions(t *testing.T) {
 		f.end(leading.Running)
 		f.Eventually(f.leader).ShouldNot(Or(BeEmpty(), Equal(before)))
 		leading = waiting
-		f.rest(a, b, c)
+		f.waitUntilIdle(a, b, c)
 		f.stop(a)
 		a = c
 	}
-	f.rest(a, b)
-	f.judge()
+	f.waitUntilIdle(a, b)
+	f.checkHistory()
 }
 
-// agrees sees that the leader left the objects with the owners that a replica's webhook chose.
-func (f *fixture) agrees(chosen map[string]string) {
+// expectSameOwners checks that the leader did not move the objects that a replica's webhook assigned.
+func (f *fixture) expectSameOwners(chosen map[string]string) {
 	f.t.Helper()
 	owners := f.owners()
 	for object, owner := range chosen {

@@ -6,8 +6,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// baseCommit is the version that the working tree has to work beside. docs/how-to/test.md says when to
-// change it.
+// baseCommit is the earlier version with which the working tree must be compatible. docs/how-to/test.md says
+// when to change it.
 const baseCommit = "3d1f576864dbc0c73132b1e638a56920399bd344"
 
 // version is one of the two versions of Ringmaster. Its name is part of the names of its processes.

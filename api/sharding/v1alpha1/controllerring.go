@@ -111,7 +111,7 @@ const (
 
 // DrainPolicy defines what happens when a shard does not release an object.
 type DrainPolicy struct {
-	// Timeout is how long a shard may take to release an object. By default there is no limit while
+	// Timeout is how long a shard may take to release an object. By default, the time is not limited while
 	// the shard is alive.
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
@@ -160,7 +160,7 @@ const (
 	ConditionDrained = "Drained"
 	// ConditionAssigned is false while objects are unassigned or orphaned and could not be assigned.
 	ConditionAssigned = "Assigned"
-	// ConditionSole is false while an in-process sharder is active for the ring, too.
+	// ConditionSole is false while an in-process sharder is also active for the ring.
 	ConditionSole = "SoleSharder"
 	// ConditionExclusive is false while other rings have a main resource of this ring, and absent
 	// otherwise. API servers call the webhooks of these rings one after the other.

@@ -18,7 +18,7 @@ const (
 	// writes the next owner as its value, to which Ringmaster's shards hand the object over.
 	LabelDrainPrefix = "drain.alpha.sharding.timebertt.dev/"
 	// AnnotationLeaving on a shard's Lease announces that the shard is about to leave and hands its
-	// objects over itself. It stays a member until it releases the Lease, but gets no further objects.
+	// objects over itself. It stays a member until it releases the Lease, but is assigned no new objects.
 	AnnotationLeaving = "ringmaster.sharding.timebertt.dev/leaving"
 	// AnnotationPeersElsewhere on a shard's Lease tells the shard that the ring has members in other
 	// namespaces, whose Leases the shard does not see. The sharder writes it.

@@ -21,18 +21,18 @@ import (
 
 const (
 	// certificateSecret is where the sharder stores the certificate that it issues itself.
-	certificateSecret = "sharder-webhook-cert" //nolint:gosec // a name, not a secret
-	certificateLife   = 90 * 24 * time.Hour
-	certificatePeriod = time.Minute
+	certificateSecret        = "sharder-webhook-cert" //nolint:gosec // a name, not a secret
+	certificateValidity      = 90 * 24 * time.Hour
+	certificateCheckInterval = time.Minute
 )
 
 // certificate is the webhook's certificate: issued by the sharder itself, or provided in a directory.
 type certificate struct {
-	dir    string
-	keeper *certificates.Keeper
+	dir     string
+	rotator *certificates.Rotator
 }
 
-func newCertificate(access *rest.Config, scheme *runtime.Scheme, config *configv1alpha1.SharderConfig) (*certificate, error) {
+func newCertificate(restConfig *rest.Config, scheme *runtime.Scheme, config *configv1alpha1.SharderConfig) (*certificate, error) {
 	if dir := config.Webhook.Server.CertDir; dir != nil && *dir != "" {
 		// Both servers reload the files when they change. Check them here to return a clear error.
 		name, key := filepath.Join(*dir, *config.Webhook.Server.CertName), filepath.Join(*dir, *config.Webhook.Server.KeyName)
@@ -41,17 +41,17 @@ func newCertificate(access *rest.Config, scheme *runtime.Scheme, config *configv
 		}
 		return &certificate{dir: *dir}, nil
 	}
-	direct, err := client.New(access, client.Options{Scheme: scheme})
+	direct, err := client.New(restConfig, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	return &certificate{keeper: &certificates.Keeper{
-		Client: direct,
-		Secret: types.NamespacedName{Namespace: config.LeaderElection.ResourceNamespace, Name: certificateSecret},
-		Hosts:  hosts(config),
-		Life:   certificateLife,
-		Period: certificatePeriod,
-		Clock:  clock.RealClock{},
+	return &certificate{rotator: &certificates.Rotator{
+		Client:        direct,
+		Secret:        types.NamespacedName{Namespace: config.LeaderElection.ResourceNamespace, Name: certificateSecret},
+		Hosts:         hosts(config),
+		Validity:      certificateValidity,
+		CheckInterval: certificateCheckInterval,
+		Clock:         clock.RealClock{},
 	}}, nil
 }
 
@@ -70,30 +70,30 @@ func hosts(config *configv1alpha1.SharderConfig) []string {
 
 // addTo adds the renewal of the certificate to the manager, and its readiness check.
 func (c *certificate) addTo(mgr manager.Manager) error {
-	if c.keeper == nil {
+	if c.rotator == nil {
 		return nil
 	}
-	return errors.Join(mgr.AddReadyzCheck("certificate", c.keeper.Ready), mgr.Add(c.keeper))
+	return errors.Join(mgr.AddReadyzCheck("certificate", c.rotator.Ready), mgr.Add(c.rotator))
 }
 
 func (c *certificate) tlsOptions() []func(*tls.Config) {
-	if c.keeper == nil {
+	if c.rotator == nil {
 		return nil
 	}
-	return []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = c.keeper.GetCertificate }}
+	return []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = c.rotator.GetCertificate }}
 }
 
 // Bundle is the CA bundle for API servers, or nil if the certificate is provided.
 func (c *certificate) Bundle() []byte {
-	if c.keeper == nil {
+	if c.rotator == nil {
 		return nil
 	}
-	return c.keeper.Bundle()
+	return c.rotator.Bundle()
 }
 
 // Notify registers a function that is called when the bundle has changed.
 func (c *certificate) Notify(changed func()) {
-	if c.keeper != nil {
-		c.keeper.Changed = changed
+	if c.rotator != nil {
+		c.rotator.Changed = changed
 	}
 }

@@ -20,7 +20,7 @@ import (
 	configv1alpha1 "github.com/ringmaster-project/ringmaster/api/config/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/kubeversion"
 	"github.com/ringmaster-project/ringmaster/internal/sharder"
-	"github.com/ringmaster-project/ringmaster/internal/sharder/access"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/metricsauth"
 )
 
 // options are the flags.
@@ -77,15 +77,15 @@ func (o *options) manager() (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	access, err := restConfig(config)
+	restConfig, err := loadRESTConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("loading the client configuration (outside a cluster, set KUBECONFIG or clientConnection.kubeconfig): %w", err)
 	}
-	certificate, err := newCertificate(access, scheme, config)
+	certificate, err := newCertificate(restConfig, scheme, config)
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := ctrl.NewManager(access, o.managerOptions(scheme, config, certificate))
+	mgr, err := ctrl.NewManager(restConfig, o.managerOptions(scheme, config, certificate))
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
@@ -119,7 +119,7 @@ func (o *options) managerOptions(scheme *runtime.Scheme, config *configv1alpha1.
 		Metrics: metricsserver.Options{
 			BindAddress:    config.Metrics.BindAddress,
 			SecureServing:  true,
-			FilterProvider: access.Filter,
+			FilterProvider: metricsauth.Filter,
 			ExtraHandlers:  profiles(config),
 			CertDir:        certificate.dir,
 			CertName:       *config.Webhook.Server.CertName,
@@ -136,22 +136,22 @@ func (o *options) managerOptions(scheme *runtime.Scheme, config *configv1alpha1.
 	}
 }
 
-func restConfig(config *configv1alpha1.SharderConfig) (*rest.Config, error) {
+func loadRESTConfig(config *configv1alpha1.SharderConfig) (*rest.Config, error) {
 	connection := config.ClientConnection
 	var (
-		access *rest.Config
-		err    error
+		restConfig *rest.Config
+		err        error
 	)
 	if connection.Kubeconfig != "" {
-		access, err = clientcmd.BuildConfigFromFlags("", connection.Kubeconfig)
+		restConfig, err = clientcmd.BuildConfigFromFlags("", connection.Kubeconfig)
 	} else {
-		access, err = ctrl.GetConfig()
+		restConfig, err = ctrl.GetConfig()
 	}
 	if err != nil {
 		return nil, err
 	}
-	access.QPS, access.Burst = connection.QPS, int(connection.Burst)
-	access.ContentType = cmp.Or(connection.ContentType, access.ContentType)
-	access.AcceptContentTypes = cmp.Or(connection.AcceptContentTypes, access.AcceptContentTypes)
-	return access, nil
+	restConfig.QPS, restConfig.Burst = connection.QPS, int(connection.Burst)
+	restConfig.ContentType = cmp.Or(connection.ContentType, restConfig.ContentType)
+	restConfig.AcceptContentTypes = cmp.Or(connection.AcceptContentTypes, restConfig.AcceptContentTypes)
+	return restConfig, nil
 }

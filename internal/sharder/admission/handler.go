@@ -1,8 +1,8 @@
 // Package admission assigns new objects to shards as they pass the API server.
 //
 // It promises never to reject a request: on any failure, the object is created without a shard, and a rescue
-// or sweep assigns it later. It sends no warnings either, because the user could do nothing about them. It adds
-// the shard label to an object that has none and changes nothing else.
+// or sweep assigns it later. It sends no warnings either, because the user could not act on them. It adds
+// the shard label to an object that has none, and changes nothing else.
 package admission
 
 import (
@@ -24,21 +24,21 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 )
 
-// Result is what came of a request.
+// Result is the result of a request.
 type Result string
 
 // The results.
 const (
-	// Assigned: the object got a shard.
+	// Assigned: the object was assigned to a shard.
 	Assigned Result = "assigned"
-	// Kept: it had one.
+	// Kept: the object already had a shard.
 	Kept Result = "kept"
-	// Ignored: it is of a kind that the ring spreads with its controllers, but has none.
+	// Ignored: the object is of a controlled resource, but its controller is not in the ring.
 	Ignored Result = "ignored"
-	// Postponed: it cannot get one yet: it has no name, or its ring is new or has no shards. The resync will
-	// find it.
+	// Postponed: the object cannot be assigned yet: it has no name, or its ring is not known or has no
+	// shards. A rescue assigns it.
 	Postponed Result = "postponed"
-	// Failed: something is wrong on our side; the resync will find it.
+	// Failed: the sharder failed. A rescue assigns the object.
 	Failed Result = "failed"
 )
 
@@ -46,33 +46,32 @@ const (
 type Handler struct {
 	Rings   catalog.Source
 	Members members.Source
-	// Locate returns the shard that has an object now. It is asked where a controlled object belongs
-	// while its controller may be on the way from one shard to another.
-	Locate func(ctx context.Context, ring string, owner catalog.Owner) (shard string, err error)
-	// Report is called with the result of each request, for metrics.
-	Report func(ring string, resource schema.GroupResource, result Result, took time.Duration)
-	// Seek is called when an object passes without a shard although there are shards: it should be looked for
-	// soon. It must not block, because a user's request waits. It is not called for a dry run, which stores nothing.
-	Seek func(ring string, resource schema.GroupResource, namespace string)
-	// Since is when the members of a ring have changed last.
+	// Locate returns the current owner of an object. It is called for the controller of a new object while
+	// the controller may be draining.
+	Locate func(ctx context.Context, ring string, owner catalog.MainObject) (shard string, err error)
+	// OnResult is called with the result of each request, for metrics.
+	OnResult func(ring string, resource schema.GroupResource, result Result, took time.Duration)
+	// OnUnassigned is called when an object passes without a shard although its ring has shards. It must not
+	// block, because a user's request waits for it. It is not called for a dry run, which stores nothing.
+	OnUnassigned func(ring string, resource schema.GroupResource, namespace string)
+	// Since returns when the members of a ring last changed.
 	Since func(ring string) time.Time
-	// Now is the time.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// maxReview bounds what is read: the API server's own limit for an object, twice because of the old
-// one, and some more.
-const maxReview = 8 << 20
+// maxReviewSize is the maximum size of a request: twice the API server's limit for an object, for the old and
+// the new one, with a margin.
+const maxReviewSize = 8 << 20
 
-// unsettled is how long after a change of members controllers may be elsewhere than the ring says and
-// its status has not told so yet: nobody has looked.
-const unsettled = 30 * time.Second
+// drainedStatusDelay is the time after a change of the members until the condition Drained shows its drains.
+// Until then, a controller may be on another shard than the ring says.
+const drainedStatusDelay = 30 * time.Second
 
-// locateLimit bounds how long the user's request waits for a look at the controller. It leaves most of the webhook's
-// timeout of 1 s for the rest.
-const locateLimit = 300 * time.Millisecond
+// locateTimeout bounds how long a user's request waits for Locate. It leaves most of the webhook's timeout of 1 s.
+const locateTimeout = 300 * time.Millisecond
 
-// Why an assignment is postponed, which is normal after an install.
+// Reasons to postpone an assignment, which is normal after an install.
 var (
 	errUnknownRing = errors.New("is not known yet")
 	errNoShards    = errors.New("has no shards")
@@ -80,10 +79,10 @@ var (
 
 func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	review := &admissionv1.AdmissionReview{}
-	err := json.NewDecoder(http.MaxBytesReader(writer, request.Body, maxReview)).Decode(review)
+	err := json.NewDecoder(http.MaxBytesReader(writer, request.Body, maxReviewSize)).Decode(review)
 	if err != nil || review.Request == nil {
-		// Not an API server, or not all of its request. With the policy Ignore a failed call is no
-		// obstacle, and there is no UID to answer to.
+		// Not an API server, or an incomplete request without a UID to answer to. With the failure policy
+		// Ignore, the user's request succeeds anyway.
 		http.Error(writer, "not an admission review", http.StatusBadRequest)
 		return
 	}
@@ -96,7 +95,7 @@ func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// respond allows the request, with a patch if the object got a shard.
+// respond allows the request, with a patch if the object was assigned.
 func (h *Handler) respond(ctx context.Context, name string, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse) {
 	began := h.Now()
 	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
@@ -116,17 +115,17 @@ func (h *Handler) respond(ctx context.Context, name string, request *admissionv1
 			log.V(1).Info("Postponed an assignment", "reason", err.Error())
 		case Assigned, Kept, Ignored:
 		}
-		if h.worthSeeking(name, resource, result, err) && (request.DryRun == nil || !*request.DryRun) {
-			h.Seek(name, resource, request.Namespace)
+		if h.canAssignSoon(name, resource, result, err) && (request.DryRun == nil || !*request.DryRun) {
+			h.OnUnassigned(name, resource, request.Namespace)
 		}
-		h.Report(name, resource, result, h.Now().Sub(began))
+		h.OnResult(name, resource, result, h.Now().Sub(began))
 	}()
 	var shard string
 	object := &metav1.PartialObjectMetadata{}
 	if err = json.Unmarshal(request.Object.Raw, object); err != nil {
 		return response
 	}
-	// At creation the namespace may be only in the request.
+	// At creation, only the request may have the namespace.
 	if object.Namespace == "" {
 		object.Namespace = request.Namespace
 	}
@@ -138,21 +137,21 @@ func (h *Handler) respond(ctx context.Context, name string, request *admissionv1
 	return response
 }
 
-// shardFor decides which shard an object gets.
+// shardFor returns the shard of an object, or why it has none.
 func (h *Handler) shardFor(ctx context.Context, name string, resource schema.GroupResource, object *metav1.PartialObjectMetadata) (string, Result, error) {
 	declared := h.Rings.Get(name)
 	if declared == nil {
 		return "", Postponed, fmt.Errorf("ring %q %w", name, errUnknownRing)
 	}
-	spread := declared.Resource(resource)
-	if spread == nil {
+	found := declared.Resource(resource)
+	if found == nil {
 		return "", Failed, fmt.Errorf("ring %q has no resource %s", name, resource)
 	}
 	if object.Labels[shardingv1alpha1.LabelShard(name)] != "" {
 		return "", Kept, nil
 	}
-	owner, err := spread.Owner(object)
-	if errors.Is(err, catalog.ErrNotSpread) {
+	owner, err := found.MainObject(object)
+	if errors.Is(err, catalog.ErrNotSharded) {
 		return "", Ignored, nil
 	}
 	if err != nil {
@@ -162,10 +161,9 @@ func (h *Handler) shardFor(ctx context.Context, name string, resource schema.Gro
 	if shards == nil || len(shards.Shards()) == 0 {
 		return "", Postponed, fmt.Errorf("ring %q %w", name, errNoShards)
 	}
-	if !spread.Main() && (!declared.Settled || h.Now().Sub(h.Since(name)) < unsettled) {
-		// The controller may still be with a shard that the ring no longer says, and its children
-		// belong where it is.
-		ctx, cancel := context.WithTimeout(ctx, locateLimit)
+	if !found.Main() && (!declared.Drained || h.Now().Sub(h.Since(name)) < drainedStatusDelay) {
+		// The controller may still be on its previous shard, and its children must be on the same one.
+		ctx, cancel := context.WithTimeout(ctx, locateTimeout)
 		defer cancel()
 		if shard, err := h.Locate(ctx, name, owner); err == nil && shards.Has(shard) {
 			return shard, Assigned, nil
@@ -174,12 +172,12 @@ func (h *Handler) shardFor(ctx context.Context, name string, resource schema.Gro
 	return shards.Owner(owner.Key()), Assigned, nil
 }
 
-// worthSeeking is whether an object that passed could get its shard soon. A ring that is not known yet looks at all
-// objects when it is, and one without shards when the first one joins.
-func (h *Handler) worthSeeking(name string, resource schema.GroupResource, result Result, err error) bool {
+// canAssignSoon reports whether an unassigned object can probably be assigned soon. A ring that is not known
+// yet or has no shards lists all objects when that changes.
+func (h *Handler) canAssignSoon(name string, resource schema.GroupResource, result Result, err error) bool {
 	switch result {
 	case Postponed:
-		return errors.Is(err, catalog.ErrNotYet)
+		return errors.Is(err, catalog.ErrNoNameYet)
 	case Failed:
 		declared := h.Rings.Get(name)
 		return declared != nil && declared.Resource(resource) != nil
@@ -188,7 +186,7 @@ func (h *Handler) worthSeeking(name string, resource schema.GroupResource, resul
 	return false
 }
 
-// patch adds a label.
+// patch returns a JSON patch that adds a label.
 func patch(labels map[string]string, key, value string) ([]byte, error) {
 	type operation struct {
 		Op    string `json:"op"`

@@ -31,27 +31,27 @@ var (
 	shards     = ring.New([]string{"a", "b", "c"})
 )
 
-// handler answers for a ring of websites and their ConfigMaps.
-func handler(t *testing.T, settled bool, results *[]admission.Result) *admission.Handler {
+// handler returns a Handler for a ring of websites and their ConfigMaps.
+func handler(t *testing.T, drained bool, results *[]admission.Result) *admission.Handler {
 	t.Helper()
 	rings := &catalog.Catalog{}
-	rings.Set(&catalog.Ring{Name: "ring", Settled: settled, Resources: []catalog.Resource{
+	rings.Set(&catalog.Ring{Name: "ring", Drained: drained, Resources: []catalog.Resource{
 		{Resource: websites, Kind: website},
 		{Resource: configMaps, Kind: catalog.Kind{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespaced: true}, Controllers: []catalog.Kind{website}},
 	}})
 	return &admission.Handler{
 		Rings:   rings,
 		Members: membersOf(shards),
-		Locate: func(context.Context, string, catalog.Owner) (string, error) {
-			t.Error("the controller was looked up for nothing")
-			return "", errors.New("not to be asked")
+		Locate: func(context.Context, string, catalog.MainObject) (string, error) {
+			t.Error("the controller was located needlessly")
+			return "", errors.New("unexpected call")
 		},
-		Report: func(_ string, _ schema.GroupResource, result admission.Result, _ time.Duration) {
+		OnResult: func(_ string, _ schema.GroupResource, result admission.Result, _ time.Duration) {
 			*results = append(*results, result)
 		},
-		Seek:  func(string, schema.GroupResource, string) {},
-		Since: func(string) time.Time { return time.Time{} },
-		Now:   time.Now,
+		OnUnassigned: func(string, schema.GroupResource, string) {},
+		Since:        func(string) time.Time { return time.Time{} },
+		Now:          time.Now,
 	}
 }
 
@@ -95,13 +95,13 @@ func send(t *testing.T, h *admission.Handler, path string, resource schema.Group
 		t.Fatalf("not an answer to the request: %s", recorder.Body)
 	}
 	if !review.Response.Allowed {
-		t.Error("it said no")
+		t.Error("the request was denied")
 	}
 	return review.Response
 }
 
-func TestAssigns(t *testing.T) {
-	owner := shards.Owner(catalog.Owner{Kind: website, Namespace: "project", Name: "home"}.Key())
+func TestNewObjectIsAssigned(t *testing.T) {
+	owner := shards.Owner(catalog.MainObject{Kind: website, Namespace: "project", Name: "home"}.Key())
 	const escaped = "shard.alpha.sharding.timebertt.dev~1ring"
 	for name, test := range map[string]struct {
 		resource schema.GroupVersionResource
@@ -139,15 +139,15 @@ func TestAssigns(t *testing.T) {
 	}
 }
 
-// TestNeverRejectsAndNeverWarns asks for what is not possible. That ask fails if a request is rejected.
+// TestNeverRejectsAndNeverWarns sends requests that cannot be assigned. The helper send fails the test if a request is denied.
 func TestNeverRejectsAndNeverWarns(t *testing.T) {
 	const named = `{"metadata":{"name":"home"}}`
 	for name, test := range map[string]struct {
-		path   string
-		object string
-		change func(*admission.Handler)
-		want   admission.Result
-		seek   bool
+		path       string
+		object     string
+		change     func(*admission.Handler)
+		want       admission.Result
+		unassigned bool
 	}{
 		"generated name": {"ring", `{"metadata":{"generateName":"home-"}}`, nil, admission.Postponed, true},
 		"unknown ring":   {"other", named, nil, admission.Postponed, false},
@@ -168,9 +168,9 @@ func TestNeverRejectsAndNeverWarns(t *testing.T) {
 				if test.change != nil {
 					test.change(h)
 				}
-				var sought []string
-				h.Seek = func(ring string, resource schema.GroupResource, namespace string) {
-					sought = append(sought, ring+" "+resource.String()+" "+namespace)
+				var unassigned []string
+				h.OnUnassigned = func(ring string, resource schema.GroupResource, namespace string) {
+					unassigned = append(unassigned, ring+" "+resource.String()+" "+namespace)
 				}
 				response := send(t, h, shardingv1alpha1.WebhookPath(test.path), websites, test.object, dryRun)
 				if len(response.Patch) > 0 || response.PatchType != nil {
@@ -183,39 +183,39 @@ func TestNeverRejectsAndNeverWarns(t *testing.T) {
 					t.Error(diff)
 				}
 				var want []string
-				if test.seek && !dryRun {
+				if test.unassigned && !dryRun {
 					want = []string{"ring websites.webhosting.timebertt.dev project"}
 				}
-				if diff := cmp.Diff(want, sought); diff != "" {
-					t.Errorf("objects sought (-want +got):\n%s", diff)
+				if diff := cmp.Diff(want, unassigned); diff != "" {
+					t.Errorf("OnUnassigned calls (-want +got):\n%s", diff)
 				}
 			})
 		}
 	}
 }
 
-// TestChildrenGoWhereTheirControllerIs asks while objects are on the move.
-func TestChildrenGoWhereTheirControllerIs(t *testing.T) {
+// TestChildIsAssignedToOwnerOfItsController creates a child while objects may be draining.
+func TestChildIsAssignedToOwnerOfItsController(t *testing.T) {
 	const child = `{"metadata":{"name":"c","labels":{},"ownerReferences":[` +
 		`{"apiVersion":"webhosting.timebertt.dev/v1alpha1","kind":"Website","name":"home","controller":true}]}}`
-	said := shards.Owner(catalog.Owner{Kind: website, Namespace: "project", Name: "home"}.Key())
-	other := map[string]string{"a": "b", "b": "c", "c": "a"}[said]
+	desired := shards.Owner(catalog.MainObject{Kind: website, Namespace: "project", Name: "home"}.Key())
+	other := map[string]string{"a": "b", "b": "c", "c": "a"}[desired]
 	for name, test := range map[string]struct {
 		located string
 		err     error
 		want    string
 	}{
-		"still elsewhere":      {other, nil, other},
-		"with a dead shard":    {"gone", nil, said},
-		"cannot be looked up":  {"", errors.New("the API server is busy"), said},
-		"where the ring wants": {said, nil, said},
+		"still elsewhere":     {other, nil, other},
+		"with a dead shard":   {"gone", nil, desired},
+		"cannot be looked up": {"", errors.New("the API server is busy"), desired},
+		"as the ring says":    {desired, nil, desired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var results []admission.Result
 			outstanding, changed := handler(t, false, &results), handler(t, true, &results)
 			changed.Since = func(string) time.Time { return time.Now() }
 			for why, h := range map[string]*admission.Handler{"drains are outstanding": outstanding, "the members have just changed": changed} {
-				h.Locate = func(context.Context, string, catalog.Owner) (string, error) { return test.located, test.err }
+				h.Locate = func(context.Context, string, catalog.MainObject) (string, error) { return test.located, test.err }
 				response := ask(t, h, shardingv1alpha1.WebhookPath("ring"), configMaps, child)
 				if !bytes.Contains(response.Patch, []byte(`"value":"`+test.want+`"`)) {
 					t.Errorf("%s: the patch is %s, want %s", why, response.Patch, test.want)
@@ -225,7 +225,7 @@ func TestChildrenGoWhereTheirControllerIs(t *testing.T) {
 	}
 }
 
-func TestGarbageIsRefused(t *testing.T) {
+func TestMalformedRequestIsRefused(t *testing.T) {
 	var results []admission.Result
 	for _, body := range []string{"", "{}", "garbage"} {
 		recorder := httptest.NewRecorder()

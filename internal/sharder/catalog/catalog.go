@@ -1,5 +1,5 @@
-// Package catalog knows what every ring spreads: which resources there are behind its spec, of
-// which kind and scope, and by which key each of their objects is assigned.
+// Package catalog resolves the spec of each ring: its resources with their kinds and scopes, and the
+// key by which each object is assigned.
 package catalog
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/assignment"
 )
 
-// Kind is a kind of objects.
+// Kind is a kind with its scope.
 type Kind struct {
 	schema.GroupKind
 	Namespaced bool
@@ -26,69 +26,67 @@ type Kind struct {
 
 // Resource is a resource of a ring.
 type Resource struct {
-	// Resource is the resource in the version in which it is read and written.
+	// Resource has the version in which objects are read and written.
 	Resource schema.GroupVersionResource
 	Kind     Kind
-	// Controllers are the kinds that control its objects. Without any it is a main resource.
+	// Controllers are the kinds that control its objects. A main resource has none.
 	Controllers []Kind
 }
 
-// Main tells whether the objects are assigned by their own names.
+// Main reports whether this is a main resource, whose objects are assigned by their own names.
 func (r *Resource) Main() bool { return len(r.Controllers) == 0 }
 
-// Owner is the object that decides where another one belongs: itself, or its controller.
-type Owner struct {
+// MainObject identifies the object by which another one is assigned: its controller, or itself.
+type MainObject struct {
 	Kind            Kind
 	Namespace, Name string
 }
 
-// Key is what the owner is hashed by.
-func (o Owner) Key() string { return assignment.Key(o.Kind.GroupKind, o.Namespace, o.Name) }
+// Key is hashed to find the owner in the ring.
+func (o MainObject) Key() string { return assignment.Key(o.Kind.GroupKind, o.Namespace, o.Name) }
 
 var (
-	// ErrNotYet is why a main object has no key: it has no name yet, because the API server is going to
-	// make one.
-	ErrNotYet = errors.New("cannot be assigned yet")
-	// ErrNotSpread is why an object of a controlled kind is none of the ring's: it has no controller that
-	// the ring spreads.
-	ErrNotSpread = errors.New("is not spread")
+	// ErrNoNameYet is returned for a main object whose name the API server generates after admission.
+	ErrNoNameYet = errors.New("cannot be assigned yet")
+	// ErrNotSharded is returned for an object of a controlled resource without a controller in the ring.
+	ErrNotSharded = errors.New("is not sharded")
 )
 
-// Owner returns the object that decides where this one belongs.
-func (r *Resource) Owner(object metav1.Object) (Owner, error) {
+// MainObject returns the object by which this one is assigned.
+func (r *Resource) MainObject(object metav1.Object) (MainObject, error) {
 	if r.Main() {
 		if object.GetName() == "" {
-			return Owner{}, fmt.Errorf("%w: its name is generated after admission", ErrNotYet)
+			return MainObject{}, fmt.Errorf("%w: its name is generated after admission", ErrNoNameYet)
 		}
-		return Owner{Kind: r.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}, nil
+		return MainObject{Kind: r.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}, nil
 	}
 	kind, name, found := assignment.Controller(object.GetOwnerReferences())
 	if !found {
-		return Owner{}, fmt.Errorf("%w: it has no controller", ErrNotSpread)
+		return MainObject{}, fmt.Errorf("%w: it has no controller", ErrNotSharded)
 	}
 	for _, controller := range r.Controllers {
 		if controller.GroupKind != kind {
 			continue
 		}
-		owner := Owner{Kind: controller, Name: name}
+		main := MainObject{Kind: controller, Name: name}
 		if controller.Namespaced {
-			owner.Namespace = object.GetNamespace()
+			main.Namespace = object.GetNamespace()
 		}
-		return owner, nil
+		return main, nil
 	}
-	return Owner{}, fmt.Errorf("%w: its controller is a %s, which the ring does not spread", ErrNotSpread, kind)
+	return MainObject{}, fmt.Errorf("%w: its controller is a %s, which the ring does not list", ErrNotSharded, kind)
 }
 
-// Ring is what a ring spreads.
+// Ring is the resolved spec of a ring.
 type Ring struct {
 	Name       string
 	Generation int64
 	Resources  []Resource
-	// Namespaces selects those whose objects are spread.
+	// Namespaces selects the namespaces whose objects are sharded.
 	Namespaces labels.Selector
 	Drain      shardingv1alpha1.DrainPolicy
-	// Settled is whether no shard has been asked to let an object go and has not.
-	Settled bool
+	// Drained is whether the ring's status says that no drains are outstanding.
+	Drained bool
 }
 
 // Resource finds a resource of the ring.
@@ -108,8 +106,7 @@ func (e *UnknownResourceError) Error() string {
 	return fmt.Sprintf("the API server does not serve %v", e.Resources)
 }
 
-// Resolve looks up what a ring spreads. With an UnknownResourceError, what it does know is returned
-// as well.
+// Resolve resolves the spec of a ring. With an UnknownResourceError, it returns the known resources as well.
 func Resolve(declared *shardingv1alpha1.ControllerRing, mapper meta.RESTMapper, defaultNamespaces *metav1.LabelSelector) (*Ring, error) {
 	selector := declared.Spec.NamespaceSelector
 	if selector == nil {
@@ -121,7 +118,7 @@ func Resolve(declared *shardingv1alpha1.ControllerRing, mapper meta.RESTMapper, 
 	}
 	r := &Ring{
 		Name: declared.Name, Generation: declared.Generation, Namespaces: namespaces,
-		Settled: meta.IsStatusConditionTrue(declared.Status.Conditions, shardingv1alpha1.ConditionDrained),
+		Drained: meta.IsStatusConditionTrue(declared.Status.Conditions, shardingv1alpha1.ConditionDrained),
 	}
 	if declared.Spec.Drain != nil {
 		r.Drain = *declared.Spec.Drain
@@ -141,7 +138,7 @@ func Resolve(declared *shardingv1alpha1.ControllerRing, mapper meta.RESTMapper, 
 			if err != nil {
 				return nil, err
 			}
-			// Without its main resource nobody could say where a controlled object belongs.
+			// A controlled object cannot be assigned without its main resource.
 			if found != nil && controlled != nil {
 				r.addControlled(controlled, found.Kind)
 			}
@@ -153,7 +150,7 @@ func Resolve(declared *shardingv1alpha1.ControllerRing, mapper meta.RESTMapper, 
 	return r, nil
 }
 
-// lookUp returns a resource, or nil after noting that the API server does not know it.
+// lookUp returns a resource, or nil after adding it to unknown.
 func lookUp(named shardingv1alpha1.GroupResource, mapper meta.RESTMapper, unknown *UnknownResourceError) (*Resource, error) {
 	resource := schema.GroupResource{Group: named.Group, Resource: named.Resource}
 	gvk, err := mapper.KindFor(resource.WithVersion(""))
@@ -182,10 +179,10 @@ func (r *Ring) addControlled(resource *Resource, controller Kind) {
 	r.Resources = append(r.Resources, *resource)
 }
 
-// Source knows rings by name, or nil for one that it does not know.
+// Source returns rings by name, or nil for an unknown one.
 type Source interface{ Get(name string) *Ring }
 
-// Catalog is all rings. Its methods may be called from several goroutines, and Get never waits.
+// Catalog has all rings. It is safe for concurrent use, and Get never blocks.
 type Catalog struct {
 	rings atomic.Pointer[map[string]*Ring]
 }
@@ -198,7 +195,7 @@ func (c *Catalog) Get(name string) *Ring {
 	return nil
 }
 
-// Names are the names of all rings, in no order.
+// Names returns the names of all rings, in no particular order.
 func (c *Catalog) Names() []string {
 	if all := c.rings.Load(); all != nil {
 		return slices.Collect(maps.Keys(*all))

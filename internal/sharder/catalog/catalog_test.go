@@ -50,7 +50,7 @@ func controlledBy(version, kind, name string) *metav1.ObjectMeta {
 	}}
 }
 
-// TestKeys sees that a child has the key of its controller, whatever the scope of that one is.
+// TestKeys shows that a child has the key of its controller, of whatever scope.
 func TestKeys(t *testing.T) {
 	const group = "webhosting.timebertt.dev"
 	configMaps := shardingv1alpha1.GroupResource{Resource: "configmaps"}
@@ -60,11 +60,11 @@ func TestKeys(t *testing.T) {
 	}
 	key := func(name string, object metav1.Object) string {
 		t.Helper()
-		owner, err := r.Resource(schema.ParseGroupResource(name)).Owner(object)
+		main, err := r.Resource(schema.ParseGroupResource(name)).MainObject(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return owner.Key()
+		return main.Key()
 	}
 	home := key("websites."+group, &metav1.ObjectMeta{Namespace: "project", Name: "home"})
 	dark := key("themes."+group, &metav1.ObjectMeta{Name: "dark"})
@@ -79,7 +79,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestNoOwner(t *testing.T) {
+func TestObjectsWithoutMainObject(t *testing.T) {
 	const group = "webhosting.timebertt.dev"
 	r, err := resolve(t, resource(group, "websites", shardingv1alpha1.GroupResource{Resource: "configmaps"}))
 	if err != nil {
@@ -90,12 +90,12 @@ func TestNoOwner(t *testing.T) {
 		object   *metav1.ObjectMeta
 		want     error
 	}{
-		"a name to be generated":     {"websites." + group, &metav1.ObjectMeta{GenerateName: "home-"}, catalog.ErrNotYet},
-		"no controller":              {"configmaps", &metav1.ObjectMeta{Name: "free"}, catalog.ErrNotSpread},
-		"a controller of other kind": {"configmaps", controlledBy("v1", "Secret", "home"), catalog.ErrNotSpread},
+		"a name to be generated":     {"websites." + group, &metav1.ObjectMeta{GenerateName: "home-"}, catalog.ErrNoNameYet},
+		"no controller":              {"configmaps", &metav1.ObjectMeta{Name: "free"}, catalog.ErrNotSharded},
+		"a controller of other kind": {"configmaps", controlledBy("v1", "Secret", "home"), catalog.ErrNotSharded},
 	} {
-		if owner, err := r.Resource(schema.ParseGroupResource(test.resource)).Owner(test.object); !errors.Is(err, test.want) {
-			t.Errorf("%s: got %v, %v", name, owner, err)
+		if main, err := r.Resource(schema.ParseGroupResource(test.resource)).MainObject(test.object); !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v, %v", name, main, err)
 		}
 	}
 }
@@ -132,6 +132,6 @@ func TestCatalog(t *testing.T) {
 	}
 	c.Delete("ring")
 	if c.Get("ring") != nil {
-		t.Error("it is still there")
+		t.Error("the ring was not deleted")
 	}
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/leases"
 )
 
-// observe makes this process see the Leases of the ring, with a cache of its own: the operator's may have
+// watchLeases starts to track the Leases of the ring, in a cache of its own: the operator's cache may have
 // other Leases, or none.
-func (s *Sharder) observe() error {
+func (s *Sharder) watchLeases() error {
 	scheme := runtime.NewScheme()
 	if err := coordinationv1.AddToScheme(scheme); err != nil {
 		return err
 	}
-	made, err := cache.New(s.Config, cache.Options{
+	leaseCache, err := cache.New(s.Config, cache.Options{
 		Scheme:               scheme,
 		Mapper:               s.manager.GetRESTMapper(),
 		DefaultNamespaces:    map[string]cache.Config{s.Namespace: {}},
@@ -35,53 +35,53 @@ func (s *Sharder) observe() error {
 	if err != nil {
 		return fmt.Errorf("creating a cache for leases: %w", err)
 	}
-	s.leases = made
-	informer, err := made.GetInformer(context.Background(), &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
+	s.leases = leaseCache
+	informer, err := leaseCache.GetInformer(context.Background(), &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching leases: %w", err)
 	}
-	s.observed, err = leases.Follow(informer, s.members)
+	s.leaseEvents, err = leases.Follow(informer, s.members)
 	return err
 }
 
-// holders reads which shards hold their Leases.
+// holders reads from the API server which shards hold their Leases.
 func (s *Sharder) holders(ctx context.Context, ring string) (map[string]bool, error) {
 	found := &coordinationv1.LeaseList{}
-	err := s.live.List(ctx, found, client.InNamespace(s.Namespace), client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring})
+	err := s.apiReader.List(ctx, found, client.InNamespace(s.Namespace), client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring})
 	if err != nil {
 		return nil, fmt.Errorf("listing leases: %w", err)
 	}
 	return s.members.Holders(ring, found.Items), nil
 }
 
-// addLeaseController adds what shows the states of shards, and acts on those that are dying.
+// addLeaseController adds the controller that shows the states of shards and takes over expired Leases.
 func (s *Sharder) addLeaseController() error {
-	live, err := client.New(s.Config, client.Options{Mapper: s.manager.GetRESTMapper()})
+	apiReader, err := client.New(s.Config, client.Options{Mapper: s.manager.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("creating a client for leases: %w", err)
 	}
-	access, err := client.New(s.Config, client.Options{
+	cached, err := client.New(s.Config, client.Options{
 		Mapper: s.manager.GetRESTMapper(),
 		Cache:  &client.CacheOptions{Reader: s.leases},
 	})
 	if err != nil {
 		return fmt.Errorf("creating a client for leases: %w", err)
 	}
-	s.live = live
-	// Not by way of controller-runtime's own package: that defines a flag, and this is a library.
+	s.apiReader = apiReader
+	// Not with the root package of controller-runtime: that defines a flag, and this is a library.
 	return builder.ControllerManagedBy(s.manager).
 		Named("shardlease").
 		WithOptions(controller.Options{SkipNameValidation: new(true)}). // a process may have several rings
 		WatchesRawSource(source.Kind(s.leases, &coordinationv1.Lease{}, &handler.TypedEnqueueRequestForObject[*coordinationv1.Lease]{})).
 		Complete(&leases.Reconciler{
-			Client: access,
+			Client: cached,
 			Shards: s.members,
 			Ring: func(context.Context, string) (*shardingv1alpha1.ControllerRing, error) {
-				return s.declaration()
+				return s.declared()
 			},
-			Rival:      func(string) bool { return false },
-			Events:     s.events,
-			Clock:      s.clock,
-			Transition: s.metrics.Transition,
+			OtherSharderActive: func(string) bool { return false },
+			Events:             s.events,
+			Clock:              s.clock,
+			Transition:         s.metrics.Transition,
 		})
 }

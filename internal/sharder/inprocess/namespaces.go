@@ -12,16 +12,16 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// namespaces knows whose objects are spread. Where only names count, as by default, it reads nothing, and
-// the operator needs no permission to.
+// namespaces knows which namespaces are selected. If the selector depends on names only, as the default does, it
+// reads nothing, and the operator needs no permission to list namespaces.
 type namespaces struct {
 	selector labels.Selector
 	informer toolscache.SharedIndexInformer
 }
 
-// newNamespaces calls changed when a namespace begins or ceases to be selected, and appeared when there is a new
-// one that is.
-func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, changed, appeared func()) (*namespaces, error) {
+// newNamespaces returns namespaces that call changed when a namespace is selected or no longer selected, and added
+// when a selected namespace is created.
+func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, changed, added func()) (*namespaces, error) {
 	read, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, ch
 	_, err = n.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(found any) {
 			if read.Matches(labelsOf(found)) {
-				appeared()
+				added()
 			}
 		},
 		UpdateFunc: func(before, after any) {
@@ -56,8 +56,7 @@ func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, ch
 	return n, err
 }
 
-// OnlyNames reports whether a selector of namespaces depends on their names only. The sharder then reads no
-// namespaces.
+// OnlyNames reports whether a namespace selector depends on names only. The sharder then reads no namespaces.
 func OnlyNames(selector labels.Selector) bool {
 	requirements, selectable := selector.Requirements()
 	for _, requirement := range requirements {
@@ -83,7 +82,7 @@ func (n *namespaces) run(ctx context.Context) {
 
 func (n *namespaces) synced() bool { return n.informer == nil || n.informer.HasSynced() }
 
-// selects tells whether the objects of a namespace are spread.
+// selects reports whether a namespace is selected.
 func (n *namespaces) selects(name string) bool {
 	if n.informer == nil {
 		return n.selector.Matches(labels.Set{corev1.LabelMetadataName: name})

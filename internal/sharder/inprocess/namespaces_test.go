@@ -9,8 +9,8 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// TestNamespaces reads nothing where names are enough, so that the operator needs no permission to.
-func TestNamespaces(t *testing.T) {
+// TestNamespacesAreWatchedOnlyForLabels spares the operator a permission while the selector needs names only.
+func TestNamespacesAreWatchedOnlyForLabels(t *testing.T) {
 	client := fake.NewSimpleMetadataClient(fake.NewTestScheme())
 	byName, err := newNamespaces(shardingv1alpha1.DefaultNamespaceSelector(), client, func() {}, func() {})
 	if err != nil {

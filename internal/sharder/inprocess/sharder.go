@@ -29,17 +29,17 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
 )
 
-// Options say which ring it is.
+// Options configure the Sharder.
 type Options struct {
-	// Ring is its name, and Namespace is where the Leases of all its shards are.
+	// Ring is the name of the ring, and Namespace the namespace of its shards' Leases.
 	Ring, Namespace string
-	// Resources are what the ring spreads. It is asked when this process begins to be the sharder.
+	// Resources returns the resources of the ring. It is called when this process starts to lead.
 	Resources func() ([]shardingv1alpha1.RingResource, error)
-	// Namespaces selects those whose objects are spread.
+	// Namespaces selects the namespaces whose objects are sharded.
 	Namespaces *metav1.LabelSelector
-	// Election is the Lease that the sharder is elected with. Events are about it.
+	// Election is the leader election Lease of the sharder. Events are about it.
 	Election *coordinationv1.Lease
-	// Config is how to reach the API server, without limits: moves must not wait for reconcilers.
+	// Config is the client configuration, without a rate limit: moves must not wait for reconcilers.
 	Config *rest.Config
 }
 
@@ -52,26 +52,26 @@ const (
 // Sharder is the sharder of one ring, while its process leads.
 type Sharder struct {
 	Options
-	manager    manager.Manager
-	metadata   metadata.Interface
-	leases     cache.Cache
-	live       client.Reader // asks the API server itself
-	observed   toolscache.ResourceEventHandlerRegistration
-	namespaces *namespaces
-	members    *members.Tracker
-	rings      *catalog.Catalog
-	group      *moves.Group
-	metrics    *metrics.Metrics
-	events     events.EventRecorder
-	clock      clock.WithTicker
-	appeared   chan struct{} // a namespace that is selected
+	manager        manager.Manager
+	metadata       metadata.Interface
+	leases         cache.Cache
+	apiReader      client.Reader // without a cache
+	leaseEvents    toolscache.ResourceEventHandlerRegistration
+	namespaces     *namespaces
+	members        *members.Tracker
+	rings          *catalog.Catalog
+	group          *moves.Group
+	metrics        *metrics.Metrics
+	events         events.EventRecorder
+	clock          clock.WithTicker
+	namespaceAdded chan struct{} // has a value when a selected namespace was created
 }
 
-// measured is made once: all sharders of a process share the process's registry.
-var measured = sync.OnceValue(func() *metrics.Metrics { return metrics.New(ctrlmetrics.Registry) })
+// sharedMetrics are created once, because all sharders of a process share its registry.
+var sharedMetrics = sync.OnceValue(func() *metrics.Metrics { return metrics.New(ctrlmetrics.Registry) })
 
-// Add makes a manager be the sharder of a ring while it leads. The process sees the Leases of the ring at
-// all times, so that it knows, when it begins, since when a shard has been silent.
+// Add adds a Sharder to a manager, which runs it while it leads. The Leases of the ring are tracked at all
+// times, so that a new leader knows when it last observed a renewal of each shard.
 func Add(mgr manager.Manager, options Options) error {
 	if options.Namespaces == nil {
 		options.Namespaces = shardingv1alpha1.DefaultNamespaceSelector()
@@ -79,35 +79,35 @@ func Add(mgr manager.Manager, options Options) error {
 	s := &Sharder{
 		Options: options, manager: mgr,
 		rings:   &catalog.Catalog{},
-		metrics: measured(),
+		metrics: sharedMetrics(),
 		events:  mgr.GetEventRecorder("sharder"),
-		clock:   clock.RealClock{}, appeared: make(chan struct{}, 1),
+		clock:   clock.RealClock{}, namespaceAdded: make(chan struct{}, 1),
 	}
 	s.members = members.New(s.clock, s.metrics.Calculated)
-	// Before this process leads, too: it must know which members have just lost their Leases.
+	// Also before this process leads: it must know which members have just lost their Leases.
 	s.members.Declare(s.Ring, []string{s.Namespace})
 	var err error
 	if s.metadata, err = metadata.NewForConfig(options.Config); err != nil {
 		return fmt.Errorf("creating a metadata client: %w", err)
 	}
-	if s.namespaces, err = newNamespaces(options.Namespaces, s.metadata, s.resync, s.appear); err != nil {
+	if s.namespaces, err = newNamespaces(options.Namespaces, s.metadata, s.resync, s.onNamespaceAdded); err != nil {
 		return fmt.Errorf("reading the namespace selector: %w", err)
 	}
 	s.group = moves.NewGroup(s.moveOptions(), func(string) {})
-	if err := s.observe(); err != nil {
+	if err := s.watchLeases(); err != nil {
 		return err
 	}
-	if err := s.showShards(); err != nil {
+	if err := s.registerShardMetrics(); err != nil {
 		return err
 	}
 	return errors.Join(mgr.Add(leases.Cache{Cache: s.leases}), s.addLeaseController(), mgr.Add(s))
 }
 
-// showShards lets whoever reads the metrics of this process see the shards of the ring.
-func (s *Sharder) showShards() error {
+// registerShardMetrics adds the metrics of the ring's shards to the registry.
+func (s *Sharder) registerShardMetrics() error {
 	err := ctrlmetrics.Registry.Register(&metrics.State{Reader: s.leases})
 	if _, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); twice {
-		return nil // another ring of this process is shown
+		return nil // by the sharder of another ring in this process
 	}
 	return err
 }
@@ -130,21 +130,21 @@ func (s *Sharder) moveOptions() moves.Options {
 
 func (s *Sharder) resync() { s.group.Resync(s.Ring) }
 
-func (s *Sharder) appear() {
+func (s *Sharder) onNamespaceAdded() {
 	select {
-	case s.appeared <- struct{}{}:
-	default: // it is going to look anyway
+	case s.namespaceAdded <- struct{}{}:
+	default: // a rescue is already pending
 	}
 }
 
-// settle rescues objects in namespaces that have appeared: an object's watch may be faster than the namespaces', and no
-// other event would reveal the object.
-func (s *Sharder) settle(ctx context.Context) {
+// rescueNewNamespaces rescues the objects of new namespaces: the watch of an object can be faster than the watch of
+// namespaces, and no other event would reveal the object.
+func (s *Sharder) rescueNewNamespaces(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.appeared:
+		case <-s.namespaceAdded:
 			if err := s.group.Mover().Rescue(ctx, s.Ring); err != nil && ctx.Err() == nil {
 				logf.FromContext(ctx).V(1).Info("Could not assign the objects of a new namespace, the next rescue retries", "error", err.Error())
 			}
@@ -152,8 +152,8 @@ func (s *Sharder) settle(ctx context.Context) {
 	}
 }
 
-// declaration is the ring as a ControllerRing would declare it.
-func (s *Sharder) declaration() (*shardingv1alpha1.ControllerRing, error) {
+// declared returns the ControllerRing that would declare this ring.
+func (s *Sharder) declared() (*shardingv1alpha1.ControllerRing, error) {
 	resources, err := s.Resources()
 	return &shardingv1alpha1.ControllerRing{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Ring},
@@ -163,14 +163,14 @@ func (s *Sharder) declaration() (*shardingv1alpha1.ControllerRing, error) {
 	}, err
 }
 
-// NeedLeaderElection is true: one sharder is enough.
+// NeedLeaderElection is true: a ring has one in-process sharder at a time.
 func (s *Sharder) NeedLeaderElection() bool { return true }
 
-// Start is the sharder until ctx ends.
+// Start runs the sharder until ctx ends.
 func (s *Sharder) Start(ctx context.Context) error {
 	log := logf.FromContext(ctx).WithValues("controllerRing", s.Ring)
 	ctx = logf.IntoContext(ctx, log)
-	declared, err := s.declaration()
+	declared, err := s.declared()
 	if err != nil {
 		return fmt.Errorf("resolving the resources of the ring: %w", err)
 	}
@@ -184,19 +184,19 @@ func (s *Sharder) Start(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(func() { s.namespaces.run(ctx) })
-	if !toolscache.WaitForCacheSync(ctx.Done(), s.observed.HasSynced, s.namespaces.synced) {
-		return nil // it is ending
+	if !toolscache.WaitForCacheSync(ctx.Done(), s.leaseEvents.HasSynced, s.namespaces.synced) {
+		return nil // the manager is stopping
 	}
 	log.Info("Started the in-process sharder")
 	s.rings.Set(known)
 	s.group.Ensure(s.Ring, "", 0, len(known.Resources))
-	group.Go(func() { s.lookForOther(ctx) })
-	group.Go(func() { s.settle(ctx) })
+	group.Go(func() { s.watchExternalSharder(ctx) })
+	group.Go(func() { s.rescueNewNamespaces(ctx) })
 	for i := range known.Resources {
-		// Children get their label from the shard that creates them. A watch would bring every change of every object of
-		// their kinds that is not the ring's.
+		// Children get their label from the shard that creates them. A watch would receive every change of all
+		// objects of their kinds that are not in the ring.
 		if resource := &known.Resources[i]; resource.Main() {
-			group.Go(func() { s.adopt(ctx, resource) })
+			group.Go(func() { s.assignNewObjects(ctx, resource) })
 		}
 	}
 	return s.group.Start(ctx)

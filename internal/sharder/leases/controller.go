@@ -1,8 +1,8 @@
-// Package leases acts on the Leases of shards: it shows their states to people, takes over the
-// Lease of a shard that has stopped renewing, and deletes those of shards that are long dead.
+// Package leases acts on the Leases of shards: it shows their states in a label and in events, takes over
+// the Lease of a shard that has stopped renewing, and deletes the Leases of shards that have been dead for long.
 //
-// It promises that a Lease is taken over only with a write that proves the API server works and
-// that the shard has not renewed meanwhile. A shard that sees its Lease taken over stops.
+// It promises that a Lease is taken over only with a write that proves that the API server works and
+// that the shard has not renewed meanwhile. A shard whose Lease is taken over stops.
 package leases
 
 import (
@@ -25,52 +25,54 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 )
 
-// Shards knows the states of shards.
+// Shards returns the states of shards.
 type Shards interface {
 	Observe(lease *coordinationv1.Lease)
 	Shard(lease client.ObjectKey) (members.Shard, bool)
-	// Refusal is why the ring does not accept a Lease.
+	// Refusal returns why the ring does not accept a Lease.
 	Refusal(lease client.ObjectKey) members.Refusal
-	// Namesake is where the Lease is that keeps this one of the same name from being a shard.
-	Namesake(lease client.ObjectKey) (namespace string, found bool)
+	// Incumbent returns the namespace of the Lease that keeps this one of the same name from being a shard.
+	Incumbent(lease client.ObjectKey) (namespace string, found bool)
 }
 
-// Reconciler acts on Leases. One replica of the sharder runs it.
+// Reconciler acts on Leases. The leader runs it.
 type Reconciler struct {
 	Client client.Client
 	Shards Shards
-	// Ring returns a ring as it was declared, or nil.
+	// Ring returns a ring, or nil if it does not exist.
 	Ring func(ctx context.Context, name string) (*shardingv1alpha1.ControllerRing, error)
-	// Rival tells whether another sharder, in an instance, is at work on a ring. What that shows is its business.
-	Rival  func(ring string) bool
+	// OtherSharderActive reports whether a ring has an active in-process sharder. That one shows the states of
+	// shards which are not members here.
+	OtherSharderActive func(ring string) bool
+
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// Transition is told each change of a shard's state that is shown to people.
+	// Transition is called for each change of a shard's state label.
 	Transition func(ring string, from, to membership.State)
 
-	// refused is why a Lease is no shard, by its key, so that it is told once and not at each renewal.
+	// refused has the reason for each refused Lease, by its key, so that it is reported once.
 	refused sync.Map
-	// cordoned has the keys of the Leases whose shards are, for the same reason.
+	// cordoned has the keys of the Leases of cordoned shards, for the same reason.
 	cordoned sync.Map
 }
 
-// watchful is how soon to look again at a shard that may be dying: the renewal of another shard,
-// which causes no look at this one, may decide it.
-const watchful = 250 * time.Millisecond
+// expiredRecheckInterval is the time between two checks of an expired shard. The renewal of another shard can
+// shorten its grace period, and does not cause a reconcile of this one.
+const expiredRecheckInterval = 250 * time.Millisecond
 
-// Reconcile brings the Lease of a shard in line with its state.
+// Reconcile shows the state of a shard on its Lease, and acts on it.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	result, err := r.reconcile(ctx, request)
 	if ctx.Err() != nil {
-		// This process ends, and what it could not write is no failure: who is the sharder next looks at all
-		// Leases. An instance that is both releases its own Lease shortly before.
+		// Failed writes do not matter while the process stops: the next leader reconciles all Leases. The Lease of
+		// this process, if it is a shard too, was released shortly before.
 		result, err = reconcile.Result{}, nil
 	}
 	return result, err
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	lease := &coordinationv1.Lease{} // the cache's own: all that is written is a copy
+	lease := &coordinationv1.Lease{} // not a copy: it is not modified
 	if err := r.Client.Get(ctx, request.NamespacedName, lease, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.refused.Delete(request.NamespacedName)
@@ -84,37 +86,37 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 		return r.refuse(ctx, lease)
 	}
 	r.refused.Delete(request.NamespacedName)
-	r.tellCordoned(lease, shard)
+	r.recordCordoned(lease, shard)
 	if err := r.act(ctx, lease, shard); err != nil {
 		if apierrors.IsConflict(err) {
 			// The Lease was written meanwhile, most likely by its shard. A mere renewal causes no reconcile.
-			return reconcile.Result{RequeueAfter: watchful}, nil
+			return reconcile.Result{RequeueAfter: expiredRecheckInterval}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("acting on a shard that is %s: %w", shard.State, err)
 	}
-	return r.again(shard), nil
+	return r.requeueAt(shard), nil
 }
 
-// again says when the state may change by itself.
-func (r *Reconciler) again(shard members.Shard) reconcile.Result {
-	if shard.Again.IsZero() {
+// requeueAt requeues a Lease for the time at which its state may change by itself.
+func (r *Reconciler) requeueAt(shard members.Shard) reconcile.Result {
+	if shard.RecheckAt.IsZero() {
 		return reconcile.Result{}
 	}
-	wait := max(shard.Again.Sub(r.Clock.Now()), time.Millisecond)
+	wait := max(shard.RecheckAt.Sub(r.Clock.Now()), time.Millisecond)
 	if shard.State == membership.Expired {
-		wait = min(wait, watchful)
+		wait = min(wait, expiredRecheckInterval)
 	}
 	return reconcile.Result{RequeueAfter: wait}
 }
 
-// act does what the state asks for.
+// act takes the Lease over, deletes it or shows its state.
 func (r *Reconciler) act(ctx context.Context, lease *coordinationv1.Lease, shard members.Shard) error {
 	switch shard.State {
 	case membership.Uncertain:
 		if err := r.takeOver(ctx, lease, membership.Dead); err != nil {
 			return err
 		}
-		r.tell(ctx, lease, membership.Uncertain, membership.Dead, takenOver(lease))
+		r.recordTransition(ctx, lease, membership.Uncertain, membership.Dead, shardDead(lease))
 		return nil
 	case membership.Orphaned:
 		return r.remove(ctx, lease)
@@ -123,7 +125,7 @@ func (r *Reconciler) act(ctx context.Context, lease *coordinationv1.Lease, shard
 	return r.show(ctx, lease, shard)
 }
 
-// show writes the state label, and whether the shard has peers that it cannot see.
+// show writes the state label, and the annotation about peers in other namespaces.
 func (r *Reconciler) show(ctx context.Context, lease *coordinationv1.Lease, shard members.Shard) error {
 	before, state := membership.State(lease.Labels[shardingv1alpha1.LabelState]), shard.State
 	_, elsewhere := lease.Annotations[shardingv1alpha1.AnnotationPeersElsewhere]
@@ -139,13 +141,13 @@ func (r *Reconciler) show(ctx context.Context, lease *coordinationv1.Lease, shar
 		return err
 	}
 	if before != state {
-		r.tell(ctx, lease, before, state, shown(lease, before, state))
+		r.recordTransition(ctx, lease, before, state, stateEvent(lease, before, state))
 	}
 	return nil
 }
 
-// takeOver makes the shard dead, unless it renews first: then the write conflicts. The state is shown, or
-// none.
+// takeOver acquires the Lease of a shard. The write conflicts if the shard renews first. An empty state removes
+// the state label.
 func (r *Reconciler) takeOver(ctx context.Context, lease *coordinationv1.Lease, shown membership.State) error {
 	changed := lease.DeepCopy()
 	now := metav1.NewMicroTime(r.Clock.Now())
@@ -162,41 +164,41 @@ func (r *Reconciler) takeOver(ctx context.Context, lease *coordinationv1.Lease, 
 	if delete(changed.Labels, shardingv1alpha1.LabelState); shown != "" {
 		changed.Labels[shardingv1alpha1.LabelState] = string(shown)
 	}
-	// Not an update: the cache does not have all of the Lease.
+	// A patch, because the cached Lease is incomplete.
 	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(lease, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
-	r.Shards.Observe(changed) // its objects need not wait for the watch
+	r.Shards.Observe(changed) // so that its objects do not wait for the watch event
 	return nil
 }
 
-// remove deletes the Lease of a shard that is long dead, this very one.
+// remove deletes the Lease of a shard that has been dead for long.
 func (r *Reconciler) remove(ctx context.Context, lease *coordinationv1.Lease) error {
 	err := r.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
 	if err == nil {
 		before := membership.State(lease.Labels[shardingv1alpha1.LabelState])
-		r.tell(ctx, lease, before, membership.Orphaned, forgotten)
+		r.recordTransition(ctx, lease, before, membership.Orphaned, shardForgotten)
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// tell lets people know what became of a shard.
-func (r *Reconciler) tell(ctx context.Context, lease *coordinationv1.Lease, from, to membership.State, what news) {
+// recordTransition reports a change of a shard's state as a metric, a log message and an event.
+func (r *Reconciler) recordTransition(ctx context.Context, lease *coordinationv1.Lease, from, to membership.State, event shardEvent) {
 	ring := lease.Labels[shardingv1alpha1.LabelControllerRing]
 	r.Transition(ring, from, to)
 	logf.FromContext(ctx).Info("Shard changed its state", "controllerRing", ring, "from", from, "to", to)
-	r.Events.Eventf(lease, nil, what.kind, what.reason, "Membership", "%s", what.note)
+	r.Events.Eventf(lease, nil, event.eventType, event.reason, "Membership", "%s", event.note)
 }
 
-// tellCordoned lets people know once that a shard gets no new objects, and why.
-func (r *Reconciler) tellCordoned(lease *coordinationv1.Lease, shard members.Shard) {
+// recordCordoned emits an event when a shard is cordoned.
+func (r *Reconciler) recordCordoned(lease *coordinationv1.Lease, shard members.Shard) {
 	key := client.ObjectKeyFromObject(lease)
 	if !shard.Cordoned {
 		r.cordoned.Delete(key)
 		return
 	}
-	if _, told := r.cordoned.Swap(key, true); !told {
-		r.Events.Eventf(lease, nil, excluded.kind, excluded.reason, "Membership", excluded.note,
+	if _, reported := r.cordoned.Swap(key, true); !reported {
+		r.Events.Eventf(lease, nil, shardCordoned.eventType, shardCordoned.reason, "Membership", shardCordoned.note,
 			lease.Labels[shardingv1alpha1.LabelControllerRing], lease.Namespace)
 	}
 }

@@ -37,12 +37,12 @@ func TestMain(m *testing.M) {
 type fixture struct {
 	*rig.Rig
 	*WithT
-	t       *testing.T
-	clock   *clocktesting.FakeClock
-	tracker *members.Tracker
-	events  *events.FakeRecorder
-	changes []string
-	rival   bool
+	t            *testing.T
+	clock        *clocktesting.FakeClock
+	tracker      *members.Tracker
+	events       *events.FakeRecorder
+	changes      []string
+	otherSharder bool
 	leases.Reconciler
 }
 
@@ -58,7 +58,7 @@ func setUp(t *testing.T, namespaces ...string) *fixture {
 		}
 		return ring, nil
 	}
-	f.Rival = func(string) bool { return f.rival }
+	f.OtherSharderActive = func(string) bool { return f.otherSharder }
 	f.Transition = func(_ string, from, to membership.State) { f.changes = append(f.changes, string(from)+">"+string(to)) }
 	ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}}
 	ring.Spec.ShardNamespaces = namespaces
@@ -97,32 +97,32 @@ func (f *fixture) get(lease *coordinationv1.Lease) error {
 	return f.Rig.Client.Get(f.t.Context(), client.ObjectKeyFromObject(lease), lease)
 }
 
-// reconcile looks at a Lease, and returns the state that is shown then and the reasons of what was told.
-func (f *fixture) reconcile(lease *coordinationv1.Lease) (state string, told []string) {
+// reconcile reconciles a Lease, and returns its state label and the reasons of the events.
+func (f *fixture) reconcile(lease *coordinationv1.Lease) (state string, emitted []string) {
 	f.t.Helper()
 	_, err := f.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(lease)})
 	f.Expect(err).NotTo(HaveOccurred())
 	for len(f.events.Events) > 0 {
 		words := strings.SplitN(<-f.events.Events, " ", 3) // kind, reason, note
-		told = append(told, words[0]+" "+words[1])
+		emitted = append(emitted, words[0]+" "+words[1])
 	}
 	if err := f.get(lease); err != nil {
 		f.Expect(apierrors.IsNotFound(err)).To(BeTrue())
-		return "gone", told
+		return "gone", emitted
 	}
-	return lease.Labels[shardingv1alpha1.LabelState], told
+	return lease.Labels[shardingv1alpha1.LabelState], emitted
 }
 
 // expect reconciles a Lease and compares.
-func (f *fixture) expect(lease *coordinationv1.Lease, state string, told ...string) {
+func (f *fixture) expect(lease *coordinationv1.Lease, state string, emitted ...string) {
 	f.t.Helper()
-	gotState, gotTold := f.reconcile(lease)
+	gotState, gotEmitted := f.reconcile(lease)
 	f.Expect(gotState).To(Equal(state))
-	f.Expect(slices.Equal(gotTold, told)).To(BeTrue(), "told: %q, not %q", gotTold, told)
+	f.Expect(slices.Equal(gotEmitted, emitted)).To(BeTrue(), "events: %q, want %q", gotEmitted, emitted)
 }
 
-// TestLifeOfAShard has one join, be late, come back, die and be forgotten, and says so each time.
-func TestLifeOfAShard(t *testing.T) {
+// TestEachStateOfAShardIsReported has one join, be late, come back, die and be shardForgotten, and says so each time.
+func TestEachStateOfAShardIsReported(t *testing.T) {
 	f := setUp(t)
 	lease := f.lease("a")
 	f.expect(lease, "ready", "Normal ShardReady")
@@ -131,7 +131,7 @@ func TestLifeOfAShard(t *testing.T) {
 	f.expect(lease, "expired", "Warning ShardExpired")
 	f.renew(lease)
 	f.expect(lease, "ready", "Normal ShardReady")
-	f.clock.Step(21 * time.Second) // nobody else is there who could prove that the API server works
+	f.clock.Step(21 * time.Second) // no other shard proves that the API server works
 	f.expect(lease, "dead", "Warning ShardDead")
 	f.Expect(*lease.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
 	f.Expect(*lease.Spec.LeaseDurationSeconds).To(Equal(int32(20)))
@@ -142,9 +142,9 @@ func TestLifeOfAShard(t *testing.T) {
 	f.Expect(f.changes).To(Equal([]string{">ready", "ready>expired", "expired>ready", "uncertain>dead", "dead>orphaned"}))
 }
 
-// TestCordoned has a ring that no longer takes shards from a member's namespace. That is told once, and the shard's state is
+// TestCordonIsReportedOnce has a ring that no longer accepts shards from a member's namespace. The shard's state is
 // shown as before.
-func TestCordoned(t *testing.T) {
+func TestCordonIsReportedOnce(t *testing.T) {
 	f := setUp(t)
 	lease := f.lease("a")
 	f.expect(lease, "ready", "Normal ShardReady")
@@ -161,8 +161,8 @@ func TestCordoned(t *testing.T) {
 	f.expect(lease, "dead", "Warning ShardDead")
 }
 
-// TestPeersElsewhere tells a shard on its Lease that it does not see all of its peers, for as long as that is so.
-func TestPeersElsewhere(t *testing.T) {
+// TestPeersElsewhereIsAnnotated while a shard has peers in namespaces that it cannot read.
+func TestPeersElsewhereIsAnnotated(t *testing.T) {
 	f := setUp(t)
 	lease := f.lease("a")
 	f.expect(lease, "ready", "Normal ShardReady")
@@ -179,8 +179,8 @@ func TestPeersElsewhere(t *testing.T) {
 	f.Expect(lease.Annotations).NotTo(HaveKey(shardingv1alpha1.AnnotationPeersElsewhere))
 }
 
-// TestReleased is told from a death, also when the shard was late before.
-func TestReleased(t *testing.T) {
+// TestReleaseIsNotReportedAsDeath, also if the shard had expired before.
+func TestReleaseIsNotReportedAsDeath(t *testing.T) {
 	f := setUp(t)
 	lease, nobody := f.lease("a"), ""
 	f.expect(lease, "ready", "Normal ShardReady")
@@ -194,18 +194,18 @@ func TestReleased(t *testing.T) {
 	f.expect(lease, "ready", "Normal ShardReady")
 }
 
-// ending is a client whose process is told to end when it writes.
-type ending struct {
+// cancelling is a client that cancels a context when it writes.
+type cancelling struct {
 	client.Client
 	end context.CancelFunc
 }
 
-func (e *ending) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+func (e *cancelling) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	e.end()
 	return e.Client.Patch(ctx, object, patch, options...)
 }
 
-// renewing is a client before whose writes the shard renews.
+// renewing is a client that lets the shard renew before each write.
 type renewing struct {
 	client.Client
 	renew func()
@@ -216,22 +216,22 @@ func (r *renewing) Patch(ctx context.Context, object client.Object, patch client
 	return r.Client.Patch(ctx, object, patch, options...)
 }
 
-// TestEnding has the process end while it writes, which is nobody's failure.
-func TestEnding(t *testing.T) {
+// TestFailedWriteAtShutdownIsNoError has the process stop while it writes.
+func TestFailedWriteAtShutdownIsNoError(t *testing.T) {
 	f := setUp(t)
 	lease, nobody := f.lease("a"), ""
 	f.expect(lease, "ready", "Normal ShardReady")
 	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &nobody })
 	ctx, end := context.WithCancel(t.Context())
-	f.Reconciler.Client = &ending{f.Rig.Client, end}
+	f.Reconciler.Client = &cancelling{f.Rig.Client, end}
 	result, err := f.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(lease)})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(result).To(BeZero())
 	f.Reconciler.Client = f.Rig.Client
-	f.expect(lease, "dead", "Normal ShardReleased") // the next one does it
+	f.expect(lease, "dead", "Normal ShardReleased") // by the next leader
 }
 
-func TestHeldBySomebodyElse(t *testing.T) {
+func TestLeaseHeldByAnotherProcess(t *testing.T) {
 	f := setUp(t)
 	lease, other := f.lease("a"), "b"
 	f.expect(lease, "ready", "Normal ShardReady")
@@ -239,8 +239,8 @@ func TestHeldBySomebodyElse(t *testing.T) {
 	f.expect(lease, "dead", "Warning ShardNotHeld")
 }
 
-// TestDurationIsCapped refuses a Lease that would stay ready for 68 years, and takes it over.
-func TestDurationIsCapped(t *testing.T) {
+// TestTooLongLeaseDurationIsRefused refuses a Lease that would stay ready for 68 years, and takes it over.
+func TestTooLongLeaseDurationIsRefused(t *testing.T) {
 	f := setUp(t)
 	lease, longest, most := f.lease("a"), int32(1<<31-1), int32(membership.MaxDuration/time.Second)
 	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.LeaseDurationSeconds = &longest })
@@ -255,8 +255,8 @@ func TestDurationIsCapped(t *testing.T) {
 	f.Expect(*lease.Spec.LeaseDurationSeconds).To(Equal(most))
 }
 
-// TestRefused says once why a Lease is no shard, and takes it when that has changed.
-func TestRefused(t *testing.T) {
+// TestRefusalIsReportedOnce, and the Lease is accepted when the ring accepts its namespace.
+func TestRefusalIsReportedOnce(t *testing.T) {
 	f := setUp(t, "elsewhere")
 	lease := f.lease("a")
 	f.expect(lease, "", "Warning ShardRefused")
@@ -266,7 +266,7 @@ func TestRefused(t *testing.T) {
 	f.Expect(f.Rig.Client.Get(t.Context(), client.ObjectKey{Name: f.Namespace}, ring)).To(Succeed())
 	ring.Spec.ShardNamespaces = nil
 	f.Expect(f.Rig.Client.Update(t.Context(), ring)).To(Succeed())
-	// This process has seen the ring, and is about to learn it.
+	// The ring is in the cache, and not learned yet.
 	result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(lease)})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(result.RequeueAfter).To(BeNumerically(">", 0))
@@ -277,25 +277,25 @@ func TestRefused(t *testing.T) {
 	f.expect(lease, "", "Warning ShardRefused")
 }
 
-// TestRivalsShardIsLeftAlone has an instance be the sharder of a ring that is not declared here.
-func TestRivalsShardIsLeftAlone(t *testing.T) {
+// TestShardOfOtherSharderIsNotRefused has a ring without a ControllerRing that an in-process sharder serves.
+func TestShardOfOtherSharderIsNotRefused(t *testing.T) {
 	f := setUp(t, "elsewhere")
 	lease := f.lease("a")
 	lease.Labels[shardingv1alpha1.LabelState] = "ready"
 	f.Expect(f.Rig.Client.Update(t.Context(), lease)).To(Succeed())
-	f.rival = true
+	f.otherSharder = true
 	f.expect(lease, "ready")
-	f.rival = false
+	f.otherSharder = false
 	f.expect(lease, "", "Warning ShardRefused")
 }
 
-func TestLongName(t *testing.T) {
+func TestTooLongNameIsRefused(t *testing.T) {
 	f := setUp(t)
 	f.expect(f.lease(strings.Repeat("a", 64)), "", "Warning ShardRefused")
 }
 
-// namesake makes the Lease of a shard of the ring in another namespace.
-func (f *fixture) namesake(namespace, name string) *coordinationv1.Lease {
+// leaseIn makes the Lease of a shard of the ring in another namespace.
+func (f *fixture) leaseIn(namespace, name string) *coordinationv1.Lease {
 	f.t.Helper()
 	f.Expect(f.Rig.Client.Create(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
 	seconds, now := int32(10), metav1.NewMicroTime(f.clock.Now())
@@ -307,8 +307,8 @@ func (f *fixture) namesake(namespace, name string) *coordinationv1.Lease {
 	return lease
 }
 
-// stops lets so much time pass that a shard has stopped whose Lease is gone.
-func (f *fixture) stops(key client.ObjectKey) {
+// waitStopped steps the clock until a shard whose Lease was deleted has certainly stopped.
+func (f *fixture) waitStopped(key client.ObjectKey) {
 	f.t.Helper()
 	f.clock.Step(12 * time.Second)
 	f.Eventually(func() bool {
@@ -318,39 +318,39 @@ func (f *fixture) stops(key client.ObjectKey) {
 	}).WithTimeout(rig.Timeout).Should(BeFalse())
 }
 
-// TestNewcomerIsRefused has a shard of the same name in another namespace, which is made to stop until the
+// TestShardWithTakenNameIsRefused has a shard of the same name in another namespace, which is made to stop until the
 // name is free.
-func TestNewcomerIsRefused(t *testing.T) {
+func TestShardWithTakenNameIsRefused(t *testing.T) {
 	f := setUp(t)
 	incumbent, nobody, self := f.lease("a"), "", "a"
 	f.expect(incumbent, "ready", "Normal ShardReady")
-	time.Sleep(time.Second) // the API server tells the age of objects in seconds
-	newcomer := f.namesake("aaa-"+f.Namespace, "a")
-	f.expect(newcomer, "", "Warning ShardRefused")
-	f.Expect(*newcomer.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
-	f.expect(newcomer, "") // it is told once
+	time.Sleep(time.Second) // creation timestamps have a precision of one second
+	second := f.leaseIn("aaa-"+f.Namespace, "a")
+	f.expect(second, "", "Warning ShardRefused")
+	f.Expect(*second.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
+	f.expect(second, "") // no second event
 	f.expect(incumbent, "ready")
 
 	f.change(incumbent, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &nobody })
 	f.expect(incumbent, "dead", "Normal ShardReleased")
-	f.change(newcomer, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
-	f.expect(newcomer, "")
-	f.Expect(*newcomer.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController), "the incumbent restarts")
+	f.change(second, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
+	f.expect(second, "")
+	f.Expect(*second.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController), "the incumbent restarts")
 	f.change(incumbent, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
 	f.expect(incumbent, "ready", "Normal ShardReady")
 
 	f.Expect(f.Rig.Client.Delete(t.Context(), incumbent)).To(Succeed())
 	f.tracker.Forget(client.ObjectKeyFromObject(incumbent))
-	f.change(newcomer, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
-	f.expect(newcomer, "")
-	f.Expect(*newcomer.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController), "the incumbent may still work")
-	f.stops(client.ObjectKeyFromObject(incumbent))
-	f.change(newcomer, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
-	f.expect(newcomer, "ready", "Normal ShardReady")
+	f.change(second, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
+	f.expect(second, "")
+	f.Expect(*second.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController), "the incumbent may still work")
+	f.waitStopped(client.ObjectKeyFromObject(incumbent))
+	f.change(second, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
+	f.expect(second, "ready", "Normal ShardReady")
 }
 
-// TestRingIsFull has one shard more than a ring can have.
-func TestRingIsFull(t *testing.T) {
+// TestShardBeyondMaximumIsRefused has one shard more than a ring can have.
+func TestShardBeyondMaximumIsRefused(t *testing.T) {
 	f := setUp(t)
 	for i := range membership.MaxShards {
 		name := fmt.Sprintf("older-%d", i)
@@ -363,7 +363,7 @@ func TestRingIsFull(t *testing.T) {
 	f.expect(lease, "", "Warning ShardRefused")
 	f.Expect(*lease.Spec.HolderIdentity).To(Equal(shardingv1alpha1.IdentityShardLeaseController))
 	f.tracker.Forget(client.ObjectKey{Namespace: f.Namespace, Name: "older-7"})
-	f.stops(client.ObjectKey{Namespace: f.Namespace, Name: "older-7"})
+	f.waitStopped(client.ObjectKey{Namespace: f.Namespace, Name: "older-7"})
 	f.change(lease, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &self })
 	f.expect(lease, "ready", "Normal ShardReady")
 }

@@ -20,59 +20,58 @@ import (
 )
 
 const (
-	// rivalPeriod is how soon to look again at the Lease of another sharder's shard.
-	rivalPeriod = 30 * time.Second
-	// refusedPeriod is how soon to look again at a Lease that another one keeps from being a shard. A
+	// otherSharderRecheckInterval is the time between two checks of a Lease that an in-process sharder handles.
+	otherSharderRecheckInterval = 30 * time.Second
+	// refusedRecheckInterval is the time between two checks of a Lease that is refused because of other Leases. A
 	// change of the Lease itself causes a reconcile at once.
-	refusedPeriod = 30 * time.Second
-	// retryUnknownRingAfter is how soon to reconcile a Lease again whose ring this process does not know yet.
+	refusedRecheckInterval = 30 * time.Second
+	// retryUnknownRingAfter is the delay of a reconcile until this process has learned the ring.
 	retryUnknownRingAfter = 100 * time.Millisecond
 )
 
-// refuse says why a Lease with a ring's label is no shard of it. When that changes, it is looked at
-// again.
+// refuse reports why a ring does not accept a Lease, and takes the Lease over if its process must stop.
 func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (reconcile.Result, error) {
 	ring, err := r.Ring(ctx, lease.Labels[shardingv1alpha1.LabelControllerRing])
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	why, stop := refusal(lease, ring), false
-	if mustStop, because := r.conflict(lease); because != "" {
-		why, stop = cmp.Or(why, because), mustStop
+	reason, stop := refusal(lease, ring), false
+	if mustStop, conflict := r.conflict(lease); conflict != "" {
+		reason, stop = cmp.Or(reason, conflict), mustStop
 	}
-	if why == "" {
+	if reason == "" {
 		return reconcile.Result{RequeueAfter: retryUnknownRingAfter}, nil
 	}
-	if r.Rival(lease.Labels[shardingv1alpha1.LabelControllerRing]) {
-		// It is a shard for that one, which shows its state. If it dies, the Lease is looked at again.
-		return reconcile.Result{RequeueAfter: rivalPeriod}, nil
+	if r.OtherSharderActive(lease.Labels[shardingv1alpha1.LabelControllerRing]) {
+		// The other sharder accepts the shard and shows its state.
+		return reconcile.Result{RequeueAfter: otherSharderRecheckInterval}, nil
 	}
-	if before, told := r.refused.Swap(client.ObjectKeyFromObject(lease), why); !told || before != why {
-		r.Events.Eventf(lease, nil, corev1.EventTypeWarning, "ShardRefused", "Membership", "%s", why)
+	if before, reported := r.refused.Swap(client.ObjectKeyFromObject(lease), reason); !reported || before != reason {
+		r.Events.Eventf(lease, nil, corev1.EventTypeWarning, "ShardRefused", "Membership", "%s", reason)
 	}
-	if stop && held(lease) {
+	if stop && heldByShard(lease) {
 		err = r.takeOver(ctx, lease, "")
 	} else {
 		err = r.clear(ctx, lease)
 	}
 	switch {
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: watchful}, nil
+		return reconcile.Result{RequeueAfter: expiredRecheckInterval}, nil
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	case stop:
-		return reconcile.Result{RequeueAfter: refusedPeriod}, nil
+		return reconcile.Result{RequeueAfter: refusedRecheckInterval}, nil
 	}
 	return reconcile.Result{}, nil
 }
 
-// conflict is why other Leases or limits keep a Lease from being a shard, or "", and whether its process
-// must stop: it may work on objects that another shard owns.
-func (r *Reconciler) conflict(lease *coordinationv1.Lease) (stop bool, why string) {
+// conflict returns why other Leases or limits keep a Lease from being a shard, or "", and whether its process
+// must stop, because it may reconcile objects that another shard owns.
+func (r *Reconciler) conflict(lease *coordinationv1.Lease) (stop bool, reason string) {
 	key, ring := client.ObjectKeyFromObject(lease), lease.Labels[shardingv1alpha1.LabelControllerRing]
-	if namesake, taken := r.Shards.Namesake(key); taken {
+	if namespace, taken := r.Shards.Incumbent(key); taken {
 		return true, fmt.Sprintf("The ring %s has an older shard of this name in namespace %s, and both would reconcile the same objects. "+
-			"Use another name for this shard, or delete the lease %s/%s if the older shard is gone for good", ring, namesake, namesake, lease.Name)
+			"Use another name for this shard, or delete the lease %s/%s if the older shard is gone for good", ring, namespace, namespace, lease.Name)
 	}
 	switch r.Shards.Refusal(key) {
 	case members.DurationTooLong:
@@ -85,11 +84,11 @@ func (r *Reconciler) conflict(lease *coordinationv1.Lease) (stop bool, why strin
 	return false, ""
 }
 
-func held(lease *coordinationv1.Lease) bool {
+func heldByShard(lease *coordinationv1.Lease) bool {
 	return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == lease.Name
 }
 
-// refusal is why a ring, or nil if there is none, does not take a Lease, or "".
+// refusal returns why a ring, which is nil if it does not exist, does not accept a Lease, or "".
 func refusal(lease *coordinationv1.Lease, ring *shardingv1alpha1.ControllerRing) string {
 	switch {
 	case len(lease.Name) > shardingv1alpha1.MaxNameLength:
@@ -104,7 +103,7 @@ func refusal(lease *coordinationv1.Lease, ring *shardingv1alpha1.ControllerRing)
 	return ""
 }
 
-// clear removes the state label of a Lease that is no shard.
+// clear removes the state label of a refused Lease.
 func (r *Reconciler) clear(ctx context.Context, lease *coordinationv1.Lease) error {
 	if _, shown := lease.Labels[shardingv1alpha1.LabelState]; !shown {
 		return nil

@@ -22,7 +22,7 @@ func (o *outdated) Get(_ context.Context, _ client.ObjectKey, into client.Object
 	return nil
 }
 
-// TestRenewalPreventsTakeOver has a shard renew in the very moment in which the sharder takes it for dead.
+// TestRenewalPreventsTakeOver has a shard renew at the moment in which the sharder takes its Lease over.
 func TestRenewalPreventsTakeOver(t *testing.T) {
 	f := setUp(t)
 	lease := f.lease("a")

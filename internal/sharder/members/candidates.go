@@ -19,42 +19,41 @@ const (
 	NotRefused Refusal = ""
 	// NoRing: the ring does not exist.
 	NoRing Refusal = "NoRing"
-	// NameTooLong: the name cannot be a label's value.
+	// NameTooLong: the name is too long for a label value.
 	NameTooLong Refusal = "NameTooLong"
-	// WrongNamespace: the ring takes no shards from there.
+	// WrongNamespace: the ring accepts no shards from the namespace.
 	WrongNamespace Refusal = "WrongNamespace"
 	// NameTaken: an older Lease in another namespace has the name.
 	NameTaken Refusal = "NameTaken"
-	// DurationTooLong: a shard that dies would not be noticed in time.
+	// DurationTooLong: the death of the shard would not be noticed in time.
 	DurationTooLong Refusal = "DurationTooLong"
-	// RingFull: the ring has as many shards as it can have, all of them with older Leases.
+	// RingFull: the ring has the maximum number of shards, all with older Leases.
 	RingFull Refusal = "RingFull"
 )
 
-// candidates are the Leases that name one ring, and which of them are members. It is decided by facts that
-// the API server assigns, so that all replicas come to the same result whatever the order in which they see
-// the Leases, and a replica that has just started as well.
+// candidates are the Leases that name one ring, and which of them are members. Facts that the API server assigns
+// decide, so that all replicas come to the same result in whatever order they observe the Leases.
 type candidates struct {
 	namespaces []string // whose Leases count; none means all
 	// byName has all Leases, the oldest of each name first.
-	byName map[string][]*observed
-	// holders have their name and hold their Lease, excluded ones first, then the oldest. The first ones are the members.
-	holders []*observed
-	// renewals are those of the holders.
+	byName map[string][]*observedLease
+	// holders are the held incumbents: excluded ones first, then by age. The first ones are the members.
+	holders []*observedLease
+	// renewals are the renewals of the holders.
 	renewals membership.Renewals
 }
 
 func newCandidates(namespaces []string) candidates {
-	return candidates{namespaces: slices.Clone(namespaces), byName: map[string][]*observed{}}
+	return candidates{namespaces: slices.Clone(namespaces), byName: map[string][]*observedLease{}}
 }
 
-// restrict changes the namespaces whose Leases count. With cordon, members that are elsewhere stay members, and are
-// excluded: they work on objects, which must not be taken from them.
+// restrict changes the namespaces whose Leases count. With cordon, members in other namespaces stay members and are
+// excluded: they reconcile objects, which must not be reassigned without a drain.
 func (c *candidates) restrict(namespaces []string, cordon bool) {
 	if slices.Equal(c.namespaces, namespaces) {
 		return
 	}
-	changed, members := newCandidates(namespaces), map[*observed]bool{}
+	changed, members := newCandidates(namespaces), map[*observedLease]bool{}
 	for _, member := range c.members() {
 		members[member] = true
 	}
@@ -71,8 +70,7 @@ func (c *candidates) restrict(namespaces []string, cordon bool) {
 	*c = changed
 }
 
-// admits tells whether a Lease may join: where it is, and whether its name can be a label's value.
-// A Lease that may not is ignored here; the lease controller reports it.
+// admits returns why a Lease may not join because of its namespace or name. The lease controller reports it.
 func (c *candidates) admits(key types.NamespacedName) Refusal {
 	switch {
 	case len(key.Name) > shardingv1alpha1.MaxNameLength:
@@ -84,9 +82,9 @@ func (c *candidates) admits(key types.NamespacedName) Refusal {
 }
 
 // incumbent returns the oldest Lease of a name that may join, held or not, so that a shard keeps its name
-// while it restarts. A second shard of that name would work on the same objects, and that is why an excluded
-// one keeps its name as well.
-func (c *candidates) incumbent(name string) *observed {
+// while it restarts. An excluded shard keeps its name as well, because a second shard of that name would
+// reconcile the same objects.
+func (c *candidates) incumbent(name string) *observedLease {
 	for _, lease := range c.byName[name] {
 		if lease.facts.excluded {
 			return lease
@@ -100,8 +98,8 @@ func (c *candidates) incumbent(name string) *observed {
 	return nil
 }
 
-// refusal is why the ring does not accept a Lease.
-func (c *candidates) refusal(lease *observed) Refusal {
+// refusal returns why the ring does not accept a Lease, or NotRefused.
+func (c *candidates) refusal(lease *observedLease) Refusal {
 	if why := c.admits(lease.key); why != NotRefused && !lease.facts.excluded {
 		return why
 	}
@@ -116,8 +114,8 @@ func (c *candidates) refusal(lease *observed) Refusal {
 	return NotRefused
 }
 
-// replace changes one Lease, of which either may be nil. Both have the same key.
-func (c *candidates) replace(before, after *observed) {
+// replace replaces one Lease. Either may be nil; both have the same key.
+func (c *candidates) replace(before, after *observedLease) {
 	name := cmp.Or(after, before).key.Name
 	was := c.holder(name)
 	if was != nil {
@@ -126,7 +124,7 @@ func (c *candidates) replace(before, after *observed) {
 	}
 	leases := c.byName[name]
 	if before != nil {
-		leases = slices.DeleteFunc(leases, func(lease *observed) bool { return lease == before })
+		leases = slices.DeleteFunc(leases, func(lease *observedLease) bool { return lease == before })
 	}
 	if after != nil {
 		at, _ := slices.BinarySearchFunc(leases, after, older)
@@ -148,24 +146,24 @@ func (c *candidates) replace(before, after *observed) {
 	}
 }
 
-// renewed notes that a Lease was renewed, and is the same otherwise.
-func (c *candidates) renewed(lease *observed) {
+// renewed records a renewal of a Lease that is otherwise unchanged.
+func (c *candidates) renewed(lease *observedLease) {
 	if c.holder(lease.key.Name) == lease {
 		c.renewals.Add(lease.Lease)
 	}
 }
 
-// holder is the Lease that a name belongs to, if that is held and may be.
-func (c *candidates) holder(name string) *observed {
+// holder returns the incumbent of a name if it is held by its shard, or nil.
+func (c *candidates) holder(name string) *observedLease {
 	if lease := c.incumbent(name); lease != nil && lease.Held() && !lease.facts.tooLong {
 		return lease
 	}
 	return nil
 }
 
-// room is how many holders can be members. Excluded ones take no room from others.
+// room returns how many holders can be members. Excluded ones do not count.
 func (c *candidates) room() int {
-	excluded, _ := slices.BinarySearchFunc(c.holders, false, func(lease *observed, _ bool) int {
+	excluded, _ := slices.BinarySearchFunc(c.holders, false, func(lease *observedLease, _ bool) int {
 		if lease.facts.excluded {
 			return -1
 		}
@@ -174,26 +172,26 @@ func (c *candidates) room() int {
 	return membership.MaxShards + min(excluded, membership.MaxShards)
 }
 
-// members are the holders for which there is room.
-func (c *candidates) members() []*observed { return c.holders[:min(len(c.holders), c.room())] }
+// members returns the holders for which there is room.
+func (c *candidates) members() []*observedLease { return c.holders[:min(len(c.holders), c.room())] }
 
-// full tells whether not all holders can be members.
+// full reports whether some holders cannot be members.
 func (c *candidates) full() bool { return len(c.holders) > c.room() }
 
-// isMember tells whether a Lease makes its shard a member.
-func (c *candidates) isMember(lease *observed) bool {
+// isMember reports whether a Lease makes its shard a member.
+func (c *candidates) isMember(lease *observedLease) bool {
 	at, found := slices.BinarySearchFunc(c.holders, lease, precedes)
 	return found && at < c.room() && c.holders[at].key == lease.key
 }
 
-// cordoned tells whether a member gets no new objects and the sharder asks it to release those that it owns.
-func cordoned(member *observed) bool { return member.facts.excluded }
+// cordoned reports whether a member is assigned no new objects and its objects are drained.
+func cordoned(member *observedLease) bool { return member.facts.excluded }
 
-// names of the members, by what they get.
+// names returns the names of the members, by whether they are assigned objects.
 func (c *candidates) names() (names ring.Members) {
 	for _, member := range c.members() {
 		switch {
-		case member.Leaving || member.facts.deleted: // it stops by itself
+		case member.Leaving || member.facts.deleted: // it is about to stop
 			names.Leaving = append(names.Leaving, member.Shard)
 		case cordoned(member):
 			names.Cordoned = append(names.Cordoned, member.Shard)
@@ -204,7 +202,7 @@ func (c *candidates) names() (names ring.Members) {
 	return names
 }
 
-// excludedNamespaces are those that have members although the ring takes no shards from there.
+// excludedNamespaces returns the namespaces of excluded members.
 func (c *candidates) excludedNamespaces() (namespaces []string) {
 	for _, member := range c.members() {
 		if member.facts.excluded {

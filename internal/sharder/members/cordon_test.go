@@ -34,8 +34,8 @@ func key(lease *coordinationv1.Lease) types.NamespacedName {
 	return types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
 }
 
-// TestExcludedMembersAreCordoned takes namespaces from a ring. Who was a member stays one until it gives its Lease up;
-// who was none does not become one.
+// TestExcludedMembersAreCordoned takes namespaces from a ring. A member stays one until it releases its Lease;
+// others do not become members.
 func TestExcludedMembersAreCordoned(t *testing.T) {
 	f := newFixture()
 	a, b, c := created("new", "a", 0, "a"), created("old", "b", 1, "b"), created("old", "c", 2, "c")
@@ -76,7 +76,7 @@ func TestExcludedMembersAreCordoned(t *testing.T) {
 	f.expectMembers(t, "b renews", want)
 	renewed.Annotations = map[string]string{shardingv1alpha1.AnnotationLeaving: "true"}
 	f.Observe(renewed)
-	f.expectMembers(t, "b is told to stop", ring.Members{Shards: []string{"a"}, Leaving: []string{"b"}, Cordoned: []string{"c"}})
+	f.expectMembers(t, "b is reported to stop", ring.Members{Shards: []string{"a"}, Leaving: []string{"b"}, Cordoned: []string{"c"}})
 	f.Observe(released(created("old", "b", 1, "b")))
 	want = ring.Members{Shards: []string{"a"}, Cordoned: []string{"c"}}
 	f.expectMembers(t, "b has left", want)
@@ -115,7 +115,7 @@ func TestCordonedShardKeepsItsName(t *testing.T) {
 			if why := f.Refusal(key(successor)); why != members.NameTaken {
 				t.Errorf("its successor is refused because of %q", why)
 			}
-			if namespace, _ := f.Namesake(key(successor)); namespace != "old" {
+			if namespace, _ := f.Incumbent(key(successor)); namespace != "old" {
 				t.Errorf("its name is taken in %q", namespace)
 			}
 			f.Observe(released(incumbent))
@@ -124,9 +124,8 @@ func TestCordonedShardKeepsItsName(t *testing.T) {
 	}
 }
 
-// TestRecordTellsWhoWasAMember has a sharder that starts after a ring has changed. It believes the ring's record, and not
-// what a Lease says of itself.
-func TestRecordTellsWhoWasAMember(t *testing.T) {
+// TestRecordDecidesWhichShardsWereMembers for a sharder that starts after a ring has changed, whatever the Leases say.
+func TestRecordDecidesWhichShardsWereMembers(t *testing.T) {
 	forged := created("foreign", "f", 0, "f")
 	forged.Labels[shardingv1alpha1.LabelState] = string(membership.Ready)
 	leases := []*coordinationv1.Lease{created("new", "a", 0, "a"), created("old", "b", 1, "b"), forged, released(created("old", "gone", 1, "g"))}

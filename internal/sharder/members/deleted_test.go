@@ -63,8 +63,8 @@ func TestDeletedLeaseIsSilence(t *testing.T) {
 	})
 }
 
-// TestDeletedLeaseOfNoMember has Leases whose deletion changes nothing: their shards were out before. Nothing waits for them.
-func TestDeletedLeaseOfNoMember(t *testing.T) {
+// TestDeletedLeaseOfNonMemberChangesNothing and starts no timer.
+func TestDeletedLeaseOfNonMemberChangesNothing(t *testing.T) {
 	taken := created("default", "b", 1, "b")
 	taken.Spec.HolderIdentity = new(shardingv1alpha1.IdentityShardLeaseController)
 	for name, test := range map[string]struct {
@@ -96,9 +96,9 @@ func TestDeletedLeaseOfNoMember(t *testing.T) {
 	}
 }
 
-// TestLeaseComesBack restores the Lease of a shard in time, or another process of its name makes one.
-func TestLeaseComesBack(t *testing.T) {
-	for name, again := range map[string]*coordinationv1.Lease{
+// TestRestoredLeaseKeepsMembership restores the Lease of a shard in time, or another process of its name makes one.
+func TestRestoredLeaseKeepsMembership(t *testing.T) {
+	for name, restored := range map[string]*coordinationv1.Lease{
 		"the label was removed, and is there again": created("default", "b", 1, "b"),
 		"another process of that name":              created("default", "b", 9, "another"),
 	} {
@@ -106,10 +106,10 @@ func TestLeaseComesBack(t *testing.T) {
 			inBubble(t, func(f *timed) {
 				f.ObserveListed(created("default", "a", 0, "a"))
 				f.ObserveListed(created("default", "b", 1, "b"))
-				f.Forget(key(again))
+				f.Forget(key(restored))
 				f.has("gone", "ring", ring.Members{Shards: []string{"a"}, Leaving: []string{"b"}})
 				time.Sleep(2 * time.Second)
-				f.Observe(again)
+				f.Observe(restored)
 				f.has("back", "ring", ring.Members{Shards: []string{"a", "b"}})
 				time.Sleep(time.Minute)
 				f.has("later", "ring", ring.Members{Shards: []string{"a", "b"}})
@@ -164,14 +164,14 @@ func TestDeletedLeaseOfCordonedShard(t *testing.T) {
 		f.ObserveListed(created("old", "b", 1, "b"))
 		f.Declare("ring", []string{"new"})
 		f.has("cordoned", "ring", ring.Members{Shards: []string{"a"}, Cordoned: []string{"b"}})
-		again := created("old", "b", 9, "another")
-		f.Forget(key(again))
-		f.Observe(again)
+		restored := created("old", "b", 9, "another")
+		f.Forget(key(restored))
+		f.Observe(restored)
 		f.has("deleted", "ring", ring.Members{Shards: []string{"a"}, Leaving: []string{"b"}})
-		if why := f.Refusal(key(again)); why != members.WrongNamespace {
+		if why := f.Refusal(key(restored)); why != members.WrongNamespace {
 			t.Errorf("the other process is refused because of %q", why)
 		}
-		f.Forget(key(again))
+		f.Forget(key(restored))
 		time.Sleep(stopsAfter - time.Second)
 		renewed := created("new", "a", 0, "a")
 		renewed.Spec.RenewTime.Time = start.Add(time.Hour)

@@ -111,7 +111,7 @@ func TestIncumbentStays(t *testing.T) {
 	}
 }
 
-// TestIncumbentRestarts goes through the life of a name that two want.
+// TestIncumbentRestarts has two shards of one name, of which the older one restarts.
 func TestIncumbentRestarts(t *testing.T) {
 	f := newFixture()
 	f.Declare("ring", nil)
@@ -129,7 +129,7 @@ func TestIncumbentRestarts(t *testing.T) {
 	f.Observe(incumbent)
 	f.Observe(newcomer)
 	expect("at first", members.NameTaken, "r-0")
-	if namespace, found := f.Namesake(refused); !found || namespace != "bench" {
+	if namespace, found := f.Incumbent(refused); !found || namespace != "bench" {
 		t.Errorf("its namesake is in %q", namespace)
 	}
 	f.Observe(released(incumbent.DeepCopy()))
@@ -138,8 +138,8 @@ func TestIncumbentRestarts(t *testing.T) {
 	expect("the incumbent is back", members.NameTaken, "r-0")
 	f.Forget(types.NamespacedName{Namespace: "bench", Name: "r-0"})
 	expect("the incumbent is gone", members.NotRefused, "r-0")
-	again := created("bench", "r-0", 200, "c")
-	f.Observe(again)
+	restored := created("bench", "r-0", 200, "c")
+	f.Observe(restored)
 	expect("another one where the incumbent was", members.NotRefused, "r-0")
 	if why := f.Refusal(types.NamespacedName{Namespace: "bench", Name: "r-0"}); why != members.NameTaken {
 		t.Errorf("the name has another owner now, but the refusal is %q", why)

@@ -56,7 +56,7 @@ func (f *timed) expect(calculations int, shards ...string) {
 	}
 }
 
-func TestJoinsAreCollected(t *testing.T) {
+func TestJoinsAreDebounced(t *testing.T) {
 	inBubble(t, func(f *timed) {
 		f.join("a")
 		f.expect(1, "a") // at once
@@ -198,8 +198,8 @@ func TestTablesAreEvicted(t *testing.T) {
 	})
 }
 
-// TestRenewalCostsTheSame counts allocations, in a small ring and in a large one among many.
-func TestRenewalCostsTheSame(t *testing.T) {
+// TestRenewalCostIsConstant counts allocations, in a small ring and in a large one among many.
+func TestRenewalCostIsConstant(t *testing.T) {
 	cost := func(rings, shards int) float64 {
 		f := newFixture()
 		leases := make([]*coordinationv1.Lease, 0, rings*shards)

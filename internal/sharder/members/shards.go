@@ -15,18 +15,18 @@ import (
 type Shard struct {
 	Name, Namespace string
 	State           membership.State
-	// Leaving is whether it has announced that, or must stop because its Lease is gone: it gets no new objects. Cordoned is
-	// whether it gets none either, and is asked to release those that it has.
+	// Leaving is whether the shard has announced that it stops, or must stop because its Lease was deleted. Cordoned is
+	// whether its objects are drained. Neither is assigned new objects.
 	Leaving, Cordoned bool
 	// PeersElsewhere is whether the ring has members in other namespaces. Only the method Shard sets it.
 	PeersElsewhere bool
-	// Resources is what its Lease has in AnnotationResources, which anybody may have written.
+	// Resources is the value of AnnotationResources on its Lease, which any client may have written.
 	Resources string
-	// Again is when to look at the state again, if no Lease changes before.
-	Again time.Time
+	// RecheckAt is when the state changes if no Lease changes before.
+	RecheckAt time.Time
 }
 
-// Shards returns all shards of a ring, dead ones included, in order.
+// Shards returns all shards of a ring, including dead ones, ordered by name.
 func (t *Tracker) Shards(name string) []Shard {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,7 +44,7 @@ func (t *Tracker) Shards(name string) []Shard {
 	return shards
 }
 
-// Shard returns the shard that a Lease belongs to, if its ring is declared and takes it.
+// Shard returns the shard of a Lease, if its ring is declared and accepts it.
 func (t *Tracker) Shard(key types.NamespacedName) (shard Shard, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,14 +57,14 @@ func (t *Tracker) Shard(key types.NamespacedName) (shard Shard, found bool) {
 		return Shard{}, false
 	}
 	shard = t.shard(known, lease)
-	shard.PeersElsewhere = slices.ContainsFunc(known.members(), func(other *observed) bool { return other.key.Namespace != key.Namespace })
+	shard.PeersElsewhere = slices.ContainsFunc(known.members(), func(other *observedLease) bool { return other.key.Namespace != key.Namespace })
 	return shard, true
 }
 
-func (t *Tracker) shard(known *state, lease *observed) Shard {
-	state, again := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
+func (t *Tracker) shard(known *state, lease *observedLease) Shard {
+	state, recheckAt := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
 	return Shard{
-		Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, Again: again, Resources: lease.resources,
+		Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, RecheckAt: recheckAt, Resources: lease.resources,
 		Leaving: lease.Leaving || lease.facts.deleted, Cordoned: cordoned(lease),
 	}
 }
@@ -80,8 +80,8 @@ func (t *Tracker) Refusal(key types.NamespacedName) Refusal {
 	return t.rings[lease.ring].refusal(lease)
 }
 
-// Namesake returns the namespace of the Lease that keeps another one of the same name from being a shard.
-func (t *Tracker) Namesake(key types.NamespacedName) (namespace string, found bool) {
+// Incumbent returns the namespace of the Lease that keeps this one of the same name from being a shard.
+func (t *Tracker) Incumbent(key types.NamespacedName) (namespace string, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lease := t.leases[key]
@@ -94,9 +94,9 @@ func (t *Tracker) Namesake(key types.NamespacedName) (namespace string, found bo
 	return "", false
 }
 
-// Holders returns the shards of a ring whose Leases are held, whether they were observed or not, and those that may
-// still work although their Leases are gone. A shard that the ring refuses, because it is full for example, is among them
-// until its Lease has been taken over: it may still work.
+// Holders returns the shards of a ring whose Leases are held, observed or not, and those that may still work although
+// their Leases were deleted. They include shards that the ring refuses, for example because it is full, until their
+// Leases have been taken over: they may still work.
 func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string]bool {
 	t.mu.Lock()
 	known := t.rings[name]
@@ -111,12 +111,12 @@ func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string
 		}
 	}
 	holders := map[string]bool{}
-	for key := range known.deleted { // of which the API server knows nothing any more
+	for key := range known.deleted { // which the API server no longer has
 		holders[key.Name] = true
 	}
 	t.mu.Unlock()
 	for i := range leases {
-		lease := read(&leases[i])
+		lease := newObservedLease(&leases[i])
 		uid, found := excluded[lease.key]
 		if lease.ring == name && lease.Held() && (admitting.admits(lease.key) == NotRefused || found && uid == lease.facts.uid) {
 			holders[lease.Shard] = true
@@ -125,8 +125,8 @@ func (t *Tracker) Holders(name string, leases []coordinationv1.Lease) map[string
 	return holders
 }
 
-// Namespaces returns the namespaces whose shards are members of a ring, for the record: those that it takes shards from, and
-// those of cordoned shards. AllNamespaces is one of them if it takes shards from anywhere.
+// Namespaces returns the namespaces whose shards are members of a ring, for its status: those from which it accepts
+// shards, and those of cordoned shards. They include AllNamespaces if it accepts shards from all.
 func (t *Tracker) Namespaces(name string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package members knows the shards of all rings, as this process has seen their Leases.
+// Package members tracks the shards of all rings by their Leases.
 //
-// It promises that a ring is calculated only when its set of shards has changed, that everybody
-// who asks gets the same one, and that asking for it waits for nobody: it is on the path of users'
-// requests. A renewal costs the same whatever the number of rings and shards. Shards that join at
-// about the same time change the ring once; one that leaves or dies changes it at once.
+// It promises that a ring is calculated only when its set of shards has changed, that all callers get
+// the same one, and that reading it never blocks, because users' requests wait for it. The cost of a
+// renewal does not depend on the number of rings and shards. Shards that join at about the same time
+// change the ring once; a shard that leaves or dies changes it at once.
 package members
 
 import (
@@ -21,72 +21,73 @@ import (
 )
 
 const (
-	// joinInterval debounces joins: the first takes effect at once, those within this time after it take
-	// effect together.
+	// joinInterval debounces joins: the first takes effect at once, and those within this time after it
+	// together.
 	joinInterval = 1500 * time.Millisecond
-	// maxTokens is how many tokens of all rings are kept for lookups, with 9 bytes each.
+	// maxTokens is the number of tokens of all rings that are kept for lookups, with 9 bytes each.
 	maxTokens = 1_000_000
-	// evictTablesAfter is how long a ring's table is kept without a lookup. It takes a few milliseconds to
-	// build it again.
+	// evictTablesAfter is how long a ring's table is kept without a lookup. Building it takes a few
+	// milliseconds.
 	evictTablesAfter = time.Minute
 )
 
-// Source knows the shards of rings. The ring is nil if it is not known; the channel is closed when it
-// has changed.
+// Source returns rings by name. The ring is nil if it is not known; the channel is closed when it has changed.
 type Source interface {
 	Ring(name string) (*ring.Ring, <-chan struct{})
 }
 
-// Tracker keeps what was seen of the Leases. Its methods may be called from several goroutines.
+// Tracker tracks Leases. It is safe for concurrent use.
 type Tracker struct {
 	clock clock.PassiveClock
 	// timers delays joins and evicts tables. It is nil if the clock only tells the time.
 	timers clock.WithDelayedExecution
-	// calculated is told each time that a ring has other members.
+	// calculated is called when the members of a ring have changed.
 	calculated func(ring string)
-	// Redeclared, if it is set, is told when a shard has declared other resources than before. It must not block.
-	Redeclared func(ring string)
-	tables     *ring.Tables
-	evicting   atomic.Bool // a timer is set
-	// published is what Ring answers with, a *view by the ring's name, without waiting for the mutex.
+	// ResourcesChanged is called, if set, when a shard declares other resources. It must not block.
+	ResourcesChanged func(ring string)
+	tables           *ring.Tables
+	evicting         atomic.Bool // a timer is set
+	// published has a *view for each ring by name, so that Ring does not need the mutex.
 	published sync.Map
 
 	mu     sync.Mutex
-	leases map[types.NamespacedName]*observed
+	leases map[types.NamespacedName]*observedLease
 	rings  map[string]*state
 }
 
-// state is a ring that was declared, or that Leases name.
+// state is the state of a ring that was declared or that Leases name.
 type state struct {
 	candidates
 	declared bool
-	// deleted are members whose Leases are gone, until it is certain that they have stopped. Members are limited, and so are they.
-	deleted map[types.NamespacedName]*observed
-	// recorded are the namespaces whose shards were members when a sharder looked last, before this process did.
+	// deleted are members whose Leases were deleted, until they have certainly stopped. Their number is limited
+	// by that of the members.
+	deleted map[types.NamespacedName]*observedLease
+	// recorded are the namespaces whose shards were members according to the ring's status, before this process
+	// observed Leases.
 	recorded []string
 	*view
-	// joined is when a shard last joined, as others see it.
+	// joined is when a join was last published.
 	joined time.Time
 	// pending publishes the debounced joins, or is nil.
 	pending clock.Timer
-	// withheld is whether a departure is not published yet, because no other shard could work on the objects.
+	// withheld is whether a departure is not published because no ready shard could take the objects.
 	withheld bool
 }
 
-// view is a ring as others see it.
+// view is the published version of a ring.
 type view struct {
 	current *ring.Ring
 	changed chan struct{} // closed with the next change of current
-	since   time.Time     // when current became so
+	since   time.Time     // when current was published
 }
 
-// New returns a Tracker that knows nothing yet. The function is told of each ring that has other
-// members. With a clock that has no timers (clock.WithDelayedExecution) each join takes effect at once.
+// New returns an empty Tracker. It calls the function when the members of a ring have changed. If the clock does
+// not implement clock.WithDelayedExecution, each join takes effect at once.
 func New(passive clock.PassiveClock, calculated func(ring string)) *Tracker {
 	t := &Tracker{
 		clock:      passive,
 		calculated: calculated,
-		leases:     map[types.NamespacedName]*observed{},
+		leases:     map[types.NamespacedName]*observedLease{},
 		rings:      map[string]*state{},
 	}
 	t.timers, _ = passive.(clock.WithDelayedExecution)
@@ -94,7 +95,7 @@ func New(passive clock.PassiveClock, calculated func(ring string)) *Tracker {
 	return t
 }
 
-// evictLater makes sure that tables do not stay for longer than they are used.
+// evictLater sets a timer that evicts unused tables.
 func (t *Tracker) evictLater() {
 	if t.timers == nil || !t.evicting.CompareAndSwap(false, true) {
 		return
@@ -107,17 +108,17 @@ func (t *Tracker) evictLater() {
 	})
 }
 
-// after calls a function later, in a goroutine of its own: some clocks call it while they are locked.
+// after calls a function after a delay, in its own goroutine: some clocks call it with their mutex locked.
 func (t *Tracker) after(delay time.Duration, call func()) clock.Timer {
 	return t.timers.AfterFunc(delay, func() { go call() })
 }
 
-// AllNamespaces stands for all namespaces where a ring records from which it takes shards.
+// AllNamespaces stands for all namespaces in a ring's record of its shards' namespaces.
 const AllNamespaces = "*"
 
-// Declare makes a ring known, or its namespaces. Members that are not in these any more stay members, and are cordoned. Which
-// shards were members before this process began to look, it knows from the recorded namespaces, which only the first call
-// for a ring needs.
+// Declare adds a ring, or changes the namespaces from which it accepts shards. Members in other namespaces stay
+// members, and are cordoned. The recorded namespaces show which shards were members before this process observed
+// their Leases; only the first call for a ring uses them.
 func (t *Tracker) Declare(name string, namespaces []string, recorded ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,17 +141,17 @@ func (t *Tracker) Declare(name string, namespaces []string, recorded ...string) 
 	t.publish(name, known, false)
 }
 
-// state returns what is known of a ring, declared or not.
+// state returns the state of a ring, declared or not.
 func (t *Tracker) state(name string) *state {
 	known := t.rings[name]
 	if known == nil {
-		known = &state{candidates: newCandidates(nil), deleted: map[types.NamespacedName]*observed{}}
+		known = &state{candidates: newCandidates(nil), deleted: map[types.NamespacedName]*observedLease{}}
 		t.rings[name] = known
 	}
 	return known
 }
 
-// Drop forgets a ring. Those who wait for a change of it are told.
+// Drop removes a ring, and closes the channel that Ring returned.
 func (t *Tracker) Drop(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,23 +167,23 @@ func (t *Tracker) Drop(name string) {
 	t.forgetUnused(name, known)
 }
 
-// forgetUnused removes what is known of a ring that is neither declared nor named by a Lease.
+// forgetUnused removes a ring that is neither declared nor named by a Lease.
 func (t *Tracker) forgetUnused(name string, known *state) {
 	if !known.declared && len(known.byName) == 0 {
 		delete(t.rings, name)
 	}
 }
 
-// Observe notes what a Lease looks like now. The time of its renewal is this process's time of
-// seeing it, whatever the Lease says.
+// Observe records the current version of a Lease. The time of a renewal is when this process observed it,
+// because clocks of other processes may differ.
 func (t *Tracker) Observe(lease *coordinationv1.Lease) { t.observe(lease, true) }
 
-// ObserveListed notes a Lease that was there before this process looked. Its shard may have joined long
-// ago and have objects, so that it is a member at once.
+// ObserveListed records a Lease of the initial list. Its shard may have joined long ago and own objects, so it is a
+// member at once.
 func (t *Tracker) ObserveListed(lease *coordinationv1.Lease) { t.observe(lease, false) }
 
 func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
-	now := read(lease)
+	now := newObservedLease(lease)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.leases[now.key]
@@ -191,15 +192,15 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 		before = nil
 	}
 	if before == nil {
-		before = t.restored(&now)
+		before = t.takeDeleted(&now)
 	}
 	if before != nil && before.renewal == now.renewal {
 		now.Seen = before.Seen
 	} else {
 		now.Seen = t.clock.Now()
 	}
-	if before != nil && before.resources != now.resources && t.Redeclared != nil {
-		defer t.Redeclared(now.ring) // when it is noted, but before others can ask
+	if before != nil && before.resources != now.resources && t.ResourcesChanged != nil {
+		defer t.ResourcesChanged(now.ring) // after the record, and before the mutex is unlocked
 	}
 	now.facts.excluded = t.excluded(before, &now, !debounce)
 	if before != nil && before.facts == now.facts {
@@ -215,14 +216,14 @@ func (t *Tracker) observe(lease *coordinationv1.Lease, debounce bool) {
 	wasMember := before != nil && known.isMember(before)
 	known.replace(before, &now)
 	if known.pending != nil && debounce && !wasMember && known.isMember(&now) && !now.Leaving && !known.full() {
-		return // it joins with others, for which the time has not come
+		return // the pending timer publishes it
 	}
 	t.publish(now.ring, known, debounce)
 }
 
-// excluded tells whether a Lease is a member's although its ring takes no shards from its namespace: it was one before, or
-// it was listed and the ring's record says so. One that is not held any more is out, and does not come back.
-func (t *Tracker) excluded(before, now *observed, listed bool) bool {
+// excluded reports whether a Lease is a member's although its ring accepts no shards from its namespace: it was a
+// member before, or it was listed and the ring's record says so. Once the Lease is not held, the shard cannot return.
+func (t *Tracker) excluded(before, now *observedLease, listed bool) bool {
 	if !now.Held() || now.facts.tooLong {
 		return false
 	}
@@ -234,9 +235,9 @@ func (t *Tracker) excluded(before, now *observed, listed bool) bool {
 		(slices.Contains(known.recorded, AllNamespaces) || slices.Contains(known.recorded, now.key.Namespace))
 }
 
-// withdraw takes a Lease from its ring. If its shard was a member, it finds out with its next renewal at the earliest, so
-// that it stays one until it has stopped for certain, and gets nothing more. One that did not hold its Lease was out already.
-func (t *Tracker) withdraw(gone *observed) {
+// withdraw removes a deleted Lease from its ring. A member notices the deletion with its next renewal at the
+// earliest. It stays a member until it has certainly stopped, and is assigned nothing.
+func (t *Tracker) withdraw(gone *observedLease) {
 	known, wait := t.rings[gone.ring], gone.StoppedAt().Sub(t.clock.Now())
 	if t.timers == nil || !known.declared || !known.isMember(gone) || wait <= 0 {
 		known.replace(gone, nil)
@@ -251,13 +252,13 @@ func (t *Tracker) withdraw(gone *observed) {
 	t.forgetUnused(gone.ring, known)
 }
 
-// stopped takes a shard from its ring whose Lease has been gone for long enough.
-func (t *Tracker) stopped(silent *observed) {
+// stopped removes a shard whose Lease was deleted, and which has certainly stopped.
+func (t *Tracker) stopped(silent *observedLease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.rings[silent.ring]
 	if known == nil || known.deleted[silent.key] != silent {
-		return // it is back
+		return // there is a new Lease
 	}
 	delete(known.deleted, silent.key)
 	known.replace(silent, nil)
@@ -265,9 +266,9 @@ func (t *Tracker) stopped(silent *observed) {
 	t.forgetUnused(silent.ring, known)
 }
 
-// restored returns the Lease that was gone and is there again, if a Lease is that one or takes its place: a container that is
-// started again makes another one, and works from then on. One that may not join takes nobody's place.
-func (t *Tracker) restored(now *observed) *observed {
+// takeDeleted returns the deleted Lease that a Lease restores or replaces: a restarted container creates a new one,
+// and works from then on. A Lease that may not join replaces none.
+func (t *Tracker) takeDeleted(now *observedLease) *observedLease {
 	known := t.rings[now.ring]
 	if known == nil {
 		return nil
@@ -280,7 +281,7 @@ func (t *Tracker) restored(now *observed) *observed {
 	return gone
 }
 
-// Forget notes that a Lease is gone, or has lost the label of its ring. It does not prove that its shard has stopped.
+// Forget removes a Lease that was deleted or has lost its ring label. This does not prove that its shard has stopped.
 func (t *Tracker) Forget(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -322,13 +323,13 @@ func (t *Tracker) publish(name string, known *state, debounce bool) {
 	known.view = &view{current: next, changed: make(chan struct{}), since: now}
 	t.calculated(name)
 	t.published.Store(name, known.view)
-	close(before) // those who hear of it find the new ring
+	close(before) // after the new ring is visible
 }
 
-// noneReady reports whether there are shards to move objects to, but all of them have missed their renewals: when all stop at
-// once, as without permission to renew, objects would move from one dead shard to the next.
+// noneReady reports whether there are shards to move objects to, but all of them have missed their renewals. When all
+// stop at once, for example without permission to renew, objects would move from one dead shard to the next.
 func (t *Tracker) noneReady(known *state, next *ring.Ring) bool {
-	return len(next.Shards()) > 0 && !anyJoined(known.current, next) && !slices.ContainsFunc(known.members(), func(lease *observed) bool {
+	return len(next.Shards()) > 0 && !anyJoined(known.current, next) && !slices.ContainsFunc(known.members(), func(lease *observedLease) bool {
 		state, _ := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
 		return state == membership.Ready && !next.IsCordoned(lease.Shard) && !lease.facts.deleted
 	})
@@ -351,12 +352,12 @@ func (s *state) stopPending() {
 	}
 }
 
-// anyJoined reports whether a shard owns keys that was not a member before.
+// anyJoined reports whether a shard that was not a member before owns keys.
 func anyJoined(current, next *ring.Ring) bool {
 	return slices.ContainsFunc(next.Shards(), func(shard string) bool { return !current.Has(shard) })
 }
 
-// noneLeft reports whether all members of the ring are still what they were, and those that join own keys.
+// noneLeft reports whether all members of the ring are unchanged, and all new ones own keys.
 func noneLeft(current, next *ring.Ring) bool {
 	return !slices.ContainsFunc(current.Members(), func(shard string) bool {
 		return !next.Has(shard) || current.IsLeaving(shard) != next.IsLeaving(shard) || current.IsCordoned(shard) != next.IsCordoned(shard)
@@ -365,8 +366,7 @@ func noneLeft(current, next *ring.Ring) bool {
 	})
 }
 
-// Ring returns a ring as it is now, and a channel that is closed when it has changed. The ring is
-// nil if it was not declared.
+// Ring returns a ring, and a channel that is closed when it has changed. Both are nil if the ring was not declared.
 func (t *Tracker) Ring(name string) (*ring.Ring, <-chan struct{}) {
 	if shown, found := t.published.Load(name); found {
 		return shown.(*view).current, shown.(*view).changed
@@ -374,7 +374,7 @@ func (t *Tracker) Ring(name string) (*ring.Ring, <-chan struct{}) {
 	return nil, nil
 }
 
-// Since returns when the members of a ring have changed last, as far as this process has seen.
+// Since returns when this process last observed a change of a ring's members.
 func (t *Tracker) Since(name string) time.Time {
 	if shown, found := t.published.Load(name); found {
 		return shown.(*view).since

@@ -72,7 +72,7 @@ func TestRingFollowsLeases(t *testing.T) {
 	}
 	select {
 	case <-changed:
-		t.Error("renewals were told as a change")
+		t.Error("renewals were reported as a change")
 	default:
 	}
 	if f.calculations != before {
@@ -101,8 +101,8 @@ func TestRingFollowsLeases(t *testing.T) {
 	}
 }
 
-// TestLeaving has a shard that says that it leaves: it stays a member, but gets no more objects.
-func TestLeaving(t *testing.T) {
+// TestLeavingShardIsMemberWithoutKeys so that it can hand its objects over.
+func TestLeavingShardIsMemberWithoutKeys(t *testing.T) {
 	f := newFixture()
 	f.Declare("ring", nil)
 	f.Observe(lease("default", "a", "a", start))
@@ -144,8 +144,8 @@ func TestOtherClocksDoNotCount(t *testing.T) {
 	}
 }
 
-// TestSilenceIsNoticed stops one of two shards.
-func TestSilenceIsNoticed(t *testing.T) {
+// TestMissedRenewalsAreNoticed stops one of two shards.
+func TestMissedRenewalsAreNoticed(t *testing.T) {
 	f := newFixture()
 	f.Declare("ring", nil)
 	f.Observe(lease("default", "silent", "silent", start))
@@ -154,7 +154,7 @@ func TestSilenceIsNoticed(t *testing.T) {
 		now := start.Add(time.Duration(second) * time.Second)
 		f.clock.SetTime(now)
 		f.Observe(lease("default", "loud", "loud", now))
-		f.Observe(lease("default", "silent", "silent", start)) // a resync is no renewal
+		f.Observe(lease("default", "silent", "silent", start)) // a resync does not renew
 		shards := f.Shards("ring")
 		if shards[0].Name != "loud" || shards[0].State != membership.Ready {
 			t.Fatalf("after %d s: %v", second, shards[0])
@@ -168,7 +168,7 @@ func TestSilenceIsNoticed(t *testing.T) {
 	}
 }
 
-func TestNotEveryLeaseJoins(t *testing.T) {
+func TestInvalidLeasesDoNotJoin(t *testing.T) {
 	f := newFixture()
 	f.Declare("ring", []string{"operators"})
 	other := lease("operators", "other-ring", "other-ring", start)

@@ -1,5 +1,5 @@
-// Package metrics has the metrics of the sharder and its rings. Metrics that other implementations of
-// the wire contract have, too, keep their names and labels, so that existing dashboards work.
+// Package metrics has the metrics of the sharder and its rings. Metrics that other implementations of the
+// wire contract also have keep their names and labels, so that existing dashboards work.
 package metrics
 
 import (
@@ -69,7 +69,7 @@ func ofRing(labels []string) []string { return append([]string{ringLabel}, label
 
 // Measure sets the callbacks of a Mover to update the metrics.
 func (m *Metrics) Measure(options *moves.Options) {
-	options.Report = func(ring string, resource schema.GroupResource, action assignment.Action, took time.Duration) {
+	options.OnWrite = func(ring string, resource schema.GroupResource, action assignment.Action, took time.Duration) {
 		switch action {
 		case assignment.Drain:
 			m.DrainRequested(ring, resource)
@@ -78,10 +78,10 @@ func (m *Metrics) Measure(options *moves.Options) {
 		case assignment.Undrain, assignment.Keep:
 		}
 	}
-	options.Synced = func(ring string, counts moves.Counts, _ error) {
+	options.OnSynced = func(ring string, counts moves.Counts, _ error) {
 		m.Synced(ring, counts.Objects, counts.Unassigned, counts.Took)
 	}
-	options.Drained = func(ring string, report moves.DrainReport) {
+	options.OnDrained = func(ring string, report moves.DrainReport) {
 		m.Draining(ring, report.Outstanding, report.Oldest, report.Ended)
 	}
 }

@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	// rememberedChildren bounds the children of a ring that wait for their owners. Those beyond are found by listing.
-	rememberedChildren = 25000
-	// handoverSample is after how many released objects it is known whether a shard hands children over by itself.
+	// maxPendingChildren bounds the children of a ring that wait for their controllers. A list finds the others.
+	maxPendingChildren = 25000
+	// handoverSample is the number of children after which it is known whether a shard hands children over itself.
 	handoverSample = 20
 )
 
-// pendingChildren are the children that should be on another shard and wait until their controller has
-// been released, by the controller's key.
+// pendingChildren are the children that should be on another shard and wait for the release of their controllers, by
+// the controller's key.
 type pendingChildren struct {
 	mu           sync.Mutex
 	byController map[string]map[types.UID]child
 	n            int
 	shards       map[string]*handover
-	// owned is about how many main objects each shard owns.
+	// owned is the approximate number of main objects that each shard owns.
 	owned map[string]int
 }
 
-// child is a controlled object, as it was when it was listed.
+// child is a controlled object, as it was listed.
 type child struct {
 	resource *catalog.Resource
 	object
 }
 
-// handover is what was seen of the children of a shard's released objects. A shard of Ringmaster moves them itself, and
-// writing them again would cost a conflict and a read for each.
+// handover counts the children of a shard's released objects, and those that the shard had not moved. A shard that
+// uses the library moves them itself, and writing them again would cost a conflict and a read for each.
 type handover struct{ checked, moved int }
 
 func newPendingChildren() *pendingChildren {
@@ -48,7 +48,7 @@ func newPendingChildren() *pendingChildren {
 	return c
 }
 
-// clear begins again, with about how many main objects each shard owns.
+// clear removes all children, and sets the approximate number of main objects that each shard owns.
 func (c *pendingChildren) clear(owned map[string]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *pendingChildren) clear(owned map[string]int) {
 	maps.Copy(c.owned, owned)
 }
 
-// arrived notes released objects at their new owners, and returns how many objects these own.
+// arrived counts released objects at their new owners, and returns how many objects these own.
 func (c *pendingChildren) arrived(destinations map[string]int) (owned int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *pendingChildren) add(controller string, waiting child) bool {
 	defer c.mu.Unlock()
 	children := c.byController[controller]
 	if _, known := children[waiting.uid]; !known {
-		if c.n >= rememberedChildren {
+		if c.n >= maxPendingChildren {
 			return false
 		}
 		c.n++
@@ -86,7 +86,7 @@ func (c *pendingChildren) add(controller string, waiting child) bool {
 	return true
 }
 
-// take returns the children of a controller and forgets them.
+// take removes and returns the children of a controller.
 func (c *pendingChildren) take(controller string) []child {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *pendingChildren) take(controller string) []child {
 	return taken
 }
 
-// controllers returns the keys of the controllers that children wait for.
+// controllers returns the keys of the controllers of pending children.
 func (c *pendingChildren) controllers() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,15 +107,15 @@ func (c *pendingChildren) controllers() []string {
 	return keys
 }
 
-// movesThemselves tells whether a shard hands children over by itself.
-func (c *pendingChildren) movesThemselves(shard string) bool {
+// handsOverChildren reports whether a shard hands children over itself.
+func (c *pendingChildren) handsOverChildren(shard string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	seen := c.shards[shard]
 	return seen != nil && seen.checked >= handoverSample && seen.moved == 0
 }
 
-// checked notes whether a child of a released object had to be moved.
+// checked counts a child of a released object, and whether it had to be moved.
 func (c *pendingChildren) checked(shard string, moved bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,13 +128,13 @@ func (c *pendingChildren) checked(shard string, moved bool) {
 	}
 }
 
-// moveChildren lets the children of released objects follow these.
+// moveChildren moves the children of released objects after their controllers.
 func (p *pass) moveChildren(ctx context.Context, owners []string) {
 	var released [][]child
 	for _, owner := range owners {
 		waiting := p.children.take(owner)
-		if len(waiting) == 0 || p.children.movesThemselves(waiting[0].Shard) {
-			continue // a shard that does it by itself may still be at it; the next pass finds what it leaves behind
+		if len(waiting) == 0 || p.children.handsOverChildren(waiting[0].Shard) {
+			continue // the shard may still be moving them; the next pass finds what it missed
 		}
 		released = append(released, waiting)
 	}
@@ -143,26 +143,26 @@ func (p *pass) moveChildren(ctx context.Context, owners []string) {
 	defer group.Wait()
 	for _, waiting := range released {
 		slot := p.slot(waiting[0].resource)
-		if p.writes.take(ctx, slot) != nil {
+		if p.writes.acquire(ctx, slot) != nil {
 			return
 		}
 		group.Go(func() {
-			defer p.writes.free(slot)
-			p.follow(ctx, waiting, located[waiting[0].owner.Key()])
+			defer p.writes.release(slot)
+			p.follow(ctx, waiting, located[waiting[0].main.Key()])
 		})
 	}
 }
 
-// locateMany returns the shards of released objects by their keys, where listing what their new shards own is cheaper than
+// locateMany returns the owners of released objects by key, if listing all objects of their new owners is cheaper than
 // reading them one by one. It may miss some.
 func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]string {
 	const (
-		many  = 20 // fewer are read one by one
+		many  = 20 // fewer objects are read one by one
 		share = 25 // listing this many objects costs as much as reading one
 	)
 	wanted, destinations := map[string]bool{}, map[string]int{}
 	for _, waiting := range released {
-		key := waiting[0].owner.Key()
+		key := waiting[0].main.Key()
 		wanted[key] = true
 		destinations[p.members.Owner(key)]++
 	}
@@ -176,7 +176,7 @@ func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]st
 		p.fail(resource.Resource.GroupResource(), p.list(ctx, resource, at, func(o object, _ *liveness) error {
 			mu.Lock()
 			defer mu.Unlock()
-			if key := o.owner.Key(); wanted[key] {
+			if key := o.main.Key(); wanted[key] {
 				located[key] = o.Shard
 			}
 			return nil
@@ -185,22 +185,22 @@ func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]st
 	return located
 }
 
-// follow moves the children of one object to the shard that owns it now, if that is known already.
+// follow moves the children of a controller to its current owner, which is read if located is empty.
 func (p *pass) follow(ctx context.Context, waiting []child, located string) {
 	locate := sync.OnceValue(func() string {
 		if located != "" {
 			return located
 		}
-		return p.locateOwner(ctx, waiting[0].resource.Resource.GroupResource(), waiting[0].owner)
+		return p.locateController(ctx, waiting[0].resource.Resource.GroupResource(), waiting[0].main)
 	})
 	for _, c := range waiting {
-		decision := assignment.DecideControlled(c.Object, p.members.Owner(c.owner.Key()), p.members, locate)
+		decision := assignment.DecideControlled(c.Object, p.members.Owner(c.main.Key()), p.members, locate)
 		if decision.Action == assignment.Keep || decision.Action == assignment.Assign {
-			continue // its owner has not moved, or the next rescue finds it
+			continue // its controller has not moved, or the next rescue finds it
 		}
 		moved, err := p.apply(ctx, c.resource, c.object, decision)
 		if err != nil && ctx.Err() == nil {
-			p.refuse(c.resource, c.object, err)
+			p.writeFailed(c.resource, c.object, err)
 		}
 		p.children.checked(c.Shard, moved)
 	}

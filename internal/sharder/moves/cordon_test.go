@@ -16,8 +16,8 @@ import (
 
 var drainLabel = shardingv1alpha1.LabelDrain(simulated)
 
-// become changes the members.
-func (s *simulation) become(members ring.Members) {
+// setMembers changes the members.
+func (s *simulation) setMembers(members ring.Members) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.members = ring.Of(members)
@@ -39,8 +39,8 @@ func (s *simulation) owners(n int) map[string]string {
 	return owners
 }
 
-// TestCordonedShardIsDrained cordons a shard of a ring at rest, also while another one leaves. Its objects are asked for at
-// once, and no one else gets them before it has released them, or is dead.
+// TestCordonedShardIsDrained cordons a shard of a ring at rest, also while another one leaves. Its objects are drained at
+// once, and not reassigned before it has released them or died.
 func TestCordonedShardIsDrained(t *testing.T) {
 	for name, leaving := range map[string][]string{"at rest": nil, "while another shard leaves": {"l"}} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestCordonedShardIsDrained(t *testing.T) {
 				if leaving == nil {
 					shards = append(shards, "l")
 				}
-				s.become(ring.Members{Shards: shards, Leaving: leaving, Cordoned: []string{"c"}})
+				s.setMembers(ring.Members{Shards: shards, Leaving: leaving, Cordoned: []string{"c"}})
 				time.Sleep(time.Second)
 				synctest.Wait()
 				asked := 0
@@ -75,7 +75,7 @@ func TestCordonedShardIsDrained(t *testing.T) {
 					}
 				}
 				t.Logf("%d objects are drained", asked)
-				s.become(ring.Members{Shards: shards, Leaving: leaving}) // it dies
+				s.setMembers(ring.Members{Shards: shards, Leaving: leaving}) // it dies
 				time.Sleep(time.Second)
 				synctest.Wait()
 				for object, owner := range before {
@@ -90,7 +90,7 @@ func TestCordonedShardIsDrained(t *testing.T) {
 }
 
 // TestEmptyCordonedShardCostsNothing has a departure while a shard is cordoned that has released all its objects: as without
-// it, only the objects of the departed shard are looked at.
+// it, only the objects of the departed shard are listed.
 func TestEmptyCordonedShardCostsNothing(t *testing.T) {
 	lists := func(cordoned ...string) (n int) {
 		s := newSimulation()
@@ -98,7 +98,7 @@ func TestEmptyCordonedShardCostsNothing(t *testing.T) {
 		s.owners(100)
 		s.run(t, time.Minute, func() {
 			before, _ := s.api.requests()
-			s.become(ring.Members{Shards: []string{"a"}, Cordoned: cordoned})
+			s.setMembers(ring.Members{Shards: []string{"a"}, Cordoned: cordoned})
 			time.Sleep(time.Second)
 			synctest.Wait()
 			after, _ := s.api.requests()
@@ -111,8 +111,8 @@ func TestEmptyCordonedShardCostsNothing(t *testing.T) {
 	}
 }
 
-// TestOnlyCordonedShards has nobody to move objects to: they stay.
-func TestOnlyCordonedShards(t *testing.T) {
+// TestCordonedShardsKeepObjectsWithoutOtherShard has no shard to move objects to.
+func TestCordonedShardsKeepObjectsWithoutOtherShard(t *testing.T) {
 	s := newSimulation()
 	s.members = ring.New([]string{"a", "b"})
 	before := s.owners(20)

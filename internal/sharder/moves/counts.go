@@ -8,23 +8,23 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// Counts are what is known of a ring's objects.
+// Counts are the numbers of a ring's objects.
 type Counts struct {
-	// Objects are by resource and shard, as of the last resync. The shard "" has those without one.
+	// Objects are the numbers by resource and shard, as of the last resync. The shard "" has the unassigned objects.
 	Objects map[schema.GroupResource]map[string]int
-	// Unassigned are those without a live owner that could not be assigned.
+	// Unassigned is the number of unassigned and orphaned objects that could not be assigned.
 	Unassigned int
-	// Took is how long the resync took, with the moves that came of it; zero if this is not about a resync.
+	// Took is the duration of the resync with its moves, or zero if this is not the result of a resync.
 	Took time.Duration
 
-	// withoutOwner are the unassigned objects by resource.
+	// withoutOwner are the unassigned and orphaned objects by resource.
 	withoutOwner map[schema.GroupResource]unassigned
 }
 
-// unassigned are objects of a resource without a live owner.
+// unassigned are the numbers of objects of a resource without a live owner.
 type unassigned struct{ orphaned, unlabelled int }
 
-// keep takes over what an earlier pass found of a resource whose objects with an owner were not listed this time.
+// keep copies the counts of an earlier pass for a resource whose assigned objects were not listed this time.
 func (c *Counts) keep(resource schema.GroupResource, from Counts, live func(shard string) bool) {
 	for shard, n := range from.Objects[resource] {
 		if live(shard) {
@@ -33,7 +33,7 @@ func (c *Counts) keep(resource schema.GroupResource, from Counts, live func(shar
 	}
 }
 
-// of is what was found of a resource.
+// of returns the counts of a resource by shard.
 func (c *Counts) of(resource schema.GroupResource) map[string]int {
 	if c.Objects == nil {
 		c.Objects = map[schema.GroupResource]map[string]int{}
@@ -63,7 +63,7 @@ func (c *Counts) addUnassigned(resource schema.GroupResource, withoutLabel bool)
 	c.setUnassigned(resource, n)
 }
 
-// owned is how many main objects each shard owns.
+// owned returns the number of main objects that each shard owns.
 func (c *Counts) owned(declared *catalog.Ring) map[string]int {
 	owned := map[string]int{}
 	for _, resource := range mainResources(declared) {

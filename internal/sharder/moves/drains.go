@@ -15,20 +15,20 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// DrainReport is about the drains that shards have not acknowledged.
+// DrainReport reports the drains that shards have not acknowledged.
 type DrainReport struct {
 	Outstanding int
-	// Oldest is when the first of them began, by this process's clock.
+	// Oldest is when this process first observed the oldest of them.
 	Oldest time.Time
-	// Shard owns that one.
+	// Shard is the owner of that object.
 	Shard string
-	// Overdue are those that exceeded the ring's timeout.
+	// Overdue is the number of drains that exceeded the ring's timeout.
 	Overdue int
-	// Ended are the durations of those that have ended since the last report.
+	// Ended are the durations of the drains that have ended since the last report.
 	Ended []time.Duration
 }
 
-// drains are the objects that shards have been asked to release, by key.
+// drains tracks the outstanding drains by the key of their objects.
 type drains struct {
 	clock clock.PassiveClock
 
@@ -52,7 +52,7 @@ func (d *drains) len() int {
 	return len(d.outstanding)
 }
 
-// add notes that a shard has been asked, if that is not known yet.
+// add adds a drain, unless it is known already.
 func (d *drains) add(kind schema.GroupResource, key, shard string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,20 +61,20 @@ func (d *drains) add(kind schema.GroupResource, key, shard string) {
 	}
 }
 
-// shard returns the shard that has been asked to release an object, or "".
+// shard returns the shard from which an object is being drained, or "".
 func (d *drains) shard(key string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.outstanding[key].shard
 }
 
-// end forgets all drains of the listed kinds but those that were seen, and those that began after the list was asked for. It
-// returns the keys of the objects concerned, and how long their drains took.
-func (d *drains) end(listed func(schema.GroupResource) bool, seen map[string]bool, asked time.Time) (keys []string, took []time.Duration) {
+// end removes the drains of the listed kinds, except those that were seen and those that began after the list. It
+// returns the keys of the objects, and the durations of their drains.
+func (d *drains) end(listed func(schema.GroupResource) bool, seen map[string]bool, listedAt time.Time) (keys []string, took []time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, known := range d.outstanding {
-		if !seen[key] && listed(known.kind) && known.since.Before(asked) {
+		if !seen[key] && listed(known.kind) && known.since.Before(listedAt) {
 			delete(d.outstanding, key)
 			keys = append(keys, key)
 			took = append(took, d.clock.Now().Sub(known.since))
@@ -83,7 +83,7 @@ func (d *drains) end(listed func(schema.GroupResource) bool, seen map[string]boo
 	return keys, took
 }
 
-// overdueAt is when the next drain exceeds its timeout, or zero.
+// overdueAt returns when the next drain exceeds its timeout, or zero.
 func (d *drains) overdueAt(policy shardingv1alpha1.DrainPolicy) (at time.Time) {
 	if policy.Timeout == nil || policy.Timeout.Duration <= 0 {
 		return at
@@ -123,24 +123,24 @@ func (d *drains) report(policy shardingv1alpha1.DrainPolicy) DrainReport {
 	return report
 }
 
-// pollDrains lists which objects are still being drained, moves the children of those that have been released, and does
-// what the ring's policy says about drains that exceeded their timeout. Kinds that cannot be listed are left out: what was
-// not seen may still be drained.
-func (r *run) pollDrains(ctx context.Context, declared *catalog.Ring, members *ring.Ring) (acknowledged int, failed map[schema.GroupResource]bool) {
-	p := r.newPass(r.memory, declared, members)
-	asked := r.Clock.Now()
-	listed := slices.DeleteFunc(r.ready(declared, asked), func(resource catalog.Resource) bool { return !resource.Main() })
+// pollDrains lists the objects that are still being drained, moves the children of released ones, and applies the
+// ring's policy to drains that exceeded their timeout. It skips kinds that cannot be listed, because an object that
+// was not seen may still be draining.
+func (w *worker) pollDrains(ctx context.Context, declared *catalog.Ring, members *ring.Ring) (acknowledged int, failed map[schema.GroupResource]bool) {
+	p := w.newPass(w.memory, declared, members)
+	listedAt := w.Clock.Now()
+	listed := slices.DeleteFunc(w.ready(declared, listedAt), func(resource catalog.Resource) bool { return !resource.Main() })
 	var mu sync.Mutex
 	seen, overdue := map[string]bool{}, map[*catalog.Resource][]object{}
 	p.each(listed, func(resource *catalog.Resource) {
 		kind := resource.Resource.GroupResource()
-		p.fail(kind, p.list(ctx, resource, draining(r.name), func(o object, _ *liveness) error {
-			key := o.owner.Key()
-			r.drains.add(kind, key, o.Shard)
+		p.fail(kind, p.list(ctx, resource, draining(w.name), func(o object, _ *liveness) error {
+			key := o.main.Key()
+			w.drains.add(kind, key, o.Shard)
 			mu.Lock()
 			defer mu.Unlock()
 			seen[key] = true
-			if declared.Drain.OnTimeout == shardingv1alpha1.DrainMove && r.drains.overdue(key, declared.Drain) && !r.refusals.backingOff(kind, o) {
+			if declared.Drain.OnTimeout == shardingv1alpha1.DrainMove && w.drains.overdue(key, declared.Drain) && !w.failedWrites.backingOff(kind, o) {
 				o.forced = true
 				overdue[resource] = append(overdue[resource], o)
 			}
@@ -148,16 +148,16 @@ func (r *run) pollDrains(ctx context.Context, declared *catalog.Ring, members *r
 		}))
 	})
 	failed = p.failed(listed)
-	released, took := r.drains.end(func(kind schema.GroupResource) bool {
+	released, took := w.drains.end(func(kind schema.GroupResource) bool {
 		failedNow, tried := failed[kind]
 		return tried && !failedNow
-	}, seen, asked)
-	r.reportDrains(declared, took)
-	r.following.Go(func() { // the next released objects need not wait for these
+	}, seen, listedAt)
+	w.reportDrains(declared, took)
+	w.background.Go(func() { // so that other released objects do not wait for these
 		p.forceMoves(ctx, overdue)
 		p.moveChildren(ctx, released)
 		if ctx.Err() == nil {
-			r.logFailures(ctx, p)
+			w.logFailures(ctx, p)
 		}
 	})
 	return len(released), onlyFailed(failed)
@@ -170,14 +170,14 @@ func (p *pass) forceMoves(ctx context.Context, overdue map[*catalog.Resource][]o
 	for resource, objects := range overdue {
 		kind := resource.Resource.GroupResource()
 		for _, o := range objects {
-			if p.tooManyRefused(kind, o) {
+			if p.tooManyFailed(kind, o) {
 				continue
 			}
-			if p.writes.take(ctx, p.slot(resource)) != nil {
+			if p.writes.acquire(ctx, p.slot(resource)) != nil {
 				return
 			}
 			group.Go(func() {
-				defer p.writes.free(p.slot(resource))
+				defer p.writes.release(p.slot(resource))
 				if to := p.write(ctx, resource, o, p.decide(ctx, resource, o, nil)); to != o.Shard {
 					logf.FromContext(ctx).Info("Drain exceeded its timeout, reassigned the object",
 						"resource", kind, "namespace", o.namespace, "name", o.name, "shard", o.Shard)
@@ -187,16 +187,16 @@ func (p *pass) forceMoves(ctx context.Context, overdue map[*catalog.Resource][]o
 	}
 }
 
-// reportDrains tells how many drains are outstanding, if that has changed.
-func (r *run) reportDrains(declared *catalog.Ring, ended []time.Duration) {
-	report := r.drains.report(declared.Drain)
-	r.reportMu.Lock()
-	changed := len(ended) > 0 || !r.drainsReported || report.Outstanding != r.lastDrains.Outstanding ||
-		report.Overdue != r.lastDrains.Overdue || report.Shard != r.lastDrains.Shard
-	r.drainsReported, r.lastDrains = true, report
-	r.reportMu.Unlock()
+// reportDrains calls OnDrained if the outstanding drains have changed.
+func (w *worker) reportDrains(declared *catalog.Ring, ended []time.Duration) {
+	report := w.drains.report(declared.Drain)
+	w.reportMu.Lock()
+	changed := len(ended) > 0 || !w.drainsReported || report.Outstanding != w.lastDrains.Outstanding ||
+		report.Overdue != w.lastDrains.Overdue || report.Shard != w.lastDrains.Shard
+	w.drainsReported, w.lastDrains = true, report
+	w.reportMu.Unlock()
 	if changed {
 		report.Ended = ended
-		r.Drained(r.name, report)
+		w.OnDrained(w.name, report)
 	}
 }

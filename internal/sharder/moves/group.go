@@ -7,28 +7,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Group runs a Mover for each ring, for as long as this process leads.
+// Group runs the Mover for each ring while this process leads.
 type Group struct {
 	mover *Mover
-	// changed is called when the progress of a ring has changed.
+	// changed is called when the Progress of a ring has changed.
 	changed func(ring string)
 
 	mu    sync.Mutex
-	ctx   context.Context //nolint:containedctx // it is the time for which this process leads
-	rings map[string]*member
-	// ending are the runs of rings that were stopped and may not have ended yet.
+	ctx   context.Context //nolint:containedctx // it ends when this process no longer leads
+	rings map[string]*ringWork
+	// ending has a channel for each stopped ring whose work has not ended yet.
 	ending map[string]<-chan struct{}
 	wait   sync.WaitGroup
 }
 
-// member is the work on one ring, with its progress.
-type member struct {
+// ringWork is the work on one ring, with its Progress.
+type ringWork struct {
 	uid        types.UID
 	generation int64
 	resources  int
 	stop       context.CancelFunc
 	requests   chan struct{}
-	// after is closed when an earlier run of the same ring has ended, and ended when this one has.
+	// after is closed when earlier work on the same ring has ended, and ended when this work has.
 	after <-chan struct{}
 	ended chan struct{}
 	Progress
@@ -36,21 +36,21 @@ type member struct {
 
 // NewGroup returns a Group. The options' Synced and Drained are called as well as the Group's.
 func NewGroup(options Options, changed func(ring string)) *Group {
-	g := &Group{changed: changed, rings: map[string]*member{}, ending: map[string]<-chan struct{}{}}
-	synced, drained := options.Synced, options.Drained
-	options.Synced = func(ring string, counts Counts, err error) {
+	g := &Group{changed: changed, rings: map[string]*ringWork{}, ending: map[string]<-chan struct{}{}}
+	synced, drained := options.OnSynced, options.OnDrained
+	options.OnSynced = func(ring string, counts Counts, err error) {
 		synced(ring, counts, err)
-		g.note(ring, func(m *member) { m.Synced, m.Counts, m.Err = true, counts, err })
+		g.note(ring, func(w *ringWork) { w.Synced, w.Counts, w.Err = true, counts, err })
 	}
-	options.Drained = func(ring string, report DrainReport) {
+	options.OnDrained = func(ring string, report DrainReport) {
 		drained(ring, report)
-		g.note(ring, func(m *member) { m.Drains = report })
+		g.note(ring, func(w *ringWork) { w.Drains = report })
 	}
 	g.mover = New(options)
 	return g
 }
 
-func (g *Group) note(ring string, change func(*member)) {
+func (g *Group) note(ring string, change func(*ringWork)) {
 	g.mu.Lock()
 	known := g.rings[ring]
 	if known != nil {
@@ -78,14 +78,14 @@ func (g *Group) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ensure makes the Group work on a ring. When the ring's spec has changed, or it is another one of the
-// same name, or more of its resources have become known, all objects are listed again.
+// Ensure starts the work on a ring. If the ring's spec has changed, it is a new ring of the same name, or more of
+// its resources are known, it requests a resync.
 func (g *Group) Ensure(ring string, uid types.UID, generation int64, resources int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	known := g.rings[ring]
 	if known == nil {
-		known = &member{
+		known = &ringWork{
 			uid: uid, generation: generation, resources: resources,
 			requests: make(chan struct{}, 1), after: g.ending[ring], ended: make(chan struct{}),
 		}
@@ -102,7 +102,7 @@ func (g *Group) Ensure(ring string, uid types.UID, generation int64, resources i
 	known.resync()
 }
 
-// Resync makes the Group list all objects of a ring at once.
+// Resync requests a resync of a ring.
 func (g *Group) Resync(ring string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,20 +111,20 @@ func (g *Group) Resync(ring string) {
 	}
 }
 
-func (m *member) resync() {
+func (w *ringWork) resync() {
 	select {
-	case m.requests <- struct{}{}:
-	default: // it has been asked already
+	case w.requests <- struct{}{}:
+	default: // a request is already pending
 	}
 }
 
-func (g *Group) run(ring string, known *member) {
+func (g *Group) run(ring string, known *ringWork) {
 	ctx, stop := context.WithCancel(g.ctx)
 	known.stop = stop
 	g.wait.Go(func() {
 		defer close(known.ended)
 		if known.after != nil {
-			<-known.after // two runs of one ring would repeat each other's work
+			<-known.after // so that two workers of a ring do not do the same work
 		}
 		g.mover.Run(ctx, ring, known.requests)
 	})
@@ -144,7 +144,7 @@ func (g *Group) Stop(ring string) {
 	}
 }
 
-// forget drops a run that was stopped, when it has ended.
+// forget removes stopped work when it has ended.
 func (g *Group) forget(ring string, ended <-chan struct{}) {
 	<-ended
 	g.mu.Lock()
@@ -156,9 +156,9 @@ func (g *Group) forget(ring string, ended <-chan struct{}) {
 
 // Progress is what is known of the objects of a ring.
 type Progress struct {
-	// Synced is whether this process has listed all objects, and knows anything at all.
+	// Synced is whether this process has listed all objects. Until then, the rest is empty.
 	Synced bool
-	// Counts are what the last passes found, and Err is what keeps objects from their shards.
+	// Counts are the results of the last passes, and Err is why objects could not be assigned.
 	Counts Counts
 	Err    error
 	Drains DrainReport
@@ -174,5 +174,5 @@ func (g *Group) Progress(ring string) Progress {
 	return Progress{}
 }
 
-// Mover does the work.
+// Mover returns the Mover that the Group runs.
 func (g *Group) Mover() *Mover { return g.mover }

@@ -20,9 +20,9 @@ func controlledBy(name string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: "parent", Controller: new(true)}
 }
 
-// TestHealthyObjectsBehindRefusedOnes has more refused objects than are remembered, all before the healthy ones of their kind.
+// TestObjectsBehindRefusedOnesAreAssigned has more refused objects than are remembered, all before the healthy ones of their kind.
 // How many passes that takes depends on the order in which writes that run at the same time are answered.
-func TestHealthyObjectsBehindRefusedOnes(t *testing.T) {
+func TestObjectsBehindRefusedOnesAreAssigned(t *testing.T) {
 	for refused, within := range map[int]time.Duration{100: time.Minute, 300: 3 * time.Minute, 2000: 20 * time.Minute} {
 		t.Run(strconv.Itoa(refused), func(t *testing.T) {
 			s := newSimulation()
@@ -57,7 +57,7 @@ func TestHealthyObjectsBehindRefusedOnes(t *testing.T) {
 }
 
 // TestDrainEndsAlthoughAnotherKindFails has a main kind that cannot be listed. A released object of another one and its child
-// are not held up.
+// are not delayed.
 func TestDrainEndsAlthoughAnotherKindFails(t *testing.T) {
 	s := newSimulation()
 	wrong := s.wrongShard("parent")
@@ -87,8 +87,8 @@ func TestDrainEndsAlthoughAnotherKindFails(t *testing.T) {
 	})
 }
 
-// TestControllersThatCannotBeLocated has many children on the wrong shard, and controllers that cannot be read.
-func TestControllersThatCannotBeLocated(t *testing.T) {
+// TestFailedLocationsAreBounded has many children on the wrong shard, and controllers that cannot be read.
+func TestFailedLocationsAreBounded(t *testing.T) {
 	s := newSimulation()
 	for i := range 2000 {
 		parent := fmt.Sprintf("parent-%d", i)
@@ -122,8 +122,8 @@ func overdue(n int) *simulation {
 	return s
 }
 
-// TestForcedMovesThatHangHoldUpNothing has writes of overdue objects time out.
-func TestForcedMovesThatHangHoldUpNothing(t *testing.T) {
+// TestHangingForcedMovesDelayNothing has writes of overdue objects time out.
+func TestHangingForcedMovesDelayNothing(t *testing.T) {
 	s := overdue(200)
 	s.api.patchFails = func(ctx context.Context, resource, _ string) error {
 		if resource != "configmaps" {
@@ -137,7 +137,7 @@ func TestForcedMovesThatHangHoldUpNothing(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if s.api.label("services", "late", shardLabel) == "" {
-			t.Error("another kind was held up")
+			t.Error("another kind was delayed")
 		}
 	})
 }

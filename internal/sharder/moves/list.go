@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// pageSize is how many objects are read at once.
+	// pageSize is the maximum number of objects in a page.
 	pageSize = 500
-	// readTimeout bounds one page, or one object.
+	// readTimeout bounds the read of a page or an object.
 	readTimeout = 15 * time.Second
 )
 
 // selection is a label selector.
 type selection string
 
-// withoutOwner selects the unassigned and orphaned objects of a main resource, and the orphaned ones of a controlled
-// resource. Unlabelled objects of a controlled kind are mostly not the ring's at all; a sweep looks at those.
+// withoutOwner selects the unassigned and orphaned objects of a main resource, and the orphaned objects of a controlled
+// resource. Unlabelled objects of a controlled kind are mostly not in the ring; a sweep lists them.
 func withoutOwner(resource *catalog.Resource, ringName string, members *ring.Ring) selection {
 	orphaned := shardingv1alpha1.LabelShard(ringName) + " notin (" + strings.Join(members.Members(), ",") + ")"
 	if resource.Main() {
@@ -42,12 +42,12 @@ func withOwner(ringName string, members *ring.Ring) selection {
 	return selection(shardingv1alpha1.LabelShard(ringName) + " in (" + strings.Join(members.Members(), ",") + ")")
 }
 
-// unlabelled selects the objects that never got a shard.
+// unlabelled selects the objects without a shard label.
 func unlabelled(ringName string) selection {
 	return selection("!" + shardingv1alpha1.LabelShard(ringName))
 }
 
-// draining selects the objects whose owner has been asked to release them.
+// draining selects the objects that are being drained.
 func draining(ringName string) selection { return selection(shardingv1alpha1.LabelDrain(ringName)) }
 
 // list reads a resource page by page. With a limit and no resourceVersion a page is consistent and comes from the API
@@ -69,8 +69,8 @@ func (p *pass) listFrom(ctx context.Context, client metadata.ResourceInterface, 
 	for {
 		page, err := listPage(ctx, client, options)
 		if token := resumeToken(err); token != "" && token != options.Continue {
-			// The snapshot that the pages came from is gone. The rest comes from a newer one: an object that has changed
-			// since may be missed or seen twice, and the next pass sees it.
+			// The snapshot of the previous pages has expired. The rest comes from a newer one: an object that has changed
+			// since may be missed or listed twice, and the next pass finds it.
 			options.Continue = token
 			continue
 		}
@@ -78,8 +78,8 @@ func (p *pass) listFrom(ctx context.Context, client metadata.ResourceInterface, 
 			return fmt.Errorf("listing %s: %w", resource.Resource.GroupResource(), err)
 		}
 		p.pages.Add(1)
-		read := p.newLiveness()
-		namespace, selects := "", true // they come in the order of their namespaces
+		live := p.newLiveness()
+		namespace, selects := "", true // objects are ordered by namespace
 		for i := range page.Items {
 			full := &page.Items[i]
 			if full.Namespace != namespace {
@@ -88,7 +88,7 @@ func (p *pass) listFrom(ctx context.Context, client metadata.ResourceInterface, 
 			if !selects || full.DeletionTimestamp != nil && len(full.Finalizers) == 0 {
 				continue
 			}
-			if err := visit(reduce(resource, p.declared.Name, full), read); err != nil {
+			if err := visit(reduce(resource, p.declared.Name, full), live); err != nil {
 				return err
 			}
 		}
@@ -104,7 +104,7 @@ func listPage(ctx context.Context, client metadata.ResourceInterface, options me
 	return client.List(ctx, options)
 }
 
-// resumeToken returns what the API server offers to go on with when a list took longer than it keeps old versions.
+// resumeToken returns the token with which to continue a list that took longer than the API server keeps old versions.
 func resumeToken(err error) string {
 	if status, is := errors.AsType[*apierrors.StatusError](err); is && apierrors.IsResourceExpired(err) {
 		return status.ErrStatus.Continue
@@ -112,7 +112,7 @@ func resumeToken(err error) string {
 	return ""
 }
 
-// read reads one object as it is now. It is a list, because the public implementation's rings grant no get.
+// read reads the current version of an object. It is a list, because roles for other implementations grant no get.
 func (m *Mover) read(ctx context.Context, resource *catalog.Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	return m.readWith(ctx, resource, namespace, name, metav1.ListOptions{})
 }
@@ -138,8 +138,8 @@ func (m *Mover) client(resource *catalog.Resource, namespace string) metadata.Re
 	return m.Metadata.Resource(resource.Resource)
 }
 
-// locate returns the shard that owns an object of a main resource.
-func (m *Mover) locate(ctx context.Context, declared *catalog.Ring, owner catalog.Owner, options metav1.ListOptions) (string, error) {
+// locate returns the owner of an object of a main resource.
+func (m *Mover) locate(ctx context.Context, declared *catalog.Ring, owner catalog.MainObject, options metav1.ListOptions) (string, error) {
 	for i := range declared.Resources {
 		resource := &declared.Resources[i]
 		if !resource.Main() || resource.Kind != owner.Kind {

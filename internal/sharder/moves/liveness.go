@@ -8,12 +8,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// liveness tells which shards are alive, as of a moment after objects were read. What this process has seen of the Leases
-// may be older than the objects: another replica, which has seen a shard join, has assigned objects to it, and they would
-// be taken from it while it works on them.
+// liveness reports which shards are alive, at a time after the objects were read. The Leases that this process has
+// observed may be older than the objects: another replica, which has observed that a shard joined, may have assigned
+// objects to it, which must not be reassigned while the shard reconciles them.
 type liveness struct {
-	ask   func(context.Context) (map[string]bool, error)
-	clock clock.PassiveClock
+	listHolders func(context.Context) (map[string]bool, error)
+	clock       clock.PassiveClock
 
 	mu      sync.Mutex
 	asked   time.Time
@@ -21,25 +21,25 @@ type liveness struct {
 	err     error
 }
 
-// aliveFor is how long an answer is used. A shard may come back under its name at any time.
-const aliveFor = 500 * time.Millisecond
+// livenessTTL is how long a result is used. A shard may return under its name at any time.
+const livenessTTL = 500 * time.Millisecond
 
-// newLiveness is for objects that were read before.
+// newLiveness returns a liveness for objects that were read before the call.
 func (p *pass) newLiveness() *liveness {
-	return &liveness{clock: p.Clock, ask: func(ctx context.Context) (map[string]bool, error) {
+	return &liveness{clock: p.Clock, listHolders: func(ctx context.Context) (map[string]bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		return p.Holders(ctx, p.declared.Name)
 	}}
 }
 
-// alive tells whether a shard is alive. It asks only when somebody wants to know: few of the objects that are listed name a
-// dead shard.
+// alive reports whether a shard is alive. It reads the Leases only when it is called, because few of the listed objects
+// have a dead owner.
 func (l *liveness) alive(ctx context.Context, shard string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.clock.Now(); l.asked.IsZero() || now.Sub(l.asked) > aliveFor {
-		l.holders, l.err = l.ask(ctx)
+	if now := l.clock.Now(); l.asked.IsZero() || now.Sub(l.asked) > livenessTTL {
+		l.holders, l.err = l.listHolders(ctx)
 		l.asked = now
 	}
 	return l.holders[shard], l.err

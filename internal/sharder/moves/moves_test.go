@@ -37,7 +37,7 @@ var (
 )
 
 // fixture is a ring of ConfigMaps with Secrets and of RuntimeClasses with ServiceAccounts, on a real
-// API server. The shards are played by the tests.
+// API server. The tests act as the shards.
 type fixture struct {
 	*rig.Rig
 	*WithT
@@ -78,15 +78,15 @@ func setUp(t *testing.T, shards ...string) *fixture {
 	return f
 }
 
-// Ring makes the fixture the Members of its ring.
+// Ring implements members.Source.
 func (f *fixture) Ring(string) (*ring.Ring, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.members, f.changed
 }
 
-// become changes the members.
-func (f *fixture) become(shards ...string) {
+// setMembers changes the members.
+func (f *fixture) setMembers(shards ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.members = ring.New(shards)
@@ -108,12 +108,12 @@ func (f *fixture) run(t *testing.T, change ...func(*moves.Options)) {
 		},
 		// Only this test's namespace, because tests share the control plane.
 		Selects: func(_ *catalog.Ring, namespace string) bool { return namespace == f.Namespace },
-		Report: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
+		OnWrite: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.writes[action]++
 		},
-		Synced: func(_ string, counts moves.Counts, err error) {
+		OnSynced: func(_ string, counts moves.Counts, err error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			if err != nil {
@@ -122,7 +122,7 @@ func (f *fixture) run(t *testing.T, change ...func(*moves.Options)) {
 			f.counts = counts
 			f.synced++
 		},
-		Drained: func(_ string, report moves.DrainReport) {
+		OnDrained: func(_ string, report moves.DrainReport) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.drains = report
@@ -143,7 +143,7 @@ func (f *fixture) run(t *testing.T, change ...func(*moves.Options)) {
 		cancel()
 		<-done
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %s to end", took)
+			t.Errorf("the mover took %s to stop", took)
 		}
 	})
 }
@@ -198,7 +198,7 @@ var (
 	serviceAccountKind = corev1.SchemeGroupVersion.WithKind("ServiceAccount")
 )
 
-// ownedBy names the main objects of a kind that the ring gives to a shard.
+// ownedBy returns the names of the main objects of a kind that a shard owns by the ring.
 func (f *fixture) ownedBy(shard string, kind schema.GroupVersionKind, main catalog.Kind) []string {
 	members, _ := f.Ring("")
 	var names []string
@@ -215,7 +215,7 @@ func (f *fixture) ownedBy(shard string, kind schema.GroupVersionKind, main catal
 	return names
 }
 
-// misplaced names the objects that are not where the ring says, or are being drained.
+// misplaced describes the objects with another owner than the ring says, and those being drained.
 func (f *fixture) misplaced() []string {
 	members, _ := f.Ring("")
 	var wrong []string
@@ -273,14 +273,14 @@ func TestDeadShardsObjectsMoveAtOnce(t *testing.T) {
 	}
 	f.Expect(dead).To(BeNumerically(">", 0))
 	f.forgetWrites()
-	f.become("a", "c")
+	f.setMembers("a", "c")
 	f.Eventually(f.misplaced).Should(BeEmpty())
 	f.Expect(f.written()).To(Equal(map[assignment.Action]int{assignment.Assign: dead}), "only the dead shard's objects, one write each")
 }
 
-// TestShardThatIsNotKnownYet has another replica see a shard join first, and give it objects. They must not be
-// taken from it.
-func TestShardThatIsNotKnownYet(t *testing.T) {
+// TestObjectsOfUnobservedShardAreNotReassigned has another replica observe first that a shard joined,
+// and assign objects to it.
+func TestObjectsOfUnobservedShardAreNotReassigned(t *testing.T) {
 	f := setUp(t, "a", "b", "c")
 	f.create(t, n)
 	f.run(t)
@@ -290,7 +290,7 @@ func TestShardThatIsNotKnownYet(t *testing.T) {
 	f.alive = map[string]bool{"b": true}
 	before := f.synced
 	f.mu.Unlock()
-	f.become("a", "c", "d") // this process knows nothing of b; a new member makes it look at everything
+	f.setMembers("a", "c", "d") // this process has not observed b; the new member d causes a resync
 	f.Eventually(func() int {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -298,18 +298,18 @@ func TestShardThatIsNotKnownYet(t *testing.T) {
 	}).Should(BeNumerically(">", before))
 	f.Expect(f.written()).NotTo(HaveKey(assignment.Assign))
 
-	t.Log("It is dead after all")
+	t.Log("The shard dies")
 	f.mu.Lock()
 	f.alive = nil
 	f.mu.Unlock()
-	f.become("a", "c")
+	f.setMembers("a", "c")
 	f.Eventually(f.misplaced).Should(BeEmpty())
 	f.Expect(f.written()).To(HaveKey(assignment.Assign))
 }
 
-// letGo plays a shard of another library: it removes both labels, and the webhook, which does not
-// run here, would assign the object in the same write.
-func (f *fixture) letGo(ctx context.Context, name string) {
+// release acts as a shard of another implementation, which removes both labels, and as the webhook, which
+// assigns the object in the same write.
+func (f *fixture) release(ctx context.Context, name string) {
 	members, _ := f.Ring("")
 	object := &corev1.ConfigMap{}
 	f.Expect(f.Client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: name}, object)).To(Succeed())
@@ -329,31 +329,31 @@ func (f *fixture) drained(kind schema.GroupVersionKind) map[string]string {
 	return found
 }
 
-func TestNewShardGetsItsShareByDraining(t *testing.T) {
+func TestNewShardGetsItsShareByDrains(t *testing.T) {
 	f := setUp(t, "a", "b")
 	f.create(t, n)
 	f.run(t)
 	f.Eventually(f.misplaced).Should(BeEmpty())
 	before := f.objects(secretKind)
 	f.forgetWrites()
-	f.become("a", "b", "c")
+	f.setMembers("a", "b", "c")
 
-	// The sharder asks for every object of the new share, and names the destination. Nothing else moves before the shards answer.
+	// The sharder drains every object of the new share, with the destination. Nothing else moves until the shards answer.
 	configMapsOfC, runtimeClassesOfC := f.ownedBy("c", configMapKind, configMaps), f.ownedBy("c", runtimeClassKind, runtimes)
-	var asked map[string]string
-	f.Eventually(func() []string { asked = f.drained(configMapKind); return slices.Sorted(maps.Keys(asked)) }).Should(Equal(configMapsOfC))
+	var drains map[string]string
+	f.Eventually(func() []string { drains = f.drained(configMapKind); return slices.Sorted(maps.Keys(drains)) }).Should(Equal(configMapsOfC))
 	f.Eventually(func() []string { return slices.Sorted(maps.Keys(f.drained(runtimeClassKind))) }).Should(Equal(runtimeClassesOfC))
 	f.Eventually(func() int { return f.written()[assignment.Drain] }).Should(Equal(len(configMapsOfC) + len(runtimeClassesOfC)))
 	f.Eventually(func() int { f.mu.Lock(); defer f.mu.Unlock(); return f.drains.Outstanding }).Should(BeNumerically(">", 0))
-	for name, destination := range asked {
+	for name, destination := range drains {
 		f.Expect(destination).To(Equal("c"), name)
 	}
 	f.Consistently(func() map[string]map[string]string { return f.objects(secretKind) }, "1500ms").
 		Should(Equal(before), "children stay with their controllers")
 
-	// One shard lets go, and the children follow.
-	for name := range asked {
-		f.letGo(t.Context(), name)
+	// The shards release their objects, and the children follow.
+	for name := range drains {
+		f.release(t.Context(), name)
 	}
 	for name := range f.drained(runtimeClassKind) {
 		object := &nodev1.RuntimeClass{}
@@ -368,20 +368,20 @@ func TestNewShardGetsItsShareByDraining(t *testing.T) {
 	f.Eventually(func() int { f.mu.Lock(); defer f.mu.Unlock(); return f.drains.Outstanding }).Should(BeZero())
 }
 
-// TestDrainIsTakenBack lets the new shard go away again before anybody has let go.
-func TestDrainIsTakenBack(t *testing.T) {
+// TestDrainIsWithdrawn removes the new shard before any object has been released.
+func TestDrainIsWithdrawn(t *testing.T) {
 	f := setUp(t, "a", "b")
 	f.create(t, n)
 	f.run(t)
 	f.Eventually(f.misplaced).Should(BeEmpty())
-	f.become("a", "b", "c")
+	f.setMembers("a", "b", "c")
 	f.Eventually(func() int { return len(f.drained(configMapKind)) }).Should(BeNumerically(">", 0))
-	f.become("a", "b")
+	f.setMembers("a", "b")
 	f.Eventually(f.misplaced).Should(BeEmpty())
 	f.Expect(f.written()[assignment.Assign]).To(Equal(all), "nothing was moved")
 }
 
-func TestOverdueDrains(t *testing.T) {
+func TestOverdueDrainsFollowPolicy(t *testing.T) {
 	for action, moved := range map[shardingv1alpha1.DrainTimeoutAction]bool{
 		shardingv1alpha1.DrainWait: false, shardingv1alpha1.DrainMove: true,
 	} {
@@ -393,7 +393,7 @@ func TestOverdueDrains(t *testing.T) {
 			f.rings.Set(&declared)
 			f.run(t)
 			f.Eventually(f.misplaced).Should(BeEmpty())
-			f.become("a", "b", "c")
+			f.setMembers("a", "b", "c")
 			if moved {
 				f.Eventually(f.misplaced).Should(BeEmpty())
 				return
@@ -404,8 +404,8 @@ func TestOverdueDrains(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenWithoutNeed syncs all the time.
-func TestNothingIsWrittenWithoutNeed(t *testing.T) {
+// TestResyncAtRestWritesNothing resyncs all the time.
+func TestResyncAtRestWritesNothing(t *testing.T) {
 	f := setUp(t, "a", "b", "c")
 	f.create(t, n)
 	f.run(t, func(o *moves.Options) { o.SyncPeriod = 10 * time.Millisecond })
@@ -422,9 +422,9 @@ func TestNothingIsWrittenWithoutNeed(t *testing.T) {
 	f.Expect(f.counts.Objects).To(HaveLen(4))
 }
 
-// TestChildrenTakeTurns has somebody give children to shards that do not have their controllers. Each kind has its turn, and
-// those that do not are not forgotten.
-func TestChildrenTakeTurns(t *testing.T) {
+// TestControlledKindsAreResyncedInRotation has another client assign children to wrong shards. Each kind is
+// corrected, and the counts of the kinds that were not listed stay.
+func TestControlledKindsAreResyncedInRotation(t *testing.T) {
 	f := setUp(t, "a", "b", "c")
 	f.create(t, n)
 	f.run(t, func(o *moves.Options) { o.SyncPeriod = 50 * time.Millisecond })
@@ -445,7 +445,7 @@ func TestChildrenTakeTurns(t *testing.T) {
 		sums := map[string]int{}
 		for resource, shards := range f.counts.Objects {
 			for shard, count := range shards {
-				if shard != "" { // others' objects have none
+				if shard != "" { // objects that are not in the ring have none
 					sums[resource.Resource] += count
 				}
 			}
@@ -454,8 +454,8 @@ func TestChildrenTakeTurns(t *testing.T) {
 	}, "1s").Should(Equal(map[string]int{"configmaps": n, "secrets": n, "runtimeclasses": n / 10, "serviceaccounts": n / 10}))
 }
 
-// TestOthersWriteToo has somebody write the objects all the time, and take labels away.
-func TestOthersWriteToo(t *testing.T) {
+// TestConcurrentWritesOfOtherClients change the objects and remove labels all the time.
+func TestConcurrentWritesOfOtherClients(t *testing.T) {
 	f := setUp(t, "a", "b", "c")
 	f.create(t, n)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -476,33 +476,33 @@ func TestOthersWriteToo(t *testing.T) {
 	f.Eventually(f.misplaced).Should(BeEmpty())
 }
 
-// TestChangeInTheMiddle changes the members again and again while objects are being moved.
-func TestChangeInTheMiddle(t *testing.T) {
+// TestMembersChangeDuringMoves changes the members repeatedly.
+func TestMembersChangeDuringMoves(t *testing.T) {
 	f := setUp(t, "a", "b", "c")
 	f.create(t, n)
 	f.run(t, func(o *moves.Options) { o.ConcurrentMoves = 1 })
 	for i := range 20 {
-		f.become("a", fmt.Sprintf("shard-%d", i))
+		f.setMembers("a", fmt.Sprintf("shard-%d", i))
 		time.Sleep(20 * time.Millisecond)
 	}
-	f.become("x", "y")
+	f.setMembers("x", "y")
 	f.Eventually(f.misplaced).Should(BeEmpty())
 }
 
-// TestComesBack has a shard that leaves and joins again under its name. It gets its share again.
-func TestComesBack(t *testing.T) {
+// TestReturningShardGetsItsShare removes a shard and adds it again.
+func TestReturningShardGetsItsShare(t *testing.T) {
 	f := setUp(t, "a", "b")
 	f.create(t, n)
 	f.run(t)
 	f.Eventually(f.misplaced).Should(BeEmpty())
-	f.become("a")
+	f.setMembers("a")
 	f.Eventually(f.misplaced).Should(BeEmpty())
-	f.become("a", "b")
+	f.setMembers("a", "b")
 	f.Eventually(func() int { return len(f.drained(configMapKind)) }).Should(BeNumerically(">", 0))
 }
 
-// TestSettle gives single objects their shards, also when the members change in the very moment.
-func TestSettle(t *testing.T) {
+// TestReconcileObjectFollowsChangeOfMembers has the members change after the first write.
+func TestReconcileObjectFollowsChangeOfMembers(t *testing.T) {
 	f := setUp(t, "a")
 	f.create(t, 1)
 	client, err := metadata.NewForConfig(f.Config)
@@ -511,13 +511,13 @@ func TestSettle(t *testing.T) {
 		Metadata: client, Rings: &f.rings, Members: f, ConcurrentMoves: 1, Clock: clock.RealClock{},
 		Holders: func(context.Context, string) (map[string]bool, error) { return nil, nil },
 		Selects: func(*catalog.Ring, string) bool { return true },
-		Report: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
+		OnWrite: func(_ string, _ schema.GroupResource, action assignment.Action, _ time.Duration) {
 			f.mu.Lock()
 			first := len(f.writes) == 0
 			f.writes[action]++
 			f.mu.Unlock()
-			if first { // the shard that has just got it is dead, and another one is there
-				f.become("b")
+			if first { // the owner dies, and another shard joins
+				f.setMembers("b")
 			}
 		},
 	})
@@ -525,7 +525,7 @@ func TestSettle(t *testing.T) {
 	for name := range f.objects(configMapKind) {
 		object, err := client.Resource(resource.Resource).Namespace(f.Namespace).Get(t.Context(), name, metav1.GetOptions{})
 		f.Expect(err).NotTo(HaveOccurred())
-		f.Expect(mover.Settle(t.Context(), f.name, resource, object)).To(Succeed())
+		f.Expect(mover.ReconcileObject(t.Context(), f.name, resource, object)).To(Succeed())
 		f.Expect(f.objects(configMapKind)[name]).To(HaveKeyWithValue(shardingv1alpha1.LabelShard(f.name), "b"))
 	}
 	f.Expect(f.written()).To(Equal(map[assignment.Action]int{assignment.Assign: 2}))

@@ -13,18 +13,18 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// object is the little that is kept of an object while a pass deals with it.
+// object has the fields of an object that decisions need.
 type object struct {
 	namespace, name, version string
 	uid                      types.UID
-	owner                    catalog.Owner
-	assignable               bool // whether it has a key at all
-	generatedName            bool // the webhook cannot assign these
-	forced                   bool // its drain exceeded the timeout, and the ring's policy is to move it then
+	main                     catalog.MainObject
+	assignable               bool // whether it has a key
+	generatedName            bool // the webhook cannot assign it
+	forced                   bool // its drain exceeded the timeout, and the ring's policy is Move
 	assignment.Object
 }
 
-// reduce forgets everything that no decision needs.
+// reduce drops all fields that no decision needs.
 func reduce(resource *catalog.Resource, ringName string, full *metav1.PartialObjectMetadata) object {
 	destination, draining := full.Labels[shardingv1alpha1.LabelDrain(ringName)]
 	reduced := object{
@@ -35,12 +35,12 @@ func reduce(resource *catalog.Resource, ringName string, full *metav1.PartialObj
 			Draining: draining, Destination: destination,
 		},
 	}
-	owner, err := resource.Owner(full)
-	reduced.owner, reduced.assignable = owner, err == nil
+	owner, err := resource.MainObject(full)
+	reduced.main, reduced.assignable = owner, err == nil
 	return reduced
 }
 
-// fullName is how people name the object.
+// fullName returns namespace/name, or the name of a cluster-scoped object.
 func (o object) fullName() string {
 	if o.namespace == "" {
 		return o.name
@@ -48,54 +48,54 @@ func (o object) fullName() string {
 	return o.namespace + "/" + o.name
 }
 
-// decide says what to do with an object. An object is kept if its shard, dead by what this process has seen, turns out to
-// be alive.
-func (p *pass) decide(ctx context.Context, resource *catalog.Resource, o object, read *liveness) assignment.Decision {
+// decide returns what to do with an object. It keeps an object if its owner looks dead to this process, but the API
+// server says that it is alive.
+func (p *pass) decide(ctx context.Context, resource *catalog.Resource, o object, live *liveness) assignment.Decision {
 	if o.forced {
-		return assignment.Decision{Action: assignment.Assign, Shard: p.members.Owner(o.owner.Key())}
+		return assignment.Decision{Action: assignment.Assign, Shard: p.members.Owner(o.main.Key())}
 	}
 	decision := p.prefer(ctx, resource, o)
 	if decision.Action != assignment.Assign || o.Shard == "" {
 		return decision
 	}
-	switch alive, err := read.alive(ctx, o.Shard); {
+	switch alive, err := live.alive(ctx, o.Shard); {
 	case err != nil:
 		p.fail(resource.Resource.GroupResource(), fmt.Errorf("checking whether shard %q is dead: %w", o.Shard, err))
 		return assignment.Decision{Action: assignment.Keep}
-	case alive: // and this process is about to see it join
+	case alive: // this process is about to observe that it joined
 		return assignment.Decision{Action: assignment.Keep}
 	}
 	return decision
 }
 
-// prefer says what to do with an object by what this process knows of the shards.
+// prefer returns what to do with an object according to the members that this process knows.
 func (p *pass) prefer(ctx context.Context, resource *catalog.Resource, o object) assignment.Decision {
 	if !o.assignable {
 		return assignment.Decision{Action: assignment.Keep}
 	}
-	key := o.owner.Key()
+	key := o.main.Key()
 	desired := p.members.Owner(key)
 	if resource.Main() {
 		return assignment.DecideMain(o.Object, desired, p.members)
 	}
 	kind := resource.Resource.GroupResource()
-	asked := p.drains.shard(key)
-	if asked != "" && !p.members.Has(o.Shard) {
-		// The controller may still be where it was, and a child without an owner goes there.
-		if shard := p.locateOwner(ctx, kind, o.owner); p.members.Has(shard) {
+	drainedShard := p.drains.shard(key)
+	if drainedShard != "" && !p.members.Has(o.Shard) {
+		// The controller may still be on its previous shard, which an orphaned child must follow.
+		if shard := p.locateController(ctx, kind, o.main); p.members.Has(shard) {
 			desired = shard
 		}
 	}
-	if (p.collect || asked != "" && asked == o.Shard) && o.Shard != desired && p.members.Has(o.Shard) && !p.members.IsLeaving(o.Shard) {
-		// It moves when its controller has been released.
-		if p.children.add(key, child{resource: resource, object: o}) || asked == o.Shard {
+	if (p.collect || drainedShard != "" && drainedShard == o.Shard) && o.Shard != desired && p.members.Has(o.Shard) && !p.members.IsLeaving(o.Shard) {
+		// The child moves when its controller has been released.
+		if p.children.add(key, child{resource: resource, object: o}) || drainedShard == o.Shard {
 			return assignment.Decision{Action: assignment.Keep}
 		}
 	}
-	return assignment.DecideControlled(o.Object, desired, p.members, func() string { return p.locateOwner(ctx, kind, o.owner) })
+	return assignment.DecideControlled(o.Object, desired, p.members, func() string { return p.locateController(ctx, kind, o.main) })
 }
 
-// patch is the write that carries a decision out, on the very version that it was about.
+// patch returns the patch that applies a decision, with the version of the object as precondition.
 func patch(ringName, version string, decision assignment.Decision) ([]byte, error) {
 	labels := map[string]any{}
 	switch decision.Action {

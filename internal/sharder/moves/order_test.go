@@ -33,7 +33,7 @@ func TestOutdatedObjectIsNotTakenFromLiveShard(t *testing.T) {
 		Metadata: api, Rings: &f.rings, Members: f, ConcurrentMoves: 1, Clock: clock.RealClock{},
 		Holders: func(context.Context, string) (map[string]bool, error) { return nil, nil },
 		Selects: func(*catalog.Ring, string) bool { return true },
-		Report:  func(string, schema.GroupResource, assignment.Action, time.Duration) {},
+		OnWrite: func(string, schema.GroupResource, assignment.Action, time.Duration) {},
 	})
 	resource := f.rings.Get(f.name).Resource(schema.GroupResource{Resource: "configmaps"})
 	for name := range f.objects(configMapKind) {
@@ -46,7 +46,7 @@ func TestOutdatedObjectIsNotTakenFromLiveShard(t *testing.T) {
 		label := shardingv1alpha1.LabelShard(f.name)
 		f.Expect(f.Client.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: f.meta(name)}, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"labels":{"`+label+`":"`+other+`"}}}`)))).To(Succeed())
-		f.Expect(mover.Settle(t.Context(), f.name, resource, object)).To(Succeed())
+		f.Expect(mover.ReconcileObject(t.Context(), f.name, resource, object)).To(Succeed())
 		f.Expect(f.objects(configMapKind)[name]).To(HaveKeyWithValue(label, other), "the object was taken from a live shard")
 	}
 }
@@ -68,7 +68,7 @@ func TestOwnersAreRescuedBeforeChildren(t *testing.T) {
 	s.members = ring.New([]string{"a", "b", "c"})
 	s.owners(50)
 	s.run(t, time.Minute, func() {
-		s.become(ring.Members{Shards: []string{"a", "b"}})
+		s.setMembers(ring.Members{Shards: []string{"a", "b"}})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		mu.Lock()

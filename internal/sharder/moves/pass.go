@@ -22,33 +22,33 @@ import (
 )
 
 const (
-	// attempts is how often a write is tried on an object that others write too.
-	attempts = 5
-	// writeTimeout bounds one write, so that a hanging one does not keep its slot. It leaves room for another webhook that
-	// hangs for its default timeout of 10 s and may be ignored.
+	// maxAttempts is the maximum number of writes of an object after conflicts.
+	maxAttempts = 5
+	// writeTimeout bounds one write, so that it releases its slot. It is longer than the default timeout of 10 s of
+	// another webhook that hangs and may be ignored.
 	writeTimeout = 15 * time.Second
-	// refusedInARow is after how many failed writes of a kind without a successful one a pass stops writing that kind:
-	// the rest would most likely fail for the same reason.
-	refusedInARow = 20
-	// fieldManager is the name under which the API server notes our writes.
+	// maxFailuresInARow is the number of failed writes in a row after which a pass stops writing a kind: the rest would
+	// most likely fail for the same reason.
+	maxFailuresInARow = 20
+	// fieldManager is the field manager of the sharder's writes.
 	fieldManager = "sharder"
 )
 
-// pass is one run over objects of a ring, with one set of members.
+// pass lists and writes objects of a ring once, with one set of members.
 type pass struct {
 	*Mover
 	*memory
 	declared *catalog.Ring
 	members  *ring.Ring
 	began    time.Time
-	// namespaces are those to list one by one; nil means the whole cluster.
+	// namespaces are listed one by one; nil means the whole cluster.
 	namespaces []string
-	// collect makes children that should follow their owners be kept until those are released.
+	// collect is whether to keep children that should move with their controllers until those are released.
 	collect bool
 
-	// countsOwned makes objects with a live owner be counted.
+	// countsOwned is whether to count objects with a live owner.
 	countsOwned bool
-	// unlocatable has the kinds of controllers that could not be located, with the error.
+	// unlocatable has the error for each kind of controllers that could not be located.
 	unlocatable sync.Map
 
 	pages atomic.Int64 // how many were read
@@ -61,22 +61,22 @@ type pass struct {
 	kinds  map[schema.GroupResource]*kindResult
 }
 
-// kindResult is what a pass found out about a kind.
+// kindResult is the result of a pass for a kind.
 type kindResult struct {
-	errs    []error // what kept it from being listed or decided about
+	errs    []error // of lists and decisions
 	inARow  int     // failed writes since the last successful one
-	refused int     // objects whose write failed for the first time
-	untried int     // objects that should have been written, after too many failures
+	failed  int     // objects whose write failed for the first time
+	untried int     // objects that were skipped after too many failures
 	first   error   // of the failed writes
 
-	// After too many failures only some objects are tried: each time after one more of the others than before, stride, of
-	// which left are still to come; of n objects that is the square root of 2n. The next pass begins with the first object that was not tried, stoppedAt; this one does so, too,
-	// resumeAt, unless an object before it could be written.
+	// After too many failures, only some objects are tried, with a stride that grows by one each time, of which left
+	// objects are still to be skipped. Of n objects, this tries about the square root of 2n. The next pass resumes
+	// at stoppedAt, the first skipped object. This pass resumes at resumeAt, unless a write before it succeeds.
 	stride, left        int
 	resumeAt, stoppedAt string
 	started             bool
-	// tried are the objects that were tried nevertheless. If one of them could be written, the next pass begins with the
-	// one before it, healthyAfter: those in between may be fine as well.
+	// tried are the objects that were tried nevertheless. If the write of one succeeds, the next pass resumes at the
+	// one before it, healthyAfter: the objects in between may succeed as well.
 	tried        []string
 	healthyAfter string
 }
@@ -92,7 +92,7 @@ func (m *Mover) newPass(known *memory, declared *catalog.Ring, members *ring.Rin
 	return p
 }
 
-// each visits resources, all at once: one that fails or hangs does not hold up the others.
+// each visits resources concurrently, so that one that fails or hangs does not delay the others.
 func (p *pass) each(resources []catalog.Resource, visit func(*catalog.Resource)) {
 	var group sync.WaitGroup
 	for i := range resources {
@@ -101,36 +101,36 @@ func (p *pass) each(resources []catalog.Resource, visit func(*catalog.Resource))
 	group.Wait()
 }
 
-// rescue assigns the unassigned and orphaned objects of some resources, main resources first: a child that is taken from a
-// dead shard follows its controller. If that shard comes back meanwhile, both stay.
+// rescue assigns the unassigned and orphaned objects of some resources, main resources first, because an orphaned child
+// follows its controller. If the dead shard returns meanwhile, both stay.
 func (p *pass) rescue(ctx context.Context, all []catalog.Resource) {
 	for _, main := range []bool{true, false} {
 		p.each(slices.DeleteFunc(slices.Clone(all), func(resource catalog.Resource) bool { return resource.Main() != main }),
 			func(resource *catalog.Resource) {
-				p.settle(ctx, resource, withoutOwner(resource, p.declared.Name, p.members))
+				p.reconcile(ctx, resource, withoutOwner(resource, p.declared.Name, p.members))
 			})
 	}
 }
 
-// settle lists the selected objects of a resource and brings each to the right shard. What fails is noted.
-func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected selection) {
+// reconcile lists the selected objects of a resource, and assigns, moves or drains them. It records failures.
+func (p *pass) reconcile(ctx context.Context, resource *catalog.Resource, selected selection) {
 	kind := resource.Resource.GroupResource()
 	var group sync.WaitGroup
 	defer group.Wait()
-	err := p.list(ctx, resource, selected, func(o object, read *liveness) error {
-		if p.refusals.backingOff(kind, o) {
+	err := p.list(ctx, resource, selected, func(o object, live *liveness) error {
+		if p.failedWrites.backingOff(kind, o) {
 			p.count(resource, o, o.Shard)
 			return nil
 		}
-		if o.Shard == "" && resource.Main() && !o.generatedName && !p.refusals.knows(kind, o) {
+		if o.Shard == "" && resource.Main() && !o.generatedName && !p.failedWrites.knows(kind, o) {
 			p.bypassed.Store(true)
 		}
-		decision := p.decide(ctx, resource, o, read)
+		decision := p.decide(ctx, resource, o, live)
 		if decision.Action == assignment.Keep {
 			p.count(resource, o, o.Shard)
 			return nil
 		}
-		if p.tooManyRefused(kind, o) {
+		if p.tooManyFailed(kind, o) {
 			p.count(resource, o, o.Shard)
 			return nil
 		}
@@ -138,11 +138,11 @@ func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected 
 		if decision.Action == assignment.Drain {
 			slots = p.drainWrites
 		}
-		if err := slots.take(ctx, p.slot(resource)); err != nil {
+		if err := slots.acquire(ctx, p.slot(resource)); err != nil {
 			return err
 		}
 		group.Go(func() {
-			defer slots.free(p.slot(resource))
+			defer slots.release(p.slot(resource))
 			shard := p.write(ctx, resource, o, decision)
 			o.Draining = o.Draining && decision.Action != assignment.Undrain
 			p.count(resource, o, shard)
@@ -156,29 +156,29 @@ func (p *pass) settle(ctx context.Context, resource *catalog.Resource, selected 
 	}
 }
 
-// write carries a decision out and returns the shard that owns the object then. A failure is noted for a later retry.
+// write applies a decision and returns the resulting owner of the object. It records a failure for a retry.
 func (p *pass) write(ctx context.Context, resource *catalog.Resource, o object, decision assignment.Decision) (shard string) {
 	_, err := p.apply(ctx, resource, o, decision)
 	switch {
-	case ctx.Err() != nil: // it is not the object's fault
+	case ctx.Err() != nil: // cancelled, not failed
 		return o.Shard
 	case err != nil:
-		p.refuse(resource, o, err)
+		p.writeFailed(resource, o, err)
 		return o.Shard
 	}
-	p.accept(resource, o)
+	p.writeSucceeded(resource, o)
 	if decision.Action == assignment.Assign || decision.Action == assignment.Move {
 		return decision.Shard
 	}
 	return o.Shard
 }
 
-// retry writes an object again, if it is still the ring's.
-func (p *pass) retry(ctx context.Context, known refusal) {
+// retry writes an object again, if it is still in the ring.
+func (p *pass) retry(ctx context.Context, known failedWrite) {
 	kind := known.resource.Resource.GroupResource()
 	resource := p.declared.Resource(kind)
 	if resource == nil || resource.Kind.Namespaced && !p.Selects(p.declared, known.object.namespace) {
-		p.refusals.forget(kind, known.object)
+		p.failedWrites.forget(kind, known.object)
 		return
 	}
 	decision := p.decide(ctx, resource, known.object, p.newLiveness())
@@ -186,23 +186,23 @@ func (p *pass) retry(ctx context.Context, known refusal) {
 	switch err = errors.Join(err, p.kindErr(kind)); {
 	case ctx.Err() != nil:
 	case err != nil:
-		p.refuse(resource, known.object, err)
+		p.writeFailed(resource, known.object, err)
 	case written:
-		p.accept(resource, known.object)
+		p.writeSucceeded(resource, known.object)
 	default:
-		p.refusals.forget(kind, known.object)
+		p.failedWrites.forget(kind, known.object)
 	}
 }
 
-// slot is what shares of slots are counted by.
-func (p *pass) slot(resource *catalog.Resource) user {
-	return user{ring: p.declared.Name, kind: resource.Resource.GroupResource()}
+// slot returns the key of the slots for a resource.
+func (p *pass) slot(resource *catalog.Resource) slotKey {
+	return slotKey{ring: p.declared.Name, kind: resource.Resource.GroupResource()}
 }
 
-// apply carries a decision out and tells whether that took a write. When the object has been written by others
-// meanwhile, it decides again, for this object alone.
+// apply applies a decision and reports whether it wrote the object. After a conflict, it reads the object and decides
+// again.
 func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, decision assignment.Decision) (written bool, err error) {
-	for range attempts {
+	for range maxAttempts {
 		if decision.Action == assignment.Keep {
 			return false, nil
 		}
@@ -210,13 +210,13 @@ func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, 
 		switch {
 		case err == nil:
 			p.wrote.Store(true)
-			p.Report(p.declared.Name, resource.Resource.GroupResource(), decision.Action, p.Clock.Now().Sub(p.began))
+			p.OnWrite(p.declared.Name, resource.Resource.GroupResource(), decision.Action, p.Clock.Now().Sub(p.began))
 			if decision.Action == assignment.Drain {
-				p.drains.add(resource.Resource.GroupResource(), o.owner.Key(), o.Shard)
+				p.drains.add(resource.Resource.GroupResource(), o.main.Key(), o.Shard)
 			}
 			return true, nil
 		case apierrors.IsNotFound(err):
-			return false, nil // there is nothing left to assign
+			return false, nil // it was deleted
 		case !apierrors.IsConflict(err):
 			return false, fmt.Errorf("%s: %w", decision.Action, err)
 		}
@@ -230,7 +230,7 @@ func (p *pass) apply(ctx context.Context, resource *catalog.Resource, o object, 
 		o = reduce(resource, p.declared.Name, fresh)
 		decision = p.decide(ctx, resource, o, p.newLiveness())
 	}
-	return false, fmt.Errorf("%d conflicts in a row: other clients keep changing the object", attempts)
+	return false, fmt.Errorf("%d conflicts in a row: other clients keep changing the object", maxAttempts)
 }
 
 func (p *pass) patch(ctx context.Context, resource *catalog.Resource, o object, decision assignment.Decision) error {
@@ -244,10 +244,10 @@ func (p *pass) patch(ctx context.Context, resource *catalog.Resource, o object, 
 	return err
 }
 
-// locateOwner finds the shard of a controller, as it is at this moment: the API server's cache may not know yet that it
-// has moved, and a child would be sent back to where its controller was. After a failure, a pass does not ask about other
+// locateController returns the current owner of a controller. It does not read from the watch cache, which could
+// return the previous owner, to which the child would be moved back. After a failure, a pass does not try other
 // controllers of that kind.
-func (p *pass) locateOwner(ctx context.Context, kind schema.GroupResource, owner catalog.Owner) string {
+func (p *pass) locateController(ctx context.Context, kind schema.GroupResource, owner catalog.MainObject) string {
 	if err, failed := p.unlocatable.Load(owner.Kind); failed {
 		p.fail(kind, err.(error))
 		return ""
@@ -260,7 +260,7 @@ func (p *pass) locateOwner(ctx context.Context, kind schema.GroupResource, owner
 	return shard
 }
 
-// result returns what is known of a kind. The caller holds the mutex.
+// result returns the result of a kind. The caller holds the mutex.
 func (p *pass) result(kind schema.GroupResource) *kindResult {
 	if p.kinds[kind] == nil {
 		p.kinds[kind] = &kindResult{}
@@ -268,7 +268,7 @@ func (p *pass) result(kind schema.GroupResource) *kindResult {
 	return p.kinds[kind]
 }
 
-// fail notes what kept a kind from being listed. A few errors are enough to know why.
+// fail records an error of a kind. It keeps the first few different ones.
 func (p *pass) fail(kind schema.GroupResource, err error) {
 	const enough = 3
 	if err == nil {
@@ -283,28 +283,28 @@ func (p *pass) fail(kind schema.GroupResource, err error) {
 	}
 }
 
-// refuse notes an object that could not be written.
-func (p *pass) refuse(resource *catalog.Resource, o object, err error) {
+// writeFailed records an object that could not be written.
+func (p *pass) writeFailed(resource *catalog.Resource, o object, err error) {
 	kind := resource.Resource.GroupResource()
-	again := p.refusals.add(resource, o, err)
+	repeated := p.failedWrites.add(resource, o, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	result := p.result(kind)
 	if !slices.Contains(result.tried, o.fullName()) {
 		result.inARow++
 	}
-	if !again {
-		result.refused++
+	if !repeated {
+		result.failed++
 	}
 	if result.first == nil {
 		result.first = fmt.Errorf("%s %s: %w", kind, o.fullName(), err)
 	}
 }
 
-// accept notes an object that could be written.
-func (p *pass) accept(resource *catalog.Resource, o object) {
+// writeSucceeded records an object that was written.
+func (p *pass) writeSucceeded(resource *catalog.Resource, o object) {
 	kind := resource.Resource.GroupResource()
-	p.refusals.remove(kind, o)
+	p.failedWrites.remove(kind, o)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	result := p.result(kind)
@@ -314,17 +314,17 @@ func (p *pass) accept(resource *catalog.Resource, o object) {
 	}
 }
 
-// tooManyRefused tells whether to leave an object for a later pass because too many of its kind have failed in a row. Some
-// are still tried, so that objects behind those that are refused are found.
-func (p *pass) tooManyRefused(kind schema.GroupResource, o object) bool {
+// tooManyFailed reports whether to skip an object because too many writes of its kind have failed in a row. Some are
+// still tried, to find objects that can be written behind those that cannot.
+func (p *pass) tooManyFailed(kind schema.GroupResource, o object) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	result := p.result(kind)
 	if !result.started {
 		result.started = true
-		result.resumeAt, result.left = p.refusals.resumeAt(kind)
+		result.resumeAt, result.left = p.failedWrites.resumePoint(kind)
 	}
-	if result.inARow < refusedInARow && o.fullName() >= result.resumeAt {
+	if result.inARow < maxFailuresInARow && o.fullName() >= result.resumeAt {
 		return false
 	}
 	if o.fullName() >= result.resumeAt && result.stoppedAt == "" {
@@ -341,16 +341,16 @@ func (p *pass) tooManyRefused(kind schema.GroupResource, o object) bool {
 	return true
 }
 
-// endOfList notes where the next pass has to go on with a kind.
+// endOfList records where the next pass resumes with a kind.
 func (p *pass) endOfList(kind schema.GroupResource) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if result := p.result(kind); result.started {
-		p.refusals.resumeLater(kind, cmp.Or(result.healthyAfter, result.stoppedAt))
+		p.failedWrites.resumeLater(kind, cmp.Or(result.healthyAfter, result.stoppedAt))
 	}
 }
 
-// failed tells for each of some kinds whether it could not be listed.
+// failed reports for each of some kinds whether it could not be listed.
 func (p *pass) failed(resources []catalog.Resource) map[schema.GroupResource]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -362,7 +362,7 @@ func (p *pass) failed(resources []catalog.Resource) map[schema.GroupResource]boo
 	return failed
 }
 
-// kindErr is what kept a kind from being listed, or nil.
+// kindErr returns the error of a kind, or nil.
 func (p *pass) kindErr(kind schema.GroupResource) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -372,7 +372,7 @@ func (p *pass) kindErr(kind schema.GroupResource) error {
 	return errors.Join(p.kinds[kind].errs...)
 }
 
-// err is all that went wrong.
+// err returns all errors.
 func (p *pass) err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -388,10 +388,10 @@ func (p *pass) err() error {
 	return errors.Join(errs...)
 }
 
-// count notes where an object is now.
+// count counts an object and records its drain.
 func (p *pass) count(resource *catalog.Resource, o object, shard string) {
 	if shard == o.Shard && resource.Main() && o.Draining && p.members.Has(shard) {
-		p.drains.add(resource.Resource.GroupResource(), o.owner.Key(), shard) // this sharder, another one, or this one before a restart asked for it
+		p.drains.add(resource.Resource.GroupResource(), o.main.Key(), shard) // this sharder, an earlier one or another one drained it
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,7 +33,7 @@ const simulated = "simulated" // the ring
 // simulation is a mover in fake time, with an API server in memory. Main objects are ConfigMaps, with Secrets as children,
 // and Services beside them.
 type simulation struct {
-	api      *memoryAPI
+	api      *fakeAPI
 	mu       sync.Mutex // for the members, where they change
 	members  *ring.Ring
 	changed  chan struct{} // made in the bubble
@@ -52,7 +52,7 @@ func (s *simulation) Ring(string) (*ring.Ring, <-chan struct{}) {
 
 func newSimulation() *simulation {
 	s := &simulation{
-		api: newMemoryAPI(), members: ring.New([]string{"a", "b"}),
+		api: newFakeAPI(), members: ring.New([]string{"a", "b"}),
 		holders: func() (map[string]bool, error) { return nil, nil },
 	}
 	s.rings.Set(&catalog.Ring{Name: simulated, Namespaces: labels.Everything(), Resources: []catalog.Resource{
@@ -81,11 +81,11 @@ func (s *simulation) run(t *testing.T, duration time.Duration, check func()) {
 			Metadata: s.api, Rings: &s.rings, Members: s,
 			Holders: func(context.Context, string) (map[string]bool, error) { return s.holders() },
 			Selects: func(*catalog.Ring, string) bool { return true },
-			Report:  func(string, schema.GroupResource, assignment.Action, time.Duration) {},
-			Synced: func(_ string, counts moves.Counts, err error) {
+			OnWrite: func(string, schema.GroupResource, assignment.Action, time.Duration) {},
+			OnSynced: func(_ string, counts moves.Counts, err error) {
 				s.progress.Store(&moves.Progress{Synced: true, Counts: counts, Err: err})
 			},
-			Drained:    func(string, moves.DrainReport) {},
+			OnDrained:  func(string, moves.DrainReport) {},
 			SyncPeriod: 5 * time.Minute, ConcurrentMoves: 20, Clock: clock.RealClock{},
 		})
 		done := make(chan struct{})
@@ -115,8 +115,8 @@ func forbidden(resource, name string) error {
 
 var shardLabel = shardingv1alpha1.LabelShard(simulated)
 
-// TestPermanentFailuresAreBounded lets every kind of failure last for an hour, and bounds the lists, the writes and the log
-// lines that come of it. At rest an hour has 120 rescues and 12 resyncs of two lists each.
+// TestPermanentFailuresAreBounded has every kind of failure last for an hour, and bounds the lists, writes and log
+// lines. At rest an hour has 120 rescues and 12 resyncs of two lists each.
 func TestPermanentFailuresAreBounded(t *testing.T) {
 	const hour = time.Hour
 	type bounds struct{ lists, patches, lines int } // of the resource concerned, and of all
@@ -195,7 +195,7 @@ func TestPermanentFailuresAreBounded(t *testing.T) {
 				s.api.listFails = func(resource string, _ metav1.ListOptions) error { return forbidden(resource, "") }
 			}, resource: "secrets", bounds: bounds{150, 0, 240}, wantErr: "listing services",
 		},
-		"a list expires in the middle, without a way to go on": {
+		"a list expires in the middle, without a token to continue": {
 			prepare: func(s *simulation) {
 				for i := range 1100 {
 					s.api.create("configmaps", fmt.Sprintf("object-%d", i), map[string]string{shardLabel: s.members.Owner(assignment.Key(configMaps.GroupKind, "simulation", fmt.Sprintf("object-%d", i)))})
@@ -211,8 +211,8 @@ func TestPermanentFailuresAreBounded(t *testing.T) {
 		"leases cannot be listed": {
 			prepare: func(s *simulation) {
 				s.api.create("configmaps", "orphaned", map[string]string{shardLabel: "dead"})
-				s.holders = func() (map[string]bool, error) { return nil, errors.New("no leases today") }
-			}, resource: "configmaps", bounds: bounds{200, 0, 80}, healthy: true, wantErr: "no leases today",
+				s.holders = func() (map[string]bool, error) { return nil, errors.New("leases cannot be listed") }
+			}, resource: "configmaps", bounds: bounds{200, 0, 80}, healthy: true, wantErr: "leases cannot be listed",
 		},
 		"a drain is never acknowledged": {
 			prepare: func(s *simulation) {
@@ -248,7 +248,7 @@ func TestPermanentFailuresAreBounded(t *testing.T) {
 					time.Sleep(time.Minute) // the period of rescues, and one pass with writes that time out
 					synctest.Wait()
 					if s.api.label("services", "late", shardLabel) == "" {
-						t.Error("another kind was held up")
+						t.Error("another kind was delayed")
 					}
 				}
 				err := ""
@@ -273,9 +273,9 @@ func (s *simulation) wrongShard(name string) string {
 	return "a"
 }
 
-// TestExpiredListGoesOn has every page after the first expire. The API server says how to go on, so all objects are seen, and
-// each page is asked for twice at most.
-func TestExpiredListGoesOn(t *testing.T) {
+// TestExpiredListIsResumed has every page after the first expire. The API server returns a token to continue with, so all objects
+// are listed, and each page is requested at most twice.
+func TestExpiredListIsResumed(t *testing.T) {
 	s := newSimulation()
 	const n = 1700
 	for i := range n {
@@ -354,20 +354,20 @@ func TestForeignObjectsOfControlledKindsAreRarelyRead(t *testing.T) {
 		}
 		time.Sleep(8 * time.Minute)
 		synctest.Wait()
-		if again := read.Load() - first; again > 0 {
-			t.Errorf("%d lists selected foreign objects while nothing happened", again)
+		if repeated := read.Load() - first; repeated > 0 {
+			t.Errorf("%d lists selected foreign objects while nothing happened", repeated)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if again := read.Load() - first; again > 300 {
-			t.Errorf("%d lists selected foreign objects in an hour", again)
+		if repeated := read.Load() - first; repeated > 300 {
+			t.Errorf("%d lists selected foreign objects in an hour", repeated)
 		}
 	})
 }
 
-// TestMissedChildrenAreFound lets objects pass that the webhook should have assigned. A main object among them makes an
-// outage of the webhook likely, so children are looked for, too.
-func TestMissedChildrenAreFound(t *testing.T) {
+// TestChildrenThatWebhookMissedAreAssigned creates objects without labels. A main object among them indicates an outage of
+// the webhook, which causes a sweep for children.
+func TestChildrenThatWebhookMissedAreAssigned(t *testing.T) {
 	s := newSimulation()
 	s.run(t, 10*time.Minute, func() {
 		s.api.create("configmaps", "parent", nil)
@@ -390,9 +390,9 @@ func TestMissedChildrenAreFound(t *testing.T) {
 	})
 }
 
-// TestStoppedRingComesBack stops a ring and declares it again while its drains are outstanding. The first run, which may end
-// late, must not make the second one forget what it has been asked for.
-func TestStoppedRingComesBack(t *testing.T) {
+// TestRestartedRingKeepsItsDrains stops a ring and starts it again while its drains are outstanding. The end of the earlier
+// worker must not remove the drains of the later one.
+func TestRestartedRingKeepsItsDrains(t *testing.T) {
 	s := newSimulation()
 	for i := range 20 {
 		name := fmt.Sprintf("object-%d", i)
@@ -402,11 +402,11 @@ func TestStoppedRingComesBack(t *testing.T) {
 		var outstanding atomic.Int64
 		group := moves.NewGroup(moves.Options{
 			Metadata: s.api, Rings: &s.rings, Members: s,
-			Holders: func(context.Context, string) (map[string]bool, error) { return nil, nil },
-			Selects: func(*catalog.Ring, string) bool { return true },
-			Report:  func(string, schema.GroupResource, assignment.Action, time.Duration) {},
-			Synced:  func(string, moves.Counts, error) {},
-			Drained: func(_ string, report moves.DrainReport) {
+			Holders:  func(context.Context, string) (map[string]bool, error) { return nil, nil },
+			Selects:  func(*catalog.Ring, string) bool { return true },
+			OnWrite:  func(string, schema.GroupResource, assignment.Action, time.Duration) {},
+			OnSynced: func(string, moves.Counts, error) {},
+			OnDrained: func(_ string, report moves.DrainReport) {
 				outstanding.Store(int64(report.Outstanding))
 			},
 			SyncPeriod: 5 * time.Minute, ConcurrentMoves: 20, Clock: clock.RealClock{},

@@ -7,39 +7,39 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// slots bounds how many requests are under way at the same time, over all rings and kinds, which keeps the API server
-// responsive for others. A ring gets at most three quarters of them and one of its kinds half, and of those that wait the
-// one that has fewest comes first: a kind whose writes hang does not hold up the others, nor a ring the other rings.
+// slots is a fair semaphore that bounds the number of concurrent requests over all rings and kinds, to keep the API
+// server responsive for other clients. A ring gets at most three quarters of the slots and one of its kinds half, and
+// the waiter with the fewest slots comes first, so that a kind or ring whose writes hang does not delay the others.
 type slots struct {
-	all, perRing, perUser int
+	all, perRing, perKind int
 
 	mu      sync.Mutex
 	used    int
-	held    map[user]int
+	byKind  map[slotKey]int
 	byRing  map[string]int
 	waiting []*waiter
 }
 
-// user is a kind of a ring.
-type user struct {
+// slotKey is a kind of a ring.
+type slotKey struct {
 	ring string
 	kind schema.GroupResource
 }
 
 type waiter struct {
-	user    user
+	key     slotKey
 	granted chan struct{}
 }
 
 func newSlots(n int) *slots {
-	return &slots{all: n, perRing: max(1, n-n/4), perUser: max(1, n-n/2), held: map[user]int{}, byRing: map[string]int{}}
+	return &slots{all: n, perRing: max(1, n-n/4), perKind: max(1, n-n/2), byKind: map[slotKey]int{}, byRing: map[string]int{}}
 }
 
-func (s *slots) take(ctx context.Context, by user) error {
+func (s *slots) acquire(ctx context.Context, by slotKey) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w := &waiter{user: by, granted: make(chan struct{})}
+	w := &waiter{key: by, granted: make(chan struct{})}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
 	s.grant()
@@ -52,35 +52,35 @@ func (s *slots) take(ctx context.Context, by user) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-w.granted: // at the same moment
-		s.freeLocked(by)
+	case <-w.granted: // concurrently
+		s.releaseLocked(by)
 	default:
 		s.remove(w)
 	}
 	return ctx.Err()
 }
 
-// tryTake takes a slot if one is free, without waiting.
-func (s *slots) tryTake(by user) bool {
+// tryAcquire acquires a slot if one is free, without waiting.
+func (s *slots) tryAcquire(by slotKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.used >= s.all || !s.admits(by) {
 		return false
 	}
-	s.hold(by)
+	s.use(by)
 	return true
 }
 
-func (s *slots) free(by user) {
+func (s *slots) release(by slotKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.freeLocked(by)
+	s.releaseLocked(by)
 }
 
-func (s *slots) freeLocked(by user) {
+func (s *slots) releaseLocked(by slotKey) {
 	s.used--
-	if s.held[by]--; s.held[by] == 0 {
-		delete(s.held, by)
+	if s.byKind[by]--; s.byKind[by] == 0 {
+		delete(s.byKind, by)
 	}
 	if s.byRing[by.ring]--; s.byRing[by.ring] == 0 {
 		delete(s.byRing, by.ring)
@@ -88,12 +88,12 @@ func (s *slots) freeLocked(by user) {
 	s.grant()
 }
 
-// grant gives free slots to those that wait.
+// grant gives free slots to waiters.
 func (s *slots) grant() {
 	for s.used < s.all {
 		var next *waiter
 		for _, w := range s.waiting {
-			if s.admits(w.user) && (next == nil || s.held[w.user] < s.held[next.user]) {
+			if s.admits(w.key) && (next == nil || s.byKind[w.key] < s.byKind[next.key]) {
 				next = w
 			}
 		}
@@ -101,7 +101,7 @@ func (s *slots) grant() {
 			return
 		}
 		s.remove(next)
-		s.hold(next.user)
+		s.use(next.key)
 		close(next.granted)
 	}
 }
@@ -115,11 +115,13 @@ func (s *slots) remove(gone *waiter) {
 	}
 }
 
-// admits tells whether a user may hold one more.
-func (s *slots) admits(by user) bool { return s.held[by] < s.perUser && s.byRing[by.ring] < s.perRing }
+// admits reports whether a key may use one more slot.
+func (s *slots) admits(by slotKey) bool {
+	return s.byKind[by] < s.perKind && s.byRing[by.ring] < s.perRing
+}
 
-func (s *slots) hold(by user) {
+func (s *slots) use(by slotKey) {
 	s.used++
-	s.held[by]++
+	s.byKind[by]++
 	s.byRing[by.ring]++
 }

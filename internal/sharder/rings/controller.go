@@ -1,3 +1,5 @@
+// Package rings reconciles ControllerRings: it installs the webhook configuration, starts the mover, and reports
+// in the status what is wrong and what to do about it.
 package rings
 
 import (
@@ -24,53 +26,52 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
-	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/othersharders"
 )
 
-// Movers moves the objects of rings, and knows how that goes.
+// Movers moves the objects of rings and reports the progress. It is implemented by moves.Group.
 type Movers interface {
 	Ensure(ring string, uid types.UID, generation int64, resources int)
 	Stop(ring string)
 	Progress(ring string) moves.Progress
 }
 
-// Reconciler keeps ControllerRings true. One replica of the sharder runs it.
+// Reconciler reconciles ControllerRings. The leader runs it.
 type Reconciler struct {
 	Client client.Client
-	// Learn makes a ring known to this process. With an UnknownResourceError, a part of it is.
+	// Learn resolves a ring for this process. With an UnknownResourceError, it returns the known resources as well.
 	Learn  func(context.Context, *shardingv1alpha1.ControllerRing) (*catalog.Ring, error)
 	Shards func(ring string) []members.Shard
-	// Namespaces are those whose shards are members of a ring.
+	// Namespaces returns the namespaces whose shards are members of a ring.
 	Namespaces func(ring string) []string
-	// Rival is who else is the sharder of a ring, or nil.
-	Rival  func(ring string) *rivals.Rival
-	Movers Movers
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
-	Config configv1alpha1.WebhookConfig
-	// Authority is what vouches for the webhook's certificate, or nothing if something else tells
-	// the API server.
+	// OtherSharder returns the active in-process sharder of a ring, or nil.
+	OtherSharder func(ring string) *othersharders.Sharder
+	Movers       Movers
+	Events       events.EventRecorder
+	Clock        clock.PassiveClock
+	Config       configv1alpha1.WebhookConfig
+	// Authority returns the CA bundle of the webhook's certificate, or nil if the sharder does not manage it.
 	Authority func() []byte
 
 	permissions permissions
 }
 
 const (
-	// retryUnknownResourceAfter is how soon to look again for a resource that the API server did not know.
+	// retryUnknownResourceAfter is the delay until a resource that the API server did not serve is looked up again.
 	retryUnknownResourceAfter = 5 * time.Second
-	// retryConflictAfter is how soon to write a status again that had changed since it was read.
+	// retryConflictAfter is the delay of a retry after a conflict on the status.
 	retryConflictAfter = time.Second
-	// refreshDrainsAfter is how soon to show again how old the oldest drain is.
+	// refreshDrainsAfter is how often the age of the oldest drain is updated in the status.
 	refreshDrainsAfter = 10 * time.Second
-	// fieldManager is the name under which the API server notes our writes.
+	// fieldManager is the field manager of the sharder's writes.
 	fieldManager = "sharder"
 )
 
-// Reconcile makes a ring work and says how it is doing.
+// Reconcile brings a ring into service and updates its status.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	result, err := r.reconcile(ctx, request)
 	if ctx.Err() != nil {
-		// This process ends, and what it could not write is no failure: the next one looks at all rings.
+		// Failed writes do not matter while the process stops: the next leader reconciles all rings.
 		result, err = reconcile.Result{}, nil
 	}
 	return result, err
@@ -87,13 +88,13 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	facts, err := r.establish(ctx, ring)
+	facts, err := r.gatherFacts(ctx, ring)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	switch err := r.report(ctx, ring, facts); {
 	case apierrors.IsConflict(err):
-		// The cache was behind. No event may follow, because status updates are filtered out.
+		// The cache was outdated. A predicate filters status updates, so no event may follow.
 		return reconcile.Result{RequeueAfter: retryConflictAfter}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("writing the status: %w", err)
@@ -103,8 +104,8 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: facts.refreshAfter(r.Clock.Now())}, nil
 }
 
-// establish does all that the ring needs, and finds out how it is doing.
-func (r *Reconciler) establish(ctx context.Context, ring *shardingv1alpha1.ControllerRing) (*Facts, error) {
+// gatherFacts installs the webhook, starts the mover, and gathers what the status reports.
+func (r *Reconciler) gatherFacts(ctx context.Context, ring *shardingv1alpha1.ControllerRing) (*Facts, error) {
 	facts := &Facts{}
 	known, err := r.Learn(ctx, ring)
 	var unknown *catalog.UnknownResourceError
@@ -115,14 +116,14 @@ func (r *Reconciler) establish(ctx context.Context, ring *shardingv1alpha1.Contr
 		return nil, err
 	}
 	facts.Progress = r.Movers.Progress(ring.Name)
-	facts.Missing, facts.AskAgain, err = r.permissions.missing(ctx, r.Client, ring, known, isForbidden(facts.Err), r.Clock.Now())
+	facts.Missing, facts.RecheckPermissionsAt, err = r.permissions.missing(ctx, r.Client, ring, known, isForbidden(facts.Err), r.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
 	usable := permitted(known, facts.Missing)
 	facts.Webhook = r.installWebhook(ctx, ring, usable)
 	r.Movers.Ensure(ring.Name, ring.UID, ring.Generation, len(usable))
-	facts.Shards, facts.Namespaces, facts.Rival = r.Shards(ring.Name), r.Namespaces(ring.Name), r.Rival(ring.Name)
+	facts.Shards, facts.Namespaces, facts.OtherSharder = r.Shards(ring.Name), r.Namespaces(ring.Name), r.OtherSharder(ring.Name)
 	rings := &shardingv1alpha1.ControllerRingList{}
 	if err := r.Client.List(ctx, rings, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing rings: %w", err)
@@ -131,8 +132,8 @@ func (r *Reconciler) establish(ctx context.Context, ring *shardingv1alpha1.Contr
 	return facts, nil
 }
 
-// installWebhook writes the webhook configuration of a ring. Without any resource there is none: it would only
-// delay the requests of users.
+// installWebhook writes the webhook configuration of a ring. A ring without usable resources has none, because it
+// would only delay the requests of users.
 func (r *Reconciler) installWebhook(ctx context.Context, ring *shardingv1alpha1.ControllerRing, resources []catalog.Resource) error {
 	if len(resources) == 0 {
 		return r.removeWebhook(ctx, ring.Name)
@@ -141,8 +142,8 @@ func (r *Reconciler) installWebhook(ctx context.Context, ring *shardingv1alpha1.
 	return r.Client.Apply(ctx, applied, client.FieldOwner(fieldManager), client.ForceOwnership)
 }
 
-// removeWebhook deletes the webhook configuration of a ring that is gone or has no resource to assign, so that API
-// servers no longer call it. For a ring that is gone the garbage collector would too, but later.
+// removeWebhook deletes the webhook configuration of a ring that was deleted or has no usable resources, so that API
+// servers no longer call it. The garbage collector would delete that of a deleted ring later.
 func (r *Reconciler) removeWebhook(ctx context.Context, ring string) error {
 	found := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: shardingv1alpha1.WebhookConfigurationName(ring)}, found); err != nil {
@@ -150,16 +151,16 @@ func (r *Reconciler) removeWebhook(ctx context.Context, ring string) error {
 	}
 	owner := metav1.GetControllerOf(found)
 	if owner == nil || owner.Kind != "ControllerRing" || owner.Name != ring {
-		return nil // somebody else's, in spite of its name
+		return nil // it has the name, but does not belong to the ring
 	}
 	err := r.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
 	if apierrors.IsConflict(err) {
-		return nil // it has changed, maybe for a new ring of that name, and comes again because of that
+		return nil // it has changed, maybe for a new ring of that name, which causes another reconcile
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// report writes the status if it has changed, and tells people when a condition does.
+// report writes the status if it has changed, and emits events for changed conditions.
 func (r *Reconciler) report(ctx context.Context, ring *shardingv1alpha1.ControllerRing, facts *Facts) error {
 	before := ring.DeepCopy()
 	setStatus(ring, facts, r.Clock.Now())
@@ -170,16 +171,16 @@ func (r *Reconciler) report(ctx context.Context, ring *shardingv1alpha1.Controll
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.tell(ctx, before, ring, facts)
+	r.emitEvents(ctx, before, ring, facts)
 	return nil
 }
 
-func (r *Reconciler) tell(ctx context.Context, before, after *shardingv1alpha1.ControllerRing, facts *Facts) {
+func (r *Reconciler) emitEvents(ctx context.Context, before, after *shardingv1alpha1.ControllerRing, facts *Facts) {
 	for _, now := range after.Status.Conditions {
 		was := meta.FindStatusCondition(before.Status.Conditions, now.Type)
-		again := now.Type == shardingv1alpha1.ConditionAssigned && now.Reason == shardingv1alpha1.ReasonNoShards ||
-			now.Type == shardingv1alpha1.ConditionSole && was == nil && now.Status == metav1.ConditionTrue // as it should be
-		if was != nil && was.Reason == now.Reason || now.Status == metav1.ConditionUnknown || again {
+		redundant := now.Type == shardingv1alpha1.ConditionAssigned && now.Reason == shardingv1alpha1.ReasonNoShards || // Ready says so
+			now.Type == shardingv1alpha1.ConditionSole && was == nil && now.Status == metav1.ConditionTrue // the normal case
+		if was != nil && was.Reason == now.Reason || now.Status == metav1.ConditionUnknown || redundant {
 			continue
 		}
 		kind := corev1.EventTypeNormal
@@ -188,13 +189,13 @@ func (r *Reconciler) tell(ctx context.Context, before, after *shardingv1alpha1.C
 		}
 		r.Events.Eventf(after, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
 		if now.Type == shardingv1alpha1.ConditionDrained && kind == corev1.EventTypeWarning {
-			r.tellShard(ctx, after, facts, now)
+			r.emitShardEvent(ctx, after, facts, now)
 		}
 	}
 }
 
-// tellShard tells those who look at a shard, and not at its ring, that it does not let go.
-func (r *Reconciler) tellShard(ctx context.Context, ring *shardingv1alpha1.ControllerRing, facts *Facts, condition metav1.Condition) {
+// emitShardEvent emits the event on the Lease of the shard that does not release objects as well.
+func (r *Reconciler) emitShardEvent(ctx context.Context, ring *shardingv1alpha1.ControllerRing, facts *Facts, condition metav1.Condition) {
 	for _, shard := range facts.Shards {
 		if shard.Name != facts.Drains.Shard {
 			continue

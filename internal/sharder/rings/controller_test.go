@@ -28,8 +28,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/othersharders"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/rings"
-	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
 )
 
 func TestMain(m *testing.M) {
@@ -39,18 +39,18 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{CRDs: []string{"config/crds"}})
 }
 
-// fixture is a ring and its controller. What moves objects is played by the test.
+// fixture is a ring and its controller. The test implements Movers.
 type fixture struct {
 	*rig.Rig
 	*WithT
-	t        *testing.T
-	ring     *shardingv1alpha1.ControllerRing
-	lease    *coordinationv1.Lease
-	clock    *clocktesting.FakeClock
-	events   *events.FakeRecorder
-	progress moves.Progress
-	ensured  types.UID
-	rival    *rivals.Rival
+	t            *testing.T
+	ring         *shardingv1alpha1.ControllerRing
+	lease        *coordinationv1.Lease
+	clock        *clocktesting.FakeClock
+	events       *events.FakeRecorder
+	progress     moves.Progress
+	ensured      types.UID
+	otherSharder *othersharders.Sharder
 	rings.Reconciler
 }
 
@@ -71,9 +71,9 @@ func setUp(t *testing.T) *fixture {
 		Shards: func(string) []members.Shard {
 			return []members.Shard{{Namespace: f.Namespace, Name: "a", State: membership.Ready}}
 		},
-		Namespaces: func(string) []string { return []string{f.Namespace} },
-		Rival:      func(string) *rivals.Rival { return f.rival },
-		Authority:  func() []byte { return nil },
+		Namespaces:   func(string) []string { return []string{f.Namespace} },
+		OtherSharder: func(string) *othersharders.Sharder { return f.otherSharder },
+		Authority:    func() []byte { return nil },
 	}
 	f.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "a"}}
 	f.Expect(f.Rig.Client.Create(t.Context(), f.lease)).To(Succeed())
@@ -109,16 +109,16 @@ func (f *fixture) declare() {
 	f.Expect(f.Rig.Client.Create(f.t.Context(), f.ring)).To(Succeed())
 }
 
-// reconcile looks at the ring and returns what was told, without the notes.
-func (f *fixture) reconcile() (told []string) {
+// reconcile reconciles the ring, and returns the events without their notes.
+func (f *fixture) reconcile() (emitted []string) {
 	f.t.Helper()
 	_, err := f.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.ring)})
 	f.Expect(err).NotTo(HaveOccurred())
 	for len(f.events.Events) > 0 {
 		words := strings.SplitN(<-f.events.Events, " ", 3)
-		told = append(told, words[0]+" "+words[1])
+		emitted = append(emitted, words[0]+" "+words[1])
 	}
-	return told
+	return emitted
 }
 
 func (f *fixture) reason(kind string) string {
@@ -133,8 +133,8 @@ func (f *fixture) webhook() (*admissionregistrationv1.MutatingWebhookConfigurati
 	return found, f.Rig.Client.Get(f.t.Context(), client.ObjectKey{Name: "controllerring-" + f.Namespace}, found)
 }
 
-// TestEnding has the process end while it looks at a ring, which is nobody's failure.
-func TestEnding(t *testing.T) {
+// TestFailedWriteAtShutdownIsNoError has the process stop while it reconciles a ring.
+func TestFailedWriteAtShutdownIsNoError(t *testing.T) {
 	f := setUp(t)
 	ctx, end := context.WithCancel(t.Context())
 	learn := f.Learn
@@ -150,8 +150,8 @@ func TestEnding(t *testing.T) {
 	f.Expect(f.reason(shardingv1alpha1.ConditionReady)).NotTo(BeEmpty(), "the next one does it")
 }
 
-// TestDrainsAreTold at once, and again when they take long, on the ring and on the shard's Lease.
-func TestDrainsAreTold(t *testing.T) {
+// TestDrainsAreReported at once and when they are slow, on the ring and on the shard's Lease.
+func TestDrainsAreReported(t *testing.T) {
 	f := setUp(t)
 	f.Expect(f.reconcile()).To(Equal([]string{"Normal Ready"}), "nothing is known of the objects yet")
 	f.progress.Synced = true
@@ -173,7 +173,7 @@ func TestDrainsAreTold(t *testing.T) {
 	f.Expect(f.reason(shardingv1alpha1.ConditionReady)).To(Equal(shardingv1alpha1.ReasonReady), "all the time")
 }
 
-func TestObjectsWithoutOwnerAreTold(t *testing.T) {
+func TestUnassignedObjectsAreReported(t *testing.T) {
 	f := setUp(t)
 	f.progress = moves.Progress{Synced: true, Counts: moves.Counts{Unassigned: 3}}
 	f.Expect(f.reconcile()).To(ContainElement("Warning UnassignedObjects"))
@@ -184,22 +184,22 @@ func TestObjectsWithoutOwnerAreTold(t *testing.T) {
 	f.Expect(f.reason(shardingv1alpha1.ConditionAssigned)).To(Equal(shardingv1alpha1.ReasonNoShards))
 }
 
-// TestRivalIsTold when an instance is the sharder itself, and when it no longer is.
-func TestRivalIsTold(t *testing.T) {
+// TestInProcessSharderIsReported while it is active.
+func TestInProcessSharderIsReported(t *testing.T) {
 	f := setUp(t)
 	f.reconcile()
-	f.rival = &rivals.Rival{Namespace: "theirs", Holder: "a", Until: f.clock.Now().Add(15 * time.Second)}
+	f.otherSharder = &othersharders.Sharder{Namespace: "theirs", Holder: "a", ExpiresAt: f.clock.Now().Add(15 * time.Second)}
 	f.Expect(f.reconcile()).To(Equal([]string{"Warning TwoSharders"}))
 	result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.ring)})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(result.RequeueAfter).To(Equal(15*time.Second), "it may die without a word")
-	f.rival = nil
+	f.otherSharder = nil
 	f.Expect(f.reconcile()).To(Equal([]string{"Normal SoleSharder"}))
 	f.Expect(f.reason(shardingv1alpha1.ConditionReady)).To(Equal(shardingv1alpha1.ReasonReady), "all the time")
 }
 
-// TestWebhookGoesWithItsRing does not wait for a garbage collector, which does not run here.
-func TestWebhookGoesWithItsRing(t *testing.T) {
+// TestWebhookIsDeletedWithItsRing without a garbage collector, which does not run here.
+func TestWebhookIsDeletedWithItsRing(t *testing.T) {
 	f := setUp(t)
 	f.reconcile()
 	before, err := f.webhook()
@@ -221,8 +221,8 @@ func TestWebhookGoesWithItsRing(t *testing.T) {
 	f.Expect(f.ensured).To(Equal(f.ring.UID))
 }
 
-// TestNextRingOfTheName takes the webhook over when nobody has seen that the one before was gone.
-func TestNextRingOfTheName(t *testing.T) {
+// TestNewRingOfSameNameTakesOverWebhook when the deletion of the previous ring was not observed.
+func TestNewRingOfSameNameTakesOverWebhook(t *testing.T) {
 	f := setUp(t)
 	f.reconcile()
 	f.Expect(f.Rig.Client.Delete(t.Context(), f.ring)).To(Succeed())
@@ -234,8 +234,8 @@ func TestNextRingOfTheName(t *testing.T) {
 	f.Expect(metav1.IsControlledBy(found, f.ring)).To(BeTrue())
 }
 
-// TestRingThatIsBeingDeleted is as good as gone, whatever somebody still has to do with it.
-func TestRingThatIsBeingDeleted(t *testing.T) {
+// TestTerminatingRingIsStopped although finalizers keep it.
+func TestTerminatingRingIsStopped(t *testing.T) {
 	f := setUp(t)
 	f.ring.Finalizers = []string{"example.com/somebody"}
 	f.Expect(f.Rig.Client.Update(t.Context(), f.ring)).To(Succeed())
@@ -247,8 +247,8 @@ func TestRingThatIsBeingDeleted(t *testing.T) {
 	f.Expect(f.ensured).To(BeEmpty())
 }
 
-// TestSomebodyElsesWebhook stays, although it has the name of a ring's.
-func TestSomebodyElsesWebhook(t *testing.T) {
+// TestForeignWebhookIsKept although it has the name of a ring's webhook configuration.
+func TestForeignWebhookIsKept(t *testing.T) {
 	f := setUp(t)
 	f.Expect(f.Rig.Client.Delete(t.Context(), f.ring)).To(Succeed())
 	theirs := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "controllerring-" + f.Namespace}}

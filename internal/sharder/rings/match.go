@@ -15,13 +15,13 @@ import (
 // matchConditionName is the name of the one match condition of a ring's webhook.
 const matchConditionName = "main-or-controlled"
 
-// matchExpression is the CEL expression with which API servers leave out objects of controlled resources that
-// have no controller in the ring: all ConfigMaps of a cluster, say, but those of the ring's main objects. Main
-// objects always match. A ring without controlled resources needs none: "".
+// matchExpression returns the CEL expression by which API servers skip objects of controlled resources without a
+// controller in the ring, such as most ConfigMaps of a cluster. Main objects always match. It is empty for a ring
+// without controlled resources.
 //
-// It is evaluated for every request for an object of a controlled resource, and most of those are not the ring's.
-// So it reads object and not request, which costs more than all the rest. For an equivalent resource of another
-// API group, object is the converted one, of the rule's kind; request.resource is not.
+// It is evaluated for every request for an object of a controlled resource, most of which are not in the ring.
+// Therefore it reads object and not request, which would cost more than everything else. For an equivalent resource
+// of another API group, object is converted to the kind of the rule; request.resource is not.
 func matchExpression(resources []catalog.Resource) string {
 	var mains, controlled []schema.GroupKind
 	children := map[schema.GroupKind][]schema.GroupKind{}
@@ -57,7 +57,7 @@ func matchExpression(resources []catalog.Resource) string {
 		"has(o.controller) && o.controller && (%s))", ofKind("object", mains...), strings.Join(owners, " ||\n"))
 }
 
-// ofKind is whether an object or an owner reference is of one of these kinds, in whatever version.
+// ofKind reports whether an object or an owner reference is of one of these kinds, in any version.
 func ofKind(variable string, kinds ...schema.GroupKind) string {
 	groups := map[string][]string{}
 	for _, kind := range kinds {

@@ -19,52 +19,51 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// verbs are what the sharder does with the objects of a ring.
+// verbs are the verbs that the sharder needs for the objects of a ring.
 var verbs = []string{"list", "patch"}
 
 const (
-	// askAgainAfter is how long an answer without a refusal is good for, if no write is refused meanwhile.
-	askAgainAfter = 10 * time.Minute
-	// minRefusedDelay and maxRefusedDelay bound the backoff while something is refused.
+	// recheckAfter is how long a review without missing permissions is valid, unless a request is forbidden.
+	recheckAfter = 10 * time.Minute
+	// minRefusedDelay and maxRefusedDelay bound the backoff while permissions are missing.
 	minRefusedDelay, maxRefusedDelay = 5 * time.Second, 2 * time.Minute
 )
 
-// permissions knows what the sharder may do with the objects of rings. It asks when a ring's resources have
-// changed, with backoff while something is refused, and seldom otherwise. It holds one answer for each ring that
-// there is.
+// permissions checks the sharder's permissions for the objects of rings: when a ring's resources have changed,
+// with backoff while a permission is missing, and seldom otherwise. It keeps one review for each ring.
 type permissions struct {
 	mu      sync.Mutex
-	answers map[string]*answer
+	reviews map[string]*review
 }
 
-// question is what an answer is for. It is asked again when the ring is another one, or its resources are.
-type question struct {
+// reviewKey identifies what was reviewed. A different key needs a new review.
+type reviewKey struct {
 	uid        types.UID
 	generation int64
 	resources  string
 }
 
-// answer is what the API server said last.
-type answer struct {
-	question
+// review is the last result for a ring.
+type review struct {
+	reviewKey
 	missing  []MissingRule
 	at       time.Time
-	refusals int // answers in a row with something refused
+	refusals int // reviews in a row with a missing permission
 }
 
-func questionOf(ring *shardingv1alpha1.ControllerRing, known *catalog.Ring) question {
+func reviewKeyOf(ring *shardingv1alpha1.ControllerRing, known *catalog.Ring) reviewKey {
 	names := make([]string, len(known.Resources))
 	for i := range known.Resources {
 		names[i] = known.Resources[i].Resource.GroupResource().String()
 	}
 	slices.Sort(names)
-	return question{uid: ring.UID, generation: ring.Generation, resources: strings.Join(names, " ")}
+	return reviewKey{uid: ring.UID, generation: ring.Generation, resources: strings.Join(names, " ")}
 }
 
-// next is when to ask again. Forbidden is whether a request for the ring's objects has been refused.
-func (a *answer) next(forbidden bool) time.Time {
+// next returns when to review again. forbidden is whether a request for the ring's objects was forbidden.
+func (a *review) next(forbidden bool) time.Time {
 	if len(a.missing) == 0 && !forbidden {
-		return a.at.Add(askAgainAfter)
+		return a.at.Add(recheckAfter)
 	}
 	delay := minRefusedDelay
 	for i := 1; i < a.refusals && delay < maxRefusedDelay; i++ {
@@ -73,55 +72,55 @@ func (a *answer) next(forbidden bool) time.Time {
 	return a.at.Add(min(delay, maxRefusedDelay))
 }
 
-// good is whether the answer is still one to this question.
-func (a *answer) good(q question, forbidden bool, now time.Time) bool {
-	return a != nil && a.question == q && now.Before(a.next(forbidden))
+// valid reports whether the review can still be used for the key.
+func (a *review) valid(q reviewKey, forbidden bool, now time.Time) bool {
+	return a != nil && a.reviewKey == q && now.Before(a.next(forbidden))
 }
 
-// after is the answer that follows this one, which may be nil.
-func (a *answer) after(q question, missing []MissingRule, forbidden bool, now time.Time) *answer {
-	following := &answer{question: q, missing: missing, at: now}
+// after returns the review that follows this one, which may be nil.
+func (a *review) after(q reviewKey, missing []MissingRule, forbidden bool, now time.Time) *review {
+	following := &review{reviewKey: q, missing: missing, at: now}
 	if len(missing) > 0 || forbidden {
 		following.refusals = 1
-		if a != nil && a.question == q {
+		if a != nil && a.reviewKey == q {
 			following.refusals += a.refusals
 		}
 	}
 	return following
 }
 
-// missing returns what the sharder may not do with the ring's objects, and when to ask again if anything is refused.
-func (p *permissions) missing(ctx context.Context, c client.Client, ring *shardingv1alpha1.ControllerRing, known *catalog.Ring, forbidden bool, now time.Time) (rules []MissingRule, again time.Time, err error) {
+// missing returns the permissions that the sharder lacks for a ring's objects, and if any, when to review again.
+func (p *permissions) missing(ctx context.Context, c client.Client, ring *shardingv1alpha1.ControllerRing, known *catalog.Ring, forbidden bool, now time.Time) (rules []MissingRule, recheckAt time.Time, err error) {
 	p.mu.Lock()
-	last := p.answers[ring.Name]
+	last := p.reviews[ring.Name]
 	p.mu.Unlock()
-	q := questionOf(ring, known)
-	if !last.good(q, forbidden, now) {
-		if rules, err = ask(ctx, c, known); err != nil {
+	q := reviewKeyOf(ring, known)
+	if !last.valid(q, forbidden, now) {
+		if rules, err = reviewAccess(ctx, c, known); err != nil {
 			return nil, time.Time{}, fmt.Errorf("checking the sharder's permissions: %w", err)
 		}
 		last = last.after(q, rules, forbidden, now)
 		p.mu.Lock()
-		if p.answers == nil {
-			p.answers = map[string]*answer{}
+		if p.reviews == nil {
+			p.reviews = map[string]*review{}
 		}
-		p.answers[ring.Name] = last
+		p.reviews[ring.Name] = last
 		p.mu.Unlock()
 	}
 	if len(last.missing) > 0 || forbidden {
-		again = last.next(forbidden)
+		recheckAt = last.next(forbidden)
 	}
-	return last.missing, again, nil
+	return last.missing, recheckAt, nil
 }
 
 func (p *permissions) forget(ring string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.answers, ring)
+	delete(p.reviews, ring)
 }
 
-// ask asks the API server what the sharder may not do with the ring's objects.
-func ask(ctx context.Context, c client.Client, known *catalog.Ring) ([]MissingRule, error) {
+// reviewAccess asks the API server which permissions the sharder lacks for a ring's objects.
+func reviewAccess(ctx context.Context, c client.Client, known *catalog.Ring) ([]MissingRule, error) {
 	var rules []MissingRule
 	for i := range known.Resources {
 		resource := known.Resources[i].Resource.GroupResource()
@@ -144,7 +143,7 @@ func ask(ctx context.Context, c client.Client, known *catalog.Ring) ([]MissingRu
 	return rules, nil
 }
 
-// permitted are the resources that the sharder can assign objects of: it may list and patch them, and the main
+// permitted returns the resources whose objects the sharder can assign: it may list and patch them, and the main
 // objects that control them.
 func permitted(known *catalog.Ring, missing []MissingRule) []catalog.Resource {
 	refused := func(resource schema.GroupResource) bool {
@@ -173,7 +172,7 @@ func permitted(known *catalog.Ring, missing []MissingRule) []catalog.Resource {
 	return all
 }
 
-// isForbidden is whether an API server has refused one of the requests that failed. An error can join several.
+// isForbidden reports whether an error, or one of the errors that it joins, is Forbidden.
 func isForbidden(err error) bool {
 	switch wrapped := err.(type) { //nolint:errorlint // it walks the tree itself
 	case nil:

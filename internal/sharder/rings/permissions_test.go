@@ -13,8 +13,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// TestWhenToAskForPermissions asks at each second of an hour and counts.
-func TestWhenToAskForPermissions(t *testing.T) {
+// TestTimesOfPermissionReviews checks at each second of an hour and counts.
+func TestTimesOfPermissionReviews(t *testing.T) {
 	missing := []MissingRule{{Resource: schema.GroupResource{Resource: "configmaps"}, Verbs: []string{"list"}}}
 	for name, test := range map[string]struct {
 		missing   []MissingRule
@@ -30,15 +30,15 @@ func TestWhenToAskForPermissions(t *testing.T) {
 		"refused, then the spec changes": {missing: missing, spec: func(second int) int64 { return int64(second / 1800) }, asked: 38, early: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var last *answer
+			var last *review
 			asked, early := 0, 0
 			for second := range 3600 {
-				q := question{uid: "ring"}
+				q := reviewKey{uid: "ring"}
 				if test.spec != nil {
 					q.generation = test.spec(second)
 				}
 				at := now.Add(time.Duration(second) * time.Second)
-				if last.good(q, test.forbidden, at) {
+				if last.valid(q, test.forbidden, at) {
 					continue
 				}
 				last = last.after(q, test.missing, test.forbidden, at)
@@ -54,19 +54,19 @@ func TestWhenToAskForPermissions(t *testing.T) {
 	}
 }
 
-func TestRefusalEndsWithTheBackoff(t *testing.T) {
-	q := question{uid: "ring"}
-	refused := (*answer)(nil).after(q, []MissingRule{{}}, false, now)
+func TestGrantedPermissionsResetTheBackoff(t *testing.T) {
+	q := reviewKey{uid: "ring"}
+	refused := (*review)(nil).after(q, []MissingRule{{}}, false, now)
 	granted := refused.after(q, nil, false, now)
-	if granted.refusals != 0 || granted.next(false) != now.Add(askAgainAfter) {
-		t.Errorf("the next question after a granted role is at %s, with %d refusals", granted.next(false), granted.refusals)
+	if granted.refusals != 0 || granted.next(false) != now.Add(recheckAfter) {
+		t.Errorf("the next review after a granted role is at %s, with %d refusals", granted.next(false), granted.refusals)
 	}
 	if got := granted.next(true); got != now.Add(minRefusedDelay) {
-		t.Errorf("after a forbidden write the next question is at %s", got)
+		t.Errorf("after a forbidden write the next review is at %s", got)
 	}
 }
 
-func TestForbiddenIsFound(t *testing.T) {
+func TestIsForbidden(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("changed"))
 	for name, test := range map[string]struct {
@@ -89,7 +89,7 @@ func TestForbiddenIsFound(t *testing.T) {
 	}
 }
 
-// TestPermittedResources leaves out what may not be listed and patched, and what only such objects control.
+// TestPermittedResources omits resources that may not be listed and patched, and those that only such objects control.
 func TestPermittedResources(t *testing.T) {
 	resource := func(name string, controllers ...string) catalog.Resource {
 		r := catalog.Resource{

@@ -30,7 +30,7 @@ func (f *fixture) intercept(funcs interceptor.Funcs) {
 	f.Reconciler.Client = interceptor.NewClient(direct, funcs)
 }
 
-// reviews counts the questions for permissions, which are refused for resources in refused.
+// reviews counts the reviews of permissions, which are denied for resources in refused.
 func (f *fixture) reviews(refused map[string]bool) *int {
 	f.t.Helper()
 	count := 0
@@ -46,8 +46,8 @@ func (f *fixture) reviews(refused map[string]bool) *int {
 	return &count
 }
 
-// TestPermissionsAreAskedSeldom counts the questions: two for each resource.
-func TestPermissionsAreAskedSeldom(t *testing.T) {
+// TestPermissionsAreReviewedSeldom counts the reviews: two for each resource.
+func TestPermissionsAreReviewedSeldom(t *testing.T) {
 	f := setUp(t)
 	refused := map[string]bool{}
 	count := f.reviews(refused)
@@ -96,7 +96,7 @@ func TestNoWebhookForRefusedResources(t *testing.T) {
 	_, err := f.webhook()
 	f.Expect(err).NotTo(HaveOccurred())
 
-	t.Log("The role is taken away")
+	t.Log("The role is removed")
 	refused["examples"] = true
 	f.clock.Step(11 * time.Minute)
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.ring)}
@@ -116,7 +116,7 @@ func TestNoWebhookForRefusedResources(t *testing.T) {
 	f.Expect(f.reason(shardingv1alpha1.ConditionReady)).To(Equal(shardingv1alpha1.ReasonReady))
 }
 
-// TestStatusConflictIsRetried has the cache be behind: the write of the status fails once, and no event follows.
+// TestStatusConflictIsRetried has an outdated cache: the write of the status fails once, and no event follows.
 func TestStatusConflictIsRetried(t *testing.T) {
 	f := setUp(t)
 	conflicts := 1

@@ -16,15 +16,15 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// maxRingsPerResource is how many rings can have one main resource without a request failing while the sharder does
-// not answer: API servers wait one timeout for each, and give a request up after 34 s. Some of that is left for the
-// request itself.
+// maxRingsPerResource is the number of rings that can list one main resource without failing requests while the
+// sharder is unreachable: API servers wait for one timeout after the other, and cancel a request after 34 s. The
+// rest is for the request itself.
 const maxRingsPerResource = 30
 
-// Shared is a main resource of a ring that other rings have as well.
+// Shared is a main resource of a ring that other rings list as well.
 type Shared struct {
 	Resource schema.GroupResource
-	// Rings are the names of the others.
+	// Rings are the names of the other rings.
 	Rings []string
 }
 
@@ -36,7 +36,7 @@ func (s Shared) String() string {
 	return fmt.Sprintf("%s (%s %s)", s.Resource, word, prose.List(s.Rings))
 }
 
-// sharedResources finds the main resources of a ring that other rings have as well, in namespaces that both may select.
+// sharedResources returns the main resources of a ring that other rings list as well, for overlapping namespaces.
 func sharedResources(known *catalog.Ring, all []shardingv1alpha1.ControllerRing, defaultNamespaces *metav1.LabelSelector) []Shared {
 	var shared []Shared
 	for i := range known.Resources {
@@ -60,7 +60,7 @@ func sharedResources(known *catalog.Ring, all []shardingv1alpha1.ControllerRing,
 	return shared
 }
 
-// ShareMain is whether two rings have a main resource in common.
+// ShareMain reports whether two rings have a main resource in common.
 func ShareMain(a, b *shardingv1alpha1.ControllerRing) bool {
 	return slices.ContainsFunc(a.Spec.Resources, func(main shardingv1alpha1.RingResource) bool {
 		return hasMain(b, schema.GroupResource{Group: main.Group, Resource: main.Resource})
@@ -73,7 +73,7 @@ func hasMain(ring *shardingv1alpha1.ControllerRing, resource schema.GroupResourc
 	})
 }
 
-// overlap is whether a ring may select a namespace that the selector selects too.
+// overlap reports whether a ring may select a namespace that the selector selects too.
 func overlap(selector labels.Selector, ring *shardingv1alpha1.ControllerRing, defaultNamespaces *metav1.LabelSelector) bool {
 	selected := ring.Spec.NamespaceSelector
 	if selected == nil {
@@ -83,7 +83,7 @@ func overlap(selector labels.Selector, ring *shardingv1alpha1.ControllerRing, de
 	return err == nil && !disjoint(selector, other) // the schema keeps bad ones out
 }
 
-// disjoint is whether two selectors obviously select nothing in common: they ask for different values of one label.
+// disjoint reports whether two selectors require different values of one label.
 func disjoint(a, b labels.Selector) bool {
 	these, selectable := a.Requirements()
 	those, otherSelectable := b.Requirements()
@@ -100,7 +100,7 @@ func disjoint(a, b labels.Selector) bool {
 	return false
 }
 
-// exclude is whether no value of a label fulfils both requirements. It looks at one order of the two.
+// exclude reports whether no value of a label meets both requirements. It checks one order of the two.
 func exclude(a, b *labels.Requirement) bool {
 	values := sets.New(a.Values().UnsortedList()...)
 	switch a.Operator() {
@@ -122,7 +122,7 @@ func exclude(a, b *labels.Requirement) bool {
 	}
 }
 
-// exclusive is whether requests may have to wait for the webhooks of other rings as well. It is there only then.
+// exclusive returns the condition for rings with shared main resources, or nil if there are none.
 func exclusive(shared []Shared) *metav1.Condition {
 	if len(shared) == 0 {
 		return nil

@@ -110,8 +110,8 @@ func TestSharedResources(t *testing.T) {
 	}
 }
 
-// TestManyRingsOnOneResource sees that the condition says when there are too many, and stays short.
-func TestManyRingsOnOneResource(t *testing.T) {
+// TestTooManyRingsOnOneResourceAreReported in a condition that stays short.
+func TestTooManyRingsOnOneResourceAreReported(t *testing.T) {
 	shared := []Shared{{Resource: schema.GroupResource{Resource: "configmaps"}}}
 	for len(shared[0].Rings) < maxRingsPerResource-1 {
 		shared[0].Rings = append(shared[0].Rings, fmt.Sprintf("ring-%d", len(shared[0].Rings)))

@@ -15,43 +15,43 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
-	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/othersharders"
 )
 
-// Facts are all that the status of a ring is made of.
+// Facts are what the status of a ring is made of.
 type Facts struct {
-	// Unknown are the resources that the API server does not know.
+	// Unknown are the resources that the API server does not serve.
 	Unknown []schema.GroupResource
-	// Missing are what the sharder may not do, as rules to add to its role.
+	// Missing are the permissions that the sharder lacks.
 	Missing []MissingRule
-	// AskAgain is when to ask again for permissions, if something is refused.
-	AskAgain time.Time
-	// Shared are the main resources that other rings have as well.
+	// RecheckPermissionsAt is when to check the permissions again, or zero if none is missing.
+	RecheckPermissionsAt time.Time
+	// Shared are the main resources that other rings list as well.
 	Shared []Shared
 	// Webhook is why the webhook configuration could not be written.
 	Webhook error
 	Shards  []members.Shard
-	// Namespaces are those whose shards are members.
+	// Namespaces are the namespaces whose shards are members.
 	Namespaces []string
-	// Rival is another sharder of the same ring, or nil.
-	Rival *rivals.Rival
+	// OtherSharder is the active in-process sharder of the ring, or nil.
+	OtherSharder *othersharders.Sharder
 	moves.Progress
 }
 
-// refreshAfter is when the facts may have changed although nothing says so, or 0.
+// refreshAfter is the time after which the facts may have changed without an event, or 0.
 func (f *Facts) refreshAfter(now time.Time) time.Duration {
 	var times []time.Duration
 	if len(f.Unknown) > 0 {
 		times = append(times, retryUnknownResourceAfter)
 	}
-	if !f.AskAgain.IsZero() {
-		times = append(times, max(f.AskAgain.Sub(now), time.Second))
+	if !f.RecheckPermissionsAt.IsZero() {
+		times = append(times, max(f.RecheckPermissionsAt.Sub(now), time.Second))
 	}
 	if f.Drains.Outstanding > 0 {
 		times = append(times, refreshDrainsAfter)
 	}
-	if f.Rival != nil { // it may die without a word
-		times = append(times, max(f.Rival.Until.Sub(now), time.Second))
+	if f.OtherSharder != nil { // its Lease expires without an event
+		times = append(times, max(f.OtherSharder.ExpiresAt.Sub(now), time.Second))
 	}
 	if len(times) == 0 {
 		return 0
@@ -69,15 +69,15 @@ func (m MissingRule) String() string {
 	return fmt.Sprintf("{apiGroups: [%q], resources: [%q], verbs: [%s]}", m.Resource.Group, m.Resource.Resource, strings.Join(m.Verbs, ", "))
 }
 
-// maxNamespaces is how many namespaces a status can have: 32 that the spec admits, and one for each cordoned shard.
+// maxNamespaces is the maximum in a status: 32 that the spec admits, and one for each cordoned shard.
 const maxNamespaces = 32 + membership.MaxShards
 
-// available tells whether a shard gets objects.
+// available reports whether objects are assigned to a shard.
 func available(shard members.Shard) bool {
 	return shard.State.Member() && !shard.Leaving && !shard.Cordoned
 }
 
-// cordoned are the names of the shards that are asked to release all their objects.
+// cordoned returns the names of the cordoned shards, which are asked to release all their objects.
 func cordoned(facts *Facts) (names []string) {
 	for _, shard := range facts.Shards {
 		if shard.State.Member() && shard.Cordoned && !shard.Leaving {
@@ -101,7 +101,7 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 	status.ShardNamespaces = facts.Namespaces[:min(len(facts.Namespaces), maxNamespaces)]
 	for _, condition := range []metav1.Condition{ready(facts, status), drained(facts, now), assigned(facts, status), sole(facts)} {
 		if condition.Reason == shardingv1alpha1.ReasonNotSynced && meta.FindStatusCondition(status.Conditions, condition.Type) != nil {
-			continue // what the leader before has found is better than nothing
+			continue // keep the condition of the previous leader
 		}
 		condition.ObservedGeneration = ring.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -110,7 +110,7 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 	setOptional(ring, shardingv1alpha1.ConditionMatching, matching(differences(ring.Spec.Resources, facts.Shards)))
 }
 
-// setOptional sets a condition that is there only if it says something.
+// setOptional sets a condition, or removes it if it is nil.
 func setOptional(ring *shardingv1alpha1.ControllerRing, kind string, condition *metav1.Condition) {
 	if condition == nil {
 		meta.RemoveStatusCondition(&ring.Status.Conditions, kind)
@@ -120,8 +120,8 @@ func setOptional(ring *shardingv1alpha1.ControllerRing, kind string, condition *
 	meta.SetStatusCondition(&ring.Status.Conditions, *condition)
 }
 
-// notSynced is all that can be said before this process has looked at the objects. It must not say
-// that all is well: others rely on it.
+// notSynced is the condition until this process has listed the objects. It must not be true, because clients
+// rely on it.
 func notSynced(kind string) metav1.Condition {
 	return metav1.Condition{
 		Type: kind, Status: metav1.ConditionUnknown, Reason: shardingv1alpha1.ReasonNotSynced,
@@ -161,8 +161,8 @@ func ready(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.C
 	return condition
 }
 
-// slow is after how long people are told of a drain that has no timeout, or a longer one.
-const slow = time.Minute
+// slowDrain is the age at which a drain is reported as slow if its timeout has not passed.
+const slowDrain = time.Minute
 
 func drained(facts *Facts, now time.Time) metav1.Condition {
 	condition := metav1.Condition{Type: shardingv1alpha1.ConditionDrained, Status: metav1.ConditionFalse}
@@ -176,21 +176,21 @@ func drained(facts *Facts, now time.Time) metav1.Condition {
 	case report.Overdue > 0:
 		condition.Reason = shardingv1alpha1.ReasonDrainTimeout
 		condition.Message = fmt.Sprintf("%d of %d drains exceeded their timeout; oldest %s, on shard %s. Check the logs of that shard.",
-			report.Overdue, report.Outstanding, coarse(now.Sub(report.Oldest)), report.Shard)
-	case !now.Before(report.Oldest.Add(slow)):
+			report.Overdue, report.Outstanding, roundAge(now.Sub(report.Oldest)), report.Shard)
+	case !now.Before(report.Oldest.Add(slowDrain)):
 		condition.Reason = shardingv1alpha1.ReasonSlowDrain
 		condition.Message = fmt.Sprintf("%s outstanding; oldest %s, on shard %s. Check the logs of that shard.",
-			prose.Count(report.Outstanding, "drain"), coarse(now.Sub(report.Oldest)), report.Shard)
+			prose.Count(report.Outstanding, "drain"), roundAge(now.Sub(report.Oldest)), report.Shard)
 	default:
 		condition.Reason = shardingv1alpha1.ReasonDraining
 		condition.Message = fmt.Sprintf("%s outstanding; oldest %s, on shard %s.",
-			prose.Count(report.Outstanding, "drain"), coarse(now.Sub(report.Oldest)), report.Shard)
+			prose.Count(report.Outstanding, "drain"), roundAge(now.Sub(report.Oldest)), report.Shard)
 	}
 	return condition
 }
 
-// coarse keeps the message, and so the object, from changing all the time.
-func coarse(age time.Duration) string {
+// roundAge rounds an age, so that the message and with it the object seldom changes.
+func roundAge(age time.Duration) string {
 	for _, step := range []time.Duration{time.Hour, 10 * time.Minute, time.Minute, 10 * time.Second} {
 		if age >= step {
 			return "more than " + age.Truncate(step).String()
@@ -222,9 +222,9 @@ func assigned(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav
 	return condition
 }
 
-// sole tells whether somebody else spreads the same objects.
+// sole reports whether an in-process sharder assigns the same objects.
 func sole(facts *Facts) metav1.Condition {
-	if facts.Rival == nil {
+	if facts.OtherSharder == nil {
 		return metav1.Condition{
 			Type: shardingv1alpha1.ConditionSole, Status: metav1.ConditionTrue, Reason: shardingv1alpha1.ReasonSoleSharder,
 			Message: "No in-process sharder is active for this ring.",
@@ -233,6 +233,6 @@ func sole(facts *Facts) metav1.Condition {
 	return metav1.Condition{
 		Type: shardingv1alpha1.ConditionSole, Status: metav1.ConditionFalse, Reason: shardingv1alpha1.ReasonTwoSharders,
 		Message: fmt.Sprintf("An in-process sharder in namespace %s assigns the same objects. This is safe, but does the work twice: "+
-			"run the instances in mode shard, or delete this ring.", facts.Rival.Namespace),
+			"run the instances in mode shard, or delete this ring.", facts.OtherSharder.Namespace),
 	}
 }

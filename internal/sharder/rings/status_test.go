@@ -14,12 +14,12 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/membership"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
-	"github.com/ringmaster-project/ringmaster/internal/sharder/rivals"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/othersharders"
 )
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// facts are those of a ring that is well.
+// facts are those of a healthy ring.
 func facts(change ...func(*Facts)) *Facts {
 	f := &Facts{
 		Shards: []members.Shard{
@@ -48,7 +48,7 @@ func TestConditions(t *testing.T) {
 		kind, status, reason string
 		message              []string
 	}{
-		"well":            {facts(), "Ready", "True", "Ready", []string{"2 shards"}},
+		"healthy":         {facts(), "Ready", "True", "Ready", []string{"2 shards"}},
 		"one is cordoned": {facts(func(f *Facts) { f.Shards[1].Cordoned = true }), "Ready", "True", "Ready", []string{"One shard owns", "being drained: b"}},
 		"all are cordoned": {
 			facts(func(f *Facts) { f.Shards[0].Cordoned, f.Shards[1].Cordoned = true, true }),
@@ -68,20 +68,20 @@ func TestConditions(t *testing.T) {
 			"Ready", "False", "MissingPermission",
 			[]string{`{apiGroups: ["g"], resources: ["r"], verbs: [patch]}`},
 		},
-		"no webhook":            {facts(func(f *Facts) { f.Webhook = errors.New("why") }), "Ready", "False", "WebhookFailed", []string{"why"}},
-		"no shards":             {facts(func(f *Facts) { f.Shards = f.Shards[2:] }), "Ready", "False", "NoShards", nil},
-		"nothing to drain":      {facts(), "Drained", "True", "NothingOutstanding", nil},
-		"draining":              {facts(drainingFor(5*time.Second, 0)), "Drained", "False", "Draining", []string{"3 drains", "less than 10s", "on shard a"}},
-		"draining for long":     {facts(drainingFor(3*time.Minute+5*time.Second, 0)), "Drained", "False", "SlowDrain", []string{"3 drains", "more than 3m0s", "on shard a"}},
-		"overdue":               {facts(drainingFor(time.Second, 2)), "Drained", "False", "DrainTimeout", []string{"2 of 3 drains exceeded their timeout"}},
-		"drains not known yet":  {facts(func(f *Facts) { f.Synced = false }), "Drained", "Unknown", "NotSynced", nil},
-		"all have a shard":      {facts(), "Assigned", "True", "AllAssigned", nil},
-		"some have none":        {facts(func(f *Facts) { f.Counts.Unassigned = 7 }), "Assigned", "False", "UnassignedObjects", []string{"7 objects"}},
-		"some failed":           {facts(func(f *Facts) { f.Err = errors.New("why") }), "Assigned", "False", "UnassignedObjects", []string{"why"}},
-		"none can have one":     {facts(func(f *Facts) { f.Shards = nil }), "Assigned", "False", "NoShards", nil},
-		"alone":                 {facts(), "SoleSharder", "True", "SoleSharder", nil},
-		"not alone":             {facts(func(f *Facts) { f.Rival = &rivals.Rival{Namespace: "theirs"} }), "SoleSharder", "False", "TwoSharders", []string{"theirs"}},
-		"objects not known yet": {facts(func(f *Facts) { f.Synced = false }), "Assigned", "Unknown", "NotSynced", nil},
+		"no webhook":                      {facts(func(f *Facts) { f.Webhook = errors.New("why") }), "Ready", "False", "WebhookFailed", []string{"why"}},
+		"no shards":                       {facts(func(f *Facts) { f.Shards = f.Shards[2:] }), "Ready", "False", "NoShards", nil},
+		"nothing to drain":                {facts(), "Drained", "True", "NothingOutstanding", nil},
+		"draining":                        {facts(drainingFor(5*time.Second, 0)), "Drained", "False", "Draining", []string{"3 drains", "less than 10s", "on shard a"}},
+		"draining for long":               {facts(drainingFor(3*time.Minute+5*time.Second, 0)), "Drained", "False", "SlowDrain", []string{"3 drains", "more than 3m0s", "on shard a"}},
+		"overdue":                         {facts(drainingFor(time.Second, 2)), "Drained", "False", "DrainTimeout", []string{"2 of 3 drains exceeded their timeout"}},
+		"drains not known yet":            {facts(func(f *Facts) { f.Synced = false }), "Drained", "Unknown", "NotSynced", nil},
+		"all have a shard":                {facts(), "Assigned", "True", "AllAssigned", nil},
+		"some have none":                  {facts(func(f *Facts) { f.Counts.Unassigned = 7 }), "Assigned", "False", "UnassignedObjects", []string{"7 objects"}},
+		"some failed":                     {facts(func(f *Facts) { f.Err = errors.New("why") }), "Assigned", "False", "UnassignedObjects", []string{"why"}},
+		"none can have one":               {facts(func(f *Facts) { f.Shards = nil }), "Assigned", "False", "NoShards", nil},
+		"no in-process sharder":           {facts(), "SoleSharder", "True", "SoleSharder", nil},
+		"an in-process sharder is active": {facts(func(f *Facts) { f.OtherSharder = &othersharders.Sharder{Namespace: "theirs"} }), "SoleSharder", "False", "TwoSharders", []string{"theirs"}},
+		"objects not known yet":           {facts(func(f *Facts) { f.Synced = false }), "Assigned", "Unknown", "NotSynced", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Generation: 4}}
@@ -99,7 +99,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestShardsAreCounted(t *testing.T) {
+func TestStatusCountsShards(t *testing.T) {
 	ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Generation: 4}}
 	setStatus(ring, facts(), now)
 	if ring.Status.Shards != 3 || ring.Status.AvailableShards != 2 || ring.Status.ObservedGeneration != 4 {
@@ -107,9 +107,8 @@ func TestShardsAreCounted(t *testing.T) {
 	}
 }
 
-// TestTheNextLeaderSaysNothingItDoesNotKnow keeps what the one before has found: the webhook relies
-// on it that nothing is drained when it says so.
-func TestTheNextLeaderSaysNothingItDoesNotKnow(t *testing.T) {
+// TestNewLeaderKeepsConditionsUntilSynced because the webhook relies on the condition Drained.
+func TestNewLeaderKeepsConditionsUntilSynced(t *testing.T) {
 	ring := &shardingv1alpha1.ControllerRing{}
 	setStatus(ring, facts(drainingFor(time.Second, 0), func(f *Facts) { f.Counts.Unassigned = 1 }), now)
 	setStatus(ring, facts(func(f *Facts) { f.Synced = false }), now.Add(time.Second))

@@ -13,12 +13,12 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// webhookTimeout is how many seconds a user's request waits for the sharder at most. API servers call the webhooks
-// of several rings one after the other, so that their timeouts add up: it is the shortest that there is.
+// webhookTimeout is the maximum number of seconds that a user's request waits for the sharder. It is the minimum
+// that the API allows, because API servers call the webhooks of several rings one after the other.
 const webhookTimeout = 1
 
-// webhookConfiguration makes API servers call the sharder at the creation and update of exactly these
-// resources, for objects without a shard only, and go on without an answer.
+// webhookConfiguration makes API servers call the sharder when objects of these resources are created or updated
+// without a shard, and continue if the sharder does not answer.
 func webhookConfiguration(ring *shardingv1alpha1.ControllerRing, resources []catalog.Resource, config configv1alpha1.WebhookConfig, authority []byte) *admissionregistrationv1ac.MutatingWebhookConfigurationApplyConfiguration {
 	selector := ring.Spec.NamespaceSelector
 	if selector == nil {

@@ -30,7 +30,7 @@ func resourceOf(group, resource, kind string, controllers ...catalog.Kind) catal
 }
 
 // TestWebhookConfigurations compares whole configurations with testdata. Run it with -update to write that again, and
-// look at the difference: API servers of users act on it.
+// review the difference: it changes what API servers do.
 func TestWebhookConfigurations(t *testing.T) {
 	const group = "webhosting.timebertt.dev"
 	website, theme := kindOf(group, "Website"), kindOf(group, "Theme")

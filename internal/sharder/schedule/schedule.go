@@ -1,3 +1,7 @@
+// Package schedule decides when the sharder lists the objects of a ring, and when it retries failures.
+//
+// It promises that no failure shortens the time to the next action below its backoff, however long the failure lasts: a
+// kind that cannot be listed is retried alone, and neither delays nor repeats the others. It is pure: time is passed in.
 package schedule
 
 import (
@@ -8,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Action is something to do about the objects of a ring.
+// Action is a pass over objects of a ring.
 type Action string
 
 // The actions, in the order of their priority among those that are due at the same time.
@@ -17,42 +21,43 @@ const (
 	Rescue Action = "rescue"
 	// Resync lists all objects.
 	Resync Action = "resync"
-	// PollDrains lists the objects whose shards have been asked to release them.
+	// PollDrains lists the objects that are being drained.
 	PollDrains Action = "pollDrains"
-	// RetryObjects writes objects again whose last write failed.
+	// RetryObjects retries objects whose last write failed.
 	RetryObjects Action = "retryObjects"
-	// RetryKinds lists kinds again whose last list failed.
+	// RetryKinds retries kinds whose last list failed.
 	RetryKinds Action = "retryKinds"
-	// Sweep lists the objects of controlled kinds that have no shard label. Most of them are not the ring's.
+	// Sweep lists the objects of controlled kinds without a shard label. Most of them are not in the ring.
 	Sweep Action = "sweep"
 )
 
-// When to act although nothing seems to have changed.
+// The times of actions without a known change.
 const (
-	// RescuePeriod is how often to look for objects without a live owner. Nobody tells the sharder when the API server
-	// cannot reach the webhook.
+	// RescuePeriod is the time between two rescues. They find the objects that the webhook missed, because the sharder
+	// cannot know when the API server does not reach it.
 	RescuePeriod = 30 * time.Second
-	// leastPause is the least time between two rescues that take long.
-	leastPause = 5 * time.Second
-	// SweepPeriod is the longest time between two sweeps, minSweepPeriod the shortest. Between these limits it is
-	// sweepPeriodPerPage for each page that the last sweep read, so that sweeps cost the same in any cluster.
+	// minRescuePause is the minimum pause between two rescues that take long.
+	minRescuePause = 5 * time.Second
+	// SweepPeriod is the maximum time between two sweeps, minSweepPeriod the minimum. In between, it is
+	// sweepPeriodPerPage for each page of the last sweep, so that the rate of pages is the same in any cluster.
 	SweepPeriod, sweepPeriodPerPage, minSweepPeriod = time.Hour, 18 * time.Second, time.Minute
 	// outageSweepDivisor divides the time to the next sweep while an outage of the webhook is suspected.
 	outageSweepDivisor = 12
-	// retryKindAfter is when a kind is listed again after a failure, doubled each time up to retryKindMost.
-	retryKindAfter, retryKindMost = time.Second, time.Minute
-	// pollDrainsAfter is when drains are listed again, doubled up to pollDrainsMost while no shard releases anything.
-	pollDrainsAfter, pollDrainsMost = 500 * time.Millisecond, 30 * time.Second
+	// minRetryKindDelay and maxRetryKindDelay bound the exponential backoff of a kind that cannot be listed.
+	minRetryKindDelay, maxRetryKindDelay = time.Second, time.Minute
+	// minPollDrainsDelay and maxPollDrainsDelay bound the time between two polls, which doubles while no drain is
+	// acknowledged.
+	minPollDrainsDelay, maxPollDrainsDelay = 500 * time.Millisecond, 30 * time.Second
 )
 
-// followUps are rescues after a change of the members. They catch objects that another replica of the webhook assigned
-// by the ring as it was just before.
+// followUps are the delays of rescues after a change of the members. They find objects that another replica of the
+// webhook has assigned by the previous ring.
 var followUps = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
 
 // Kind is a resource of the ring.
 type Kind = schema.GroupResource
 
-// State is what is known about the past of a ring. The zero value knows nothing. Methods return a new State.
+// State has the times of a ring's next actions. It is a value: methods return a new State. The zero value is a new ring.
 type State struct {
 	resyncPeriod time.Duration
 
@@ -61,24 +66,24 @@ type State struct {
 	sweepAt, sweptAt   time.Time
 	sweepPeriod        time.Duration
 	kinds              map[Kind]failure
-	refusedAt          time.Time
+	retryObjectsAt     time.Time
 	drains             polling
 }
 
 // failure is a kind that could not be listed.
 type failure struct {
 	count int
-	at    time.Time // when to try again
+	at    time.Time // of the next retry
 }
 
-// polling is how drains are followed.
+// polling is the schedule of PollDrains.
 type polling struct {
-	at       time.Time // zero if there are none
+	at       time.Time // zero if no drains are outstanding
 	interval time.Duration
 }
 
-// Restart begins again after a change of the members or of the spec, with an action that is due now. Kinds that failed
-// are tried at once, too, and keep their backoff.
+// Restart schedules the actions after a change of the members or of the spec, of which the first is due now. Failed
+// kinds are retried now as well, and keep their backoff.
 func (s State) Restart(now time.Time, resyncPeriod time.Duration, first Action) State {
 	s.resyncPeriod = resyncPeriod
 	s.rescueAt, s.resyncAt = now.Add(RescuePeriod), now.Add(resyncPeriod)
@@ -100,12 +105,12 @@ func (s State) Restart(now time.Time, resyncPeriod time.Duration, first Action) 
 		s.kinds[kind] = failure{count: failed.count, at: now}
 	}
 	if !s.drains.at.IsZero() {
-		s.drains = polling{at: now.Add(pollDrainsAfter), interval: pollDrainsAfter}
+		s.drains = polling{at: now.Add(minPollDrainsDelay), interval: minPollDrainsDelay}
 	}
 	return s
 }
 
-// Next returns what to do next, and when. It is never before now.
+// Next returns the next action and its time, which is not before now.
 func (s State) Next(now time.Time) (Action, time.Time) {
 	action, at := Rescue, s.rescueAt
 	consider := func(other Action, due time.Time) {
@@ -118,7 +123,7 @@ func (s State) Next(now time.Time) (Action, time.Time) {
 	}
 	consider(Resync, s.resyncAt)
 	consider(PollDrains, s.drains.at)
-	consider(RetryObjects, s.refusedAt)
+	consider(RetryObjects, s.retryObjectsAt)
 	for _, failed := range s.kinds {
 		consider(RetryKinds, failed.at)
 	}
@@ -129,7 +134,7 @@ func (s State) Next(now time.Time) (Action, time.Time) {
 	return action, at
 }
 
-// ResyncBefore makes the next resync due at a time, unless it is due earlier.
+// ResyncBefore schedules the next resync for a time, unless it is due earlier.
 func (s State) ResyncBefore(at time.Time) State {
 	if at.Before(s.resyncAt) {
 		s.resyncAt = at
@@ -137,7 +142,7 @@ func (s State) ResyncBefore(at time.Time) State {
 	return s
 }
 
-// RescueBefore makes the next rescue due at a time, unless it is due earlier.
+// RescueBefore schedules the next rescue for a time, unless it is due earlier.
 func (s State) RescueBefore(at time.Time) State {
 	if at.Before(s.rescueAt) {
 		s.rescueAt = at
@@ -145,23 +150,23 @@ func (s State) RescueBefore(at time.Time) State {
 	return s
 }
 
-// BackingOff tells whether a kind failed and must be left alone for now.
+// BackingOff reports whether a kind failed and its retry is not due.
 func (s State) BackingOff(kind Kind, now time.Time) bool { return now.Before(s.kinds[kind].at) }
 
-// Failed tells whether the last list of a kind failed.
+// Failed reports whether the last list of a kind failed.
 func (s State) Failed(kind Kind) bool { return s.kinds[kind].count > 0 }
 
-// Settling tells whether the members changed so lately that children may have been orphaned since they were listed.
-func (s State) Settling() bool { return len(s.followUpsAt) > 0 }
+// FollowUpsPending reports whether the members changed so recently that children may have been orphaned since their list.
+func (s State) FollowUpsPending() bool { return len(s.followUpsAt) > 0 }
 
-// AfterRescue notes the end of a rescue that began at a time. Follow-ups that became due since then are still to come.
+// AfterRescue schedules after a rescue that began at a time. Follow-ups that became due since then stay due.
 func (s State) AfterRescue(began, now time.Time) State {
-	s.rescueAt = latest(began.Add(RescuePeriod), now.Add(leastPause))
+	s.rescueAt = latest(began.Add(RescuePeriod), now.Add(minRescuePause))
 	s.followUpsAt = slices.DeleteFunc(slices.Clone(s.followUpsAt), func(at time.Time) bool { return !began.Before(at) })
 	return s
 }
 
-// AfterResync notes the end of a resync, which begins with a rescue.
+// AfterResync schedules after a resync, which begins with a rescue.
 func (s State) AfterResync(began, now time.Time) State {
 	s = s.AfterRescue(began, now)
 	s.resyncAt = now.Add(s.resyncPeriod)
@@ -175,7 +180,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// AfterList notes whether kinds could be listed. Kinds that are not in the map were not tried.
+// AfterList schedules retries of the kinds that could not be listed. Kinds that are not in the map were not tried.
 func (s State) AfterList(failed map[Kind]bool, now time.Time) State {
 	s.kinds = maps.Clone(s.kinds)
 	if s.kinds == nil {
@@ -187,12 +192,12 @@ func (s State) AfterList(failed map[Kind]bool, now time.Time) State {
 			continue
 		}
 		count := s.kinds[kind].count + 1
-		s.kinds[kind] = failure{count: count, at: now.Add(backoff(retryKindAfter, retryKindMost, count))}
+		s.kinds[kind] = failure{count: count, at: now.Add(backoff(minRetryKindDelay, maxRetryKindDelay, count))}
 	}
 	return s
 }
 
-// Forget drops the kinds that the ring no longer has.
+// Forget removes the kinds that the ring no longer has.
 func (s State) Forget(gone func(Kind) bool) State {
 	s.kinds = maps.Clone(s.kinds)
 	maps.DeleteFunc(s.kinds, func(kind Kind, _ failure) bool { return gone(kind) })
@@ -205,17 +210,17 @@ func backoff(base, most time.Duration, failures int) time.Duration {
 	return min(base<<min(failures-1, enough), most)
 }
 
-// WithRefused sets when the next object is due whose write failed; zero if there is none.
-func (s State) WithRefused(at time.Time) State {
-	s.refusedAt = at
+// WithRetryObjects sets when the next retry of an object is due, or zero.
+func (s State) WithRetryObjects(at time.Time) State {
+	s.retryObjectsAt = at
 	return s
 }
 
-// Swept tells whether there has been a sweep.
+// Swept reports whether there has been a sweep.
 func (s State) Swept() bool { return !s.sweptAt.IsZero() }
 
-// AfterSweep notes the end of a sweep that read some pages. The jitter, from 0 to 1, shortens the time to
-// the next sweep by up to a quarter, so that rings do not all sweep at the same time.
+// AfterSweep schedules after a sweep of some pages. The jitter, from 0 to 1, shortens the time to the next sweep by up
+// to a quarter, so that rings do not all sweep at the same time.
 func (s State) AfterSweep(now time.Time, pages int, jitter float64) State {
 	period := min(max(time.Duration(pages)*sweepPeriodPerPage, minSweepPeriod), SweepPeriod)
 	s.sweptAt, s.sweepPeriod = now, period
@@ -223,14 +228,14 @@ func (s State) AfterSweep(now time.Time, pages int, jitter float64) State {
 	return s
 }
 
-// AfterFailedSweep notes the end of a sweep that could not read all kinds. It is repeated soon.
+// AfterFailedSweep schedules another sweep soon, after one that could not list all kinds.
 func (s State) AfterFailedSweep(now time.Time) State {
 	s.sweptAt = now
 	s.sweepAt = now.Add(minSweepPeriod)
 	return s
 }
 
-// SuspectOutage makes a sweep due soon: an object was found that the webhook should have assigned.
+// SuspectOutage schedules a sweep soon, after an object was found that the webhook should have assigned.
 func (s State) SuspectOutage(now time.Time) State {
 	at := now
 	if earliest := s.sweptAt.Add(s.sweepPeriod / outageSweepDivisor); earliest.After(now) {
@@ -242,35 +247,35 @@ func (s State) SuspectOutage(now time.Time) State {
 	return s
 }
 
-// SweepAt makes a sweep due at a time.
+// SweepAt schedules a sweep.
 func (s State) SweepAt(at time.Time) State {
 	s.sweepAt = at
 	return s
 }
 
-// WithDrains sets whether drains are outstanding that nothing has followed yet.
+// WithDrains starts or stops the polls of drains.
 func (s State) WithDrains(outstanding bool, now time.Time) State {
 	switch {
 	case !outstanding:
 		s.drains = polling{}
 	case s.drains.at.IsZero():
-		s.drains = polling{at: now.Add(pollDrainsAfter), interval: pollDrainsAfter}
+		s.drains = polling{at: now.Add(minPollDrainsDelay), interval: minPollDrainsDelay}
 	}
 	return s
 }
 
-// AfterPoll notes the end of a poll of the drains: whether any was acknowledged, and when the next one exceeds its
+// AfterPoll schedules after a poll of the drains, by whether any was acknowledged, and when the next one exceeds its
 // timeout, or zero.
 func (s State) AfterPoll(acknowledged bool, overdueAt, now time.Time) State {
-	interval := min(max(s.drains.interval, pollDrainsAfter)*2, pollDrainsMost)
+	interval := min(max(s.drains.interval, minPollDrainsDelay)*2, maxPollDrainsDelay)
 	if acknowledged {
-		interval = pollDrainsAfter
+		interval = minPollDrainsDelay
 	}
 	s.drains = polling{at: now.Add(interval), interval: interval}
 	if !overdueAt.IsZero() && overdueAt.Before(s.drains.at) {
 		s.drains.at = overdueAt
 	}
-	if least := now.Add(pollDrainsAfter); s.drains.at.Before(least) {
+	if least := now.Add(minPollDrainsDelay); s.drains.at.Before(least) {
 		s.drains.at = least
 	}
 	return s

@@ -66,7 +66,7 @@ func TestLinearizable(t *testing.T) {
 			func(_ *testing.T, leader int) {
 				etcd.each(leader, func(proxy *faultproxy.Proxy) { proxy.Cut(faultproxy.ToClient) })
 			},
-			func(_ *testing.T, leader int) { etcd.each(leader, (*faultproxy.Proxy).Mend) }),
+			func(_ *testing.T, leader int) { etcd.each(leader, (*faultproxy.Proxy).Heal) }),
 		fault("nobody can be reached",
 			func(*testing.T, int) {
 				for i := range etcd.members {
@@ -75,7 +75,7 @@ func TestLinearizable(t *testing.T) {
 			},
 			func(*testing.T, int) {
 				for i := range etcd.members {
-					etcd.each(i, (*faultproxy.Proxy).Mend)
+					etcd.each(i, (*faultproxy.Proxy).Heal)
 				}
 			}),
 	)
@@ -201,7 +201,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 	for len(signals) > 0 {
 		<-signals
 	}
-	proxies[0].Mend()
+	proxies[0].Heal()
 	g.Eventually(signals, patience).Should(Receive(), "what was compacted is missed")
 	g.Eventually(func() int {
 		put()

@@ -36,7 +36,7 @@ func TestLinearizable(t *testing.T) {
 		}
 	}
 	network := func(do func(*faultproxy.Proxy)) func(*testing.T) { return func(*testing.T) { cluster.each(do) } }
-	mend := network((*faultproxy.Proxy).Mend)
+	mend := network((*faultproxy.Proxy).Heal)
 	storetest.Linearizable(t, cluster.start,
 		storetest.Fault{Name: "etcd is paused", Begin: must(cluster.Etcd.Pause), End: must(cluster.Etcd.Resume)},
 		storetest.Fault{

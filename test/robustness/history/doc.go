@@ -1,11 +1,10 @@
-// Package history records what the processes of a run did and what became of the objects, so that
-// the run can be judged when it is over.
+// Package history records the events of processes and the writes of objects in a run, for a check when
+// the run is over.
 //
-// Each process appends to a file of its own, one write for each event, and an event is in the file
-// before what it tells of goes on: a process that is killed loses nothing that had happened. All
-// processes are on one machine and record its time, whatever clock they work with.
+// Each process appends to its own file, one write for each event, before it continues: a killed process
+// loses no events. All processes are on one machine and record its time, whatever clock they simulate.
 //
-// What the API server stored is recorded by a Watcher in the test. Its times are those of seeing a
-// write, so a write is never later than the record says, and maybe earlier. The order of writes does
-// not depend on any clock: it is that of their resourceVersions, which one etcd counts for all kinds.
+// A Watcher in the test records the writes that the API server has stored, with the time at which it
+// observed them, which can be later than the write. The order of writes does not depend on clocks: it is
+// that of their resourceVersions, which are comparable across kinds in one etcd.
 package history

@@ -6,30 +6,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What is the kind of an event.
+// What is the type of an event.
 type What string
 
-// What a process records of itself.
+// The events that a process records about itself.
 const (
-	// Started and Ended are a reconcile's.
+	// Started and Ended are the start and end of a reconcile.
 	Started What = "started"
 	Ended   What = "ended"
-	// Joined, Left and Lost are about the process's Lease: it holds it, gave it up, or lost it.
+	// Joined, Left and Lost are about the process's Lease: acquired, released and lost.
 	Joined What = "joined"
 	Left   What = "left"
 	Lost   What = "lost"
 )
 
-// What the test records of what it does to a process.
+// The events that the test records about processes.
 const (
-	// Gone is recorded when the process has ended, by itself or by force.
+	// Gone is recorded when the process has ended, by itself or killed.
 	Gone What = "gone"
-	// Paused is recorded after the process was stopped where it was, Resumed before it goes on.
+	// Paused is recorded after the process is paused, Resumed before it is resumed.
 	Paused  What = "paused"
 	Resumed What = "resumed"
 )
 
-// What the test records of the API server.
+// The events that the test records about the API server.
 const (
 	// Wrote is a write of an object, Leased one of a shard's Lease.
 	Wrote  What = "wrote"
@@ -38,15 +38,15 @@ const (
 	Asked What = "asked"
 )
 
-// Event is one thing that happened. Which of the last fields is set depends on What.
+// Event is an event of a run. Which of the last fields is set depends on What.
 type Event struct {
 	Time time.Time `json:"time"`
 	What What      `json:"what"`
-	// Process is who did it, or whom it was done to, and Shard the name under which it works. Two
-	// processes can have one shard's name, never one process's.
+	// Process is the ID of the process, which is unique, and Shard the name of its shard, which two
+	// processes can have.
 	Process string `json:"process,omitempty"`
 	Shard   string `json:"shard,omitempty"`
-	// Instance, of Joined, is how the Lease tells the process from others with the same name.
+	// Instance, of Joined, is the instance in the Lease, which distinguishes processes with the same name.
 	Instance string `json:"instance,omitempty"`
 
 	Reconcile *Reconcile `json:"reconcile,omitempty"`
@@ -55,7 +55,7 @@ type Event struct {
 	Request   *Request   `json:"request,omitempty"`
 }
 
-// Object names an object. One that is deleted and created again is the same.
+// Object names an object. An object that is deleted and created again has the same name.
 type Object struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`
@@ -63,7 +63,7 @@ type Object struct {
 	Name      string `json:"name"`
 }
 
-// GroupKind is the object's kind.
+// GroupKind returns the kind of the object.
 func (o Object) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: o.Group, Kind: o.Kind}
 }
@@ -77,51 +77,51 @@ func (o Object) String() string {
 
 // Reconcile is the start or end of a reconcile.
 type Reconcile struct {
-	// Number tells the reconciles of one process apart.
+	// Number distinguishes the reconciles of one process.
 	Number int64  `json:"number"`
 	Object Object `json:"object"`
-	// UID and Version are of the object as the reconciler read it, known at the end, or nothing if
-	// it found none.
+	// UID and Version are those of the object that the reconciler read, set at the end, or empty if it was
+	// not found.
 	UID     string `json:"uid,omitempty"`
 	Version uint64 `json:"version,omitempty"`
-	// ContextEnded is whether the reconcile was told to stop.
+	// ContextEnded is whether the context of the reconcile has ended.
 	ContextEnded bool `json:"contextEnded,omitempty"`
 }
 
-// Write is what a write left of an object.
+// Write is the result of a write of an object.
 type Write struct {
 	Object  Object `json:"object"`
 	UID     string `json:"uid"`
 	Version uint64 `json:"version"`
 	// Shard is the value of the shard label, or "".
 	Shard string `json:"shard,omitempty"`
-	// Draining is whether the drain label is there, and Destination its value.
+	// Draining is whether the object has the drain label, and Destination its value.
 	Draining    bool   `json:"draining,omitempty"`
 	Destination string `json:"destination,omitempty"`
 	// Controller is the object's controller, if it has one.
 	Controller *Object `json:"controller,omitempty"`
-	// Manager is who has set the shard label, as the API server notes it.
+	// Manager is the field manager of the shard label.
 	Manager string `json:"manager,omitempty"`
-	// Deleted is whether the object is gone; the rest is what it looked like last.
+	// Deleted is whether the object was deleted; the other fields are from its last version.
 	Deleted bool `json:"deleted,omitempty"`
-	// Listed is whether it was found in a list: writes before this one may be missing.
+	// Listed is whether it comes from a list: earlier writes may be missing.
 	Listed bool `json:"listed,omitempty"`
-	// Content is what the Watcher's function of that name found in the object.
+	// Content is the result of Watcher.Content.
 	Content string `json:"content,omitempty"`
 	// Renewal is whether the object is a Lease and the write changed only its renewTime.
 	Renewal bool `json:"renewal,omitempty"`
 }
 
-// Lease is what a write left of a shard's Lease.
+// Lease is the result of a write of a shard's Lease.
 type Lease struct {
 	// Shard is the Lease's name.
 	Shard   string `json:"shard"`
 	Version uint64 `json:"version"`
-	// Holder is who has it: the shard, nobody, or the sharder. Instance tells processes with the
-	// shard's name apart.
+	// Holder is the shard, the sharder or empty. Instance distinguishes processes with the name of the
+	// shard.
 	Holder   string `json:"holder,omitempty"`
 	Instance string `json:"instance,omitempty"`
-	// Leaving is whether the shard gets no more objects and hands over what it has.
+	// Leaving is whether the shard hands its objects over and is assigned no new ones.
 	Leaving bool `json:"leaving,omitempty"`
 	// Renewed is the time in the Lease, by the clock of its holder.
 	Renewed time.Time `json:"renewed,omitzero"`
@@ -130,16 +130,16 @@ type Lease struct {
 	Renewal bool `json:"renewal,omitempty"`
 }
 
-// Held tells whether the Lease makes its shard a member.
+// Held reports whether the Lease makes its shard a member.
 func (l *Lease) Held() bool { return !l.Deleted && l.Holder != "" && l.Holder == l.Shard }
 
-// Request is what a user asked for and what came of it.
+// Request is a request of a user with its result.
 type Request struct {
 	Verb   string        `json:"verb"`
 	Object Object        `json:"object"`
 	Took   time.Duration `json:"took"`
-	// Error is why it failed, or "".
+	// Error is its error, or "".
 	Error string `json:"error,omitempty"`
-	// Reference is whether no ring selects the object. How long such requests take shows how busy the API server is.
+	// Reference is whether no ring selects the object. The duration of such requests shows the load of the API server.
 	Reference bool `json:"reference,omitempty"`
 }

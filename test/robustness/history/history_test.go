@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 const patience = rig.Timeout
 
-// scribe records as fast as it can, and says after each event how many there are.
+// scribe records events as fast as possible, and prints their number after each one.
 func scribe(ctx context.Context) error {
 	recorder, err := history.NewRecorder(os.Getenv("RECORD"), time.Now)
 	if err != nil {
@@ -43,8 +43,8 @@ func scribe(ctx context.Context) error {
 	return recorder.Close()
 }
 
-// TestKilled kills a process in the middle of its work and finds all that it had done.
-func TestKilled(t *testing.T) {
+// TestKilledProcessLosesNoEvents that it has printed.
+func TestKilledProcessLosesNoEvents(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
 	path := filepath.Join(rig.TempDir(t), "record")
@@ -53,7 +53,7 @@ func TestKilled(t *testing.T) {
 	g.Expect(p.Kill()).To(Succeed())
 	log, err := os.ReadFile(p.Log)
 	g.Expect(err).NotTo(HaveOccurred())
-	// The last line may have been cut. The one before it was said.
+	// The last line may be incomplete. The one before it was printed.
 	lines := strings.Split(string(log), "\n")
 	g.Expect(len(lines)).To(BeNumerically(">", 1))
 	said, err := strconv.Atoi(lines[len(lines)-2])
@@ -106,15 +106,15 @@ func TestRead(t *testing.T) {
 		t.Error(diff)
 	}
 	if _, err := history.Read(write("wrong", "{}\nnonsense\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
-		t.Errorf("a line that is no event: %v", err)
+		t.Errorf("an invalid line: %v", err)
 	}
 	if _, err := history.Read(filepath.Join(folder, "missing")); err == nil {
-		t.Error("a record that is not there was read")
+		t.Error("a missing record was read")
 	}
 }
 
-// TestWatcher records what an API server stores, also across its restart.
-func TestWatcher(t *testing.T) {
+// TestWatcherRecordsWrites of an API server, also after its restart.
+func TestWatcherRecordsWrites(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Private(t, rig.Options{})
 	path := filepath.Join(rig.TempDir(t), "record")
@@ -124,7 +124,7 @@ func TestWatcher(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	watcher := &history.Watcher{Client: dynamicClient, Recorder: recorder, Ring: "ring", Namespace: r.Namespace}
 
-	// The API server notes nobody's writes on an object that was created without any field.
+	// An object that is created without fields has no field managers.
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: "owner"}, Data: map[string]string{"some": "thing"}}
 	g.Expect(r.Client.Create(t.Context(), owner)).To(Succeed())
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Read returns the events of several files, in the order of their times.
+// Read returns the events of several files, ordered by time.
 func Read(paths ...string) ([]Event, error) {
 	var all []Event
 	for _, path := range paths {
@@ -18,7 +18,7 @@ func Read(paths ...string) ([]Event, error) {
 		}
 		all = append(all, events...)
 	}
-	// Stable, so that events of one process stay in their order when a clock was too coarse.
+	// Stable, so that events of one process with the same time stay in order.
 	slices.SortStableFunc(all, func(a, b Event) int { return a.Time.Compare(b.Time) })
 	return all, nil
 }
@@ -32,8 +32,8 @@ func readFile(path string) ([]Event, error) {
 	for number := 1; ; number++ {
 		line, rest, complete := bytes.Cut(content, []byte{'\n'})
 		if !complete {
-			// The kernel can end a killed process's write between two pages. What the line was to
-			// tell of had not gone on by then.
+			// The write of a killed process can be incomplete. The process had not continued after
+			// that event.
 			return events, nil
 		}
 		var event Event

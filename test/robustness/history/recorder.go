@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Recorder appends events to a file. Its methods may be called from several goroutines.
+// Recorder appends events to a file. It is safe for concurrent use.
 type Recorder struct {
 	now func() time.Time
 
@@ -16,7 +16,7 @@ type Recorder struct {
 	file *os.File
 }
 
-// NewRecorder opens a file, which nobody else should write. Now is the machine's time.
+// NewRecorder opens a file for a single Recorder. now returns the time of the machine.
 func NewRecorder(path string, now func() time.Time) (*Recorder, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -25,8 +25,8 @@ func NewRecorder(path string, now func() time.Time) (*Recorder, error) {
 	return &Recorder{now: now, file: file}, nil
 }
 
-// Record appends an event with the time of now. A run whose record has holes cannot be judged, so
-// it panics when the file cannot be written.
+// Record appends an event with the current time. It panics if the file cannot be written, because an
+// incomplete record cannot be checked.
 func (r *Recorder) Record(event Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,7 +35,7 @@ func (r *Recorder) Record(event Event) {
 	if err != nil {
 		panic(fmt.Sprintf("recording %+v: %v", event, err))
 	}
-	// One write, so that what is in the file does not depend on whether the process lives on.
+	// One write, so that the event is stored even if the process is killed next.
 	if _, err := r.file.Write(append(line, '\n')); err != nil {
 		panic(fmt.Sprintf("recording %+v: %v", event, err))
 	}

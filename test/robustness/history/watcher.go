@@ -25,9 +25,9 @@ import (
 type Watcher struct {
 	Client   dynamic.Interface
 	Recorder *Recorder
-	// Ring is whose labels and Leases count.
+	// Ring is the name of the ring whose labels and Leases are recorded.
 	Ring string
-	// Namespace is where objects are looked for. Without one it is the ring itself that is watched.
+	// Namespace is the namespace of the objects. If it is empty, the Watcher watches the ring itself.
 	Namespace string
 	// Everything watches all objects of all namespaces instead. It records Leases as objects, not as those of shards.
 	Everything bool
@@ -35,11 +35,11 @@ type Watcher struct {
 	Content func(object *unstructured.Unstructured) string
 }
 
-// Leases are where shards' Leases are.
+// Leases is the resource of shards' Leases.
 var Leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 
-// Watch records the writes of a resource, from a first list on, until ctx ends. It returns when that
-// list is recorded; done is told when nothing is recorded any more.
+// Watch records the writes of a resource, starting with a list, until ctx ends. It returns when the list is
+// recorded. done waits for the end.
 func (w *Watcher) Watch(ctx context.Context, resource schema.GroupVersionResource, done *sync.WaitGroup) error {
 	stream := &stream{Watcher: w, resource: resource, known: map[string]*unstructured.Unstructured{}}
 	if err := stream.list(ctx); err != nil {
@@ -49,22 +49,21 @@ func (w *Watcher) Watch(ctx context.Context, resource schema.GroupVersionResourc
 	return nil
 }
 
-// stream is the writes of one resource.
+// stream records the writes of one resource.
 type stream struct {
 	*Watcher
 	resource schema.GroupVersionResource
-	// version is up to where everything is recorded, known what there is at that version.
+	// version is the last recorded resourceVersion, and known are the objects at that version.
 	version string
 	known   map[string]*unstructured.Unstructured
 }
 
-// run follows the writes. The API server may be away for a while.
+// run records writes, also after outages of the API server.
 func (s *stream) run(ctx context.Context) {
 	const pause = 50 * time.Millisecond
 	for ctx.Err() == nil {
 		if err := s.follow(ctx); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			// An API server that was restarted does not remember what was before. The list tells
-			// how it ended.
+			// A restarted API server may not have the earlier versions. The list has the latest ones.
 			_ = s.list(ctx)
 		}
 		select {
@@ -111,7 +110,7 @@ func (s *stream) list(ctx context.Context) error {
 	return nil
 }
 
-// key tells the objects of one resource apart.
+// key returns the key of an object among those of its resource.
 func key(object *unstructured.Unstructured) string {
 	return object.GetNamespace() + "/" + object.GetName()
 }
@@ -123,7 +122,7 @@ func (s *stream) client() dynamic.ResourceInterface {
 	return s.Client.Resource(s.resource).Namespace(s.Namespace)
 }
 
-// follow records until the watch ends, and returns why it ended if the API server says so.
+// follow records until the watch ends, and returns the error of the API server, if any.
 func (s *stream) follow(ctx context.Context) error {
 	options := s.options()
 	options.ResourceVersion, options.AllowWatchBookmarks = s.version, true
@@ -144,7 +143,7 @@ func (s *stream) follow(ctx context.Context) error {
 func (s *stream) take(kind watch.EventType, seen runtime.Object) {
 	object, ok := seen.(*unstructured.Unstructured)
 	if !ok {
-		panic(fmt.Sprintf("a watch of %s brought a %T", s.resource.Resource, seen))
+		panic(fmt.Sprintf("unexpected type %[2]T in a watch of %[1]s", s.resource.Resource, seen))
 	}
 	s.version = object.GetResourceVersion()
 	switch kind {
@@ -160,7 +159,7 @@ func (s *stream) take(kind watch.EventType, seen runtime.Object) {
 	}
 }
 
-// record records a write of an object that looked like before, or nil, until then.
+// record records a write of an object. before is its previous version, or nil.
 func (s *stream) record(object, before *unstructured.Unstructured, deleted, listed bool) {
 	renewal := s.resource == Leases && !deleted && onlyRenewed(before, object)
 	if s.resource == Leases && !s.Everything {
@@ -174,7 +173,7 @@ func (s *stream) record(object, before *unstructured.Unstructured, deleted, list
 	s.Recorder.Record(Event{What: Wrote, Write: write})
 }
 
-// onlyRenewed reports whether a Lease is as it was before, except for the time of its last renewal.
+// onlyRenewed reports whether only the renew time of a Lease has changed.
 func onlyRenewed(before, after *unstructured.Unstructured) bool {
 	if before == nil || before.GetUID() != after.GetUID() {
 		return false
@@ -188,7 +187,7 @@ func onlyRenewed(before, after *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepEqual(before.Object, after.Object)
 }
 
-// write is what counts of an object.
+// write returns the recorded fields of an object.
 func (s *stream) write(object *unstructured.Unstructured, deleted, listed bool) *Write {
 	labels, kind := object.GetLabels(), object.GroupVersionKind()
 	shardLabel := shardingv1alpha1.LabelShard(s.Ring)
@@ -232,8 +231,8 @@ func (s *stream) lease(object *unstructured.Unstructured, deleted bool) *Lease {
 	return seen
 }
 
-// Version is the resourceVersion as a number. They count the writes of one etcd, so they order the
-// writes of different kinds as well.
+// Version returns the resourceVersion as a number. It is the revision of etcd, which orders the writes of all
+// kinds.
 func Version(object metav1.Object) uint64 {
 	const decimal, bits = 10, 64
 	number, err := strconv.ParseUint(object.GetResourceVersion(), decimal, bits)
@@ -243,7 +242,7 @@ func Version(object metav1.Object) uint64 {
 	return number
 }
 
-// manager finds who has set a label, as the API server notes it.
+// manager returns the field manager of a label.
 func manager(object *unstructured.Unstructured, label string) string {
 	entries, _, _ := unstructured.NestedSlice(object.Object, "metadata", "managedFields")
 	for _, entry := range entries {

@@ -1,12 +1,10 @@
-// Package oracle judges a recorded run: it reads the history afterwards and names each violation of
-// what Ringmaster promises, with the object, the processes and the time.
+// Package oracle checks the history of a run, and returns each violation of the promises of Ringmaster with
+// the object, the processes and the time.
 //
-// It is a pure function of the history. A write counts from the moment at which it was seen, which
-// is never before it happened, so a process that is accused of having acted after a write did act
-// after it; nobody is accused because the record was slow. Where only the order of writes matters,
-// it is that of their resourceVersions, and no clock counts at all.
+// It is a pure function of the history. A write counts from the time at which it was observed, which is never
+// before the write, so a process that acted after that time acted after the write: a slow record causes no false
+// violations. Where only the order of writes matters, their resourceVersions decide, not clocks.
 //
-// Like leader election, Ringmaster is no fence. A process that hangs for longer than its Lease lasts
-// can be in the middle of a reconcile when it wakes up, which it is not accused of; starting another
-// one it is.
+// Like leader election, Ringmaster does not fence. A process that is paused for longer than its lease duration
+// can be in a reconcile when it resumes, which is not a violation. Starting another reconcile is one.
 package oracle

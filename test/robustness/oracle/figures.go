@@ -8,29 +8,29 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// Figures are what was measured in a run.
+// Figures are the measurements of a run.
 type Figures struct {
 	Objects, Reconciles int
-	// Unowned is about the time that an object was without a live shard, Apart about the time that
-	// it was on another one than its controller.
+	// Unowned are the gaps without a live owner, and Apart those on another shard than the
+	// controller.
 	Unowned, Apart Gaps
-	// Requests is how many requests users made and Slowest how long the slowest took. Delay is how much longer one took
-	// than the reference requests during the same time.
+	// Requests is the number of users' requests, and Slowest the duration of the slowest. Delay is the maximum by which one
+	// exceeded the reference requests during the same time.
 	Requests       int
 	Slowest, Delay time.Duration
-	// Rest is for how long nothing but renewals may have been written, and WrittenAtRest how many writes there were.
+	// Rest is the duration of Options.Quiet, and WrittenAtRest the number of writes in it.
 	Rest          time.Duration
 	WrittenAtRest int
-	// Changes are what each change of membership moved.
+	// Changes are the figures of each change of the members.
 	Changes []Change
 }
 
-// Gaps are the times during which objects lacked something.
+// Gaps are the times during which a condition of objects did not hold.
 type Gaps struct {
-	// Longest is the longest one, and Object whose it was.
+	// Longest is the longest gap, and Object its object.
 	Longest time.Duration
 	Object  history.Object
-	// Affected is how many objects had one at all, Mean the average of their longest ones.
+	// Affected is the number of objects with a gap, and Mean the mean of their longest gaps.
 	Affected int
 	Mean     time.Duration
 }
@@ -57,8 +57,8 @@ func (g Gaps) String() string {
 // Change is a change of a ring's members.
 type Change struct {
 	Before, After []string
-	// Objects is how many main objects there were, HadToMove how many of them belonged elsewhere
-	// afterwards, and Moved how many moves it was the cause of.
+	// Objects is the number of main objects, HadToMove the number of those with another owner by the ring
+	// afterwards, and Moved the number of moves that it caused.
 	Objects, HadToMove, Moved int
 }
 

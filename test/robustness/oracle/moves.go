@@ -2,7 +2,7 @@ package oracle
 
 import "github.com/ringmaster-project/ringmaster/test/robustness/history"
 
-// moves looks for objects that moved for nothing or more than once (I4).
+// moves finds objects that moved needlessly or more than once (I4).
 func (r *run) moves() {
 	moved := make([]int, len(r.epochs))
 	for _, o := range r.objects {
@@ -18,12 +18,12 @@ func (r *run) moves() {
 	}
 }
 
-// lives are the versions of an object from each of its creations to the deletion.
+// lives returns the versions of an object from each creation to the deletion.
 func (o *object) lives() [][]seen {
 	var lives [][]seen
 	first := 0
 	for i := range o.versions {
-		// A deletion that was not seen shows in the UID.
+		// A different UID shows a deletion that was not observed.
 		if last := i == len(o.versions)-1; last || o.versions[i].Deleted || o.versions[i+1].UID != o.versions[i].UID {
 			lives = append(lives, o.versions[first:i+1])
 			first = i + 1
@@ -32,7 +32,7 @@ func (o *object) lives() [][]seen {
 	return lives
 }
 
-// movesOf judges the moves of an object in one of its lives, and counts them by epoch.
+// movesOf checks the moves of an object in one of its lives, and counts them by epoch.
 func (r *run) movesOf(o *object, life []seen, moved []int) {
 	at, moves := "", 0
 	var first, last *seen
@@ -43,7 +43,7 @@ func (r *run) movesOf(o *object, life []seen, moved []int) {
 		}
 		cause, found := r.cause(o, write)
 		if !found {
-			r.found(Misplaced, o.Object, write.at, write.at, []string{write.Shard}, "it went from %q to %s with version %d, but belonged to %q",
+			r.found(Misplaced, o.Object, write.at, write.at, []string{write.Shard}, "it moved from %q to %s with version %d, but its owner by the ring was %q",
 				at, write.Shard, write.Version, r.epochs[r.epochAt(write.Version)].owner(o.Object))
 		}
 		if at == "" {
@@ -59,14 +59,13 @@ func (r *run) movesOf(o *object, life []seen, moved []int) {
 	}
 	if needed := r.needed(o, first, last); moves > needed {
 		r.found(MovedTwice, o.Object, first.at, last.at, []string{last.Shard},
-			"it moved %d times, and the changes of membership asked for %d", moves, needed)
+			"it moved %d times, and the changes of the members required %d", moves, needed)
 	}
 }
 
-// cause is the change of membership that made an object belong to the shard that a write gave it: one
-// that was still in force or had ended just before, which a replica of the sharder or a shard may not
-// have known yet, or one that came just after, because a shard that leaves hands its objects over
-// before it gives its Lease up.
+// cause returns the epoch in which a write assigned the right owner: the current one, the previous one if it has ended
+// just before, because sharders and shards may not have observed that, or the next one if it began just after, because
+// a leaving shard hands its objects over before it releases its Lease.
 func (r *run) cause(o *object, write *seen) (epoch int, found bool) {
 	first, last := r.around(write)
 	for epoch = last; epoch >= first; epoch-- {
@@ -80,7 +79,7 @@ func (r *run) cause(o *object, write *seen) (epoch int, found bool) {
 	return r.epochAt(write.Version), false
 }
 
-// around are the first and the last epoch that count for a write.
+// around returns the first and the last epoch that can be the cause of a write.
 func (r *run) around(write *seen) (first, last int) {
 	first = r.epochAt(write.Version)
 	for last = first; last+1 < len(r.epochs) && !r.epochs[last+1].at.After(write.at.Add(r.Settle)); {
@@ -92,8 +91,7 @@ func (r *run) around(write *seen) (first, last int) {
 	return first, last
 }
 
-// needed is how often an object had to move between the write that gave it its first shard and the
-// last that gave it another.
+// needed returns how often an object had to move between the writes of its first and its last owner.
 func (r *run) needed(o *object, first, last *seen) int {
 	needed, at := 0, first.Shard
 	_, until := r.around(last)
@@ -106,7 +104,7 @@ func (r *run) needed(o *object, first, last *seen) int {
 	return needed
 }
 
-// change is what a change of membership was about.
+// change returns the figures of a change of the members.
 func (r *run) change(i, moved int) Change {
 	before, after := &r.epochs[i-1], &r.epochs[i]
 	change := Change{Before: before.members.Shards(), After: after.members.Shards(), Moved: moved}
@@ -119,7 +117,7 @@ func (r *run) change(i, moved int) Change {
 	return change
 }
 
-// mainsAt are the main objects that there were when a write happened.
+// mainsAt returns the main objects at a version.
 func (r *run) mainsAt(version uint64) []history.Object {
 	var there []history.Object
 	for _, o := range r.objects {

@@ -11,44 +11,44 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// Rule is what was violated.
+// Rule is a rule that a run can violate.
 type Rule string
 
-// The rules, by the invariant that they belong to.
+// The rules, with their invariants.
 const (
 	// Overlap (I1): two reconciles of one object at the same time.
 	Overlap Rule = "I1 overlap"
-	// Foreign (I1): a shard started to reconcile an object that was not its own.
+	// Foreign (I1): a shard started to reconcile an object that it did not own.
 	Foreign Rule = "I1 foreign object"
 	// NoLease (I1): a process started a reconcile after it had lost its Lease.
 	NoLease Rule = "I1 without lease"
 	// Unowned (I2): an object had no live shard for too long.
 	Unowned Rule = "I2 without owner"
-	// Apart: a controlled object was on another shard than its controller for too long.
+	// Apart (I2): a controlled object was on another shard than its controller for too long.
 	Apart Rule = "I2 apart"
-	// LeftOwner: a controlled object left a shard that still had its controller and worked on it.
+	// LeftOwner (I2): a controlled object left a shard that still owned and reconciled its controller.
 	LeftOwner Rule = "I2 left its owner"
 	// Refused (I3): a request of a user failed.
 	Refused Rule = "I3 refused"
 	// Delayed (I3): a request of a user waited for Ringmaster for too long.
 	Delayed Rule = "I3 delayed"
-	// MovedTwice (I4): an object moved more often than the changes of membership asked for.
+	// MovedTwice (I4): an object moved more often than the changes of the members required.
 	MovedTwice Rule = "I4 moved twice"
-	// Misplaced (I4): an object moved to a shard that it did not belong to.
+	// Misplaced (I4): an object moved to a shard that is not its owner by the ring.
 	Misplaced Rule = "I4 moved elsewhere"
-	// Restless (I5): something other than a renewal was written although everything had come to rest.
-	Restless Rule = "I5 written at rest"
-	// EndState (I6): an object is not where it belongs in the end.
+	// WrittenAtRest (I5): something other than a renewal was written at rest.
+	WrittenAtRest Rule = "I5 written at rest"
+	// EndState (I6): an object does not have the owner by the ring in the end.
 	EndState Rule = "I6 end state"
-	// Content (I6): the controlled objects of an object are not what they should be in the end.
+	// Content (I6): the children of an object are not as expected in the end.
 	Content Rule = "I6 content"
 )
 
-// Violation is one case of a broken promise.
+// Violation is a violation of a rule.
 type Violation struct {
 	Rule   Rule
 	Object history.Object
-	// Processes are the processes or, where none acted, the shards that are concerned.
+	// Processes are the processes concerned or, if none acted, the shards.
 	Processes []string
 	From, To  time.Time
 	Detail    string
@@ -60,61 +60,61 @@ func (v Violation) String() string {
 		v.From.Format(clock), v.To.Format(clock), v.To.Sub(v.From).Round(time.Millisecond), v.Detail)
 }
 
-// Options are what the oracle has to know of the run.
+// Options describe a run.
 type Options struct {
-	// Main and Controlled are the kinds that the ring spreads. Other objects in the history count
-	// only for what is written at rest.
+	// Main and Controlled are the kinds of the ring. Other objects in the history count only for writes at
+	// rest.
 	Main, Controlled []schema.GroupKind
-	// Namespace is where the ring's objects are, if not everywhere.
+	// Namespace is the namespace of the ring's objects, or "" for all.
 	Namespace string
-	// Sharder is the name under which the API server notes the sharder's writes.
+	// Sharder is the field manager of the sharder.
 	Sharder string
-	// Staleness is how long a shard may act on an object that somebody else took from it. A live
-	// shard gives its objects away itself, so it is nothing, unless labels were changed by hand.
+	// Staleness is how long a shard may reconcile an object that another client assigned to another shard by
+	// hand. Otherwise it is zero, because a live shard releases its objects itself.
 	Staleness time.Duration
-	// ByHand are the objects whose labels somebody changed by hand. They alone are allowed the
-	// Staleness. Where they were in the meantime is nobody's fault; where they are in the end is.
+	// ByHand are the objects whose labels were changed by hand. Staleness applies only to them. Their moves
+	// are not checked, but their owners in the end are.
 	ByHand map[history.Object]bool
-	// Lag is how much later than its reader the record may have seen a write. It counts only for a
-	// reconcile that did not say which version it had read.
+	// Lag is the maximum delay of the record compared to a shard's cache. It applies only to reconciles
+	// without a version.
 	Lag time.Duration
-	// Wake is within what time a reconcile has to end after its process has woken up without Lease.
+	// Wake is the time within which a reconcile must end after its process was resumed without its Lease.
 	Wake time.Duration
 	// Unowned and Apart are how long an object may be without a live shard, and away from its
 	// controller.
 	Unowned, Apart time.Duration
-	// Steps is how many requests after each other are part of such a time. Each may be as slow as the slowest reference
-	// request meanwhile, so that nobody is accused of a busy machine.
+	// Steps is the number of sequential requests in such a time. Each may take as long as the slowest reference request
+	// meanwhile, so that a busy machine does not cause violations.
 	Steps int
-	// Settle is how long before and after a change of membership an object may already or still go
-	// where it belonged on the other side of it.
+	// Settle is the time before and after a change of the members during which an object may move by either set
+	// of members.
 	Settle time.Duration
-	// Delay is how much longer a user's request may take than the slowest reference request during the same time. The
-	// zero value is any time.
+	// Delay is how much longer a user's request may take than the slowest reference request during the same time. Zero
+	// means no limit.
 	Delay time.Duration
-	// Children are the controlled objects that a main object must have in the end, with their content. It is nil if
-	// that is not known.
+	// Children returns the children that a main object must have in the end, with their content. Nil disables the
+	// check.
 	Children func(main *history.Write) map[history.Object]string
-	// Quiet is when nothing may be written but renewals of Leases. The zero value is never.
+	// Quiet is the time in which only renewals of Leases may be written.
 	Quiet Window
-	// Counted are versions of which the record has every write to the cluster. The zero value is none.
+	// Counted is a range of versions of which the record must have every write to the cluster.
 	Counted Versions
 }
 
-// Versions are the writes between two of them.
+// Versions is an exclusive range of versions.
 type Versions struct{ After, Before uint64 }
 
-// Report is what came of a run.
+// Report is the result of a check.
 type Report struct {
 	Violations []Violation
 	Figures    Figures
 }
 
-// Check judges a history, whose events are in the order of time.
+// Check checks a history, whose events are ordered by time.
 func Check(events []history.Event, options Options) Report {
 	r := &run{Options: options, timeline: newTimeline(events)}
 	for _, check := range []func(){
-		r.overlaps, r.starts, r.owners, r.families, r.requests, r.moves, r.rest, r.unrecorded, r.endState, r.content,
+		r.overlaps, r.starts, r.owners, r.children, r.requests, r.moves, r.rest, r.unrecorded, r.endState, r.content,
 	} {
 		check()
 	}
@@ -123,7 +123,7 @@ func Check(events []history.Event, options Options) Report {
 	return Report{Violations: r.violations, Figures: r.figures}
 }
 
-// run is one judgement.
+// run is one check.
 type run struct {
 	Options
 	*timeline
@@ -137,7 +137,7 @@ func (r *run) found(rule Rule, object history.Object, from, to time.Time, proces
 	})
 }
 
-// staleness is how long a shard may act on an object that it no longer has.
+// staleness returns how long a shard may reconcile an object that it no longer owns.
 func (r *run) staleness(object history.Object) time.Duration {
 	if r.ByHand[object] {
 		return r.Staleness

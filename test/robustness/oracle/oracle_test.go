@@ -34,29 +34,29 @@ const (
 	second     = time.Second
 )
 
-// Objects by where they belong: object ab with a, and with b when a is gone.
+// Objects named after their owners: the owner of ab is a, or b without a.
 var (
 	ab, ba, cab = named("a", "b"), named("b", "a"), named("c", "a", "b")
 	childAB     = childOf(ab)
 )
 
-// town is two shards, and a family on the first one that is at peace.
-func town() *story {
+// idleStory has two shards, and an object with a child on the first one.
+func idleStory() *story {
 	s := newStory()
 	s.join(pa)
 	s.join(pb)
-	s.family(ab, "a")
+	s.createWithChild(ab, "a")
 	s.wait(second)
 	s.reconcile(pa, ab)
 	s.wait(second)
 	return s
 }
 
-// TestClean goes through everything that may happen.
-func TestClean(t *testing.T) {
+// TestAllowedHistories have no violations.
+func TestAllowedHistories(t *testing.T) {
 	for name, tell := range map[string]func(*story, *oracle.Options){
-		"a shard joins and gets what it is given": func(s *story, _ *oracle.Options) {
-			s.family(cab, "a")
+		"a shard joins and is assigned an object": func(s *story, _ *oracle.Options) {
+			s.createWithChild(cab, "a")
 			number := s.start(pa, cab)
 			s.join(pc)
 			s.drain(cab, "c")
@@ -114,7 +114,7 @@ func TestClean(t *testing.T) {
 			s.happen(history.Lost, pa)
 			s.end(pb, ab, other, s.objects[ab].Version)
 		},
-		"a child is given away as its shard comes back": func(s *story, _ *oracle.Options) {
+		"a child is reassigned while its shard comes back": func(s *story, _ *oracle.Options) {
 			s.happen(history.Gone, pa)
 			s.wait(10 * second)
 			s.takeOver(pa)
@@ -146,7 +146,7 @@ func TestClean(t *testing.T) {
 		"an object is deleted and created again": func(s *story, _ *oracle.Options) {
 			s.remove(childAB)
 			s.remove(ab)
-			s.family(ab, "a")
+			s.createWithChild(ab, "a")
 			s.reconcile(pa, ab)
 		},
 		"the record sees a write later than the shard": func(s *story, _ *oracle.Options) {
@@ -206,7 +206,7 @@ func TestClean(t *testing.T) {
 			o.Children = oneChild
 			s.write(ab, func(w *history.Write) { w.Content = "1" })
 			s.write(childAB, func(w *history.Write) { w.Content = "1" })
-			s.family(ba, "b")
+			s.createWithChild(ba, "b")
 			s.remove(ba) // what is left of it is the garbage collector's
 		},
 		"an object of a namespace that the ring does not select": func(s *story, o *oracle.Options) {
@@ -234,7 +234,7 @@ func TestClean(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, o := town(), options()
+			s, o := idleStory(), options()
 			tell(s, &o)
 			for _, v := range oracle.Check(s.sorted(), o).Violations {
 				t.Error(v)

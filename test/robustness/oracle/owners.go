@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// owners looks for objects without a live shard (I2). Time in which there is no live shard at all
-// does not count: nobody could have the object.
+// owners checks that objects have live owners (I2). Time without any live shard does not count.
 func (r *run) owners() {
 	live := map[string]windows{}
-	var anybody windows
+	var anyLive windows
 	for shard := range r.leases {
 		live[shard] = r.live(shard)
-		anybody = union(slices.Concat(anybody, live[shard])...)
+		anyLive = union(slices.Concat(anyLive, live[shard])...)
 	}
 	for _, o := range r.objects {
-		// A controlled object without a controller is nobody's.
+		// A controlled object without a controller has no owner.
 		if !r.main(o) && (!r.controlled(o) || o.versions[0].Controller == nil) {
 			continue
 		}
@@ -28,15 +27,15 @@ func (r *run) owners() {
 			there = union(slices.Concat(there, times)...)
 			owned = union(slices.Concat(owned, times.and(live[shard]))...)
 		}
-		gaps := there.without(owned).and(anybody)
+		gaps := there.without(owned).and(anyLive)
 		r.figures.Unowned.add(o.Object, gaps.longest().length())
 		if gap, allowed := r.tooLong(gaps, r.Unowned); gap.length() > 0 {
-			r.found(Unowned, o.Object, gap.From, gap.To, nil, "it had no live shard for longer than %s", allowed)
+			r.found(Unowned, o.Object, gap.From, gap.To, nil, "it had no live owner for longer than %s", allowed)
 		}
 	}
 }
 
-// tooLong is the longest of the gaps that are longer than a bound allows, with what was allowed, or nothing.
+// tooLong returns the longest of the gaps that exceed a bound, with the allowed length, or nothing.
 func (r *run) tooLong(gaps windows, bound time.Duration) (longest Window, allowed time.Duration) {
 	for _, gap := range gaps {
 		if gap.length() <= max(bound, longest.length()) {

@@ -6,13 +6,13 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// process is what happened to a process.
+// process has the events of a process.
 type process struct {
 	shard, instance string
 	joinedAt        time.Time
-	// running is when it was a member and could work, pauses when it was stopped where it was.
+	// running are the times when it was a member and not paused, and pauses when it was paused.
 	running, pauses []Window
-	// gone is when it had ended, or zero.
+	// gone is the time of its end, or zero.
 	gone time.Time
 
 	joined, paused bool
@@ -27,7 +27,7 @@ func (t *timeline) process(name string) *process {
 
 func (p *process) works() bool { return p.joined && !p.paused && p.gone.IsZero() }
 
-// note takes an event of the process in.
+// note adds an event of the process.
 func (p *process) note(event *history.Event) {
 	worked := p.works()
 	switch event.What {
@@ -55,7 +55,7 @@ func (p *process) note(event *history.Event) {
 	}
 }
 
-// finish closes what was open when the run ended.
+// finish closes the windows that are open at the end of the run.
 func (p *process) finish(end time.Time) {
 	for _, open := range [][]Window{p.running, p.pauses} {
 		if last := len(open) - 1; last >= 0 && open[last].To.IsZero() {
@@ -64,7 +64,7 @@ func (p *process) finish(end time.Time) {
 	}
 }
 
-// woken tells whether the process has been paused before a time.
+// woken reports whether the process was resumed before a time.
 func (p *process) woken(at time.Time) bool {
 	for _, pause := range p.pauses {
 		if !pause.To.After(at) {
@@ -74,12 +74,12 @@ func (p *process) woken(at time.Time) bool {
 	return false
 }
 
-// holds tells whether a write of the shard's Lease left it with this process.
+// holds reports whether this process held the shard's Lease after a write.
 func (p *process) holds(lease *leased) bool {
 	return lease.Held() && (p.instance == "" || lease.Instance == "" || lease.Instance == p.instance)
 }
 
-// lostLease is when the process was seen to have lost the Lease that it had, or zero.
+// lostLease returns when it was observed that the process had lost its Lease, or zero.
 func (t *timeline) lostLease(p *process, lag time.Duration) time.Time {
 	had := false
 	for i := range t.leases[p.shard] {
@@ -88,8 +88,8 @@ func (t *timeline) lostLease(p *process, lag time.Duration) time.Time {
 		case p.holds(lease):
 			had = true
 		case had && (p.instance != "" || lease.at.After(p.joinedAt.Add(lag))):
-			// Without knowing the instance, a loss that was seen just after it had joined may be
-			// that of the process before it.
+			// Without an instance, a loss just after it had joined may be that of the previous
+			// process.
 			return lease.at
 		}
 	}

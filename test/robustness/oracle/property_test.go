@@ -19,22 +19,22 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
 )
 
-// world is a run that keeps to all rules, with things happening at random.
+// world generates random histories without violations.
 type world struct {
 	*story
 	*rand.Rand
-	// alive are the processes that can work; hung those that are paused; silent those whose Lease is
-	// still to be taken over.
+	// alive are the running processes, hung the paused ones, and silent those whose Lease has not been taken
+	// over yet.
 	alive, hung, silent []string
 	// last is the last process of each shard.
 	last      map[string]string
 	processes int
-	// busy is who reconciles which object.
+	// busy has the running reconcile of each object.
 	busy  map[history.Object]work
 	mains []history.Object
 }
 
-// names are those of the shards.
+// names are the names of the shards.
 var names = []string{"a", "b", "c", "d"}
 
 // rings has the ring of each set of members, because calculating one for each step takes minutes.
@@ -80,7 +80,7 @@ func without[T comparable](all []T, gone T) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return one == gone })
 }
 
-// step lets something happen that may.
+// step adds a random allowed event.
 func (w *world) step() {
 	w.wait(time.Duration(w.IntN(200)) * time.Millisecond)
 	switch n := w.IntN(100); {
@@ -130,7 +130,7 @@ func (w *world) joins() {
 	w.alive = append(w.alive, process)
 }
 
-// finish ends what a process does.
+// finish ends the reconciles of a process.
 func (w *world) finish(process string) {
 	for _, object := range w.reconciled() {
 		if doing := w.busy[object]; doing.process == process {
@@ -140,12 +140,12 @@ func (w *world) finish(process string) {
 	}
 }
 
-// reconciled are the objects that somebody reconciles, in an order that depends on nothing but the seed.
+// reconciled returns the objects that are being reconciled, in an order that depends only on the seed.
 func (w *world) reconciled() []history.Object {
 	return slices.SortedFunc(maps.Keys(w.busy), func(a, b history.Object) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// leaves hands everything over and ends.
+// leaves hands all objects of a shard over and ends its process.
 func (w *world) leaves() {
 	process, found := choose(w, w.alive)
 	if !found || len(w.alive) == 1 {
@@ -193,7 +193,7 @@ func (w *world) hangs() {
 	w.silent = append(w.silent, process)
 }
 
-// wakes lets a process go on, or find that it has lost its Lease.
+// wakes resumes a process, which continues or has lost its Lease.
 func (w *world) wakes() {
 	process, found := choose(w, w.hung)
 	if !found {
@@ -210,8 +210,7 @@ func (w *world) wakes() {
 	w.happen(history.Gone, process)
 }
 
-// takesOver declares a silent shard dead. What it did when it hung ends with its waking up, which
-// nobody waits for.
+// takesOver declares a silent shard dead. Its running reconciles end when it is resumed.
 func (w *world) takesOver() {
 	process, found := choose(w, w.silent)
 	if !found {
@@ -236,7 +235,7 @@ func (w *world) creates() {
 	if w.IntN(10) > 0 { // the webhook may be down
 		shard = ringOf(w.members).Owner(key(main))
 	}
-	w.family(main, shard)
+	w.createWithChild(main, shard)
 }
 
 func (w *world) deletes() {
@@ -273,7 +272,7 @@ func (w *world) finishes() {
 
 func key(main history.Object) string { return assignment.Key(mainKind, main.Namespace, main.Name) }
 
-// settles does one step towards where an object belongs, and tells whether there was one to do.
+// settles does the next step of moving an object to its owner, and reports whether there was one.
 func (w *world) settles(main history.Object) bool {
 	members := ringOf(w.members)
 	object, child := w.objects[main], w.objects[childOf(main)]
@@ -298,7 +297,7 @@ func (w *world) settles(main history.Object) bool {
 	return true
 }
 
-// rest lets everything come to an end, and returns when that was.
+// rest completes everything that is in progress, and returns the time.
 func (w *world) rest() time.Time {
 	for len(w.hung) > 0 {
 		w.wakes()
@@ -320,8 +319,8 @@ func (w *world) rest() time.Time {
 	}
 }
 
-// judge looks at a history in which time is no matter: things happen at random, not soon.
-func judge(w *world, quiet time.Time) oracle.Report {
+// check checks a history without limits on durations, because they are random.
+func check(w *world, quiet time.Time) oracle.Report {
 	o := options()
 	o.Unowned, o.Apart, o.Settle = time.Hour, time.Hour, 100*time.Millisecond
 	o.Children = oneChild
@@ -331,17 +330,17 @@ func judge(w *world, quiet time.Time) oracle.Report {
 
 const steps = 400
 
-// seeds checks with several seeds, from that of the test run on.
-func seeds(t *testing.T, n int, check func(t *testing.T, seed uint64)) {
+// seeds runs a check with several seeds, starting with that of the test run.
+func seeds(t *testing.T, n int, test func(t *testing.T, seed uint64)) {
 	first := seed.ForRun(t)
 	for i := range n {
 		seed := first + uint64(i)
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { check(t, seed) })
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { test(t, seed) })
 	}
 }
 
-// TestValidRuns sees nothing in histories in which nothing is wrong.
-func TestValidRuns(t *testing.T) {
+// TestRandomHistoriesHaveNoViolations of any rule.
+func TestRandomHistoriesHaveNoViolations(t *testing.T) {
 	seeds(t, 20, func(t *testing.T, seed uint64) {
 		w := newWorld(seed)
 		for range steps {
@@ -350,19 +349,19 @@ func TestValidRuns(t *testing.T) {
 		quiet := w.rest()
 		renewed := w.members[0]
 		w.lease(renewed, renewed, w.last[renewed])
-		report := judge(w, quiet)
+		report := check(w, quiet)
 		for _, v := range report.Violations {
 			t.Error(v)
 		}
 		t.Log(report.Figures)
 		if report.Figures.Reconciles == 0 || len(report.Figures.Changes) < 3 {
-			t.Errorf("nothing happened: %s", report.Figures)
+			t.Errorf("the history is too short: %s", report.Figures)
 		}
 	})
 }
 
-// TestInjected sees one thing that is wrong in the middle of much that is not.
-func TestInjected(t *testing.T) {
+// TestInjectedViolationIsFound among many allowed events.
+func TestInjectedViolationIsFound(t *testing.T) {
 	for name, inject := range map[string]func(w *world, main history.Object, shard, other string) finding{
 		"overlap": func(w *world, main history.Object, shard, _ string) finding {
 			version := w.objects[main].Version
@@ -402,7 +401,7 @@ func TestInjected(t *testing.T) {
 					w.creates()
 				}
 				w.rest()
-				w.wait(time.Second) // so that everybody knows who is a member
+				w.wait(time.Second) // so that all processes know the members
 				main := w.mains[0]
 				shard := w.objects[main].Shard
 				other, _ := choose(w, without(w.members, shard))
@@ -410,7 +409,7 @@ func TestInjected(t *testing.T) {
 				for range steps / 2 {
 					w.step()
 				}
-				report := judge(w, w.rest())
+				report := check(w, w.rest())
 				if diff := gocmp.Diff([]finding{want}, findings(report)); diff != "" {
 					t.Errorf("(-want +got)\n%s\n%v", diff, report.Violations)
 				}

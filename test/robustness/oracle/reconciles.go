@@ -8,7 +8,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// reconcile is one reconcile, from its start to its end or to that of its process.
+// reconcile is a reconcile, from its start to its end or the end of its process.
 type reconcile struct {
 	history.Reconcile
 	process, shard string
@@ -16,7 +16,7 @@ type reconcile struct {
 	ended          bool
 }
 
-// addReconcile takes the start or end of a reconcile in.
+// addReconcile adds the start or end of a reconcile.
 func (t *timeline) addReconcile(event *history.Event) {
 	if event.What == history.Started {
 		t.reconciles = append(t.reconciles, &reconcile{
@@ -32,7 +32,7 @@ func (t *timeline) addReconcile(event *history.Event) {
 	}
 }
 
-// overlaps looks for objects that were reconciled twice at a time (I1).
+// overlaps finds objects that were reconciled twice at the same time (I1).
 func (r *run) overlaps() {
 	byObject := map[history.Object][]*reconcile{}
 	for _, one := range r.reconciles {
@@ -49,16 +49,15 @@ func (r *run) overlaps() {
 				}
 				if both := earlier(end, r.endOf(second)); both.Sub(second.start) > allowed {
 					r.found(Overlap, object, second.start, both, []string{first.process, second.process},
-						"reconcile %d of %s was going on when reconcile %d of %s started", first.Number, first.shard, second.Number, second.shard)
+						"reconcile %d of %s was running when reconcile %d of %s started", first.Number, first.shard, second.Number, second.shard)
 				}
 			}
 		}
 	}
 }
 
-// endOf is until when a reconcile counts: its end, or the pause of its process if that hung past its
-// Lease. Between two instructions nobody can tell it, so it may still be there when it wakes up, but
-// it has to end then.
+// endOf returns the end of a reconcile, or the start of the pause of its process if that was paused past its Lease:
+// the reconcile may still be running when the process is resumed, but must end soon.
 func (r *run) endOf(one *reconcile) time.Time {
 	p := r.process(one.process)
 	if r.startedAsleep(p, one) {
@@ -77,8 +76,8 @@ func (r *run) endOf(one *reconcile) time.Time {
 	return one.end
 }
 
-// startedAsleep reports whether a reconcile was noted right after its process woke up, and ended soon. The process may have
-// been paused after it looked whether it is a member and before it noted the start: nothing can be done between those two.
+// startedAsleep reports whether a reconcile was recorded right after its process was resumed, and ended soon. The process
+// may have been paused between the check of its membership and the record of the start, which cannot be atomic.
 func (r *run) startedAsleep(p *process, one *reconcile) bool {
 	for _, pause := range p.pauses {
 		if since := one.start.Sub(pause.To); since >= 0 && since <= notedAfterWaking && one.end.Sub(pause.To) <= r.Wake {
@@ -88,10 +87,10 @@ func (r *run) startedAsleep(p *process, one *reconcile) bool {
 	return false
 }
 
-// notedAfterWaking is how long it can take a process that wakes up on a busy machine to note a start.
+// notedAfterWaking is the maximum time from the resume of a process on a busy machine to the record of a start.
 const notedAfterWaking = 250 * time.Millisecond
 
-// starts looks for reconciles by somebody who no longer had the object, or the Lease (I1).
+// starts finds reconciles by processes that no longer owned the object, or held the Lease (I1).
 func (r *run) starts() {
 	for _, one := range r.reconciles {
 		p := r.process(one.process)
@@ -100,7 +99,7 @@ func (r *run) starts() {
 		}
 		allowed := r.staleness(one.Object)
 		if p.woken(one.start) {
-			allowed = 0 // it must look whether it is still a member before it goes on
+			allowed = 0 // it must check its membership first
 		}
 		if lost := r.lostLease(p, r.Lag); !lost.IsZero() && one.start.After(lost.Add(allowed)) {
 			r.found(NoLease, one.Object, lost, one.start, []string{one.process},
@@ -111,11 +110,11 @@ func (r *run) starts() {
 	}
 }
 
-// startedOnOwn looks whether an object was the shard's own when it started to reconcile it.
+// startedOnOwn checks that the shard owned the object when it started to reconcile it.
 func (r *run) startedOnOwn(one *reconcile, allowed time.Duration) {
 	o := r.byName[one.Object]
 	if o == nil {
-		r.found(Foreign, one.Object, one.start, one.end, []string{one.process}, "%s reconciled an object that nobody has seen", one.shard)
+		r.found(Foreign, one.Object, one.start, one.end, []string{one.process}, "%s reconciled an object that is not in the record", one.shard)
 		return
 	}
 	read, known := slices.BinarySearchFunc(o.versions, one.Version, func(s seen, v uint64) int { return cmp.Compare(s.Version, v) })
@@ -125,18 +124,18 @@ func (r *run) startedOnOwn(one *reconcile, allowed time.Duration) {
 	}
 	if owner := o.versions[read].Shard; owner != one.shard {
 		r.found(Foreign, one.Object, o.versions[read].at, one.start, []string{one.process},
-			"%s reconciled version %d, which belonged to %q", one.shard, one.Version, owner)
+			"%s reconciled version %d, whose owner was %q", one.shard, one.Version, owner)
 		return
 	}
 	if taken := o.taken(read); taken != nil && one.start.After(taken.at.Add(allowed)) {
 		r.found(Foreign, one.Object, taken.at, one.start, []string{one.process},
-			"%s started reconcile %d with version %d after the object had gone to %q with version %d",
+			"%s started reconcile %d with version %d after the object was assigned to %q with version %d",
 			one.shard, one.Number, one.Version, taken.Shard, taken.Version)
 	}
 }
 
-// startedInTime is for a reconcile that did not say which version it has read: the shard's label must
-// have been on the object at a time when the shard can have seen it.
+// startedInTime checks a reconcile without a version: the object must have had the shard's label at a time when the
+// shard can have observed it.
 func (r *run) startedInTime(one *reconcile, o *object, allowed time.Duration) {
 	for i := range o.versions {
 		if o.versions[i].Shard != one.shard || one.start.Before(o.versions[i].at.Add(-r.Lag)) {
@@ -147,11 +146,11 @@ func (r *run) startedInTime(one *reconcile, o *object, allowed time.Duration) {
 		}
 	}
 	r.found(Foreign, one.Object, one.start, one.end, []string{one.process},
-		"%s started reconcile %d when the object was not its own", one.shard, one.Number)
+		"%s started reconcile %d when it did not own the object", one.shard, one.Number)
 }
 
-// taken is the first write after a version that has another shard, or nil. A deletion has not: the
-// last shard may look after what is left.
+// taken returns the first write after a version that assigns another owner, or nil. A deletion does not: the last owner
+// may clean up.
 func (o *object) taken(version int) *seen {
 	for i := version + 1; i < len(o.versions); i++ {
 		if o.versions[i].Shard != o.versions[version].Shard {

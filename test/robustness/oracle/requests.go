@@ -2,7 +2,7 @@ package oracle
 
 import "time"
 
-// requests looks for requests of users that failed or had to wait for too long (I3).
+// requests finds requests of users that failed or took too long (I3).
 func (r *run) requests() {
 	for i := range r.asked {
 		event := &r.asked[i]
@@ -25,8 +25,8 @@ func (r *run) requests() {
 	}
 }
 
-// reference is how long the slowest reference request took of those that were under way in a time. It is what a request
-// would have waited for the API server and the machine alone.
+// reference returns the duration of the slowest reference request during a time: the latency of the API server and the
+// machine without Ringmaster.
 func (r *run) reference(during Window) time.Duration {
 	var slowest time.Duration
 	for i := range r.asked {

@@ -6,7 +6,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// rest looks for writes when nothing should be written (I5).
+// rest finds writes other than renewals at rest (I5).
 func (r *run) rest() {
 	written := map[uint64]bool{} // versions, because the record may have a write twice
 	for _, o := range r.objects {
@@ -17,7 +17,7 @@ func (r *run) rest() {
 			}
 			written[v.Version] = true
 			if !v.Renewal {
-				r.found(Restless, o.Object, v.at, v.at, nil, "version %d was written, with the shard label %q of %q", v.Version, v.Shard, v.Manager)
+				r.found(WrittenAtRest, o.Object, v.at, v.at, nil, "version %d was written, with the shard label %q of %q", v.Version, v.Shard, v.Manager)
 			}
 		}
 	}
@@ -30,19 +30,19 @@ func (r *run) rest() {
 			written[lease.Version] = true
 			// The sharder deletes the Lease of a dead shard after a minute, whatever else happens.
 			if forgotten := lease.Deleted && i > 0 && !writes[i-1].Held(); !lease.Renewal && !forgotten {
-				r.found(Restless, leaseOf(shard), lease.at, lease.at, []string{shard}, "version %d changed more than the renewTime", lease.Version)
+				r.found(WrittenAtRest, leaseOf(shard), lease.at, lease.at, []string{shard}, "version %d changed more than the renewTime", lease.Version)
 			}
 		}
 	}
 	r.figures.Rest, r.figures.WrittenAtRest = r.Quiet.length(), len(written)
 }
 
-// leaseOf names a shard's Lease in a violation.
+// leaseOf returns the name of a shard's Lease for a violation.
 func leaseOf(shard string) history.Object {
 	return history.Object{Group: "coordination.k8s.io", Kind: "Lease", Name: shard}
 }
 
-// unrecorded looks for writes that nobody recorded, in versions of which all are recorded (I5).
+// unrecorded finds versions in Counted that are not in the record (I5).
 func (r *run) unrecorded() {
 	recorded := map[uint64]bool{}
 	for _, o := range r.objects {
@@ -57,12 +57,12 @@ func (r *run) unrecorded() {
 	}
 	for version := r.Counted.After + 1; version < r.Counted.Before; version++ {
 		if !recorded[version] {
-			r.found(Restless, history.Object{}, r.Quiet.From, r.Quiet.To, nil, "version %d was written, and is not in the record", version)
+			r.found(WrittenAtRest, history.Object{}, r.Quiet.From, r.Quiet.To, nil, "version %d is not in the record", version)
 		}
 	}
 }
 
-// endState looks whether all objects are where they belong in the end (I6).
+// endState checks the owners of all objects in the end (I6).
 func (r *run) endState() {
 	members := &r.epochs[len(r.epochs)-1]
 	for _, o := range r.objects {
@@ -81,26 +81,26 @@ func (r *run) endState() {
 
 func (r *run) endOfMain(o *object, last *seen, members *epoch) {
 	if want := members.owner(o.Object); last.Shard != want {
-		r.found(EndState, o.Object, last.at, r.end, []string{last.Shard}, "it belongs to %q and is with %q", want, last.Shard)
+		r.found(EndState, o.Object, last.at, r.end, []string{last.Shard}, "its owner by the ring is %q, and its label says %q", want, last.Shard)
 		return
 	}
 	if last.Draining {
-		r.found(EndState, o.Object, last.at, r.end, []string{last.Shard}, "%s is still asked to let it go", last.Shard)
+		r.found(EndState, o.Object, last.at, r.end, []string{last.Shard}, "%s has not released it", last.Shard)
 	}
 }
 
-// endOfChild wants a child to be where its owner is. One without owner belongs nowhere.
+// endOfChild checks that a child has the same owner as its controller, if it has one.
 func (r *run) endOfChild(o *object, last *seen) {
 	if last.Controller == nil || r.byName[*last.Controller] == nil {
 		return
 	}
 	owner := r.byName[*last.Controller].last()
 	if owner != nil && owner.Shard != last.Shard {
-		r.found(EndState, o.Object, last.at, r.end, []string{last.Shard}, "%s is with %q and it with %q", owner.Object, owner.Shard, last.Shard)
+		r.found(EndState, o.Object, last.at, r.end, []string{last.Shard}, "the owner of %s is %q, and its own is %q", owner.Object, owner.Shard, last.Shard)
 	}
 }
 
-// content looks whether all main objects have the controlled objects that they should have in the end (I6).
+// content checks that all main objects have the expected children in the end (I6).
 func (r *run) content() {
 	if r.Children == nil {
 		return

@@ -28,21 +28,21 @@ func options() oracle.Options {
 	}
 }
 
-// oneChild is for stories in which every main object has one controlled object, with the same content.
+// oneChild returns the children if every main object has one with the same content.
 func oneChild(main *history.Write) map[history.Object]string {
 	return map[history.Object]string{childOf(main.Object): main.Content}
 }
 
-// story is a history in the making.
+// story builds a history.
 type story struct {
 	events  []history.Event
 	now     time.Time
 	version uint64
 	// numbers counts the reconciles of each process.
 	numbers map[string]int64
-	// members are who holds a Lease.
+	// members are the shards that hold their Leases.
 	members []string
-	// objects are how the objects were written last, leases how the Leases were.
+	// objects and leases are the last versions.
 	objects map[history.Object]history.Write
 	leases  map[string]history.Lease
 }
@@ -54,7 +54,7 @@ func newStory() *story {
 	}
 }
 
-// wait lets time go by.
+// wait advances the time.
 func (s *story) wait(d time.Duration) { s.now = s.now.Add(d) }
 
 func (s *story) add(event history.Event) {
@@ -63,14 +63,14 @@ func (s *story) add(event history.Event) {
 	s.wait(time.Millisecond)
 }
 
-// sorted are the events as a reader gives them.
+// sorted returns the events as history.Read does.
 func (s *story) sorted() []history.Event {
 	events := slices.Clone(s.events)
 	slices.SortStableFunc(events, func(a, b history.Event) int { return a.Time.Compare(b.Time) })
 	return events
 }
 
-// shardOf is the shard of a process.
+// shardOf returns the shard of a process.
 func shardOf(process string) string { return strings.Split(process, "/")[0] }
 
 func (s *story) lease(shard, holder, instance string) {
@@ -90,25 +90,25 @@ func (s *story) leaseWith(lease history.Lease) {
 	s.add(history.Event{What: history.Leased, Lease: &lease})
 }
 
-// announce tells that a process is about to leave.
+// announce marks a shard as leaving.
 func (s *story) announce(process string) {
 	s.leaseWith(history.Lease{Shard: shardOf(process), Holder: shardOf(process), Instance: process, Leaving: true})
 }
 
-// join lets a process join as the shard of its name.
+// join makes a process join as the shard of its name.
 func (s *story) join(process string) {
 	s.lease(shardOf(process), shardOf(process), process)
 	s.add(history.Event{What: history.Joined, Process: process, Shard: shardOf(process), Instance: process})
 }
 
-// leave is a graceful stop.
+// leave stops a process gracefully.
 func (s *story) leave(process string) {
 	s.add(history.Event{What: history.Left, Process: process, Shard: shardOf(process)})
 	s.lease(shardOf(process), "", process)
 	s.happen(history.Gone, process)
 }
 
-// ask is a request of a user that ends now.
+// ask adds a request of a user that ends now.
 func (s *story) ask(request history.Request) {
 	request.Verb = "create"
 	s.add(history.Event{What: history.Asked, Request: &request})
@@ -118,10 +118,10 @@ func (s *story) happen(what history.What, process string) {
 	s.add(history.Event{What: what, Process: process, Shard: shardOf(process)})
 }
 
-// takeOver is what the sharder does with the Lease of a silent shard.
+// takeOver makes the sharder take over the Lease of a silent shard.
 func (s *story) takeOver(process string) { s.lease(shardOf(process), "shardlease-controller", process) }
 
-// write stores an object after a change of how it was, and returns its version.
+// write changes an object, and returns its version.
 func (s *story) write(object history.Object, change func(*history.Write)) uint64 {
 	s.version++
 	now, known := s.objects[object]
@@ -142,7 +142,7 @@ func (s *story) give(object history.Object, shard string) uint64 {
 	})
 }
 
-// handOver is the same as a shard's own write.
+// handOver is a shard's write of a shard label.
 func (s *story) handOver(object history.Object, shard string) uint64 {
 	return s.write(object, func(w *history.Write) {
 		w.Shard, w.Manager, w.Draining, w.Destination = shard, "shard", false, ""
@@ -157,7 +157,7 @@ func (s *story) remove(object history.Object) {
 	s.write(object, func(w *history.Write) { w.Deleted = true })
 }
 
-// start begins a reconcile, without saying which version it is about.
+// start starts a reconcile, without its version.
 func (s *story) start(process string, object history.Object) int64 {
 	s.numbers[process]++
 	number := s.numbers[process]
@@ -168,7 +168,7 @@ func (s *story) start(process string, object history.Object) int64 {
 	return number
 }
 
-// end ends a reconcile of a version.
+// end ends a reconcile with its version.
 func (s *story) end(process string, object history.Object, number int64, version uint64) {
 	s.add(history.Event{
 		What: history.Ended, Process: process, Shard: shardOf(process),
@@ -176,15 +176,15 @@ func (s *story) end(process string, object history.Object, number int64, version
 	})
 }
 
-// reconcile is a whole reconcile of an object as it is.
+// reconcile adds a complete reconcile of the current version of an object.
 func (s *story) reconcile(process string, object history.Object) {
 	number := s.start(process, object)
 	s.wait(10 * time.Millisecond)
 	s.end(process, object, number, s.objects[object].Version)
 }
 
-// named finds a main object that belongs to the first of the shards with all of them, to the second
-// without the first, and so on.
+// named returns a main object whose owner is the first of the shards with all of them, the second without the first, and
+// so on.
 func named(shards ...string) history.Object {
 	for i := 0; ; i++ {
 		object := history.Object{Kind: mainKind.Kind, Namespace: "default", Name: fmt.Sprint("object-", i)}
@@ -203,8 +203,8 @@ func childOf(main history.Object) history.Object {
 	return history.Object{Kind: childKind.Kind, Namespace: main.Namespace, Name: main.Name}
 }
 
-// family creates a main object and its child on a shard.
-func (s *story) family(main history.Object, shard string) {
+// createWithChild creates a main object and its child on a shard.
+func (s *story) createWithChild(main history.Object, shard string) {
 	s.write(main, func(w *history.Write) { w.Shard = shard })
 	s.write(childOf(main), func(w *history.Write) { w.Shard, w.Controller = shard, &main })
 }

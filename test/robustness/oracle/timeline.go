@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// timeline is a history, put in order by what it is about.
+// timeline is a history, grouped by object, process and Lease.
 type timeline struct {
 	// end is the time of the last event.
 	end        time.Time
@@ -22,36 +22,36 @@ type timeline struct {
 	leases     map[string][]leased // by shard
 	reconciles []*reconcile
 	asked      []history.Event
-	// epochs are the sets of members, in the order of writes. The first is before any Lease.
+	// epochs are the sets of members, ordered by version. The first is before any Lease.
 	epochs []epoch
 }
 
-// object is everything that was written of an object, in the order of the writes.
+// object has all writes of an object, ordered by version.
 type object struct {
 	history.Object
 	versions []seen
 }
 
-// seen is a write, with the time at which it was seen.
+// seen is a write with the time at which it was observed.
 type seen struct {
 	history.Write
 	at time.Time
 }
 
-// leased is a write of a Lease, with the time at which it was seen.
+// leased is a write of a Lease with the time at which it was observed.
 type leased struct {
 	history.Lease
 	at time.Time
 }
 
-// epoch is a set of members, from a write of a Lease on.
+// epoch is a set of members, starting with a write of a Lease.
 type epoch struct {
 	version uint64
 	at      time.Time
 	members *ring.Ring
 }
 
-// owner is where an object belongs in the epoch, or "".
+// owner returns the owner of an object by the ring, or "".
 func (e *epoch) owner(o history.Object) string {
 	return e.members.Owner(assignment.Key(o.GroupKind(), o.Namespace, o.Name))
 }
@@ -92,7 +92,7 @@ func (t *timeline) add(event *history.Event) {
 	}
 }
 
-// finish closes what was open when the run ended.
+// finish closes everything that is open at the end of the run.
 func (t *timeline) finish() {
 	for _, p := range t.processes {
 		p.finish(t.end)
@@ -107,19 +107,19 @@ func (t *timeline) finish() {
 	}
 	for _, o := range t.objects {
 		slices.SortStableFunc(o.versions, func(a, b seen) int { return cmp.Compare(a.Version, b.Version) })
-		o.versions = slices.CompactFunc(o.versions, func(a, b seen) bool { return a.Version == b.Version }) // two watchers saw it
+		o.versions = slices.CompactFunc(o.versions, func(a, b seen) bool { return a.Version == b.Version }) // two watchers recorded it
 	}
 	for _, writes := range t.leases {
 		slices.SortStableFunc(writes, func(a, b leased) int { return cmp.Compare(a.Version, b.Version) })
 	}
 }
 
-// makeEpochs finds the changes of membership.
+// makeEpochs finds the changes of the members.
 func (t *timeline) makeEpochs() {
 	all := slices.Concat(slices.Collect(maps.Values(t.leases))...)
 	slices.SortFunc(all, func(a, b leased) int { return cmp.Compare(a.Version, b.Version) })
 	var shards, leaving []string
-	rings := map[string]*ring.Ring{} // calculating one takes milliseconds, and sets come back
+	rings := map[string]*ring.Ring{} // calculating one takes milliseconds, and sets repeat
 	for i := range all {
 		write := &all[i]
 		this := func(shard string) bool { return shard == write.Shard }
@@ -141,7 +141,7 @@ func (t *timeline) makeEpochs() {
 	}
 }
 
-// epochAt is the number of the epoch in which a write happened.
+// epochAt returns the index of the epoch of a version.
 func (t *timeline) epochAt(version uint64) int {
 	after, _ := slices.BinarySearchFunc(t.epochs, version, func(e epoch, v uint64) int {
 		if e.version <= v {
@@ -152,7 +152,7 @@ func (t *timeline) epochAt(version uint64) int {
 	return after - 1
 }
 
-// live is when a shard held its Lease and, as far as processes are known, one of them could work.
+// live returns when a shard held its Lease and, if its processes are known, one of them was running.
 func (t *timeline) live(shard string) windows {
 	var held []Window
 	writes := t.leases[shard]
@@ -175,7 +175,7 @@ func (t *timeline) live(shard string) windows {
 	return union(held...).and(union(running...))
 }
 
-// until is when the next of n things began, or the end of the run.
+// until returns the time of the next of n events, or the end of the run.
 func (t *timeline) until(i, n int, at func(int) time.Time) time.Time {
 	if i+1 < n {
 		return at(i + 1)
@@ -183,7 +183,7 @@ func (t *timeline) until(i, n int, at func(int) time.Time) time.Time {
 	return t.end
 }
 
-// labelled is when an object was there with each label.
+// labelled returns when an object existed with each shard label.
 func (t *timeline) labelled(o *object) map[string]windows {
 	all := map[string][]Window{}
 	for i := range o.versions {
@@ -198,7 +198,7 @@ func (t *timeline) labelled(o *object) map[string]windows {
 	return result
 }
 
-// at is what the object was like when a write happened, or nil if it was not there.
+// at returns the object at a version, or nil if it did not exist.
 func (o *object) at(version uint64) *seen {
 	var found *seen
 	for i := range o.versions {
@@ -212,7 +212,7 @@ func (o *object) at(version uint64) *seen {
 	return found
 }
 
-// last is what the object was like in the end, or nil if it is gone.
+// last returns the object in the end, or nil if it was deleted.
 func (o *object) last() *seen {
 	if last := &o.versions[len(o.versions)-1]; !last.Deleted {
 		return last

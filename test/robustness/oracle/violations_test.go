@@ -10,7 +10,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
 )
 
-// hangPastLease pauses the shard a, gives its object to b, and wakes it up.
+// hangPastLease pauses the shard a, assigns its object to b, and resumes a.
 func (s *story) hangPastLease() {
 	s.happen(history.Paused, pa)
 	s.wait(10 * second)
@@ -20,7 +20,7 @@ func (s *story) hangPastLease() {
 	s.happen(history.Resumed, pa)
 }
 
-// TestViolations feeds the oracle each violation, and sees exactly that found.
+// TestViolations has histories with exactly one violation.
 func TestViolations(t *testing.T) {
 	for name, test := range map[string]struct {
 		tell func(*story, *oracle.Options)
@@ -49,7 +49,7 @@ func TestViolations(t *testing.T) {
 			s.reconcile(pb, ab)
 			s.happen(history.Resumed, pa)
 			s.end(pa, ab, number, version)
-			s.wait(3 * second) // so long after that the pause has nothing to do with it
+			s.wait(3 * second) // long enough that the pause does not matter
 			s.leave(pa)
 		}, []finding{{oracle.Overlap, ab.String(), "a/1 b/1"}}},
 		"a reconcile goes on after waking up without lease": {func(s *story, _ *oracle.Options) {
@@ -85,7 +85,7 @@ func TestViolations(t *testing.T) {
 			s.lease("a", "", pa)
 			s.end(pa, ab, s.start(pa, ab), version)
 		}, []finding{{oracle.NoLease, ab.String(), "a/1"}}},
-		"a start with a version that was given away": {func(s *story, _ *oracle.Options) {
+		"a start with a version before the release": {func(s *story, _ *oracle.Options) {
 			version := s.objects[ab].Version
 			s.handOver(childAB, "b")
 			s.handOver(ab, "b")
@@ -101,7 +101,7 @@ func TestViolations(t *testing.T) {
 		"a start without a version, too early": {func(s *story, _ *oracle.Options) {
 			s.end(pb, ba, s.start(pb, ba), 0)
 			s.wait(5 * second)
-			s.family(ba, "b")
+			s.createWithChild(ba, "b")
 		}, []finding{{oracle.Foreign, ba.String(), "b/1"}}},
 		"a reconcile of an object that never was": {func(s *story, _ *oracle.Options) {
 			s.end(pb, ba, s.start(pb, ba), 0)
@@ -132,7 +132,7 @@ func TestViolations(t *testing.T) {
 		}, []finding{{oracle.Unowned, ba.String(), ""}}},
 		"a child that follows later than a busy machine explains": {func(s *story, o *oracle.Options) {
 			o.Steps = 10
-			s.family(cab, "a")
+			s.createWithChild(cab, "a")
 			s.join(pc)
 			s.handOver(cab, "c")
 			s.wait(6 * second)
@@ -141,7 +141,7 @@ func TestViolations(t *testing.T) {
 			s.give(childOf(cab), "c")
 		}, []finding{{oracle.Apart, childOf(cab).String(), ""}}},
 		"an object whose shard is dead": {func(s *story, _ *oracle.Options) {
-			s.family(ba, "b")
+			s.createWithChild(ba, "b")
 			s.happen(history.Gone, pb)
 			s.wait(5 * second)
 			s.takeOver(pb)
@@ -155,21 +155,21 @@ func TestViolations(t *testing.T) {
 			s.happen(history.Resumed, pa)
 		}, []finding{{oracle.Unowned, ab.String(), ""}, {oracle.Unowned, childAB.String(), ""}}},
 		"a child that does not follow": {func(s *story, _ *oracle.Options) {
-			s.family(cab, "a")
+			s.createWithChild(cab, "a")
 			s.join(pc)
 			s.handOver(cab, "c")
 			s.wait(11 * second)
 			s.give(childOf(cab), "c")
 		}, []finding{{oracle.Apart, childOf(cab).String(), ""}}},
 		"a child that the sharder takes away first": {func(s *story, _ *oracle.Options) {
-			s.family(cab, "a")
+			s.createWithChild(cab, "a")
 			s.join(pc)
 			s.drain(cab, "c")
 			s.wait(6 * second)
 			s.give(childOf(cab), "c")
 			s.handOver(cab, "c")
 		}, []finding{{oracle.LeftOwner, childOf(cab).String(), "a"}}},
-		"a child is given away as its shard comes back and works": {func(s *story, _ *oracle.Options) {
+		"a child is reassigned while its shard comes back and reconciles": {func(s *story, _ *oracle.Options) {
 			s.happen(history.Gone, pa)
 			s.wait(10 * second)
 			s.takeOver(pa)
@@ -179,7 +179,7 @@ func TestViolations(t *testing.T) {
 			s.give(childAB, "a")
 		}, []finding{{oracle.LeftOwner, childAB.String(), "a/2"}}},
 		"a child that is handed over while its owner is worked on": {func(s *story, _ *oracle.Options) {
-			s.family(cab, "a")
+			s.createWithChild(cab, "a")
 			s.join(pc)
 			number := s.start(pa, cab)
 			s.drain(cab, "c")
@@ -213,7 +213,7 @@ func TestViolations(t *testing.T) {
 			s.handOver(ab, "a")
 		}, []finding{{oracle.Misplaced, ab.String(), "b"}, {oracle.MovedTwice, ab.String(), "a"}}},
 		"an object that moves for nothing": {func(s *story, _ *oracle.Options) {
-			s.family(cab, "a") // with a, b alone
+			s.createWithChild(cab, "a") // with a, b alone
 			s.join(pc)
 			s.drain(cab, "c")
 			s.handOver(cab, "c")
@@ -225,7 +225,7 @@ func TestViolations(t *testing.T) {
 			s.leave(pa) // so that it ends where it belongs
 		}, []finding{{oracle.Misplaced, ab.String(), "b"}, {oracle.MovedTwice, ab.String(), "b"}}},
 		"an object that moves twice for one change": {func(s *story, _ *oracle.Options) {
-			s.family(cab, "a")
+			s.createWithChild(cab, "a")
 			s.join(pc)
 			for range 2 { // the first is by the members before
 				s.handOver(cab, "c")
@@ -240,27 +240,27 @@ func TestViolations(t *testing.T) {
 			o.Quiet = oracle.Window{From: s.now, To: s.now.Add(time.Hour)}
 			s.wait(second)
 			s.write(childAB, func(*history.Write) {})
-		}, []finding{{oracle.Restless, childAB.String(), ""}}},
+		}, []finding{{oracle.WrittenAtRest, childAB.String(), ""}}},
 		"a lease that changes at rest": {func(s *story, o *oracle.Options) {
 			o.Quiet = oracle.Window{From: s.now, To: s.now.Add(time.Hour)}
 			s.leaseWith(history.Lease{Shard: "b", Holder: "b", Instance: "b/2"})
-		}, []finding{{oracle.Restless, "Lease b", "b"}}},
+		}, []finding{{oracle.WrittenAtRest, "Lease b", "b"}}},
 		"the lease of a live shard is deleted at rest": {func(s *story, o *oracle.Options) {
 			s.join(pc)
 			o.Quiet = oracle.Window{From: s.now, To: s.now.Add(time.Hour)}
 			s.leaseWith(history.Lease{Shard: "c", Deleted: true})
-		}, []finding{{oracle.Restless, "Lease c", "c"}}},
+		}, []finding{{oracle.WrittenAtRest, "Lease c", "c"}}},
 		"a write at rest to an object of another kind": {func(s *story, o *oracle.Options) {
 			o.Quiet = oracle.Window{From: s.now, To: s.now.Add(time.Hour)}
 			s.write(history.Object{Kind: "Event", Name: "some"}, func(*history.Write) {})
-		}, []finding{{oracle.Restless, "Event some", ""}}},
+		}, []finding{{oracle.WrittenAtRest, "Event some", ""}}},
 		"a write at rest that nobody recorded": {func(s *story, o *oracle.Options) {
 			o.Quiet, o.Counted.After = oracle.Window{From: s.now, To: s.now.Add(time.Hour)}, s.version
 			s.lease("a", "a", pa)
 			s.version++
 			s.lease("a", "a", pa)
 			o.Counted.Before = s.version
-		}, []finding{{oracle.Restless, " ", ""}}},
+		}, []finding{{oracle.WrittenAtRest, " ", ""}}},
 		"a controlled object with old content": {func(s *story, o *oracle.Options) {
 			o.Children = oneChild
 			s.write(childAB, func(w *history.Write) { w.Content = "1" })
@@ -275,14 +275,14 @@ func TestViolations(t *testing.T) {
 			s.write(childOf(ba), func(w *history.Write) { w.Shard, w.Controller = "a", &ab })
 		}, []finding{{oracle.Content, ab.String(), "a"}}},
 		"an object at the wrong shard in the end": {func(s *story, _ *oracle.Options) {
-			s.family(cab, "a")
+			s.createWithChild(cab, "a")
 			s.join(pc)
 		}, []finding{{oracle.EndState, cab.String(), "a"}}},
 		"an object without shard in the end": {func(s *story, _ *oracle.Options) {
 			s.write(ba, func(*history.Write) {})
 		}, []finding{{oracle.EndState, ba.String(), ""}}},
 		"a child away from its owner in the end": {func(s *story, _ *oracle.Options) {
-			s.family(ba, "b")
+			s.createWithChild(ba, "b")
 			s.handOver(childOf(ba), "a")
 		}, []finding{{oracle.EndState, childOf(ba).String(), "a"}}},
 		"a drain that is left in the end": {func(s *story, _ *oracle.Options) {
@@ -290,7 +290,7 @@ func TestViolations(t *testing.T) {
 		}, []finding{{oracle.EndState, ab.String(), "a"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, o := town(), options()
+			s, o := idleStory(), options()
 			test.tell(s, &o)
 			report := oracle.Check(s.sorted(), o)
 			if diff := gocmp.Diff(test.want, findings(report)); diff != "" {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Window is a time from one moment to just before another.
+// Window is a half-open interval of time.
 type Window struct{ From, To time.Time }
 
 func (w Window) length() time.Duration { return w.To.Sub(w.From) }
 
 func (w Window) contains(t time.Time) bool { return !t.Before(w.From) && t.Before(w.To) }
 
-// windows are in order and do not touch each other.
+// windows are ordered and disjoint.
 type windows []Window
 
-// union is the time that is in any of the given windows.
+// union returns the time in any of the windows.
 func union(all ...Window) windows {
 	all = slices.DeleteFunc(slices.Clone(all), func(w Window) bool { return w.length() <= 0 })
 	slices.SortFunc(all, func(a, b Window) int { return a.From.Compare(b.From) })
@@ -30,7 +30,7 @@ func union(all ...Window) windows {
 	return merged
 }
 
-// and is the time that is in both.
+// and returns the time in both.
 func (a windows) and(b windows) windows {
 	var both []Window
 	for _, x := range a {
@@ -41,7 +41,7 @@ func (a windows) and(b windows) windows {
 	return union(both...)
 }
 
-// without is the time that is in a and not in b.
+// without returns the time in a and not in b.
 func (a windows) without(b windows) windows {
 	var left []Window
 	for _, x := range a {
@@ -56,7 +56,7 @@ func (a windows) without(b windows) windows {
 	return union(left...)
 }
 
-// longest is the longest of the windows, or nothing.
+// longest returns the longest of the windows, or an empty one.
 func (a windows) longest() Window {
 	var longest Window
 	for _, w := range a {

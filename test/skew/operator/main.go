@@ -1,8 +1,8 @@
 // Command operator is a sharded operator that records its reconciles, for the tests of package skew. It
 // keeps a Secret for every ConfigMap.
 //
-// It is compiled with the library of the working tree and with that of an earlier commit. So it may use
-// only what both have.
+// It is compiled with the library and the package history of the working tree, and with those of an earlier commit,
+// so it uses only what both have.
 package main
 
 import (
@@ -97,7 +97,7 @@ func run(ctx context.Context, options shard.Options, record string) error {
 	return mgr.Start(ctx)
 }
 
-// membership records for how long the process is a shard.
+// membership records when the process is a shard.
 type membership struct {
 	recorder *history.Recorder
 	self     history.Event
@@ -132,8 +132,8 @@ type reconciler struct {
 	count    atomic.Int64
 }
 
-// random makes random choices that depend on the seed of the test run. Package seed does the same, but the
-// earlier commit does not have it.
+// random makes random choices that depend on the seed of the test run. The earlier commit does not have the
+// package seed.
 type random struct {
 	mu     sync.Mutex
 	source *rand.Rand
@@ -176,7 +176,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Get(ctx, request.NamespacedName, object); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	// Work takes time, so that a move or a kill can hit it.
+	// A reconcile takes some time, so that a move or a kill can interrupt it.
 	timer := time.NewTimer(r.random.upTo(100 * time.Millisecond))
 	defer timer.Stop()
 	select {

@@ -142,7 +142,7 @@ func refusal(tracker *members.Tracker, key types.NamespacedName, namespaces []st
 		return fmt.Sprintf("the ring has %d shards with older leases", membership.MaxShards)
 	case members.NotRefused, members.NoRing, members.NameTooLong, members.WrongNamespace, members.NameTaken:
 	}
-	other, _ := tracker.Namesake(key)
+	other, _ := tracker.Incumbent(key)
 	return fmt.Sprintf("an older shard in the namespace %s has the same name", other)
 }
 

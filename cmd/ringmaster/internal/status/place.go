@@ -48,7 +48,7 @@ func (s *subject) place(now time.Time) Place {
 	for i := range s.children {
 		p.Children = append(p.Children, s.show(&s.children[i], j.cast))
 	}
-	owner, err := s.resource.Owner(s.object)
+	owner, err := s.resource.MainObject(s.object)
 	if err == nil && s.selected && !s.ring.blind {
 		j.key = owner.Key()
 		p.Desired = j.cast.members.Owner(j.key)

@@ -145,7 +145,7 @@ func TestControlledObjects(t *testing.T) {
 		"whose controller cannot be read":  {all(), deployment(ofA, "b"), &relative{err: errors.New("no")}, NotKnown, "cannot be read"},
 		"that nobody controls":             {all(), deployment(""), nil, NotSpread, "The ring has nothing to do with it: it has no controller."},
 		"that nobody controls any longer":  {all(), deployment("", "a"), nil, NotSpread, "a works on it as long as it has it"},
-		"that something else controls":     {all(), foreign(), nil, NotSpread, "its controller is a Other.other, which the ring does not spread."},
+		"that something else controls":     {all(), foreign(), nil, NotSpread, "its controller is a Other.other, which the ring does not list."},
 		"whose controller is not assigned": {all(), deployment(ofA, "b"), parent(), WithController, "It stays until that has one."},
 	} {
 		t.Run(name, func(t *testing.T) {

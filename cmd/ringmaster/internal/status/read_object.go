@@ -192,7 +192,7 @@ func (r *Reader) relatives(ctx context.Context, s *subject) {
 		r.children(ctx, s)
 		return
 	}
-	owner, err := s.resource.Owner(s.object)
+	owner, err := s.resource.MainObject(s.object)
 	if err != nil {
 		return // it has none that matters
 	}

@@ -26,7 +26,7 @@ func (t *tally) add(ring string, resource *catalog.Resource, object *metav1.Part
 	if object.DeletionTimestamp != nil && len(object.Finalizers) == 0 {
 		return // it is as good as gone, and the sharder leaves it alone too
 	}
-	if _, err := resource.Owner(object); err != nil || !selected {
+	if _, err := resource.MainObject(object); err != nil || !selected {
 		t.notSpread++
 		return
 	}

@@ -45,7 +45,7 @@ func (j *judgement) reason() (Reason, string) {
 }
 
 func notSpread(err error) string {
-	return strings.TrimPrefix(err.Error(), catalog.ErrNotSpread.Error()+": ")
+	return strings.TrimPrefix(err.Error(), catalog.ErrNotSharded.Error()+": ")
 }
 
 // left tells of the label of an object that the ring leaves alone.

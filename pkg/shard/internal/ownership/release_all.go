@@ -16,8 +16,8 @@ import (
 // retryReleasesAfter is the delay before failed releases are retried.
 const retryReleasesAfter = 200 * time.Millisecond
 
-// errNoPeer is returned if there is no other shard.
-var errNoPeer = errors.New("there is no other shard")
+// errNoPeer is returned if the ring has no other shard.
+var errNoPeer = errors.New("no other shard found")
 
 // ReleaseAll releases all objects to their next owners. It returns the number of released objects, and
 // whether none remain.
