@@ -9,11 +9,11 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestExperiment is the way to a program of its own, which has the flags, says what it says, and decides how it ends.
+// TestExperiment runs a program of its own, with all arguments, its output and its exit code.
 func TestExperiment(t *testing.T) {
 	g := NewWithT(t)
 	folder, p := rig.TempDir(t), &person{t: t}
-	// Another process writes the programs: while this one has them open, a process that another test starts would too.
+	// Another process writes the programs: a process that another test starts would inherit the open files of this one.
 	shell := func(script string, args ...string) {
 		t.Helper()
 		_, said, err := p.run("/bin/sh", "", append([]string{"-ec", script}, args...)...)

@@ -12,6 +12,6 @@ import (
 func main() {
 	if err := app.As(os.Args[0]).ExecuteContext(interrupt.Context()); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1)
+		os.Exit(app.ExitCode(err))
 	}
 }

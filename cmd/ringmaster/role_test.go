@@ -147,16 +147,16 @@ func TestRoleRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no name":                     {nil, "which ring?"},
-		"in-process without a name":   {[]string{"--in-process", "--shard", "there"}, "for an in-process sharder, give the ring as a file with -f"},
-		"in-process without shards":   {[]string{"--in-process"}, "name their namespace with --shard, and give the ring as a file with -f"},
-		"a ring that is not there":    {[]string{"elsewhere"}, `no such ControllerRing as "elsewhere"; there are: `},
-		"the same in-process":         {[]string{"elsewhere", "--in-process", "--shard", "there"}, "for an in-process sharder, give the ring as a file with -f"},
-		"a ring without resources":    {[]string{empty.Name}, "names no resources"},
+		"no name":                     {nil, "no ring selected"},
+		"in-process without a name":   {[]string{"--in-process", "--shard", "there"}, "for an in-process sharder, set the file of the ring with -f"},
+		"in-process without shards":   {[]string{"--in-process"}, "--in-process requires --shard with the namespace of the shards"},
+		"a ring that is not there":    {[]string{"elsewhere"}, `ControllerRing not found: "elsewhere" (available: `},
+		"the same in-process":         {[]string{"elsewhere", "--in-process", "--shard", "there"}, "for an in-process sharder, set the file of the ring with -f"},
+		"a ring without resources":    {[]string{empty.Name}, "lists no resources"},
 		"a file that is not there":    {[]string{"-f", "/nonexistent"}, "no such file"},
-		"a namespace that cannot be":  {[]string{ring.Name, "--shard", "Not_a_namespace"}, "is no namespace"},
-		"an account that cannot be":   {[]string{ring.Name, "--shard", "there/NOBODY"}, "is no ServiceAccount"},
-		"the namespace left empty":    {[]string{ring.Name, "--shard", ""}, "is no namespace"},
+		"a namespace that cannot be":  {[]string{ring.Name, "--shard", "Not_a_namespace"}, "is not a valid namespace"},
+		"an account that cannot be":   {[]string{ring.Name, "--shard", "there/NOBODY"}, "is not a valid ServiceAccount"},
+		"the namespace left empty":    {[]string{ring.Name, "--shard", ""}, "is not a valid namespace"},
 		"two rings":                   {[]string{"one", "two"}, "See 'ringmaster role --help'"},
 		"a kubeconfig that is absent": {[]string{ring.Name, "--kubeconfig", "/nonexistent"}, "reading the kubeconfig"},
 	} {
@@ -179,6 +179,6 @@ func TestRoleWithoutCRD(t *testing.T) {
 	g.Expect(said).To(ContainSubstring("install the sharder first"), fmt.Sprint(err))
 	_, said, err = somebody.types("", "role", "webhosting", "--in-process", "--shard", "there")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(And(ContainSubstring("does not know ControllerRings at all; for an in-process sharder, give the ring as a file with -f"),
+	g.Expect(said).To(And(ContainSubstring("does not serve ControllerRings; for an in-process sharder, set the file of the ring with -f"),
 		Not(ContainSubstring("install the sharder"))))
 }

@@ -54,14 +54,14 @@ func TestSpec(t *testing.T) {
 			controllerRing(),
 			[]*coordinationv1.Lease{lease("a", worksOn(websites, resource("themes.example.com")))},
 			[]string{"websites.example.com", "deployments.apps"},
-			[]string{"the shards work on themes.example.com, which the ControllerRing does not have"},
+			[]string{"the shards reconcile themes.example.com, which spec.resources of the ControllerRing does not list"},
 		},
 		"by the shards": {nil, []*coordinationv1.Lease{lease("a", worksOn(websites)), lease("b", worksOn(websites))}, []string{"websites.example.com", "deployments.apps"}, nil},
 		"in a rollout": {
 			nil,
 			[]*coordinationv1.Lease{lease("a", worksOn(websites)), lease("b", worksOn(resource("websites.example.com", "services")))},
 			[]string{"websites.example.com", "services", "deployments.apps"},
-			[]string{"not all shards work on the same"},
+			[]string{"not all shards declare the same resources"},
 		},
 		"by dead shards, if there are no others": {nil, []*coordinationv1.Lease{lease("a", heldBy(""), worksOn(websites))}, []string{"websites.example.com", "deployments.apps"}, nil},
 		"not by dead shards": {
@@ -70,12 +70,12 @@ func TestSpec(t *testing.T) {
 			[]string{"websites.example.com", "deployments.apps"},
 			nil,
 		},
-		"by nobody": {nil, []*coordinationv1.Lease{lease("a")}, nil, []string{"what it spreads is not known"}},
+		"by nobody": {nil, []*coordinationv1.Lease{lease("a")}, nil, []string{"the resources of the ring are not known"}},
 		"not readable": {
 			nil,
 			[]*coordinationv1.Lease{lease("a", func(l *coordinationv1.Lease) { l.Annotations[shardingv1alpha1.AnnotationResources] = "{" })},
 			nil,
-			[]string{"what a works on is not known", "what it spreads is not known"},
+			[]string{"the resources of a are not known", "the resources of the ring are not known"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -109,13 +109,21 @@ var (
 	}
 )
 
-// factsOf is a ring with these shards, in which nothing was counted yet.
-func factsOf(ring *shardingv1alpha1.ControllerRing, shards ...*coordinationv1.Lease) *facts {
-	return &facts{
+// ringStateOf returns a ring with these shards, whose objects are to be counted.
+func ringStateOf(ring *shardingv1alpha1.ControllerRing, shards ...*coordinationv1.Lease) *ringState {
+	return &ringState{
 		declaration: &declaration{name: "ring", ring: ring, shards: shards},
 		spread:      &catalog.Ring{Name: "ring", Resources: []catalog.Resource{websites, deployments}, Namespaces: labels.Everything()},
-		tallies:     []*tally{newTally(), newTally()},
+		counters:    []*objectCounter{newObjectCounter(), newObjectCounter()},
 	}
+}
+
+// uncounted returns the same ring as it is reported without counting objects.
+func uncounted(f *ringState) *ringState { return newRingState(f.declaration) }
+
+// publishes sets the numbers of objects that a shard publishes.
+func publishes(annotation string) func(*coordinationv1.Lease) {
+	return func(l *coordinationv1.Lease) { l.Annotations[shardingv1alpha1.AnnotationObjects] = annotation }
 }
 
 // website is an object of the ring's main kind. Labels are its shard and, if it is being drained, where to.

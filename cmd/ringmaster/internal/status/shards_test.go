@@ -37,9 +37,9 @@ func TestStates(t *testing.T) {
 		"long without renewal, clearly": {lease("a", renewed(time.Hour)), "ready", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shard := factsOf(nil, test.lease).cast(now).shard("a")
-			if shard.shown() != test.state || shard.Member != test.member {
-				t.Errorf("%s, member: %t; want %s, %t", shard.shown(), shard.Member, test.state, test.member)
+			shard := ringStateOf(nil, test.lease).shardSet(now).shard("a")
+			if shard.displayState() != test.state || shard.Member != test.member {
+				t.Errorf("%s, member: %t; want %s, %t", shard.displayState(), shard.Member, test.state, test.member)
 			}
 		})
 	}
@@ -49,9 +49,9 @@ func TestStates(t *testing.T) {
 func TestCordonedIsShown(t *testing.T) {
 	ring := controllerRing()
 	ring.Spec.ShardNamespaces, ring.Status.ShardNamespaces = []string{"system"}, []string{"*"}
-	c := (&declaration{name: "ring", ring: ring, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}).cast(now)
-	if shard := c.shard("b"); shard.shown() != "cordoned" || !shard.Member || !shard.Cordoned || !slices.Equal(c.members.Shards(), []string{"a"}) {
-		t.Errorf("b is %s: %+v", shard.shown(), shard)
+	c := (&declaration{name: "ring", ring: ring, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}).shardSet(now)
+	if shard := c.shard("b"); shard.displayState() != "cordoned" || !shard.Member || !shard.Cordoned || !slices.Equal(c.members.Shards(), []string{"a"}) {
+		t.Errorf("b is %s: %+v", shard.displayState(), shard)
 	}
 }
 
@@ -68,19 +68,19 @@ func TestRefused(t *testing.T) {
 		refused     []string
 	}{
 		"all are taken":        {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a", "b"}, nil},
-		"not from everywhere":  {&declaration{ring: picky, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a"}, []string{"other/b: the ring takes shards only from the namespaces system"}},
-		"where its sharder is": {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}, sharders: []*coordinationv1.Lease{elected("a")}}, []string{"a"}, []string{"other/b: the ring takes shards only from the namespaces system"}},
+		"not from everywhere":  {&declaration{ring: picky, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a"}, []string{"other/b: the ring accepts shards only from the namespaces system"}},
+		"where its sharder is": {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}, sharders: []*coordinationv1.Lease{elected("a")}}, []string{"a"}, []string{"other/b: the ring accepts shards only from the namespaces system"}},
 		"recorded as members": {
 			&declaration{ring: former, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other")), lease("c", in("third"))}},
 			[]string{"a", "b"},
-			[]string{"third/c: the ring takes shards only from the namespaces system"},
+			[]string{"third/c: the ring accepts shards only from the namespaces system"},
 		},
 		"a long name":         {&declaration{shards: []*coordinationv1.Lease{lease("b"), lease(long)}}, []string{"b"}, []string{"system/" + long + ": its name has more than 63 characters"}},
 		"the same name twice": {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("a", in("other"))}}, []string{"a"}, []string{"system/a: an older shard in the namespace other has the same name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.declaration.name = "ring"
-			c := test.declaration.cast(now)
+			c := test.declaration.shardSet(now)
 			var refused []string
 			for _, shard := range c.refused {
 				refused = append(refused, fmt.Sprintf("%s/%s: %s", shard.Namespace, shard.Name, shard.Refused))
@@ -108,21 +108,21 @@ func TestSharders(t *testing.T) {
 	}{
 		"external":                  {declaration{ring: ring, election: replicas}, "external: sharder-0", nil},
 		"external, somewhere":       {declaration{ring: ring}, "external", nil},
-		"external, silent":          {declaration{ring: ring, election: lease("sharder", heldBy("sharder-0"), renewed(time.Minute))}, "external: sharder-0 (silent)", []string{"no sharder is at work, by this computer's clock"}},
-		"external, not there":       {declaration{ring: ring, unelected: true}, "external (not seen)", []string{"there is no Lease of the sharder"}},
-		"external, released":        {declaration{ring: ring, election: lease("sharder", heldBy(""))}, "external (silent)", []string{"no sharder is at work"}},
+		"external, silent":          {declaration{ring: ring, election: lease("sharder", heldBy("sharder-0"), renewed(time.Minute))}, "external: sharder-0 (not active)", []string{"no sharder is active, by the clock of this computer"}},
+		"external, not there":       {declaration{ring: ring, electionMissing: true}, "external (no Lease)", []string{"the sharder has no Lease"}},
+		"external, released":        {declaration{ring: ring, election: lease("sharder", heldBy(""))}, "external (not active)", []string{"no sharder is active"}},
 		"in-process":                {declaration{sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
 		"in-process, with a ring":   {declaration{ring: unseen, sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
 		"in-process, a bit late":    {declaration{sharders: []*coordinationv1.Lease{elected("a_1", renewed(20*time.Second))}}, "in-process: a_1", nil},
-		"both":                      {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1")}}, "external: sharder-0, in-process: a_1", []string{"two sharders assign its objects"}},
-		"one of them was before":    {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1", renewed(time.Hour))}}, "external: sharder-0, in-process: a_1 (silent)", nil},
-		"nobody, and no ring":       {declaration{sharders: []*coordinationv1.Lease{elected("")}}, "nobody", []string{"nobody is its sharder: new objects get no shard, and those of a shard that dies are not moved. Start the controller in the mode in-process"}},
-		"nobody has seen the ring":  {declaration{ring: unseen}, "nobody", []string{"no sharder has seen the ControllerRing"}},
-		"nothing of it can be read": {declaration{ring: unseen, blind: true}, "nobody", nil},
+		"both":                      {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1")}}, "external: sharder-0, in-process: a_1", []string{"two sharders are active"}},
+		"one of them was before":    {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1", renewed(time.Hour))}}, "external: sharder-0, in-process: a_1 (not active)", nil},
+		"nobody, and no ring":       {declaration{sharders: []*coordinationv1.Lease{elected("")}}, "none", []string{"no sharder is active: new objects are not assigned, and the objects of dead shards are not moved. Start the controller in the mode in-process"}},
+		"nobody has seen the ring":  {declaration{ring: unseen}, "none", []string{"no sharder has observed the ControllerRing"}},
+		"nothing of it can be read": {declaration{ring: unseen, leasesUnreadable: true}, "none", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sharders := test.declaration.whoShards(now)
-			if got := whoShards(sharders, true); got != test.want {
+			sharders := test.declaration.activeSharders(now)
+			if got := sharderNames(sharders, true); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 			expectWords(t, test.declaration.sharderWarnings(sharders), test.warnings)
@@ -144,9 +144,9 @@ func TestTimes(t *testing.T) {
 		"taken over": {lease("a", heldBy(sharder), renewed(time.Minute)), before(time.Minute), before(45 * time.Second), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shard := factsOf(nil, test.lease).cast(now).shard("a")
-			if !shard.Since.Equal(test.since) || !shard.Expires.Equal(test.expires) || shard.silence(now) != test.silence {
-				t.Errorf("since %v, expires %v, silent for %s", shard.Since, shard.Expires, shard.silence(now))
+			shard := ringStateOf(nil, test.lease).shardSet(now).shard("a")
+			if !shard.Since.Equal(test.since) || !shard.Expires.Equal(test.expires) || shard.unrenewedFor(now) != test.silence {
+				t.Errorf("since %v, expires %v, silent for %s", shard.Since, shard.Expires, shard.unrenewedFor(now))
 			}
 		})
 	}
