@@ -21,6 +21,11 @@ if ! changes=$(diff <(echo "$before") <(snapshot)); then
   complain "generated files were stale; 'make generate' has just written them anew: commit them"
 fi
 
+echo "the command line builds for each operating system"
+for system in linux darwin windows; do
+  GOOS=$system go -C cmd/ringmaster build -o /dev/null . || complain "cmd/ringmaster does not build for $system"
+done
+
 echo "tests that documents name"
 go -C hack run ./testnames -C .. 'docs/*/*.md' '*.md' || complain "a document names a test that does not exist, or a promise has none"
 

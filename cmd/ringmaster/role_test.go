@@ -49,8 +49,8 @@ func TestRoleForSharder(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
 	ring, person := declare(t, r), newPerson(t, r)
-	printed, said, err := person.types("", "role", ring.Name)
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	printed, stderr, err := person.types("", "role", ring.Name)
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	person.applies(printed)
 
 	const sharder = "sharding-system:sharder"
@@ -70,8 +70,8 @@ func TestRoleForShards(t *testing.T) {
 	r := rig.Shared(t)
 	ring, person := declare(t, r), newPerson(t, r)
 	for _, account := range []string{"one", "two"} { // which share the roles
-		printed, said, err := person.types("", "role", ring.Name, "--shard", r.Namespace+"/"+account)
-		g.Expect(err).NotTo(HaveOccurred(), said)
+		printed, stderr, err := person.types("", "role", ring.Name, "--shard", r.Namespace+"/"+account)
+		g.Expect(err).NotTo(HaveOccurred(), stderr)
 		person.applies(printed)
 	}
 	for _, name := range []string{"one", "two"} {
@@ -94,51 +94,51 @@ spec:
   - {group: apps, resource: deployments}
 `
 
-// TestRoleWithoutCluster reads the ring from a file, as somebody does who writes manifests.
+// TestRoleWithoutCluster reads the ring from a file, as user does who writes manifests.
 func TestRoleWithoutCluster(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(rig.TempDir(t), "ring.yaml")
 	g.Expect(os.WriteFile(file, []byte(ringFile), 0o600)).To(Succeed())
 	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
-	fromFile, said, err := nowhere.types("", "role", "-f", file)
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	fromFile, stderr, err := nowhere.types("", "role", "-f", file)
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(fromFile).To(ContainSubstring("sharding:sharder:from-file"))
-	fromInput, said, err := nowhere.types(ringFile, "role", "from-file", "-f", "-")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	fromInput, stderr, err := nowhere.types(ringFile, "role", "from-file", "-f", "-")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(fromInput).To(Equal(fromFile))
 }
 
-// TestRoleWarns tells of a namespace that the ring does not take shards from, and prints the roles all the
-// same: the ring may be about to change.
+// TestRoleWarns has a namespace from which the ring accepts no shards. The roles are printed, because the ring may be
+// about to change.
 func TestRoleWarns(t *testing.T) {
 	g := NewWithT(t)
 	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
 	const picky = ringFile + "  shardNamespaces: [here, there]\n"
-	printed, said, err := nowhere.types(picky, "role", "-f", "-", "--shard", "elsewhere")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(said).To(And(ContainSubstring("only from the namespaces here, there"), ContainSubstring("add elsewhere")))
+	printed, stderr, err := nowhere.types(picky, "role", "-f", "-", "--shard", "elsewhere")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(stderr).To(And(ContainSubstring("only from the namespaces here, there"), ContainSubstring("add elsewhere")))
 	g.Expect(printed).To(ContainSubstring("kind: RoleBinding"))
-	_, said, err = nowhere.types(picky, "role", "-f", "-", "--shard", "there")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(said).To(BeEmpty())
+	_, stderr, err = nowhere.types(picky, "role", "-f", "-", "--shard", "there")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(stderr).To(BeEmpty())
 }
 
-// TestRoleChoosesTheCluster takes the flags that kubectl takes.
-func TestRoleChoosesTheCluster(t *testing.T) {
+// TestRoleSelectsCluster uses the flags of kubectl.
+func TestRoleSelectsCluster(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, somebody := declare(t, r), newPerson(t, r)
+	ring, user := declare(t, r), newPerson(t, r)
 	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
-	_, said, err := nowhere.types("", "role", ring.Name, "--kubeconfig", somebody.kubeconfig, "--context", "ringmaster")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	_, said, err = somebody.types("", "role", ring.Name, "--context", "elsewhere")
+	_, stderr, err := nowhere.types("", "role", ring.Name, "--kubeconfig", user.kubeconfig, "--context", "ringmaster")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	_, stderr, err = user.types("", "role", ring.Name, "--context", "elsewhere")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(ContainSubstring(`context "elsewhere" does not exist`))
+	g.Expect(stderr).To(ContainSubstring(`context "elsewhere" does not exist`))
 }
 
 func TestRoleRefuses(t *testing.T) {
 	r := rig.Shared(t)
-	ring, somebody := declare(t, r), newPerson(t, r)
+	ring, user := declare(t, r), newPerson(t, r)
 	empty := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring.Name + "-empty"}}
 	if err := r.Client.Create(t.Context(), empty); err != nil {
 		t.Fatal(err)
@@ -162,9 +162,9 @@ func TestRoleRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			out, said, err := somebody.types("", append([]string{"role"}, test.args...)...)
+			out, stderr, err := user.types("", append([]string{"role"}, test.args...)...)
 			g.Expect(err).To(HaveOccurred())
-			g.Expect(said).To(ContainSubstring(test.want))
+			g.Expect(stderr).To(ContainSubstring(test.want))
 			g.Expect(out).To(BeEmpty(), "kubectl would apply it")
 		})
 	}
@@ -173,12 +173,12 @@ func TestRoleRefuses(t *testing.T) {
 // TestRoleWithoutCRD is on a cluster on which nothing is installed yet.
 func TestRoleWithoutCRD(t *testing.T) {
 	g := NewWithT(t)
-	somebody := newPerson(t, rig.Private(t, rig.Options{}))
-	_, said, err := somebody.types("", "role", "webhosting")
+	user := newPerson(t, rig.Private(t, rig.Options{}))
+	_, stderr, err := user.types("", "role", "webhosting")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(ContainSubstring("install the sharder first"), fmt.Sprint(err))
-	_, said, err = somebody.types("", "role", "webhosting", "--in-process", "--shard", "there")
+	g.Expect(stderr).To(ContainSubstring("install the sharder first"), fmt.Sprint(err))
+	_, stderr, err = user.types("", "role", "webhosting", "--in-process", "--shard", "there")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(And(ContainSubstring("does not serve ControllerRings; for an in-process sharder, set the file of the ring with -f"),
+	g.Expect(stderr).To(And(ContainSubstring("does not serve ControllerRings; for an in-process sharder, set the file of the ring with -f"),
 		Not(ContainSubstring("install the sharder"))))
 }

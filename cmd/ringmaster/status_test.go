@@ -43,18 +43,18 @@ func TestStatus(t *testing.T) {
 	r := rig.Shared(t)
 	ring, user := populate(t, r), newPerson(t, r)
 
-	all, said, err := user.types("", "status")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	all, stderr, err := user.types("", "status")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(all).To(And(HavePrefix("RING "), ContainSubstring(ring.Name)))
-	one, said, err := user.types("", "status", ring.Name, "-n", r.Namespace)
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	one, stderr, err := user.types("", "status", ring.Name, "-n", r.Namespace)
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(one).To(And(MatchRegexp(`shard-0 +\S+ +ready`), ContainSubstring("no sharder has observed the ControllerRing"), ContainSubstring("add --count"), Not(ContainSubstring("\x1b"))))
-	coloured, said, err := user.types("", "status", "--ring", ring.Name, "--color=always", "-A", "-o", "wide")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	coloured, stderr, err := user.types("", "status", "--ring", ring.Name, "--color=always", "-A", "-o", "wide")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(coloured).To(ContainSubstring("\x1b[32mready\x1b[0m"))
 
-	text, said, err := user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "-o", "json")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	text, stderr, err := user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "-o", "json")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	report := &status.Report{}
 	g.Expect(json.Unmarshal([]byte(text), report)).To(Succeed())
 	g.Expect(report.Rings[0].Shards[0].Objects).To(Equal(map[string]int{"configmaps": 1}))
@@ -66,12 +66,12 @@ func TestExplain(t *testing.T) {
 	r := rig.Shared(t)
 	ring, user := populate(t, r), newPerson(t, r)
 	for _, args := range [][]string{{"configmap/object"}, {"cm", "object"}, {"configmaps", "object", "object"}} {
-		object, said, err := user.types("", append([]string{"explain", "--ring", ring.Name, "-n", r.Namespace}, args...)...)
-		g.Expect(err).NotTo(HaveOccurred(), said)
+		object, stderr, err := user.types("", append([]string{"explain", "--ring", ring.Name, "-n", r.Namespace}, args...)...)
+		g.Expect(err).NotTo(HaveOccurred(), stderr)
 		g.Expect(object).To(ContainSubstring("configmaps/object: shard-0 owns the object, as the ring requires."))
 	}
-	owner, said, err := user.types("", "explain", "cm/object", "--ring", ring.Name, "-n", r.Namespace, "-o", "jsonpath={.objects[0].places[0].shard}")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	owner, stderr, err := user.types("", "explain", "cm/object", "--ring", ring.Name, "-n", r.Namespace, "-o", "jsonpath={.objects[0].places[0].shard}")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(owner).To(Equal("shard-0"))
 }
 
@@ -80,10 +80,10 @@ func TestExitCode(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
 	ring, user := populate(t, r), newPerson(t, r)
-	out, said, err := user.types("", "status", ring.Name, "--exit-code")
+	out, stderr, err := user.types("", "status", ring.Name, "--exit-code")
 	g.Expect(err).To(MatchError("exit status 1"))
 	g.Expect(out).To(HavePrefix("RING "), "it prints the state, too")
-	g.Expect(said).To(And(ContainSubstring(`ring "`+ring.Name+`": Ready is Unknown`), ContainSubstring("no sharder is active")))
+	g.Expect(stderr).To(And(ContainSubstring(`ring "`+ring.Name+`": Ready is Unknown`), ContainSubstring("no sharder is active")))
 	_, _, err = user.types("", "status", "elsewhere", "--exit-code")
 	g.Expect(err).To(MatchError("exit status 2"))
 	_, _, err = user.types("", "status", "elsewhere")
@@ -93,14 +93,14 @@ func TestExitCode(t *testing.T) {
 		Type: "Ready", Status: "True", Reason: "Ready", LastTransitionTime: metav1.Now(),
 	}}}
 	g.Expect(r.Client.Status().Update(t.Context(), ring)).To(Succeed())
-	_, said, err = user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	_, stderr, err = user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(r.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.Namespace, Name: "orphan", Labels: map[string]string{shardingv1alpha1.LabelShard(ring.Name): "gone"},
 	}})).To(Succeed())
-	_, said, err = user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
+	_, stderr, err = user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
 	g.Expect(err).To(MatchError("exit status 1"))
-	g.Expect(said).To(ContainSubstring("1 object is orphaned"))
+	g.Expect(stderr).To(ContainSubstring("1 object is orphaned"))
 }
 
 // TestImpersonation uses flags that come from kubectl's library.
@@ -108,14 +108,14 @@ func TestImpersonation(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
 	_, user := populate(t, r), newPerson(t, r)
-	_, said, err := user.types("", "status", "--as", "nobody")
+	_, stderr, err := user.types("", "status", "--as", "nobody")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(ContainSubstring(`User "nobody" cannot list resource "controllerrings"`))
-	_, said, err = user.types("", "status", "--as", "nobody", "--as-group", "system:masters", "--request-timeout", "1m")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	_, said, err = user.types("", "status", "--request-timeout", "1ns")
+	g.Expect(stderr).To(ContainSubstring(`User "nobody" cannot list resource "controllerrings"`))
+	_, stderr, err = user.types("", "status", "--as", "nobody", "--as-group", "system:masters", "--request-timeout", "1m")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	_, stderr, err = user.types("", "status", "--request-timeout", "1ns")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(Or(ContainSubstring("Client.Timeout exceeded"), ContainSubstring("deadline exceeded")))
+	g.Expect(stderr).To(Or(ContainSubstring("Client.Timeout exceeded"), ContainSubstring("deadline exceeded")))
 }
 
 func TestStatusRefuses(t *testing.T) {
@@ -149,9 +149,9 @@ func TestStatusRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, said, err := user.types("", test.args...)
+			_, stderr, err := user.types("", test.args...)
 			g.Expect(err).To(HaveOccurred())
-			g.Expect(said).To(ContainSubstring(test.want))
+			g.Expect(stderr).To(ContainSubstring(test.want))
 		})
 	}
 }
@@ -186,23 +186,23 @@ func TestPlugin(t *testing.T) {
 	ring, user := populate(t, r), newPerson(t, r)
 	folder := rig.TempDir(t)
 	g.Expect(os.Symlink(rig.Build(t, "./cmd/ringmaster", rig.Race), filepath.Join(folder, "kubectl-ring"))).To(Succeed())
-	kubectl := func(args ...string) (out, said string, err error) {
+	kubectl := func(args ...string) (out, stderr string, err error) {
 		t.Setenv("PATH", fmt.Sprintf("%s%c%s", folder, os.PathListSeparator, os.Getenv("PATH")))
 		return user.run(filepath.Join(rig.Assets(t), "kubectl"), "", args...)
 	}
-	help, said, err := kubectl("ring")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	help, stderr, err := kubectl("ring")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(help).To(And(ContainSubstring("kubectl ring [command]"), ContainSubstring("status"), ContainSubstring("explain"),
 		Not(ContainSubstring("Evaluate")), Not(ContainSubstring("ringmaster"))))
-	help, said, err = kubectl("ring", "explain", "--help")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	help, stderr, err = kubectl("ring", "explain", "--help")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(help).To(And(ContainSubstring("kubectl ring explain website/homepage"), Not(ContainSubstring("ringmaster"))))
-	out, said, err := kubectl("ring", "explain", "cm/object", "-n", r.Namespace, "--ring", ring.Name)
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	out, stderr, err := kubectl("ring", "explain", "cm/object", "-n", r.Namespace, "--ring", ring.Name)
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(out).To(ContainSubstring("shard-0 owns the object"))
-	_, said, err = kubectl("ring", "role", "one", "two")
+	_, stderr, err = kubectl("ring", "role", "one", "two")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(ContainSubstring("See 'kubectl ring role --help'"))
+	g.Expect(stderr).To(ContainSubstring("See 'kubectl ring role --help'"))
 }
 
 // TestMistypedCommands has errors that name the help.
@@ -219,9 +219,9 @@ func TestMistypedCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, said, err := nowhere.types("", test.args...)
+			_, stderr, err := nowhere.types("", test.args...)
 			g.Expect(err).To(HaveOccurred())
-			g.Expect(said).To(ContainSubstring(test.want))
+			g.Expect(stderr).To(ContainSubstring(test.want))
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 // declaration is a ring with its Leases.
 type declaration struct {
 	name string
-	// ring is nil if there is no ControllerRing.
+	// ring is the ControllerRing, or nil without one.
 	ring *shardingv1alpha1.ControllerRing
 	// shards are the Leases of its shards, sharders those of in-process sharders.
 	shards, sharders []*coordinationv1.Lease
@@ -75,7 +75,7 @@ func (d *declaration) spec() (spec *shardingv1alpha1.ControllerRing, warnings []
 	spec = &shardingv1alpha1.ControllerRing{}
 	spec.Name, spec.Spec.Resources, spec.Spec.NamespaceSelector = d.name, declared, d.selector()
 	if len(declared) == 0 {
-		warnings = append(warnings, "the resources of the ring are not known: there is no ControllerRing, and no Lease has the annotation "+
+		warnings = append(warnings, "the resources of the ring are not known: neither a ControllerRing exists, nor a Lease with the annotation "+
 			shardingv1alpha1.AnnotationResources)
 	}
 	return spec, warnings

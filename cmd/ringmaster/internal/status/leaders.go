@@ -162,7 +162,7 @@ func (w *clusterState) leaderWarnings(ring *Ring, now time.Time) []string {
 		switch {
 		case l.ring != ring.Name || !l.active(now):
 		case ring.Members == 0:
-			warnings = append(warnings, l.report(now).Instance+" leads and reconciles all objects: there are no shards because the controller runs in the mode lead")
+			warnings = append(warnings, l.report(now).Instance+" leads and reconciles all objects: the ring has no shards because the controller runs in the mode lead")
 		default:
 			warnings = append(warnings, fmt.Sprintf("%s leads with the Lease %s/%s and reconciles all objects, while shards reconcile them, too: "+
 				"stop all instances of one of the two modes", l.report(now).Instance, l.lease.Namespace, l.lease.Name))

@@ -135,7 +135,7 @@ func TestReasonsOfControlledObjects(t *testing.T) {
 		"with its controller":              {all(), deployment(ofA, "a"), parent("a"), AsDesired, "a owns the object, as the ring requires."},
 		"with one that is to move":         {all(), deployment(ofA, "b"), parent("b", "a"), WithController, "Both should move to a; the object moves with its controller."},
 		"ahead":                            {all(), deployment(ofA, "a"), parent("b", "a"), AsDesired, "Its controller websites.example.com/" + ofA + " is about to follow."},
-		"left behind":                      {all(), deployment(ofA, "b"), parent("a"), MovePending, "has moved to a. The object is to follow."},
+		"left behind":                      {all(), deployment(ofA, "b"), parent("a"), MovePending, "has moved to a. The object follows."},
 		"without a label":                  {all(), deployment(ofA), parent("b"), Unassigned, "the owner of its controller"},
 		"without a label or shards":        {inRing(), deployment(ofA), parent(), NoShards, "No shard owns the object"},
 		"of a dead shard":                  {all(), deployment(ofA, "x"), parent("b"), ShardGone, "b should own it"},

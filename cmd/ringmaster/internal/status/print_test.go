@@ -13,7 +13,7 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// twoRings are one with some trouble, and one without a ControllerRing.
+// twoRings returns a ring with problems, and one without a ControllerRing.
 func twoRings() *Report {
 	f := ringStateOf(controllerRing(isReady, condition("Drained", metav1.ConditionFalse, "Shards were asked.")),
 		lease("operator-0"), lease("operator-1", leaves), lease("operator-2", heldBy(shardingv1alpha1.IdentityShardLeaseController)), lease("operator-3", heldBy("")))

@@ -177,7 +177,7 @@ func newRingState(d *declaration) *ringState {
 // choose selects the rings and leaders that the user has named.
 func (w *clusterState) choose(all []*declaration, leaders []leaderLease, names []string) ([]*declaration, error) {
 	if len(all) == 0 && len(leaders) == 0 {
-		return nil, fmt.Errorf("no ring found: there is no ControllerRing, and no Lease with the label %s of a shard or %s of a leader.\n"+
+		return nil, fmt.Errorf("no ring found: neither a ControllerRing exists, nor a Lease with the label %s of a shard or %s of a leader.\n"+
 			"Create a ControllerRing, or start a controller that joins a ring or leads. 'kubectl get leases -A' shows leaders that do not use Ringmaster",
 			shardingv1alpha1.LabelControllerRing, shardingv1alpha1.LabelLeader)
 	}

@@ -154,7 +154,7 @@ func TestNamespaceSelector(t *testing.T) {
 func TestWithoutCRD(t *testing.T) {
 	f := setUp(t, rig.Private(t, rig.Options{}))
 	_, err := f.reader(f.Config).Rings(t.Context(), status.Query{})
-	f.Expect(err).To(MatchError(ContainSubstring("no ring found: there is no ControllerRing, and no Lease")))
+	f.Expect(err).To(MatchError(ContainSubstring("no ring found: neither a ControllerRing exists, nor a Lease")))
 
 	f.join("a")
 	f.create("a", "object")

@@ -143,7 +143,7 @@ type Shard struct {
 	Renewed *metav1.Time `json:"renewed,omitempty"`
 	Expires *metav1.Time `json:"expires,omitempty"`
 	// Objects are the numbers of objects that the shard owns, by resource, and Total is their sum. Both are unset if
-	// they are not known: the objects were not counted, and the shard does not publish the numbers, or is no member.
+	// they are not known: the objects were not counted, and the shard does not publish the numbers, or is not a member.
 	Objects map[string]int `json:"objects,omitempty"`
 	Total   *int           `json:"total,omitempty"`
 	// Draining is the number of objects that the shard is asked to release, if the objects were counted.

@@ -104,7 +104,7 @@ type Ownership struct {
 
 // Drain is a request to release an object.
 type Drain struct {
-	// To is the shard that is to get the object, if the request names one.
+	// To is the next owner, if the request names one.
 	To string `json:"to,omitempty"`
 	// Since is when the drain began.
 	Since *metav1.Time `json:"since,omitempty"`

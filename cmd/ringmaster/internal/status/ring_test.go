@@ -43,7 +43,7 @@ func TestObjectCounter(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"a": 1, "b": 2, "": 1}, counter.draining); diff != "" {
 		t.Error(diff)
 	}
-	// Without the Leases nobody knows who is stranded.
+	// Without the Leases, it is not known which objects are orphaned.
 	leasesUnreadable := ringStateOf(nil)
 	leasesUnreadable.leasesUnreadable = true
 	if got := counter.counts(leasesUnreadable.shardSet(now)).Orphaned; got != 0 {
@@ -95,9 +95,9 @@ func TestReadyWithoutControllerRing(t *testing.T) {
 		facts *ringState
 		want  Condition
 	}{
-		"no shards":        {ringStateOf(nil, lease("a", heldBy(""))), Condition{Status: "False", Reason: "NoShards"}},
-		"no sharder":       {ringStateOf(nil, lease("a")), Condition{Status: "False", Reason: "NoSharder"}},
-		"leasesUnreadable": {&ringState{declaration: &declaration{name: "ring", leasesUnreadable: true}}, Condition{Status: "Unknown"}},
+		"no shards":         {ringStateOf(nil, lease("a", heldBy(""))), Condition{Status: "False", Reason: "NoShards"}},
+		"no sharder":        {ringStateOf(nil, lease("a")), Condition{Status: "False", Reason: "NoSharder"}},
+		"unreadable Leases": {&ringState{declaration: &declaration{name: "ring", leasesUnreadable: true}}, Condition{Status: "Unknown"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _ := test.facts.conditions(test.facts.shardSet(now), test.facts.activeSharders(now))

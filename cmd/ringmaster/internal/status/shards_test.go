@@ -22,19 +22,19 @@ func TestStates(t *testing.T) {
 		state  string
 		member bool
 	}{
-		"as the sharder shows it":       {lease("a"), "ready", true},
-		"late":                          {lease("a", shows("expired")), "expired", true},
-		"no sharder has looked":         {lease("a", shows("")), "ready", true},
-		"something nobody knows":        {lease("a", shows("happy")), "ready", true},
-		"leaving":                       {lease("a", leaves), "leaving", true},
-		"taken over":                    {lease("a", heldBy(sharder), shows("dead")), "dead", false},
-		"about to be deleted":           {lease("a", heldBy(sharder), shows("orphaned")), "orphaned", false},
-		"released, and not shown so":    {lease("a", heldBy("")), "left", false},
-		"released while leaving":        {lease("a", heldBy(""), leaves), "left", false},
-		"back, and not shown so":        {lease("a", shows("dead")), "ready", true},
-		"without a holder at all":       {lease("a", func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{} }), "left", false},
-		"without times":                 {lease("a", func(l *coordinationv1.Lease) { l.Spec.RenewTime, l.Spec.AcquireTime = nil, nil }), "ready", true},
-		"long without renewal, clearly": {lease("a", renewed(time.Hour)), "ready", true},
+		"as the sharder shows it":     {lease("a"), "ready", true},
+		"late":                        {lease("a", shows("expired")), "expired", true},
+		"without a state":             {lease("a", shows("")), "ready", true},
+		"with an unknown state":       {lease("a", shows("happy")), "ready", true},
+		"leaving":                     {lease("a", leaves), "leaving", true},
+		"taken over":                  {lease("a", heldBy(sharder), shows("dead")), "dead", false},
+		"to be deleted":               {lease("a", heldBy(sharder), shows("orphaned")), "orphaned", false},
+		"released, state not updated": {lease("a", heldBy("")), "left", false},
+		"released while leaving":      {lease("a", heldBy(""), leaves), "left", false},
+		"back, state not updated":     {lease("a", shows("dead")), "ready", true},
+		"without a spec":              {lease("a", func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{} }), "left", false},
+		"without times":               {lease("a", func(l *coordinationv1.Lease) { l.Spec.RenewTime, l.Spec.AcquireTime = nil, nil }), "ready", true},
+		"without renewal for long":    {lease("a", renewed(time.Hour)), "ready", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shard := ringStateOf(nil, test.lease).shardSet(now).shard("a")
@@ -45,7 +45,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestCordonedIsShown has a shard whose namespace the ring does not take shards from any more.
+// TestCordonedIsShown has a shard from a namespace that the ring has ceased to accept.
 func TestCordonedIsShown(t *testing.T) {
 	ring := controllerRing()
 	ring.Spec.ShardNamespaces, ring.Status.ShardNamespaces = []string{"system"}, []string{"*"}
@@ -55,7 +55,7 @@ func TestCordonedIsShown(t *testing.T) {
 	}
 }
 
-// TestRefused has Leases that do not count, and says why.
+// TestRefused has Leases that the ring refuses, with the reason.
 func TestRefused(t *testing.T) {
 	picky := controllerRing()
 	picky.Spec.ShardNamespaces = []string{"system"}
@@ -67,10 +67,10 @@ func TestRefused(t *testing.T) {
 		members     []string
 		refused     []string
 	}{
-		"all are taken":        {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a", "b"}, nil},
-		"not from everywhere":  {&declaration{ring: picky, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a"}, []string{"other/b: the ring accepts shards only from the namespaces system"}},
-		"where its sharder is": {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}, sharders: []*coordinationv1.Lease{elected("a")}}, []string{"a"}, []string{"other/b: the ring accepts shards only from the namespaces system"}},
-		"recorded as members": {
+		"accepted":           {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a", "b"}, nil},
+		"other namespace":    {&declaration{ring: picky, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}}, []string{"a"}, []string{"other/b: the ring accepts shards only from the namespaces system"}},
+		"in-process sharder": {&declaration{shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other"))}, sharders: []*coordinationv1.Lease{elected("a")}}, []string{"a"}, []string{"other/b: the ring accepts shards only from the namespaces system"}},
+		"still members": {
 			&declaration{ring: former, shards: []*coordinationv1.Lease{lease("a"), lease("b", in("other")), lease("c", in("third"))}},
 			[]string{"a", "b"},
 			[]string{"third/c: the ring accepts shards only from the namespaces system"},
@@ -99,26 +99,26 @@ func TestRefused(t *testing.T) {
 }
 
 func TestSharders(t *testing.T) {
-	ring, unseen := controllerRing(isReady), controllerRing()
+	ring, notObserved := controllerRing(isReady), controllerRing()
 	replicas := lease("sharder", heldBy("sharder-0"))
 	for name, test := range map[string]struct {
 		declaration declaration
 		want        string
 		warnings    []string
 	}{
-		"external":                  {declaration{ring: ring, election: replicas}, "external: sharder-0", nil},
-		"external, somewhere":       {declaration{ring: ring}, "external", nil},
-		"external, silent":          {declaration{ring: ring, election: lease("sharder", heldBy("sharder-0"), renewed(time.Minute))}, "external: sharder-0 (not active)", []string{"no sharder is active, by the clock of this computer"}},
-		"external, not there":       {declaration{ring: ring, electionMissing: true}, "external (no Lease)", []string{"the sharder has no Lease"}},
-		"external, released":        {declaration{ring: ring, election: lease("sharder", heldBy(""))}, "external (not active)", []string{"no sharder is active"}},
-		"in-process":                {declaration{sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
-		"in-process, with a ring":   {declaration{ring: unseen, sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
-		"in-process, a bit late":    {declaration{sharders: []*coordinationv1.Lease{elected("a_1", renewed(20*time.Second))}}, "in-process: a_1", nil},
-		"both":                      {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1")}}, "external: sharder-0, in-process: a_1", []string{"two sharders are active"}},
-		"one of them was before":    {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1", renewed(time.Hour))}}, "external: sharder-0, in-process: a_1 (not active)", nil},
-		"nobody, and no ring":       {declaration{sharders: []*coordinationv1.Lease{elected("")}}, "none", []string{"no sharder is active: new objects are not assigned, and the objects of dead shards are not moved. Start the controller in the mode in-process"}},
-		"nobody has seen the ring":  {declaration{ring: unseen}, "none", []string{"no sharder has observed the ControllerRing"}},
-		"nothing of it can be read": {declaration{ring: unseen, leasesUnreadable: true}, "none", nil},
+		"external":                {declaration{ring: ring, election: replicas}, "external: sharder-0", nil},
+		"external, elsewhere":     {declaration{ring: ring}, "external", nil},
+		"external, not renewing":  {declaration{ring: ring, election: lease("sharder", heldBy("sharder-0"), renewed(time.Minute))}, "external: sharder-0 (not active)", []string{"no sharder is active, by the clock of this computer"}},
+		"external, no Lease":      {declaration{ring: ring, electionMissing: true}, "external (no Lease)", []string{"the sharder has no Lease"}},
+		"external, released":      {declaration{ring: ring, election: lease("sharder", heldBy(""))}, "external (not active)", []string{"no sharder is active"}},
+		"in-process":              {declaration{sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
+		"in-process, with a ring": {declaration{ring: notObserved, sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
+		"in-process, late":        {declaration{sharders: []*coordinationv1.Lease{elected("a_1", renewed(20*time.Second))}}, "in-process: a_1", nil},
+		"both":                    {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1")}}, "external: sharder-0, in-process: a_1", []string{"two sharders are active"}},
+		"both, one not active":    {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1", renewed(time.Hour))}}, "external: sharder-0, in-process: a_1 (not active)", nil},
+		"none, no ring":           {declaration{sharders: []*coordinationv1.Lease{elected("")}}, "none", []string{"no sharder is active: new objects are not assigned, and the objects of dead shards are not moved. Start the controller in the mode in-process"}},
+		"none, ring not observed": {declaration{ring: notObserved}, "none", []string{"no sharder has observed the ControllerRing"}},
+		"unreadable Leases":       {declaration{ring: notObserved, leasesUnreadable: true}, "none", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sharders := test.declaration.activeSharders(now)
@@ -130,7 +130,7 @@ func TestSharders(t *testing.T) {
 	}
 }
 
-// TestTimes are those of the Lease that say something.
+// TestTimes are the times that a Lease shows.
 func TestTimes(t *testing.T) {
 	const sharder = shardingv1alpha1.IdentityShardLeaseController
 	for name, test := range map[string]struct {
@@ -138,7 +138,7 @@ func TestTimes(t *testing.T) {
 		since, expires *metav1.Time
 		silence        time.Duration
 	}{
-		"at work":    {lease("a"), before(time.Hour), before(-14 * time.Second), 0},
+		"active":     {lease("a"), before(time.Hour), before(-14 * time.Second), 0},
 		"late":       {lease("a", renewed(11*time.Second)), before(time.Hour), before(-4 * time.Second), 11 * time.Second},
 		"released":   {lease("a", heldBy(""), renewed(time.Minute)), before(time.Minute), before(45 * time.Second), 0},
 		"taken over": {lease("a", heldBy(sharder), renewed(time.Minute)), before(time.Minute), before(45 * time.Second), 0},

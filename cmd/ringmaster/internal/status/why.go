@@ -77,7 +77,7 @@ func (j *explanation) main() (Reason, string) {
 	case j.shards.members.IsLeaving(p.Shard):
 		return j.leaving()
 	case p.Shard == p.Desired && p.Draining != nil:
-		return UndrainPending, fmt.Sprintf("%s was asked to release the object, but should keep it now. The request is to be withdrawn. %s",
+		return UndrainPending, fmt.Sprintf("%s was asked to release the object, but should keep it now, so the sharder withdraws the request. %s",
 			p.Shard, j.nextStep(atResync))
 	case p.Shard == p.Desired:
 		return j.asDesired()
@@ -87,7 +87,7 @@ func (j *explanation) main() (Reason, string) {
 	if p.Desired == "" {
 		return NoShards, p.Shard + " owns the object although the ring no longer accepts the shard. It keeps the object until another shard is available."
 	}
-	return DrainPending, fmt.Sprintf("%s owns the object, but %s should, because the members of the ring have changed. %s is to be asked to release it. %s",
+	return DrainPending, fmt.Sprintf("%s owns the object, but %s should, because the members of the ring have changed. The sharder asks %s to release it. %s",
 		p.Shard, p.Desired, p.Shard, j.nextStep(atResync))
 }
 
@@ -203,7 +203,7 @@ func (j *explanation) controlled() (Reason, string) {
 	case controller == "" || !j.shards.members.Has(controller):
 		return WithController, fmt.Sprintf("Its controller %s has no live owner. The object stays with %s until it has one.", name, p.Shard)
 	}
-	return MovePending, fmt.Sprintf("%s owns the object, but its controller %s has moved to %s. The object is to follow. %s", p.Shard, name, controller, j.nextStep(atResync))
+	return MovePending, fmt.Sprintf("%s owns the object, but its controller %s has moved to %s. The object follows. %s", p.Shard, name, controller, j.nextStep(atResync))
 }
 
 // The sentences that say when the sharder acts.
