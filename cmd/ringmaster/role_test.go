@@ -14,7 +14,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// declare makes a ring of ConfigMaps with Deployments, with the name of the test's namespace.
+// declare creates a ring of ConfigMaps with Deployments, with the name of the namespace of the test.
 func declare(t *testing.T, r *rig.Rig) *shardingv1alpha1.ControllerRing {
 	t.Helper()
 	ring := &shardingv1alpha1.ControllerRing{
@@ -30,7 +30,7 @@ func declare(t *testing.T, r *rig.Rig) *shardingv1alpha1.ControllerRing {
 	return ring
 }
 
-// may asks the API server what a ServiceAccount may do, as "verb resource.group/namespace".
+// may asks the API server whether a ServiceAccount has a permission.
 func may(t *testing.T, r *rig.Rig, account, verb, group, resource, namespace string) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -94,7 +94,7 @@ spec:
   - {group: apps, resource: deployments}
 `
 
-// TestRoleWithoutCluster reads the ring from a file, as user does who writes manifests.
+// TestRoleWithoutCluster reads the ring from a file or from standard input.
 func TestRoleWithoutCluster(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(rig.TempDir(t), "ring.yaml")
@@ -147,18 +147,18 @@ func TestRoleRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no name":                     {nil, "no ring selected"},
-		"in-process without a name":   {[]string{"--in-process", "--shard", "there"}, "for an in-process sharder, set the file of the ring with -f"},
-		"in-process without shards":   {[]string{"--in-process"}, "--in-process requires --shard with the namespace of the shards"},
-		"a ring that is not there":    {[]string{"elsewhere"}, `ControllerRing not found: "elsewhere" (available: `},
-		"the same in-process":         {[]string{"elsewhere", "--in-process", "--shard", "there"}, "for an in-process sharder, set the file of the ring with -f"},
-		"a ring without resources":    {[]string{empty.Name}, "lists no resources"},
-		"a file that is not there":    {[]string{"-f", "/nonexistent"}, "no such file"},
-		"a namespace that cannot be":  {[]string{ring.Name, "--shard", "Not_a_namespace"}, "is not a valid namespace"},
-		"an account that cannot be":   {[]string{ring.Name, "--shard", "there/NOBODY"}, "is not a valid ServiceAccount"},
-		"the namespace left empty":    {[]string{ring.Name, "--shard", ""}, "is not a valid namespace"},
-		"two rings":                   {[]string{"one", "two"}, "See 'ringmaster role --help'"},
-		"a kubeconfig that is absent": {[]string{ring.Name, "--kubeconfig", "/nonexistent"}, "reading the kubeconfig"},
+		"no name":                   {nil, "no ring selected"},
+		"in-process without a name": {[]string{"--in-process", "--shard", "there"}, "for an in-process sharder, set the file of the ring with -f"},
+		"in-process without shards": {[]string{"--in-process"}, "--in-process requires --shard with the namespace of the shards"},
+		"unknown ring":              {[]string{"elsewhere"}, `ControllerRing not found: "elsewhere" (available: `},
+		"unknown ring, in-process":  {[]string{"elsewhere", "--in-process", "--shard", "there"}, "for an in-process sharder, set the file of the ring with -f"},
+		"ring without resources":    {[]string{empty.Name}, "lists no resources"},
+		"file not found":            {[]string{"-f", "/nonexistent"}, "no such file"},
+		"invalid namespace":         {[]string{ring.Name, "--shard", "Not_a_namespace"}, "is not a valid namespace"},
+		"invalid ServiceAccount":    {[]string{ring.Name, "--shard", "there/NOBODY"}, "is not a valid ServiceAccount"},
+		"empty namespace":           {[]string{ring.Name, "--shard", ""}, "is not a valid namespace"},
+		"two rings":                 {[]string{"one", "two"}, "See 'ringmaster role --help'"},
+		"kubeconfig not found":      {[]string{ring.Name, "--kubeconfig", "/nonexistent"}, "reading the kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -170,7 +170,7 @@ func TestRoleRefuses(t *testing.T) {
 	}
 }
 
-// TestRoleWithoutCRD is on a cluster on which nothing is installed yet.
+// TestRoleWithoutCRD has a cluster without the CRD.
 func TestRoleWithoutCRD(t *testing.T) {
 	g := NewWithT(t)
 	user := newPerson(t, rig.Private(t, rig.Options{}))
