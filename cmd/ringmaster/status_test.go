@@ -58,7 +58,6 @@ func TestStatus(t *testing.T) {
 	report := &status.Report{}
 	g.Expect(json.Unmarshal([]byte(text), report)).To(Succeed())
 	g.Expect(report.Rings[0].Shards[0].Objects).To(Equal(map[string]int{"configmaps": 1}))
-
 }
 
 func TestExplain(t *testing.T) {

@@ -1,26 +1,24 @@
-package app_test
+package app
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/app"
 )
 
-// forEach visits a command and all commands below it.
-func forEach(command *cobra.Command, visit func(*cobra.Command)) {
+// forEachCommand visits a command and all commands below it.
+func forEachCommand(command *cobra.Command, visit func(*cobra.Command)) {
 	visit(command)
 	for _, below := range command.Commands() {
-		forEach(below, visit)
+		forEachCommand(below, visit)
 	}
 }
 
 // TestHelp has an example, a short and a long description for every command, and a group for those in the root's help.
 func TestHelp(t *testing.T) {
-	for name, root := range map[string]*cobra.Command{"ringmaster": app.New(), "kubectl-ring": app.As("kubectl-ring")} {
-		forEach(root, func(command *cobra.Command) {
+	for name, root := range map[string]*cobra.Command{"ringmaster": New(), "kubectl-ring": As("kubectl-ring")} {
+		forEachCommand(root, func(command *cobra.Command) {
 			path := command.CommandPath()
 			if command.Example == "" || command.Short == "" || command.Long == "" {
 				t.Errorf("%s: its help needs an example, a short and a long description", path)
@@ -45,8 +43,8 @@ func TestHelp(t *testing.T) {
 
 // TestPluginHasProductCommandsOnly leaves out the commands that run the demo and the experiment.
 func TestPluginHasProductCommandsOnly(t *testing.T) {
-	for _, command := range app.As("/usr/local/bin/kubectl-ring").Commands() {
-		if command.GroupID == "evaluate" {
+	for _, command := range As("/usr/local/bin/kubectl-ring").Commands() {
+		if command.GroupID == groupEvaluate {
 			t.Errorf("the plugin has the command %s", command.Name())
 		}
 	}

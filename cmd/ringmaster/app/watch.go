@@ -27,7 +27,7 @@ type watcher struct {
 
 // run prints until ctx ends. An error ends it only if the first output fails.
 func (w *watcher) run(ctx context.Context, out, warnings io.Writer) error {
-	const clear = "\x1b[H\x1b[2J"
+	const clearScreen = "\x1b[H\x1b[2J"
 	coloured := w.colour.Colours(out)
 	last := ""
 	for first := true; ctx.Err() == nil; first = false {
@@ -47,11 +47,12 @@ func (w *watcher) run(ctx context.Context, out, warnings io.Writer) error {
 			continue
 		}
 		last = current
-		if terminal.Is(out) {
-			fmt.Fprint(out, clear)
-		} else if !first && w.format.IsTable() {
+		switch {
+		case terminal.Is(out):
+			fmt.Fprint(out, clearScreen)
+		case !first && w.format.IsTable():
 			fmt.Fprintln(out)
-		} else if !first && w.format == output.YAML {
+		case !first && w.format == output.YAML:
 			fmt.Fprintln(out, "---")
 		}
 		if _, err := page.WriteTo(out); err != nil {

@@ -69,5 +69,6 @@ func generic(value any) (map[string]any, error) {
 		return nil, err
 	}
 	decoded := map[string]any{}
-	return decoded, json.Unmarshal(content, &decoded)
+	err = json.Unmarshal(content, &decoded)
+	return decoded, err
 }
