@@ -24,6 +24,11 @@ fi
 echo "tests that documents name, and their links"
 go -C hack run ./testnames -C .. 'docs/*/*.md' 'docs/*/*/*.md' '*.md' 'examples/*/README.md' ||
   complain "a document names a test that does not exist, has a promise without one, or has a broken link"
+echo "the command line builds for each operating system"
+for system in linux darwin windows; do
+  GOOS=$system go -C cmd/ringmaster build -o /dev/null . || complain "cmd/ringmaster does not build for $system"
+done
+
 
 echo "lint reports forbidden imports"
 ours=github.com/ringmaster-project/ringmaster

@@ -9,25 +9,25 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestExperiment is the way to a program of its own, which has the flags, says what it says, and decides how it ends.
+// TestExperiment runs a program of its own, with all arguments, its output and its exit code.
 func TestExperiment(t *testing.T) {
 	g := NewWithT(t)
 	folder, p := rig.TempDir(t), &person{t: t}
-	// Another process writes the programs: while this one has them open, a process that another test starts would too.
+	// Another process writes the programs: a process that another test starts would inherit the open files of this one.
 	shell := func(script string, args ...string) {
 		t.Helper()
-		_, said, err := p.run("/bin/sh", "", append([]string{"-ec", script}, args...)...)
-		g.Expect(err).NotTo(HaveOccurred(), said)
+		_, stderr, err := p.run("/bin/sh", "", append([]string{"-ec", script}, args...)...)
+		g.Expect(err).NotTo(HaveOccurred(), stderr)
 	}
 	ringmaster := filepath.Join(folder, "ringmaster")
 	shell(`cp "$0" "$1"`, rig.Build(t, "./cmd/ringmaster", rig.Race), ringmaster)
-	_, said, err := p.run(ringmaster, "", "experiment", "basic")
+	_, stderr, err := p.run(ringmaster, "", "experiment", "basic")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(And(ContainSubstring("program ringmaster-experiment not found"), ContainSubstring("make experiment")))
+	g.Expect(stderr).To(And(ContainSubstring("program ringmaster-experiment not found"), ContainSubstring("make experiment")))
 
 	shell(`printf '#!/bin/sh\necho "$*"\necho too slow >&2\nexit 3\n' > "$0"; chmod +x "$0"`, filepath.Join(folder, "ringmaster-experiment"))
-	out, said, err := p.run(ringmaster, "", "experiment", "basic", "--scale", "0.2", "--help")
+	out, stderr, err := p.run(ringmaster, "", "experiment", "basic", "--scale", "0.2", "--help")
 	g.Expect(err).To(MatchError("exit status 3"))
 	g.Expect(out).To(Equal("basic --scale 0.2 --help\n"))
-	g.Expect(said).To(Equal("too slow\n"), "and nothing more")
+	g.Expect(stderr).To(Equal("too slow\n"), "and nothing more")
 }

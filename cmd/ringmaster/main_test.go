@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{CRDs: []string{"config/crds"}})
 }
 
-// person is an administrator of a cluster with a terminal.
+// person is a user with a kubeconfig who runs commands.
 type person struct {
 	t          *testing.T
 	kubeconfig string
@@ -37,13 +37,13 @@ func newPerson(t *testing.T, r *rig.Rig) *person {
 	return &person{t: t, kubeconfig: kubeconfig}
 }
 
-// types runs the real binary, and returns what it printed for other programs, and for people.
+// types runs the real binary, and returns its standard output and its standard error.
 func (p *person) types(stdin string, args ...string) (out, said string, err error) {
 	p.t.Helper()
 	return p.run(rig.Build(p.t, "./cmd/ringmaster", rig.Race), stdin, args...)
 }
 
-// applies pipes what was printed into kubectl.
+// applies pipes output into kubectl apply.
 func (p *person) applies(printed string) {
 	p.t.Helper()
 	_, said, err := p.run(filepath.Join(rig.Assets(p.t), "kubectl"), printed, "apply", "--validate=strict", "-f", "-")

@@ -14,7 +14,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// declare makes a ring of ConfigMaps with Deployments, with the name of the test's namespace.
+// declare creates a ring of ConfigMaps with Deployments, with the name of the namespace of the test.
 func declare(t *testing.T, r *rig.Rig) *shardingv1alpha1.ControllerRing {
 	t.Helper()
 	ring := &shardingv1alpha1.ControllerRing{
@@ -30,7 +30,7 @@ func declare(t *testing.T, r *rig.Rig) *shardingv1alpha1.ControllerRing {
 	return ring
 }
 
-// may asks the API server what a ServiceAccount may do, as "verb resource.group/namespace".
+// may asks the API server whether a ServiceAccount has a permission.
 func may(t *testing.T, r *rig.Rig, account, verb, group, resource, namespace string) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -49,8 +49,8 @@ func TestRoleForSharder(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
 	ring, person := declare(t, r), newPerson(t, r)
-	printed, said, err := person.types("", "role", ring.Name)
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	printed, stderr, err := person.types("", "role", ring.Name)
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	person.applies(printed)
 
 	const sharder = "sharding-system:sharder"
@@ -70,8 +70,8 @@ func TestRoleForShards(t *testing.T) {
 	r := rig.Shared(t)
 	ring, person := declare(t, r), newPerson(t, r)
 	for _, account := range []string{"one", "two"} { // which share the roles
-		printed, said, err := person.types("", "role", ring.Name, "--shard", r.Namespace+"/"+account)
-		g.Expect(err).NotTo(HaveOccurred(), said)
+		printed, stderr, err := person.types("", "role", ring.Name, "--shard", r.Namespace+"/"+account)
+		g.Expect(err).NotTo(HaveOccurred(), stderr)
 		person.applies(printed)
 	}
 	for _, name := range []string{"one", "two"} {
@@ -94,51 +94,51 @@ spec:
   - {group: apps, resource: deployments}
 `
 
-// TestRoleWithoutCluster reads the ring from a file, as somebody does who writes manifests.
+// TestRoleWithoutCluster reads the ring from a file or from standard input.
 func TestRoleWithoutCluster(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(rig.TempDir(t), "ring.yaml")
 	g.Expect(os.WriteFile(file, []byte(ringFile), 0o600)).To(Succeed())
 	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
-	fromFile, said, err := nowhere.types("", "role", "-f", file)
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	fromFile, stderr, err := nowhere.types("", "role", "-f", file)
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(fromFile).To(ContainSubstring("sharding:sharder:from-file"))
-	fromInput, said, err := nowhere.types(ringFile, "role", "from-file", "-f", "-")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	fromInput, stderr, err := nowhere.types(ringFile, "role", "from-file", "-f", "-")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(fromInput).To(Equal(fromFile))
 }
 
-// TestRoleWarns tells of a namespace that the ring does not take shards from, and prints the roles all the
-// same: the ring may be about to change.
+// TestRoleWarns has a namespace from which the ring accepts no shards. The roles are printed, because the ring may be
+// about to change.
 func TestRoleWarns(t *testing.T) {
 	g := NewWithT(t)
 	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
 	const picky = ringFile + "  shardNamespaces: [here, there]\n"
-	printed, said, err := nowhere.types(picky, "role", "-f", "-", "--shard", "elsewhere")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(said).To(And(ContainSubstring("only from the namespaces here, there"), ContainSubstring("add elsewhere")))
+	printed, stderr, err := nowhere.types(picky, "role", "-f", "-", "--shard", "elsewhere")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(stderr).To(And(ContainSubstring("only from the namespaces here, there"), ContainSubstring("add elsewhere")))
 	g.Expect(printed).To(ContainSubstring("kind: RoleBinding"))
-	_, said, err = nowhere.types(picky, "role", "-f", "-", "--shard", "there")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(said).To(BeEmpty())
+	_, stderr, err = nowhere.types(picky, "role", "-f", "-", "--shard", "there")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(stderr).To(BeEmpty())
 }
 
-// TestRoleChoosesTheCluster takes the flags that kubectl takes.
-func TestRoleChoosesTheCluster(t *testing.T) {
+// TestRoleSelectsCluster uses the flags of kubectl.
+func TestRoleSelectsCluster(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, somebody := declare(t, r), newPerson(t, r)
+	ring, user := declare(t, r), newPerson(t, r)
 	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
-	_, said, err := nowhere.types("", "role", ring.Name, "--kubeconfig", somebody.kubeconfig, "--context", "ringmaster")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	_, said, err = somebody.types("", "role", ring.Name, "--context", "elsewhere")
+	_, stderr, err := nowhere.types("", "role", ring.Name, "--kubeconfig", user.kubeconfig, "--context", "ringmaster")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	_, stderr, err = user.types("", "role", ring.Name, "--context", "elsewhere")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(ContainSubstring(`context "elsewhere" does not exist`))
+	g.Expect(stderr).To(ContainSubstring(`context "elsewhere" does not exist`))
 }
 
 func TestRoleRefuses(t *testing.T) {
 	r := rig.Shared(t)
-	ring, somebody := declare(t, r), newPerson(t, r)
+	ring, user := declare(t, r), newPerson(t, r)
 	empty := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring.Name + "-empty"}}
 	if err := r.Client.Create(t.Context(), empty); err != nil {
 		t.Fatal(err)
@@ -147,38 +147,38 @@ func TestRoleRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no name":                     {nil, "which ring?"},
-		"in-process without a name":   {[]string{"--in-process", "--shard", "there"}, "for an in-process sharder, give the ring as a file with -f"},
-		"in-process without shards":   {[]string{"--in-process"}, "name their namespace with --shard, and give the ring as a file with -f"},
-		"a ring that is not there":    {[]string{"elsewhere"}, `no such ControllerRing as "elsewhere"; there are: `},
-		"the same in-process":         {[]string{"elsewhere", "--in-process", "--shard", "there"}, "for an in-process sharder, give the ring as a file with -f"},
-		"a ring without resources":    {[]string{empty.Name}, "names no resources"},
-		"a file that is not there":    {[]string{"-f", "/nonexistent"}, "no such file"},
-		"a namespace that cannot be":  {[]string{ring.Name, "--shard", "Not_a_namespace"}, "is no namespace"},
-		"an account that cannot be":   {[]string{ring.Name, "--shard", "there/NOBODY"}, "is no ServiceAccount"},
-		"the namespace left empty":    {[]string{ring.Name, "--shard", ""}, "is no namespace"},
-		"two rings":                   {[]string{"one", "two"}, "See 'ringmaster role --help'"},
-		"a kubeconfig that is absent": {[]string{ring.Name, "--kubeconfig", "/nonexistent"}, "reading the kubeconfig"},
+		"no name":                   {nil, "no ring selected"},
+		"in-process without a name": {[]string{"--in-process", "--shard", "there"}, "for an in-process sharder, set the file of the ring with -f"},
+		"in-process without shards": {[]string{"--in-process"}, "--in-process requires --shard with the namespace of the shards"},
+		"unknown ring":              {[]string{"elsewhere"}, `ControllerRing not found: "elsewhere" (available: `},
+		"unknown ring, in-process":  {[]string{"elsewhere", "--in-process", "--shard", "there"}, "for an in-process sharder, set the file of the ring with -f"},
+		"ring without resources":    {[]string{empty.Name}, "lists no resources"},
+		"file not found":            {[]string{"-f", "/nonexistent"}, "no such file"},
+		"invalid namespace":         {[]string{ring.Name, "--shard", "Not_a_namespace"}, "is not a valid namespace"},
+		"invalid ServiceAccount":    {[]string{ring.Name, "--shard", "there/NOBODY"}, "is not a valid ServiceAccount"},
+		"empty namespace":           {[]string{ring.Name, "--shard", ""}, "is not a valid namespace"},
+		"two rings":                 {[]string{"one", "two"}, "See 'ringmaster role --help'"},
+		"kubeconfig not found":      {[]string{ring.Name, "--kubeconfig", "/nonexistent"}, "reading the kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			out, said, err := somebody.types("", append([]string{"role"}, test.args...)...)
+			out, stderr, err := user.types("", append([]string{"role"}, test.args...)...)
 			g.Expect(err).To(HaveOccurred())
-			g.Expect(said).To(ContainSubstring(test.want))
+			g.Expect(stderr).To(ContainSubstring(test.want))
 			g.Expect(out).To(BeEmpty(), "kubectl would apply it")
 		})
 	}
 }
 
-// TestRoleWithoutCRD is on a cluster on which nothing is installed yet.
+// TestRoleWithoutCRD has a cluster without the CRD.
 func TestRoleWithoutCRD(t *testing.T) {
 	g := NewWithT(t)
-	somebody := newPerson(t, rig.Private(t, rig.Options{}))
-	_, said, err := somebody.types("", "role", "webhosting")
+	user := newPerson(t, rig.Private(t, rig.Options{}))
+	_, stderr, err := user.types("", "role", "webhosting")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(ContainSubstring("install the sharder first"), fmt.Sprint(err))
-	_, said, err = somebody.types("", "role", "webhosting", "--in-process", "--shard", "there")
+	g.Expect(stderr).To(ContainSubstring("install the sharder first"), fmt.Sprint(err))
+	_, stderr, err = user.types("", "role", "webhosting", "--in-process", "--shard", "there")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(And(ContainSubstring("does not know ControllerRings at all; for an in-process sharder, give the ring as a file with -f"),
+	g.Expect(stderr).To(And(ContainSubstring("does not serve ControllerRings; for an in-process sharder, set the file of the ring with -f"),
 		Not(ContainSubstring("install the sharder"))))
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// What is shown is tested in internal/status. Here is how it is asked for.
+// The content of the output is tested in internal/status.
 
-// populate makes a ring with a shard that has an object.
+// populate creates a ring with a shard that owns an object.
 func populate(t *testing.T, r *rig.Rig) *shardingv1alpha1.ControllerRing {
 	t.Helper()
 	g := NewWithT(t)
@@ -41,111 +41,170 @@ func populate(t *testing.T, r *rig.Rig) *shardingv1alpha1.ControllerRing {
 func TestStatus(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, somebody := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newPerson(t, r)
 
-	all, said, err := somebody.types("", "status")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	all, stderr, err := user.types("", "status")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(all).To(And(HavePrefix("RING "), ContainSubstring(ring.Name)))
-	one, said, err := somebody.types("", "status", ring.Name, "-n", r.Namespace)
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(one).To(And(MatchRegexp(`shard-0 +\S+ +ready`), ContainSubstring("no sharder has seen the ControllerRing"), Not(ContainSubstring("\x1b"))))
-	coloured, said, err := somebody.types("", "status", "--ring", ring.Name, "--color=always", "-A", "-o", "wide")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	one, stderr, err := user.types("", "status", ring.Name, "-n", r.Namespace)
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(one).To(And(MatchRegexp(`shard-0 +\S+ +ready`), ContainSubstring("no sharder has observed the ControllerRing"), ContainSubstring("add --count"), Not(ContainSubstring("\x1b"))))
+	coloured, stderr, err := user.types("", "status", "--ring", ring.Name, "--color=always", "-A", "-o", "wide")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(coloured).To(ContainSubstring("\x1b[32mready\x1b[0m"))
 
-	text, said, err := somebody.types("", "status", ring.Name, "-n", r.Namespace, "-o", "json")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	text, stderr, err := user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "-o", "json")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	report := &status.Report{}
 	g.Expect(json.Unmarshal([]byte(text), report)).To(Succeed())
 	g.Expect(report.Rings[0].Shards[0].Objects).To(Equal(map[string]int{"configmaps": 1}))
+}
 
+func TestExplain(t *testing.T) {
+	g := NewWithT(t)
+	r := rig.Shared(t)
+	ring, user := populate(t, r), newPerson(t, r)
 	for _, args := range [][]string{{"configmap/object"}, {"cm", "object"}, {"configmaps", "object", "object"}} {
-		object, said, err := somebody.types("", append([]string{"status", "--ring", ring.Name, "-n", r.Namespace}, args...)...)
-		g.Expect(err).NotTo(HaveOccurred(), said)
-		g.Expect(object).To(ContainSubstring("configmaps/object: It is where the ring says."))
+		object, stderr, err := user.types("", append([]string{"explain", "--ring", ring.Name, "-n", r.Namespace}, args...)...)
+		g.Expect(err).NotTo(HaveOccurred(), stderr)
+		g.Expect(object).To(ContainSubstring("configmaps/object: shard-0 owns the object, as the ring requires."))
 	}
+	owner, stderr, err := user.types("", "explain", "cm/object", "--ring", ring.Name, "-n", r.Namespace, "-o", "jsonpath={.objects[0].places[0].shard}")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(owner).To(Equal("shard-0"))
+}
+
+// TestExitCode has a ring that no sharder has observed.
+func TestExitCode(t *testing.T) {
+	g := NewWithT(t)
+	r := rig.Shared(t)
+	ring, user := populate(t, r), newPerson(t, r)
+	out, stderr, err := user.types("", "status", ring.Name, "--exit-code")
+	g.Expect(err).To(MatchError("exit status 1"))
+	g.Expect(out).To(HavePrefix("RING "), "it prints the state, too")
+	g.Expect(stderr).To(And(ContainSubstring(`ring "`+ring.Name+`": Ready is Unknown`), ContainSubstring("no sharder is active")))
+	_, _, err = user.types("", "status", "elsewhere", "--exit-code")
+	g.Expect(err).To(MatchError("exit status 2"))
+	_, _, err = user.types("", "status", "elsewhere")
+	g.Expect(err).To(MatchError("exit status 1"))
+
+	ring.Status = shardingv1alpha1.ControllerRingStatus{ObservedGeneration: ring.Generation, Conditions: []metav1.Condition{{
+		Type: "Ready", Status: "True", Reason: "Ready", LastTransitionTime: metav1.Now(),
+	}}}
+	g.Expect(r.Client.Status().Update(t.Context(), ring)).To(Succeed())
+	_, stderr, err = user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(r.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: r.Namespace, Name: "orphan", Labels: map[string]string{shardingv1alpha1.LabelShard(ring.Name): "gone"},
+	}})).To(Succeed())
+	_, stderr, err = user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
+	g.Expect(err).To(MatchError("exit status 1"))
+	g.Expect(stderr).To(ContainSubstring("1 object is orphaned"))
+}
+
+// TestImpersonation uses flags that come from kubectl's library.
+func TestImpersonation(t *testing.T) {
+	g := NewWithT(t)
+	r := rig.Shared(t)
+	_, user := populate(t, r), newPerson(t, r)
+	_, stderr, err := user.types("", "status", "--as", "nobody")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(stderr).To(ContainSubstring(`User "nobody" cannot list resource "controllerrings"`))
+	_, stderr, err = user.types("", "status", "--as", "nobody", "--as-group", "system:masters", "--request-timeout", "1m")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	_, stderr, err = user.types("", "status", "--request-timeout", "1ns")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(stderr).To(Or(ContainSubstring("Client.Timeout exceeded"), ContainSubstring("deadline exceeded")))
 }
 
 func TestStatusRefuses(t *testing.T) {
 	r := rig.Shared(t)
-	ring, somebody := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newPerson(t, r)
+	explain := func(args ...string) []string { return append([]string{"explain"}, args...) }
+	status := func(args ...string) []string { return append([]string{"status"}, args...) }
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"a ring that is not there":      {[]string{"elsewhere"}, `there is no ring "elsewhere", but: `},
-		"a type without a name":         {[]string{"configmaps"}, `"configmaps" is a type: for one of its objects, 'ringmaster status configmaps/NAME'`},
-		"an object that is not there":   {[]string{"configmap/absent", "-n", r.Namespace}, "there is no configmap \"absent\" in the namespace " + r.Namespace + "\n"},
-		"an object in no namespace":     {[]string{"configmap/absent"}, "in the namespace default: name another one with -n"},
-		"a namespace that is not there": {[]string{"-n", "nowhere"}, `there is no namespace "nowhere"`},
-		"an object of another kind":     {[]string{"pod/x", "--ring", ring.Name}, "no ring spreads pods. There are:\n  " + ring.Name + ": [configmaps deployments.apps]"},
-		"a kind that is not there":      {[]string{"thing/x"}, `does not know the type "thing"`},
-		"a namespace, and all":          {[]string{"-n", "default", "-A"}, "either -n or -A\nSee 'ringmaster status --help'"},
-		"an object in all namespaces":   {[]string{"configmap/object", "-A"}, "name it with -n"},
-		"a mixture":                     {[]string{"configmap/object", "object"}, "See 'ringmaster status --help'"},
-		"a format that does not exist":  {[]string{"-o", "xml"}, "it is one of table, wide, json, yaml"},
-		"a colour that does not exist":  {[]string{"--color", "green"}, "it is one of auto, always, never"},
-		"a kubeconfig that is absent":   {[]string{"--kubeconfig", "/nonexistent"}, "reading the kubeconfig"},
-		"a context that does not exist": {[]string{"--context", "elsewhere"}, `context "elsewhere" does not exist`},
+		"unknown ring":          {status("elsewhere"), `ring "elsewhere" not found (available: `},
+		"object":                {status("configmap/object"), `"configmap/object" is not the name of a ring: to explain the owner of an object, use 'ringmaster explain configmap/object'`},
+		"type":                  {status("configmaps"), `to explain the owner of an object, use 'ringmaster explain configmaps/NAME'`},
+		"type and name":         {status("configmaps", "object"), `to explain the owner of an object, use 'ringmaster explain configmaps object'`},
+		"unknown namespace":     {status("-n", "nowhere"), `namespace "nowhere" not found`},
+		"namespace, and all":    {status("-n", "default", "-A"), "--namespace and --all-namespaces exclude each other\nSee 'ringmaster status --help'"},
+		"exit code, and watch":  {status("--exit-code", "--watch"), "--exit-code and --watch exclude each other\nSee 'ringmaster status --help'"},
+		"unknown format":        {status("-o", "xml"), `unknown format "xml": use table, wide, json, yaml, name`},
+		"unknown colour":        {status("--color", "green"), "use auto, always or never"},
+		"kubeconfig not found":  {status("--kubeconfig", "/nonexistent"), "reading the kubeconfig"},
+		"unknown context":       {status("--context", "elsewhere"), `context "elsewhere" does not exist`},
+		"no object":             {explain(), "name an object as TYPE/NAME\nSee 'ringmaster explain --help'"},
+		"type alone":            {explain("configmaps"), "name an object as TYPE/NAME\nSee 'ringmaster explain --help'"},
+		"mixed forms":           {explain("configmap/object", "object"), "See 'ringmaster explain --help'"},
+		"unknown object":        {explain("configmap/absent", "-n", r.Namespace), `configmap "absent" not found in namespace "` + r.Namespace + "\"\n"},
+		"namespace of context":  {explain("configmap/absent"), `in namespace "default": select another namespace with -n`},
+		"kind without a ring":   {explain("pod/x", "--ring", ring.Name), "no ring has the resource pods (available:\n  ring " + ring.Name + ": configmaps, deployments.apps)"},
+		"unknown type":          {explain("thing/x"), `does not serve the type "thing"`},
+		"unknown ring, explain": {explain("cm/object", "--ring", "elsewhere"), `ring "elsewhere" not found`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, said, err := somebody.types("", append([]string{"status"}, test.args...)...)
+			_, stderr, err := user.types("", test.args...)
 			g.Expect(err).To(HaveOccurred())
-			g.Expect(said).To(ContainSubstring(test.want))
+			g.Expect(stderr).To(ContainSubstring(test.want))
 		})
 	}
 }
 
-// TestStatusWatch looks again until it is told to end.
+// TestStatusWatch updates the output until it is interrupted.
 func TestStatusWatch(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, somebody := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newPerson(t, r)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, rig.Build(t, "./cmd/ringmaster", rig.Race), "status", ring.Name, "--watch")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+somebody.kubeconfig)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+user.kubeconfig)
 	out, err := cmd.StdoutPipe()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(cmd.Start()).To(Succeed())
-	looks := 0
-	for lines := bufio.NewScanner(out); looks < 2 && lines.Scan(); {
+	updates := 0
+	for lines := bufio.NewScanner(out); updates < 2 && lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "RING ") {
-			looks++
+			updates++
 		}
 	}
-	g.Expect(looks).To(Equal(2))
+	g.Expect(updates).To(Equal(2))
 	g.Expect(cmd.Process.Signal(os.Interrupt)).To(Succeed())
 	g.Expect(cmd.Wait()).To(Succeed())
 }
 
-// TestPlugin is called by a real kubectl.
+// TestPlugin runs the program as a plugin of a real kubectl.
 func TestPlugin(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, somebody := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newPerson(t, r)
 	folder := rig.TempDir(t)
 	g.Expect(os.Symlink(rig.Build(t, "./cmd/ringmaster", rig.Race), filepath.Join(folder, "kubectl-ring"))).To(Succeed())
-	kubectl := func(args ...string) (out, said string, err error) {
+	kubectl := func(args ...string) (out, stderr string, err error) {
 		t.Setenv("PATH", fmt.Sprintf("%s%c%s", folder, os.PathListSeparator, os.Getenv("PATH")))
-		return somebody.run(filepath.Join(rig.Assets(t), "kubectl"), "", args...)
+		return user.run(filepath.Join(rig.Assets(t), "kubectl"), "", args...)
 	}
-	help, said, err := kubectl("ring")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(help).To(And(ContainSubstring("kubectl ring [command]"), ContainSubstring("status"), Not(ContainSubstring("ringmaster"))))
-	help, said, err = kubectl("ring", "status", "--help")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(help).To(And(ContainSubstring("kubectl ring status website/homepage"), Not(ContainSubstring("ringmaster"))))
-	out, said, err := kubectl("ring", "status", "cm/object", "-n", r.Namespace, "--ring", ring.Name)
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(out).To(ContainSubstring("It is where the ring says."))
-	_, said, err = kubectl("ring", "role", "one", "two")
+	help, stderr, err := kubectl("ring")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(help).To(And(ContainSubstring("kubectl ring [command]"), ContainSubstring("status"), ContainSubstring("explain"),
+		Not(ContainSubstring("Evaluate")), Not(ContainSubstring("ringmaster"))))
+	help, stderr, err = kubectl("ring", "explain", "--help")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(help).To(And(ContainSubstring("kubectl ring explain website/homepage"), Not(ContainSubstring("ringmaster"))))
+	out, stderr, err := kubectl("ring", "explain", "cm/object", "-n", r.Namespace, "--ring", ring.Name)
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(out).To(ContainSubstring("shard-0 owns the object"))
+	_, stderr, err = kubectl("ring", "role", "one", "two")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(ContainSubstring("See 'kubectl ring role --help'"))
+	g.Expect(stderr).To(ContainSubstring("See 'kubectl ring role --help'"))
 }
 
-// TestMistypedCommands say where help is.
+// TestMistypedCommands has errors that name the help.
 func TestMistypedCommands(t *testing.T) {
 	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
 	for name, test := range map[string]struct {
@@ -155,13 +214,13 @@ func TestMistypedCommands(t *testing.T) {
 		"nearly a command": {[]string{"stats"}, "unknown command \"stats\"; did you mean status?\nSee 'ringmaster --help'"},
 		"no command":       {[]string{"dance"}, "unknown command \"dance\"\nSee 'ringmaster --help'"},
 		"no such flag":     {[]string{"status", "--verbose"}, "unknown flag: --verbose\nSee 'ringmaster status --help'"},
-		"no kubeconfig":    {[]string{"status"}, "KUBECONFIG names a file that cannot be read: stat /nonexistent"},
+		"no kubeconfig":    {[]string{"status"}, "no cluster is configured: reading a file of KUBECONFIG: stat /nonexistent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, said, err := nowhere.types("", test.args...)
+			_, stderr, err := nowhere.types("", test.args...)
 			g.Expect(err).To(HaveOccurred())
-			g.Expect(said).To(ContainSubstring(test.want))
+			g.Expect(stderr).To(ContainSubstring(test.want))
 		})
 	}
 }

@@ -172,7 +172,7 @@ func (s *Shard) watchOwned(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return s.countObjects(ctx)
 }
 
 // cachedObjects reads the objects of a shard from its caches.

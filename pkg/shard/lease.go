@@ -6,6 +6,7 @@ import (
 
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/membership"
 )
 
@@ -40,6 +41,8 @@ func (l *Lease) membership() *membership.Lease {
 	return &membership.Lease{
 		Client: l.Client, Ring: l.Ring, Namespace: l.Namespace, Name: l.Name,
 		Times: membership.Times{LeaseDuration: l.Duration, RenewDeadline: l.RenewDeadline, RetryPeriod: l.RetryPeriod},
+		// An earlier process of this name may have published counts, which would never change again.
+		Annotations: map[string]string{shardingv1alpha1.AnnotationObjects: ""},
 	}
 }
 

@@ -34,6 +34,8 @@ type Shard struct {
 	lease  *membership.Lease
 	member atomic.Pointer[membership.Member] // while this process is a member
 	owned  *ownership.Ownership
+	// published counts the objects on the Lease, once this shard watches them.
+	published atomic.Pointer[objectCounts]
 	// election is the manager's election, or nil if the mode needs none.
 	election *election
 
@@ -79,6 +81,7 @@ func New(config *rest.Config, options Options) (*Shard, error) {
 			Client: leases, Ring: options.Ring, Namespace: options.Namespace, Name: options.Name, Times: options.times(),
 		},
 	}
+	s.lease.RenewalAnnotations = s.renewalAnnotations
 	s.ended, s.end = context.WithCancelCause(context.Background())
 	s.owned = ownership.New(ownership.Options{
 		Ring: options.Ring, Shard: options.Name, Objects: &cachedObjects{s}, Peers: &membership.Peers{Lease: s.lease},

@@ -31,6 +31,11 @@ const (
 	// AnnotationNamespaceSelector on a shard's Lease declares the namespaces that an in-process sharder
 	// selects, in the form of a ControllerRing's spec.namespaceSelector. Without it, the default applies.
 	AnnotationNamespaceSelector = "ringmaster.sharding.timebertt.dev/namespace-selector"
+	// AnnotationObjects on a shard's Lease has the number of objects that the shard owns, by resource, as a JSON
+	// object: {"websites.webhosting.timebertt.dev":37,"deployments.apps":37}. The shard updates it when it renews
+	// the Lease. It is for users; no sharder or shard reads it. Readers must ignore values that are not numbers,
+	// so that a later version can publish more about a resource.
+	AnnotationObjects = "ringmaster.sharding.timebertt.dev/objects"
 	// LabelSharder on the Lease of a leader marks the leader as the in-process sharder of the ring that it names.
 	LabelSharder = "ringmaster.sharding.timebertt.dev/sharder"
 	// LabelLeader on the Lease of a leader marks an active/passive operator of that name: the leader reconciles

@@ -13,38 +13,45 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/ringfile"
 )
 
-// cluster is which cluster a command is about, and which file instead of it, as kubectl is told.
-type cluster struct{ kubeconfig, context, file string }
+// cluster has the flags that select a cluster, or a file instead of it. All commands that read a cluster embed it.
+type cluster struct {
+	flags *genericclioptions.ConfigFlags
+	file  string
+}
 
+// addFlags adds the flags of a command that reads a ring from a cluster or from a file.
 func (c *cluster) addFlags(command *cobra.Command) {
 	c.addClusterFlags(command)
 	command.Flags().StringVarP(&c.file, "filename", "f", "", "file with the ControllerRing, or - for standard input")
 }
 
-// addClusterFlags are for a command that no file can help.
+// addClusterFlags adds the flags of kubectl that select a cluster and a user. The flag --namespace is not among them:
+// its meaning differs between commands.
 func (c *cluster) addClusterFlags(command *cobra.Command) {
-	flags := command.Flags()
-	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: as kubectl, $KUBECONFIG or ~/.kube/config)")
-	flags.StringVar(&c.context, "context", "", "context in the kubeconfig (default: the current one)")
+	all := genericclioptions.NewConfigFlags(false)
+	// Servers and credentials are in the kubeconfig.
+	c.flags = &genericclioptions.ConfigFlags{
+		KubeConfig: all.KubeConfig, Context: all.Context, ClusterName: all.ClusterName, AuthInfoName: all.AuthInfoName,
+		Impersonate: all.Impersonate, ImpersonateGroup: all.ImpersonateGroup, ImpersonateUID: all.ImpersonateUID,
+		Timeout: all.Timeout,
+	}
+	c.flags.AddFlags(command.Flags())
 }
 
-// loader reads the kubeconfig when it is asked to.
-func (c *cluster) loader() clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-}
+// loader returns the kubeconfig with the flags applied.
+func (c *cluster) loader() clientcmd.ClientConfig { return c.flags.ToRawKubeConfigLoader() }
 
-// namespace is that of the context, or "default".
+// namespace returns the namespace of the context, or "default".
 func (c *cluster) namespace() (string, error) {
 	namespace, _, err := c.loader().Namespace()
 	if err != nil {
@@ -53,36 +60,48 @@ func (c *cluster) namespace() (string, error) {
 	return namespace, nil
 }
 
-// config is the access to the cluster.
+// config returns the configuration of a client.
 func (c *cluster) config() (*rest.Config, error) {
-	config, err := c.loader().ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, noCluster()
-	}
+	loader := c.loader()
+	kubeconfig, err := loader.RawConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	config.QPS = -1                           // the server knows best what it can take
-	config.WarningHandler = rest.NoWarnings{} // of old APIs, which are looked at because they are there
+	// Without any configuration, kubectl's default is a server on localhost, which is never meant.
+	if clientcmdapi.IsConfigEmpty(&kubeconfig) && !runsInPod() {
+		return nil, noClusterError()
+	}
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1                           // the API server limits clients itself
+	config.WarningHandler = rest.NoWarnings{} // deprecated APIs are read because they exist
 	return config, nil
 }
 
-// noCluster says why no cluster is known. A file that KUBECONFIG names and that is not there is no error to
-// client-go, because there may be several.
-func noCluster() error {
-	named := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
-	if named == "" {
-		return errors.New("no cluster is known: set KUBECONFIG or --kubeconfig")
-	}
-	for _, path := range filepath.SplitList(named) {
-		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("no cluster is known: KUBECONFIG names a file that cannot be read: %w", err)
-		}
-	}
-	return fmt.Errorf("no cluster is known: KUBECONFIG names %s, which has none", named)
+// runsInPod reports whether this process runs in a pod.
+func runsInPod() bool {
+	_, err := rest.InClusterConfig()
+	return !errors.Is(err, rest.ErrNotInCluster)
 }
 
-// fileRing is the ring in the file that was named.
+// noClusterError returns why no cluster is configured. For client-go it is not an error if a file that KUBECONFIG
+// names does not exist, because KUBECONFIG may name several.
+func noClusterError() error {
+	list := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	if list == "" {
+		return errors.New("no cluster is configured: set KUBECONFIG or --kubeconfig")
+	}
+	for _, path := range filepath.SplitList(list) {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("no cluster is configured: reading a file of KUBECONFIG: %w", err)
+		}
+	}
+	return fmt.Errorf("no cluster is configured: KUBECONFIG is %s, which has no context", list)
+}
+
+// fileRing reads a ring from the file of the flag --filename.
 func (c *cluster) fileRing(stdin io.Reader, name string) (*shardingv1alpha1.ControllerRing, error) {
 	if c.file == "-" {
 		ring, err := ringfile.Find(stdin, name)
@@ -103,13 +122,13 @@ func (c *cluster) fileRing(stdin io.Reader, name string) (*shardingv1alpha1.Cont
 	return ring, nil
 }
 
-// errNoRing is returned for a ring that the cluster does not have.
-var errNoRing = errors.New("there is no such ControllerRing")
+// errNoRing is returned if the ControllerRing does not exist.
+var errNoRing = errors.New("ControllerRing not found")
 
-// errNoKind is returned if the cluster does not have the kind.
-var errNoKind = fmt.Errorf("%w: the cluster does not know ControllerRings at all", errNoRing)
+// errNoKind is returned if the CRD is not installed.
+var errNoKind = fmt.Errorf("%w: the cluster does not serve ControllerRings", errNoRing)
 
-// clusterRing is the ring in the cluster.
+// clusterRing reads a ring from the cluster.
 func clusterRing(ctx context.Context, config *rest.Config, name string) (*shardingv1alpha1.ControllerRing, error) {
 	scheme := runtime.NewScheme()
 	if err := shardingv1alpha1.AddToScheme(scheme); err != nil {
@@ -117,7 +136,7 @@ func clusterRing(ctx context.Context, config *rest.Config, name string) (*shardi
 	}
 	reader, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("reaching the cluster: %w", err)
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	ring := &shardingv1alpha1.ControllerRing{}
 	err = reader.Get(ctx, client.ObjectKey{Name: name}, ring)
@@ -125,22 +144,22 @@ func clusterRing(ctx context.Context, config *rest.Config, name string) (*shardi
 	case meta.IsNoMatchError(err):
 		return nil, fmt.Errorf("%w; install the sharder first", errNoKind)
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("%w as %q; there %s", errNoRing, name, others(ctx, reader))
+		return nil, fmt.Errorf("%w: %q (available: %s)", errNoRing, name, availableRings(ctx, reader))
 	case err != nil:
 		return nil, fmt.Errorf("reading the ring: %w", err)
 	}
 	return ring, nil
 }
 
-// others tells which rings there are, for somebody who misspelt one.
-func others(ctx context.Context, reader client.Reader) string {
+// availableRings returns the names of all ControllerRings.
+func availableRings(ctx context.Context, reader client.Reader) string {
 	list := &shardingv1alpha1.ControllerRingList{}
 	if err := reader.List(ctx, list); err != nil || len(list.Items) == 0 {
-		return "is none"
+		return "none"
 	}
 	var names []string
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
 	}
-	return "are: " + strings.Join(names, ", ")
+	return strings.Join(names, ", ")
 }

@@ -23,6 +23,8 @@ func newCoordination() *cobra.Command {
 		Long: `Operators in several namespaces, clusters or regions that manage one system together agree
 before they disturb it. These commands show and change the state of that coordination, in
 the etcd or in the namespace that the operators share.`,
+		Example: `  # what is pending, and what does each action wait for?
+  ringmaster coordination status --endpoints http://127.0.0.1:2379`,
 		Args: usage.NoSuchCommand,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
@@ -99,7 +101,7 @@ func (c *coordinated) run(command *cobra.Command, args []string) error {
 	if !c.watch {
 		return write(command.Context(), out, said, c.colour.Colours(out))
 	}
-	again := followed{format: c.format, colour: c.colour, changed: store.Watch(command.Context(), c.root), write: write}
+	again := watcher{format: c.format, colour: c.colour, changed: store.Watch(command.Context(), c.root), write: write}
 	return again.run(command.Context(), out, said)
 }
 

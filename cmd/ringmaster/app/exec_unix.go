@@ -10,7 +10,7 @@ import (
 
 func executableName(program string) string { return program }
 
-// run replaces this process by another program, so that signals and the exit code need nobody between.
+// run replaces this process with another program, which then receives signals and sets the exit code itself.
 func run(path string, argv []string) error {
 	if err := syscall.Exec(path, argv, os.Environ()); err != nil {
 		return fmt.Errorf("starting %s: %w", argv[0], err)

@@ -9,7 +9,7 @@ import (
 
 func executableName(program string) string { return program + ".exe" }
 
-// run runs another program and exits with its exit code. Windows sends Ctrl-C to both.
+// run runs another program and exits with its exit code. Windows sends Ctrl-C to both processes.
 func run(path string, argv []string) error {
 	cmd := exec.Command(path, argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

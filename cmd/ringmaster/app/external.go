@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The programs that have commands of their own, so that this one needs nothing that only they need.
+// The programs with commands of their own. They have dependencies that this program does not need.
 const (
 	demoProgram       = "ringmaster-demo"
 	experimentProgram = "ringmaster-experiment"
@@ -18,8 +18,8 @@ func newUp() *cobra.Command {
 	return external(demoProgram, "make build", &cobra.Command{
 		Use:   "up",
 		Short: "Run Kubernetes and a sample operator in several instances on this machine until Ctrl-C",
-		Long: `Short form of 'ringmaster demo up': runs a real Kubernetes control plane as processes of this
-machine, and on it a sample operator in several instances. 'ringmaster up --help' lists its
+		Long: `Short form of 'ringmaster demo up': runs a real Kubernetes control plane as processes of
+this machine, and several instances of a sample operator. 'ringmaster up --help' lists its
 flags.`,
 		Example: `  # see a sharded operator at work
   ringmaster up`,
@@ -49,15 +49,16 @@ func newExperiment() *cobra.Command {
 a scenario says, measures all processes, and writes a report. The program
 ` + experimentProgram + `, which 'make experiment' puts beside this one, carries it out;
 'ringmaster experiment --help' lists its scenarios and flags.`,
-		Example: `  ringmaster experiment basic --setups lead,in-process,external --scale 0.2`,
+		Example: `  # compare three setups in a short run
+  ringmaster experiment basic --setups lead,in-process,external --scale 0.2`,
 	})
 }
 
-// external is a command that another program carries out, which is called with args before those that were typed.
+// external makes a command that another program carries out. The arguments of the program are args and those of the user.
 func external(program, makeTarget string, command *cobra.Command, args ...string) *cobra.Command {
 	command.GroupID = groupEvaluate
-	command.DisableFlagParsing = true // the flags are the other program's
-	command.RunE = func(_ *cobra.Command, typed []string) error {
+	command.DisableFlagParsing = true // the other program parses them
+	command.RunE = func(_ *cobra.Command, userArgs []string) error {
 		executable, err := os.Executable()
 		if err != nil {
 			return err
@@ -67,7 +68,7 @@ func external(program, makeTarget string, command *cobra.Command, args ...string
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("program %s not found in %s: build it with '%s'", program, folder, makeTarget)
 		}
-		return run(path, append(append([]string{program}, args...), typed...))
+		return run(path, append(append([]string{program}, args...), userArgs...))
 	}
 	return command
 }

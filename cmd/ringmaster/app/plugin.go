@@ -10,15 +10,15 @@ import (
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/usage"
 )
 
-// As returns the command for the name that the program was called by. Called kubectl-ring it is a plugin of kubectl: it
-// has the product's commands only, and its help says 'kubectl ring'.
+// As returns the command for the name of the program. A program kubectl-ring is a plugin of kubectl: it has only the
+// commands of the product, and its help says 'kubectl ring'.
 func As(program string) *cobra.Command {
 	plugin, isPlugin := strings.CutPrefix(strings.TrimSuffix(filepath.Base(program), ".exe"), "kubectl-")
 	if !isPlugin || plugin == "" {
 		return New()
 	}
 	root := newRoot(productLong)
-	// As kubectl finds plugins: a dash goes one level down, an underscore is a dash.
+	// In the names of plugins, a dash separates commands, and an underscore stands for a dash.
 	typed := "kubectl " + strings.NewReplacer("-", " ", "_", "-").Replace(plugin)
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: typed}
 	var names []string

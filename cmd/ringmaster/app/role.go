@@ -22,34 +22,34 @@ import (
 )
 
 func newRole() *cobra.Command {
-	where, shard, inProcess := cluster{}, "", false
+	source, shard, inProcess := cluster{}, "", false
 	command := &cobra.Command{
 		Use:   "role [RING]",
 		Short: "Print the roles that the sharder or the shards of a ring need",
-		Long: `Prints, ready for 'kubectl apply', the ClusterRole that the sharder needs for the objects
-of a ring, and its binding: it lists and patches exactly the ring's resources and
-controlled resources.
+		Long: `Prints, for 'kubectl apply', the ClusterRole that the sharder needs for the objects of a
+ring, and its binding: permission to list and patch exactly the resources and controlled
+resources of the ring.
 
-With --shard it prints what the shards need instead: their Leases in their own namespace,
-and to watch and label the ring's objects. What the controller does besides is in its own
-role. With --in-process as well, it adds what they need to be the sharder themselves.
+With --shard, it prints the roles that the shards need instead: for Leases in their own
+namespace, and to watch and label the objects of the ring. Other permissions of the
+controller are in its own role. With --in-process, it adds those of an in-process sharder.
 
-The ring is read from the cluster, or from a file with -f. RING may be left out if there is
-only one ring in the file.
+The ring is read from the cluster, or from a file with -f. RING may be omitted if the file
+has only one ring.
 
-All roles of a ring carry its label, so that they can be removed together:
+All roles of a ring have its label. To remove them:
   kubectl delete clusterroles,clusterrolebindings,roles,rolebindings -A \
     -l ` + shardingv1alpha1.LabelControllerRing + `=RING`,
-		Example: `  # let the sharder move the objects of a ring
+		Example: `  # allow the sharder to assign the objects of a ring
   ringmaster role webhosting-operator | kubectl apply -f -
 
-  # let the controller's pods join it, which run as webhosting-system/operator
+  # allow pods with the ServiceAccount operator in webhosting-system to join the ring
   ringmaster role webhosting-operator --shard webhosting-system/operator | kubectl apply -f -
 
-  # let them be the sharder too; the file only says what is spread
+  # allow them to be the sharder, too; the ring is only in the file
   ringmaster role -f ring.yaml --shard webhosting-system/operator --in-process | kubectl apply -f -
 
-  # the same without a cluster
+  # print the role of the sharder without a cluster
   ringmaster role -f ring.yaml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -58,15 +58,15 @@ All roles of a ring carry its label, so that they can be removed together:
 				name = args[0]
 			}
 			if inProcess && !command.Flags().Changed("shard") {
-				return errors.New("--in-process is about shards: name their namespace with --shard, and " +
-					"give the ring as a file with -f unless the cluster has it")
+				return errors.New("--in-process requires --shard with the namespace of the shards; " +
+					"if the cluster does not have the ring, add its file with -f")
 			}
-			ring, err := where.ring(command.Context(), command.InOrStdin(), name)
+			ring, err := source.ring(command.Context(), command.InOrStdin(), name)
 			if err != nil {
 				return ringError(err, inProcess)
 			}
 			if len(ring.Spec.Resources) == 0 {
-				return fmt.Errorf("the ControllerRing %q names no resources, so nothing has to be allowed", ring.Name)
+				return fmt.Errorf("ControllerRing %q lists no resources, so it needs no role: add spec.resources", ring.Name)
 			}
 			if !command.Flags().Changed("shard") {
 				return writeYAML(command.OutOrStdout(), roles.ForSharder(ring))
@@ -75,9 +75,9 @@ All roles of a ring carry its label, so that they can be removed together:
 			if err != nil {
 				return err
 			}
-			if taken := ring.Spec.ShardNamespaces; len(taken) > 0 && !slices.Contains(taken, account.Namespace) {
-				fmt.Fprintf(command.ErrOrStderr(), "Warning: the ring %s takes shards only from the namespaces %s: add %s to its spec.shardNamespaces\n",
-					ring.Name, prose.List(taken), account.Namespace)
+			if accepted := ring.Spec.ShardNamespaces; len(accepted) > 0 && !slices.Contains(accepted, account.Namespace) {
+				fmt.Fprintf(command.ErrOrStderr(), "Warning: ring %q accepts shards only from the namespaces %s: add %s to its spec.shardNamespaces\n",
+					ring.Name, prose.List(accepted), account.Namespace)
 			}
 			if inProcess {
 				return writeYAML(command.OutOrStdout(), roles.ForInstances(ring, account))
@@ -85,30 +85,30 @@ All roles of a ring carry its label, so that they can be removed together:
 			return writeYAML(command.OutOrStdout(), roles.ForShards(ring, account))
 		},
 	}
-	where.addFlags(command)
+	source.addFlags(command)
 	command.Flags().StringVar(&shard, "shard", "",
-		"`NAMESPACE[/ACCOUNT]` of the shards: print what they need (ACCOUNT is their ServiceAccount; default: the ring's name)")
-	command.Flags().BoolVar(&inProcess, "in-process", false, "with --shard: add what shards need that are the sharder themselves")
+		"print the roles of shards with this ServiceAccount, `NAMESPACE[/ACCOUNT]` (default of ACCOUNT: the name of the ring)")
+	command.Flags().BoolVar(&inProcess, "in-process", false, "with --shard: add the permissions of an in-process sharder")
 	return command
 }
 
-var errNoName = errors.New("which ring? Name it, or give a file with -f")
+var errNoName = errors.New("no ring selected: name a ring, or set its file with -f")
 
-// ringError adds to the error that an in-process sharder needs no ring in the cluster.
+// ringError adds a hint to an error: an in-process sharder needs no ControllerRing in the cluster.
 func ringError(err error, inProcess bool) error {
-	const instead = "for an in-process sharder, give the ring as a file with -f"
+	const hint = "for an in-process sharder, set the file of the ring with -f"
 	switch {
 	case !inProcess:
 		return err
 	case errors.Is(err, errNoKind):
-		return fmt.Errorf("%w; %s", errNoKind, instead)
+		return fmt.Errorf("%w; %s", errNoKind, hint)
 	case errors.Is(err, errNoName), errors.Is(err, errNoRing):
-		return fmt.Errorf("%w; %s", err, instead)
+		return fmt.Errorf("%w; %s", err, hint)
 	}
 	return err
 }
 
-// ring is the ring that the command is about.
+// ring reads a ring from the file or from the cluster.
 func (c *cluster) ring(ctx context.Context, stdin io.Reader, name string) (*shardingv1alpha1.ControllerRing, error) {
 	if c.file != "" {
 		return c.fileRing(stdin, name)
@@ -127,15 +127,15 @@ func parseAccount(text, ring string) (types.NamespacedName, error) {
 	namespace, account, _ := strings.Cut(text, "/")
 	account = cmp.Or(account, ring)
 	if problems := k8svalidation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return types.NamespacedName{}, fmt.Errorf("--shard %q: %q is no namespace: %s", text, namespace, strings.Join(problems, "; "))
+		return types.NamespacedName{}, fmt.Errorf("invalid --shard %q: %q is not a valid namespace: %s", text, namespace, strings.Join(problems, "; "))
 	}
 	if problems := validation.ValidateServiceAccountName(account, false); len(problems) > 0 {
-		return types.NamespacedName{}, fmt.Errorf("--shard %q: %q is no ServiceAccount: %s", text, account, strings.Join(problems, "; "))
+		return types.NamespacedName{}, fmt.Errorf("invalid --shard %q: %q is not a valid ServiceAccount: %s", text, account, strings.Join(problems, "; "))
 	}
 	return types.NamespacedName{Namespace: namespace, Name: account}, nil
 }
 
-// writeYAML writes objects as kubectl reads them.
+// writeYAML writes objects for kubectl.
 func writeYAML(out io.Writer, objects []runtime.Object) error {
 	serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, nil, nil, json.SerializerOptions{Yaml: true})
 	for i, object := range objects {

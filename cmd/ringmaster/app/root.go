@@ -1,4 +1,4 @@
-// Package app is the command line of ringmaster: what a person can type, and which package does it.
+// Package app defines the commands of ringmaster: their flags, their help, and which package carries them out.
 package app
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/usage"
 )
 
-const productLong = `Ringmaster lets many instances of a Kubernetes controller work side by side, stand
-in for each other, or agree before they disturb a shared system.`
+const productLong = `Ringmaster runs several instances of a Kubernetes controller: they share the objects
+among them, take over from each other, or agree before they disturb a shared system.`
 
-// The groups of commands in the help.
+// The groups of commands in help texts.
 const (
 	groupInspect    = "inspect"
 	groupAdminister = "administer"
@@ -23,8 +23,8 @@ const (
 func New() *cobra.Command {
 	root := newRoot(productLong + `
 
-Start with 'ringmaster up': it runs a real Kubernetes control plane and a sample operator
-in several instances on this machine, for as long as you like, and changes nothing outside
+To try it, run 'ringmaster up': it runs a real Kubernetes control plane and several
+instances of a sample operator on this machine until Ctrl-C, and changes nothing outside
 its own folder.`)
 	root.AddGroup(&cobra.Group{ID: groupEvaluate, Title: "Evaluate:"})
 	root.AddCommand(newUp(), newDemo(), newExperiment())
@@ -32,11 +32,16 @@ its own folder.`)
 	return root
 }
 
-// newRoot returns the root with the product's commands.
+// newRoot returns the root with the commands of the product.
 func newRoot(long string) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "ringmaster",
-		Short:         "Run more than one instance of a Kubernetes controller",
+		Use:   "ringmaster",
+		Short: "Run more than one instance of a Kubernetes controller",
+		Example: `  # the rings of the cluster, and their shards
+  ringmaster status
+
+  # why does this shard own the website?
+  ringmaster explain website/homepage -n project-bakery`,
 		Long:          long,
 		Version:       version(),
 		SilenceUsage:  true, // errors at run time are not about usage
@@ -49,7 +54,7 @@ func newRoot(long string) *cobra.Command {
 		&cobra.Group{ID: groupInspect, Title: "Inspect:"},
 		&cobra.Group{ID: groupAdminister, Title: "Administer:"})
 	for id, commands := range map[string][]*cobra.Command{
-		groupInspect:    {newStatus(), newDoctor()},
+		groupInspect:    {newStatus(), newExplain(), newDoctor()},
 		groupAdminister: {newRole(), newUnlabel(), newCoordination()},
 	} {
 		for _, command := range commands {
@@ -60,7 +65,7 @@ func newRoot(long string) *cobra.Command {
 	return root
 }
 
-// version is the module's version, which Go records in the binary.
+// version returns the version of the module, which Go records in the binary.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

@@ -1,30 +1,21 @@
 package coordinationstatus
 
 import (
-	"encoding/json"
 	"io"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/internal/output"
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/internal/status"
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/terminal"
 )
 
 // Write writes the report.
 func (r *Report) Write(out io.Writer, format status.Format, coloured bool) error {
-	switch format {
-	case status.JSON:
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
-	case status.YAML:
-		content, err := yaml.Marshal(r)
-		if err != nil {
-			return err
+	if !format.IsTable() {
+		document := output.Document{Root: r}
+		for i := range r.Systems {
+			document.Rows, document.Names = append(document.Rows, r.Systems[i]), append(document.Names, r.Systems[i].System)
 		}
-		_, err = out.Write(content)
-		return err
-	case status.Table, status.Wide:
+		return format.Write(out, document, false)
 	}
 	p := &printer{out: out, coloured: coloured, wide: format == status.Wide, now: r.Time.Time, flags: r.Flags}
 	for i := range r.Systems {

@@ -1,5 +1,4 @@
-// Package terminal writes for people: tables whose columns are in line, in colour where a terminal
-// shows it. In a pipe the same is plain text.
+// Package terminal writes aligned tables and coloured text for people. Without a terminal it writes plain text.
 package terminal
 
 import (
@@ -10,22 +9,22 @@ import (
 	"golang.org/x/term"
 )
 
-// Colour says what a text means, not how it looks.
+// Colour is the meaning of a text, not its look.
 type Colour int
 
 // The colours.
 const (
 	Plain Colour = iota
-	// Good, Doubtful and Bad are how something is doing.
+	// Good, Doubtful and Bad rate a state.
 	Good
 	Doubtful
 	Bad
-	// Faint is for what matters less, Strong for what is looked for first.
+	// Faint is less important, Strong more.
 	Faint
 	Strong
 )
 
-// codes are the terminal's own colours, so that they suit its background.
+// codes are the standard colours of terminals, which suit their background.
 var codes = map[Colour]string{Good: "\x1b[32m", Doubtful: "\x1b[33m", Bad: "\x1b[31m", Faint: "\x1b[2m", Strong: "\x1b[1m"}
 
 const reset = "\x1b[0m"
@@ -38,34 +37,34 @@ func Paint(colour Colour, text string) string {
 	return codes[colour] + text + reset
 }
 
-// When says when there is colour. It is the value of a flag.
+// When is when to use colours. It is the value of a flag.
 type When string
 
-// When there is colour.
+// The values of When.
 const (
 	Auto   When = "auto"
 	Always When = "always"
 	Never  When = "never"
 )
 
-// String is the flag's value.
+// String implements pflag.Value.
 func (w *When) String() string { return string(*w) }
 
-// Type is shown in the flag's description.
+// Type implements pflag.Value.
 func (w *When) Type() string { return "when" }
 
-// Set takes the flag's value.
+// Set implements pflag.Value.
 func (w *When) Set(value string) error {
 	switch When(value) {
 	case Auto, Always, Never:
 		*w = When(value)
 		return nil
 	}
-	return fmt.Errorf("it is one of %s, %s, %s", Auto, Always, Never)
+	return fmt.Errorf("use %s, %s or %s", Auto, Always, Never)
 }
 
-// Colours tells whether to write in colour: Auto does on a terminal that can, unless the environment
-// has NO_COLOR (no-color.org).
+// Colours reports whether to write colours. Auto does so on a terminal, unless the environment has NO_COLOR
+// (no-color.org).
 func (w *When) Colours(out io.Writer) bool {
 	switch *w {
 	case Always:
@@ -77,19 +76,19 @@ func (w *When) Colours(out io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && Is(out)
 }
 
-// Is tells whether somebody looks at what is written there.
+// Is reports whether a writer is a terminal.
 func Is(out io.Writer) bool {
 	file, is := out.(*os.File)
 	return is && term.IsTerminal(int(file.Fd()))
 }
 
-// Width is how many letters fit into a line there.
+// Width returns the number of characters in a line of a terminal.
 func Width(out io.Writer) int {
-	const usual = 80
+	const defaultWidth = 80
 	if file, is := out.(*os.File); is {
 		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
 			return width
 		}
 	}
-	return usual
+	return defaultWidth
 }

@@ -6,18 +6,18 @@ import (
 	"unicode/utf8"
 )
 
-// gap is between two columns.
+// gap separates two columns.
 const gap = "   "
 
 // Cell is a text in a table.
 type Cell struct {
 	Text   string
 	Colour Colour
-	// Right puts it at the right of its column, as numbers are.
+	// Right aligns the text to the right, as for numbers.
 	Right bool
 }
 
-// Table is rows of cells. The first row is its head.
+// Table has rows of cells. The first row has the headers.
 type Table struct {
 	// Indent is written before each row.
 	Indent string
@@ -56,7 +56,7 @@ func (t *Table) widths() []int {
 	return widths
 }
 
-// padded is the cell's text with spaces up to a width. Colours have none.
+// padded returns the text with spaces up to a width. Colours have no width.
 func (c Cell) padded(width int, coloured bool) string {
 	spaces := strings.Repeat(" ", width-utf8.RuneCountInString(c.Text))
 	text := c.Text

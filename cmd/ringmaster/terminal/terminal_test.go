@@ -33,7 +33,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestColoursHaveNoWidth sees the same text when the colours are taken away.
+// TestColoursHaveNoWidth compares a coloured table without its colours with a plain one.
 func TestColoursHaveNoWidth(t *testing.T) {
 	var plain, coloured strings.Builder
 	if err := table().Write(&plain, false); err != nil {
@@ -43,7 +43,7 @@ func TestColoursHaveNoWidth(t *testing.T) {
 		t.Fatal(err)
 	}
 	if plain.String() == coloured.String() {
-		t.Error("there is no colour")
+		t.Error("no colour was written")
 	}
 	stripped := strings.NewReplacer("\x1b[32m", "", "\x1b[1m", "", "\x1b[0m", "").Replace(coloured.String())
 	if diff := cmp.Diff(plain.String(), stripped); diff != "" {
@@ -59,7 +59,7 @@ func TestWhen(t *testing.T) {
 		}
 	}
 	if err := when.Set("sometimes"); err == nil {
-		t.Error("it takes anything")
+		t.Error("it accepts an unknown value")
 	}
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

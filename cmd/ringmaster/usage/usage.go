@@ -1,5 +1,5 @@
-// Package usage reports errors in how a command was typed, for all command lines of the project: each error names
-// the command whose help to read.
+// Package usage reports invalid flags and arguments, for all command lines of the project. Each error names the help of
+// the command.
 package usage
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Explain makes a command, and all commands below it, name their help in errors about flags and arguments.
+// Explain adds the name of their help to the errors of a command, and of all commands below it, about flags and arguments.
 func Explain(command *cobra.Command) {
 	command.SetFlagErrorFunc(SeeHelp)
 	explainArgs(command)
 }
 
-// SeeHelp adds to an error in how a command was typed where its help is.
+// SeeHelp adds the name of the help of a command to an error.
 func SeeHelp(command *cobra.Command, err error) error {
 	if clearer := negativeNumber(err, command.Use); clearer != nil {
 		err = clearer
@@ -38,7 +38,7 @@ func explainArgs(command *cobra.Command) {
 	}
 }
 
-// NoSuchCommand refuses arguments of a command that only groups others, and suggests what may have been meant.
+// NoSuchCommand refuses the arguments of a command that only groups others, and suggests similar commands.
 func NoSuchCommand(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

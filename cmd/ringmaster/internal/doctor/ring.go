@@ -110,7 +110,7 @@ func (r *ring) judge(leases []*coordinationv1.Lease, now time.Time) {
 		key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
 		s := shard{Lease: lease, refusal: tracker.Refusal(key), held: held(lease), silent: silent(lease, now)}
 		if s.refusal == members.NameTaken {
-			s.namesake, _ = tracker.Namesake(key)
+			s.namesake, _ = tracker.Incumbent(key)
 		}
 		if known, found := tracker.Shard(key); found {
 			s.available = s.held && !s.silent && !known.Leaving && !known.Cordoned

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{CRDs: []string{"config/crds"}})
 }
 
-// fixture is a ring of ConfigMaps, which control Secrets. Its shards are Leases that nobody renews, and its
-// objects are labelled by hand.
+// fixture is a ring of ConfigMaps, which control Secrets. Its shards are Leases that no process renews, and the test
+// labels its objects.
 type fixture struct {
 	*rig.Rig
 	*WithT
@@ -50,7 +50,7 @@ var resources = []shardingv1alpha1.RingResource{{
 	ControlledResources: []shardingv1alpha1.GroupResource{{Resource: "secrets"}},
 }}
 
-// declare makes a ControllerRing for the test's namespace, as ready as a sharder would say.
+// declare creates a ready ControllerRing for the namespace of the test.
 func (f *fixture) declare() *shardingv1alpha1.ControllerRing {
 	f.t.Helper()
 	ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: f.name}}
@@ -64,7 +64,7 @@ func (f *fixture) declare() *shardingv1alpha1.ControllerRing {
 	return ring
 }
 
-// join makes the Lease of a shard that has just renewed.
+// join creates the Lease of a shard that has just renewed it.
 func (f *fixture) join(name string, changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 	f.t.Helper()
 	declared, err := json.Marshal(resources)
@@ -76,7 +76,7 @@ func (f *fixture) join(name string, changes ...func(*coordinationv1.Lease)) *coo
 			Labels:      map[string]string{shardingv1alpha1.LabelControllerRing: f.name},
 			Annotations: map[string]string{shardingv1alpha1.AnnotationResources: string(declared)},
 		},
-		// So long that no shard becomes silent while the test goes on.
+		// Long enough that no Lease expires during the test.
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(3600)), AcquireTime: &now, RenewTime: &now},
 	}
 	for _, change := range changes {
@@ -86,7 +86,7 @@ func (f *fixture) join(name string, changes ...func(*coordinationv1.Lease)) *coo
 	return lease
 }
 
-// lead makes a shard the ring's own sharder.
+// lead creates the Lease of an in-process sharder.
 func (f *fixture) lead(holder string) {
 	f.t.Helper()
 	f.join(f.name+"-sharder", func(l *coordinationv1.Lease) {
@@ -95,7 +95,7 @@ func (f *fixture) lead(holder string) {
 	})
 }
 
-// leading makes a Lease that of an election, in which somebody leads and works on everything.
+// leading makes a Lease that of a leader that reconciles all objects.
 func leading(ring, holder string) func(*coordinationv1.Lease) {
 	return func(l *coordinationv1.Lease) {
 		l.Labels = map[string]string{shardingv1alpha1.LabelLeader: ring, shardingv1alpha1.LabelSharder: ""}
@@ -107,7 +107,7 @@ func leaving(l *coordinationv1.Lease) { l.Annotations[shardingv1alpha1.Annotatio
 
 func released(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("") }
 
-// create makes ConfigMaps of a shard, as kubectl and the webhook do.
+// create creates ConfigMaps of a shard, as kubectl and the webhook do.
 func (f *fixture) create(shard string, names ...string) {
 	f.t.Helper()
 	var group sync.WaitGroup
@@ -134,7 +134,7 @@ func (f *fixture) label(name, label, value string) *corev1.ConfigMap {
 	return object
 }
 
-// adopt makes a Secret that a ConfigMap controls.
+// adopt creates a Secret whose controller is a ConfigMap.
 func (f *fixture) adopt(name, controller, shard string) {
 	f.t.Helper()
 	parent := &corev1.ConfigMap{}
@@ -146,7 +146,7 @@ func (f *fixture) adopt(name, controller, shard string) {
 	f.Expect(f.Client.Create(f.t.Context(), child)).To(Succeed())
 }
 
-// belongsTo is the name of a ConfigMap that the ring of these shards gives to one of them.
+// belongsTo returns the name of a ConfigMap that one of these shards should own.
 func (f *fixture) belongsTo(shard string, shards ...string) string {
 	r := ring.New(shards)
 	for i := 0; ; i++ {
@@ -164,16 +164,16 @@ func (f *fixture) reader(config *rest.Config) *status.Reader {
 	return reader
 }
 
-// ring reports about the test's ring.
+// ring returns a report on the ring of the test, with counted objects.
 func (f *fixture) ring() status.Ring {
 	f.t.Helper()
-	report, err := f.reader(f.Config).Rings(f.t.Context(), status.Query{Rings: []string{f.name}})
+	report, err := f.reader(f.Config).Rings(f.t.Context(), status.Query{Rings: []string{f.name}, Count: true})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(report.Rings).To(HaveLen(1))
 	return report.Rings[0]
 }
 
-// place reports about an object.
+// place returns a report on an object.
 func (f *fixture) place(kind, name string) status.Place {
 	f.t.Helper()
 	report, err := f.reader(f.Config).Objects(f.t.Context(), status.Query{Rings: []string{f.name}, Namespace: f.Namespace}, []status.Name{{Type: kind, Name: name}})
@@ -183,19 +183,19 @@ func (f *fixture) place(kind, name string) status.Place {
 	return report.Objects[0].Places[0]
 }
 
-// account makes a ServiceAccount with rules for the cluster, and for the test's namespace.
+// account creates a ServiceAccount with rules for the cluster, and for the namespace of the test.
 func (f *fixture) account(cluster, namespaced []rbacv1.PolicyRule) *rest.Config {
 	f.t.Helper()
 	const name = "somebody"
-	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: f.Namespace, Name: name}}
+	inRings := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: f.Namespace, Name: name}}
 	here := metav1.ObjectMeta{Namespace: f.Namespace, Name: name}
 	everywhere := metav1.ObjectMeta{Name: f.Namespace}
 	for _, object := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: here},
 		&rbacv1.ClusterRole{ObjectMeta: everywhere, Rules: cluster},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: everywhere, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: f.Namespace}, Subjects: subjects},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: everywhere, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: f.Namespace}, Subjects: inRings},
 		&rbacv1.Role{ObjectMeta: here, Rules: namespaced},
-		&rbacv1.RoleBinding{ObjectMeta: here, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name}, Subjects: subjects},
+		&rbacv1.RoleBinding{ObjectMeta: here, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name}, Subjects: inRings},
 	} {
 		f.Expect(f.Client.Create(f.t.Context(), object)).To(Succeed())
 	}

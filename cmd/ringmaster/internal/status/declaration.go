@@ -15,36 +15,35 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// declaration is a ring with all Leases that have to do with it.
+// declaration is a ring with its Leases.
 type declaration struct {
 	name string
-	// ring is nil if there is no ControllerRing.
+	// ring is the ControllerRing, or nil without one.
 	ring *shardingv1alpha1.ControllerRing
 	// shards are the Leases of its shards, sharders those of in-process sharders.
 	shards, sharders []*coordinationv1.Lease
-	// election is the Lease of the external sharder's replicas, or nil if it is not known; unelected is
-	// whether there is none where it should be.
-	election  *coordinationv1.Lease
-	unelected bool
-	// blind is whether the Leases could not be read.
-	blind bool
+	// election is the Lease of the external sharder's election, or nil if it could not be read. electionMissing is
+	// whether it does not exist in the namespace of the sharder.
+	election        *coordinationv1.Lease
+	electionMissing bool
+	// leasesUnreadable is whether the Leases could not be read.
+	leasesUnreadable bool
 }
 
-// leases are all Leases that have to do with rings.
+// leases are the Leases of all rings.
 type leases struct {
 	shards, sharders, leaders []coordinationv1.Lease
 	election                  *coordinationv1.Lease
-	unelected                 bool
-	blind                     bool
+	electionMissing           bool
+	leasesUnreadable          bool
 }
 
-// declarations finds the rings: those that were declared with a ControllerRing, and those that only
-// Leases speak of. They are in the order of their names.
+// declarations returns all rings, sorted by name: those with a ControllerRing, and those that only Leases name.
 func declarations(rings []shardingv1alpha1.ControllerRing, found *leases) []*declaration {
 	all := map[string]*declaration{}
 	get := func(name string) *declaration {
 		if all[name] == nil {
-			all[name] = &declaration{name: name, election: found.election, unelected: found.unelected, blind: found.blind}
+			all[name] = &declaration{name: name, election: found.election, electionMissing: found.electionMissing, leasesUnreadable: found.leasesUnreadable}
 		}
 		return all[name]
 	}
@@ -59,36 +58,35 @@ func declarations(rings []shardingv1alpha1.ControllerRing, found *leases) []*dec
 		d := get(found.sharders[i].Labels[shardingv1alpha1.LabelSharder])
 		d.sharders = append(d.sharders, &found.sharders[i])
 	}
-	delete(all, "") // a label without a value names nothing
+	delete(all, "") // a label without a value names no ring
 	return slices.SortedFunc(maps.Values(all), func(a, b *declaration) int { return cmp.Compare(a.name, b.name) })
 }
 
-// spec is the ring as it was declared: by the ControllerRing, or by what the shards say that they work
-// on. The warnings say where they do not agree.
+// spec returns the ControllerRing, or the spec that the shards declare on their Leases, and warnings about differences.
 func (d *declaration) spec() (spec *shardingv1alpha1.ControllerRing, warnings []string) {
-	said, warnings := d.said()
+	declared, warnings := d.declaredByShards()
 	if d.ring != nil {
-		if missing := beyond(said, d.ring.Spec.Resources); len(missing) > 0 {
-			warnings = append(warnings, fmt.Sprintf("the shards work on %s, which the ControllerRing does not have in spec.resources: "+
-				"add it there, or nobody gets those objects", prose.List(missing)))
+		if missing := missingFrom(declared, d.ring.Spec.Resources); len(missing) > 0 {
+			warnings = append(warnings, fmt.Sprintf("the shards reconcile %s, which spec.resources of the ControllerRing does not list: "+
+				"add it, otherwise its objects stay unassigned", prose.List(missing)))
 		}
 		return d.ring, warnings
 	}
 	spec = &shardingv1alpha1.ControllerRing{}
-	spec.Name, spec.Spec.Resources, spec.Spec.NamespaceSelector = d.name, said, d.selector()
-	if len(said) == 0 {
-		warnings = append(warnings, "what it spreads is not known: there is no ControllerRing, and no Lease has the annotation "+
+	spec.Name, spec.Spec.Resources, spec.Spec.NamespaceSelector = d.name, declared, d.selector()
+	if len(declared) == 0 {
+		warnings = append(warnings, "the resources of the ring are not known: neither a ControllerRing exists, nor a Lease with the annotation "+
 			shardingv1alpha1.AnnotationResources)
 	}
 	return spec, warnings
 }
 
-// said is what the shards say that they work on, all together: those that hold their Leases, or else any.
-func (d *declaration) said() (resources []shardingv1alpha1.RingResource, warnings []string) {
+// declaredByShards returns the resources that live shards declare or, without one, those that dead shards declared.
+func (d *declaration) declaredByShards() (resources []shardingv1alpha1.RingResource, warnings []string) {
 	for _, live := range []bool{true, false} {
-		variants := map[string][]string{} // which shards say the same
+		variants := map[string][]string{} // shards by declaration
 		for _, lease := range d.shards {
-			if text := lease.Annotations[shardingv1alpha1.AnnotationResources]; text != "" && held(lease) == live {
+			if text := lease.Annotations[shardingv1alpha1.AnnotationResources]; text != "" && holdsLease(lease) == live {
 				variants[text] = append(variants[text], lease.Name)
 			}
 		}
@@ -96,7 +94,7 @@ func (d *declaration) said() (resources []shardingv1alpha1.RingResource, warning
 		for _, text := range slices.Sorted(maps.Keys(variants)) {
 			var one []shardingv1alpha1.RingResource
 			if err := json.Unmarshal([]byte(text), &one); err != nil {
-				warnings = append(warnings, fmt.Sprintf("what %s works on is not known: the annotation %s of its Lease: %v",
+				warnings = append(warnings, fmt.Sprintf("the resources of %s are not known: invalid annotation %s of its Lease: %v",
 					prose.List(variants[text]), shardingv1alpha1.AnnotationResources, err))
 				continue
 			}
@@ -104,7 +102,7 @@ func (d *declaration) said() (resources []shardingv1alpha1.RingResource, warning
 			resources = merge(resources, one)
 		}
 		if len(different) > 1 {
-			warnings = append(warnings, "not all shards work on the same, as it is during a rollout: compare "+prose.List(different))
+			warnings = append(warnings, "not all shards declare the same resources, as during a rollout: compare "+prose.List(different))
 		}
 		if len(resources) > 0 {
 			break
@@ -113,14 +111,13 @@ func (d *declaration) said() (resources []shardingv1alpha1.RingResource, warning
 	return resources, warnings
 }
 
-// selector is which namespaces the shards say that they select, or nil for the default. It is the code of
-// them all, so the first live one is as good as any.
+// selector returns the selector of namespaces that the first live shard declares, or nil for the default.
 func (d *declaration) selector() *metav1.LabelSelector {
 	for _, live := range []bool{true, false} {
 		for _, lease := range d.shards {
 			selector := &metav1.LabelSelector{}
 			text := lease.Annotations[shardingv1alpha1.AnnotationNamespaceSelector]
-			if held(lease) == live && text != "" && json.Unmarshal([]byte(text), selector) == nil {
+			if holdsLease(lease) == live && text != "" && json.Unmarshal([]byte(text), selector) == nil {
 				return selector
 			}
 		}
@@ -128,7 +125,7 @@ func (d *declaration) selector() *metav1.LabelSelector {
 	return nil
 }
 
-// merge adds resources to others.
+// merge adds resources to a list that lacks some of them.
 func merge(to, from []shardingv1alpha1.RingResource) []shardingv1alpha1.RingResource {
 	for _, added := range from {
 		at := slices.IndexFunc(to, func(known shardingv1alpha1.RingResource) bool { return known.GroupResource == added.GroupResource })
@@ -145,13 +142,13 @@ func merge(to, from []shardingv1alpha1.RingResource) []shardingv1alpha1.RingReso
 	return to
 }
 
-// beyond names the resources that are not among the known ones.
-func beyond(resources, known []shardingv1alpha1.RingResource) []string {
+// missingFrom returns the names of the resources that are not among the known ones.
+func missingFrom(resources, known []shardingv1alpha1.RingResource) []string {
 	names := namesOf(known)
 	return slices.DeleteFunc(namesOf(resources), func(name string) bool { return slices.Contains(names, name) })
 }
 
-// namesOf names all resources and controlled resources, each once.
+// namesOf returns the names of all resources and controlled resources, without duplicates.
 func namesOf(resources []shardingv1alpha1.RingResource) []string {
 	var names []string
 	for i := range resources {
@@ -164,4 +161,16 @@ func namesOf(resources []shardingv1alpha1.RingResource) []string {
 		}
 	}
 	return names
+}
+
+// kindsOf returns all resources and controlled resources, without duplicates.
+func kindsOf(resources []shardingv1alpha1.RingResource) []Kind {
+	var kinds []Kind
+	for _, name := range namesOf(resources) {
+		main := slices.ContainsFunc(resources, func(r shardingv1alpha1.RingResource) bool {
+			return schema.GroupResource{Group: r.Group, Resource: r.Resource}.String() == name
+		})
+		kinds = append(kinds, Kind{Resource: name, Controlled: !main})
+	}
+	return kinds
 }

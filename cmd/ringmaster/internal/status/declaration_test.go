@@ -16,13 +16,13 @@ func TestDeclarations(t *testing.T) {
 	other.Labels[shardingv1alpha1.LabelControllerRing] = "leases-only"
 	nameless := lease("d")
 	nameless.Labels[shardingv1alpha1.LabelControllerRing] = ""
-	lonely := elected("x")
-	lonely.Labels[shardingv1alpha1.LabelSharder] = "sharder-only"
+	sharderOnly := elected("x")
+	sharderOnly.Labels[shardingv1alpha1.LabelSharder] = "sharder-only"
 	rings := []shardingv1alpha1.ControllerRing{*controllerRing(), *controllerRing()}
 	rings[1].Name = "empty"
 	found := declarations(rings, &leases{
 		shards:   []coordinationv1.Lease{*lease("a"), *lease("b"), *other, *nameless},
-		sharders: []coordinationv1.Lease{*elected("a"), *lonely},
+		sharders: []coordinationv1.Lease{*elected("a"), *sharderOnly},
 	})
 	var got []string
 	for _, d := range found {
@@ -50,32 +50,32 @@ func TestSpec(t *testing.T) {
 		warnings []string
 	}{
 		"declared": {controllerRing(), []*coordinationv1.Lease{lease("a", worksOn(websites))}, []string{"websites.example.com", "deployments.apps"}, nil},
-		"declared too little": {
+		"incomplete": {
 			controllerRing(),
 			[]*coordinationv1.Lease{lease("a", worksOn(websites, resource("themes.example.com")))},
 			[]string{"websites.example.com", "deployments.apps"},
-			[]string{"the shards work on themes.example.com, which the ControllerRing does not have"},
+			[]string{"the shards reconcile themes.example.com, which spec.resources of the ControllerRing does not list"},
 		},
 		"by the shards": {nil, []*coordinationv1.Lease{lease("a", worksOn(websites)), lease("b", worksOn(websites))}, []string{"websites.example.com", "deployments.apps"}, nil},
 		"in a rollout": {
 			nil,
 			[]*coordinationv1.Lease{lease("a", worksOn(websites)), lease("b", worksOn(resource("websites.example.com", "services")))},
 			[]string{"websites.example.com", "services", "deployments.apps"},
-			[]string{"not all shards work on the same"},
+			[]string{"not all shards declare the same resources"},
 		},
-		"by dead shards, if there are no others": {nil, []*coordinationv1.Lease{lease("a", heldBy(""), worksOn(websites))}, []string{"websites.example.com", "deployments.apps"}, nil},
+		"by dead shards, without live ones": {nil, []*coordinationv1.Lease{lease("a", heldBy(""), worksOn(websites))}, []string{"websites.example.com", "deployments.apps"}, nil},
 		"not by dead shards": {
 			nil,
 			[]*coordinationv1.Lease{lease("a", heldBy(""), worksOn(resource("themes.example.com"))), lease("b", worksOn(websites))},
 			[]string{"websites.example.com", "deployments.apps"},
 			nil,
 		},
-		"by nobody": {nil, []*coordinationv1.Lease{lease("a")}, nil, []string{"what it spreads is not known"}},
-		"not readable": {
+		"unknown": {nil, []*coordinationv1.Lease{lease("a")}, nil, []string{"the resources of the ring are not known"}},
+		"invalid": {
 			nil,
 			[]*coordinationv1.Lease{lease("a", func(l *coordinationv1.Lease) { l.Annotations[shardingv1alpha1.AnnotationResources] = "{" })},
 			nil,
-			[]string{"what a works on is not known", "what it spreads is not known"},
+			[]string{"the resources of a are not known", "the resources of the ring are not known"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestSelector(t *testing.T) {
 		"none":                {[]*coordinationv1.Lease{lease("a")}, nil},
 		"one":                 {[]*coordinationv1.Lease{lease("a", selects(`{"matchLabels":{"a":"b"}}`))}, &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
 		"of a live one first": {[]*coordinationv1.Lease{lease("a", heldBy(""), selects(`{"matchLabels":{"a":"b"}}`)), lease("b", selects(`{}`))}, &metav1.LabelSelector{}},
-		"not readable":        {[]*coordinationv1.Lease{lease("a", selects("{"))}, nil},
+		"invalid":             {[]*coordinationv1.Lease{lease("a", selects("{"))}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec, _ := (&declaration{name: "ring", shards: test.leases}).spec()
@@ -114,7 +114,7 @@ func TestSelector(t *testing.T) {
 	}
 }
 
-// expectWords expects texts that begin so.
+// expectWords compares texts with their expected beginnings.
 func expectWords(t *testing.T, got, beginnings []string) {
 	t.Helper()
 	ok := len(got) == len(beginnings)

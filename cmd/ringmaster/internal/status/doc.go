@@ -1,11 +1,10 @@
-// Package status shows people which rings there are, who is in them, what each shard has, and why an
-// object is where it is.
+// Package status reports the state of rings, their shards and their objects, and explains why an object has its owner.
 //
-// It promises to judge as the sharder does, with the same code: who is a member, where an object
-// belongs, which objects are spread. It only reads; objects as metadata, in pages, and none is kept:
-// what it takes to look at a ring does not grow with the number of its objects. What somebody may not
-// read is shown as not known, with the reason, beside all that they may.
+// It guarantees to decide as the sharder does, with the same code: which shards are members, which shard should own
+// an object, which objects are sharded. It only reads. Without Query.Count it lists no objects: the numbers of objects
+// are those that shards publish on their Leases. With it, objects are listed as metadata, in pages, and not kept, so
+// that memory does not grow with their number. What the user is not allowed to read is reported as unknown, with the reason.
 //
-// Everything is one look. Clocks of shards and API servers are not this computer's, so a time that
-// compares them is told to people and decides nothing.
+// A report is of one moment. The clocks of shards and API servers differ from that of this computer, so a comparison
+// with this clock is shown to people, and decides nothing except what Ring.Problems says.
 package status

@@ -13,14 +13,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// now is when the tests take place.
+// now is the time of the tests.
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func before(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-d)} }
 
 func micro(d time.Duration) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(-d)} }
 
-// lease makes the Lease of a shard that joined an hour ago and renewed a second ago, changed as asked.
+// lease returns the Lease of a shard that joined an hour ago and renewed it a second ago, with changes.
 func lease(name string, changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -64,7 +64,7 @@ func worksOn(resources ...shardingv1alpha1.RingResource) func(*coordinationv1.Le
 	return func(l *coordinationv1.Lease) { l.Annotations[shardingv1alpha1.AnnotationResources] = string(content) }
 }
 
-// elected is the Lease with which a ring's instance is its sharder.
+// elected returns the Lease of an in-process sharder.
 func elected(holder string, changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 	l := lease("ring-sharder", append([]func(*coordinationv1.Lease){heldBy(holder)}, changes...)...)
 	l.Labels = map[string]string{shardingv1alpha1.LabelSharder: "ring"}
@@ -84,7 +84,7 @@ func groupResource(name string) shardingv1alpha1.GroupResource {
 	return shardingv1alpha1.GroupResource{Group: parsed.Group, Resource: parsed.Resource}
 }
 
-// controllerRing is one that a sharder looks after.
+// controllerRing returns a ring that a sharder has observed, if it has conditions.
 func controllerRing(conditions ...metav1.Condition) *shardingv1alpha1.ControllerRing {
 	ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: "ring"}}
 	ring.Spec.Resources = []shardingv1alpha1.RingResource{resource("websites.example.com", "deployments.apps")}
@@ -98,7 +98,7 @@ func condition(kind string, status metav1.ConditionStatus, message string) metav
 
 var isReady = condition("Ready", metav1.ConditionTrue, "All is well.")
 
-// What the ring of these tests spreads.
+// The resources of the ring.
 var (
 	websiteKind = catalog.Kind{GroupKind: schema.GroupKind{Group: "example.com", Kind: "Website"}, Namespaced: true}
 	websites    = catalog.Resource{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "websites"}, Kind: websiteKind}
@@ -109,16 +109,24 @@ var (
 	}
 )
 
-// factsOf is a ring with these shards, in which nothing was counted yet.
-func factsOf(ring *shardingv1alpha1.ControllerRing, shards ...*coordinationv1.Lease) *facts {
-	return &facts{
+// ringStateOf returns a ring with these shards, whose objects are to be counted.
+func ringStateOf(ring *shardingv1alpha1.ControllerRing, shards ...*coordinationv1.Lease) *ringState {
+	return &ringState{
 		declaration: &declaration{name: "ring", ring: ring, shards: shards},
 		spread:      &catalog.Ring{Name: "ring", Resources: []catalog.Resource{websites, deployments}, Namespaces: labels.Everything()},
-		tallies:     []*tally{newTally(), newTally()},
+		counters:    []*objectCounter{newObjectCounter(), newObjectCounter()},
 	}
 }
 
-// website is an object of the ring's main kind. Labels are its shard and, if it is being drained, where to.
+// uncounted returns the same ring as it is reported without counting objects.
+func uncounted(f *ringState) *ringState { return newRingState(f.declaration) }
+
+// publishes sets the numbers of objects that a shard publishes.
+func publishes(annotation string) func(*coordinationv1.Lease) {
+	return func(l *coordinationv1.Lease) { l.Annotations[shardingv1alpha1.AnnotationObjects] = annotation }
+}
+
+// website returns a main object. Its labels are its shard and, if it is being drained, its next owner.
 func website(name string, shardAndDrain ...string) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "project", Name: name, Labels: map[string]string{}}}
 	for i, value := range shardAndDrain {
@@ -130,7 +138,7 @@ func website(name string, shardAndDrain ...string) *metav1.PartialObjectMetadata
 	return object
 }
 
-// deployment is an object that a website controls.
+// deployment returns an object whose controller is a website.
 func deployment(controller string, shard ...string) *metav1.PartialObjectMetadata {
 	object := website("deployment", shard...)
 	if controller != "" {
@@ -139,7 +147,7 @@ func deployment(controller string, shard ...string) *metav1.PartialObjectMetadat
 	return object
 }
 
-// written notes that a manager wrote fields some time ago.
+// written adds managed fields that a manager wrote some time ago.
 func written(object *metav1.PartialObjectMetadata, manager string, ago time.Duration, fields string) *metav1.PartialObjectMetadata {
 	object.ManagedFields = append(object.ManagedFields, metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: before(ago), FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
@@ -147,7 +155,7 @@ func written(object *metav1.PartialObjectMetadata, manager string, ago time.Dura
 	return object
 }
 
-// byUs are the fields of somebody who writes only labels.
+// byUs returns the managed fields of a manager that writes only labels.
 func byUs(labels ...string) string {
 	fields := map[string]any{".": map[string]any{}}
 	for _, label := range labels {

@@ -11,85 +11,85 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// subject is an object in one ring, with all that was read about it.
-type subject struct {
-	ring     *facts
+// objectInRing is all that was read about an object in one ring.
+type objectInRing struct {
+	ring     *ringState
 	resource *catalog.Resource
 	object   *metav1.PartialObjectMetadata
-	// selected is whether the ring spreads the objects of its namespace.
+	// selected is whether the ring selects its namespace.
 	selected bool
-	// controller is the object that decides where this one belongs, if that is another one.
-	controller *relative
-	// children are the objects that this one controls.
-	children []relative
+	// controller is the controller of a controlled object.
+	controller *relatedObject
+	// children are the objects whose controller it is.
+	children []relatedObject
 }
 
-// relative is a controller or a child as it was read.
-type relative struct {
+// relatedObject is a controller or a child.
+type relatedObject struct {
 	Reference
-	object *metav1.PartialObjectMetadata // nil if it does not exist, or with an error
+	object *metav1.PartialObjectMetadata // nil if it does not exist or could not be read
 	err    error
 }
 
-// place says where the object is, where it should be, and why.
-func (s *subject) place(now time.Time) Place {
-	j := &judgement{subject: s, cast: s.ring.cast(now), sharders: s.ring.whoShards(now), now: now}
-	p := Place{Ring: s.ring.name, Held: s.held(s.object, j.cast)}
+// place returns the owner of the object, the shard that should own it, and why they differ.
+func (s *objectInRing) place(now time.Time) Place {
+	j := &explanation{objectInRing: s, shards: s.ring.shardSet(now), sharders: s.ring.activeSharders(now), now: now}
+	p := Place{Ring: s.ring.name, Ownership: s.ownership(s.object, j.shards)}
 	if value, draining := s.object.Labels[shardingv1alpha1.LabelDrain(s.ring.name)]; draining {
 		p.Draining = &Drain{Since: drainSince(s.object, s.ring.name)}
-		if value != "true" { // as other sharders write, to whom it means nothing
+		if value != "true" { // which other sharders write
 			p.Draining.To = value
 		}
 	}
 	if s.controller != nil {
-		shown := s.show(s.controller, j.cast)
+		shown := s.show(s.controller, j.shards)
 		p.Controller = &shown
 	}
 	for i := range s.children {
-		p.Children = append(p.Children, s.show(&s.children[i], j.cast))
+		p.Children = append(p.Children, s.show(&s.children[i], j.shards))
 	}
 	owner, err := s.resource.MainObject(s.object)
-	if err == nil && s.selected && !s.ring.blind {
+	if err == nil && s.selected && !s.ring.leasesUnreadable {
 		j.key = owner.Key()
-		p.Desired = j.cast.members.Owner(j.key)
+		p.Desired = j.shards.members.Owner(j.key)
 	}
-	j.place, j.notSpread = &p, err
-	p.Reason, p.Message = j.judge()
+	j.place, j.notSharded = &p, err
+	p.Reason, p.Message = j.explain()
 	p.Agrees = p.agrees()
 	return p
 }
 
-// agrees tells whether label and ring say the same, as far as that is known.
+// agrees reports whether the owner is certainly the one that the object should have.
 func (p *Place) agrees() bool {
 	switch p.Reason {
-	case Settled, WithController, Led:
+	case AsDesired, WithController, OwnedByLeader:
 		return true
-	case NotSpread, NotSelected:
+	case NotSharded, NotSelected:
 		return p.Shard == ""
 	}
 	return false
 }
 
-// held is who has an object.
-func (s *subject) held(object *metav1.PartialObjectMetadata, c *cast) Held {
+// ownership returns the owner of an object.
+func (s *objectInRing) ownership(object *metav1.PartialObjectMetadata, c *shardSet) Ownership {
 	label := shardingv1alpha1.LabelShard(s.ring.name)
 	shard := object.Labels[label]
 	if shard == "" {
-		return Held{}
+		return Ownership{}
 	}
-	h := Held{Shard: shard, State: c.shard(shard).shown()}
+	h := Ownership{Shard: shard, State: c.shard(shard).displayState()}
 	h.Since, h.SinceExact = labelSince(object, label)
 	return h
 }
 
-// What is shown of a shard that is in the ring and gets no new objects.
+// The states that are shown for members that are not assigned objects.
 const (
 	stateLeaving  = "leaving"
 	stateCordoned = "cordoned"
 )
 
-// shown is the state as people see it.
-func (s *Shard) shown() string {
+// displayState returns the state that is shown to people.
+func (s *Shard) displayState() string {
 	switch {
 	case s.Leaving:
 		return stateLeaving
@@ -99,21 +99,21 @@ func (s *Shard) shown() string {
 	return s.State
 }
 
-func (s *subject) show(r *relative, c *cast) Relative {
-	shown := Relative{Reference: r.Reference}
+func (s *objectInRing) show(r *relatedObject, c *shardSet) RelatedObject {
+	shown := RelatedObject{Reference: r.Reference}
 	switch {
 	case r.err != nil:
 		shown.Error = r.err.Error()
 	case r.object == nil:
-		shown.Error = "it does not exist"
+		shown.Error = "not found"
 	default:
-		shown.Held = s.held(r.object, c)
+		shown.Ownership = s.ownership(r.object, c)
 	}
 	return shown
 }
 
-// heir is who would get an object if its shard were not there.
-func heir(members *ring.Ring, without, key string) string {
+// ownerWithout returns the shard that should own a key if one shard were not available.
+func ownerWithout(members *ring.Ring, without, key string) string {
 	var others []string
 	for _, shard := range members.Shards() {
 		if shard != without {

@@ -17,15 +17,17 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// Objects reports about single objects. Those that are not found are in the error, beside a report on the
-// others.
+// Objects returns a report on objects. If some are not found, it returns an error and a report on the others.
 func (r *Reader) Objects(ctx context.Context, query Query, names []Name) (*Report, error) {
-	w, err := r.look(ctx, query)
+	w, err := r.readRings(ctx, query)
 	if err != nil {
 		return nil, err
 	}
+	if err := r.resolveAll(ctx, w); err != nil {
+		return nil, err
+	}
 	r.selectNamespaces(ctx, w, query.Namespace)
-	found := make([]*inquiry, len(names))
+	found := make([]*objectState, len(names))
 	errs := make([]error, len(names))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, concurrency)
@@ -33,27 +35,30 @@ func (r *Reader) Objects(ctx context.Context, query Query, names []Name) (*Repor
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			found[i], errs[i] = r.inquire(ctx, w, query, name)
+			found[i], errs[i] = r.readObject(ctx, w, query, name)
 		})
 	}
 	group.Wait()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	r.lookAgain(ctx, w)
+	r.rereadLeases(ctx, w)
 	report := &Report{Time: metav1.Time{Time: r.now()}, Warnings: w.warnings}
 	for _, one := range found {
 		if one == nil {
 			continue
 		}
-		for _, s := range one.subjects {
-			if len(one.leaders) > 0 && w.instead(s.ring, report.Time.Time) {
+		for _, s := range one.inRings {
+			if len(one.leaders) > 0 && w.replacedByLeader(s.ring, report.Time.Time) {
 				continue
 			}
 			one.Places = append(one.Places, s.place(report.Time.Time))
 		}
 		for _, l := range one.leaders {
 			one.Places = append(one.Places, l.place(one.object, report.Time.Time))
+		}
+		if warning := r.addEvents(ctx, one); warning != "" && !slices.Contains(report.Warnings, warning) {
+			report.Warnings = append(report.Warnings, warning)
 		}
 		report.Objects = append(report.Objects, one.Object)
 	}
@@ -65,24 +70,25 @@ func (r *Reader) Objects(ctx context.Context, query Query, names []Name) (*Repor
 	return report, errors.Join(errs...)
 }
 
-// inquiry is an object, in all rings that spread its kind, and with all who lead and have it.
-type inquiry struct {
+// objectState is an object in all rings that shard its kind, and with all leaders that reconcile it.
+type objectState struct {
 	Object
-	object   *metav1.PartialObjectMetadata
-	subjects []*subject
-	leaders  []leadership
+	kind    string
+	object  *metav1.PartialObjectMetadata
+	inRings []*objectInRing
+	leaders []leaderLease
 }
 
-// inquire reads an object with its relatives.
-func (r *Reader) inquire(ctx context.Context, w *world, query Query, name Name) (*inquiry, error) {
+// readObject reads an object, and its controller or its children.
+func (r *Reader) readObject(ctx context.Context, w *clusterState, query Query, name Name) (*objectState, error) {
 	mapping, err := r.mapping(name.Type)
 	if err != nil {
 		return nil, err
 	}
 	resource := mapping.Resource.GroupResource()
-	spread := slices.ContainsFunc(w.rings, func(f *facts) bool { return f.spread.Resource(resource) != nil })
-	leaders := w.leading(resource, spread, r.now())
-	if !spread && len(leaders) == 0 {
+	sharded := slices.ContainsFunc(w.rings, func(f *ringState) bool { return f.spread.Resource(resource) != nil })
+	leaders := w.leadersOf(resource, sharded, r.now())
+	if !sharded && len(leaders) == 0 {
 		return nil, notInAnyRing(resource, w)
 	}
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
@@ -95,51 +101,51 @@ func (r *Reader) inquire(ctx context.Context, w *world, query Query, name Name) 
 	case err != nil:
 		return nil, fmt.Errorf("reading %s/%s: %w", resource, name.Name, err)
 	}
-	one := &inquiry{
+	one := &objectState{
 		Object: Object{Reference: Reference{resource.String(), object.Namespace, object.Name}, UID: object.UID},
-		object: object, leaders: leaders,
+		kind:   mapping.GroupVersionKind.Kind, object: object, leaders: leaders,
 	}
 	for _, f := range w.rings {
 		known := f.spread.Resource(resource)
 		if known == nil {
 			continue
 		}
-		s := &subject{ring: f, resource: known, object: object, selected: object.Namespace == "" || f.selects(object.Namespace)}
-		r.relatives(ctx, s)
-		one.subjects = append(one.subjects, s)
+		s := &objectInRing{ring: f, resource: known, object: object, selected: object.Namespace == "" || f.selects(object.Namespace)}
+		r.readRelated(ctx, s)
+		one.inRings = append(one.inRings, s)
 	}
 	return one, nil
 }
 
-// notFound says what there is not: the object, or its whole namespace.
+// notFound returns the error for an object that does not exist, or whose namespace does not.
 func (r *Reader) notFound(ctx context.Context, query Query, kind, name string) error {
 	if query.Namespace == "" {
-		return fmt.Errorf("there is no %s %q", kind, name)
+		return fmt.Errorf("%s %q not found", kind, name)
 	}
 	if err := r.requireNamespace(ctx, query.Namespace); err != nil {
-		return fmt.Errorf("%w, and thus no %s %q in it", err, kind, name)
+		return fmt.Errorf("%s %q not found: %w", kind, name, err)
 	}
-	err := fmt.Errorf("there is no %s %q in the namespace %s", kind, name, query.Namespace)
+	err := fmt.Errorf("%s %q not found in namespace %q", kind, name, query.Namespace)
 	if query.Implied {
-		err = fmt.Errorf("%w: name another one with -n", err)
+		err = fmt.Errorf("%w: select another namespace with -n", err)
 	}
 	return err
 }
 
-func notInAnyRing(resource schema.GroupResource, w *world) error {
+func notInAnyRing(resource schema.GroupResource, w *clusterState) error {
 	var rings strings.Builder
 	for _, f := range w.rings {
 		spec, _ := f.spec()
-		fmt.Fprintf(&rings, "\n  %s: %v", f.name, namesOf(spec.Spec.Resources))
+		fmt.Fprintf(&rings, "\n  ring %s: %s", f.name, strings.Join(namesOf(spec.Spec.Resources), ", "))
 	}
 	for _, l := range w.leaders {
-		fmt.Fprintf(&rings, "\n  %s, where one leads: %v", l.ring, namesOf(l.resources()))
+		fmt.Fprintf(&rings, "\n  leader of %s: %s", l.ring, strings.Join(namesOf(l.resources()), ", "))
 	}
-	return fmt.Errorf("no ring spreads %s. There are:%s", resource, &rings)
+	return fmt.Errorf("no ring has the resource %s (available:%s)", resource, &rings)
 }
 
-// mapping finds out what somebody means with a type: a resource in the plural or singular, its short
-// name, or a kind; with or without version and group.
+// mapping looks up a type as kubectl does: a resource in the plural or singular, a short name, or a kind, with or
+// without version and group.
 func (r *Reader) mapping(named string) (*meta.RESTMapping, error) {
 	versioned, resource := schema.ParseResourceArg(named)
 	var kind schema.GroupVersionKind
@@ -163,13 +169,13 @@ func (r *Reader) mapping(named string) (*meta.RESTMapping, error) {
 	}
 	mapping, err := r.mapper.RESTMapping(groupKind, versions...)
 	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("the API server does not know the type %q: name it as in 'kubectl api-resources'", named)
+		return nil, fmt.Errorf("the API server does not serve the type %q: 'kubectl api-resources' lists all types", named)
 	}
 	return mapping, err
 }
 
-// Knows tells whether something is a type of the API server.
-func (r *Reader) Knows(named string) bool {
+// IsType reports whether the API server serves a type of this name.
+func (r *Reader) IsType(named string) bool {
 	_, err := r.mapping(named)
 	return err == nil
 }
@@ -178,7 +184,7 @@ func (r *Reader) get(ctx context.Context, resource schema.GroupVersionResource, 
 	return r.in(resource, namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// in is a resource in a namespace, or in all.
+// in returns the client of a resource in a namespace, or in all.
 func (r *Reader) in(resource schema.GroupVersionResource, namespace string) metadata.ResourceInterface {
 	if namespace == "" {
 		return r.metadata.Resource(resource)
@@ -186,22 +192,22 @@ func (r *Reader) in(resource schema.GroupVersionResource, namespace string) meta
 	return r.metadata.Resource(resource).Namespace(namespace)
 }
 
-// relatives reads the object's controller, or its children.
-func (r *Reader) relatives(ctx context.Context, s *subject) {
+// readRelated reads the controller of an object, or its children.
+func (r *Reader) readRelated(ctx context.Context, s *objectInRing) {
 	if s.resource.Main() {
 		r.children(ctx, s)
 		return
 	}
 	owner, err := s.resource.MainObject(s.object)
 	if err != nil {
-		return // it has none that matters
+		return // it has no controller that is sharded
 	}
 	at := slices.IndexFunc(s.ring.spread.Resources, func(known catalog.Resource) bool { return known.Main() && known.Kind.GroupKind == owner.Kind.GroupKind })
 	if at < 0 {
 		return
 	}
 	resource := &s.ring.spread.Resources[at]
-	controller := &relative{Reference: Reference{resource.Resource.GroupResource().String(), owner.Namespace, owner.Name}}
+	controller := &relatedObject{Reference: Reference{resource.Resource.GroupResource().String(), owner.Namespace, owner.Name}}
 	controller.object, controller.err = r.get(ctx, resource.Resource, owner.Namespace, owner.Name)
 	if controller.err != nil {
 		controller.object = nil
@@ -213,20 +219,20 @@ func (r *Reader) relatives(ctx context.Context, s *subject) {
 }
 
 // children reads the objects of controlled kinds that the object controls.
-func (r *Reader) children(ctx context.Context, s *subject) {
+func (r *Reader) children(ctx context.Context, s *objectInRing) {
 	for i := range s.ring.spread.Resources {
 		resource := &s.ring.spread.Resources[i]
 		if !slices.ContainsFunc(resource.Controllers, func(kind catalog.Kind) bool { return kind.GroupKind == s.resource.Kind.GroupKind }) {
 			continue
 		}
 		name := resource.Resource.GroupResource().String()
-		err := r.each(ctx, r.in(resource.Resource, s.object.Namespace), func(object *metav1.PartialObjectMetadata) {
+		err := r.forEachObject(ctx, r.in(resource.Resource, s.object.Namespace), func(object *metav1.PartialObjectMetadata) {
 			if controller := metav1.GetControllerOfNoCopy(object); controller != nil && controller.UID == s.object.UID {
-				s.children = append(s.children, relative{Reference: Reference{name, object.Namespace, object.Name}, object: object.DeepCopy()})
+				s.children = append(s.children, relatedObject{Reference: Reference{name, object.Namespace, object.Name}, object: object.DeepCopy()})
 			}
 		})
 		if err != nil {
-			s.children = append(s.children, relative{Reference: Reference{Resource: name}, err: err})
+			s.children = append(s.children, relatedObject{Reference: Reference{Resource: name}, err: err})
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestRings counts the objects of a declared ring, more than a page of them.
-func TestRings(t *testing.T) {
+// TestCount counts the objects of a ring, more than a page of them.
+func TestCount(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.declare()
 	f.join("a")
@@ -30,10 +30,10 @@ func TestRings(t *testing.T) {
 	f.create("b", "b-1", "b-2")
 	f.create("c", "c-1")
 	f.create("gone", "gone-1")
-	f.create("", "nobody-1")
+	f.create("", "unassigned-1")
 	f.adopt("child", "b-1", "b")
-	// It has neither a controller, nor is anything of other namespaces the ring's.
-	f.Expect(f.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "lonely"}})).To(Succeed())
+	// The ring ignores an object without a controller, and the objects of other namespaces.
+	f.Expect(f.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "uncontrolled"}})).To(Succeed())
 	f.Expect(f.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "other-"}})).To(Succeed())
 
 	got := f.ring()
@@ -43,10 +43,10 @@ func TestRings(t *testing.T) {
 	f.Expect([]int{got.Members, got.Available}).To(Equal([]int{2, 1}))
 	f.Expect(got.Total.Objects).To(Equal(606))
 	f.Expect(got.Total.Unassigned).To(Equal(1))
-	f.Expect(got.Total.Stranded).To(Equal(2))
-	f.Expect(got.Total.NotSpread).To(BeNumerically(">=", 2))
-	f.Expect(got.Balance).To(Equal(1.0))
-	f.Expect(got.Warnings).To(ConsistOf(ContainSubstring("there is no Lease of the sharder")))
+	f.Expect(got.Total.Orphaned).To(Equal(2))
+	f.Expect(got.Total.NotSharded).To(BeNumerically(">=", 2))
+	f.Expect(got.Imbalance).To(Equal(1.0))
+	f.Expect(got.Warnings).To(ConsistOf(ContainSubstring("the sharder has no Lease")))
 	shards := map[string]string{}
 	for _, shard := range got.Shards {
 		shards[shard.Name] = fmt.Sprintf("%s member=%t leaving=%t configmaps=%d secrets=%d", shard.State, shard.Member, shard.Leaving, shard.Objects["configmaps"], shard.Objects["secrets"])
@@ -59,7 +59,7 @@ func TestRings(t *testing.T) {
 	}))
 }
 
-// TestDrainAge finds in a list of metadata when a drain was asked for.
+// TestDrainAge finds in the metadata of objects when a drain began.
 func TestDrainAge(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.declare()
@@ -85,17 +85,17 @@ func TestDrainAge(t *testing.T) {
 	f.Expect(place.Draining.To).To(Equal("b"))
 	f.Expect(place.Draining.Since.Equal(asked)).To(BeTrue())
 	f.Expect(place.Since).NotTo(BeNil())
-	f.Expect(place.SinceExact).To(BeTrue(), "kubectl wrote nothing but the label")
+	f.Expect(place.SinceExact).To(BeTrue(), "kubectl has written only the label")
 
-	// The sharder gives it to b after all, which is a later change of what it owns.
+	// The sharder assigns it to b, a later change by the same manager of fields.
 	f.label(object, shardingv1alpha1.LabelShard(f.name), "b")
 	place = f.place("configmap", object)
-	f.Expect(place.Reason).To(Equal(status.UndrainDue), place.Message)
+	f.Expect(place.Reason).To(Equal(status.UndrainPending), place.Message)
 	f.Expect(place.SinceExact).To(BeFalse(), "the drain label has the same time")
 }
 
-// TestObjects says where objects are, and why.
-func TestObjects(t *testing.T) {
+// TestExplain explains the owners of objects.
+func TestExplain(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.declare()
 	f.join("a")
@@ -105,11 +105,11 @@ func TestObjects(t *testing.T) {
 	f.create("", "new")
 	f.adopt("child", "parent", "a")
 	f.adopt("stray", "parent", "x")
-	f.Expect(f.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "lonely"}})).To(Succeed())
+	f.Expect(f.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "uncontrolled"}})).To(Succeed())
 
 	for _, kind := range []string{"configmap", "configmaps", "cm", "ConfigMap", "configmaps.v1."} {
 		place := f.place(kind, "parent")
-		f.Expect(place.Reason).To(Equal(status.Settled), place.Message)
+		f.Expect(place.Reason).To(Equal(status.AsDesired), place.Message)
 		f.Expect(place.Agrees).To(BeTrue())
 		f.Expect(place.Children).To(HaveLen(2))
 		f.Expect([]string{place.Children[0].Name, place.Children[0].Shard, place.Children[0].State}).To(Equal([]string{"child", "a", "ready"}))
@@ -117,23 +117,23 @@ func TestObjects(t *testing.T) {
 	}
 	f.Expect(f.place("cm", "left").Reason).To(Equal(status.ShardDead))
 	f.Expect(f.place("cm", "new").Reason).To(Equal(status.Unassigned))
-	f.Expect(f.place("secret", "child").Reason).To(Equal(status.Settled))
+	f.Expect(f.place("secret", "child").Reason).To(Equal(status.AsDesired))
 	f.Expect(f.place("secret", "child").Controller.Name).To(Equal("parent"))
 	f.Expect(f.place("secret", "stray").Reason).To(Equal(status.ShardGone))
-	f.Expect(f.place("secret", "lonely").Reason).To(Equal(status.NotSpread))
+	f.Expect(f.place("secret", "uncontrolled").Reason).To(Equal(status.NotSharded))
 
 	query := status.Query{Rings: []string{f.name}, Namespace: f.Namespace}
 	names := []status.Name{{Type: "cm", Name: "parent"}, {Type: "cm", Name: "absent"}, {Type: "pods", Name: "x"}, {Type: "things", Name: "x"}}
 	report, err := f.reader(f.Config).Objects(t.Context(), query, names)
 	f.Expect(report.Objects).To(HaveLen(1), "the one that is there")
 	f.Expect(err).To(MatchError(And(
-		ContainSubstring(`there is no configmap "absent" in the namespace `+f.Namespace+"\n"),
-		ContainSubstring("no ring spreads pods. There are:\n  "+f.name+": [configmaps secrets]"),
-		ContainSubstring(`does not know the type "things"`),
+		ContainSubstring(`configmap "absent" not found in namespace "`+f.Namespace+`"`),
+		ContainSubstring("no ring has the resource pods (available:\n  ring "+f.name+": configmaps, secrets)"),
+		ContainSubstring(`does not serve the type "things"`),
 	)))
 }
 
-// TestNamespaceSelector reads the labels of namespaces where their names are not enough.
+// TestNamespaceSelector has a selector for which the names of namespaces are not enough.
 func TestNamespaceSelector(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	ring := f.declare()
@@ -147,14 +147,14 @@ func TestNamespaceSelector(t *testing.T) {
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"project":%q}}}`, f.name)
 	f.Expect(f.Client.Patch(t.Context(), namespace, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
 	f.Expect(f.ring().Total.Objects).To(Equal(1))
-	f.Expect(f.place("cm", "object").Reason).To(Equal(status.Settled))
+	f.Expect(f.place("cm", "object").Reason).To(Equal(status.AsDesired))
 }
 
-// TestWithoutCRD is on a cluster where nothing of ours is installed, and a ring is its own sharder.
+// TestWithoutCRD has a ring with an in-process sharder on a cluster without the CRD.
 func TestWithoutCRD(t *testing.T) {
 	f := setUp(t, rig.Private(t, rig.Options{}))
 	_, err := f.reader(f.Config).Rings(t.Context(), status.Query{})
-	f.Expect(err).To(MatchError(ContainSubstring("no ring: there is no ControllerRing, and no Lease")))
+	f.Expect(err).To(MatchError(ContainSubstring("no ring found: neither a ControllerRing exists, nor a Lease")))
 
 	f.join("a")
 	f.create("a", "object")
@@ -173,10 +173,10 @@ func TestWithoutCRD(t *testing.T) {
 	f.Expect(f.place("cm", "object").Desired).To(BeElementOf("a", "b"))
 
 	_, err = f.reader(f.Config).Rings(t.Context(), status.Query{Rings: []string{"misspelt"}})
-	f.Expect(err).To(MatchError(fmt.Sprintf("there is no ring %q, but: %s", "misspelt", f.name)))
+	f.Expect(err).To(MatchError(fmt.Sprintf("ring %q not found (available: %s)", "misspelt", f.name)))
 }
 
-// TestLeader shows who has everything, where nothing is spread.
+// TestLeader has an operator in which one instance reconciles all objects.
 func TestLeader(t *testing.T) {
 	f := setUp(t, rig.Private(t, rig.Options{}))
 	f.join(f.name+"-leader", leading(f.name, "a_1"))
@@ -188,48 +188,48 @@ func TestLeader(t *testing.T) {
 	f.Expect(report.Rings).To(BeEmpty())
 	f.Expect(report.Leaders).To(HaveLen(1))
 	got := report.Leaders[0]
-	f.Expect([]string{got.Name, got.Namespace, got.Lease, got.Instance, got.State()}).To(Equal([]string{f.name, f.Namespace, f.name + "-leader", "a", "leads"}))
+	f.Expect([]string{got.Name, got.Namespace, got.Lease, got.Instance, got.State()}).To(Equal([]string{f.name, f.Namespace, f.name + "-leader", "a", "leading"}))
 	f.Expect(got.Resources).To(Equal([]string{"configmaps", "secrets"}))
 
 	place := f.place("cm", "object")
-	f.Expect([]any{place.Reason, place.Shard, place.Agrees}).To(Equal([]any{status.Led, "a", true}), place.Message)
-	f.Expect(place.Message).To(ContainSubstring("a leads " + f.name + ", and has everything"))
-	f.Expect(f.place("cm", "labelled").Message).To(ContainSubstring("names the shard old, is left over"))
+	f.Expect([]any{place.Reason, place.Shard, place.Agrees}).To(Equal([]any{status.OwnedByLeader, "a", true}), place.Message)
+	f.Expect(place.Message).To(ContainSubstring("a leads " + f.name + " and reconciles all objects"))
+	f.Expect(f.place("cm", "labelled").Message).To(ContainSubstring("Its shard label, old, is left over"))
 	query := status.Query{Namespace: f.Namespace, Implied: true}
 	_, err = f.reader(f.Config).Objects(t.Context(), query, []status.Name{{Type: "pod", Name: "x"}, {Type: "cm", Name: "absent"}})
 	f.Expect(err).To(MatchError(And(
-		ContainSubstring("no ring spreads pods. There are:\n  "+f.name+", where one leads: [configmaps secrets]"),
-		ContainSubstring(`there is no configmap "absent" in the namespace `+f.Namespace+": name another one with -n"),
+		ContainSubstring("no ring has the resource pods (available:\n  leader of "+f.name+": configmaps, secrets)"),
+		ContainSubstring(`configmap "absent" not found in namespace "`+f.Namespace+`": select another namespace with -n`),
 	)))
 	_, err = f.reader(f.Config).Rings(t.Context(), status.Query{Rings: []string{"misspelt"}})
-	f.Expect(err).To(MatchError(fmt.Sprintf("there is no ring %q, but: %s", "misspelt", f.name)))
+	f.Expect(err).To(MatchError(fmt.Sprintf("ring %q not found (available: %s)", "misspelt", f.name)))
 
-	t.Log("It was sharded before, and its shards have left")
+	t.Log("The operator was sharded before, and its shards have left")
 	f.join("old", released)
 	report, err = f.reader(f.Config).Rings(t.Context(), status.Query{})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(report.Rings).To(BeEmpty())
 	f.Expect(report.Leaders).To(HaveLen(1))
-	f.Expect(f.place("cm", "labelled").Reason).To(Equal(status.Led))
+	f.Expect(f.place("cm", "labelled").Reason).To(Equal(status.OwnedByLeader))
 
-	t.Log("Shards of the same operator are at work too, which must not be")
+	t.Log("Shards of the same operator are active, too, which is an error")
 	f.join("b")
 	f.lead("b_1")
-	f.Expect(f.ring().Warnings).To(ConsistOf(ContainSubstring("a leads it, with the Lease " + f.Namespace + "/" + f.name + "-leader, and works on all objects")))
+	f.Expect(f.ring().Warnings).To(ConsistOf(ContainSubstring("a leads with the Lease " + f.Namespace + "/" + f.name + "-leader and reconciles all objects")))
 }
 
-// TestNoSuchNamespace is an error, not a namespace without objects.
-func TestNoSuchNamespace(t *testing.T) {
+// TestNamespaceNotFound is an error, not a namespace without objects.
+func TestNamespaceNotFound(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.declare()
 	query := status.Query{Rings: []string{f.name}, Namespace: "nowhere"}
 	_, err := f.reader(f.Config).Rings(t.Context(), query)
-	f.Expect(err).To(MatchError(`there is no namespace "nowhere"`))
+	f.Expect(err).To(MatchError(`namespace "nowhere" not found`))
 	_, err = f.reader(f.Config).Objects(t.Context(), query, []status.Name{{Type: "cm", Name: "x"}})
-	f.Expect(err).To(MatchError(`there is no namespace "nowhere", and thus no configmap "x" in it`))
+	f.Expect(err).To(MatchError(`configmap "x" not found: namespace "nowhere" not found`))
 }
 
-// TestPermissions shows what somebody may see, and says what they may not.
+// TestPermissions reports what the user may read, and names what they may not.
 func TestPermissions(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.declare()
@@ -240,7 +240,7 @@ func TestPermissions(t *testing.T) {
 		[]rbacv1.PolicyRule{rule("list", "sharding.timebertt.dev", "controllerrings")},
 		[]rbacv1.PolicyRule{rule("list", "", "configmaps"), rule("get", "", "configmaps")},
 	))
-	query := status.Query{Rings: []string{f.name}, Namespace: f.Namespace}
+	query := status.Query{Rings: []string{f.name}, Namespace: f.Namespace, Count: true}
 	var report *status.Report
 	f.Eventually(func() (err error) { // until the API server knows the roles
 		report, err = somebody.Rings(t.Context(), query)
@@ -262,7 +262,7 @@ func TestPermissions(t *testing.T) {
 	report, err := somebody.Objects(t.Context(), query, []status.Name{{Type: "cm", Name: "object"}})
 	f.Expect(err).NotTo(HaveOccurred())
 	place := report.Objects[0].Places[0]
-	f.Expect(place.Reason).To(Equal(status.NotKnown))
+	f.Expect(place.Reason).To(Equal(status.Unknown))
 	f.Expect(place.Shard).To(Equal("a"))
 	f.Expect(place.Children[0].Error).To(ContainSubstring("forbidden"))
 }
@@ -276,7 +276,7 @@ func TestPermissionsInOneNamespace(t *testing.T) {
 	somebody := f.reader(f.account(nil, []rbacv1.PolicyRule{rule("list", "", "configmaps", "secrets"), rule("list", "coordination.k8s.io", "leases")}))
 	var report *status.Report
 	f.Eventually(func() (err error) {
-		report, err = somebody.Rings(t.Context(), status.Query{Namespace: f.Namespace})
+		report, err = somebody.Rings(t.Context(), status.Query{Namespace: f.Namespace, Count: true})
 		return err
 	}, "10s").Should(Succeed())
 	f.Expect(report.Rings).To(HaveLen(1))
@@ -284,8 +284,8 @@ func TestPermissionsInOneNamespace(t *testing.T) {
 	f.Expect(report.Rings[0].Available).To(Equal(1))
 	f.Expect(report.Warnings).To(ConsistOf(
 		ContainSubstring("ControllerRings are not shown: "),
-		ContainSubstring("only the Leases of "+f.Namespace+" are shown: "),
+		ContainSubstring("only the Leases of the namespaces "+f.Namespace+" are shown: "),
 	))
 	_, err := somebody.Rings(t.Context(), status.Query{})
-	f.Expect(err).To(MatchError(ContainSubstring("there is nothing that may be read; it takes the right to list controllerrings")))
+	f.Expect(err).To(MatchError(ContainSubstring("nothing can be read: it needs permission to list controllerrings")))
 }

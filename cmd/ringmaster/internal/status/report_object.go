@@ -5,12 +5,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is an object, and where it is in each ring that spreads its kind.
+// Object is the state of an object.
 type Object struct {
 	Reference `json:",inline"`
 	UID       types.UID `json:"uid,omitempty"`
-	// Places are one for each ring that spreads the object's kind.
+	// Places has an entry for each ring that shards the resource of the object.
 	Places []Place `json:"places,omitempty"`
+	// Events are the recent events of the object, then those of its rings and of the Leases of its shards.
+	Events []Event `json:"events,omitempty"`
 }
 
 // Reference names an object.
@@ -21,97 +23,97 @@ type Reference struct {
 	Name      string `json:"name"`
 }
 
-// String is how people write it.
+// String returns the resource and the name as kubectl does.
 func (r Reference) String() string { return r.Resource + "/" + r.Name }
 
-// Reason is why an object is where it is.
+// Reason is why an object has its owner, or none.
 type Reason string
 
-// The reasons. With the first three all is well.
+// The reasons. The first three mean that the object has the owner that it should have.
 const (
-	// Settled is where the ring says.
-	Settled Reason = "Settled"
-	// WithController is a controlled object that stays with its controller, until that moves.
+	// AsDesired: the object is assigned to the shard that should own it.
+	AsDesired Reason = "AsDesired"
+	// WithController: the controlled object stays with its controller until the controller moves.
 	WithController Reason = "WithController"
-	// Led is with the one instance that has everything, because it leads.
-	Led Reason = "Led"
-	// NoLeader is without anybody who works on it, because nobody leads.
+	// OwnedByLeader: one instance leads and reconciles all objects.
+	OwnedByLeader Reason = "OwnedByLeader"
+	// NoLeader: no instance leads, so none reconciles the object.
 	NoLeader Reason = "NoLeader"
-	// LeaderSilent has a leader that has not renewed its Lease for long.
-	LeaderSilent Reason = "LeaderSilent"
-	// NotSpread is none of the ring's business: it has no controller that the ring spreads.
-	NotSpread Reason = "NotSpread"
-	// NotSelected is in a namespace that the ring does not select.
+	// LeaderNotRenewing: the leader has not renewed its Lease for long.
+	LeaderNotRenewing Reason = "LeaderNotRenewing"
+	// NotSharded: the object has no controller that is sharded.
+	NotSharded Reason = "NotSharded"
+	// NotSelected: the ring does not select the namespace of the object.
 	NotSelected Reason = "NotSelected"
-	// Unassigned has no shard's label yet.
+	// Unassigned: the object has no shard label.
 	Unassigned Reason = "Unassigned"
-	// NoShards is without a live shard, because the ring has none.
+	// NoShards: the ring has no shard that is assigned objects.
 	NoShards Reason = "NoShards"
-	// ShardGone has the label of a shard that has no Lease.
+	// ShardGone: the shard in the label has no Lease.
 	ShardGone Reason = "ShardGone"
-	// ShardRefused has the label of a shard that the ring does not take.
+	// ShardRefused: the ring refuses the Lease of the shard in the label.
 	ShardRefused Reason = "ShardRefused"
-	// ShardDead has the label of a shard that does not hold its Lease.
+	// ShardDead: the shard in the label does not hold its Lease.
 	ShardDead Reason = "ShardDead"
-	// ShardSilent has a shard that has not renewed its Lease for long.
-	ShardSilent Reason = "ShardSilent"
-	// ShardLeaving has a shard that is leaving, and hands it over.
+	// ShardNotRenewing: the owner has not renewed its Lease for long.
+	ShardNotRenewing Reason = "ShardNotRenewing"
+	// ShardLeaving: the owner is leaving the ring and hands the object over.
 	ShardLeaving Reason = "ShardLeaving"
-	// Draining has a shard that was asked to let it go.
+	// Draining: the owner is asked to release the object.
 	Draining Reason = "Draining"
-	// DrainDue has a shard that is about to be asked to let it go.
-	DrainDue Reason = "DrainDue"
-	// UndrainDue may stay after all.
-	UndrainDue Reason = "UndrainDue"
-	// MoveDue is a controlled object whose controller has moved already.
-	MoveDue Reason = "MoveDue"
-	// ControllerGone is a controlled object whose controller does not exist.
+	// DrainPending: the sharder is about to ask the owner to release the object.
+	DrainPending Reason = "DrainPending"
+	// UndrainPending: the sharder is about to withdraw the drain.
+	UndrainPending Reason = "UndrainPending"
+	// MovePending: the sharder is about to move the controlled object to the owner of its controller.
+	MovePending Reason = "MovePending"
+	// ControllerGone: the controller of the object does not exist.
 	ControllerGone Reason = "ControllerGone"
-	// NotKnown cannot be judged, because something cannot be read.
-	NotKnown Reason = "NotKnown"
+	// Unknown: something that is needed for the decision cannot be read.
+	Unknown Reason = "Unknown"
 )
 
-// Place is where an object is in a ring, where it should be, and why.
+// Place is the state of an object in a ring.
 type Place struct {
-	Ring string `json:"ring"`
-	Held `json:",inline"`
-	// Desired is the shard that the ring says, or "" if it says none.
+	Ring      string `json:"ring"`
+	Ownership `json:",inline"`
+	// Desired is the shard that should own the object, or "".
 	Desired string `json:"desired,omitempty"`
-	// Draining is there if the shard was asked to let the object go.
+	// Draining is set if the owner is asked to release the object.
 	Draining *Drain `json:"draining,omitempty"`
-	// Controller is what decides where a controlled object belongs.
-	Controller *Relative `json:"controller,omitempty"`
-	// Children are the objects of controlled kinds that this one controls.
-	Children []Relative `json:"children,omitempty"`
-	// Agrees is whether the object is where it belongs, or belongs nowhere and has no label.
+	// Controller is the controller of a controlled object.
+	Controller *RelatedObject `json:"controller,omitempty"`
+	// Children are the objects of controlled resources whose controller is this object.
+	Children []RelatedObject `json:"children,omitempty"`
+	// Agrees is whether the owner is the one that the object should have, or it should have none and has none.
 	Agrees bool `json:"agrees"`
-	// Reason and Message are why it is where it is, for programs and in words.
+	// Reason and Message are why the object has this owner, and what happens next, for programs and for people.
 	Reason  Reason `json:"reason"`
 	Message string `json:"message"`
 }
 
-// Held is who has an object.
-type Held struct {
-	// Shard is what the object's label names, or the instance that leads, or "". State is that shard's.
+// Ownership is the owner of an object.
+type Ownership struct {
+	// Shard is the shard in the label, or the instance that leads, or "". State is its state.
 	Shard string `json:"shard,omitempty"`
 	State string `json:"state,omitempty"`
-	// Since is from when the label is there: from then if SinceExact, or else from then or earlier.
+	// Since is when the label was written. If SinceExact is false, it may have been earlier.
 	Since      *metav1.Time `json:"since,omitempty"`
 	SinceExact bool         `json:"sinceExact,omitempty"`
 }
 
-// Drain is the request to let an object go.
+// Drain is a request to release an object.
 type Drain struct {
-	// To is the shard that is to get it, if the request names one.
+	// To is the next owner, if the request names one.
 	To string `json:"to,omitempty"`
-	// Since is when the shard was asked.
+	// Since is when the drain began.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
-// Relative is a controller or a child of an object.
-type Relative struct {
+// RelatedObject is the controller or a child of an object.
+type RelatedObject struct {
 	Reference `json:",inline"`
-	Held      `json:",inline"`
+	Ownership `json:",inline"`
 	// Error is why it could not be read.
 	Error string `json:"error,omitempty"`
 }

@@ -13,25 +13,23 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
-// resolve looks up what a ring spreads.
-func (r *Reader) resolve(ctx context.Context, d *declaration) (*facts, error) {
-	spec, warnings := d.spec()
-	f := &facts{declaration: d, warnings: warnings}
-	var err error
-	f.spread, err = catalog.Resolve(spec, r.mapper, r.defaultNamespaces(ctx, d))
-	if unknown, is := errors.AsType[*catalog.UnknownResourceError](err); is {
-		f.unknown = unknown.Resources
-	} else if err != nil {
-		return nil, fmt.Errorf("looking up what the ring %s spreads: %w", d.name, err)
+// resolveAll looks up the resources of all rings.
+func (r *Reader) resolveAll(ctx context.Context, w *clusterState) error {
+	for _, f := range w.rings {
+		spec, _ := f.spec()
+		var err error
+		f.spread, err = catalog.Resolve(spec, r.mapper, r.defaultNamespaces(ctx, f.declaration))
+		if unknown, is := errors.AsType[*catalog.UnknownResourceError](err); is {
+			f.unknown = unknown.Resources
+		} else if err != nil {
+			return fmt.Errorf("looking up the resources of ring %q: %w", f.name, err)
+		}
 	}
-	for range f.spread.Resources {
-		f.tallies = append(f.tallies, newTally())
-	}
-	return f, nil
+	return nil
 }
 
-// defaultNamespaces selects the namespaces of a ring that does not say. The sharder can be configured to
-// select others than usual, which shows in the ring's webhook.
+// defaultNamespaces returns the selector of a ring without a namespaceSelector. The sharder can be configured with
+// another default, which is in the ring's webhook configuration.
 func (r *Reader) defaultNamespaces(ctx context.Context, d *declaration) *metav1.LabelSelector {
 	selector := shardingv1alpha1.DefaultNamespaceSelector()
 	if d.ring == nil || d.ring.Spec.NamespaceSelector != nil {
@@ -40,7 +38,7 @@ func (r *Reader) defaultNamespaces(ctx context.Context, d *declaration) *metav1.
 	webhooks, err := r.core.AdmissionregistrationV1().MutatingWebhookConfigurations().
 		Get(ctx, shardingv1alpha1.WebhookConfigurationName(d.name), metav1.GetOptions{})
 	if err != nil {
-		return selector // not everybody may read it, and the usual is likely
+		return selector // the user may not read it, and the usual default is likely
 	}
 	for i := range webhooks.Webhooks {
 		if webhooks.Webhooks[i].Name == shardingv1alpha1.WebhookName && webhooks.Webhooks[i].NamespaceSelector != nil {
@@ -50,7 +48,7 @@ func (r *Reader) defaultNamespaces(ctx context.Context, d *declaration) *metav1.
 	return selector
 }
 
-// byName tells whether the names of namespaces are enough for a selector.
+// byName reports whether a selector needs only the names of namespaces.
 func byName(selector labels.Selector) bool {
 	requirements, selectable := selector.Requirements()
 	for i := range requirements {
@@ -63,44 +61,43 @@ func byName(selector labels.Selector) bool {
 
 var namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces")
 
-// selectNamespaces finds out which namespaces each ring selects. Only is the one that matters, or "" for
-// all.
-func (r *Reader) selectNamespaces(ctx context.Context, w *world, only string) {
-	var asked []*facts
+// selectNamespaces finds out which namespaces each ring selects. If only is set, no other namespace matters.
+func (r *Reader) selectNamespaces(ctx context.Context, w *clusterState, only string) {
+	var byLabels []*ringState
 	for _, f := range w.rings {
 		f.selects = func(namespace string) bool {
 			return f.spread.Namespaces.Matches(labels.Set{corev1.LabelMetadataName: namespace})
 		}
 		if !byName(f.spread.Namespaces) {
-			asked = append(asked, f)
+			byLabels = append(byLabels, f)
 		}
 	}
-	if len(asked) == 0 {
+	if len(byLabels) == 0 {
 		return
 	}
-	selected := make([]map[string]bool, len(asked))
+	selected := make([]map[string]bool, len(byLabels))
 	for i := range selected {
 		selected[i] = map[string]bool{}
 	}
-	err := r.eachNamespace(ctx, only, func(namespace *metav1.PartialObjectMetadata) {
-		for i, f := range asked {
+	err := r.forEachNamespace(ctx, only, func(namespace *metav1.PartialObjectMetadata) {
+		for i, f := range byLabels {
 			if f.spread.Namespaces.Matches(labels.Set(namespace.Labels)) {
 				selected[i][namespace.Name] = true
 			}
 		}
 	})
-	for i, f := range asked {
+	for i, f := range byLabels {
 		f.selects = func(namespace string) bool { return selected[i][namespace] }
 		if err != nil {
 			f.selects = func(string) bool { return true }
-			f.warnings = append(f.warnings, fmt.Sprintf("objects of all namespaces are taken for the ring's, because it cannot be read which ones it selects: %v", err))
+			f.warnings = append(f.warnings, fmt.Sprintf("objects of all namespaces are counted, because the labels of namespaces cannot be read: %v", err))
 		}
 	}
 }
 
-func (r *Reader) eachNamespace(ctx context.Context, only string, visit func(*metav1.PartialObjectMetadata)) error {
+func (r *Reader) forEachNamespace(ctx context.Context, only string, visit func(*metav1.PartialObjectMetadata)) error {
 	if only == "" {
-		return r.each(ctx, r.metadata.Resource(namespacesResource), visit)
+		return r.forEachObject(ctx, r.metadata.Resource(namespacesResource), visit)
 	}
 	namespace, err := r.metadata.Resource(namespacesResource).Get(ctx, only, metav1.GetOptions{})
 	if err == nil {

@@ -14,8 +14,8 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-func TestTally(t *testing.T) {
-	tally, drain := newTally(), shardingv1alpha1.LabelDrain("ring")
+func TestObjectCounter(t *testing.T) {
+	counter, drain := newObjectCounter(), shardingv1alpha1.LabelDrain("ring")
 	deleted := website("deleted", "a")
 	deleted.DeletionTimestamp = before(time.Second)
 	finalizing := website("finalizing", "a")
@@ -27,45 +27,45 @@ func TestTally(t *testing.T) {
 		website("drained-sometime", "b", "a"),
 		written(website("half-moved", "", "b"), "sharder", time.Second, byUs(drain)),
 	} {
-		tally.add("ring", &websites, object, true)
+		counter.add("ring", &websites, object, true)
 	}
-	tally.add("ring", &websites, website("elsewhere", "a"), false)
-	tally.add("ring", &deployments, deployment("one", "a"), true)
-	tally.add("ring", &deployments, deployment(""), true)
-	c := factsOf(nil, lease("a"), lease("b")).cast(now)
-	want := &Counts{Objects: 10, Unassigned: 2, Stranded: 1, Draining: 4, OldestDrain: before(time.Hour), NotSpread: 2}
-	if diff := cmp.Diff(want, tally.counts(c)); diff != "" {
+	counter.add("ring", &websites, website("elsewhere", "a"), false)
+	counter.add("ring", &deployments, deployment("one", "a"), true)
+	counter.add("ring", &deployments, deployment(""), true)
+	c := ringStateOf(nil, lease("a"), lease("b")).shardSet(now)
+	want := &Counts{Objects: 10, Unassigned: 2, Orphaned: 1, Draining: 4, OldestDrain: before(time.Hour), NotSharded: 2}
+	if diff := cmp.Diff(want, counter.counts(c)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string]int{"a": 5, "b": 2, "gone": 1, "": 2}, tally.shards); diff != "" {
+	if diff := cmp.Diff(map[string]int{"a": 5, "b": 2, "gone": 1, "": 2}, counter.shards); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string]int{"a": 1, "b": 2, "": 1}, tally.draining); diff != "" {
+	if diff := cmp.Diff(map[string]int{"a": 1, "b": 2, "": 1}, counter.draining); diff != "" {
 		t.Error(diff)
 	}
-	// Without the Leases nobody knows who is stranded.
-	blind := factsOf(nil)
-	blind.blind = true
-	if got := tally.counts(blind.cast(now)).Stranded; got != 0 {
-		t.Errorf("%d stranded", got)
+	// Without the Leases, it is not known which objects are orphaned.
+	leasesUnreadable := ringStateOf(nil)
+	leasesUnreadable.leasesUnreadable = true
+	if got := counter.counts(leasesUnreadable.shardSet(now)).Orphaned; got != 0 {
+		t.Errorf("%d orphaned", got)
 	}
 }
 
-func TestReport(t *testing.T) {
+func TestCountedReport(t *testing.T) {
 	ring := controllerRing(isReady, condition("Drained", metav1.ConditionFalse, "Shards were asked."))
-	f := factsOf(ring, lease("a"), lease("b", leaves), lease("c"), lease("left", heldBy("")))
+	f := ringStateOf(ring, lease("a"), lease("b", leaves), lease("c"), lease("left", heldBy("")))
 	f.election = lease("sharder", heldBy("sharder-0"))
 	for i, shard := range []string{"a", "a", "a", "b", "c", "left", "gone", ""} {
-		f.tallies[0].add("ring", &websites, website(strconv.Itoa(i), shard), true)
+		f.counters[0].add("ring", &websites, website(strconv.Itoa(i), shard), true)
 	}
-	f.tallies[1].err = errors.New("deployments are a secret")
+	f.counters[1].err = errors.New("deployments are a secret")
 	f.unknown = []schema.GroupResource{{Group: "example.com", Resource: "themes"}}
 	one := func(name, state string, member bool, n int) Shard {
-		return Shard{Name: name, Namespace: "system", State: state, Member: member, Total: n, Objects: map[string]int{"websites.example.com": n}}
+		return Shard{Name: name, Namespace: "system", State: state, Member: member, Total: &n, Objects: map[string]int{"websites.example.com": n}}
 	}
 	b, gone := one("b", "ready", true, 1), one("gone", StateGone, false, 1)
 	b.Leaving, gone.Namespace = true, ""
-	counts := Counts{Objects: 8, Unassigned: 1, Stranded: 2}
+	counts := Counts{Objects: 8, Unassigned: 1, Orphaned: 2}
 	want := Ring{
 		Name: "ring", Declared: true,
 		Ready:      Condition{Type: "Ready", Status: "True", Reason: "Reason", Message: "All is well.", Since: before(time.Minute)},
@@ -76,11 +76,13 @@ func TestReport(t *testing.T) {
 		Kinds: []Kind{
 			{Resource: "websites.example.com", Counts: &counts},
 			{Resource: "deployments.apps", Controlled: true, Error: "deployments are a secret"},
-			{Resource: "themes.example.com", Error: "the API server does not know it"},
+			{Resource: "themes.example.com", Error: "the API server does not serve it"},
 		},
-		Total:    counts,
-		Balance:  1.5, // 3 of 4 in available shards, of which there are 2
-		Warnings: []string{"the API server does not know themes.example.com"},
+		Objects:   new(8),
+		Total:     &counts,
+		Imbalance: 1.5, // 3 of 4 in available shards, of which there are 2
+		Problems:  []Problem{{UnassignedObjects, "1 object is unassigned"}, {OrphanedObjects, "2 objects are orphaned"}},
+		Warnings:  []string{"the API server does not serve themes.example.com"},
 	}
 	ignored := cmpopts.IgnoreFields(Shard{}, "Created", "Since", "Renewed", "Expires")
 	if diff := cmp.Diff(want, f.report(now), ignored, cmpopts.IgnoreUnexported(Shard{})); diff != "" {
@@ -90,23 +92,23 @@ func TestReport(t *testing.T) {
 
 func TestReadyWithoutControllerRing(t *testing.T) {
 	for name, test := range map[string]struct {
-		facts *facts
+		facts *ringState
 		want  Condition
 	}{
-		"no shards":  {factsOf(nil, lease("a", heldBy(""))), Condition{Status: "False", Reason: "NoShards"}},
-		"no sharder": {factsOf(nil, lease("a")), Condition{Status: "False", Reason: "NoSharder"}},
-		"blind":      {&facts{declaration: &declaration{name: "ring", blind: true}}, Condition{Status: "Unknown"}},
+		"no shards":         {ringStateOf(nil, lease("a", heldBy(""))), Condition{Status: "False", Reason: "NoShards"}},
+		"no sharder":        {ringStateOf(nil, lease("a")), Condition{Status: "False", Reason: "NoSharder"}},
+		"unreadable Leases": {&ringState{declaration: &declaration{name: "ring", leasesUnreadable: true}}, Condition{Status: "Unknown"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _ := test.facts.conditions(test.facts.cast(now), test.facts.whoShards(now))
+			got, _ := test.facts.conditions(test.facts.shardSet(now), test.facts.activeSharders(now))
 			if got.Status != test.want.Status || got.Reason != test.want.Reason {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
-	f := factsOf(nil, lease("a"))
+	f := ringStateOf(nil, lease("a"))
 	f.sharders = append(f.sharders, elected("a"))
-	if got, _ := f.conditions(f.cast(now), f.whoShards(now)); got.Status != metav1.ConditionTrue || got.Message != "Objects are spread over 1 shard." {
+	if got, _ := f.conditions(f.shardSet(now), f.activeSharders(now)); got.Status != metav1.ConditionTrue || got.Message != "Objects are spread over 1 shard." {
 		t.Errorf("%+v", got)
 	}
 }
@@ -117,17 +119,17 @@ func TestWarnings(t *testing.T) {
 	deleted := controllerRing(isReady)
 	deleted.DeletionTimestamp = before(time.Second)
 	for name, test := range map[string]struct {
-		facts *facts
+		facts *ringState
 		want  []string
 	}{
-		"none":                    {factsOf(controllerRing(isReady), lease("a")), nil},
-		"a spec that is not seen": {factsOf(behind, lease("a")), []string{"the sharder has not seen the last change"}},
-		"on its way out":          {factsOf(deleted, lease("a")), []string{"the ControllerRing is being deleted"}},
-		"a shard that is late":    {factsOf(controllerRing(isReady), lease("a", renewed(20*time.Second))), nil},
-		"a shard that is dead, and nobody cares": {
-			factsOf(controllerRing(isReady), lease("a"), lease("b", renewed(10*time.Minute))), []string{"b has not renewed its Lease for 10m, by this computer's clock"},
+		"none":                        {ringStateOf(controllerRing(isReady), lease("a")), nil},
+		"a spec that is not observed": {ringStateOf(behind, lease("a")), []string{"the sharder has not observed the last change"}},
+		"deleted":                     {ringStateOf(deleted, lease("a")), []string{"the ControllerRing is being deleted"}},
+		"a late shard":                {ringStateOf(controllerRing(isReady), lease("a", renewed(20*time.Second))), nil},
+		"a dead shard that is not taken over": {
+			ringStateOf(controllerRing(isReady), lease("a"), lease("b", renewed(10*time.Minute))), []string{"b has not renewed its Lease for 10m, by the clock of this computer"},
 		},
-		"a shard that is refused": {factsOf(controllerRing(isReady), lease("a"), lease("a", in("z"))), []string{"the Lease z/a is no shard: an older shard in the namespace system"}},
+		"a refused shard": {ringStateOf(controllerRing(isReady), lease("a"), lease("a", in("z"))), []string{"the Lease z/a is refused: an older shard in the namespace system"}},
 	} {
 		t.Run(name, func(t *testing.T) { expectWords(t, test.facts.report(now).Warnings, test.want) })
 	}

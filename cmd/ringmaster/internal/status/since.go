@@ -8,9 +8,8 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// labelSince finds out since when an object has a label, from what the API server notes about who wrote
-// what. It notes one time for all that a writer owns, which is that of its last change. So the label is as
-// old or older, and exactly as old if its writer owns nothing else.
+// labelSince returns when a label was written, according to the managed fields. They have one time for all fields of
+// a manager, that of its last change: the label is at least that old, and exactly if the manager has no other field.
 func labelSince(object *metav1.PartialObjectMetadata, label string) (since *metav1.Time, exact bool) {
 	for i := range object.ManagedFields {
 		entry := &object.ManagedFields[i]
@@ -18,26 +17,26 @@ func labelSince(object *metav1.PartialObjectMetadata, label string) (since *meta
 			continue
 		}
 		owns, alone := ownsLabel(entry.FieldsV1.GetRawBytes(), label)
-		// Of several that own it, none has given it another value.
+		// Several managers of a field agree on its value.
 		if owns && (since == nil || entry.Time.Before(since)) {
 			since, exact = entry.Time, alone
 		}
 	}
 	if _, has := object.Labels[label]; since == nil && has && len(object.ManagedFields) > 0 && !object.CreationTimestamp.IsZero() {
-		// Nobody owns what admission adds to an object that is applied. Who changes it later does.
+		// A field that admission adds to an applied object has no manager until it is changed.
 		return &object.CreationTimestamp, true
 	}
 	return since, exact
 }
 
-// drainSince finds out since when an object has the drain label. While it has it, its sharder changes
-// nothing else; unless the object is in two rings, and then the drain may be older.
+// drainSince returns when the drain label was written. During a drain, the sharder changes nothing else on the object.
+// An object in two rings is an exception: its drain may be older.
 func drainSince(object *metav1.PartialObjectMetadata, ring string) *metav1.Time {
 	since, _ := labelSince(object, shardingv1alpha1.LabelDrain(ring))
 	return since
 }
 
-// ownsLabel tells whether the label is among the fields, and whether it is alone there.
+// ownsLabel reports whether the label is among the fields, and whether it is the only one.
 func ownsLabel(fields []byte, label string) (owns, alone bool) {
 	all := below(fields)
 	metadata := below(all["f:metadata"])
@@ -46,11 +45,11 @@ func ownsLabel(fields []byte, label string) (owns, alone bool) {
 	return owns, owns && len(all) == 1 && len(metadata) == 1 && len(labels) == 1
 }
 
-// below is what a set of fields has below itself. The set itself is among them as ".".
+// below returns the members of a set of fields.
 func below(fields json.RawMessage) map[string]json.RawMessage {
 	found := map[string]json.RawMessage{}
 	if len(fields) > 0 {
-		_ = json.Unmarshal(fields, &found) // it comes from the API server; if it is no set, nothing is known
+		_ = json.Unmarshal(fields, &found) // without a valid set, nothing is known
 	}
 	delete(found, ".")
 	return found

@@ -18,16 +18,16 @@ func TestLabelSince(t *testing.T) {
 		since  *metav1.Time
 		exact  bool
 	}{
-		"nothing is noted":          {website("a", "x"), nil, false},
+		"no managed fields":         {website("a", "x"), nil, false},
 		"by a shard":                {written(website("a", "x"), "shard", time.Minute, byUs(shard)), before(time.Minute), true},
 		"of another ring":           {written(website("a", "x"), "shard", time.Minute, byUs(shard+"-2")), nil, false},
 		"at creation":               {written(website("a", "x"), "kubectl", time.Minute, `{"f:metadata":{"f:labels":{"f:`+shard+`":{}}},"f:spec":{"f:theme":{}}}`), before(time.Minute), false},
 		"at creation, by admission": {applied, before(time.Hour), true},
 		"with an annotation":        {written(website("a", "x"), "m", time.Minute, `{"f:metadata":{"f:labels":{"f:`+shard+`":{}},"f:annotations":{}}}`), before(time.Minute), false},
 		"before the drain":          {written(website("a", "x", "y"), "sharder", time.Minute, byUs(shard, drain)), before(time.Minute), false},
-		"by somebody else":          {written(written(website("a", "x"), "m", time.Second, byUs("app")), "sharder", time.Hour, byUs(shard)), before(time.Hour), true},
-		"by two, who agree":         {written(written(website("a", "x"), "m", time.Hour, byUs(shard, "app")), "n", time.Minute, byUs(shard)), before(time.Hour), false},
-		"something that is no JSON": {written(website("a", "x"), "m", time.Hour, "f:metadata"), nil, false},
+		"by another manager":        {written(written(website("a", "x"), "m", time.Second, byUs("app")), "sharder", time.Hour, byUs(shard)), before(time.Hour), true},
+		"by two managers":           {written(written(website("a", "x"), "m", time.Hour, byUs(shard, "app")), "n", time.Minute, byUs(shard)), before(time.Hour), false},
+		"invalid fields":            {written(website("a", "x"), "m", time.Hour, "f:metadata"), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			since, exact := labelSince(test.object, shard)

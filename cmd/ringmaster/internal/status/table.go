@@ -12,12 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/terminal"
 	"github.com/ringmaster-project/ringmaster/internal/membership"
 )
 
-// none is shown where there is nothing.
-const none = "-"
+const (
+	// none is shown for a value that does not exist.
+	none = "-"
+	// notKnown is shown for a value that is not known.
+	notKnown = "?"
+)
 
 func head(titles ...string) []terminal.Cell {
 	row := make([]terminal.Cell, len(titles))
@@ -31,8 +36,12 @@ func text(s string) terminal.Cell { return terminal.Cell{Text: s} }
 
 func number(n int) terminal.Cell { return terminal.Cell{Text: strconv.Itoa(n), Right: true} }
 
-// alarming is a number that should be 0.
-func alarming(n int, colour terminal.Colour) terminal.Cell {
+func unknownNumber() terminal.Cell {
+	return terminal.Cell{Text: notKnown, Right: true, Colour: terminal.Doubtful}
+}
+
+// positive returns a number that has a colour unless it is 0.
+func positive(n int, colour terminal.Colour) terminal.Cell {
 	cell := number(n)
 	if n > 0 {
 		cell.Colour = colour
@@ -40,46 +49,116 @@ func alarming(n int, colour terminal.Colour) terminal.Cell {
 	return cell
 }
 
-// summary is a table of rings.
-func summary(rings []Ring, now time.Time, wide bool) *terminal.Table {
+// ringsTable returns a table with a row for each ring.
+func ringsTable(r *Report, wide bool) *terminal.Table {
 	t := &terminal.Table{}
-	titles := head("RING", "READY", "SHARDS", "OBJECTS", "UNASSIGNED", "STRANDED", "DRAINING", "BALANCE", "SHARDER")
+	titles := head("RING", "READY", "SHARDS", "OBJECTS")
+	if r.Counted {
+		titles = append(titles, head("UNASSIGNED", "ORPHANED", "DRAINING")...)
+	} else {
+		titles = append(titles, head("ASSIGNED", "DRAINED")...)
+	}
+	titles = append(titles, head("IMBALANCE", "SHARDER")...)
+	if wide && r.Counted {
+		titles = append(titles, head("NOT SHARDED")...)
+	}
 	if wide {
-		titles = append(titles, head("NOT SPREAD", "REASON")...)
+		titles = append(titles, head("REASON")...)
 	}
 	t.Add(titles...)
-	for i := range rings {
-		r := &rings[i]
-		objects := strconv.Itoa(r.Total.Objects)
-		if slices.ContainsFunc(r.Kinds, func(k Kind) bool { return k.Counts == nil }) {
-			objects += "+?" // something could not be counted
-		}
-		row := []terminal.Cell{
-			{Text: r.Name, Colour: terminal.Strong},
-			{Text: string(r.Ready.Status), Colour: statusColour(r.Ready.Status)},
-			text(fmt.Sprintf("%d/%d", r.Available, counted(r.Shards))),
-			text(objects),
-			alarming(r.Total.Unassigned, terminal.Bad),
-			alarming(r.Total.Stranded, terminal.Bad),
-			drains(&r.Total, now),
-			text(ratio(r.Balance)),
-			text(whoShards(r.Sharders, wide)),
-		}
-		if wide {
-			row = append(row, number(r.Total.NotSpread), text(cmp.Or(r.Ready.Reason, none)))
-		}
-		t.Add(row...)
+	for i := range r.Rings {
+		t.Add(r.Rings[i].row(r, wide)...)
 	}
 	for _, row := range t.Rows { // numbers, and their titles
-		for column := 2; column <= 7; column++ {
-			row[column].Right = true
+		for column, title := range t.Rows[0] {
+			row[column].Right = slices.Contains([]string{"SHARDS", "OBJECTS", "UNASSIGNED", "ORPHANED", "DRAINING", "IMBALANCE", "NOT SHARDED"}, title.Text)
 		}
 	}
 	return t
 }
 
-// counted is how many shards have a Lease that the ring takes, and have not given it up.
-func counted(shards []Shard) (n int) {
+func (r *Ring) row(report *Report, wide bool) []terminal.Cell {
+	row := []terminal.Cell{
+		{Text: r.Name, Colour: terminal.Strong},
+		{Text: string(r.Ready.Status), Colour: statusColour(r.Ready.Status)},
+		text(fmt.Sprintf("%d/%d", r.Available, countLeases(r.Shards))),
+		text(r.objects()),
+	}
+	if r.Total != nil {
+		row = append(row, positive(r.Total.Unassigned, terminal.Bad), positive(r.Total.Orphaned, terminal.Bad), drains(r.Total, report.Time.Time))
+	} else {
+		row = append(row, r.conditionCell(shardingv1alpha1.ConditionAssigned, terminal.Bad), r.conditionCell(shardingv1alpha1.ConditionDrained, terminal.Doubtful))
+	}
+	row = append(row, text(r.imbalance()), text(sharderNames(r.Sharders, wide)))
+	if wide && r.Total != nil {
+		row = append(row, number(r.Total.NotSharded))
+	}
+	if wide {
+		row = append(row, text(cmp.Or(r.Ready.Reason, none)))
+	}
+	return row
+}
+
+// objects returns the number of objects, with "+?" if there may be more.
+func (r *Ring) objects() string {
+	switch {
+	case r.Total != nil && slices.ContainsFunc(r.Kinds, func(k Kind) bool { return k.Counts == nil }):
+		return strconv.Itoa(r.Total.Objects) + "+" + notKnown
+	case r.Objects != nil:
+		return strconv.Itoa(*r.Objects)
+	}
+	published := 0
+	for i := range r.Shards {
+		for _, number := range r.Shards[i].Objects {
+			published += number
+		}
+	}
+	if published == 0 {
+		return notKnown
+	}
+	return strconv.Itoa(published) + "+" + notKnown
+}
+
+// conditionCell returns the status of a condition, with a colour if it is False.
+func (r *Ring) conditionCell(kind string, colour terminal.Colour) terminal.Cell {
+	at := slices.IndexFunc(r.Conditions, func(c Condition) bool { return c.Type == kind })
+	if at < 0 {
+		return terminal.Cell{Text: notKnown, Colour: terminal.Doubtful}
+	}
+	cell := terminal.Cell{Text: string(r.Conditions[at].Status)}
+	switch r.Conditions[at].Status {
+	case metav1.ConditionFalse:
+		cell.Colour = colour
+	case metav1.ConditionUnknown:
+		cell.Colour = terminal.Doubtful
+	case metav1.ConditionTrue:
+	}
+	return cell
+}
+
+func (r *Ring) imbalance() string {
+	switch {
+	case r.Imbalance != 0:
+		return strconv.FormatFloat(r.Imbalance, 'f', 2, 64)
+	case len(r.unpublished()) > 0:
+		return notKnown
+	}
+	return none
+}
+
+// unpublished returns the names of the members whose number of objects is not known.
+func (r *Ring) unpublished() []string {
+	var names []string
+	for i := range r.Shards {
+		if r.Shards[i].Member && r.Shards[i].Total == nil {
+			names = append(names, r.Shards[i].Name)
+		}
+	}
+	return names
+}
+
+// countLeases returns the number of shards with a Lease that the ring accepts, except those that have released it.
+func countLeases(shards []Shard) (n int) {
 	for i := range shards {
 		if slices.Contains(membership.States, membership.State(shards[i].State)) {
 			n++
@@ -88,12 +167,12 @@ func counted(shards []Shard) (n int) {
 	return n
 }
 
-// leads is a table of who leads.
-func leads(leaders []Leader, now time.Time, wide bool) *terminal.Table {
+// leadersTable returns a table with a row for each leader.
+func leadersTable(leaders []Leader, now time.Time, wide bool) *terminal.Table {
 	t := &terminal.Table{}
-	titles := head("OPERATOR", "NAMESPACE", "LEADER", "STATE", "FOR", "RENEWED", "WORKS ON")
+	titles := head("OPERATOR", "NAMESPACE", "LEADER", "STATE", "FOR", "RENEWED", "RESOURCES")
 	if wide {
-		titles = append(titles, head("LEASE", "HOLDER", "CHANGES")...)
+		titles = append(titles, head("LEASE", "HOLDER", "TRANSITIONS")...)
 	}
 	t.Add(titles...)
 	for i := range leaders {
@@ -110,7 +189,7 @@ func leads(leaders []Leader, now time.Time, wide bool) *terminal.Table {
 			text(l.Namespace), text(cmp.Or(l.Instance, none)),
 			{Text: l.State(), Colour: stateColour(l.State())},
 			text(age(l.Since, now)), text(age(l.Renewed, now)),
-			text(cmp.Or(strings.Join(resources, ", "), "?")),
+			text(cmp.Or(strings.Join(resources, ", "), notKnown)),
 		}
 		if wide {
 			row = append(row, text(l.Lease), text(cmp.Or(l.Holder, none)), text(strconv.Itoa(int(l.Transitions))))
@@ -132,36 +211,29 @@ func statusColour(status metav1.ConditionStatus) terminal.Colour {
 }
 
 func drains(counts *Counts, now time.Time) terminal.Cell {
-	cell := alarming(counts.Draining, terminal.Doubtful)
+	cell := positive(counts.Draining, terminal.Doubtful)
 	if counts.OldestDrain != nil {
 		cell.Text += fmt.Sprintf(" (%s)", age(counts.OldestDrain, now))
 	}
 	return cell
 }
 
-func ratio(balance float64) string {
-	if balance == 0 {
-		return none
-	}
-	return strconv.FormatFloat(balance, 'f', 2, 64)
-}
-
-func whoShards(sharders []Sharder, wide bool) string {
-	var words []string
+func sharderNames(sharders []Sharder, wide bool) string {
+	var names []string
 	for _, s := range sharders {
-		word := s.Kind
+		name := s.Kind
 		if s.Holder != "" && (wide || s.Kind == InProcess) {
-			word += ": " + s.Holder
+			name += ": " + s.Holder
 		}
 		if s.Silent {
-			word += " (silent)"
+			name += " (not active)"
 		}
 		if s.Unseen {
-			word += " (not seen)"
+			name += " (no Lease)"
 		}
-		words = append(words, word)
+		names = append(names, name)
 	}
-	return cmp.Or(strings.Join(words, ", "), "nobody")
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 func age(t *metav1.Time, now time.Time) string {
@@ -171,117 +243,13 @@ func age(t *metav1.Time, now time.Time) string {
 	return duration.HumanDuration(max(0, now.Sub(t.Time)))
 }
 
-// matrix is a table of a ring's shards, with what each has of each kind.
-func (r *Ring) matrix(now time.Time, wide bool) *terminal.Table {
-	t := &terminal.Table{Indent: "  "}
-	titles := head("SHARD", "NAMESPACE", "STATE", "LEASE AGE")
-	if wide {
-		titles = append(titles, head("SINCE", "RENEWED", "DRAINING")...)
-	}
-	kinds := r.columns(wide)
-	for _, kind := range kinds {
-		titles = append(titles, terminal.Cell{Text: kind.title, Colour: terminal.Faint, Right: true})
-	}
-	t.Add(append(titles, terminal.Cell{Text: "OBJECTS", Colour: terminal.Faint, Right: true})...)
-	for i := range r.Shards {
-		t.Add(r.Shards[i].row(kinds, now, wide)...)
-	}
-	if r.Total.Unassigned > 0 {
-		t.Add(sums("(none)", kinds, wide, func(c *Counts) terminal.Cell { return alarming(c.Unassigned, terminal.Bad) }, &r.Total)...)
-	}
-	t.Add(sums("(all)", kinds, wide, func(c *Counts) terminal.Cell { return number(c.Objects) }, &r.Total)...)
-	return t
-}
-
-// column is a kind in the table of shards.
-type column struct {
-	Kind
-	title string
-}
-
-// columns are the kinds that the API server knows. Their groups are shown only where it takes them to tell
-// two apart, or in the wide table.
-func (r *Ring) columns(wide bool) []column {
-	short := map[string]int{}
-	for _, kind := range r.Kinds {
-		short[schema.ParseGroupResource(kind.Resource).Resource]++
-	}
-	var columns []column
-	for _, kind := range r.Kinds {
-		title := schema.ParseGroupResource(kind.Resource).Resource
-		if wide || short[title] > 1 {
-			title = kind.Resource
-		}
-		columns = append(columns, column{kind, strings.ToUpper(title)})
-	}
-	return columns
-}
-
-func (s *Shard) row(kinds []column, now time.Time, wide bool) []terminal.Cell {
-	row := []terminal.Cell{
-		{Text: s.Name, Colour: terminal.Strong},
-		text(cmp.Or(s.Namespace, none)),
-		s.state(now),
-		text(age(s.Created, now)),
-	}
-	if wide {
-		row = append(row, text(age(s.Since, now)), text(age(s.Renewed, now)), alarming(s.Draining, terminal.Doubtful))
-	}
-	for _, kind := range kinds {
-		if kind.Counts == nil {
-			row = append(row, terminal.Cell{Text: "?", Right: true, Colour: terminal.Doubtful})
-			continue
-		}
-		row = append(row, number(s.Objects[kind.Resource]))
-	}
-	return append(row, number(s.Total))
-}
-
-// state is what the sharder shows, and that the shard is late if that is not shown yet.
-func (s *Shard) state(now time.Time) terminal.Cell {
-	cell := terminal.Cell{Text: s.shown(), Colour: stateColour(s.shown())}
-	if silent := s.silence(now); silent > 0 {
-		cell.Text += fmt.Sprintf(" (silent for %s)", duration.HumanDuration(silent))
-		cell.Colour = terminal.Doubtful
-	}
-	return cell
-}
-
-func stateColour(state string) terminal.Colour {
-	switch state {
-	case string(membership.Ready), stateLeads:
-		return terminal.Good
-	case "", StateLeft:
-		return terminal.Plain
-	case stateLeaving, stateCordoned, stateSilent, string(membership.Expired), string(membership.Uncertain), StateUnknown:
-		return terminal.Doubtful
-	}
-	return terminal.Bad
-}
-
-// sums is a row over all shards.
-func sums(title string, kinds []column, wide bool, value func(*Counts) terminal.Cell, total *Counts) []terminal.Cell {
-	row := []terminal.Cell{{Text: title, Colour: terminal.Faint}, {}, {}, {}}
-	if wide {
-		row = append(row, make([]terminal.Cell, 3)...)
-	}
-	for _, kind := range kinds {
-		if kind.Counts == nil {
-			row = append(row, terminal.Cell{Text: "?", Right: true, Colour: terminal.Doubtful})
-			continue
-		}
-		row = append(row, value(kind.Counts))
-	}
-	return append(row, value(total))
-}
-
-// concerns are what is not well with a ring, in words.
+// concerns returns the conditions that are not True, and the warnings.
 func (r *Ring) concerns() []string {
-	var words []string
+	var concerns []string
 	for _, condition := range append([]Condition{r.Ready}, r.Conditions...) {
 		if condition.Status != metav1.ConditionTrue && condition.Message != "" {
-			words = append(words, fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message))
+			concerns = append(concerns, condition.summary())
 		}
 	}
-	return append(words, r.Warnings...)
+	return append(concerns, r.Warnings...)
 }

@@ -3,15 +3,19 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/terminal"
 )
 
-// objects is a table of objects with their children.
-func objects(all []Object, now time.Time, wide bool) *terminal.Table {
+// objectsTable returns a table of objects with their children.
+func objectsTable(all []Object, now time.Time, wide bool) *terminal.Table {
 	t := &terminal.Table{}
-	titles := head("OBJECT", "NAMESPACE", "RING", "SHARD", "STATE", "FOR", "RING SAYS", "DRAINING")
+	titles := head("OBJECT", "NAMESPACE", "RING", "OWNER", "STATE", "FOR", "DESIRED", "DRAINING")
 	if wide {
 		titles = append(titles, head("REASON", "UID")...)
 	}
@@ -36,8 +40,8 @@ func objects(all []Object, now time.Time, wide bool) *terminal.Table {
 	return t
 }
 
-// cells are the shard, its state and since when.
-func (h *Held) cells(now time.Time) []terminal.Cell {
+// cells returns the owner, its state, and for how long it has been the owner.
+func (h *Ownership) cells(now time.Time) []terminal.Cell {
 	since := age(h.Since, now)
 	if h.Since != nil && !h.SinceExact {
 		since = "≥ " + since
@@ -60,21 +64,21 @@ func (p *Place) drain(now time.Time) terminal.Cell {
 	if p.Draining == nil {
 		return text(none)
 	}
-	words := age(p.Draining.Since, now)
+	since := age(p.Draining.Since, now)
 	if p.Draining.To != "" {
-		words = fmt.Sprintf("to %s (%s)", p.Draining.To, words)
+		since = fmt.Sprintf("to %s (%s)", p.Draining.To, since)
 	}
-	return terminal.Cell{Text: words, Colour: terminal.Doubtful}
+	return terminal.Cell{Text: since, Colour: terminal.Doubtful}
 }
 
-// row is a child below its parent.
-func (r *Relative) row(last bool, parent *Place, now time.Time) []terminal.Cell {
+// row returns the row of a child below its parent.
+func (r *RelatedObject) row(last bool, parent *Place, now time.Time) []terminal.Cell {
 	branch := "├ "
 	if last {
 		branch = "└ "
 	}
 	if r.Error != "" {
-		return []terminal.Cell{{Text: branch + r.Resource, Colour: terminal.Faint}, text(""), text(""), {Text: "not known", Colour: terminal.Doubtful}}
+		return []terminal.Cell{{Text: branch + r.Resource, Colour: terminal.Faint}, text(""), text(""), {Text: notKnown, Colour: terminal.Doubtful}}
 	}
 	row := append([]terminal.Cell{text(branch + r.String()), text(""), text("")}, r.cells(now)...)
 	if r.Shard != parent.Shard {
@@ -83,23 +87,53 @@ func (r *Relative) row(last bool, parent *Place, now time.Time) []terminal.Cell 
 	return row
 }
 
-// reasons say, for each object, why it is where it is.
+// reasons returns, for each object, why it has its owner and what happens next.
 func reasons(all []Object) []string {
-	var words []string
+	var lines []string
 	for i := range all {
 		for k := range all[i].Places {
 			p := &all[i].Places[k]
 			name := all[i].String()
 			if len(all[i].Places) > 1 {
-				name += " in the ring " + p.Ring
+				name += " in ring " + p.Ring
 			}
-			words = append(words, fmt.Sprintf("%s: %s", name, p.Message))
+			lines = append(lines, fmt.Sprintf("%s: %s", name, p.Message))
 			for _, child := range p.Children {
 				if child.Error != "" {
-					words = append(words, fmt.Sprintf("%s are not shown: %s", child.Resource, child.Error))
+					lines = append(lines, fmt.Sprintf("%s are not shown: %s", child.Resource, child.Error))
 				}
 			}
 		}
 	}
-	return words
+	return lines
+}
+
+// eventsTable returns a table of the events of an object, and of its ring and shards.
+func eventsTable(object *Object, now time.Time) *terminal.Table {
+	t := &terminal.Table{Indent: "  "}
+	t.Add(head("LAST SEEN", "TYPE", "OBJECT", "REASON", "MESSAGE")...)
+	for i := range object.Events {
+		e := &object.Events[i]
+		seen := age(e.Last, now)
+		if e.Count > 1 {
+			seen += fmt.Sprintf(" (x%d)", e.Count)
+		}
+		kind := terminal.Cell{Text: e.Type}
+		if e.Type == corev1.EventTypeWarning {
+			kind.Colour = terminal.Doubtful
+		}
+		t.Add(text(seen), kind, text(e.About.String()), text(e.Reason), text(oneLine(e.Message)))
+	}
+	return t
+}
+
+// oneLine replaces line breaks and other control characters: everyone who can write events could otherwise change
+// what the terminal shows.
+func oneLine(message string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, message))
 }

@@ -97,6 +97,9 @@ type Lease struct {
 	// Annotations are written with each renewal. Annotations with an empty value are removed: an earlier
 	// process may have written them.
 	Annotations map[string]string
+	// RenewalAnnotations, if set, returns more annotations for each renewal. It must return at once. Annotations
+	// with an empty value are removed.
+	RenewalAnnotations func() map[string]string
 
 	// clock is the clock of the tenure; nil means the machine's.
 	clock func() time.Duration

@@ -254,6 +254,11 @@ func (m *Member) fill(lease *coordinationv1.Lease, record resourcelock.LeaderEle
 	for annotation, value := range m.Annotations {
 		annotate(annotation, value)
 	}
+	if m.RenewalAnnotations != nil {
+		for annotation, value := range m.RenewalAnnotations() {
+			annotate(annotation, value)
+		}
+	}
 	leaving := ""
 	if m.leaving {
 		leaving = "true"

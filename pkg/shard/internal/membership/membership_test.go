@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -94,6 +95,46 @@ func TestHungRenewalDoesNotLoseLease(t *testing.T) {
 			t.Error("no renewal hung")
 		}
 	})
+}
+
+// TestRenewalAnnotationsNeedNoMoreWrites counts the writes of a shard whose annotation changes all the time.
+func TestRenewalAnnotationsNeedNoMoreWrites(t *testing.T) {
+	const annotation = "example.com/number"
+	writes := func(change bool) (written int, annotated string) {
+		synctest.Test(t, func(t *testing.T) {
+			joined := newTestLease()
+			joined.Client = &interceptedLeases{joined.Client, func(context.Context) error { written++; return nil }}
+			number := 0
+			if change {
+				joined.RenewalAnnotations = func() map[string]string {
+					number++
+					return map[string]string{annotation: strconv.Itoa(number)}
+				}
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			if err := joined.Run(ctx, func(context.Context, *Member) {
+				time.Sleep(time.Minute)
+				lease, err := joined.Client.Leases("default").Get(ctx, "a", metav1.GetOptions{})
+				if err != nil {
+					t.Error(err)
+				} else {
+					annotated = lease.Annotations[annotation]
+				}
+				stop()
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+		return written, annotated
+	}
+	without, _ := writes(false)
+	with, annotated := writes(true)
+	if with != without || without == 0 {
+		t.Errorf("%d writes with changing annotations, %d without", with, without)
+	}
+	if number, err := strconv.Atoi(annotated); err != nil || number < 2 {
+		t.Errorf("the annotation is %q after a minute of renewals", annotated)
+	}
 }
 
 // TestTenureBeginsWithRequest delays the responses to renewals: the API server may have stored a renewal

@@ -266,6 +266,9 @@ func (o *Ownership) ownedCount(kind schema.GroupKind) *atomic.Int64 {
 	return count.(*atomic.Int64)
 }
 
+// OwnedObjects returns the number of objects of a main kind that this shard owns.
+func (o *Ownership) OwnedObjects(kind schema.GroupKind) int { return int(o.ownedCount(kind).Load()) }
+
 // Stats are the values of the metrics.
 type Stats struct {
 	// Owned is the number of main objects by kind.

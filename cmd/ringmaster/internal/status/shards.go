@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -18,26 +19,26 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 )
 
-// cast is who is in a ring.
-type cast struct {
+// shardSet has the shards of a ring.
+type shardSet struct {
 	members *ring.Ring
-	// shards are all that have a Lease, by name. Of two with one name it is the one that counts.
+	// shards are those with a Lease that the ring accepts, by name.
 	shards map[string]*Shard
-	// refused are those that do not count.
-	refused []*Shard
-	blind   bool
+	// refused are those with a Lease that the ring refuses.
+	refused          []*Shard
+	leasesUnreadable bool
 }
 
-// moment is a clock that stands still.
-type moment time.Time
+// fixedClock is a clock that does not advance.
+type fixedClock time.Time
 
-func (m moment) Now() time.Time                  { return time.Time(m) }
-func (m moment) Since(t time.Time) time.Duration { return time.Time(m).Sub(t) }
+func (m fixedClock) Now() time.Time                  { return time.Time(m) }
+func (m fixedClock) Since(t time.Time) time.Duration { return time.Time(m).Sub(t) }
 
-// cast finds out who is in the ring, as the sharder does.
-func (d *declaration) cast(now time.Time) *cast {
+// shardSet returns the shards of the ring, with the membership that the sharder decides.
+func (d *declaration) shardSet(now time.Time) *shardSet {
 	namespaces := d.shardNamespaces()
-	tracker := members.New(moment(now), func(string) {})
+	tracker := members.New(fixedClock(now), func(string) {})
 	for _, lease := range d.shards {
 		tracker.Observe(lease)
 	}
@@ -46,7 +47,7 @@ func (d *declaration) cast(now time.Time) *cast {
 		recorded = d.ring.Status.ShardNamespaces
 	}
 	tracker.Declare(d.name, namespaces, recorded...)
-	c := &cast{shards: map[string]*Shard{}, blind: d.blind}
+	c := &shardSet{shards: map[string]*Shard{}, leasesUnreadable: d.leasesUnreadable}
 	c.members, _ = tracker.Ring(d.name)
 	for _, lease := range d.shards {
 		shard := describe(lease)
@@ -62,8 +63,8 @@ func (d *declaration) cast(now time.Time) *cast {
 	return c
 }
 
-// shardNamespaces are the namespaces whose Leases may join the ring; none means all. One of the ring's own
-// instances that is its sharder sees the Leases of its namespace.
+// shardNamespaces returns the namespaces from which shards may join the ring; none means all. An in-process sharder
+// reads only the Leases of its own namespace.
 func (d *declaration) shardNamespaces() []string {
 	if d.ring != nil {
 		return d.ring.Spec.ShardNamespaces
@@ -76,22 +77,23 @@ func (d *declaration) shardNamespaces() []string {
 	return slices.Compact(namespaces)
 }
 
-// describe is what a Lease tells of its shard.
+// describe returns the state of a shard according to its Lease.
 func describe(lease *coordinationv1.Lease) *Shard {
 	shard := &Shard{Name: lease.Name, Namespace: lease.Namespace, State: string(stateOf(lease)), holder: ptr.Deref(lease.Spec.HolderIdentity, "")}
 	if shard.holder == "" {
-		shard.State = StateLeft // to the sharder it is as dead as any other that does not hold its Lease
+		shard.State = StateLeft // which is dead for the sharder
 	}
 	_, shard.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
-	shard.Leaving = shard.Leaving && held(lease)
+	shard.Leaving = shard.Leaving && holdsLease(lease)
+	shard.published = publishedCounts(lease.Annotations[shardingv1alpha1.AnnotationObjects])
 	if !lease.CreationTimestamp.IsZero() {
 		shard.Created = &lease.CreationTimestamp
 	}
-	shard.Renewed = seconds(lease.Spec.RenewTime)
-	// Who gives a Lease up, or takes it over, renews it a last time.
+	shard.Renewed = timeOf(lease.Spec.RenewTime)
+	// Both a release and a take-over of the Lease set its renew time.
 	shard.Since = shard.Renewed
-	if held(lease) {
-		shard.Since = seconds(lease.Spec.AcquireTime)
+	if holdsLease(lease) {
+		shard.Since = timeOf(lease.Spec.AcquireTime)
 	}
 	if shard.Renewed != nil {
 		shard.Expires = &metav1.Time{Time: shard.Renewed.Add(durationOf(lease))}
@@ -99,20 +101,36 @@ func describe(lease *coordinationv1.Lease) *Shard {
 	return shard
 }
 
-// stateOf is the state that the sharder shows on a Lease, unless the Lease has changed since.
+// publishedCounts parses the numbers of objects on a Lease. It returns nil if there are none. It ignores values that
+// are not numbers: a later version may publish more about a resource.
+func publishedCounts(annotation string) map[string]int {
+	values := map[string]any{}
+	if annotation == "" || json.Unmarshal([]byte(annotation), &values) != nil {
+		return nil
+	}
+	counts := map[string]int{}
+	for resource, value := range values {
+		if number, is := value.(float64); is {
+			counts[resource] = int(number)
+		}
+	}
+	return counts
+}
+
+// stateOf returns the state that the sharder has written to a Lease, unless its holder has changed since.
 func stateOf(lease *coordinationv1.Lease) membership.State {
 	shown := membership.State(lease.Labels[shardingv1alpha1.LabelState])
 	switch {
-	case slices.Contains(membership.States, shown) && shown.Member() == held(lease):
+	case slices.Contains(membership.States, shown) && shown.Member() == holdsLease(lease):
 		return shown
-	case held(lease):
+	case holdsLease(lease):
 		return membership.Ready
 	}
 	return membership.Dead
 }
 
-// held tells whether a shard holds its Lease, which makes it a member.
-func held(lease *coordinationv1.Lease) bool {
+// holdsLease reports whether a shard holds its own Lease, which makes it a member.
+func holdsLease(lease *coordinationv1.Lease) bool {
 	return membership.Lease{Shard: lease.Name, Holder: ptr.Deref(lease.Spec.HolderIdentity, "")}.Held()
 }
 
@@ -120,20 +138,20 @@ func durationOf(lease *coordinationv1.Lease) time.Duration {
 	return time.Duration(cmp.Or(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0), int32(membership.DefaultDuration/time.Second))) * time.Second
 }
 
-func seconds(t *metav1.MicroTime) *metav1.Time {
+func timeOf(t *metav1.MicroTime) *metav1.Time {
 	if t == nil || t.IsZero() {
 		return nil
 	}
 	return &metav1.Time{Time: t.Time}
 }
 
-// refusal is why a ring does not take a Lease.
+// refusal returns why a ring refuses a Lease.
 func refusal(tracker *members.Tracker, key types.NamespacedName, namespaces []string) string {
 	if len(key.Name) > shardingv1alpha1.MaxNameLength {
 		return fmt.Sprintf("its name has more than %d characters", shardingv1alpha1.MaxNameLength)
 	}
 	if len(namespaces) > 0 && !slices.Contains(namespaces, key.Namespace) {
-		return "the ring takes shards only from the namespaces " + prose.List(namespaces)
+		return "the ring accepts shards only from the namespaces " + prose.List(namespaces)
 	}
 	switch tracker.Refusal(key) {
 	case members.DurationTooLong:
@@ -146,8 +164,8 @@ func refusal(tracker *members.Tracker, key types.NamespacedName, namespaces []st
 	return fmt.Sprintf("an older shard in the namespace %s has the same name", other)
 }
 
-// shard is what is known of a shard that an object names.
-func (c *cast) shard(name string) *Shard {
+// shard returns a shard that the label of an object names.
+func (c *shardSet) shard(name string) *Shard {
 	if known := c.shards[name]; known != nil {
 		return known
 	}
@@ -156,21 +174,21 @@ func (c *cast) shard(name string) *Shard {
 			return refused
 		}
 	}
-	if c.blind {
+	if c.leasesUnreadable {
 		return &Shard{Name: name, State: StateUnknown}
 	}
 	return &Shard{Name: name, State: StateGone}
 }
 
-// silence is how long ago a member should have renewed its Lease, by this computer's clock; 0 if it
-// need not have. A shard gives up trying after two thirds of the duration.
-func (s *Shard) silence(now time.Time) time.Duration {
+// unrenewedFor returns the time since a member last renewed its Lease, by the clock of this computer, or 0 if the
+// renewal is not late. A shard stops after two thirds of the lease duration.
+func (s *Shard) unrenewedFor(now time.Time) time.Duration {
 	if !s.Member || s.Renewed == nil || s.Expires == nil {
 		return 0
 	}
-	patience := s.Expires.Sub(s.Renewed.Time) * 2 / 3
-	if silent := now.Sub(s.Renewed.Time); silent > patience {
-		return silent
+	deadline := s.Expires.Sub(s.Renewed.Time) * 2 / 3
+	if age := now.Sub(s.Renewed.Time); age > deadline {
+		return age
 	}
 	return 0
 }

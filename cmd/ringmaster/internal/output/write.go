@@ -1,0 +1,74 @@
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Document is what a command prints for programs.
+type Document struct {
+	// Root is printed as JSON and YAML, and passed to templates.
+	Root any
+	// Rows are what custom-columns prints, one in each line.
+	Rows []any
+	// Names are what the format name prints.
+	Names []string
+}
+
+// Write writes a document in any format that is not a table.
+func (f Format) Write(out io.Writer, document Document, noHeaders bool) error {
+	switch f {
+	case JSON:
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(document.Root)
+	case YAML:
+		content, err := yaml.Marshal(document.Root)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(content)
+		return err
+	case Name:
+		for _, name := range document.Names {
+			if _, err := fmt.Fprintln(out, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	case Table, Wide:
+		return fmt.Errorf("a document cannot be written as a %s", f)
+	}
+	if definition, is := strings.CutPrefix(string(f), columnsPrefix); is {
+		columns, err := parseColumns(definition)
+		if err != nil {
+			return err
+		}
+		return columns.write(out, document.Rows, noHeaders)
+	}
+	printer, err := f.printer()
+	if err != nil {
+		return err
+	}
+	content, err := generic(document.Root)
+	if err != nil {
+		return err
+	}
+	return printer.PrintObj(&unstructured.Unstructured{Object: content}, out)
+}
+
+// generic returns a value as its JSON decodes, with the names of fields that programs use.
+func generic(value any) (map[string]any, error) {
+	content, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	decoded := map[string]any{}
+	err = json.Unmarshal(content, &decoded)
+	return decoded, err
+}
