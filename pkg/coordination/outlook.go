@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
@@ -91,6 +92,15 @@ func (v *View) WaitReasons(action Action) []WaitReason {
 		waits = append(waits, WaitReason{Reason: "a participant that may hold the lock: all that are alive are on the deny list"})
 	}
 	return waits
+}
+
+// Retry returns how often in a row an action was given up, up to now, and the delay from the end of the last attempt to the next
+// one. The delay is at least the quiet window. Both are 0 if the last attempt succeeded.
+func (v *View) Retry(action Action) (failures int, delay time.Duration) {
+	if failures = v.failures(action); failures == 0 {
+		return 0, 0
+	}
+	return failures, max(v.policies(action).quiet(), retryAfter(failures))
 }
 
 // Unanswered returns the current step if it is an order with a missing answer, and the prefix of the participant that has to

@@ -16,8 +16,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// previews compares what a person sees before they do something with what they should.
-func (r *regions) previews(name string, lines func(*coordinationstatus.System) []string) {
+// expectPreview compares the preview of a command with a file in testdata.
+func (r *regions) expectPreview(name string, lines func(*coordinationstatus.System) []string) {
 	r.t.Helper()
 	var got bytes.Buffer
 	coordinationstatus.WriteLines(&got, lines(&r.report().Systems[0]))
@@ -28,13 +28,13 @@ func (r *regions) previews(name string, lines func(*coordinationstatus.System) [
 	want, err := os.ReadFile(path)
 	r.must(err)
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		r.t.Errorf("%s: run the test with -update if that is right:\n%s", name, diff)
+		r.t.Errorf("%s: if the new output is correct, run the test with -update:\n%s", name, diff)
 	}
 }
 
-// TestUnanswered looks at an order for members of several participants, and at what a person can do about it.
-func TestUnanswered(t *testing.T) {
-	r := meet(t, "dc1", "dc2", "dc3")
+// TestUnansweredOrder reports an order to several participants, which may hang after some time.
+func TestUnansweredOrder(t *testing.T) {
+	r := joinRegions(t, "dc1", "dc2", "dc3")
 	for prefix, r := range r.all {
 		r.Need(coordinationtest.Upgrade, coordination.MemberID(prefix+"-1"), true)
 	}
@@ -42,47 +42,50 @@ func TestUnanswered(t *testing.T) {
 		Do: "upgrade", Members: []coordination.MemberID{"dc1-1", "dc2-1", "dc3-1"}, Order: true, Together: true,
 	})
 	r.all["dc2"].Reconcile()
-	r.shows("accepted", status.Table)
+	r.after(time.Minute)
+	r.expectOutput("accepted", status.Table)
+	r.after(time.Second)
+	r.expectOutput("hanging", status.Table)
 	r.all["dc3"].Reconcile()
 	r.must(r.all["dc3"].Close(t.Context()))
-	r.shows("accepted-and-gone", status.Table)
-	r.previews("abandon", (*coordinationstatus.System).Abandoned)
-	r.previews("break-lock", (*coordinationstatus.System).LockBroken)
+	r.expectOutput("accepted-and-gone", status.Table)
+	r.expectPreview("abandon", (*coordinationstatus.System).AbandonPreview)
+	r.expectPreview("break-lock", (*coordinationstatus.System).BreakLockPreview)
 }
 
-// TestLockOfLocalParticipant looks at a holder that has told nobody what it does.
+// TestLockOfLocalParticipant previews breaking the lock of a participant without an intent in the store.
 func TestLockOfLocalParticipant(t *testing.T) {
-	r := meet(t, "dc1", "dc2")
+	r := joinRegions(t, "dc1", "dc2")
 	r.all["dc1"].Busy, r.all["dc1"].Settings.Mode = true, coordination.Local
 	r.all["dc1"].Need(coordinationtest.Restart, "dc1-1", true)
 	r.all["dc1"].Begin(coordinationtest.Restart, restart("dc1-1"))
-	r.previews("break-lock-alone", (*coordinationstatus.System).LockBroken)
+	r.expectPreview("break-lock-alone", (*coordinationstatus.System).BreakLockPreview)
 }
 
-// TestAllLocal looks at a system whose operators are all in local mode.
+// TestAllLocal reports a system whose participants are all in local mode.
 func TestAllLocal(t *testing.T) {
-	r := meet(t, "dc1")
+	r := joinRegions(t, "dc1")
 	r.all["dc1"].Busy, r.all["dc1"].Settings.Mode = true, coordination.Local
 	r.all["dc1"].Need(coordinationtest.Restart, "dc1-1", true)
 	r.all["dc1"].Begin(coordinationtest.Restart, restart("dc1-1"))
-	r.shows("all-local", status.Table)
+	r.expectOutput("all-local", status.Table)
 }
 
-// TestOwnStep looks at a holder that carries out a step itself.
+// TestOwnStep reports a step that the holder of the lock carries out itself.
 func TestOwnStep(t *testing.T) {
-	r := meet(t, "dc1", "dc2")
+	r := joinRegions(t, "dc1", "dc2")
 	r.all["dc1"].Busy = true
 	r.all["dc2"].Need(coordinationtest.Restart, "dc2-1", true)
 	r.all["dc1"].Begin(coordinationtest.Restart, coordination.Step{Do: "drain", Members: []coordination.MemberID{"dc2-1"}})
-	r.after(time.Minute)
-	r.shows("own-step", status.Table)
-	r.previews("abandon-own-step", (*coordinationstatus.System).Abandoned)
-	r.previews("break-lock-own-step", (*coordinationstatus.System).LockBroken)
+	r.after(2 * time.Minute)
+	r.expectOutput("own-step", status.Table)
+	r.expectPreview("abandon-own-step", (*coordinationstatus.System).AbandonPreview)
+	r.expectPreview("break-lock-own-step", (*coordinationstatus.System).BreakLockPreview)
 }
 
-// TestConcerns looks at participants that do not agree with each other about who and what they are.
-func TestConcerns(t *testing.T) {
-	r := meet(t, "dc1", "dc2")
+// TestWarnings reports two processes with one name, a missing participant, an incomplete declaration and different policies.
+func TestWarnings(t *testing.T) {
+	r := joinRegions(t, "dc1", "dc2")
 	r.all["dc1"].Settings = coordination.Settings{
 		Mode: coordination.Global, Prefix: "dc1", Expected: []string{"dc1", "dc2", "dc4"}, Policy: coordination.Policy{Quiet: time.Minute},
 		Policies: map[coordination.Action]coordination.Policy{coordinationtest.Upgrade: {Failing: coordination.Continue}},
@@ -95,5 +98,20 @@ func TestConcerns(t *testing.T) {
 		kv.Put(coordination.DefaultRoot+"/"+coordinationtest.System+"/changes/dc2", `{"by":"dc2-operator","incomplete":true}`),
 	}})
 	r.must(err)
-	r.shows("concerns", status.Table)
+	r.expectOutput("warnings", status.Table)
+}
+
+// TestRetry reports an action during the backoff after it was given up, and after that backoff.
+func TestRetry(t *testing.T) {
+	r := joinRegions(t, "dc1")
+	r.all["dc1"].Failure = "the disk is full"
+	r.all["dc1"].Need(coordinationtest.Restart, "dc1-1", true)
+	r.all["dc1"].Plans[coordinationtest.Restart] = []coordination.Step{restart("dc1-1")}
+	for len(r.report().Systems[0].DoneRecords) < 3 {
+		r.after(time.Second)
+		r.all["dc1"].Reconcile()
+	}
+	r.expectOutput("retry", status.Table)
+	r.after(4 * time.Second)
+	r.expectOutput("retry-due", status.Table)
 }
