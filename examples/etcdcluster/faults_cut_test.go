@@ -116,8 +116,8 @@ func (s *scene) cutOffBefore() {
 	there := s.others(cut)
 	cut.network.Cut(faultproxy.Both)
 	for _, r := range there {
-		mixed := s.reports(r, coordination.ConditionCoordinated, coordination.ReasonMixedModes)
-		s.Expect(mixed.Message).To(ContainSubstring(cut.prefix))
+		missing := s.reports(r, coordination.ConditionCoordinated, coordination.ReasonNotAlive)
+		s.Expect(missing.Message).To(ContainSubstring(cut.prefix))
 	}
 	before := s.disturbed()
 	s.change()

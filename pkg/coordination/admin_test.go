@@ -11,18 +11,18 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-func (w *world) abandon() error {
+func (w *fixture) abandon() error {
 	_, err := coordination.Abandon(w.t.Context(), w.Store, "", system, "dc1 hangs")
 	return err
 }
 
-func (w *world) breakLock() error {
+func (w *fixture) breakLock() error {
 	_, err := coordination.BreakLock(w.t.Context(), w.Store, "", system)
 	return err
 }
 
 // stuck is a holder that hears nothing, with an order to dc2 that was accepted and is not answered.
-func (w *world) stuck() (one, two *coordination.Coordinator, grant *coordination.Grant, order *coordination.Order) {
+func (w *fixture) stuck() (one, two *coordination.Coordinator, grant *coordination.Grant, order *coordination.Order) {
 	w.t.Helper()
 	one, two = w.instance("dc1", func(o *coordination.Options) { o.Store = deaf{w.Store} }), w.instance("dc2")
 	w.wants(one, restart("dc1-a"))
@@ -38,7 +38,7 @@ func (w *world) stuck() (one, two *coordination.Coordinator, grant *coordination
 
 func TestAbandon(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		w.Expect(w.abandon()).To(MatchError(coordination.ErrNoIntent))
 		_, two, grant, order := w.stuck()
 		_, err := coordination.Abandon(t.Context(), w.Store, "", system, "")
@@ -62,21 +62,21 @@ func TestAbandon(t *testing.T) {
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(next.Token).To(BeNumerically(">", grant.Token))
 		w.Expect(two.Answer(t.Context(), order, "")).To(Succeed())
-		w.Expect(next.Answered(w.view())).To(BeEmpty())
+		w.Expect(next.CompletedAnswers(w.view())).To(BeEmpty())
 		w.Expect(w.view().Accepted("dc2-a")).To(BeFalse())
 		again := two.Order(w.view(), "dc2-a")
 		w.Expect(again).NotTo(BeNil())
 		w.Expect(two.Accept(t.Context(), again)).To(Succeed())
 		w.Expect(two.Answer(t.Context(), order, "")).To(MatchError(kv.ErrConflict), "the newer order was accepted")
 		w.Expect(two.Answer(t.Context(), again, "")).To(Succeed())
-		w.Expect(next.Answered(w.view())).To(HaveLen(1))
+		w.Expect(next.CompletedAnswers(w.view())).To(HaveLen(1))
 	})
 }
 
 // TestAbandonLeavesAnotherLock abandons what was left behind while a participant has the lock for something else.
 func TestAbandonLeavesAnotherLock(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, _, _, _ := w.stuck()
 		w.Expect(one.Close(t.Context())).To(Succeed())
 		alone, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "local-operator", SessionDuration: duration})
@@ -94,7 +94,7 @@ func TestAbandonLeavesAnotherLock(t *testing.T) {
 // TestForgetLeavesAcceptedOrders lets a participant hang that has accepted an order: only Abandon ends that.
 func TestForgetLeavesAcceptedOrders(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		_, two, _, _ := w.stuck()
 		w.Expect(two.Close(t.Context())).To(Succeed())
 		forget := func() error { return coordination.Forget(t.Context(), w.Store, "", system, "dc2") }
@@ -107,7 +107,7 @@ func TestForgetLeavesAcceptedOrders(t *testing.T) {
 
 func TestBreakLock(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		w.Expect(w.breakLock()).To(MatchError(coordination.ErrNoLock))
 		_, two, grant, _ := w.stuck()
 		broken, err := coordination.BreakLock(t.Context(), w.Store, "", system)
@@ -125,22 +125,24 @@ func TestBreakLock(t *testing.T) {
 	})
 }
 
-// TestStuckHolderIsFenced lets a holder that hears nothing do everything that a holder may.
-func TestStuckHolderIsFenced(t *testing.T) {
+// TestHangingHolderIsFenced lets a holder that hears nothing do everything that a holder may.
+func TestHangingHolderIsFenced(t *testing.T) {
 	t.Parallel()
-	for removed, remove := range map[string]func(*world) error{"abandoned": (*world).abandon, "broken": (*world).breakLock} {
-		for name, act := range map[string]func(ctx context.Context, w *world, grant *coordination.Grant) error{
-			"advance": func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Advance(ctx) },
-			"go":      func(ctx context.Context, w *world, g *coordination.Grant) error { return g.Go(ctx, w.view()) },
-			"raise":   func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Raise(ctx, 0) },
-			"give up": func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Done(ctx, "no more") },
-			"skip": func(ctx context.Context, w *world, g *coordination.Grant) error {
-				return g.Skip(ctx, w.view(), "no more", only("dc1-a"), false)
+	for removed, remove := range map[string]func(*fixture) error{"abandoned": (*fixture).abandon, "broken": (*fixture).breakLock} {
+		for name, act := range map[string]func(ctx context.Context, w *fixture, grant *coordination.Grant) error{
+			"advance": func(ctx context.Context, _ *fixture, g *coordination.Grant) error { return g.Advance(ctx) },
+			"go": func(ctx context.Context, w *fixture, g *coordination.Grant) error {
+				return g.StartTogether(ctx, w.view())
+			},
+			"raise":   func(ctx context.Context, _ *fixture, g *coordination.Grant) error { return g.RaiseToken(ctx, 0) },
+			"give up": func(ctx context.Context, _ *fixture, g *coordination.Grant) error { return g.Done(ctx, "no more") },
+			"skip": func(ctx context.Context, w *fixture, g *coordination.Grant) error {
+				return g.SkipMembers(ctx, w.view(), "no more", only("dc1-a"), false)
 			},
 		} {
 			t.Run(removed+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				onBoth(t, func(t *testing.T, w *world) {
+				onAllStores(t, func(t *testing.T, w *fixture) {
 					_, _, grant, _ := w.stuck()
 					w.Expect(remove(w)).To(Succeed())
 					before := w.content()
@@ -158,16 +160,16 @@ func TestStuckHolderIsFenced(t *testing.T) {
 func TestReconcileNoticesLostLock(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		remove func(*world) error
+		remove func(*fixture) error
 		events []string
 	}{
-		"abandoned": {(*world).abandon, []string{"LockLost", "Began"}},
-		"broken":    {(*world).breakLock, []string{"LockLost", "Resumed"}},
+		"abandoned": {(*fixture).abandon, []string{"LockLost", "Began"}},
+		"broken":    {(*fixture).breakLock, []string{"LockLost", "Resumed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				a := w.joins("a", coordination.Restart, "a-1")
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				a := w.join("a", coordination.Restart, "a-1")
 				deafened, err := coordination.New(coordination.Options{
 					Store: deaf{w.Store}, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration,
 					Actions: []coordination.Action{coordination.Restart},
@@ -185,7 +187,7 @@ func TestReconcileNoticesLostLock(t *testing.T) {
 				for range 4 {
 					a.reconcile()
 				}
-				w.Expect(a.last.HoldsLock).To(BeTrue())
+				w.Expect(a.lastResult.HoldsLock).To(BeTrue())
 				last := tokens[len(tokens)-1]
 				w.Expect(test.remove(w)).To(Succeed())
 				var events []string

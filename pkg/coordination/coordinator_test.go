@@ -23,16 +23,16 @@ const (
 	duration = 30 * time.Second // of sessions: no test waits for the end of one, and a busy machine must not end them
 )
 
-// world is a store with instances.
-type world struct {
+// fixture is a store with instances.
+type fixture struct {
 	*WithT
 	t *testing.T
 	kv.Store
 	clock *testclock.FakePassiveClock
 }
 
-// onBoth runs a test on each kind of store.
-func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
+// onAllStores runs a test on each kind of store.
+func onAllStores(t *testing.T, test func(t *testing.T, w *fixture)) {
 	t.Helper()
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -42,12 +42,12 @@ func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-func newWorld(t *testing.T, store kv.Store) *world {
+func newWorld(t *testing.T, store kv.Store) *fixture {
 	t.Helper()
-	return &world{WithT: NewWithT(t), t: t, Store: store, clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))}
+	return &fixture{WithT: NewWithT(t), t: t, Store: store, clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))}
 }
 
-func (w *world) instance(prefix string, change ...func(*coordination.Options)) *coordination.Coordinator {
+func (w *fixture) instance(prefix string, change ...func(*coordination.Options)) *coordination.Coordinator {
 	w.t.Helper()
 	options := coordination.Options{Store: w.Store, System: system, Name: prefix + "-operator", Clock: w.clock, SessionDuration: duration}
 	for _, c := range change {
@@ -60,7 +60,7 @@ func (w *world) instance(prefix string, change ...func(*coordination.Options)) *
 }
 
 // patient configures a participant with a policy.
-func (w *world) patient(c *coordination.Coordinator, prefix string, policy coordination.Policy) {
+func (w *fixture) patient(c *coordination.Coordinator, prefix string, policy coordination.Policy) {
 	w.t.Helper()
 	settings := global(prefix)
 	settings.Policy = policy
@@ -70,8 +70,8 @@ func (w *world) patient(c *coordination.Coordinator, prefix string, policy coord
 // only is the members of a step for one.
 func only(id coordination.MemberID) []coordination.MemberID { return []coordination.MemberID{id} }
 
-// carryOut accepts an order and answers that it is done.
-func (w *world) carryOut(c *coordination.Coordinator, members ...coordination.MemberID) {
+// carryOutStep accepts an order and answers that it is done.
+func (w *fixture) carryOut(c *coordination.Coordinator, members ...coordination.MemberID) {
 	w.t.Helper()
 	order := c.Order(w.view(), members...)
 	w.Expect(order).NotTo(BeNil())
@@ -83,14 +83,14 @@ func global(prefix string) coordination.Settings {
 	return coordination.Settings{Mode: coordination.Global, Prefix: prefix, Generation: 1}
 }
 
-func (w *world) view() *coordination.View {
+func (w *fixture) view() *coordination.View {
 	w.t.Helper()
 	view, err := coordination.ReadView(w.t.Context(), w.Store, "", system)
 	w.Expect(err).NotTo(HaveOccurred())
 	return view
 }
 
-func (w *world) content() map[string]string {
+func (w *fixture) content() map[string]string {
 	w.t.Helper()
 	found, err := w.Read(w.t.Context(), coordination.DefaultRoot)
 	w.Expect(err).NotTo(HaveOccurred())
@@ -104,7 +104,7 @@ func (w *world) content() map[string]string {
 }
 
 // wants declares entries as an operator does in a reconcile.
-func (w *world) wants(c *coordination.Coordinator, wants coordination.Wants) {
+func (w *fixture) wants(c *coordination.Coordinator, wants coordination.Wants) {
 	w.t.Helper()
 	w.Expect(c.Declare(w.t.Context(), w.view(), wants)).To(Succeed())
 }
@@ -113,13 +113,13 @@ func (w *world) wants(c *coordination.Coordinator, wants coordination.Wants) {
 func restart(ids ...coordination.MemberID) coordination.Wants {
 	wants := coordination.Wants{}
 	for _, id := range ids {
-		wants.Want(coordination.PendingForRestart, id)
-		wants.Want(coordination.ReadyForRestart, id)
+		wants.Add(coordination.PendingForRestart, id)
+		wants.Add(coordination.ReadyForRestart, id)
 	}
 	return wants
 }
 
-func (w *world) check(c *coordination.Coordinator) *coordination.Verdict {
+func (w *fixture) check(c *coordination.Coordinator) *coordination.Verdict {
 	w.t.Helper()
 	verdict, err := c.Check(w.t.Context(), coordination.Restart, "")
 	w.Expect(err).NotTo(HaveOccurred())
@@ -128,7 +128,7 @@ func (w *world) check(c *coordination.Coordinator) *coordination.Verdict {
 
 func TestSets(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, ten := w.instance("dc1"), w.instance("dc10")
 		w.Expect(one.UpdatePendingForExclusion(t.Context(), coordination.Updates{"dc1-a": coordination.Add(), "dc1-b": coordination.Add()})).To(Succeed())
 		w.Expect(one.UpdateReadyForExclusion(t.Context(), coordination.Updates{"dc1-a": coordination.Add("10.0.0.1:4500", "locality:a")})).To(Succeed())
@@ -173,9 +173,9 @@ func TestSets(t *testing.T) {
 	})
 }
 
-func TestLocalTouchesNothing(t *testing.T) {
+func TestLocalModeWritesNoEntries(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		c, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "dc1-operator"})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(c.Configure(t.Context(), coordination.Settings{Prefix: "dc1", Generation: 3})).To(Succeed())
@@ -201,9 +201,9 @@ func TestLocalTouchesNothing(t *testing.T) {
 }
 
 // In local mode an instance has a session only while it has the lock.
-func TestLocalRests(t *testing.T) {
+func TestLocalModeClosesIdleSession(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		ends := &noted{Store: w.Store}
 		c := w.instance("dc1", func(o *coordination.Options) { o.Store = ends })
 		w.Expect(ends.open()).To(Equal(1))
@@ -221,7 +221,7 @@ func TestLocalRests(t *testing.T) {
 
 func TestSwitchToLocal(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		w.wants(one, restart("dc1-a", "dc1-b"))
 		w.wants(two, restart("dc2-a"))
@@ -230,7 +230,7 @@ func TestSwitchToLocal(t *testing.T) {
 		// The process that is told so may be another one than the one that has written it.
 		next, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "dc1-operator"})
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(next.Configure(t.Context(), coordination.Settings{Mode: coordination.Local})).To(MatchError(coordination.ErrOlder))
+		w.Expect(next.Configure(t.Context(), coordination.Settings{Mode: coordination.Local})).To(MatchError(coordination.ErrOtherProcess))
 		w.Expect(w.view().Revision).To(Equal(before.Revision), "the other one is alive, and would write it again")
 		w.Expect(one.Close(t.Context())).To(Succeed())
 		before = w.view()
@@ -253,7 +253,7 @@ func TestSwitchToLocal(t *testing.T) {
 
 func TestPrefixChange(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		w.wants(one, restart("dc1-a"))
 		verdict := w.check(two)
@@ -279,9 +279,9 @@ func TestPrefixChange(t *testing.T) {
 }
 
 // What is being done when the prefix changes is done once.
-func TestPrefixChangeInTheMiddle(t *testing.T) {
+func TestPrefixChangeDuringAction(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		w.wants(one, restart("dc1-a"))
 		grant, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
@@ -298,9 +298,9 @@ func TestPrefixChangeInTheMiddle(t *testing.T) {
 }
 
 // As large as a region can be: all its entries move at once.
-func TestPrefixChangeOfMany(t *testing.T) {
+func TestPrefixChangeWithManyEntries(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one := w.instance("dc1")
 		const many = 55
 		var ids []coordination.MemberID
@@ -316,7 +316,7 @@ func TestPrefixChangeOfMany(t *testing.T) {
 
 func TestQuietWindow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one := w.instance("dc1")
 		w.patient(one, "dc1", coordination.Policy{Quiet: time.Minute})
 		// The clock of another machine decides nothing.
@@ -324,11 +324,11 @@ func TestQuietWindow(t *testing.T) {
 			o.Clock = testclock.NewFakePassiveClock(w.clock.Now().Add(-time.Hour))
 		})
 		w.wants(one, restart("dc1-a"))
-		w.Expect(w.check(one).Again).To(Equal(time.Minute))
+		w.Expect(w.check(one).RetryAfter).To(Equal(time.Minute))
 		w.clock.SetTime(w.clock.Now().Add(50 * time.Second))
-		w.Expect(w.check(one).Again).To(Equal(10 * time.Second))
+		w.Expect(w.check(one).RetryAfter).To(Equal(10 * time.Second))
 		w.wants(two, restart("dc2-a")) // late, but inside the window
-		w.Expect(w.check(one).Again).To(Equal(time.Minute))
+		w.Expect(w.check(one).RetryAfter).To(Equal(time.Minute))
 		w.clock.SetTime(w.clock.Now().Add(time.Minute))
 		verdict := w.check(one)
 		w.Expect(verdict.Open).To(BeTrue(), verdict.Summary())
@@ -338,26 +338,28 @@ func TestQuietWindow(t *testing.T) {
 	})
 }
 
-func TestBeginIsBoundToTheVerdict(t *testing.T) {
+func TestBeginFailsAfterChange(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(w *world, two *coordination.Coordinator) error{
-		"one more": func(w *world, two *coordination.Coordinator) error {
+	for name, change := range map[string]func(w *fixture, two *coordination.Coordinator) error{
+		"one more": func(w *fixture, two *coordination.Coordinator) error {
 			return two.Declare(w.t.Context(), w.view(), restart("dc2-a", "dc2-b"))
 		},
-		"withdrawn": func(w *world, two *coordination.Coordinator) error { return two.Declare(w.t.Context(), w.view(), nil) },
-		"not ready any more": func(w *world, two *coordination.Coordinator) error {
+		"withdrawn": func(w *fixture, two *coordination.Coordinator) error {
+			return two.Declare(w.t.Context(), w.view(), nil)
+		},
+		"not ready any more": func(w *fixture, two *coordination.Coordinator) error {
 			return two.UpdateReadyForRestart(w.t.Context(), coordination.Updates{"dc2-a": coordination.Remove()})
 		},
-		"gone local": func(w *world, two *coordination.Coordinator) error {
+		"gone local": func(w *fixture, two *coordination.Coordinator) error {
 			return two.Configure(w.t.Context(), coordination.Settings{})
 		},
-		"under another prefix": func(w *world, two *coordination.Coordinator) error {
+		"under another prefix": func(w *fixture, two *coordination.Coordinator) error {
 			return two.Configure(w.t.Context(), global("unicorn"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
+			onAllStores(t, func(t *testing.T, w *fixture) {
 				one, two := w.instance("dc1"), w.instance("dc2")
 				w.wants(one, restart("dc1-a"))
 				w.wants(two, restart("dc2-a"))
@@ -374,9 +376,9 @@ func TestBeginIsBoundToTheVerdict(t *testing.T) {
 }
 
 // Who was left out because it was gone, and is back, is not left out.
-func TestBeginWithoutOneThatReturns(t *testing.T) {
+func TestBeginFailsWhenLeftOutParticipantReturns(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		w.patient(one, "dc1", coordination.Policy{Missing: coordination.LeaveOut})
 		w.patient(two, "dc2", coordination.Policy{Missing: coordination.LeaveOut})
@@ -395,9 +397,9 @@ func TestBeginWithoutOneThatReturns(t *testing.T) {
 }
 
 // What was given up is tried again after another quiet window.
-func TestGivenUp(t *testing.T) {
+func TestGivenUpActionIsRetried(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		w.patient(one, "dc1", coordination.Policy{Quiet: time.Minute})
 		w.wants(one, restart("dc1-a"))
@@ -407,17 +409,17 @@ func TestGivenUp(t *testing.T) {
 		grant, err := one.Begin(t.Context(), w.check(one), nil)
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(grant.Done(t.Context(), "it does not work")).To(Succeed())
-		w.Expect(w.check(one).Again).To(Equal(time.Minute))
-		w.Expect(w.check(two).Again).To(Equal(time.Minute))
+		w.Expect(w.check(one).RetryAfter).To(Equal(time.Minute))
+		w.Expect(w.check(two).RetryAfter).To(Equal(time.Minute))
 		w.clock.SetTime(w.clock.Now().Add(time.Minute))
 		w.Expect(w.check(two).Open).To(BeTrue())
 	})
 }
 
 // With the methods for single sets it is said explicitly that something is needed again.
-func TestAddAgain(t *testing.T) {
+func TestForcedNeedIsDoneAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one := w.instance("dc1")
 		add := func(update coordination.Update) {
 			t.Helper()
@@ -431,14 +433,14 @@ func TestAddAgain(t *testing.T) {
 		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
 		add(coordination.Add())
 		w.Expect(w.check(one).Open).To(BeFalse())
-		add(coordination.AddAgain())
+		add(coordination.AddForced())
 		w.Expect(w.check(one).Open).To(BeTrue())
 	})
 }
 
-func TestActOnce(t *testing.T) {
+func TestActionIsDoneOnce(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		w.wants(one, restart("dc1-a"))
 		w.wants(two, restart("dc2-a"))
@@ -457,10 +459,10 @@ func TestActOnce(t *testing.T) {
 		w.Expect(order.Token).To(Equal(grant.Token))
 		w.Expect(two.Answer(t.Context(), order, "")).To(MatchError(ContainSubstring("not accepted")))
 		w.Expect(two.Accept(t.Context(), order)).To(Succeed())
-		w.Expect(grant.Answered(w.view())).To(BeEmpty())
+		w.Expect(grant.CompletedAnswers(w.view())).To(BeEmpty())
 		w.Expect(two.Answer(t.Context(), order, "")).To(Succeed())
 		w.Expect(two.Order(w.view(), "dc2-a")).To(BeNil(), "it is answered")
-		w.Expect(grant.Answered(w.view())).To(HaveLen(1))
+		w.Expect(grant.CompletedAnswers(w.view())).To(HaveLen(1))
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
 		w.Expect(grant.Step()).To(BeNil())
 		before := w.view()
@@ -478,12 +480,12 @@ func TestActOnce(t *testing.T) {
 	})
 }
 
-func TestLeftBehind(t *testing.T) {
+func TestDeadParticipantBlocksUntilForgotten(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		_, err := two.Resume(t.Context())
-		w.Expect(err).To(MatchError(coordination.ErrNothingLeft))
+		w.Expect(err).To(MatchError(coordination.ErrNothingToResume))
 		w.wants(one, restart("dc1-a"))
 		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "first", Members: only("dc1-a")}, {Do: "second", Members: only("dc1-a")}, {Do: "third", Members: only("dc1-a")}})
 		w.Expect(err).NotTo(HaveOccurred())
@@ -506,9 +508,9 @@ func TestLeftBehind(t *testing.T) {
 	})
 }
 
-func TestDenied(t *testing.T) {
+func TestDeniedParticipantCannotHoldLock(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		grant, err := one.Lock(t.Context())
 		w.Expect(err).NotTo(HaveOccurred())
@@ -528,9 +530,9 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-func TestForget(t *testing.T) {
+func TestForgetRemovesAllEntries(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one, two := w.instance("dc1"), w.instance("dc2")
 		w.wants(one, restart("dc1-a"))
 		w.wants(two, restart("dc2-a"))

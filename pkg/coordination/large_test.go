@@ -24,7 +24,7 @@ func membersOf(prefix string, count int) (all []coordination.MemberID) {
 	return all
 }
 
-// atOnce is a plan with one step for all.
+// immediately is a plan with one step for all.
 func atOnce(proposal coordination.Proposal) []coordination.Step {
 	return []coordination.Step{{Do: "restart", Members: proposal.IDs(), Order: true, Together: true}}
 }
@@ -32,14 +32,14 @@ func atOnce(proposal coordination.Proposal) []coordination.Step {
 // TestManyMembers restarts all members of a large region at once, each part by its own operator.
 func TestManyMembers(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, membersOf("a", many)...), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, membersOf("a", many)...), w.join("b", coordination.Restart, "b-1")
 		a.plan, b.plan = atOnce, atOnce
 		b.reconcile()
 		a.reconcile()
 		w.Expect(w.view().Sets[coordination.ReadyForRestart]).To(HaveLen(many + 1))
 		w.Expect(w.view().Incomplete()).To(BeEmpty())
-		rounds(a, b)
+		reconcileRounds(a, b)
 		w.Expect(a.done).To(HaveLen(many))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 		done := w.lastDone()
@@ -75,8 +75,8 @@ func TestCrashBetweenParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				a, b := w.joins("a", coordination.Restart, membersOf("a", many)...), w.joins("b", coordination.Restart, "b-1")
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				a, b := w.join("a", coordination.Restart, membersOf("a", many)...), w.join("b", coordination.Restart, "b-1")
 				a.settings.Policy, b.settings.Policy = test.policy, test.policy
 				a.plan, b.plan = atOnce, atOnce
 				store := &dying{Store: w.Store}
@@ -93,14 +93,14 @@ func TestCrashBetweenParts(t *testing.T) {
 				b.reconcile()
 				b.reconcile()
 				w.Expect(b.done).To(BeEmpty())
-				w.Expect(b.last.WaitReasons).To(ContainElement(And(HaveField("For", "a"), HaveField("Reason", ContainSubstring("its declaration is incomplete")))))
+				w.Expect(b.lastResult.WaitReasons).To(ContainElement(And(HaveField("For", "a"), HaveField("Reason", ContainSubstring("its declaration is incomplete")))))
 
 				w.Expect(first.Close(t.Context())).To(Succeed())
 				for range 4 {
 					b.reconcile()
 				}
 				w.Expect(b.done).To(HaveLen(test.done))
-				rounds(a, b) // the next process says all of it
+				reconcileRounds(a, b) // the next process says all of it
 				w.Expect(w.view().Incomplete()).To(BeEmpty())
 				w.Expect(a.done).To(ContainElements("a-000", fmt.Sprintf("a-%03d", many-1)))
 				w.Expect(b.done).To(Equal([]string{"b-1"}))
@@ -110,7 +110,7 @@ func TestCrashBetweenParts(t *testing.T) {
 }
 
 // fill writes entries that leave the given part of a store in a ConfigMap free.
-func (w *world) fill(percent int) {
+func (w *fixture) fill(percent int) {
 	w.t.Helper()
 	const limit = 1 << 20
 	_, err := w.Commit(w.t.Context(), kv.Transaction{Then: []kv.Operation{
@@ -119,16 +119,16 @@ func (w *world) fill(percent int) {
 	w.Expect(err).NotTo(HaveOccurred())
 }
 
-// TestFullStoreLetsTheHolderEnd fills the store in the middle of an action.
-func TestFullStoreLetsTheHolderEnd(t *testing.T) {
+// TestFullStoreAcceptsEndOfAction fills the store in the middle of an action.
+func TestFullStoreAcceptsEndOfAction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inKubernetes(t))
-	a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 	b.reconcile()
 	for range 3 {
 		a.reconcile()
 	}
-	w.Expect(a.last.HoldsLock).To(BeTrue())
+	w.Expect(a.lastResult.HoldsLock).To(BeTrue())
 	w.fill(10)
 	a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: upgrade, Member: "a-1", Ready: true})
 	refused := 0
@@ -151,13 +151,13 @@ func TestFullStoreLetsTheHolderEnd(t *testing.T) {
 
 	_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Delete("/ballast")}})
 	w.Expect(err).NotTo(HaveOccurred())
-	rounds(a, b)
+	reconcileRounds(a, b)
 	w.Expect(w.view().Incomplete()).To(BeEmpty())
 	w.Expect(w.lastDone().Action).To(Equal(upgrade))
 }
 
-// TestFullStoreBeginsNothing leaves less room than a plan and its answers may take.
-func TestFullStoreBeginsNothing(t *testing.T) {
+// TestFullStoreRefusesNewIntent leaves less room than a plan and its answers may take.
+func TestFullStoreRefusesNewIntent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inKubernetes(t))
 	one := w.instance("dc1")
@@ -168,10 +168,10 @@ func TestFullStoreBeginsNothing(t *testing.T) {
 	w.Expect(w.view().Lock).To(BeNil())
 }
 
-// TestRecordsAreBoundedBySize keeps few records of large actions.
-func TestRecordsAreBoundedBySize(t *testing.T) {
+// TestDoneRecordsAreBoundedBySize keeps few records of large actions.
+func TestDoneRecordsAreBoundedBySize(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one := w.instance("dc1")
 		const actions, large = 8, 20 << 10
 		for range actions {

@@ -20,16 +20,16 @@ func TestLeaveAfterALostRegistration(t *testing.T) {
 		"local mode": func(p *participant) {
 			p.settings = coordination.Settings{}
 			p.reconcile()
-			p.w.Expect(p.last.WaitReasons).To(BeEmpty())
+			p.f.Expect(p.lastResult.WaitReasons).To(BeEmpty())
 		},
-		"deleted": func(p *participant) { p.w.Expect(p.Leave(p.w.t.Context(), p.system)).To(Succeed()) },
+		"deleted": func(p *participant) { p.f.Expect(p.Leave(p.f.t.Context(), p.system)).To(Succeed()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
+			onAllStores(t, func(t *testing.T, w *fixture) {
 				store := &unsure{Store: w.Store}
 				w.Store = store
-				a := w.joins("a", coordination.Restart)
+				a := w.join("a", coordination.Restart)
 				store.done.Store(true)
 				_, err := a.Reconcile(t.Context(), a.settings, a.system)
 				w.Expect(err).To(MatchError(errLost))
@@ -44,12 +44,12 @@ func TestLeaveAfterALostRegistration(t *testing.T) {
 }
 
 // Nor does it take itself for the newest one of its participant.
-func TestLostRegistrationIsOlder(t *testing.T) {
+func TestLostRegistrationCountsAsOlder(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		store := &unsure{Store: w.Store}
 		w.Store = store
-		older := w.joins("a", coordination.Restart)
+		older := w.join("a", coordination.Restart)
 		store.done.Store(true)
 		_, err := older.Reconcile(t.Context(), older.settings, older.system)
 		w.Expect(err).To(MatchError(errLost))
@@ -67,13 +67,13 @@ func TestLostRegistrationIsOlder(t *testing.T) {
 }
 
 // A process in local mode that has just seen nothing of its participant looks again when the participant is deleted.
-func TestLeaveLooksAtTheStore(t *testing.T) {
+func TestLeaveReadsTheStore(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"at rest": false, "in the middle of an action": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				a := w.joins("a", coordination.Restart, "a-1")
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				a := w.join("a", coordination.Restart, "a-1")
 				another := a.next(a.settings)
 				a.settings = coordination.Settings{}
 				a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
@@ -93,10 +93,10 @@ func TestLeaveLooksAtTheStore(t *testing.T) {
 }
 
 // A holder that is deleted gives the lock back also while it waits for an older process of its participant.
-func TestLeaveGivesTheLockBackBesideAnOlderProcess(t *testing.T) {
+func TestLeaveReleasesLockWhileOlderProcessLives(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 		older.reconcile()
 		other.settings.Denied = []string{"b-operator"}
 		other.reconcile()
@@ -108,17 +108,17 @@ func TestLeaveGivesTheLockBackBesideAnOlderProcess(t *testing.T) {
 		for w.view().Lock == nil {
 			newer.reconcile()
 		}
-		w.Expect(newer.last.HoldsLock).To(BeTrue())
-		w.Expect(newer.Leave(t.Context(), newer.system)).To(MatchError(coordination.ErrOlder))
+		w.Expect(newer.lastResult.HoldsLock).To(BeTrue())
+		w.Expect(newer.Leave(t.Context(), newer.system)).To(MatchError(coordination.ErrOtherProcess))
 		w.Expect(w.view().Lock).To(BeNil())
 	})
 }
 
 // A participant of which somebody has removed what it had told the others tells it again.
-func TestRemovedParticipantComesBack(t *testing.T) {
+func TestForgottenParticipantReturns(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
 		a.needs.Pending[0].Ready = false
 		a.reconcile()
 		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{
@@ -126,7 +126,7 @@ func TestRemovedParticipantComesBack(t *testing.T) {
 		}})
 		w.Expect(err).NotTo(HaveOccurred())
 		a.needs.Pending[0].Ready = true
-		rounds(a)
+		reconcileRounds(a)
 		w.Expect(w.view().Participants).To(HaveLen(1))
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
 	})
@@ -146,10 +146,10 @@ func (i *interrupted) Commit(ctx context.Context, transaction kv.Transaction) (i
 }
 
 // What is done together does not begin when a participant that had accepted it leaves at that moment.
-func TestLeaveBeforeAllBegin(t *testing.T) {
+func TestLeaveBeforeTogetherStarts(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
 		store := &interrupted{Store: w.Store}
 		left := false
 		store.before = func(transaction kv.Transaction) error {
@@ -162,7 +162,7 @@ func TestLeaveBeforeAllBegin(t *testing.T) {
 			return nil
 		}
 		w.Store = store
-		b := w.joins("b", coordination.Restart, "b-1")
+		b := w.join("b", coordination.Restart, "b-1")
 		b.plan = atOnce
 		a.settings.Denied = []string{"a-operator"} // b acts
 		for !left {

@@ -21,7 +21,7 @@ import (
 // are looked at; with it, a switch to another process in the middle of a Reconcile counts as a fault. Modelled beyond that are: the
 // end of restarts, the expiry of sessions whose process has died, the start of a new process, and commits that are done
 // late; they happen at any time and cost nothing. Time passes only while something is done: how long nothing has changed before an
-// action begins is for TestJudge and its relatives. States are looked at by the number of their faults, and within it by
+// action begins is for TestDecide and its relatives. States are looked at by the number of their faults, and within it by
 // their distance from the start, up to modelStates, each number of faults with an equal share; the log says what was not reached.
 //
 // Judged are every start of a restart, every commit, and at the end that from every state all that was asked for can
@@ -31,7 +31,7 @@ type scenario struct {
 	members      []member
 	policy       Policy
 	action       Action // Restart if it is not set
-	beside       Action // what members also need that need the action, if it is set
+	otherAction  Action // what members also need that need the action, if it is set
 	plan         func(ids []MemberID) []Step
 	system       func(e *execution) System
 	// faults may happen, faultsAtMost of them in one path.
@@ -74,7 +74,7 @@ func (s *scenario) settings(p *process) Settings {
 }
 
 // begin is the world before anything has happened.
-func (s *scenario) begin() *world {
+func (s *scenario) begin() *modelState {
 	s.keys, s.metrics = newKeys(DefaultRoot, modelSystemName), newMetrics(modelSystemName, "model")
 	if s.action == "" {
 		s.action = Restart
@@ -85,7 +85,7 @@ func (s *scenario) begin() *world {
 	if s.system == nil {
 		s.system = func(e *execution) System { return modelSystem{e} }
 	}
-	w := &world{scenario: s, store: newContent(), now: time.Unix(0, 0), members: slices.Clone(s.members)}
+	w := &modelState{scenario: s, store: newContent(), now: time.Unix(0, 0), members: slices.Clone(s.members)}
 	for i := range s.participants {
 		w.start(i)
 	}
@@ -110,18 +110,18 @@ func (s *scenario) begin() *world {
 }
 
 // stepUntil lets calls of a process through until a condition is met. Its Reconcile counts as ended then.
-func (w *world) stepUntil(i int, met func(*process) bool) {
+func (w *modelState) stepUntil(i int, met func(*process) bool) {
 	for !met(w.processes[i]) {
 		w.step(i, "")
 	}
 	p := *w.processes[i]
-	p.log, p.next, p.wants = nil, "", nil
+	p.log, p.next, p.nextCommit = nil, "", nil
 	w.processes[i] = &p
 }
 
-// state is a world that was found.
-type state struct {
-	world  *world // until all that can happen in it was looked at
+// stateNode is a world that was found.
+type stateNode struct {
+	world  *modelState // until all that can happen in it was looked at
 	from   int
 	action string
 	faults int
@@ -130,7 +130,7 @@ type state struct {
 
 // exploration finds all worlds, those with the fewest faults first.
 type exploration struct {
-	states []state
+	states []stateNode
 	known  map[[16]byte]int
 	edges  int
 }
@@ -142,7 +142,7 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 	x := &exploration{known: map[[16]byte]int{}}
 	levels := make([][]int, s.faultsAtMost+2)
 	first := s.begin()
-	x.states, x.known[first.hash()] = []state{{world: first, from: -1}}, 0
+	x.states, x.known[first.hash()] = []stateNode{{world: first, from: -1}}, 0
 	levels[0] = []int{0}
 	var goals, unseen []int
 	for level := 0; level <= s.faultsAtMost; level++ {
@@ -157,8 +157,8 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 			if w.unfinished() == "" {
 				goals = append(goals, at)
 			}
-			for _, a := range w.actions() {
-				if a.fault && level == s.faultsAtMost {
+			for _, a := range w.transitions() {
+				if a.isFault && level == s.faultsAtMost {
 					continue
 				}
 				x.edges++
@@ -168,20 +168,20 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 				}
 				h := next.hash()
 				faults := level
-				if a.fault {
+				if a.isFault {
 					faults++
 				}
 				to, known := x.known[h]
 				if !known {
 					to = len(x.states)
 					x.known[h] = to
-					x.states = append(x.states, state{world: next, from: at, action: a.name, faults: faults})
+					x.states = append(x.states, stateNode{world: next, from: at, action: a.name, faults: faults})
 					levels[faults] = append(levels[faults], to)
 				} else if x.states[to].faults > faults {
 					x.states[to].faults, x.states[to].from, x.states[to].action = faults, at, a.name
 					levels[faults] = append(levels[faults], to)
 				}
-				if !a.fault && to != at {
+				if !a.isFault && to != at {
 					x.states[at].next = append(x.states[at].next, to)
 				}
 			}
@@ -197,12 +197,12 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 	if len(unseen) > 0 {
 		t.Logf("what follows from %d states was not looked at", len(unseen))
 	}
-	x.reach(t, s, goals, unseen)
+	x.checkProgressPossible(t, s, goals, unseen)
 	return x
 }
 
-// reach fails the test if there is a state from which the goal cannot be reached without another fault.
-func (x *exploration) reach(t *testing.T, s *scenario, goals, unseen []int) {
+// checkProgressPossible fails the test if there is a state from which the goal cannot be reached without another fault.
+func (x *exploration) checkProgressPossible(t *testing.T, s *scenario, goals, unseen []int) {
 	t.Helper()
 	before := make([][]int, len(x.states))
 	for at, state := range x.states {
@@ -252,12 +252,12 @@ func (x *exploration) trace(at int, last string) string {
 }
 
 // replay does what a path says.
-func replay(t *testing.T, s *scenario, path []string) *world {
+func replay(t *testing.T, s *scenario, path []string) *modelState {
 	t.Helper()
 	w := s.begin()
 	for i, name := range path {
-		next := (*world)(nil)
-		for _, a := range w.actions() {
+		next := (*modelState)(nil)
+		for _, a := range w.transitions() {
 			if a.name == name {
 				next = a.next()
 				break
@@ -282,7 +282,7 @@ func modelMembers(participants ...string) (members []member) {
 	return members
 }
 
-func inTurn(ids []MemberID) (steps []Step) {
+func oneAfterAnother(ids []MemberID) (steps []Step) {
 	for _, id := range ids {
 		steps = append(steps, Step{Do: "restart", Members: []MemberID{id}, Order: true})
 	}
@@ -293,7 +293,7 @@ func allTogether(ids []MemberID) []Step {
 	return []Step{{Do: "restart", Members: ids, Order: true, Together: true}}
 }
 
-func byTheHolder(ids []MemberID) (steps []Step) {
+func byLockHolder(ids []MemberID) (steps []Step) {
 	for _, id := range ids {
 		steps = append(steps, Step{Do: fmt.Sprint("restart ", id), Members: []MemberID{id}})
 	}

@@ -71,13 +71,13 @@ func (u *unsure) Commit(ctx context.Context, transaction kv.Transaction) (int64,
 }
 
 // A lock that its own holder does not know of is not held for ever.
-func TestLockInDoubt(t *testing.T) {
+func TestUncertainLockIsReleased(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		doubt func(w *world, one *coordination.Coordinator, store *unsure)
-		next  func(w *world, one *coordination.Coordinator)
+		doubt func(w *fixture, one *coordination.Coordinator, store *unsure)
+		next  func(w *fixture, one *coordination.Coordinator)
 	}{
-		"taken, and taken again": {takenInDoubt, func(w *world, one *coordination.Coordinator) {
+		"taken, and taken again": {takenInDoubt, func(w *fixture, one *coordination.Coordinator) {
 			grant, err := one.Lock(w.t.Context())
 			w.Expect(err).NotTo(HaveOccurred())
 			w.Expect(grant.Token).To(BeEquivalentTo(2))
@@ -85,7 +85,7 @@ func TestLockInDoubt(t *testing.T) {
 		}},
 		"taken, and not wanted any more": {takenInDoubt, configured},
 		"not given back":                 {notGivenBack, configured},
-		"not given back, and another try comes too late": {notGivenBack, func(w *world, one *coordination.Coordinator) {
+		"not given back, and another try comes too late": {notGivenBack, func(w *fixture, one *coordination.Coordinator) {
 			w.wants(one, restart("dc1-a"))
 			verdict := w.check(one)
 			w.wants(one, restart("dc1-a", "dc1-b"))
@@ -96,7 +96,7 @@ func TestLockInDoubt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
+			onAllStores(t, func(t *testing.T, w *fixture) {
 				store := &unsure{Store: w.Store}
 				one, two := w.instance("dc1", func(o *coordination.Options) { o.Store = store }), w.instance("dc2")
 				test.doubt(w, one, store)
@@ -111,13 +111,13 @@ func TestLockInDoubt(t *testing.T) {
 	}
 }
 
-func takenInDoubt(w *world, one *coordination.Coordinator, store *unsure) {
+func takenInDoubt(w *fixture, one *coordination.Coordinator, store *unsure) {
 	store.done.Store(true)
 	_, err := one.Lock(w.t.Context())
 	w.Expect(err).To(MatchError(errLost))
 }
 
-func notGivenBack(w *world, one *coordination.Coordinator, store *unsure) {
+func notGivenBack(w *fixture, one *coordination.Coordinator, store *unsure) {
 	grant, err := one.Lock(w.t.Context())
 	w.Expect(err).NotTo(HaveOccurred())
 	store.refused.Store(true)
@@ -125,7 +125,7 @@ func notGivenBack(w *world, one *coordination.Coordinator, store *unsure) {
 	w.Expect(grant.Held()).To(BeFalse())
 }
 
-func configured(w *world, one *coordination.Coordinator) {
+func configured(w *fixture, one *coordination.Coordinator) {
 	w.Expect(one.Configure(w.t.Context(), global("dc1"))).To(Succeed())
 	w.Expect(w.view().Lock).To(BeNil())
 }
@@ -149,7 +149,7 @@ func (d deaf) Open(ctx context.Context, name string, duration time.Duration) (kv
 func (*deafSession) Lost() <-chan struct{} { return nil }
 
 // A holder that has noticed nothing is refused by the store itself.
-func TestFence(t *testing.T) {
+func TestOldTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(ctx context.Context, grant *coordination.Grant) error{
 		"a step": func(ctx context.Context, grant *coordination.Grant) error { return grant.Advance(ctx) },
@@ -160,7 +160,7 @@ func TestFence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
+			onAllStores(t, func(t *testing.T, w *fixture) {
 				one, two := w.instance("dc1", func(o *coordination.Options) { o.Store = deaf{w.Store} }), w.instance("dc2")
 				w.wants(one, restart("dc1-a"))
 				grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a")}})
@@ -196,9 +196,9 @@ func (b *blind) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error)
 }
 
 // A holder notices that it has lost the lock also if it cannot look at once.
-func TestLossIsNoticedLate(t *testing.T) {
+func TestHangingHolderNoticesLossLate(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		store := &blind{Store: w.Store}
 		one, two := w.instance("dc1", func(o *coordination.Options) { o.Store = store }), w.instance("dc2")
 		grant, err := one.Lock(t.Context())
@@ -218,7 +218,7 @@ func TestLossIsNoticedLate(t *testing.T) {
 // TestAdvanceKeepsPublishedSteps repeats an Advance whose answer was lost: others may carry out what it published.
 func TestAdvanceKeepsPublishedSteps(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		store := &unsure{Store: w.Store}
 		one := w.instance("dc1", func(o *coordination.Options) { o.Store = store })
 		w.wants(one, restart("dc1-a", "dc1-b"))
@@ -239,13 +239,13 @@ func TestAdvanceKeepsPublishedSteps(t *testing.T) {
 	})
 }
 
-// TestPrefixTakenDuringAbsence lets an instance come back after another one has taken its prefix.
-func TestPrefixTakenDuringAbsence(t *testing.T) {
+// TestPrefixTakenWhileParticipantIsDead lets an instance come back after another one has taken its prefix.
+func TestPrefixTakenWhileParticipantIsDead(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]coordination.Settings{"comes back": global("dc1"), "moves": global("dc3"), "leaves": {Mode: coordination.Local}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
+			onAllStores(t, func(t *testing.T, w *fixture) {
 				first := w.instance("dc1")
 				w.Expect(first.Close(t.Context())).To(Succeed())
 				second := w.instance("dc1", func(o *coordination.Options) { o.Name = "other-operator" })
@@ -268,13 +268,13 @@ func TestPrefixTakenDuringAbsence(t *testing.T) {
 // TestSkippedMembersAreRecorded skips a member in the middle of a plan: it is not done, and the record says so.
 func TestSkippedMembersAreRecorded(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		one := w.instance("dc1")
 		w.wants(one, restart("dc1-a", "dc1-b"))
 		second := coordination.Step{Do: "restart", Members: only("dc1-b"), Order: true}
 		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}, second})
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(grant.Skip(t.Context(), w.view(), "no answer", only("dc1-a"), false, second)).To(Succeed())
+		w.Expect(grant.SkipMembers(t.Context(), w.view(), "no answer", only("dc1-a"), false, second)).To(Succeed())
 		w.Expect(grant.Step()).To(Equal(&second))
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
 		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
@@ -285,9 +285,9 @@ func TestSkippedMembersAreRecorded(t *testing.T) {
 }
 
 // Of two answers to one step the one that was written last counts: the participant of the other one has died.
-func TestLastAnswerCounts(t *testing.T) {
+func TestNewestAnswerCounts(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		below := coordination.DefaultRoot + "/" + system
 		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Put(below+"/answers/dc1/shared", `{"intent":1,"process":"dead"}`)}})
 		w.Expect(err).NotTo(HaveOccurred())
@@ -301,12 +301,12 @@ func TestLastAnswerCounts(t *testing.T) {
 }
 
 // A participant that goes back to its former settings replaces the settings of a write that was applied although it returned an error.
-func TestSettingsInDoubt(t *testing.T) {
+func TestUncertainSettingsAreWrittenAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		store := &unsure{Store: w.Store}
 		w.Store = store
-		a := w.joins("a", coordination.Restart)
+		a := w.join("a", coordination.Restart)
 		a.reconcile()
 		before := a.settings
 		a.settings.Policy.Quiet = time.Hour

@@ -19,15 +19,15 @@ import (
 
 // next is another process of the participant, with other settings and with what its members need now.
 func (p *participant) next(settings coordination.Settings) *participant {
-	p.w.t.Helper()
+	p.f.t.Helper()
 	another := *p
-	another.operator = &operator{needs: coordination.Needs{Members: p.needs.Members, Pending: slices.Clone(p.needs.Pending)}}
-	another.system, another.settings, another.Coordinator = another.operator, settings, p.w.process(strings.TrimSuffix(p.Name(), "-operator"))
+	another.fakeSystem = &fakeSystem{needs: coordination.Needs{Members: p.needs.Members, Pending: slices.Clone(p.needs.Pending)}}
+	another.system, another.settings, another.Coordinator = another.fakeSystem, settings, p.f.process(strings.TrimSuffix(p.Name(), "-operator"))
 	return &another
 }
 
 // below are the keys that have a prefix as a segment, but for the registrations of processes that are alive.
-func (w *world) below(prefix string) (keys []string) {
+func (w *fixture) below(prefix string) (keys []string) {
 	w.t.Helper()
 	for key := range w.content() {
 		if slices.Contains(strings.Split(key, "/"), prefix) && !strings.Contains(key, "/instances/") {
@@ -38,10 +38,10 @@ func (w *world) below(prefix string) (keys []string) {
 }
 
 // An older process works again when the newer one is gone, and takes along what that one had moved.
-func TestOlderProcessWorksAgain(t *testing.T) {
+func TestOlderProcessWorksAfterNewerEnds(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 		older.needs.Pending[0].Ready = false
 		older.reconcile()
 		newer := older.next(global("unicorn"))
@@ -56,7 +56,7 @@ func TestOlderProcessWorksAgain(t *testing.T) {
 		w.Expect(older.Close(t.Context())).To(Succeed())
 		last := older.next(global("unicorn"))
 		last.needs.Pending[0].Ready = true
-		rounds(last, other)
+		reconcileRounds(last, other)
 		w.Expect(last.done).To(Equal([]string{"a-1"}))
 		w.Expect(w.below("a")).To(BeEmpty())
 		w.Expect(w.view().Participants).To(HaveLen(2))
@@ -66,8 +66,8 @@ func TestOlderProcessWorksAgain(t *testing.T) {
 // What older versions left behind below two prefixes is below one again.
 func TestParticipantWithTwoPrefixes(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
 		a.needs.Pending[0].Ready = false
 		a.reconcile()
 		stray := coordination.DefaultRoot + "/" + system
@@ -85,9 +85,9 @@ func TestParticipantWithTwoPrefixes(t *testing.T) {
 }
 
 // A process whose prefix was moved meanwhile writes nothing below it.
-func TestMovedProcessDeclaresNothing(t *testing.T) {
+func TestOldPrefixIsNotDeclared(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		older := w.instance("dc1")
 		view := w.view()
 		newer := w.instance("dc1", func(o *coordination.Options) { o.Name = "dc1-operator" })
@@ -98,10 +98,10 @@ func TestMovedProcessDeclaresNothing(t *testing.T) {
 }
 
 // An older process that finishes what it has accepted answers where its order is by now.
-func TestAnswerFollowsThePrefix(t *testing.T) {
+func TestAnswerMovesWithPrefix(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		older.settings.Denied = []string{"a-operator"} // the other one acts
 		older.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		other.reconcile()
@@ -116,7 +116,7 @@ func TestAnswerFollowsThePrefix(t *testing.T) {
 		w.Expect(older.done).To(Equal([]string{"a-1"}))
 		w.Expect(w.below("a")).To(BeEmpty())
 		newer.needs.Pending = nil // it sees what was done
-		rounds(other, newer)
+		reconcileRounds(other, newer)
 		w.Expect(newer.done).To(BeEmpty())
 		w.Expect(w.lastDone().Failure).To(BeEmpty())
 		w.Expect(w.view().Answers).To(BeEmpty())
@@ -124,10 +124,10 @@ func TestAnswerFollowsThePrefix(t *testing.T) {
 }
 
 // A process in local mode waits for an older one that takes part, and looks again when that has come back.
-func TestLocalModeWaitsForAnOlderProcess(t *testing.T) {
+func TestLocalModeWaitsForOlderProcess(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 		other.reconcile()
 		older.needs.Pending[0].Ready = false
 		older.reconcile()
@@ -147,10 +147,10 @@ func TestLocalModeWaitsForAnOlderProcess(t *testing.T) {
 		newer.needs.Pending[0].Ready = true
 		newer.reconcile()
 		newer.reconcile()
-		w.Expect(newer.last.WaitReasons).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
+		w.Expect(newer.lastResult.WaitReasons).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
 		w.Expect(newer.done).To(BeEmpty())
 		w.Expect(older.Close(t.Context())).To(Succeed())
-		rounds(newer, other)
+		reconcileRounds(newer, other)
 		w.Expect(newer.done).To(Equal([]string{"a-1"}))
 		w.Expect(w.below("a")).To(BeEmpty())
 	})
@@ -159,8 +159,8 @@ func TestLocalModeWaitsForAnOlderProcess(t *testing.T) {
 // What a process has begun in local mode it brings to an end under its lock, also if an older process comes back meanwhile.
 func TestLocalActionIsNotInterrupted(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
 		a.settings = coordination.Settings{}
 		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		a.reconcile()
@@ -170,7 +170,7 @@ func TestLocalActionIsNotInterrupted(t *testing.T) {
 		w.clock.SetTime(w.clock.Now().Add(time.Hour))
 		w.Expect(a.reconcile().HoldsLock).To(BeTrue())
 		a.execute = nil
-		rounds(a)
+		reconcileRounds(a)
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
 		w.Expect(w.view().Lock).To(BeNil())
 		w.Expect(w.view().Present("a")).To(BeTrue())
@@ -180,8 +180,8 @@ func TestLocalActionIsNotInterrupted(t *testing.T) {
 // Two processes that are both told to leave do not wait for each other.
 func TestBothProcessesLeave(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		older := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		older := w.join("a", coordination.Restart, "a-1")
 		older.needs.Pending[0].Ready = false
 		older.reconcile()
 		newer := older.next(older.settings)
@@ -199,10 +199,10 @@ func TestBothProcessesLeave(t *testing.T) {
 }
 
 // What an older process answers does not say that a newer one has written all that it needs.
-func TestAnswerKeepsADeclarationIncomplete(t *testing.T) {
+func TestAnswerKeepsDeclarationIncomplete(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 		older.settings.Denied = []string{"a-operator"} // the other one acts
 		older.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		for w.view().Answers["a-1"].Token == 0 {
@@ -215,7 +215,7 @@ func TestAnswerKeepsADeclarationIncomplete(t *testing.T) {
 		w.Expect(err).NotTo(HaveOccurred())
 		const untilSecondPart = 2 // it registers, and writes the first part
 		store.left.Store(untilSecondPart)
-		large := &operator{needs: coordination.Needs{Members: membersOf("a", many)}}
+		large := &fakeSystem{needs: coordination.Needs{Members: membersOf("a", many)}}
 		for _, id := range large.needs.Members {
 			large.needs.Pending = append(large.needs.Pending, coordination.Need{Action: upgrade, Member: id, Ready: true})
 		}
@@ -231,10 +231,10 @@ func TestAnswerKeepsADeclarationIncomplete(t *testing.T) {
 }
 
 // What a participant answers in the same Reconcile in which the store had no room for its entries does not say that it has written all.
-func TestAnswerInAFullStoreKeepsADeclarationIncomplete(t *testing.T) {
+func TestAnswerInFullStoreKeepsDeclarationIncomplete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inKubernetes(t))
-	a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 	a.settings.Denied = []string{"a-operator"} // b acts
 	a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 	a.reconcile()
@@ -262,15 +262,15 @@ func TestAnswerInAFullStoreKeepsADeclarationIncomplete(t *testing.T) {
 }
 
 // A participant that died between two parts has not written all below its next prefix either.
-func TestPrefixChangeKeepsADeclarationIncomplete(t *testing.T) {
+func TestPrefixChangeKeepsDeclarationIncomplete(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		store := &dying{Store: w.Store}
 		first, err := coordination.New(coordination.Options{Store: store, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration})
 		w.Expect(err).NotTo(HaveOccurred())
 		const untilSecondPart = 2
 		store.left.Store(untilSecondPart)
-		a := w.joins("a", coordination.Restart, membersOf("a", many)...)
+		a := w.join("a", coordination.Restart, membersOf("a", many)...)
 		_, err = first.Reconcile(t.Context(), a.settings, a.system)
 		w.Expect(err).To(MatchError(errLost))
 		w.Expect(first.Close(t.Context())).To(Succeed())
@@ -284,10 +284,10 @@ func TestPrefixChangeKeepsADeclarationIncomplete(t *testing.T) {
 }
 
 // What a member needed before an action began does not end it when its participant changes its prefix.
-func TestPrefixChangeAsksForNothingNew(t *testing.T) {
+func TestPrefixChangeIsNoNewNeed(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		later := coordination.Need{Action: upgrade, Member: "a-1"} // not ready
 		a.needs.Pending = append(a.needs.Pending, later)
 		a.settings.Denied = []string{"a-operator"} // b acts

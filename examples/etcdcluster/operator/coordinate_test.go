@@ -268,7 +268,7 @@ func TestStandsBack(t *testing.T) {
 	w.agent("dc1").away = errors.New("connection refused")
 	r := w.next("dc1")
 	result, err := r.Reconcile(t.Context(), r.settings(), r)
-	if err == nil || w.view().Lock != nil || len(result.Events) != 1 || result.Events[0].Reason != "StoodBack" {
+	if err == nil || w.view().Lock != nil || len(result.Events) != 1 || result.Events[0].Reason != "SteppedDown" {
 		t.Errorf("%v, %v, the lock is %v", err, result.Events, w.view().Lock)
 	}
 	r.report(result, err)

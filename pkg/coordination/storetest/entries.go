@@ -36,7 +36,7 @@ func (s *suite) entriesAreReadAsWritten() {
 	}
 }
 
-func (s *suite) readsSeeWhatIsAtOrBelow() {
+func (s *suite) readsReturnEntriesAtAndBelow() {
 	s.commit(s.first,
 		kv.Put(s.key("a/dc1"), "at"), kv.Put(s.key("a/dc1/x"), "below"), kv.Put(s.key("a/dc1/x/y"), "far below"),
 		kv.Put(s.key("a/dc10"), ""), kv.Put(s.key("a/dc10/x"), ""),
@@ -135,7 +135,7 @@ func (s *suite) deletes() {
 	}
 }
 
-func (s *suite) nonsenseIsRefused() {
+func (s *suite) invalidTransactionsAreRefused() {
 	s.commit(s.first, kv.Put(s.key("a"), "there"))
 	for name, transaction := range map[string]kv.Transaction{
 		"a slash at the end":  {Then: []kv.Operation{kv.Put(s.key("b/"), "")}},

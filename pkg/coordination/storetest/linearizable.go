@@ -23,13 +23,13 @@ type Fault struct {
 
 const (
 	processes, clientsEach = 3, 2
-	// calm and rough are how much each client does without and with a fault. What is done with a fault may have an
+	// operationsWithoutFault and rough are how much each client does without and with a fault. What is done with a fault may have an
 	// outcome that nobody knows, and checking many of those takes long.
-	calm, rough = 25, 4
-	// hurry is how long a client waits for an operation. With a fault, sessions are to be lost too.
-	hurry = duration / 2
-	// checking is far longer than it takes.
-	checking = 2 * time.Minute
+	operationsWithoutFault, operationsWithFault = 25, 4
+	// operationTimeout is how long a client waits for an operation. With a fault, sessions are to be lost too.
+	operationTimeout = sessionDuration / 2
+	// checkTimeout is far longer than it takes.
+	checkTimeout = 2 * time.Minute
 )
 
 // Linearizable lets several clients of several processes do all that can be done with a store at the same time, with
@@ -40,7 +40,7 @@ func Linearizable(t *testing.T, start func(t *testing.T) Process, faults ...Faul
 	root, seed := newRoot(), rand.Uint64()
 	var clients []*client
 	for range processes {
-		process := begin(t, start)
+		process := startProcess(t, start)
 		for range clientsEach {
 			number := len(clients)
 			clients = append(clients, &client{
@@ -50,16 +50,16 @@ func Linearizable(t *testing.T, start func(t *testing.T) Process, faults ...Faul
 		}
 	}
 	t.Logf("the seed is %d", seed)
-	work(t, clients, calm)
+	runClients(t, clients, operationsWithoutFault)
 	for _, fault := range faults {
 		t.Logf("with a fault: %s", fault.Name)
 		fault.Begin(t)
-		work(t, clients, rough)
+		runClients(t, clients, operationsWithFault)
 		fault.End(t)
 		for _, client := range clients {
-			gomega.NewWithT(t).Eventually(func() error { return client.read(t.Context(), root) }, patience).Should(gomega.Succeed(), "after the fault")
+			gomega.NewWithT(t).Eventually(func() error { return client.read(t.Context(), root) }, eventTimeout).Should(gomega.Succeed(), "after the fault")
 		}
-		work(t, clients, calm)
+		runClients(t, clients, operationsWithoutFault)
 	}
 	all := recorder.History()
 	unknown := 0
@@ -69,19 +69,19 @@ func Linearizable(t *testing.T, start func(t *testing.T) Process, faults ...Faul
 		}
 	}
 	began := time.Now()
-	if err := history.Check(all, checking); err != nil {
+	if err := history.Check(all, checkTimeout); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d operations, of which nobody knows the outcome of %d, were checked in %s", len(all), unknown, time.Since(began))
 }
 
-// work lets every client do a number of things.
-func work(t *testing.T, clients []*client, times int) {
+// runClients lets every client do a number of things.
+func runClients(t *testing.T, clients []*client, times int) {
 	var working sync.WaitGroup
 	for _, client := range clients {
 		working.Go(func() {
 			for range times {
-				client.act(t.Context())
+				client.randomOperation(t.Context())
 			}
 		})
 	}
@@ -100,8 +100,8 @@ type client struct {
 	session kv.Session
 }
 
-func (c *client) act(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, hurry)
+func (c *client) randomOperation(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	key, other := c.anyKey(), c.root+"/d"
 	actions := []func(){
@@ -110,8 +110,8 @@ func (c *client) act(ctx context.Context) {
 		func() { c.commit(ctx, nil, c.put(key)) },
 		func() { c.commit(ctx, c.unchanged(key), c.put(key)) },
 		func() { c.commit(ctx, c.unchanged(key), kv.Delete(key), c.put(other)) },
-		func() { c.commit(ctx, c.unwritten(c.root+"/b"), c.put(c.root+"/b/1"), c.put(c.root+"/b/2")) },
-		func() { c.commit(ctx, c.unwritten(c.root), kv.DeleteBelow(c.root+"/b"), c.put(other)) },
+		func() { c.commit(ctx, c.notWritten(c.root+"/b"), c.put(c.root+"/b/1"), c.put(c.root+"/b/2")) },
+		func() { c.commit(ctx, c.notWritten(c.root), kv.DeleteBelow(c.root+"/b"), c.put(other)) },
 		func() { c.useSession(ctx, key) },
 		func() { c.endSession(ctx) },
 	}
@@ -149,14 +149,14 @@ func (c *client) unchanged(key string) []kv.Condition {
 	return []kv.Condition{kv.IsAt(key, c.last.Entries[key].Version)}
 }
 
-func (c *client) unwritten(path string) []kv.Condition {
+func (c *client) notWritten(path string) []kv.Condition {
 	return []kv.Condition{kv.NotWritten(path, c.last.Revision)}
 }
 
 // useSession writes an entry of a session, which it opens if it has none. One that is lost is tried as well.
 func (c *client) useSession(ctx context.Context, key string) {
 	if c.session == nil || c.isLost() && c.random.IntN(2) == 0 {
-		c.session, _ = c.store.Open(ctx, fmt.Sprintf("client-%d", c.number), duration)
+		c.session, _ = c.store.Open(ctx, fmt.Sprintf("client-%d", c.number), sessionDuration)
 	}
 	if c.session != nil {
 		put := c.put(key)

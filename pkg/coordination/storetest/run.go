@@ -23,11 +23,11 @@ type Process struct {
 }
 
 const (
-	// duration is that of sessions that have to be outlived. A machine that does much else at the same time must not
+	// sessionDuration is that of sessions that have to be outlived. A machine that does much else at the same time must not
 	// hang for a fifth of it.
-	duration = 5 * time.Second
-	// patience is for what has to happen at some time.
-	patience = 2 * time.Minute
+	sessionDuration = 5 * time.Second
+	// eventTimeout is for what has to happen at some time.
+	eventTimeout = 2 * time.Minute
 )
 
 // Run tests a store. Every call of start begins a process that has nothing in common with the others but the
@@ -39,13 +39,13 @@ func Run(t *testing.T, start func(t *testing.T) Process) {
 		run  func(*suite)
 	}{
 		{"EntriesAreReadAsWritten", (*suite).entriesAreReadAsWritten},
-		{"ReadsSeeWhatIsAtOrBelow", (*suite).readsSeeWhatIsAtOrBelow},
+		{"ReadsSeeWhatIsAtOrBelow", (*suite).readsReturnEntriesAtAndBelow},
 		{"ReadsAreAtOneRevision", (*suite).readsAreAtOneRevision},
 		{"VersionsAreRevisions", (*suite).versionsAreRevisions},
 		{"Conditions", (*suite).conditions},
 		{"AllOrNothing", (*suite).allOrNothing},
 		{"Deletes", (*suite).deletes},
-		{"NonsenseIsRefused", (*suite).nonsenseIsRefused},
+		{"NonsenseIsRefused", (*suite).invalidTransactionsAreRefused},
 		{"TooLarge", (*suite).tooLarge},
 		{"ManyWriters", (*suite).manyWriters},
 		{"SessionsEndWithClose", (*suite).sessionsEndWithClose},
@@ -78,14 +78,14 @@ func newSuite(t *testing.T, start func(t *testing.T) Process) *suite {
 	t.Helper()
 	return &suite{
 		T: t, WithT: gomega.NewWithT(t), start: start,
-		first: begin(t, start), second: begin(t, start), root: newRoot(),
+		first: startProcess(t, start), second: startProcess(t, start), root: newRoot(),
 	}
 }
 
 func newRoot() string { return "/storetest/" + rand.Text()[:8] }
 
-// begin starts a process that ends with the test.
-func begin(t *testing.T, start func(t *testing.T) Process) Process {
+// startProcess starts a process that ends with the test.
+func startProcess(t *testing.T, start func(t *testing.T) Process) Process {
 	t.Helper()
 	process := start(t)
 	t.Cleanup(process.Kill)
@@ -151,7 +151,7 @@ func (s *suite) tryValues(process Process, paths ...string) (map[string]string, 
 // open opens a session that the test may leave open.
 func (s *suite) open(process Process) kv.Session {
 	s.Helper()
-	session, err := process.Store.Open(s.Context(), "storetest/"+s.Name(), duration)
+	session, err := process.Store.Open(s.Context(), "storetest/"+s.Name(), sessionDuration)
 	if err != nil {
 		s.Fatalf("opening a session: %v", err)
 	}
@@ -170,6 +170,6 @@ func (s *suite) close(session kv.Session) {
 func (s *suite) watch(ctx context.Context, process Process) <-chan struct{} {
 	s.Helper()
 	signals := process.Store.Watch(ctx, s.key("a"))
-	s.Eventually(signals, patience).Should(gomega.Receive(), "at the beginning")
+	s.Eventually(signals, eventTimeout).Should(gomega.Receive(), "at the beginning")
 	return signals
 }

@@ -66,7 +66,7 @@ func (s *suite) sessionsLiveWithTheirProcess() {
 	session := s.open(s.first)
 	s.commit(s.first, kv.PutFor(session, s.key("a"), "alive"))
 	want := map[string]string{"a": "alive"}
-	s.Consistently(func() map[string]string { return s.values(s.second) }, duration*2, duration/10).Should(gomega.Equal(want))
+	s.Consistently(func() map[string]string { return s.values(s.second) }, sessionDuration*2, sessionDuration/10).Should(gomega.Equal(want))
 	s.Expect(session.Lost()).NotTo(gomega.BeClosed())
 	s.close(session)
 }
@@ -92,7 +92,7 @@ func (s *suite) sessionsDieWithTheirProcess() {
 			s.Error("others have seen the end of the session before its owner has")
 		}
 		return found
-	}, patience, duration/50).Should(gomega.Equal(map[string]string{"b": "stays", "none": "stays"}))
+	}, eventTimeout, sessionDuration/50).Should(gomega.Equal(map[string]string{"b": "stays", "none": "stays"}))
 	_, err := s.second.Store.Commit(s.Context(), kv.Transaction{Then: []kv.Operation{kv.PutFor(session, s.key("a"), "")}})
 	s.Expect(err).To(gomega.MatchError(kv.ErrSessionLost))
 	s.Expect(survivor.Lost()).NotTo(gomega.BeClosed())

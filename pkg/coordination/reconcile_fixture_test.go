@@ -11,8 +11,8 @@ import (
 
 const upgrade coordination.Action = "Upgrade"
 
-// operator is a System that restarts its members one after the other.
-type operator struct {
+// fakeSystem is a System that restarts its members one after the other.
+type fakeSystem struct {
 	needs coordination.Needs
 	// execute and healthy answer for the methods if they are set.
 	execute func(task coordination.Task) error
@@ -24,11 +24,11 @@ type operator struct {
 	done   []string
 }
 
-func (o *operator) Needs(context.Context, *coordination.View) (coordination.Needs, error) {
+func (o *fakeSystem) Needs(context.Context, *coordination.View) (coordination.Needs, error) {
 	return o.needs, nil
 }
 
-func (o *operator) Plan(_ context.Context, proposal coordination.Proposal) (steps []coordination.Step, err error) {
+func (o *fakeSystem) Plan(_ context.Context, proposal coordination.Proposal) (steps []coordination.Step, err error) {
 	if o.plan != nil {
 		return o.plan(proposal), o.notYet
 	}
@@ -38,7 +38,7 @@ func (o *operator) Plan(_ context.Context, proposal coordination.Proposal) (step
 	return steps, nil
 }
 
-func (o *operator) Execute(_ context.Context, task coordination.Task) error {
+func (o *fakeSystem) Execute(_ context.Context, task coordination.Task) error {
 	if o.execute != nil {
 		if err := o.execute(task); err != nil {
 			return err
@@ -51,51 +51,51 @@ func (o *operator) Execute(_ context.Context, task coordination.Task) error {
 	return nil
 }
 
-func (o *operator) Healthy(context.Context, coordination.Step) error { return o.healthy }
+func (o *fakeSystem) Healthy(context.Context, coordination.Step) error { return o.healthy }
 
-// fencing is a System that can refuse what comes late.
-type fencing struct {
-	*operator
+// fencingSystem is a System that can refuse what comes late.
+type fencingSystem struct {
+	*fakeSystem
 	fenced map[coordination.MemberID]int64
 }
 
-func (f *fencing) Fence(_ context.Context, members []coordination.MemberID, token int64) error {
+func (f *fencingSystem) Fence(_ context.Context, members []coordination.MemberID, token int64) error {
 	for _, id := range members {
 		f.fenced[id] = token
 	}
 	return nil
 }
 
-// replanning is a System that plans again after each step.
-type replanning struct{ *operator }
+// replanningSystem is a System that plans again after each step.
+type replanningSystem struct{ *fakeSystem }
 
-func (r replanning) Replan(_ context.Context, intent *coordination.Intent) ([]coordination.Step, error) {
+func (r replanningSystem) Replan(_ context.Context, intent *coordination.Intent) ([]coordination.Step, error) {
 	return r.replan(intent)
 }
 
 // participant is a process with its settings and its system.
 type participant struct {
 	*coordination.Coordinator
-	*operator
-	system   coordination.System
-	settings coordination.Settings
-	w        *world
-	last     *coordination.Result
+	*fakeSystem
+	system     coordination.System
+	settings   coordination.Settings
+	f          *fixture
+	lastResult *coordination.Result
 }
 
-// joins adds a participant whose members need an action and are ready for it.
-func (w *world) joins(prefix string, action coordination.Action, members ...coordination.MemberID) *participant {
+// join adds a participant whose members need an action and are ready for it.
+func (w *fixture) join(prefix string, action coordination.Action, members ...coordination.MemberID) *participant {
 	w.t.Helper()
-	o := &operator{needs: coordination.Needs{Members: members}}
+	o := &fakeSystem{needs: coordination.Needs{Members: members}}
 	for _, id := range members {
 		o.needs.Pending = append(o.needs.Pending, coordination.Need{Action: action, Member: id, Ready: true})
 	}
-	p := &participant{operator: o, system: o, settings: global(prefix), w: w}
+	p := &participant{fakeSystem: o, system: o, settings: global(prefix), f: w}
 	p.Coordinator = w.process(prefix)
 	return p
 }
 
-func (w *world) process(prefix string) *coordination.Coordinator {
+func (w *fixture) process(prefix string) *coordination.Coordinator {
 	w.t.Helper()
 	c, err := coordination.New(coordination.Options{
 		Store: w.Store, System: system, Name: prefix + "-operator", Clock: w.clock, SessionDuration: duration,
@@ -107,25 +107,25 @@ func (w *world) process(prefix string) *coordination.Coordinator {
 
 // reconcile is one call, which must not fail.
 func (p *participant) reconcile() *coordination.Result {
-	p.w.t.Helper()
-	result, err := p.Reconcile(p.w.t.Context(), p.settings, p.system)
-	p.w.Expect(err).NotTo(HaveOccurred())
-	p.last = result
+	p.f.t.Helper()
+	result, err := p.Reconcile(p.f.t.Context(), p.settings, p.system)
+	p.f.Expect(err).NotTo(HaveOccurred())
+	p.lastResult = result
 	return result
 }
 
-// rounds reconciles all in turn, as often as a plan takes.
-func rounds(all ...*participant) {
+// reconcileRounds reconciles all in turn, as often as a plan takes.
+func reconcileRounds(all ...*participant) {
 	const enough = 12
 	for range enough {
 		for _, p := range all {
-			p.w.t.Helper()
+			p.f.t.Helper()
 			p.reconcile()
 		}
 	}
 }
 
-func (w *world) lastDone() coordination.DoneRecord {
+func (w *fixture) lastDone() coordination.DoneRecord {
 	w.t.Helper()
 	view := w.view()
 	w.Expect(view.DoneRecords).NotTo(BeEmpty())

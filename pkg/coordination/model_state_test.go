@@ -11,101 +11,101 @@ import (
 
 const modelSystemName = "model"
 
-// world is all that there is: the store, the members, and the processes of the participants. An action makes another one.
-type world struct {
-	scenario  *scenario
-	store     content
-	now       time.Time
-	members   []member
-	processes []*process
-	late      []lateCommit
-	reversed  bool   // what Replan thinks
-	started   int    // processes
-	running   string // the process whose Reconcile went on last and has not ended
-	judged    *View  // the store's content, if it was looked at
-	ticks     int
-	removed   bool // a registration
-	violation string
+// modelState is all that there is: the store, the members, and the processes of the participants. An action makes another one.
+type modelState struct {
+	scenario       *scenario
+	store          memoryContent
+	now            time.Time
+	members        []member
+	processes      []*process
+	delayedCommits []delayedCommit
+	reversed       bool   // what Replan thinks
+	started        int    // processes
+	running        string // the process whose Reconcile went on last and has not ended
+	cachedView     *View  // the store's content, if it was looked at
+	ticks          int
+	removed        bool // a registration
+	violation      string
 }
 
-// lateCommit is a transaction that is still on its way although its process has been told that it failed.
-type lateCommit struct {
+// delayedCommit is a transaction that is still on its way although its process has been told that it failed.
+type delayedCommit struct {
 	transaction kv.Transaction
 	by          *process
 }
 
-func (w *world) clone() *world {
+func (w *modelState) clone() *modelState {
 	next := *w
 	next.processes = slices.Clone(w.processes)
 	return &next
 }
 
-func (w *world) violate(format string, args ...any) {
+func (w *modelState) reportViolation(format string, args ...any) {
 	if w.violation == "" {
 		w.violation = fmt.Sprintf(format, args...)
 	}
 }
 
 // view is what the store has.
-func (w *world) view() *View {
-	if w.judged == nil || w.judged.Revision != w.store.revision {
+func (w *modelState) view() *View {
+	if w.cachedView == nil || w.cachedView.Revision != w.store.revision {
 		view, err := w.scenario.keys.view(w.store.read(w.scenario.keys.root))
 		if err != nil {
 			panic(err)
 		}
-		w.judged = view
+		w.cachedView = view
 	}
-	return w.judged
+	return w.cachedView
 }
 
 // commit does a transaction and judges it.
-func (w *world) commit(by *process, t kv.Transaction) error {
+func (w *modelState) commit(by *process, t kv.Transaction) error {
 	after, err := w.store.commit(t)
 	if err != nil {
 		return err
 	}
 	before := w.view()
 	w.store = after
-	w.judgeCommit(by, t, before, w.view())
+	w.checkCommit(by, t, before, w.view())
 	return nil
 }
 
-// judgeCommit is about what may follow what in the store.
-func (w *world) judgeCommit(by *process, t kv.Transaction, before, after *View) {
+// checkCommit is about what may follow what in the store.
+func (w *modelState) checkCommit(by *process, t kv.Transaction, before, after *View) {
 	if after.Token < before.Token {
-		w.violate("the token fell from %d to %d", before.Token, after.Token)
+		w.reportViolation("the token fell from %d to %d", before.Token, after.Token)
 	}
 	if after.Lock != nil && (before.Lock == nil || before.Lock.Session != after.Lock.Session) && after.Lock.Token <= before.Token {
-		w.violate("the lock was taken under the token %d, which is not larger than %d", after.Lock.Token, before.Token)
+		w.reportViolation("the lock was taken under the token %d, which is not larger than %d", after.Lock.Token, before.Token)
 	}
-	w.judgeAnswers(by, before, after)
-	w.judgeSuperseded(by, t, after)
+	w.checkAnswers(by, before, after)
+	w.checkSuperseded(by, t, after)
 	switch {
 	case before.Intent == nil && after.Intent != nil:
-		w.judgeBegin(before, after)
+		w.checkBegin(before, after)
 	case before.Intent != nil:
-		w.judgeProgress(before, after)
+		w.checkProgress(before, after)
 	}
 }
 
-// judgeAnswers is about what participants say of orders.
-func (w *world) judgeAnswers(by *process, before, after *View) {
+// checkAnswers is about what participants say of orders.
+func (w *modelState) checkAnswers(by *process, before, after *View) {
 	for id, answer := range after.Answers {
 		if answer == before.Answers[id] {
 			continue
 		}
 		m := w.member(id)
 		switch {
-		case !answer.Done && answer.Fenced == 0 && !answer.isOf(before.Intent):
-			w.violate("%s accepted an order that is over", by.name)
+		case !answer.Done && answer.Fenced == 0 && !answer.isFor(before.Intent):
+			w.reportViolation("%s accepted an order that is over", by.name)
 		case answer.Done && answer.Failure == "" && (m.disturbed || m.task != fmt.Sprintf("%s/%d/%d", modelSystemName, answer.Intent, answer.Step)):
-			w.violate("%s said that %s is restarted, and it is not", by.name, id)
+			w.reportViolation("%s said that %s is restarted, and it is not", by.name, id)
 		}
 	}
 }
 
-// judgeSuperseded is about a process that has seen a newer one of its participant: it only finishes what it has accepted.
-func (w *world) judgeSuperseded(by *process, t kv.Transaction, after *View) {
+// checkSuperseded is about a process that has seen a newer one of its participant: it only finishes what it has accepted.
+func (w *modelState) checkSuperseded(by *process, t kv.Transaction, after *View) {
 	var last *kv.Snapshot
 	for _, a := range by.log {
 		if a.snapshot != nil && len(a.snapshot.Entries) > 0 {
@@ -133,19 +133,19 @@ func (w *world) judgeSuperseded(by *process, t kv.Transaction, after *View) {
 		takes := at[0] == kindLock && !operation.Delete
 		accepts := at[0] == kindAnswers && !operation.Delete && !after.Answers[MemberID(at[2])].Done
 		if takes || accepts || Set(at[0]).known() {
-			w.violate("%s works although it has seen a newer process of its participant: %s", by.name, operation.Key)
+			w.reportViolation("%s works although it has seen a newer process of its participant: %s", by.name, operation.Key)
 		}
 	}
 }
 
-// judgeBegin is about an action that begins: all that is pending for it is ready, and is done unless it is left out.
-func (w *world) judgeBegin(before, after *View) {
+// checkBegin is about an action that begins: all that is pending for it is ready, and is done unless it is left out.
+func (w *modelState) checkBegin(before, after *View) {
 	intent := after.Intent
 	if len(before.incomplete) > 0 {
-		w.violate("the action began although %v have not said all that they need", before.incomplete)
+		w.reportViolation("the action began although %v have not said all that they need", before.incomplete)
 	}
 	if after.Lock == nil || after.Lock.Token != intent.Token {
-		w.violate("the action began without the lock")
+		w.reportViolation("the action began without the lock")
 	}
 	pending, ready := intent.Action.Sets()
 	for id, m := range before.Sets[pending] {
@@ -157,33 +157,33 @@ func (w *world) judgeBegin(before, after *View) {
 			return d.Action == intent.Action && d.Failure == "" && d.Members[id] >= m.Version
 		}):
 			if is {
-				w.violate("the action began for %s, to which it was done", id)
+				w.reportViolation("the action began for %s, to which it was done", id)
 			}
 		case out:
 		case !is || version != m.Version:
-			w.violate("the action began without %s as it is pending", id)
+			w.reportViolation("the action began without %s as it is pending", id)
 		case !isReady && ready != "":
-			w.violate("the action began although %s is not ready", id)
+			w.reportViolation("the action began although %s is not ready", id)
 		}
 	}
 	for id := range intent.Members {
 		if _, is := before.Sets[pending][id]; !is {
-			w.violate("the action began for %s, which is not pending", id)
+			w.reportViolation("the action began for %s, which is not pending", id)
 		}
 	}
 }
 
-// judgeProgress is about an intent: its steps follow each other, and no accepted order is forgotten.
-func (w *world) judgeProgress(before, after *View) {
+// checkProgress is about an intent: its steps follow each other, and no accepted order is forgotten.
+func (w *modelState) checkProgress(before, after *View) {
 	was, is := before.Intent, after.Intent
 	same := is != nil && is.ID == was.ID
 	switch {
 	case is != nil && !same:
-		w.violate("an intent was replaced by another one")
+		w.reportViolation("an intent was replaced by another one")
 	case same && (is.StepIndex < was.StepIndex || is.StepIndex > was.StepIndex+1):
-		w.violate("the intent went from step %d to %d", was.StepIndex, is.StepIndex)
+		w.reportViolation("the intent went from step %d to %d", was.StepIndex, is.StepIndex)
 	case same && is.Token < was.Token:
-		w.violate("the token of the intent fell from %d to %d", was.Token, is.Token)
+		w.reportViolation("the token of the intent fell from %d to %d", was.Token, is.Token)
 	}
 	step := was.step()
 	if step == nil || !step.Order {
@@ -196,38 +196,38 @@ func (w *world) judgeProgress(before, after *View) {
 		}
 		if step.Together && !was.AllAccepted {
 			if same && is.StepIndex > was.StepIndex {
-				w.violate("a step that is done together was left before it began")
+				w.reportViolation("a step that is done together was left before it began")
 			}
 			continue
 		}
 		answer := before.Answers[id]
 		if answer.pending(was) && w.member(id).seen <= answer.Token {
-			w.violate("the order to %s %s was accepted and not answered, and the action goes on", step.Do, id)
+			w.reportViolation("the order to %s %s was accepted and not answered, and the action goes on", step.Do, id)
 		}
-		if _, out := is.leftOut(id); same && !w.carriedOut(id, was) && !answer.answers(was) && !out {
-			w.violate("the action goes on as if %s were restarted", id)
+		if _, out := is.leftOut(id); same && !w.isCarriedOut(id, was) && !answer.completes(was) && !out {
+			w.reportViolation("the action goes on as if %s were restarted", id)
 		}
-		if is == nil && !w.carriedOut(id, was) && !answer.answers(was) && before.Intent.ID == after.lastDone().ID && after.lastDone().Failure == "" {
-			w.violate("the action is done as if %s were restarted", id)
+		if is == nil && !w.isCarriedOut(id, was) && !answer.completes(was) && before.Intent.ID == after.lastDone().ID && after.lastDone().Failure == "" {
+			w.reportViolation("the action is done as if %s were restarted", id)
 		}
 	}
 	if same && is.StepIndex == was.StepIndex {
 		for _, id := range there.Members {
 			if !slices.Contains(step.Members, id) {
-				w.violate("the published step was replaced by another one")
+				w.reportViolation("the published step was replaced by another one")
 			}
 		}
 	}
 }
 
-// carriedOut tells whether the present step of an intent was done to a member. Its answer goes when its participant leaves.
-func (w *world) carriedOut(id MemberID, intent *Intent) bool {
+// isCarriedOut tells whether the present step of an intent was done to a member. Its answer goes when its participant leaves.
+func (w *modelState) isCarriedOut(id MemberID, intent *Intent) bool {
 	m := w.member(id)
 	return !m.disturbed && m.task == fmt.Sprintf("%s/%d/%d", modelSystemName, intent.ID, intent.StepIndex)
 }
 
 // newest is the process of a participant that was started last.
-func (w *world) newest(participant int) (newest *process) {
+func (w *modelState) newest(participant int) (newest *process) {
 	for _, p := range w.processes {
 		if p.participant == participant && (newest == nil || p.incarnation > newest.incarnation) {
 			newest = p
@@ -252,7 +252,7 @@ func (v *View) lastDone() DoneRecord {
 }
 
 // unfinished says what is left to do, or nothing.
-func (w *world) unfinished() string {
+func (w *modelState) unfinished() string {
 	view := w.view()
 	for _, m := range w.members {
 		if m.needs() || m.disturbed {
@@ -266,7 +266,7 @@ func (w *world) unfinished() string {
 		return "there is a lock"
 	case len(view.Answers) > 0:
 		return "there are answers"
-	case len(w.late) > 0:
+	case len(w.delayedCommits) > 0:
 		return "a transaction is on its way"
 	}
 	for set, members := range view.Sets {

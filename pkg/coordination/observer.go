@@ -29,7 +29,7 @@ func systems(found *kv.Snapshot, root string) []string {
 	names := map[string]bool{}
 	for key := range found.Entries {
 		below, is := strings.CutPrefix(key, root+"/")
-		// What begins with a dot is a store's own.
+		// Names with a leading dot are reserved for the store.
 		if system, rest, _ := strings.Cut(below, "/"); is && rest != "" && !strings.HasPrefix(system, ".") {
 			names[system] = true
 		}
@@ -44,7 +44,7 @@ func (v *View) Empty() bool { return len(v.entries) == 0 }
 func (v *View) Pending(action Action) Members {
 	set, _ := action.Sets()
 	pending := maps.Clone(v.Sets[set])
-	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return v.acted(set, id) })
+	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return v.isDone(set, id) })
 	return pending
 }
 
@@ -81,7 +81,7 @@ func (v *View) WaitReasons(action Action) []WaitReason {
 	if len(pending) == 0 {
 		return nil
 	}
-	waits := judge(v, pending, policies{{}}, 0, 0, action).Waits
+	waits := decide(v, pending, policies{{}}, 0, 0, action).Waits
 	if v.Lock != nil && v.Intent == nil {
 		waits = append(waits, WaitReason{v.Lock.Holder, "it holds the lock"})
 	}
@@ -111,7 +111,7 @@ func (v *View) Unanswered() (step *Step, prefix string) {
 		return nil, ""
 	}
 	for _, id := range step.Members {
-		if !v.Answers[id].answers(v.Intent) {
+		if !v.Answers[id].completes(v.Intent) {
 			return step, v.Owner(id)
 		}
 	}
@@ -122,11 +122,11 @@ func (v *View) Unanswered() (step *Step, prefix string) {
 // order out at this moment.
 func (v *View) Accepted(id MemberID) bool { return v.Answers[id].pending(v.Intent) }
 
-// acceptedBy returns the members for which the participant with a prefix has accepted the present order and not answered yet.
+// acceptedBy returns the members for which the participant with a prefix has accepted the current order and not answered it.
 func (v *View) acceptedBy(prefix string) []MemberID {
 	var accepted []MemberID
 	if step := v.Intent.step(); step == nil || step.Together && !v.Intent.AllAccepted {
-		return nil // nobody carries out what not all have accepted
+		return nil // no participant carries it out before all have accepted it
 	}
 	for key := range v.entries {
 		if at := v.keys.split(key); len(at) == 3 && at[0] == kindAnswers && at[1] == prefix && v.Accepted(MemberID(at[2])) {
@@ -165,20 +165,20 @@ func (v *View) Owner(id MemberID) string {
 	return owner
 }
 
-// DeadParticipants returns the prefixes of participants that are not alive and have not left: the store still has entries of them, if only their
-// settings.
+// DeadParticipants returns the prefixes of participants that are not alive and have not left: the store still has entries of them, at
+// least their settings.
 func (v *View) DeadParticipants() []string {
 	left := map[string]bool{}
 	for key := range v.entries {
-		if at := v.keys.split(key); len(at) > 1 && owned(at) && !v.Present(at[1]) {
+		if at := v.keys.split(key); len(at) > 1 && isOwnedKey(at) && !v.Present(at[1]) {
 			left[at[1]] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(left))
 }
 
-// owned reports whether a participant has written a key, given by its segments, for its prefix.
-func owned(at []string) bool {
+// isOwnedKey reports whether a key, given by its segments, belongs to the participant with the prefix in it.
+func isOwnedKey(at []string) bool {
 	switch at[0] {
 	case kindChanges, kindParticipants:
 		return len(at) == 2

@@ -1,4 +1,4 @@
-package watching_test
+package retrywatch_test
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/watching"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/retrywatch"
 )
 
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		opened := 0
-		signals := watching.Keep(ctx, clock.RealClock{}, func(ctx context.Context, signal func()) error {
+		signals := retrywatch.Run(ctx, clock.RealClock{}, func(ctx context.Context, signal func()) error {
 			opened++
 			if opened == 1 {
 				return errors.New("broken")
@@ -45,7 +45,7 @@ func TestKeepPauses(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		opened := 0
-		for range watching.Keep(ctx, clock.RealClock{}, func(context.Context, func()) error {
+		for range retrywatch.Run(ctx, clock.RealClock{}, func(context.Context, func()) error {
 			opened++
 			return errors.New("broken")
 		}) {

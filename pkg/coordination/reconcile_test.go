@@ -15,12 +15,12 @@ import (
 
 func TestReconcile(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b, c := w.joins("a", coordination.Restart, "a-1", "a-2"), w.joins("b", coordination.Restart, "b-1"), w.joins("c", coordination.Restart, "c-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b, c := w.join("a", coordination.Restart, "a-1", "a-2"), w.join("b", coordination.Restart, "b-1"), w.join("c", coordination.Restart, "c-1")
 		for _, p := range []*participant{a, b, c} {
 			p.settings.Expected = []string{"a", "b", "c"}
 		}
-		rounds(a, b, c)
+		reconcileRounds(a, b, c)
 		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 		w.Expect(c.done).To(Equal([]string{"c-1"}))
@@ -29,19 +29,19 @@ func TestReconcile(t *testing.T) {
 		w.Expect(done.Members).To(HaveLen(4))
 		w.Expect(w.view().DoneRecords).To(HaveLen(1), "one action for all")
 		before := w.view().Revision
-		rounds(a, b, c)
+		reconcileRounds(a, b, c)
 		w.Expect(w.view().Revision).To(Equal(before), "nothing is written when nothing is needed")
 	})
 }
 
 // A plan ends with the first failure, unless all participants go on with the others.
-func TestFailingStep(t *testing.T) {
+func TestFailedOrderEndsAction(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]coordination.Policy{"gives up": {}, "goes on": {Failing: coordination.Continue}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(_ *testing.T, w *world) {
-				a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+			onAllStores(t, func(_ *testing.T, w *fixture) {
+				a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 				a.settings.Policy, b.settings.Policy = policy, policy
 				a.execute = func(coordination.Task) error { return coordination.Failed("bad flag") }
 				a.reconcile()
@@ -66,10 +66,10 @@ func TestFailingStep(t *testing.T) {
 }
 
 // A step that the holder carries out itself ends the plan too.
-func TestFailingStepOfTheHolder(t *testing.T) {
+func TestFailedHolderStepEndsAction(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1", "a-2")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1", "a-2")
 		a.plan = func(coordination.Proposal) []coordination.Step {
 			return []coordination.Step{{Do: "restart", Members: only("a-1")}, {Do: "restart", Members: only("a-2")}}
 		}
@@ -85,27 +85,27 @@ func TestFailingStepOfTheHolder(t *testing.T) {
 }
 
 // Of two processes with one name only the newer one works, also if the older one writes last.
-func TestNewerProcessWorks(t *testing.T) {
+func TestOnlyNewestProcessWorks(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 		older.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
-		rounds(older, other)
+		reconcileRounds(older, other)
 		newer := *older
-		newer.operator = &operator{needs: coordination.Needs{Members: only("a-1"), Pending: slices.Clone(older.needs.Pending)}}
-		newer.system, newer.Coordinator = newer.operator, w.process("a")
+		newer.fakeSystem = &fakeSystem{needs: coordination.Needs{Members: only("a-1"), Pending: slices.Clone(older.needs.Pending)}}
+		newer.system, newer.Coordinator = newer.fakeSystem, w.process("a")
 		w.Expect(newer.reconcile().Superseded).To(BeFalse())
 		w.Expect(older.reconcile().Superseded).To(BeTrue())
 		older.settings.Generation++ // something to write
 		w.Expect(older.reconcile().Superseded).To(BeTrue())
 		w.Expect(w.view().Present("a")).To(BeTrue())
-		rounds(other, &newer)
+		reconcileRounds(other, &newer)
 		w.Expect(newer.done).To(BeEmpty(), "the older process carries it out, and is alive")
 		older.execute = nil
 		older.reconcile()
 		w.Expect(older.done).To(Equal([]string{"a-1"}))
 		newer.needs.Pending = nil // it sees what was done
-		rounds(older, other, &newer)
+		reconcileRounds(older, other, &newer)
 		w.Expect(newer.done).To(BeEmpty())
 		w.Expect(w.lastDone().Failure).To(BeEmpty())
 
@@ -134,12 +134,12 @@ func (l *losing) Open(ctx context.Context, name string, duration time.Duration) 
 }
 
 // A process that has lost its session takes it for no other process, although it is still registered.
-func TestOwnLostSession(t *testing.T) {
+func TestLostSessionIsReplaced(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
+	onAllStores(t, func(_ *testing.T, w *fixture) {
 		store := &losing{Store: w.Store}
 		w.Store = store
-		a := w.joins("a", coordination.Restart)
+		a := w.join("a", coordination.Restart)
 		a.reconcile()
 		for range 6 {
 			close(store.lost)
@@ -151,10 +151,10 @@ func TestOwnLostSession(t *testing.T) {
 }
 
 // What a process remembers of its registration is checked.
-func TestRegistrationComesBack(t *testing.T) {
+func TestRemovedRegistrationIsWrittenAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart)
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart)
 		a.reconcile()
 		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{
 			kv.DeleteBelow(coordination.DefaultRoot + "/" + system + "/instances"),
@@ -170,8 +170,8 @@ func TestRegistrationComesBack(t *testing.T) {
 // An order that was accepted is not withdrawn: its participant may be carrying it out. Only a fence makes it safe.
 func TestAcceptedOrderIsNotWithdrawn(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		impatient := coordination.Policy{Missing: coordination.LeaveOut}
 		a.settings.Policy, b.settings.Policy = impatient, impatient
 		slow := true
@@ -193,10 +193,10 @@ func TestAcceptedOrderIsNotWithdrawn(t *testing.T) {
 			b.reconcile()
 		}
 		w.Expect(b.done).To(BeEmpty(), "a-1 may be restarting")
-		w.Expect(b.last.WaitReasons).To(ContainElement(HaveField("Reason", ContainSubstring("has accepted the order"))))
+		w.Expect(b.lastResult.WaitReasons).To(ContainElement(HaveField("Reason", ContainSubstring("has accepted the order"))))
 
 		fenced := map[coordination.MemberID]int64{}
-		b.system = &fencing{b.operator, fenced}
+		b.system = &fencingSystem{b.fakeSystem, fenced}
 		before := w.view().Token
 		for range 6 {
 			b.reconcile()
@@ -210,8 +210,8 @@ func TestAcceptedOrderIsNotWithdrawn(t *testing.T) {
 // An order that nobody has accepted is withdrawn when its participant is gone, and not carried out any more.
 func TestWithdrawnOrderIsNotCarriedOut(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		impatient := coordination.Policy{Missing: coordination.LeaveOut}
 		a.settings.Policy, b.settings.Policy = impatient, impatient
 		a.settings.Denied = []string{"a-operator"}
@@ -237,8 +237,8 @@ func TestTokenIsRaised(t *testing.T) {
 	for name, order := range map[string]bool{"an order": true, "a step of the holder": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(_ *testing.T, w *world) {
-				a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+			onAllStores(t, func(_ *testing.T, w *fixture) {
+				a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 				const seen = 100
 				var tokens []int64
 				a.plan = func(coordination.Proposal) []coordination.Step {
@@ -254,7 +254,7 @@ func TestTokenIsRaised(t *testing.T) {
 				}
 				a.execute, b.execute = refuse, refuse
 				b.settings.Denied = []string{"b-operator"} // a acts, and notices what it has done
-				rounds(a, b)
+				reconcileRounds(a, b)
 				w.Expect(tokens).To(HaveLen(2))
 				w.Expect(tokens[1]).To(BeNumerically(">", seen))
 				w.Expect(w.lastDone().Failure).To(BeEmpty())
@@ -264,10 +264,10 @@ func TestTokenIsRaised(t *testing.T) {
 }
 
 // What is done together is done when all have accepted it, and not at all if one cannot.
-func TestTogether(t *testing.T) {
+func TestTogetherStartsAfterAllAccept(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b := w.joins("a", upgrade, "a-1", "a-2"), w.joins("b", upgrade, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b := w.join("a", upgrade, "a-1", "a-2"), w.join("b", upgrade, "b-1")
 		together := func(proposal coordination.Proposal) []coordination.Step {
 			return []coordination.Step{{Do: "upgrade", Members: proposal.IDs(), Order: true, Together: true}}
 		}
@@ -280,17 +280,17 @@ func TestTogether(t *testing.T) {
 		w.Expect(a.done).To(BeEmpty(), "b has not accepted")
 		b.reconcile()
 		w.Expect(b.done).To(BeEmpty(), "nobody has said go")
-		rounds(a, b)
+		reconcileRounds(a, b)
 		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 		w.Expect(w.lastDone().Steps).To(HaveLen(1))
 	})
 }
 
-func TestTogetherIsGivenUpWhole(t *testing.T) {
+func TestTogetherFailsForAll(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a, b := w.joins("a", upgrade, "a-1"), w.joins("b", upgrade, "b-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a, b := w.join("a", upgrade, "a-1"), w.join("b", upgrade, "b-1")
 		impatient := coordination.Policy{Missing: coordination.LeaveOut}
 		a.settings.Policy, b.settings.Policy = impatient, impatient
 		a.plan = func(proposal coordination.Proposal) []coordination.Step {
@@ -311,8 +311,8 @@ func TestTogetherIsGivenUpWhole(t *testing.T) {
 // In local mode each does its own under the lock, and tells nobody.
 func TestReconcileLocally(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1", "a-2"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1", "a-2"), w.join("b", coordination.Restart, "b-1")
 		a.settings.Mode, b.settings.Mode = coordination.Local, coordination.Local
 		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		a.reconcile()
@@ -321,9 +321,9 @@ func TestReconcileLocally(t *testing.T) {
 			b.reconcile()
 		}
 		w.Expect(b.done).To(BeEmpty(), "a has the lock")
-		w.Expect(b.last.WaitReasons).To(ContainElement(HaveField("For", "a-operator")))
+		w.Expect(b.lastResult.WaitReasons).To(ContainElement(HaveField("For", "a-operator")))
 		a.execute = nil
-		rounds(a, b)
+		reconcileRounds(a, b)
 		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 		w.Expect(w.view().Participants).To(BeEmpty())
@@ -332,13 +332,13 @@ func TestReconcileLocally(t *testing.T) {
 }
 
 // A plan does not wait for a member that cannot become healthy when something else is needed for it.
-func TestReplacementComesFirst(t *testing.T) {
+func TestNewNeedEndsAction(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		sick := coordination.NotYet("a-1 does not start")
 		a.healthy, b.healthy = sick, sick
-		rounds(a, b)
+		reconcileRounds(a, b)
 		w.Expect(slices.Concat(a.done, b.done)).To(Equal([]string{"a-1"}))
 		w.Expect(w.view().Intent).NotTo(BeNil())
 		a.needs.Pending = []coordination.Need{{Action: upgrade, Member: "a-1", Ready: true}}
@@ -355,10 +355,10 @@ func TestReplacementComesFirst(t *testing.T) {
 }
 
 // In local mode too, where nobody has written down what is needed.
-func TestReplacementComesFirstLocally(t *testing.T) {
+func TestNewNeedEndsActionInLocalMode(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		a.settings.Mode, b.settings.Mode = coordination.Local, coordination.Local
 		a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: upgrade, Member: "a-1"}) // known before, and not ready
 		upgrades := a.needs.Pending[1:]
@@ -372,7 +372,7 @@ func TestReplacementComesFirstLocally(t *testing.T) {
 			a.needs.Pending = slices.Clone(upgrades)
 			b.reconcile()
 		}
-		w.Expect(a.last.HoldsLock).To(BeTrue(), "an earlier need does not end the plan")
+		w.Expect(a.lastResult.HoldsLock).To(BeTrue(), "an earlier need does not end the plan")
 		w.Expect(b.done).To(BeEmpty())
 		a.needs.Pending = append(slices.Clone(upgrades), coordination.Need{Action: "Replacement", Member: "a-1", Ready: true})
 		w.Expect(a.reconcile().Events).To(ContainElement(And(HaveField("Reason", "GaveUp"), HaveField("Message", ContainSubstring("a-1 needs Replacement first")))))
@@ -383,7 +383,7 @@ func TestReplacementComesFirstLocally(t *testing.T) {
 }
 
 // A holder that sees that a step or the rest of a plan will never succeed ends the action.
-func TestHopelessPlan(t *testing.T) {
+func TestFailedReplanEndsAction(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		healthy, replan error
@@ -394,14 +394,14 @@ func TestHopelessPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(_ *testing.T, w *world) {
-				a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+			onAllStores(t, func(_ *testing.T, w *fixture) {
+				a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 				for _, p := range []*participant{a, b} {
 					p.healthy = test.healthy
 					p.replan = func(intent *coordination.Intent) ([]coordination.Step, error) {
 						return intent.Steps[intent.StepIndex:], test.replan
 					}
-					p.system = replanning{p.operator}
+					p.system = replanningSystem{p.fakeSystem}
 				}
 				a.reconcile()
 				for len(w.view().DoneRecords) == 0 {
@@ -417,10 +417,10 @@ func TestHopelessPlan(t *testing.T) {
 
 // A member that takes the place of another one is not asked for by the action: its order stands until its participant leaves. Then
 // the rest is planned again, so that the other one is not removed without it.
-func TestOrderForOneThatComesInstead(t *testing.T) {
+func TestOrderForReplacementMember(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a, b := w.joins("a", upgrade, "a-1"), w.joins("b", upgrade, "b-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a, b := w.join("a", upgrade, "a-1"), w.join("b", upgrade, "b-1")
 		b.needs.Members = append(b.needs.Members, "b-2")
 		var replanned []int
 		for _, p := range []*participant{a, b} {
@@ -435,7 +435,7 @@ func TestOrderForOneThatComesInstead(t *testing.T) {
 				replanned = append(replanned, len(rest))
 				return rest, nil
 			}
-			p.system = replanning{p.operator}
+			p.system = replanningSystem{p.fakeSystem}
 		}
 		b.settings.Denied = []string{"b-operator"}
 		b.reconcile()
@@ -455,10 +455,10 @@ func TestOrderForOneThatComesInstead(t *testing.T) {
 }
 
 // A plan that is not possible yet does not begin, and what else went wrong is not hidden behind it.
-func TestPlanThatIsNotPossibleYet(t *testing.T) {
+func TestPlanNotYet(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
 		a.plan = func(coordination.Proposal) []coordination.Step {
 			return []coordination.Step{{Do: "restart", Members: only("a-1"), Order: true}}
 		}
@@ -467,7 +467,7 @@ func TestPlanThatIsNotPossibleYet(t *testing.T) {
 			a.reconcile()
 		}
 		w.Expect(w.view().Lock).To(BeNil())
-		w.Expect(a.last.WaitReasons).To(ContainElement(HaveField("Reason", "the system is not in sync")))
+		w.Expect(a.lastResult.WaitReasons).To(ContainElement(HaveField("Reason", "the system is not in sync")))
 		unreachable := errors.New("it cannot be reached")
 		a.notYet = errors.Join(a.notYet, unreachable)
 		_, err := a.Reconcile(t.Context(), a.settings, a.system)
@@ -478,8 +478,8 @@ func TestPlanThatIsNotPossibleYet(t *testing.T) {
 // A participant that leaves answers what it has accepted first.
 func TestLeaveAfterAccepting(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		a.settings.Denied = []string{"a-operator"} // b acts
 		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		b.reconcile()
@@ -497,7 +497,7 @@ func TestLeaveAfterAccepting(t *testing.T) {
 			w.Expect(b.done).To(BeEmpty(), "a-1 may be restarting")
 		}
 		a.execute = nil
-		rounds(a, b)
+		reconcileRounds(a, b)
 		w.Expect(w.view().Present("a")).To(BeFalse())
 		w.Expect(slices.Sorted(slices.Values(a.done))).To(Equal([]string{"a-1"}))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
@@ -505,10 +505,10 @@ func TestLeaveAfterAccepting(t *testing.T) {
 }
 
 // A participant whose object is deleted leaves when it has answered what it has accepted, and nothing of it stays.
-func TestLeave(t *testing.T) {
+func TestLeaveRemovesEntries(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		a.settings.Denied = []string{"a-operator"} // b acts
 		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		b.reconcile()
@@ -521,9 +521,9 @@ func TestLeave(t *testing.T) {
 		w.Expect(b.done).To(BeEmpty(), "a-1 may be restarting")
 		a.execute = nil
 		w.Expect(a.Leave(t.Context(), a.system)).To(MatchError(coordination.ErrAccepted), "it has only just answered")
-		rounds(b)
+		reconcileRounds(b)
 		w.Expect(a.Leave(t.Context(), a.system)).To(Succeed())
-		rounds(b)
+		reconcileRounds(b)
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 		view := w.view()
@@ -534,26 +534,26 @@ func TestLeave(t *testing.T) {
 }
 
 // What is expected is waited for, also if it has never been there.
-func TestExpected(t *testing.T) {
+func TestActionWaitsForExpectedParticipant(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
 		a.settings.Expected = []string{"a", "b"}
 		for range 4 {
 			a.reconcile()
 		}
 		w.Expect(a.done).To(BeEmpty())
-		w.Expect(a.last.WaitReasons).To(ContainElement(HaveField("For", "b")))
-		rounds(a, w.joins("b", coordination.Restart))
+		w.Expect(a.lastResult.WaitReasons).To(ContainElement(HaveField("For", "b")))
+		reconcileRounds(a, w.join("b", coordination.Restart))
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
 	})
 }
 
 // A participant that was left out in the middle of the action stays pending.
-func TestHolderDies(t *testing.T) {
+func TestNextHolderContinuesIntent(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		b.reconcile()
 		for range 3 {
 			a.reconcile()
@@ -564,7 +564,7 @@ func TestHolderDies(t *testing.T) {
 		w.Expect(w.view().Intent.Holder).To(Equal("b-operator"))
 		again := *a
 		again.Coordinator = w.process("a")
-		rounds(&again, b)
+		reconcileRounds(&again, b)
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 		w.Expect(w.view().DoneRecords).To(HaveLen(1))

@@ -8,9 +8,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// settle finds out from later reads what nobody knew when it happened. It decides nothing that the reads leave
+// inferOutcomes finds out from later reads what nobody knew when it happened. It decides nothing that the reads leave
 // open, and spares the checker from trying what cannot be.
-func settle(operations []porcupine.Operation) []porcupine.Operation {
+func inferOutcomes(operations []porcupine.Operation) []porcupine.Operation {
 	// A read that has not ended has seen nothing.
 	settled := slices.DeleteFunc(slices.Clone(operations), func(operation porcupine.Operation) bool {
 		_, isRead := operation.Input.(Read)
@@ -20,19 +20,19 @@ func settle(operations []porcupine.Operation) []porcupine.Operation {
 		switch input := settled[i].Input.(type) {
 		case Commit:
 			if settled[i].Output == any(Unknown{}) {
-				settleCommit(&settled[i], input, operations)
+				inferCommit(&settled[i], input, operations)
 			}
 		case End:
-			settleEnd(&settled[i], input, operations)
+			inferEnd(&settled[i], input, operations)
 		}
 	}
 	return settled
 }
 
-// settleCommit looks for a read that has seen what the commit wrote. It was done then, before that read ended.
-func settleCommit(commit *porcupine.Operation, input Commit, operations []porcupine.Operation) {
+// inferCommit looks for a read that has seen what the commit wrote. It was done then, before that read ended.
+func inferCommit(commit *porcupine.Operation, input Commit, operations []porcupine.Operation) {
 	for _, put := range input.Transaction.Then {
-		if put.Delete || writers(put, operations) != 1 {
+		if put.Delete || countWriters(put, operations) != 1 {
 			continue
 		}
 		for _, read := range operations {
@@ -47,8 +47,8 @@ func settleCommit(commit *porcupine.Operation, input Commit, operations []porcup
 	}
 }
 
-// writers counts the commits that write the same.
-func writers(put kv.Operation, operations []porcupine.Operation) (count int) {
+// countWriters counts the commits that write the same.
+func countWriters(put kv.Operation, operations []porcupine.Operation) (count int) {
 	for _, operation := range operations {
 		if commit, isCommit := operation.Input.(Commit); isCommit && slices.Contains(commit.Transaction.Then, put) {
 			count++
@@ -57,8 +57,8 @@ func writers(put kv.Operation, operations []porcupine.Operation) (count int) {
 	return count
 }
 
-// settleEnd looks for reads that have still seen an entry of the session. It ended after they began.
-func settleEnd(end *porcupine.Operation, input End, operations []porcupine.Operation) {
+// inferEnd looks for reads that have still seen an entry of the session. It ended after they began.
+func inferEnd(end *porcupine.Operation, input End, operations []porcupine.Operation) {
 	for _, read := range operations {
 		snapshot, isRead := read.Output.(*kv.Snapshot)
 		if !isRead || read.Call <= end.Call || read.Call >= end.Return {

@@ -24,7 +24,7 @@ func viewOf(t *testing.T, entries map[string]string) *View {
 	return v
 }
 
-func TestOutlook(t *testing.T) {
+func TestWaitReasons(t *testing.T) {
 	t.Parallel()
 	const one, two = `{"mode":"global"}`, `{"mode":"global","generation":2}`
 	acts := `{"id":7,"token":7,"by":"dc1-op","action":"Restart","members":{"dc1-a":1,"dc2-a":1},"at":1,

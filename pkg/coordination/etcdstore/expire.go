@@ -13,27 +13,25 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/sightings"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/staleness"
 )
 
-// observe ends the sessions that are over, if it is time to look for those. What is read and written is right without
-// it.
-func (s *store) observe(ctx context.Context) {
-	if s.seen.Due(s.clock.Now(), s.pause()) {
-		s.seen.Tell(ctx, s.endSessions(ctx))
+// endExpiredIfDue ends the expired sessions, if an observation is due. Its errors do not affect reads and writes.
+func (s *store) endExpiredIfDue(ctx context.Context) {
+	if s.tracker.Due(s.clock.Now(), s.observeInterval()) {
+		s.tracker.LogError(ctx, s.endExpiredSessions(ctx))
 	}
 }
 
-// pause is how long to wait between two looks at the sessions.
-func (s *store) pause() time.Duration {
+// observeInterval returns the delay between two observations of the sessions.
+func (s *store) observeInterval() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return sightings.Pause(s.durations...)
+	return staleness.Interval(s.durations...)
 }
 
-// endSessions revokes the leases of all sessions that are over. What is over stays so: its owner has counted it as
-// lost before.
-func (s *store) endSessions(ctx context.Context) error {
+// endExpiredSessions revokes the leases of all expired sessions. Their owners have counted them as lost before.
+func (s *store) endExpiredSessions(ctx context.Context) error {
 	own := s.ownSessions()
 	asked := s.clock.Now()
 	found, err := s.listSessions(ctx)
@@ -44,8 +42,8 @@ func (s *store) endSessions(ctx context.Context) error {
 	for _, each := range found {
 		versions[string(each.Key)] = strconv.FormatInt(each.ModRevision, 10)
 	}
-	unchanged := s.seen.Note(asked, s.clock.Now(), versions)
-	errs := []error{s.loseMissing(ctx, own, versions)}
+	unchangedFor := s.tracker.Observe(asked, s.clock.Now(), versions)
+	errs := []error{s.markMissingLost(ctx, own, versions)}
 	var durations []time.Duration
 	for _, each := range found {
 		duration, err := durationOf(each)
@@ -54,7 +52,7 @@ func (s *store) endSessions(ctx context.Context) error {
 			continue
 		}
 		durations = append(durations, duration)
-		if unchanged[string(each.Key)] >= duration {
+		if unchangedFor[string(each.Key)] >= duration {
 			errs = append(errs, s.revoke(ctx, clientv3.LeaseID(each.Lease)))
 		}
 	}
@@ -65,7 +63,7 @@ func (s *store) endSessions(ctx context.Context) error {
 }
 
 func durationOf(session *mvccpb.KeyValue) (time.Duration, error) {
-	var is tenant
+	var is sessionRecord
 	err := json.Unmarshal(session.Value, &is)
 	if err != nil {
 		return 0, fmt.Errorf("reading the session %s: %w", session.Key, err)
@@ -80,9 +78,9 @@ func durationOf(session *mvccpb.KeyValue) (time.Duration, error) {
 func (s *store) listSessions(ctx context.Context) ([]*mvccpb.KeyValue, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	answer, err := s.client.Get(ctx, s.path+"/", clientv3.WithPrefix())
+	answer, err := s.client.Get(ctx, s.sessionsPath+"/", clientv3.WithPrefix())
 	if err != nil {
-		return nil, fmt.Errorf("looking whose sessions are alive: %w", err)
+		return nil, fmt.Errorf("listing the sessions: %w", err)
 	}
 	return answer.Kvs, nil
 }
@@ -93,14 +91,13 @@ func (s *store) ownSessions() []*session {
 	return slices.Collect(maps.Values(s.sessions))
 }
 
-// loseMissing loses the sessions of this process that are not there any more, which is news if somebody has ended them
-// by hand. If that was only half done, it does the rest.
-func (s *store) loseMissing(ctx context.Context, own []*session, versions map[string]string) error {
+// markMissingLost marks the sessions of this process as lost whose key was deleted, for example manually, and revokes their leases.
+func (s *store) markMissingLost(ctx context.Context, own []*session, versions map[string]string) error {
 	var errs []error
 	for _, session := range own {
 		if _, alive := versions[session.key()]; !alive {
-			session.Lose()
-			s.forget(session)
+			session.MarkLost()
+			s.removeSession(session)
 			errs = append(errs, s.revoke(ctx, session.lease))
 		}
 	}

@@ -1,4 +1,4 @@
-package sightings_test
+package staleness_test
 
 import (
 	"testing"
@@ -6,12 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/sightings"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/staleness"
 )
 
 func TestNote(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	book := &sightings.Book{}
+	book := &staleness.Tracker{}
 	for _, look := range []struct {
 		name     string
 		after    time.Duration // it takes a second
@@ -27,7 +27,7 @@ func TestNote(t *testing.T) {
 		{"and a new one", 12 * time.Second, map[string]string{"a": "2", "b": "1"}, map[string]time.Duration{"a": 0, "b": 2 * time.Second}},
 	} {
 		asked := start.Add(look.after)
-		if diff := cmp.Diff(look.want, book.Note(asked, asked.Add(time.Second), look.versions)); diff != "" {
+		if diff := cmp.Diff(look.want, book.Observe(asked, asked.Add(time.Second), look.versions)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", look.name, diff)
 		}
 	}
@@ -35,7 +35,7 @@ func TestNote(t *testing.T) {
 
 func TestDue(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	book := &sightings.Book{}
+	book := &staleness.Tracker{}
 	for _, turn := range []struct {
 		after time.Duration
 		want  bool
@@ -56,7 +56,7 @@ func TestPause(t *testing.T) {
 		"the shortest":       {[]time.Duration{time.Minute, 15 * time.Second}, 1500 * time.Millisecond},
 		"too short":          {[]time.Duration{time.Second}, 200 * time.Millisecond},
 	} {
-		if got := sightings.Pause(test.durations...); got != test.want {
+		if got := staleness.Interval(test.durations...); got != test.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

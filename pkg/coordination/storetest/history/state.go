@@ -11,33 +11,33 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// world is what a store is at one moment, as far as its clients can know. It is never changed, only copied.
-type world struct {
+// modelState is what a store is at one moment, as far as its clients can know. It is never changed, only copied.
+type modelState struct {
 	// revision is the least that the store's revision can be. Others may use the same store below other paths, so
 	// it may be more.
 	revision int64
-	entries  map[string]fact
+	entries  map[string]knownEntry
 	ended    map[string]bool
 }
 
-// fact is what is known of an entry.
-type fact struct {
+// knownEntry is what is known of an entry.
+type knownEntry struct {
 	value, session string
 	// version is 0 while it is not known. It is more than after then, which is 0 otherwise.
-	version, after int64
+	version, newerThan int64
 }
 
-// mayBe tells whether the entry can have a version.
-func (f fact) mayBe(version int64) bool {
-	return version != 0 && (f.version == version || f.version == 0 && version > f.after)
+// canHaveVersion tells whether the entry can have a version.
+func (f knownEntry) canHaveVersion(version int64) bool {
+	return version != 0 && (f.version == version || f.version == 0 && version > f.newerThan)
 }
 
-func newWorld() world { return world{} }
+func newModelState() modelState { return modelState{} }
 
-func (w world) copy() world {
+func (w modelState) copy() modelState {
 	w.entries, w.ended = maps.Clone(w.entries), maps.Clone(w.ended)
 	if w.entries == nil {
-		w.entries = map[string]fact{}
+		w.entries = map[string]knownEntry{}
 	}
 	if w.ended == nil {
 		w.ended = map[string]bool{}
@@ -46,7 +46,7 @@ func (w world) copy() world {
 }
 
 // read returns the world after a read has shown the snapshot, if it can have.
-func (w world) read(paths []string, snapshot *kv.Snapshot) (world, bool) {
+func (w modelState) read(paths []string, snapshot *kv.Snapshot) (modelState, bool) {
 	if snapshot.Revision < w.revision {
 		return w, false
 	}
@@ -58,34 +58,34 @@ func (w world) read(paths []string, snapshot *kv.Snapshot) (world, bool) {
 			continue
 		}
 		entry, there := snapshot.Entries[key]
-		if !there || entry.Value != is.value || entry.Session != is.session || !is.mayBe(entry.Version) || entry.Version > snapshot.Revision {
+		if !there || entry.Value != is.value || entry.Session != is.session || !is.canHaveVersion(entry.Version) || entry.Version > snapshot.Revision {
 			return w, false
 		}
 		shown++
-		is.version, is.after = entry.Version, 0
+		is.version, is.newerThan = entry.Version, 0
 		after.entries[key] = is
 	}
 	return after, shown == len(snapshot.Entries)
 }
 
-// mayMeet tells whether a condition can be met, and mayMiss whether it can be unmet.
-func (w world) mayMeet(condition kv.Condition) bool {
+// canBeMet tells whether a condition can be met, and canBeUnmet whether it can be unmet.
+func (w modelState) canBeMet(condition kv.Condition) bool {
 	if condition.Key != "" {
 		is, there := w.entries[condition.Key]
-		return there && is.mayBe(condition.Version) || !there && condition.Version == 0
+		return there && is.canHaveVersion(condition.Version) || !there && condition.Version == 0
 	}
-	return !w.anyBelow(condition.Path, func(is fact) bool { return max(is.version, is.after+1) > condition.Since })
+	return !w.anyBelow(condition.Path, func(is knownEntry) bool { return max(is.version, is.newerThan+1) > condition.Since })
 }
 
-func (w world) mayMiss(condition kv.Condition) bool {
+func (w modelState) canBeUnmet(condition kv.Condition) bool {
 	if condition.Key != "" {
 		is, there := w.entries[condition.Key]
 		return there && (is.version == 0 || is.version != condition.Version) || !there && condition.Version != 0
 	}
-	return w.anyBelow(condition.Path, func(is fact) bool { return is.version == 0 || is.version > condition.Since })
+	return w.anyBelow(condition.Path, func(is knownEntry) bool { return is.version == 0 || is.version > condition.Since })
 }
 
-func (w world) anyBelow(path string, is func(fact) bool) bool {
+func (w modelState) anyBelow(path string, is func(knownEntry) bool) bool {
 	for key, entry := range w.entries {
 		if keys.Within(path, key) && is(entry) {
 			return true
@@ -94,31 +94,31 @@ func (w world) anyBelow(path string, is func(fact) bool) bool {
 	return false
 }
 
-// mayCommit tells whether a transaction can be done.
-func (w world) mayCommit(transaction kv.Transaction) bool {
+// canCommit tells whether a transaction can be done.
+func (w modelState) canCommit(transaction kv.Transaction) bool {
 	for _, operation := range transaction.Then {
 		if w.ended[operation.Session] {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(transaction.If, func(condition kv.Condition) bool { return !w.mayMeet(condition) })
+	return !slices.ContainsFunc(transaction.If, func(condition kv.Condition) bool { return !w.canBeMet(condition) })
 }
 
-// mayConflict tells whether a transaction can be refused for its conditions.
-func (w world) mayConflict(transaction kv.Transaction) bool {
-	return slices.ContainsFunc(transaction.If, w.mayMiss)
+// canConflict tells whether a transaction can be refused for its conditions.
+func (w modelState) canConflict(transaction kv.Transaction) bool {
+	return slices.ContainsFunc(transaction.If, w.canBeUnmet)
 }
 
 // commit returns the world after a transaction was done at a revision, or at one that is not known, which is 0.
-func (w world) commit(transaction kv.Transaction, revision int64) (world, bool) {
+func (w modelState) commit(transaction kv.Transaction, revision int64) (modelState, bool) {
 	writes := slices.ContainsFunc(transaction.Then, func(operation kv.Operation) bool { return !operation.Delete })
 	if revision != 0 && (revision < w.revision || writes && revision == w.revision) {
 		return w, false
 	}
 	after := w.copy()
-	written := fact{version: revision}
+	written := knownEntry{version: revision}
 	if after.revision = revision; revision == 0 {
-		written.after, after.revision = w.revision, w.revision
+		written.newerThan, after.revision = w.revision, w.revision
 	}
 	for _, operation := range transaction.Then {
 		if !operation.Delete {
@@ -126,7 +126,7 @@ func (w world) commit(transaction kv.Transaction, revision int64) (world, bool) 
 			after.entries[operation.Key] = written
 			continue
 		}
-		maps.DeleteFunc(after.entries, func(key string, _ fact) bool {
+		maps.DeleteFunc(after.entries, func(key string, _ knownEntry) bool {
 			return key == operation.Key || operation.Below && keys.Within(operation.Key, key)
 		})
 	}
@@ -134,18 +134,18 @@ func (w world) commit(transaction kv.Transaction, revision int64) (world, bool) 
 }
 
 // end returns the world after a session has ended.
-func (w world) end(session string) world {
+func (w modelState) end(session string) modelState {
 	after := w.copy()
 	after.ended[session] = true
-	maps.DeleteFunc(after.entries, func(_ string, is fact) bool { return is.session == session })
+	maps.DeleteFunc(after.entries, func(_ string, is knownEntry) bool { return is.session == session })
 	return after
 }
 
-func (w world) equal(other world) bool {
+func (w modelState) equal(other modelState) bool {
 	return w.revision == other.revision && maps.Equal(w.entries, other.entries) && maps.Equal(w.ended, other.ended)
 }
 
-func (w world) hash() uint64 {
+func (w modelState) hash() uint64 {
 	sum := uint64(w.revision) //nolint:gosec // any number will do
 	for key, is := range w.entries {
 		hash := fnv.New64a()
@@ -155,7 +155,7 @@ func (w world) hash() uint64 {
 	return sum + uint64(len(w.ended))
 }
 
-func (w world) String() string {
+func (w modelState) String() string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(w.entries)) {
 		is := w.entries[key]

@@ -16,7 +16,7 @@ const (
 	refused    = "refused"    // the store has not done it, and the process is told of an error
 	unanswered = "unanswered" // the store has done it, and the process is told of an error
 	delayed    = "delayed"    // the process is told of an error, and the store may do it later
-	broken     = "broken"     // Execute fails for good
+	failing    = "broken"     // Execute fails for good
 	crash      = "crash"      // the process ends; another one is started later
 	hang       = "hang"       // the session ends although the process lives; it notices that at any time later
 	second     = "second"     // another process of the same participant is started, while the first lives
@@ -26,122 +26,122 @@ const (
 	remove     = "remove"     // a person removes the registrations of a participant that is alive
 )
 
-// action is something that can happen in a world.
-type action struct {
+// transition is something that can happen in a world.
+type transition struct {
 	name string
-	// fault is set for what is bounded.
-	fault bool
-	next  func() *world
+	// isFault is set for what is bounded.
+	isFault bool
+	next    func() *modelState
 }
 
-// actions are all that can happen now.
-func (w *world) actions() []action {
-	var all []action
-	add := func(name string, fault bool, do func(next *world)) {
-		all = append(all, action{name, fault, func() *world {
+// transitions are all that can happen now.
+func (w *modelState) transitions() []transition {
+	var all []transition
+	add := func(name string, fault bool, do func(next *modelState)) {
+		all = append(all, transition{name, fault, func() *modelState {
 			next := w.clone()
 			do(next)
 			return next
 		}})
 	}
 	for i, p := range w.processes {
-		if !w.doomed(p) {
+		if !w.commitIsRefused(p) {
 			continue
 		}
 		// It commutes with all that can happen, so it need not be looked at later.
-		add(p.name, false, func(next *world) { next.step(i, "") })
+		add(p.name, false, func(next *modelState) { next.step(i, "") })
 		if w.scenario.has(refused) {
-			add(p.name+" "+refused, true, func(next *world) { next.step(i, refused) })
+			add(p.name+" "+refused, true, func(next *modelState) { next.step(i, refused) })
 		}
 		return all
 	}
 	for i, p := range w.processes {
-		add(p.name, w.preempts(p), func(next *world) { next.step(i, "") })
+		add(p.name, w.isPreemption(p), func(next *modelState) { next.step(i, "") })
 		for _, fault := range w.callFaults(p) {
-			add(p.name+" "+fault, true, func(next *world) { next.step(i, fault) })
+			add(p.name+" "+fault, true, func(next *modelState) { next.step(i, fault) })
 		}
-		w.addLife(add, i, p)
+		w.addProcessTransitions(add, i, p)
 	}
 	for i := range w.scenario.participants {
 		if w.alive(i) == 0 {
-			add("start "+w.scenario.participants[i], false, func(next *world) { next.start(i) })
+			add("start "+w.scenario.participants[i], false, func(next *modelState) { next.start(i) })
 		}
 	}
 	for _, session := range sortedKeys(w.store.sessions) {
 		if !slices.ContainsFunc(w.processes, func(p *process) bool { return p.session == session }) {
-			add("expire "+session, false, func(next *world) { next.store = next.store.end(session) })
+			add("expire "+session, false, func(next *modelState) { next.store = next.store.end(session) })
 		}
 	}
-	for i, late := range w.late {
-		add("late "+late.by.name, false, func(next *world) {
-			next.late = slices.Delete(slices.Clone(next.late), i, i+1)
+	for i, late := range w.delayedCommits {
+		add("late "+late.by.name, false, func(next *modelState) {
+			next.delayedCommits = slices.Delete(slices.Clone(next.delayedCommits), i, i+1)
 			_ = next.commit(late.by, late.transaction)
 		})
-		add("dropped "+late.by.name, false, func(next *world) { next.late = slices.Delete(slices.Clone(next.late), i, i+1) })
+		add("dropped "+late.by.name, false, func(next *modelState) { next.delayedCommits = slices.Delete(slices.Clone(next.delayedCommits), i, i+1) })
 	}
 	if w.ticks < w.scenario.ticks && w.view().Intent != nil {
-		add("time", false, func(next *world) { next.ticks, next.now = next.ticks+1, next.now.Add(time.Hour) })
+		add("time", false, func(next *modelState) { next.ticks, next.now = next.ticks+1, next.now.Add(time.Hour) })
 	}
-	w.addMembers(add)
+	w.addMemberTransitions(add)
 	return all
 }
 
-// doomed tells whether a process is about to commit what is refused, whatever happens until then.
-func (w *world) doomed(p *process) bool {
-	return p.wants != nil && !w.store.all(p.wants.If)
+// commitIsRefused tells whether a process is about to commit what is refused, whatever happens until then.
+func (w *modelState) commitIsRefused(p *process) bool {
+	return p.nextCommit != nil && !w.store.allMet(p.nextCommit.If)
 }
 
 // callFaults are those of the call that a process makes next.
-func (w *world) callFaults(p *process) (faults []string) {
+func (w *modelState) callFaults(p *process) (faults []string) {
 	kind, _, _ := strings.Cut(p.next, " ")
 	for _, fault := range w.scenario.faults {
 		switch {
 		case fault == refused && (kind == "commit" || kind == "read"), (fault == unanswered || fault == delayed) && kind == "commit",
-			fault == broken && kind == "execute":
+			fault == failing && kind == "execute":
 			faults = append(faults, fault)
 		}
 	}
 	return faults
 }
 
-// addLife adds what can happen to a process.
-func (w *world) addLife(add func(string, bool, func(*world)), i int, p *process) {
+// addProcessTransitions adds what can happen to a process.
+func (w *modelState) addProcessTransitions(add func(string, bool, func(*modelState)), i int, p *process) {
 	if w.scenario.has(crash) {
-		add(crash+" "+p.name, true, func(next *world) { next.processes = slices.Delete(next.processes, i, i+1) })
+		add(crash+" "+p.name, true, func(next *modelState) { next.processes = slices.Delete(next.processes, i, i+1) })
 	}
 	if w.scenario.has(hang) && w.store.sessions[p.session] {
-		add(hang+" "+p.name, true, func(next *world) { next.store = next.store.end(p.session) })
+		add(hang+" "+p.name, true, func(next *modelState) { next.store = next.store.end(p.session) })
 	}
 	if w.scenario.has(second) && w.alive(p.participant) == 1 {
-		add(second+" "+w.scenario.participants[p.participant], true, func(next *world) { next.start(p.participant) })
+		add(second+" "+w.scenario.participants[p.participant], true, func(next *modelState) { next.start(p.participant) })
 	}
 	if w.alive(p.participant) > 1 && p.incarnation < w.started {
 		if slices.ContainsFunc(w.processes, func(q *process) bool { return q.participant == p.participant && q.incarnation > p.incarnation }) {
-			add("end "+p.name, false, func(next *world) { next.processes = slices.Delete(next.processes, i, i+1) })
+			add("end "+p.name, false, func(next *modelState) { next.processes = slices.Delete(next.processes, i, i+1) })
 		}
 	}
-	if p.session != "" && !w.store.sessions[p.session] && !p.noticed() {
-		add("notice "+p.name, false, func(next *world) { next.notice(i) })
+	if p.session != "" && !w.store.sessions[p.session] && !p.knowsSessionLost() {
+		add("notice "+p.name, false, func(next *modelState) { next.notice(i) })
 	}
 	if w.scenario.has(remove) && !w.removed && w.store.sessions[p.session] {
-		add(remove+" "+p.name, true, func(next *world) {
+		add(remove+" "+p.name, true, func(next *modelState) {
 			next.removed = true
 			next.store, _ = next.store.commit(kv.Transaction{Then: []kv.Operation{kv.DeleteBelow(w.scenario.keys.instances(w.scenario.participants[p.participant]))}})
 		})
 	}
 }
 
-// addMembers adds what can happen to the members.
-func (w *world) addMembers(add func(string, bool, func(*world))) {
-	change := func(i int, do func(m *member)) func(*world) {
-		return func(next *world) {
+// addMemberTransitions adds what can happen to the members.
+func (w *modelState) addMemberTransitions(add func(string, bool, func(*modelState))) {
+	change := func(i int, do func(m *member)) func(*modelState) {
+		return func(next *modelState) {
 			next.members = slices.Clone(next.members)
 			do(&next.members[i])
 		}
 	}
 	for i, m := range w.members {
 		if m.disturbed {
-			add("restarted "+string(m.id), false, func(next *world) { next.finish(i) })
+			add("restarted "+string(m.id), false, func(next *modelState) { next.finish(i) })
 		}
 		if w.scenario.has(withdraw) && m.needs() && !m.disturbed {
 			add(withdraw+" "+string(m.id), true, change(i, func(m *member) { m.wanted, m.withdrawn = m.wanted-1, true }))
@@ -151,19 +151,19 @@ func (w *world) addMembers(add func(string, bool, func(*world))) {
 		}
 	}
 	if w.scenario.has(reverse) {
-		add(reverse, false, func(next *world) { next.reversed = !next.reversed })
+		add(reverse, false, func(next *modelState) { next.reversed = !next.reversed })
 	}
 }
 
 // finish ends the restart of a member, if there is one.
-func (w *world) finish(i int) {
+func (w *modelState) finish(i int) {
 	if w.members[i].disturbed {
 		w.members = slices.Clone(w.members)
 		w.members[i].disturbed, w.members[i].done = false, w.members[i].wanted
 	}
 }
 
-func (w *world) alive(participant int) (count int) {
+func (w *modelState) alive(participant int) (count int) {
 	for _, p := range w.processes {
 		if p.participant == participant {
 			count++
@@ -172,7 +172,7 @@ func (w *world) alive(participant int) (count int) {
 	return count
 }
 
-func (w *world) start(participant int) {
+func (w *modelState) start(participant int) {
 	w.started++
 	p := newProcess(fmt.Sprintf("%s%d", w.scenario.participants[participant], w.started), participant, w.started)
 	p.updated = slices.ContainsFunc(w.processes, func(other *process) bool { return other.participant == participant })
@@ -180,10 +180,10 @@ func (w *world) start(participant int) {
 }
 
 // step lets the next call of a process through.
-func (w *world) step(i int, fault string) string {
+func (w *modelState) step(i int, fault string) string {
 	p := *w.processes[i]
 	w.processes[i] = &p
-	e := &execution{w: w, p: &p, credit: 1, fault: fault}
+	e := &execution{w: w, p: &p, allowedCalls: 1, fault: fault}
 	call := e.run()
 	if w.running = ""; p.next != "" {
 		w.running = p.name
@@ -191,20 +191,20 @@ func (w *world) step(i int, fault string) string {
 	return call
 }
 
-// preempts tells whether a process goes on in the middle of another one's Reconcile, where that counts.
-func (w *world) preempts(p *process) bool {
+// isPreemption tells whether a process goes on in the middle of another one's Reconcile, where that counts.
+func (w *modelState) isPreemption(p *process) bool {
 	return w.scenario.preemptions && w.running != "" && w.running != p.name && slices.ContainsFunc(w.processes, func(q *process) bool { return q.name == w.running })
 }
 
-// noticed tells whether a process knows that its last session is lost.
-func (p *process) noticed() bool {
+// knowsSessionLost tells whether a process knows that its last session is lost.
+func (p *process) knowsSessionLost() bool {
 	if p.memory.session == p.session && p.memory.lost || p.next == "" && p.memory.session != p.session {
 		return true // also if it has closed it
 	}
 	lost := false
 	for _, a := range p.log {
 		switch {
-		case a == theSessionIsLost:
+		case a == sessionLostNotice:
 			lost = true
 		case a.session != "":
 			lost = false
@@ -214,31 +214,31 @@ func (p *process) noticed() bool {
 }
 
 // notice tells a process that its session is lost.
-func (w *world) notice(i int) {
+func (w *modelState) notice(i int) {
 	p := *w.processes[i]
 	w.processes[i] = &p
 	if p.next != "" {
-		p.log = append(slices.Clip(p.log), theSessionIsLost)
+		p.log = append(slices.Clip(p.log), sessionLostNotice)
 		return
 	}
 	e := &execution{w: w, p: &p}
-	c := e.wake()
+	c := e.restore()
 	e.session.lose()
 	if c.grant != nil {
-		c.grant.lose()
+		c.grant.markLost()
 	}
-	p.memory = remember(c)
+	p.memory = snapshotOf(c)
 }
 
 // hash is the same for worlds that only differ in how many revisions it took to get there.
-func (w *world) hash() [16]byte {
+func (w *modelState) hash() [16]byte {
 	var b strings.Builder
 	b.WriteString(describeEntries(w.store.entries))
 	fmt.Fprintln(&b, sortedKeys(w.store.sessions), w.now.Unix(), w.members, w.reversed, w.removed, w.ticks)
 	if w.scenario.preemptions {
 		b.WriteString(w.running)
 	}
-	for _, late := range w.late {
+	for _, late := range w.delayedCommits {
 		fmt.Fprintln(&b, late.by.name, describeTransaction(late.transaction))
 	}
 	for _, p := range w.processes {

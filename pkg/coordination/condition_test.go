@@ -12,6 +12,7 @@ import (
 func TestCondition(t *testing.T) {
 	t.Parallel()
 	both := &View{Instances: []Instance{{Prefix: "dc1"}, {Prefix: "dc2"}}}
+	dead := &View{Instances: both.Instances[:1], Participants: []Participant{{Prefix: "dc1"}, {Prefix: "dc2"}}}
 	waits := []WaitReason{{"dc2-1", "it is not ready"}}
 	doing := &Intent{Action: "Restart", Holder: "dc1-operator", Steps: []Step{{Do: "restart", Members: []MemberID{"dc2-1"}}}}
 	for name, test := range map[string]struct {
@@ -21,14 +22,15 @@ func TestCondition(t *testing.T) {
 		status metav1.ConditionStatus
 		reason string
 	}{
-		"nothing is to be done":    {Global, Result{View: both}, nil, metav1.ConditionTrue, ReasonSettled},
-		"something is waited for":  {Global, Result{View: both, WaitReasons: waits}, nil, metav1.ConditionTrue, ReasonWaiting},
+		"no need":                  {Global, Result{View: both}, nil, metav1.ConditionTrue, ReasonSettled},
+		"a wait reason":            {Global, Result{View: both, WaitReasons: waits}, nil, metav1.ConditionTrue, ReasonWaiting},
 		"an action":                {Global, Result{View: both, WaitReasons: waits, Intent: doing}, nil, metav1.ConditionTrue, ReasonActing},
-		"one takes no part":        {Global, Result{View: &View{Instances: both.Instances[:1]}}, nil, metav1.ConditionFalse, ReasonMixedModes},
-		"nobody else in local":     {Local, Result{View: &View{}, WaitReasons: waits}, nil, metav1.ConditionTrue, ReasonLocal},
+		"one has not joined":       {Global, Result{View: &View{Instances: both.Instances[:1]}}, nil, metav1.ConditionFalse, ReasonMixedModes},
+		"one is dead":              {Global, Result{View: dead}, nil, metav1.ConditionFalse, ReasonNotAlive},
+		"local mode":               {Local, Result{View: &View{}, WaitReasons: waits}, nil, metav1.ConditionTrue, ReasonLocal},
 		"on a deny list":           {Global, Result{View: &View{Denied: map[string][]string{"dc1-operator": {"dc2"}}}}, nil, metav1.ConditionFalse, ReasonDenied},
 		"an older process":         {Global, Result{View: both, Superseded: true}, nil, metav1.ConditionFalse, ReasonSuperseded},
-		"a prefix of another one":  {Global, Result{View: both}, fmt.Errorf("so: %w", ErrPrefixTaken), metav1.ConditionFalse, ReasonPrefixTaken},
+		"a taken prefix":           {Global, Result{View: both}, fmt.Errorf("registering: %w", ErrPrefixTaken), metav1.ConditionFalse, ReasonPrefixTaken},
 		"an error before any view": {Global, Result{View: &View{}}, errors.New("no store"), metav1.ConditionFalse, ReasonFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +44,7 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-func TestWaiting(t *testing.T) {
+func TestWaitSummary(t *testing.T) {
 	t.Parallel()
 	for want, waits := range map[string][]WaitReason{
 		"":                                     nil,
@@ -52,7 +54,7 @@ func TestWaiting(t *testing.T) {
 	} {
 		result := Result{WaitReasons: waits}
 		if got := result.WaitSummary(); got != want {
-			t.Errorf("%q, not %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package tenure_test
+package keepalive_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/tenure"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keepalive"
 )
 
 const duration = 15 * time.Second
@@ -21,16 +21,16 @@ func lostAfter(t *testing.T, renew func(ctx context.Context, since time.Duration
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		begun := tenure.Begin(t.Context(), start, tenure.Options{
+		begun := keepalive.Start(t.Context(), start, keepalive.Options{
 			Clock: clock.RealClock{}, Duration: duration,
 			Renew: func(ctx context.Context) error { return renew(ctx, time.Since(start)) },
 		})
 		<-begun.Lost()
 		lost = time.Since(start)
-		if begun.Held() {
+		if begun.Alive() {
 			t.Error("it is held although it is lost")
 		}
-		begun.End()
+		begun.Stop()
 	})
 	return lost
 }
@@ -47,7 +47,7 @@ func TestLost(t *testing.T) {
 	}{
 		"nobody ever answers":             {func(ctx context.Context, _ time.Duration) error { return hang(ctx) }, 12 * time.Second},
 		"an error each time":              {func(context.Context, time.Duration) error { return errAway }, 12 * time.Second},
-		"the store has ended the session": {func(context.Context, time.Duration) error { return tenure.ErrEnded }, 5 * time.Second},
+		"the store has ended the session": {func(context.Context, time.Duration) error { return keepalive.ErrSessionEnded }, 5 * time.Second},
 		"answers for a minute": {func(_ context.Context, since time.Duration) error {
 			if since > time.Minute {
 				return errAway
@@ -66,7 +66,7 @@ func TestLost(t *testing.T) {
 			return func(ctx context.Context, since time.Duration) error {
 				calls++
 				if since > time.Minute {
-					return tenure.ErrEnded
+					return keepalive.ErrSessionEnded
 				}
 				if calls%2 == 1 {
 					return hang(ctx)
@@ -107,7 +107,7 @@ func TestPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := &steppedClock{}
 		answer := make(chan struct{})
-		begun := tenure.Begin(t.Context(), now.Now(), tenure.Options{
+		begun := keepalive.Start(t.Context(), now.Now(), keepalive.Options{
 			Clock: now, Duration: duration,
 			Renew: func(context.Context) error {
 				<-answer
@@ -116,11 +116,11 @@ func TestPaused(t *testing.T) {
 		})
 		time.Sleep(duration / 2)
 		synctest.Wait()
-		if !begun.Held() {
+		if !begun.Alive() {
 			t.Fatal("it is lost from the beginning")
 		}
 		now.step(time.Hour) // no timer has noticed yet
-		if begun.Held() {
+		if begun.Alive() {
 			t.Error("it is held after an hour")
 		}
 		close(answer)
@@ -130,7 +130,7 @@ func TestPaused(t *testing.T) {
 		default:
 			t.Error("an old answer has kept it")
 		}
-		begun.End()
+		begun.Stop()
 	})
 }
 
@@ -147,7 +147,7 @@ func (c *steppedClock) Since(moment time.Time) time.Duration { return c.Now().Su
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := false
-		begun := tenure.Begin(t.Context(), time.Now(), tenure.Options{
+		begun := keepalive.Start(t.Context(), time.Now(), keepalive.Options{
 			Clock: clock.RealClock{}, Duration: duration,
 			Renew: func(ctx context.Context) error {
 				<-ctx.Done()
@@ -157,7 +157,7 @@ func TestEnd(t *testing.T) {
 			},
 		})
 		time.Sleep(duration / 2)
-		begun.End()
+		begun.Stop()
 		if !ended {
 			t.Error("a renewal is under way after the end")
 		}
@@ -166,6 +166,6 @@ func TestEnd(t *testing.T) {
 		default:
 			t.Error("it is not lost after the end")
 		}
-		begun.End() // once more does no harm
+		begun.Stop() // once more does no harm
 	})
 }
