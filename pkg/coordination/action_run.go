@@ -52,6 +52,7 @@ func (r *globalRun) isGlobal() bool     { return true }
 func (r *globalRun) withLock(ctx context.Context) (context.Context, context.CancelFunc) {
 	return r.grant.withLock(ctx)
 }
+
 func (r *globalRun) startTogether(ctx context.Context, view *View) error {
 	return r.grant.StartTogether(ctx, view)
 }

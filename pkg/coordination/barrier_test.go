@@ -131,7 +131,7 @@ func prefixes(of Members) map[MemberID][]string {
 	return all
 }
 
-// A member for which several instances ask, as for one that nobody looks after any more.
+// A member can have entries of several participants, for example if its own participant is gone.
 func TestMemberOfSeveralParticipants(t *testing.T) {
 	t.Parallel()
 	k := newKeys(DefaultRoot, "store")
@@ -169,7 +169,7 @@ func TestMemberOfSeveralParticipants(t *testing.T) {
 	}
 }
 
-// Who may lead, given what is to be done to the members and what was.
+// A candidate for the leader needs no action and is not leaving.
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	done := func(action Action) map[string]string {
@@ -198,14 +198,14 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// Only the records that something depends on outlive the newest ones, and not too many are removed at once.
+// A done record is kept while an entry depends on it. The number of records that are removed at once is limited.
 func TestObsoleteDoneRecords(t *testing.T) {
 	t.Parallel()
 	entries := map[string]string{"pendingForRestart/dc1/dc1-a": ""}
 	record := func(token int64, failure string) {
 		entries["done/"+tokenKey(token)] = fmt.Sprintf(`{"id":%d,"token":%d,"action":"Restart","failure":%q,"members":{"dc1-a":1}}`, token, token, failure)
 	}
-	record(1, "") // the entry is still there
+	record(1, "") // the entry still exists
 	for token := range int64(200) {
 		record(token+2, "it does not work")
 	}

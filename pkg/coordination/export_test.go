@@ -24,7 +24,7 @@ const (
 	ReadyForRestart     = readyFor + Set(Restart)
 )
 
-// Tests of single parts call what only Reconcile calls in the product.
+// Names for the tests of single parts, which only Reconcile uses otherwise.
 type (
 	Grant     = lockGrant
 	Verdict   = decision
@@ -48,10 +48,10 @@ var (
 // Add makes a member an entry of a set, or gives its entry other addresses.
 func Add(addresses ...string) Update { return addEntry(addresses...) }
 
-// AddForced is Add for what was done since and is needed once more.
+// AddForced is Add for a need that was done and exists again.
 func AddForced(addresses ...string) Update { return Update{force: true, addresses: addresses} }
 
-// Remove takes a member out of a set, if it is there.
+// Remove removes a member from a set.
 func Remove() Update { return Update{remove: true} }
 
 func (c *Coordinator) Configure(ctx context.Context, settings Settings) error {
@@ -85,7 +85,7 @@ func (c *Coordinator) Begin(ctx context.Context, verdict *Verdict, steps []Step)
 
 func (c *Coordinator) Resume(ctx context.Context) (*Grant, error) { return c.resume(ctx) }
 
-// Lock takes the lock alone.
+// Lock takes the lock without an intent.
 func (c *Coordinator) Lock(ctx context.Context) (*Grant, error) {
 	return c.take(ctx, func(*View, int64) ([]kv.Condition, *Intent, error) { return nil, nil, nil })
 }
@@ -94,12 +94,12 @@ func (c *Coordinator) Order(view *View, mine ...MemberID) *Order { return c.orde
 
 func (c *Coordinator) Accept(ctx context.Context, order *Order) error { return c.accept(ctx, order) }
 
-// Answer says that an order was carried out, or with a reason, that it cannot be.
+// Answer answers that an order was carried out, or with a failure, that it cannot be.
 func (c *Coordinator) Answer(ctx context.Context, order *Order, failure string) error {
 	return c.answer(ctx, order, Answer{Done: true, Failure: failure})
 }
 
-// Write writes something under the lock.
+// Write writes an entry under the lock.
 func (g *Grant) Write(ctx context.Context, name, value string) error {
 	return g.commit(ctx, kv.Put(g.c.keys.join(name), value))
 }
@@ -123,7 +123,7 @@ func (c *Coordinator) SetMembers(ctx context.Context, set Set, prefixes ...strin
 	return c.keys.members(found, set), nil
 }
 
-// Update changes this participant's entries of several sets, all or none of them.
+// Update changes this participant's entries of several sets atomically.
 func (c *Coordinator) Update(ctx context.Context, changes map[Set]Updates) error {
 	mine := c.currentSettings()
 	if mine.Mode != Global {
@@ -195,15 +195,15 @@ func (c *Coordinator) UpdateReadyForRestart(ctx context.Context, updates Updates
 	return c.Update(ctx, map[Set]Updates{ReadyForRestart: updates})
 }
 
-// Step is the one that is to be done now, nil when all are done.
+// Step returns the current step, or nil when all are done.
 func (g *lockGrant) Step() *Step { return g.Intent().step() }
 
-// Done writes down that all is done, or with a reason, that it is given up.
+// Done ends the action, or with a failure, gives it up.
 func (g *lockGrant) Done(ctx context.Context, failure string) error {
 	return g.end(ctx, failure, false)
 }
 
-// CompletedAnswers returns the answers to the present step, by member, without those that are still carried out.
+// CompletedAnswers returns the completed answers to the current step, by member.
 func (g *lockGrant) CompletedAnswers(view *View) map[MemberID]Answer {
 	answered := map[MemberID]Answer{}
 	intent := g.Intent()

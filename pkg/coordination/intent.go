@@ -14,7 +14,7 @@ import (
 var (
 	// errBarrierClosed is returned when an action may not begin.
 	errBarrierClosed = errors.New("the action may not begin yet")
-	// errNothingToResume is returned when there is no intent of a former holder.
+	// errNothingToResume is returned when no former holder has left an intent.
 	errNothingToResume = errors.New("no intent to continue")
 	// errLocal is returned in local mode for operations that act for all participants.
 	errLocal = errors.New("this participant is in local mode")

@@ -14,8 +14,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// many is more than one transaction of etcd takes.
-const many = 150
+// manyMembers is the number of members, more than one transaction of etcd can change.
+const manyMembers = 150
 
 func membersOf(prefix string, count int) (all []coordination.MemberID) {
 	for n := range count {
@@ -24,51 +24,51 @@ func membersOf(prefix string, count int) (all []coordination.MemberID) {
 	return all
 }
 
-// immediately is a plan with one step for all.
+// immediately is a System with one step for all members.
 func atOnce(proposal coordination.Proposal) []coordination.Step {
 	return []coordination.Step{{Do: "restart", Members: proposal.IDs(), Order: true, Together: true}}
 }
 
-// TestManyMembers restarts all members of a large region at once, each part by its own operator.
+// TestManyMembers restarts all members of a large region in one step, each part by its own operator.
 func TestManyMembers(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(_ *testing.T, w *fixture) {
-		a, b := w.join("a", coordination.Restart, membersOf("a", many)...), w.join("b", coordination.Restart, "b-1")
+		a, b := w.join("a", coordination.Restart, membersOf("a", manyMembers)...), w.join("b", coordination.Restart, "b-1")
 		a.plan, b.plan = atOnce, atOnce
 		b.reconcile()
 		a.reconcile()
-		w.Expect(w.view().Sets[coordination.ReadyForRestart]).To(HaveLen(many + 1))
+		w.Expect(w.view().Sets[coordination.ReadyForRestart]).To(HaveLen(manyMembers + 1))
 		w.Expect(w.view().Incomplete()).To(BeEmpty())
 		reconcileRounds(a, b)
-		w.Expect(a.done).To(HaveLen(many))
+		w.Expect(a.done).To(HaveLen(manyMembers))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 		done := w.lastDone()
 		w.Expect(done.Failure).To(BeEmpty())
-		w.Expect(done.Members).To(HaveLen(many + 1))
+		w.Expect(done.Members).To(HaveLen(manyMembers + 1))
 		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(BeEmpty())
 		w.Expect(w.view().Answers).To(BeEmpty())
 	})
 }
 
-// dying commits a number of transactions of a process, and then none.
-type dying struct {
+// failingStore is a store that fails after a number of commits, as if the process had died.
+type failingStore struct {
 	kv.Store
 	left atomic.Int64
 }
 
-func (d *dying) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
+func (d *failingStore) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if d.left.Add(-1) < 0 {
 		return 0, errLost
 	}
 	return d.Store.Commit(ctx, transaction)
 }
 
-// TestCrashBetweenParts lets a participant die in the middle of saying what it needs.
+// TestCrashBetweenParts ends a process in the middle of a declaration.
 func TestCrashBetweenParts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		policy coordination.Policy
-		done   int // of b before a is back
+		done   int // members of b that are done before a returns
 	}{
 		"waited for": {coordination.Policy{}, 0},
 		"left out":   {coordination.Policy{Missing: coordination.LeaveOut}, 1},
@@ -76,16 +76,16 @@ func TestCrashBetweenParts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onAllStores(t, func(t *testing.T, w *fixture) {
-				a, b := w.join("a", coordination.Restart, membersOf("a", many)...), w.join("b", coordination.Restart, "b-1")
+				a, b := w.join("a", coordination.Restart, membersOf("a", manyMembers)...), w.join("b", coordination.Restart, "b-1")
 				a.settings.Policy, b.settings.Policy = test.policy, test.policy
 				a.plan, b.plan = atOnce, atOnce
-				store := &dying{Store: w.Store}
+				store := &failingStore{Store: w.Store}
 				first, err := coordination.New(coordination.Options{
 					Store: store, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration,
 					Actions: []coordination.Action{coordination.Restart},
 				})
 				w.Expect(err).NotTo(HaveOccurred())
-				const untilSecondPart = 2 // it registers, and writes the first part
+				const untilSecondPart = 2 // the registration and the first part
 				store.left.Store(untilSecondPart)
 				_, err = first.Reconcile(t.Context(), a.settings, a.system)
 				w.Expect(err).To(MatchError(errLost))
@@ -100,16 +100,16 @@ func TestCrashBetweenParts(t *testing.T) {
 					b.reconcile()
 				}
 				w.Expect(b.done).To(HaveLen(test.done))
-				reconcileRounds(a, b) // the next process says all of it
+				reconcileRounds(a, b) // the next process completes the declaration
 				w.Expect(w.view().Incomplete()).To(BeEmpty())
-				w.Expect(a.done).To(ContainElements("a-000", fmt.Sprintf("a-%03d", many-1)))
+				w.Expect(a.done).To(ContainElements("a-000", fmt.Sprintf("a-%03d", manyMembers-1)))
 				w.Expect(b.done).To(Equal([]string{"b-1"}))
 			})
 		})
 	}
 }
 
-// fill writes entries that leave the given part of a store in a ConfigMap free.
+// fill writes entries until the given part of a ConfigMap is free.
 func (w *fixture) fill(percent int) {
 	w.t.Helper()
 	const limit = 1 << 20
@@ -119,7 +119,7 @@ func (w *fixture) fill(percent int) {
 	w.Expect(err).NotTo(HaveOccurred())
 }
 
-// TestFullStoreAcceptsEndOfAction fills the store in the middle of an action.
+// TestFullStoreAcceptsEndOfAction fills the store during an action.
 func TestFullStoreAcceptsEndOfAction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inKubernetes(t))
@@ -156,30 +156,30 @@ func TestFullStoreAcceptsEndOfAction(t *testing.T) {
 	w.Expect(w.lastDone().Action).To(Equal(upgrade))
 }
 
-// TestFullStoreRefusesNewIntent leaves less room than a plan and its answers may take.
+// TestFullStoreRefusesNewIntent leaves less space than an intent and its answers may need.
 func TestFullStoreRefusesNewIntent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inKubernetes(t))
-	one := w.instance("dc1")
-	w.wants(one, restart("dc1-a"))
+	one := w.newCoordinator("dc1")
+	w.declare(one, restart("dc1-a"))
 	w.fill(40)
-	_, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
+	_, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
 	w.Expect(err).To(MatchError(kv.ErrTooLarge))
 	w.Expect(w.view().Lock).To(BeNil())
 }
 
-// TestDoneRecordsAreBoundedBySize keeps few records of large actions.
+// TestDoneRecordsAreBoundedBySize keeps only a few records of large actions.
 func TestDoneRecordsAreBoundedBySize(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
-		one := w.instance("dc1")
+		one := w.newCoordinator("dc1")
 		const actions, large = 8, 20 << 10
 		for range actions {
-			w.wants(one, restart("dc1-a"))
-			grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "check", With: map[string]string{"why": strings.Repeat("x", large)}}})
+			w.declare(one, restart("dc1-a"))
+			grant, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "check", With: map[string]string{"why": strings.Repeat("x", large)}}})
 			w.Expect(err).NotTo(HaveOccurred())
 			w.Expect(grant.Done(t.Context(), "")).To(Succeed())
-			w.wants(one, coordination.Wants{})
+			w.declare(one, coordination.Wants{})
 		}
 		kept := w.view().DoneRecords
 		w.Expect(kept).To(HaveLen(3))

@@ -11,9 +11,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// The tests of this file are about a participant that leaves while the store does not show what it remembers.
+// The tests of this file are about a participant that leaves although the store differs from what the process
+// remembers.
 
-// A process whose registration was written although it got an error does not take itself for another one.
+// A registration that was written despite an error does not count as another process.
 func TestLeaveAfterALostRegistration(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(p *participant){
@@ -27,7 +28,7 @@ func TestLeaveAfterALostRegistration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onAllStores(t, func(t *testing.T, w *fixture) {
-				store := &unsure{Store: w.Store}
+				store := &unreliableStore{Store: w.Store}
 				w.Store = store
 				a := w.join("a", coordination.Restart)
 				store.done.Store(true)
@@ -43,11 +44,11 @@ func TestLeaveAfterALostRegistration(t *testing.T) {
 	}
 }
 
-// Nor does it take itself for the newest one of its participant.
+// It does not count as the newest process either.
 func TestLostRegistrationCountsAsOlder(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
-		store := &unsure{Store: w.Store}
+		store := &unreliableStore{Store: w.Store}
 		w.Store = store
 		older := w.join("a", coordination.Restart)
 		store.done.Store(true)
@@ -66,7 +67,7 @@ func TestLostRegistrationCountsAsOlder(t *testing.T) {
 	})
 }
 
-// A process in local mode that has just seen nothing of its participant looks again when the participant is deleted.
+// A process in local mode reads the store again when its participant is deleted.
 func TestLeaveReadsTheStore(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"at rest": false, "in the middle of an action": true} {
@@ -92,7 +93,7 @@ func TestLeaveReadsTheStore(t *testing.T) {
 	}
 }
 
-// A holder that is deleted gives the lock back also while it waits for an older process of its participant.
+// A holder that is deleted releases the lock even while an older process of its participant is alive.
 func TestLeaveReleasesLockWhileOlderProcessLives(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
@@ -103,7 +104,7 @@ func TestLeaveReleasesLockWhileOlderProcessLives(t *testing.T) {
 		newer := older.next(older.settings)
 		newer.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		newer.plan = func(coordination.Proposal) []coordination.Step {
-			return []coordination.Step{{Do: "look"}} // by the holder
+			return []coordination.Step{{Do: "look"}} // carried out by the holder
 		}
 		for w.view().Lock == nil {
 			newer.reconcile()
@@ -114,7 +115,7 @@ func TestLeaveReleasesLockWhileOlderProcessLives(t *testing.T) {
 	})
 }
 
-// A participant of which somebody has removed what it had told the others tells it again.
+// A participant whose entries were removed declares them again.
 func TestForgottenParticipantReturns(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
@@ -132,25 +133,25 @@ func TestForgottenParticipantReturns(t *testing.T) {
 	})
 }
 
-// interrupted is a store in which something happens just before a write, or instead of it.
-type interrupted struct {
+// interruptedStore is a store that calls a function before a write, or instead of it.
+type interruptedStore struct {
 	kv.Store
 	before func(kv.Transaction) error
 }
 
-func (i *interrupted) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
+func (i *interruptedStore) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if err := i.before(transaction); err != nil {
 		return 0, err
 	}
 	return i.Store.Commit(ctx, transaction)
 }
 
-// What is done together does not begin when a participant that had accepted it leaves at that moment.
+// A step with Together does not begin if a participant that has accepted it leaves at the same moment.
 func TestLeaveBeforeTogetherStarts(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
 		a := w.join("a", coordination.Restart, "a-1")
-		store := &interrupted{Store: w.Store}
+		store := &interruptedStore{Store: w.Store}
 		left := false
 		store.before = func(transaction kv.Transaction) error {
 			for _, operation := range transaction.Then {
@@ -164,7 +165,7 @@ func TestLeaveBeforeTogetherStarts(t *testing.T) {
 		w.Store = store
 		b := w.join("b", coordination.Restart, "b-1")
 		b.plan = atOnce
-		a.settings.Denied = []string{"a-operator"} // b acts
+		a.settings.Denied = []string{"a-operator"} // so that b is the holder
 		for !left {
 			a.reconcile()
 			b.reconcile()

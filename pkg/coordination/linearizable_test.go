@@ -17,7 +17,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// lockCall is what an instance asks of the lock, and reply what it is told.
+// lockCall is an operation on the lock, and lockReply its outcome.
 type lockCall struct {
 	operation string // take, write, release or die
 	token     int64
@@ -25,17 +25,17 @@ type lockCall struct {
 
 type lockReply struct {
 	token   int64
-	refused bool // held by another one, or fenced
-	unknown bool // nobody knows whether it was done
+	refused bool // held by another process, or fenced
+	unknown bool // the outcome is unknown
 }
 
-// lockState is the lock as it should be: the newest token, and whether it is held.
+// lockState is the state of the model: the newest token, and whether the lock is held.
 type lockState struct {
 	token int64
 	held  bool
 }
 
-// lockModel says what a lock with tokens does when one thing happens after the other.
+// lockModel is a sequential model of a lock with tokens.
 var lockModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{lockState{}} },
 	Step: func(state, input, output any) []any {
@@ -76,7 +76,7 @@ var lockModel = porcupine.NondeterministicModel{
 	},
 }
 
-// recorder is one client's part of a history.
+// recorder records the operations of one client.
 type recorder struct {
 	mu         *sync.Mutex
 	operations *[]porcupine.Operation
@@ -95,8 +95,7 @@ func (r *recorder) record(in lockCall, do func() lockReply) lockReply {
 	return out
 }
 
-// Whoever takes the lock, writes under it, gives it back or dies, in whatever order: what they are told is what one lock
-// could have told them one after the other.
+// Concurrent processes take the lock, write under it, release it and die: their history is linearizable.
 func TestLockIsLinearizable(t *testing.T) {
 	t.Parallel()
 	const clients, times = 4, 40
@@ -123,14 +122,14 @@ func TestLockIsLinearizable(t *testing.T) {
 				taken++
 			}
 		}
-		w.Expect(taken).To(BeNumerically(">", clients), "a history without anything in it proves nothing")
+		w.Expect(taken).To(BeNumerically(">", clients), "an empty history proves nothing")
 		w.Expect(porcupine.CheckOperations(lockModel.ToModel(), operations)).To(BeTrue())
 	})
 }
 
 func useLock(t *testing.T, c *coordination.Coordinator, r *recorder, random *rand.Rand, times int) {
 	t.Helper()
-	var grants []*coordination.Grant // also those that are over: they should be refused
+	var grants []*coordination.Grant // also former grants, which must be refused
 	for range times {
 		if len(grants) == 0 || !grants[len(grants)-1].Held() || random.IntN(5) == 0 {
 			r.record(lockCall{operation: "take"}, func() lockReply {
@@ -156,14 +155,14 @@ func useLock(t *testing.T, c *coordination.Coordinator, r *recorder, random *ran
 		default:
 			r.record(lockCall{"write", grant.Token}, func() lockReply {
 				err := grant.Write(t.Context(), "written", strconv.FormatInt(grant.Token, 10))
-				known := errors.Is(err, coordination.ErrFenced) || !grant.Held() && errors.Is(err, context.Canceled) // it was given back
+				known := errors.Is(err, coordination.ErrFenced) || !grant.Held() && errors.Is(err, context.Canceled) // it was released
 				return lockReply{refused: err != nil, unknown: err != nil && !known}
 			})
 		}
 	}
 }
 
-// The checker finds what must not be.
+// The checker finds violations.
 func TestLockModelFindsViolations(t *testing.T) {
 	t.Parallel()
 	take := func(token int64) porcupine.Operation {

@@ -324,7 +324,7 @@ func (g *lockGrant) commitAt(ctx context.Context, version int64, conditions []kv
 	return revision, nil
 }
 
-// lostError returns an error if the lock is no longer held, as far as this process knows.
+// lostError returns an error if the lock was lost, as far as this process knows.
 func (g *lockGrant) lostError() error {
 	if cause := context.Cause(g.ctx); cause != nil {
 		return fmt.Errorf("token %d: %w", g.Token, cause)

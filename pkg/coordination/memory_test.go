@@ -14,12 +14,11 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// firstRevision makes revisions recognizable in whatever mentions them: nothing else in a record is such a large number.
+// firstRevision makes revisions recognizable in texts: no other number in a record is as large.
 const firstRevision = 1_000_000
 
-// memoryContent is what a store has, as a value: a transaction and the end of a session return another one. It keeps the promises of
-// a Store that have nothing to do with time and processes. Sessions end only when the model says so, so package storetest, which
-// outlives them, cannot look at it: TestContent has its cases about entries, conditions and sessions.
+// memoryContent is the content of a store as an immutable value. It implements the parts of a Store that do not depend on time and
+// processes. Sessions end only when the model ends them, so package storetest cannot check it: TestContent has similar cases.
 type memoryContent struct {
 	revision int64
 	entries  map[string]kv.Entry
@@ -30,7 +29,7 @@ func newContent() memoryContent {
 	return memoryContent{revision: firstRevision, entries: map[string]kv.Entry{}, sessions: map[string]bool{}}
 }
 
-// below tells whether a key is at or below a path.
+// below reports whether a key is at or below a path.
 func below(key, path string) bool {
 	rest, is := strings.CutPrefix(key, path)
 	return is && (rest == "" || rest[0] == '/')
@@ -49,7 +48,7 @@ func (c memoryContent) read(paths ...string) *kv.Snapshot {
 	return found
 }
 
-// isMet tells whether a condition is.
+// isMet reports whether a condition is met.
 func (c memoryContent) isMet(condition kv.Condition) bool {
 	if condition.Path == "" {
 		return c.entries[condition.Key].Version == condition.Version
@@ -62,7 +61,7 @@ func (c memoryContent) isMet(condition kv.Condition) bool {
 	return true
 }
 
-// allMet tells whether all conditions are met. Versions are never used again, so what is not met once never is.
+// allMet reports whether all conditions are met. Versions are unique, so an unmet condition stays unmet.
 func (c memoryContent) allMet(conditions []kv.Condition) bool {
 	return !slices.ContainsFunc(conditions, func(condition kv.Condition) bool { return !c.isMet(condition) })
 }
@@ -95,14 +94,14 @@ func (c memoryContent) commit(t kv.Transaction) (memoryContent, error) {
 	return c, nil
 }
 
-// open begins a session.
+// open opens a session.
 func (c memoryContent) open(id string) memoryContent {
 	c.sessions = maps.Clone(c.sessions)
 	c.sessions[id] = true
 	return c
 }
 
-// end ends a session, and its entries with it.
+// end ends a session and removes its entries.
 func (c memoryContent) end(id string) memoryContent {
 	if !c.sessions[id] {
 		return c
@@ -114,7 +113,7 @@ func (c memoryContent) end(id string) memoryContent {
 	return c
 }
 
-// MemoryStore is a Store in the memory of one process, for examples. Its sessions end when they are closed.
+// MemoryStore is a Store in memory, for examples. Its sessions end only when they are closed.
 type MemoryStore struct {
 	mu      sync.Mutex
 	content memoryContent
@@ -122,7 +121,7 @@ type MemoryStore struct {
 	changed chan struct{} // closed and replaced with each change
 }
 
-// NewMemoryStore makes an empty one.
+// NewMemoryStore returns an empty store.
 func NewMemoryStore() *MemoryStore {
 	return &MemoryStore{content: newContent(), changed: make(chan struct{})}
 }
@@ -154,7 +153,7 @@ func (m *MemoryStore) Watch(ctx context.Context, _ string) <-chan struct{} {
 			m.mu.Unlock()
 			select {
 			case signals <- struct{}{}:
-			default: // there is one that nobody has heard
+			default: // a signal is pending
 			}
 			select {
 			case <-changed:

@@ -14,23 +14,22 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// processMemory is what a Coordinator remembers between two calls of Reconcile, as a value: it is made from a Coordinator and a
-// Coordinator is made from it. What is in it is never changed.
+// processMemory is the state of a Coordinator between two calls of Reconcile, as an immutable value.
 type processMemory struct {
 	settings    Settings
 	left        time.Time
 	session     string
-	lost        bool // the process knows that its session is
+	lost        bool // the process knows that its session is lost
 	grant       *grantMemory
 	isHolder    bool
-	localIntent *Intent // what it does in local mode
+	localIntent *Intent // of the run in local mode
 	givenUp     map[Action]localFailure
 	doubtful    bool
 	registered  registration
 	seen        map[barrierKey]observation
 	doing       stepState
 	former      map[string]bool
-	text        string // of all that is above
+	text        string // of all fields above
 }
 
 type grantMemory struct {
@@ -42,7 +41,7 @@ type grantMemory struct {
 	ending                        bool
 }
 
-// modelSession is a session whose loss the model tells.
+// modelSession is a session that the model can mark as lost.
 type modelSession struct {
 	kv.Session
 	id    string
@@ -62,7 +61,7 @@ func (s *modelSession) lose() {
 	}
 }
 
-// snapshotOf makes a value of a Coordinator.
+// snapshotOf returns the memory of a Coordinator.
 func snapshotOf(c *Coordinator) *processMemory {
 	m := &processMemory{
 		settings: c.settings.clone(), left: c.leftAt, doubtful: c.lockUncertain, registered: c.registered, seen: maps.Clone(c.observed), doing: c.stepState,
@@ -85,12 +84,12 @@ func snapshotOf(c *Coordinator) *processMemory {
 			token: g.Token, version: g.version, intentVersion: g.intentVersion, lock: g.lock, since: g.since, intent: g.Intent(),
 			cause: context.Cause(g.ctx), ending: g.releasing.Load(),
 		}
-		if m.grant.cause != nil && !m.isHolder { // nothing depends on one that has ended but that it has
+		if m.grant.cause != nil && !m.isHolder { // only its end matters
 			m.grant = &grantMemory{cause: m.grant.cause}
 		}
 	}
 	if held := c.currentGrant(); m.isHolder && held != c.grant {
-		panic("the model does not know a process that leads under another grant than its last one")
+		panic("a run must have the last grant of its process")
 	}
 	m.text = m.describe()
 	return m
@@ -116,22 +115,22 @@ func (m *processMemory) describe() string {
 	return b.String()
 }
 
-// process is a process of a participant: what it remembers, and if it is in the middle of a Reconcile, all that it has been
-// answered since this began. Reconcile does the same when it is run again with the same answers, so that is all that it is.
+// process is a process of a participant: its memory, and during a Reconcile the responses since its beginning. Reconcile is
+// deterministic, so it does the same again with the same responses.
 type process struct {
 	name        string // unique
 	participant int
 	incarnation int
-	updated     bool // it was started beside an earlier process
+	updated     bool // it was started while an earlier process was alive
 	opened      int  // sessions
 	session     string
 	memory      *processMemory
 	log         []*recordedCall
-	next        string          // the call that it makes next, "" if it is in no Reconcile
-	nextCommit  *kv.Transaction // that it commits next, if it does
+	next        string          // the next call, "" outside of Reconcile
+	nextCommit  *kv.Transaction // of the next call, if it is a commit
 }
 
-// recordedCall is a call of a Reconcile with its answer.
+// recordedCall is a call of a Reconcile with its response.
 type recordedCall struct {
 	call     string
 	err      error
@@ -140,10 +139,10 @@ type recordedCall struct {
 	session  string
 	needs    Needs
 	steps    []Step
-	text     string // the answer, for the state's hash
+	text     string // the response, for the hash of the state
 }
 
-// sessionLostNotice stands in a log where the process notices it.
+// sessionLostNotice marks the point in a log at which the process notices the loss of its session.
 var sessionLostNotice = &recordedCall{call: "notice", text: "notice"}
 
 func newProcess(name string, participant, incarnation int) *process {
@@ -159,10 +158,10 @@ func (p *process) describe(b *strings.Builder) {
 	}
 }
 
-// stopAtCall is what a Reconcile panics with at a call that the model has not let through.
+// stopAtCall is the panic that ends a Reconcile at its next call.
 type stopAtCall struct{}
 
-// execution runs a process in a world until its next call.
+// execution runs a process until its next call.
 type execution struct {
 	w            *modelState
 	p            *process
@@ -170,26 +169,26 @@ type execution struct {
 	session      *modelSession
 	at           int
 	allowedCalls int
-	commits      *kv.Transaction // that is called for at the moment, if one is
-	fault        string          // of the call that is let through
-	lastCall     string          // the call that was
+	commits      *kv.Transaction // of the present call, if it is a commit
+	fault        string          // of the allowed call
+	lastCall     string          // the allowed call
 }
 
-// Now is the world's.
+// Now returns the time of the model.
 func (e *execution) Now() time.Time                                { return e.w.now }
 func (e *execution) Since(t time.Time) time.Duration               { return e.w.now.Sub(t) }
 func (e *execution) Watch(context.Context, string) <-chan struct{} { return nil }
 
-// run lets the next call of a process through, and returns the call, and whether its Reconcile has ended.
+// run runs a process until after its next call, and returns that call.
 func (e *execution) run() (call string) {
 	e.c = e.restore()
 	defer func() {
 		if e.c.grant != nil && e.c.grant.cancel != nil {
-			e.c.grant.cancel(context.Canceled) // for its guard
+			e.c.grant.cancel(context.Canceled) // ends its guard
 		}
 	}()
 	if e.reconcile() {
-		clear(e.c.observed) // time does not pass before an action begins
+		clear(e.c.observed) // the quiet window is not modelled
 		e.p.memory, e.p.log, e.p.next, e.p.nextCommit = snapshotOf(e.c), nil, "", nil
 	}
 	return e.lastCall
@@ -208,7 +207,7 @@ func (e *execution) reconcile() (ended bool) {
 	return true
 }
 
-// restore makes a Coordinator of what a process remembers. Its guards are inert: it learns of nothing that it does not ask for.
+// restore returns a Coordinator with the memory of a process. Its guards receive no signals.
 func (e *execution) restore() *Coordinator {
 	m := e.p.memory
 	c := &Coordinator{
@@ -216,7 +215,7 @@ func (e *execution) restore() *Coordinator {
 		class: func(MemberID) string { return "" }, clock: e, actions: []Action{e.w.scenario.action}, metrics: e.w.scenario.metrics,
 		settings: m.settings.clone(), leftAt: m.left, lockUncertain: m.doubtful, registered: m.registered, observed: maps.Clone(m.seen), stepState: m.doing,
 		maxOperations: e.w.scenario.maxOperations, localFailures: map[Action]localFailure{}, lostSessions: map[string]bool{},
-		retryAfter: func(int) time.Duration { return 0 }, // as above
+		retryAfter: func(int) time.Duration { return 0 }, // the backoff is not modelled
 	}
 	maps.Copy(c.lostSessions, m.former)
 	maps.Copy(c.localFailures, m.givenUp)
@@ -260,7 +259,7 @@ func (e *execution) newSession(id string) *modelSession {
 	return e.session
 }
 
-// skipNotices lets the process notice that its session is lost where it did.
+// skipNotices marks the session as lost at the recorded points.
 func (e *execution) skipNotices() {
 	for e.at < len(e.p.log) && e.p.log[e.at] == sessionLostNotice {
 		e.at++
@@ -271,14 +270,14 @@ func (e *execution) skipNotices() {
 	}
 }
 
-// call answers a call as before, or lets it through, or ends the run. What only looks at the environment is no such point: it
-// happens together with the call before it.
+// call returns the recorded response of a call, or makes an allowed call, or ends the run. A call that only reads the environment, with
+// point unset, is always allowed.
 func (e *execution) call(call string, point bool, do func(a *recordedCall)) *recordedCall {
 	e.skipNotices()
 	if e.at < len(e.p.log) {
 		a := e.p.log[e.at]
 		if a.call != call {
-			panic(fmt.Sprintf("%s does not do the same again: %s, and before %s", e.p.name, call, a.call))
+			panic(fmt.Sprintf("%s is not deterministic: %s, and before %s", e.p.name, call, a.call))
 		}
 		e.at++
 		return a
@@ -371,7 +370,7 @@ func describeEntries(entries map[string]kv.Entry) string {
 	return b.String()
 }
 
-// describeTransaction does not depend on the order of what is in it.
+// describeTransaction returns the same text for every order of the conditions and operations.
 func describeTransaction(t kv.Transaction) string {
 	var all []string
 	for _, condition := range t.If {

@@ -11,7 +11,7 @@ import (
 
 const modelSystemName = "model"
 
-// modelState is all that there is: the store, the members, and the processes of the participants. An action makes another one.
+// modelState is the state of the model: the store, the members, and the processes of the participants. It is immutable.
 type modelState struct {
 	scenario       *scenario
 	store          memoryContent
@@ -19,16 +19,16 @@ type modelState struct {
 	members        []member
 	processes      []*process
 	delayedCommits []delayedCommit
-	reversed       bool   // what Replan thinks
+	reversed       bool   // the order that Replan returns
 	started        int    // processes
 	running        string // the process whose Reconcile went on last and has not ended
-	cachedView     *View  // the store's content, if it was looked at
+	cachedView     *View  // of the store's content, if it was read
 	ticks          int
 	removed        bool // a registration
 	violation      string
 }
 
-// delayedCommit is a transaction that is still on its way although its process has been told that it failed.
+// delayedCommit is a transaction that may take effect although its process got an error.
 type delayedCommit struct {
 	transaction kv.Transaction
 	by          *process
@@ -46,7 +46,7 @@ func (w *modelState) reportViolation(format string, args ...any) {
 	}
 }
 
-// view is what the store has.
+// view returns the view of the store.
 func (w *modelState) view() *View {
 	if w.cachedView == nil || w.cachedView.Revision != w.store.revision {
 		view, err := w.scenario.keys.view(w.store.read(w.scenario.keys.root))
@@ -58,7 +58,7 @@ func (w *modelState) view() *View {
 	return w.cachedView
 }
 
-// commit does a transaction and judges it.
+// commit applies a transaction and checks it.
 func (w *modelState) commit(by *process, t kv.Transaction) error {
 	after, err := w.store.commit(t)
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *modelState) commit(by *process, t kv.Transaction) error {
 	return nil
 }
 
-// checkCommit is about what may follow what in the store.
+// checkCommit checks a change of the store.
 func (w *modelState) checkCommit(by *process, t kv.Transaction, before, after *View) {
 	if after.Token < before.Token {
 		w.reportViolation("the token fell from %d to %d", before.Token, after.Token)
@@ -88,7 +88,7 @@ func (w *modelState) checkCommit(by *process, t kv.Transaction, before, after *V
 	}
 }
 
-// checkAnswers is about what participants say of orders.
+// checkAnswers checks the answers to orders.
 func (w *modelState) checkAnswers(by *process, before, after *View) {
 	for id, answer := range after.Answers {
 		if answer == before.Answers[id] {
@@ -97,14 +97,14 @@ func (w *modelState) checkAnswers(by *process, before, after *View) {
 		m := w.member(id)
 		switch {
 		case !answer.Done && answer.Fenced == 0 && !answer.isFor(before.Intent):
-			w.reportViolation("%s accepted an order that is over", by.name)
+			w.reportViolation("%s accepted an order that has ended", by.name)
 		case answer.Done && answer.Failure == "" && (m.disturbed || m.task != fmt.Sprintf("%s/%d/%d", modelSystemName, answer.Intent, answer.Step)):
-			w.reportViolation("%s said that %s is restarted, and it is not", by.name, id)
+			w.reportViolation("%s answered that %s is restarted, and it is not", by.name, id)
 		}
 	}
 }
 
-// checkSuperseded is about a process that has seen a newer one of its participant: it only finishes what it has accepted.
+// checkSuperseded checks that a process that has read of a newer one of its participant only finishes accepted orders.
 func (w *modelState) checkSuperseded(by *process, t kv.Transaction, after *View) {
 	var last *kv.Snapshot
 	for _, a := range by.log {
@@ -138,11 +138,11 @@ func (w *modelState) checkSuperseded(by *process, t kv.Transaction, after *View)
 	}
 }
 
-// checkBegin is about an action that begins: all that is pending for it is ready, and is done unless it is left out.
+// checkBegin checks the beginning of an action: all pending members are ready and part of it, or left out.
 func (w *modelState) checkBegin(before, after *View) {
 	intent := after.Intent
 	if len(before.incomplete) > 0 {
-		w.reportViolation("the action began although %v have not said all that they need", before.incomplete)
+		w.reportViolation("the action began although the declarations of %v are incomplete", before.incomplete)
 	}
 	if after.Lock == nil || after.Lock.Token != intent.Token {
 		w.reportViolation("the action began without the lock")
@@ -157,7 +157,7 @@ func (w *modelState) checkBegin(before, after *View) {
 			return d.Action == intent.Action && d.Failure == "" && d.Members[id] >= m.Version
 		}):
 			if is {
-				w.reportViolation("the action began for %s, to which it was done", id)
+				w.reportViolation("the action began for %s, for which it is done", id)
 			}
 		case out:
 		case !is || version != m.Version:
@@ -173,7 +173,7 @@ func (w *modelState) checkBegin(before, after *View) {
 	}
 }
 
-// checkProgress is about an intent: its steps follow each other, and no accepted order is forgotten.
+// checkProgress checks the progress of an intent: steps are in sequence, and no accepted order is dropped.
 func (w *modelState) checkProgress(before, after *View) {
 	was, is := before.Intent, after.Intent
 	same := is != nil && is.ID == was.ID
@@ -196,16 +196,16 @@ func (w *modelState) checkProgress(before, after *View) {
 		}
 		if step.Together && !was.AllAccepted {
 			if same && is.StepIndex > was.StepIndex {
-				w.reportViolation("a step that is done together was left before it began")
+				w.reportViolation("a step with Together ended before it began")
 			}
 			continue
 		}
 		answer := before.Answers[id]
 		if answer.pending(was) && w.member(id).seen <= answer.Token {
-			w.reportViolation("the order to %s %s was accepted and not answered, and the action goes on", step.Do, id)
+			w.reportViolation("the order to %s %s was accepted and not answered, and the action continues", step.Do, id)
 		}
 		if _, out := is.leftOut(id); same && !w.isCarriedOut(id, was) && !answer.completes(was) && !out {
-			w.reportViolation("the action goes on as if %s were restarted", id)
+			w.reportViolation("the action continues as if %s were restarted", id)
 		}
 		if is == nil && !w.isCarriedOut(id, was) && !answer.completes(was) && before.Intent.ID == after.lastDone().ID && after.lastDone().Failure == "" {
 			w.reportViolation("the action is done as if %s were restarted", id)
@@ -220,13 +220,13 @@ func (w *modelState) checkProgress(before, after *View) {
 	}
 }
 
-// isCarriedOut tells whether the present step of an intent was done to a member. Its answer goes when its participant leaves.
+// isCarriedOut reports whether the current step of an intent is done for a member. Its answer is removed when its participant leaves.
 func (w *modelState) isCarriedOut(id MemberID, intent *Intent) bool {
 	m := w.member(id)
 	return !m.disturbed && m.task == fmt.Sprintf("%s/%d/%d", modelSystemName, intent.ID, intent.StepIndex)
 }
 
-// newest is the process of a participant that was started last.
+// newest returns the newest process of a participant.
 func (w *modelState) newest(participant int) (newest *process) {
 	for _, p := range w.processes {
 		if p.participant == participant && (newest == nil || p.incarnation > newest.incarnation) {
@@ -251,7 +251,7 @@ func (v *View) lastDone() DoneRecord {
 	return slices.MaxFunc(v.DoneRecords, func(a, b DoneRecord) int { return int(a.ID - b.ID) })
 }
 
-// unfinished says what is left to do, or nothing.
+// unfinished returns what remains to be done, or "".
 func (w *modelState) unfinished() string {
 	view := w.view()
 	for _, m := range w.members {
@@ -261,13 +261,13 @@ func (w *modelState) unfinished() string {
 	}
 	switch {
 	case view.Intent != nil:
-		return "there is an intent"
+		return "an intent is left"
 	case view.Lock != nil:
-		return "there is a lock"
+		return "a lock is left"
 	case len(view.Answers) > 0:
-		return "there are answers"
+		return "answers are left"
 	case len(w.delayedCommits) > 0:
-		return "a transaction is on its way"
+		return "a delayed transaction is left"
 	}
 	for set, members := range view.Sets {
 		if len(members) > 0 {
@@ -275,7 +275,7 @@ func (w *modelState) unfinished() string {
 		}
 	}
 	if left := view.DeadParticipants(); len(left) > 0 {
-		return fmt.Sprintf("something is left below %v", left)
+		return fmt.Sprintf("entries are left below %v", left)
 	}
 	global := 0
 	for i := range w.scenario.participants {
@@ -284,7 +284,7 @@ func (w *modelState) unfinished() string {
 		}
 	}
 	if len(view.Participants) != global || len(view.Instances) != global {
-		return "a participant is missing, or there that should not be"
+		return "wrong number of registered participants"
 	}
 	return ""
 }

@@ -11,19 +11,19 @@ import (
 type member struct {
 	id           MemberID
 	owner        int
-	wanted       int // restarts that were asked for, without those that were withdrawn
+	wanted       int // requested restarts, without withdrawn ones
 	done         int
-	task         string // the last one that was begun
+	task         string // ID of the last restart
 	disturbed    bool
 	seen         int64  // the newest token
-	withdrawn    bool   // it needs nothing any more though nothing was done
-	localProcess string // the process that has begun the last restart in local mode, if one has
+	withdrawn    bool   // its need was withdrawn
+	localProcess string // the process that began the last restart in local mode, or ""
 }
 
 func (m member) needs() bool { return m.wanted > m.done }
 
-// modelSystem is what an adopter implements. It looks at tokens, begins with Execute what takes a while, and tells by its ID
-// whether it has done a task. It does not look whether what is ordered is needed: it is obedient, so that nothing is hidden.
+// modelSystem is the System of an adopter. It compares tokens, and carries out each task once. It does not check whether an ordered
+// restart is needed, so that the model finds unneeded orders.
 type modelSystem struct{ e *execution }
 
 // Needs implements System.
@@ -51,8 +51,8 @@ func (s modelSystem) Plan(_ context.Context, proposal Proposal) ([]Step, error) 
 	return s.e.w.scenario.plan(proposal.IDs()), nil
 }
 
-// Healthy implements System. What it sees cannot have been worse at the call before it: only an order that was accepted begins to
-// disturb a member of the step, and it is called when all are answered.
+// Healthy implements System. It can run together with the call before: it is called when all orders are answered, and only accepted
+// orders disturb a member.
 func (s modelSystem) Healthy(_ context.Context, step Step) error {
 	return s.e.call("healthy", false, func(a *recordedCall) {
 		for _, m := range s.e.w.members {
@@ -74,7 +74,7 @@ func (s modelSystem) Execute(_ context.Context, task Task) error {
 	}).err
 }
 
-// hasBegun tells whether a task has begun. What fails has not.
+// hasBegun reports whether a task has begun. A failed task has not.
 func (w *modelState) hasBegun(task Task) bool {
 	return slices.ContainsFunc(w.members, func(m member) bool { return slices.Contains(task.Members, m.id) && m.task == task.ID })
 }
@@ -93,7 +93,7 @@ func (w *modelState) execute(by *process, task Task) error {
 		m := w.member(id)
 		m.seen = task.Token
 		if m.task != task.ID && (m.withdrawn || w.isAbandoned(m)) && !m.needs() {
-			m.task, m.localProcess = task.ID, "" // what an adopter sees when it looks: there is nothing to do
+			m.task, m.localProcess = task.ID, "" // the adopter sees that nothing is to do
 		}
 		if m.task != task.ID {
 			w.checkStart(by, m, task)
@@ -105,12 +105,12 @@ func (w *modelState) execute(by *process, task Task) error {
 		busy = busy || m.disturbed
 	}
 	if busy {
-		return NotYet("it takes a while")
+		return NotYet("it is in progress")
 	}
 	return nil
 }
 
-// isAbandoned tells whether the last restart of a member was begun in local mode by a process that has died: nobody goes on with it.
+// isAbandoned reports whether the last restart of a member was begun in local mode by a process that has died.
 func (w *modelState) isAbandoned(m *member) bool {
 	return m.localProcess != "" && !slices.ContainsFunc(w.processes, func(p *process) bool { return p.name == m.localProcess })
 }
@@ -120,7 +120,7 @@ func (w *modelState) member(id MemberID) *member {
 	return &w.members[i]
 }
 
-// fencingSystem is one whose members can be told to refuse older tokens.
+// fencingSystem is a modelSystem with Fence.
 type fencingSystem struct{ modelSystem }
 
 // Fence implements Fencer.
@@ -138,7 +138,7 @@ func (s fencingSystem) Fence(_ context.Context, ids []MemberID, token int64) err
 	}).err
 }
 
-// replanningSystem changes its mind about the order of what is left.
+// replanningSystem is a modelSystem whose Replan can change the order.
 type replanningSystem struct{ modelSystem }
 
 // Replan implements Replanner.
@@ -154,10 +154,10 @@ func (s replanningSystem) Replan(_ context.Context, intent *Intent) ([]Step, err
 	return slices.Clone(a.steps), nil
 }
 
-// checkStart is about what may begin to disturb a member.
+// checkStart checks that a restart may begin.
 func (w *modelState) checkStart(by *process, m *member, task Task) {
 	if !m.needs() {
-		w.reportViolation("%s is restarted though nobody needs it", m.id)
+		w.reportViolation("%s is restarted without a need", m.id)
 	}
 	for _, other := range w.members {
 		if other.disturbed && other.task != task.ID && !w.isAbandoned(&other) {
@@ -166,11 +166,11 @@ func (w *modelState) checkStart(by *process, m *member, task Task) {
 	}
 	view := w.view()
 	if holds := view.Lock != nil && view.Lock.Session == by.session && view.Lock.Token == task.Token; holds && !view.IntentHeld() {
-		return // in local mode nobody else knows what is done
+		return // in local mode
 	}
 	step := view.Intent.step()
 	if step == nil || task.ID != fmt.Sprintf("%s/%d/%d", modelSystemName, view.Intent.ID, view.Intent.StepIndex) || !slices.Contains(step.Members, m.id) {
-		w.reportViolation("%s is restarted though the order is over", m.id)
+		w.reportViolation("%s is restarted after the order has ended", m.id)
 		return
 	}
 	if step.Order && view.Answers[m.id].Session != by.session {

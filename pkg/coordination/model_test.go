@@ -44,8 +44,7 @@ func modelScenarios() map[string]scenario {
 	}
 }
 
-// TestModel drives the real Reconcile of several participants through what can happen to them. See the comment of scenario
-// for what is exhaustive and what is bounded.
+// TestModel explores the states of several participants that run the real Reconcile. The comment of scenario says what is bounded.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for name, s := range modelScenarios() {
@@ -56,7 +55,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestCounterexamplesOfModel are what the model test found, by the state in which the exploration failed.
+// TestCounterexamplesOfModel replays violations that TestModel has found, and then lets all processes continue.
 func TestCounterexamplesOfModel(t *testing.T) {
 	t.Parallel()
 	all := modelScenarios()
@@ -69,7 +68,7 @@ func TestCounterexamplesOfModel(t *testing.T) {
 			t.Parallel()
 			s := all[test.scenario]
 			w := replay(t, &s, split(test.path))
-			for range 100 { // and everyone goes on
+			for range 100 { // all processes continue
 				for i := range w.processes {
 					w.step(i, "")
 				}

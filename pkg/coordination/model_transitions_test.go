@@ -11,30 +11,30 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// The faults. Those of a call come in place of its answer.
+// The faults. A fault of a call replaces its response.
 const (
-	refused    = "refused"    // the store has not done it, and the process is told of an error
-	unanswered = "unanswered" // the store has done it, and the process is told of an error
-	delayed    = "delayed"    // the process is told of an error, and the store may do it later
-	failing    = "broken"     // Execute fails for good
-	crash      = "crash"      // the process ends; another one is started later
-	hang       = "hang"       // the session ends although the process lives; it notices that at any time later
-	second     = "second"     // another process of the same participant is started, while the first lives
-	withdraw   = "withdraw"   // a member needs no restart any more, unless that has begun
-	again      = "again"      // a member that was restarted needs it once more
-	reverse    = "reverse"    // Replan changes its mind
-	remove     = "remove"     // a person removes the registrations of a participant that is alive
+	refused    = "refused"    // the call has no effect and returns an error
+	unanswered = "unanswered" // the call takes effect and returns an error
+	delayed    = "delayed"    // the call returns an error, and may take effect later
+	failing    = "broken"     // Execute returns Failed
+	crash      = "crash"      // the process dies; another one is started later
+	hang       = "hang"       // the session expires although the process lives; it notices that at any time later
+	second     = "second"     // a second process of the participant is started
+	withdraw   = "withdraw"   // the need of a member is withdrawn, unless its restart has begun
+	again      = "again"      // a member that was restarted needs another restart
+	reverse    = "reverse"    // Replan reverses the remaining steps
+	remove     = "remove"     // the registrations of a live participant are removed
 )
 
-// transition is something that can happen in a world.
+// transition is a transition to another state.
 type transition struct {
 	name string
-	// isFault is set for what is bounded.
+	// isFault is set if it counts as a fault, whose number is bounded.
 	isFault bool
 	next    func() *modelState
 }
 
-// transitions are all that can happen now.
+// transitions returns all possible transitions.
 func (w *modelState) transitions() []transition {
 	var all []transition
 	add := func(name string, fault bool, do func(next *modelState)) {
@@ -48,7 +48,7 @@ func (w *modelState) transitions() []transition {
 		if !w.commitIsRefused(p) {
 			continue
 		}
-		// It commutes with all that can happen, so it need not be looked at later.
+		// It commutes with all other transitions, so it need not be explored later.
 		add(p.name, false, func(next *modelState) { next.step(i, "") })
 		if w.scenario.has(refused) {
 			add(p.name+" "+refused, true, func(next *modelState) { next.step(i, refused) })
@@ -86,12 +86,12 @@ func (w *modelState) transitions() []transition {
 	return all
 }
 
-// commitIsRefused tells whether a process is about to commit what is refused, whatever happens until then.
+// commitIsRefused reports whether the next commit of a process is refused in any case.
 func (w *modelState) commitIsRefused(p *process) bool {
 	return p.nextCommit != nil && !w.store.allMet(p.nextCommit.If)
 }
 
-// callFaults are those of the call that a process makes next.
+// callFaults returns the possible faults of the next call of a process.
 func (w *modelState) callFaults(p *process) (faults []string) {
 	kind, _, _ := strings.Cut(p.next, " ")
 	for _, fault := range w.scenario.faults {
@@ -104,7 +104,7 @@ func (w *modelState) callFaults(p *process) (faults []string) {
 	return faults
 }
 
-// addProcessTransitions adds what can happen to a process.
+// addProcessTransitions adds the transitions of a process.
 func (w *modelState) addProcessTransitions(add func(string, bool, func(*modelState)), i int, p *process) {
 	if w.scenario.has(crash) {
 		add(crash+" "+p.name, true, func(next *modelState) { next.processes = slices.Delete(next.processes, i, i+1) })
@@ -131,7 +131,7 @@ func (w *modelState) addProcessTransitions(add func(string, bool, func(*modelSta
 	}
 }
 
-// addMemberTransitions adds what can happen to the members.
+// addMemberTransitions adds the transitions of the members.
 func (w *modelState) addMemberTransitions(add func(string, bool, func(*modelState))) {
 	change := func(i int, do func(m *member)) func(*modelState) {
 		return func(next *modelState) {
@@ -155,7 +155,7 @@ func (w *modelState) addMemberTransitions(add func(string, bool, func(*modelStat
 	}
 }
 
-// finish ends the restart of a member, if there is one.
+// finish ends the restart of a member, if any.
 func (w *modelState) finish(i int) {
 	if w.members[i].disturbed {
 		w.members = slices.Clone(w.members)
@@ -179,7 +179,7 @@ func (w *modelState) start(participant int) {
 	w.processes = append(w.processes, p)
 }
 
-// step lets the next call of a process through.
+// step runs a process until after its next call.
 func (w *modelState) step(i int, fault string) string {
 	p := *w.processes[i]
 	w.processes[i] = &p
@@ -191,15 +191,15 @@ func (w *modelState) step(i int, fault string) string {
 	return call
 }
 
-// isPreemption tells whether a process goes on in the middle of another one's Reconcile, where that counts.
+// isPreemption reports whether a step of a process interrupts the Reconcile of another one, if that counts as a fault.
 func (w *modelState) isPreemption(p *process) bool {
 	return w.scenario.preemptions && w.running != "" && w.running != p.name && slices.ContainsFunc(w.processes, func(q *process) bool { return q.name == w.running })
 }
 
-// knowsSessionLost tells whether a process knows that its last session is lost.
+// knowsSessionLost reports whether a process knows that its last session is lost.
 func (p *process) knowsSessionLost() bool {
 	if p.memory.session == p.session && p.memory.lost || p.next == "" && p.memory.session != p.session {
-		return true // also if it has closed it
+		return true // also if it has closed the session
 	}
 	lost := false
 	for _, a := range p.log {
@@ -213,7 +213,7 @@ func (p *process) knowsSessionLost() bool {
 	return lost
 }
 
-// notice tells a process that its session is lost.
+// notice lets a process notice that its session is lost.
 func (w *modelState) notice(i int) {
 	p := *w.processes[i]
 	w.processes[i] = &p
@@ -230,7 +230,7 @@ func (w *modelState) notice(i int) {
 	p.memory = snapshotOf(c)
 }
 
-// hash is the same for worlds that only differ in how many revisions it took to get there.
+// hash returns the same value for states that differ only in the numbers of revisions, but not in their order.
 func (w *modelState) hash() [16]byte {
 	var b strings.Builder
 	b.WriteString(describeEntries(w.store.entries))

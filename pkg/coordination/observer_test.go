@@ -9,7 +9,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// viewOf is a view of entries, which are given by what is below the root. Their versions are 1.
+// viewOf returns a view of entries, given by their keys below the root. Their versions are 1.
 func viewOf(t *testing.T, entries map[string]string) *View {
 	t.Helper()
 	k := newKeys(DefaultRoot, "store")
@@ -31,7 +31,7 @@ func TestWaitReasons(t *testing.T) {
 		"steps":[{"do":"restart","members":["dc1-a"],"order":true},{"do":"restart","members":["dc2-a"],"order":true}]}`
 	for name, test := range map[string]struct {
 		entries map[string]string
-		// pending and waits are those of a restart.
+		// pending and waits are the sets and reasons of a Restart.
 		pending []MemberID
 		doing   []MemberID
 		waits   []WaitReason
@@ -130,7 +130,7 @@ func TestWaitReasons(t *testing.T) {
 	}
 }
 
-// TestOwner is known by what was said of a member, also if that is only an answer, or by its name.
+// TestOwner finds the owner of a member by its entries, also if there is only an answer, or by its name.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	v := viewOf(t, map[string]string{
@@ -145,7 +145,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestSystems finds those of which there is more than a name.
+// TestSystems ignores systems with only a name.
 func TestSystems(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

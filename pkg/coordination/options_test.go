@@ -11,7 +11,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// TestInvalidSettings names the field, what is wrong with it, and what to do.
+// TestInvalidSettings checks that each error names the field, the problem and the next step.
 func TestInvalidSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nothingThere{})
@@ -54,7 +54,7 @@ func TestInvalidSettings(t *testing.T) {
 	}
 }
 
-// nothingThere is a store that nobody may ask.
+// nothingThere is a store that must not be called.
 type nothingThere struct{ kv.Store }
 
 func TestInvalidOptions(t *testing.T) {

@@ -34,7 +34,8 @@ func TestReconcile(t *testing.T) {
 	})
 }
 
-// A plan ends with the first failure, unless all participants go on with the others.
+// An action ends with the first failure, unless the policies of all participants continue with the other
+// members.
 func TestFailedOrderEndsAction(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]coordination.Policy{"gives up": {}, "goes on": {Failing: coordination.Continue}} {
@@ -45,7 +46,7 @@ func TestFailedOrderEndsAction(t *testing.T) {
 				a.settings.Policy, b.settings.Policy = policy, policy
 				a.execute = func(coordination.Task) error { return coordination.Failed("bad flag") }
 				a.reconcile()
-				for range 6 { // until the first outcome: it is tried again after that
+				for range 6 { // until the first outcome: after that it is retried
 					b.reconcile()
 					if len(w.view().DoneRecords) > 0 {
 						break
@@ -65,7 +66,7 @@ func TestFailedOrderEndsAction(t *testing.T) {
 	}
 }
 
-// A step that the holder carries out itself ends the plan too.
+// A failure of a step that the holder carries out itself ends the action too.
 func TestFailedHolderStepEndsAction(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(_ *testing.T, w *fixture) {
@@ -84,7 +85,7 @@ func TestFailedHolderStepEndsAction(t *testing.T) {
 	})
 }
 
-// Of two processes with one name only the newer one works, also if the older one writes last.
+// Of two processes with one name only the newer one works, even if the older one writes last.
 func TestOnlyNewestProcessWorks(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
@@ -104,7 +105,7 @@ func TestOnlyNewestProcessWorks(t *testing.T) {
 		older.execute = nil
 		older.reconcile()
 		w.Expect(older.done).To(Equal([]string{"a-1"}))
-		newer.needs.Pending = nil // it sees what was done
+		newer.needs.Pending = nil // the newer process sees that it is done
 		reconcileRounds(older, other, &newer)
 		w.Expect(newer.done).To(BeEmpty())
 		w.Expect(w.lastDone().Failure).To(BeEmpty())
@@ -114,8 +115,8 @@ func TestOnlyNewestProcessWorks(t *testing.T) {
 	})
 }
 
-// losing is a store whose sessions are lost when the test says so. The others still see them for a while.
-type losing struct {
+// sessionLosingStore is a store whose sessions are lost on request. Other processes still see them for a while.
+type sessionLosingStore struct {
 	kv.Store
 	lost chan struct{}
 }
@@ -127,17 +128,17 @@ type losingSession struct {
 
 func (s *losingSession) Lost() <-chan struct{} { return s.lost }
 
-func (l *losing) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
+func (l *sessionLosingStore) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	session, err := l.Store.Open(ctx, name, duration)
 	l.lost = make(chan struct{})
 	return &losingSession{session, l.lost}, err
 }
 
-// A process that has lost its session takes it for no other process, although it is still registered.
+// A process that has lost its session does not mistake its own old registration for another process.
 func TestLostSessionIsReplaced(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(_ *testing.T, w *fixture) {
-		store := &losing{Store: w.Store}
+		store := &sessionLosingStore{Store: w.Store}
 		w.Store = store
 		a := w.join("a", coordination.Restart)
 		a.reconcile()
@@ -150,7 +151,7 @@ func TestLostSessionIsReplaced(t *testing.T) {
 	})
 }
 
-// What a process remembers of its registration is checked.
+// The registration of a process is compared with the store.
 func TestRemovedRegistrationIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
@@ -167,7 +168,7 @@ func TestRemovedRegistrationIsWrittenAgain(t *testing.T) {
 	})
 }
 
-// An order that was accepted is not withdrawn: its participant may be carrying it out. Only a fence makes it safe.
+// An accepted order is not withdrawn, because its participant may be carrying it out, unless it was fenced.
 func TestAcceptedOrderIsNotWithdrawn(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
@@ -181,14 +182,14 @@ func TestAcceptedOrderIsNotWithdrawn(t *testing.T) {
 			}
 			return nil
 		}
-		a.settings.Denied = []string{"a-operator"} // b acts
+		a.settings.Denied = []string{"a-operator"} // so that b is the holder
 		b.reconcile()
 		for range 4 {
 			a.reconcile()
 			b.reconcile()
 		}
 		w.Expect(w.view().Accepted("a-1")).To(BeTrue())
-		w.Expect(a.Close(t.Context())).To(Succeed()) // it hangs, and its session is over
+		w.Expect(a.Close(t.Context())).To(Succeed()) // it hangs, and its session expires
 		for range 4 {
 			b.reconcile()
 		}
@@ -207,7 +208,8 @@ func TestAcceptedOrderIsNotWithdrawn(t *testing.T) {
 	})
 }
 
-// An order that nobody has accepted is withdrawn when its participant is gone, and not carried out any more.
+// An order that no participant has accepted is withdrawn when its participant is dead, and can no longer be
+// carried out.
 func TestWithdrawnOrderIsNotCarriedOut(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
@@ -231,7 +233,7 @@ func TestWithdrawnOrderIsNotCarriedOut(t *testing.T) {
 	})
 }
 
-// A system that has seen a newer token, as after its store was restored, gets a newer one.
+// If the system has seen a higher token, for example before the store was restored, the token is raised.
 func TestTokenIsRaised(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string]bool{"an order": true, "a step of the holder": false} {
@@ -253,7 +255,7 @@ func TestTokenIsRaised(t *testing.T) {
 					return nil
 				}
 				a.execute, b.execute = refuse, refuse
-				b.settings.Denied = []string{"b-operator"} // a acts, and notices what it has done
+				b.settings.Denied = []string{"b-operator"} // so that a is the holder, and notices what it has done
 				reconcileRounds(a, b)
 				w.Expect(tokens).To(HaveLen(2))
 				w.Expect(tokens[1]).To(BeNumerically(">", seen))
@@ -263,7 +265,7 @@ func TestTokenIsRaised(t *testing.T) {
 	}
 }
 
-// What is done together is done when all have accepted it, and not at all if one cannot.
+// A step with Together begins after all participants have accepted it, and not at all if one of them cannot.
 func TestTogetherStartsAfterAllAccept(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(_ *testing.T, w *fixture) {
@@ -308,7 +310,7 @@ func TestTogetherFailsForAll(t *testing.T) {
 	})
 }
 
-// In local mode each does its own under the lock, and tells nobody.
+// In local mode each participant acts on its own members under the lock, and writes no entries.
 func TestReconcileLocally(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(_ *testing.T, w *fixture) {
@@ -331,7 +333,7 @@ func TestReconcileLocally(t *testing.T) {
 	})
 }
 
-// A plan does not wait for a member that cannot become healthy when something else is needed for it.
+// A plan does not wait for a member to become healthy if the member has a new need.
 func TestNewNeedEndsAction(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(_ *testing.T, w *fixture) {
@@ -354,7 +356,7 @@ func TestNewNeedEndsAction(t *testing.T) {
 	})
 }
 
-// In local mode too, where nobody has written down what is needed.
+// The same in local mode, where the store has no needs.
 func TestNewNeedEndsActionInLocalMode(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(_ *testing.T, w *fixture) {
@@ -364,7 +366,7 @@ func TestNewNeedEndsActionInLocalMode(t *testing.T) {
 		upgrades := a.needs.Pending[1:]
 		a.healthy = coordination.NotYet("a-1 does not start")
 		a.execute = func(coordination.Task) error {
-			a.needs.Pending = slices.Clone(upgrades) // as fixture, but for the upgrade
+			a.needs.Pending = slices.Clone(upgrades) // as in join, except for the upgrade
 			return nil
 		}
 		for range 6 {
@@ -382,7 +384,7 @@ func TestNewNeedEndsActionInLocalMode(t *testing.T) {
 	})
 }
 
-// A holder that sees that a step or the rest of a plan will never succeed ends the action.
+// If Healthy or Replan fails, the action is given up.
 func TestFailedReplanEndsAction(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -415,8 +417,8 @@ func TestFailedReplanEndsAction(t *testing.T) {
 	}
 }
 
-// A member that takes the place of another one is not asked for by the action: its order stands until its participant leaves. Then
-// the rest is planned again, so that the other one is not removed without it.
+// A replacement of a member has no need of its own: the order for it stands until its participant leaves. Then
+// the rest is planned again, so that the replaced member is not removed.
 func TestOrderForReplacementMember(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
@@ -442,7 +444,7 @@ func TestOrderForReplacementMember(t *testing.T) {
 		for range 4 {
 			a.reconcile()
 		}
-		w.Expect(w.view().Intent).To(HaveField("At", 0), "b has not answered")
+		w.Expect(w.view().Intent).To(HaveField("StepIndex", 0), "b has not answered")
 		b.settings.Mode = coordination.Local
 		w.Expect(b.Configure(t.Context(), b.settings)).To(Succeed())
 		for range 8 {
@@ -454,7 +456,7 @@ func TestOrderForReplacementMember(t *testing.T) {
 	})
 }
 
-// A plan that is not possible yet does not begin, and what else went wrong is not hidden behind it.
+// If Plan returns NotYet, the action does not begin. Other errors are not hidden by it.
 func TestPlanNotYet(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
@@ -475,12 +477,12 @@ func TestPlanNotYet(t *testing.T) {
 	})
 }
 
-// A participant that leaves answers what it has accepted first.
+// A participant that leaves first answers the orders that it has accepted.
 func TestLeaveAfterAccepting(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(_ *testing.T, w *fixture) {
 		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
-		a.settings.Denied = []string{"a-operator"} // b acts
+		a.settings.Denied = []string{"a-operator"} // so that b is the holder
 		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		b.reconcile()
 		for !w.view().Accepted("a-1") {
@@ -489,7 +491,7 @@ func TestLeaveAfterAccepting(t *testing.T) {
 		}
 		a.settings = coordination.Settings{Mode: coordination.Local}
 		again := *a
-		again.Coordinator = w.process("a") // by another process than the one that has accepted it
+		again.Coordinator = w.process("a") // another process than the one that has accepted the order
 		for _, p := range []*participant{a, &again} {
 			p.reconcile()
 			b.reconcile()
@@ -504,12 +506,12 @@ func TestLeaveAfterAccepting(t *testing.T) {
 	})
 }
 
-// A participant whose object is deleted leaves when it has answered what it has accepted, and nothing of it stays.
+// A participant whose object is deleted first answers the accepted order, then removes all its entries.
 func TestLeaveRemovesEntries(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
 		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
-		a.settings.Denied = []string{"a-operator"} // b acts
+		a.settings.Denied = []string{"a-operator"} // so that b is the holder
 		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		b.reconcile()
 		for !w.view().Accepted("a-1") {
@@ -533,7 +535,7 @@ func TestLeaveRemovesEntries(t *testing.T) {
 	})
 }
 
-// What is expected is waited for, also if it has never been there.
+// An action waits for an expected participant that has never joined.
 func TestActionWaitsForExpectedParticipant(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(_ *testing.T, w *fixture) {
@@ -549,7 +551,7 @@ func TestActionWaitsForExpectedParticipant(t *testing.T) {
 	})
 }
 
-// A participant that was left out in the middle of the action stays pending.
+// If the holder dies, another participant continues. A participant that was left out stays pending.
 func TestNextHolderContinuesIntent(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// unavailableStore is a store that cannot be reached while it is told so.
+// unavailableStore is a store that can be made unavailable.
 type unavailableStore struct {
 	kv.Store
 	unavailable atomic.Bool
@@ -33,7 +33,7 @@ func (d *unavailableStore) Commit(ctx context.Context, transaction kv.Transactio
 	return d.Store.Commit(ctx, transaction)
 }
 
-// TestNoActionWithoutStore holds for both modes: the lock is in the store too.
+// TestNoActionWithoutStore checks both modes: the lock is in the store too.
 func TestNoActionWithoutStore(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]coordination.Mode{"global": coordination.Global, "local": coordination.Local} {
@@ -58,14 +58,15 @@ func TestNoActionWithoutStore(t *testing.T) {
 	}
 }
 
-// TestErrorsIncreaseRequeueAfter increases Result.RequeueAfter with each error in a row, and no further than without an error.
+// TestErrorsIncreaseRequeueAfter increases Result.RequeueAfter with each consecutive error, up to the value
+// without an error.
 func TestErrorsIncreaseRequeueAfter(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
 		store := &unavailableStore{Store: w.Store}
 		w.Store = store
 		a := w.join("a", coordination.Restart, "a-1")
-		for range 2 { // a success begins from the first one again
+		for range 2 { // a success resets the delay
 			store.unavailable.Store(true)
 			var after []time.Duration
 			for range 12 {
@@ -82,11 +83,12 @@ func TestErrorsIncreaseRequeueAfter(t *testing.T) {
 	})
 }
 
-// TestAnotherStoreDuringOutage repairs the system of a participant in local mode with a store of its own, and goes back.
+// TestAnotherStoreDuringOutage repairs the system of a participant in local mode with another store, and then
+// returns to the first store.
 func TestAnotherStoreDuringOutage(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
-		var seen int64 // the newest token that the system has seen: it refuses older ones
+		var seen int64 // the highest token that the system has seen: it refuses lower ones
 		var tokens []int64
 		fences := func(task coordination.Task) error {
 			if task.Token < seen {
@@ -98,14 +100,15 @@ func TestAnotherStoreDuringOutage(t *testing.T) {
 		}
 		a := w.join("a", coordination.Restart, "a-1")
 		a.execute = fences
-		for range 3 { // some actions, so that the tokens differ
+		for range 3 { // several actions, so that the tokens differ
 			reconcileRounds(a)
 			a.needs.Pending = []coordination.Need{{Action: coordination.Restart, Member: "a-1", Ready: true}}
 		}
 		before := seen
 		w.Expect(before).To(BeNumerically(">", 1))
 
-		// Its store is gone with the system. A person starts it in local mode, with a store of its own.
+		// The store is down together with the system. An administrator starts the participant in local mode with its
+		// own store.
 		alone := newWorld(t, inKubernetes(t))
 		repairs := alone.join("a", coordination.Restart, "a-1")
 		repairs.settings.Mode, repairs.execute = coordination.Local, fences
@@ -114,8 +117,8 @@ func TestAnotherStoreDuringOutage(t *testing.T) {
 		w.Expect(seen).To(BeNumerically(">", before), "what another one still does under an older token is refused")
 		w.Expect(alone.view().Lock).To(BeNil())
 
-		// The store is back, and with it everybody.
-		last := seen // a token of one store may be equal to one of another: the first process has ended before
+		// The store is available again, and the others return.
+		last := seen // tokens of two stores can be equal: the first process has ended before
 		back, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 		back.execute = fences
 		reconcileRounds(back, b)

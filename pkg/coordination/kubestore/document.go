@@ -60,7 +60,7 @@ func (s *store) decode(object *corev1.ConfigMap) (*state, error) {
 	return current, nil
 }
 
-// update reads the state, calls decide to change it, and writes it, until there is no conflict. Decide reports whether it has changed
+// update reads the state, calls decide to change it, and writes it, until it succeeds without a conflict. Decide reports whether it has changed
 // the state, and may be called several times. Reserve is the one of kv.Transaction.
 func (s *store) update(ctx context.Context, reserve int, decide func(*state) (bool, error)) (int64, error) {
 	for tries := 0; ; tries++ {

@@ -88,9 +88,9 @@ func TestRevisionsGrowOnlyWithChanges(t *testing.T) {
 	}
 }
 
-// TestOver is about when a session is over: when its Lease is gone, or has not changed for its duration on the
-// observer's clock, whatever times are written in it.
-func TestOver(t *testing.T) {
+// TestExpiredSessions checks that a session expires when its Lease is gone, or has not changed for its duration by the clock of the
+// observer. The times in the Lease do not matter.
+func TestExpiredSessions(t *testing.T) {
 	current := newState()
 	current.addSession("a", sessionRecord{Seconds: 10})
 	current.addSession("b", sessionRecord{Seconds: 20})
@@ -116,7 +116,7 @@ func TestOver(t *testing.T) {
 		"one is left":               {map[string]time.Duration{"store-a": 0, "store-b": 0, "store-c": 10 * time.Second}, nil, []string{"store-c"}},
 	} {
 		if diff := cmp.Diff(test.over, expiredSessions(test.unchanged, current, name)); diff != "" {
-			t.Errorf("%s: over are (-want +got):\n%s", what, diff)
+			t.Errorf("%s: expired sessions (-want +got):\n%s", what, diff)
 		}
 		var leases []coordinationv1.Lease
 		for name := range test.unchanged {
@@ -127,7 +127,7 @@ func TestOver(t *testing.T) {
 			names = append(names, lease.Name)
 		}
 		if diff := cmp.Diff(test.left, names); diff != "" {
-			t.Errorf("%s: left are (-want +got):\n%s", what, diff)
+			t.Errorf("%s: orphaned Leases (-want +got):\n%s", what, diff)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (s *suite) sessionsEndWithClose() {
 		s.Errorf("left (-want +got):\n%s", diff)
 	}
 	s.Expect(s.read(s.second).Revision).To(gomega.BeNumerically(">", before), "the end of a session is a change")
-	s.close(session) // once more does no harm
+	s.close(session) // idempotent
 }
 
 func (s *suite) entriesChangeTheirSession() {
@@ -61,7 +61,7 @@ func (s *suite) endedSessionsAreRefused() {
 	s.Expect(s.values(s.second)).To(gomega.BeEmpty())
 }
 
-// sessionsLiveWithTheirProcess is about sessions that outlive their duration because their process does.
+// sessionsLiveWithTheirProcess keeps a session for longer than its duration.
 func (s *suite) sessionsLiveWithTheirProcess() {
 	session := s.open(s.first)
 	s.commit(s.first, kv.PutFor(session, s.key("a"), "alive"))
@@ -71,8 +71,7 @@ func (s *suite) sessionsLiveWithTheirProcess() {
 	s.close(session)
 }
 
-// sessionsDieWithTheirProcess is about sessions that nobody keeps alive any more. Their owner must know before
-// anybody else does.
+// sessionsDieWithTheirProcess kills the owner of a session. Its session must count as lost before others see its end.
 func (s *suite) sessionsDieWithTheirProcess() {
 	session, survivor := s.open(s.first), s.open(s.second)
 	s.commit(s.first, kv.PutFor(session, s.key("a"), "dies"), kv.Put(s.key("none"), "stays"))
@@ -89,7 +88,7 @@ func (s *suite) sessionsDieWithTheirProcess() {
 	s.Eventually(func() map[string]string {
 		found := s.values(s.second)
 		if _, there := found["a"]; !there && !known() {
-			s.Error("others have seen the end of the session before its owner has")
+			s.Error("the session ended before it was lost for its owner")
 		}
 		return found
 	}, eventTimeout, sessionDuration/50).Should(gomega.Equal(map[string]string{"b": "stays", "none": "stays"}))

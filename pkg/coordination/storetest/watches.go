@@ -9,20 +9,20 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// watcher are those of somebody who watches a path and reads after each signal.
+// watcher watches a path and reads after each signal.
 type watcher struct {
 	*suite
 	process Process
 	signals <-chan struct{}
 }
 
-// startWatching watches the path.
+// startWatching returns a watcher of the path a.
 func (s *suite) startWatching(process Process) *watcher {
 	s.Helper()
 	return &watcher{s, process, s.watch(s.Context(), process)}
 }
 
-// awaitSignal waits for one.
+// awaitSignal waits for a signal.
 func (e *watcher) awaitSignal(description string) {
 	e.Helper()
 	late, cancel := context.WithTimeout(e.Context(), eventTimeout)
@@ -33,14 +33,14 @@ func (e *watcher) awaitSignal(description string) {
 			e.Fatalf("%s: the watch has ended", description)
 		}
 	case <-late.Done():
-		e.Fatalf("%s: there was no signal", description)
+		e.Fatalf("%s: no signal", description)
 	}
 }
 
-// expect does something, and reads after each signal since, until it is what is expected. It does not read without one.
+// expect calls a function and then reads after each signal, until the values are as expected.
 func (e *watcher) expect(description string, do func(), want map[string]string) {
 	e.Helper()
-	for stale := true; stale; { // from before
+	for stale := true; stale; { // discard earlier signals
 		select {
 		case <-e.signals:
 		default:
@@ -51,7 +51,7 @@ func (e *watcher) expect(description string, do func(), want map[string]string) 
 	for {
 		e.awaitSignal(description)
 		var got map[string]string
-		e.Eventually(func() (err error) { // the connection may have been broken
+		e.Eventually(func() (err error) { // the connection may be broken
 			got, err = e.tryValues(e.process)
 			return err
 		}, eventTimeout).Should(gomega.Succeed(), description)

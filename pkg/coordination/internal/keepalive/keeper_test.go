@@ -14,9 +14,9 @@ import (
 
 const duration = 15 * time.Second
 
-var errAway = errors.New("nobody answers")
+var errAway = errors.New("no response")
 
-// lostAfter begins a tenure and returns when it was lost. Time does not pass in it but by waiting.
+// lostAfter starts a keeper and returns when the session was lost. Time passes only by waiting.
 func lostAfter(t *testing.T, renew func(ctx context.Context, since time.Duration) error) (lost time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,7 @@ func lostAfter(t *testing.T, renew func(ctx context.Context, since time.Duration
 		<-begun.Lost()
 		lost = time.Since(start)
 		if begun.Alive() {
-			t.Error("it is held although it is lost")
+			t.Error("it is alive although it is lost")
 		}
 		begun.Stop()
 	})
@@ -45,7 +45,7 @@ func TestLost(t *testing.T) {
 		renew func(ctx context.Context, since time.Duration) error
 		want  time.Duration
 	}{
-		"nobody ever answers":             {func(ctx context.Context, _ time.Duration) error { return hang(ctx) }, 12 * time.Second},
+		"no response":                     {func(ctx context.Context, _ time.Duration) error { return hang(ctx) }, 12 * time.Second},
 		"an error each time":              {func(context.Context, time.Duration) error { return errAway }, 12 * time.Second},
 		"the store has ended the session": {func(context.Context, time.Duration) error { return keepalive.ErrSessionEnded }, 5 * time.Second},
 		"answers for a minute": {func(_ context.Context, since time.Duration) error {
@@ -101,8 +101,8 @@ func TestLostInTime(t *testing.T) {
 	}
 }
 
-// TestPaused is about a process that is stopped for longer than its session lasts. Whoever asks first when it goes on
-// must learn that the session is lost, also from an answer that is as old.
+// TestPaused pauses a process for longer than its session. When it resumes, each channel must show that the session is lost, also the
+// late response to a renewal.
 func TestPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := &steppedClock{}
@@ -119,7 +119,7 @@ func TestPaused(t *testing.T) {
 		if !begun.Alive() {
 			t.Fatal("it is lost from the beginning")
 		}
-		now.step(time.Hour) // no timer has noticed yet
+		now.step(time.Hour) // no timer has fired yet
 		if begun.Alive() {
 			t.Error("it is held after an hour")
 		}
@@ -134,7 +134,7 @@ func TestPaused(t *testing.T) {
 	})
 }
 
-// steppedClock is a clock on which time passes at once, as it does for a process that was stopped.
+// steppedClock is a clock that can jump, as for a process that was paused.
 type steppedClock struct {
 	clock.RealClock
 	stepped time.Duration
@@ -166,6 +166,6 @@ func TestEnd(t *testing.T) {
 		default:
 			t.Error("it is not lost after the end")
 		}
-		begun.Stop() // once more does no harm
+		begun.Stop() // idempotent
 	})
 }

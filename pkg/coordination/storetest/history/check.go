@@ -24,7 +24,7 @@ func Model() porcupine.Model {
 	}).ToModel()
 }
 
-// step returns the worlds that there can be after an operation.
+// step returns the possible states after an operation.
 func step(before modelState, input, output any) []any {
 	var after modelState
 	possible := true
@@ -36,7 +36,7 @@ func step(before modelState, input, output any) []any {
 	case Commit:
 		return stepCommit(before, input, output)
 	default:
-		panic(fmt.Sprintf("%T is no operation on a store", input))
+		panic(fmt.Sprintf("unknown operation on a store: %T", input))
 	}
 	if !possible {
 		return nil
@@ -52,7 +52,7 @@ func stepCommit(before modelState, input Commit, output any) []any {
 			return []any{after}
 		}
 	case Refused:
-		// A store may refuse a session of its own earlier than the backend has ended it.
+		// A store may refuse its own session before the backend has ended it.
 		if !errors.Is(output.Reason, kv.ErrConflict) || before.canConflict(transaction) {
 			return []any{before}
 		}
@@ -62,26 +62,25 @@ func stepCommit(before modelState, input Commit, output any) []any {
 		}
 		return []any{before}
 	default:
-		panic(fmt.Sprintf("%T is no output of a commit", output))
+		panic(fmt.Sprintf("unknown output of a commit: %T", output))
 	}
 	return nil
 }
 
-// Check returns an error unless the history of a store is linearizable. It gives up after the time, with an error
-// too.
+// Check returns an error if the history of a store is not linearizable, or if the time limit is not sufficient to decide.
 func Check(operations []porcupine.Operation, limit time.Duration) error {
 	operations = inferOutcomes(operations)
 	switch porcupine.CheckOperationsTimeout(Model(), operations, limit) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
-		return fmt.Errorf("%s were not enough to tell whether a history of %d operations is linearizable", limit, len(operations))
+		return fmt.Errorf("%s is not sufficient to check a history of %d operations", limit, len(operations))
 	}
 	_, information := porcupine.CheckOperationsVerbose(Model(), operations, limit)
 	return fmt.Errorf("a history of %d operations is not linearizable; %s", len(operations), explain(operations, information))
 }
 
-// explain shows how far the longest order goes that is possible, and what then fits nowhere.
+// explain describes the end of the longest possible order, and the operations that do not fit after it.
 func explain(operations []porcupine.Operation, information porcupine.LinearizationInfo) string {
 	const shown = 12
 	var longest []porcupine.Operation

@@ -8,10 +8,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// inferOutcomes finds out from later reads what nobody knew when it happened. It decides nothing that the reads leave
-// open, and spares the checker from trying what cannot be.
+// inferOutcomes infers unknown outcomes from later reads. It changes nothing that the reads leave open, and saves the checker from
+// trying impossible orders.
 func inferOutcomes(operations []porcupine.Operation) []porcupine.Operation {
-	// A read that has not ended has seen nothing.
+	// A read without an end has returned nothing.
 	settled := slices.DeleteFunc(slices.Clone(operations), func(operation porcupine.Operation) bool {
 		_, isRead := operation.Input.(Read)
 		return isRead && operation.Output == any(Unknown{})
@@ -29,7 +29,7 @@ func inferOutcomes(operations []porcupine.Operation) []porcupine.Operation {
 	return settled
 }
 
-// inferCommit looks for a read that has seen what the commit wrote. It was done then, before that read ended.
+// inferCommit searches for a read of the value that the commit wrote: it took effect before the end of that read.
 func inferCommit(commit *porcupine.Operation, input Commit, operations []porcupine.Operation) {
 	for _, put := range input.Transaction.Then {
 		if put.Delete || countWriters(put, operations) != 1 {
@@ -47,7 +47,7 @@ func inferCommit(commit *porcupine.Operation, input Commit, operations []porcupi
 	}
 }
 
-// countWriters counts the commits that write the same.
+// countWriters returns the number of commits that write the same value.
 func countWriters(put kv.Operation, operations []porcupine.Operation) (count int) {
 	for _, operation := range operations {
 		if commit, isCommit := operation.Input.(Commit); isCommit && slices.Contains(commit.Transaction.Then, put) {
@@ -57,7 +57,7 @@ func countWriters(put kv.Operation, operations []porcupine.Operation) (count int
 	return count
 }
 
-// inferEnd looks for reads that have still seen an entry of the session. It ended after they began.
+// inferEnd searches for reads that still returned an entry of the session: it ended after the beginning of those reads.
 func inferEnd(end *porcupine.Operation, input End, operations []porcupine.Operation) {
 	for _, read := range operations {
 		snapshot, isRead := read.Output.(*kv.Snapshot)

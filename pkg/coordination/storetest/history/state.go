@@ -11,23 +11,22 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// modelState is what a store is at one moment, as far as its clients can know. It is never changed, only copied.
+// modelState is the state of a store as far as its clients can know. It is immutable.
 type modelState struct {
-	// revision is the least that the store's revision can be. Others may use the same store below other paths, so
-	// it may be more.
+	// revision is the minimum revision of the store. Other clients may write to other paths, so it may be higher.
 	revision int64
 	entries  map[string]knownEntry
 	ended    map[string]bool
 }
 
-// knownEntry is what is known of an entry.
+// knownEntry is the known part of an entry.
 type knownEntry struct {
 	value, session string
 	// version is 0 while it is not known. It is more than after then, which is 0 otherwise.
 	version, newerThan int64
 }
 
-// canHaveVersion tells whether the entry can have a version.
+// canHaveVersion reports whether the entry can have a version.
 func (f knownEntry) canHaveVersion(version int64) bool {
 	return version != 0 && (f.version == version || f.version == 0 && version > f.newerThan)
 }
@@ -45,7 +44,7 @@ func (w modelState) copy() modelState {
 	return w
 }
 
-// read returns the world after a read has shown the snapshot, if it can have.
+// read returns the state after a read that returned the snapshot, and whether that is possible.
 func (w modelState) read(paths []string, snapshot *kv.Snapshot) (modelState, bool) {
 	if snapshot.Revision < w.revision {
 		return w, false
@@ -68,7 +67,7 @@ func (w modelState) read(paths []string, snapshot *kv.Snapshot) (modelState, boo
 	return after, shown == len(snapshot.Entries)
 }
 
-// canBeMet tells whether a condition can be met, and canBeUnmet whether it can be unmet.
+// canBeMet reports whether a condition can be met, and canBeUnmet whether it can be unmet.
 func (w modelState) canBeMet(condition kv.Condition) bool {
 	if condition.Key != "" {
 		is, there := w.entries[condition.Key]
@@ -94,7 +93,7 @@ func (w modelState) anyBelow(path string, is func(knownEntry) bool) bool {
 	return false
 }
 
-// canCommit tells whether a transaction can be done.
+// canCommit reports whether a transaction can take effect.
 func (w modelState) canCommit(transaction kv.Transaction) bool {
 	for _, operation := range transaction.Then {
 		if w.ended[operation.Session] {
@@ -104,12 +103,12 @@ func (w modelState) canCommit(transaction kv.Transaction) bool {
 	return !slices.ContainsFunc(transaction.If, func(condition kv.Condition) bool { return !w.canBeMet(condition) })
 }
 
-// canConflict tells whether a transaction can be refused for its conditions.
+// canConflict reports whether a transaction can be refused because of its conditions.
 func (w modelState) canConflict(transaction kv.Transaction) bool {
 	return slices.ContainsFunc(transaction.If, w.canBeUnmet)
 }
 
-// commit returns the world after a transaction was done at a revision, or at one that is not known, which is 0.
+// commit returns the state after a transaction at a revision, which is 0 if it is unknown.
 func (w modelState) commit(transaction kv.Transaction, revision int64) (modelState, bool) {
 	writes := slices.ContainsFunc(transaction.Then, func(operation kv.Operation) bool { return !operation.Delete })
 	if revision != 0 && (revision < w.revision || writes && revision == w.revision) {
@@ -133,7 +132,7 @@ func (w modelState) commit(transaction kv.Transaction, revision int64) (modelSta
 	return after, true
 }
 
-// end returns the world after a session has ended.
+// end returns the state after the end of a session.
 func (w modelState) end(session string) modelState {
 	after := w.copy()
 	after.ended[session] = true
