@@ -14,11 +14,11 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// said are entries below the root.
-type said map[string]string
+// storeEntries are entries below the root.
+type storeEntries map[string]string
 
-// with are the same entries and others. An empty one is deleted.
-func (s said) with(others said) said {
+// with returns the entries with changes. An empty value deletes an entry.
+func (s storeEntries) with(others storeEntries) storeEntries {
 	all := maps.Clone(s)
 	maps.Copy(all, others)
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
@@ -34,8 +34,8 @@ func written(t *testing.T, what any) string {
 	return string(content)
 }
 
-// A checker that finds nothing proves nothing: each is shown what it is there to find.
-func TestHistoryIsChecked(t *testing.T) {
+// Each checker is given histories with the violations that it has to find.
+func TestHistoryCheckerFindsViolations(t *testing.T) {
 	lock := func(token int64, holder string) string {
 		return written(t, coordination.Lock{Holder: holder, Token: token, Session: holder + "'s"})
 	}
@@ -47,101 +47,101 @@ func TestHistoryIsChecked(t *testing.T) {
 		return written(t, coordination.DoneRecord{Intent: doing(id, token, by, 2)})
 	}
 
-	begun := said{"lock": lock(1, "a"), "token": "1", "intent": intent(1, 1, "a", 0)}
-	further := begun.with(said{"intent": intent(1, 1, "a", 1)})
-	left := further.with(said{"lock": ""})
-	taken := left.with(said{"lock": lock(2, "b"), "token": "2", "intent": intent(1, 2, "b", 1)})
-	ended := taken.with(said{"lock": "", "intent": "", "done/1": done(1, 2, "b")})
-	again := ended.with(said{"lock": lock(3, "a"), "token": "3", "intent": intent(3, 3, "a", 0)})
+	begun := storeEntries{"lock": lock(1, "a"), "token": "1", "intent": intent(1, 1, "a", 0)}
+	further := begun.with(storeEntries{"intent": intent(1, 1, "a", 1)})
+	left := further.with(storeEntries{"lock": ""})
+	taken := left.with(storeEntries{"lock": lock(2, "b"), "token": "2", "intent": intent(1, 2, "b", 1)})
+	ended := taken.with(storeEntries{"lock": "", "intent": "", "done/1": done(1, 2, "b")})
+	again := ended.with(storeEntries{"lock": lock(3, "a"), "token": "3", "intent": intent(3, 3, "a", 0)})
 
-	// Orders are accepted, and answered.
+	// Orders are accepted and answered.
 	answer := func(of coordination.Answer) string { return written(t, of) }
-	accepted := begun.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Token: 1})})
-	answered := accepted.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Token: 1, Done: true})})
-	fenced := accepted.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Token: 1, Fenced: 5})})
-	onward := said{"intent": intent(1, 1, "a", 1)}
-	second := func(of coordination.Answer) said { return said{"answers/b/b-1": answer(of)} }
+	accepted := begun.with(storeEntries{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Token: 1})})
+	answered := accepted.with(storeEntries{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Token: 1, Done: true})})
+	fenced := accepted.with(storeEntries{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Token: 1, Fenced: 5})})
+	onward := storeEntries{"intent": intent(1, 1, "a", 1)}
+	second := func(of coordination.Answer) storeEntries { return storeEntries{"answers/b/b-1": answer(of)} }
 
 	for name, test := range map[string]struct {
-		history []said
+		history []storeEntries
 		// over are the sessions that have ended.
 		over []string
 		want string
 	}{
-		"all is well":                     {history: []said{{}, begun, further, left, taken, ended, again}},
-		"a denied one loses its lock":     {history: []said{begun.with(said{"denied/b/a": ""}), begun.with(said{"denied/b/a": "x"}), taken.with(said{"denied/b/a": "x"})}},
-		"a lock goes with its session":    {history: []said{begun, taken}, over: []string{"a's"}},
-		"a lock is taken from its holder": {history: []said{begun, taken}, want: "b takes the lock of a"},
+		"all is well":                     {history: []storeEntries{{}, begun, further, left, taken, ended, again}},
+		"a denied one loses its lock":     {history: []storeEntries{begun.with(storeEntries{"denied/b/a": ""}), begun.with(storeEntries{"denied/b/a": "x"}), taken.with(storeEntries{"denied/b/a": "x"})}},
+		"a lock goes with its session":    {history: []storeEntries{begun, taken}, over: []string{"a's"}},
+		"a lock is taken from its holder": {history: []storeEntries{begun, taken}, want: "b takes the lock of a"},
 		"a denied one is another one": {
-			history: []said{begun.with(said{"denied/b/c": "x"}), taken.with(said{"denied/b/c": "x"})}, want: "b takes the lock of a",
+			history: []storeEntries{begun.with(storeEntries{"denied/b/c": "x"}), taken.with(storeEntries{"denied/b/c": "x"})}, want: "b takes the lock of a",
 		},
 		"a token is used again": {
-			history: []said{begun, left, left.with(said{"lock": lock(1, "b")})}, want: "b gets the lock with the token 1 after 1",
+			history: []storeEntries{begun, left, left.with(storeEntries{"lock": lock(1, "b")})}, want: "b gets the lock with the token 1 after 1",
 		},
-		"a token shrinks":  {history: []said{begun, taken, again, again.with(said{"token": "2"})}, over: []string{"a's", "b's"}, want: "the token 3 is followed by 2"},
-		"a token vanishes": {history: []said{begun, begun.with(said{"token": ""})}, want: "the token 1 is followed by 0"},
+		"a token shrinks":  {history: []storeEntries{begun, taken, again, again.with(storeEntries{"token": "2"})}, over: []string{"a's", "b's"}, want: "the token 3 is followed by 2"},
+		"a token vanishes": {history: []storeEntries{begun, begun.with(storeEntries{"token": ""})}, want: "the token 1 is followed by 0"},
 		"a token without a lock": {
-			history: []said{begun, left.with(said{"token": "2"})}, want: "the token 2 is written without its lock",
+			history: []storeEntries{begun, left.with(storeEntries{"token": "2"})}, want: "the token 2 is written without its lock",
 		},
-		"a lock without its token":      {history: []said{{}, {"lock": lock(1, "a")}}, want: "the newest is 0"},
-		"an intent of one that is late": {history: []said{begun, left, taken, taken.with(said{"intent": intent(1, 1, "a", 2)})}, want: "a writes the intent 1 under the token 1"},
-		"an intent without a lock":      {history: []said{begun, left, left.with(said{"intent": intent(1, 1, "a", 2)})}, want: "the lock is <nil>"},
-		"an intent of another one":      {history: []said{begun, begun.with(said{"intent": intent(1, 1, "b", 0)})}, want: "b writes the intent 1"},
-		"a step is done again":          {history: []said{begun, further, begun}, want: "the intent 1 is at step 0 after step 1"},
-		"an intent is forgotten":        {history: []said{begun, begun.with(said{"intent": ""})}, want: "the intent 1 is gone"},
-		"an intent replaces another":    {history: []said{begun, begun.with(said{"intent": intent(2, 1, "a", 0)})}, want: "the intent 1 is gone"},
+		"a lock without its token":      {history: []storeEntries{{}, {"lock": lock(1, "a")}}, want: "the newest is 0"},
+		"an intent of one that is late": {history: []storeEntries{begun, left, taken, taken.with(storeEntries{"intent": intent(1, 1, "a", 2)})}, want: "a writes the intent 1 under the token 1"},
+		"an intent without a lock":      {history: []storeEntries{begun, left, left.with(storeEntries{"intent": intent(1, 1, "a", 2)})}, want: "the lock is <nil>"},
+		"an intent of another one":      {history: []storeEntries{begun, begun.with(storeEntries{"intent": intent(1, 1, "b", 0)})}, want: "b writes the intent 1"},
+		"a step is done again":          {history: []storeEntries{begun, further, begun}, want: "the intent 1 is at step 0 after step 1"},
+		"an intent is forgotten":        {history: []storeEntries{begun, begun.with(storeEntries{"intent": ""})}, want: "the intent 1 is gone"},
+		"an intent replaces another":    {history: []storeEntries{begun, begun.with(storeEntries{"intent": intent(2, 1, "a", 0)})}, want: "the intent 1 is gone"},
 		"what is done is begun again": {
-			history: []said{begun, left, taken, ended, ended.with(said{"lock": lock(3, "a"), "token": "3", "intent": intent(1, 3, "a", 2)})},
+			history: []storeEntries{begun, left, taken, ended, ended.with(storeEntries{"lock": lock(3, "a"), "token": "3", "intent": intent(1, 3, "a", 2)})},
 			want:    "the intent 1 is written again after it was done",
 		},
 		"it is done twice": {
-			history: []said{begun, left, taken, ended, again, again.with(said{"lock": "", "intent": "", "done/3": done(1, 3, "a")})}, want: "1 is done twice",
+			history: []storeEntries{begun, left, taken, ended, again, again.with(storeEntries{"lock": "", "intent": "", "done/3": done(1, 3, "a")})}, want: "1 is done twice",
 		},
 		"it is done under an old token": {
-			history: []said{begun, left, taken, taken.with(said{"lock": "", "intent": "", "done/1": done(1, 1, "a")})}, want: "1 is done under the token 1",
+			history: []storeEntries{begun, left, taken, taken.with(storeEntries{"lock": "", "intent": "", "done/1": done(1, 1, "a")})}, want: "1 is done under the token 1",
 		},
-		"it is done without a lock": {history: []said{begun, left, left.with(said{"intent": "", "done/1": done(1, 1, "a")})}, want: "1 is done under the token 1"},
-		"an order is answered": {history: []said{
+		"it is done without a lock": {history: []storeEntries{begun, left, left.with(storeEntries{"intent": "", "done/1": done(1, 1, "a")})}, want: "1 is done under the token 1"},
+		"an order is answered": {history: []storeEntries{
 			begun, accepted, answered, answered.with(onward), answered.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1})),
 			answered.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1, Done: true})),
 		}},
-		"an order is fenced":                {history: []said{begun, accepted, fenced, fenced.with(onward)}},
-		"two are accepted together":         {history: []said{begun, accepted, accepted.with(second(coordination.Answer{Intent: 1, Token: 1})), answered.with(second(coordination.Answer{Intent: 1, Token: 1, Done: true}))}},
-		"an answer moves to another prefix": {history: []said{begun, accepted, accepted.with(said{"answers/a/a-1": "", "answers/x/a-1": accepted["answers/a/a-1"]}), answered.with(said{"answers/a/a-1": "", "answers/x/a-1": answered["answers/a/a-1"]})}},
-		"an order is never answered":        {history: []said{begun, accepted}, want: "nobody has answered step 0 of 1 for a-1"},
-		"a step does not wait":              {history: []said{begun, accepted, accepted.with(onward)}, want: "nobody has answered step 0 of 1 for a-1, and it is gone on from there"},
-		"an end does not wait":              {history: []said{taken, taken.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Step: 1, Token: 2})}), ended.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Step: 1, Token: 2})})}, want: "nobody has answered step 1 of 1 for a-1, and it is gone on"},
-		"an order is forgotten":             {history: []said{begun, accepted, begun}, want: "step 0 of 1 for a-1 was accepted and is forgotten"},
-		"an answer comes first":             {history: []said{begun, answered}, want: "step 0 of 1 for a-1 is answered and was never accepted"},
-		"an old step is accepted":           {history: []said{begun, further, further.with(said{"answers/a/a-1": accepted["answers/a/a-1"]})}, want: "step 0 of 1 for a-1 is accepted under the token 1, and is not what is ordered"},
-		"an order is accepted too late":     {history: []said{ended, ended.with(said{"answers/a/a-1": accepted["answers/a/a-1"]})}, want: "is not what is ordered"},
-		"an old token is accepted":          {history: []said{taken, taken.with(said{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Step: 1, Token: 1})})}, want: "is accepted under the token 1, and is not what is ordered"},
+		"an order is fenced":                {history: []storeEntries{begun, accepted, fenced, fenced.with(onward)}},
+		"two are accepted together":         {history: []storeEntries{begun, accepted, accepted.with(second(coordination.Answer{Intent: 1, Token: 1})), answered.with(second(coordination.Answer{Intent: 1, Token: 1, Done: true}))}},
+		"an answer moves to another prefix": {history: []storeEntries{begun, accepted, accepted.with(storeEntries{"answers/a/a-1": "", "answers/x/a-1": accepted["answers/a/a-1"]}), answered.with(storeEntries{"answers/a/a-1": "", "answers/x/a-1": answered["answers/a/a-1"]})}},
+		"an order is never answered":        {history: []storeEntries{begun, accepted}, want: "nobody has answered step 0 of 1 for a-1"},
+		"a step does not wait":              {history: []storeEntries{begun, accepted, accepted.with(onward)}, want: "nobody has answered step 0 of 1 for a-1, and it is gone on from there"},
+		"an end does not wait":              {history: []storeEntries{taken, taken.with(storeEntries{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Step: 1, Token: 2})}), ended.with(storeEntries{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Step: 1, Token: 2})})}, want: "nobody has answered step 1 of 1 for a-1, and it is gone on"},
+		"an order is forgotten":             {history: []storeEntries{begun, accepted, begun}, want: "step 0 of 1 for a-1 was accepted and is forgotten"},
+		"an answer comes first":             {history: []storeEntries{begun, answered}, want: "step 0 of 1 for a-1 is answered and was never accepted"},
+		"an old step is accepted":           {history: []storeEntries{begun, further, further.with(storeEntries{"answers/a/a-1": accepted["answers/a/a-1"]})}, want: "step 0 of 1 for a-1 is accepted under the token 1, and is not what is ordered"},
+		"an order is accepted too late":     {history: []storeEntries{ended, ended.with(storeEntries{"answers/a/a-1": accepted["answers/a/a-1"]})}, want: "is not what is ordered"},
+		"an old token is accepted":          {history: []storeEntries{taken, taken.with(storeEntries{"answers/a/a-1": answer(coordination.Answer{Intent: 1, Step: 1, Token: 1})})}, want: "is accepted under the token 1, and is not what is ordered"},
 		"two of different steps are accepted": {
-			history: []said{begun, accepted, accepted.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1}))},
+			history: []storeEntries{begun, accepted, accepted.with(onward).with(second(coordination.Answer{Intent: 1, Step: 1, Token: 1}))},
 			want:    "step 1 of 1 for b-1 is accepted while nobody has answered step 0 of 1 for a-1",
 		},
 		"what was done is rewritten": {
-			history: []said{begun, left, taken, ended, ended.with(said{"done/1": done(1, 2, "a")})}, want: "what was said of 1 is changed",
+			history: []storeEntries{begun, left, taken, ended, ended.with(storeEntries{"done/1": done(1, 2, "a")})}, want: "what was said of 1 is changed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory()
 			for _, entries := range test.history {
-				now, err := momentOf(entries)
+				now, err := decodeState(entries)
 				if err != nil {
 					t.Fatal(err)
 				}
 				now.ended = func(session string) bool { return slices.Contains(test.over, session) }
-				h.next(now)
+				h.advance(now)
 			}
-			h.end()
-			found(t, h.wrong, test.want)
+			h.checkEnd()
+			expectViolation(t, h.violations, test.want)
 		})
 	}
 }
 
-// found sees that a checker has found what it should.
-func found(t *testing.T, wrong []string, want string) {
+// expectViolation checks that a checker has found the expected violation, or none.
+func expectViolation(t *testing.T, wrong []string, want string) {
 	t.Helper()
 	all := strings.Join(wrong, "\n")
 	if want == "" && all != "" || !strings.Contains(all, want) {
@@ -149,7 +149,7 @@ func found(t *testing.T, wrong []string, want string) {
 	}
 }
 
-func TestOrdersAreChecked(t *testing.T) {
+func TestOrderCheckerFindsViolations(t *testing.T) {
 	for name, test := range map[string]struct {
 		orders []order
 		want   string
@@ -164,26 +164,26 @@ func TestOrdersAreChecked(t *testing.T) {
 		},
 		"an old one is later": {orders: []order{{Order: "3", Token: 3}, {Order: "1", Token: 1}, {Order: "2", Token: 2}}, want: "under the token 2 after 3"},
 	} {
-		t.Run(name, func(t *testing.T) { found(t, wrongOrders(test.orders), test.want) })
+		t.Run(name, func(t *testing.T) { expectViolation(t, invalidOrders(test.orders), test.want) })
 	}
 }
 
-// Orders are held against what the operators have told each other.
-func TestOrdersAreJustified(t *testing.T) {
+// Orders are compared with the history of the coordination.
+func TestUnjustifiedOrdersAreFound(t *testing.T) {
 	h := newHistory()
-	for _, entries := range []said{
+	for _, entries := range []storeEntries{
 		{"lock": written(t, coordination.Lock{Holder: "a", Token: 1}), "token": "1", "intent": written(t, coordination.Intent{ID: 1, Token: 1, Holder: "a"})},
 		{
 			"lock": written(t, coordination.Lock{Holder: "a", Token: 1}), "token": "1", "intent": written(t, coordination.Intent{ID: 1, Token: 1, Holder: "a"}),
 			"answers/a/a-1": written(t, coordination.Answer{Intent: 1, Token: 1}),
 		},
-		{"lock": written(t, coordination.Lock{Holder: "b", Token: 3}), "token": "3"}, // alone
+		{"lock": written(t, coordination.Lock{Holder: "b", Token: 3}), "token": "3"}, // in local mode
 	} {
-		now, err := momentOf(entries)
+		now, err := decodeState(entries)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.next(now)
+		h.advance(now)
 	}
 	for name, test := range map[string]struct {
 		order order
@@ -201,7 +201,7 @@ func TestOrdersAreJustified(t *testing.T) {
 		"it has hardly any":       {order{System: "s", Member: "a-1", Order: "late", Token: 1}, "is not an order of the library"},
 		"its numbers are nothing": {order{System: "s", Member: "a-1", Order: "s/a/b/restart", Token: 1}, "is not an order of the library"},
 	} {
-		t.Run(name, func(t *testing.T) { found(t, h.unjustified("s", []order{test.order}), test.want) })
+		t.Run(name, func(t *testing.T) { expectViolation(t, h.unjustifiedOrders("s", []order{test.order}), test.want) })
 	}
 }
 
@@ -227,7 +227,7 @@ func TestOverlapsAreChecked(t *testing.T) {
 		"of different intents":   {orders: []order{at("1/0/restart", "s", "a-1", 1, 3), at("2/0/restart", "s", "b-1", 2, 4)}, want: "at the same time"},
 		"those that share a bit": {orders: []order{at("1/1/restart", "s", "a-1", 1, 3), at("1/10/restart", "s", "b-1", 2, 4)}, want: "at the same time"},
 	} {
-		t.Run(name, func(t *testing.T) { found(t, overlaps(test.orders), test.want) })
+		t.Run(name, func(t *testing.T) { expectViolation(t, overlappingOrders(test.orders), test.want) })
 	}
 }
 
@@ -236,17 +236,19 @@ func TestDownsAreChecked(t *testing.T) {
 	restart := order{System: "s", Member: "a-1", Order: "s/1/0/restart", TS: at(5)}
 	for name, test := range map[string]struct {
 		order order
-		down  down
+		down  downtime
 		want  string
 	}{
-		"its own member":   {restart, down{"s", "a-1", at(1), at(9)}, ""},
-		"before":           {restart, down{"s", "b-1", at(1), at(4)}, ""},
-		"after":            {restart, down{"s", "b-1", at(6), at(9)}, ""},
-		"a start":          {order{System: "s", Member: "a-1", Order: "s/1/0/start", TS: at(5)}, down{"s", "b-1", at(1), at(9)}, ""},
-		"another system":   {restart, down{"t", "b-1", at(1), at(9)}, ""},
-		"at the same time": {restart, down{"s", "b-1", at(4), at(7)}, "s/1/0/restart of a-1 began while b-1 was down, from 1s before until 2s after"},
+		"its own member":   {restart, downtime{"s", "a-1", at(1), at(9)}, ""},
+		"before":           {restart, downtime{"s", "b-1", at(1), at(4)}, ""},
+		"after":            {restart, downtime{"s", "b-1", at(6), at(9)}, ""},
+		"a start":          {order{System: "s", Member: "a-1", Order: "s/1/0/start", TS: at(5)}, downtime{"s", "b-1", at(1), at(9)}, ""},
+		"another system":   {restart, downtime{"t", "b-1", at(1), at(9)}, ""},
+		"at the same time": {restart, downtime{"s", "b-1", at(4), at(7)}, "s/1/0/restart of a-1 began while b-1 was down, from 1s before until 2s after"},
 	} {
-		t.Run(name, func(t *testing.T) { found(t, besides([]order{test.order}, []down{test.down}), test.want) })
+		t.Run(name, func(t *testing.T) {
+			expectViolation(t, restartsWhileDown([]order{test.order}, []downtime{test.down}), test.want)
+		})
 	}
 }
 
@@ -264,9 +266,9 @@ func TestGrantsAreChecked(t *testing.T) {
 			seen := grants{}
 			var wrong []string
 			for _, lock := range test.locks {
-				wrong = append(wrong, seen.note(&lock)...)
+				wrong = append(wrong, seen.record(&lock)...)
 			}
-			found(t, wrong, test.want)
+			expectViolation(t, wrong, test.want)
 		})
 	}
 }
@@ -275,7 +277,7 @@ func TestLedgerIsChecked(t *testing.T) {
 	for name, test := range map[string]struct {
 		read []string
 		end  map[string]string
-		// wrong is found while it is written, lost at the end.
+		// wrong is found by reads, lost at the end.
 		wrong string
 		lost  []string
 	}{
@@ -288,11 +290,11 @@ func TestLedgerIsChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger()
-			l.acknowledge("a", "1")
-			l.acknowledge("b", "2")
-			l.read(l.last, test.read...)
-			found(t, l.wrong, test.wrong)
-			if diff := cmp.Diff(test.lost, l.lost(test.end), cmpopts.EquateEmpty()); diff != "" {
+			l.recordWrite("a", "1")
+			l.recordWrite("b", "2")
+			l.recordRead(l.last, test.read...)
+			expectViolation(t, l.violations, test.wrong)
+			if diff := cmp.Diff(test.lost, l.lostKeys(test.end), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("lost: (-want +got)\n%s", diff)
 			}
 		})

@@ -16,7 +16,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// One operator has the members of all regions restarted, each by its own region, the leader last.
+// One operator restarts the members of all regions, through the operator of each region, the leader last.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	state := three()
@@ -31,7 +31,7 @@ func TestRestart(t *testing.T) {
 	for range 20 {
 		w.reconcile(1, "dc1", "dc2", "dc3")
 		if intent := w.view().Intent; intent != nil && intent.Steps[intent.StepIndex].Do == "move-leader" {
-			state.Leader = 2 // the system does as it is told
+			state.Leader = 2 // the fake system does what it is asked
 		}
 	}
 	for _, prefix := range []string{"dc1", "dc2", "dc3"} {
@@ -45,7 +45,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// The agent may have seen newer tokens than the store knows, as after the store was restored from an old copy.
+// The agent has seen higher tokens than the store, as after a restore of the store from an old snapshot.
 func TestTokenIsRaised(t *testing.T) {
 	t.Parallel()
 	const seen = 1000
@@ -87,7 +87,7 @@ func TestReplacementComesFirst(t *testing.T) {
 			if waits := w.results["dc2"].WaitSummary(); mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(waits, "it is not healthy yet") {
 				t.Errorf("it waits for %s", waits)
 			}
-			w.clock.SetTime(w.clock.Now().Add(24 * time.Hour)) // it would wait without end
+			w.clock.SetTime(w.clock.Now().Add(24 * time.Hour)) // it would wait forever
 
 			w.regions["dc2"].cluster.Spec.Replace = []etcdclusterv1alpha1.MemberID{"dc2-1"}
 			w.agent("dc2").members = append(w.agent("dc2").members, process("dc2-2", agent.Prepared))
@@ -110,7 +110,7 @@ func TestReplacementComesFirst(t *testing.T) {
 	}
 }
 
-// A member that was restarted and could not start is restarted again as soon as it gets other arguments.
+// A member that did not start after a restart is restarted again as soon as it gets other arguments.
 func TestRestartAgain(t *testing.T) {
 	t.Parallel()
 	state := three()
@@ -119,14 +119,14 @@ func TestRestartAgain(t *testing.T) {
 	w.reconcile(6, "dc1", "dc2")
 	state.Members[1] = sick(state.Members[1])
 	w.reconcile(2, "dc1", "dc2")
-	w.agent("dc2").members[0].Applied = map[string]string{"bad": "1"} // somebody has changed what is wanted
+	w.agent("dc2").members[0].Applied = map[string]string{"bad": "1"} // the spec has changed
 	w.reconcile(8, "dc1", "dc2")
 	if diff := cmp.Diff([]string{"restart dc2-1", "restart dc2-1"}, w.agent("dc2").made); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// A member that was not ready at first, and is not healthy yet after its restart, is waited for.
+// The plan waits for a member that is not healthy yet after its restart.
 func TestReadyLater(t *testing.T) {
 	t.Parallel()
 	state := three()
@@ -151,7 +151,7 @@ func TestReadyLater(t *testing.T) {
 	}
 }
 
-// Nobody answers an order: because the region takes no part any more, or is gone.
+// No participant answers an order: its region has switched to local mode, or is dead.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
 	goesLocal := func(w *world) { w.must(w.regions["dc2"].Leave(w.Context(), w.next("dc2"))) }
@@ -160,7 +160,7 @@ func TestUnanswered(t *testing.T) {
 		replaced bool
 		missing  etcdclusterv1alpha1.MissingPolicy
 		then     func(w *world)
-		// present is the step that is waited for, ended how the action has ended.
+		// present is the current step, ended the outcome of the action.
 		present, ended string
 	}{
 		"restart of one that goes local":          {false, "", goesLocal, "", "its participant has withdrawn the need"},
@@ -213,7 +213,7 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-// A region has nothing to say of a system that does not agree: what it has said stays.
+// While the system has no quorum, the declared needs of a region stay.
 func TestSaidStays(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1", "dc2")
@@ -236,7 +236,7 @@ func TestSaidStays(t *testing.T) {
 	}
 }
 
-// What a region has said that does not return is forgotten.
+// The entries of a lost region are removed.
 func TestForgetLost(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1", "dc2")
@@ -255,7 +255,7 @@ func TestForgetLost(t *testing.T) {
 	}
 }
 
-// An operator that does not see its own region lets another one go on.
+// An operator that cannot observe its region releases the lock.
 func TestStandsBack(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1", "dc2")
@@ -277,7 +277,7 @@ func TestStandsBack(t *testing.T) {
 	}
 }
 
-// Stopped is a member by a process that died before it could say so: the next one says it.
+// A process stopped a member and died before it answered: the next process answers.
 func TestStoppedBefore(t *testing.T) {
 	t.Parallel()
 	state := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), member(4, "dc2-2"))
@@ -299,7 +299,7 @@ func TestStoppedBefore(t *testing.T) {
 	}
 	w.agent("dc2").refuses = nil
 	w.must(r.Coordinator.Close(t.Context()))
-	w.agent("dc2").members = w.agent("dc2").members[1:] // the agent had done it
+	w.agent("dc2").members = w.agent("dc2").members[1:] // the agent has carried it out
 	w.process("dc2")
 	w.reconcile(4, "dc2", "dc1")
 	if view := w.view(); view.Intent != nil || view.DoneRecords[0].Failure != "" {

@@ -40,74 +40,74 @@ func TestMain(m *testing.M) {
 
 const (
 	clusterName = "store"
-	patience    = rig.Timeout
-	// session is short, so that a dead operator is missed soon, and long enough for a busy machine.
-	session = 4 * time.Second
+	timeout     = rig.Timeout
+	// sessionDuration is short, so that a dead operator is noticed soon, and long enough for a busy machine.
+	sessionDuration = 4 * time.Second
 )
 
-// world is a system of three regions, with real operators, agents and members.
-type world struct {
+// fixture is a system of three regions, with real operators, agents and members.
+type fixture struct {
 	*WithT
 	t       testing.TB
 	regions []*region
 	// cluster is the name of the EtcdCluster in each region, and of the system.
 	cluster string
-	// store is where the operators meet, if that is not the system itself.
-	store   kv.Store
-	writers int // how many there were
-	// accidents happen to members too: more than one may be down.
-	accidents bool
-	// pki is the folder with the authority of the regions' nodes, and their certificates.
+	// store is the store that the operators share, or nil if it is in the system itself.
+	store       kv.Store
+	writerCount int // number of writers so far
+	// membersMayFail is set if tests also disturb members, so that more than one can be down.
+	membersMayFail bool
+	// pki is the folder with the certificate authority of the nodes, and their certificates.
 	pki string
 }
 
 // region is a namespace with its operator and agent.
 type region struct {
 	*rig.Rig
-	w        *world
-	prefix   string
-	dir      string
-	address  string // of the agent
-	etcd     string // what the agent runs
-	measured bool   // the operator serves its metrics
-	metrics  string // where it does
-	agent    *rig.Running
-	operator *rig.Running
-	network  *faultproxy.Proxy // between the operator and its API server
-	road     *faultproxy.Proxy // between the operator and the members of all regions
-	args     []string          // of the operator
-	clockOff time.Duration     // of the operator
-	starts   int
-	shipped  bool
-	logs     []string // of all processes of the operator
+	f             *fixture
+	prefix        string
+	dir           string
+	address       string // of the agent
+	etcd          string // path of the binary that the agent runs
+	servesMetrics bool   // the operator serves its metrics
+	metrics       string // address of the metrics
+	agent         *rig.Running
+	operator      *rig.Running
+	apiProxy      *faultproxy.Proxy // between the operator and its API server
+	memberProxy   *faultproxy.Proxy // between the operator and the members of all regions
+	args          []string          // of the operator
+	clockSkew     time.Duration     // of the operator
+	starts        int
+	shipped       bool
+	logs          []string // of all processes of the operator
 }
 
-// options are those of a world.
+// options are the options of a fixture.
 type options struct {
 	mode  etcdclusterv1alpha1.SynchronizationMode
 	quiet time.Duration
 	args  []string // of all operators
-	// store is where they meet, if it is not the system itself.
+	// store is the store that the operators share, or nil if it is in the system itself.
 	store kv.Store
-	// prepare is for what has to be there before the processes of a region are started.
+	// prepare is called before the processes of a region are started.
 	prepare func(*region)
-	// accidents happen to members too, not only to operators and networks.
-	accidents bool
-	// shipped is for operators that are built as they are shipped: a race detector costs time.
+	// membersMayFail is set if a test also disturbs members, not only operators and networks.
+	membersMayFail bool
+	// shipped is set to build the operators without the race detector, which costs time.
 	shipped bool
-	// change is for what else is different in the EtcdClusters.
+	// change changes the specs of the EtcdClusters.
 	change func(*etcdclusterv1alpha1.EtcdClusterSpec)
 }
 
-// begin starts three regions of one member each, and waits until the system has them all.
-func begin(t testing.TB, o options) *world {
+// start starts three regions with one member each, and waits until the system has all members.
+func start(t testing.TB, o options) *fixture {
 	t.Helper()
-	w := &world{WithT: NewWithT(t), t: t, store: o.store, pki: rig.TempDir(t), cluster: clusterName, accidents: o.accidents}
-	w.SetDefaultEventuallyTimeout(patience)
+	w := &fixture{WithT: NewWithT(t), t: t, store: o.store, pki: rig.TempDir(t), cluster: clusterName, membersMayFail: o.membersMayFail}
+	w.SetDefaultEventuallyTimeout(timeout)
 	w.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	for i := range 3 {
 		w.regions = append(w.regions, &region{
-			Rig: rig.Shared(t), w: w, shipped: o.shipped, args: slices.Clone(o.args), prefix: fmt.Sprintf("dc%d", i+1), dir: rig.TempDir(t),
+			Rig: rig.Shared(t), f: w, shipped: o.shipped, args: slices.Clone(o.args), prefix: fmt.Sprintf("dc%d", i+1), dir: rig.TempDir(t),
 			address: fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(t)), etcd: filepath.Join(rig.Assets(t), "etcd"),
 		})
 	}
@@ -122,21 +122,21 @@ func begin(t testing.TB, o options) *world {
 	return w
 }
 
-// beside makes another system, with the operators and agents of one that is there.
-func (w *world) beside(cluster string, o options) *world {
+// addSystem creates another system, with the same operators and agents.
+func (w *fixture) addSystem(cluster string, o options) *fixture {
 	w.t.Helper()
-	other := &world{WithT: w.WithT, t: w.t, store: w.store, pki: w.pki, cluster: cluster}
+	other := &fixture{WithT: w.WithT, t: w.t, store: w.store, pki: w.pki, cluster: cluster}
 	for _, r := range w.regions {
 		part := *r
-		part.w, part.prefix = other, cluster+"-"+r.prefix
+		part.f, part.prefix = other, cluster+"-"+r.prefix
 		other.regions = append(other.regions, &part)
 	}
 	other.create(o)
 	return other
 }
 
-// create makes the EtcdClusters, and waits until the system has all its members.
-func (w *world) create(o options) {
+// create creates the EtcdClusters, and waits until the system has all its members.
+func (w *fixture) create(o options) {
 	w.t.Helper()
 	var seeds []string
 	for i, r := range w.regions {
@@ -146,22 +146,23 @@ func (w *world) create(o options) {
 			seeds = append(seeds, r.get().Status.Members[0].ClientURL)
 		}
 	}
-	w.settled()
+	w.awaitSettled()
 }
 
 func (r *region) startAgent() {
-	r.w.t.Helper()
-	certificate := certify(r.w.t, r.w.pki, r.prefix)
-	r.agent = r.Start(r.w.t, rig.Process{
-		Name: r.prefix + "-agent", Binary: rig.Build(r.w.t, "./examples/etcdagent"),
+	r.f.t.Helper()
+	certificate := certify(r.f.t, r.f.pki, r.prefix)
+	r.agent = r.Start(r.f.t, rig.Process{
+		Name: r.prefix + "-agent", Binary: rig.Build(r.f.t, "./examples/etcdagent"),
 		Args: []string{
 			"--address=" + r.address, "--dir=" + r.dir, "--region=" + r.prefix, "--etcd=" + r.etcd,
-			"--peer-cert=" + certificate + ".crt", "--peer-key=" + certificate + ".key", "--peer-ca=" + filepath.Join(r.w.pki, "ca.crt"),
+			"--peer-cert=" + certificate + ".crt", "--peer-key=" + certificate + ".key", "--peer-ca=" + filepath.Join(r.f.pki, "ca.crt"),
 		},
 	})
 }
 
-// certify makes the certificate of a node, and returns its path without the ending. An authority is made if there is none in the folder.
+// certify issues the certificate of a node, and returns its path without the extension. It creates the authority
+// if the folder has none.
 func certify(t testing.TB, folder, node string) string {
 	t.Helper()
 	g := NewWithT(t)
@@ -176,40 +177,40 @@ func certify(t testing.TB, folder, node string) string {
 
 // startOperator starts the region's operator, or another process of it.
 func (r *region) startOperator() {
-	r.w.t.Helper()
+	r.f.t.Helper()
 	r.starts++
 	r.metrics = "0"
-	if r.measured {
-		r.metrics = fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(r.w.t))
+	if r.servesMetrics {
+		r.metrics = fmt.Sprintf("127.0.0.1:%d", rig.ReservePort(r.f.t))
 	}
 	process := rig.Process{
 		Name: fmt.Sprintf("%s-operator-%d", r.prefix, r.starts), ServiceAccount: "etcdcluster-operator", Roles: []string{"examples/etcdcluster/config/rbac"},
-		Proxy: r.network,
+		Proxy: r.apiProxy,
 		Args: append([]string{
 			"--namespace=" + r.Namespace, "--name=" + r.prefix + "-operator", "--agent=http://" + r.address,
-			"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=" + r.metrics, "--zap-devel",
+			"--session-duration=" + sessionDuration.String(), "--health-address=0", "--metrics-address=" + r.metrics, "--zap-devel",
 		}, r.args...),
 	}
 	switch {
-	case r.clockOff != 0 || r.road != nil:
-		process.Program, process.Env = faultyProgram, r.faults()
+	case r.clockSkew != 0 || r.memberProxy != nil:
+		process.Program, process.Env = faultyProgram, r.faultEnv()
 	case r.shipped:
-		process.Binary = rig.Build(r.w.t, "./examples/etcdcluster")
+		process.Binary = rig.Build(r.f.t, "./examples/etcdcluster")
 	default:
-		process.Binary = rig.Build(r.w.t, "./examples/etcdcluster", rig.Race)
+		process.Binary = rig.Build(r.f.t, "./examples/etcdcluster", rig.Race)
 	}
-	r.operator = r.Start(r.w.t, process)
+	r.operator = r.Start(r.f.t, process)
 	r.logs = append(r.logs, r.operator.Log)
 }
 
 func (r *region) create(bootstrap bool, seeds []string, o options) {
-	r.w.t.Helper()
+	r.f.t.Helper()
 	var prefixes []etcdclusterv1alpha1.Prefix
-	for _, each := range r.w.regions {
+	for _, each := range r.f.regions {
 		prefixes = append(prefixes, etcdclusterv1alpha1.Prefix(each.prefix))
 	}
 	cluster := &etcdclusterv1alpha1.EtcdCluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.w.cluster},
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.f.cluster},
 		Spec: etcdclusterv1alpha1.EtcdClusterSpec{
 			Bootstrap: bootstrap, Seeds: seeds, Members: 1, ProcessGroupIDPrefix: etcdclusterv1alpha1.Prefix(r.prefix),
 			Regions: prefixes,
@@ -222,44 +223,44 @@ func (r *region) create(bootstrap bool, seeds []string, o options) {
 	if o.change != nil {
 		o.change(&cluster.Spec)
 	}
-	r.w.Expect(r.Client.Create(r.w.t.Context(), cluster)).To(Succeed())
+	r.f.Expect(r.Client.Create(r.f.t.Context(), cluster)).To(Succeed())
 }
 
 func (r *region) get() *etcdclusterv1alpha1.EtcdCluster {
-	r.w.t.Helper()
+	r.f.t.Helper()
 	cluster := &etcdclusterv1alpha1.EtcdCluster{}
-	r.w.Expect(r.Client.Get(context.Background(), client.ObjectKey{Namespace: r.Namespace, Name: r.w.cluster}, cluster)).To(Succeed())
+	r.f.Expect(r.Client.Get(context.Background(), client.ObjectKey{Namespace: r.Namespace, Name: r.f.cluster}, cluster)).To(Succeed())
 	return cluster
 }
 
 // edit changes the spec of a region. Operators write only the status.
 func (r *region) edit(change func(spec *etcdclusterv1alpha1.EtcdClusterSpec)) {
-	r.w.t.Helper()
-	r.w.Eventually(func() error {
+	r.f.t.Helper()
+	r.f.Eventually(func() error {
 		cluster := r.get()
 		change(&cluster.Spec)
-		return r.Client.Update(r.w.t.Context(), cluster)
+		return r.Client.Update(r.f.t.Context(), cluster)
 	}).Should(Succeed())
 }
 
-// editAll changes all regions, as a pipeline does.
-func (w *world) editAll(change func(spec *etcdclusterv1alpha1.EtcdClusterSpec)) {
+// editAll changes the specs of all regions, as a pipeline does.
+func (w *fixture) editAll(change func(spec *etcdclusterv1alpha1.EtcdClusterSpec)) {
 	w.t.Helper()
 	for _, r := range w.regions {
 		r.edit(change)
 	}
 }
 
-// setArg gives all members an argument that they have to be restarted for.
+// setArg returns a change of an argument for which all members have to be restarted.
 func setArg(value string) func(*etcdclusterv1alpha1.EtcdClusterSpec) {
 	return func(spec *etcdclusterv1alpha1.EtcdClusterSpec) {
 		spec.Args["snapshot-count"] = etcdclusterv1alpha1.ArgValue(value)
 	}
 }
 
-// replace gives up the members that a region has now.
-func (r *region) replace() {
-	r.w.t.Helper()
+// replaceMembers requests the replacement of the present members of a region.
+func (r *region) replaceMembers() {
+	r.f.t.Helper()
 	now := r.get().Status.Members
 	r.edit(func(spec *etcdclusterv1alpha1.EtcdClusterSpec) {
 		spec.Replace = nil
@@ -269,8 +270,8 @@ func (r *region) replace() {
 	})
 }
 
-// settled waits until all regions have what they want, and nothing is being done.
-func (w *world) settled(of ...*region) {
+// awaitSettled waits until all regions match their specs, and no action is in progress.
+func (w *fixture) awaitSettled(of ...*region) {
 	w.t.Helper()
 	if of == nil {
 		of = w.regions
@@ -282,7 +283,7 @@ func (w *world) settled(of ...*region) {
 			for condition, want := range map[string]metav1.ConditionStatus{
 				etcdclusterv1alpha1.ConditionReady: metav1.ConditionTrue, etcdclusterv1alpha1.ConditionProgressing: metav1.ConditionFalse,
 			} {
-				got := find(cluster.Status.Conditions, condition)
+				got := findCondition(cluster.Status.Conditions, condition)
 				g.Expect(got.Status).To(Equal(want), "%s: %s: %s: %s; waiting: %s", r.prefix, condition, got.Reason, got.Message, cluster.Status.Waiting)
 			}
 		}
@@ -295,7 +296,7 @@ func (w *world) settled(of ...*region) {
 	}).Should(Succeed())
 }
 
-func find(conditions []metav1.Condition, kind string) metav1.Condition {
+func findCondition(conditions []metav1.Condition, kind string) metav1.Condition {
 	for _, c := range conditions {
 		if c.Type == kind {
 			return c
@@ -304,8 +305,8 @@ func find(conditions []metav1.Condition, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// endpoints are where the members answer.
-func (w *world) endpoints() []string {
+// endpoints returns the client URLs of all members.
+func (w *fixture) endpoints() []string {
 	var all []string
 	for _, r := range w.regions {
 		for _, m := range r.get().Status.Members {
@@ -315,8 +316,8 @@ func (w *world) endpoints() []string {
 	return all
 }
 
-// state is how the system is, as nobody's operator sees it.
-func (w *world) state() *system.State {
+// currentState returns the state of the system, read by the test itself.
+func (w *fixture) currentState() *system.State {
 	w.t.Helper()
 	connection, err := system.Dial(w.endpoints())
 	w.Expect(err).NotTo(HaveOccurred())
@@ -326,19 +327,19 @@ func (w *world) state() *system.State {
 	return state
 }
 
-// names are those of the voters.
-func (w *world) names() []string {
+// voterNames returns the names of the voters.
+func (w *fixture) voterNames() []string {
 	var names []string
-	for _, m := range w.state().Voters() {
+	for _, m := range w.currentState().Voters() {
 		names = append(names, m.Name)
 	}
 	return names
 }
 
-// term is the system's: it grows with every leader.
-func (w *world) term() uint64 { return termOf(w.state()) }
+// raftTerm returns the Raft term of the system, which grows with every leader.
+func (w *fixture) raftTerm() uint64 { return highestTerm(w.currentState()) }
 
-func termOf(state *system.State) uint64 {
+func highestTerm(state *system.State) uint64 {
 	var highest uint64
 	for _, m := range state.Members {
 		highest = max(highest, m.Term)
@@ -346,8 +347,8 @@ func termOf(state *system.State) uint64 {
 	return highest
 }
 
-// pids are those of the members' processes.
-func (w *world) pids() map[string]int64 {
+// memberPIDs returns the process IDs of the members.
+func (w *fixture) memberPIDs() map[string]int64 {
 	pids := map[string]int64{}
 	for _, r := range w.regions {
 		for _, m := range r.get().Status.Members {
@@ -357,8 +358,8 @@ func (w *world) pids() map[string]int64 {
 	return pids
 }
 
-// connect returns a client that knows all members.
-func (w *world) connect() *clientv3.Client {
+// newClient returns a client with the endpoints of all members.
+func (w *fixture) newClient() *clientv3.Client {
 	w.t.Helper()
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: w.endpoints(), Logger: zap.NewNop(), DialKeepAliveTime: 6 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
@@ -368,8 +369,8 @@ func (w *world) connect() *clientv3.Client {
 	return c
 }
 
-// view is what the operators say, if the store answers.
-func (w *world) view() *coordination.View {
+// view returns the state of the coordination, or nil if the store does not answer.
+func (w *fixture) view() *coordination.View {
 	if w.store != nil {
 		view, err := coordination.ReadView(context.Background(), w.store, "", w.cluster)
 		if err != nil {
@@ -389,17 +390,17 @@ func (w *world) view() *coordination.View {
 	return view
 }
 
-// lines are those of all operators' logs that contain something.
-func (w *world) lines(containing string) []string {
+// logLines returns the lines of all operators' logs that contain a text.
+func (w *fixture) logLines(containing string) []string {
 	var found []string
 	for _, r := range w.regions {
-		found = append(found, w.linesOf(r, containing)...)
+		found = append(found, w.operatorLogLines(r, containing)...)
 	}
 	return found
 }
 
-// linesOf are those of a region's operator, of all its processes.
-func (w *world) linesOf(r *region, containing string) []string {
+// operatorLogLines returns such lines of all processes of a region's operator.
+func (w *fixture) operatorLogLines(r *region, containing string) []string {
 	var found []string
 	for _, log := range r.logs {
 		content, err := os.ReadFile(log)
@@ -413,16 +414,16 @@ func (w *world) linesOf(r *region, containing string) []string {
 	return found
 }
 
-// linesIn is how many lines of a log contain something.
-func (w *world) linesIn(log, containing string) int {
+// countLogLines returns how many times a log contains a text.
+func (w *fixture) countLogLines(log, containing string) int {
 	w.t.Helper()
 	content, err := os.ReadFile(log)
 	w.Expect(err).NotTo(HaveOccurred())
 	return strings.Count(string(content), containing)
 }
 
-// changed are the members whose process is another one.
-func changed(before, after map[string]int64) []string {
+// restartedMembers returns the members with another process.
+func restartedMembers(before, after map[string]int64) []string {
 	var ids []string
 	for _, id := range slices.Sorted(maps.Keys(after)) {
 		if before[id] != after[id] {

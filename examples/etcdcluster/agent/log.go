@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// sizeOf is how much is in a log, nothing if there is none.
-func sizeOf(path string) int64 {
+// fileSize returns the size of a file, or 0 if it does not exist.
+func fileSize(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {
 		return 0
@@ -18,17 +18,17 @@ func sizeOf(path string) int64 {
 	return info.Size()
 }
 
-// lastWords is what a process wrote that tells most about its end, for messages. The log had a size when it began.
-func lastWords(path string, from int64) string {
+// lastMessage returns the most useful message of a log after an offset.
+func lastMessage(path string, from int64) string {
 	const most = 64 << 10
 	file, err := os.Open(path)
 	if err != nil {
 		return err.Error()
 	}
 	defer file.Close()
-	size := sizeOf(path)
+	size := fileSize(path)
 	if size < from {
-		from = 0 // another log was begun
+		from = 0 // a new log was begun
 	}
 	if _, err := file.Seek(max(from, size-most), io.SeekStart); err != nil {
 		return err.Error()
@@ -37,12 +37,12 @@ func lastWords(path string, from int64) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%.300s", telling(string(content)))
+	return fmt.Sprintf("%.300s", lastLogMessage(string(content)))
 }
 
-// telling is the last message of an etcd's log. One that does not understand its flags says so first, and explains all
-// of them then, without a message.
-func telling(wrote string) string {
+// lastLogMessage returns the last message of an etcd log. For an unknown flag etcd prints the error first, and
+// then its usage without messages.
+func lastLogMessage(wrote string) string {
 	var first, last string
 	for line := range strings.Lines(wrote) {
 		line = strings.TrimSpace(line)

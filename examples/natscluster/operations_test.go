@@ -11,14 +11,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// limit makes servers need a restart.
-func limit(payload string) func(*operator.Spec) {
+// setLimit makes servers need a restart.
+func setLimit(payload string) func(*operator.Spec) {
 	return func(spec *operator.Spec) { spec.Config = "max_payload: " + payload }
 }
 
-// disturbed are the servers that something was done to, in order, as "member what". It fails if one was disturbed before the one
+// ordersSince are the servers that something was done to, in order, as "member what". It fails if one was disturbed before the one
 // before it was up to date again.
-func (w *world) disturbed(since time.Time) (all []string) {
+func (w *fixture) ordersSince(since time.Time) (all []string) {
 	w.t.Helper()
 	down := ""
 	for _, event := range w.events(since) {
@@ -38,42 +38,42 @@ func (w *world) disturbed(since time.Time) (all []string) {
 // One operator acts for all: every server is restarted once, one at a time, and nothing that was acknowledged is lost.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
-	w := begin(t, coordination.Global)
-	c, begun := w.publish(), time.Now()
-	before, meta := w.terms()
-	w.editAll(limit("2MB"))
-	w.settled()
-	after, metaAfter := w.terms()
+	w := start(t, coordination.Global)
+	c, begun := w.startClient(), time.Now()
+	before, meta := w.raftTerms()
+	w.editAll(setLimit("2MB"))
+	w.awaitSettled()
+	after, metaAfter := w.raftTerms()
 	t.Logf("%s, %d leader changes of streams, %d of the cluster", time.Since(begun), after-before, metaAfter-meta)
 	c.check()
 	t.Logf("%d requests, %d failed, %d slow", c.requests, c.failed, c.slow)
-	w.Expect(w.disturbed(begun)).To(ConsistOf("dc1-1 restart", "dc2-1 restart", "dc3-1 restart"))
-	view, err := w.look()
+	w.Expect(w.ordersSince(begun)).To(ConsistOf("dc1-1 restart", "dc2-1 restart", "dc3-1 restart"))
+	view, err := w.readView()
 	w.Expect(err).NotTo(HaveOccurred())
-	w.Expect(view.DoneRecords).To(HaveLen(1), "one has done it for all")
+	w.Expect(view.DoneRecords).To(HaveLen(1), "one action for all")
 }
 
-// Servers that cannot talk to each other are upgraded together: nobody begins before all operators have accepted it.
+// Incompatible servers are upgraded together: no operator begins before all have accepted the order.
 func TestUpgradeTogether(t *testing.T) {
 	t.Parallel()
-	w := begin(t, coordination.Global)
-	c, begun := w.publish(), time.Now()
+	w := start(t, coordination.Global)
+	c, begun := w.startClient(), time.Now()
 	w.editAll(func(spec *operator.Spec) { spec.Protocol = "2" })
 	w.Eventually(func(g Gomega) {
 		events := w.events(begun)
-		view, err := w.look()
+		view, err := w.readView()
 		g.Expect(err).NotTo(HaveOccurred())
 		if view.Intent != nil && !view.Intent.AllAccepted {
-			w.Expect(events).To(BeEmpty(), "not all have accepted it")
+			w.Expect(events).To(BeEmpty(), "not all have accepted the order")
 		}
 		g.Expect(events).NotTo(BeEmpty())
 	}).WithPolling(time.Millisecond).Should(Succeed())
-	w.settled()
+	w.awaitSettled()
 	c.check()
 	var ended, tasks []string
 	for _, event := range w.events(begun) {
 		if event.Task == "first" {
-			continue // it is still up to date, or again
+			continue // a server that was not restarted
 		}
 		if event.What == agent.Ready {
 			w.Expect(ended).To(HaveLen(3), "%s was up to date before all were ended", event.Member)
@@ -85,78 +85,78 @@ func TestUpgradeTogether(t *testing.T) {
 	w.Expect(tasks).To(HaveEach(tasks[0]))
 }
 
-// Every server is replaced by a new one, which joins first and gets its streams.
+// Every server is replaced by a new one, which joins first and takes over its streams.
 func TestReplacement(t *testing.T) {
 	t.Parallel()
-	w := begin(t, coordination.Global)
-	c, begun := w.publish(), time.Now()
+	w := start(t, coordination.Global)
+	c, begun := w.startClient(), time.Now()
 	for _, r := range w.regions {
 		w.edit(r, func(spec *operator.Spec) { spec.Replace = map[string]string{r.name + "-1": r.name + "-2"} })
 	}
-	w.settled()
+	w.awaitSettled()
 	t.Logf("%s", time.Since(begun))
 	c.check()
 	t.Logf("%d requests, %d failed, %d slow", c.requests, c.failed, c.slow)
-	w.Expect(w.disturbed(begun)).To(Equal([]string{
+	w.Expect(w.ordersSince(begun)).To(Equal([]string{
 		"dc1-2 start", "dc2-2 start", "dc3-2 start", "dc1-1 delete", "dc2-1 delete", "dc3-1 delete",
 	}))
 	begun = time.Now()
-	w.editAll(limit("2MB"))
-	w.settled()
-	w.Expect(w.disturbed(begun)).To(ConsistOf("dc1-2 restart", "dc2-2 restart", "dc3-2 restart"))
+	w.editAll(setLimit("2MB"))
+	w.awaitSettled()
+	w.Expect(w.ordersSince(begun)).To(ConsistOf("dc1-2 restart", "dc2-2 restart", "dc3-2 restart"))
 }
 
-// A configuration that no server starts with reaches one server only, and a corrected one reaches all.
+// An invalid configuration is rolled out to one server only, and a corrected one to all.
 func TestBadConfigStopsAtFirst(t *testing.T) {
 	t.Parallel()
-	w := begin(t, coordination.Global)
-	c, begun := w.publish(), time.Now()
+	w := start(t, coordination.Global)
+	c, begun := w.startClient(), time.Now()
 	w.editAll(func(spec *operator.Spec) { spec.Config = "no_such_option: 1" })
 	w.Eventually(func(g Gomega) {
-		view, err := w.look()
+		view, err := w.readView()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(view.DoneRecords).NotTo(BeEmpty())
 		g.Expect(view.DoneRecords[0].Failure).To(ContainSubstring("no_such_option"))
 	}).Should(Succeed())
 	w.Consistently(func() int { return len(w.events(begun)) }).WithTimeout(3 * quiet).Should(Equal(1))
-	w.editAll(limit("2MB"))
-	w.settled()
+	w.editAll(setLimit("2MB"))
+	w.awaitSettled()
 	c.check()
 }
 
-// Of two processes of one operator only the newer one works, and the older one goes on when it ends.
+// Of two processes of one operator only the newer one works. The older one works again when the newer one has ended.
 func TestTwoProcessesOfOneOperator(t *testing.T) {
 	t.Parallel()
-	w := begin(t, coordination.Global)
-	c := w.publish()
-	newer := w.operate(w.regions[0])
+	w := start(t, coordination.Global)
+	c := w.startClient()
+	newer := w.startOperator(w.regions[0])
 	for _, payload := range []string{"2MB", "3MB"} {
 		begun := time.Now()
-		w.editAll(limit(payload))
-		w.settled()
-		w.Expect(w.disturbed(begun)).To(ConsistOf("dc1-1 restart", "dc2-1 restart", "dc3-1 restart"))
+		w.editAll(setLimit(payload))
+		w.awaitSettled()
+		w.Expect(w.ordersSince(begun)).To(ConsistOf("dc1-1 restart", "dc2-1 restart", "dc3-1 restart"))
 		w.Expect(newer.Kill()).To(Succeed())
 	}
 	c.check()
 }
 
-// The operator that acts for all is killed in the middle. Another one goes on, and no server is restarted twice.
-func TestKilledOperator(t *testing.T) {
+// The holder of the lock is killed during the plan. Another operator continues, and no server is restarted twice.
+func TestOperatorKilledDuringPlan(t *testing.T) {
 	t.Parallel()
-	w := begin(t, coordination.Global)
-	c, begun := w.publish(), time.Now()
-	w.editAll(limit("2MB"))
+	w := start(t, coordination.Global)
+	c, begun := w.startClient(), time.Now()
+	w.editAll(setLimit("2MB"))
 	w.Eventually(func() int { return len(w.events(begun)) }).WithPolling(time.Millisecond).ShouldNot(BeZero())
-	view, err := w.look()
+	view, err := w.readView()
 	w.Expect(err).NotTo(HaveOccurred())
 	w.Expect(view.Lock).NotTo(BeNil())
 	for _, r := range w.regions {
 		if r.name == view.Lock.Prefix {
 			w.Expect(r.operators[0].Kill()).To(Succeed())
-			w.operate(r)
+			w.startOperator(r)
 		}
 	}
-	w.settled()
+	w.awaitSettled()
 	c.check()
-	w.Expect(w.disturbed(begun)).To(ConsistOf("dc1-1 restart", "dc2-1 restart", "dc3-1 restart"))
+	w.Expect(w.ordersSince(begun)).To(ConsistOf("dc1-1 restart", "dc2-1 restart", "dc3-1 restart"))
 }

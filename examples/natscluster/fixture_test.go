@@ -30,15 +30,15 @@ import (
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
 const (
-	// quiet is short here: nothing is decided by people.
+	// quiet is short, because the tests make all changes at once.
 	quiet = time.Second
-	// session is how long an operator that was killed counts as alive.
-	session = 3 * time.Second
-	// streams is how many there are, each with a replica in every region.
+	// sessionDuration is how long a killed operator counts as alive.
+	sessionDuration = 3 * time.Second
+	// streams is the number of streams. Each has a replica in every region.
 	streams = 6
 )
 
-// program is built once for all tests.
+// program builds the program once for all tests.
 var program = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "natscluster-")
 	if err != nil {
@@ -54,16 +54,16 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// region is an agent with its servers, and the operator.
+// region is an agent with its servers, and an operator.
 type region struct {
 	name, spec string
 	agent      *agent.Client
-	wants      operator.Spec
+	desired    operator.Spec
 	operators  []*process.Process
 }
 
-// world is three regions, a store of their own, and a client.
-type world struct {
+// fixture is three regions with a store, and the connections of a client.
+type fixture struct {
 	*WithT
 	t       testing.TB
 	store   string
@@ -73,10 +73,10 @@ type world struct {
 	js      jetstream.JetStream
 }
 
-// begin starts three regions with one server each.
-func begin(t testing.TB, mode coordination.Mode) *world {
+// start starts three regions with one server each.
+func start(t testing.TB, mode coordination.Mode) *fixture {
 	t.Helper()
-	w := &world{WithT: NewWithT(t), t: t, store: rig.Etcd(t, 1)[0].Endpoint}
+	w := &fixture{WithT: NewWithT(t), t: t, store: rig.Etcd(t, 1)[0].Endpoint}
 	w.SetDefaultEventuallyTimeout(rig.Timeout)
 	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	const regions, ports = 3, 9
@@ -94,7 +94,7 @@ func begin(t testing.TB, mode coordination.Mode) *world {
 	for i, name := range names {
 		folder := rig.TempDir(t)
 		r := &region{name: name, spec: filepath.Join(folder, "spec.json"), agent: &agent.Client{URL: "http://" + agents[i]}}
-		r.wants = operator.Spec{Protocol: "1", Servers: urls, Settings: coordination.Settings{
+		r.desired = operator.Spec{Protocol: "1", Servers: urls, Settings: coordination.Settings{
 			Mode: mode, Prefix: name, Expected: names, Policy: coordination.Policy{Quiet: quiet},
 		}}
 		w.regions = append(w.regions, r)
@@ -113,13 +113,13 @@ func begin(t testing.TB, mode coordination.Mode) *world {
 	}
 	for _, r := range w.regions {
 		w.edit(r, func(*operator.Spec) {})
-		w.operate(r)
+		w.startOperator(r)
 	}
-	w.settled()
+	w.awaitSettled()
 	return w
 }
 
-func (w *world) port() int {
+func (w *fixture) port() int {
 	w.t.Helper()
 	port, err := process.ReservePort("127.0.0.1")
 	w.Expect(err).NotTo(HaveOccurred())
@@ -127,8 +127,8 @@ func (w *world) port() int {
 	return port.Number
 }
 
-// start runs the example's program until the test ends.
-func (w *world) start(name string, args ...string) *process.Process {
+// start runs the program until the test ends.
+func (w *fixture) start(name string, args ...string) *process.Process {
 	w.t.Helper()
 	path, err := program()
 	w.Expect(err).NotTo(HaveOccurred())
@@ -144,17 +144,17 @@ func (w *world) start(name string, args ...string) *process.Process {
 	return p
 }
 
-// operate starts a process of a region's operator.
-func (w *world) operate(r *region) *process.Process {
+// startOperator starts a process of a region's operator.
+func (w *fixture) startOperator(r *region) *process.Process {
 	w.t.Helper()
 	p := w.start(r.name+"-operator", "operator", "--name="+r.name+"-operator", "--agent="+r.agent.URL, "--store=http://"+w.store,
-		"--spec="+r.spec, "--session="+session.String())
+		"--spec="+r.spec, "--session="+sessionDuration.String())
 	r.operators = append(r.operators, p)
 	return p
 }
 
-// connect makes the client's connections. It comes back after 100 ms when its server is restarted.
-func (w *world) connect(urls []string) {
+// connect opens the client's connections. They reconnect 100 ms after a restart of their server.
+func (w *fixture) connect(urls []string) {
 	w.t.Helper()
 	dial := func(user string) *nats.Conn {
 		c, err := nats.Connect(strings.Join(urls, ","), nats.UserInfo(user, user), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
@@ -169,25 +169,25 @@ func (w *world) connect(urls []string) {
 	w.js = js
 }
 
-// edit changes what is wanted of a region.
-func (w *world) edit(r *region, change func(*operator.Spec)) {
+// edit changes the spec of a region.
+func (w *fixture) edit(r *region, change func(*operator.Spec)) {
 	w.t.Helper()
-	change(&r.wants)
-	content, err := json.Marshal(r.wants)
+	change(&r.desired)
+	content, err := json.Marshal(r.desired)
 	w.Expect(err).NotTo(HaveOccurred())
 	w.Expect(os.WriteFile(r.spec+".new", content, 0o600)).To(Succeed())
 	w.Expect(os.Rename(r.spec+".new", r.spec)).To(Succeed())
 }
 
-func (w *world) editAll(change func(*operator.Spec)) {
+func (w *fixture) editAll(change func(*operator.Spec)) {
 	w.t.Helper()
 	for _, r := range w.regions {
 		w.edit(r, change)
 	}
 }
 
-// settled waits until all servers are as they are wanted, and up to date, and nothing is being done.
-func (w *world) settled() {
+// awaitSettled waits until all servers match their specs and are up to date, and no action is in progress.
+func (w *fixture) awaitSettled() {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
 		for _, r := range w.regions {
@@ -195,13 +195,13 @@ func (w *world) settled() {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(members).To(HaveLen(1))
 			for _, m := range members {
-				g.Expect(r.wants.Replace).NotTo(HaveKey(m.Name))
+				g.Expect(r.desired.Replace).NotTo(HaveKey(m.Name))
 				g.Expect(m.Ready).To(BeTrue(), m.Name)
-				g.Expect(m.Config).To(Equal(r.wants.Config))
-				g.Expect(m.Protocol).To(Equal(r.wants.Protocol))
+				g.Expect(m.Config).To(Equal(r.desired.Config))
+				g.Expect(m.Protocol).To(Equal(r.desired.Protocol))
 			}
 		}
-		view, err := w.look()
+		view, err := w.readView()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(view.Intent).To(BeNil())
 		g.Expect(view.Lock).To(BeNil())
@@ -217,8 +217,8 @@ func (w *world) settled() {
 	}).Should(Succeed())
 }
 
-// look reads what the operators tell each other.
-func (w *world) look() (*coordination.View, error) {
+// readView reads the state of the coordination.
+func (w *fixture) readView() (*coordination.View, error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{w.store}, Logger: zap.NewNop()})
 	if err != nil {
 		return nil, err
@@ -227,8 +227,8 @@ func (w *world) look() (*coordination.View, error) {
 	return coordination.ReadView(w.t.Context(), etcdstore.New(c, etcdstore.Options{}), "", "nats")
 }
 
-// events are what happened to the servers of all regions, in order, since a time.
-func (w *world) events(since time.Time) (all []agent.Event) {
+// events returns the events of the servers of all regions since a time, in order.
+func (w *fixture) events(since time.Time) (all []agent.Event) {
 	w.t.Helper()
 	for _, r := range w.regions {
 		events, err := r.agent.Events(w.t.Context())
