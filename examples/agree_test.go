@@ -13,10 +13,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
 )
 
-// Operators agree, and one of them has the members of both restarted, once each.
+// TestAgree runs two operators: one of them restarts the members of both, once each.
 func TestAgree(t *testing.T) {
 	r, g := rig.Shared(t), NewWithT(t)
-	g.SetDefaultEventuallyTimeout(patience)
+	g.SetDefaultEventuallyTimeout(timeout)
 	start := func(prefix string) *rig.Running {
 		return r.Start(t, rig.Process{
 			Name: prefix, ServiceAccount: "agree", Roles: []string{"pkg/coordination/kubestore/role.yaml"},
@@ -27,19 +27,19 @@ func TestAgree(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	store, err := kubestore.New(clients, kubestore.Options{Namespace: r.Namespace})
 	g.Expect(err).NotTo(HaveOccurred())
-	look := func() *coordination.View {
+	readView := func() *coordination.View {
 		view, err := coordination.ReadView(t.Context(), store, "", "agree")
 		g.Expect(err).NotTo(HaveOccurred())
 		return view
 	}
 	processes := map[string]*rig.Running{"a": start("a"), "b": start("b")}
-	g.Eventually(func() []coordination.DoneRecord { return look().DoneRecords }).ShouldNot(BeEmpty())
-	g.Eventually(func() int { return len(look().Sets["pendingForRestart"]) }).Should(BeZero())
+	g.Eventually(func() []coordination.DoneRecord { return readView().DoneRecords }).ShouldNot(BeEmpty())
+	g.Eventually(func() int { return len(readView().Sets["pendingForRestart"]) }).Should(BeZero())
 	for prefix, process := range processes {
 		content, err := os.ReadFile(process.Log)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(strings.Count(string(content), "restarting "+prefix+"-1")).To(Equal(1), string(content))
 	}
 	g.Expect(processes["a"].Stop(t.Context())).To(Succeed())
-	g.Expect(look().Present("a")).To(BeFalse(), "it says goodbye")
+	g.Expect(readView().Present("a")).To(BeFalse(), "it has left the coordination")
 }

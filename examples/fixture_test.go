@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = rig.Timeout
-	ring     = "budget"
+	timeout = rig.Timeout
+	ring    = "budget"
 )
 
 var labelShard, labelDrain = shardingv1alpha1.LabelShard(ring), shardingv1alpha1.LabelDrain(ring)
@@ -45,11 +45,11 @@ type fixture struct {
 func setUp(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(timeout)
 	f.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	f.Expect(f.kubectl("apply", "-k", "plain/config")).NotTo(ContainSubstring("Warning"), "of the manifests")
 	f.Expect(f.kubectl("label", "namespace", f.Namespace, "budget.example.ringmaster=true")).To(ContainSubstring("labeled"))
-	// The shards of the tests are processes, and their Leases are in the test's namespace.
+	// The shards are processes with Leases in the test's namespace.
 	f.kubectl("patch", "controllerring", ring, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"shardNamespaces":[%q]}}`, f.Namespace))
 	return f
 }
@@ -57,9 +57,9 @@ func setUp(t *testing.T) *fixture {
 func (f *fixture) kubectl(args ...string) string {
 	f.t.Helper()
 	command := exec.CommandContext(f.t.Context(), filepath.Join(rig.Assets(f.t), "kubectl"), append([]string{"--kubeconfig", f.Kubeconfig}, args...)...)
-	said, err := command.CombinedOutput()
-	f.Expect(err).NotTo(HaveOccurred(), string(said))
-	return string(said)
+	output, err := command.CombinedOutput()
+	f.Expect(err).NotTo(HaveOccurred(), string(output))
+	return string(output)
 }
 
 // startSharder runs the sharder with its own roles and the one for the ring.
@@ -68,7 +68,7 @@ func (f *fixture) startSharder() {
 	f.StartSharder(f.t, rig.SharderOptions{Roles: []string{"examples/budget/config/sharder-role.yaml"}})
 }
 
-// shardRole is what the examples' manifests let them do.
+// shardRole is the role of the shards in the examples' manifests.
 const shardRole = "examples/budget/config/shard-role.yaml"
 
 func (f *fixture) startBudget(name, role string) *rig.Running {
@@ -93,8 +93,8 @@ func (f *fixture) start(example, name, role string, args ...string) *rig.Running
 	})
 }
 
-// members waits until a number of shards are in the ring.
-func (f *fixture) members(n int) {
+// awaitMembers waits until the ring has n available shards.
+func (f *fixture) awaitMembers(n int) {
 	f.t.Helper()
 	f.Eventually(func(g Gomega) int {
 		found := &shardingv1alpha1.ControllerRing{}
@@ -120,13 +120,13 @@ func (f *fixture) deploy(from, n int) {
 	}
 }
 
-// state is what there is at one moment.
+// state has the objects of the test at one moment.
 type state struct {
 	deployments map[string]*appsv1.Deployment
 	budgets     map[string]*policyv1.PodDisruptionBudget
 }
 
-func (f *fixture) look(g Gomega) state {
+func (f *fixture) read(g Gomega) state {
 	deployments, budgets := &appsv1.DeploymentList{}, &policyv1.PodDisruptionBudgetList{}
 	g.Expect(f.Client.List(context.Background(), deployments, client.InNamespace(f.Namespace))).To(Succeed())
 	g.Expect(f.Client.List(context.Background(), budgets, client.InNamespace(f.Namespace))).To(Succeed())
@@ -140,7 +140,7 @@ func (f *fixture) look(g Gomega) state {
 	return s
 }
 
-// one returns the name of a Deployment of a shard.
+// one returns the name of a Deployment of a shard, or "".
 func (s state) one(shard string) string {
 	for name, deployment := range s.deployments {
 		if deployment.Labels[labelShard] == shard {
@@ -150,13 +150,13 @@ func (s state) one(shard string) string {
 	return ""
 }
 
-// settled waits until there are n Deployments, each with a live shard of the given ones and with its
-// budget on the same shard, and none without a share.
-func (f *fixture) settled(n int, shards ...string) state {
+// awaitSettled waits until n Deployments exist, each assigned to one of the given shards together with its budget, and each of these
+// shards has some.
+func (f *fixture) awaitSettled(n int, shards ...string) state {
 	f.t.Helper()
 	var s state
 	f.Eventually(func(g Gomega) {
-		s = f.look(g)
+		s = f.read(g)
 		g.Expect(s.deployments).To(HaveLen(n))
 		shares := map[string]int{}
 		for name, deployment := range s.deployments {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// change is a write that made an object a shard's.
+// change is a write that assigned an object to a shard.
 type change struct {
 	version    int64
 	deployment bool
@@ -19,31 +19,31 @@ type change struct {
 	shard      string
 }
 
-// record is what was written from some moment on.
-type record struct {
+// recording has the writes since its start.
+type recording struct {
 	mu      sync.Mutex
 	changes []change
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
 
-// record watches the Deployments and budgets of the test.
-func (f *fixture) record() *record {
+// startRecording watches the Deployments and budgets of the test.
+func (f *fixture) startRecording() *recording {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.t.Context())
-	r := &record{stop: cancel}
+	r := &recording{stop: cancel}
 	f.t.Cleanup(r.end)
-	// Without a version a watch begins with what there is.
+	// Without a resourceVersion a watch begins with the existing objects.
 	deployments, err := f.Clientset.AppsV1().Deployments(f.Namespace).Watch(ctx, metav1.ListOptions{})
 	f.Expect(err).NotTo(HaveOccurred())
 	budgets, err := f.Clientset.PolicyV1().PodDisruptionBudgets(f.Namespace).Watch(ctx, metav1.ListOptions{})
 	f.Expect(err).NotTo(HaveOccurred())
-	r.done.Go(func() { r.keep(deployments, true) })
-	r.done.Go(func() { r.keep(budgets, false) })
+	r.done.Go(func() { r.collect(deployments, true) })
+	r.done.Go(func() { r.collect(budgets, false) })
 	return r
 }
 
-func (r *record) keep(events watch.Interface, deployment bool) {
+func (r *recording) collect(events watch.Interface, deployment bool) {
 	for event := range events.ResultChan() {
 		object, is := event.Object.(metav1.Object)
 		if !is {
@@ -59,17 +59,16 @@ func (r *record) keep(events watch.Interface, deployment bool) {
 	}
 }
 
-func (r *record) end() {
+func (r *recording) end() {
 	r.stop()
 	r.done.Wait()
 }
 
-// handedOver ends the record and returns how many Deployments went from one shard to another. All must
-// have found their budgets there: they were written before.
-func (r *record) handedOver(f *fixture) (n int) {
+// handovers ends the recording and returns how many Deployments changed their owner. The budget of each must have been written before.
+func (r *recording) handovers(f *fixture) (n int) {
 	f.t.Helper()
 	r.end()
-	// All versions are of the one etcd, so they are in order across kinds.
+	// All kinds are in the same etcd, so that their resourceVersions are comparable.
 	slices.SortFunc(r.changes, func(a, b change) int { return int(a.version - b.version) })
 	deployments, budgets := map[string]string{}, map[string]string{}
 	for _, c := range r.changes {

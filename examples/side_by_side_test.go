@@ -16,64 +16,64 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// TestSideBySide has instances of both examples share the work, and lets them come, go and die.
+// TestSideBySide runs shards of both examples in one ring. They join, stop, die and hang.
 func TestSideBySide(t *testing.T) {
 	const n = 30
 	f := setUp(t)
 	f.startSharder()
 	killed, stopped, plain := f.startBudget("budget-0", shardRole), f.startBudget("budget-1", shardRole), f.startPlain("plain-0", shardRole)
-	f.members(3)
+	f.awaitMembers(3)
 	f.deploy(0, n)
-	s := f.settled(n, "budget-0", "budget-1", "plain-0")
+	s := f.awaitSettled(n, "budget-0", "budget-1", "plain-0")
 
-	t.Log("What is done to a budget is put right by the shard that has it")
+	t.Log("The owner repairs changed and deleted budgets")
 	for _, shard := range []string{"budget-0", "budget-1", "plain-0"} {
 		f.spoil(s, s.one(shard))
-		s = f.settled(n, "budget-0", "budget-1", "plain-0")
+		s = f.awaitSettled(n, "budget-0", "budget-1", "plain-0")
 	}
 
-	t.Log("A shard that joins is handed Deployments, with their budgets")
-	seen := f.record()
+	t.Log("A new shard gets Deployments together with their budgets")
+	recording := f.startRecording()
 	hanging := f.startPlain("plain-1", shardRole)
-	f.members(4)
-	s = f.settled(n, "budget-0", "budget-1", "plain-0", "plain-1")
-	f.Expect(seen.handedOver(f)).To(Equal(countOf(s, "plain-1")), "all of its objects came to it by hand, budgets first")
+	f.awaitMembers(4)
+	s = f.awaitSettled(n, "budget-0", "budget-1", "plain-0", "plain-1")
+	f.Expect(recording.handovers(f)).To(Equal(countOf(s, "plain-1")), "all of its objects were released to it, budgets first")
 
-	t.Log("A shard that is asked to let go, and gets the object back in the same write, goes on")
+	t.Log("A drained object that is assigned to the same shard again is reconciled")
 	for _, shard := range []string{"budget-1", "plain-1"} {
 		name := s.one(shard)
 		f.kubectl("label", "deployment", "-n", f.Namespace, name, labelDrain+"=true")
-		s = f.settled(n, "budget-0", "budget-1", "plain-0", "plain-1")
+		s = f.awaitSettled(n, "budget-0", "budget-1", "plain-0", "plain-1")
 		f.Expect(s.deployments[name].Labels).To(HaveKeyWithValue(labelShard, shard))
 		f.spoil(s, name)
 	}
 
-	t.Log("A shard that dies, and two that leave")
+	t.Log("One shard dies, and two stop")
 	f.Expect(killed.Kill()).To(Succeed())
 	f.deploy(n, 5)
-	f.settled(n+5, "budget-1", "plain-0", "plain-1")
-	f.leave(stopped)
-	f.settled(n+5, "plain-0", "plain-1")
+	f.awaitSettled(n+5, "budget-1", "plain-0", "plain-1")
+	f.stopShard(stopped)
+	f.awaitSettled(n+5, "plain-0", "plain-1")
 	f.startBudget("budget-2", shardRole)
-	f.members(3)
-	f.leave(plain)
-	s = f.settled(n+5, "budget-2", "plain-1")
+	f.awaitMembers(3)
+	f.stopShard(plain)
+	s = f.awaitSettled(n+5, "budget-2", "plain-1")
 	for _, shard := range []string{"budget-2", "plain-1"} {
 		f.spoil(s, s.one(shard))
 	}
-	f.settled(n+5, "budget-2", "plain-1")
+	f.awaitSettled(n+5, "budget-2", "plain-1")
 
-	t.Log("A shard that hangs, and ends when it wakes up")
+	t.Log("A shard hangs for longer than its Lease, and exits when it resumes")
 	f.Expect(hanging.Pause()).To(Succeed())
-	f.settled(n+5, "budget-2")
+	f.awaitSettled(n+5, "budget-2")
 	f.Expect(hanging.Resume()).To(Succeed())
-	f.Expect(f.end(hanging)).NotTo(Succeed())
+	f.Expect(f.waitForExit(hanging)).NotTo(Succeed())
 	f.Expect(hanging.Tail(1)).To(HaveSuffix(shard.ErrLeaseLost.Error()))
-	f.settled(n+5, "budget-2")
+	f.awaitSettled(n+5, "budget-2")
 }
 
-// TestBlind lets instances start that may not read Deployments. They must not be given any.
-func TestBlind(t *testing.T) {
+// TestShardWithoutPermissionsDoesNotJoin starts shards without permission to read Deployments. They must not get any.
+func TestShardWithoutPermissionsDoesNotJoin(t *testing.T) {
 	f := setUp(t)
 	const role = "examples/testdata/blind-role.yaml"
 	blind := []*rig.Running{f.startBudget("budget", role), f.startPlain("plain", role)}
@@ -87,7 +87,7 @@ func TestBlind(t *testing.T) {
 	}, "2s").Should(BeZero())
 	for _, p := range blind {
 		f.Expect(p.Terminate()).To(Succeed())
-		f.Expect(f.end(p)).To(Succeed())
+		f.Expect(f.waitForExit(p)).To(Succeed())
 	}
 }
 
@@ -100,7 +100,7 @@ func countOf(s state, shard string) (n int) {
 	return n
 }
 
-// spoil deletes a budget, and changes another one of the same shard if there is one.
+// spoil deletes a budget, and changes another one of the same shard, if any.
 func (f *fixture) spoil(s state, name string) {
 	f.t.Helper()
 	deleted := s.budgets[name]
@@ -114,7 +114,7 @@ func (f *fixture) spoil(s state, name string) {
 		f.Expect(f.Client.Update(f.t.Context(), budget)).To(Succeed())
 		break
 	}
-	// It is another one: the one of s must not be taken for it.
+	// The new budget has another UID than the one in s.
 	f.Eventually(func(g Gomega) types.UID {
 		budget := &policyv1.PodDisruptionBudget{}
 		g.Expect(f.Client.Get(context.Background(), client.ObjectKeyFromObject(deleted), budget)).To(Succeed())
@@ -122,19 +122,19 @@ func (f *fixture) spoil(s state, name string) {
 	}).ShouldNot(Equal(deleted.UID))
 }
 
-// leave stops a shard in good order. It has released its Lease then.
-func (f *fixture) leave(p *rig.Running) {
+// stopShard stops a shard gracefully, and checks that it has released its Lease.
+func (f *fixture) stopShard(p *rig.Running) {
 	f.t.Helper()
 	f.Expect(p.Terminate()).To(Succeed())
-	f.Expect(f.end(p)).To(Succeed())
+	f.Expect(f.waitForExit(p)).To(Succeed())
 	lease := &coordinationv1.Lease{}
 	f.Expect(f.Client.Get(f.t.Context(), client.ObjectKey{Namespace: f.Namespace, Name: p.Name()}, lease)).To(Succeed())
 	f.Expect(*lease.Spec.HolderIdentity).To(BeEmpty())
 }
 
-// end waits for the end of a process.
-func (f *fixture) end(p *rig.Running) error {
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+// waitForExit waits until a process has ended, and returns its error.
+func (f *fixture) waitForExit(p *rig.Running) error {
+	ctx, cancel := context.WithTimeout(f.t.Context(), timeout)
 	defer cancel()
 	return p.Wait(ctx)
 }

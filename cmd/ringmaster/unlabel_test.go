@@ -17,9 +17,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// labelled makes n ConfigMaps as a ring leaves them: with a shard, some with a drain as well, some with
-// only that, and each with labels that are none of our business.
-func labelled(t *testing.T, r *rig.Rig, n int) {
+// createLabelled creates n ConfigMaps with the labels of a ring: most with the shard label, some with the drain label too, some
+// with only the drain label, and all with labels that are not the ring's.
+func createLabelled(t *testing.T, r *rig.Rig, n int) {
 	t.Helper()
 	var group sync.WaitGroup
 	for i := range n {
@@ -40,8 +40,8 @@ func labelled(t *testing.T, r *rig.Rig, n int) {
 	group.Wait()
 }
 
-// left counts the ConfigMaps that have a label of the ring.
-func left(t *testing.T, r *rig.Rig) (n int) {
+// countLabelled counts the ConfigMaps with a label of the ring.
+func countLabelled(t *testing.T, r *rig.Rig) (n int) {
 	t.Helper()
 	list := &corev1.ConfigMapList{}
 	if err := r.Client.List(t.Context(), list, client.InNamespace(r.Namespace)); err != nil {
@@ -61,96 +61,101 @@ func left(t *testing.T, r *rig.Rig) (n int) {
 	return n
 }
 
-// TestUnlabelAfterTheRing finds the objects of a ring that is gone, more than a page of them, while
-// somebody else writes them too.
-func TestUnlabelAfterTheRing(t *testing.T) {
+// TestUnlabelDeletedRing removes the labels of a deleted ring from more than one page of objects, while another client writes
+// to the objects.
+func TestUnlabelDeletedRing(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	somebody := newPerson(t, r)
+	user := newPerson(t, r)
 	const n = 700
-	labelled(t, r, n)
-	// Something without a namespace too.
+	createLabelled(t, r, n)
+	// A cluster-scoped object too.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.Namespace}}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"shard"}}}`, shardingv1alpha1.LabelShard(r.Namespace))
 	g.Expect(r.Client.Patch(t.Context(), namespace, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
 
-	out, said, err := somebody.types("", "unlabel", r.Namespace, "--dry-run")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(out).To(And(
-		MatchRegexp(`looking at all \d\d+ resources`),
+	stdout, stderr, err := user.types("", "unlabel", r.Namespace, "--dry-run")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(stdout).To(And(
+		MatchRegexp(`searching all \d\d+ resources`),
 		ContainSubstring(fmt.Sprintf("configmaps: %d with labels", n)),
 		ContainSubstring("Nothing was changed"),
 	))
-	g.Expect(left(t, r)).To(Equal(n))
+	g.Expect(countLabelled(t, r)).To(Equal(n))
+	stdout, stderr, err = user.types("", "unlabel", r.Namespace)
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(stdout).To(ContainSubstring(fmt.Sprintf("configmaps: %d with labels", n)))
+	g.Expect(stderr).To(And(ContainSubstring("nothing was changed"), ContainSubstring("add --yes")))
+	g.Expect(countLabelled(t, r)).To(Equal(n))
 
 	stop := make(chan struct{})
-	var others sync.WaitGroup
-	others.Go(func() {
+	var writer sync.WaitGroup
+	writer.Go(func() {
 		for i := 0; ; i = (i + 7) % n {
 			select {
 			case <-stop:
 				return
-			case <-time.After(5 * time.Millisecond): // the API server has other things to do
+			case <-time.After(5 * time.Millisecond): // leave capacity to the API server
 			}
 			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: fmt.Sprintf("object-%d", i)}}
 			patch := fmt.Appendf(nil, `{"data":{"written":"%d"}}`, i)
 			_ = r.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", patch))
 		}
 	})
-	out, said, err = somebody.types("", "unlabel", r.Namespace)
+	stdout, stderr, err = user.types("", "unlabel", r.Namespace, "--yes")
 	close(stop)
-	others.Wait()
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(out).To(And(
+	writer.Wait()
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(stdout).To(And(
 		ContainSubstring(fmt.Sprintf("configmaps: %d unlabelled", n)),
 		ContainSubstring("namespaces: 1 unlabelled"),
 		ContainSubstring(fmt.Sprintf("from %d objects", n+1)),
 	))
-	g.Expect(left(t, r)).To(BeZero())
+	g.Expect(countLabelled(t, r)).To(BeZero())
 
-	// The second time there is nothing, and it might as well be a name that was misspelt.
-	_, said, err = somebody.types("", "unlabel", r.Namespace, "--resource", "configmaps")
+	// The second time no label is left, so the name might be misspelt.
+	_, stderr, err = user.types("", "unlabel", r.Namespace, "--resource", "configmaps", "--yes")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(And(
-		ContainSubstring("there is nothing of a ring "+r.Namespace),
-		ContainSubstring("in 1 resource; but objects have labels of: another"),
+	g.Expect(stderr).To(And(
+		ContainSubstring(fmt.Sprintf("ring %q not found", r.Namespace)),
+		ContainSubstring("in 1 resource (objects have labels of: another"),
 		ContainSubstring("If the labels were removed before"),
 	))
-	// A file says that there was such a ring.
-	out, said, err = somebody.types(strings.ReplaceAll(ringFile, "from-file", r.Namespace), "unlabel", "-f", "-")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(out).To(ContainSubstring("from 0 objects; resources looked at: 1"))
+	// With a file the name is known to be correct.
+	stdout, stderr, err = user.types(strings.ReplaceAll(ringFile, "from-file", r.Namespace), "unlabel", "-f", "-")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(stdout).To(And(ContainSubstring("0 objects have labels of the ring "), ContainSubstring("resources searched: 1"), ContainSubstring("Nothing was changed.")))
 }
 
-// TestUnlabelMisspelt fails for a ring that there never was, and says which there are.
-func TestUnlabelMisspelt(t *testing.T) {
+// TestUnlabelUnknownRing fails for a ring that never existed, and names the rings with labels.
+func TestUnlabelUnknownRing(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	somebody := newPerson(t, r)
-	labelled(t, r, 3)
+	user := newPerson(t, r)
+	createLabelled(t, r, 3)
 	shard := "shard-0"
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.Namespace, Name: shard,
 		Labels: map[string]string{shardingv1alpha1.LabelControllerRing: r.Namespace + "-joined"},
 	}}
 	g.Expect(r.Client.Create(t.Context(), lease)).To(Succeed())
-	for _, args := range [][]string{{"misspelt"}, {"misspelt", "--dry-run"}} {
-		out, said, err := somebody.types("", append([]string{"unlabel", "--resource", "configmaps"}, args...)...)
+	for _, args := range [][]string{{"misspelt"}, {"misspelt", "--yes"}, {"misspelt", "--dry-run"}} {
+		stdout, stderr, err := user.types("", append([]string{"unlabel", "--resource", "configmaps"}, args...)...)
 		g.Expect(err).To(HaveOccurred())
-		g.Expect(out).To(BeEmpty(), "nothing that sounds like success")
-		g.Expect(said).To(And(ContainSubstring("objects have labels of: another, "), ContainSubstring(r.Namespace+"-joined")))
+		g.Expect(stdout).To(BeEmpty(), "no report of success")
+		g.Expect(stderr).To(And(ContainSubstring("objects have labels of: another, "), ContainSubstring(r.Namespace+"-joined")))
 	}
-	out, said, err := somebody.types("", "unlabel", r.Namespace+"-joined", "--resource", "configmaps")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(out).To(ContainSubstring("from 0 objects"), "there are shards, so there is such a ring")
+	stdout, stderr, err := user.types("", "unlabel", r.Namespace+"-joined", "--resource", "configmaps", "--yes")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(stdout).To(ContainSubstring("from 0 objects"), "the ring has shards, so it exists")
 }
 
-// TestUnlabelRefusesLiveShards stops before it takes away what somebody works on.
+// TestUnlabelRefusesLiveShards changes nothing while shards reconcile the objects.
 func TestUnlabelRefusesLiveShards(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, somebody := declare(t, r), newPerson(t, r)
-	labelled(t, r, 20)
+	ring, user := declare(t, r), newPerson(t, r)
+	createLabelled(t, r, 20)
 	shard := "shard-0"
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -161,45 +166,45 @@ func TestUnlabelRefusesLiveShards(t *testing.T) {
 	}
 	g.Expect(r.Client.Create(t.Context(), lease)).To(Succeed())
 
-	_, said, err := somebody.types("", "unlabel", ring.Name)
+	_, stderr, err := user.types("", "unlabel", ring.Name, "--yes")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(And(ContainSubstring("has live shards: "+r.Namespace+"/shard-0"), ContainSubstring("--force")))
-	out, said, err := somebody.types("", "unlabel", ring.Name, "--dry-run")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(out).To(ContainSubstring("20 objects have labels of the ring "+ring.Name+"; resources looked at: 2"), "the ring's resources, and no others")
+	g.Expect(stderr).To(And(ContainSubstring("has live shards: "+r.Namespace+"/shard-0"), ContainSubstring("--force")))
+	stdout, stderr, err := user.types("", "unlabel", ring.Name, "--dry-run")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(stdout).To(ContainSubstring("20 objects have labels of the ring "+ring.Name+"; resources searched: 2"), "only the resources of the ring")
 
 	g.Expect(r.Client.Delete(t.Context(), ring)).To(Succeed())
-	_, said, err = somebody.types("", "unlabel", ring.Name)
+	_, stderr, err = user.types("", "unlabel", ring.Name, "--yes")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(ContainSubstring("is gone, but shards of it hold their Leases"))
-	g.Expect(left(t, r)).To(Equal(20))
+	g.Expect(stderr).To(ContainSubstring("is deleted, but its shards are alive"))
+	g.Expect(countLabelled(t, r)).To(Equal(20))
 
-	out, said, err = somebody.types("", "unlabel", ring.Name, "--force", "--resource", "configmaps")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	g.Expect(out).To(ContainSubstring("configmaps: 20 unlabelled"))
-	g.Expect(left(t, r)).To(BeZero())
+	stdout, stderr, err = user.types("", "unlabel", ring.Name, "--force", "--resource", "configmaps", "--yes")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	g.Expect(stdout).To(ContainSubstring("configmaps: 20 unlabelled"))
+	g.Expect(countLabelled(t, r)).To(BeZero())
 }
 
-// TestUnlabelFails says what it could not do, and does the rest.
-func TestUnlabelFails(t *testing.T) {
+// TestUnlabelContinuesAfterError reports the objects that it could not change, and changes the others.
+func TestUnlabelContinuesAfterError(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	somebody := newPerson(t, r)
-	labelled(t, r, 10)
-	somebody.applies(fmt.Sprintf(refusal, r.Namespace))
+	user := newPerson(t, r)
+	createLabelled(t, r, 10)
+	user.applies(fmt.Sprintf(refusingPolicy, r.Namespace))
 	g.Eventually(func() error {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: "object-3"}}
 		return r.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"a":"b"}}`)), client.DryRunAll)
 	}, "10s").ShouldNot(Succeed(), "the policy is in force")
-	out, said, err := somebody.types("", "unlabel", r.Namespace, "--resource", "configmaps,secrets")
+	stdout, stderr, err := user.types("", "unlabel", r.Namespace, "--resource", "configmaps,secrets", "--yes")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(out).To(ContainSubstring("configmaps: 9 unlabelled, 1 still have labels"))
-	g.Expect(said).To(And(ContainSubstring("configmaps "+r.Namespace+"/object-3: "), ContainSubstring("is a policy"), ContainSubstring("Run it again")))
-	g.Expect(left(t, r)).To(Equal(1))
+	g.Expect(stdout).To(ContainSubstring("configmaps: 9 unlabelled, 1 still have labels"))
+	g.Expect(stderr).To(And(ContainSubstring("configmaps "+r.Namespace+"/object-3: "), ContainSubstring("is a policy"), ContainSubstring("run the command again")))
+	g.Expect(countLabelled(t, r)).To(Equal(1))
 }
 
-// refusal is a policy against writing one of the objects in a namespace.
-const refusal = `
+// refusingPolicy denies updates of one object in a namespace.
+const refusingPolicy = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: %[1]s}
@@ -221,25 +226,25 @@ spec:
       matchLabels: {kubernetes.io/metadata.name: %[1]s}
 `
 
-// TestUnlabelIsUndone stops when the ring still assigns objects, which a policy plays here.
-func TestUnlabelIsUndone(t *testing.T) {
+// TestUnlabelStopsWhenLabelsAreAddedAgain stops while the webhook of the ring assigns objects. A policy stands for the webhook.
+func TestUnlabelStopsWhenLabelsAreAddedAgain(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	somebody := newPerson(t, r)
-	labelled(t, r, 600)
-	somebody.applies(fmt.Sprintf(assignment, r.Namespace))
+	user := newPerson(t, r)
+	createLabelled(t, r, 600)
+	user.applies(fmt.Sprintf(assigningPolicy, r.Namespace))
 	g.Eventually(func() map[string]string {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, GenerateName: "probe-"}}
 		g.Expect(r.Client.Create(t.Context(), object)).To(Succeed())
 		return object.Labels
 	}, "10s").Should(HaveKey(shardingv1alpha1.LabelShard(r.Namespace)))
-	_, said, err := somebody.types("", "unlabel", r.Namespace, "--resource", "configmaps")
+	_, stderr, err := user.types("", "unlabel", r.Namespace, "--resource", "configmaps", "--yes")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(said).To(And(ContainSubstring("the ring's webhook puts the labels back"), ContainSubstring("kubectl delete controllerring")))
+	g.Expect(stderr).To(And(ContainSubstring("the ring's webhook puts the labels back"), ContainSubstring("kubectl delete controllerring")))
 }
 
-// assignment labels every object of a namespace that has no shard, as a ring's webhook does.
-const assignment = `
+// assigningPolicy adds the shard label to the objects of a namespace, as the webhook of a ring does.
+const assigningPolicy = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: %[1]s}
@@ -265,22 +270,22 @@ spec:
 `
 
 func TestUnlabelRefuses(t *testing.T) {
-	somebody := newPerson(t, rig.Shared(t))
+	user := newPerson(t, rig.Shared(t))
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"no name":                {nil, "which ring?"},
-		"a name that cannot be":  {[]string{"A=B"}, "cannot be the name of a ring"},
-		"an unknown resource":    {[]string{"ring", "--resource", "things.example.com"}, `does not know the resource "things.example.com"`},
-		"a file without a ring":  {[]string{"-f", "/dev/null"}, "no ControllerRing"},
-		"a cluster that is away": {[]string{"ring", "--context", "elsewhere"}, `context "elsewhere" does not exist`},
+		"no name":               {nil, "no ring given"},
+		"an invalid name":       {[]string{"A=B"}, `invalid ring name "A=B"`},
+		"an unknown resource":   {[]string{"ring", "--resource", "things.example.com"}, `does not know the resource "things.example.com"`},
+		"a file without a ring": {[]string{"-f", "/dev/null"}, "no ControllerRing"},
+		"an unknown context":    {[]string{"ring", "--context", "elsewhere"}, `context "elsewhere" does not exist`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, said, err := somebody.types("", append([]string{"unlabel"}, test.args...)...)
+			_, stderr, err := user.types("", append([]string{"unlabel"}, test.args...)...)
 			g.Expect(err).To(HaveOccurred())
-			g.Expect(said).To(ContainSubstring(test.want))
+			g.Expect(stderr).To(ContainSubstring(test.want))
 		})
 	}
 }

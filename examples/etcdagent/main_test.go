@@ -12,7 +12,7 @@ func TestFlags(t *testing.T) {
 	for name, test := range map[string]struct{ args, want string }{
 		"enough":          {enough, ""},
 		"with ports":      {enough + " --ports=21790-21799", ""},
-		"wrong ports":     {enough + " --ports=21790", "no range of ports"},
+		"wrong ports":     {enough + " --ports=21790", "invalid port range"},
 		"no folder":       {"--etcd=/etcd --region=dc1", "--dir is missing"},
 		"no etcd":         {"--dir=/d --region=dc1", "--etcd is missing"},
 		"no region":       {"--dir=/d --etcd=/etcd", "--region is missing"},

@@ -10,11 +10,11 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// grants are the holders of the lock, by token, as somebody has seen them.
+// grants are the holders of the lock by token, as observed.
 type grants map[int64]string
 
-// note takes a lock, and returns what should not be.
-func (g grants) note(lock *coordination.Lock) (wrong []string) {
+// record records a grant, and returns violations.
+func (g grants) record(lock *coordination.Lock) (wrong []string) {
 	if holder, known := g[lock.Token]; known && holder != lock.Holder {
 		wrong = append(wrong, fmt.Sprintf("%s and %s both have the token %d", holder, lock.Holder, lock.Token))
 	}
@@ -25,9 +25,9 @@ func (g grants) note(lock *coordination.Lock) (wrong []string) {
 	return wrong
 }
 
-// wrongOrders are those of one agent that should not have been carried out: again, under a token that was older than
-// one before of the same system, or for a member of another system.
-func wrongOrders(orders []order) (wrong []string) {
+// invalidOrders returns the orders of one agent that should not have been carried out: repeated ones, ones with
+// an older token than a previous order of the same system, or for a member of another system.
+func invalidOrders(orders []order) (wrong []string) {
 	tokens, systems := map[string]int64{}, map[string]string{}
 	seen := map[string]bool{}
 	for _, o := range orders {
@@ -46,8 +46,9 @@ func wrongOrders(orders []order) (wrong []string) {
 	return wrong
 }
 
-// overlaps are the orders of different steps of a system that were carried out at the same time, by whichever agents.
-func overlaps(orders []order) (wrong []string) {
+// overlappingOrders returns orders of different steps of a system that were carried out at the same time, by any
+// agents.
+func overlappingOrders(orders []order) (wrong []string) {
 	step := func(o order) string { return o.System + ": " + o.Order[:max(0, strings.LastIndex(o.Order, "/"))] }
 	for i, a := range orders {
 		for _, b := range orders[:i] {
@@ -59,18 +60,17 @@ func overlaps(orders []order) (wrong []string) {
 	return wrong
 }
 
-// down is for how long a member did not serve, as somebody has seen who asked it again and again: at least from the first time until
-// the last one.
-type down struct {
+// downtime is an interval in which a member did not serve, from the first to the last failed probe.
+type downtime struct {
 	system, member string
 	from, until    time.Time
 }
 
-// besides are the orders to restart a member that were begun while another one of its system was down.
-func besides(orders []order, downs []down) (wrong []string) {
+// restartsWhileDown returns the restarts that began while another member of the system was down.
+func restartsWhileDown(orders []order, downs []downtime) (wrong []string) {
 	for _, o := range orders {
 		for _, d := range downs {
-			if o.does() == "restart" && d.system == o.System && d.member != o.Member && d.from.Before(o.TS) && o.TS.Before(d.until) {
+			if o.operation() == "restart" && d.system == o.System && d.member != o.Member && d.from.Before(o.TS) && o.TS.Before(d.until) {
 				wrong = append(wrong, fmt.Sprintf("%s of %s began while %s was down, from %s before until %s after", o.Order, o.Member, d.member,
 					o.TS.Sub(d.from), d.until.Sub(o.TS)))
 			}
@@ -79,30 +79,30 @@ func besides(orders []order, downs []down) (wrong []string) {
 	return wrong
 }
 
-// ledger is what a client knows of a store that it writes to and reads from.
+// ledger is what a client knows about a store that it writes to and reads from.
 type ledger struct {
-	// acknowledged are the values that the store has said it has, last is the key of the newest.
+	// acknowledged are the acknowledged values by key, last is the newest key.
 	acknowledged map[string]string
 	last         string
 	reads        int
-	wrong        []string
+	violations   []string
 }
 
 func newLedger() *ledger { return &ledger{acknowledged: map[string]string{}} }
 
-// acknowledge notes that a write was.
-func (l *ledger) acknowledge(key, value string) { l.acknowledged[key], l.last = value, key }
+// recordWrite records an acknowledged write.
+func (l *ledger) recordWrite(key, value string) { l.acknowledged[key], l.last = value, key }
 
-// read notes what was read of a key. The store says nothing of a key that it does not have.
-func (l *ledger) read(key string, values ...string) {
+// recordRead records the values of a key that was read, none if the key does not exist.
+func (l *ledger) recordRead(key string, values ...string) {
 	l.reads++
 	if want := l.acknowledged[key]; !slices.Equal(values, []string{want}) {
-		l.wrong = append(l.wrong, fmt.Sprintf("%s was acknowledged as %s, and %v was read", key, want, values))
+		l.violations = append(l.violations, fmt.Sprintf("%s was acknowledged as %s, and %v was read", key, want, values))
 	}
 }
 
-// lost are the keys that were acknowledged and that the store has not, or not with this value.
-func (l *ledger) lost(found map[string]string) (keys []string) {
+// lostKeys returns the acknowledged keys that the store does not have, or has with another value.
+func (l *ledger) lostKeys(found map[string]string) (keys []string) {
 	for _, key := range slices.Sorted(maps.Keys(l.acknowledged)) {
 		if value, there := found[key]; !there || value != l.acknowledged[key] {
 			keys = append(keys, key)

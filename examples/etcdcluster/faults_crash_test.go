@@ -14,47 +14,48 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// Operators are killed at every step of what they do, before it and after it, and new processes take their place. All is
-// done nevertheless, and nothing twice.
-func TestCrashes(t *testing.T) {
-	w := begin(t, faulty())
-	play(t, w, []act{
-		{"who acts, at each step of a restart", (*scene).crashesInRestart},
-		{"who acts, at each step of a replacement", (*scene).crashesInReplacement},
-		{"who obeys, at each order of a restart", (*scene).obeyingInRestart},
-		{"who obeys, at each order of a replacement", (*scene).obeyingInReplacement},
+// Operators are killed before and after every step, and new processes take their place. Everything is done
+// nevertheless, and nothing twice.
+func TestOperatorCrashes(t *testing.T) {
+	w := start(t, faultOptions())
+	runFaults(t, w, []faultCase{
+		{"the holder, at each step of a restart", (*faultTest).holderCrashesInRestart},
+		{"the holder, at each step of a replacement", (*faultTest).holderCrashesInReplacement},
+		{"the executor, at each order of a restart", (*faultTest).executorCrashesInRestart},
+		{"the executor, at each order of a replacement", (*faultTest).executorCrashesInReplacement},
 	})
 	w.checkHistory()
 }
 
-// moments are those at which something was killed, by what was to be done.
-type moments map[string]bool
+// killPoints are the points at which an operator was killed.
+type killPoints map[string]bool
 
-// note notes a moment, if it was met.
-func (m moments) note(moment string, met bool) {
+// record records a point, if it was reached.
+func (m killPoints) record(moment string, met bool) {
 	if met {
 		m[moment] = true
 	}
 }
 
-// attempts are how often a plan is disturbed until every moment was met. A process may be faster than its murderer.
-const attempts = 4
+// maxAttempts is how often a plan is disturbed until all points were reached. A process may be faster than the
+// test.
+const maxAttempts = 4
 
-// throughout makes a change, disturbs what comes of it, and does so again until all moments were met.
-func (s *scene) throughout(wanted []string, change func(), disturb func(moments)) {
+// coverKillPoints makes a change and disturbs the plan, repeatedly until all points were reached.
+func (s *faultTest) coverKillPoints(wanted []string, change func(), disturb func(killPoints)) {
 	s.t.Helper()
-	met, missing := moments{}, wanted
-	for attempt := 0; attempt < attempts && len(missing) > 0; attempt++ {
+	met, missing := killPoints{}, wanted
+	for attempt := 0; attempt < maxAttempts && len(missing) > 0; attempt++ {
 		change()
 		disturb(met)
-		s.settled()
+		s.awaitSettled()
 		missing = slices.DeleteFunc(slices.Clone(wanted), func(moment string) bool { return met[moment] })
-		s.t.Logf("moments that were not met yet: %q", missing)
+		s.t.Logf("points that were not reached yet: %q", missing)
 	}
-	s.Expect(missing).To(BeEmpty(), "nobody was killed at these moments")
+	s.Expect(missing).To(BeEmpty(), "no operator was killed at these points")
 }
 
-func both(steps ...string) []string {
+func beforeAndAfter(steps ...string) []string {
 	var all []string
 	for _, step := range steps {
 		all = append(all, "before "+step, "after "+step)
@@ -62,38 +63,38 @@ func both(steps ...string) []string {
 	return all
 }
 
-func (s *scene) crashesInRestart() {
+func (s *faultTest) holderCrashesInRestart() {
 	before := map[string]int{}
-	s.throughout(both(plan.Restart, plan.MoveLeader),
-		func() { before = s.disturbed(); s.change() },
-		func(met moments) {
-			s.killWhoActs(met)
-			s.settled()
-			s.Expect(s.since(before)).To(Equal(once(s.names()...)))
+	s.coverKillPoints(beforeAndAfter(plan.Restart, plan.MoveLeader),
+		func() { before = s.restartCounts(); s.changeArgs() },
+		func(met killPoints) {
+			s.killHolderAtEachStep(met)
+			s.awaitSettled()
+			s.Expect(s.restartsSince(before)).To(Equal(onceEach(s.voterNames()...)))
 		})
 }
 
-func (s *scene) crashesInReplacement() {
+func (s *faultTest) holderCrashesInReplacement() {
 	var old string
 	var before []string
-	s.throughout(both(plan.AddLearner, plan.Start, plan.Promote, plan.MoveLeader, plan.Remove, plan.Stop),
+	s.coverKillPoints(beforeAndAfter(plan.AddLearner, plan.Start, plan.Promote, plan.MoveLeader, plan.Remove, plan.Stop),
 		func() {
-			before = s.names()
-			old = s.leader()
-			s.owner(coordination.MemberID(old)).replace()
+			before = s.voterNames()
+			old = s.leaderName()
+			s.memberRegion(coordination.MemberID(old)).replaceMembers()
 		},
-		func(met moments) {
-			s.killWhoActs(met)
-			s.settled()
-			s.Expect(s.names()).To(HaveLen(len(before)))
-			s.Expect(s.names()).NotTo(ContainElement(old))
+		func(met killPoints) {
+			s.killHolderAtEachStep(met)
+			s.awaitSettled()
+			s.Expect(s.voterNames()).To(HaveLen(len(before)))
+			s.Expect(s.voterNames()).NotTo(ContainElement(old))
 		})
 }
 
-// killWhoActs kills the operator that acts before and after each step, until all is done.
-func (s *scene) killWhoActs(met moments) {
+// killHolderAtEachStep kills the holder of the lock before and after each step, until the plan is done.
+func (s *faultTest) killHolderAtEachStep(met killPoints) {
 	s.t.Helper()
-	id := s.until(held).Intent.ID
+	id := s.awaitView(isHeld).Intent.ID
 	over := func(v *view) bool { return v.Intent == nil || v.Intent.ID != id }
 	var token int64
 	for at := 0; ; at++ {
@@ -101,78 +102,78 @@ func (s *scene) killWhoActs(met moments) {
 		before, left := s.killHolder(
 			func(v *view) bool {
 				seen = v
-				return over(v) || held(v) && v.Intent.StepIndex >= at && v.Intent.Token > token
+				return over(v) || isHeld(v) && v.Intent.StepIndex >= at && v.Intent.Token > token
 			},
-			// One that was killed before a step finds it done when another one goes on: then it is not killed after it.
-			func(v *view) bool { return over(v) || present(v) == nil || met["before "+present(v).Do] })
+			// After a kill before a step, the next holder may find the step done: then it is not killed after it.
+			func(v *view) bool { return over(v) || currentStep(v) == nil || met["before "+currentStep(v).Do] })
 		if over(seen) {
 			return
 		}
 		at = seen.Intent.StepIndex
-		step := present(seen)
-		if step == nil { // all is done, and that is not yet written down
+		step := currentStep(seen)
+		if step == nil { // all steps are done, and the intent is not removed yet
 			continue
 		}
 		if before != nil {
 			token = before.Intent.Token
-			met.note("before "+step.Do, stillAt(before, left) && !s.took(step, left))
+			met.record("before "+step.Do, isSameStep(before, left) && !s.hasEffect(step, left))
 		}
 		next := func(v *view) bool { return over(v) || v.Intent.StepIndex > at }
 		after, left := s.killHolder(func(v *view) bool {
-			if !next(v) && held(v) && v.Intent.Token > token && !answered(v) && s.ordersAnother(v) && v.Accepted(step.Member()) {
-				_ = s.of(v.Lock.Holder).operator.Pause() // or else it may be faster when it sees the answer
+			if !next(v) && isHeld(v) && v.Intent.Token > token && !isAnswered(v) && s.isOrderToOther(v) && v.Accepted(step.Member()) {
+				_ = s.operatorRegion(v.Lock.Holder).operator.Pause() // otherwise it may be faster when it reads the answer
 			}
-			return next(v) || held(v) && v.Intent.Token > token && s.took(step, v)
+			return next(v) || isHeld(v) && v.Intent.Token > token && s.hasEffect(step, v)
 		}, next)
 		for _, r := range s.regions { // one whose session ended before the answer came
-			_ = r.operator.Resume() // the others did not stop
+			_ = r.operator.Resume() // the others were not paused
 		}
 		if after == nil {
-			continue // it was faster
+			continue // the process was faster
 		}
 		token = after.Intent.Token
-		met.note("after "+step.Do, stillAt(after, left))
+		met.record("after "+step.Do, isSameStep(after, left))
 	}
 }
 
-// killHolder kills who acts at a moment, and starts another process of it, unless it is too late. It returns what was seen
-// at the moment, and what the operator has left.
-func (s *scene) killHolder(at, late func(*view) bool) (seen, left *view) {
+// killHolder kills the holder of the lock when a view matches, and starts another process of it, unless it is
+// too late. It returns the matching view, and the view after the kill.
+func (s *faultTest) killHolder(at, late func(*view) bool) (seen, left *view) {
 	s.t.Helper()
-	v := s.wait(s.when(at, func(v *view) {
+	v := s.await(s.onView(at, func(v *view) {
 		if !late(v) {
-			_ = s.of(v.Lock.Holder).operator.Kill() // it is looked at below
+			_ = s.operatorRegion(v.Lock.Holder).operator.Kill() // checked below
 		}
 	}))
 	if late(v) {
 		return nil, nil
 	}
-	r := s.of(v.Lock.Holder)
+	r := s.operatorRegion(v.Lock.Holder)
 	s.Expect(r.operator.Running()).To(BeFalse())
-	left = s.look()
-	s.t.Logf("killed %s with token %d at step %d: %s", v.Lock.Holder, v.Intent.Token, v.Intent.StepIndex, words(present(v)))
-	r.again()
+	left = s.readView()
+	s.t.Logf("killed %s with token %d at step %d: %s", v.Lock.Holder, v.Intent.Token, v.Intent.StepIndex, describeStep(currentStep(v)))
+	r.restartOperator()
 	return v, left
 }
 
-// stillAt tells whether what was seen when an operator was killed is the last that it has done.
-func stillAt(seen, left *view) bool {
+// isSameStep reports whether nothing was written between the matching view and the kill.
+func isSameStep(seen, left *view) bool {
 	return left.Intent != nil && left.Intent.ID == seen.Intent.ID && left.Intent.StepIndex == seen.Intent.StepIndex
 }
 
-func words(step *coordination.Step) string {
+func describeStep(step *coordination.Step) string {
 	if step == nil {
-		return "all is done"
+		return "all steps are done"
 	}
 	return fmt.Sprintf("%s %s", step.Do, step.Member())
 }
 
-// took tells whether a step has had its effect.
-func (s *scene) took(step *coordination.Step, v *view) bool {
+// hasEffect reports whether a step has had its effect.
+func (s *faultTest) hasEffect(step *coordination.Step, v *view) bool {
 	if step.Order {
-		return answered(v)
+		return isAnswered(v)
 	}
-	state := s.seen()
+	state := s.trySystemState()
 	if state == nil {
 		return false
 	}
@@ -190,44 +191,44 @@ func (s *scene) took(step *coordination.Step, v *view) bool {
 	return false
 }
 
-// obeyingInRestart kills operators that are ordered to restart their members.
-func (s *scene) obeyingInRestart() {
+// executorCrashesInRestart kills operators that have an order to restart their members.
+func (s *faultTest) executorCrashesInRestart() {
 	before, were := map[string]int{}, map[string]int{}
-	s.throughout(both(plan.Restart),
-		func() { before, were = s.disturbed(), s.processes(); s.change() },
-		func(met moments) {
-			s.killWhoObeys(met, were)
-			s.settled()
-			s.Expect(s.since(before)).To(Equal(once(s.names()...)))
+	s.coverKillPoints(beforeAndAfter(plan.Restart),
+		func() { before, were = s.restartCounts(), s.agentPIDs(); s.changeArgs() },
+		func(met killPoints) {
+			s.killExecutorAtEachOrder(met, were)
+			s.awaitSettled()
+			s.Expect(s.restartsSince(before)).To(Equal(onceEach(s.voterNames()...)))
 		})
 }
 
-// obeyingInReplacement kills operators that are ordered to start and to stop members.
-func (s *scene) obeyingInReplacement() {
+// executorCrashesInReplacement kills operators that have an order to start or stop members.
+func (s *faultTest) executorCrashesInReplacement() {
 	var before []string
 	were := map[string]int{}
-	s.throughout(both(plan.Start, plan.Stop),
+	s.coverKillPoints(beforeAndAfter(plan.Start, plan.Stop),
 		func() {
-			before, were = s.names(), s.processes()
-			for _, r := range s.regions[:2] { // one of them does not act
-				r.replace()
+			before, were = s.voterNames(), s.agentPIDs()
+			for _, r := range s.regions[:2] { // one of them is not the holder
+				r.replaceMembers()
 			}
 		},
-		func(met moments) {
-			s.killWhoObeys(met, were)
-			s.settled()
-			after := s.names()
+		func(met killPoints) {
+			s.killExecutorAtEachOrder(met, were)
+			s.awaitSettled()
+			after := s.voterNames()
 			s.Expect(after).To(HaveLen(len(before)))
 			for _, id := range before {
-				if s.owner(coordination.MemberID(id)) != s.regions[2] {
+				if s.memberRegion(coordination.MemberID(id)) != s.regions[2] {
 					s.Expect(after).NotTo(ContainElement(id))
 				}
 			}
 		})
 }
 
-// processes are those of all members, as their agents say.
-func (s *scene) processes() map[string]int {
+// agentPIDs returns the process IDs of all members from their agents.
+func (s *faultTest) agentPIDs() map[string]int {
 	s.t.Helper()
 	pids := map[string]int{}
 	for _, r := range s.regions {
@@ -238,20 +239,20 @@ func (s *scene) processes() map[string]int {
 	return pids
 }
 
-// killWhoObeys kills the operator that gets an order when it gets it, and again when its agent has carried it out and it
-// has not yet said so. It is told which processes there were before the plan.
-func (s *scene) killWhoObeys(met moments, were map[string]int) {
+// killExecutorAtEachOrder kills the operator that gets an order, first when it gets the order, and then when its
+// agent has carried it out and the operator has not answered. It is given the processes before the plan.
+func (s *faultTest) killExecutorAtEachOrder(met killPoints, were map[string]int) {
 	s.t.Helper()
-	id := s.until(held).Intent.ID
+	id := s.awaitView(isHeld).Intent.ID
 	for at := 0; ; at++ {
 		over := func(v *view) bool { return v.Intent == nil || v.Intent.ID != id }
 		var owner *region
-		v := s.wait(s.when(
-			func(v *view) bool { return over(v) || v.Intent.StepIndex >= at && s.ordersAnother(v) },
+		v := s.await(s.onView(
+			func(v *view) bool { return over(v) || v.Intent.StepIndex >= at && s.isOrderToOther(v) },
 			func(v *view) {
 				if !over(v) {
-					owner = s.owner(present(v).Member())
-					_ = owner.operator.Kill() // it is looked at below
+					owner = s.memberRegion(currentStep(v).Member())
+					_ = owner.operator.Kill() // checked below
 				}
 			}))
 		if over(v) {
@@ -259,46 +260,46 @@ func (s *scene) killWhoObeys(met moments, were map[string]int) {
 		}
 		s.Expect(owner.operator.Running()).To(BeFalse())
 		at = v.Intent.StepIndex
-		step := present(v)
-		told := owner.told(v)
-		met.note("before "+step.Do, !told && !answered(s.look()))
-		s.t.Logf("killed %s when it was ordered to %s; it had told its agent: %t", owner.operator.Name(), words(step), told)
-		owner.again()
-		met.note("after "+step.Do, s.killDeaf(owner, v, were[string(step.Member())]))
+		step := currentStep(v)
+		told := owner.agentHasOrder(v)
+		met.record("before "+step.Do, !told && !isAnswered(s.readView()))
+		s.t.Logf("killed %s when it was ordered to %s; it had told its agent: %t", owner.operator.Name(), describeStep(step), told)
+		owner.restartOperator()
+		met.record("after "+step.Do, s.killBeforeAnswer(owner, v, were[string(step.Member())]))
 	}
 }
 
-// ordersAnother tells whether who acts orders somebody else to do something.
-func (s *scene) ordersAnother(v *view) bool {
-	step := present(v)
-	return held(v) && step != nil && step.Order && !answered(v) && s.owner(step.Member()) != s.of(v.Lock.Holder)
+// isOrderToOther reports whether the current step is an order to another operator than the holder.
+func (s *faultTest) isOrderToOther(v *view) bool {
+	step := currentStep(v)
+	return isHeld(v) && step != nil && step.Order && !isAnswered(v) && s.memberRegion(step.Member()) != s.operatorRegion(v.Lock.Holder)
 }
 
-// told tells whether the agent of a region has been told what is to be done.
-func (r *region) told(v *view) bool {
-	r.w.t.Helper()
-	step := present(v)
+// agentHasOrder reports whether the agent of a region has received the current order.
+func (r *region) agentHasOrder(v *view) bool {
+	r.f.t.Helper()
+	step := currentStep(v)
 	return slices.ContainsFunc(r.orders(), func(o order) bool {
 		return o.Member == string(step.Member()) && o.Order == fmt.Sprintf("%s/%d/%d/%s", clusterName, v.Intent.ID, v.Intent.StepIndex, step.Do)
 	})
 }
 
-// killDeaf pauses an operator while its agent carries out an order, so that it does not hear of it, and kills it then. It
-// tells whether that came before the answer. The member had another process before, or none.
-func (s *scene) killDeaf(r *region, v *view, was int) bool {
+// killBeforeAnswer pauses an operator while its agent carries out an order, and then kills it. It reports
+// whether that was before the answer. Was is the former process of the member, or 0.
+func (s *faultTest) killBeforeAnswer(r *region, v *view, was int) bool {
 	s.t.Helper()
-	step := present(v)
-	// The agent says so before it begins.
-	s.Eventually(func() bool { return r.told(v) }).WithPolling(time.Millisecond).Should(BeTrue())
+	step := currentStep(v)
+	// The agent logs the order before it begins.
+	s.Eventually(func() bool { return r.agentHasOrder(v) }).WithPolling(time.Millisecond).Should(BeTrue())
 	s.Expect(r.operator.Pause()).To(Succeed())
 	s.Eventually(func() bool { // it has been carried out
 		m := r.member(step.Member())
 		return step.Do == plan.Stop && m.ID == "" || step.Do != plan.Stop && m.PID != 0 && m.PID != was
 	}).WithPolling(10 * time.Millisecond).Should(BeTrue())
 	s.Expect(r.operator.Kill()).To(Succeed())
-	now := s.look()
-	deaf := stillAt(v, now) && !answered(now)
-	s.t.Logf("killed %s after its agent could %s; before the answer: %t", r.operator.Name(), words(step), deaf)
-	r.again()
+	now := s.readView()
+	deaf := isSameStep(v, now) && !isAnswered(now)
+	s.t.Logf("killed %s after its agent could %s; before the answer: %t", r.operator.Name(), describeStep(step), deaf)
+	r.restartOperator()
 	return deaf
 }

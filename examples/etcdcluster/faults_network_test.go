@@ -21,27 +21,28 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// link is what one region says to another.
+// link is the traffic from one region to another.
 type link struct{ from, to string }
 
-// peerNetwork lies between the members of all regions. They dial it at the addresses that they know from each other, and it dials
-// the member that listens behind it. It knows by their certificates who dials.
+// peerNetwork proxies the traffic between the members of all regions. Members dial the proxy at the advertised
+// addresses, and it dials the member that listens behind it. It recognizes the dialing member by its
+// certificate.
 type peerNetwork struct {
 	t testing.TB
-	// folder has the ports behind which members listen, by those that others know, and etcd is a program that reads them.
+	// folder maps advertised ports to the ports behind them, and etcd is a wrapper that reads the folder.
 	folder, etcd string
-	ended        chan struct{}
-	working      sync.WaitGroup
+	done         chan struct{}
+	goroutines   sync.WaitGroup
 
-	mu   sync.Mutex
-	held map[link]chan struct{} // closed when it is healed
-	sent map[link]int64
-	// kept is how often something was held back since the last time that it was healed.
-	kept int
+	mu        sync.Mutex
+	cutLinks  map[link]chan struct{} // closed when the link is healed
+	bytesSent map[link]int64
+	// heldBackCount is how many messages were held back since the last heal.
+	heldBackCount int
 }
 
-// wrapped is an etcd that listens for its peers behind the network.
-const wrapped = `#!/bin/sh
+// etcdWrapper is an etcd that listens for its peers behind the proxy.
+const etcdWrapper = `#!/bin/sh
 for arg; do
 	case $arg in --listen-peer-urls=*) port=${arg##*:} ;; esac
 done
@@ -60,39 +61,39 @@ exec "%[2]s" "$@"
 func newPeerNetwork(t *testing.T) *peerNetwork {
 	t.Helper()
 	n := &peerNetwork{
-		t: t, folder: rig.TempDir(t), ended: make(chan struct{}), held: map[link]chan struct{}{}, sent: map[link]int64{},
+		t: t, folder: rig.TempDir(t), done: make(chan struct{}), cutLinks: map[link]chan struct{}{}, bytesSent: map[link]int64{},
 	}
 	n.etcd = filepath.Join(n.folder, "etcd")
-	if err := os.WriteFile(n.etcd, fmt.Appendf(nil, wrapped, n.folder, filepath.Join(rig.Assets(t), "etcd")), 0o700); err != nil {
+	if err := os.WriteFile(n.etcd, fmt.Appendf(nil, etcdWrapper, n.folder, filepath.Join(rig.Assets(t), "etcd")), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { close(n.ended); n.working.Wait() })
+	t.Cleanup(func() { close(n.done); n.goroutines.Wait() })
 	return n
 }
 
-// prepare puts the network before all members of a region, as soon as they have addresses.
+// prepare starts a proxy for each member of a region, as soon as it has addresses.
 func (n *peerNetwork) prepare(r *region) {
 	r.etcd = n.etcd
 	client, err := agent.NewClient("http://" + r.address)
-	r.w.Expect(err).NotTo(HaveOccurred())
-	n.working.Go(func() {
+	r.f.Expect(err).NotTo(HaveOccurred())
+	n.goroutines.Go(func() {
 		known := map[string]bool{}
 		again := time.NewTicker(20 * time.Millisecond)
 		defer again.Stop()
 		for {
 			select {
-			case <-n.ended:
+			case <-n.done:
 				return
 			case <-again.C:
 			}
 			members, err := client.Members(n.t.Context())
 			if err != nil {
-				continue // it is not there yet
+				continue // the agent has not started yet
 			}
 			for _, m := range members {
 				if !known[m.PeerURL] {
 					known[m.PeerURL] = true
-					if err := n.open(r, m.PeerURL); err != nil {
+					if err := n.listen(r, m.PeerURL); err != nil {
 						n.t.Errorf("opening the network before %s: %v", m.ID, err)
 					}
 				}
@@ -101,8 +102,8 @@ func (n *peerNetwork) prepare(r *region) {
 	})
 }
 
-// open lets others reach a member.
-func (n *peerNetwork) open(r *region, peerURL string) error {
+// listen starts the proxy of a member.
+func (n *peerNetwork) listen(r *region, peerURL string) error {
 	address, err := url.Parse(peerURL)
 	if err != nil {
 		return err
@@ -112,13 +113,13 @@ func (n *peerNetwork) open(r *region, peerURL string) error {
 		return err
 	}
 	n.t.Cleanup(behind.Release)
-	authority, err := os.ReadFile(filepath.Join(r.w.pki, "ca.crt"))
+	authority, err := os.ReadFile(filepath.Join(r.f.pki, "ca.crt"))
 	if err != nil {
 		return err
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	own, err := pairOf(r.w.pki, r.prefix)
+	own, err := pairOf(r.f.pki, r.prefix)
 	if err != nil {
 		return err
 	}
@@ -128,14 +129,14 @@ func (n *peerNetwork) open(r *region, peerURL string) error {
 	if err != nil {
 		return err
 	}
-	n.working.Go(func() { <-n.ended; _ = listener.Close() })
-	n.working.Go(func() {
+	n.goroutines.Go(func() { <-n.done; _ = listener.Close() })
+	n.goroutines.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			n.working.Go(func() { n.carry(conn.(*tls.Conn), r, fmt.Sprintf("127.0.0.1:%d", behind.Number), roots) })
+			n.goroutines.Go(func() { n.connect(conn.(*tls.Conn), r, fmt.Sprintf("127.0.0.1:%d", behind.Number), roots) })
 		}
 	})
 	path := filepath.Join(n.folder, address.Port())
@@ -150,8 +151,8 @@ func pairOf(pki, region string) (tls.Certificate, error) {
 	return tls.LoadX509KeyPair(path+".crt", path+".key")
 }
 
-// carry passes on what two members say, to the one that was dialed under the certificate of the one that dials.
-func (n *peerNetwork) carry(conn *tls.Conn, to *region, behind string, roots *x509.CertPool) {
+// connect forwards a connection to a member, with the certificate of the dialing member.
+func (n *peerNetwork) connect(conn *tls.Conn, to *region, behind string, roots *x509.CertPool) {
 	ended := make(chan struct{})
 	conns := []net.Conn{conn}
 	end := sync.OnceFunc(func() {
@@ -165,32 +166,32 @@ func (n *peerNetwork) carry(conn *tls.Conn, to *region, behind string, roots *x5
 		return
 	}
 	from := conn.ConnectionState().PeerCertificates[0].Subject.CommonName
-	own, err := pairOf(to.w.pki, from)
+	own, err := pairOf(to.f.pki, from)
 	if err != nil {
 		return
 	}
 	member, err := tls.Dial("tcp", behind, &tls.Config{Certificates: []tls.Certificate{own}, RootCAs: roots, ServerName: "127.0.0.1"})
 	if err != nil {
-		return // it shows as what it is: nobody is there
+		return // the client sees a closed connection
 	}
 	conns = append(conns, member)
-	n.working.Go(func() { n.pass(member, conn, link{from, to.prefix}, ended); end() })
-	n.working.Go(func() {
+	n.goroutines.Go(func() { n.copyBytes(member, conn, link{from, to.prefix}, ended); end() })
+	n.goroutines.Go(func() {
 		select {
-		case <-n.ended:
+		case <-n.done:
 			end()
 		case <-ended:
 		}
 	})
-	n.pass(conn, member, link{to.prefix, from}, ended)
+	n.copyBytes(conn, member, link{to.prefix, from}, ended)
 }
 
-// pass brings bytes from one side to the other. While the link is cut they are held back, as a network does.
-func (n *peerNetwork) pass(into, from net.Conn, over link, ended <-chan struct{}) {
+// copyBytes copies bytes in one direction. While the link is cut, it holds them back.
+func (n *peerNetwork) copyBytes(into, from net.Conn, over link, ended <-chan struct{}) {
 	buffer := make([]byte, 32<<10)
 	for {
 		count, err := from.Read(buffer)
-		for healed := n.heldBack(over, count); healed != nil; healed = n.heldBack(over, 0) {
+		for healed := n.waitForHeal(over, count); healed != nil; healed = n.waitForHeal(over, 0) {
 			select {
 			case <-healed:
 			case <-ended:
@@ -201,48 +202,49 @@ func (n *peerNetwork) pass(into, from net.Conn, over link, ended <-chan struct{}
 			return
 		}
 		n.mu.Lock()
-		n.sent[over] += int64(count)
+		n.bytesSent[over] += int64(count)
 		n.mu.Unlock()
 	}
 }
 
-// heldBack is closed when a link is whole again, or nil if it is. It counts what is held back.
-func (n *peerNetwork) heldBack(over link, count int) chan struct{} {
+// waitForHeal returns a channel that is closed when a link is healed, or nil if it is not cut. It counts what is
+// held back.
+func (n *peerNetwork) waitForHeal(over link, count int) chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.held[over] != nil && count > 0 {
-		n.kept++
+	if n.cutLinks[over] != nil && count > 0 {
+		n.heldBackCount++
 	}
-	return n.held[over]
+	return n.cutLinks[over]
 }
 
 func (n *peerNetwork) cut(links ...link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, each := range links {
-		if n.held[each] == nil {
-			n.held[each] = make(chan struct{})
+		if n.cutLinks[each] == nil {
+			n.cutLinks[each] = make(chan struct{})
 		}
 	}
 }
 
-// heal lets everything through again, also what was held back, and returns how often that was.
+// heal restores all links, delivers what was held back, and returns how many messages that were.
 func (n *peerNetwork) heal() (kept int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	defer func() { n.kept = 0 }()
-	for _, healed := range n.held {
+	defer func() { n.heldBackCount = 0 }()
+	for _, healed := range n.cutLinks {
 		close(healed)
 	}
-	clear(n.held)
-	return n.kept
+	clear(n.cutLinks)
+	return n.heldBackCount
 }
 
-// carried is how many bytes went to a region.
-func (n *peerNetwork) carried(to string) (count int64) {
+// bytesTo returns the number of bytes that were sent to a region.
+func (n *peerNetwork) bytesTo(to string) (count int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for over, sent := range n.sent {
+	for over, sent := range n.bytesSent {
 		if over.to == to {
 			count += sent
 		}

@@ -12,15 +12,15 @@ import (
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/agent"
 )
 
-// probes asks all members again and again whether they serve, whatever operators and agents say.
+// probes checks all members periodically, independently of operators and agents.
 type probes struct {
 	mu    sync.Mutex
-	downs []down
+	downs []downtime
 	asked int
 }
 
-// probe begins to ask.
-func (w *world) probe(t *testing.T) *probes {
+// startProbes starts the probes.
+func (w *fixture) startProbes(t *testing.T) *probes {
 	t.Helper()
 	p := &probes{}
 	ctx, stop := context.WithCancel(context.Background())
@@ -30,14 +30,14 @@ func (w *world) probe(t *testing.T) *probes {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ended.Go(func() { p.follow(ctx, client) })
+		ended.Go(func() { p.probeRegion(ctx, client) })
 	}
 	t.Cleanup(func() { stop(); ended.Wait() })
 	return p
 }
 
-// follow asks the members of a region.
-func (p *probes) follow(ctx context.Context, region *agent.Client) {
+// probeRegion checks the members of a region.
+func (p *probes) probeRegion(ctx context.Context, region *agent.Client) {
 	client := &http.Client{Timeout: time.Second}
 	served, since := map[string]bool{}, map[string]time.Time{}
 	again := time.NewTicker(25 * time.Millisecond)
@@ -54,26 +54,26 @@ func (p *probes) follow(ctx context.Context, region *agent.Client) {
 		}
 		for _, m := range members {
 			at := time.Now()
-			switch err := serves(ctx, client, m.ClientURL); {
+			switch err := isServing(ctx, client, m.ClientURL); {
 			case ctx.Err() != nil:
 				return
-			case os.IsTimeout(err): // it may be slow, as all is on a busy machine
+			case os.IsTimeout(err): // slow, as everything on a busy machine
 			case err == nil:
 				served[m.ID] = true
 				delete(since, m.ID)
-				p.note(nil)
-			case served[m.ID]: // one that has never served is not missed
+				p.record(nil)
+			case served[m.ID]: // a member that has never served does not count
 				if since[m.ID].IsZero() {
 					since[m.ID] = at
 				}
-				p.note(&down{system: m.System, member: m.ID, from: since[m.ID], until: at})
+				p.record(&downtime{system: m.System, member: m.ID, from: since[m.ID], until: at})
 			}
 		}
 	}
 }
 
-// serves asks a member whether it is well by itself, also without a leader.
-func serves(ctx context.Context, client *http.Client, url string) error {
+// isServing checks the health of a member itself, which does not need a leader.
+func isServing(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health?serializable=true", http.NoBody)
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func serves(ctx context.Context, client *http.Client, url string) error {
 	return errors.Join(err, answer.Body.Close())
 }
 
-// note counts a question, and takes for how long a member has been down.
-func (p *probes) note(now *down) {
+// record counts a probe, and records the downtime of a member.
+func (p *probes) record(now *downtime) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked++

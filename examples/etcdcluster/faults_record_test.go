@@ -22,34 +22,34 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// root is what the keys of the operators begin with.
+// root is the prefix of the keys of the coordination.
 const root = coordination.DefaultRoot + "/" + clusterName + "/"
 
-// expect sees that nothing is wrong with a history that something has happened in.
-func (w *world) expect(h *history) {
+// checkRecordedHistory checks a complete history. It must not be empty.
+func (w *fixture) checkRecordedHistory(h *history) {
 	w.t.Helper()
-	h.end()
+	h.checkEnd()
 	orders := w.allOrders()
-	w.t.Logf("%d grants of the lock, %d acts and %d accepted orders are in the history; agents have carried out %d", h.grants, len(h.done), len(h.accepted), len(orders))
-	w.Expect(h.unjustified(w.cluster, orders)).To(BeEmpty())
+	w.t.Logf("history: %d grants of the lock, %d actions, %d accepted orders; the agents have carried out %d", h.grants, len(h.done), len(h.accepted), len(orders))
+	w.Expect(h.unjustifiedOrders(w.cluster, orders)).To(BeEmpty())
 	w.Expect(orders).NotTo(BeEmpty())
-	w.Expect(h.wrong).To(BeEmpty())
+	w.Expect(h.violations).To(BeEmpty())
 	w.Expect(h.grants).To(BeNumerically(">", 0))
 	w.Expect(h.done).NotTo(BeEmpty())
 }
 
-// checkHistory reads all that was ever written from the system, which remembers it.
-func (w *world) checkHistory() {
+// checkHistory reads the complete history of the coordination from the system, and checks it.
+func (w *fixture) checkHistory() {
 	w.t.Helper()
-	w.checkHistoryIn(w.connect())
+	w.checkHistoryIn(w.newClient())
 }
 
-// checkHistoryIn does so where the operators meet in another etcd.
-func (w *world) checkHistoryIn(client *clientv3.Client) {
+// checkHistoryIn does the same for a store in another etcd.
+func (w *fixture) checkHistoryIn(client *clientv3.Client) {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	defer stop()
-	// The last one is this one's own, so that there is an end.
+	// This last write marks the end of the history.
 	end, err := client.Put(context.Background(), root+"end", "")
 	w.Expect(err).NotTo(HaveOccurred())
 	h, entries := newHistory(), map[string]string{}
@@ -57,14 +57,14 @@ func (w *world) checkHistoryIn(client *clientv3.Client) {
 	for response := range client.Watch(ctx, root, clientv3.WithPrefix(), clientv3.WithRev(1)) {
 		w.Expect(response.Err()).NotTo(HaveOccurred())
 		for _, event := range response.Events {
-			if event.Kv.ModRevision != revision { // all of the one before is there
-				now, err := momentOf(entries)
+			if event.Kv.ModRevision != revision { // all events of the previous revision were read
+				now, err := decodeState(entries)
 				w.Expect(err).NotTo(HaveOccurred())
-				h.next(now)
+				h.advance(now)
 			}
 			revision = event.Kv.ModRevision
 			if revision == end.Header.Revision {
-				w.expect(h)
+				w.checkRecordedHistory(h)
 				return
 			}
 			key := strings.TrimPrefix(string(event.Kv.Key), root)
@@ -76,18 +76,18 @@ func (w *world) checkHistoryIn(client *clientv3.Client) {
 	w.t.Fatal("the history has no end")
 }
 
-// recorder writes down what operators say in a namespace. An API server does not remember it.
+// recorder records the coordination in a namespace, because an API server keeps no complete history.
 type recorder struct {
 	clients   kubernetes.Interface
 	namespace string
 
 	mu      sync.Mutex
 	history *history
-	version string // of the ConfigMap, as it was seen last
+	version string // of the ConfigMap, as observed last
 	failure error
 }
 
-// record begins to write down, before anything is said.
+// record starts a recorder, before the first write.
 func record(t *testing.T, clients kubernetes.Interface, namespace string) *recorder {
 	t.Helper()
 	r := &recorder{clients: clients, namespace: namespace, history: newHistory()}
@@ -100,20 +100,20 @@ func record(t *testing.T, clients kubernetes.Interface, namespace string) *recor
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		for event := range watching.ResultChan() {
-			r.take(event)
+			r.observe(event)
 		}
 	})
 	t.Cleanup(func() { stop(); watching.Stop(); ended.Wait() })
 	return r
 }
 
-// take takes the next version of the ConfigMap.
-func (r *recorder) take(event watch.Event) {
+// observe handles the next version of the ConfigMap.
+func (r *recorder) observe(event watch.Event) {
 	object, is := event.Object.(*corev1.ConfigMap)
 	if !is || object.Data["state"] == "" {
 		return
 	}
-	// As kubestore writes it.
+	// The format of kubestore.
 	var state struct {
 		Entries  map[string]struct{ Value string }
 		Sessions map[string]struct{}
@@ -131,14 +131,14 @@ func (r *recorder) take(event watch.Event) {
 			entries[below] = entry.Value
 		}
 	}
-	now, err := momentOf(entries)
+	now, err := decodeState(entries)
 	r.failure = errors.Join(r.failure, err)
 	now.ended = func(session string) bool { _, alive := state.Sessions[session]; return !alive }
-	r.history.next(now)
+	r.history.advance(now)
 }
 
-// check sees that all was written down, and that nothing is wrong with it.
-func (r *recorder) check(w *world) {
+// check checks that the record is complete, and that the history is valid.
+func (r *recorder) check(w *fixture) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
 		found, err := r.clients.CoreV1().ConfigMaps(r.namespace).List(context.Background(), metav1.ListOptions{})
@@ -152,5 +152,5 @@ func (r *recorder) check(w *world) {
 	}).Should(Succeed())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w.expect(r.history)
+	w.checkRecordedHistory(r.history)
 }

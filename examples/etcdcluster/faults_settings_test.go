@@ -14,14 +14,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// prefixes gives who acts and another one other prefixes in the middle of a plan, and their old ones back afterwards.
-func (s *scene) prefixes() {
-	s.midPlan(nothing, func(v *view) bool {
-		holder := s.of(v.Lock.Holder)
-		other := s.others(holder)[1]
-		s.rename("x", holder, other)
-		over := overSince(v)
-		now := s.until(func(v *view) bool {
+// prefixesChange changes the prefixes of the holder and of another operator during a plan, and back afterwards.
+func (s *faultTest) prefixesChange() {
+	s.duringPlan(noop, func(v *view) bool {
+		holder := s.operatorRegion(v.Lock.Holder)
+		other := s.otherRegions(holder)[1]
+		s.changePrefixes("x", holder, other)
+		over := endedSince(v)
+		now := s.awaitView(func(v *view) bool {
 			return over(v) || v.Present(holder.prefix+"x") && v.Present(other.prefix+"x")
 		})
 		return !over(now)
@@ -32,13 +32,13 @@ func (s *scene) prefixes() {
 	for _, r := range changed {
 		s.Expect(s.keysOf(r.prefix)).To(BeEmpty(), "all that it had said has its new prefix")
 	}
-	s.rename("", changed...)
-	s.until(func(v *view) bool { return len(v.Absent("dc1", "dc2", "dc3")) == 0 && len(v.Instances) == 3 })
-	s.settled()
+	s.changePrefixes("", changed...)
+	s.awaitView(func(v *view) bool { return len(v.Absent("dc1", "dc2", "dc3")) == 0 && len(v.Instances) == 3 })
+	s.awaitSettled()
 }
 
-// rename gives regions other prefixes, and tells all.
-func (s *scene) rename(suffix string, renamed ...*region) {
+// changePrefixes changes the prefixes of regions, in all specs.
+func (s *faultTest) changePrefixes(suffix string, renamed ...*region) {
 	s.t.Helper()
 	for _, r := range renamed {
 		r.edit(func(spec *spec) { spec.ProcessGroupIDPrefix = etcdclusterv1alpha1.Prefix(r.prefix + suffix) })
@@ -50,11 +50,11 @@ func (s *scene) rename(suffix string, renamed ...*region) {
 	s.editAll(func(spec *spec) { spec.Regions = prefixes })
 }
 
-// keysOf are those that have a prefix.
-func (s *scene) keysOf(prefix string) []string {
+// keysOf returns the keys with a prefix.
+func (s *faultTest) keysOf(prefix string) []string {
 	s.t.Helper()
 	root := coordination.DefaultRoot + "/" + clusterName
-	found, err := s.met.Read(context.Background(), root)
+	found, err := s.coordinationStore.Read(context.Background(), root)
 	s.Expect(err).NotTo(HaveOccurred())
 	var keys []string
 	for key := range found.Entries {
@@ -65,75 +65,75 @@ func (s *scene) keysOf(prefix string) []string {
 	return keys
 }
 
-// mode sets how a region's operator goes about it.
-func (r *region) mode(mode etcdclusterv1alpha1.SynchronizationMode) {
-	r.w.t.Helper()
+// setMode sets the mode of a region.
+func (r *region) setMode(mode etcdclusterv1alpha1.SynchronizationMode) {
+	r.f.t.Helper()
 	r.edit(func(spec *spec) { spec.AutomationOptions.SynchronizationMode = mode })
 }
 
-// obeyingGoesLocal lets one that does not act leave the others in the middle of a plan. They say so, and it does its
-// part alone.
-func (s *scene) obeyingGoesLocal() {
+// executorGoesLocal switches an operator that is not the holder to local mode during a plan. The others report
+// that, and it acts on its members alone.
+func (s *faultTest) executorGoesLocal() {
 	var left *region
-	s.midPlan(nothing, func(v *view) bool {
-		left = s.others(s.of(v.Lock.Holder))[1]
-		return s.goesLocal(left, v)
+	s.duringPlan(noop, func(v *view) bool {
+		left = s.otherRegions(s.operatorRegion(v.Lock.Holder))[1]
+		return s.leaveToLocal(left, v)
 	})
-	s.returns(left)
+	s.returnToGlobal(left)
 }
 
-// actingGoesLocal lets the one that acts leave the others in the middle of a plan: another one goes on.
-func (s *scene) actingGoesLocal() {
+// holderGoesLocal switches the holder to local mode during a plan: another operator continues.
+func (s *faultTest) holderGoesLocal() {
 	var left *region
-	s.midPlan(nothing, func(v *view) bool {
-		left = s.of(v.Lock.Holder)
-		return s.goesLocal(left, v) && s.taken(v) != nil
+	s.duringPlan(noop, func(v *view) bool {
+		left = s.operatorRegion(v.Lock.Holder)
+		return s.leaveToLocal(left, v) && s.awaitTakeover(v) != nil
 	})
-	s.returns(left)
+	s.returnToGlobal(left)
 }
 
-// goesLocal lets a region leave, and tells whether that was before a plan was done.
-func (s *scene) goesLocal(r *region, v *view) bool {
+// leaveToLocal switches a region to local mode, and reports whether that was before the end of a plan.
+func (s *faultTest) leaveToLocal(r *region, v *view) bool {
 	s.t.Helper()
-	r.mode(etcdclusterv1alpha1.SynchronizationLocal)
-	s.until(func(v *view) bool { return !v.Present(r.prefix) })
+	r.setMode(etcdclusterv1alpha1.SynchronizationLocal)
+	s.awaitView(func(v *view) bool { return !v.Present(r.prefix) })
 	s.Expect(s.keysOf(r.prefix)).To(BeEmpty())
-	in := s.amid(v)
-	for _, other := range s.others(r) {
-		mixed := s.reports(other, coordination.ConditionCoordinated, coordination.ReasonMixedModes)
+	in := s.isInProgress(v)
+	for _, other := range s.otherRegions(r) {
+		mixed := s.awaitReason(other, coordination.ConditionCoordinated, coordination.ReasonMixedModes)
 		s.Expect(mixed.Message).To(ContainSubstring(r.prefix))
 	}
 	if !in {
-		s.returns(r)
+		s.returnToGlobal(r)
 	}
 	return in
 }
 
-// returns lets a region take part again.
-func (s *scene) returns(r *region) {
+// returnToGlobal switches a region back to global mode.
+func (s *faultTest) returnToGlobal(r *region) {
 	s.t.Helper()
-	r.mode(etcdclusterv1alpha1.SynchronizationGlobal)
+	r.setMode(etcdclusterv1alpha1.SynchronizationGlobal)
 	for _, r := range s.regions {
-		s.reports(r, coordination.ConditionCoordinated, coordination.ReasonSettled)
+		s.awaitReason(r, coordination.ConditionCoordinated, coordination.ReasonSettled)
 	}
-	s.settled()
+	s.awaitSettled()
 }
 
-// localCrashes kills an operator in local mode that has removed a member and not yet stopped it. Nobody else knows what
-// it was at.
-func (s *scene) localCrashes() {
+// localOperatorCrashes kills an operator in local mode that has removed a member and not stopped it yet. The
+// store does not record its action.
+func (s *faultTest) localOperatorCrashes() {
 	r := s.regions[0]
 	for _, r := range s.regions {
-		r.mode(etcdclusterv1alpha1.SynchronizationLocal)
+		r.setMode(etcdclusterv1alpha1.SynchronizationLocal)
 	}
-	s.until(func(v *view) bool { return len(v.Instances) == 0 })
-	s.settled()
+	s.awaitView(func(v *view) bool { return len(v.Instances) == 0 })
+	s.awaitSettled()
 	left := false
-	for attempt := 0; attempt < attempts && !left; attempt++ {
+	for attempt := 0; attempt < maxAttempts && !left; attempt++ {
 		old := r.id()
-		r.replace()
+		r.replaceMembers()
 		s.Eventually(func() bool {
-			state := s.seen()
+			state := s.trySystemState()
 			if state == nil {
 				return false
 			}
@@ -142,14 +142,14 @@ func (s *scene) localCrashes() {
 		}).WithPolling(5 * time.Millisecond).Should(BeTrue())
 		s.Expect(r.operator.Kill()).To(Succeed())
 		left = r.member(old).ID != ""
-		r.again()
-		s.settled()
+		r.restartOperator()
+		s.awaitSettled()
 		s.Expect(r.id()).NotTo(Equal(old))
 	}
 	s.Expect(left).To(BeTrue(), "it was always faster")
 	for _, r := range s.regions {
-		r.mode(etcdclusterv1alpha1.SynchronizationGlobal)
+		r.setMode(etcdclusterv1alpha1.SynchronizationGlobal)
 	}
-	s.until(func(v *view) bool { return len(v.Instances) == 3 })
-	s.settled()
+	s.awaitView(func(v *view) bool { return len(v.Instances) == 3 })
+	s.awaitSettled()
 }

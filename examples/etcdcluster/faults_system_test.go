@@ -16,242 +16,242 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// Regions are cut off from the members, or from their agents, the system itself has accidents, and at the end a region is gone for good. The
-// others wait and say so, or go on as they are told.
-func TestAccidents(t *testing.T) {
-	o := faulty()
-	o.prepare, o.accidents = func(r *region) { r.road = road(t) }, true
-	w := begin(t, o)
-	play(t, w, []act{
-		{"who acts is cut off from the members", (*scene).actingLosesMembers},
-		{"who obeys is cut off from the members", (*scene).obeyingLosesMembers},
-		{"the agent of one that obeys hangs", (*scene).obeyingAgentHangs},
-		{"the agent of the one that acts hangs", (*scene).actingAgentHangs},
-		{"a member hangs", (*scene).memberHangs},
-		{"the system's leader changes", (*scene).leaderChanges},
-		{"one is gone and is left out", (*scene).goneIsLeftOut},
-		{"a region does not return", (*scene).regionIsLost},
+// Regions are cut off from the members or from their agents, members fail, and finally a region is lost
+// permanently. The others wait and report that, or continue according to the policy.
+func TestSystemFaults(t *testing.T) {
+	o := faultOptions()
+	o.prepare, o.membersMayFail = func(r *region) { r.memberProxy = newMemberProxy(t) }, true
+	w := start(t, o)
+	runFaults(t, w, []faultCase{
+		{"the holder is cut off from the members", (*faultTest).holderLosesMembers},
+		{"an executor is cut off from the members", (*faultTest).executorLosesMembers},
+		{"the agent of an executor hangs", (*faultTest).executorAgentHangs},
+		{"the agent of the holder hangs", (*faultTest).holderAgentHangs},
+		{"a member hangs", (*faultTest).memberHangs},
+		{"the system's leader changes", (*faultTest).leaderChanges},
+		{"a dead operator is left out", (*faultTest).deadOperatorIsLeftOut},
+		{"a region is lost", (*faultTest).regionIsLost},
 	})
 	w.checkHistory()
 }
 
-// actingLosesMembers cuts who acts off from all members, and so from where the operators meet: another one goes on, and
-// waits for it at its own member. Its API server answers, so that it can say what it misses.
-func (s *scene) actingLosesMembers() {
+// holderLosesMembers cuts the holder off from all members, and so from the store: another operator continues,
+// and waits for it at its own member. Its API server is reachable, so that it can report the problem.
+func (s *faultTest) holderLosesMembers() {
 	var cut *region
-	s.midPlan(
+	s.duringPlan(
 		func(v *view) {
-			cut = s.of(v.Lock.Holder)
-			cut.road.Cut(faultproxy.Both)
+			cut = s.operatorRegion(v.Lock.Holder)
+			cut.memberProxy.Cut(faultproxy.Both)
 		},
 		func(v *view) bool {
-			lost := s.said(cut, lockLost)
-			s.Expect(s.taken(v)).NotTo(BeNil(), "its own member is not done without it")
-			s.saysOneOf(gone(cut), s.others(cut)...)
-			s.reports(cut, coordination.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
-			cut.road.Heal()
-			s.saysAgain(cut, lockLost, lost)
+			lost := s.countEvents(cut, lockLost)
+			s.Expect(s.awaitTakeover(v)).NotTo(BeNil(), "its own member is not restarted without it")
+			s.awaitWaitingAny(waitingForDead(cut), s.otherRegions(cut)...)
+			s.awaitReason(cut, coordination.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
+			cut.memberProxy.Heal()
+			s.awaitNewEvent(cut, lockLost, lost)
 			return true
 		})
 }
 
-// obeyingLosesMembers cuts one off that does not act. Its connections are refused: it knows at once.
-func (s *scene) obeyingLosesMembers() {
+// executorLosesMembers cuts off an operator that is not the holder. Its connections are refused.
+func (s *faultTest) executorLosesMembers() {
 	var cut *region
-	s.midPlan(
+	s.duringPlan(
 		func(v *view) {
-			cut = s.others(s.of(v.Lock.Holder))[1]
-			cut.road.Refuse()
+			cut = s.otherRegions(s.operatorRegion(v.Lock.Holder))[1]
+			cut.memberProxy.Refuse()
 		},
 		func(v *view) bool {
-			s.saysOneOf(gone(cut), s.others(cut)...)
-			s.reports(cut, coordination.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
-			in := s.amid(v)
-			cut.road.Heal()
+			s.awaitWaitingAny(waitingForDead(cut), s.otherRegions(cut)...)
+			s.awaitReason(cut, coordination.ConditionCoordinated, etcdclusterv1alpha1.ReasonStoreUnreachable)
+			in := s.isInProgress(v)
+			cut.memberProxy.Heal()
 			return in
 		})
 }
 
-// obeyingAgentHangs pauses the agent of a region that does not act: its order is waited for.
-func (s *scene) obeyingAgentHangs() {
+// executorAgentHangs pauses the agent of a region that is not the holder's: the plan waits for its answer.
+func (s *faultTest) executorAgentHangs() {
 	var cut *region
-	s.midPlan(
+	s.duringPlan(
 		func(v *view) {
-			cut = s.others(s.of(v.Lock.Holder))[1]
+			cut = s.otherRegions(s.operatorRegion(v.Lock.Holder))[1]
 			_ = cut.agent.Pause()
 		},
 		func(v *view) bool {
-			s.reports(cut, etcdclusterv1alpha1.ConditionReady, etcdclusterv1alpha1.ReasonAgentUnreachable)
-			s.saysOneOf([]string{cut.prefix + " has to accept the order", cut.prefix + " has accepted the order"}, s.others(cut)...)
-			in := s.amid(v)
+			s.awaitReason(cut, etcdclusterv1alpha1.ConditionReady, etcdclusterv1alpha1.ReasonAgentUnreachable)
+			s.awaitWaitingAny([]string{cut.prefix + " has to accept the order", cut.prefix + " has accepted the order"}, s.otherRegions(cut)...)
+			in := s.isInProgress(v)
 			s.Expect(cut.agent.Resume()).To(Succeed())
 			return in
 		})
 }
 
-// actingAgentHangs pauses the agent of the region that acts: another one goes on.
-func (s *scene) actingAgentHangs() {
+// holderAgentHangs pauses the agent of the holder's region: another operator continues.
+func (s *faultTest) holderAgentHangs() {
 	var cut *region
-	s.midPlan(
+	s.duringPlan(
 		func(v *view) {
-			cut = s.of(v.Lock.Holder)
+			cut = s.operatorRegion(v.Lock.Holder)
 			_ = cut.agent.Pause()
 		},
 		func(v *view) bool {
-			s.Expect(s.taken(v)).NotTo(BeNil(), "its own member is not done without it")
-			s.reports(cut, etcdclusterv1alpha1.ConditionReady, etcdclusterv1alpha1.ReasonAgentUnreachable)
+			s.Expect(s.awaitTakeover(v)).NotTo(BeNil(), "its own member is not restarted without it")
+			s.awaitReason(cut, etcdclusterv1alpha1.ConditionReady, etcdclusterv1alpha1.ReasonAgentUnreachable)
 			s.Expect(cut.agent.Resume()).To(Succeed())
 			return true
 		})
 }
 
-// memberHangs pauses a member that nobody wants to restart: no other is touched before it is well again.
-func (s *scene) memberHangs() {
-	followers := s.others(s.owner(coordination.MemberID(s.leader())))
-	hangs, others := followers[0], s.others(followers[0])
-	before, pid := s.disturbed(), hangs.member(hangs.id()).PID
+// memberHangs pauses a member without a need: no other member is disturbed before it is healthy again.
+func (s *faultTest) memberHangs() {
+	followers := s.otherRegions(s.memberRegion(coordination.MemberID(s.leaderName())))
+	hangs, others := followers[0], s.otherRegions(followers[0])
+	before, pid := s.restartCounts(), hangs.member(hangs.id()).PID
 	s.Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
-	args := s.next()
+	args := s.newArg()
 	for _, r := range others {
 		r.edit(args)
 	}
-	s.says("the system has no quorum", others...)
-	s.Expect(s.since(before)).To(BeEmpty())
+	s.awaitWaiting("the system has no quorum", others...)
+	s.Expect(s.restartsSince(before)).To(BeEmpty())
 	s.Expect(syscall.Kill(pid, syscall.SIGCONT)).To(Succeed())
-	s.settled()
-	s.Expect(s.since(before)).To(Equal(once(string(others[0].id()), string(others[1].id()))))
+	s.awaitSettled()
+	s.Expect(s.restartsSince(before)).To(Equal(onceEach(string(others[0].id()), string(others[1].id()))))
 }
 
-// leaderChanges lets another member lead while the operators wait for each other, and kills the leader while one of them
-// acts.
-func (s *scene) leaderChanges() {
-	for range attempts {
-		before := s.disturbed()
-		s.change()
-		s.until(func(v *view) bool {
+// leaderChanges moves the leader while the operators wait at the barrier, and kills the leader during the plan.
+func (s *faultTest) leaderChanges() {
+	for range maxAttempts {
+		before := s.restartCounts()
+		s.changeArgs()
+		s.awaitView(func(v *view) bool {
 			return len(v.Sets[pendingForRestart]) == len(s.regions) || v.Intent != nil
 		})
 		s.moveLeader()
-		atBarrier := s.look().Intent == nil
-		v := s.until(func(v *view) bool { return held(v) && v.Intent.StepIndex > 0 })
+		atBarrier := s.readView().Intent == nil
+		v := s.awaitView(func(v *view) bool { return isHeld(v) && v.Intent.StepIndex > 0 })
 		s.killLeader()
-		in := s.amid(v)
-		s.settled()
-		s.Expect(s.since(before)).To(Equal(once(s.names()...)))
+		in := s.isInProgress(v)
+		s.awaitSettled()
+		s.Expect(s.restartsSince(before)).To(Equal(onceEach(s.voterNames()...)))
 		if atBarrier && in {
 			return
 		}
 	}
-	s.Expect(attempts).To(BeZero(), "it was never at the barrier and in the middle")
+	s.Expect(maxAttempts).To(BeZero(), "it was never both at the barrier and during the plan")
 }
 
-// moveLeader lets another member lead.
-func (s *scene) moveLeader() {
+// moveLeader makes another member the leader.
+func (s *faultTest) moveLeader() {
 	s.t.Helper()
 	var state *system.State
 	s.Eventually(func() error {
-		state = s.led()
+		state = s.awaitLeader()
 		followers := slices.DeleteFunc(state.Voters(), func(m system.Member) bool { return m.ID == state.Leader })
 		return s.system.MoveLeader(context.Background(), state.Leader, followers[0].ID)
 	}).Should(Succeed())
-	s.Eventually(s.term).Should(BeNumerically(">", termOf(state)))
+	s.Eventually(s.raftTerm).Should(BeNumerically(">", highestTerm(state)))
 }
 
-// killLeader kills the leader's process, and sees that another one takes its place, and that there was an election.
-func (s *scene) killLeader() {
+// killLeader kills the leader's process, and waits for its restart and an election.
+func (s *faultTest) killLeader() {
 	s.t.Helper()
 	var state *system.State
 	var id coordination.MemberID
 	var pid int
-	s.Eventually(func() bool { // it may just be restarted
-		state = s.led()
+	s.Eventually(func() bool { // it may be restarting
+		state = s.awaitLeader()
 		leader, _ := state.Member(state.Leader)
 		id = coordination.MemberID(leader.Name)
-		pid = s.owner(id).member(id).PID
+		pid = s.memberRegion(id).member(id).PID
 		return pid != 0 && syscall.Kill(pid, syscall.SIGKILL) == nil
 	}).Should(BeTrue())
-	s.Eventually(func() int { return s.owner(id).member(id).PID }).Should(And(Not(BeZero()), Not(Equal(pid))))
-	s.Eventually(s.term).Should(BeNumerically(">", termOf(state)))
+	s.Eventually(func() int { return s.memberRegion(id).member(id).PID }).Should(And(Not(BeZero()), Not(Equal(pid))))
+	s.Eventually(s.raftTerm).Should(BeNumerically(">", highestTerm(state)))
 }
 
-// goneIsLeftOut kills an operator which has said that it wants something. The others wait for it, unless all regions have said
-// before that it is left out then. When it is back it gets what it wanted.
-func (s *scene) goneIsLeftOut() {
+// deadOperatorIsLeftOut kills an operator that has declared a need. The others wait for it, unless the policies
+// of all regions leave it out. After its return its member is restarted.
+func (s *faultTest) deadOperatorIsLeftOut() {
 	gone := s.regions[2]
-	there := s.others(gone)
-	s.dies(gone)
-	s.missing(etcdclusterv1alpha1.MissingLeaveOut, there...)
-	s.says("of "+gone.prefix, there...) // it has not said so
-	gone.again()
-	s.settled()
+	there := s.otherRegions(gone)
+	s.killAfterDeclaring(gone)
+	s.setMissing(etcdclusterv1alpha1.MissingLeaveOut, there...)
+	s.awaitWaiting("of "+gone.prefix, there...) // its own policy waits
+	gone.restartOperator()
+	s.awaitSettled()
 
-	s.missing(etcdclusterv1alpha1.MissingLeaveOut, gone)
-	s.settled()
-	disturbed, id := s.disturbed(), gone.id()
-	s.dies(gone)
-	s.Eventually(func() map[string]int { return s.since(disturbed) }).Should(Equal(once(string(there[0].id()), string(there[1].id()))))
-	v := s.until(func(v *view) bool { return v.Intent == nil })
-	s.Expect(v.Sets[pendingForRestart]).To(HaveKey(id), "it is not forgotten")
+	s.setMissing(etcdclusterv1alpha1.MissingLeaveOut, gone)
+	s.awaitSettled()
+	disturbed, id := s.restartCounts(), gone.id()
+	s.killAfterDeclaring(gone)
+	s.Eventually(func() map[string]int { return s.restartsSince(disturbed) }).Should(Equal(onceEach(string(there[0].id()), string(there[1].id()))))
+	v := s.awaitView(func(v *view) bool { return v.Intent == nil })
+	s.Expect(v.Sets[pendingForRestart]).To(HaveKey(id), "the need stays")
 	var why []string
 	for _, done := range v.DoneRecords {
 		why = append(why, done.LeftOut[id])
 	}
 	s.Expect(why).To(ContainElement(ContainSubstring("no process of " + gone.prefix)))
 
-	gone.again()
-	s.missing(etcdclusterv1alpha1.MissingWait, s.regions...)
-	s.settled()
-	s.Expect(s.since(disturbed)).To(Equal(once(s.names()...)))
+	gone.restartOperator()
+	s.setMissing(etcdclusterv1alpha1.MissingWait, s.regions...)
+	s.awaitSettled()
+	s.Expect(s.restartsSince(disturbed)).To(Equal(onceEach(s.voterNames()...)))
 }
 
-// dies gives all members an argument, and kills a region's operator when it has said that its member has to be restarted.
-func (s *scene) dies(r *region) {
+// killAfterDeclaring changes an argument of all members, and kills a region's operator after it has declared
+// that its member needs a restart.
+func (s *faultTest) killAfterDeclaring(r *region) {
 	s.t.Helper()
 	id := r.id()
-	s.change()
-	s.wait(s.when(
+	s.changeArgs()
+	s.await(s.onView(
 		func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return is },
 		func(*view) { _ = r.operator.Kill() }))
 }
 
-// missing says what regions do about members that are not ready.
-func (s *scene) missing(policy etcdclusterv1alpha1.MissingPolicy, of ...*region) {
+// setMissing sets the policy for members that are not ready.
+func (s *faultTest) setMissing(policy etcdclusterv1alpha1.MissingPolicy, of ...*region) {
 	s.t.Helper()
 	for _, r := range of {
 		r.edit(func(spec *spec) { spec.AutomationOptions.Missing = policy })
 	}
 }
 
-// regionIsLost kills all of a region for good that is to be restarted with the others. They wait for it, until it is given
-// up: then its member is removed, and nobody remembers what it wanted. Two members cannot spare one, so that the others
-// are restarted when there is a third.
-func (s *scene) regionIsLost() {
+// regionIsLost kills a region permanently during a restart of all members. The others wait for it until it is
+// declared lost: then its member and its entries are removed. Two members cannot spare one, so that the others
+// are restarted when a third one exists.
+func (s *faultTest) regionIsLost() {
 	lost := s.regions[2]
-	there := s.others(lost)
-	before, id := s.disturbed(), lost.id()
-	s.change()
-	s.wait(s.when(
+	there := s.otherRegions(lost)
+	before, id := s.restartCounts(), lost.id()
+	s.changeArgs()
+	s.await(s.onView(
 		func(v *view) bool { return v.Intent != nil && v.Intent.Members[id] != 0 },
 		func(*view) { _, _ = lost.operator.Kill(), lost.agent.Kill() }))
-	// What they wait for depends on how far they were: its turn, or that the one before it can be spared.
-	s.saysOneOf([]string{string(id), "the system has no quorum"}, there...)
+	// The wait reason depends on the progress: an answer of the lost region, or the quorum before another restart.
+	s.awaitWaitingAny([]string{string(id), "the system has no quorum"}, there...)
 	for _, r := range there {
 		r.edit(func(spec *spec) {
 			spec.LostRegions = []etcdclusterv1alpha1.Prefix{etcdclusterv1alpha1.Prefix(lost.prefix)}
 		})
 	}
-	s.Eventually(s.names).Should(Equal([]string{string(there[0].id()), string(there[1].id())}))
-	s.until(func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return !is })
+	s.Eventually(s.voterNames).Should(Equal([]string{string(there[0].id()), string(there[1].id())}))
+	s.awaitView(func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return !is })
 	s.Expect(s.keysOf(lost.prefix)).To(BeEmpty())
 	acknowledged := s.writer.count()
 	s.Eventually(s.writer.count).Should(BeNumerically(">", acknowledged+10), "two are enough to write")
 
 	there[0].edit(func(spec *spec) { spec.Members = 2 })
-	s.settled(there...)
-	want := once(string(there[1].id()))
+	s.awaitSettled(there...)
+	want := onceEach(string(there[1].id()))
 	for _, m := range there[0].get().Status.Members[:1] {
 		want[string(m.ID)] = 1
 	}
-	s.Expect(s.since(before)).To(Equal(want))
-	s.Expect(s.names()).To(HaveLen(3))
+	s.Expect(s.restartsSince(before)).To(Equal(want))
+	s.Expect(s.voterNames()).To(HaveLen(3))
 }

@@ -32,8 +32,8 @@ func kubectl(t *testing.T, r *rig.Rig, args ...string) string {
 	return string(said)
 }
 
-// TestSamples applies what people apply: three regions of one system, each with an operator that may do what it has to
-// in its own namespace, and nothing anywhere else.
+// TestSamples applies the sample manifests: three regions of one system, each with an operator that has
+// permissions only in its own namespace.
 func TestSamples(t *testing.T) {
 	g, r := NewWithT(t), rig.Private(t, rig.Options{})
 	for _, folder := range []string{"config/crds", "config/samples", "config/samples/store"} {
@@ -73,7 +73,7 @@ func TestSamples(t *testing.T) {
 	g.Expect(err).To(Satisfy(apierrors.IsForbidden))
 }
 
-// TestStoreRole compares what the sample gives with what the store asks for.
+// TestStoreRole compares the role in the sample with the role that the store needs.
 func TestStoreRole(t *testing.T) {
 	read := func(path string) (role rbacv1.Role) {
 		content, err := os.ReadFile(path)
@@ -91,7 +91,7 @@ func TestStoreRole(t *testing.T) {
 	}
 }
 
-// TestFlags reads good and bad ones.
+// TestFlags parses valid and invalid flags.
 func TestFlags(t *testing.T) {
 	const enough = "--namespace=dc1"
 	for name, test := range map[string]struct{ args, want string }{

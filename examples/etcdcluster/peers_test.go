@@ -14,8 +14,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// checkPeers sees that members talk only to nodes with a certificate of the regions' authority.
-func (w *world) checkPeers() {
+// checkPeers checks that members accept only nodes with a certificate of the regions' authority.
+func (w *fixture) checkPeers() {
 	w.t.Helper()
 	foreign := rig.TempDir(w.t)
 	certificates := func(path string) []tls.Certificate {
@@ -37,7 +37,7 @@ func (w *world) checkPeers() {
 		}
 		return err
 	}
-	for _, m := range w.state().Members {
+	for _, m := range w.currentState().Members {
 		w.Expect(m.PeerURLs).To(HaveLen(1))
 		url := m.PeerURLs[0]
 		w.Expect(url).To(HavePrefix("https://"))

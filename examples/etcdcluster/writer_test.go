@@ -11,37 +11,37 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// writer is a client that writes and reads through the whole of it.
+// writer is a client that writes and reads all the time.
 type writer struct {
-	w      *world
-	number int // of this one: what another has written is not taken for its own
+	f      *fixture
+	number int // of this writer, so that it recognizes its own writes
 	client *clientv3.Client
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
 	mu     sync.Mutex
 	ledger *ledger
-	// failed are the writes that were not acknowledged, slow those that were, too late for somebody not to notice, and
-	// unread the reads that were not answered.
+	// failed are the writes without an acknowledgement, slow the ones that took noticeably long, unread the failed
+	// reads.
 	failed, slow, unread int
 }
 
 const (
-	// slowly is when a write has taken long enough for somebody to notice.
-	slowly = 100 * time.Millisecond
-	// patient is how long the client waits for an answer.
-	patient = 2 * time.Second
+	// slowAfter is the duration after which a write counts as slow.
+	slowAfter = 100 * time.Millisecond
+	// requestTimeout is the timeout of a request.
+	requestTimeout = 2 * time.Second
 )
 
-// write begins to write, one key after the other, until it is told to end.
-func (w *world) write() *writer {
+// startWriter starts a writer, which writes one key after the other.
+func (w *fixture) startWriter() *writer {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	w.writers++
-	writer := &writer{w: w, number: w.writers, client: w.connect(), stop: stop, ledger: newLedger()}
+	w.writerCount++
+	writer := &writer{f: w, number: w.writerCount, client: w.newClient(), stop: stop, ledger: newLedger()}
 	writer.ended.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			writer.one(ctx, i)
+			writer.writeOne(ctx, i)
 			writer.readBack(ctx)
 			select {
 			case <-ctx.Done():
@@ -53,16 +53,16 @@ func (w *world) write() *writer {
 	return writer
 }
 
-// one writes a key.
-func (wr *writer) one(ctx context.Context, i int) {
-	limited, cancel := context.WithTimeout(ctx, patient)
+// writeOne writes a key.
+func (wr *writer) writeOne(ctx context.Context, i int) {
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	key, value := fmt.Sprintf("written/%06d", i), fmt.Sprintf("%d by %d", i, wr.number)
 	begin := time.Now()
 	_, err := wr.client.Put(limited, key, value)
 	took := time.Since(begin)
 	if i%50 == 0 {
-		_ = wr.client.Sync(limited) // members come and go
+		_ = wr.client.Sync(limited) // members change
 	}
 	if ctx.Err() != nil {
 		return
@@ -73,13 +73,13 @@ func (wr *writer) one(ctx context.Context, i int) {
 		wr.failed++
 		return
 	}
-	wr.ledger.acknowledge(key, value)
-	if took > slowly {
+	wr.ledger.recordWrite(key, value)
+	if took > slowAfter {
 		wr.slow++
 	}
 }
 
-// readBack reads what was acknowledged last, whoever answers. The read is linearizable.
+// readBack reads the last acknowledged key, with a linearizable read.
 func (wr *writer) readBack(ctx context.Context) {
 	wr.mu.Lock()
 	key := wr.ledger.last
@@ -87,7 +87,7 @@ func (wr *writer) readBack(ctx context.Context) {
 	if key == "" {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, patient)
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := wr.client.Get(limited, key)
 	if ctx.Err() != nil {
@@ -103,34 +103,34 @@ func (wr *writer) readBack(ctx context.Context) {
 	for _, kv := range answer.Kvs {
 		values = append(values, string(kv.Value))
 	}
-	wr.ledger.read(key, values...)
+	wr.ledger.recordRead(key, values...)
 }
 
-// count is how many writes were acknowledged.
+// count returns the number of acknowledged writes.
 func (wr *writer) count() int {
 	wr.mu.Lock()
 	defer wr.mu.Unlock()
 	return len(wr.ledger.acknowledged)
 }
 
-// check ends the writer and sees that nothing is lost that was acknowledged, nor was at any time.
+// check stops the writer, and checks that no acknowledged write was lost at any time.
 func (wr *writer) check() {
-	wr.w.t.Helper()
+	wr.f.t.Helper()
 	wr.stop()
 	wr.ended.Wait()
-	answer, err := wr.w.connect().Get(context.Background(), "written/", clientv3.WithPrefix())
-	wr.w.Expect(err).NotTo(HaveOccurred())
+	answer, err := wr.f.newClient().Get(context.Background(), "written/", clientv3.WithPrefix())
+	wr.f.Expect(err).NotTo(HaveOccurred())
 	found := map[string]string{}
 	for _, kv := range answer.Kvs {
 		found[string(kv.Key)] = string(kv.Value)
 	}
-	wr.w.Expect(wr.ledger.acknowledged).NotTo(BeEmpty())
-	wr.w.Expect(wr.ledger.reads).NotTo(BeZero())
-	wr.w.Expect(wr.ledger.lost(found)).To(BeEmpty(), "they were acknowledged")
-	wr.w.Expect(wr.ledger.wrong).To(BeEmpty())
-	if _, bench := wr.w.t.(*testing.B); bench {
+	wr.f.Expect(wr.ledger.acknowledged).NotTo(BeEmpty())
+	wr.f.Expect(wr.ledger.reads).NotTo(BeZero())
+	wr.f.Expect(wr.ledger.lostKeys(found)).To(BeEmpty(), "they were acknowledged")
+	wr.f.Expect(wr.ledger.violations).To(BeEmpty())
+	if _, bench := wr.f.t.(*testing.B); bench {
 		return
 	}
-	wr.w.t.Logf("%d writes acknowledged, %d of them slow, %d failed; %d read back, %d reads failed",
+	wr.f.t.Logf("%d writes acknowledged, %d of them slow, %d failed; %d read back, %d reads failed",
 		len(wr.ledger.acknowledged), wr.slow, wr.failed, wr.ledger.reads, wr.unread)
 }

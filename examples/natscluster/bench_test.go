@@ -18,13 +18,13 @@ import (
 
 var runs = flag.Int("runs", 20, "how often each change is made in each mode")
 
-// changes are what people do to the cluster, and what disturbs it. Each run has a number of its own.
+// changes are the measured changes of the cluster. Each run has a different number.
 var changes = []struct {
 	name string
-	do   func(w *world, run int)
+	do   func(w *fixture, run int)
 }{
-	{"rolling restart of all servers", func(w *world, run int) { w.editAll(limit(strconv.Itoa(1_000_000 + run))) }},
-	{"replacement of one server in every region", func(w *world, _ int) {
+	{"rolling restart of all servers", func(w *fixture, run int) { w.editAll(setLimit(strconv.Itoa(1_000_000 + run))) }},
+	{"replacement of one server in every region", func(w *fixture, _ int) {
 		for _, r := range w.regions {
 			members, err := r.agent.Members(w.t.Context())
 			w.Expect(err).NotTo(HaveOccurred())
@@ -34,28 +34,30 @@ var changes = []struct {
 			})
 		}
 	}},
-	{"upgrade to a protocol that the others do not speak", func(w *world, run int) {
+	{"upgrade to an incompatible protocol", func(w *fixture, run int) {
 		w.editAll(func(spec *operator.Spec) { spec.Protocol = strconv.Itoa(run) })
 	}},
-	{"restart in one region only", func(w *world, run int) { w.edit(w.regions[run%len(w.regions)], limit(strconv.Itoa(2_000_000+run))) }},
+	{"restart in one region only", func(w *fixture, run int) {
+		w.edit(w.regions[run%len(w.regions)], setLimit(strconv.Itoa(2_000_000+run)))
+	}},
 }
 
-// cost is what a change cost once.
+// cost is the measured cost of one change.
 type cost struct {
 	leaders, meta, failed, slow, down, seconds float64
 }
 
-// BenchmarkCoordinationNATS makes the same changes in both modes, in turns on the same cluster, while a client publishes and reads
-// back: each operator for itself, with the lock and with the leaders moved away first, and one for all.
+// BenchmarkCoordinationNATS makes the same changes in both modes, alternately on the same cluster, while a client publishes and reads: in
+// local mode each operator acts for itself under the lock, and moves the leaders first; in global mode one operator acts for all.
 func BenchmarkCoordinationNATS(b *testing.B) {
 	for b.Loop() {
-		w := begin(b, coordination.Local)
+		w := start(b, coordination.Local)
 		costs, begun := map[string][]cost{}, time.Now()
 		for run := range *runs {
 			for i, mode := range []coordination.Mode{coordination.Local, coordination.Global} {
 				w.editAll(func(spec *operator.Spec) { spec.Mode = mode })
 				w.Eventually(func() (n int, err error) {
-					view, err := w.look()
+					view, err := w.readView()
 					if err == nil {
 						n = len(view.Instances)
 					}
@@ -66,8 +68,8 @@ func BenchmarkCoordinationNATS(b *testing.B) {
 					costs[key] = append(costs[key], w.measure(func() { c.do(w, 2*run+i+2) }))
 				}
 			}
-			say("run %d of %d is done, after %s\n", run+1, *runs, time.Since(begun).Round(time.Second))
-			if (run+1)%5 == 0 || run+1 == *runs { // one that is ended early has shown something
+			printf("finished run %d of %d after %s\n", run+1, *runs, time.Since(begun).Round(time.Second))
+			if (run+1)%5 == 0 || run+1 == *runs { // for runs that are stopped early
 				for _, c := range changes {
 					report(c.name, costs[c.name+string(coordination.Local)], costs[c.name+string(coordination.Global)])
 				}
@@ -76,24 +78,24 @@ func BenchmarkCoordinationNATS(b *testing.B) {
 	}
 }
 
-// measure makes a change and waits until it is done, and every stream has a leader.
-func (w *world) measure(do func()) cost {
+// measure makes a change, and waits until it is done and every stream has a leader.
+func (w *fixture) measure(do func()) cost {
 	w.t.Helper()
-	c, begun := w.publish(), time.Now()
-	leaders, meta := w.terms()
+	c, begun := w.startClient(), time.Now()
+	leaders, meta := w.raftTerms()
 	do()
-	w.settled()
+	w.awaitSettled()
 	found := cost{seconds: time.Since(begun).Seconds()}
-	leadersAfter, metaAfter := w.terms()
+	leadersAfter, metaAfter := w.raftTerms()
 	c.check()
 	found.leaders, found.meta = float64(leadersAfter-leaders), float64(metaAfter-meta)
 	found.failed, found.slow = float64(c.failed), float64(c.slow)
-	found.down = w.down(begun).Seconds()
+	found.down = w.downtime(begun).Seconds()
 	return found
 }
 
-// down is for how long, added up, servers were not up to date.
-func (w *world) down(since time.Time) (sum time.Duration) {
+// downtime returns the total time that servers were not up to date.
+func (w *fixture) downtime(since time.Time) (sum time.Duration) {
 	ended := map[string]time.Time{}
 	for _, event := range w.events(since) {
 		switch begun, is := ended[event.Member]; {
@@ -107,7 +109,7 @@ func (w *world) down(since time.Time) (sum time.Duration) {
 	return sum
 }
 
-// figures are what is printed of costs.
+// figures are the printed results.
 var figures = []struct {
 	name string
 	get  func(cost) float64
@@ -120,19 +122,19 @@ var figures = []struct {
 	{"seconds until all is done", func(c cost) float64 { return c.seconds }},
 }
 
-// report prints what both modes cost, side by side.
+// report prints the costs of both modes side by side.
 func report(name string, local, global []cost) {
-	say("\n%s, %d times in each mode, %d streams, with a quiet window of %s\n", name, len(local), streams, quiet)
-	say("%-51s %12s %6s  %12s %6s\n", "", "local: mean", "worst", "global: mean", "worst")
+	printf("\n%s, %d times in each mode, %d streams, with a quiet window of %s\n", name, len(local), streams, quiet)
+	printf("%-51s %12s %6s  %12s %6s\n", "", "local: mean", "worst", "global: mean", "worst")
 	for _, of := range figures {
 		lm, lw := summary(local, of.get)
 		gm, gw := summary(global, of.get)
-		say("%-51s %12.2f %6.1f  %12.2f %6.1f\n", of.name, lm, lw, gm, gw)
+		printf("%-51s %12.2f %6.1f  %12.2f %6.1f\n", of.name, lm, lw, gm, gw)
 	}
 }
 
-// say prints at once: a benchmark's own log is kept until its end, and is cut.
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
+// printf prints immediately: the log of a benchmark is kept until its end, and is truncated.
+func printf(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
 
 func summary(of []cost, get func(cost) float64) (mean, worst float64) {
 	var values []float64

@@ -16,35 +16,35 @@ import (
 )
 
 const (
-	// slowly is when a request has taken long enough for somebody to notice.
-	slowly = 100 * time.Millisecond
-	// patient is how long the client waits for an answer.
-	patient = 2 * time.Second
+	// slowAfter is the duration after which a request counts as slow.
+	slowAfter = 100 * time.Millisecond
+	// requestTimeout is the timeout of a request.
+	requestTimeout = 2 * time.Second
 )
 
-// client publishes to all streams, and reads back from the leader what was acknowledged, all the time.
+// client publishes to all streams, and reads the acknowledged messages back from the leader, all the time.
 type client struct {
-	w     *world
-	stop  context.CancelFunc
-	ended sync.WaitGroup
+	f          *fixture
+	stop       context.CancelFunc
+	goroutines sync.WaitGroup
 
 	mu sync.Mutex
-	// acknowledged are the payloads by stream and sequence.
+	// acknowledged are the acknowledged payloads by stream and sequence.
 	acknowledged map[string]map[uint64]string
-	// requests are all; failed were not answered, and slow were, too late for somebody not to notice.
+	// requests counts all requests, failed the ones without a response, slow the slow ones.
 	requests, failed, slow int
-	wrong                  []string
+	violations             []string
 }
 
-// publish begins with one goroutine for each stream: a stream without a leader does not hold up the others.
-func (w *world) publish() *client {
+// startClient starts a client with one goroutine for each stream: a stream without a leader does not block the others.
+func (w *fixture) startClient() *client {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	c := &client{w: w, stop: stop, acknowledged: map[string]map[uint64]string{}}
+	c := &client{f: w, stop: stop, acknowledged: map[string]map[uint64]string{}}
 	for i := range streams {
 		name := fmt.Sprintf("S%d", i)
 		c.acknowledged[name] = map[uint64]string{}
-		c.ended.Go(func() {
+		c.goroutines.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				sequence := c.publishOne(ctx, name, fmt.Sprintf("%s %d %d", name, n, time.Now().UnixNano()))
 				if sequence > 0 {
@@ -57,14 +57,14 @@ func (w *world) publish() *client {
 			}
 		})
 	}
-	w.t.Cleanup(func() { stop(); c.ended.Wait() })
+	w.t.Cleanup(func() { stop(); c.goroutines.Wait() })
 	return c
 }
 
-// publishOne returns the sequence, or 0. The client tries it again if nobody leads the stream, as it does by default.
+// publishOne returns the sequence, or 0. The client library retries while the stream has no leader.
 func (c *client) publishOne(ctx context.Context, stream, payload string) (sequence uint64) {
 	c.request(ctx, func(ctx context.Context) error {
-		ack, err := c.w.js.Publish(ctx, strings.ToLower(stream)+".x", []byte(payload))
+		ack, err := c.f.js.Publish(ctx, strings.ToLower(stream)+".x", []byte(payload))
 		if err == nil {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *client) readBack(ctx context.Context, stream string, sequence uint64) {
 		if err != nil {
 			return err
 		}
-		message, err := c.w.app.RequestWithContext(ctx, fmt.Sprintf(server.JSApiMsgGetT, stream), content)
+		message, err := c.f.app.RequestWithContext(ctx, fmt.Sprintf(server.JSApiMsgGetT, stream), content)
 		if err != nil {
 			return err
 		}
@@ -96,15 +96,15 @@ func (c *client) readBack(ctx context.Context, stream string, sequence uint64) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if want := c.acknowledged[stream][sequence]; string(answer.Message.Data) != want {
-			c.wrong = append(c.wrong, fmt.Sprintf("%d of %s is %q, want %q", sequence, stream, answer.Message.Data, want))
+			c.violations = append(c.violations, fmt.Sprintf("%d of %s is %q, want %q", sequence, stream, answer.Message.Data, want))
 		}
 		return nil
 	})
 }
 
-// request counts what comes of a request.
+// request counts a request by its outcome.
 func (c *client) request(ctx context.Context, do func(context.Context) error) {
-	limited, cancel := context.WithTimeout(ctx, patient)
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	begun := time.Now()
 	err := do(limited)
@@ -118,39 +118,38 @@ func (c *client) request(ctx context.Context, do func(context.Context) error) {
 	switch {
 	case err != nil:
 		c.failed++
-	case took > slowly:
+	case took > slowAfter:
 		c.slow++
 	}
 }
 
-// check ends the client and sees that nothing is lost that was acknowledged.
+// check stops the client, and checks that no acknowledged message was lost.
 func (c *client) check() {
-	c.w.t.Helper()
+	c.f.t.Helper()
 	c.stop()
-	c.ended.Wait()
-	c.w.Expect(c.wrong).To(BeEmpty())
+	c.goroutines.Wait()
+	c.f.Expect(c.violations).To(BeEmpty())
 	for name, acknowledged := range c.acknowledged {
-		c.w.Expect(acknowledged).NotTo(BeEmpty())
-		stream, err := c.w.js.Stream(c.w.t.Context(), name)
-		c.w.Expect(err).NotTo(HaveOccurred())
+		c.f.Expect(acknowledged).NotTo(BeEmpty())
+		stream, err := c.f.js.Stream(c.f.t.Context(), name)
+		c.f.Expect(err).NotTo(HaveOccurred())
 		for sequence, payload := range acknowledged {
-			message, err := stream.GetMsg(c.w.t.Context(), sequence)
-			c.w.Expect(err).NotTo(HaveOccurred(), "%d of %s was acknowledged", sequence, name)
-			c.w.Expect(string(message.Data)).To(Equal(payload))
+			message, err := stream.GetMsg(c.f.t.Context(), sequence)
+			c.f.Expect(err).NotTo(HaveOccurred(), "%d of %s was acknowledged", sequence, name)
+			c.f.Expect(string(message.Data)).To(Equal(payload))
 		}
 	}
 }
 
-// terms are the sums of the terms of the streams' Raft groups, and that of the group that knows the streams. A term grows with
-// every leader.
-func (w *world) terms() (ofStreams, ofMeta uint64) {
+// raftTerms returns the sum of the terms of the streams' Raft groups, and the term of the meta group. A term grows with every leader.
+func (w *fixture) raftTerms() (ofStreams, ofMeta uint64) {
 	w.t.Helper()
-	w.Eventually(func(g Gomega) { ofStreams = w.termsOf(g, "APP", streams) }).Should(Succeed())
-	w.Eventually(func(g Gomega) { ofMeta = w.termsOf(g, "SYS", 1) }).Should(Succeed())
+	w.Eventually(func(g Gomega) { ofStreams = w.raftTermsOf(g, "APP", streams) }).Should(Succeed())
+	w.Eventually(func(g Gomega) { ofMeta = w.raftTermsOf(g, "SYS", 1) }).Should(Succeed())
 	return ofStreams, ofMeta
 }
 
-func (w *world) termsOf(g Gomega, account string, groups int) (sum uint64) {
+func (w *fixture) raftTermsOf(g Gomega, account string, groups int) (sum uint64) {
 	inbox, found := w.sys.NewInbox(), map[string]uint64{}
 	answers, err := w.sys.SubscribeSync(inbox)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -159,7 +158,7 @@ func (w *world) termsOf(g Gomega, account string, groups int) (sum uint64) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(w.sys.PublishRequest("$SYS.REQ.SERVER.PING.RAFTZ", inbox, question)).To(Succeed())
 	for range w.regions {
-		message, err := answers.NextMsg(patient)
+		message, err := answers.NextMsg(requestTimeout)
 		g.Expect(err).NotTo(HaveOccurred())
 		var answer server.ServerAPIRaftzResponse
 		g.Expect(json.Unmarshal(message.Data, &answer)).To(Succeed())

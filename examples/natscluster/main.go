@@ -1,4 +1,4 @@
-// Command natscluster is all that the example runs: the NATS servers, the agents that start them, and the operators.
+// Command natscluster runs the parts of the example: NATS servers, the agents that start them, and the operators.
 package main
 
 import (

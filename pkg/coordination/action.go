@@ -31,7 +31,7 @@ func (a Action) check() error {
 	return nil
 }
 
-// action returns the action that a set belongs to, "" if there is none.
+// action returns the action of a set, or "".
 func (s Set) action() Action {
 	name, pending := strings.CutPrefix(string(s), pendingFor)
 	if !pending {
@@ -43,10 +43,10 @@ func (s Set) action() Action {
 	return Action(name)
 }
 
-// known tells whether there is such a set.
+// known reports whether it is the name of a set.
 func (s Set) known() bool {
 	return s.action().check() == nil
 }
 
-// isReady tells whether it is a set of ready members: their entries can have addresses.
+// isReady reports whether it is a set of ready members. Only their entries can have addresses.
 func (s Set) isReady() bool { return strings.HasPrefix(string(s), readyFor) }

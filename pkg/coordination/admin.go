@@ -37,18 +37,18 @@ func Forget(ctx context.Context, store kv.Store, root, system, prefix string) er
 	}
 	k := view.keys
 	if accepted := view.acceptedBy(prefix); len(accepted) > 0 {
-		return fmt.Errorf("forgetting %s of %s: the order about %s: %w; abandon the intent first", prefix, system, joined(accepted), ErrAccepted)
+		return fmt.Errorf("forgetting %s of %s: the order about %s: %w; abandon the intent first", prefix, system, joinMembers(accepted), ErrAccepted)
 	}
 	t := kv.Transaction{
 		If: []kv.Condition{
-			// One that comes back meanwhile registers, and then its entries are its own again.
+			// A participant that returns in between registers, and needs its entries.
 			kv.NotWritten(k.instances(prefix), view.Revision),
-			// One that hangs may accept an order although its session is over.
+			// A process that hangs may accept an order although its session has expired.
 			kv.NotWritten(k.answers(prefix), view.Revision),
 		},
 		Then: []kv.Operation{kv.Delete(k.changes(prefix))},
 	}
-	for _, path := range k.ownedBy(view.snapshot(), prefix) {
+	for _, path := range k.pathsOwnedBy(view.snapshot(), prefix) {
 		t.Then = append(t.Then, kv.DeleteBelow(path))
 	}
 	if _, err := store.Commit(ctx, t); err != nil {
@@ -81,9 +81,9 @@ func Abandon(ctx context.Context, store kv.Store, root, system, reason string) (
 	t := kv.Transaction{
 		If: []kv.Condition{
 			kv.IsAt(k.intent(), view.entries[k.intent()].Version),
-			kv.IsAt(k.lock(), view.entries[k.lock()].Version), // nobody goes on with it meanwhile
+			kv.IsAt(k.lock(), view.entries[k.lock()].Version), // no participant continues it in between
 		},
-		Then: view.ending(done),
+		Then: view.endOperations(done),
 	}
 	if view.IntentHeld() {
 		t.Then = append(t.Then, kv.Delete(k.lock()))
@@ -109,7 +109,7 @@ func BreakLock(ctx context.Context, store kv.Store, root, system string) (*Lock,
 		return nil, fmt.Errorf("breaking the lock of %s: %w", system, ErrNoLock)
 	}
 	k := view.keys
-	// It only deletes: that is all that an etcd without space accepts.
+	// It only deletes: an etcd without space accepts nothing else.
 	_, err = store.Commit(ctx, kv.Transaction{
 		If: []kv.Condition{kv.IsAt(k.lock(), view.entries[k.lock()].Version)}, Then: []kv.Operation{kv.Delete(k.lock())},
 	})

@@ -11,23 +11,24 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-func (w *world) abandon() error {
+func (w *fixture) abandon() error {
 	_, err := coordination.Abandon(w.t.Context(), w.Store, "", system, "dc1 hangs")
 	return err
 }
 
-func (w *world) breakLock() error {
+func (w *fixture) breakLock() error {
 	_, err := coordination.BreakLock(w.t.Context(), w.Store, "", system)
 	return err
 }
 
-// stuck is a holder that hears nothing, with an order to dc2 that was accepted and is not answered.
-func (w *world) stuck() (one, two *coordination.Coordinator, grant *coordination.Grant, order *coordination.Order) {
+// hanging returns a holder that does not notice any change, with an order to dc2 that was accepted and not
+// answered.
+func (w *fixture) hangingHolder() (one, two *coordination.Coordinator, grant *coordination.Grant, order *coordination.Order) {
 	w.t.Helper()
-	one, two = w.instance("dc1", func(o *coordination.Options) { o.Store = deaf{w.Store} }), w.instance("dc2")
-	w.wants(one, restart("dc1-a"))
-	w.wants(two, restart("dc2-a"))
-	grant, err := one.Begin(w.t.Context(), w.check(one), []coordination.Step{
+	one, two = w.newCoordinator("dc1", func(o *coordination.Options) { o.Store = watchlessStore{w.Store} }), w.newCoordinator("dc2")
+	w.declare(one, restart("dc1-a"))
+	w.declare(two, restart("dc2-a"))
+	grant, err := one.Begin(w.t.Context(), w.decide(one), []coordination.Step{
 		{Do: "restart", Members: only("dc2-a"), Order: true}, {Do: "restart", Members: only("dc1-a"), Order: true},
 	})
 	w.Expect(err).NotTo(HaveOccurred())
@@ -38,9 +39,9 @@ func (w *world) stuck() (one, two *coordination.Coordinator, grant *coordination
 
 func TestAbandon(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		w.Expect(w.abandon()).To(MatchError(coordination.ErrNoIntent))
-		_, two, grant, order := w.stuck()
+		_, two, grant, order := w.hangingHolder()
 		_, err := coordination.Abandon(t.Context(), w.Store, "", system, "")
 		w.Expect(err).To(MatchError(ContainSubstring("the reason is empty")))
 		done, err := coordination.Abandon(t.Context(), w.Store, "", system, "dc1 hangs")
@@ -55,29 +56,31 @@ func TestAbandon(t *testing.T) {
 		w.Expect(grant.Advance(t.Context())).To(MatchError(coordination.ErrFenced))
 		w.Expect(w.abandon()).To(MatchError(coordination.ErrNoIntent))
 
-		// What was accepted is still carried out, but its answer is none to a later order for the same member.
-		w.Expect(w.check(two).Open).To(BeFalse(), "what was given up is tried again after a while")
+		// The accepted order may still be carried out, but its answer does not count for a later order for the same
+		// member.
+		w.Expect(w.decide(two).Open).To(BeFalse(), "what was given up is tried again after a while")
 		w.clock.SetTime(w.clock.Now().Add(time.Minute))
-		next, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Members: only("dc2-a"), Order: true}})
+		next, err := two.Begin(t.Context(), w.decide(two), []coordination.Step{{Do: "restart", Members: only("dc2-a"), Order: true}})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(next.Token).To(BeNumerically(">", grant.Token))
 		w.Expect(two.Answer(t.Context(), order, "")).To(Succeed())
-		w.Expect(next.Answered(w.view())).To(BeEmpty())
+		w.Expect(next.CompletedAnswers(w.view())).To(BeEmpty())
 		w.Expect(w.view().Accepted("dc2-a")).To(BeFalse())
 		again := two.Order(w.view(), "dc2-a")
 		w.Expect(again).NotTo(BeNil())
 		w.Expect(two.Accept(t.Context(), again)).To(Succeed())
 		w.Expect(two.Answer(t.Context(), order, "")).To(MatchError(kv.ErrConflict), "the newer order was accepted")
 		w.Expect(two.Answer(t.Context(), again, "")).To(Succeed())
-		w.Expect(next.Answered(w.view())).To(HaveLen(1))
+		w.Expect(next.CompletedAnswers(w.view())).To(HaveLen(1))
 	})
 }
 
-// TestAbandonLeavesAnotherLock abandons what was left behind while a participant has the lock for something else.
+// TestAbandonLeavesAnotherLock abandons the intent of a former holder while a participant holds the lock for
+// another action.
 func TestAbandonLeavesAnotherLock(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, _, _, _ := w.stuck()
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, _, _, _ := w.hangingHolder()
 		w.Expect(one.Close(t.Context())).To(Succeed())
 		alone, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "local-operator", SessionDuration: duration})
 		w.Expect(err).NotTo(HaveOccurred())
@@ -91,11 +94,12 @@ func TestAbandonLeavesAnotherLock(t *testing.T) {
 	})
 }
 
-// TestForgetLeavesAcceptedOrders lets a participant hang that has accepted an order: only Abandon ends that.
+// TestForgetLeavesAcceptedOrders does not forget a participant that has accepted an order and hangs, until
+// Abandon ends the order.
 func TestForgetLeavesAcceptedOrders(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		_, two, _, _ := w.stuck()
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		_, two, _, _ := w.hangingHolder()
 		w.Expect(two.Close(t.Context())).To(Succeed())
 		forget := func() error { return coordination.Forget(t.Context(), w.Store, "", system, "dc2") }
 		w.Expect(forget()).To(MatchError(coordination.ErrAccepted))
@@ -107,9 +111,9 @@ func TestForgetLeavesAcceptedOrders(t *testing.T) {
 
 func TestBreakLock(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		w.Expect(w.breakLock()).To(MatchError(coordination.ErrNoLock))
-		_, two, grant, _ := w.stuck()
+		_, two, grant, _ := w.hangingHolder()
 		broken, err := coordination.BreakLock(t.Context(), w.Store, "", system)
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(broken.Holder).To(Equal("dc1-operator"))
@@ -125,23 +129,25 @@ func TestBreakLock(t *testing.T) {
 	})
 }
 
-// TestStuckHolderIsFenced lets a holder that hears nothing do everything that a holder may.
-func TestStuckHolderIsFenced(t *testing.T) {
+// TestHangingHolderIsFenced checks each write of a holder that does not notice that its lock was removed.
+func TestHangingHolderIsFenced(t *testing.T) {
 	t.Parallel()
-	for removed, remove := range map[string]func(*world) error{"abandoned": (*world).abandon, "broken": (*world).breakLock} {
-		for name, act := range map[string]func(ctx context.Context, w *world, grant *coordination.Grant) error{
-			"advance": func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Advance(ctx) },
-			"go":      func(ctx context.Context, w *world, g *coordination.Grant) error { return g.Go(ctx, w.view()) },
-			"raise":   func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Raise(ctx, 0) },
-			"give up": func(ctx context.Context, _ *world, g *coordination.Grant) error { return g.Done(ctx, "no more") },
-			"skip": func(ctx context.Context, w *world, g *coordination.Grant) error {
-				return g.Skip(ctx, w.view(), "no more", only("dc1-a"), false)
+	for removed, remove := range map[string]func(*fixture) error{"abandoned": (*fixture).abandon, "broken": (*fixture).breakLock} {
+		for name, act := range map[string]func(ctx context.Context, w *fixture, grant *coordination.Grant) error{
+			"advance": func(ctx context.Context, _ *fixture, g *coordination.Grant) error { return g.Advance(ctx) },
+			"go": func(ctx context.Context, w *fixture, g *coordination.Grant) error {
+				return g.StartTogether(ctx, w.view())
+			},
+			"raise":   func(ctx context.Context, _ *fixture, g *coordination.Grant) error { return g.RaiseToken(ctx, 0) },
+			"give up": func(ctx context.Context, _ *fixture, g *coordination.Grant) error { return g.Done(ctx, "not needed") },
+			"skip": func(ctx context.Context, w *fixture, g *coordination.Grant) error {
+				return g.SkipMembers(ctx, w.view(), "not needed", only("dc1-a"), false)
 			},
 		} {
 			t.Run(removed+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				onBoth(t, func(t *testing.T, w *world) {
-					_, _, grant, _ := w.stuck()
+				onAllStores(t, func(t *testing.T, w *fixture) {
+					_, _, grant, _ := w.hangingHolder()
 					w.Expect(remove(w)).To(Succeed())
 					before := w.content()
 					w.Expect(grant.Held()).To(BeTrue(), "it has noticed nothing")
@@ -154,22 +160,22 @@ func TestStuckHolderIsFenced(t *testing.T) {
 	}
 }
 
-// TestReconcileNoticesLostLock lets a participant act that hears nothing, until a person ends it.
+// TestReconcileNoticesLostLock breaks the lock of a participant whose watch sends no signals.
 func TestReconcileNoticesLostLock(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		remove func(*world) error
+		remove func(*fixture) error
 		events []string
 	}{
-		"abandoned": {(*world).abandon, []string{"LockLost", "Began"}},
-		"broken":    {(*world).breakLock, []string{"LockLost", "Resumed"}},
+		"abandoned": {(*fixture).abandon, []string{"LockLost", "Began"}},
+		"broken":    {(*fixture).breakLock, []string{"LockLost", "Resumed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				a := w.joins("a", coordination.Restart, "a-1")
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				a := w.join("a", coordination.Restart, "a-1")
 				deafened, err := coordination.New(coordination.Options{
-					Store: deaf{w.Store}, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration,
+					Store: watchlessStore{w.Store}, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration,
 					Actions: []coordination.Action{coordination.Restart},
 				})
 				w.Expect(err).NotTo(HaveOccurred())
@@ -185,7 +191,7 @@ func TestReconcileNoticesLostLock(t *testing.T) {
 				for range 4 {
 					a.reconcile()
 				}
-				w.Expect(a.last.HoldsLock).To(BeTrue())
+				w.Expect(a.lastResult.HoldsLock).To(BeTrue())
 				last := tokens[len(tokens)-1]
 				w.Expect(test.remove(w)).To(Succeed())
 				var events []string
@@ -193,7 +199,7 @@ func TestReconcileNoticesLostLock(t *testing.T) {
 					for _, event := range a.reconcile().Events {
 						events = append(events, event.Reason)
 					}
-					w.clock.SetTime(w.clock.Now().Add(time.Second)) // what was given up is tried again after a while
+					w.clock.SetTime(w.clock.Now().Add(time.Second)) // an action that was given up is retried after a backoff
 				}
 				w.Expect(events).To(Equal(test.events))
 				w.Expect(tokens[len(tokens)-1]).To(BeNumerically(">", last))

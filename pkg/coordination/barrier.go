@@ -16,12 +16,12 @@ type decision struct {
 	Open   bool   `json:"open"`
 	// Members are the members that the action would disturb.
 	Members Members `json:"members,omitempty"`
-	// WaitReasons are the reasons why it may not begin.
+	// Waits are the reasons why it may not begin.
 	Waits []WaitReason `json:"waits,omitempty"`
 	// LeftOut are the members that are left out, with the reasons.
 	LeftOut map[MemberID]string `json:"leftOut,omitempty"`
-	// Again is the minimum delay before the next decision, if only time has to pass.
-	Again time.Duration `json:"again,omitempty"`
+	// RetryAfter is the minimum delay before the next decision, if only time has to pass.
+	RetryAfter time.Duration `json:"again,omitempty"`
 
 	view *View
 }
@@ -63,43 +63,43 @@ func names(members Members) string {
 	return strings.Join(ids, ", ")
 }
 
-// question is what a barrier is asked about.
-type question struct {
+// barrierKey identifies a barrier.
+type barrierKey struct {
 	action Action
 	class  string
 }
 
-// seen is what was pending when this instance looked last, and since when it has looked like this.
-type seen struct {
+// observation is what was pending in the last view, and since when it is unchanged.
+type observation struct {
 	pending string
 	since   time.Time
 }
 
-// judge decides on a view whether an action may begin for a class. It remembers what was pending, to know how long
-// that has not changed: by the clock of this instance. In local mode no action may begin.
-func (c *Coordinator) judge(view *View, action Action, class string) *decision {
+// decide decides whether an action may begin for a class. It remembers the pending members, to measure with the clock of this process
+// how long they are unchanged. In local mode no action may begin.
+func (c *Coordinator) decide(view *View, action Action, class string) *decision {
 	if c.currentSettings().Mode != Global {
 		return &decision{Action: action, Class: class, Waits: []WaitReason{{c.name, errLocal.Error()}}, view: view}
 	}
 	pending := c.pending(view, action, class)
-	calm := c.calm(question{action, class}, pending, view.givenUp(action, class))
+	unchangedFor := c.pendingUnchangedFor(barrierKey{action, class}, pending, view.lastGivenUp(action, class))
 	policies := view.policies(action)
 	quiet := max(policies.quiet(), c.retryAfter(view.failures(action)))
-	verdict := judge(view, pending, policies, quiet, calm, action)
+	verdict := decide(view, pending, policies, quiet, unchangedFor, action)
 	verdict.Class = class
-	c.metrics.judged(verdict)
+	c.metrics.observeDecision(verdict)
 	return verdict
 }
 
-// pending are the members of a class that have something to be done, and not been done.
+// pending returns the members of a class that need an action which has not been done.
 func (c *Coordinator) pending(view *View, action Action, class string) Members {
 	set, _ := action.Sets()
 	pending := maps.Clone(view.Sets[set])
-	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return c.class(id) != class || view.acted(set, id) })
+	maps.DeleteFunc(pending, func(id MemberID, _ Member) bool { return c.class(id) != class || view.isDone(set, id) })
 	return pending
 }
 
-// failures counts how often in a row an action was given up, up to now.
+// failures returns how often in a row an action was given up, up to now.
 func (v *View) failures(action Action) int {
 	failures := 0
 	for _, done := range v.DoneRecords {
@@ -123,8 +123,8 @@ func retryAfter(failures int) time.Duration {
 	return min(first<<min(failures-1, 6), most)
 }
 
-// givenUp is the newest of those acts that were given up, or 0: it is tried again after another quiet window.
-func (v *View) givenUp(action Action, class string) int64 {
+// lastGivenUp returns the ID of the newest intent that was given up, or 0. After it, another quiet window begins.
+func (v *View) lastGivenUp(action Action, class string) int64 {
 	for _, done := range v.DoneRecords {
 		if done.Action == action && done.Class == class && done.Failure != "" {
 			return done.ID
@@ -133,8 +133,8 @@ func (v *View) givenUp(action Action, class string) int64 {
 	return 0
 }
 
-// calm is for how long this instance has seen just these members pending, and nothing given up since.
-func (c *Coordinator) calm(q question, pending Members, givenUp int64) time.Duration {
+// pendingUnchangedFor returns how long this process has seen the same pending members, and no intent given up in between.
+func (c *Coordinator) pendingUnchangedFor(barrier barrierKey, pending Members, givenUp int64) time.Duration {
 	var versions strings.Builder
 	fmt.Fprintln(&versions, givenUp)
 	for _, id := range slices.Sorted(maps.Keys(pending)) {
@@ -143,16 +143,16 @@ func (c *Coordinator) calm(q question, pending Members, givenUp int64) time.Dura
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
-	last, known := c.seen[q]
+	last, known := c.observed[barrier]
 	if !known || last.pending != versions.String() {
-		last = seen{versions.String(), now}
-		c.seen[q] = last
+		last = observation{versions.String(), now}
+		c.observed[barrier] = last
 	}
 	return now.Sub(last.since)
 }
 
-// judge decides. It is given how long just these members have to be pending, and have been.
-func judge(view *View, pending Members, policies policies, quiet, calm time.Duration, action Action) *decision {
+// decide decides, given how long the pending members have to be unchanged, and are.
+func decide(view *View, pending Members, policies policies, quiet, unchangedFor time.Duration, action Action) *decision {
 	v := &decision{Action: action, Members: Members{}, LeftOut: map[MemberID]string{}, view: view}
 	set, ready := action.Sets()
 	if len(pending) == 0 {
@@ -160,79 +160,79 @@ func judge(view *View, pending Members, policies policies, quiet, calm time.Dura
 	}
 	for _, id := range slices.Sorted(maps.Keys(pending)) {
 		member := pending[id]
-		reason, gone := view.unready(set, ready, id, member)
+		reason, dead := view.notReadyReason(set, ready, id, member)
 		if reason == "" {
 			member.Addresses = view.Sets[ready][id].Addresses
 			v.Members[id] = member
 			continue
 		}
-		if v.leaveOut(policies, gone, calm, string(id), reason) {
+		if v.leaveOut(policies, dead, unchangedFor, string(id), reason) {
 			v.LeftOut[id] = reason
 		}
 	}
-	for _, prefix := range view.silent() {
-		v.leaveOut(policies, !view.Present(prefix), calm, prefix, view.silence(prefix))
+	for _, prefix := range view.undeclared() {
+		v.leaveOut(policies, !view.Present(prefix), unchangedFor, prefix, view.undeclaredReason(prefix))
 	}
-	if left := quiet - calm; left > 0 {
+	if left := quiet - unchangedFor; left > 0 {
 		v.Waits = append(v.Waits, WaitReason{Reason: fmt.Sprintf("another %s without a change", left.Round(time.Millisecond))})
-		v.Again = max(v.Again, left)
+		v.RetryAfter = max(v.RetryAfter, left)
 	}
 	if view.Intent != nil {
-		v.Waits = append(v.Waits, WaitReason{cmp.Or(view.Intent.Holder, "somebody"), fmt.Sprintf("its %s is not done yet", view.Intent.Action)})
+		v.Waits = append(v.Waits, WaitReason{cmp.Or(view.Intent.Holder, "another participant"), fmt.Sprintf("its %s is not done yet", view.Intent.Action)})
 	}
 	v.Open = len(v.Waits) == 0 && len(v.Members) > 0
 	return v
 }
 
 // leaveOut reports whether the action begins without a member or a participant, and otherwise notes that it waits.
-func (v *decision) leaveOut(policies policies, gone bool, calm time.Duration, whom, reason string) bool {
-	out, again := policies.leaveOut(gone, calm)
+func (v *decision) leaveOut(policies policies, dead bool, unchangedFor time.Duration, subject, reason string) bool {
+	out, retryAfter := policies.leaveOut(dead, unchangedFor)
 	if !out {
-		v.Waits = append(v.Waits, WaitReason{whom, reason})
-		v.Again = max(v.Again, again)
+		v.Waits = append(v.Waits, WaitReason{subject, reason})
+		v.RetryAfter = max(v.RetryAfter, retryAfter)
 	}
 	return out
 }
 
-// silent returns the prefixes of participants whose needs are not completely known: they are expected and not alive, or are in the
+// undeclared returns the prefixes of participants whose needs are not completely known: they are expected and not alive, or are in the
 // middle of a declaration.
-func (v *View) silent() []string {
-	silent := map[string]bool{}
+func (v *View) undeclared() []string {
+	undeclared := map[string]bool{}
 	for _, participant := range v.Participants {
 		for _, prefix := range participant.Expected {
-			silent[prefix] = silent[prefix] || !v.Present(prefix)
+			undeclared[prefix] = undeclared[prefix] || !v.Present(prefix)
 		}
 	}
 	for _, prefix := range v.incomplete {
-		silent[prefix] = true
+		undeclared[prefix] = true
 	}
-	maps.DeleteFunc(silent, func(_ string, is bool) bool { return !is })
-	return sortedKeys(silent)
+	maps.DeleteFunc(undeclared, func(_ string, is bool) bool { return !is })
+	return sortedKeys(undeclared)
 }
 
-func (v *View) silence(prefix string) string {
+func (v *View) undeclaredReason(prefix string) string {
 	if slices.Contains(v.incomplete, prefix) {
 		return "its declaration is incomplete"
 	}
 	return "it is expected, but not alive"
 }
 
-// unready says why a member is not ready, or nothing if it is, and whether all instances are gone that ask for it. Each of
-// them has to say that it is ready.
-func (v *View) unready(pending, ready Set, id MemberID, member Member) (reason string, gone bool) {
-	asking := v.asking[pending][id]
-	if len(asking) == 0 {
-		asking = []string{member.Prefix}
+// notReadyReason returns why a member is not ready, or "", and whether all participants that declare it are dead. A member is ready
+// if all participants that need an action for it say so.
+func (v *View) notReadyReason(pending, ready Set, id MemberID, member Member) (reason string, dead bool) {
+	declaring := v.declaredBy[pending][id]
+	if len(declaring) == 0 {
+		declaring = []string{member.Prefix}
 	}
-	said := func(prefix string) bool { return slices.Contains(v.asking[ready][id], prefix) }
-	gone = !slices.ContainsFunc(asking, v.Present)
-	unsaid := slices.ContainsFunc(asking, func(prefix string) bool { return !said(prefix) })
+	isReady := func(prefix string) bool { return slices.Contains(v.declaredBy[ready][id], prefix) }
+	dead = !slices.ContainsFunc(declaring, v.Present)
+	notReady := slices.ContainsFunc(declaring, func(prefix string) bool { return !isReady(prefix) })
 	switch {
-	case gone && unsaid:
+	case dead && notReady:
 		return fmt.Sprintf("it is not ready, and no process of %s is alive", member.Prefix), true
-	case gone:
+	case dead:
 		return fmt.Sprintf("no process of %s is alive", member.Prefix), true
-	case unsaid:
+	case notReady:
 		return "it is not ready", false
 	}
 	return "", false

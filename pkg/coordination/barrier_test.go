@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-func TestJudge(t *testing.T) {
+func TestDecide(t *testing.T) {
 	t.Parallel()
 	const quiet = 10 * time.Second
 	alive := func(prefixes ...string) []Instance {
@@ -109,12 +109,12 @@ func TestJudge(t *testing.T) {
 			t.Parallel()
 			view := &View{
 				Instances: test.instances, Intent: test.intent,
-				Sets:   map[Set]Members{PendingForRestart: test.pending, ReadyForRestart: test.ready},
-				asking: map[Set]map[MemberID][]string{PendingForRestart: prefixes(test.pending), ReadyForRestart: prefixes(test.ready)},
+				Sets:       map[Set]Members{PendingForRestart: test.pending, ReadyForRestart: test.ready},
+				declaredBy: map[Set]map[MemberID][]string{PendingForRestart: prefixes(test.pending), ReadyForRestart: prefixes(test.ready)},
 			}
-			got := judge(view, test.pending, policies{test.policy}, test.policy.Quiet, test.calm, Restart)
+			got := decide(view, test.pending, policies{test.policy}, test.policy.Quiet, test.calm, Restart)
 			want := &decision{
-				Action: Restart, Open: test.open, Members: test.members, Waits: test.waits, LeftOut: test.leftOut, Again: test.again,
+				Action: Restart, Open: test.open, Members: test.members, Waits: test.waits, LeftOut: test.leftOut, RetryAfter: test.again,
 			}
 			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(decision{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
@@ -131,8 +131,8 @@ func prefixes(of Members) map[MemberID][]string {
 	return all
 }
 
-// A member for which several instances ask, as for one that nobody looks after any more.
-func TestAskedForTwice(t *testing.T) {
+// A member can have entries of several participants, for example if its own participant is gone.
+func TestMemberOfSeveralParticipants(t *testing.T) {
 	t.Parallel()
 	k := newKeys(DefaultRoot, "store")
 	entries := map[string]kv.Entry{
@@ -156,11 +156,11 @@ func TestAskedForTwice(t *testing.T) {
 	if got := v.Sets[PendingForExclusion]["dc3-a"]; got.Prefix != "dc2" || got.Version != 7 {
 		t.Errorf("the last one that asks is %+v", got)
 	}
-	if got := judge(v, v.Pending(Exclusion), policies{{}}, 0, 0, Exclusion); got.Open {
+	if got := decide(v, v.Pending(Exclusion), policies{{}}, 0, 0, Exclusion); got.Open {
 		t.Error("one of them has not said that it is ready")
 	}
 	v = look(map[string]kv.Entry{"readyForExclusion/dc2/dc3-a": {Value: "there", Version: 8}})
-	if got := judge(v, v.Pending(Exclusion), policies{{Missing: LeaveOut}}, 0, 0, Exclusion); !got.Open || got.Members["dc3-a"].Addresses[0] != "there" {
+	if got := decide(v, v.Pending(Exclusion), policies{{Missing: LeaveOut}}, 0, 0, Exclusion); !got.Open || got.Members["dc3-a"].Addresses[0] != "there" {
 		t.Error(got.Summary())
 	}
 	done := map[string]kv.Entry{"done/" + tokenKey(9): {Value: `{"id":9,"token":9,"action":"Exclusion","members":{"dc3-a":7}}`, Version: 9}}
@@ -169,7 +169,7 @@ func TestAskedForTwice(t *testing.T) {
 	}
 }
 
-// Who may lead, given what is to be done to the members and what was.
+// A candidate for the leader needs no action and is not leaving.
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	done := func(action Action) map[string]string {
@@ -198,19 +198,19 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// Only the records that something depends on outlive the newest ones, and not too many are removed at once.
-func TestOutlived(t *testing.T) {
+// A done record is kept while an entry depends on it. The number of records that are removed at once is limited.
+func TestObsoleteDoneRecords(t *testing.T) {
 	t.Parallel()
 	entries := map[string]string{"pendingForRestart/dc1/dc1-a": ""}
 	record := func(token int64, failure string) {
 		entries["done/"+tokenKey(token)] = fmt.Sprintf(`{"id":%d,"token":%d,"action":"Restart","failure":%q,"members":{"dc1-a":1}}`, token, token, failure)
 	}
-	record(1, "") // the entry is still there
+	record(1, "") // the entry still exists
 	for token := range int64(200) {
 		record(token+2, "it does not work")
 	}
-	got := outlived(viewOf(t, entries), 10, keptDoneSize)
-	if len(got) != removedDone {
+	got := obsoleteDoneRecords(viewOf(t, entries), 10, maxDoneRecordsSize)
+	if len(got) != maxRemovedDoneRecords {
 		t.Errorf("%d are removed", len(got))
 	}
 	for _, done := range got {

@@ -20,9 +20,9 @@ var (
 	// errSuperseded is returned to a process while a newer process of the same participant is alive. Only the newer one
 	// works; this one may still finish what it has accepted.
 	errSuperseded = errors.New("a newer process of this participant is alive")
-	// errOlder is returned to a process that leaves while another process of its participant is alive. The other one is usually older,
-	// but a process in local mode is not registered, so neither can tell.
-	errOlder = errors.New("another process of this participant is alive")
+	// errOtherProcess is returned to a process that leaves while another process of its participant is alive. The other one is usually older,
+	// but a process in local mode is not registered, so neither knows.
+	errOtherProcess = errors.New("another process of this participant is alive")
 )
 
 // Instance is the registration of a live process of a participant.
@@ -57,13 +57,13 @@ func (c *Coordinator) configure(ctx context.Context, to Settings) error {
 	if err := to.check(); err != nil {
 		return fmt.Errorf("configuring %s in %s: %w", c.name, c.system, err)
 	}
-	if err := c.giveBack(ctx); err != nil {
+	if err := c.releaseUncertainLock(ctx); err != nil {
 		return err
 	}
 	to = to.clone()
-	do := c.enter
+	do := c.register
 	if to.Mode != Global {
-		do = c.leave
+		do = c.unregister
 	}
 	if err := c.retry(ctx, func() error { return do(ctx, to) }); err != nil {
 		return fmt.Errorf("coordinating %s: %w", c.system, err)
@@ -73,20 +73,20 @@ func (c *Coordinator) configure(ctx context.Context, to Settings) error {
 	c.settings = to
 	c.mu.Unlock()
 	if left {
-		c.rest(ctx)
+		c.closeIdleSession(ctx)
 	}
 	return nil
 }
 
-// lookAgainForOwn is the interval at which a process in local mode checks that the store has no entry of its participant: an older
+// recheckInterval is the interval at which a process in local mode checks that the store has no entry of its participant: an older
 // process that hung may have resumed and written one.
-const lookAgainForOwn = time.Minute
+const recheckInterval = time.Minute
 
-// leave removes the entries of this participant, also those of an earlier process that died before it removed them. It waits for an
-// older process that is alive, which would write them again. If another participant has taken a prefix since, the entries below it
-// are the other participant's.
-func (c *Coordinator) leave(ctx context.Context, _ Settings) error {
-	if c.hasLeft() {
+// unregister removes the entries of this participant, also those of an earlier process that died before it removed them. It returns
+// errOtherProcess while another process is alive, which would write them again. If another participant has taken the prefix since,
+// the entries below it are the other participant's.
+func (c *Coordinator) unregister(ctx context.Context, _ Settings) error {
+	if c.hasRecentlyLeft() {
 		return nil
 	}
 	found, err := c.store.Read(ctx, c.keys.root)
@@ -97,20 +97,20 @@ func (c *Coordinator) leave(ctx context.Context, _ Settings) error {
 	if err != nil {
 		return err
 	}
-	prefixes := c.own(found)
+	prefixes := c.ownPrefixes(found)
 	for _, prefix := range prefixes {
 		if accepted := view.acceptedBy(prefix); len(accepted) > 0 {
-			c.hold(prefix)
+			c.adoptPrefix(prefix)
 			return fmt.Errorf("leaving: the order to %s: %w; it is carried out first", view.Intent.step(), ErrAccepted)
 		}
 	}
 	session, started := c.registeredAs(found)
 	if newer := c.newerProcess(found, session, started); newer != nil {
-		return c.withdraw(ctx, found, newer)
+		return c.deregisterSuperseded(ctx, found, newer)
 	}
 	for _, process := range c.keys.processes(found) {
-		if process.Name == c.name && !c.isOwn(process.Session) {
-			return fmt.Errorf("leaving: %w: its session is %s; end it first", errOlder, process.Session)
+		if process.Name == c.name && !c.isOwnSession(process.Session) {
+			return fmt.Errorf("leaving: %w: its session is %s; end it first", errOtherProcess, process.Session)
 		}
 	}
 	t := kv.Transaction{If: []kv.Condition{
@@ -118,16 +118,16 @@ func (c *Coordinator) leave(ctx context.Context, _ Settings) error {
 		kv.IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version),
 	}}
 	for _, prefix := range prefixes {
-		t.If = append(t.If, c.unchanged(found, prefix))
+		t.If = append(t.If, c.prefixUnchanged(found, prefix))
 		t.Then = append(t.Then, kv.DeleteBelow(c.keys.instances(prefix, c.name)))
-		if c.otherInstance(found, prefix) == "" {
+		if c.otherParticipant(found, prefix) == "" {
 			t.Then = append(t.Then, kv.Delete(c.keys.changes(prefix)))
-			for _, path := range c.keys.ownedBy(found, prefix) {
+			for _, path := range c.keys.pathsOwnedBy(found, prefix) {
 				t.Then = append(t.Then, kv.DeleteBelow(path))
 			}
 		}
 	}
-	if held := found.Entries[c.keys.lock()]; len(prefixes) > 0 && held.Version != 0 && c.holds(held) {
+	if held := found.Entries[c.keys.lock()]; len(prefixes) > 0 && held.Version != 0 && c.isOwnLock(held) {
 		t.If = append(t.If, kv.IsAt(c.keys.lock(), held.Version))
 		t.Then = append(t.Then, kv.Delete(c.keys.lock()))
 		c.endGrant()
@@ -141,23 +141,23 @@ func (c *Coordinator) leave(ctx context.Context, _ Settings) error {
 		}
 	}
 	c.mu.Lock()
-	c.registered, c.left = registration{}, c.clock.Now()
+	c.registered, c.leftAt = registration{}, c.clock.Now()
 	c.mu.Unlock()
 	return nil
 }
 
-// lookAgain lets the next configure in local mode look at the store.
-func (c *Coordinator) lookAgain() {
+// recheckOwnEntries makes the next configure in local mode read the store.
+func (c *Coordinator) recheckOwnEntries() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.left = time.Time{}
+	c.leftAt = time.Time{}
 }
 
-// withdraw removes the registration of this process, which is not the newest one of its participant, so that the newer process does
-// not have to wait for it if it leaves, too.
-func (c *Coordinator) withdraw(ctx context.Context, found *kv.Snapshot, newer *Instance) error {
+// deregisterSuperseded removes the registration of this process, which is not the newest one of its participant: otherwise the newer
+// process would have to wait for it before it can leave.
+func (c *Coordinator) deregisterSuperseded(ctx context.Context, found *kv.Snapshot, newer *Instance) error {
 	for _, process := range c.keys.processes(found) {
-		if key := c.keys.instances(process.Prefix, process.Name, process.Session); process.Name == c.name && c.isOwn(process.Session) {
+		if key := c.keys.instances(process.Prefix, process.Name, process.Session); process.Name == c.name && c.isOwnSession(process.Session) {
 			t := kv.Transaction{If: []kv.Condition{kv.IsAt(key, found.Entries[key].Version)}, Then: []kv.Operation{kv.Delete(key)}}
 			if _, err := c.store.Commit(ctx, t); err != nil {
 				return err
@@ -167,23 +167,22 @@ func (c *Coordinator) withdraw(ctx context.Context, found *kv.Snapshot, newer *I
 	return c.superseded(newer)
 }
 
-// superseded notes that a newer process works, and discards what this process knows of its entries: the newer one may have moved or
-// removed them.
+// superseded returns errSuperseded, and invalidates the registration: the newer process may have moved or removed the entries.
 func (c *Coordinator) superseded(by *Instance) error {
-	c.registerAgain()
+	c.invalidateRegistration()
 	return fmt.Errorf("%w: %s, of session %s; stop one of the two, or rename this participant", errSuperseded, c.name, by.Session)
 }
 
-// registerAgain makes the next configure in global mode register this process.
-func (c *Coordinator) registerAgain() {
+// invalidateRegistration makes the next configure in global mode register this process.
+func (c *Coordinator) invalidateRegistration() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.registered.written = false
 }
 
-// own returns the prefixes that have entries of this participant: according to the store, and the prefix that this process used last.
+// ownPrefixes returns the prefixes with entries of this participant: according to the store, and the prefix that this process used last.
 // There are several if an older process has resumed after a newer one had moved the entries to another prefix.
-func (c *Coordinator) own(found *kv.Snapshot) []string {
+func (c *Coordinator) ownPrefixes(found *kv.Snapshot) []string {
 	owners, prefixes := c.keys.owners(found), map[string]bool{}
 	for prefix, owner := range owners {
 		prefixes[prefix] = owner == c.name
@@ -207,8 +206,8 @@ func (k keys) owners(found *kv.Snapshot) map[string]string {
 	return owners
 }
 
-// hold adopts the prefix of an earlier process that had accepted an order: this process answers the order.
-func (c *Coordinator) hold(prefix string) {
+// adoptPrefix adopts the prefix of an earlier process that had accepted an order: this process answers the order.
+func (c *Coordinator) adoptPrefix(prefix string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.settings.Mode != Global || c.settings.Prefix != prefix {
@@ -216,15 +215,15 @@ func (c *Coordinator) hold(prefix string) {
 	}
 }
 
-// hasLeft reports whether this process has recently checked that the store has no entry of its participant. While it carries out an
-// action in local mode, it does not check: it finishes the action under its lock.
-func (c *Coordinator) hasLeft() bool {
-	if alone, is := c.run.(*localRun); is && alone.held() {
+// hasRecentlyLeft reports whether this process has recently checked that the store has no entry of its participant. It does not check
+// while it carries out an action in local mode: it finishes the action under its lock.
+func (c *Coordinator) hasRecentlyLeft() bool {
+	if alone, is := c.currentRun.(*localRun); is && alone.holdsLock() {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.settings.Mode != Global && !c.left.IsZero() && c.clock.Now().Sub(c.left) < lookAgainForOwn
+	return c.settings.Mode != Global && !c.leftAt.IsZero() && c.clock.Now().Sub(c.leftAt) < recheckInterval
 }
 
 // endGrant ends the grant of a lock that is about to be released together with all entries.
@@ -234,20 +233,21 @@ func (c *Coordinator) endGrant() {
 	if c.grant != nil {
 		c.grant.cancel(context.Canceled)
 	}
-	c.doubtful = true
+	c.lockUncertain = true
 }
 
-// registration is what was written of this process, and for which session.
+// registration is the registration of this process, as far as this process knows.
 type registration struct {
 	session string
-	// started is kept when a session is lost: a new session does not make the process newer.
+	// started is the revision at which the process joined. A new session does not change it.
 	started int64
+	// written is set while the registration and the settings in the store are current.
 	written bool
 }
 
-// enter registers this process and moves what the participant has written to its prefix.
-func (c *Coordinator) enter(ctx context.Context, to Settings) error {
-	session, err := c.live(ctx)
+// register registers this process, and moves the entries of the participant to its prefix.
+func (c *Coordinator) register(ctx context.Context, to Settings) error {
+	session, err := c.openSession(ctx)
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (c *Coordinator) enter(ctx context.Context, to Settings) error {
 		return err
 	}
 	// Also if the prefix stays: another participant may have taken it while no process of this one was alive.
-	if other := c.otherInstance(found, to.Prefix); other != "" {
+	if other := c.otherParticipant(found, to.Prefix); other != "" {
 		return fmt.Errorf("%w: %q is the prefix of %s: choose another one", ErrPrefixTaken, to.Prefix, other)
 	}
 	_, started := c.registeredAs(found)
@@ -271,60 +271,60 @@ func (c *Coordinator) enter(ctx context.Context, to Settings) error {
 	}
 	t := kv.Transaction{
 		If: []kv.Condition{
-			c.unchanged(found, to.Prefix),
-			kv.NotWritten(c.keys.instances(to.Prefix), found.Revision), // nobody else enters meanwhile
+			c.prefixUnchanged(found, to.Prefix),
+			kv.NotWritten(c.keys.instances(to.Prefix), found.Revision), // no other participant registers in between
 		},
-		Then: append(c.deny(found, to), kv.PutFor(session, c.keys.instances(to.Prefix, c.name, session.ID()), encode(instance))),
+		Then: append(c.denyOperations(found, to), kv.PutFor(session, c.keys.instances(to.Prefix, c.name, session.ID()), encode(instance))),
 	}
-	if told := encode(to.told(c.name)); found.Entries[c.keys.participants(to.Prefix)].Value != told {
-		t.Then = append(t.Then, kv.Put(c.keys.participants(to.Prefix), told))
+	if record := encode(to.participant(c.name)); found.Entries[c.keys.participants(to.Prefix)].Value != record {
+		t.Then = append(t.Then, kv.Put(c.keys.participants(to.Prefix), record))
 	}
-	incomplete := understoodMarker(found.Entries[c.keys.changes(to.Prefix)].Value).Incomplete
-	if from := slices.DeleteFunc(c.own(found), func(prefix string) bool { return prefix == to.Prefix }); len(from) > 0 {
+	incomplete := decodeMarker(found.Entries[c.keys.changes(to.Prefix)].Value).Incomplete
+	if from := slices.DeleteFunc(c.ownPrefixes(found), func(prefix string) bool { return prefix == to.Prefix }); len(from) > 0 {
 		t.If = append(t.If,
 			kv.NotWritten(c.keys.instances(), found.Revision),
 			kv.NotWritten(c.keys.done(), found.Revision),
 			kv.IsAt(c.keys.intent(), found.Entries[c.keys.intent()].Version))
 		for _, prefix := range from {
-			t.If = append(t.If, c.unchanged(found, prefix))
-			incomplete = incomplete || understoodMarker(found.Entries[c.keys.changes(prefix)].Value).Incomplete
+			t.If = append(t.If, c.prefixUnchanged(found, prefix))
+			incomplete = incomplete || decodeMarker(found.Entries[c.keys.changes(prefix)].Value).Incomplete
 		}
-		t.Then = append(t.Then, c.migrate(found, from, to.Prefix)...)
-		t.Then = append(t.Then, c.deregister(found, from)...)
+		t.Then = append(t.Then, c.migrateOperations(found, from, to.Prefix)...)
+		t.Then = append(t.Then, c.deregisterOperations(found, from)...)
 	}
-	if len(t.Then) > 1 { // not for a sign of life alone
-		t.Then = append(t.Then, c.mark(to.Prefix, incomplete))
+	if len(t.Then) > 1 { // not for a registration alone
+		t.Then = append(t.Then, c.writeMarker(to.Prefix, incomplete))
 	}
 	if _, err := c.store.Commit(ctx, t); err != nil {
-		c.registerAgain() // nobody knows which settings are written
+		c.invalidateRegistration() // it is unknown which settings are written
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.registered, c.left = registration{session: session.ID(), started: started, written: true}, time.Time{}
+	c.registered, c.leftAt = registration{session: session.ID(), started: started, written: true}, time.Time{}
 	return nil
 }
 
-// told is what the others are told of the settings.
-func (s Settings) told(name string) Participant {
+// participant returns the part of the settings that is published.
+func (s Settings) participant(name string) Participant {
 	return Participant{
 		Name: name, Prefix: s.Prefix, Generation: s.Generation, Expected: s.Expected, Policy: s.Policy, Policies: s.Policies,
 	}
 }
 
-// isRegistered tells whether this process is known to the others, as far as it has seen.
+// isRegistered reports whether this process is registered with a session, as far as it knows.
 func (c *Coordinator) isRegistered(session kv.Session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.registered.written && c.registered.session == session.ID()
 }
 
-// registeredAs returns the session of this process that the others know, and the revision at which it joined first, that of the snapshot if
-// it never has. If its registration was written although it got an error, only the store knows that revision.
+// registeredAs returns the session with which this process is registered, and the revision at which it joined first, or the revision of
+// the snapshot if it has never joined. If the write of the registration had an unknown outcome, only the store has that revision.
 func (c *Coordinator) registeredAs(found *kv.Snapshot) (session string, started int64) {
 	written := int64(0)
 	for _, process := range c.keys.processes(found) {
-		if process.Name == c.name && c.isOwn(process.Session) {
+		if process.Name == c.name && c.isOwnSession(process.Session) {
 			written = process.JoinedAt
 		}
 	}
@@ -333,30 +333,30 @@ func (c *Coordinator) registeredAs(found *kv.Snapshot) (session string, started 
 	return c.registered.session, cmp.Or(c.registered.started, written, found.Revision)
 }
 
-// newerProcess returns a process of this participant that has joined after the one of a session.
+// newerProcess returns a process of this participant that joined later, or nil.
 func (c *Coordinator) newerProcess(found *kv.Snapshot, session string, started int64) *Instance {
 	for _, instance := range c.keys.processes(found) {
-		if instance.Name == c.name && instance.Session != session && !c.isOwn(instance.Session) && instance.newer(Instance{JoinedAt: started, Session: session}) {
+		if instance.Name == c.name && instance.Session != session && !c.isOwnSession(instance.Session) && instance.newer(Instance{JoinedAt: started, Session: session}) {
 			return &instance
 		}
 	}
 	return nil
 }
 
-// isOwn tells whether a session is or was one of this process. Others may not yet have missed a lost one, and a registration may
-// have been written although this process got an error.
-func (c *Coordinator) isOwn(session string) bool {
+// isOwnSession reports whether a session is or was a session of this process. A lost session may not have ended yet, and a
+// registration may have been written although this process got an error.
+func (c *Coordinator) isOwnSession(session string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.former[session] || session == c.registered.session || c.session != nil && session == c.session.ID()
+	return c.lostSessions[session] || session == c.registered.session || c.session != nil && session == c.session.ID()
 }
 
-// newer orders the processes of a participant.
+// newer reports whether a process of a participant is newer than another one.
 func (i Instance) newer(other Instance) bool {
 	return cmp.Or(cmp.Compare(i.JoinedAt, other.JoinedAt), strings.Compare(i.Session, other.Session)) > 0
 }
 
-// processes returns all that are alive, the newest of a participant first.
+// processes returns all live processes, the newest of each participant first.
 func (k keys) processes(found *kv.Snapshot) []Instance {
 	var all []Instance
 	for key, entry := range found.Entries {
@@ -373,20 +373,19 @@ func (k keys) processes(found *kv.Snapshot) []Instance {
 	return all
 }
 
-// verify forgets what this process remembers of its registration if a view shows otherwise: somebody has removed it, a newer
-// process of the participant works, or an older one has come back meanwhile and left something below another prefix. configure
-// looks again then.
-func (c *Coordinator) verify(view *View) {
+// verifyRegistration invalidates the registration if a view differs from it: another process has removed it, a newer process of the
+// participant works, or an older one has written entries below another prefix. The next configure then registers again.
+func (c *Coordinator) verifyRegistration(view *View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.registered.written {
 		return
 	}
 	own := Instance{Session: c.registered.session, JoinedAt: c.registered.started}
-	there := false
+	registered := false
 	for _, process := range view.processes {
-		there = there || process.Session == own.Session && process.Prefix == c.settings.Prefix
-		c.registered.written = c.registered.written && (process.Name != c.name || c.former[process.Session] || !process.newer(own))
+		registered = registered || process.Session == own.Session && process.Prefix == c.settings.Prefix
+		c.registered.written = c.registered.written && (process.Name != c.name || c.lostSessions[process.Session] || !process.newer(own))
 	}
 	var prefixes []string
 	for _, participant := range view.Participants {
@@ -394,17 +393,18 @@ func (c *Coordinator) verify(view *View) {
 			prefixes = append(prefixes, participant.Prefix)
 		}
 	}
-	there = there && slices.Equal(prefixes, []string{c.settings.Prefix})
-	c.registered.written = c.registered.written && there
+	registered = registered && slices.Equal(prefixes, []string{c.settings.Prefix})
+	c.registered.written = c.registered.written && registered
 }
 
-// unchanged is met while nothing of a prefix has changed since it was read.
-func (c *Coordinator) unchanged(found *kv.Snapshot, prefix string) kv.Condition {
+// prefixUnchanged returns the condition that no entry of a prefix has changed since the snapshot.
+func (c *Coordinator) prefixUnchanged(found *kv.Snapshot, prefix string) kv.Condition {
 	marker := c.keys.changes(prefix)
 	return kv.IsAt(marker, found.Entries[marker].Version)
 }
 
-func (c *Coordinator) otherInstance(found *kv.Snapshot, prefix string) string {
+// otherParticipant returns the name of another live participant with a prefix, or "".
+func (c *Coordinator) otherParticipant(found *kv.Snapshot, prefix string) string {
 	for _, instance := range c.keys.processes(found) {
 		if instance.Prefix == prefix && instance.Name != c.name {
 			return instance.Name
@@ -413,8 +413,8 @@ func (c *Coordinator) otherInstance(found *kv.Snapshot, prefix string) string {
 	return ""
 }
 
-// deny makes the deny list of this participant what its settings say.
-func (c *Coordinator) deny(found *kv.Snapshot, to Settings) []kv.Operation {
+// denyOperations returns the operations that make the deny list of this participant equal to its settings.
+func (c *Coordinator) denyOperations(found *kv.Snapshot, to Settings) []kv.Operation {
 	var operations []kv.Operation
 	for key := range found.Entries {
 		if at := c.keys.split(key); len(at) == 3 && at[0] == kindDenied && at[1] == to.Prefix && !slices.Contains(to.Denied, at[2]) {
@@ -429,33 +429,34 @@ func (c *Coordinator) deny(found *kv.Snapshot, to Settings) []kv.Operation {
 	return operations
 }
 
-// deregister removes what this process has registered below other prefixes. Older processes stay registered: they may be carrying
-// out what they have accepted.
-func (c *Coordinator) deregister(found *kv.Snapshot, from []string) (operations []kv.Operation) {
+// deregisterOperations returns the operations that remove the registrations of this process below other prefixes. Older processes stay
+// registered: they may be carrying out accepted orders.
+func (c *Coordinator) deregisterOperations(found *kv.Snapshot, from []string) (operations []kv.Operation) {
 	for _, process := range c.keys.processes(found) {
-		if process.Name == c.name && slices.Contains(from, process.Prefix) && c.isOwn(process.Session) {
+		if process.Name == c.name && slices.Contains(from, process.Prefix) && c.isOwnSession(process.Session) {
 			operations = append(operations, kv.Delete(c.keys.instances(process.Prefix, process.Name, process.Session)))
 		}
 	}
 	return operations
 }
 
-// migrate takes the entries along. What was acted upon already is left behind: at another key it would count as
-// something new to do. What is being acted upon is not ready for it a second time, until its participant has looked.
-func (c *Coordinator) migrate(found *kv.Snapshot, from []string, to string) []kv.Operation {
-	acted, acting := c.keys.acted(found)
+// migrateOperations returns the operations that move the entries to another prefix. A need that is done is not moved: at another key it
+// would count as new. A need in progress is moved without its ready entry, so that the action does not begin for it again before the
+// participant has determined its needs.
+func (c *Coordinator) migrateOperations(found *kv.Snapshot, from []string, to string) []kv.Operation {
+	done, running := c.keys.doneAndRunning(found)
 	var operations []kv.Operation
 	for _, prefix := range from {
-		if c.otherInstance(found, prefix) != "" {
-			continue // what is below it is another participant's by now
+		if c.otherParticipant(found, prefix) != "" {
+			continue // another participant has this prefix now
 		}
 		operations = append(operations, kv.Delete(c.keys.changes(prefix)))
-		for _, path := range c.keys.ownedBy(found, prefix) {
+		for _, path := range c.keys.pathsOwnedBy(found, prefix) {
 			operations = append(operations, kv.DeleteBelow(path))
 		}
 		for _, key := range slices.Sorted(maps.Keys(found.Entries)) {
 			at, entry := c.keys.split(key), found.Entries[key]
-			if len(at) != 3 || at[1] != prefix || at[0] != kindAnswers && !Set(at[0]).known() || acted[key] == entry.Version || acting[key] {
+			if len(at) != 3 || at[1] != prefix || at[0] != kindAnswers && !Set(at[0]).known() || done[key] == entry.Version || running[key] {
 				continue
 			}
 			at[1] = to

@@ -52,35 +52,35 @@ type Coordinator struct {
 	clock    clock.PassiveClock
 	metrics  *metrics
 
-	// opening and taking are held while a session is opened and while the lock is taken: the store may be slow.
-	opening, taking sync.Mutex
+	// openMu and taking are held while a session is opened and while the lock is taken: the store may be slow.
+	openMu, takeMu sync.Mutex
 
 	actions []Action
-	// maxOperations is how many entries one transaction changes at most.
+	// maxOperations is the maximum number of entries that one transaction changes.
 	maxOperations int
 	// retryAfter is the backoff of an action after consecutive failures.
 	retryAfter func(failures int) time.Duration
 
 	mu sync.Mutex
-	// settings hold: this process has applied them.
+	// settings are the settings that this process has applied.
 	settings Settings
-	// left is when this process saw last that nothing of its participant is in the store, zero if it did not.
-	left    time.Time
+	// leftAt is when this process last saw that the store has no entries of its participant, or zero.
+	leftAt  time.Time
 	session kv.Session
-	// former are the sessions that this process has lost.
-	former map[string]bool
-	// grant is the last one. If doubtful is set there may be a lock of this process without one.
-	grant      *lockGrant
-	doubtful   bool
-	registered registration
-	seen       map[question]seen
-	// run is what Reconcile carries out at the moment, and doing what it has found out about the present step.
-	run   run
-	doing doing
-	// errorsInARow is how many calls of Reconcile in a row have returned an error.
-	errorsInARow int
-	// givenUp are the actions that were given up in local mode, where nobody writes that down.
-	givenUp map[Action]givenUp
+	// lostSessions are the IDs of the sessions that this process has lost.
+	lostSessions map[string]bool
+	// grant is the latest grant. If lockUncertain is set, the store may have a lock of this process without a grant.
+	grant         *lockGrant
+	lockUncertain bool
+	registered    registration
+	observed      map[barrierKey]observation
+	// currentRun is the action that Reconcile carries out, or nil, and stepState what it knows about the current step.
+	currentRun actionRun
+	stepState  stepState
+	// consecutiveErrors is the number of consecutive calls of Reconcile that returned an error.
+	consecutiveErrors int
+	// localFailures are the actions that were given up in local mode, which the store does not record.
+	localFailures map[Action]localFailure
 }
 
 // New returns a Coordinator. It does not access the store yet.
@@ -116,7 +116,7 @@ func New(o Options) (*Coordinator, error) {
 	}
 	c := &Coordinator{
 		store: o.Store, keys: newKeys(o.Root, o.System), system: o.System, name: o.Name, duration: o.SessionDuration,
-		class: o.Class, clock: o.Clock, seen: map[question]seen{}, givenUp: map[Action]givenUp{}, former: map[string]bool{},
+		class: o.Class, clock: o.Clock, observed: map[barrierKey]observation{}, localFailures: map[Action]localFailure{}, lostSessions: map[string]bool{},
 		actions: slices.Clone(o.Actions), maxOperations: maxOperations, retryAfter: retryAfter,
 		metrics: newMetrics(o.System, o.Name),
 	}
@@ -138,21 +138,21 @@ func (c *Coordinator) Changed(ctx context.Context) <-chan struct{} {
 	return c.store.Watch(ctx, c.keys.root)
 }
 
-// attempts are how often a transaction is tried when others write at the same time.
-const attempts = 10
+// maxAttempts is how often a transaction is tried when other processes write at the same time.
+const maxAttempts = 10
 
-// retry does something again after a conflict: from reading on.
+// retry calls a function again after a conflict. The function has to read again.
 func (c *Coordinator) retry(ctx context.Context, do func() error) error {
 	var err error
-	for range attempts {
+	for range maxAttempts {
 		if err = do(); !errors.Is(err, kv.ErrConflict) || ctx.Err() != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("tried %d times: %w", attempts, err)
+	return fmt.Errorf("tried %d times: %w", maxAttempts, err)
 }
 
-// ignoreConflict lets the next Reconcile look at what somebody else has written.
+// ignoreConflict drops a conflict: the next Reconcile reads what the other process has written.
 func ignoreConflict(err error) error {
 	if errors.Is(err, kv.ErrConflict) {
 		return nil
@@ -160,10 +160,10 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// live returns the session of this process, a new one if the last one is lost.
-func (c *Coordinator) live(ctx context.Context) (kv.Session, error) {
-	c.opening.Lock()
-	defer c.opening.Unlock()
+// openSession returns the session of this process. It opens a new one if the last one is lost.
+func (c *Coordinator) openSession(ctx context.Context) (kv.Session, error) {
+	c.openMu.Lock()
+	defer c.openMu.Unlock()
 	if session := c.lastSession(); session != nil {
 		select {
 		case <-session.Lost():
@@ -178,7 +178,7 @@ func (c *Coordinator) live(ctx context.Context) (kv.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session != nil {
-		c.former[c.session.ID()] = true
+		c.lostSessions[c.session.ID()] = true
 	}
 	c.session = session
 	return session, nil
@@ -190,15 +190,15 @@ func (c *Coordinator) lastSession() kv.Session {
 	return c.session
 }
 
-// rest ends the session of a process in local mode after it has released the lock: it needs no session until it needs the lock
-// again. If that fails, the session ends by itself.
-func (c *Coordinator) rest(ctx context.Context) {
-	c.taking.Lock()
-	defer c.taking.Unlock()
+// closeIdleSession closes the session of a process in local mode after it has released the lock: it needs a session only for the
+// lock. If that fails, the session expires.
+func (c *Coordinator) closeIdleSession(ctx context.Context) {
+	c.takeMu.Lock()
+	defer c.takeMu.Unlock()
 	c.mu.Lock()
-	busy := c.settings.Mode == Global || c.grant != nil && c.grant.Held()
+	inUse := c.settings.Mode == Global || c.grant != nil && c.grant.Held()
 	c.mu.Unlock()
-	if !busy {
+	if !inUse {
 		_ = c.Close(ctx)
 	}
 }
@@ -206,11 +206,11 @@ func (c *Coordinator) rest(ctx context.Context) {
 // Close ends the session of this process, which removes its registration and its lock at once. The entries of the participant
 // stay for its next process.
 func (c *Coordinator) Close(ctx context.Context) error {
-	c.opening.Lock()
-	defer c.opening.Unlock()
+	c.openMu.Lock()
+	defer c.openMu.Unlock()
 	c.mu.Lock()
 	session := c.session
-	c.session, c.registered.written, c.doubtful = nil, false, false
+	c.session, c.registered.written, c.lockUncertain = nil, false, false
 	c.mu.Unlock()
 	if session == nil {
 		return nil

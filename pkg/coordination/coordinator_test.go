@@ -20,19 +20,19 @@ import (
 const (
 	system   = "store"
 	patience = 2 * time.Minute
-	duration = 30 * time.Second // of sessions: no test waits for the end of one, and a busy machine must not end them
+	duration = 30 * time.Second // of sessions: no test waits until one expires, and a busy machine must not end them
 )
 
-// world is a store with instances.
-type world struct {
+// fixture is a store with participants.
+type fixture struct {
 	*WithT
 	t *testing.T
 	kv.Store
 	clock *testclock.FakePassiveClock
 }
 
-// onBoth runs a test on each kind of store.
-func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
+// onAllStores runs a test on each kind of store.
+func onAllStores(t *testing.T, test func(t *testing.T, w *fixture)) {
 	t.Helper()
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -42,12 +42,12 @@ func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-func newWorld(t *testing.T, store kv.Store) *world {
+func newWorld(t *testing.T, store kv.Store) *fixture {
 	t.Helper()
-	return &world{WithT: NewWithT(t), t: t, Store: store, clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))}
+	return &fixture{WithT: NewWithT(t), t: t, Store: store, clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))}
 }
 
-func (w *world) instance(prefix string, change ...func(*coordination.Options)) *coordination.Coordinator {
+func (w *fixture) newCoordinator(prefix string, change ...func(*coordination.Options)) *coordination.Coordinator {
 	w.t.Helper()
 	options := coordination.Options{Store: w.Store, System: system, Name: prefix + "-operator", Clock: w.clock, SessionDuration: duration}
 	for _, c := range change {
@@ -59,19 +59,19 @@ func (w *world) instance(prefix string, change ...func(*coordination.Options)) *
 	return c
 }
 
-// patient configures a participant with a policy.
-func (w *world) patient(c *coordination.Coordinator, prefix string, policy coordination.Policy) {
+// configure sets the settings of a participant with a policy.
+func (w *fixture) configure(c *coordination.Coordinator, prefix string, policy coordination.Policy) {
 	w.t.Helper()
 	settings := global(prefix)
 	settings.Policy = policy
 	w.Expect(c.Configure(w.t.Context(), settings)).To(Succeed())
 }
 
-// only is the members of a step for one.
+// only returns the members of a step with one member.
 func only(id coordination.MemberID) []coordination.MemberID { return []coordination.MemberID{id} }
 
-// carryOut accepts an order and answers that it is done.
-func (w *world) carryOut(c *coordination.Coordinator, members ...coordination.MemberID) {
+// carryOutStep accepts an order and answers that it is done.
+func (w *fixture) carryOut(c *coordination.Coordinator, members ...coordination.MemberID) {
 	w.t.Helper()
 	order := c.Order(w.view(), members...)
 	w.Expect(order).NotTo(BeNil())
@@ -83,14 +83,14 @@ func global(prefix string) coordination.Settings {
 	return coordination.Settings{Mode: coordination.Global, Prefix: prefix, Generation: 1}
 }
 
-func (w *world) view() *coordination.View {
+func (w *fixture) view() *coordination.View {
 	w.t.Helper()
 	view, err := coordination.ReadView(w.t.Context(), w.Store, "", system)
 	w.Expect(err).NotTo(HaveOccurred())
 	return view
 }
 
-func (w *world) content() map[string]string {
+func (w *fixture) content() map[string]string {
 	w.t.Helper()
 	found, err := w.Read(w.t.Context(), coordination.DefaultRoot)
 	w.Expect(err).NotTo(HaveOccurred())
@@ -103,23 +103,23 @@ func (w *world) content() map[string]string {
 	return content
 }
 
-// wants declares entries as an operator does in a reconcile.
-func (w *world) wants(c *coordination.Coordinator, wants coordination.Wants) {
+// declare declares entries as an operator does in a reconcile.
+func (w *fixture) declare(c *coordination.Coordinator, wants coordination.Wants) {
 	w.t.Helper()
 	w.Expect(c.Declare(w.t.Context(), w.view(), wants)).To(Succeed())
 }
 
-// restart are the wants of an instance whose members are ready for a restart.
+// restart returns the entries of a participant whose members are ready for a restart.
 func restart(ids ...coordination.MemberID) coordination.Wants {
 	wants := coordination.Wants{}
 	for _, id := range ids {
-		wants.Want(coordination.PendingForRestart, id)
-		wants.Want(coordination.ReadyForRestart, id)
+		wants.Add(coordination.PendingForRestart, id)
+		wants.Add(coordination.ReadyForRestart, id)
 	}
 	return wants
 }
 
-func (w *world) check(c *coordination.Coordinator) *coordination.Verdict {
+func (w *fixture) decide(c *coordination.Coordinator) *coordination.Verdict {
 	w.t.Helper()
 	verdict, err := c.Check(w.t.Context(), coordination.Restart, "")
 	w.Expect(err).NotTo(HaveOccurred())
@@ -128,8 +128,8 @@ func (w *world) check(c *coordination.Coordinator) *coordination.Verdict {
 
 func TestSets(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, ten := w.instance("dc1"), w.instance("dc10")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, ten := w.newCoordinator("dc1"), w.newCoordinator("dc10")
 		w.Expect(one.UpdatePendingForExclusion(t.Context(), coordination.Updates{"dc1-a": coordination.Add(), "dc1-b": coordination.Add()})).To(Succeed())
 		w.Expect(one.UpdateReadyForExclusion(t.Context(), coordination.Updates{"dc1-a": coordination.Add("10.0.0.1:4500", "locality:a")})).To(Succeed())
 		w.Expect(ten.UpdatePendingForExclusion(t.Context(), coordination.Updates{"dc10-a": coordination.Add()})).To(Succeed())
@@ -173,9 +173,9 @@ func TestSets(t *testing.T) {
 	})
 }
 
-func TestLocalTouchesNothing(t *testing.T) {
+func TestLocalModeWritesNoEntries(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		c, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "dc1-operator"})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(c.Configure(t.Context(), coordination.Settings{Prefix: "dc1", Generation: 3})).To(Succeed())
@@ -184,13 +184,13 @@ func TestLocalTouchesNothing(t *testing.T) {
 		w.Expect(c.GetPendingForRestart(t.Context())).To(BeEmpty())
 		w.Expect(w.content()).To(BeEmpty())
 
-		// Nor does it act for those who take part.
-		other := w.instance("dc2")
-		w.wants(other, restart("dc2-a"))
+		// Nor does it act for the others.
+		other := w.newCoordinator("dc2")
+		w.declare(other, restart("dc2-a"))
 		before := w.content()
-		verdict := w.check(other)
+		verdict := w.decide(other)
 		w.Expect(verdict.Open).To(BeTrue())
-		w.Expect(w.check(c).Open).To(BeFalse())
+		w.Expect(w.decide(c).Open).To(BeFalse())
 		_, err = c.Begin(t.Context(), verdict, nil)
 		w.Expect(err).To(MatchError(coordination.ErrLocal))
 		_, err = c.Resume(t.Context())
@@ -200,12 +200,12 @@ func TestLocalTouchesNothing(t *testing.T) {
 	})
 }
 
-// In local mode an instance has a session only while it has the lock.
-func TestLocalRests(t *testing.T) {
+// In local mode a participant has a session only while it holds the lock.
+func TestLocalModeClosesIdleSession(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		ends := &noted{Store: w.Store}
-		c := w.instance("dc1", func(o *coordination.Options) { o.Store = ends })
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		ends := &sessionCountingStore{Store: w.Store}
+		c := w.newCoordinator("dc1", func(o *coordination.Options) { o.Store = ends })
 		w.Expect(ends.open()).To(Equal(1))
 		w.Expect(c.Configure(t.Context(), coordination.Settings{})).To(Succeed())
 		w.Expect(ends.open()).To(Equal(0))
@@ -221,16 +221,16 @@ func TestLocalRests(t *testing.T) {
 
 func TestSwitchToLocal(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
-		w.wants(one, restart("dc1-a", "dc1-b"))
-		w.wants(two, restart("dc2-a"))
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
+		w.declare(one, restart("dc1-a", "dc1-b"))
+		w.declare(two, restart("dc2-a"))
 		before := w.view()
 
-		// The process that is told so may be another one than the one that has written it.
+		// The process that removes the entries may be another one than the process that wrote them.
 		next, err := coordination.New(coordination.Options{Store: w.Store, System: system, Name: "dc1-operator"})
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(next.Configure(t.Context(), coordination.Settings{Mode: coordination.Local})).To(MatchError(coordination.ErrOlder))
+		w.Expect(next.Configure(t.Context(), coordination.Settings{Mode: coordination.Local})).To(MatchError(coordination.ErrOtherProcess))
 		w.Expect(w.view().Revision).To(Equal(before.Revision), "the other one is alive, and would write it again")
 		w.Expect(one.Close(t.Context())).To(Succeed())
 		before = w.view()
@@ -253,10 +253,10 @@ func TestSwitchToLocal(t *testing.T) {
 
 func TestPrefixChange(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
-		w.wants(one, restart("dc1-a"))
-		verdict := w.check(two)
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
+		w.declare(one, restart("dc1-a"))
+		verdict := w.decide(two)
 		grant, err := two.Begin(t.Context(), verdict, nil)
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
@@ -278,36 +278,36 @@ func TestPrefixChange(t *testing.T) {
 	})
 }
 
-// What is being done when the prefix changes is done once.
-func TestPrefixChangeInTheMiddle(t *testing.T) {
+// An action that is in progress when the prefix changes is done once.
+func TestPrefixChangeDuringAction(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
-		w.wants(one, restart("dc1-a"))
-		grant, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
+		w.declare(one, restart("dc1-a"))
+		grant, err := two.Begin(t.Context(), w.decide(two), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(one.Configure(t.Context(), global("unicorn"))).To(Succeed())
 		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(HaveKey(coordination.MemberID("dc1-a")))
 		w.carryOut(one, "dc1-a")
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
 		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
-		w.Expect(w.check(two).Open).To(BeFalse(), "its instance has not looked since")
-		w.wants(one, restart("dc1-a"))
-		w.Expect(w.check(two).Open).To(BeTrue(), "it needs it nevertheless")
+		w.Expect(w.decide(two).Open).To(BeFalse(), "its instance has not looked since")
+		w.declare(one, restart("dc1-a"))
+		w.Expect(w.decide(two).Open).To(BeTrue(), "it needs it nevertheless")
 	})
 }
 
-// As large as a region can be: all its entries move at once.
-func TestPrefixChangeOfMany(t *testing.T) {
+// As large as a region can be: all entries move in one transaction.
+func TestPrefixChangeWithManyEntries(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one := w.instance("dc1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one := w.newCoordinator("dc1")
 		const many = 55
 		var ids []coordination.MemberID
 		for i := range many {
 			ids = append(ids, coordination.MemberID(fmt.Sprint("dc1-", i)))
 		}
-		w.wants(one, restart(ids...))
+		w.declare(one, restart(ids...))
 		w.Expect(one.Configure(t.Context(), global("unicorn"))).To(Succeed())
 		w.Expect(one.GetReadyForRestart(t.Context(), "unicorn")).To(HaveLen(many))
 		w.Expect(one.GetPendingForRestart(t.Context())).To(HaveLen(many))
@@ -316,52 +316,54 @@ func TestPrefixChangeOfMany(t *testing.T) {
 
 func TestQuietWindow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one := w.instance("dc1")
-		w.patient(one, "dc1", coordination.Policy{Quiet: time.Minute})
-		// The clock of another machine decides nothing.
-		two := w.instance("dc2", func(o *coordination.Options) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one := w.newCoordinator("dc1")
+		w.configure(one, "dc1", coordination.Policy{Quiet: time.Minute})
+		// The clock of another machine has no effect.
+		two := w.newCoordinator("dc2", func(o *coordination.Options) {
 			o.Clock = testclock.NewFakePassiveClock(w.clock.Now().Add(-time.Hour))
 		})
-		w.wants(one, restart("dc1-a"))
-		w.Expect(w.check(one).Again).To(Equal(time.Minute))
+		w.declare(one, restart("dc1-a"))
+		w.Expect(w.decide(one).RetryAfter).To(Equal(time.Minute))
 		w.clock.SetTime(w.clock.Now().Add(50 * time.Second))
-		w.Expect(w.check(one).Again).To(Equal(10 * time.Second))
-		w.wants(two, restart("dc2-a")) // late, but inside the window
-		w.Expect(w.check(one).Again).To(Equal(time.Minute))
+		w.Expect(w.decide(one).RetryAfter).To(Equal(10 * time.Second))
+		w.declare(two, restart("dc2-a")) // within the window
+		w.Expect(w.decide(one).RetryAfter).To(Equal(time.Minute))
 		w.clock.SetTime(w.clock.Now().Add(time.Minute))
-		verdict := w.check(one)
+		verdict := w.decide(one)
 		w.Expect(verdict.Open).To(BeTrue(), verdict.Summary())
 		w.Expect(verdict.Members).To(HaveLen(2))
-		w.Expect(w.check(two).Open).To(BeFalse(), "its own window is shorter, and the longer one counts")
+		w.Expect(w.decide(two).Open).To(BeFalse(), "its own window is shorter, and the longer one counts")
 		w.Expect(w.view().PolicyConflict(coordination.Restart)).To(ContainSubstring("the more careful one applies"))
 	})
 }
 
-func TestBeginIsBoundToTheVerdict(t *testing.T) {
+func TestBeginFailsAfterChange(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(w *world, two *coordination.Coordinator) error{
-		"one more": func(w *world, two *coordination.Coordinator) error {
+	for name, change := range map[string]func(w *fixture, two *coordination.Coordinator) error{
+		"one more": func(w *fixture, two *coordination.Coordinator) error {
 			return two.Declare(w.t.Context(), w.view(), restart("dc2-a", "dc2-b"))
 		},
-		"withdrawn": func(w *world, two *coordination.Coordinator) error { return two.Declare(w.t.Context(), w.view(), nil) },
-		"not ready any more": func(w *world, two *coordination.Coordinator) error {
+		"withdrawn": func(w *fixture, two *coordination.Coordinator) error {
+			return two.Declare(w.t.Context(), w.view(), nil)
+		},
+		"not ready any more": func(w *fixture, two *coordination.Coordinator) error {
 			return two.UpdateReadyForRestart(w.t.Context(), coordination.Updates{"dc2-a": coordination.Remove()})
 		},
-		"gone local": func(w *world, two *coordination.Coordinator) error {
+		"gone local": func(w *fixture, two *coordination.Coordinator) error {
 			return two.Configure(w.t.Context(), coordination.Settings{})
 		},
-		"under another prefix": func(w *world, two *coordination.Coordinator) error {
+		"under another prefix": func(w *fixture, two *coordination.Coordinator) error {
 			return two.Configure(w.t.Context(), global("unicorn"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				one, two := w.instance("dc1"), w.instance("dc2")
-				w.wants(one, restart("dc1-a"))
-				w.wants(two, restart("dc2-a"))
-				verdict := w.check(one)
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
+				w.declare(one, restart("dc1-a"))
+				w.declare(two, restart("dc2-a"))
+				verdict := w.decide(one)
 				w.Expect(verdict.Open).To(BeTrue(), verdict.Summary())
 				w.Expect(change(w, two)).To(Succeed())
 				_, err := one.Begin(t.Context(), verdict, nil)
@@ -373,52 +375,52 @@ func TestBeginIsBoundToTheVerdict(t *testing.T) {
 	}
 }
 
-// Who was left out because it was gone, and is back, is not left out.
-func TestBeginWithoutOneThatReturns(t *testing.T) {
+// A participant that was dead and has returned is not left out.
+func TestBeginFailsWhenLeftOutParticipantReturns(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
-		w.patient(one, "dc1", coordination.Policy{Missing: coordination.LeaveOut})
-		w.patient(two, "dc2", coordination.Policy{Missing: coordination.LeaveOut})
-		w.wants(one, restart("dc1-a"))
-		w.wants(two, restart("dc2-a"))
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
+		w.configure(one, "dc1", coordination.Policy{Missing: coordination.LeaveOut})
+		w.configure(two, "dc2", coordination.Policy{Missing: coordination.LeaveOut})
+		w.declare(one, restart("dc1-a"))
+		w.declare(two, restart("dc2-a"))
 		w.Expect(two.Close(t.Context())).To(Succeed())
-		verdict := w.check(one)
+		verdict := w.decide(one)
 		w.Expect(verdict.LeftOut).To(HaveKey(coordination.MemberID("dc2-a")))
 		w.Expect(two.Configure(t.Context(), global("dc2"))).To(Succeed())
 		_, err := one.Begin(t.Context(), verdict, nil)
 		w.Expect(err).To(MatchError(kv.ErrConflict))
-		_, err = one.Begin(t.Context(), w.check(one), nil)
+		_, err = one.Begin(t.Context(), w.decide(one), nil)
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(w.view().Intent.Members).To(HaveLen(2))
 	})
 }
 
-// What was given up is tried again after another quiet window.
-func TestGivenUp(t *testing.T) {
+// An action that was given up is retried after another quiet window.
+func TestGivenUpActionIsRetried(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
-		w.patient(one, "dc1", coordination.Policy{Quiet: time.Minute})
-		w.wants(one, restart("dc1-a"))
-		w.Expect(w.check(one).Open).To(BeFalse())
-		w.Expect(w.check(two).Open).To(BeFalse())
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
+		w.configure(one, "dc1", coordination.Policy{Quiet: time.Minute})
+		w.declare(one, restart("dc1-a"))
+		w.Expect(w.decide(one).Open).To(BeFalse())
+		w.Expect(w.decide(two).Open).To(BeFalse())
 		w.clock.SetTime(w.clock.Now().Add(time.Minute))
-		grant, err := one.Begin(t.Context(), w.check(one), nil)
+		grant, err := one.Begin(t.Context(), w.decide(one), nil)
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(grant.Done(t.Context(), "it does not work")).To(Succeed())
-		w.Expect(w.check(one).Again).To(Equal(time.Minute))
-		w.Expect(w.check(two).Again).To(Equal(time.Minute))
+		w.Expect(w.decide(one).RetryAfter).To(Equal(time.Minute))
+		w.Expect(w.decide(two).RetryAfter).To(Equal(time.Minute))
 		w.clock.SetTime(w.clock.Now().Add(time.Minute))
-		w.Expect(w.check(two).Open).To(BeTrue())
+		w.Expect(w.decide(two).Open).To(BeTrue())
 	})
 }
 
-// With the methods for single sets it is said explicitly that something is needed again.
-func TestAddAgain(t *testing.T) {
+// A need that is forced counts as new.
+func TestForcedNeedIsDoneAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one := w.instance("dc1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one := w.newCoordinator("dc1")
 		add := func(update coordination.Update) {
 			t.Helper()
 			w.Expect(one.Update(t.Context(), map[coordination.Set]coordination.Updates{
@@ -426,25 +428,25 @@ func TestAddAgain(t *testing.T) {
 			})).To(Succeed())
 		}
 		add(coordination.Add())
-		grant, err := one.Begin(t.Context(), w.check(one), nil)
+		grant, err := one.Begin(t.Context(), w.decide(one), nil)
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
 		add(coordination.Add())
-		w.Expect(w.check(one).Open).To(BeFalse())
-		add(coordination.AddAgain())
-		w.Expect(w.check(one).Open).To(BeTrue())
+		w.Expect(w.decide(one).Open).To(BeFalse())
+		add(coordination.AddForced())
+		w.Expect(w.decide(one).Open).To(BeTrue())
 	})
 }
 
-func TestActOnce(t *testing.T) {
+func TestActionIsDoneOnce(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
-		w.wants(one, restart("dc1-a"))
-		w.wants(two, restart("dc2-a"))
-		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a")}, {Do: "restart", Members: only("dc2-a"), Order: true}})
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
+		w.declare(one, restart("dc1-a"))
+		w.declare(two, restart("dc2-a"))
+		grant, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "restart", Members: only("dc1-a")}, {Do: "restart", Members: only("dc2-a"), Order: true}})
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(w.check(two).Open).To(BeFalse(), "somebody acts")
+		w.Expect(w.decide(two).Open).To(BeFalse(), "somebody acts")
 		var held *coordination.HeldError
 		_, err = two.Resume(t.Context())
 		w.Expect(errors.As(err, &held)).To(BeTrue(), "%v", err)
@@ -457,10 +459,10 @@ func TestActOnce(t *testing.T) {
 		w.Expect(order.Token).To(Equal(grant.Token))
 		w.Expect(two.Answer(t.Context(), order, "")).To(MatchError(ContainSubstring("not accepted")))
 		w.Expect(two.Accept(t.Context(), order)).To(Succeed())
-		w.Expect(grant.Answered(w.view())).To(BeEmpty())
+		w.Expect(grant.CompletedAnswers(w.view())).To(BeEmpty())
 		w.Expect(two.Answer(t.Context(), order, "")).To(Succeed())
 		w.Expect(two.Order(w.view(), "dc2-a")).To(BeNil(), "it is answered")
-		w.Expect(grant.Answered(w.view())).To(HaveLen(1))
+		w.Expect(grant.CompletedAnswers(w.view())).To(HaveLen(1))
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
 		w.Expect(grant.Step()).To(BeNil())
 		before := w.view()
@@ -468,27 +470,27 @@ func TestActOnce(t *testing.T) {
 		w.Expect(w.view().Lock).To(BeNil())
 		w.Expect(w.view().DoneRecords).To(HaveLen(1))
 
-		w.Expect(w.check(two).Members).To(BeEmpty(), "the entries are there, but done")
+		w.Expect(w.decide(two).Members).To(BeEmpty(), "the entries are there, but done")
 		w.Expect(one.Declare(t.Context(), before, restart("dc1-a"))).To(Succeed())
-		w.Expect(w.check(two).Members).To(BeEmpty(), "what it wanted before it could see that it was done")
-		w.wants(one, restart("dc1-a"))
-		w.Expect(w.check(two).Members).To(HaveLen(1), "it wants it again")
-		w.wants(two, nil)
+		w.Expect(w.decide(two).Members).To(BeEmpty(), "what it wanted before it could see that it was done")
+		w.declare(one, restart("dc1-a"))
+		w.Expect(w.decide(two).Members).To(HaveLen(1), "it wants it again")
+		w.declare(two, nil)
 		w.Expect(w.view().Answers).To(BeEmpty())
 	})
 }
 
-func TestLeftBehind(t *testing.T) {
+func TestDeadParticipantBlocksUntilForgotten(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
 		_, err := two.Resume(t.Context())
-		w.Expect(err).To(MatchError(coordination.ErrNothingLeft))
-		w.wants(one, restart("dc1-a"))
-		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "first", Members: only("dc1-a")}, {Do: "second", Members: only("dc1-a")}, {Do: "third", Members: only("dc1-a")}})
+		w.Expect(err).To(MatchError(coordination.ErrNothingToResume))
+		w.declare(one, restart("dc1-a"))
+		grant, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "first", Members: only("dc1-a")}, {Do: "second", Members: only("dc1-a")}, {Do: "third", Members: only("dc1-a")}})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
-		w.Expect(one.Close(t.Context())).To(Succeed()) // as when its process dies and the session ends
+		w.Expect(one.Close(t.Context())).To(Succeed()) // as when its process dies and the session expires
 		resumed, err := two.Resume(t.Context())
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(resumed.Token).To(BeNumerically(">", grant.Token))
@@ -506,10 +508,10 @@ func TestLeftBehind(t *testing.T) {
 	})
 }
 
-func TestDenied(t *testing.T) {
+func TestDeniedParticipantCannotHoldLock(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
 		grant, err := one.Lock(t.Context())
 		w.Expect(err).NotTo(HaveOccurred())
 		denying := global("dc2")
@@ -528,15 +530,15 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-func TestForget(t *testing.T) {
+func TestForgetRemovesAllEntries(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
-		w.wants(one, restart("dc1-a"))
-		w.wants(two, restart("dc2-a"))
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
+		w.declare(one, restart("dc1-a"))
+		w.declare(two, restart("dc2-a"))
 		forget := func() error { return coordination.Forget(t.Context(), w.Store, "", system, "dc2") }
 		w.Expect(forget()).To(MatchError(coordination.ErrAlive))
-		verdict := w.check(one)
+		verdict := w.decide(one)
 		w.Expect(two.Close(t.Context())).To(Succeed())
 		w.Expect(forget()).To(Succeed())
 		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(HaveLen(1))

@@ -24,7 +24,7 @@ const (
 	ReadyForRestart     = readyFor + Set(Restart)
 )
 
-// Tests of single parts call what only Reconcile calls in the product.
+// Names for the tests of single parts, which only Reconcile uses otherwise.
 type (
 	Grant     = lockGrant
 	Verdict   = decision
@@ -36,22 +36,22 @@ type (
 )
 
 var (
-	ErrClosed      = errClosed
-	ErrNothingLeft = errNothingLeft
-	ErrLocal       = errLocal
-	ErrDenied      = errDenied
-	ErrFenced      = errFenced
-	ErrSuperseded  = errSuperseded
-	ErrOlder       = errOlder
+	ErrBarrierClosed   = errBarrierClosed
+	ErrNothingToResume = errNothingToResume
+	ErrLocal           = errLocal
+	ErrDenied          = errDenied
+	ErrFenced          = errFenced
+	ErrSuperseded      = errSuperseded
+	ErrOtherProcess    = errOtherProcess
 )
 
 // Add makes a member an entry of a set, or gives its entry other addresses.
 func Add(addresses ...string) Update { return addEntry(addresses...) }
 
-// AddAgain is Add for what was done since and is needed once more.
-func AddAgain(addresses ...string) Update { return Update{again: true, addresses: addresses} }
+// AddForced is Add for a need that was done and exists again.
+func AddForced(addresses ...string) Update { return Update{force: true, addresses: addresses} }
 
-// Remove takes a member out of a set, if it is there.
+// Remove removes a member from a set.
 func Remove() Update { return Update{remove: true} }
 
 func (c *Coordinator) Configure(ctx context.Context, settings Settings) error {
@@ -66,8 +66,8 @@ func (c *Coordinator) Declare(ctx context.Context, view *View, wants Wants) erro
 	return c.declare(ctx, view, wants)
 }
 
-func (c *Coordinator) Judge(view *View, action Action, class string) *Verdict {
-	return c.judge(view, action, class)
+func (c *Coordinator) Decide(view *View, action Action, class string) *Verdict {
+	return c.decide(view, action, class)
 }
 
 // Check reads everything at one revision and decides whether an action may begin for a class.
@@ -76,7 +76,7 @@ func (c *Coordinator) Check(ctx context.Context, action Action, class string) (*
 	if err != nil {
 		return nil, err
 	}
-	return c.judge(view, action, class), nil
+	return c.decide(view, action, class), nil
 }
 
 func (c *Coordinator) Begin(ctx context.Context, verdict *Verdict, steps []Step) (*Grant, error) {
@@ -85,7 +85,7 @@ func (c *Coordinator) Begin(ctx context.Context, verdict *Verdict, steps []Step)
 
 func (c *Coordinator) Resume(ctx context.Context) (*Grant, error) { return c.resume(ctx) }
 
-// Lock takes the lock alone.
+// Lock takes the lock without an intent.
 func (c *Coordinator) Lock(ctx context.Context) (*Grant, error) {
 	return c.take(ctx, func(*View, int64) ([]kv.Condition, *Intent, error) { return nil, nil, nil })
 }
@@ -94,18 +94,18 @@ func (c *Coordinator) Order(view *View, mine ...MemberID) *Order { return c.orde
 
 func (c *Coordinator) Accept(ctx context.Context, order *Order) error { return c.accept(ctx, order) }
 
-// Answer says that an order was carried out, or with a reason, that it cannot be.
+// Answer answers that an order was carried out, or with a failure, that it cannot be.
 func (c *Coordinator) Answer(ctx context.Context, order *Order, failure string) error {
-	return c.outcome(ctx, order, Answer{Done: true, Failure: failure})
+	return c.answer(ctx, order, Answer{Done: true, Failure: failure})
 }
 
-// Write writes something under the lock.
+// Write writes an entry under the lock.
 func (g *Grant) Write(ctx context.Context, name, value string) error {
 	return g.commit(ctx, kv.Put(g.c.keys.join(name), value))
 }
 
-// Get returns the entries of a set at one revision: of all participants, or of those with one of the prefixes.
-func (c *Coordinator) Get(ctx context.Context, set Set, prefixes ...string) (Members, error) {
+// SetMembers returns the entries of a set at one revision: of all participants, or of those with one of the prefixes.
+func (c *Coordinator) SetMembers(ctx context.Context, set Set, prefixes ...string) (Members, error) {
 	if c.currentSettings().Mode != Global {
 		return Members{}, nil
 	}
@@ -123,13 +123,13 @@ func (c *Coordinator) Get(ctx context.Context, set Set, prefixes ...string) (Mem
 	return c.keys.members(found, set), nil
 }
 
-// Update changes this participant's entries of several sets, all or none of them.
+// Update changes this participant's entries of several sets atomically.
 func (c *Coordinator) Update(ctx context.Context, changes map[Set]Updates) error {
 	mine := c.currentSettings()
 	if mine.Mode != Global {
 		return nil
 	}
-	wanted, err := c.keys.changesOf(mine.Prefix, changes)
+	wanted, err := c.keys.changesFor(mine.Prefix, changes)
 	if err != nil || len(wanted) == 0 {
 		return err
 	}
@@ -140,7 +140,7 @@ func (c *Coordinator) Update(ctx context.Context, changes map[Set]Updates) error
 }
 
 func (c *Coordinator) GetPendingForRemoval(ctx context.Context, prefixes ...string) (Members, error) {
-	return c.Get(ctx, PendingForRemoval, prefixes...)
+	return c.SetMembers(ctx, PendingForRemoval, prefixes...)
 }
 
 func (c *Coordinator) UpdatePendingForRemoval(ctx context.Context, updates Updates) error {
@@ -148,7 +148,7 @@ func (c *Coordinator) UpdatePendingForRemoval(ctx context.Context, updates Updat
 }
 
 func (c *Coordinator) GetPendingForExclusion(ctx context.Context, prefixes ...string) (Members, error) {
-	return c.Get(ctx, PendingForExclusion, prefixes...)
+	return c.SetMembers(ctx, PendingForExclusion, prefixes...)
 }
 
 func (c *Coordinator) UpdatePendingForExclusion(ctx context.Context, updates Updates) error {
@@ -156,7 +156,7 @@ func (c *Coordinator) UpdatePendingForExclusion(ctx context.Context, updates Upd
 }
 
 func (c *Coordinator) GetPendingForInclusion(ctx context.Context, prefixes ...string) (Members, error) {
-	return c.Get(ctx, PendingForInclusion, prefixes...)
+	return c.SetMembers(ctx, PendingForInclusion, prefixes...)
 }
 
 func (c *Coordinator) UpdatePendingForInclusion(ctx context.Context, updates Updates) error {
@@ -164,7 +164,7 @@ func (c *Coordinator) UpdatePendingForInclusion(ctx context.Context, updates Upd
 }
 
 func (c *Coordinator) GetPendingForRestart(ctx context.Context, prefixes ...string) (Members, error) {
-	return c.Get(ctx, PendingForRestart, prefixes...)
+	return c.SetMembers(ctx, PendingForRestart, prefixes...)
 }
 
 func (c *Coordinator) UpdatePendingForRestart(ctx context.Context, updates Updates) error {
@@ -172,7 +172,7 @@ func (c *Coordinator) UpdatePendingForRestart(ctx context.Context, updates Updat
 }
 
 func (c *Coordinator) GetReadyForExclusion(ctx context.Context, prefixes ...string) (Members, error) {
-	return c.Get(ctx, ReadyForExclusion, prefixes...)
+	return c.SetMembers(ctx, ReadyForExclusion, prefixes...)
 }
 
 func (c *Coordinator) UpdateReadyForExclusion(ctx context.Context, updates Updates) error {
@@ -180,7 +180,7 @@ func (c *Coordinator) UpdateReadyForExclusion(ctx context.Context, updates Updat
 }
 
 func (c *Coordinator) GetReadyForInclusion(ctx context.Context, prefixes ...string) (Members, error) {
-	return c.Get(ctx, ReadyForInclusion, prefixes...)
+	return c.SetMembers(ctx, ReadyForInclusion, prefixes...)
 }
 
 func (c *Coordinator) UpdateReadyForInclusion(ctx context.Context, updates Updates) error {
@@ -188,28 +188,28 @@ func (c *Coordinator) UpdateReadyForInclusion(ctx context.Context, updates Updat
 }
 
 func (c *Coordinator) GetReadyForRestart(ctx context.Context, prefixes ...string) (Members, error) {
-	return c.Get(ctx, ReadyForRestart, prefixes...)
+	return c.SetMembers(ctx, ReadyForRestart, prefixes...)
 }
 
 func (c *Coordinator) UpdateReadyForRestart(ctx context.Context, updates Updates) error {
 	return c.Update(ctx, map[Set]Updates{ReadyForRestart: updates})
 }
 
-// Step is the one that is to be done now, nil when all are done.
+// Step returns the current step, or nil when all are done.
 func (g *lockGrant) Step() *Step { return g.Intent().step() }
 
-// Done writes down that all is done, or with a reason, that it is given up.
+// Done ends the action, or with a failure, gives it up.
 func (g *lockGrant) Done(ctx context.Context, failure string) error {
 	return g.end(ctx, failure, false)
 }
 
-// Answered returns the answers to the present step, by member, without those that are still carried out.
-func (g *lockGrant) Answered(view *View) map[MemberID]Answer {
+// CompletedAnswers returns the completed answers to the current step, by member.
+func (g *lockGrant) CompletedAnswers(view *View) map[MemberID]Answer {
 	answered := map[MemberID]Answer{}
 	intent := g.Intent()
 	if step := intent.step(); step != nil {
 		for _, id := range step.Members {
-			if answer := view.Answers[id]; answer.answers(intent) {
+			if answer := view.Answers[id]; answer.completes(intent) {
 				answered[id] = answer
 			}
 		}

@@ -14,23 +14,23 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// The tests of this file are about the holder of the lock when something does not go as planned.
+// The tests of this file are about the holder of the lock and unexpected events.
 
-// keeping is a System whose members still need the action when one of its steps is done.
-type keeping struct{ *operator }
+// keepingSystem is a System whose members still need the action after a step is done.
+type keepingSystem struct{ *fakeSystem }
 
-func (k keeping) Execute(_ context.Context, task coordination.Task) error {
+func (k keepingSystem) Execute(_ context.Context, task coordination.Task) error {
 	for _, id := range task.Members {
 		k.done = append(k.done, task.Do+" "+string(id))
 	}
 	return nil
 }
 
-// A member that is left out of a step with others is left out of the later steps too.
+// A member that is left out of a step is left out of the later steps too.
 func TestSkippedMemberIsInNoLaterStep(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		both := []coordination.MemberID{"a-1", "b-1"}
 		b.plan = func(coordination.Proposal) []coordination.Step {
 			return []coordination.Step{
@@ -40,10 +40,10 @@ func TestSkippedMemberIsInNoLaterStep(t *testing.T) {
 				{Do: "check"},
 			}
 		}
-		b.system = keeping{b.operator}
+		b.system = keepingSystem{b.fakeSystem}
 		impatient := coordination.Policy{Missing: coordination.LeaveOut}
 		a.settings.Policy, b.settings.Policy = impatient, impatient
-		a.settings.Denied = []string{"a-operator"} // b acts
+		a.settings.Denied = []string{"a-operator"} // so that b is the holder
 		a.reconcile()
 		for w.view().Intent == nil {
 			b.reconcile()
@@ -62,32 +62,32 @@ func TestSkippedMemberIsInNoLaterStep(t *testing.T) {
 	})
 }
 
-// slowFence is a System whose fence takes a while.
-type slowFence struct {
-	*operator
+// slowFenceSystem is a System whose Fence returns NotYet at first.
+type slowFenceSystem struct {
+	*fakeSystem
 	fenced int64
 	notYet error
 }
 
-func (s *slowFence) Fence(_ context.Context, _ []coordination.MemberID, token int64) error {
+func (s *slowFenceSystem) Fence(_ context.Context, _ []coordination.MemberID, token int64) error {
 	s.fenced = token
 	return s.notYet
 }
 
-// A participant that is alive and slow is fenced too, and carries out nothing under the token of the fence.
+// A participant that is alive and slow can be fenced too. It then carries out nothing under the old token.
 func TestSlowParticipantIsFenced(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		impatient := coordination.Policy{Missing: coordination.GoOn, After: time.Minute}
 		a.settings.Policy, b.settings.Policy = impatient, impatient
-		a.settings.Denied = []string{"a-operator"} // b acts
+		a.settings.Denied = []string{"a-operator"} // so that b is the holder
 		var last int64
 		a.execute = func(task coordination.Task) error {
 			last = task.Token
 			return coordination.NotYet("it takes a while")
 		}
-		fence := &slowFence{b.operator, 0, coordination.NotYet("something is under way")}
+		fence := &slowFenceSystem{b.fakeSystem, 0, coordination.NotYet("something is under way")}
 		b.system = fence
 		b.reconcile()
 		for !w.view().Accepted("a-1") {
@@ -112,23 +112,23 @@ func TestSlowParticipantIsFenced(t *testing.T) {
 	})
 }
 
-// In local mode a participant does nothing beside an intent that somebody may be carrying out.
-func TestLocalModeWaitsForAnIntent(t *testing.T) {
+// In local mode a participant does nothing while another one may be carrying out an intent.
+func TestLocalModeWaitsForIntent(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a, alone := w.joins("a", coordination.Restart, "a-1"), w.joins("c", coordination.Restart, "c-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a, alone := w.join("a", coordination.Restart, "a-1"), w.join("c", coordination.Restart, "c-1")
 		alone.settings = coordination.Settings{}
 		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		for !w.view().Accepted("a-1") {
 			a.reconcile()
 		}
-		_, err := coordination.BreakLock(t.Context(), w.Store, "", system) // the lock is free, and the intent is there
+		_, err := coordination.BreakLock(t.Context(), w.Store, "", system) // the lock is free, and the intent exists
 		w.Expect(err).NotTo(HaveOccurred())
 		alone.reconcile()
-		w.Expect(a.Close(t.Context())).To(Succeed()) // nobody is alive, and the order was accepted
+		w.Expect(a.Close(t.Context())).To(Succeed()) // no participant is alive, and the order was accepted
 		alone.reconcile()
 		w.Expect(alone.done).To(BeEmpty())
-		w.Expect(alone.last.WaitReasons).To(ContainElement(HaveField("For", "a-operator")))
+		w.Expect(alone.lastResult.WaitReasons).To(ContainElement(HaveField("For", "a-operator")))
 		_, err = coordination.Abandon(t.Context(), w.Store, "", system, "it is gone")
 		w.Expect(err).NotTo(HaveOccurred())
 		alone.reconcile()
@@ -137,19 +137,19 @@ func TestLocalModeWaitsForAnIntent(t *testing.T) {
 	})
 }
 
-// A holder that does not know whether the next step was published goes on with it, and does nothing twice.
-func TestLostAnswersOfTheHolder(t *testing.T) {
+// After writes with an unknown outcome the holder continues, and repeats no step.
+func TestHolderContinuesAfterUnknownWrites(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]bool{"done": false, "not done": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				store := &unsure{Store: w.Store}
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				store := &unreliableStore{Store: w.Store}
 				w.Store = store
-				a := w.joins("a", coordination.Restart, "a-1", "a-2", "a-3")
+				a := w.join("a", coordination.Restart, "a-1", "a-2", "a-3")
 				a.plan = func(p coordination.Proposal) (steps []coordination.Step) {
 					for _, id := range p.IDs() {
-						steps = append(steps, coordination.Step{Do: "restart", Members: only(id)}) // by the holder
+						steps = append(steps, coordination.Step{Do: "restart", Members: only(id)}) // carried out by the holder
 					}
 					return steps
 				}
@@ -157,7 +157,7 @@ func TestLostAnswersOfTheHolder(t *testing.T) {
 					a.reconcile()
 				}
 				lost := 0
-				for range 20 { // every other answer is lost
+				for range 20 { // every other response is lost
 					store.done.Store(!refused)
 					store.refused.Store(refused)
 					if _, err := a.Reconcile(t.Context(), a.settings, a.system); err != nil {
@@ -177,17 +177,17 @@ func TestLostAnswersOfTheHolder(t *testing.T) {
 	}
 }
 
-// blindOperator cannot look at its members.
-type blindOperator struct{ *operator }
+// blindSystem cannot observe its members.
+type blindSystem struct{ *fakeSystem }
 
 var errBlind = errors.New("the members cannot be reached")
 
-func (blindOperator) Needs(context.Context, *coordination.View) (coordination.Needs, error) {
+func (blindSystem) Needs(context.Context, *coordination.View) (coordination.Needs, error) {
 	return coordination.Needs{}, errBlind
 }
 
-// A holder that cannot go on lets another participant do it.
-func TestHolderStandsBack(t *testing.T) {
+// A holder that cannot continue releases the lock.
+func TestHolderStepsDown(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		spoil func(a *participant)
@@ -195,13 +195,13 @@ func TestHolderStandsBack(t *testing.T) {
 	}{
 		"refused settings":   {func(a *participant) { a.settings.Policy.Missing = "Maybe" }, `Missing "Maybe" is unknown`},
 		"a taken prefix":     {func(a *participant) { a.settings.Prefix = "b" }, "another participant has this prefix"},
-		"needs are unknown":  {func(a *participant) { a.system = blindOperator{a.operator} }, errBlind.Error()},
+		"needs are unknown":  {func(a *participant) { a.system = blindSystem{a.fakeSystem} }, errBlind.Error()},
 		"needs of no action": {func(a *participant) { a.needs.Pending[0].Action = "no action" }, "needs an invalid action"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 				b.reconcile()
 				for w.view().Intent == nil {
 					a.reconcile()
@@ -210,7 +210,7 @@ func TestHolderStandsBack(t *testing.T) {
 				test.spoil(a)
 				result, err := a.Reconcile(t.Context(), a.settings, a.system)
 				w.Expect(err).To(MatchError(ContainSubstring(test.want)))
-				w.Expect(result.Events).To(ContainElement(HaveField("Reason", "StoodBack")))
+				w.Expect(result.Events).To(ContainElement(HaveField("Reason", "SteppedDown")))
 				w.Expect(w.view().Lock).To(BeNil())
 				b.reconcile()
 				w.Expect(w.view().Intent.Holder).To(Equal("b-operator"))
@@ -219,12 +219,12 @@ func TestHolderStandsBack(t *testing.T) {
 	}
 }
 
-// A holder whose new prefix does not fit into a transaction lets another participant go on too.
-func TestHolderWithTooManyEntriesStandsBack(t *testing.T) {
+// A holder whose prefix change does not fit into a transaction releases the lock too.
+func TestHolderWithTooManyEntriesStepsDown(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		b := w.joins("b", coordination.Restart, "b-1")
-		store := &interrupted{Store: w.Store}
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		b := w.join("b", coordination.Restart, "b-1")
+		store := &interruptedStore{Store: w.Store}
 		store.before = func(transaction kv.Transaction) error {
 			if slices.ContainsFunc(transaction.Then, func(o kv.Operation) bool { return strings.Contains(o.Key, "/unicorn") }) {
 				return kv.ErrTooLarge
@@ -232,7 +232,7 @@ func TestHolderWithTooManyEntriesStandsBack(t *testing.T) {
 			return nil
 		}
 		w.Store = store
-		a := w.joins("a", coordination.Restart, "a-1")
+		a := w.join("a", coordination.Restart, "a-1")
 		b.reconcile()
 		for w.view().Intent == nil {
 			a.reconcile()
@@ -246,29 +246,29 @@ func TestHolderWithTooManyEntriesStandsBack(t *testing.T) {
 	})
 }
 
-// The transaction that withdraws an order is refused when the order was accepted, also if the holder has not seen that.
-func TestSkipOfAnAcceptedOrder(t *testing.T) {
+// The transaction that withdraws an order fails if the order was accepted since the view was read.
+func TestAcceptedOrderIsNotSkipped(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.instance("dc1"), w.instance("dc2")
-		w.wants(one, restart("dc1-a"))
-		grant, err := two.Begin(t.Context(), w.check(two), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one, two := w.newCoordinator("dc1"), w.newCoordinator("dc2")
+		w.declare(one, restart("dc1-a"))
+		grant, err := two.Begin(t.Context(), w.decide(two), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
 		w.Expect(err).NotTo(HaveOccurred())
 		before := w.view()
 		w.Expect(one.Accept(t.Context(), one.Order(w.view(), "dc1-a"))).To(Succeed())
-		w.Expect(grant.Skip(t.Context(), w.view(), "it is late", only("dc1-a"), false)).To(MatchError(coordination.ErrAccepted))
-		w.Expect(grant.Skip(t.Context(), w.view(), "it is late", only("dc1-a"), true)).To(MatchError(coordination.ErrAccepted), "under the same token")
-		w.Expect(grant.Skip(t.Context(), before, "nobody has accepted it", only("dc1-a"), false)).To(MatchError(kv.ErrConflict), "it was accepted since")
+		w.Expect(grant.SkipMembers(t.Context(), w.view(), "it is late", only("dc1-a"), false)).To(MatchError(coordination.ErrAccepted))
+		w.Expect(grant.SkipMembers(t.Context(), w.view(), "it is late", only("dc1-a"), true)).To(MatchError(coordination.ErrAccepted), "under the same token")
+		w.Expect(grant.SkipMembers(t.Context(), before, "nobody has accepted it", only("dc1-a"), false)).To(MatchError(kv.ErrConflict), "it was accepted since")
 		w.Expect(grant.Done(t.Context(), "it is late")).To(MatchError(coordination.ErrAccepted))
 		w.Expect(w.view().Intent.StepIndex).To(BeZero())
 	})
 }
 
-// What a member needed before is no reason to give up either when it is in a step that was planned later.
-func TestPlannedAgainLocally(t *testing.T) {
+// A need from before the action does not end it, even if the member is only in a step that is planned later.
+func TestReplanInLocalMode(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
 		a.settings.Mode = coordination.Local
 		upgrades := []coordination.Need{{Action: upgrade, Member: "a-2"}} // not ready
 		a.needs.Pending = append(a.needs.Pending, upgrades...)
@@ -276,7 +276,7 @@ func TestPlannedAgainLocally(t *testing.T) {
 			a.healthy = coordination.NotYet("a-2 does not lead yet")
 			return []coordination.Step{{Do: "lead", Members: only("a-2")}}, nil
 		}
-		a.system = replanning{a.operator}
+		a.system = replanningSystem{a.fakeSystem}
 		a.execute = func(coordination.Task) error {
 			a.needs.Pending = slices.Clone(upgrades)
 			return nil
@@ -285,7 +285,7 @@ func TestPlannedAgainLocally(t *testing.T) {
 			a.reconcile()
 			a.needs.Pending = slices.Clone(upgrades)
 		}
-		w.Expect(a.last.HoldsLock).To(BeTrue())
+		w.Expect(a.lastResult.HoldsLock).To(BeTrue())
 		w.Expect(a.done).To(Equal([]string{"a-1", "a-2"}))
 	})
 }

@@ -25,21 +25,21 @@ const (
 	kindIntent       = "intent"
 )
 
-// keys are those of one system.
+// keys builds the keys of one system.
 type keys struct{ root string }
 
 func newKeys(root, system string) keys { return keys{root + "/" + system} }
 
-// ofSet is where the entries of a set are: of all participants, or of the one with a prefix.
+// ofSet returns the path of the entries of a set, of all participants or of one prefix.
 func (k keys) ofSet(set Set, prefix ...string) string { return k.join(string(set), prefix...) }
 
 func (k keys) member(set Set, prefix string, id MemberID) string {
 	return k.join(string(set), prefix, string(id))
 }
 
-// ownedBy returns the paths below which a snapshot has something that the participant with a prefix has written, but for the
-// marker and its living processes. Stores bound the operations of a transaction, so an empty path is none of them.
-func (k keys) ownedBy(from *kv.Snapshot, prefix string) []string {
+// pathsOwnedBy returns the paths with entries of the participant with a prefix, except its marker and its registrations. It leaves out
+// empty paths, because stores limit the operations of a transaction.
+func (k keys) pathsOwnedBy(from *kv.Snapshot, prefix string) []string {
 	paths := map[string]bool{}
 	for key := range from.Entries {
 		at := k.split(key)
@@ -50,8 +50,8 @@ func (k keys) ownedBy(from *kv.Snapshot, prefix string) []string {
 	return sortedKeys(paths)
 }
 
-// changes has a marker for each prefix: a transaction that names its version is bound to there being no other change, also
-// no deletion.
+// changes has a marker for each prefix. A transaction with the condition that the marker has a version fails after any change of the
+// prefix, also after a deletion.
 func (k keys) changes(prefix ...string) string      { return k.join(kindChanges, prefix...) }
 func (k keys) participants(prefix ...string) string { return k.join(kindParticipants, prefix...) }
 func (k keys) instances(more ...string) string      { return k.join(kindInstances, more...) }
@@ -77,7 +77,7 @@ func (k keys) split(key string) []string {
 
 func sortedKeys[K ~string, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }
 
-// checkSystem tells whether a system can have a name.
+// checkSystem returns an error if the name of a system is invalid.
 func checkSystem(name string) error {
 	if strings.HasPrefix(name, ".") {
 		return fmt.Errorf("the system's name %q begins with a dot, which is reserved for the store: choose another one", name)
@@ -87,8 +87,7 @@ func checkSystem(name string) error {
 
 const maxSegment = 253
 
-// checkSegment tells whether a name can be a part of a key: prefixes are compared as whole parts, so none may
-// contain what separates them.
+// checkSegment returns an error if a name cannot be a segment of a key.
 func checkSegment(what, name string) error {
 	switch {
 	case name == "":

@@ -14,8 +14,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// many is more than one transaction of etcd takes.
-const many = 150
+// manyMembers is the number of members, more than one transaction of etcd can change.
+const manyMembers = 150
 
 func membersOf(prefix string, count int) (all []coordination.MemberID) {
 	for n := range count {
@@ -24,68 +24,68 @@ func membersOf(prefix string, count int) (all []coordination.MemberID) {
 	return all
 }
 
-// atOnce is a plan with one step for all.
+// immediately is a System with one step for all members.
 func atOnce(proposal coordination.Proposal) []coordination.Step {
 	return []coordination.Step{{Do: "restart", Members: proposal.IDs(), Order: true, Together: true}}
 }
 
-// TestManyMembers restarts all members of a large region at once, each part by its own operator.
+// TestManyMembers restarts all members of a large region in one step, each part by its own operator.
 func TestManyMembers(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, membersOf("a", many)...), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, membersOf("a", manyMembers)...), w.join("b", coordination.Restart, "b-1")
 		a.plan, b.plan = atOnce, atOnce
 		b.reconcile()
 		a.reconcile()
-		w.Expect(w.view().Sets[coordination.ReadyForRestart]).To(HaveLen(many + 1))
+		w.Expect(w.view().Sets[coordination.ReadyForRestart]).To(HaveLen(manyMembers + 1))
 		w.Expect(w.view().Incomplete()).To(BeEmpty())
-		rounds(a, b)
-		w.Expect(a.done).To(HaveLen(many))
+		reconcileRounds(a, b)
+		w.Expect(a.done).To(HaveLen(manyMembers))
 		w.Expect(b.done).To(Equal([]string{"b-1"}))
 		done := w.lastDone()
 		w.Expect(done.Failure).To(BeEmpty())
-		w.Expect(done.Members).To(HaveLen(many + 1))
+		w.Expect(done.Members).To(HaveLen(manyMembers + 1))
 		w.Expect(w.view().Sets[coordination.PendingForRestart]).To(BeEmpty())
 		w.Expect(w.view().Answers).To(BeEmpty())
 	})
 }
 
-// dying commits a number of transactions of a process, and then none.
-type dying struct {
+// failingStore is a store that fails after a number of commits, as if the process had died.
+type failingStore struct {
 	kv.Store
 	left atomic.Int64
 }
 
-func (d *dying) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
+func (d *failingStore) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if d.left.Add(-1) < 0 {
 		return 0, errLost
 	}
 	return d.Store.Commit(ctx, transaction)
 }
 
-// TestCrashBetweenParts lets a participant die in the middle of saying what it needs.
+// TestCrashBetweenParts ends a process in the middle of a declaration.
 func TestCrashBetweenParts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		policy coordination.Policy
-		done   int // of b before a is back
+		done   int // members of b that are done before a returns
 	}{
 		"waited for": {coordination.Policy{}, 0},
 		"left out":   {coordination.Policy{Missing: coordination.LeaveOut}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				a, b := w.joins("a", coordination.Restart, membersOf("a", many)...), w.joins("b", coordination.Restart, "b-1")
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				a, b := w.join("a", coordination.Restart, membersOf("a", manyMembers)...), w.join("b", coordination.Restart, "b-1")
 				a.settings.Policy, b.settings.Policy = test.policy, test.policy
 				a.plan, b.plan = atOnce, atOnce
-				store := &dying{Store: w.Store}
+				store := &failingStore{Store: w.Store}
 				first, err := coordination.New(coordination.Options{
 					Store: store, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration,
 					Actions: []coordination.Action{coordination.Restart},
 				})
 				w.Expect(err).NotTo(HaveOccurred())
-				const untilSecondPart = 2 // it registers, and writes the first part
+				const untilSecondPart = 2 // the registration and the first part
 				store.left.Store(untilSecondPart)
 				_, err = first.Reconcile(t.Context(), a.settings, a.system)
 				w.Expect(err).To(MatchError(errLost))
@@ -93,24 +93,24 @@ func TestCrashBetweenParts(t *testing.T) {
 				b.reconcile()
 				b.reconcile()
 				w.Expect(b.done).To(BeEmpty())
-				w.Expect(b.last.WaitReasons).To(ContainElement(And(HaveField("For", "a"), HaveField("Reason", ContainSubstring("its declaration is incomplete")))))
+				w.Expect(b.lastResult.WaitReasons).To(ContainElement(And(HaveField("For", "a"), HaveField("Reason", ContainSubstring("its declaration is incomplete")))))
 
 				w.Expect(first.Close(t.Context())).To(Succeed())
 				for range 4 {
 					b.reconcile()
 				}
 				w.Expect(b.done).To(HaveLen(test.done))
-				rounds(a, b) // the next process says all of it
+				reconcileRounds(a, b) // the next process completes the declaration
 				w.Expect(w.view().Incomplete()).To(BeEmpty())
-				w.Expect(a.done).To(ContainElements("a-000", fmt.Sprintf("a-%03d", many-1)))
+				w.Expect(a.done).To(ContainElements("a-000", fmt.Sprintf("a-%03d", manyMembers-1)))
 				w.Expect(b.done).To(Equal([]string{"b-1"}))
 			})
 		})
 	}
 }
 
-// fill writes entries that leave the given part of a store in a ConfigMap free.
-func (w *world) fill(percent int) {
+// fill writes entries until the given part of a ConfigMap is free.
+func (w *fixture) fill(percent int) {
 	w.t.Helper()
 	const limit = 1 << 20
 	_, err := w.Commit(w.t.Context(), kv.Transaction{Then: []kv.Operation{
@@ -119,16 +119,16 @@ func (w *world) fill(percent int) {
 	w.Expect(err).NotTo(HaveOccurred())
 }
 
-// TestFullStoreLetsTheHolderEnd fills the store in the middle of an action.
-func TestFullStoreLetsTheHolderEnd(t *testing.T) {
+// TestFullStoreAcceptsEndOfAction fills the store during an action.
+func TestFullStoreAcceptsEndOfAction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inKubernetes(t))
-	a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 	b.reconcile()
 	for range 3 {
 		a.reconcile()
 	}
-	w.Expect(a.last.HoldsLock).To(BeTrue())
+	w.Expect(a.lastResult.HoldsLock).To(BeTrue())
 	w.fill(10)
 	a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: upgrade, Member: "a-1", Ready: true})
 	refused := 0
@@ -151,35 +151,35 @@ func TestFullStoreLetsTheHolderEnd(t *testing.T) {
 
 	_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Delete("/ballast")}})
 	w.Expect(err).NotTo(HaveOccurred())
-	rounds(a, b)
+	reconcileRounds(a, b)
 	w.Expect(w.view().Incomplete()).To(BeEmpty())
 	w.Expect(w.lastDone().Action).To(Equal(upgrade))
 }
 
-// TestFullStoreBeginsNothing leaves less room than a plan and its answers may take.
-func TestFullStoreBeginsNothing(t *testing.T) {
+// TestFullStoreRefusesNewIntent leaves less space than an intent and its answers may need.
+func TestFullStoreRefusesNewIntent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inKubernetes(t))
-	one := w.instance("dc1")
-	w.wants(one, restart("dc1-a"))
+	one := w.newCoordinator("dc1")
+	w.declare(one, restart("dc1-a"))
 	w.fill(40)
-	_, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
+	_, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}})
 	w.Expect(err).To(MatchError(kv.ErrTooLarge))
 	w.Expect(w.view().Lock).To(BeNil())
 }
 
-// TestRecordsAreBoundedBySize keeps few records of large actions.
-func TestRecordsAreBoundedBySize(t *testing.T) {
+// TestDoneRecordsAreBoundedBySize keeps only a few records of large actions.
+func TestDoneRecordsAreBoundedBySize(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one := w.instance("dc1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one := w.newCoordinator("dc1")
 		const actions, large = 8, 20 << 10
 		for range actions {
-			w.wants(one, restart("dc1-a"))
-			grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "check", With: map[string]string{"why": strings.Repeat("x", large)}}})
+			w.declare(one, restart("dc1-a"))
+			grant, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "check", With: map[string]string{"why": strings.Repeat("x", large)}}})
 			w.Expect(err).NotTo(HaveOccurred())
 			w.Expect(grant.Done(t.Context(), "")).To(Succeed())
-			w.wants(one, coordination.Wants{})
+			w.declare(one, coordination.Wants{})
 		}
 		kept := w.view().DoneRecords
 		w.Expect(kept).To(HaveLen(3))

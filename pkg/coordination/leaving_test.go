@@ -11,25 +11,26 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// The tests of this file are about a participant that leaves while the store does not show what it remembers.
+// The tests of this file are about a participant that leaves although the store differs from what the process
+// remembers.
 
-// A process whose registration was written although it got an error does not take itself for another one.
+// A registration that was written despite an error does not count as another process.
 func TestLeaveAfterALostRegistration(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(p *participant){
 		"local mode": func(p *participant) {
 			p.settings = coordination.Settings{}
 			p.reconcile()
-			p.w.Expect(p.last.WaitReasons).To(BeEmpty())
+			p.f.Expect(p.lastResult.WaitReasons).To(BeEmpty())
 		},
-		"deleted": func(p *participant) { p.w.Expect(p.Leave(p.w.t.Context(), p.system)).To(Succeed()) },
+		"deleted": func(p *participant) { p.f.Expect(p.Leave(p.f.t.Context(), p.system)).To(Succeed()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				store := &unsure{Store: w.Store}
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				store := &unreliableStore{Store: w.Store}
 				w.Store = store
-				a := w.joins("a", coordination.Restart)
+				a := w.join("a", coordination.Restart)
 				store.done.Store(true)
 				_, err := a.Reconcile(t.Context(), a.settings, a.system)
 				w.Expect(err).To(MatchError(errLost))
@@ -43,13 +44,13 @@ func TestLeaveAfterALostRegistration(t *testing.T) {
 	}
 }
 
-// Nor does it take itself for the newest one of its participant.
-func TestLostRegistrationIsOlder(t *testing.T) {
+// It does not count as the newest process either.
+func TestLostRegistrationCountsAsOlder(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		store := &unsure{Store: w.Store}
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		store := &unreliableStore{Store: w.Store}
 		w.Store = store
-		older := w.joins("a", coordination.Restart)
+		older := w.join("a", coordination.Restart)
 		store.done.Store(true)
 		_, err := older.Reconcile(t.Context(), older.settings, older.system)
 		w.Expect(err).To(MatchError(errLost))
@@ -66,14 +67,14 @@ func TestLostRegistrationIsOlder(t *testing.T) {
 	})
 }
 
-// A process in local mode that has just seen nothing of its participant looks again when the participant is deleted.
-func TestLeaveLooksAtTheStore(t *testing.T) {
+// A process in local mode reads the store again when its participant is deleted.
+func TestLeaveReadsTheStore(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"at rest": false, "in the middle of an action": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				a := w.joins("a", coordination.Restart, "a-1")
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				a := w.join("a", coordination.Restart, "a-1")
 				another := a.next(a.settings)
 				a.settings = coordination.Settings{}
 				a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
@@ -92,33 +93,33 @@ func TestLeaveLooksAtTheStore(t *testing.T) {
 	}
 }
 
-// A holder that is deleted gives the lock back also while it waits for an older process of its participant.
-func TestLeaveGivesTheLockBackBesideAnOlderProcess(t *testing.T) {
+// A holder that is deleted releases the lock even while an older process of its participant is alive.
+func TestLeaveReleasesLockWhileOlderProcessLives(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 		older.reconcile()
 		other.settings.Denied = []string{"b-operator"}
 		other.reconcile()
 		newer := older.next(older.settings)
 		newer.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		newer.plan = func(coordination.Proposal) []coordination.Step {
-			return []coordination.Step{{Do: "look"}} // by the holder
+			return []coordination.Step{{Do: "look"}} // carried out by the holder
 		}
 		for w.view().Lock == nil {
 			newer.reconcile()
 		}
-		w.Expect(newer.last.HoldsLock).To(BeTrue())
-		w.Expect(newer.Leave(t.Context(), newer.system)).To(MatchError(coordination.ErrOlder))
+		w.Expect(newer.lastResult.HoldsLock).To(BeTrue())
+		w.Expect(newer.Leave(t.Context(), newer.system)).To(MatchError(coordination.ErrOtherProcess))
 		w.Expect(w.view().Lock).To(BeNil())
 	})
 }
 
-// A participant of which somebody has removed what it had told the others tells it again.
-func TestRemovedParticipantComesBack(t *testing.T) {
+// A participant whose entries were removed declares them again.
+func TestForgottenParticipantReturns(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
 		a.needs.Pending[0].Ready = false
 		a.reconcile()
 		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{
@@ -126,31 +127,31 @@ func TestRemovedParticipantComesBack(t *testing.T) {
 		}})
 		w.Expect(err).NotTo(HaveOccurred())
 		a.needs.Pending[0].Ready = true
-		rounds(a)
+		reconcileRounds(a)
 		w.Expect(w.view().Participants).To(HaveLen(1))
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
 	})
 }
 
-// interrupted is a store in which something happens just before a write, or instead of it.
-type interrupted struct {
+// interruptedStore is a store that calls a function before a write, or instead of it.
+type interruptedStore struct {
 	kv.Store
 	before func(kv.Transaction) error
 }
 
-func (i *interrupted) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
+func (i *interruptedStore) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if err := i.before(transaction); err != nil {
 		return 0, err
 	}
 	return i.Store.Commit(ctx, transaction)
 }
 
-// What is done together does not begin when a participant that had accepted it leaves at that moment.
-func TestLeaveBeforeAllBegin(t *testing.T) {
+// A step with Together does not begin if a participant that has accepted it leaves at the same moment.
+func TestLeaveBeforeTogetherStarts(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
-		store := &interrupted{Store: w.Store}
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
+		store := &interruptedStore{Store: w.Store}
 		left := false
 		store.before = func(transaction kv.Transaction) error {
 			for _, operation := range transaction.Then {
@@ -162,9 +163,9 @@ func TestLeaveBeforeAllBegin(t *testing.T) {
 			return nil
 		}
 		w.Store = store
-		b := w.joins("b", coordination.Restart, "b-1")
+		b := w.join("b", coordination.Restart, "b-1")
 		b.plan = atOnce
-		a.settings.Denied = []string{"a-operator"} // b acts
+		a.settings.Denied = []string{"a-operator"} // so that b is the holder
 		for !left {
 			a.reconcile()
 			b.reconcile()

@@ -17,45 +17,45 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// call is what an instance asks of the lock, and reply what it is told.
-type call struct {
-	do    string // take, write, release or die
-	token int64
+// lockCall is an operation on the lock, and lockReply its outcome.
+type lockCall struct {
+	operation string // take, write, release or die
+	token     int64
 }
 
-type reply struct {
+type lockReply struct {
 	token   int64
-	refused bool // held by another one, or fenced
-	unknown bool // nobody knows whether it was done
+	refused bool // held by another process, or fenced
+	unknown bool // the outcome is unknown
 }
 
-// held is the lock as it should be: the newest token, and whether it is held.
-type held struct {
+// lockState is the state of the model: the newest token, and whether the lock is held.
+type lockState struct {
 	token int64
-	is    bool
+	held  bool
 }
 
-// lockModel says what a lock with tokens does when one thing happens after the other.
+// lockModel is a sequential model of a lock with tokens.
 var lockModel = porcupine.NondeterministicModel{
-	Init: func() []any { return []any{held{}} },
+	Init: func() []any { return []any{lockState{}} },
 	Step: func(state, input, output any) []any {
-		now, in, out := state.(held), input.(call), output.(reply)
-		mine := now.is && now.token == in.token
+		now, in, out := state.(lockState), input.(lockCall), output.(lockReply)
+		mine := now.held && now.token == in.token
 		var next []any
 		if out.unknown {
 			next = append(next, now)
 		}
-		switch in.do {
+		switch in.operation {
 		case "take":
 			switch {
 			case out.unknown:
-				if !now.is {
-					next = append(next, held{now.token + 1, true})
+				if !now.held {
+					next = append(next, lockState{now.token + 1, true})
 				}
-			case out.refused && now.is:
+			case out.refused && now.held:
 				next = append(next, now)
-			case !out.refused && !now.is && out.token == now.token+1:
-				next = append(next, held{out.token, true})
+			case !out.refused && !now.held && out.token == now.token+1:
+				next = append(next, lockState{out.token, true})
 			}
 		case "write":
 			if !out.unknown && out.refused != mine {
@@ -64,7 +64,7 @@ var lockModel = porcupine.NondeterministicModel{
 		case "release", "die":
 			after := now
 			if mine {
-				after.is = false
+				after.held = false
 			}
 			next = append(next, after)
 		}
@@ -76,7 +76,7 @@ var lockModel = porcupine.NondeterministicModel{
 	},
 }
 
-// recorder is one client's part of a history.
+// recorder records the operations of one client.
 type recorder struct {
 	mu         *sync.Mutex
 	operations *[]porcupine.Operation
@@ -84,7 +84,7 @@ type recorder struct {
 	start      time.Time
 }
 
-func (r *recorder) record(in call, do func() reply) reply {
+func (r *recorder) record(in lockCall, do func() lockReply) lockReply {
 	began := time.Since(r.start).Nanoseconds()
 	out := do()
 	r.mu.Lock()
@@ -95,12 +95,11 @@ func (r *recorder) record(in call, do func() reply) reply {
 	return out
 }
 
-// Whoever takes the lock, writes under it, gives it back or dies, in whatever order: what they are told is what one lock
-// could have told them one after the other.
+// Concurrent processes take the lock, write under it, release it and die: their history is linearizable.
 func TestLockIsLinearizable(t *testing.T) {
 	t.Parallel()
 	const clients, times = 4, 40
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		seed := rand.Uint64()
 		t.Log("seed: ", seed)
 		var (
@@ -114,72 +113,72 @@ func TestLockIsLinearizable(t *testing.T) {
 			w.Expect(err).NotTo(HaveOccurred())
 			random := rand.New(rand.NewPCG(seed, uint64(i)))
 			r := &recorder{&mu, &operations, i, start}
-			all.Go(func() { contend(t, c, r, random, times) })
+			all.Go(func() { useLock(t, c, r, random, times) })
 		}
 		all.Wait()
 		taken := 0
 		for _, operation := range operations {
-			if operation.Input.(call).do == "take" && operation.Output.(reply).token > 0 {
+			if operation.Input.(lockCall).operation == "take" && operation.Output.(lockReply).token > 0 {
 				taken++
 			}
 		}
-		w.Expect(taken).To(BeNumerically(">", clients), "a history without anything in it proves nothing")
+		w.Expect(taken).To(BeNumerically(">", clients), "an empty history proves nothing")
 		w.Expect(porcupine.CheckOperations(lockModel.ToModel(), operations)).To(BeTrue())
 	})
 }
 
-func contend(t *testing.T, c *coordination.Coordinator, r *recorder, random *rand.Rand, times int) {
+func useLock(t *testing.T, c *coordination.Coordinator, r *recorder, random *rand.Rand, times int) {
 	t.Helper()
-	var grants []*coordination.Grant // also those that are over: they should be refused
+	var grants []*coordination.Grant // also former grants, which must be refused
 	for range times {
 		if len(grants) == 0 || !grants[len(grants)-1].Held() || random.IntN(5) == 0 {
-			r.record(call{do: "take"}, func() reply {
+			r.record(lockCall{operation: "take"}, func() lockReply {
 				grant, err := c.Lock(t.Context())
 				var other *coordination.HeldError
 				switch {
 				case err == nil:
 					grants = append(grants, grant)
-					return reply{token: grant.Token}
+					return lockReply{token: grant.Token}
 				case errors.As(err, &other):
-					return reply{refused: true}
+					return lockReply{refused: true}
 				}
-				return reply{unknown: !errors.Is(err, kv.ErrConflict), refused: true}
+				return lockReply{unknown: !errors.Is(err, kv.ErrConflict), refused: true}
 			})
 			continue
 		}
 		grant, newest := grants[random.IntN(len(grants))], grants[len(grants)-1]
 		switch random.IntN(6) {
 		case 0, 1:
-			r.record(call{"release", newest.Token}, func() reply { return reply{unknown: newest.Release(t.Context()) != nil} })
+			r.record(lockCall{"release", newest.Token}, func() lockReply { return lockReply{unknown: newest.Release(t.Context()) != nil} })
 		case 2:
-			r.record(call{"die", newest.Token}, func() reply { return reply{unknown: c.Close(t.Context()) != nil} })
+			r.record(lockCall{"die", newest.Token}, func() lockReply { return lockReply{unknown: c.Close(t.Context()) != nil} })
 		default:
-			r.record(call{"write", grant.Token}, func() reply {
+			r.record(lockCall{"write", grant.Token}, func() lockReply {
 				err := grant.Write(t.Context(), "written", strconv.FormatInt(grant.Token, 10))
-				known := errors.Is(err, coordination.ErrFenced) || !grant.Held() && errors.Is(err, context.Canceled) // it was given back
-				return reply{refused: err != nil, unknown: err != nil && !known}
+				known := errors.Is(err, coordination.ErrFenced) || !grant.Held() && errors.Is(err, context.Canceled) // it was released
+				return lockReply{refused: err != nil, unknown: err != nil && !known}
 			})
 		}
 	}
 }
 
-// The checker finds what must not be.
+// The checker finds violations.
 func TestLockModelFindsViolations(t *testing.T) {
 	t.Parallel()
 	take := func(token int64) porcupine.Operation {
-		return porcupine.Operation{Input: call{do: "take"}, Output: reply{token: token}}
+		return porcupine.Operation{Input: lockCall{operation: "take"}, Output: lockReply{token: token}}
 	}
 	for name, test := range map[string]struct {
 		history []porcupine.Operation
 		fine    bool
 	}{
-		"one after the other": {[]porcupine.Operation{take(1), {Input: call{"release", 1}, Output: reply{}}, take(2)}, true},
+		"one after the other": {[]porcupine.Operation{take(1), {Input: lockCall{"release", 1}, Output: lockReply{}}, take(2)}, true},
 		"two at a time":       {[]porcupine.Operation{take(1), take(2)}, false},
-		"a token again":       {[]porcupine.Operation{take(1), {Input: call{"release", 1}, Output: reply{}}, take(1)}, false},
+		"a token again":       {[]porcupine.Operation{take(1), {Input: lockCall{"release", 1}, Output: lockReply{}}, take(1)}, false},
 		"written by one that lost it": {
-			[]porcupine.Operation{take(1), {Input: call{"die", 1}, Output: reply{}}, take(2), {Input: call{"write", 1}, Output: reply{}}}, false,
+			[]porcupine.Operation{take(1), {Input: lockCall{"die", 1}, Output: lockReply{}}, take(2), {Input: lockCall{"write", 1}, Output: lockReply{}}}, false,
 		},
-		"refused to the holder": {[]porcupine.Operation{take(1), {Input: call{"write", 1}, Output: reply{refused: true}}}, false},
+		"refused to the holder": {[]porcupine.Operation{take(1), {Input: lockCall{"write", 1}, Output: lockReply{refused: true}}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -28,35 +28,35 @@ func (e *heldError) Error() string {
 	return fmt.Sprintf("%s holds the lock with token %d", e.Lock.Holder, e.Lock.Token)
 }
 
-// lockGrant is a lock that is held. Its writes succeed only while it is held.
+// lockGrant is a lock that this process holds. Its writes succeed only while the lock is held.
 type lockGrant struct {
 	// Token is larger than that of every grant before. Pass it to every component that can compare tokens.
 	Token int64
 
-	c      *Coordinator
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	lock   Lock
-	since  time.Time
-	ending atomic.Bool // it is being released
+	c         *Coordinator
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	lock      Lock
+	since     time.Time
+	releasing atomic.Bool
 
 	mu sync.Mutex
-	// version is that of the lock's key.
+	// version is the version of the lock's entry.
 	version int64
-	// intent is what was written last, at a version of its key; nil when only the lock is held.
+	// intent is the intent as written last, with the version of its entry. It is nil when only the lock is held.
 	intent        *Intent
 	intentVersion int64
 }
 
-// lockAlone takes the lock for an action in local mode, but not while a participant may be carrying out an intent. It does not wait:
+// takeLocalLock takes the lock for an action in local mode, but not while a participant may be carrying out an intent. It does not wait:
 // it returns a heldError if another participant holds the lock.
-func (c *Coordinator) lockAlone(ctx context.Context) (*lockGrant, error) {
+func (c *Coordinator) takeLocalLock(ctx context.Context) (*lockGrant, error) {
 	return c.take(ctx, func(view *View, _ int64) ([]kv.Condition, *Intent, error) {
 		if slices.ContainsFunc(view.Participants, func(p Participant) bool { return p.Name == c.name }) {
-			c.lookAgain() // an older process of this participant has come back
+			c.recheckOwnEntries() // an older process of this participant has returned
 			return nil, nil, kv.ErrConflict
 		}
-		if view.Intent != nil && (len(view.Instances) > 0 || slices.ContainsFunc(view.Intent.members(), view.Accepted)) {
+		if view.Intent != nil && (len(view.Instances) > 0 || slices.ContainsFunc(view.Intent.stepMembers(), view.Accepted)) {
 			return nil, nil, &heldError{Lock{Holder: view.Intent.Holder, Token: view.Intent.Token}}
 		}
 		return []kv.Condition{
@@ -67,9 +67,9 @@ func (c *Coordinator) lockAlone(ctx context.Context) (*lockGrant, error) {
 
 // take takes the lock and writes an intent with it, in one transaction.
 func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token int64) ([]kv.Condition, *Intent, error)) (*lockGrant, error) {
-	c.taking.Lock()
-	defer c.taking.Unlock()
-	session, err := c.live(ctx)
+	c.takeMu.Lock()
+	defer c.takeMu.Unlock()
+	session, err := c.openSession(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token i
 	if _, denied := view.Denied[c.name]; denied {
 		return nil, fmt.Errorf("%w of %v", errDenied, view.Denied[c.name])
 	}
-	if held := view.Lock; held != nil && !c.ownerless(held) {
+	if held := view.Lock; held != nil && !c.isUngranted(held) {
 		if _, denied := view.Denied[held.Holder]; !denied {
 			return nil, &heldError{*held}
 		}
@@ -106,32 +106,32 @@ func (c *Coordinator) take(ctx context.Context, prepare func(view *View, token i
 	revision, err := c.store.Commit(ctx, t)
 	if err != nil {
 		if !errors.Is(err, kv.ErrConflict) {
-			c.doubt(true) // a conflict does not change an earlier lock
+			c.setLockUncertain(true) // a conflict does not change an earlier lock
 		}
 		return nil, fmt.Errorf("taking the lock of %s: %w", c.system, err)
 	}
 	g := &lockGrant{Token: token, c: c, lock: lock, since: c.clock.Now(), version: revision, intent: intent, intentVersion: revision}
 	g.ctx, g.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.mu.Lock()
-	c.grant, c.doubtful = g, false
+	c.grant, c.lockUncertain = g, false
 	c.mu.Unlock()
 	go g.guard(session)
 	return g, nil
 }
 
-// ownerless reports whether a lock is this process's own although it holds no grant: the outcome of the transaction that took or
-// released the lock is unknown.
-func (c *Coordinator) ownerless(lock *Lock) bool {
+// isUngranted reports whether a lock is this process's own although the process has no grant: the outcome of the transaction that
+// took or released the lock was unknown.
+func (c *Coordinator) isUngranted(lock *Lock) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session != nil && lock.Session == c.session.ID() && (c.grant == nil || !c.grant.Held())
 }
 
-// giveBack removes an ownerless lock.
-func (c *Coordinator) giveBack(ctx context.Context) error {
-	c.taking.Lock()
-	defer c.taking.Unlock()
-	if !c.inDoubt() {
+// releaseUncertainLock removes a lock of this process without a grant.
+func (c *Coordinator) releaseUncertainLock(ctx context.Context) error {
+	c.takeMu.Lock()
+	defer c.takeMu.Unlock()
+	if !c.isLockUncertain() {
 		return nil
 	}
 	found, err := c.store.Read(ctx, c.keys.lock())
@@ -139,7 +139,7 @@ func (c *Coordinator) giveBack(ctx context.Context) error {
 		return err
 	}
 	entry, lock := found.Entries[c.keys.lock()], Lock{}
-	if json.Unmarshal([]byte(entry.Value), &lock) == nil && c.ownerless(&lock) {
+	if json.Unmarshal([]byte(entry.Value), &lock) == nil && c.isUngranted(&lock) {
 		_, err := c.store.Commit(ctx, kv.Transaction{
 			If: []kv.Condition{kv.IsAt(c.keys.lock(), entry.Version)}, Then: []kv.Operation{kv.Delete(c.keys.lock())},
 		})
@@ -147,35 +147,35 @@ func (c *Coordinator) giveBack(ctx context.Context) error {
 			return fmt.Errorf("releasing the lock of %s: %w", c.system, err)
 		}
 	}
-	c.doubt(false)
+	c.setLockUncertain(false)
 	return nil
 }
 
-func (c *Coordinator) inDoubt() bool {
+func (c *Coordinator) isLockUncertain() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.doubtful
+	return c.lockUncertain
 }
 
-// doubt notes whether there may be a lock of this process without an owner.
-func (c *Coordinator) doubt(is bool) {
+// setLockUncertain records whether the store may have a lock of this process without a grant.
+func (c *Coordinator) setLockUncertain(uncertain bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.doubtful = is
+	c.lockUncertain = uncertain
 }
 
-// holds tells whether an entry is this process's lock.
-func (c *Coordinator) holds(entry kv.Entry) bool {
+// isOwnLock reports whether an entry is the lock of this process.
+func (c *Coordinator) isOwnLock(entry kv.Entry) bool {
 	var lock Lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return json.Unmarshal([]byte(entry.Value), &lock) == nil && c.session != nil && lock.Session == c.session.ID()
 }
 
-// lookAgain is how long the guard of a lock waits after it could not read it.
-const lookAgain = time.Second
+// guardRetryAfter is the delay after the guard failed to read the lock.
+const guardRetryAfter = time.Second
 
-// guard ends the grant when its session or its lock is lost.
+// guard ends the grant when the session or the lock is lost.
 func (g *lockGrant) guard(session kv.Session) {
 	changed := g.c.store.Watch(g.ctx, g.c.keys.lock())
 	var again <-chan time.Time
@@ -184,7 +184,7 @@ func (g *lockGrant) guard(session kv.Session) {
 		case <-g.ctx.Done():
 			return
 		case <-session.Lost():
-			g.lose()
+			g.markLost()
 			return
 		case <-changed:
 		case <-again:
@@ -192,24 +192,24 @@ func (g *lockGrant) guard(session kv.Session) {
 		again = nil
 		found, err := g.c.store.Read(g.ctx, g.c.keys.lock())
 		switch {
-		case err != nil: // there may be no other signal
-			again = time.After(lookAgain)
+		case err != nil: // the watch may send no other signal
+			again = time.After(guardRetryAfter)
 		case g.isLost(found.Entries[g.c.keys.lock()].Version):
-			g.lose()
+			g.markLost()
 			return
 		}
 	}
 }
 
-// lockVersion is that of the lock's key.
+// lockVersion returns the version of the lock's entry.
 func (g *lockGrant) lockVersion() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.version
 }
 
-// isLost reports whether another process or none holds the lock, given the version of its key that was read. An older version was
-// read before this grant got its newest token.
+// isLost reports whether the lock is lost, given the version of its entry that was read. An older version was read before this grant
+// raised its token.
 func (g *lockGrant) isLost(version int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -221,24 +221,24 @@ func (c *Coordinator) verifyLock(view *View) {
 	c.mu.Lock()
 	g := c.grant
 	c.mu.Unlock()
-	// A view from before the lock was taken shows another one.
+	// A view from before the lock was taken shows an older lock.
 	if g != nil && g.Held() && view.Revision >= g.lockVersion() && g.isLost(view.entries[c.keys.lock()].Version) {
-		g.lose()
+		g.markLost()
 	}
 }
 
-// Raise gives this grant a token that is larger than all before and than the given one. The present step counts as ordered under
-// it.
-func (g *lockGrant) Raise(ctx context.Context, above int64) error {
+// RaiseToken gives this grant a token that is larger than all before and than the given one. The current step counts as ordered under
+// the new token.
+func (g *lockGrant) RaiseToken(ctx context.Context, above int64) error {
 	view, err := g.c.view(ctx)
 	if err != nil {
 		return err
 	}
-	if err := g.lost(); err != nil {
+	if err := g.lostError(); err != nil {
 		return err
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock() // the guard must not see a version that this grant does not know yet
+	defer g.mu.Unlock() // the guard must not read a version that this grant does not know yet
 	lock := g.lock
 	lock.Token = max(view.Token, above) + 1
 	conditions := []kv.Condition{kv.IsAt(g.c.keys.token(), view.entries[g.c.keys.token()].Version)}
@@ -256,16 +256,16 @@ func (g *lockGrant) Raise(ctx context.Context, above int64) error {
 	switch {
 	case err == nil:
 		g.Token, g.lock, g.version, g.intent, g.intentVersion = lock.Token, lock, revision, next, revision
-	case !errors.Is(err, kv.ErrConflict): // nobody knows which version the lock has
-		g.c.doubt(true)
-		g.lose()
+	case !errors.Is(err, kv.ErrConflict): // the version of the lock is unknown
+		g.c.setLockUncertain(true)
+		g.markLost()
 	}
 	return err
 }
 
-// lose ends a grant whose lock is gone. It does not count as lost if this process is releasing it.
-func (g *lockGrant) lose() {
-	if g.ctx.Err() == nil && !g.ending.Load() {
+// markLost ends a grant whose lock is gone. The lock does not count as lost if this process is releasing it.
+func (g *lockGrant) markLost() {
+	if g.ctx.Err() == nil && !g.releasing.Load() {
 		g.c.metrics.fenced.Inc()
 	}
 	g.cancel(errFenced)
@@ -281,59 +281,59 @@ func (g *lockGrant) Held() bool { return g.ctx.Err() == nil }
 // configure and take retry.
 func (g *lockGrant) Release(ctx context.Context) error {
 	if errors.Is(context.Cause(g.ctx), context.Canceled) {
-		return nil // it was given back before
+		return nil // released before
 	}
-	g.ending.Store(true) // so that the guard does not count it as lost
+	g.releasing.Store(true) // the guard must not count it as lost
 	err := g.commit(ctx, kv.Delete(g.c.keys.lock()))
 	g.cancel(context.Canceled)
 	switch {
 	case errors.Is(err, errFenced):
-		return nil // somebody else has it
+		return nil // another process holds it
 	case err != nil:
-		g.c.doubt(true)
+		g.c.setLockUncertain(true)
 		return err
 	}
-	g.c.rest(ctx)
+	g.c.closeIdleSession(ctx)
 	return nil
 }
 
-// commit writes something while the lock is held.
+// commit writes while the lock is held.
 func (g *lockGrant) commit(ctx context.Context, operations ...kv.Operation) error {
 	_, err := g.commitIf(ctx, nil, operations...)
 	if errors.Is(err, kv.ErrConflict) {
-		return g.fenced()
+		return g.fencedError()
 	}
 	return err
 }
 
-// commitIf writes something while the lock is held and conditions are met, or else returns ErrConflict.
+// commitIf writes while the lock is held and the conditions are met. Otherwise it returns ErrConflict.
 func (g *lockGrant) commitIf(ctx context.Context, conditions []kv.Condition, operations ...kv.Operation) (int64, error) {
 	return g.commitAt(ctx, g.lockVersion(), conditions, operations...)
 }
 
 func (g *lockGrant) commitAt(ctx context.Context, version int64, conditions []kv.Condition, operations ...kv.Operation) (int64, error) {
-	if err := g.lost(); err != nil {
+	if err := g.lostError(); err != nil {
 		return 0, err
 	}
 	revision, err := g.c.store.Commit(ctx, kv.Transaction{
 		If: append(conditions, kv.IsAt(g.c.keys.lock(), version)), Then: operations,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("writing under the token %d: %w", g.Token, err)
+		return 0, fmt.Errorf("writing with token %d: %w", g.Token, err)
 	}
 	return revision, nil
 }
 
-// lost returns why the lock is no longer held, as far as this process knows.
-func (g *lockGrant) lost() error {
+// lostError returns an error if the lock was lost, as far as this process knows.
+func (g *lockGrant) lostError() error {
 	if cause := context.Cause(g.ctx); cause != nil {
-		return fmt.Errorf("under the token %d: %w", g.Token, cause)
+		return fmt.Errorf("token %d: %w", g.Token, cause)
 	}
 	return nil
 }
 
-// fenced ends a grant whose lock was removed or taken.
-func (g *lockGrant) fenced() error {
-	g.lose()
-	return fmt.Errorf("under the token %d: %w", g.Token, errFenced)
+// fencedError ends a grant whose lock was removed or taken, and returns errFenced.
+func (g *lockGrant) fencedError() error {
+	g.markLost()
+	return fmt.Errorf("token %d: %w", g.Token, errFenced)
 }

@@ -14,30 +14,29 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// firstRevision makes revisions recognizable in whatever mentions them: nothing else in a record is such a large number.
+// firstRevision makes revisions recognizable in texts: no other number in a record is as large.
 const firstRevision = 1_000_000
 
-// content is what a store has, as a value: a transaction and the end of a session return another one. It keeps the promises of
-// a Store that have nothing to do with time and processes. Sessions end only when the model says so, so package storetest, which
-// outlives them, cannot look at it: TestContent has its cases about entries, conditions and sessions.
-type content struct {
+// memoryContent is the content of a store as an immutable value. It implements the parts of a Store that do not depend on time and
+// processes. Sessions end only when the model ends them, so package storetest cannot check it: TestContent has similar cases.
+type memoryContent struct {
 	revision int64
 	entries  map[string]kv.Entry
 	sessions map[string]bool
 }
 
-func newContent() content {
-	return content{revision: firstRevision, entries: map[string]kv.Entry{}, sessions: map[string]bool{}}
+func newContent() memoryContent {
+	return memoryContent{revision: firstRevision, entries: map[string]kv.Entry{}, sessions: map[string]bool{}}
 }
 
-// below tells whether a key is at or below a path.
+// below reports whether a key is at or below a path.
 func below(key, path string) bool {
 	rest, is := strings.CutPrefix(key, path)
 	return is && (rest == "" || rest[0] == '/')
 }
 
 // read is Store.Read.
-func (c content) read(paths ...string) *kv.Snapshot {
+func (c memoryContent) read(paths ...string) *kv.Snapshot {
 	found := &kv.Snapshot{Revision: c.revision, Entries: map[string]kv.Entry{}}
 	for key, entry := range c.entries {
 		for _, path := range paths {
@@ -49,8 +48,8 @@ func (c content) read(paths ...string) *kv.Snapshot {
 	return found
 }
 
-// met tells whether a condition is.
-func (c content) met(condition kv.Condition) bool {
+// isMet reports whether a condition is met.
+func (c memoryContent) isMet(condition kv.Condition) bool {
 	if condition.Path == "" {
 		return c.entries[condition.Key].Version == condition.Version
 	}
@@ -62,14 +61,14 @@ func (c content) met(condition kv.Condition) bool {
 	return true
 }
 
-// all tells whether all conditions are met. Versions are never used again, so what is not met once never is.
-func (c content) all(conditions []kv.Condition) bool {
-	return !slices.ContainsFunc(conditions, func(condition kv.Condition) bool { return !c.met(condition) })
+// allMet reports whether all conditions are met. Versions are unique, so an unmet condition stays unmet.
+func (c memoryContent) allMet(conditions []kv.Condition) bool {
+	return !slices.ContainsFunc(conditions, func(condition kv.Condition) bool { return !c.isMet(condition) })
 }
 
 // commit is Store.Commit.
-func (c content) commit(t kv.Transaction) (content, error) {
-	if !c.all(t.If) {
+func (c memoryContent) commit(t kv.Transaction) (memoryContent, error) {
+	if !c.allMet(t.If) {
 		return c, kv.ErrConflict
 	}
 	for _, operation := range t.Then {
@@ -95,15 +94,15 @@ func (c content) commit(t kv.Transaction) (content, error) {
 	return c, nil
 }
 
-// open begins a session.
-func (c content) open(id string) content {
+// open opens a session.
+func (c memoryContent) open(id string) memoryContent {
 	c.sessions = maps.Clone(c.sessions)
 	c.sessions[id] = true
 	return c
 }
 
-// end ends a session, and its entries with it.
-func (c content) end(id string) content {
+// end ends a session and removes its entries.
+func (c memoryContent) end(id string) memoryContent {
 	if !c.sessions[id] {
 		return c
 	}
@@ -114,15 +113,15 @@ func (c content) end(id string) content {
 	return c
 }
 
-// MemoryStore is a Store in the memory of one process, for examples. Its sessions end when they are closed.
+// MemoryStore is a Store in memory, for examples. Its sessions end only when they are closed.
 type MemoryStore struct {
 	mu      sync.Mutex
-	content content
+	content memoryContent
 	opened  int
 	changed chan struct{} // closed and replaced with each change
 }
 
-// NewMemoryStore makes an empty one.
+// NewMemoryStore returns an empty store.
 func NewMemoryStore() *MemoryStore {
 	return &MemoryStore{content: newContent(), changed: make(chan struct{})}
 }
@@ -154,7 +153,7 @@ func (m *MemoryStore) Watch(ctx context.Context, _ string) <-chan struct{} {
 			m.mu.Unlock()
 			select {
 			case signals <- struct{}{}:
-			default: // there is one that nobody has heard
+			default: // a signal is pending
 			}
 			select {
 			case <-changed:
@@ -181,7 +180,7 @@ func (m *MemoryStore) Open(_ context.Context, name string, _ time.Duration) (kv.
 	}}, nil
 }
 
-func (m *MemoryStore) replace(next content) {
+func (m *MemoryStore) replace(next memoryContent) {
 	if next.revision != m.content.revision {
 		close(m.changed)
 		m.changed = make(chan struct{})
@@ -216,7 +215,7 @@ func TestContent(t *testing.T) {
 		"written below":                  {kv.NotWritten("a", old), false},
 		"written at the key itself":      {kv.NotWritten("at", old), false},
 	} {
-		if c.met(test.condition) != test.met {
+		if c.isMet(test.condition) != test.met {
 			t.Errorf("%s: met is %t", name, !test.met)
 		}
 	}

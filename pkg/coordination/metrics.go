@@ -6,26 +6,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are those of one participant.
+// metrics are the metrics of one participant.
 type metrics struct {
-	waiting, open *prometheus.GaugeVec
-	acts          *prometheus.CounterVec
-	duration      *prometheus.HistogramVec
-	fenced        prometheus.Counter
+	waits, pendingMembers *prometheus.GaugeVec
+	actions               *prometheus.CounterVec
+	duration              *prometheus.HistogramVec
+	fenced                prometheus.Counter
 }
 
 func newMetrics(system, instance string) *metrics {
 	labels := prometheus.Labels{"system": system, "instance": instance}
 	return &metrics{
-		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		waits: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coordination_waits", ConstLabels: labels,
 			Help: "Number of reasons why an action waits, as this participant saw it last.",
 		}, []string{"action", "class"}),
-		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		pendingMembers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coordination_pending_members", ConstLabels: labels,
 			Help: "Number of members that an action would disturb (ready) or leave out (left_out), as this participant saw it last.",
 		}, []string{"action", "class", "state"}),
-		acts: prometheus.NewCounterVec(prometheus.CounterOpts{
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coordination_acts_total", ConstLabels: labels,
 			Help: "Number of actions that this participant has ended: done or given_up.",
 		}, []string{"action", "outcome"}),
@@ -45,7 +45,7 @@ func newMetrics(system, instance string) *metrics {
 func (c *Coordinator) Metrics() prometheus.Collector { return c.metrics }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.waiting, m.open, m.acts, m.duration, m.fenced}
+	return []prometheus.Collector{m.waits, m.pendingMembers, m.actions, m.duration, m.fenced}
 }
 
 // Describe implements prometheus.Collector.
@@ -62,17 +62,17 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func (m *metrics) judged(v *decision) {
-	m.waiting.WithLabelValues(string(v.Action), v.Class).Set(float64(len(v.Waits)))
-	m.open.WithLabelValues(string(v.Action), v.Class, "ready").Set(float64(len(v.Members)))
-	m.open.WithLabelValues(string(v.Action), v.Class, "left_out").Set(float64(len(v.LeftOut)))
+func (m *metrics) observeDecision(v *decision) {
+	m.waits.WithLabelValues(string(v.Action), v.Class).Set(float64(len(v.Waits)))
+	m.pendingMembers.WithLabelValues(string(v.Action), v.Class, "ready").Set(float64(len(v.Members)))
+	m.pendingMembers.WithLabelValues(string(v.Action), v.Class, "left_out").Set(float64(len(v.LeftOut)))
 }
 
-func (m *metrics) acted(done *DoneRecord, took time.Duration) {
+func (m *metrics) observeEnd(done *DoneRecord, took time.Duration) {
 	outcome := "done"
 	if done.Failure != "" {
 		outcome = "given_up"
 	}
-	m.acts.WithLabelValues(string(done.Action), outcome).Inc()
+	m.actions.WithLabelValues(string(done.Action), outcome).Inc()
 	m.duration.WithLabelValues(string(done.Action)).Observe(took.Seconds())
 }

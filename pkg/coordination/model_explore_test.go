@@ -8,48 +8,48 @@ import (
 	"time"
 )
 
-// scenario is a plan for some participants, with the faults that may happen.
+// scenario is a model of some participants, with the faults that may happen. The test explores its states.
 //
 // Each participant runs the real Coordinator.Reconcile. Every call of the store (Read, Commit, Open, Close) and every call that
-// changes the members (Execute, Fence) is a point at which any other process may go on, and at which any fault may happen. What
-// only looks at the members (Needs, Healthy, Replan) happens together with the call before it. A process is its memory at the
-// beginning of its Reconcile and the answers that it was given since: it goes on by running Reconcile again from there. Nothing
-// tells a process of what it does not ask for: the guards of its lock and its session see nothing until the model says so.
+// changes the members (Execute, Fence) is a point at which the model can switch to another process or inject a fault. Calls that
+// only read the members (Needs, Healthy, Replan) run together with the call before. The state of a process is its memory at the
+// beginning of its Reconcile and the responses since then: to continue, Reconcile is run again with the same responses. Watches send
+// no signals: the guards of the lock and the session notice nothing unless a transition says so.
 //
-// Two states are the same if they differ only in revisions that keep their order. One reduction is made: a process whose next
-// commit is refused whatever happens goes on at once. Without preemptions, all interleavings with at most faultsAtMost faults
-// are looked at; with it, a switch to another process in the middle of a Reconcile counts as a fault. Modelled beyond that are: the
-// end of restarts, the expiry of sessions whose process has died, the start of a new process, and commits that are done
-// late; they happen at any time and cost nothing. Time passes only while something is done: how long nothing has changed before an
-// action begins is for TestJudge and its relatives. States are looked at by the number of their faults, and within it by
-// their distance from the start, up to modelStates, each number of faults with an equal share; the log says what was not reached.
+// Two states are equal if they differ only in the numbers of revisions, but not in their order. There is one reduction: a process
+// whose next commit is refused in any case continues at once. Without preemptions, all interleavings with at most faultsAtMost
+// faults are explored; with preemptions, a switch during a Reconcile counts as a fault. The following transitions are possible at any
+// time and do not count: the end of a restart, the expiry of a dead process's session, the start of a new process, and a delayed
+// commit. Time passes only during actions; TestDecide and TestQuietWindow test the time before an action. States are explored by
+// their number of faults, and then by their distance from the start, up to modelStates, with an equal share for each number of faults;
+// the log has the number of states that were not explored.
 //
-// Judged are every start of a restart, every commit, and at the end that from every state all that was asked for can
-// be finished without another fault, and nothing is left behind.
+// The model checks every start of a restart and every commit, and that from every state all needs can be fulfilled without another
+// fault, with no entries left behind.
 type scenario struct {
 	participants []string
 	members      []member
 	policy       Policy
-	action       Action // Restart if it is not set
-	beside       Action // what members also need that need the action, if it is set
+	action       Action // defaults to Restart
+	otherAction  Action // what members also need that need the action, if it is set
 	plan         func(ids []MemberID) []Step
 	system       func(e *execution) System
-	// faults may happen, faultsAtMost of them in one path.
+	// faults are the possible faults, at most faultsAtMost in one path.
 	faults       []string
 	faultsAtMost int
-	// preemptions is set if it counts as a fault that a process goes on in the middle of another one's Reconcile.
+	// preemptions is set if a switch to another process during a Reconcile counts as a fault.
 	preemptions bool
 	ticks       int
-	// factor is how many times modelStates are looked at, once if it is not set.
+	// factor multiplies modelStates. It defaults to 1.
 	factor        int
 	maxOperations int
-	// joined is set if all participants have joined before anybody needs anything.
+	// joined is set if all participants have joined before the first need.
 	joined bool
-	// declared is set if they have also said what they need.
+	// declared is set if they have also declared their needs.
 	declared bool
-	// local is set if no participant tells the others anything.
+	// local is set if all participants are in local mode.
 	local bool
-	// update changes the settings of the processes that are started beside others, as a rolling update of an operator does.
+	// update changes the settings of second processes, as a rolling update of an operator does.
 	update func(*Settings)
 
 	keys    keys
@@ -58,14 +58,14 @@ type scenario struct {
 
 func (s *scenario) has(fault string) bool { return slices.Contains(s.faults, fault) }
 
-// settings are those of a process.
+// settings returns the settings of a process.
 func (s *scenario) settings(p *process) Settings {
 	settings := Settings{Mode: Global, Prefix: s.participants[p.participant], Expected: s.participants, Policy: s.policy}
 	switch {
 	case s.local:
 		return Settings{}
 	case s.update != nil:
-		settings.Expected = nil // those that were expected may go
+		settings.Expected = nil // expected participants may change
 		if p.updated {
 			s.update(&settings)
 		}
@@ -73,8 +73,8 @@ func (s *scenario) settings(p *process) Settings {
 	return settings
 }
 
-// begin is the world before anything has happened.
-func (s *scenario) begin() *world {
+// begin returns the initial state.
+func (s *scenario) begin() *modelState {
 	s.keys, s.metrics = newKeys(DefaultRoot, modelSystemName), newMetrics(modelSystemName, "model")
 	if s.action == "" {
 		s.action = Restart
@@ -85,7 +85,7 @@ func (s *scenario) begin() *world {
 	if s.system == nil {
 		s.system = func(e *execution) System { return modelSystem{e} }
 	}
-	w := &world{scenario: s, store: newContent(), now: time.Unix(0, 0), members: slices.Clone(s.members)}
+	w := &modelState{scenario: s, store: newContent(), now: time.Unix(0, 0), members: slices.Clone(s.members)}
 	for i := range s.participants {
 		w.start(i)
 	}
@@ -109,44 +109,44 @@ func (s *scenario) begin() *world {
 	return w
 }
 
-// stepUntil lets calls of a process through until a condition is met. Its Reconcile counts as ended then.
-func (w *world) stepUntil(i int, met func(*process) bool) {
+// stepUntil runs a process until a condition is met. Its Reconcile counts as ended then.
+func (w *modelState) stepUntil(i int, met func(*process) bool) {
 	for !met(w.processes[i]) {
 		w.step(i, "")
 	}
 	p := *w.processes[i]
-	p.log, p.next, p.wants = nil, "", nil
+	p.log, p.next, p.nextCommit = nil, "", nil
 	w.processes[i] = &p
 }
 
-// state is a world that was found.
-type state struct {
-	world  *world // until all that can happen in it was looked at
+// stateNode is an explored state.
+type stateNode struct {
+	world  *modelState // nil after its transitions were explored
 	from   int
 	action string
 	faults int
-	next   []int // without a fault
+	next   []int // by transitions without a fault
 }
 
-// exploration finds all worlds, those with the fewest faults first.
+// exploration has all states that were found, those with the fewest faults first.
 type exploration struct {
-	states []state
+	states []stateNode
 	known  map[[16]byte]int
 	edges  int
 }
 
-// explore looks at all that can happen, and fails the test at what must not.
+// explore explores the states of a scenario, and fails the test at a violation.
 func explore(t *testing.T, s *scenario, limit int) *exploration {
 	t.Helper()
 	began := time.Now()
 	x := &exploration{known: map[[16]byte]int{}}
 	levels := make([][]int, s.faultsAtMost+2)
 	first := s.begin()
-	x.states, x.known[first.hash()] = []state{{world: first, from: -1}}, 0
+	x.states, x.known[first.hash()] = []stateNode{{world: first, from: -1}}, 0
 	levels[0] = []int{0}
 	var goals, unseen []int
 	for level := 0; level <= s.faultsAtMost; level++ {
-		share := limit * (level + 1) / (s.faultsAtMost + 1) // so that those without a fault, of which there may be very many, are not all
+		share := limit * (level + 1) / (s.faultsAtMost + 1) // otherwise the states without a fault might use up the limit
 		for len(levels[level]) > 0 && len(x.states) < share {
 			at := levels[level][0]
 			levels[level] = levels[level][1:]
@@ -157,8 +157,8 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 			if w.unfinished() == "" {
 				goals = append(goals, at)
 			}
-			for _, a := range w.actions() {
-				if a.fault && level == s.faultsAtMost {
+			for _, a := range w.transitions() {
+				if a.isFault && level == s.faultsAtMost {
 					continue
 				}
 				x.edges++
@@ -168,20 +168,20 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 				}
 				h := next.hash()
 				faults := level
-				if a.fault {
+				if a.isFault {
 					faults++
 				}
 				to, known := x.known[h]
 				if !known {
 					to = len(x.states)
 					x.known[h] = to
-					x.states = append(x.states, state{world: next, from: at, action: a.name, faults: faults})
+					x.states = append(x.states, stateNode{world: next, from: at, action: a.name, faults: faults})
 					levels[faults] = append(levels[faults], to)
 				} else if x.states[to].faults > faults {
 					x.states[to].faults, x.states[to].from, x.states[to].action = faults, at, a.name
 					levels[faults] = append(levels[faults], to)
 				}
-				if !a.fault && to != at {
+				if !a.isFault && to != at {
 					x.states[at].next = append(x.states[at].next, to)
 				}
 			}
@@ -195,14 +195,14 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 		}
 	}
 	if len(unseen) > 0 {
-		t.Logf("what follows from %d states was not looked at", len(unseen))
+		t.Logf("%d states were not explored further", len(unseen))
 	}
-	x.reach(t, s, goals, unseen)
+	x.checkProgressPossible(t, s, goals, unseen)
 	return x
 }
 
-// reach fails the test if there is a state from which the goal cannot be reached without another fault.
-func (x *exploration) reach(t *testing.T, s *scenario, goals, unseen []int) {
+// checkProgressPossible fails the test if the goal cannot be reached from a state without another fault.
+func (x *exploration) checkProgressPossible(t *testing.T, s *scenario, goals, unseen []int) {
 	t.Helper()
 	before := make([][]int, len(x.states))
 	for at, state := range x.states {
@@ -229,12 +229,12 @@ func (x *exploration) reach(t *testing.T, s *scenario, goals, unseen []int) {
 	}
 	if stuck := slices.Index(distance, -1); stuck >= 0 {
 		w := replay(t, s, x.path(stuck))
-		t.Fatalf("it never ends: %s\n%s\n%s", w.unfinished(), describeEntries(w.store.entries), x.trace(stuck, ""))
+		t.Fatalf("the goal cannot be reached: %s\n%s\n%s", w.unfinished(), describeEntries(w.store.entries), x.trace(stuck, ""))
 	}
-	t.Logf("%d states in which all is done, at most %d steps away", len(goals), longest)
+	t.Logf("%d goal states, at most %d steps away", len(goals), longest)
 }
 
-// path are the actions that led to a state.
+// path returns the transitions that led to a state.
 func (x *exploration) path(at int) (path []string) {
 	for ; at > 0; at = x.states[at].from {
 		path = append(path, x.states[at].action)
@@ -251,20 +251,20 @@ func (x *exploration) trace(at int, last string) string {
 	return strings.Join(path, "; ")
 }
 
-// replay does what a path says.
-func replay(t *testing.T, s *scenario, path []string) *world {
+// replay follows a path.
+func replay(t *testing.T, s *scenario, path []string) *modelState {
 	t.Helper()
 	w := s.begin()
 	for i, name := range path {
-		next := (*world)(nil)
-		for _, a := range w.actions() {
+		next := (*modelState)(nil)
+		for _, a := range w.transitions() {
 			if a.name == name {
 				next = a.next()
 				break
 			}
 		}
 		if next == nil {
-			t.Fatalf("%q, number %d, cannot happen", name, i)
+			t.Fatalf("transition %q, number %d, is not possible", name, i)
 		}
 		w = next
 		if w.violation != "" {
@@ -274,7 +274,7 @@ func replay(t *testing.T, s *scenario, path []string) *world {
 	return w
 }
 
-// modelMembers are one of each participant.
+// modelMembers returns one member of each participant.
 func modelMembers(participants ...string) (members []member) {
 	for i, participant := range participants {
 		members = append(members, member{id: MemberID(participant + "-1"), owner: i, wanted: 1})
@@ -282,7 +282,7 @@ func modelMembers(participants ...string) (members []member) {
 	return members
 }
 
-func inTurn(ids []MemberID) (steps []Step) {
+func oneAfterAnother(ids []MemberID) (steps []Step) {
 	for _, id := range ids {
 		steps = append(steps, Step{Do: "restart", Members: []MemberID{id}, Order: true})
 	}
@@ -293,7 +293,7 @@ func allTogether(ids []MemberID) []Step {
 	return []Step{{Do: "restart", Members: ids, Order: true, Together: true}}
 }
 
-func byTheHolder(ids []MemberID) (steps []Step) {
+func byLockHolder(ids []MemberID) (steps []Step) {
 	for _, id := range ids {
 		steps = append(steps, Step{Do: fmt.Sprint("restart ", id), Members: []MemberID{id}})
 	}

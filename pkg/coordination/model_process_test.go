@@ -14,23 +14,22 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// memory is what a Coordinator remembers between two calls of Reconcile, as a value: it is made from a Coordinator and a
-// Coordinator is made from it. What is in it is never changed.
-type memory struct {
-	settings   Settings
-	left       time.Time
-	session    string
-	lost       bool // the process knows that its session is
-	grant      *grantMemory
-	leads      bool
-	alone      *Intent // what it does in local mode
-	givenUp    map[Action]givenUp
-	doubtful   bool
-	registered registration
-	seen       map[question]seen
-	doing      doing
-	former     map[string]bool
-	text       string // of all that is above
+// processMemory is the state of a Coordinator between two calls of Reconcile, as an immutable value.
+type processMemory struct {
+	settings    Settings
+	left        time.Time
+	session     string
+	lost        bool // the process knows that its session is lost
+	grant       *grantMemory
+	isHolder    bool
+	localIntent *Intent // of the run in local mode
+	givenUp     map[Action]localFailure
+	doubtful    bool
+	registered  registration
+	seen        map[barrierKey]observation
+	doing       stepState
+	former      map[string]bool
+	text        string // of all fields above
 }
 
 type grantMemory struct {
@@ -42,7 +41,7 @@ type grantMemory struct {
 	ending                        bool
 }
 
-// modelSession is a session whose loss the model tells.
+// modelSession is a session that the model can mark as lost.
 type modelSession struct {
 	kv.Session
 	id    string
@@ -62,15 +61,15 @@ func (s *modelSession) lose() {
 	}
 }
 
-// remember makes a value of a Coordinator.
-func remember(c *Coordinator) *memory {
-	m := &memory{
-		settings: c.settings.clone(), left: c.left, doubtful: c.doubtful, registered: c.registered, seen: maps.Clone(c.seen), doing: c.doing,
-		former: maps.Clone(c.former), leads: c.run != nil, givenUp: maps.Clone(c.givenUp),
+// snapshotOf returns the memory of a Coordinator.
+func snapshotOf(c *Coordinator) *processMemory {
+	m := &processMemory{
+		settings: c.settings.clone(), left: c.leftAt, doubtful: c.lockUncertain, registered: c.registered, seen: maps.Clone(c.observed), doing: c.stepState,
+		former: maps.Clone(c.lostSessions), isHolder: c.currentRun != nil, givenUp: maps.Clone(c.localFailures),
 	}
-	if alone, is := c.run.(*localRun); is {
-		m.alone = alone.intent()
-		m.alone.Steps = slices.Clone(m.alone.Steps)
+	if alone, is := c.currentRun.(*localRun); is {
+		m.localIntent = alone.intent()
+		m.localIntent.Steps = slices.Clone(m.localIntent.Steps)
 	}
 	if s, is := c.session.(*modelSession); is {
 		m.session = s.id
@@ -83,32 +82,32 @@ func remember(c *Coordinator) *memory {
 	if g := c.grant; g != nil {
 		m.grant = &grantMemory{
 			token: g.Token, version: g.version, intentVersion: g.intentVersion, lock: g.lock, since: g.since, intent: g.Intent(),
-			cause: context.Cause(g.ctx), ending: g.ending.Load(),
+			cause: context.Cause(g.ctx), ending: g.releasing.Load(),
 		}
-		if m.grant.cause != nil && !m.leads { // nothing depends on one that has ended but that it has
+		if m.grant.cause != nil && !m.isHolder { // only its end matters
 			m.grant = &grantMemory{cause: m.grant.cause}
 		}
 	}
-	if held := c.held(); m.leads && held != c.grant {
-		panic("the model does not know a process that leads under another grant than its last one")
+	if held := c.currentGrant(); m.isHolder && held != c.grant {
+		panic("a run must have the last grant of its process")
 	}
 	m.text = m.describe()
 	return m
 }
 
-func (m *memory) describe() string {
+func (m *processMemory) describe() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, encode(m.settings), m.left.Unix(), m.session, m.lost, m.leads, m.doubtful, m.registered, sortedKeys(m.former), m.givenUp)
-	if m.alone != nil {
-		fmt.Fprintln(&b, encode(m.alone))
+	fmt.Fprintln(&b, encode(m.settings), m.left.Unix(), m.session, m.lost, m.isHolder, m.doubtful, m.registered, sortedKeys(m.former), m.givenUp)
+	if m.localIntent != nil {
+		fmt.Fprintln(&b, encode(m.localIntent))
 	}
-	if m.leads {
+	if m.isHolder {
 		fmt.Fprintln(&b, m.doing.id, m.doing.since.Unix(), m.doing.executed)
 	}
 	if g := m.grant; g != nil {
 		fmt.Fprintln(&b, g.token, g.version, g.intentVersion, encode(g.lock), g.since.Unix(), encode(g.intent), g.cause, g.ending)
 	}
-	for _, q := range slices.SortedFunc(maps.Keys(m.seen), func(a, b question) int {
+	for _, q := range slices.SortedFunc(maps.Keys(m.seen), func(a, b barrierKey) int {
 		return strings.Compare(string(a.action)+a.class, string(b.action)+b.class)
 	}) {
 		fmt.Fprintln(&b, q, m.seen[q].pending, m.seen[q].since.Unix())
@@ -116,23 +115,23 @@ func (m *memory) describe() string {
 	return b.String()
 }
 
-// process is a process of a participant: what it remembers, and if it is in the middle of a Reconcile, all that it has been
-// answered since this began. Reconcile does the same when it is run again with the same answers, so that is all that it is.
+// process is a process of a participant: its memory, and during a Reconcile the responses since its beginning. Reconcile is
+// deterministic, so it does the same again with the same responses.
 type process struct {
 	name        string // unique
 	participant int
 	incarnation int
-	updated     bool // it was started beside an earlier process
+	updated     bool // it was started while an earlier process was alive
 	opened      int  // sessions
 	session     string
-	memory      *memory
-	log         []*answered
-	next        string          // the call that it makes next, "" if it is in no Reconcile
-	wants       *kv.Transaction // that it commits next, if it does
+	memory      *processMemory
+	log         []*recordedCall
+	next        string          // the next call, "" outside of Reconcile
+	nextCommit  *kv.Transaction // of the next call, if it is a commit
 }
 
-// answered is a call of a Reconcile with its answer.
-type answered struct {
+// recordedCall is a call of a Reconcile with its response.
+type recordedCall struct {
 	call     string
 	err      error
 	snapshot *kv.Snapshot
@@ -140,14 +139,14 @@ type answered struct {
 	session  string
 	needs    Needs
 	steps    []Step
-	text     string // the answer, for the state's hash
+	text     string // the response, for the hash of the state
 }
 
-// theSessionIsLost stands in a log where the process notices it.
-var theSessionIsLost = &answered{call: "notice", text: "notice"}
+// sessionLostNotice marks the point in a log at which the process notices the loss of its session.
+var sessionLostNotice = &recordedCall{call: "notice", text: "notice"}
 
 func newProcess(name string, participant, incarnation int) *process {
-	m := &memory{seen: map[question]seen{}}
+	m := &processMemory{seen: map[barrierKey]observation{}}
 	m.text = m.describe()
 	return &process{name: name, participant: participant, incarnation: incarnation, memory: m}
 }
@@ -159,46 +158,46 @@ func (p *process) describe(b *strings.Builder) {
 	}
 }
 
-// stopped is what a Reconcile panics with at a call that the model has not let through.
-type stopped struct{}
+// stopAtCall is the panic that ends a Reconcile at its next call.
+type stopAtCall struct{}
 
-// execution runs a process in a world until its next call.
+// execution runs a process until its next call.
 type execution struct {
-	w       *world
-	p       *process
-	c       *Coordinator
-	session *modelSession
-	at      int
-	credit  int
-	commits *kv.Transaction // that is called for at the moment, if one is
-	fault   string          // of the call that is let through
-	taken   string          // the call that was
+	w            *modelState
+	p            *process
+	c            *Coordinator
+	session      *modelSession
+	at           int
+	allowedCalls int
+	commits      *kv.Transaction // of the present call, if it is a commit
+	fault        string          // of the allowed call
+	lastCall     string          // the allowed call
 }
 
-// Now is the world's.
+// Now returns the time of the model.
 func (e *execution) Now() time.Time                                { return e.w.now }
 func (e *execution) Since(t time.Time) time.Duration               { return e.w.now.Sub(t) }
 func (e *execution) Watch(context.Context, string) <-chan struct{} { return nil }
 
-// run lets the next call of a process through, and returns the call, and whether its Reconcile has ended.
+// run runs a process until after its next call, and returns that call.
 func (e *execution) run() (call string) {
-	e.c = e.wake()
+	e.c = e.restore()
 	defer func() {
 		if e.c.grant != nil && e.c.grant.cancel != nil {
-			e.c.grant.cancel(context.Canceled) // for its guard
+			e.c.grant.cancel(context.Canceled) // ends its guard
 		}
 	}()
 	if e.reconcile() {
-		clear(e.c.seen) // time does not pass before an action begins
-		e.p.memory, e.p.log, e.p.next, e.p.wants = remember(e.c), nil, "", nil
+		clear(e.c.observed) // the quiet window is not modelled
+		e.p.memory, e.p.log, e.p.next, e.p.nextCommit = snapshotOf(e.c), nil, "", nil
 	}
-	return e.taken
+	return e.lastCall
 }
 
 func (e *execution) reconcile() (ended bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			if _, is := r.(stopped); !is {
+			if _, is := r.(stopAtCall); !is {
 				panic(r)
 			}
 		}
@@ -208,18 +207,18 @@ func (e *execution) reconcile() (ended bool) {
 	return true
 }
 
-// wake makes a Coordinator of what a process remembers. Its guards are inert: it learns of nothing that it does not ask for.
-func (e *execution) wake() *Coordinator {
+// restore returns a Coordinator with the memory of a process. Its guards receive no signals.
+func (e *execution) restore() *Coordinator {
 	m := e.p.memory
 	c := &Coordinator{
 		store: e, keys: e.w.scenario.keys, system: modelSystemName, name: e.w.scenario.participants[e.p.participant], duration: time.Minute,
 		class: func(MemberID) string { return "" }, clock: e, actions: []Action{e.w.scenario.action}, metrics: e.w.scenario.metrics,
-		settings: m.settings.clone(), left: m.left, doubtful: m.doubtful, registered: m.registered, seen: maps.Clone(m.seen), doing: m.doing,
-		maxOperations: e.w.scenario.maxOperations, givenUp: map[Action]givenUp{}, former: map[string]bool{},
-		retryAfter: func(int) time.Duration { return 0 }, // as above
+		settings: m.settings.clone(), leftAt: m.left, lockUncertain: m.doubtful, registered: m.registered, observed: maps.Clone(m.seen), stepState: m.doing,
+		maxOperations: e.w.scenario.maxOperations, localFailures: map[Action]localFailure{}, lostSessions: map[string]bool{},
+		retryAfter: func(int) time.Duration { return 0 }, // the backoff is not modelled
 	}
-	maps.Copy(c.former, m.former)
-	maps.Copy(c.givenUp, m.givenUp)
+	maps.Copy(c.lostSessions, m.former)
+	maps.Copy(c.localFailures, m.givenUp)
 	if m.session != "" {
 		c.session = e.newSession(m.session)
 		if m.lost {
@@ -236,18 +235,18 @@ func (e *execution) wake() *Coordinator {
 			g.intent = &intent
 		}
 		g.ctx, g.cancel = context.WithCancelCause(context.Background())
-		g.ending.Store(from.ending)
+		g.releasing.Store(from.ending)
 		if from.cause != nil {
 			g.cancel(from.cause)
 		}
 		c.grant = g
 		switch {
-		case m.alone != nil:
-			alone := *m.alone
+		case m.localIntent != nil:
+			alone := *m.localIntent
 			alone.Steps = slices.Clone(alone.Steps)
-			c.run = &localRun{g, alone}
-		case m.leads:
-			c.run = &globalRun{g}
+			c.currentRun = &localRun{g, alone}
+		case m.isHolder:
+			c.currentRun = &globalRun{g}
 		}
 	}
 	return c
@@ -255,43 +254,43 @@ func (e *execution) wake() *Coordinator {
 
 func (e *execution) newSession(id string) *modelSession {
 	e.session = &modelSession{id: id, lost: make(chan struct{}), close: func() error {
-		return e.call("close "+id, true, func(a *answered) { e.w.store = e.w.store.end(id) }).err
+		return e.call("close "+id, true, func(a *recordedCall) { e.w.store = e.w.store.end(id) }).err
 	}}
 	return e.session
 }
 
-// skipNotices lets the process notice that its session is lost where it did.
+// skipNotices marks the session as lost at the recorded points.
 func (e *execution) skipNotices() {
-	for e.at < len(e.p.log) && e.p.log[e.at] == theSessionIsLost {
+	for e.at < len(e.p.log) && e.p.log[e.at] == sessionLostNotice {
 		e.at++
 		e.session.lose()
 		if g := e.c.grant; g != nil {
-			g.lose()
+			g.markLost()
 		}
 	}
 }
 
-// call answers a call as before, or lets it through, or ends the run. What only looks at the environment is no such point: it
-// happens together with the call before it.
-func (e *execution) call(call string, point bool, do func(a *answered)) *answered {
+// call returns the recorded response of a call, or makes an allowed call, or ends the run. A call that only reads the environment, with
+// point unset, is always allowed.
+func (e *execution) call(call string, point bool, do func(a *recordedCall)) *recordedCall {
 	e.skipNotices()
 	if e.at < len(e.p.log) {
 		a := e.p.log[e.at]
 		if a.call != call {
-			panic(fmt.Sprintf("%s does not do the same again: %s, and before %s", e.p.name, call, a.call))
+			panic(fmt.Sprintf("%s is not deterministic: %s, and before %s", e.p.name, call, a.call))
 		}
 		e.at++
 		return a
 	}
-	if point && e.credit == 0 {
-		e.p.next, e.p.wants = call, e.commits
-		panic(stopped{})
+	if point && e.allowedCalls == 0 {
+		e.p.next, e.p.nextCommit = call, e.commits
+		panic(stopAtCall{})
 	}
 	if point {
-		e.credit--
-		e.taken = call
+		e.allowedCalls--
+		e.lastCall = call
 	}
-	a := &answered{call: call}
+	a := &recordedCall{call: call}
 	do(a)
 	e.p.log = append(e.p.log[:e.at:e.at], a)
 	e.at++
@@ -305,7 +304,7 @@ var (
 
 // Read implements Store.
 func (e *execution) Read(_ context.Context, paths ...string) (*kv.Snapshot, error) {
-	a := e.call("read "+strings.Join(paths, " "), true, func(a *answered) {
+	a := e.call("read "+strings.Join(paths, " "), true, func(a *recordedCall) {
 		if e.fault == refused {
 			a.err = errUnavailable
 			return
@@ -323,13 +322,13 @@ func (e *execution) Read(_ context.Context, paths ...string) (*kv.Snapshot, erro
 func (e *execution) Commit(_ context.Context, t kv.Transaction) (int64, error) {
 	e.commits = &t
 	defer func() { e.commits = nil }()
-	a := e.call("commit "+describeTransaction(t), true, func(a *answered) {
+	a := e.call("commit "+describeTransaction(t), true, func(a *recordedCall) {
 		switch e.fault {
 		case refused:
 			a.err = errUnavailable
 			return
 		case delayed:
-			e.w.late = append(slices.Clone(e.w.late), lateCommit{t, e.p})
+			e.w.delayedCommits = append(slices.Clone(e.w.delayedCommits), delayedCommit{t, e.p})
 			a.err = errAnswerLost
 			return
 		}
@@ -345,7 +344,7 @@ func (e *execution) Commit(_ context.Context, t kv.Transaction) (int64, error) {
 
 // Open implements Store.
 func (e *execution) Open(context.Context, string, time.Duration) (kv.Session, error) {
-	a := e.call("open", true, func(a *answered) {
+	a := e.call("open", true, func(a *recordedCall) {
 		if e.fault == refused {
 			a.err = errUnavailable
 			return
@@ -371,7 +370,7 @@ func describeEntries(entries map[string]kv.Entry) string {
 	return b.String()
 }
 
-// describeTransaction does not depend on the order of what is in it.
+// describeTransaction returns the same text for every order of the conditions and operations.
 func describeTransaction(t kv.Transaction) string {
 	var all []string
 	for _, condition := range t.If {

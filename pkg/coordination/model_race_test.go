@@ -2,5 +2,5 @@
 
 package coordination
 
-// modelStates is how many states of a scenario are looked at, those with the fewest faults first. It is few where everything takes ten times as long.
+// modelStates is the number of states of a scenario that are explored, those with the fewest faults first. It is small, because the race detector makes everything ten times slower.
 const modelStates = 300

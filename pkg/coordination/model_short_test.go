@@ -2,5 +2,5 @@
 
 package coordination
 
-// modelStates is how many states of a scenario are looked at, those with the fewest faults first. It takes seconds.
+// modelStates is the number of states of a scenario that are explored, those with the fewest faults first. It takes seconds.
 const modelStates = 3000

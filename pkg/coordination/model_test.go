@@ -17,35 +17,34 @@ func modelScenarios() map[string]scenario {
 	prefix, mode := func(s *Settings) { s.Prefix += "-new" }, func(s *Settings) { *s = Settings{} }
 	replanning := func(e *execution) System { return replanningSystem{modelSystem{e}} }
 	return map[string]scenario{
-		"every interleaving":                       {participants: two, members: ofTwo, plan: inTurn, declared: true},
-		"joining":                                  {participants: two, members: ofTwo, plan: inTurn},
-		"declaring":                                {participants: two, members: ofTwo, plan: inTurn, joined: true, preemptions: true, faultsAtMost: 1},
-		"declaring in parts":                       {participants: two, members: ofTwo, plan: inTurn, beside: "Upgrade", joined: true, maxOperations: 1, preemptions: true, faultsAtMost: 2},
-		"in turn, commits fail":                    {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{refused, unanswered, delayed}, faultsAtMost: 1},
-		"in turn, processes die":                   {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{crash, hang}, faultsAtMost: 1},
+		"every interleaving":                       {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true},
+		"joining":                                  {participants: two, members: ofTwo, plan: oneAfterAnother},
+		"declaring":                                {participants: two, members: ofTwo, plan: oneAfterAnother, joined: true, preemptions: true, faultsAtMost: 1},
+		"declaring in parts":                       {participants: two, members: ofTwo, plan: oneAfterAnother, otherAction: "Upgrade", joined: true, maxOperations: 1, preemptions: true, faultsAtMost: 2},
+		"in turn, commits fail":                    {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true, preemptions: true, faults: []string{refused, unanswered, delayed}, faultsAtMost: 1},
+		"in turn, processes die":                   {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true, preemptions: true, faults: []string{crash, hang}, faultsAtMost: 1},
 		"together":                                 {participants: two, members: ofTwo, plan: allTogether, declared: true, preemptions: true, faults: []string{refused, unanswered, crash, hang}, faultsAtMost: 1},
-		"by the holder":                            {participants: two, members: ofTwo, plan: byTheHolder, declared: true, preemptions: true, faults: []string{unanswered, crash, hang}, faultsAtMost: 1},
-		"two processes of a participant":           {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{second}, faultsAtMost: 1, factor: 5},
-		"a rolling update changes the prefix":      {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{second}, faultsAtMost: 2, update: prefix, factor: 5},
-		"a rolling update changes the mode":        {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{second}, faultsAtMost: 2, update: mode, factor: 5},
-		"in local mode":                            {participants: two, members: ofTwo, plan: inTurn, local: true, preemptions: true, faults: []string{refused, unanswered}, faultsAtMost: 2},
-		"needs change":                             {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{withdraw, again}, faultsAtMost: 2},
-		"a registration is removed":                {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{remove}, faultsAtMost: 1},
-		"a token from before":                      {participants: two, members: seen, plan: inTurn, declared: true, preemptions: true, faults: []string{unanswered}, faultsAtMost: 1},
-		"Replan changes its mind":                  {participants: two, members: several, plan: inTurn, system: replanning, declared: true, preemptions: true, faults: []string{unanswered, delayed, reverse}, faultsAtMost: 1, factor: 5},
-		"a step fails, and the others go on":       {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, policy: Policy{Failing: Continue}, faults: []string{broken}, faultsAtMost: 1},
-		"a step fails":                             {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, faults: []string{broken}, faultsAtMost: 1},
-		"those that are gone are left out":         {participants: two, members: ofTwo, plan: inTurn, declared: true, preemptions: true, policy: Policy{Missing: LeaveOut}, faults: []string{crash, hang}, faultsAtMost: 1},
-		"those that are gone are fenced":           {participants: two, members: ofTwo, plan: inTurn, system: fencing, declared: true, preemptions: true, policy: Policy{Missing: LeaveOut}, faults: []string{crash, hang}, faultsAtMost: 1},
-		"those that are slow are fenced":           {participants: two, members: ofTwo, plan: inTurn, system: fencing, declared: true, preemptions: true, policy: Policy{Missing: GoOn, After: time.Minute}, ticks: 1, faultsAtMost: 1, factor: 5},
+		"by the holder":                            {participants: two, members: ofTwo, plan: byLockHolder, declared: true, preemptions: true, faults: []string{unanswered, crash, hang}, faultsAtMost: 1},
+		"two processes of a participant":           {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true, preemptions: true, faults: []string{second}, faultsAtMost: 1, factor: 5},
+		"a rolling update changes the prefix":      {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true, preemptions: true, faults: []string{second}, faultsAtMost: 2, update: prefix, factor: 5},
+		"a rolling update changes the mode":        {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true, preemptions: true, faults: []string{second}, faultsAtMost: 2, update: mode, factor: 5},
+		"in local mode":                            {participants: two, members: ofTwo, plan: oneAfterAnother, local: true, preemptions: true, faults: []string{refused, unanswered}, faultsAtMost: 2},
+		"needs change":                             {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true, preemptions: true, faults: []string{withdraw, again}, faultsAtMost: 2},
+		"a registration is removed":                {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true, preemptions: true, faults: []string{remove}, faultsAtMost: 1},
+		"a token from before":                      {participants: two, members: seen, plan: oneAfterAnother, declared: true, preemptions: true, faults: []string{unanswered}, faultsAtMost: 1},
+		"Replan changes its mind":                  {participants: two, members: several, plan: oneAfterAnother, system: replanning, declared: true, preemptions: true, faults: []string{unanswered, delayed, reverse}, faultsAtMost: 1, factor: 5},
+		"a step fails, and the others go on":       {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true, preemptions: true, policy: Policy{Failing: Continue}, faults: []string{failing}, faultsAtMost: 1},
+		"a step fails":                             {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true, preemptions: true, faults: []string{failing}, faultsAtMost: 1},
+		"those that are gone are left out":         {participants: two, members: ofTwo, plan: oneAfterAnother, declared: true, preemptions: true, policy: Policy{Missing: LeaveOut}, faults: []string{crash, hang}, faultsAtMost: 1},
+		"those that are gone are fenced":           {participants: two, members: ofTwo, plan: oneAfterAnother, system: fencing, declared: true, preemptions: true, policy: Policy{Missing: LeaveOut}, faults: []string{crash, hang}, faultsAtMost: 1},
+		"those that are slow are fenced":           {participants: two, members: ofTwo, plan: oneAfterAnother, system: fencing, declared: true, preemptions: true, policy: Policy{Missing: GoOn, After: time.Minute}, ticks: 1, faultsAtMost: 1, factor: 5},
 		"together, those that are slow are fenced": {participants: two, members: ofTwo, plan: allTogether, system: fencing, declared: true, preemptions: true, policy: Policy{Missing: GoOn, After: time.Minute}, ticks: 1, faultsAtMost: 1},
-		"three, in turn":                           {participants: three, members: ofThree, plan: inTurn, declared: true, preemptions: true, faults: []string{crash}, faultsAtMost: 1},
+		"three, in turn":                           {participants: three, members: ofThree, plan: oneAfterAnother, declared: true, preemptions: true, faults: []string{crash}, faultsAtMost: 1},
 		"three, together":                          {participants: three, members: ofThree, plan: allTogether, declared: true, preemptions: true, faultsAtMost: 1},
 	}
 }
 
-// TestModel drives the real Reconcile of several participants through what can happen to them. See the comment of scenario
-// for what is exhaustive and what is bounded.
+// TestModel explores the states of several participants that run the real Reconcile. The comment of scenario says what is bounded.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for name, s := range modelScenarios() {
@@ -56,8 +55,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestSchedules are what the model test found, by the state in which the exploration failed.
-func TestSchedules(t *testing.T) {
+// TestCounterexamplesOfModel replays violations that TestModel has found, and then lets all processes continue.
+func TestCounterexamplesOfModel(t *testing.T) {
 	t.Parallel()
 	all := modelScenarios()
 	for name, test := range map[string]struct{ scenario, path string }{
@@ -69,7 +68,7 @@ func TestSchedules(t *testing.T) {
 			t.Parallel()
 			s := all[test.scenario]
 			w := replay(t, &s, split(test.path))
-			for range 100 { // and everyone goes on
+			for range 100 { // all processes continue
 				for i := range w.processes {
 					w.step(i, "")
 				}

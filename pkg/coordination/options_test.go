@@ -11,8 +11,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// TestSettingsAreChecked names the field, what is wrong with it, and what to do.
-func TestSettingsAreChecked(t *testing.T) {
+// TestInvalidSettings checks that each error names the field, the problem and the next step.
+func TestInvalidSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nothingThere{})
 	c := w.process("dc1")
@@ -54,10 +54,10 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// nothingThere is a store that nobody may ask.
+// nothingThere is a store that must not be called.
 type nothingThere struct{ kv.Store }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*coordination.Options)

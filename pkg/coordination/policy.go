@@ -42,7 +42,7 @@ type Policy struct {
 	Failing Failing `json:"failing,omitempty"`
 }
 
-// check says what is wrong with a policy, and where it is.
+// check returns an error if the policy is invalid. The error names the field.
 func (p Policy) check(where string) error {
 	switch p.Missing {
 	case "", Wait, LeaveOut:
@@ -65,10 +65,10 @@ func (p Policy) check(where string) error {
 	return nil
 }
 
-// policies are those of all participants for one action. It is not empty.
+// policies are the policies of all participants for one action. It is never empty.
 type policies []Policy
 
-// policies returns what the participants have published about an action.
+// policies returns the published policies for an action.
 func (v *View) policies(action Action) policies {
 	var all policies
 	for _, participant := range v.Participants {
@@ -84,7 +84,7 @@ func (v *View) policies(action Action) policies {
 	return all
 }
 
-// quiet is the longest quiet window.
+// quiet returns the longest quiet window.
 func (p policies) quiet() time.Duration {
 	var longest time.Duration
 	for _, policy := range p {
@@ -93,23 +93,23 @@ func (p policies) quiet() time.Duration {
 	return longest
 }
 
-// leaveOut tells whether all leave out a member, given whether its participant is gone and for how long nothing has
-// changed, and how long to wait at least if only time has to pass.
-func (p policies) leaveOut(gone bool, calm time.Duration) (out bool, again time.Duration) {
+// leaveOut reports whether all policies leave out a member, given whether its participant is dead and how long nothing has changed. If
+// only time has to pass, retryAfter is the minimum delay.
+func (p policies) leaveOut(dead bool, unchangedFor time.Duration) (out bool, retryAfter time.Duration) {
 	for _, policy := range p {
 		switch {
-		case policy.Missing == LeaveOut && gone, policy.Missing == GoOn && calm >= policy.After:
+		case policy.Missing == LeaveOut && dead, policy.Missing == GoOn && unchangedFor >= policy.After:
 		case policy.Missing == GoOn:
-			again = max(again, policy.After-calm)
+			retryAfter = max(retryAfter, policy.After-unchangedFor)
 		default:
 			return false, 0
 		}
 	}
-	return again == 0, again
+	return retryAfter == 0, retryAfter
 }
 
-// goesOn tells whether all go on with the other members when a step has failed.
-func (p policies) goesOn() bool {
+// continueAfterFailure reports whether all policies continue with the other members after a failed step.
+func (p policies) continueAfterFailure() bool {
 	return !slices.ContainsFunc(p, func(policy Policy) bool { return policy.Failing != Continue })
 }
 

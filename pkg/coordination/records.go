@@ -43,13 +43,13 @@ func (s Step) Member() MemberID {
 	return s.Members[0]
 }
 
-// without is the step without some of its members.
+// without returns the step without some of its members.
 func (s Step) without(ids ...MemberID) Step {
 	s.Members = slices.DeleteFunc(slices.Clone(s.Members), func(id MemberID) bool { return slices.Contains(ids, id) })
 	return s
 }
 
-// withoutMember are steps without a member: those that were about this one only are left out.
+// withoutMember returns the steps without a member. It leaves out the steps that have no other member.
 func withoutMember(steps []Step, id MemberID) (rest []Step) {
 	for _, step := range steps {
 		left := step.without(id)
@@ -61,17 +61,17 @@ func withoutMember(steps []Step, id MemberID) (rest []Step) {
 }
 
 func (s Step) String() string {
-	return strings.TrimSpace(s.Do + " " + joined(s.Members))
+	return strings.TrimSpace(s.Do + " " + joinMembers(s.Members))
 }
 
-// maxNamed is how many members of a step are named to people.
-const maxNamed = 10
+// maxNamedMembers is the maximum number of members in the text of a step.
+const maxNamedMembers = 10
 
-func joined(ids []MemberID) string {
+func joinMembers(ids []MemberID) string {
 	var all []string
 	for _, id := range ids {
-		if len(all) == maxNamed {
-			return fmt.Sprintf("%s and %d more", strings.Join(all, ", "), len(ids)-maxNamed)
+		if len(all) == maxNamedMembers {
+			return fmt.Sprintf("%s and %d more", strings.Join(all, ", "), len(ids)-maxNamedMembers)
 		}
 		all = append(all, string(id))
 	}
@@ -98,7 +98,7 @@ type Intent struct {
 	AllAccepted bool `json:"go,omitempty"`
 	// DecidedAt is the revision at which the action was decided.
 	DecidedAt int64 `json:"seen,omitempty"`
-	// Token is the token of the present holder, and Holder its name.
+	// Token is the token of the current holder, and Holder its name.
 	Token  int64  `json:"token"`
 	Holder string `json:"by"`
 	// Since is when the intent began, by the clock of the participant that began it. It is informational.
@@ -113,16 +113,16 @@ func (i *Intent) step() *Step {
 	return &i.Steps[i.StepIndex]
 }
 
-// beside returns what else the members of all steps need.
-func (i *Intent) beside(needed needed) map[MemberID][]Action {
+// otherNeeds returns the other actions that the members of all steps need.
+func (i *Intent) otherNeeds(needed needed) map[MemberID][]Action {
 	var members []MemberID
 	for _, step := range i.Steps {
 		members = append(members, step.Members...)
 	}
-	return needed.beside(i.Action, members...)
+	return needed.otherNeeds(i.Action, members...)
 }
 
-// needed are the actions that members need, with the versions of the entries that say so, 0 if there are none.
+// needed are the actions that members need, with the versions of the entries that declare them, or 0 without an entry.
 type needed map[MemberID]map[Action]int64
 
 func (n needed) add(id MemberID, action Action, version int64) {
@@ -132,21 +132,21 @@ func (n needed) add(id MemberID, action Action, version int64) {
 	n[id][action] = version
 }
 
-// beside returns what members need beside an action.
-func (n needed) beside(action Action, members ...MemberID) map[MemberID][]Action {
-	beside := map[MemberID][]Action{}
+// otherNeeds returns the actions that members need besides an action.
+func (n needed) otherNeeds(action Action, members ...MemberID) map[MemberID][]Action {
+	others := map[MemberID][]Action{}
 	for _, id := range members {
 		for _, other := range sortedKeys(n[id]) {
-			if other != action && !slices.Contains(beside[id], other) {
-				beside[id] = append(beside[id], other)
+			if other != action && !slices.Contains(others[id], other) {
+				others[id] = append(others[id], other)
 			}
 		}
 	}
-	return beside
+	return others
 }
 
-// members are those of the present step.
-func (i *Intent) members() []MemberID {
+// stepMembers returns the members of the current step.
+func (i *Intent) stepMembers() []MemberID {
 	if step := i.step(); step != nil {
 		return step.Members
 	}
@@ -178,21 +178,21 @@ type Answer struct {
 	Fenced int64 `json:"fenced,omitempty"`
 }
 
-// isOf reports whether the answer is to the current step.
-func (a Answer) isOf(i *Intent) bool { return i != nil && a.Intent == i.ID && a.Step == i.StepIndex }
+// isFor reports whether the answer is to the current step.
+func (a Answer) isFor(i *Intent) bool { return i != nil && a.Intent == i.ID && a.Step == i.StepIndex }
 
-// answers reports whether it is the outcome of the current step.
-func (a Answer) answers(i *Intent) bool { return a.Done && a.isOf(i) }
+// completes reports whether the answer is the outcome of the current step.
+func (a Answer) completes(i *Intent) bool { return a.Done && a.isFor(i) }
 
 // pending reports whether the current step is being carried out, as far as the store shows.
-func (a Answer) pending(i *Intent) bool { return !a.Done && a.Fenced == 0 && a.isOf(i) }
+func (a Answer) pending(i *Intent) bool { return !a.Done && a.Fenced == 0 && a.isFor(i) }
 
-// before tells whether it is about an earlier step.
+// before reports whether the answer is to an earlier step than another answer.
 func (a Answer) before(b Answer) bool {
 	return a.Intent < b.Intent || a.Intent == b.Intent && a.Step < b.Step
 }
 
-// tokenKey sorts done records by their age.
+// tokenKey returns a token as a segment of a key. Segments sort like tokens.
 func tokenKey(token int64) string { return fmt.Sprintf("%019d", token) }
 
 func parseToken(value string) (int64, error) {
@@ -202,7 +202,7 @@ func parseToken(value string) (int64, error) {
 	return strconv.ParseInt(value, 10, 64)
 }
 
-// encode is for records of this package, which can all be written as JSON.
+// encode returns a record as JSON. All records of this package can be encoded.
 func encode(record any) string {
 	content, err := json.Marshal(record)
 	if err != nil {

@@ -35,15 +35,15 @@ type setUpdates map[MemberID]setUpdate
 
 // setUpdate is a change to an entry.
 type setUpdate struct {
-	remove, again bool
+	remove, force bool
 	addresses     []string
 }
 
-// addEntry makes a member an entry of a set, or gives its entry other addresses. An entry that is there already stays as it is,
-// also if what it asked for was done: it is not done again.
+// addEntry adds a member to a set, or changes the addresses of its entry. An equal entry is not written again, so that a need that is
+// done does not count as new.
 func addEntry(addresses ...string) setUpdate { return setUpdate{addresses: addresses} }
 
-// members are the entries of a set that are in a snapshot.
+// members returns the entries of a set in a snapshot.
 func (k keys) members(from *kv.Snapshot, set Set) Members {
 	found := Members{}
 	for key, entry := range from.Entries {
@@ -59,101 +59,100 @@ func (k keys) members(from *kv.Snapshot, set Set) Members {
 	return found
 }
 
-// before tells whether an entry was written before another one of the same member. One transaction writes for one prefix
-// only, but for its migration.
+// before reports whether an entry was written before another entry of the same member. Versions of two prefixes are equal only after
+// a change of the prefix, which writes to both in one transaction.
 func (m Member) before(other Member) bool {
 	return m.Version < other.Version || m.Version == other.Version && m.Prefix < other.Prefix
 }
 
-// asking are the prefixes of all instances that have an entry of a member in a set.
-func (k keys) asking(from *kv.Snapshot) map[Set]map[MemberID][]string {
-	asking := map[Set]map[MemberID][]string{}
+// declaredBy returns the prefixes of the participants with an entry of a member in a set.
+func (k keys) declaredBy(from *kv.Snapshot) map[Set]map[MemberID][]string {
+	declaredBy := map[Set]map[MemberID][]string{}
 	for key := range from.Entries {
 		at := k.split(key)
 		if len(at) != 3 || !Set(at[0]).known() {
 			continue
 		}
 		set, id := Set(at[0]), MemberID(at[2])
-		if asking[set] == nil {
-			asking[set] = map[MemberID][]string{}
+		if declaredBy[set] == nil {
+			declaredBy[set] = map[MemberID][]string{}
 		}
-		asking[set][id] = append(asking[set][id], at[1])
+		declaredBy[set][id] = append(declaredBy[set][id], at[1])
 	}
-	return asking
+	return declaredBy
 }
 
-// change is something to be written, if it is not so yet.
+// change is an operation that is done only if the entry differs.
 type change struct {
 	kv.Operation
-	// again is for a Put that is written also if the entry is just so.
-	again bool
-	// seen is the version of the entry that the change is made because of, if it matters: it is written again if it is
-	// still at that one, and deleted only then.
-	seen int64
+	// force writes a Put also if the entry is equal.
+	force bool
+	// basedOn is the version of the entry on which the change is based, or 0. While the entry has this version, a Put is written even if
+	// it is equal; a Delete is done only then.
+	basedOn int64
 }
 
-// isNews tells whether the change has to be written, given what is there.
-func (c change) isNews(entry kv.Entry, exists bool) bool {
+// isNeeded reports whether the change has to be written, given the entry.
+func (c change) isNeeded(entry kv.Entry, exists bool) bool {
 	switch {
 	case c.Delete:
-		return exists && (c.seen == 0 || c.seen == entry.Version)
-	case exists && c.seen == entry.Version:
+		return exists && (c.basedOn == 0 || c.basedOn == entry.Version)
+	case exists && c.basedOn == entry.Version:
 		return true
 	}
-	return c.again || !exists || entry.Value != c.Value
+	return c.force || !exists || entry.Value != c.Value
 }
 
-// errMoved is returned to a process when a newer one of its participant works, or has moved what is below its prefix.
-var errMoved = errors.New("another process of this participant has changed its registration")
+// errRegistrationChanged is returned when a newer process of the participant works, or has moved its entries.
+var errRegistrationChanged = errors.New("another process of this participant has changed its registration")
 
-// mayWrite tells whether the entries below a prefix are this process's own.
-func (c *Coordinator) mayWrite(found *kv.Snapshot, prefix string) bool {
+// ownsPrefix reports whether this process may write below a prefix.
+func (c *Coordinator) ownsPrefix(found *kv.Snapshot, prefix string) bool {
 	session, started := c.registeredAs(found)
 	return c.keys.owners(found)[prefix] == c.name && c.newerProcess(found, session, started) == nil
 }
 
-// update writes what is not so yet.
+// update writes the changes that are needed.
 func (c *Coordinator) update(ctx context.Context, prefix string, wanted []change) error {
 	before, err := c.store.Read(ctx, c.keys.root)
 	if err != nil {
 		return err
 	}
-	if !c.mayWrite(before, prefix) {
-		return fmt.Errorf("%w: %s", errMoved, c.name)
+	if !c.ownsPrefix(before, prefix) {
+		return fmt.Errorf("%w: %s", errRegistrationChanged, c.name)
 	}
 	return c.updateFrom(ctx, prefix, before, wanted)
 }
 
-// A store that is full while somebody acts would keep the lock for good: neither the answers to the orders nor the record of the
-// action could be written. So a transaction that begins something leaves room for the ones that end it, and those leave none. In
-// a ConfigMap, the intent of an action takes up to 0.7 times as much as the entries that ask for it, and the answers to it up to
-// 1.8 times as much: entries for a quarter of the store never fill it.
+// If the store became full during an action, the lock could never be released: neither the answers nor the done record could be
+// written. So a transaction that begins something leaves room for those that end it. In a ConfigMap, an intent takes up to 0.7 times
+// the space of the entries that declare its needs, and its answers up to 1.8 times: entries in a quarter of the store never fill it.
 const (
 	reserveOfEntries = 75 // for the entries of a participant
-	reserveOfIntent  = 50 // for an intent: the answers follow
+	reserveOfIntent  = 50 // for an intent, because its answers follow
 )
 
-// maxOperations is how many entries one transaction changes at most: etcd takes 128 operations by default.
+// maxOperations is the maximum number of entries that one transaction changes: the default limit of etcd is 128 operations.
 const maxOperations = 100
 
-// updateFrom is update when it is known what is there. More than a transaction takes is written in several; until the last
-// one, the marker says that entries are missing, and no action begins.
+// updateFrom is update with a snapshot of the entries. It uses several transactions if necessary: until the last one, the marker says that
+// the declaration is incomplete, and no action begins.
 func (c *Coordinator) updateFrom(ctx context.Context, prefix string, before *kv.Snapshot, wanted []change) error {
-	var news []kv.Operation
+	var needed []kv.Operation
 	for _, change := range wanted {
-		if entry, exists := before.Entries[change.Key]; change.isNews(entry, exists) {
-			news = append(news, change.Operation)
+		if entry, exists := before.Entries[change.Key]; change.isNeeded(entry, exists) {
+			needed = append(needed, change.Operation)
 		}
 	}
-	if len(news) == 0 && !understoodMarker(before.Entries[c.keys.changes(prefix)].Value).Incomplete {
+	if len(needed) == 0 && !decodeMarker(before.Entries[c.keys.changes(prefix)].Value).Incomplete {
 		return nil
 	}
-	err := c.writeParts(ctx, prefix, before, news, false)
+	err := c.writeParts(ctx, prefix, before, needed, false)
 	if !errors.Is(err, kv.ErrTooLarge) {
 		return err
 	}
-	// Removing outdated entries makes room. The other entries are still missing.
-	removed := slices.DeleteFunc(news, func(operation kv.Operation) bool { return !operation.Delete })
+	// The removal of outdated entries makes room. The declaration stays incomplete.
+	removed := slices.DeleteFunc(needed, func(operation kv.Operation) bool { return !operation.Delete })
 	if len(removed) > 0 {
 		if again := c.writeParts(ctx, prefix, before, removed, true); again != nil {
 			return errors.Join(err, again)
@@ -162,13 +161,13 @@ func (c *Coordinator) updateFrom(ctx context.Context, prefix string, before *kv.
 	return err
 }
 
-// writeParts writes operations in as many transactions as they take, if the marker is as it was before, and notes there what it is
-// then, also if it returns an error: the next write of the marker must know whether entries are missing.
+// writeParts writes operations in as many transactions as necessary, if the marker is unchanged. It updates the marker in the snapshot,
+// also if it returns an error, because later writes have to keep its Incomplete.
 func (c *Coordinator) writeParts(ctx context.Context, prefix string, before *kv.Snapshot, operations []kv.Operation, incomplete bool) error {
 	for first := true; first || len(operations) > 0; first = false {
 		part := operations[:min(len(operations), c.maxOperations)]
 		operations = operations[len(part):]
-		mark := c.mark(prefix, incomplete || len(operations) > 0)
+		mark := c.writeMarker(prefix, incomplete || len(operations) > 0)
 		written, err := c.store.Commit(ctx, kv.Transaction{
 			If:      []kv.Condition{kv.IsAt(mark.Key, before.Entries[mark.Key].Version)},
 			Then:    append(slices.Clone(part), mark),
@@ -182,21 +181,21 @@ func (c *Coordinator) writeParts(ctx context.Context, prefix string, before *kv.
 	return nil
 }
 
-// marker is what is written with every change to what a prefix owns.
+// marker is the entry that is written with every change of the entries of a prefix.
 type marker struct {
 	By string `json:"by"`
 	// Incomplete is set while the participant is about to write more entries.
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
-func understoodMarker(value string) marker {
+func decodeMarker(value string) marker {
 	var m marker
-	_ = json.Unmarshal([]byte(value), &m) // one of another version is complete
+	_ = json.Unmarshal([]byte(value), &m) // a marker of another version counts as complete
 	return m
 }
 
-// changesOf are those that updates of sets ask for.
-func (k keys) changesOf(prefix string, updates map[Set]setUpdates) ([]change, error) {
+// changesFor returns the changes for updates of sets.
+func (k keys) changesFor(prefix string, updates map[Set]setUpdates) ([]change, error) {
 	var all []change
 	for _, set := range slices.Sorted(maps.Keys(updates)) {
 		if !set.known() {
@@ -207,7 +206,7 @@ func (k keys) changesOf(prefix string, updates map[Set]setUpdates) ([]change, er
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, change{Operation: operation, again: updates[set][id].again})
+			all = append(all, change{Operation: operation, force: updates[set][id].force})
 		}
 	}
 	return all, nil
@@ -232,11 +231,12 @@ func (k keys) operation(set Set, prefix string, id MemberID, update setUpdate) (
 	return kv.Put(key, strings.Join(update.addresses, " ")), nil
 }
 
-// changed marks that something of a prefix was changed, given what was there. Entries that were missing still are.
-func (c *Coordinator) changed(before map[string]kv.Entry, prefix string) kv.Operation {
-	return c.mark(prefix, understoodMarker(before[c.keys.changes(prefix)].Value).Incomplete)
+// keepMarker returns the operation that writes the marker of a prefix again, with the same Incomplete.
+func (c *Coordinator) keepMarker(before map[string]kv.Entry, prefix string) kv.Operation {
+	return c.writeMarker(prefix, decodeMarker(before[c.keys.changes(prefix)].Value).Incomplete)
 }
 
-func (c *Coordinator) mark(prefix string, incomplete bool) kv.Operation {
+// writeMarker returns the operation that writes the marker of a prefix.
+func (c *Coordinator) writeMarker(prefix string, incomplete bool) kv.Operation {
 	return kv.Put(c.keys.changes(prefix), encode(marker{By: c.name, Incomplete: incomplete}))
 }

@@ -70,7 +70,7 @@ func (s Settings) check() error {
 	return nil
 }
 
-// clone is a copy that has every denied name and every expected prefix once.
+// clone returns a copy with sorted lists without duplicates.
 func (s Settings) clone() Settings {
 	s.Denied = slices.Compact(slices.Sorted(slices.Values(s.Denied)))
 	s.Expected = slices.Compact(slices.Sorted(slices.Values(s.Expected)))

@@ -59,23 +59,23 @@ type Need struct {
 	Addresses []string
 }
 
-// wants are the entries that needs come to.
-func (n Needs) wants() (wantedEntries, error) {
-	wants := wantedEntries{}
+// entries returns the entries that declare the needs.
+func (n Needs) entries() (wantedEntries, error) {
+	wanted := wantedEntries{}
 	for _, need := range n.Pending {
 		if err := need.Action.check(); err != nil {
 			return nil, fmt.Errorf("%s needs an invalid action: %w", need.Member, err)
 		}
 		pending, ready := need.Action.Sets()
-		wants.Want(pending, need.Member)
+		wanted.Add(pending, need.Member)
 		if need.Ready {
-			wants.Want(ready, need.Member, need.Addresses...)
+			wanted.Add(ready, need.Member, need.Addresses...)
 		}
 	}
-	return wants, nil
+	return wanted, nil
 }
 
-// needed are the needs by member. Those that nobody has written down count as newer than anything.
+// needed returns the needs by member. They are not from the store, so they count as newer than all entries.
 func (n Needs) needed() needed {
 	all := needed{}
 	for _, need := range n.Pending {
@@ -131,13 +131,13 @@ type fencedError struct{ seen int64 }
 
 func (e *fencedError) Error() string { return fmt.Sprintf("the system has seen token %d", e.seen) }
 
-// unexplained is for a system that refuses a token although it is newer than all that it has seen.
-func (e *fencedError) unexplained(step Step, token int64) error {
+// contradiction returns the error for a system that refuses a token although it claims to have seen only older ones.
+func (e *fencedError) contradiction(step Step, token int64) error {
 	return fmt.Errorf("the system refused to %s under token %d, although the newest token that it has seen is %d: return Failed, or another error", step, token, e.seen)
 }
 
-// why returns the reason of NotYet, and the error if it is another one, or joined with others.
-func why(err error) (reason string, other error) {
+// notYetReason returns the reason of a NotYet error. It returns any other error, also one that is joined with NotYet, as it is.
+func notYetReason(err error) (reason string, other error) {
 	if _, joined := errors.AsType[interface {
 		error
 		Unwrap() []error

@@ -14,8 +14,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// noted counts the sessions that are open.
-type noted struct {
+// counting counts the open sessions.
+type sessionCountingStore struct {
 	kv.Store
 	mu    sync.Mutex
 	count int
@@ -23,22 +23,22 @@ type noted struct {
 
 type notedSession struct {
 	kv.Session
-	store *noted
+	store *sessionCountingStore
 }
 
-func (n *noted) add(more int) {
+func (n *sessionCountingStore) add(more int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.count += more
 }
 
-func (n *noted) open() int {
+func (n *sessionCountingStore) open() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.count
 }
 
-func (n *noted) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
+func (n *sessionCountingStore) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	session, err := n.Store.Open(ctx, name, duration)
 	if err == nil {
 		n.add(1)
@@ -53,13 +53,13 @@ func (s *notedSession) Close(ctx context.Context) error {
 
 var errLost = errors.New("the answer is lost")
 
-// unsure loses the answers to transactions while it is told to: they are done before, or not at all.
-type unsure struct {
+// unreliableStore loses the responses to transactions on request. They are applied or not.
+type unreliableStore struct {
 	kv.Store
 	done, refused atomic.Bool
 }
 
-func (u *unsure) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
+func (u *unreliableStore) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if u.refused.Load() {
 		return 0, errLost
 	}
@@ -70,14 +70,14 @@ func (u *unsure) Commit(ctx context.Context, transaction kv.Transaction) (int64,
 	return revision, err
 }
 
-// A lock that its own holder does not know of is not held for ever.
-func TestLockInDoubt(t *testing.T) {
+// A lock without a grant is released.
+func TestUncertainLockIsReleased(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		doubt func(w *world, one *coordination.Coordinator, store *unsure)
-		next  func(w *world, one *coordination.Coordinator)
+		doubt func(w *fixture, one *coordination.Coordinator, store *unreliableStore)
+		next  func(w *fixture, one *coordination.Coordinator)
 	}{
-		"taken, and taken again": {takenInDoubt, func(w *world, one *coordination.Coordinator) {
+		"taken, and taken again": {takenInDoubt, func(w *fixture, one *coordination.Coordinator) {
 			grant, err := one.Lock(w.t.Context())
 			w.Expect(err).NotTo(HaveOccurred())
 			w.Expect(grant.Token).To(BeEquivalentTo(2))
@@ -85,10 +85,10 @@ func TestLockInDoubt(t *testing.T) {
 		}},
 		"taken, and not wanted any more": {takenInDoubt, configured},
 		"not given back":                 {notGivenBack, configured},
-		"not given back, and another try comes too late": {notGivenBack, func(w *world, one *coordination.Coordinator) {
-			w.wants(one, restart("dc1-a"))
-			verdict := w.check(one)
-			w.wants(one, restart("dc1-a", "dc1-b"))
+		"not given back, and another try comes too late": {notGivenBack, func(w *fixture, one *coordination.Coordinator) {
+			w.declare(one, restart("dc1-a"))
+			verdict := w.decide(one)
+			w.declare(one, restart("dc1-a", "dc1-b"))
 			_, err := one.Begin(w.t.Context(), verdict, nil)
 			w.Expect(err).To(MatchError(kv.ErrConflict))
 			configured(w, one)
@@ -96,9 +96,9 @@ func TestLockInDoubt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				store := &unsure{Store: w.Store}
-				one, two := w.instance("dc1", func(o *coordination.Options) { o.Store = store }), w.instance("dc2")
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				store := &unreliableStore{Store: w.Store}
+				one, two := w.newCoordinator("dc1", func(o *coordination.Options) { o.Store = store }), w.newCoordinator("dc2")
 				test.doubt(w, one, store)
 				store.done.Store(false)
 				store.refused.Store(false)
@@ -111,13 +111,13 @@ func TestLockInDoubt(t *testing.T) {
 	}
 }
 
-func takenInDoubt(w *world, one *coordination.Coordinator, store *unsure) {
+func takenInDoubt(w *fixture, one *coordination.Coordinator, store *unreliableStore) {
 	store.done.Store(true)
 	_, err := one.Lock(w.t.Context())
 	w.Expect(err).To(MatchError(errLost))
 }
 
-func notGivenBack(w *world, one *coordination.Coordinator, store *unsure) {
+func notGivenBack(w *fixture, one *coordination.Coordinator, store *unreliableStore) {
 	grant, err := one.Lock(w.t.Context())
 	w.Expect(err).NotTo(HaveOccurred())
 	store.refused.Store(true)
@@ -125,31 +125,31 @@ func notGivenBack(w *world, one *coordination.Coordinator, store *unsure) {
 	w.Expect(grant.Held()).To(BeFalse())
 }
 
-func configured(w *world, one *coordination.Coordinator) {
+func configured(w *fixture, one *coordination.Coordinator) {
 	w.Expect(one.Configure(w.t.Context(), global("dc1"))).To(Succeed())
 	w.Expect(w.view().Lock).To(BeNil())
 }
 
-// deaf hears nothing of what others do, as a process that hangs.
-type deaf struct{ kv.Store }
+// watchlessStore is a store without watch signals, as for a process that hangs.
+type watchlessStore struct{ kv.Store }
 
 type deafSession struct{ kv.Session }
 
-func (d deaf) Watch(ctx context.Context, _ string) <-chan struct{} {
+func (d watchlessStore) Watch(ctx context.Context, _ string) <-chan struct{} {
 	never := make(chan struct{})
 	go func() { <-ctx.Done(); close(never) }()
 	return never
 }
 
-func (d deaf) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
+func (d watchlessStore) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	session, err := d.Store.Open(ctx, name, duration)
 	return &deafSession{session}, err
 }
 
 func (*deafSession) Lost() <-chan struct{} { return nil }
 
-// A holder that has noticed nothing is refused by the store itself.
-func TestFence(t *testing.T) {
+// The store refuses the writes of a holder that has not noticed the loss of its lock.
+func TestOldTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(ctx context.Context, grant *coordination.Grant) error{
 		"a step": func(ctx context.Context, grant *coordination.Grant) error { return grant.Advance(ctx) },
@@ -160,10 +160,10 @@ func TestFence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				one, two := w.instance("dc1", func(o *coordination.Options) { o.Store = deaf{w.Store} }), w.instance("dc2")
-				w.wants(one, restart("dc1-a"))
-				grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a")}})
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				one, two := w.newCoordinator("dc1", func(o *coordination.Options) { o.Store = watchlessStore{w.Store} }), w.newCoordinator("dc2")
+				w.declare(one, restart("dc1-a"))
+				grant, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "restart", Members: only("dc1-a")}})
 				w.Expect(err).NotTo(HaveOccurred())
 				w.Expect(one.Close(t.Context())).To(Succeed())
 				_, err = two.Resume(t.Context())
@@ -178,14 +178,14 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// blind cannot read the lock while it is told so.
-type blind struct {
+// unreadableStore is a store that cannot read the lock on request.
+type unreadableStore struct {
 	kv.Store
 	mu    sync.Mutex
 	times int
 }
 
-func (b *blind) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
+func (b *unreadableStore) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.times > 0 {
@@ -195,12 +195,12 @@ func (b *blind) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error)
 	return b.Store.Read(ctx, paths...)
 }
 
-// A holder notices that it has lost the lock also if it cannot look at once.
-func TestLossIsNoticedLate(t *testing.T) {
+// A holder notices the loss of its lock even if the first read fails.
+func TestHangingHolderNoticesLossLate(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		store := &blind{Store: w.Store}
-		one, two := w.instance("dc1", func(o *coordination.Options) { o.Store = store }), w.instance("dc2")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		store := &unreadableStore{Store: w.Store}
+		one, two := w.newCoordinator("dc1", func(o *coordination.Options) { o.Store = store }), w.newCoordinator("dc2")
 		grant, err := one.Lock(t.Context())
 		w.Expect(err).NotTo(HaveOccurred())
 		denying := global("dc2")
@@ -215,14 +215,15 @@ func TestLossIsNoticedLate(t *testing.T) {
 	})
 }
 
-// TestAdvanceKeepsPublishedSteps repeats an Advance whose answer was lost: others may carry out what it published.
+// TestAdvanceKeepsPublishedSteps repeats an Advance whose response was lost: other participants may be carrying
+// out the published steps.
 func TestAdvanceKeepsPublishedSteps(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		store := &unsure{Store: w.Store}
-		one := w.instance("dc1", func(o *coordination.Options) { o.Store = store })
-		w.wants(one, restart("dc1-a", "dc1-b"))
-		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "prepare"}})
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		store := &unreliableStore{Store: w.Store}
+		one := w.newCoordinator("dc1", func(o *coordination.Options) { o.Store = store })
+		w.declare(one, restart("dc1-a", "dc1-b"))
+		grant, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "prepare"}})
 		w.Expect(err).NotTo(HaveOccurred())
 		published := coordination.Step{Do: "restart", Members: only("dc1-a"), Order: true}
 		store.done.Store(true)
@@ -239,17 +240,17 @@ func TestAdvanceKeepsPublishedSteps(t *testing.T) {
 	})
 }
 
-// TestPrefixTakenDuringAbsence lets an instance come back after another one has taken its prefix.
-func TestPrefixTakenDuringAbsence(t *testing.T) {
+// TestPrefixTakenWhileParticipantIsDead restarts a participant after another one has taken its prefix.
+func TestPrefixTakenWhileParticipantIsDead(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]coordination.Settings{"comes back": global("dc1"), "moves": global("dc3"), "leaves": {Mode: coordination.Local}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				first := w.instance("dc1")
+			onAllStores(t, func(t *testing.T, w *fixture) {
+				first := w.newCoordinator("dc1")
 				w.Expect(first.Close(t.Context())).To(Succeed())
-				second := w.instance("dc1", func(o *coordination.Options) { o.Name = "other-operator" })
-				w.wants(second, restart("dc1-a"))
+				second := w.newCoordinator("dc1", func(o *coordination.Options) { o.Name = "other-operator" })
+				w.declare(second, restart("dc1-a"))
 				back, err := coordination.New(coordination.Options{
 					Store: w.Store, System: system, Name: "dc1-operator", Clock: w.clock, SessionDuration: duration,
 				})
@@ -265,16 +266,16 @@ func TestPrefixTakenDuringAbsence(t *testing.T) {
 	}
 }
 
-// TestSkippedMembersAreRecorded skips a member in the middle of a plan: it is not done, and the record says so.
+// TestSkippedMembersAreRecorded skips a member during an action: it is not done, and the record has the reason.
 func TestSkippedMembersAreRecorded(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		one := w.instance("dc1")
-		w.wants(one, restart("dc1-a", "dc1-b"))
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		one := w.newCoordinator("dc1")
+		w.declare(one, restart("dc1-a", "dc1-b"))
 		second := coordination.Step{Do: "restart", Members: only("dc1-b"), Order: true}
-		grant, err := one.Begin(t.Context(), w.check(one), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}, second})
+		grant, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "restart", Members: only("dc1-a"), Order: true}, second})
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(grant.Skip(t.Context(), w.view(), "no answer", only("dc1-a"), false, second)).To(Succeed())
+		w.Expect(grant.SkipMembers(t.Context(), w.view(), "no answer", only("dc1-a"), false, second)).To(Succeed())
 		w.Expect(grant.Step()).To(Equal(&second))
 		w.Expect(grant.Advance(t.Context())).To(Succeed())
 		w.Expect(grant.Done(t.Context(), "")).To(Succeed())
@@ -285,28 +286,29 @@ func TestSkippedMembersAreRecorded(t *testing.T) {
 }
 
 // Of two answers to one step the one that was written last counts: the participant of the other one has died.
-func TestLastAnswerCounts(t *testing.T) {
+func TestNewestAnswerCounts(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onAllStores(t, func(t *testing.T, w *fixture) {
 		below := coordination.DefaultRoot + "/" + system
 		_, err := w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Put(below+"/answers/dc1/shared", `{"intent":1,"process":"dead"}`)}})
 		w.Expect(err).NotTo(HaveOccurred())
 		_, err = w.Commit(t.Context(), kv.Transaction{Then: []kv.Operation{kv.Put(below+"/answers/dc2/shared", `{"intent":1,"done":true}`)}})
 		w.Expect(err).NotTo(HaveOccurred())
-		const enough = 30 // each by chance
+		const enough = 30 // each with a random order of the map
 		for range enough {
 			w.Expect(w.view().Answers["shared"].Done).To(BeTrue())
 		}
 	})
 }
 
-// A participant that goes back to its former settings replaces the settings of a write that was applied although it returned an error.
-func TestSettingsInDoubt(t *testing.T) {
+// A participant that returns to its former settings replaces the settings of a write that was applied despite an
+// error.
+func TestUncertainSettingsAreWrittenAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		store := &unsure{Store: w.Store}
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		store := &unreliableStore{Store: w.Store}
 		w.Store = store
-		a := w.joins("a", coordination.Restart)
+		a := w.join("a", coordination.Restart)
 		a.reconcile()
 		before := a.settings
 		a.settings.Policy.Quiet = time.Hour

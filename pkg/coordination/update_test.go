@@ -14,20 +14,20 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// The tests of this file are about a rolling update of an operator that changes its settings: for a while two processes of one
-// participant are alive, and what one remembers is not so any more.
+// The tests of this file are about a rolling update of an operator that changes its settings: two processes of
+// one participant are alive for a while, and the older one remembers an outdated state.
 
-// next is another process of the participant, with other settings and with what its members need now.
+// next returns another process of the participant, with other settings and the present needs of its members.
 func (p *participant) next(settings coordination.Settings) *participant {
-	p.w.t.Helper()
+	p.f.t.Helper()
 	another := *p
-	another.operator = &operator{needs: coordination.Needs{Members: p.needs.Members, Pending: slices.Clone(p.needs.Pending)}}
-	another.system, another.settings, another.Coordinator = another.operator, settings, p.w.process(strings.TrimSuffix(p.Name(), "-operator"))
+	another.fakeSystem = &fakeSystem{needs: coordination.Needs{Members: p.needs.Members, Pending: slices.Clone(p.needs.Pending)}}
+	another.system, another.settings, another.Coordinator = another.fakeSystem, settings, p.f.process(strings.TrimSuffix(p.Name(), "-operator"))
 	return &another
 }
 
-// below are the keys that have a prefix as a segment, but for the registrations of processes that are alive.
-func (w *world) below(prefix string) (keys []string) {
+// below returns the keys with a prefix as a segment, except the registrations of live processes.
+func (w *fixture) below(prefix string) (keys []string) {
 	w.t.Helper()
 	for key := range w.content() {
 		if slices.Contains(strings.Split(key, "/"), prefix) && !strings.Contains(key, "/instances/") {
@@ -37,11 +37,12 @@ func (w *world) below(prefix string) (keys []string) {
 	return keys
 }
 
-// An older process works again when the newer one is gone, and takes along what that one had moved.
-func TestOlderProcessWorksAgain(t *testing.T) {
+// An older process works again after the newer one has ended, and takes over the entries that the newer one has
+// moved.
+func TestOlderProcessWorksAfterNewerEnds(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 		older.needs.Pending[0].Ready = false
 		older.reconcile()
 		newer := older.next(global("unicorn"))
@@ -56,18 +57,18 @@ func TestOlderProcessWorksAgain(t *testing.T) {
 		w.Expect(older.Close(t.Context())).To(Succeed())
 		last := older.next(global("unicorn"))
 		last.needs.Pending[0].Ready = true
-		rounds(last, other)
+		reconcileRounds(last, other)
 		w.Expect(last.done).To(Equal([]string{"a-1"}))
 		w.Expect(w.below("a")).To(BeEmpty())
 		w.Expect(w.view().Participants).To(HaveLen(2))
 	})
 }
 
-// What older versions left behind below two prefixes is below one again.
+// Entries below two prefixes of one participant are merged below one.
 func TestParticipantWithTwoPrefixes(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
 		a.needs.Pending[0].Ready = false
 		a.reconcile()
 		stray := coordination.DefaultRoot + "/" + system
@@ -84,25 +85,25 @@ func TestParticipantWithTwoPrefixes(t *testing.T) {
 	})
 }
 
-// A process whose prefix was moved meanwhile writes nothing below it.
-func TestMovedProcessDeclaresNothing(t *testing.T) {
+// A process whose prefix was changed by another process writes nothing below the old one.
+func TestOldPrefixIsNotDeclared(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		older := w.instance("dc1")
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		older := w.newCoordinator("dc1")
 		view := w.view()
-		newer := w.instance("dc1", func(o *coordination.Options) { o.Name = "dc1-operator" })
+		newer := w.newCoordinator("dc1", func(o *coordination.Options) { o.Name = "dc1-operator" })
 		w.Expect(newer.Configure(t.Context(), global("unicorn"))).To(Succeed())
 		w.Expect(older.Declare(t.Context(), view, restart("dc1-a"))).To(MatchError(ContainSubstring("has changed its registration")))
 		w.Expect(w.below("dc1")).To(BeEmpty())
 	})
 }
 
-// An older process that finishes what it has accepted answers where its order is by now.
-func TestAnswerFollowsThePrefix(t *testing.T) {
+// An older process answers an accepted order at the place to which the newer process has moved the answer.
+func TestAnswerMovesWithPrefix(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
-		older.settings.Denied = []string{"a-operator"} // the other one acts
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
+		older.settings.Denied = []string{"a-operator"} // so that the other one is the holder
 		older.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		other.reconcile()
 		for !w.view().Accepted("a-1") {
@@ -115,19 +116,20 @@ func TestAnswerFollowsThePrefix(t *testing.T) {
 		w.Expect(older.reconcile().Superseded).To(BeTrue())
 		w.Expect(older.done).To(Equal([]string{"a-1"}))
 		w.Expect(w.below("a")).To(BeEmpty())
-		newer.needs.Pending = nil // it sees what was done
-		rounds(other, newer)
+		newer.needs.Pending = nil // the newer process sees that it is done
+		reconcileRounds(other, newer)
 		w.Expect(newer.done).To(BeEmpty())
 		w.Expect(w.lastDone().Failure).To(BeEmpty())
 		w.Expect(w.view().Answers).To(BeEmpty())
 	})
 }
 
-// A process in local mode waits for an older one that takes part, and looks again when that has come back.
-func TestLocalModeWaitsForAnOlderProcess(t *testing.T) {
+// A process in local mode waits for an older one that is registered, and reads the store again when the older
+// one has returned.
+func TestLocalModeWaitsForOlderProcess(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 		other.reconcile()
 		older.needs.Pending[0].Ready = false
 		older.reconcile()
@@ -136,31 +138,31 @@ func TestLocalModeWaitsForAnOlderProcess(t *testing.T) {
 		w.Expect(newer.reconcile().WaitReasons).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
 		w.Expect(newer.done).To(BeEmpty())
 		w.Expect(w.view().Present("a")).To(BeTrue())
-		w.Expect(older.Close(t.Context())).To(Succeed()) // it hangs, and its session is over
+		w.Expect(older.Close(t.Context())).To(Succeed()) // it hangs, and its session expires
 		newer.needs.Pending = nil
 		newer.reconcile()
 		w.Expect(w.below("a")).To(BeEmpty())
 
-		older.reconcile() // it goes on
+		older.reconcile() // it resumes
 		w.Expect(w.view().Present("a")).To(BeTrue())
 		newer.needs.Pending = older.next(coordination.Settings{}).needs.Pending
 		newer.needs.Pending[0].Ready = true
 		newer.reconcile()
 		newer.reconcile()
-		w.Expect(newer.last.WaitReasons).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
+		w.Expect(newer.lastResult.WaitReasons).To(ContainElement(HaveField("Reason", ContainSubstring("another process of this participant is alive"))))
 		w.Expect(newer.done).To(BeEmpty())
 		w.Expect(older.Close(t.Context())).To(Succeed())
-		rounds(newer, other)
+		reconcileRounds(newer, other)
 		w.Expect(newer.done).To(Equal([]string{"a-1"}))
 		w.Expect(w.below("a")).To(BeEmpty())
 	})
 }
 
-// What a process has begun in local mode it brings to an end under its lock, also if an older process comes back meanwhile.
+// A process in local mode finishes its action under its lock, even if an older process returns in between.
 func TestLocalActionIsNotInterrupted(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a := w.join("a", coordination.Restart, "a-1")
 		a.settings = coordination.Settings{}
 		a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		a.reconcile()
@@ -170,18 +172,18 @@ func TestLocalActionIsNotInterrupted(t *testing.T) {
 		w.clock.SetTime(w.clock.Now().Add(time.Hour))
 		w.Expect(a.reconcile().HoldsLock).To(BeTrue())
 		a.execute = nil
-		rounds(a)
+		reconcileRounds(a)
 		w.Expect(a.done).To(Equal([]string{"a-1"}))
 		w.Expect(w.view().Lock).To(BeNil())
 		w.Expect(w.view().Present("a")).To(BeTrue())
 	})
 }
 
-// Two processes that are both told to leave do not wait for each other.
+// Two processes that both leave do not wait for each other.
 func TestBothProcessesLeave(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		older := w.joins("a", coordination.Restart, "a-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		older := w.join("a", coordination.Restart, "a-1")
 		older.needs.Pending[0].Ready = false
 		older.reconcile()
 		newer := older.next(older.settings)
@@ -198,24 +200,24 @@ func TestBothProcessesLeave(t *testing.T) {
 	})
 }
 
-// What an older process answers does not say that a newer one has written all that it needs.
-func TestAnswerKeepsADeclarationIncomplete(t *testing.T) {
+// An answer of an older process does not complete an incomplete declaration of a newer one.
+func TestAnswerKeepsDeclarationIncomplete(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		older, other := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart)
-		older.settings.Denied = []string{"a-operator"} // the other one acts
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		older, other := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
+		older.settings.Denied = []string{"a-operator"} // so that the other one is the holder
 		older.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 		for w.view().Answers["a-1"].Token == 0 {
 			older.reconcile()
 			other.reconcile()
 		}
 		before := older.Order(w.view(), "a-1")
-		store := &dying{Store: w.Store}
+		store := &failingStore{Store: w.Store}
 		newer, err := coordination.New(coordination.Options{Store: store, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration})
 		w.Expect(err).NotTo(HaveOccurred())
-		const untilSecondPart = 2 // it registers, and writes the first part
+		const untilSecondPart = 2 // the registration and the first part
 		store.left.Store(untilSecondPart)
-		large := &operator{needs: coordination.Needs{Members: membersOf("a", many)}}
+		large := &fakeSystem{needs: coordination.Needs{Members: membersOf("a", manyMembers)}}
 		for _, id := range large.needs.Members {
 			large.needs.Pending = append(large.needs.Pending, coordination.Need{Action: upgrade, Member: id, Ready: true})
 		}
@@ -230,19 +232,19 @@ func TestAnswerKeepsADeclarationIncomplete(t *testing.T) {
 	})
 }
 
-// What a participant answers in the same Reconcile in which the store had no room for its entries does not say that it has written all.
-func TestAnswerInAFullStoreKeepsADeclarationIncomplete(t *testing.T) {
+// An answer in the same Reconcile as a refused declaration does not complete the declaration.
+func TestAnswerInFullStoreKeepsDeclarationIncomplete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inKubernetes(t))
-	a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
-	a.settings.Denied = []string{"a-operator"} // b acts
+	a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
+	a.settings.Denied = []string{"a-operator"} // so that b is the holder
 	a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }
 	a.reconcile()
 	for w.view().Intent == nil {
 		b.reconcile()
 	}
 	a.needs.Pending = nil
-	for i := range many {
+	for i := range manyMembers {
 		id := coordination.MemberID(fmt.Sprintf("a-%03d", i))
 		a.needs.Pending = append(a.needs.Pending, coordination.Need{Action: upgrade, Member: id, Ready: true})
 	}
@@ -255,22 +257,22 @@ func TestAnswerInAFullStoreKeepsADeclarationIncomplete(t *testing.T) {
 	w.Expect(err).To(MatchError(kv.ErrTooLarge))
 	a.needs.Pending = slices.DeleteFunc(a.needs.Pending, func(n coordination.Need) bool { return n.Action == coordination.Restart })
 	a.execute = nil
-	_, err = a.Reconcile(t.Context(), a.settings, a.system) // something to remove, and an answer
+	_, err = a.Reconcile(t.Context(), a.settings, a.system) // an entry to remove, and an answer
 	w.Expect(err).To(MatchError(kv.ErrTooLarge))
 	w.Expect(a.done).To(Equal([]string{"a-1"}))
 	w.Expect(w.view().Incomplete()).To(Equal([]string{"a"}))
 }
 
-// A participant that died between two parts has not written all below its next prefix either.
-func TestPrefixChangeKeepsADeclarationIncomplete(t *testing.T) {
+// A change of the prefix does not complete an incomplete declaration.
+func TestPrefixChangeKeepsDeclarationIncomplete(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		store := &dying{Store: w.Store}
+	onAllStores(t, func(t *testing.T, w *fixture) {
+		store := &failingStore{Store: w.Store}
 		first, err := coordination.New(coordination.Options{Store: store, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration})
 		w.Expect(err).NotTo(HaveOccurred())
 		const untilSecondPart = 2
 		store.left.Store(untilSecondPart)
-		a := w.joins("a", coordination.Restart, membersOf("a", many)...)
+		a := w.join("a", coordination.Restart, membersOf("a", manyMembers)...)
 		_, err = first.Reconcile(t.Context(), a.settings, a.system)
 		w.Expect(err).To(MatchError(errLost))
 		w.Expect(first.Close(t.Context())).To(Succeed())
@@ -283,14 +285,14 @@ func TestPrefixChangeKeepsADeclarationIncomplete(t *testing.T) {
 	})
 }
 
-// What a member needed before an action began does not end it when its participant changes its prefix.
-func TestPrefixChangeAsksForNothingNew(t *testing.T) {
+// A need from before an action does not end the action when its participant changes its prefix.
+func TestPrefixChangeIsNoNewNeed(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		a, b := w.joins("a", coordination.Restart, "a-1"), w.joins("b", coordination.Restart, "b-1")
+	onAllStores(t, func(_ *testing.T, w *fixture) {
+		a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 		later := coordination.Need{Action: upgrade, Member: "a-1"} // not ready
 		a.needs.Pending = append(a.needs.Pending, later)
-		a.settings.Denied = []string{"a-operator"} // b acts
+		a.settings.Denied = []string{"a-operator"} // so that b is the holder
 		b.healthy = coordination.NotYet("a-1 starts")
 		a.execute = func(coordination.Task) error { return nil }
 		b.reconcile()

@@ -30,30 +30,30 @@ type View struct {
 	DoneRecords []DoneRecord        `json:"done,omitempty"`
 	Answers     map[MemberID]Answer `json:"answers,omitempty"`
 
-	// entries are as they were read, and keys what they are below.
+	// entries are the entries as read, below the root of keys.
 	entries map[string]kv.Entry
 	keys    keys
-	// asking are the prefixes of all participants that have an entry of a member in a set.
-	asking map[Set]map[MemberID][]string
-	// answersBelow are the prefixes below which the answers are.
-	answersBelow map[MemberID]string
-	// processes are all that are alive, the newest of a participant first.
+	// declaredBy are the prefixes of the participants with an entry of a member in a set.
+	declaredBy map[Set]map[MemberID][]string
+	// answerPrefixes are the prefixes of the answers.
+	answerPrefixes map[MemberID]string
+	// processes are all live processes, the newest of each participant first.
 	processes []Instance
-	// incomplete are the prefixes of which entries are missing.
+	// incomplete are the prefixes with an incomplete declaration.
 	incomplete []string
 }
 
-// view reads all of it.
+// view reads the state of the system.
 func (c *Coordinator) view(ctx context.Context) (*View, error) {
-	view, err := look(ctx, c.store, c.keys, c.system)
+	view, err := readView(ctx, c.store, c.keys, c.system)
 	if err == nil {
-		c.verify(view)
+		c.verifyRegistration(view)
 		c.verifyLock(view)
 	}
 	return view, err
 }
 
-// snapshot is what the view was made of.
+// snapshot returns the snapshot from which the view was decoded.
 func (v *View) snapshot() *kv.Snapshot { return &kv.Snapshot{Revision: v.Revision, Entries: v.entries} }
 
 // ReadView reads the state of a system, for a program that is not a participant. An empty root means DefaultRoot.
@@ -64,10 +64,10 @@ func ReadView(ctx context.Context, store kv.Store, root, system string) (*View, 
 	if root == "" {
 		root = DefaultRoot
 	}
-	return look(ctx, store, newKeys(root, system), system)
+	return readView(ctx, store, newKeys(root, system), system)
 }
 
-func look(ctx context.Context, store kv.Store, k keys, system string) (*View, error) {
+func readView(ctx context.Context, store kv.Store, k keys, system string) (*View, error) {
 	found, err := store.Read(ctx, k.root)
 	if err != nil {
 		return nil, fmt.Errorf("reading the state of %s: %w", system, err)
@@ -83,10 +83,10 @@ func look(ctx context.Context, store kv.Store, k keys, system string) (*View, er
 func (k keys) view(found *kv.Snapshot) (*View, error) {
 	v := &View{
 		Revision: found.Revision, Sets: map[Set]Members{}, Denied: map[string][]string{}, Answers: map[MemberID]Answer{},
-		entries: found.Entries, keys: k, answersBelow: map[MemberID]string{},
+		entries: found.Entries, keys: k, answerPrefixes: map[MemberID]string{},
 	}
-	v.asking = k.asking(found)
-	for set := range v.asking {
+	v.declaredBy = k.declaredBy(found)
+	for set := range v.declaredBy {
 		v.Sets[set] = k.members(found, set)
 	}
 	v.processes = k.processes(found)
@@ -96,7 +96,7 @@ func (k keys) view(found *kv.Snapshot) (*View, error) {
 		}
 	}
 	for key, entry := range found.Entries {
-		if err := v.add(k.split(key), entry.Value); err != nil {
+		if err := v.decodeEntry(k.split(key), entry.Value); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
@@ -109,8 +109,8 @@ func (k keys) view(found *kv.Snapshot) (*View, error) {
 	return v, nil
 }
 
-// add decodes an entry. It ignores unknown entries, which a newer version has written.
-func (v *View) add(at []string, value string) (err error) {
+// decodeEntry decodes an entry, given the segments of its key. It ignores unknown entries, which a newer version has written.
+func (v *View) decodeEntry(at []string, value string) (err error) {
 	read := func(into any) error { return json.Unmarshal([]byte(value), into) }
 	switch {
 	case len(at) == 1 && at[0] == kindLock:
@@ -132,7 +132,7 @@ func (v *View) add(at []string, value string) (err error) {
 		participant.Prefix = at[1]
 		v.Participants = append(v.Participants, participant)
 	case len(at) == 2 && at[0] == kindChanges:
-		if understoodMarker(value).Incomplete {
+		if decodeMarker(value).Incomplete {
 			v.incomplete = append(v.incomplete, at[1])
 		}
 	case len(at) == 3 && at[0] == kindDenied:
@@ -150,8 +150,8 @@ func (v *View) add(at []string, value string) (err error) {
 func (v *View) addAnswer(prefix string, id MemberID, answer Answer) {
 	version := func(prefix string) int64 { return v.entries[v.keys.answers(prefix, string(id))].Version }
 	other, given := v.Answers[id]
-	if !given || other.before(answer) || !answer.before(other) && version(v.answersBelow[id]) < version(prefix) {
-		v.Answers[id], v.answersBelow[id] = answer, prefix
+	if !given || other.before(answer) || !answer.before(other) && version(v.answerPrefixes[id]) < version(prefix) {
+		v.Answers[id], v.answerPrefixes[id] = answer, prefix
 	}
 }
 
@@ -160,13 +160,13 @@ func (v *View) Present(prefix string) bool {
 	return slices.ContainsFunc(v.Instances, func(i Instance) bool { return i.Prefix == prefix })
 }
 
-// knows tells whether a participant with a prefix has joined and not left, whether it is alive or not.
-func (v *View) knows(prefix string) bool {
+// hasJoined reports whether a participant with a prefix has joined and not left. It may be dead.
+func (v *View) hasJoined(prefix string) bool {
 	return slices.ContainsFunc(v.Participants, func(p Participant) bool { return p.Prefix == prefix })
 }
 
-// nameOf is that of the participant with a prefix.
-func (v *View) nameOf(prefix string) string {
+// participantName returns the name of the participant with a prefix, or "".
+func (v *View) participantName(prefix string) string {
 	for _, participant := range v.Participants {
 		if participant.Prefix == prefix {
 			return participant.Name
@@ -175,7 +175,7 @@ func (v *View) nameOf(prefix string) string {
 	return ""
 }
 
-// needed are all actions that members need and that were not done.
+// needed returns all needs that are not done.
 func (v *View) needed() needed {
 	all := needed{}
 	for set, members := range v.Sets {
@@ -183,7 +183,7 @@ func (v *View) needed() needed {
 			continue
 		}
 		for id, member := range members {
-			if !v.acted(set, id) {
+			if !v.isDone(set, id) {
 				all.add(id, set.action(), member.Version)
 			}
 		}
@@ -205,7 +205,7 @@ func (v *View) Candidates(of []MemberID, leaving ...Action) []MemberID {
 			action := set.action()
 			pending, _ := action.Sets()
 			_, needed := members[id]
-			if set == pending && needed && (slices.Contains(leaving, action) || !v.acted(set, id)) {
+			if set == pending && needed && (slices.Contains(leaving, action) || !v.isDone(set, id)) {
 				return true
 			}
 		}
@@ -213,33 +213,33 @@ func (v *View) Candidates(of []MemberID, leaving ...Action) []MemberID {
 	})
 }
 
-// acted tells whether what an entry asks for was done, and its instance has not yet seen it.
-func (v *View) acted(pending Set, id MemberID) bool {
+// isDone reports whether the need of an entry is done. The participant has not withdrawn it yet.
+func (v *View) isDone(pending Set, id MemberID) bool {
 	member, exists := v.Sets[pending][id]
-	return exists && v.actedAt(pending, id, member.Version)
+	return exists && v.isDoneAt(pending, id, member.Version)
 }
 
-// actedAt tells whether what was asked for a member at a version, or at a later one, was done.
-func (v *View) actedAt(pending Set, id MemberID, version int64) bool {
+// isDoneAt reports whether the need of an entry with this version, or a later one, is done.
+func (v *View) isDoneAt(pending Set, id MemberID, version int64) bool {
 	return slices.ContainsFunc(v.DoneRecords, func(done DoneRecord) bool {
 		set, _ := done.Action.Sets()
 		return set == pending && done.Failure == "" && done.Members[id] >= version
 	})
 }
 
-// acted returns the versions of those entries that were acted upon, by their keys, and the keys of what says that the
-// members are ready which are being acted upon.
-func (k keys) acted(found *kv.Snapshot) (done map[string]int64, acting map[string]bool) {
-	done, acting = map[string]int64{}, map[string]bool{}
+// doneAndRunning returns the versions of the entries whose need is done, by key, and the keys of the ready entries whose action is in
+// progress.
+func (k keys) doneAndRunning(found *kv.Snapshot) (done map[string]int64, running map[string]bool) {
+	done, running = map[string]int64{}, map[string]bool{}
 	v, err := k.view(found)
 	if err != nil {
-		return done, acting // a record of a newer version; nothing is known to be done
+		return done, running // a record of a newer version
 	}
-	for set, members := range v.asking {
+	for set, members := range v.declaredBy {
 		for id, prefixes := range members {
 			for _, prefix := range prefixes {
 				key := k.member(set, prefix, id)
-				if version := v.entries[key].Version; v.actedAt(set, id, version) {
+				if version := v.entries[key].Version; v.isDoneAt(set, id, version) {
 					done[key] = version
 				}
 			}
@@ -248,12 +248,12 @@ func (k keys) acted(found *kv.Snapshot) (done map[string]int64, acting map[strin
 	if v.Intent != nil {
 		pending, ready := v.Intent.Action.Sets()
 		for id, version := range v.Intent.Members {
-			for _, prefix := range v.asking[pending][id] {
+			for _, prefix := range v.declaredBy[pending][id] {
 				if v.entries[k.member(pending, prefix, id)].Version <= version {
-					acting[k.member(ready, prefix, id)] = true
+					running[k.member(ready, prefix, id)] = true
 				}
 			}
 		}
 	}
-	return done, acting
+	return done, running
 }

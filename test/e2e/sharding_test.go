@@ -163,7 +163,7 @@ func (s *sharded) leave() {
 	s.user.expectNoFailures(s.cluster)
 	s.kubectl("", "delete", "deployment", "-n", s.namespace, budget, "--cascade=foreground", "--timeout="+patience.String())
 	s.kubectl("", "delete", "controllerring", s.ring)
-	s.Log(s.ringmaster("", "unlabel", s.ring))
+	s.Log(s.ringmaster("", "unlabel", s.ring, "--yes"))
 	for _, label := range []string{shardingv1alpha1.LabelShard(s.ring), shardingv1alpha1.LabelDrain(s.ring)} {
 		left, err := s.client.AppsV1().Deployments(s.objects).List(s.Context(), metav1.ListOptions{LabelSelector: label})
 		g.Expect(err).NotTo(HaveOccurred())

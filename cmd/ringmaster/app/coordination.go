@@ -22,9 +22,15 @@ func newCoordination() *cobra.Command {
 		Short: "Inspect the coordination of operators that manage one system together",
 		Long: `Operators in several namespaces, clusters or regions that manage one system together agree
 before they disturb it. These commands show and change the state of that coordination, in
-the etcd or in the namespace that the operators share.`,
+the etcd or in the namespace that the operators share.
+
+The commands abandon, break-lock and forget show what they would remove and ask for
+confirmation. In a script, add --yes; to see only what would be removed, add --dry-run.`,
 		Example: `  # what is pending, and what does each action wait for?
-  ringmaster coordination status --endpoints http://127.0.0.1:2379`,
+  ringmaster coordination status --endpoints http://127.0.0.1:2379
+
+  # what would be removed if the action in progress were abandoned?
+  ringmaster coordination abandon --endpoints http://127.0.0.1:2379 --dry-run`,
 		Args: usage.NoSuchCommand,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
@@ -33,16 +39,16 @@ the etcd or in the namespace that the operators share.`,
 	return command
 }
 
-// coordinated has the options of the status command.
-type coordinated struct {
-	storeAt
+// coordinationStatus has the options of the command coordination status.
+type coordinationStatus struct {
+	storeOptions
 	format status.Format
 	colour terminal.When
 	watch  bool
 }
 
 func newCoordinationStatus() *cobra.Command {
-	c := &coordinated{format: status.Table, colour: terminal.Auto}
+	c := &coordinationStatus{format: status.Table, colour: terminal.Auto}
 	command := &cobra.Command{
 		Use:   "status [SYSTEM]",
 		Short: "Show the participants, the pending actions, the holder of the lock, and what each action waits for",
@@ -52,8 +58,8 @@ and the participants that have to carry it out, the members that are pending for
 and whether they are ready, what each action waits for, the last actions, and the entries
 of participants that are gone. Without SYSTEM it shows all systems.
 
-The participants share a store: an etcd, which is named with --endpoints as for etcdctl, or
-a ConfigMap in a namespace, which is named as for kubectl.
+The participants share a store: an etcd, selected with --endpoints as for etcdctl, or a
+ConfigMap in a namespace, selected as for kubectl.
 
 A participant in local mode does not register, and is not shown. A participant that has
 died is shown until another process has noticed that its session has expired, as --watch
@@ -84,29 +90,29 @@ In a namespace it needs to get the ConfigMap and to list Leases.`,
 	return command
 }
 
-func (c *coordinated) run(command *cobra.Command, args []string) error {
+func (c *coordinationStatus) run(command *cobra.Command, args []string) error {
 	store, err := c.open(command)
 	if err != nil {
 		return err
 	}
 	defer store.close()
 	write := func(ctx context.Context, out, _ io.Writer, coloured bool) error {
-		report, err := c.look(ctx, store, args)
+		report, err := c.read(ctx, store, args)
 		if err != nil {
 			return store.explain(ctx, err)
 		}
 		return report.Write(out, c.format, coloured)
 	}
-	out, said := command.OutOrStdout(), command.ErrOrStderr()
+	out, warnings := command.OutOrStdout(), command.ErrOrStderr()
 	if !c.watch {
-		return write(command.Context(), out, said, c.colour.Colours(out))
+		return write(command.Context(), out, warnings, c.colour.Colours(out))
 	}
 	again := watcher{format: c.format, colour: c.colour, changed: store.Watch(command.Context(), c.root), write: write}
-	return again.run(command.Context(), out, said)
+	return again.run(command.Context(), out, warnings)
 }
 
-// look reads one system, or all.
-func (c *coordinated) look(ctx context.Context, store *opened, args []string) (*coordinationstatus.Report, error) {
+// read reads one system, or all.
+func (c *coordinationStatus) read(ctx context.Context, store *openedStore, args []string) (*coordinationstatus.Report, error) {
 	names := args
 	if len(names) == 0 {
 		found, err := coordination.Systems(ctx, store, c.root)
@@ -114,7 +120,7 @@ func (c *coordinated) look(ctx context.Context, store *opened, args []string) (*
 			return nil, err
 		}
 		if names = found; len(names) == 0 {
-			return nil, c.nothing(store)
+			return nil, c.noEntries(store)
 		}
 	}
 	var views []*coordination.View
@@ -124,11 +130,11 @@ func (c *coordinated) look(ctx context.Context, store *opened, args []string) (*
 			return nil, err
 		}
 		if view.Empty() && len(args) > 0 {
-			return nil, c.unknown(ctx, store, name)
+			return nil, c.systemNotFound(ctx, store, name)
 		}
 		views = append(views, view)
 	}
-	report := coordinationstatus.Of(time.Now(), store.where, views...)
+	report := coordinationstatus.Of(time.Now(), store.description, views...)
 	report.Flags = store.flags
 	return report, nil
 }
@@ -138,19 +144,20 @@ type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return e.text }
 
-func (c *storeAt) nothing(store *opened) error {
-	return &refusedError{fmt.Sprintf("no entries below %s in %s.\nIf participants run, they are all in local mode, or use another store: "+
-		"set the right --endpoints, --namespace, --store-name or --root", c.root, store.where)}
+// noEntries returns the error for a store without any system.
+func (s *storeOptions) noEntries(store *openedStore) error {
+	return &refusedError{fmt.Sprintf("no entries below %s in %s\nIf participants run, they are all in local mode, or use another store: "+
+		"check --endpoints, --namespace, --store-name and --root", s.root, store.description)}
 }
 
-// unknown returns an error that names the available systems.
-func (c *storeAt) unknown(ctx context.Context, store *opened, name string) error {
-	found, err := coordination.Systems(ctx, store, c.root)
+// systemNotFound returns an error that names the available systems.
+func (s *storeOptions) systemNotFound(ctx context.Context, store *openedStore, name string) error {
+	found, err := coordination.Systems(ctx, store, s.root)
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
-		return c.nothing(store)
+		return s.noEntries(store)
 	}
-	return &refusedError{fmt.Sprintf("system %q not found in %s (available: %s)", name, store.where, strings.Join(found, ", "))}
+	return &refusedError{fmt.Sprintf("system %q not found in %s (available: %s)", name, store.description, strings.Join(found, ", "))}
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -19,24 +18,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// exitError is an error with an exit code of its own.
-type exitError struct {
-	error
-	code int
-}
-
-func (e *exitError) Unwrap() error { return e.error }
-
-// ExitCode returns the exit code of the program after an error: 1, unless a command documents another one.
-func ExitCode(err error) int {
-	if coded, is := errors.AsType[*exitError](err); is {
-		return coded.code
-	}
-	return 1
-}
-
 // notChecked makes doctor end with the exit code 2.
-func notChecked(err error) error { return &exitError{err, 2} }
+func notChecked(err error) error { return &exitError{err, exitNotChecked} }
 
 // doctorCommand has the flags of doctor.
 type doctorCommand struct {

@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/confirm"
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus"
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/usage"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
@@ -29,85 +30,86 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// storeAt is where instances meet: in etcd, if it has endpoints, or else in a namespace of a cluster.
-type storeAt struct {
+// storeOptions select the store that the participants share: an etcd if endpoints are given, otherwise a ConfigMap in a
+// namespace.
+type storeOptions struct {
 	cluster
 	endpoints         []string
 	cacert, cert, key string
-	in, name          string
+	inNamespace, name string
 	root              string
 }
 
-// storePatience is how long a person waits for one answer.
-const storePatience = 3 * time.Second
+// requestTimeout is the timeout of one request to the store.
+const requestTimeout = 3 * time.Second
 
-func (s *storeAt) addFlags(command *cobra.Command) {
+func (s *storeOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringSliceVar(&s.endpoints, "endpoints", nil, "addresses of the etcd in which the instances meet, such as http://127.0.0.1:2379 "+
-		"(default: $"+coordinationstatus.EndpointsVariable+", unless a namespace or a cluster is named)")
-	flags.StringVar(&s.cacert, "cacert", "", "file with the certificates that etcd's own has to be signed by")
-	flags.StringVar(&s.cert, "cert", "", "file with a certificate to show to etcd")
-	flags.StringVar(&s.key, "key", "", "file with the key of that certificate")
-	flags.StringVarP(&s.in, "namespace", "n", "", "namespace in which the instances meet, without --endpoints (default: the context's)")
+	flags.StringSliceVar(&s.endpoints, "endpoints", nil, "URLs of the etcd that the participants share, such as http://127.0.0.1:2379 "+
+		"(default: $"+coordinationstatus.EndpointsVariable+", unless a namespace or a cluster is given)")
+	flags.StringVar(&s.cacert, "cacert", "", "file with the CA certificates that verify etcd's certificate")
+	flags.StringVar(&s.cert, "cert", "", "file with the client certificate for etcd")
+	flags.StringVar(&s.key, "key", "", "file with the private key of the client certificate")
+	flags.StringVarP(&s.inNamespace, "namespace", "n", "", "namespace that the participants share, without --endpoints (default: the context's)")
 	flags.StringVar(&s.name, "store-name", kubestore.DefaultName, "name of the ConfigMap in that namespace")
-	flags.StringVar(&s.root, "root", coordination.DefaultRoot, "path below which all keys are")
+	flags.StringVar(&s.root, "root", coordination.DefaultRoot, "prefix of all keys")
 	s.addClusterFlags(command)
 }
 
-// inCluster are the flags for instances that meet in a cluster.
-var inCluster = []string{"namespace", "store-name", "kubeconfig", "context"}
+// clusterFlags are the flags of a store in a cluster.
+var clusterFlags = []string{"namespace", "store-name", "kubeconfig", "context"}
 
-// fromEnvironment finds the endpoints that another terminal was told, if nothing else is named.
-func (s *storeAt) fromEnvironment(command *cobra.Command) bool {
-	named := os.Getenv(coordinationstatus.EndpointsVariable)
-	if named == "" || slices.ContainsFunc(append(inCluster, "endpoints"), command.Flags().Changed) {
+// useEnvironment takes the endpoints from the environment unless a flag selects the store. It reports whether it did.
+func (s *storeOptions) useEnvironment(command *cobra.Command) bool {
+	endpoints := os.Getenv(coordinationstatus.EndpointsVariable)
+	if endpoints == "" || slices.ContainsFunc(append(clusterFlags, "endpoints"), command.Flags().Changed) {
 		return false
 	}
-	s.endpoints = strings.Split(named, ",")
+	s.endpoints = strings.Split(endpoints, ",")
 	return true
 }
 
-// check refuses what does not go together.
-func (s *storeAt) check(command *cobra.Command) error {
+// validate refuses invalid flags and flags that exclude each other.
+func (s *storeOptions) validate(command *cobra.Command) error {
 	if strings.HasSuffix(s.root, "/") || s.root == "" {
-		return usage.SeeHelp(command, fmt.Errorf("--root %q is no path of keys: it must not be empty nor end with a slash", s.root))
+		return usage.SeeHelp(command, fmt.Errorf("invalid --root %q: it must not be empty nor end with a slash", s.root))
 	}
-	of := map[bool][]string{
-		true:  inCluster,
-		false: {"cacert", "cert", "key"},
+	inEtcd := s.useEnvironment(command) || command.Flags().Changed("endpoints")
+	excluded := []string{"cacert", "cert", "key"}
+	if inEtcd {
+		excluded = clusterFlags
 	}
-	inEtcd := s.fromEnvironment(command) || command.Flags().Changed("endpoints")
-	for _, name := range of[inEtcd] {
+	for _, name := range excluded {
 		if !command.Flags().Changed(name) {
 			continue
 		}
 		if inEtcd {
-			return usage.SeeHelp(command, fmt.Errorf("either --endpoints, for instances that meet in etcd, or --%s, for those that meet in a cluster", name))
+			return usage.SeeHelp(command, fmt.Errorf("set either --endpoints, for a store in etcd, or --%s, for a store in a cluster", name))
 		}
-		return usage.SeeHelp(command, fmt.Errorf("--%s is for etcd: name its --endpoints", name))
+		return usage.SeeHelp(command, fmt.Errorf("--%s is for etcd: set --endpoints too", name))
 	}
 	if inEtcd && len(s.endpoints) == 0 {
-		return usage.SeeHelp(command, errors.New("--endpoints names no address"))
+		return usage.SeeHelp(command, errors.New("--endpoints is empty: set it to the URLs of the etcd"))
 	}
 	if (s.cert == "") != (s.key == "") {
-		return usage.SeeHelp(command, errors.New("--cert and --key go together"))
+		return usage.SeeHelp(command, errors.New("set both --cert and --key, or neither"))
 	}
 	return nil
 }
 
-// opened is a store that can be read.
-type opened struct {
+// openedStore is a store with the words for messages about it.
+type openedStore struct {
 	kv.Store
-	// where says which one it is, flags how it is named, check is what a person types to see whether it is well.
-	where, flags, check string
-	// addresses are where it should take connections, as far as they were given.
+	// description says where the store is, flags are the flags that select it, and checkCommand shows whether it is healthy.
+	description, flags, checkCommand string
+	// addresses are the addresses of an etcd.
 	addresses []string
 	close     func()
 }
 
-// open prepares the access to the store. It does not ask it anything.
-func (s *storeAt) open(command *cobra.Command) (*opened, error) {
-	if err := s.check(command); err != nil {
+// open returns the selected store, without a request to it.
+func (s *storeOptions) open(command *cobra.Command) (*openedStore, error) {
+	if err := s.validate(command); err != nil {
 		return nil, err
 	}
 	if len(s.endpoints) > 0 {
@@ -115,31 +117,31 @@ func (s *storeAt) open(command *cobra.Command) (*opened, error) {
 	}
 	config, err := s.config()
 	if err != nil {
-		return nil, fmt.Errorf("%w, or name the --endpoints of an etcd", err)
+		return nil, fmt.Errorf("%w; for a store in etcd, set --endpoints", err)
 	}
-	if s.in == "" {
-		if s.in, err = s.namespace(); err != nil {
+	if s.inNamespace == "" {
+		if s.inNamespace, err = s.namespace(); err != nil {
 			return nil, err
 		}
 	}
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("reaching the cluster: %w", err)
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	store, err := kubestore.New(clients, kubestore.Options{Namespace: s.in, Name: s.name, Timeout: storePatience})
+	store, err := kubestore.New(clients, kubestore.Options{Namespace: s.inNamespace, Name: s.name, Timeout: requestTimeout})
 	if err != nil {
 		return nil, usage.SeeHelp(command, err)
 	}
-	return &opened{
-		Store: store, where: fmt.Sprintf("the ConfigMap %s in the namespace %s", s.name, s.in), flags: s.typed(command),
-		check: fmt.Sprintf("kubectl get configmap -n %s %s", s.in, s.name), close: func() {},
+	return &openedStore{
+		Store: store, description: fmt.Sprintf("ConfigMap %s/%s", s.inNamespace, s.name), flags: s.changedFlags(command),
+		checkCommand: fmt.Sprintf("kubectl get configmap -n %s %s", s.inNamespace, s.name), close: func() {},
 	}, nil
 }
 
-// typed are the flags that name the store, as they were typed.
-func (s *storeAt) typed(command *cobra.Command) string {
+// changedFlags returns the flags that select the store, as they were given.
+func (s *storeOptions) changedFlags(command *cobra.Command) string {
 	var all []string
-	for _, name := range append(inCluster, "endpoints", "cacert", "cert", "key", "root") {
+	for _, name := range append(clusterFlags, "endpoints", "cacert", "cert", "key", "root") {
 		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed {
 			all = append(all, fmt.Sprintf(" --%s %s", name, strings.Trim(flag.Value.String(), "[]")))
 		}
@@ -147,48 +149,49 @@ func (s *storeAt) typed(command *cobra.Command) string {
 	return strings.Join(all, "")
 }
 
-func (s *storeAt) openEtcd(command *cobra.Command) (*opened, error) {
+func (s *storeOptions) openEtcd(command *cobra.Command) (*openedStore, error) {
 	var addresses []string
 	for _, endpoint := range s.endpoints {
-		address := endpoint // which may be without a scheme
+		address := endpoint // may have no scheme
 		if strings.Contains(endpoint, "://") {
 			parsed, err := url.Parse(endpoint)
 			if err != nil || parsed.Host == "" {
-				return nil, fmt.Errorf("%q is no address of an etcd, such as http://127.0.0.1:2379", endpoint)
+				return nil, fmt.Errorf("invalid endpoint %q: use a URL such as http://127.0.0.1:2379", endpoint)
 			}
 			address = parsed.Host
 		}
 		addresses = append(addresses, address)
 	}
-	security, err := s.tls()
+	tlsConfig, err := s.tls()
 	if err != nil {
 		return nil, err
 	}
-	client, err := dialEtcd(s.endpoints, security)
+	client, err := dialEtcd(s.endpoints, tlsConfig)
 	if err != nil {
-		return nil, fmt.Errorf("reaching etcd: %w", err)
+		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
-	named := strings.Join(s.endpoints, ",")
-	return &opened{
-		Store: etcdstore.New(client, etcdstore.Options{Timeout: storePatience}), where: "the etcd at " + named, flags: s.typed(command),
-		check: "etcdctl endpoint health --endpoints " + named, addresses: addresses, close: func() { client.Close() },
+	endpoints := strings.Join(s.endpoints, ",")
+	return &openedStore{
+		Store: etcdstore.New(client, etcdstore.Options{Timeout: requestTimeout}), description: "etcd at " + endpoints,
+		flags: s.changedFlags(command), checkCommand: "etcdctl endpoint health --endpoints " + endpoints,
+		addresses: addresses, close: func() { client.Close() },
 	}, nil
 }
 
-// dialEtcd makes a client that notices soon when etcd is back.
-func dialEtcd(endpoints []string, security *tls.Config) (*clientv3.Client, error) {
-	const pause, alive = time.Second, 10 * time.Second
+// dialEtcd returns a client that reconnects soon after an outage.
+func dialEtcd(endpoints []string, tlsConfig *tls.Config) (*clientv3.Client, error) {
+	const maxDelay, keepAlive = time.Second, 10 * time.Second
 	delays := backoff.DefaultConfig
-	delays.BaseDelay, delays.MaxDelay = pause/10, pause
+	delays.BaseDelay, delays.MaxDelay = maxDelay/10, maxDelay
 	return clientv3.New(clientv3.Config{
-		Endpoints: endpoints, TLS: security, Logger: zap.NewNop(),
-		DialKeepAliveTime: alive, DialKeepAliveTimeout: alive,
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: delays, MinConnectTimeout: storePatience})},
+		Endpoints: endpoints, TLS: tlsConfig, Logger: zap.NewNop(),
+		DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAlive,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: delays, MinConnectTimeout: requestTimeout})},
 	})
 }
 
-// tls is how etcd is trusted, or nil where that is the business of the addresses.
-func (s *storeAt) tls() (*tls.Config, error) {
+// tls returns the TLS configuration for etcd, or nil if no flag is set: then the scheme of the endpoints decides.
+func (s *storeOptions) tls() (*tls.Config, error) {
 	if s.cacert == "" && s.cert == "" {
 		return nil, nil
 	}
@@ -200,48 +203,49 @@ func (s *storeAt) tls() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(content) {
-			return nil, fmt.Errorf("reading --cacert: there is no certificate in %s", s.cacert)
+			return nil, fmt.Errorf("reading --cacert: no certificate in %s", s.cacert)
 		}
 	}
 	if s.cert != "" {
-		own, err := tls.LoadX509KeyPair(s.cert, s.key)
+		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 		if err != nil {
 			return nil, fmt.Errorf("reading --cert and --key: %w", err)
 		}
-		config.Certificates = []tls.Certificate{own}
+		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
 }
 
-// explain says what to do about a store that does not answer.
-func (o *opened) explain(ctx context.Context, err error) error {
-	known := &refusedError{}
+// explain adds the next step to an error of the store.
+func (o *openedStore) explain(ctx context.Context, err error) error {
+	refused, notConfirmed := &refusedError{}, &confirm.NotConfirmedError{}
 	switch {
-	case err == nil || ctx.Err() != nil || errors.As(err, &known):
+	case err == nil || ctx.Err() != nil || errors.As(err, &refused) || errors.As(err, &notConfirmed):
 		return err
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w\nTo look, you need to get that ConfigMap and to list the Leases beside it", err)
+		return fmt.Errorf("%w\nThe command needs permission to get the ConfigMap and to list the Leases in its namespace", err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%w\nThe cluster does not know who you are: log in again, or name another --context", err)
+		return fmt.Errorf("%w\nLog in to the cluster again, or set another --context", err)
 	case errors.Is(err, kv.ErrConflict):
-		return fmt.Errorf("%w\nRun it again", err)
+		return fmt.Errorf("%w\nRun the command again", err)
 	}
-	return fmt.Errorf("%s cannot be read: %w%s\nIs it there, and are these the right addresses? See: %s", o.where, err, o.refusals(ctx), o.check)
+	return fmt.Errorf("cannot read %s: %w%s\nCheck that it is running, and that the addresses are correct: %s",
+		o.description, err, o.connectErrors(ctx), o.checkCommand)
 }
 
-// refusals say which addresses take no connection: etcd's client says only that it has waited long enough.
-func (o *opened) refusals(ctx context.Context) string {
-	const moment = time.Second
-	ctx, cancel := context.WithTimeout(ctx, moment)
+// connectErrors returns the errors of connections to the addresses: etcd's client reports only a timeout.
+func (o *openedStore) connectErrors(ctx context.Context) string {
+	const timeout = time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var said strings.Builder
+	var text strings.Builder
 	for _, address := range o.addresses {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err != nil {
-			said.WriteString("\n  " + err.Error())
+			text.WriteString("\n  " + err.Error())
 			continue
 		}
 		conn.Close()
 	}
-	return said.String()
+	return text.String()
 }

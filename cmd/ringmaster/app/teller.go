@@ -56,8 +56,8 @@ func (t *teller) of(done, found int) string {
 // summary tells what came of all.
 func (t *teller) summary(resources int) {
 	if t.dryRun {
-		fmt.Fprintf(t.out, "%d objects have labels of the ring %s; resources looked at: %d. Nothing was changed.\n", t.found, t.ring, resources)
+		fmt.Fprintf(t.out, "%d objects have labels of the ring %s; resources searched: %d.\n", t.found, t.ring, resources)
 		return
 	}
-	fmt.Fprintf(t.out, "Removed the labels of the ring %s from %d objects; resources looked at: %d.\n", t.ring, t.removed, resources)
+	fmt.Fprintf(t.out, "Removed the labels of the ring %s from %d objects; resources searched: %d.\n", t.ring, t.removed, resources)
 }

@@ -16,71 +16,75 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/confirm"
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/internal/unlabel"
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// unlabelling is what the command was asked to do.
-type unlabelling struct {
+// unlabelOptions are the options of the command, and what it has found out about the ring.
+type unlabelOptions struct {
 	cluster
-	resources     []string
-	dryRun, force bool
+	confirm.Confirmation
+	resources []string
+	force     bool
 
 	ring   string
 	config *rest.Config
-	// declared is the ring in the cluster or in the file, or nil.
+	// declared is the ControllerRing in the cluster or in the file, or nil.
 	declared *shardingv1alpha1.ControllerRing
-	// alive is whether the cluster has the ring.
-	alive bool
+	// inCluster is set if the cluster has the ControllerRing.
+	inCluster bool
 }
 
 func newUnlabel() *cobra.Command {
-	u := &unlabelling{}
+	u := &unlabelOptions{}
 	command := &cobra.Command{
 		Use:   "unlabel [RING]",
 		Short: "Remove a ring's labels from all its objects, after the ring was deleted",
-		Long: `Removes the labels of a ring from its objects: the one that names the shard, and the one
-that asks the shard to let go. Nothing else of an object is changed.
+		Long: `Removes the labels of a ring from its objects: the shard label and the drain label. It
+changes nothing else in an object.
 
-Labels of a ring that is gone do no harm. Remove them when you leave Ringmaster, or before
-you use the ring's name again for something else.
+The labels of a deleted ring do no harm. Remove them when you stop using Ringmaster, or
+before you use the name of the ring again for something else.
 
-It looks at the resources that are named with --resource, or else at those of the ring in
-the file or in the cluster. When the ring is gone and nothing is named, it looks at every
-resource of the cluster that can be listed and patched.
+It searches the resources given with --resource, or else the resources of the ring in the
+file or in the cluster. If the ring is deleted and nothing is given, it searches every
+resource of the cluster that can be listed and patched. It shows how many objects have
+labels, and asks.
 
-A ring of which there is nothing at all, no label either, is an error: its name may be
-misspelt. With -f it is none.
+A ring without a ControllerRing, without shards and without labels is an error: its name
+may be misspelt. With -f it is not an error.
 
-It refuses while shards of the ring are alive: they would drop their objects at once, and
-if the ring is still there, it would put the labels back. Stop the shards and delete the
-ring first.`,
-		Example: `  # how many objects have labels?
+It refuses while shards of the ring are alive: they would stop reconciling their objects at
+once, and if the ring still exists, the sharder would add the labels again. Stop the shards
+and delete the ring first.`,
+		Example: `  # show how many objects have labels
   ringmaster unlabel webhosting-operator --dry-run
 
-  # remove them, wherever they are
+  # remove the labels from all resources, after a confirmation
   ringmaster unlabel webhosting-operator
 
-  # remove them from two resources
-  ringmaster unlabel webhosting-operator --resource websites.webhosting.timebertt.dev --resource deployments.apps`,
+  # remove the labels from two resources, in a script
+  ringmaster unlabel webhosting-operator --resource websites.webhosting.timebertt.dev --resource deployments.apps --yes`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				u.ring = args[0]
 			}
-			return u.run(command.Context(), command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr())
+			return u.run(command)
 		},
 	}
-	u.addFlags(command)
+	u.cluster.addFlags(command)
+	u.Confirmation.AddFlags(command)
 	flags := command.Flags()
-	flags.StringSliceVar(&u.resources, "resource", nil, "resource to look at, with its group, such as deployments.apps; can be repeated")
-	flags.BoolVar(&u.dryRun, "dry-run", false, "only count the objects")
-	flags.BoolVar(&u.force, "force", false, "do not ask whether shards are alive")
+	flags.StringSliceVar(&u.resources, "resource", nil, "resource to search, with its group, such as deployments.apps; can be repeated")
+	flags.BoolVar(&u.force, "force", false, "proceed even if shards of the ring are alive")
 	return command
 }
 
-func (u *unlabelling) run(ctx context.Context, stdin io.Reader, out, progress io.Writer) (err error) {
-	if err := u.nameRing(stdin); err != nil {
+func (u *unlabelOptions) run(command *cobra.Command) (err error) {
+	ctx, out, progress := command.Context(), command.OutOrStdout(), command.ErrOrStderr()
+	if err := u.nameRing(command.InOrStdin()); err != nil {
 		return err
 	}
 	if u.config, err = u.cluster.config(); err != nil {
@@ -89,10 +93,8 @@ func (u *unlabelling) run(ctx context.Context, stdin io.Reader, out, progress io
 	if err := u.findRing(ctx); err != nil {
 		return err
 	}
-	if !u.force && !u.dryRun {
-		if err := u.refuseLiveShards(ctx); err != nil {
-			return err
-		}
+	if err := u.refuseLiveShards(ctx); err != nil {
+		return err
 	}
 	resources, problem := u.findResources(out)
 	if len(resources) == 0 {
@@ -102,9 +104,31 @@ func (u *unlabelling) run(ctx context.Context, stdin io.Reader, out, progress io
 	if err != nil {
 		return err
 	}
-	teller := &teller{out: out, progress: progress, dryRun: u.dryRun, ring: u.ring}
-	options := unlabel.Options{Metadata: client, Ring: u.ring, DryRun: u.dryRun, Progress: teller.going}
-	errs := []error{problem}
+	if !u.Yes || u.DryRun {
+		proceed, err := u.countAndAsk(command, client, resources, problem)
+		if err != nil || !proceed {
+			return err
+		}
+		if err := u.refuseLiveShards(ctx); err != nil { // a shard may have started since the question
+			return err
+		}
+	}
+	teller := &teller{out: out, progress: progress, ring: u.ring}
+	err = errors.Join(problem, u.forEach(ctx, client, resources, teller))
+	if err == nil && teller.found == 0 && u.declared == nil {
+		if err := u.refuseUnknown(ctx, client, resources, progress); err != nil {
+			return err
+		}
+	}
+	teller.summary(len(resources))
+	return u.explain(err)
+}
+
+// forEach removes the labels from the objects of all resources, or counts the objects if the teller is for a dry run. It
+// continues after an error, unless the same error is certain for all other resources.
+func (u *unlabelOptions) forEach(ctx context.Context, client metadata.Interface, resources []unlabel.Resource, teller *teller) error {
+	options := unlabel.Options{Metadata: client, Ring: u.ring, DryRun: teller.dryRun, Progress: teller.going}
+	var errs []error
 	for _, resource := range resources {
 		count, err := unlabel.Remove(ctx, options, resource)
 		teller.done(count)
@@ -115,19 +139,39 @@ func (u *unlabelling) run(ctx context.Context, stdin io.Reader, out, progress io
 			break
 		}
 	}
-	err = errors.Join(errs...)
-	if err == nil && teller.found == 0 && u.declared == nil {
+	return errors.Join(errs...)
+}
+
+// countAndAsk shows how many objects have labels, and reports whether to remove the labels. If no object has labels, there is
+// nothing to ask. A problem with some of the resources does not prevent the removal from the others.
+func (u *unlabelOptions) countAndAsk(command *cobra.Command, client metadata.Interface, resources []unlabel.Resource, problem error) (bool, error) {
+	ctx, progress := command.Context(), command.ErrOrStderr()
+	teller := &teller{out: command.OutOrStdout(), progress: progress, ring: u.ring, dryRun: true}
+	problem = errors.Join(problem, u.forEach(ctx, client, resources, teller))
+	if ctx.Err() != nil {
+		return false, u.explain(problem)
+	}
+	if problem == nil && teller.found == 0 && u.declared == nil {
 		if err := u.refuseUnknown(ctx, client, resources, progress); err != nil {
-			return err
+			return false, err
 		}
 	}
 	teller.summary(len(resources))
-	return u.explain(err)
+	switch {
+	case problem != nil && (u.DryRun || teller.found == 0):
+		return false, fmt.Errorf("some objects were not counted: %w", problem)
+	case problem != nil:
+		fmt.Fprintln(progress, "Warning: some objects were not counted:", problem)
+	case teller.found == 0:
+		fmt.Fprintln(teller.out, "Nothing was changed.")
+		return false, nil
+	}
+	return u.Ask(command, fmt.Sprintf("Remove the labels of the ring %s from %s?", u.ring, prose.Count(teller.found, "object")))
 }
 
-// refuseUnknown fails for a ring of which there is nothing at all. Its name is likely misspelt, and whoever
-// leaves Ringmaster must not believe that the labels are gone.
-func (u *unlabelling) refuseUnknown(ctx context.Context, objects metadata.Interface, resources []unlabel.Resource, progress io.Writer) error {
+// refuseUnknown returns an error for a ring that has neither shards nor labels. Its name is likely misspelt, and the user must
+// not believe that the labels are removed.
+func (u *unlabelOptions) refuseUnknown(ctx context.Context, objects metadata.Interface, resources []unlabel.Resource, progress io.Writer) error {
 	client, err := kubernetes.NewForConfig(u.config)
 	if err != nil {
 		return err
@@ -136,24 +180,24 @@ func (u *unlabelling) refuseUnknown(ctx context.Context, objects metadata.Interf
 	if err == nil && slices.Contains(joined, u.ring) {
 		return nil
 	}
-	fmt.Fprintf(progress, "No object has labels of the ring %s. Looking whose labels there are …\n", u.ring)
+	fmt.Fprintf(progress, "No object has labels of the ring %s. Searching for labels of other rings …\n", u.ring)
 	labelled := unlabel.Labelled(ctx, objects, resources)
 	if ctx.Err() != nil {
 		return u.explain(ctx.Err())
 	}
-	said := "no object has labels of any ring"
+	known := "no object has labels of any ring"
 	if len(labelled) > 0 {
-		said = "objects have labels of: " + prose.List(labelled)
+		known = "objects have labels of: " + prose.List(labelled)
 	}
 	if len(joined) > 0 {
-		said += "; shards have joined: " + prose.List(joined)
+		known += "; shards have joined: " + prose.List(joined)
 	}
-	return fmt.Errorf("there is nothing of a ring %s: no ControllerRing, no shard, and no label in %s; but %s.\n"+
-		"Check the name. If the labels were removed before, nothing is left to do", u.ring, prose.Count(len(resources), "resource"), said)
+	return fmt.Errorf("ring %q not found: no ControllerRing, no shard, and no label in %s (%s)\n"+
+		"Check the name. If the labels were removed before, nothing is left to do", u.ring, prose.Count(len(resources), "resource"), known)
 }
 
-// nameRing finds out which ring is meant, and how it was declared if there is a file that says so.
-func (u *unlabelling) nameRing(stdin io.Reader) error {
+// nameRing sets the name of the ring, and its declaration if a file is given.
+func (u *unlabelOptions) nameRing(stdin io.Reader) error {
 	if u.file != "" {
 		declared, err := u.fileRing(stdin, u.ring)
 		if err != nil {
@@ -162,16 +206,16 @@ func (u *unlabelling) nameRing(stdin io.Reader) error {
 		u.declared, u.ring = declared, declared.Name
 	}
 	if u.ring == "" {
-		return errors.New("which ring? Name it, or give a file with -f")
+		return errors.New("no ring given: name it, or give a file with -f")
 	}
 	if len(u.ring) > shardingv1alpha1.MaxNameLength || len(validation.IsDNS1123Subdomain(u.ring)) > 0 {
-		return fmt.Errorf("%q cannot be the name of a ring", u.ring)
+		return fmt.Errorf("invalid ring name %q: use a DNS subdomain of at most %d characters", u.ring, shardingv1alpha1.MaxNameLength)
 	}
 	return nil
 }
 
-// findRing looks for the ring in the cluster, which need not have it any more.
-func (u *unlabelling) findRing(ctx context.Context) error {
+// findRing reads the ring from the cluster. The ring may be deleted.
+func (u *unlabelOptions) findRing(ctx context.Context) error {
 	declared, err := clusterRing(ctx, u.config, u.ring)
 	if errors.Is(err, errNoRing) {
 		return nil
@@ -179,14 +223,18 @@ func (u *unlabelling) findRing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.alive = true
+	u.inCluster = true
 	if u.declared == nil {
 		u.declared = declared
 	}
 	return nil
 }
 
-func (u *unlabelling) refuseLiveShards(ctx context.Context) error {
+// refuseLiveShards returns an error while shards of the ring are alive.
+func (u *unlabelOptions) refuseLiveShards(ctx context.Context) error {
+	if u.force || u.DryRun {
+		return nil
+	}
 	client, err := kubernetes.NewForConfig(u.config)
 	if err != nil {
 		return err
@@ -194,28 +242,28 @@ func (u *unlabelling) refuseLiveShards(ctx context.Context) error {
 	live, err := unlabel.LiveShards(ctx, client.CoordinationV1(), u.ring)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w\nWith --force it is not asked whether shards are alive", err)
+		return fmt.Errorf("%w\nTo proceed without this check, use --force", err)
 	case len(live) == 0:
 		return nil
-	case u.alive:
-		return fmt.Errorf("the ring %s has live shards: %s. The labels would come back at once.\n"+
+	case u.inCluster:
+		return fmt.Errorf("ring %q has live shards: %s. The sharder would add the labels again.\n"+
 			"Stop the shards and delete the ring first, or use --force", u.ring, prose.List(live))
 	}
-	return fmt.Errorf("the ring %s is gone, but shards of it hold their Leases: %s. They would drop their objects.\n"+
-		"Stop them first, or use --force if they are gone too", u.ring, prose.List(live))
+	return fmt.Errorf("ring %q is deleted, but its shards are alive: %s. They would stop reconciling their objects.\n"+
+		"Stop them first, or use --force if their processes have ended", u.ring, prose.List(live))
 }
 
-// findResources says where to look. With an error, there may be some all the same.
-func (u *unlabelling) findResources(out io.Writer) ([]unlabel.Resource, error) {
+// findResources returns the resources to search. It may return some together with an error.
+func (u *unlabelOptions) findResources(out io.Writer) ([]unlabel.Resource, error) {
 	if len(u.resources) == 0 && u.declared == nil {
 		client, err := discovery.NewDiscoveryClientForConfig(u.config)
 		if err != nil {
 			return nil, err
 		}
 		resources, err := unlabel.All(client)
-		fmt.Fprintf(out, "The ring %s is not known: looking at all %d resources that can be listed and patched.\n", u.ring, len(resources))
+		fmt.Fprintf(out, "The ring %s is deleted or was never created: searching all %d resources that can be listed and patched.\n", u.ring, len(resources))
 		if err != nil {
-			err = fmt.Errorf("not all of the API could be asked what there is: %w", err)
+			err = fmt.Errorf("listing the resources of all API groups: %w", err)
 		}
 		return resources, err
 	}
@@ -225,27 +273,27 @@ func (u *unlabelling) findResources(out io.Writer) ([]unlabel.Resource, error) {
 	}
 	mapper, err := apiutil.NewDynamicRESTMapper(u.config, transport)
 	if err != nil {
-		return nil, fmt.Errorf("reaching the cluster: %w", err)
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	if len(u.resources) > 0 {
 		return unlabel.Named(mapper, u.resources)
 	}
 	resources, unknown, err := unlabel.OfRing(mapper, u.declared)
 	for _, name := range unknown {
-		fmt.Fprintf(out, "%s: the cluster does not know it, so there is nothing to remove.\n", name)
+		fmt.Fprintf(out, "%s: not a resource of this cluster, so nothing to remove.\n", name)
 	}
 	return resources, err
 }
 
-// explain says what to do about what went wrong.
-func (u *unlabelling) explain(err error) error {
+// explain adds the next step to an error.
+func (u *unlabelOptions) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unlabel.ErrPutBack):
 		return fmt.Errorf("%w\nDelete the ring first: kubectl delete controllerring %s", err, u.ring)
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("stopped: %w\nRun it again to go on", err)
+		return fmt.Errorf("interrupted: %w\nRun the command again to continue", err)
 	}
-	return fmt.Errorf("not all labels could be removed:\n%w\nRun it again when that is mended; it goes on where it ended", err)
+	return fmt.Errorf("some labels were not removed:\n%w\nCorrect the cause, then run the command again: it continues with the remaining objects", err)
 }

@@ -1,7 +1,7 @@
-// Package coordinationstatus shows people what the instances that manage a system together tell each other: who takes part,
-// what is pending, who is ready, who acts, at which step, and what everything waits for.
+// Package coordinationstatus reports the state of a coordination: the participants, the pending actions and the members that
+// are ready for them, the action in progress with its current step, and what each action waits for.
 //
-// It promises that all of it was true at one revision of the store, and that it only looks.
+// It guarantees that a report is consistent with one revision of the store, and that it writes nothing.
 package coordinationstatus
 
 // EndpointsVariable is the environment variable with the endpoints of the etcd that participants share, for commands

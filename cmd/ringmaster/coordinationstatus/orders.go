@@ -10,22 +10,22 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// Order is the part of the present step that one participant has to carry out and has not answered.
+// Order is the part of the current step that one participant has to carry out and has not answered.
 type Order struct {
-	// Prefix is empty if it is not known whose the members are.
+	// Prefix is the prefix of the participant, or empty if that is unknown.
 	Prefix  string                  `json:"prefix,omitempty"`
 	Do      string                  `json:"do"`
 	Members []coordination.MemberID `json:"members"`
 	// Accepted is set when a process has accepted the order: it may be carrying it out at this moment.
 	Accepted bool `json:"accepted"`
-	// Alive is set while the process that has accepted it is, or any of the participant if none has.
+	// Alive is set while the accepting process is alive or, if none has accepted it, any process of the participant.
 	Alive bool `json:"alive"`
 }
 
-// what is the order in words.
-func (o *Order) what() string { return o.Do + " " + prose.List(o.Members) }
+// String returns the operation and its members.
+func (o *Order) String() string { return o.Do + " " + prose.List(o.Members) }
 
-// orders are those of the present step that are not answered, by prefix, the accepted ones first.
+// orders returns the parts of the current step without an answer, by prefix, the accepted ones first.
 func orders(view *coordination.View) []Order {
 	if view.Intent == nil || view.Intent.StepIndex >= len(view.Intent.Steps) || !view.Intent.Steps[view.Intent.StepIndex].Order {
 		return nil
@@ -63,10 +63,10 @@ func rank(accepted bool) int {
 	return 1
 }
 
-// Absent is a participant that others expect and that is not there.
+// Absent is an expected participant that is not alive.
 type Absent struct {
 	Prefix string `json:"prefix"`
-	// By are the participants that expect it.
+	// By are the names of the participants that expect it.
 	By []string `json:"by"`
 }
 
@@ -84,7 +84,7 @@ func absent(view *coordination.View) []Absent {
 	return all
 }
 
-// policyConflicts are what participants have published differently.
+// policyConflicts returns the differences between the published policies.
 func policyConflicts(view *coordination.View) []string {
 	actions := map[coordination.Action]bool{"": true}
 	for _, participant := range view.Participants {
@@ -101,20 +101,20 @@ func policyConflicts(view *coordination.View) []string {
 	return all
 }
 
-// acting says who carries the intent out, as far as anybody does.
-func (s *System) acting() string {
+// holderClause returns which participant carries out the intent, as a clause.
+func (s *System) holderClause() string {
 	if !s.IntentHeld() {
-		return "which nobody is carrying out"
+		return "which no participant carries out"
 	}
 	return fmt.Sprintf("which %s carries out with token %d", s.Lock.Holder, s.Lock.Token)
 }
 
-// at says how far the intent is.
-func (s *System) at() string {
+// progress returns the current step of the intent.
+func (s *System) progress() string {
 	return fmt.Sprintf("step %d of %d", min(s.Intent.StepIndex+1, len(s.Intent.Steps)), len(s.Intent.Steps))
 }
 
-// ownStep is the present step if the holder of the lock carries it out itself.
+// ownStep returns the current step if the holder of the lock carries it out itself, or nil.
 func (s *System) ownStep() *coordination.Step {
 	if !s.IntentHeld() || s.Intent.StepIndex >= len(s.Intent.Steps) || s.Intent.Steps[s.Intent.StepIndex].Order {
 		return nil
@@ -122,8 +122,8 @@ func (s *System) ownStep() *coordination.Step {
 	return &s.Intent.Steps[s.Intent.StepIndex]
 }
 
-// underWay says what may still be carried out whatever a person does, and to which members.
-func (s *System) underWay() (lines []string, members []coordination.MemberID) {
+// uncontrolled returns the operations that no command can stop, and their members.
+func (s *System) uncontrolled() (lines []string, members []coordination.MemberID) {
 	for i := range s.Orders {
 		order := &s.Orders[i]
 		if !order.Accepted {
@@ -134,28 +134,28 @@ func (s *System) underWay() (lines []string, members []coordination.MemberID) {
 			process = "the session of its process has ended, but the process may hang"
 		}
 		lines = append(lines, fmt.Sprintf("%s has accepted the order to %s, and may still carry it out under token %d: %s.",
-			cmp.Or(order.Prefix, "a participant"), order.what(), s.Intent.Token, process))
+			cmp.Or(order.Prefix, "a participant"), order, s.Intent.Token, process))
 		members = append(members, order.Members...)
 	}
 	if step := s.ownStep(); step != nil {
-		lines = append(lines, fmt.Sprintf("%s may be in the middle of the present step, %s, and may still carry it out under token %d.",
+		lines = append(lines, fmt.Sprintf("%s may be in the middle of the current step, %s, and may still carry it out under token %d.",
 			s.Lock.Holder, step, s.Lock.Token))
 		members = append(members, step.Members...)
 	}
 	return lines, members
 }
 
-// Abandoned says what follows if a person abandons the intent. There is one.
-func (s *System) Abandoned() []string {
+// AbandonPreview returns the consequences of abandoning the intent, which must exist.
+func (s *System) AbandonPreview() []string {
 	removed := "It removes the intent"
 	if s.IntentHeld() {
 		removed += fmt.Sprintf(", and the lock of %s: its further writes under token %d are refused", s.Lock.Holder, s.Lock.Token)
 	}
 	lines := []string{
-		fmt.Sprintf("To be abandoned in %s: the %s of %s, %s, at %s.", s.System, s.Intent.Action, ids(s.Intent.Members), s.acting(), s.at()),
+		fmt.Sprintf("To be abandoned in %s: the %s of %s, %s, at %s.", s.System, s.Intent.Action, ids(s.Intent.Members), s.holderClause(), s.progress()),
 		removed + ".",
 	}
-	running, members := s.underWay()
+	running, members := s.uncontrolled()
 	lines = append(lines, running...)
 	var again []coordination.MemberID
 	for _, id := range slices.Sorted(maps.Keys(s.Pending(s.Intent.Action))) {
@@ -164,18 +164,18 @@ func (s *System) Abandoned() []string {
 		}
 	}
 	if len(again) == 0 {
-		return append(lines, "No member needs this action any more.")
+		return append(lines, "No member needs this action now.")
 	}
 	lines = append(lines, fmt.Sprintf("Still pending, and planned again under a higher token: the %s of %s.", s.Intent.Action, prose.List(again)))
 	if len(members) > 0 {
-		lines = append(lines, fmt.Sprintf("So %s may be disturbed at the same time as the first members of the next plan, unless the system refuses "+
+		lines = append(lines, fmt.Sprintf("Therefore %s may be disturbed at the same time as the first members of the next plan, unless the system refuses "+
 			"older tokens. Make sure that nobody disturbs %[1]s before you continue.", prose.List(members)))
 	}
 	return lines
 }
 
-// LockBroken says what follows if a person breaks the lock. There is one.
-func (s *System) LockBroken() []string {
+// BreakLockPreview returns the consequences of breaking the lock, which must exist.
+func (s *System) BreakLockPreview() []string {
 	lines := []string{
 		fmt.Sprintf("To be removed in %s: the lock of %s, with token %d. Its further writes under this token are refused.",
 			s.System, s.Lock.Holder, s.Lock.Token),
@@ -184,11 +184,11 @@ func (s *System) LockBroken() []string {
 		return append(lines, s.Lock.Holder+" may still be acting under the lock, and the next holder does not wait for it.")
 	}
 	lines = append(lines, fmt.Sprintf("The next participant continues the %s of %s at %s, under a higher token. It may be %s again: "+
-		"to prevent that, put %[4]s on the deny list of another participant first.", s.Intent.Action, ids(s.Intent.Members), s.at(), s.Lock.Holder))
-	running, members := s.underWay()
+		"to prevent that, put %[4]s on the deny list of another participant first.", s.Intent.Action, ids(s.Intent.Members), s.progress(), s.Lock.Holder))
+	running, members := s.uncontrolled()
 	lines = append(lines, running...)
 	if s.ownStep() != nil {
-		lines = append(lines, fmt.Sprintf("So this step may be carried out twice at the same time, unless the system refuses older tokens. Affected members: %s.",
+		lines = append(lines, fmt.Sprintf("Therefore this step may be carried out twice at the same time, unless the system refuses older tokens. Affected members: %s.",
 			cmp.Or(prose.List(members), none)))
 	} else if len(members) > 0 {
 		lines = append(lines, "The next holder also waits for the answer. If no answer can come, abandon the intent instead.")

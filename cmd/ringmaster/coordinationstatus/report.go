@@ -13,74 +13,86 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// Report is what there is to see. As JSON and YAML it is for programs: fields may be added, and keep their names and
-// meaning.
+// Report is the state of one or more systems. As JSON and YAML it is an interface for programs: fields may be added, but
+// keep their names and meanings.
 type Report struct {
-	// Time is when it was made, by this computer's clock.
+	// Time is when the report was made, by the clock of this machine.
 	Time metav1.Time `json:"time"`
-	// Store is where it was read, Flags how it is named in commands.
+	// Store describes the store, Flags are the flags that select it in commands.
 	Store   string   `json:"store"`
 	Flags   string   `json:"-"`
 	Systems []System `json:"systems"`
 }
 
-// System is all that is known of one, with what follows from it.
+// System is the state of a system, with conclusions from it.
 type System struct {
 	*coordination.View
-	// Roles are what the instances do, in their order.
+	// Roles are the current work of the participants, in the order of View.Instances.
 	Roles []Role `json:"roles,omitempty"`
-	// Actions are those that something is pending for, or ready.
+	// Actions are the actions that members need or are ready for.
 	Actions []Action `json:"actions,omitempty"`
-	// Asked is who has to carry out the present step of what is being done, if it is an order.
-	Asked *Asked `json:"asked,omitempty"`
-	// Orders are all parts of that step which are not answered.
+	// AwaitedAnswer is the first missing answer to the current step, if the step is an order.
+	AwaitedAnswer *AwaitedAnswer `json:"asked,omitempty"`
+	// Orders are all parts of the current step without an answer.
 	Orders []Order `json:"orders,omitempty"`
 	// Superseded are processes that do not work because a newer one of their participant is alive.
 	Superseded []coordination.Instance `json:"superseded,omitempty"`
-	// Absent are participants that others expect and that are not there.
+	// Absent are expected participants that are not alive.
 	Absent []Absent `json:"absent,omitempty"`
-	// Incomplete are the prefixes of participants that have not written all that they need. No action begins meanwhile.
+	// Incomplete are the prefixes of participants that have declared only a part of their needs. No action begins meanwhile.
 	Incomplete []string `json:"incomplete,omitempty"`
-	// PolicyConflicts are what participants have published differently.
+	// PolicyConflicts are the differences between the published policies.
 	PolicyConflicts []string `json:"policyConflicts,omitempty"`
-	// Left are the prefixes of which no instance is alive.
-	Left []Left `json:"left,omitempty"`
+	// Dead are the participants that are not alive and have not left.
+	Dead []DeadParticipant `json:"left,omitempty"`
 }
 
-// Role is what an instance does.
+// Role is the current work of a participant.
 type Role struct {
-	Instance string `json:"instance"`
-	Does     string `json:"does"`
+	Participant string `json:"instance"`
+	Does        string `json:"does"`
 }
 
-// Action is what is wanted of an action, and what it waits for.
+// Action is the state of an action.
 type Action struct {
 	Action  coordination.Action `json:"action"`
 	Members []Member            `json:"members"`
-	// Waits are what has to happen before it can begin for those that it is not being done to.
+	// Waits are the reasons why it has not begun for the members without an action in progress.
 	Waits []coordination.WaitReason `json:"waits,omitempty"`
+	// Retry is set during the backoff after the action was given up.
+	Retry *Retry `json:"retry,omitempty"`
 }
 
-// State is how far it is with a member.
+// Retry is the next attempt of an action that was given up.
+type Retry struct {
+	// Failures is how often in a row the action was given up.
+	Failures int `json:"failures"`
+	// At is the earliest time of the next attempt, by the clock of the participant that gave the action up.
+	At metav1.Time `json:"at"`
+
+	delay time.Duration // until At
+}
+
+// State is the state of a member with regard to an action.
 type State string
 
 // The states.
 const (
-	// NotReady is when it is pending, and not ready.
+	// NotReady means that the member needs the action and is not ready for it.
 	NotReady State = "not ready"
-	// Ready is when it is pending and ready.
+	// Ready means that the member needs the action and is ready for it.
 	Ready State = "ready"
-	// Doing is when it is being done.
-	Doing State = "being done"
-	// Planned is when something else is being done of which the member is a part.
+	// InProgress means that the action is in progress for the member.
+	InProgress State = "being done"
+	// Planned means that the member is part of another action, which is in progress.
 	Planned State = "in the plan"
-	// Done is when it was done, and its instance has not noticed yet.
+	// Done means that the action is done, and that the participant has not withdrawn the need yet.
 	Done State = "done"
-	// Unwanted is when it is ready, and nothing is pending.
-	Unwanted State = "ready, not pending"
+	// NotNeeded means that the member is ready for the action and does not need it.
+	NotNeeded State = "ready, not pending"
 )
 
-// Member is one that an action is wanted for.
+// Member is a member that needs an action or is ready for it.
 type Member struct {
 	ID        coordination.MemberID `json:"id"`
 	Prefix    string                `json:"prefix"`
@@ -89,55 +101,55 @@ type Member struct {
 	Version   int64                 `json:"version"`
 }
 
-// Asked is an order that was not answered yet.
-type Asked struct {
-	// Prefix is empty if it is not known whose the member is.
+// AwaitedAnswer is a missing answer to an order.
+type AwaitedAnswer struct {
+	// Prefix is the prefix of the member's participant, or empty if that is unknown.
 	Prefix string                `json:"prefix,omitempty"`
 	Do     string                `json:"do"`
 	Member coordination.MemberID `json:"member"`
 }
 
-// Left is a prefix of which no instance is alive.
-type Left struct {
+// DeadParticipant is a participant without a live process.
+type DeadParticipant struct {
 	Prefix string `json:"prefix"`
-	// Members are those that it has entries for, by set.
+	// Members are the members with entries of the participant, by set.
 	Members map[coordination.Set][]coordination.MemberID `json:"members,omitempty"`
-	// Denies are the instances that it has put on the deny list.
+	// Denies are the participants on its deny list.
 	Denies []string `json:"denies,omitempty"`
 }
 
-// Of is the report about systems that were looked at, at a time.
+// Of returns the report on systems that were read at a time.
 func Of(now time.Time, store string, views ...*coordination.View) *Report {
 	report := &Report{Time: metav1.NewTime(now), Store: store}
 	for _, view := range views {
-		report.Systems = append(report.Systems, describe(view))
+		report.Systems = append(report.Systems, describe(view, now))
 	}
 	return report
 }
 
-func describe(view *coordination.View) System {
+func describe(view *coordination.View, now time.Time) System {
 	s := System{
 		View: view, Orders: orders(view), Superseded: view.Superseded(), Absent: absent(view), Incomplete: view.Incomplete(),
 		PolicyConflicts: policyConflicts(view),
 	}
 	for _, action := range view.Actions() {
-		s.Actions = append(s.Actions, actionOf(view, action))
+		s.Actions = append(s.Actions, actionOf(view, action, now))
 	}
 	if step, prefix := view.Unanswered(); step != nil {
-		s.Asked = &Asked{Prefix: prefix, Do: step.Do, Member: step.Member()}
+		s.AwaitedAnswer = &AwaitedAnswer{Prefix: prefix, Do: step.Do, Member: step.Member()}
 	}
 	for _, instance := range view.Instances {
 		s.Roles = append(s.Roles, Role{instance.Name, s.does(instance)})
 	}
 	for _, prefix := range view.DeadParticipants() {
-		s.Left = append(s.Left, leftBy(view, prefix))
+		s.Dead = append(s.Dead, deadParticipant(view, prefix))
 	}
 	return s
 }
 
-// actionOf is what is wanted of an action.
-func actionOf(view *coordination.View, action coordination.Action) Action {
-	about := Action{Action: action, Waits: view.WaitReasons(action)}
+// actionOf returns the state of an action.
+func actionOf(view *coordination.View, action coordination.Action, now time.Time) Action {
+	about := Action{Action: action, Waits: view.WaitReasons(action), Retry: retryOf(view, action, now)}
 	pending, ready := action.Sets()
 	undone := view.Pending(action)
 	for _, id := range slices.Sorted(maps.Keys(view.Sets[pending])) {
@@ -148,7 +160,7 @@ func actionOf(view *coordination.View, action coordination.Action) Action {
 		case !isUndone:
 			state = Done
 		case view.InProgress(action, id):
-			state = Doing
+			state = InProgress
 		case planned(view, id):
 			state = Planned
 		case ready == "" || isReady && prepared.Prefix == entry.Prefix:
@@ -159,18 +171,34 @@ func actionOf(view *coordination.View, action coordination.Action) Action {
 	for _, id := range slices.Sorted(maps.Keys(view.Sets[ready])) {
 		if _, isPending := view.Sets[pending][id]; !isPending {
 			entry := view.Sets[ready][id]
-			about.Members = append(about.Members, Member{id, entry.Prefix, Unwanted, entry.Addresses, entry.Version})
+			about.Members = append(about.Members, Member{id, entry.Prefix, NotNeeded, entry.Addresses, entry.Version})
 		}
 	}
 	return about
 }
 
-// planned tells whether a member has a part in what is being done.
+// retryOf returns the next attempt of an action during its backoff, or nil.
+func retryOf(view *coordination.View, action coordination.Action, now time.Time) *Retry {
+	failures, backoff := view.Retry(action)
+	for _, done := range view.DoneRecords {
+		if done.Action != action {
+			continue
+		}
+		at := done.Until.Add(backoff)
+		if failures == 0 || !now.Before(at) {
+			return nil
+		}
+		return &Retry{Failures: failures, At: metav1.NewTime(at), delay: min(at.Sub(now), backoff)} // clocks differ
+	}
+	return nil
+}
+
+// planned reports whether a member is part of the action in progress.
 func planned(view *coordination.View, id coordination.MemberID) bool {
 	return view.Intent != nil && slices.ContainsFunc(view.Intent.Steps, func(step coordination.Step) bool { return slices.Contains(step.Members, id) })
 }
 
-// does says what an instance does, or what it waits for.
+// does returns the current work of a participant, and what it waits for.
 func (s *System) does(instance coordination.Instance) string {
 	var all []string
 	if s.Lock != nil && s.Lock.Holder == instance.Name {
@@ -180,9 +208,9 @@ func (s *System) does(instance coordination.Instance) string {
 		switch order := &s.Orders[i]; {
 		case order.Prefix != instance.Prefix:
 		case order.Accepted:
-			all = append(all, "has accepted the order to "+order.what())
+			all = append(all, "has accepted the order to "+order.String())
 		default:
-			all = append(all, "has to "+order.what())
+			all = append(all, "has to "+order.String())
 		}
 	}
 	if n, step := s.next(instance.Prefix); step != nil {
@@ -212,7 +240,7 @@ func (s *System) does(instance coordination.Instance) string {
 	return strings.Join(all, "; ")
 }
 
-// acts says what the holder of the lock does.
+// acts returns the current work of the holder of the lock.
 func (s *System) acts() string {
 	if s.Intent == nil {
 		return "holds the lock"
@@ -221,7 +249,7 @@ func (s *System) acts() string {
 	return fmt.Sprintf("carries out the %s, step %d of %d", s.Intent.Action, at, of)
 }
 
-// next is the first step to come that is an order to the instance of a prefix.
+// next returns the first later step that is an order to the participant with a prefix.
 func (s *System) next(prefix string) (int, *coordination.Step) {
 	if s.Intent == nil {
 		return 0, nil
@@ -234,37 +262,37 @@ func (s *System) next(prefix string) (int, *coordination.Step) {
 	return 0, nil
 }
 
-func leftBy(view *coordination.View, prefix string) Left {
-	left := Left{Prefix: prefix, Members: map[coordination.Set][]coordination.MemberID{}}
+func deadParticipant(view *coordination.View, prefix string) DeadParticipant {
+	dead := DeadParticipant{Prefix: prefix, Members: map[coordination.Set][]coordination.MemberID{}}
 	for set, members := range view.Sets {
 		for _, id := range slices.Sorted(maps.Keys(members)) {
 			if members[id].Prefix == prefix {
-				left.Members[set] = append(left.Members[set], id)
+				dead.Members[set] = append(dead.Members[set], id)
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(view.Denied)) {
 		if slices.Contains(view.Denied[name], prefix) {
-			left.Denies = append(left.Denies, name)
+			dead.Denies = append(dead.Denies, name)
 		}
 	}
-	return left
+	return dead
 }
 
-// nothing is what an instance leaves behind that ended in good order.
-const nothing = "nothing is pending"
+// noEntries describes a participant that has only settings in the store, as after a regular stop.
+const noEntries = "nothing is pending"
 
-// Says is what a prefix has left behind, in words.
-func (l *Left) Says() string {
+// Entries describes the entries of the participant.
+func (d *DeadParticipant) Entries() string {
 	var all []string
-	for _, set := range slices.Sorted(maps.Keys(l.Members)) {
-		all = append(all, fmt.Sprintf("%s in %s", prose.List(l.Members[set]), set))
+	for _, set := range slices.Sorted(maps.Keys(d.Members)) {
+		all = append(all, fmt.Sprintf("%s in %s", prose.List(d.Members[set]), set))
 	}
-	if len(l.Denies) > 0 {
-		all = append(all, "denies "+prose.List(l.Denies))
+	if len(d.Denies) > 0 {
+		all = append(all, "denies "+prose.List(d.Denies))
 	}
 	if len(all) == 0 {
-		return nothing
+		return noEntries
 	}
 	return strings.Join(all, "; ")
 }

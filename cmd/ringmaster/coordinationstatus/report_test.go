@@ -27,9 +27,9 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
-var update = flag.Bool("update", false, "write testdata anew")
+var update = flag.Bool("update", false, "rewrite testdata")
 
-// regions are participants that meet in a real etcd.
+// regions are participants that share a real etcd.
 type regions struct {
 	t     *testing.T
 	store kv.Store
@@ -37,7 +37,7 @@ type regions struct {
 	all   map[string]*coordinationtest.Region
 }
 
-func meet(t *testing.T, prefixes ...string) *regions {
+func joinRegions(t *testing.T, prefixes ...string) *regions {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{rig.Etcd(t, 1)[0].Endpoint}, Logger: zap.NewNop()})
 	if err != nil {
@@ -75,13 +75,13 @@ var (
 	versions = regexp.MustCompile(`(?m)( {3,})\d+$`)
 )
 
-// shows compares what a person sees with what they should.
-func (r *regions) shows(name string, format status.Format) {
+// expectOutput compares the output with a file in testdata.
+func (r *regions) expectOutput(name string, format status.Format) {
 	r.t.Helper()
 	var got bytes.Buffer
 	r.must(r.report().Write(&got, format, false))
 	shown := got.String()
-	if format == status.Wide { // what the store counts is its own business
+	if format == status.Wide { // revisions differ between runs
 		shown = versions.ReplaceAllString(revision.ReplaceAllString(shown, "revision N"), "${1}N")
 	}
 	path := filepath.Join("testdata", name+".txt")
@@ -91,12 +91,12 @@ func (r *regions) shows(name string, format status.Format) {
 	want, err := os.ReadFile(path)
 	r.must(err)
 	if diff := cmp.Diff(string(want), shown); diff != "" {
-		r.t.Errorf("%s: run the test with -update if that is right:\n%s", name, diff)
+		r.t.Errorf("%s: if the new output is correct, run the test with -update:\n%s", name, diff)
 	}
 }
 
-// agrees compares what the live view shows with what it should.
-func (r *regions) agrees(want *coordinationstatus.Summary) {
+// expectSummary compares the summary, which the demo shows.
+func (r *regions) expectSummary(want *coordinationstatus.Summary) {
 	r.t.Helper()
 	got := r.report().Systems[0].Summary()
 	if diff := cmp.Diff(want, &got); diff != "" {
@@ -110,26 +110,26 @@ func restart(id string) coordination.Step {
 	return coordination.Step{Do: "restart", Members: []coordination.MemberID{coordination.MemberID(id)}, Order: true}
 }
 
-// TestRestart looks at a restart in all regions, from before its beginning until all have noticed its end.
-func TestRestart(t *testing.T) {
-	r := meet(t, "dc1", "dc2", "dc3")
-	r.shows("calm", status.Table)
+// TestRestartFromBeginningToEnd reports a restart in several regions, from before its beginning until its end.
+func TestRestartFromBeginningToEnd(t *testing.T) {
+	r := joinRegions(t, "dc1", "dc2", "dc3")
+	r.expectOutput("idle", status.Table)
 	r.all["dc1"].Need(coordinationtest.Restart, "dc1-1", true)
 	r.all["dc2"].Need(coordinationtest.Restart, "dc2-1", false)
-	r.shows("waiting", status.Table)
+	r.expectOutput("waiting", status.Table)
 	r.all["dc2"].Need(coordinationtest.Restart, "dc2-1", true)
-	r.shows("ready", status.Table)
+	r.expectOutput("ready", status.Table)
 
 	moveLeader := coordination.Step{Do: "move-leader", Members: []coordination.MemberID{"dc1-1"}}
 	r.all["dc3"].Begin(coordinationtest.Restart, restart("dc1-1"), moveLeader, restart("dc2-1"))
 	r.after(12 * time.Second)
-	r.shows("ordered", status.Table)
+	r.expectOutput("ordered", status.Table)
 	r.all["dc1"].Reconcile()
-	r.shows("answered", status.Table)
+	r.expectOutput("answered", status.Table)
 	r.all["dc3"].Need(coordinationtest.Inclusion, "dc3-1", true, "http://dc3-1:2380")
-	r.shows("late", status.Wide)
+	r.expectOutput("new-need", status.Wide)
 	since := r.clock.Now().Add(-12 * time.Second)
-	r.agrees(&coordinationstatus.Summary{
+	r.expectSummary(&coordinationstatus.Summary{
 		Roles: map[string]string{
 			"dc1-operator": "", "dc2-operator": "waits for step 3, restart dc2-1",
 			"dc3-operator": "carries out the Restart, step 2 of 3; waits for the Inclusion of dc3-1",
@@ -151,15 +151,15 @@ func TestRestart(t *testing.T) {
 	r.all["dc2"].Reconcile()
 	r.all["dc3"].Reconcile()
 	r.after(time.Minute)
-	r.shows("done", status.Table)
+	r.expectOutput("done", status.Table)
 	if got, want := r.report().Systems[0].Summary().Done, "Restart of dc1-1, dc2-1, by dc3-operator with token 1, done after 12s"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// TestGone looks at what is left when instances die: one at work, one with something that it wanted.
-func TestGone(t *testing.T) {
-	r := meet(t, "dc1", "dc2", "dc3")
+// TestDeadParticipants reports the entries of participants that have died: the holder of the lock, and one with a need.
+func TestDeadParticipants(t *testing.T) {
+	r := joinRegions(t, "dc1", "dc2", "dc3")
 	r.all["dc2"].Need(coordinationtest.Exclusion, "dc2-1", true, "http://dc2-1:2380")
 	r.all["dc2"].Need(coordinationtest.Removal, "dc2-1", false)
 	r.all["dc3"].Need(coordinationtest.Restart, "dc3-1", false)
@@ -169,12 +169,12 @@ func TestGone(t *testing.T) {
 	r.all["dc3"].Reconcile()
 	r.must(r.all["dc1"].Close(t.Context()))
 	r.must(r.all["dc3"].Close(t.Context()))
-	r.shows("gone", status.Table)
+	r.expectOutput("dead", status.Table)
 }
 
-// TestPrograms read the same in JSON and YAML.
-func TestPrograms(t *testing.T) {
-	r := meet(t, "dc1")
+// TestJSONAndYAMLAreEqual decodes both formats.
+func TestJSONAndYAMLAreEqual(t *testing.T) {
+	r := joinRegions(t, "dc1")
 	r.all["dc1"].Need(coordinationtest.Restart, "dc1-1", false)
 	var text bytes.Buffer
 	r.must(r.report().Write(&text, status.JSON, false))
@@ -196,7 +196,7 @@ func TestPrograms(t *testing.T) {
 	if diff := cmp.Diff([]coordination.WaitReason{{For: "dc1-1", Reason: "it is not ready"}}, one.Actions[0].Waits); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]coordinationstatus.Role{{Instance: "dc1-operator", Does: "makes dc1-1 ready for the Restart"}}, one.Roles); diff != "" {
+	if diff := cmp.Diff([]coordinationstatus.Role{{Participant: "dc1-operator", Does: "makes dc1-1 ready for the Restart"}}, one.Roles); diff != "" {
 		t.Error(diff)
 	}
 	var asYAML bytes.Buffer
@@ -212,7 +212,7 @@ func jsonEqual(t *testing.T, a, b []byte) bool {
 	t.Helper()
 	var x, y any
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		t.Fatal("no JSON")
+		t.Fatal("invalid JSON")
 	}
 	return cmp.Equal(x, y)
 }

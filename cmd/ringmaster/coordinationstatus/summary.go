@@ -13,7 +13,7 @@ type Summary struct {
 	Problem string
 	// Roles are the current work of each participant, by name.
 	Roles map[string]string
-	// Holder has the lock since Since, with the fencing token Token; empty if nobody has.
+	// Holder holds the lock since Since, with the fencing token Token. It is empty if the lock is free.
 	Holder string
 	Token  int64
 	Since  time.Time
@@ -21,7 +21,7 @@ type Summary struct {
 	Plan *PlanSummary
 	// Pending are the members that an action is pending for.
 	Pending []PendingSummary
-	// Waits say for each action what it waits for.
+	// Waits is one sentence for each action: what it waits for.
 	Waits []string
 	// Done is the last action that ended, with its outcome.
 	Done string
@@ -29,7 +29,7 @@ type Summary struct {
 
 // PlanSummary is an action in progress.
 type PlanSummary struct {
-	// Action names the action and its members, By its initiator.
+	// Action names the action and its members, By the participant that carries it out.
 	Action, By string
 	Since      time.Time
 	Steps      []StepSummary
@@ -47,7 +47,7 @@ type PendingSummary struct{ Member, Action, State string }
 func (s *System) Summary() Summary {
 	a := Summary{Roles: map[string]string{}}
 	for _, role := range s.Roles {
-		a.Roles[role.Instance] = role.Does
+		a.Roles[role.Participant] = role.Does
 	}
 	if s.Lock != nil {
 		a.Holder, a.Token, a.Since = s.Lock.Holder, s.Lock.Token, s.Lock.Since
@@ -57,7 +57,7 @@ func (s *System) Summary() Summary {
 		for n, step := range i.Steps {
 			shown := StepSummary{What: step.String()}
 			if n == i.StepIndex {
-				shown.Note = awaited(s, step)
+				shown.Note = waitingFor(s, step)
 			}
 			a.Plan.Steps = append(a.Plan.Steps, shown)
 		}
@@ -69,9 +69,9 @@ func (s *System) Summary() Summary {
 		}
 		a.Waits = append(a.Waits, action.Outlook())
 	}
-	for i := range s.Left {
-		if left := &s.Left[i]; len(left.Members) > 0 {
-			a.Waits = append(a.Waits, fmt.Sprintf("no process of %s is alive; left behind: %s", left.Prefix, left.Says()))
+	for i := range s.Dead {
+		if dead := &s.Dead[i]; len(dead.Members) > 0 {
+			a.Waits = append(a.Waits, fmt.Sprintf("no process of %s is alive; left behind: %s", dead.Prefix, dead.Entries()))
 		}
 	}
 	if len(s.DoneRecords) > 0 {
@@ -81,15 +81,15 @@ func (s *System) Summary() Summary {
 			outcome = "given up: " + last.Failure
 		}
 		a.Done = fmt.Sprintf("%s of %s, by %s with token %d, %s", last.Action, ids(last.Members), last.Holder, last.Token, outcome)
-		if took, known := took(&last); known {
+		if took, known := durationOf(&last); known {
 			a.Done += " after " + took.Round(100*time.Millisecond).String()
 		}
 	}
 	return a
 }
 
-// took is how long something took, if it is known: when another instance has gone on with it, its beginning is by one clock
-// and its end by another.
-func took(done *coordination.DoneRecord) (time.Duration, bool) {
+// durationOf returns the duration of an action, if it is known: if another participant has continued the action, its beginning
+// is by one clock and its end by another.
+func durationOf(done *coordination.DoneRecord) (time.Duration, bool) {
 	return max(0, done.Until.Sub(done.Since)), done.ID == done.Token
 }

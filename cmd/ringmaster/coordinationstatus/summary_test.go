@@ -8,7 +8,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// How long something took is told if one clock has measured it.
+// TestSummaryDuration shows the duration of an action only if one clock has measured it.
 func TestSummaryDuration(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1_000_000, 0)
@@ -17,9 +17,9 @@ func TestSummaryDuration(t *testing.T) {
 		until time.Time
 		want  string
 	}{
-		"by one":                             {1, began.Add(6200 * time.Millisecond), "Restart of dc1-1, by dc2-operator with token 1, done after 6.2s"},
-		"by two, of which one clock is late": {2, began.Add(-time.Hour), "Restart of dc1-1, by dc2-operator with token 2, done"},
-		"by two, of which one clock is fast": {2, began.Add(time.Hour), "Restart of dc1-1, by dc2-operator with token 2, done"},
+		"one clock":                       {1, began.Add(6200 * time.Millisecond), "Restart of dc1-1, by dc2-operator with token 1, done after 6.2s"},
+		"two clocks, the second one late": {2, began.Add(-time.Hour), "Restart of dc1-1, by dc2-operator with token 2, done"},
+		"two clocks, the second one fast": {2, began.Add(time.Hour), "Restart of dc1-1, by dc2-operator with token 2, done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -27,7 +27,7 @@ func TestSummaryDuration(t *testing.T) {
 				ID: 1, Token: test.token, Holder: "dc2-operator", Since: began, Action: "Restart", Members: map[coordination.MemberID]int64{"dc1-1": 1},
 			}}}}}
 			if got := s.Summary().Done; got != test.want {
-				t.Errorf("%q, not %q", got, test.want)
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}

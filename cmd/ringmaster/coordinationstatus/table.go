@@ -18,19 +18,19 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// none is shown where there is nothing.
+// none is the placeholder for an empty cell.
 const none = "-"
 
-// lastDone is how much of what was done is shown, unless all is asked for.
-const lastDone = 3
+// maxDoneRecords is the number of done records in the table format.
+const maxDoneRecords = 3
 
-// printer writes for people. After an error it writes nothing more.
+// printer writes a report as text. After an error it writes nothing.
 type printer struct {
 	out      io.Writer
 	coloured bool
 	wide     bool
 	now      time.Time
-	flags    string // that name the store
+	flags    string // that select the store
 	err      error
 }
 
@@ -45,7 +45,7 @@ func (p *printer) line(colour terminal.Colour, format string, args ...any) {
 	_, p.err = fmt.Fprintln(p.out, text)
 }
 
-// table writes a table below a gap, unless it has only a head.
+// table writes an empty line and a table, unless the table has only a header.
 func (p *printer) table(t *terminal.Table) {
 	if len(t.Rows) < 2 || p.err != nil {
 		return
@@ -67,7 +67,7 @@ func (p *printer) write(t *terminal.Table) {
 	p.err = t.Write(p.out, p.coloured)
 }
 
-// plain makes what instances have said one line, which does nothing to a terminal but appear in it.
+// plain replaces control characters: text from participants must not control the terminal.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -77,7 +77,7 @@ func plain(text string) string {
 	}, text)
 }
 
-// columns is a table with a head.
+// columns returns a table with a header. It leaves out empty titles.
 func columns(titles ...string) *terminal.Table {
 	var head []terminal.Cell
 	for _, title := range titles {
@@ -88,7 +88,7 @@ func columns(titles ...string) *terminal.Table {
 	return &terminal.Table{Rows: [][]terminal.Cell{head}}
 }
 
-// wideTitle is one that is there only when all is asked for.
+// wideTitle returns the title in the wide format, otherwise "".
 func (p *printer) wideTitle(title string) string {
 	if p.wide {
 		return title
@@ -108,22 +108,22 @@ func (p *printer) system(s *System) {
 	if s.Lock != nil {
 		lock = fmt.Sprintf("%s holds the lock, with token %d, for %s", s.Lock.Holder, s.Lock.Token, p.age(s.Lock.Since))
 	}
-	p.line(terminal.Strong, "%s: %s, %s", s.System, prose.Count(len(s.Instances), "instance"), lock)
+	p.line(terminal.Strong, "%s: %s, %s", s.System, prose.Count(len(s.Instances), "participant"), lock)
 	if p.wide {
 		p.line(terminal.Faint, "revision %d, newest token %d", s.Revision, s.Token)
 	}
 	if len(s.Instances) == 0 {
-		p.line(terminal.Faint, "No operator is alive in global mode. Operators in local mode are not shown.")
+		p.line(terminal.Faint, "No participant is alive in global mode. Participants in local mode are not shown.")
 	}
-	p.instances(s)
+	p.participants(s)
 	p.plan(s)
 	p.actions(s)
 	p.done(s)
-	p.concerns(s)
+	p.warnings(s)
 }
 
-func (p *printer) instances(s *System) {
-	t := columns("INSTANCE", "PREFIX", "MODE", "GENERATION", "DOES")
+func (p *printer) participants(s *System) {
+	t := columns("PARTICIPANT", "PREFIX", "MODE", "GENERATION", "DOES")
 	for i, instance := range s.Instances {
 		does := terminal.Cell{Text: cmp.Or(s.Roles[i].Does, none)}
 		switch {
@@ -142,17 +142,17 @@ func (p *printer) instances(s *System) {
 			terminal.Cell{Text: string(process.Mode)}, terminal.Cell{Text: strconv.FormatInt(process.Generation, 10)},
 			terminal.Cell{Text: "superseded by a newer process of this name", Colour: terminal.Doubtful})
 	}
-	for i := range s.Left {
-		left := terminal.Cell{Text: "no process is alive"}
-		if said := s.Left[i].Says(); said != nothing {
-			left = terminal.Cell{Text: "no process is alive; left behind: " + said, Colour: terminal.Doubtful}
+	for i := range s.Dead {
+		does := terminal.Cell{Text: "no process is alive"}
+		if entries := s.Dead[i].Entries(); entries != noEntries {
+			does = terminal.Cell{Text: "no process is alive; left behind: " + entries, Colour: terminal.Doubtful}
 		}
-		t.Add(terminal.Cell{Text: none}, terminal.Cell{Text: s.Left[i].Prefix}, terminal.Cell{Text: none}, terminal.Cell{Text: none}, left)
+		t.Add(terminal.Cell{Text: none}, terminal.Cell{Text: s.Dead[i].Prefix}, terminal.Cell{Text: none}, terminal.Cell{Text: none}, does)
 	}
 	p.table(t)
 }
 
-// plan is what is being done, with a mark at the step that is next.
+// plan writes the action in progress, with a mark at the current step.
 func (p *printer) plan(s *System) {
 	if s.Intent == nil {
 		return
@@ -180,7 +180,7 @@ func (p *printer) step(s *System, n int, step coordination.Step) []terminal.Cell
 		mark, colour = "✓", terminal.Faint
 	case n == s.Intent.StepIndex:
 		mark, colour = "→", terminal.Good
-		note = awaited(s, step)
+		note = waitingFor(s, step)
 	}
 	row := []terminal.Cell{
 		{Text: fmt.Sprintf("%s %d", mark, n+1), Colour: colour},
@@ -197,36 +197,36 @@ func (p *printer) step(s *System, n int, step coordination.Step) []terminal.Cell
 	return row
 }
 
-// awaited says who has to do the present step.
-func awaited(s *System, step coordination.Step) string {
+// waitingFor returns the participants that have to carry out the current step.
+func waitingFor(s *System, step coordination.Step) string {
 	if !step.Order {
 		return ""
 	}
 	var all []string
 	for i := range s.Orders {
 		order := &s.Orders[i]
-		said := "has to answer"
+		state := "has to answer"
 		switch {
 		case order.Prefix == "":
 			all = append(all, "the participant of the member has to answer")
 			continue
 		case order.Accepted && order.Alive:
-			said = "has accepted it, and has to answer"
+			state = "has accepted it, and has to answer"
 		case order.Accepted:
-			said = "has accepted it, but the accepting process is not alive"
+			state = "has accepted it, but the accepting process is not alive"
 		case !order.Alive:
-			said = "has to answer, and no process of it is alive"
+			state = "has to answer, and no process of it is alive"
 		}
-		all = append(all, order.Prefix+" "+said)
+		all = append(all, order.Prefix+" "+state)
 	}
-	return cmp.Or(strings.Join(all, "; "), "carried out; the plan goes on when its holder finds the members healthy")
+	return cmp.Or(strings.Join(all, "; "), "carried out; the plan continues when its holder finds the members healthy")
 }
 
 var stateColours = map[State]terminal.Colour{
-	NotReady: terminal.Doubtful, Ready: terminal.Good, Doing: terminal.Good, Planned: terminal.Good, Done: terminal.Faint, Unwanted: terminal.Faint,
+	NotReady: terminal.Doubtful, Ready: terminal.Good, InProgress: terminal.Good, Planned: terminal.Good, Done: terminal.Faint, NotNeeded: terminal.Faint,
 }
 
-// actions are what is in the sets, and what it waits for.
+// actions writes the members of all actions, and what each action waits for.
 func (p *printer) actions(s *System) {
 	t := columns("ACTION", "MEMBER", "PREFIX", "STATE", "ADDRESSES", p.wideTitle("VERSION"))
 	for _, action := range s.Actions {
@@ -258,7 +258,7 @@ func (p *printer) actions(s *System) {
 	}
 }
 
-// Outlook says in words what an action waits for.
+// Outlook returns one sentence: what the action waits for.
 func (a *Action) Outlook() string {
 	counts := map[State]int{}
 	for _, member := range a.Members {
@@ -271,9 +271,11 @@ func (a *Action) Outlook() string {
 			reasons = append(reasons, wait.String())
 		}
 		return fmt.Sprintf("%s waits for %s.", a.Action, strings.Join(reasons, "; "))
+	case counts[Ready] > 0 && a.Retry != nil:
+		return fmt.Sprintf("%s is tried again in %s: it was given up %s.", a.Action, roundUp(a.Retry.delay), times(a.Retry.Failures))
 	case counts[Ready] > 0:
 		return fmt.Sprintf("%s is ready to begin: after its quiet window, if the system is healthy.", a.Action)
-	case counts[Doing]+counts[Planned] > 0:
+	case counts[InProgress]+counts[Planned] > 0:
 		return fmt.Sprintf("%s is being done.", a.Action)
 	case counts[Done] > 0:
 		return fmt.Sprintf("%s is done; the participants have not withdrawn it yet.", a.Action)
@@ -281,11 +283,23 @@ func (a *Action) Outlook() string {
 	return fmt.Sprintf("%s: nothing is pending.", a.Action)
 }
 
-// done is what was done last.
+// roundUp rounds up to seconds, so that a delay is never shown as 0s.
+func roundUp(delay time.Duration) time.Duration {
+	return (delay + time.Second - 1).Truncate(time.Second)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times in a row", n)
+}
+
+// done writes the last actions that ended.
 func (p *printer) done(s *System) {
 	t := columns("LAST DONE", "MEMBERS", "BY", "TOKEN", "STEPS", "TOOK", "AGO", "OUTCOME")
 	for i, done := range s.DoneRecords {
-		if i >= lastDone && !p.wide {
+		if i >= maxDoneRecords && !p.wide {
 			break
 		}
 		outcome := terminal.Cell{Text: "done", Colour: terminal.Good}
@@ -296,7 +310,7 @@ func (p *printer) done(s *System) {
 			outcome.Text += ", without " + prose.List(slices.Sorted(maps.Keys(done.LeftOut)))
 		}
 		lasted := none
-		if took, known := took(&done); known {
+		if took, known := durationOf(&done); known {
 			lasted = duration.HumanDuration(took)
 		}
 		t.Add(terminal.Cell{Text: string(done.Action)}, terminal.Cell{Text: ids(done.Members)}, terminal.Cell{Text: done.Holder},
@@ -306,13 +320,13 @@ func (p *printer) done(s *System) {
 	p.table(t)
 }
 
-// concerns are what somebody should look at.
-func (p *printer) concerns(s *System) {
+// warnings writes what may need an intervention.
+func (p *printer) warnings(s *System) {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(s.Denied)) {
 		all = append(all, fmt.Sprintf("%s cannot hold the lock: it is on the deny list of %s", name, prose.List(s.Denied[name])))
 	}
-	all = append(all, p.stuck(s)...)
+	all = append(all, p.hanging(s)...)
 	for _, process := range s.Superseded {
 		all = append(all, fmt.Sprintf("two processes have the name %s, and only the newer one works: stop the older one, or rename it", process.Name))
 	}
@@ -324,21 +338,30 @@ func (p *printer) concerns(s *System) {
 		all = append(all, prefix+" has declared only a part of its needs, and no action begins before it has declared all: see the log of its operator")
 	}
 	all = append(all, s.PolicyConflicts...)
-	for i := range s.Left {
-		if left := &s.Left[i]; len(left.Members) > 0 || len(left.Denies) > 0 {
-			all = append(all, fmt.Sprintf("no process of %s is alive; if it will not return: ringmaster coordination forget %[2]s %[1]s%[3]s", left.Prefix, s.System, p.flags))
+	for i := range s.Dead {
+		if dead := &s.Dead[i]; len(dead.Members) > 0 || len(dead.Denies) > 0 {
+			all = append(all, fmt.Sprintf("no process of %s is alive; if it will not return: ringmaster coordination forget %[2]s %[1]s%[3]s", dead.Prefix, s.System, p.flags))
 		}
 	}
 	if len(all) > 0 {
 		p.line(terminal.Plain, "")
 	}
-	for _, concern := range all {
-		p.line(terminal.Doubtful, "! %s", concern)
+	for _, warning := range all {
+		p.line(terminal.Doubtful, "! %s", warning)
 	}
 }
 
-// stuck names what a person can do when the present step does not end.
-func (p *printer) stuck(s *System) []string {
+// hangingAfter is the duration of a step after which the report names the command against a hanging process. The store has no
+// time for a single step, so a plan counts as hanging when its steps up to now have taken longer on average.
+const hangingAfter = time.Minute
+
+// mayHang reports whether the current step takes longer than expected.
+func (p *printer) mayHang(s *System) bool {
+	return s.Intent != nil && p.now.Sub(s.Intent.Since) > hangingAfter*time.Duration(s.Intent.StepIndex+1)
+}
+
+// hanging returns the commands that help if the current step does not end.
+func (p *printer) hanging(s *System) []string {
 	const command = "ringmaster coordination %s %s%s"
 	abandon := fmt.Sprintf(command, "abandon", s.System, p.flags)
 	var all []string
@@ -346,13 +369,14 @@ func (p *printer) stuck(s *System) []string {
 		order := &s.Orders[i]
 		switch {
 		case order.Accepted && !order.Alive:
-			all = append(all, fmt.Sprintf("%s has accepted the order to %s, but the accepting process is not alive; if no other process answers: %s", order.Prefix, order.what(), abandon))
-		case order.Accepted:
-			all = append(all, fmt.Sprintf("%s is carrying out an order; if it hangs: %s", order.Prefix, abandon))
+			all = append(all, fmt.Sprintf("%s has accepted the order to %s, but the accepting process is not alive; if no other process answers: %s", order.Prefix, order, abandon))
+		case order.Accepted && p.mayHang(s):
+			all = append(all, fmt.Sprintf("%s has accepted the order to %s and not answered it; if it hangs: %s", order.Prefix, order, abandon))
 		}
 	}
-	if step := s.ownStep(); step != nil {
-		all = append(all, fmt.Sprintf("%s is carrying out a step; if it hangs: %s", s.Lock.Holder, fmt.Sprintf(command, "break-lock", s.System, p.flags)))
+	if step := s.ownStep(); step != nil && p.mayHang(s) {
+		all = append(all, fmt.Sprintf("%s has not finished the step %s; if it hangs: %s", s.Lock.Holder, step,
+			fmt.Sprintf(command, "break-lock", s.System, p.flags)))
 	}
 	return all
 }

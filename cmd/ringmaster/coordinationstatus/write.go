@@ -8,7 +8,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/terminal"
 )
 
-// Write writes the report.
+// Write writes the report in a format.
 func (r *Report) Write(out io.Writer, format status.Format, coloured bool) error {
 	if !format.IsTable() {
 		document := output.Document{Root: r}
@@ -27,7 +27,7 @@ func (r *Report) Write(out io.Writer, format status.Format, coloured bool) error
 	return p.err
 }
 
-// WriteLines writes what follows from what a person does.
+// WriteLines writes lines without control characters: the names in them come from participants.
 func WriteLines(out io.Writer, lines []string) {
 	p := &printer{out: out}
 	for _, line := range lines {

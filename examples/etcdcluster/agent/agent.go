@@ -14,36 +14,36 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Options say what an agent is for.
+// Options configure an agent.
 type Options struct {
-	// Dir is where it keeps what it remembers, and the members their data. No two agents have the same.
+	// Dir is the folder for the agent's state and the members' data. Each agent needs its own.
 	Dir string
 	// Etcd is the path of the etcd binary.
 	Etcd string
-	// Versions is a folder with others, as <version>/etcd, for members that want one of them.
+	// Versions is a folder with other versions, as <version>/etcd.
 	Versions string
-	// Region is the one whose members it runs.
+	// Region is the region of the members.
 	Region string
-	// Ports are those that members get, in their order. By default they get any that are free.
+	// Ports are the ports for members, in order. By default any free ports are used.
 	Ports PortRange
-	// Peers are the TLS files for peer connections. Members that were created without TLS keep their addresses, and are dialed without
-	// TLS until they are replaced.
+	// Peers are the TLS files for peer connections. Members that were created without TLS keep their addresses, and
+	// are dialed without TLS until they are replaced.
 	Peers PeerTLS
 	Log   logr.Logger
 }
 
 // Agent runs the members of a region.
 type Agent struct {
-	options Options
-	folder  folder
-	locked  *os.File
-	etcds   versions
+	options  Options
+	folder   folder
+	locked   *os.File
+	versions versions
 
-	// orders makes them one at a time. A token is looked at when it is an order's turn: one that waited while a
-	// higher token came is refused.
-	orders sync.Mutex
+	// orderMu serializes orders. The token is checked when it is an order's turn, so that an order that waited
+	// while a higher token came is refused.
+	orderMu sync.Mutex
 
-	// mu is for what follows, and is held for moments only.
+	// mu protects the following fields. It is held only briefly.
 	mu       sync.Mutex
 	identity identity
 	members  map[string]*member
@@ -52,13 +52,13 @@ type Agent struct {
 
 type member struct {
 	record
-	keeper       *keeper
+	supervisor   *supervisor
 	client, peer *port
 }
 
-// New starts all that should run according to the folder.
+// New returns an agent, and starts all members that should run.
 func New(options Options) (*Agent, error) {
-	a := &Agent{options: options, folder: folder(options.Dir), etcds: newVersions(options.Etcd, options.Versions), members: map[string]*member{}}
+	a := &Agent{options: options, folder: folder(options.Dir), versions: newVersions(options.Etcd, options.Versions), members: map[string]*member{}}
 	if err := a.open(); err != nil {
 		return nil, fmt.Errorf("opening the agent's folder %s: %w", options.Dir, err)
 	}
@@ -68,7 +68,7 @@ func New(options Options) (*Agent, error) {
 			a.launch(m)
 		case Deleting:
 			if err := a.finishDelete(m); err != nil {
-				a.options.Log.Error(err, "Cannot finish deleting a member, it has to be ordered again", "member", m.ID)
+				a.options.Log.Error(err, "Failed to finish the deletion of a member, repeat the order", "member", m.ID)
 			}
 		case Prepared, Stopped, deleted:
 		}
@@ -76,16 +76,16 @@ func New(options Options) (*Agent, error) {
 	return a, nil
 }
 
-// Close ends all processes, and returns when they have ended. They are started again by the next agent.
+// Close stops all processes and waits for them. The next agent starts them again.
 func (a *Agent) Close() error {
-	a.orders.Lock()
-	defer a.orders.Unlock()
+	a.orderMu.Lock()
+	defer a.orderMu.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
 	var ending sync.WaitGroup
 	for _, m := range a.members {
-		ending.Go(m.keeper.stop)
+		ending.Go(m.supervisor.stop)
 	}
 	ending.Wait()
 	for _, m := range a.members {
@@ -110,51 +110,52 @@ func (a *Agent) open() error {
 		return err
 	}
 	a.locked = file
-	if err := errors.Join(a.takeOver(), a.remember()); err != nil {
+	if err := errors.Join(a.lockFolder(), a.loadMembers()); err != nil {
 		return errors.Join(err, file.Close())
 	}
 	return nil
 }
 
-// takeOver makes the folder this agent's own.
-func (a *Agent) takeOver() error {
+// lockFolder locks the folder for this agent.
+func (a *Agent) lockFolder() error {
 	if err := lock(a.locked); err != nil {
-		return fmt.Errorf("another agent uses it: stop that one first, or give each its own --dir (%w)", err)
+		return fmt.Errorf("another agent uses the folder: stop it first, or use another --dir (%w)", err)
 	}
 	found, err := a.folder.loadIdentity()
 	if err != nil {
 		return err
 	}
 	if found.Region != "" && found.Region != a.options.Region {
-		return fmt.Errorf("it belongs to the agent of region %s, not %s: give each region its own --dir", found.Region, a.options.Region)
+		return fmt.Errorf("the folder belongs to region %s, not %s: use another --dir for each region", found.Region, a.options.Region)
 	}
 	a.identity = identity{Region: a.options.Region, Tokens: found.Tokens, Token: found.Token}
 	return a.folder.saveIdentity(a.identity)
 }
 
-func (a *Agent) remember() error {
+func (a *Agent) loadMembers() error {
 	records, err := a.folder.load()
 	if err != nil {
 		return err
 	}
 	for _, r := range records {
 		if r.PeerTLS && r.Phase != deleted && !a.options.Peers.enabled() {
-			return fmt.Errorf("the others dial %s with TLS: give the agent the files for it again", r.ID)
+			return fmt.Errorf("member %s has a TLS peer address: set --peer-cert, --peer-key and --peer-ca again", r.ID)
 		}
 		m := &member{record: r}
 		if r.Phase != deleted {
-			m.client, m.peer = a.holdAgain(r, r.ClientPort), a.holdAgain(r, r.PeerPort)
+			m.client, m.peer = a.reservePort(r, r.ClientPort), a.reservePort(r, r.PeerPort)
 		}
 		a.members[r.ID] = m
 	}
 	return nil
 }
 
-// holdAgain does without a port that somebody else holds by now: if it is really taken, etcd will say so.
-func (a *Agent) holdAgain(r record, number int) *port {
-	held, err := hold(number)
+// reservePort continues without a reservation if it fails: if another process listens on the port, etcd reports
+// it.
+func (a *Agent) reservePort(r record, number int) *port {
+	held, err := reservePort(number)
 	if err != nil {
-		a.options.Log.Info("Somebody else may have taken the port of a member", "member", r.ID, "port", number, "reason", err.Error())
+		a.options.Log.Info("Failed to reserve the port of a member, another process may use it", "member", r.ID, "port", number, "reason", err.Error())
 		return nil
 	}
 	return held
@@ -175,7 +176,7 @@ func (a *Agent) List() []Member {
 }
 
 func (a *Agent) describe(m *member) Member {
-	process := m.keeper.look()
+	process := m.supervisor.status()
 	return Member{
 		ID: m.ID, Region: a.options.Region, System: m.System, ClientURL: m.clientURL(), PeerURL: m.peerURL(),
 		Phase: m.Phase, Args: m.Args, Applied: m.Applied, Version: m.Version, AppliedVersion: m.AppliedVersion, LastOrder: m.LastOrder,
@@ -183,7 +184,7 @@ func (a *Agent) describe(m *member) Member {
 	}
 }
 
-// Prepare gives a member of a system its addresses.
+// Prepare assigns addresses to a member of a system.
 func (a *Agent) Prepare(id, system string) (Member, error) {
 	if err := checkID(id); err != nil {
 		return Member{}, err
@@ -193,17 +194,17 @@ func (a *Agent) Prepare(id, system string) (Member, error) {
 	m := a.members[id]
 	if m != nil && m.Phase != deleted {
 		if m.System != system {
-			return Member{}, refuse(ReasonTaken, "the member %s is one of the system %q: choose another prefix for those of %.80q", id, m.System, system)
+			return Member{}, refuse(ReasonTaken, "member %s belongs to system %q: choose another prefix for members of %.80q", id, m.System, system)
 		}
 		return a.describe(m), notDeleting(m)
 	}
 	fresh := &member{record: record{ID: id, System: system, Phase: Prepared, PeerTLS: a.options.Peers.enabled()}}
 	if m != nil {
-		fresh.LastOrder = m.LastOrder // an order to delete the old one is none to delete this one
+		fresh.LastOrder = m.LastOrder // an order to delete the former member must not delete this one
 	}
 	var err, err2 error
-	fresh.client, err = a.options.Ports.free()
-	fresh.peer, err2 = a.options.Ports.free()
+	fresh.client, err = a.options.Ports.reserveFree()
+	fresh.peer, err2 = a.options.Ports.reserveFree()
 	if err = errors.Join(err, err2); err == nil {
 		fresh.ClientPort, fresh.PeerPort = fresh.client.number, fresh.peer.number
 		err = a.folder.save(fresh.record)
@@ -214,18 +215,18 @@ func (a *Agent) Prepare(id, system string) (Member, error) {
 		return Member{}, fmt.Errorf("preparing %s: %w", id, err)
 	}
 	a.members[id] = fresh
-	a.options.Log.Info("Prepared a member", "member", id, "client", fresh.clientURL(), "peer", fresh.peerURL())
+	a.options.Log.Info("Prepared member", "member", id, "client", fresh.clientURL(), "peer", fresh.peerURL())
 	return a.describe(fresh), nil
 }
 
-// SetArgs sets the arguments for the next start or restart that is ordered.
+// SetArgs sets the arguments for the next ordered start or restart.
 func (a *Agent) SetArgs(id string, args map[string]string) (Member, error) {
 	if err := checkArgs(args); err != nil {
 		return Member{}, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	m, err := a.known(id)
+	m, err := a.find(id)
 	if err != nil {
 		return Member{}, err
 	}
@@ -241,14 +242,14 @@ func (a *Agent) SetArgs(id string, args map[string]string) (Member, error) {
 	return a.describe(m), nil
 }
 
-// SetVersion sets the version of etcd for the next start or restart that is ordered.
+// SetVersion sets the version of etcd for the next ordered start or restart.
 func (a *Agent) SetVersion(id, version string) (Member, error) {
-	if err := a.etcds.check(version); err != nil {
+	if err := a.versions.check(version); err != nil {
 		return Member{}, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	m, err := a.known(id)
+	m, err := a.find(id)
 	if err == nil {
 		err = notDeleting(m)
 	}
@@ -261,28 +262,28 @@ func (a *Agent) SetVersion(id, version string) (Member, error) {
 	return a.describe(m), nil
 }
 
-// known returns a member that was prepared.
-func (a *Agent) known(id string) (*member, error) {
+// find returns a member that exists.
+func (a *Agent) find(id string) (*member, error) {
 	m := a.members[id]
 	if m == nil || m.Phase == deleted {
-		return nil, refuse(ReasonNotPrepared, "there is no member %.80q in region %s: prepare it first", id, a.options.Region)
+		return nil, refuse(ReasonNotPrepared, "member %.80q not found in region %s: prepare it first", id, a.options.Region)
 	}
 	return m, nil
 }
 
 func notDeleting(m *member) error {
 	if m.Phase == Deleting {
-		return refuse(ReasonDeleting, "the member %s is being deleted: wait, or order it again", m.ID)
+		return refuse(ReasonDeleting, "member %s is being deleted: wait, or repeat the order", m.ID)
 	}
 	return nil
 }
 
-// save changes what is remembered of a member, on disk first.
+// save changes the record of a member, on disk first.
 func (a *Agent) save(m *member, change func(*record)) error {
 	changed := m.record
 	change(&changed)
 	if err := a.folder.save(changed); err != nil {
-		return fmt.Errorf("remembering %s: %w", m.ID, err)
+		return fmt.Errorf("saving the record of %s: %w", m.ID, err)
 	}
 	m.record = changed
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestDeath kills the agent, and asks it to end: no member outlives it, and all run again with the next one.
+// TestDeath kills the agent, and stops it: no member outlives it, and the next agent starts all of them again.
 func TestDeath(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "asked to end": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// TestRefusals are calls that are wrong in themselves.
+// TestRefusals makes invalid calls.
 func TestRefusals(t *testing.T) {
 	f := setUp(t)
 	f.prepare("dc1-1")
@@ -65,19 +65,19 @@ func TestRefusals(t *testing.T) {
 		want error
 		text string
 	}{
-		"an ID that is a path":     {prepare("../dc1"), agent.ErrInvalid, "member's ID"},
-		"an ID that is too long":   {prepare(strings.Repeat("a", 64)), agent.ErrInvalid, "member's ID"},
-		"an ID in capitals":        {prepare("DC1"), agent.ErrInvalid, "member's ID"},
-		"its name":                 {args("name"), agent.ErrInvalid, "sets the argument name itself"},
-		"its data":                 {args("data-dir"), agent.ErrInvalid, "itself"},
-		"its first cluster":        {args("initial-cluster-token"), agent.ErrInvalid, "itself"},
-		"where it listens":         {args("listen-metrics-urls"), agent.ErrInvalid, "itself"},
-		"its peers' certificates":  {args("peer-trusted-ca-file"), agent.ErrInvalid, "itself"},
-		"no check of its peers":    {args("experimental-peer-skip-client-san-verification"), agent.ErrInvalid, "itself"},
-		"all of it in a file":      {args("config-file"), agent.ErrInvalid, "itself"},
-		"an argument with dashes":  {args("--log-level"), agent.ErrInvalid, "without dashes"},
-		"two arguments in one":     {args("log-level=a --name"), agent.ErrInvalid, "without dashes"},
-		"no state":                 {start("a=http://127.0.0.1:1", ""), agent.ErrInvalid, "neither new nor existing"},
+		"an ID that is a path":     {prepare("../dc1"), agent.ErrInvalid, "invalid member ID"},
+		"an ID that is too long":   {prepare(strings.Repeat("a", 64)), agent.ErrInvalid, "invalid member ID"},
+		"an ID in capitals":        {prepare("DC1"), agent.ErrInvalid, "invalid member ID"},
+		"its name":                 {args("name"), agent.ErrInvalid, "the argument name is set by the agent"},
+		"its data":                 {args("data-dir"), agent.ErrInvalid, "set by the agent"},
+		"its first cluster":        {args("initial-cluster-token"), agent.ErrInvalid, "set by the agent"},
+		"where it listens":         {args("listen-metrics-urls"), agent.ErrInvalid, "set by the agent"},
+		"its peers' certificates":  {args("peer-trusted-ca-file"), agent.ErrInvalid, "set by the agent"},
+		"no check of its peers":    {args("experimental-peer-skip-client-san-verification"), agent.ErrInvalid, "set by the agent"},
+		"all of it in a file":      {args("config-file"), agent.ErrInvalid, "set by the agent"},
+		"an argument with dashes":  {args("--log-level"), agent.ErrInvalid, "without the leading dashes"},
+		"two arguments in one":     {args("log-level=a --name"), agent.ErrInvalid, "without the leading dashes"},
+		"no state":                 {start("a=http://127.0.0.1:1", ""), agent.ErrInvalid, "use new or existing"},
 		"no cluster":               {start("", agent.ClusterNew), agent.ErrInvalid, "name=http://host:port"},
 		"a cluster without a name": {start("http://127.0.0.1:1", agent.ClusterNew), agent.ErrInvalid, "name=http://host:port"},
 		"a cluster of sockets":     {start("a=unix://127.0.0.1:1", agent.ClusterNew), agent.ErrInvalid, "name=https://host:port"},
@@ -85,15 +85,15 @@ func TestRefusals(t *testing.T) {
 		"an ID of another system": {func() error {
 			_, err := f.Prepare(t.Context(), "dc1-1", "payments")
 			return err
-		}(), agent.ErrTaken, "is one of the system \"orders\""},
-		"a version that is none":      {version("dc1-1", "../etcd"), agent.ErrInvalid, "no version of etcd"},
-		"a version that is not there": {version("dc1-1", "3.0.1"), agent.ErrInvalid, "there is no etcd 3.0.1, only 3."},
-		"nobody's version":            {version("dc1-2", ""), agent.ErrNotPrepared, "prepare it first"},
-		"nobody's arguments": {func() error {
+		}(), agent.ErrTaken, "belongs to system \"orders\""},
+		"an invalid version": {version("dc1-1", "../etcd"), agent.ErrInvalid, "invalid version"},
+		"a missing version":  {version("dc1-1", "3.0.1"), agent.ErrInvalid, "etcd 3.0.1 not found (available: 3."},
+		"foreign version":    {version("dc1-2", ""), agent.ErrNotPrepared, "prepare it first"},
+		"foreign arguments": {func() error {
 			_, err := f.SetArgs(t.Context(), "dc1-2", nil)
 			return err
 		}(), agent.ErrNotPrepared, "prepare it first"},
-		"nobody's start": {func() error {
+		"foreign start": {func() error {
 			_, err := f.Start(t.Context(), "dc1-2", order(1, "start"), agent.Launch{InitialCluster: "a=http://127.0.0.1:1", State: agent.ClusterNew})
 			return err
 		}(), agent.ErrNotPrepared, "prepare it first"},
@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 	f.Expect(f.now("dc1-1").Phase).To(Equal(agent.Prepared))
 }
 
-// TestFolder is one agent's, and of one region.
+// TestFolder refuses a folder of another agent or region.
 func TestFolder(t *testing.T) {
 	g := NewWithT(t)
 	options := agent.Options{Dir: rig.TempDir(t), Etcd: filepath.Join(rig.Assets(t), "etcd"), Region: "dc1", Log: logr.Discard()}
@@ -127,7 +127,7 @@ func TestFolder(t *testing.T) {
 	g.Expect(err).To(MatchError(os.ErrNotExist))
 }
 
-// TestInterruptedDelete finishes what an agent had begun that died.
+// TestInterruptedDelete finishes a deletion that a former agent has begun.
 func TestInterruptedDelete(t *testing.T) {
 	g := NewWithT(t)
 	options := agent.Options{Dir: rig.TempDir(t), Etcd: filepath.Join(rig.Assets(t), "etcd"), Region: "dc1", Log: logr.Discard()}
@@ -146,7 +146,7 @@ func TestInterruptedDelete(t *testing.T) {
 	g.Expect(next.Close()).To(Succeed())
 }
 
-// TestPorts are given in their order, to one member each, also by agents that do not know each other.
+// TestPorts assigns ports in order, each to one member, also if agents do not know each other.
 func TestPorts(t *testing.T) {
 	g := NewWithT(t)
 	ports := agent.PortRange{}
@@ -181,7 +181,7 @@ func TestPorts(t *testing.T) {
 	g.Expect(given).To(HaveLen(8))
 }
 
-// TestVersions are found by their names, and come with a restart.
+// TestVersions finds versions by their names, and applies them with a restart.
 func TestVersions(t *testing.T) {
 	g := NewWithT(t)
 	etcd, folder := filepath.Join(rig.Assets(t), "etcd"), rig.TempDir(t)

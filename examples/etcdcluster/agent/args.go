@@ -14,37 +14,37 @@ var (
 	validArg = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 )
 
-// checkID keeps what becomes the name of a folder from being a path.
+// checkID refuses IDs that are not valid names of folders.
 func checkID(id string) error {
 	if !validID.MatchString(id) {
-		return refuse(ReasonInvalid, "%.80q is no member's ID: use up to 63 lower-case letters, digits and hyphens", id)
+		return refuse(ReasonInvalid, "invalid member ID %.80q: use up to 63 lower-case letters, digits and hyphens", id)
 	}
 	return nil
 }
 
-// reserved are the arguments that the agent sets itself, or that would take the member out of its hands.
+// reserved are the arguments that the agent sets itself, or that would break its control of the member.
 var reserved = []string{"name", "data-dir", "wal-dir", "config-file", "force-new-cluster"}
 
-// reservedPrefixes are what more of them begin with.
+// reservedPrefixes are the prefixes of further reserved arguments.
 var reservedPrefixes = []string{"initial-", "listen-", "advertise-", "discovery", "peer-", "experimental-peer-"}
 
 func checkArgs(args map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if !validArg.MatchString(name) {
-			return refuse(ReasonInvalid, "%.80q is no flag of etcd: write it without dashes before it, such as heartbeat-interval", name)
+			return refuse(ReasonInvalid, "invalid argument %.80q: use a flag of etcd without the leading dashes, such as heartbeat-interval", name)
 		}
 		begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 		if slices.Contains(reserved, name) || slices.ContainsFunc(reservedPrefixes, begins) {
-			return refuse(ReasonInvalid, "the agent sets the argument %s itself: leave it out", name)
+			return refuse(ReasonInvalid, "the argument %s is set by the agent: remove it", name)
 		}
 	}
 	return nil
 }
 
-// sameArgs takes no arguments and an empty list of them for the same.
+// sameArgs compares arguments. A nil map equals an empty one.
 func sameArgs(a, b map[string]string) bool { return maps.Equal(a, b) }
 
-// commandLine is what a member's etcd is started with.
+// commandLine returns the arguments of a member's etcd.
 func commandLine(r record, dir string, peers PeerTLS) []string {
 	line := []string{
 		"--name=" + r.ID,
@@ -59,18 +59,18 @@ func commandLine(r record, dir string, peers PeerTLS) []string {
 	for _, name := range slices.Sorted(maps.Keys(r.Applied)) {
 		line = append(line, "--"+name+"="+r.Applied[name])
 	}
-	// Also a member that is dialed without TLS may have to dial others with it.
+	// A member without TLS on its own address may have to dial others with TLS.
 	return append(line, peers.flags()...)
 }
 
 func checkLaunch(launch Launch) error {
 	if launch.State != ClusterNew && launch.State != ClusterExisting {
-		return refuse(ReasonInvalid, "the state %.80q is neither %s nor %s", launch.State, ClusterNew, ClusterExisting)
+		return refuse(ReasonInvalid, "invalid state %.80q: use %s or %s", launch.State, ClusterNew, ClusterExisting)
 	}
 	for member := range strings.SplitSeq(launch.InitialCluster, ",") {
 		name, address, found := strings.Cut(member, "=")
 		if parsed, err := url.Parse(address); !found || name == "" || err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-			return refuse(ReasonInvalid, "the initial cluster has %.80q, want name=http://host:port or name=https://host:port", member)
+			return refuse(ReasonInvalid, "invalid initial cluster member %.80q: use name=http://host:port or name=https://host:port", member)
 		}
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Client talks to an agent. Its calls last until the context ends: an order may take as long as an etcd takes to
-// stop. An order whose answer was lost is given again, with the same ID.
+// Client is a client of an agent. Calls last until the context ends: an order may take as long as etcd takes to
+// stop. After a lost response, repeat an order with the same ID.
 type Client struct {
 	url  string
 	http *http.Client
@@ -22,7 +22,7 @@ type Client struct {
 func NewClient(agent string) (*Client, error) {
 	parsed, err := url.Parse(agent)
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
-		return nil, fmt.Errorf("%q is no URL of an agent, such as http://127.0.0.1:7070", agent)
+		return nil, fmt.Errorf("invalid agent URL %q: use a URL such as http://127.0.0.1:7070", agent)
 	}
 	return &Client{url: strings.TrimSuffix(agent, "/"), http: &http.Client{}}, nil
 }
@@ -34,37 +34,38 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	return members, err
 }
 
-// Prepare gives a member of a system its addresses. It keeps those that it has.
+// Prepare assigns addresses to a member of a system. It keeps existing ones.
 func (c *Client) Prepare(ctx context.Context, id, system string) (Member, error) {
 	return c.member(ctx, http.MethodPut, id, "", prepareRequest{system})
 }
 
-// SetVersion sets the version of etcd for the next start or restart that is ordered.
+// SetVersion sets the version of etcd for the next ordered start or restart.
 func (c *Client) SetVersion(ctx context.Context, id, version string) (Member, error) {
 	return c.member(ctx, http.MethodPut, id, "/version", versionRequest{version})
 }
 
-// SetArgs sets the arguments for the next start or restart that is ordered.
+// SetArgs sets the arguments for the next ordered start or restart.
 func (c *Client) SetArgs(ctx context.Context, id string, args map[string]string) (Member, error) {
 	return c.member(ctx, http.MethodPut, id, "/args", argsRequest{args})
 }
 
-// Start starts a member, with the arguments that are set. One that runs is left alone.
+// Start starts a member with the arguments that are set. It does not affect a running one.
 func (c *Client) Start(ctx context.Context, id string, order Order, launch Launch) (Member, error) {
 	return c.member(ctx, http.MethodPost, id, "/start", startRequest{order, launch})
 }
 
-// Restart ends the process of a member, if there is one, and starts it with the arguments that are set.
+// Restart stops the process of a member, if any, and starts it with the arguments that are set.
 func (c *Client) Restart(ctx context.Context, id string, order Order) (Member, error) {
 	return c.member(ctx, http.MethodPost, id, "/restart", order)
 }
 
-// Stop ends the process of a member and keeps its data.
+// Stop stops the process of a member and keeps its data.
 func (c *Client) Stop(ctx context.Context, id string, order Order) (Member, error) {
 	return c.member(ctx, http.MethodPost, id, "/stop", order)
 }
 
-// Delete ends the process of a member and removes its data and addresses. One that is not there is no error.
+// Delete stops the process of a member and removes its data and addresses. It does nothing if the member does
+// not exist.
 func (c *Client) Delete(ctx context.Context, id string, order Order) error {
 	return c.call(ctx, http.MethodDelete, "/members/"+url.PathEscape(id), order, nil)
 }
@@ -92,28 +93,28 @@ func (c *Client) member(ctx context.Context, method, id, what string, body any) 
 	return member, err
 }
 
-// maxBody bounds what is read from either side.
+// maxBody limits the size of requests and responses.
 const maxBody = 1 << 20
 
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
 	var body bytes.Buffer
 	if in != nil {
 		if err := json.NewEncoder(&body).Encode(in); err != nil {
-			return fmt.Errorf("telling the agent: %w", err)
+			return fmt.Errorf("creating the request to the agent: %w", err)
 		}
 	}
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, &body)
 	if err != nil {
-		return fmt.Errorf("telling the agent: %w", err)
+		return fmt.Errorf("creating the request to the agent: %w", err)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return fmt.Errorf("reaching the agent: %w", err)
+		return fmt.Errorf("calling the agent: %w", err)
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
 	if err != nil {
-		return fmt.Errorf("hearing the agent: %w", err)
+		return fmt.Errorf("reading the response of the agent: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
 		refused := &RefusedError{}
@@ -126,7 +127,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		return nil
 	}
 	if err := json.Unmarshal(content, out); err != nil {
-		return fmt.Errorf("understanding the agent: %w", err)
+		return fmt.Errorf("decoding the response of the agent: %w", err)
 	}
 	return nil
 }

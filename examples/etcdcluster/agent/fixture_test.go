@@ -24,7 +24,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// What makes the test binary an agent instead.
+// The environment variable that makes the test binary an agent.
 const addressVariable, dirVariable, etcdVariable = "AGENT_ADDRESS", "AGENT_DIR", "AGENT_ETCD"
 
 func TestMain(m *testing.M) {
@@ -47,10 +47,10 @@ func runAgent(address string) error {
 	})
 }
 
-// patience is for machines that are busy with other tests.
+// The timeout is long enough for a machine that is busy with other tests.
 const patience = rig.Timeout
 
-// fixture is an agent in a process of its own.
+// fixture is an agent in its own process.
 type fixture struct {
 	*testing.T
 	Gomega
@@ -74,7 +74,7 @@ func setUp(t *testing.T) *fixture {
 	return f
 }
 
-// run starts the agent, on the folder that there is.
+// run starts the agent with the existing folder.
 func (f *fixture) run() {
 	f.Helper()
 	executable, err := os.Executable()
@@ -108,7 +108,7 @@ func order(token int64, id string) agent.Order {
 	return agent.Order{Token: token, System: "orders", ID: id}
 }
 
-// prepare gives a member its addresses.
+// prepare assigns the addresses of a member.
 func (f *fixture) prepare(id string) agent.Member {
 	f.Helper()
 	member, err := f.Prepare(f.Context(), id, "orders")
@@ -116,12 +116,12 @@ func (f *fixture) prepare(id string) agent.Member {
 	return member
 }
 
-// alone is how the only member of a system is started.
+// alone returns the launch of the only member of a system.
 func alone(m agent.Member) agent.Launch {
 	return agent.Launch{InitialCluster: m.ID + "=" + m.PeerURL, State: agent.ClusterNew}
 }
 
-// first starts a system of one member, and returns it when it can be used.
+// first starts a system of one member, and returns the member when it is ready.
 func (f *fixture) first(id string) agent.Member {
 	f.Helper()
 	prepared := f.prepare(id)
@@ -132,7 +132,7 @@ func (f *fixture) first(id string) agent.Member {
 	return started
 }
 
-// usable waits until a member takes writes.
+// usable waits until a member accepts writes.
 func (f *fixture) usable(m agent.Member) {
 	f.Helper()
 	f.Eventually(func() error {
@@ -147,11 +147,11 @@ func (f *fixture) etcd(m agent.Member) *clientv3.Client {
 	f.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.ClientURL}, Logger: zap.NewNop()})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.Cleanup(func() { _ = client.Close() }) // it has been used by then
+	f.Cleanup(func() { _ = client.Close() }) // it is not used any longer
 	return client
 }
 
-// now is what the agent says of a member.
+// now returns a member as the agent reports it.
 func (f *fixture) now(id string) agent.Member {
 	f.Helper()
 	members, err := f.Members(f.Context())
@@ -164,7 +164,7 @@ func (f *fixture) now(id string) agent.Member {
 	return agent.Member{}
 }
 
-// commandLine is what the member's process itself says that it was started with.
+// commandLine returns the command line of the member's process.
 func (f *fixture) commandLine(m agent.Member) []string {
 	f.Helper()
 	var vars struct {
@@ -177,7 +177,7 @@ func (f *fixture) commandLine(m agent.Member) []string {
 	return vars.Cmdline
 }
 
-// gone waits for the end of a process.
+// gone waits until a process has ended.
 func (f *fixture) gone(pid int) {
 	f.Helper()
 	f.Eventually(func() map[int]string { return rig.Alive(map[int]string{pid: "etcd"}) }).Should(BeEmpty())

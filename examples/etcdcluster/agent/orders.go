@@ -10,40 +10,40 @@ import (
 	"path/filepath"
 )
 
-// Start starts a member, with the arguments that are set. One that runs is left alone. Should it be one that runs only
-// until it crashes the next time, then it has the new launch afterwards.
+// Start starts a member with the arguments that are set. If its process runs, the new launch is used after its
+// next crash.
 func (a *Agent) Start(ctx context.Context, id string, order Order, launch Launch) (Member, error) {
 	if err := checkLaunch(launch); err != nil {
 		return Member{}, err
 	}
-	return a.order(ctx, id, order, func(m *member, now record) error {
-		if now.Phase == Running && a.look(m).pid != 0 {
-			return a.locking(func() error {
+	return a.carryOut(ctx, id, order, func(m *member, now record) error {
+		if now.Phase == Running && a.processStatus(m).pid != 0 {
+			return a.withLock(func() error {
 				if err := a.save(m, func(r *record) { r.LastOrder, r.Launch = order.ID, launch }); err != nil {
 					return err
 				}
-				m.keeper.use(commandLine(m.record, a.folder.member(id), a.options.Peers))
+				m.supervisor.setArgs(commandLine(m.record, a.folder.member(id), a.options.Peers))
 				return nil
 			})
 		}
-		return a.anew(m, func(r *record) { r.LastOrder, r.Launch = order.ID, launch })
+		return a.restartProcess(m, func(r *record) { r.LastOrder, r.Launch = order.ID, launch })
 	})
 }
 
-// Restart ends the process of a member, if there is one, and starts it with the arguments that are set.
+// Restart stops the process of a member, if any, and starts it with the arguments that are set.
 func (a *Agent) Restart(ctx context.Context, id string, order Order) (Member, error) {
-	return a.order(ctx, id, order, func(m *member, now record) error {
+	return a.carryOut(ctx, id, order, func(m *member, now record) error {
 		if now.Launch == (Launch{}) {
-			return refuse(ReasonNotStarted, "the member %s was never started: start it", id)
+			return refuse(ReasonNotStarted, "member %s was never started: start it", id)
 		}
-		return a.anew(m, func(r *record) { r.LastOrder = order.ID })
+		return a.restartProcess(m, func(r *record) { r.LastOrder = order.ID })
 	})
 }
 
-// Stop ends the process of a member and keeps its data.
+// Stop stops the process of a member and keeps its data.
 func (a *Agent) Stop(ctx context.Context, id string, order Order) (Member, error) {
-	return a.order(ctx, id, order, func(m *member, _ record) error {
-		err := a.locking(func() error {
+	return a.carryOut(ctx, id, order, func(m *member, _ record) error {
+		err := a.withLock(func() error {
 			if err := notDeleting(m); err != nil {
 				return err
 			}
@@ -57,21 +57,22 @@ func (a *Agent) Stop(ctx context.Context, id string, order Order) (Member, error
 		if err != nil {
 			return err
 		}
-		a.end(m)
+		a.stopProcess(m)
 		return nil
 	})
 }
 
-// Delete ends the process of a member and removes its data and addresses. One that is not there is no error.
+// Delete stops the process of a member and removes its data and addresses. It does nothing if the member does
+// not exist.
 func (a *Agent) Delete(ctx context.Context, id string, order Order) error {
-	_, err := a.order(ctx, id, order, func(m *member, _ record) error {
-		err := a.locking(func() error {
+	_, err := a.carryOut(ctx, id, order, func(m *member, _ record) error {
+		err := a.withLock(func() error {
 			return a.save(m, func(r *record) { r.LastOrder, r.Phase = order.ID, Deleting })
 		})
 		if err != nil {
 			return err
 		}
-		a.end(m)
+		a.stopProcess(m)
 		return a.finishDelete(m)
 	})
 	if errors.Is(err, ErrNotPrepared) {
@@ -80,17 +81,17 @@ func (a *Agent) Delete(ctx context.Context, id string, order Order) error {
 	return err
 }
 
-// order carries one out when it is its turn.
-func (a *Agent) order(ctx context.Context, id string, order Order, do func(m *member, now record) error) (Member, error) {
+// carryOut carries out an order when it is its turn.
+func (a *Agent) carryOut(ctx context.Context, id string, order Order, do func(m *member, now record) error) (Member, error) {
 	if err := checkOrder(id, order); err != nil {
 		return Member{}, err
 	}
-	a.orders.Lock()
-	defer a.orders.Unlock()
+	a.orderMu.Lock()
+	defer a.orderMu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return Member{}, fmt.Errorf("who gave the order has not waited for it: %w", err)
+		return Member{}, fmt.Errorf("the client did not wait for the order: %w", err)
 	}
-	m, now, err := a.admit(id, order)
+	m, now, err := a.checkAndFence(id, order)
 	if err != nil {
 		return Member{}, err
 	}
@@ -106,18 +107,18 @@ func (a *Agent) order(ctx context.Context, id string, order Order, do func(m *me
 	return a.describe(m), nil
 }
 
-// admit looks at the token of an order, and at the member that it is about.
-func (a *Agent) admit(id string, order Order) (*member, record, error) {
+// checkAndFence checks the token and the member of an order.
+func (a *Agent) checkAndFence(id string, order Order) (*member, record, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
-		return nil, record{}, errors.New("the agent is about to end: give the order to the next one")
+		return nil, record{}, errors.New("the agent is stopping: repeat the order when it is back")
 	}
-	m, err := a.known(id)
+	m, err := a.find(id)
 	if err == nil && m.System != order.System {
-		return nil, record{}, refuse(ReasonTaken, "the member %s is one of the system %q, not of %.80q", id, m.System, order.System)
+		return nil, record{}, refuse(ReasonTaken, "member %s belongs to system %q, not %.80q", id, m.System, order.System)
 	}
-	// An order for a member that is not there shows its token too.
+	// The token counts even if the member does not exist.
 	if err := a.fence(order.System, order.Token); err != nil {
 		return nil, record{}, err
 	}
@@ -131,16 +132,16 @@ func checkOrder(id string, order Order) error {
 	const most = 512
 	switch {
 	case order.Token <= 0:
-		return refuse(ReasonInvalid, "an order needs the token of the lock under which it is given, not %d", order.Token)
+		return refuse(ReasonInvalid, "invalid token %d: an order needs the fencing token of the lock", order.Token)
 	case order.System == "":
-		return refuse(ReasonInvalid, "an order needs the system that its token counts for")
+		return refuse(ReasonInvalid, "the system is missing: an order needs the system of its token")
 	case order.ID == "" || len(order.ID) > most:
 		return refuse(ReasonInvalid, "an order needs an ID of at most %d characters", most)
 	}
 	return checkID(id)
 }
 
-// fence refuses a token that is lower than one of the system before, and remembers one that is higher.
+// fence refuses a token that is lower than the highest one of the system, and records a higher one.
 func (a *Agent) fence(system string, token int64) error {
 	highest, known := a.identity.Tokens[system]
 	if !known {
@@ -149,7 +150,7 @@ func (a *Agent) fence(system string, token int64) error {
 	switch {
 	case token < highest:
 		return &RefusedError{Reason: ReasonFenced, Seen: highest, Message: fmt.Sprintf(
-			"the token %d is older than %d, which was seen before: the lock belongs to another operator by now, or its counter was reset", token, highest)}
+			"token %d is older than %d, which was seen before: another operator holds the lock now, or its counter was reset", token, highest)}
 	case token > highest:
 		next := a.identity
 		next.Tokens = maps.Clone(next.Tokens)
@@ -158,17 +159,17 @@ func (a *Agent) fence(system string, token int64) error {
 		}
 		next.Tokens[system] = token
 		if err := a.folder.saveIdentity(next); err != nil {
-			return fmt.Errorf("remembering the token: %w", err)
+			return fmt.Errorf("saving the token: %w", err)
 		}
 		a.identity = next
 	}
 	return nil
 }
 
-// anew ends the process of a member and starts it with the arguments that are set. That is written first: should the
-// agent die in between, its processes do too, and the next agent starts them like this.
-func (a *Agent) anew(m *member, change func(*record)) error {
-	err := a.locking(func() error {
+// restartProcess stops the process of a member and starts it with the arguments that are set. It saves them
+// first: if the agent dies in between, the next agent starts the process with them.
+func (a *Agent) restartProcess(m *member, change func(*record)) error {
+	err := a.withLock(func() error {
 		if err := notDeleting(m); err != nil {
 			return err
 		}
@@ -180,35 +181,35 @@ func (a *Agent) anew(m *member, change func(*record)) error {
 	if err != nil {
 		return err
 	}
-	a.end(m)
+	a.stopProcess(m)
 	a.launch(m)
 	return nil
 }
 
-// launch makes the process of a member run. Only orders, and the beginning, do this.
+// launch starts the process of a member. It is called only for orders, and when the agent starts.
 func (a *Agent) launch(m *member) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	dir := a.folder.member(m.ID)
-	m.keeper = keep(a.etcds.path(m.AppliedVersion), commandLine(m.record, dir, a.options.Peers), filepath.Join(dir, logFile))
+	m.supervisor = startSupervisor(a.versions.path(m.AppliedVersion), commandLine(m.record, dir, a.options.Peers), filepath.Join(dir, logFile))
 }
 
-// end waits for the end of a member's process. Others can look at the members meanwhile.
-func (a *Agent) end(m *member) {
+// stopProcess waits until a member's process has ended. It does not hold the mutex meanwhile.
+func (a *Agent) stopProcess(m *member) {
 	a.mu.Lock()
-	keeper := m.keeper
+	supervisor := m.supervisor
 	a.mu.Unlock()
-	keeper.stop()
+	supervisor.stop()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	m.keeper = nil
+	m.supervisor = nil
 }
 
 func (a *Agent) finishDelete(m *member) error {
 	if err := a.folder.removeData(m.ID); err != nil {
 		return fmt.Errorf("removing the data of %s: %w", m.ID, err)
 	}
-	return a.locking(func() error {
+	return a.withLock(func() error {
 		if err := a.save(m, func(r *record) { *r = record{ID: r.ID, Phase: deleted, LastOrder: r.LastOrder} }); err != nil {
 			return err
 		}
@@ -218,13 +219,13 @@ func (a *Agent) finishDelete(m *member) error {
 	})
 }
 
-func (a *Agent) look(m *member) processState {
+func (a *Agent) processStatus(m *member) processState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return m.keeper.look()
+	return m.supervisor.status()
 }
 
-func (a *Agent) locking(do func() error) error {
+func (a *Agent) withLock(do func() error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return do()

@@ -17,7 +17,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestPrepare gives addresses once, and starts nothing.
+// TestPrepare assigns addresses once, and starts nothing.
 func TestPrepare(t *testing.T) {
 	f := setUp(t)
 	first, second := f.prepare("dc1-1"), f.prepare("dc1-2")
@@ -33,7 +33,7 @@ func TestPrepare(t *testing.T) {
 	f.Expect(rig.Descendants(t, f.process.PID())).To(BeEmpty())
 }
 
-// TestStart starts a system of one member, and it takes writes.
+// TestStart starts a system of one member, which accepts writes.
 func TestStart(t *testing.T) {
 	f := setUp(t)
 	started := f.first("dc1-1")
@@ -46,7 +46,7 @@ func TestStart(t *testing.T) {
 	f.Expect(again.LastOrder).To(Equal("start again"))
 }
 
-// TestArgs come with a restart and not before, and the data stay.
+// TestArgs applies arguments with a restart and not before, and keeps the data.
 func TestArgs(t *testing.T) {
 	f := setUp(t)
 	before := f.first("dc1-1")
@@ -71,7 +71,7 @@ func TestArgs(t *testing.T) {
 	f.Expect(found.Kvs).To(HaveLen(1))
 }
 
-// TestCrash kills a member: it runs again, with the arguments that it had.
+// TestCrash kills a member: it is started again with the same arguments.
 func TestCrash(t *testing.T) {
 	f := setUp(t)
 	before := f.first("dc1-1")
@@ -97,7 +97,7 @@ func TestPaused(t *testing.T) {
 	f.usable(after)
 }
 
-// TestFence refuses what is decided under a lock that somebody else has by now, also after a restart of the agent.
+// TestFence refuses an order with an old token, also after a restart of the agent.
 func TestFence(t *testing.T) {
 	f := setUp(t)
 	running := f.first("dc1-1")
@@ -133,8 +133,8 @@ func TestFence(t *testing.T) {
 	f.Expect(err).To(MatchError(agent.ErrFenced), "an order for a member that is not there shows its token too")
 }
 
-// TestTokensOfSystems counts the tokens of each system by themselves, and tells the newest one to those that are refused: their
-// store may be a new one, or one restored from an old copy.
+// TestTokensOfSystems keeps the tokens of each system separately, and returns the highest one with a refusal:
+// the store may be new, or restored from an old snapshot.
 func TestTokensOfSystems(t *testing.T) {
 	f := setUp(t)
 	f.first("dc1-1")
@@ -160,7 +160,7 @@ func TestTokensOfSystems(t *testing.T) {
 	f.Expect(f.Delete(t.Context(), "x1-1", agent.Order{Token: 1, System: "payments", ID: "delete"})).To(Succeed())
 }
 
-// TestRepeatedOrder carries an order out once, whoever repeats it.
+// TestRepeatedOrder carries out a repeated order once.
 func TestRepeatedOrder(t *testing.T) {
 	f := setUp(t)
 	f.first("dc1-1")
@@ -180,7 +180,8 @@ func TestRepeatedOrder(t *testing.T) {
 	f.Expect(again.PID).To(Equal(before.PID), "the next agent knows the order")
 }
 
-// TestOvertaken gives orders under many tokens at once. Those that are carried out are so in the order of their tokens.
+// TestOvertaken gives orders with many tokens concurrently. They are carried out in the order of their tokens,
+// or not at all.
 func TestOvertaken(t *testing.T) {
 	f := setUp(t)
 	f.first("dc1-1")
@@ -211,7 +212,7 @@ func TestOvertaken(t *testing.T) {
 	f.Expect(last).To(Equal(holders + 1))
 }
 
-// TestStop keeps the data, and the member stays down when the agent is started again.
+// TestStop keeps the data, and a restarted agent does not start the member.
 func TestStop(t *testing.T) {
 	f := setUp(t)
 	running := f.first("dc1-1")
@@ -235,7 +236,7 @@ func TestStop(t *testing.T) {
 	f.Expect(found.Kvs).To(HaveLen(1))
 }
 
-// TestDelete leaves nothing of a member, and hits no other one that gets its ID.
+// TestDelete removes a member completely, and does not affect a later member with the same ID.
 func TestDelete(t *testing.T) {
 	f := setUp(t)
 	running := f.first("dc1-1")
@@ -260,7 +261,7 @@ func TestDelete(t *testing.T) {
 	f.Expect(f.Members(t.Context())).To(BeEmpty())
 }
 
-// TestBadArgs shows why a member does not run, and gets over it.
+// TestBadArgs reports why a member does not run, and recovers.
 func TestBadArgs(t *testing.T) {
 	f := setUp(t)
 	f.first("dc1-1")
@@ -272,13 +273,13 @@ func TestBadArgs(t *testing.T) {
 
 	_, err = f.SetArgs(t.Context(), "dc1-1", nil)
 	f.Expect(err).NotTo(HaveOccurred())
-	mended, err := f.Restart(t.Context(), "dc1-1", order(1, "restart again"))
+	recovered, err := f.Restart(t.Context(), "dc1-1", order(1, "restart again"))
 	f.Expect(err).NotTo(HaveOccurred())
-	f.usable(mended)
+	f.usable(recovered)
 	f.Expect(f.now("dc1-1").Problem).To(BeEmpty())
 }
 
-// TestBadLaunch is started with a cluster that it is no part of, and then with the right one.
+// TestBadLaunch starts a member with a wrong initial cluster, and then with the right one.
 func TestBadLaunch(t *testing.T) {
 	f := setUp(t)
 	prepared := f.prepare("dc1-1")

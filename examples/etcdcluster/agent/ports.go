@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// PortRange is where members get their ports from. It is a flag.
+// PortRange is the range of the members' ports. It is a flag.
 type PortRange struct{ First, Last int }
 
-// anyPorts are below those that systems use for outgoing connections: a member that is down for a moment must find
-// its port free again.
+// anyPorts are below the ephemeral ports of operating systems: a member that is down for a moment must find its
+// port free.
 var anyPorts = PortRange{10_000, 32_000}
 
-// String writes a range as Set reads it.
+// String returns a range in the format of Set.
 func (r *PortRange) String() string {
 	if r == nil || *r == (PortRange{}) {
 		return ""
@@ -23,7 +23,7 @@ func (r *PortRange) String() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-// Set reads a range, such as 21790-21799.
+// Set parses a range, such as 21790-21799.
 func (r *PortRange) Set(value string) error {
 	first, last, found := strings.Cut(value, "-")
 	var err error
@@ -32,14 +32,14 @@ func (r *PortRange) Set(value string) error {
 		read.Last, err = strconv.Atoi(last)
 	}
 	if !found || err != nil || read.First < 1 || read.Last > 65535 || read.Last <= read.First {
-		return fmt.Errorf("%q is no range of ports, such as 21790-21799", value)
+		return fmt.Errorf("invalid port range %q: use a range such as 21790-21799", value)
 	}
 	*r = read
 	return nil
 }
 
-// candidates are the ports to try: those of a given range in their order, so that people know where the first member
-// will be, and else some by chance.
+// candidates returns the ports to try: those of the range in order, so that the first ports are predictable, or
+// else random ones.
 func (r *PortRange) candidates() []int {
 	var ports []int
 	if *r != (PortRange{}) {
@@ -55,21 +55,21 @@ func (r *PortRange) candidates() []int {
 	return ports
 }
 
-// port is one that nobody else who asks in this way gets while it is held. The UDP port of the same number is in
-// nobody's way, cannot be had twice, and goes with the process.
+// port is a reserved port. Other agents cannot reserve it while this process holds the UDP port with the same
+// number, which no member uses.
 type port struct {
 	number int
-	hold   net.PacketConn
+	conn   net.PacketConn
 }
 
 func (p *port) release() {
 	if p != nil {
-		p.hold.Close()
+		p.conn.Close()
 	}
 }
 
-// hold takes a certain port from others that ask in this way.
-func hold(number int) (*port, error) {
+// reservePort reserves a port.
+func reservePort(number int) (*port, error) {
 	taken, err := net.ListenPacket("udp", net.JoinHostPort(loopback, strconv.Itoa(number)))
 	if err != nil {
 		return nil, err
@@ -77,11 +77,11 @@ func hold(number int) (*port, error) {
 	return &port{number, taken}, nil
 }
 
-// free finds a port that nobody holds or listens on.
-func (r *PortRange) free() (*port, error) {
+// reserveFree reserves a port that no other agent has reserved and no process listens on.
+func (r *PortRange) reserveFree() (*port, error) {
 	var last error
 	for _, number := range r.candidates() {
-		held, err := hold(number)
+		held, err := reservePort(number)
 		if err != nil {
 			last = err
 			continue

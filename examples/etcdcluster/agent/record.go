@@ -12,10 +12,10 @@ import (
 
 // The folder of an agent:
 //
-//	agent.json                 whose agent it is, and the highest token of each system
-//	members/<id>/member.json   what is wanted of the member
-//	members/<id>/data          etcd's own
-//	members/<id>/etcd.log      what etcd wrote
+//	agent.json                 the region, and the highest token of each system
+//	members/<id>/member.json   the record of the member
+//	members/<id>/data          the data of etcd
+//	members/<id>/etcd.log      the log of etcd
 const (
 	agentFile     = "agent.json"
 	membersFolder = "members"
@@ -24,29 +24,29 @@ const (
 	logFile       = "etcd.log"
 )
 
-// deleted is the phase of a member that is gone. What is left of it is the last order, so that the order to delete it
-// does not hit another member that gets its ID later.
+// deleted is the phase of a deleted member. Its record keeps the last order, so that a repeated order to delete
+// it does not affect a later member with the same ID.
 const deleted Phase = "Deleted"
 
-// record is what the agent remembers of a member. It is written before anything is done.
+// record is the state of a member on disk. It is written before an order is carried out.
 type record struct {
 	ID         string `json:"id"`
 	System     string `json:"system,omitempty"`
 	ClientPort int    `json:"clientPort,omitempty"`
 	PeerPort   int    `json:"peerPort,omitempty"`
-	// PeerTLS is that of its peer URL, which is kept for as long as the member is.
+	// PeerTLS is whether its peer URL has TLS. It never changes.
 	PeerTLS bool              `json:"peerTLS,omitempty"`
 	Phase   Phase             `json:"phase"`
 	Args    map[string]string `json:"args,omitempty"`
 	Applied map[string]string `json:"applied,omitempty"`
 	Version string            `json:"version,omitempty"`
-	// AppliedVersion is to Version what Applied is to Args.
+	// AppliedVersion is the version of the last ordered start, as Applied are its arguments.
 	AppliedVersion string `json:"appliedVersion,omitempty"`
 	Launch         Launch `json:"launch,omitzero"`
 	LastOrder      string `json:"lastOrder,omitempty"`
 }
 
-// loopback is where all members are: the agent is for one machine.
+// loopback is the address of all members: the agent is for one machine.
 const loopback = "127.0.0.1"
 
 func (r record) clientURL() string { return "http://" + loopback + ":" + strconv.Itoa(r.ClientPort) }
@@ -59,16 +59,16 @@ func (r record) peerURL() string {
 	return scheme + "://" + loopback + ":" + strconv.Itoa(r.PeerPort)
 }
 
-// identity is what the agent remembers of itself.
+// identity is the state of the agent on disk.
 type identity struct {
 	Region string `json:"region"`
-	// Tokens are the highest that it has seen, by system: each system counts its own.
+	// Tokens are the highest tokens by system.
 	Tokens map[string]int64 `json:"tokens,omitempty"`
-	// Token is what an agent of an earlier version has seen, of whichever system its members were.
+	// Token is the highest token of an agent of an earlier version, which did not distinguish systems.
 	Token int64 `json:"token,omitempty"`
 }
 
-// folder is where an agent keeps what it remembers.
+// folder is the folder of an agent.
 type folder string
 
 func (f folder) member(id string) string { return filepath.Join(string(f), membersFolder, id) }
@@ -93,7 +93,7 @@ func (f folder) save(r record) error {
 	return write(filepath.Join(f.member(r.ID), memberFile), r)
 }
 
-// load reads all records. A folder without one is of a member that was never promised to anybody.
+// load reads all records. A folder without a record belongs to a member that was not completely prepared.
 func (f folder) load() ([]record, error) {
 	entries, err := os.ReadDir(filepath.Join(string(f), membersFolder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +107,7 @@ func (f folder) load() ([]record, error) {
 		case errors.Is(err, fs.ErrNotExist):
 			err = os.RemoveAll(f.member(entry.Name()))
 		case err == nil && r.ID != entry.Name():
-			err = fmt.Errorf("the folder of %s says that it is %s's", entry.Name(), r.ID)
+			err = fmt.Errorf("the record in the folder of member %s is of member %s", entry.Name(), r.ID)
 		case err == nil:
 			records = append(records, r)
 		}
@@ -118,7 +118,7 @@ func (f folder) load() ([]record, error) {
 	return records, nil
 }
 
-// removeData leaves of a member only its record.
+// removeData removes everything of a member except its record.
 func (f folder) removeData(id string) error {
 	entries, err := os.ReadDir(f.member(id))
 	for _, entry := range entries {
@@ -140,7 +140,7 @@ func read(path string, into any) error {
 	return nil
 }
 
-// write replaces a file so that it has either its old content or its new one, also after the power has failed.
+// write replaces a file atomically, also in case of a power failure.
 func write(path string, what any) error {
 	content, err := json.MarshalIndent(what, "", "  ")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Run serves an agent at an address until the context ends, and ends its processes then.
+// Run serves an agent until the context ends, and then stops its processes.
 func Run(ctx context.Context, address string, options Options) (err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -26,18 +26,17 @@ func Run(ctx context.Context, address string, options Options) (err error) {
 	server := &http.Server{Handler: a.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	options.Log.Info("The agent is ready", "region", options.Region, "address", listener.Addr().String())
+	options.Log.Info("Agent is ready", "region", options.Region, "address", listener.Addr().String())
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		// Orders that are being carried out are finished, and those that wait for their turn hear that nobody
-		// waits for them.
+		// Orders in progress are finished. Waiting orders return an error, because their clients are disconnected.
 		err = server.Close()
 	}
 	return errors.Join(err, a.Close())
 }
 
-// Handler serves the agent's calls.
+// Handler returns the handler of the agent's API.
 func (a *Agent) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /members", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.List(), nil) })
@@ -65,7 +64,7 @@ func (a *Agent) Handler() http.Handler {
 	return mux
 }
 
-// handle reads what a call is given and answers with what comes of it.
+// handle decodes a request and encodes the response.
 func handle[T any](w http.ResponseWriter, r *http.Request, do func(id string, in T) (any, error)) {
 	var in T
 	content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -73,7 +72,7 @@ func handle[T any](w http.ResponseWriter, r *http.Request, do func(id string, in
 		err = json.Unmarshal(content, &in)
 	}
 	if err != nil {
-		answer(w, nil, refuse(ReasonInvalid, "the call cannot be understood: %v", err))
+		answer(w, nil, refuse(ReasonInvalid, "decoding the request: %v", err))
 		return
 	}
 	out, err := do(r.PathValue("id"), in)
@@ -94,10 +93,10 @@ func answer(w http.ResponseWriter, out any, err error) {
 	status := http.StatusOK
 	if err != nil {
 		refused := &RefusedError{Reason: ReasonFailed, Message: err.Error()}
-		_ = errors.As(err, &refused) // or else it is the one above
+		_ = errors.As(err, &refused) // otherwise the ReasonFailed above is kept
 		status, out = statusOf[refused.Reason], refused
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(out) // the client that does not hear it asks again
+	_ = json.NewEncoder(w).Encode(out) // a client that misses the response repeats the request
 }

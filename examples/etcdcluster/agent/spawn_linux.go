@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// attributes make a process one that a Ctrl-C in the agent's terminal does not reach, and that ends with the agent.
+// attributes protect a process from a Ctrl-C in the agent's terminal, and end it with the agent.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -18,8 +18,8 @@ type spawnRequest struct {
 	done chan<- error
 }
 
-// spawn starts a process from a thread that lasts as long as the agent: the kernel means the thread when it speaks of
-// a parent's death.
+// spawn starts a process from a thread that lives as long as the agent: the parent-death signal is bound to the
+// thread.
 func spawn(cmd *exec.Cmd) error {
 	done := make(chan error)
 	spawner() <- spawnRequest{cmd, done}
@@ -37,7 +37,7 @@ var spawner = sync.OnceValue(func() chan<- spawnRequest {
 	return requests
 })
 
-// lock takes a file for this process, for as long as it lives.
+// lock locks a file for the lifetime of this process.
 func lock(file *os.File) error {
 	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// attributes make a process one that a Ctrl-C in the agent's terminal does not reach. There is no parent-death signal
-// here: a process whose agent was killed goes on, and the next agent says that its port is taken.
+// attributes protect a process from a Ctrl-C in the agent's terminal. Without a parent-death signal, a process
+// outlives an agent that was killed, and the next agent reports that its port is in use.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func spawn(cmd *exec.Cmd) error { return cmd.Start() }

@@ -8,20 +8,19 @@ import (
 	"os"
 )
 
-// PeerTLS names the files with which members prove to each other that they belong together: a certificate of this node, for a
-// server and for a client, its key, and the authority that signs the certificates of all nodes. Without any, members talk in
-// plain text.
+// PeerTLS names the files for mutual TLS between members: the certificate of this node, for servers and clients,
+// its key, and the CA of all nodes. Without files, members use plain text.
 type PeerTLS struct{ Cert, Key, CA string }
 
 func (t PeerTLS) enabled() bool { return t != PeerTLS{} }
 
-// check finds errors in the files before any member fails because of them.
+// check validates the files before a member fails because of them.
 func (t PeerTLS) check() error {
 	if !t.enabled() {
 		return nil
 	}
 	if t.Cert == "" || t.Key == "" || t.CA == "" {
-		return errors.New("TLS between members needs a certificate, its key and a CA: give all of them, or none")
+		return errors.New("TLS between members needs a certificate, a key and a CA: set all of them, or none")
 	}
 	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
@@ -41,7 +40,7 @@ func (t PeerTLS) check() error {
 			intermediates.AddCert(parsed)
 		}
 	}
-	// A member is a server for those that dial it, and a client of those that it dials.
+	// A member is a server for members that dial it, and a client of members that it dials.
 	for usage, name := range map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server", x509.ExtKeyUsageClientAuth: "client"} {
 		_, err := pair.Leaf.Verify(x509.VerifyOptions{
 			DNSName: loopback, Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{usage},
@@ -53,7 +52,7 @@ func (t PeerTLS) check() error {
 	return nil
 }
 
-// flags are those of etcd.
+// flags returns the flags of etcd.
 func (t PeerTLS) flags() []string {
 	if !t.enabled() {
 		return nil

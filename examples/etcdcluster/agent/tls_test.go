@@ -18,7 +18,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// node issues a certificate for a node, and returns the files for its members.
+// node issues a certificate for a node, and returns the TLS files of its members.
 func node(t *testing.T, folder string, identity pki.Identity) agent.PeerTLS {
 	t.Helper()
 	g := NewWithT(t)
@@ -31,9 +31,9 @@ func node(t *testing.T, folder string, identity pki.Identity) agent.PeerTLS {
 	return agent.PeerTLS{Cert: path + ".crt", Key: path + ".key", CA: filepath.Join(folder, "ca.crt")}
 }
 
-// serves asks an address without a certificate, and believes that of the server.
+// serves connects without a client certificate, and does not verify the server.
 func serves(url string) error {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // whether it is TLS at all
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // only whether it uses TLS
 	defer transport.CloseIdleConnections()
 	answer, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Get(url)
 	if err != nil {
@@ -57,8 +57,8 @@ func TestPeerFilesAreChecked(t *testing.T) {
 	}{
 		"all is well":                   {good, ""},
 		"no TLS":                        {agent.PeerTLS{}, ""},
-		"no key":                        {agent.PeerTLS{Cert: good.Cert, CA: good.CA}, "give all of them, or none"},
-		"an authority alone":            {agent.PeerTLS{CA: good.CA}, "give all of them, or none"},
+		"no key":                        {agent.PeerTLS{Cert: good.Cert, CA: good.CA}, "set all of them, or none"},
+		"an authority alone":            {agent.PeerTLS{CA: good.CA}, "set all of them, or none"},
 		"no such certificate":           {agent.PeerTLS{Cert: empty + "s", Key: good.Key, CA: good.CA}, "no such file"},
 		"the key of another":            {agent.PeerTLS{Cert: good.Cert, Key: other.Key, CA: good.CA}, "private key does not match"},
 		"no such authority":             {agent.PeerTLS{Cert: good.Cert, Key: good.Key, CA: empty + "s"}, "no such file"},
@@ -84,7 +84,7 @@ func TestPeerFilesAreChecked(t *testing.T) {
 	}
 }
 
-// A member keeps the address that the others know, with TLS or without, whatever its agent is given later.
+// A member keeps its address, with or without TLS, even if the agent is restarted with other options.
 func TestPeerURLStays(t *testing.T) {
 	g := NewWithT(t)
 	options := agent.Options{Dir: rig.TempDir(t), Etcd: filepath.Join(rig.Assets(t), "etcd"), Region: "dc1", Log: logr.Discard()}
@@ -123,7 +123,7 @@ func TestPeerURLStays(t *testing.T) {
 
 	options.Peers = agent.PeerTLS{}
 	_, err := agent.New(options)
-	g.Expect(err).To(MatchError(ContainSubstring("the others dial dc1-2 with TLS")))
-	a = open(peers) // what failed has not kept the folder
+	g.Expect(err).To(MatchError(ContainSubstring("member dc1-2 has a TLS peer address")))
+	a = open(peers) // the failed agent has not locked the folder
 	g.Expect(a.Close()).To(Succeed())
 }

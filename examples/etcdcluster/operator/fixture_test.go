@@ -27,12 +27,12 @@ import (
 
 var pendingForRestart, readyForRestart = Restart.Sets()
 
-// memory is a store that is there for one test.
+// memory is a store for one test.
 type memory struct {
 	mu       sync.Mutex
 	revision int64
 	entries  map[string]kv.Entry
-	// broken is returned instead of writing.
+	// broken is returned by Commit if it is set.
 	broken error
 }
 
@@ -106,21 +106,21 @@ func (m *memory) Open(_ context.Context, name string, _ time.Duration) (kv.Sessi
 	return &session{id: fmt.Sprint(name, m.revision), store: m, lost: make(chan struct{})}, nil
 }
 
-// calls are what was asked of an agent or a system, one a line.
+// calls are the calls of an agent or a system, one on each line.
 type calls struct{ made []string }
 
 func (c *calls) note(format string, args ...any) {
 	c.made = append(c.made, fmt.Sprintf(format, args...))
 }
 
-// fakeAgent answers an agent's client. It notes what it is told, and may refuse it.
+// fakeAgent records the calls of an agent's client, and can refuse them.
 type fakeAgent struct {
 	*agent.Client
 	calls
 	members []agent.Member
-	// refuses is what it says to what it is told, away when it does not answer.
+	// refuses is the error for all calls. away is set when the agent does not answer.
 	refuses, away error
-	// seen is the newest token.
+	// seen is the highest token.
 	seen int64
 }
 
@@ -177,7 +177,7 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// carry makes a member one that has carried out an order, if the token is not older than one that was seen.
+// carry carries out an order for a member, if the token is not older than the highest one.
 func (f *fakeAgent) carry(id string, order agent.Order) error {
 	if order.Token < f.seen {
 		return &agent.RefusedError{Reason: agent.ReasonFenced, Seen: f.seen}
@@ -190,7 +190,7 @@ func (f *fakeAgent) carry(id string, order agent.Order) error {
 	return f.refuses
 }
 
-// fakeSystem notes what is done to it.
+// fakeSystem records the calls.
 type fakeSystem struct {
 	calls
 	clientv3.Cluster
@@ -227,12 +227,12 @@ func (f *fakeSystem) MemberRemove(_ context.Context, id uint64) (*clientv3.Membe
 
 func (f *fakeSystem) Close() error { return nil }
 
-// process is a member that the agent knows.
+// process returns a member that the agent knows.
 func process(id string, phase agent.Phase) agent.Member {
 	return agent.Member{ID: id, Phase: phase, PeerURL: "http://" + id, Running: phase == agent.Running}
 }
 
-// changed is one that has to be restarted, and is ready for it.
+// changed returns a member that needs a restart and is ready for it.
 func changed(id string) agent.Member {
 	p := process(id, agent.Running)
 	p.Applied = map[string]string{"old": "1"}
@@ -247,7 +247,7 @@ func processes(all ...agent.Member) map[string]agent.Member {
 	return found
 }
 
-// member is one that the system knows, and that is well.
+// member returns a healthy member that the system knows.
 func member(id uint64, name string) system.Member {
 	return system.Member{ID: id, Name: name, PeerURLs: []string{"http://" + name}}
 }
@@ -267,23 +267,23 @@ func agreed(members ...system.Member) *system.State {
 	return &system.State{Leader: 1, Members: members}
 }
 
-// three are members that are well, led by the first.
+// three returns healthy members; the first one is the leader.
 func three() *system.State { return agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1")) }
 
-// world is a place where operators meet without processes.
+// fixture has operators without processes.
 type world struct {
 	*testing.T
 	store *memory
 	clock *clocktesting.FakeClock
 	state *system.State
-	// regions are the present ones, with the last result of each.
+	// regions are the present regions, with the last result of each.
 	regions map[string]*region
 	agents  map[string]*fakeAgent
 	results map[string]*coordination.Result
 	notes   []string
 }
 
-// setting begins with the operators of regions that have one member each.
+// setting returns the operators of regions with one member each.
 func setting(t *testing.T, state *system.State, regions ...string) *world {
 	t.Helper()
 	w := &world{
@@ -319,17 +319,17 @@ func (w *world) must(err error) {
 	}
 }
 
-// next is the next reconcile of a region, before anything was seen.
+// next returns the next reconcile of a region, before it has observed anything.
 func (w *world) next(prefix string) *region {
 	last := w.regions[prefix]
 	r := &region{participant: last.participant, cluster: last.cluster, agent: last.agent}
 	r.system = &fakeSystem{state: w.state}
-	r.note = func(_ bool, reason, message string) { w.notes = append(w.notes, prefix+" "+reason+": "+message) }
+	r.reporter = func(_ bool, reason, message string) { w.notes = append(w.notes, prefix+" "+reason+": "+message) }
 	w.regions[prefix] = r
 	return r
 }
 
-// reconcile lets regions reconcile in turn, the given number of times.
+// reconcile reconciles regions in turn, the given number of times.
 func (w *world) reconcile(times int, prefixes ...string) {
 	w.Helper()
 	for range times {
@@ -338,14 +338,14 @@ func (w *world) reconcile(times int, prefixes ...string) {
 			result, err := r.Reconcile(w.Context(), r.settings(), r)
 			w.must(err)
 			for _, happened := range result.Events {
-				r.note(happened.IsWarning(), happened.Reason, happened.Message)
+				r.reporter(happened.IsWarning(), happened.Reason, happened.Message)
 			}
 			w.results[prefix] = result
 		}
 	}
 }
 
-// sees is a region that has seen the system and what the others have said, and not yet done anything.
+// sees returns a region that has observed the system and the declared needs, and has done nothing.
 func (w *world) sees(prefix string) *region {
 	w.Helper()
 	r := w.next(prefix)
@@ -364,7 +364,7 @@ func (w *world) view() *coordination.View {
 	return view
 }
 
-// brief are steps in words.
+// brief returns steps as text.
 func brief(steps []coordination.Step) string {
 	var words []string
 	for _, step := range steps {

@@ -17,7 +17,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// An operator must not hang with its agent or a member, because others may wait for it. An etcd may take long to stop.
+// An operator must not hang together with its agent or a member, because other participants may wait for it. An
+// etcd may take long to stop.
 const listTimeout, changeTimeout, orderTimeout = 3 * time.Second, 5 * time.Second, 15 * time.Second
 
 // errAgentUnreachable is returned when the agent does not answer.
@@ -67,12 +68,12 @@ func (r *region) prepare(ctx context.Context) error {
 	for _, id := range r.needs.create {
 		_, err := r.agent.Prepare(ctx, id, r.cluster.SystemName())
 		if err == nil {
-			err = r.arm(ctx, id)
+			err = r.setNextStart(ctx, id)
 		}
 		errs = append(errs, err)
 	}
-	for _, id := range r.needs.arm {
-		errs = append(errs, r.arm(ctx, id))
+	for _, id := range r.needs.outdated {
+		errs = append(errs, r.setNextStart(ctx, id))
 	}
 	isNew := r.cluster.Spec.Bootstrap && r.cluster.Status.ClusterID == "" && r.state == nil
 	for _, p := range r.processes {
@@ -88,8 +89,8 @@ func (r *region) prepare(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// arm sets what a member starts with next.
-func (r *region) arm(ctx context.Context, id string) error {
+// setNextStart sets the version and arguments for the next start of a member.
+func (r *region) setNextStart(ctx context.Context, id string) error {
 	if r.processes[id].Version != r.cluster.Spec.Version {
 		if _, err := r.agent.SetVersion(ctx, id, r.cluster.Spec.Version); err != nil {
 			return err
@@ -101,8 +102,9 @@ func (r *region) arm(ctx context.Context, id string) error {
 
 // needs are the needs of a region.
 type needs struct {
-	// create are the IDs of members to prepare, and arm those of members that need other settings for their next start.
-	create, arm []string
+	// create are the IDs of members to prepare, and outdated those of members whose settings for the next start
+	// have to be changed.
+	create, outdated []string
 	// removing are the members that have to be removed.
 	removing map[string]bool
 	// pending are the needs that the region declares to the others.
@@ -115,8 +117,8 @@ func decide(
 	spec *etcdclusterv1alpha1.EtcdClusterSpec, processes map[string]agent.Member, state *system.State, joined bool,
 ) needs {
 	n := needs{removing: map[string]bool{}}
-	args, highest, there, ready := arguments(spec), 0, int32(0), int32(0)
-	armed := func(p agent.Member) bool { return maps.Equal(p.Args, args) && p.Version == spec.Version }
+	args, highest, remaining, ready := arguments(spec), 0, int32(0), int32(0)
+	upToDate := func(p agent.Member) bool { return maps.Equal(p.Args, args) && p.Version == spec.Version }
 	hasVote := func(p agent.Member) int {
 		if m, known := state.Known(p.ID, p.PeerURL); known && !m.Learner || state == nil && p.Phase == agent.Running {
 			return 1
@@ -130,22 +132,22 @@ func decide(
 	for _, p := range all {
 		highest = max(highest, number(p.ID))
 		m, known := state.Known(p.ID, p.PeerURL)
-		isRemoved := state != nil && !known && p.Phase != agent.Prepared // its data is useless
+		isRemoved := state != nil && !known && p.Phase != agent.Prepared // its data are useless
 		cannotStart := m.Learner && !m.Healthy() && p.Phase == agent.Running && !current(p, spec)
 		isReplaced := slices.Contains(spec.Replace, etcdclusterv1alpha1.MemberID(p.ID))
-		if p.Phase == agent.Deleting || isReplaced || isRemoved || cannotStart || there == spec.Members {
+		if p.Phase == agent.Deleting || isReplaced || isRemoved || cannotStart || remaining == spec.Members {
 			n.removing[p.ID] = true
 			continue
 		}
-		if there++; known || armed(p) {
+		if remaining++; known || upToDate(p) {
 			ready++
 		}
-		if !armed(p) {
-			n.arm = append(n.arm, p.ID)
+		if !upToDate(p) {
+			n.outdated = append(n.outdated, p.ID)
 		}
 	}
 	if state == nil && joined {
-		return n // an agent that has lost its data does not know which IDs were used
+		return n // an agent that has lost its data does not know the used IDs
 	}
 	if state != nil {
 		for _, p := range all {
@@ -153,9 +155,9 @@ func decide(
 			case n.removing[p.ID]: // when all remaining members are known or prepared
 				n.add(Exclusion, p.ID, ready == spec.Members || !known, p.PeerURL)
 			case !known || m.Learner:
-				n.add(Inclusion, p.ID, known || armed(p), p.PeerURL)
+				n.add(Inclusion, p.ID, known || upToDate(p), p.PeerURL)
 			case p.Phase == agent.Running && !current(p, spec):
-				n.add(Restart, p.ID, armed(p))
+				n.add(Restart, p.ID, upToDate(p))
 			}
 		}
 		for _, m := range state.Members {
@@ -169,7 +171,7 @@ func decide(
 			}
 		}
 	}
-	for ; there < spec.Members; there++ {
+	for ; remaining < spec.Members; remaining++ {
 		highest++
 		n.create = append(n.create, fmt.Sprintf("%s-%d", spec.ProcessGroupIDPrefix, highest))
 	}
@@ -181,12 +183,12 @@ func (n *needs) add(action coordination.Action, id string, ready bool, addresses
 	n.pending = append(n.pending, need)
 }
 
-// has tells whether a member needs an action.
+// has reports whether a member needs an action.
 func (n *needs) has(action coordination.Action, id coordination.MemberID) bool {
 	return slices.ContainsFunc(n.pending, func(need coordination.Need) bool { return need.Action == action && need.Member == id })
 }
 
-// current tells whether the last start of a member was with the settings of the spec.
+// current reports whether the last start of a member used the settings in the spec.
 func current(p agent.Member, spec *etcdclusterv1alpha1.EtcdClusterSpec) bool {
 	return maps.Equal(p.Applied, arguments(spec)) && p.AppliedVersion == spec.Version
 }

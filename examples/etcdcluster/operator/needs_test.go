@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// need is one that is ready, and pending one that is not.
+// need returns a need that is ready, pending one that is not.
 func need(action coordination.Action, id string, addresses ...string) coordination.Need {
 	return coordination.Need{Action: action, Member: coordination.MemberID(id), Ready: true, Addresses: addresses}
 }
@@ -48,7 +48,7 @@ func TestNeeds(t *testing.T) {
 		"one that its agent does not take as it is wanted is not ready, and nobody goes for it": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.0.1", Replace: replaced},
 			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Prepared)), agreed(member(1, "dc1-1")),
-			needs{arm: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{
+			needs{outdated: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{
 				pending(Exclusion, "dc1-1", "http://dc1-1"), pending(Inclusion, "dc1-2", "http://dc1-2"),
 			}},
 		},
@@ -60,12 +60,12 @@ func TestNeeds(t *testing.T) {
 		"nothing is wanted of a system that does not answer": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1}, processes(process("dc1-1", agent.Prepared)), nil, needs{},
 		},
-		"one that is to be replaced waits for the other one": {
+		"a replaced member waits for its replacement": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Replace: replaced},
 			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc1-1")),
 			needs{create: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{pending(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
-		"one that is to be replaced is ready when the other one is prepared": {
+		"a replaced member is ready when its replacement is prepared": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Replace: replaced},
 			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Prepared)), agreed(member(1, "dc1-1")),
 			needs{removing: removing("dc1-1"), pending: all{
@@ -107,12 +107,12 @@ func TestNeeds(t *testing.T) {
 		"another version has to be given to it first": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.6.1"},
 			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc1-1")),
-			needs{arm: []string{"dc1-1"}, pending: all{pending(Restart, "dc1-1")}},
+			needs{outdated: []string{"dc1-1"}, pending: all{pending(Restart, "dc1-1")}},
 		},
 		"other arguments have to be given to it first": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Args: map[string]etcdclusterv1alpha1.ArgValue{"a": "3"}},
 			processes(withArgs), agreed(member(1, "dc1-1")),
-			needs{arm: []string{"dc1-1"}, pending: all{pending(Restart, "dc1-1")}},
+			needs{outdated: []string{"dc1-1"}, pending: all{pending(Restart, "dc1-1")}},
 		},
 		"other arguments are there for the restart": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Args: map[string]etcdclusterv1alpha1.ArgValue{"a": "2"}},
@@ -136,7 +136,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// A region that has lost all of its own.
+// A region that has lost all of its members.
 func TestNeedsLost(t *testing.T) {
 	t.Parallel()
 	one := etcdclusterv1alpha1.EtcdClusterSpec{ProcessGroupIDPrefix: "dc1", Members: 1}

@@ -1,9 +1,9 @@
 // Package operator manages the members that one region has of an etcd cluster, in agreement with the operators of other regions:
-// region is the coordination.System that pkg/coordination drives.
+// region implements the coordination.System for pkg/coordination.
 //
-// It guarantees that one member at a time is disturbed, and only while the system keeps its quorum without it, which is checked
-// right before the disturbance and not only when it is planned; that the leader is last, after another member has taken the lead; and
-// that a region which was a part of a system never starts another one.
+// It guarantees that one member at a time is disturbed, and only while the system keeps its quorum without it,
+// which is checked again right before the disturbance; that the leader is last, after the lead was moved; and
+// that a region which was part of a system never starts another one.
 package operator
 
 import (
@@ -55,15 +55,15 @@ const (
 	Finalizer = "etcdcluster.timebertt.dev/coordination"
 )
 
-// Options are those of the operator of one region.
+// Options configure the operator of one region.
 type Options struct {
 	Namespace string        // namespace of the region: EtcdClusters of other namespaces are ignored
-	Name      string        // of the operator, by default the namespace
+	Name      string        // of the operator; defaults to the namespace
 	Agent     string        // URL of the region's agent
 	Session   time.Duration // how long this operator counts as alive after it has died
-	Store     kv.Store      // the shared store, by default the managed system itself
+	Store     kv.Store      // the shared store; defaults to the managed system itself
 	Manager   ctrl.Options
-	// Dial reaches the members at a host and a port. Clock and Dial have defaults.
+	// Dial connects to the members by host and port. Clock and Dial have defaults.
 	Dial  func(ctx context.Context, address string) (net.Conn, error)
 	Clock clock.Clock
 }
@@ -83,7 +83,7 @@ type participant struct {
 	store  kv.Store
 }
 
-// Close ends the connection to the system too.
+// Close also closes the connection to the system.
 func (p *participant) Close(ctx context.Context) error {
 	return errors.Join(p.Coordinator.Close(ctx), p.system.Close())
 }
@@ -111,7 +111,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), ctrl.NewControllerManagedBy(mgr).
 		For(&etcdclusterv1alpha1.EtcdCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(r.participants.Source()).
-		WithOptions(ctrlcontroller.Options{ // no signal tells when an agent or a member is back
+		WithOptions(ctrlcontroller.Options{ // nothing signals that an agent or a member is available again
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retryAfter/4, resync),
 		}).
 		Complete(r))
@@ -130,23 +130,23 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.leave(ctx, cluster)
 	}
-	elder, err := r.elder(ctx, cluster)
-	if err == nil && elder == "" {
+	older, err := r.olderCluster(ctx, cluster)
+	if err == nil && older == "" {
 		err = r.participants.AddFinalizer(ctx, cluster)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	before, result := cluster.DeepCopy(), &coordination.Result{RequeueAfter: resync}
-	region := &region{agent: r.agent, cluster: cluster, note: controller.NewReporter(ctx, r.events, cluster)}
-	if elder != "" {
+	region := &region{agent: r.agent, cluster: cluster, reporter: controller.NewReporter(ctx, r.events, cluster)}
+	if older != "" {
 		region.set(condition(etcdclusterv1alpha1.ConditionReady, false, etcdclusterv1alpha1.ReasonSystemTaken,
-			"The older EtcdCluster %s already manages the members of this region in the system %s: delete one of the two.", elder, cluster.SystemName()))
+			"The older EtcdCluster %s already manages the members of this region in the system %s: delete one of the two.", older, cluster.SystemName()))
 	} else {
 		result, err = r.coordinate(ctx, region)
 		region.report(result, err)
 	}
-	if !equality.Semantic.DeepEqual(before.Status, cluster.Status) { // nobody else writes it, so that it needs no precondition
+	if !equality.Semantic.DeepEqual(before.Status, cluster.Status) { // no precondition: only this operator writes the status
 		err = errors.Join(err, client.IgnoreNotFound(r.Status().Patch(ctx, cluster, client.MergeFrom(before))))
 	}
 	if err != nil {
@@ -155,14 +155,14 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: min(result.RequeueAfter, resync)}, nil
 }
 
-// coordinate has the region take part. Before there is a system, it is only prepared.
+// coordinate reconciles the coordination of the region. Before a system exists, it only prepares members.
 func (r *reconciler) coordinate(ctx context.Context, region *region) (result *coordination.Result, err error) {
 	result = &coordination.Result{RequeueAfter: retryAfter, View: &coordination.View{}}
 	region.participant, err = r.participant(region.cluster)
 	if err == nil && region.Coordinator != nil {
 		result, err = region.Reconcile(ctx, region.settings(), region)
-		region.met = region.view != nil
-		region.note.Events(result)
+		region.storeReachable = region.view != nil
+		region.reporter.Events(result)
 	}
 	if region.view == nil {
 		err = errors.Join(err, region.observe(ctx, result.View))
@@ -170,8 +170,8 @@ func (r *reconciler) coordinate(ctx context.Context, region *region) (result *co
 	return result, errors.Join(err, region.prepareErr)
 }
 
-// elder returns the name of an older EtcdCluster of the namespace for the same system: two would manage the same members.
-func (r *reconciler) elder(ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster) (string, error) {
+// olderCluster returns the name of an older EtcdCluster of the namespace for the same system: two would manage the same members.
+func (r *reconciler) olderCluster(ctx context.Context, cluster *etcdclusterv1alpha1.EtcdCluster) (string, error) {
 	all := &etcdclusterv1alpha1.EtcdClusterList{}
 	err := r.List(ctx, all, client.InNamespace(cluster.Namespace))
 	for i := range all.Items {
@@ -198,7 +198,7 @@ func (r *reconciler) participant(cluster *etcdclusterv1alpha1.EtcdCluster) (*par
 	if err != nil {
 		return &participant{}, err
 	}
-	connection.Cluster, _ = strconv.ParseUint(cluster.Status.ClusterID, 16, 64) // 0 if it is not known
+	connection.Cluster, _ = strconv.ParseUint(cluster.Status.ClusterID, 16, 64) // 0 if it is unknown
 	p := &participant{system: connection, store: r.options.Store}
 	if p.store == nil {
 		p.store = etcdstore.New(connection.Client, etcdstore.Options{Timeout: StoreTimeout})
@@ -230,7 +230,7 @@ func (r *reconciler) leave(ctx context.Context, cluster *etcdclusterv1alpha1.Etc
 	case region.Coordinator == nil && cluster.Status.ClusterID != "":
 		return errors.New("leaving the coordination: no address of the system is known; if the system is permanently gone, remove the finalizer")
 	case region.Coordinator != nil:
-		// An order that was accepted is carried out first.
+		// An accepted order is carried out first.
 		_ = region.listProcesses(ctx)
 		region.state, region.stateErr = region.system.State(ctx, cluster.Addresses()...)
 	}
@@ -251,7 +251,7 @@ func (r *region) report(result *coordination.Result, err error) {
 	}
 	if r.state != nil {
 		status.ClusterID, status.Endpoints = strconv.FormatUint(r.state.Cluster, 16), nil
-		for _, m := range r.state.Members { // a region that loses all of its own finds the system there
+		for _, m := range r.state.Members { // a region that loses all of its members finds the system there
 			if _, own := r.processes[m.Name]; !own && len(m.ClientURLs) > 0 {
 				status.Endpoints = append(status.Endpoints, m.ClientURLs[0])
 			}
@@ -266,9 +266,9 @@ func (r *region) report(result *coordination.Result, err error) {
 			status.Ready++
 		}
 	}
-	r.set(r.readiness())
-	r.set(r.coordinated(result, err))
-	r.set(r.progress())
+	r.set(r.readyCondition())
+	r.set(r.coordinatedCondition(result, err))
+	r.set(r.progressingCondition())
 }
 
 // member returns the status of a member. Unknown fields keep their last values.
@@ -298,7 +298,7 @@ func (r *region) member(p agent.Member, last []etcdclusterv1alpha1.MemberStatus)
 	return status
 }
 
-func (r *region) readiness() metav1.Condition {
+func (r *region) readyCondition() metav1.Condition {
 	const kind = etcdclusterv1alpha1.ConditionReady
 	ready, wanted, all := r.cluster.Status.Ready, r.cluster.Spec.Members, r.cluster.Status.Members
 	var problems strings.Builder
@@ -323,7 +323,7 @@ func (r *region) readiness() metav1.Condition {
 	return condition(kind, true, etcdclusterv1alpha1.ReasonMembersReady, "All members of this region are healthy.")
 }
 
-func (r *region) coordinated(result *coordination.Result, err error) metav1.Condition {
+func (r *region) coordinatedCondition(result *coordination.Result, err error) metav1.Condition {
 	const kind = coordination.ConditionCoordinated
 	var regions []string
 	for _, prefix := range r.cluster.Spec.Regions {
@@ -337,13 +337,13 @@ func (r *region) coordinated(result *coordination.Result, err error) metav1.Cond
 		return condition(kind, false, etcdclusterv1alpha1.ReasonAgentRefused, "%s", oneLine(err))
 	case r.Coordinator == nil:
 		return condition(kind, false, etcdclusterv1alpha1.ReasonStarting, "No address of the system is known yet.")
-	case err != nil && (!r.met && !errors.Is(err, coordination.ErrPrefixTaken) || errors.Is(err, context.DeadlineExceeded)):
+	case err != nil && (!r.storeReachable && !errors.Is(err, coordination.ErrPrefixTaken) || errors.Is(err, context.DeadlineExceeded)):
 		return condition(kind, false, etcdclusterv1alpha1.ReasonStoreUnreachable, "%s", oneLine(err))
 	}
 	return r.Condition(result, err, regions...)
 }
 
-func (r *region) progress() metav1.Condition {
+func (r *region) progressingCondition() metav1.Condition {
 	const kind = etcdclusterv1alpha1.ConditionProgressing
 	needs := slices.Clone(r.needs.create)
 	for _, need := range r.needs.pending {
@@ -363,14 +363,15 @@ func condition(kind string, is bool, reason, format string, args ...any) metav1.
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// set sets a condition. A new reason why something is not as it should be is an event too. Progressing is false when all is well.
+// set sets a condition. A new reason of a condition that is false is an event too; Progressing is false when
+// nothing is pending.
 func (r *region) set(c metav1.Condition) {
 	c.ObservedGeneration = r.cluster.Generation
 	if c.Type == etcdclusterv1alpha1.ConditionProgressing {
 		apimeta.SetStatusCondition(&r.cluster.Status.Conditions, c)
 		return
 	}
-	r.note.SetCondition(&r.cluster.Status.Conditions, c)
+	r.reporter.SetCondition(&r.cluster.Status.Conditions, c)
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

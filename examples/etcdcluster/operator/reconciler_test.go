@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{CRDs: []string{"examples/etcdcluster/config/crds"}})
 }
 
-// reconciling is a reconciler of some EtcdClusters, which counts how often it writes a status.
+// reconciling returns a reconciler of some EtcdClusters, and a counter of status writes.
 func reconciling(t *testing.T, w *world, clusters ...client.Object) (r *reconciler, writes *int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -81,7 +81,7 @@ func TestWriteOnce(t *testing.T) {
 	}
 }
 
-// Of two EtcdClusters for one system the older one has the members.
+// If two EtcdClusters have the same system, the older one manages the members.
 func TestOnePartOfASystem(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three())
@@ -107,8 +107,8 @@ func TestOnePartOfASystem(t *testing.T) {
 	}
 }
 
-// A participant leaves when its EtcdCluster is deleted, also if its operator was down at that moment, and also if it does not succeed
-// at once.
+// A participant leaves when its EtcdCluster is deleted, even if its operator was down at that time or the first
+// attempt fails.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	for name, restarted := range map[string]bool{"the operator is there": false, "the operator was down": true} {
@@ -149,7 +149,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// An EtcdCluster that nothing was ever said for goes at once, and one whose system cannot be found stays.
+// An EtcdCluster without entries is deleted at once. One whose system cannot be reached stays.
 func TestLeaveWithoutSystem(t *testing.T) {
 	t.Parallel()
 	for id, stays := range map[string]bool{"": false, "8e9e": true} {
@@ -228,14 +228,14 @@ func TestReportMembers(t *testing.T) {
 	}
 }
 
-// What failed is told apart, and so is what is done and waited for.
+// Different failures have different reasons, and the condition says what is in progress or waited for.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	doing := &coordination.Intent{Action: Restart, Holder: "dc2-operator", Steps: []coordination.Step{{Do: "restart", Members: []coordination.MemberID{"dc1-1"}}}}
 	denied := &coordination.View{Denied: map[string][]string{"dc1-operator": {"dc2"}}}
 	for name, test := range map[string]struct {
 		err, unseen        error
-		apart              bool // the operators could not meet
+		apart              bool // the operators could not reach the store
 		result             coordination.Result
 		ready, coordinated string
 	}{
@@ -257,7 +257,7 @@ func TestReport(t *testing.T) {
 			w := setting(t, agreed(sick(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1")), "dc1")
 			w.reconcile(1, "dc1")
 			r := w.sees("dc1")
-			r.met = !test.apart
+			r.storeReachable = !test.apart
 			if r.stateErr = test.unseen; r.stateErr != nil {
 				r.state = nil
 			}
@@ -278,7 +278,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// People see as an event why something is not as it should be, once for each reason.
+// A condition that becomes false with a new reason is reported as an event, once.
 func TestNoteChanges(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -319,12 +319,12 @@ func TestNoteChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			r := &region{cluster: &etcdclusterv1alpha1.EtcdCluster{}, note: func(bool, string, string) {}}
+			r := &region{cluster: &etcdclusterv1alpha1.EtcdCluster{}, reporter: func(bool, string, string) {}}
 			test.before.Type, test.after.Type = test.kind, test.kind
 			if test.before.Reason != "" {
 				r.set(test.before)
 			}
-			r.note = func(_ bool, reason, message string) { got = append(got, reason+": "+message) }
+			r.reporter = func(_ bool, reason, message string) { got = append(got, reason+": "+message) }
 			r.set(test.after)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
@@ -336,7 +336,7 @@ func TestNoteChanges(t *testing.T) {
 	}
 }
 
-// What is waited for changes once a second at most.
+// The text of the wait reasons changes at most once a second.
 func TestWaitsCalmly(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1")
@@ -351,7 +351,7 @@ func TestWaitsCalmly(t *testing.T) {
 	}
 }
 
-// People see each thing that happened, and what they should look at as a warning.
+// Each event of the coordination is reported, with the right type.
 func TestEvents(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)

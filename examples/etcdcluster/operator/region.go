@@ -31,22 +31,22 @@ const (
 // actions are sorted by urgency: without its lost members a system can spare others.
 var actions = []coordination.Action{Removal, Exclusion, Restart, Inclusion}
 
-// region is the coordination.System of one reconcile.
+// region implements coordination.System for one reconcile.
 type region struct {
 	*participant
-	agent   *agent.Client
-	cluster *etcdclusterv1alpha1.EtcdCluster
-	note    controller.Reporter
+	agent    *agent.Client
+	cluster  *etcdclusterv1alpha1.EtcdCluster
+	reporter controller.Reporter
 
-	// The rest is what was observed.
-	view      *coordination.View // what all regions need, or in local mode this one
+	// The remaining fields are the observed state.
+	view      *coordination.View // the needs of all regions, or in local mode of this one
 	processes map[string]agent.Member
-	state     *system.State // nil if stateErr is not
+	state     *system.State // nil if stateErr is set
 	stateErr  error
 	needs     needs
-	// met is set when the operators could exchange their needs. prepareErr does not keep them from it.
-	met        bool
-	prepareErr error
+	// storeReachable is set when the coordination has read the store. A prepareErr does not prevent that.
+	storeReachable bool
+	prepareErr     error
 }
 
 // Needs returns the needs of the members, after the preparations that disturb no member.
@@ -61,12 +61,12 @@ func (r *region) Needs(ctx context.Context, view *coordination.View) (coordinati
 	for id := range r.processes {
 		needs.Members = append(needs.Members, coordination.MemberID(id))
 	}
-	// An operator may have died after it had stopped a member, and before it had answered.
+	// An operator may have died after it had stopped a member and before it had answered the order.
 	step, owner := view.Unanswered()
 	if step != nil && owner == string(r.cluster.Spec.ProcessGroupIDPrefix) && !slices.Contains(needs.Members, step.Member()) {
 		needs.Members = append(needs.Members, step.Member())
 	}
-	for _, lost := range r.cluster.Spec.LostRegions { // nobody waits for them
+	for _, lost := range r.cluster.Spec.LostRegions { // no participant waits for them
 		if slices.Contains(view.DeadParticipants(), string(lost)) {
 			err := coordination.Forget(ctx, r.store, "", r.cluster.SystemName(), string(lost))
 			if err != nil && !errors.Is(err, kv.ErrConflict) {
@@ -83,7 +83,7 @@ func (r *region) Plan(_ context.Context, proposal coordination.Proposal) ([]coor
 		return nil, err
 	}
 	var units [][]coordination.Step
-	c := r.plannable()
+	c := r.planInput()
 	switch proposal.Action {
 	case Removal:
 		units = plan.Each(plan.Remove, proposal.IDs()...)
@@ -92,19 +92,19 @@ func (r *region) Plan(_ context.Context, proposal coordination.Proposal) ([]coor
 	case Exclusion:
 		units = plan.Replacing(c, proposal.Members, r.readyFor(Inclusion))
 	case Inclusion:
-		if len(r.view.Pending(Exclusion)) == 0 { // or else the members that come replace others
+		if len(r.view.Pending(Exclusion)) == 0 { // otherwise the new members replace others
 			units = plan.Replacing(c, nil, proposal.Members)
 		}
 	}
 	steps := plan.Arrange(c, nil, units)
-	if err := r.spare(steps...); err != nil {
+	if err := r.checkSpare(steps...); err != nil {
 		return nil, coordination.NotYet("%s", err)
 	}
 	return steps, nil
 }
 
-// Replan plans the rest after each step, and waits until the system can spare the next member: an order is carried out as soon as
-// it is published.
+// Replan plans the remaining steps after each step, and waits until the system can spare the next member,
+// because an order is carried out as soon as it is published.
 func (r *region) Replan(_ context.Context, intent *coordination.Intent) ([]coordination.Step, error) {
 	if err := r.ready(); err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func (r *region) Replan(_ context.Context, intent *coordination.Intent) ([]coord
 		return slices.ContainsFunc(actions, func(action coordination.Action) bool { return contains(r.view.Pending(action), id) })
 	}
 	isLeftOut := func(id coordination.MemberID) bool { return intent.LeftOut[id] != "" }
-	steps := plan.Again(r.plannable(), intent.Steps[:intent.StepIndex], intent.Steps[intent.StepIndex:], isPending, isLeftOut)
-	return steps, r.spare(steps...)
+	steps := plan.Replan(r.planInput(), intent.Steps[:intent.StepIndex], intent.Steps[intent.StepIndex:], isPending, isLeftOut)
+	return steps, r.checkSpare(steps...)
 }
 
 // Execute carries out a step. It returns nil when the state of the system shows that the step is done.
@@ -123,7 +123,7 @@ func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 		return err
 	}
 	if task.Order {
-		return r.obey(ctx, task)
+		return r.carryOutOrder(ctx, task)
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -141,7 +141,7 @@ func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 	case task.Do == plan.MoveLeader && r.leader() == task.With[plan.From]:
 		return r.moveLeader(ctx)
 	case task.Do == plan.Remove && known:
-		if err := r.free(ctx, task.Step); err != nil {
+		if err := r.checkDisturbance(ctx, task.Step); err != nil {
 			return err
 		}
 		_, err := r.system.MemberRemove(ctx, m.ID)
@@ -152,7 +152,8 @@ func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 	return nil
 }
 
-// asked waits for the effect of a request to the system. A refused request is retried: it may succeed, or be done, the next time.
+// asked returns NotYet until the effect of a request is visible. A refused request is retried: it may succeed
+// the next time, or be done already.
 func asked(err error) error {
 	if err != nil {
 		return coordination.NotYet("%s", oneLine(err))
@@ -160,8 +161,8 @@ func asked(err error) error {
 	return coordination.NotYet("the system has not carried out the request yet")
 }
 
-// addLearner adds a member. etcd takes one learner at a time: another one is left from an action that was given up, and its
-// region asks for it again.
+// addLearner adds a member. etcd allows one learner at a time. If another one exists, an earlier action was
+// given up, and its region requests it again.
 func (r *region) addLearner(ctx context.Context, task coordination.Task) (err error) {
 	peer := task.With[plan.Peer]
 	other := slices.IndexFunc(r.state.Members, func(m system.Member) bool { return m.Learner })
@@ -176,22 +177,22 @@ func (r *region) addLearner(ctx context.Context, task coordination.Task) (err er
 	return asked(err)
 }
 
-// moveLeader makes another member the leader: the best one now, whatever was planned before.
+// moveLeader makes the best member for now the leader, independent of the original plan.
 func (r *region) moveLeader(ctx context.Context) error {
 	var done, rest []coordination.Step
 	if i := r.view.Intent; i != nil {
 		done, rest = i.Steps[:i.StepIndex], i.Steps[i.StepIndex:]
 	}
-	to, found := r.state.Known(string(plan.Successor(r.plannable(), done, rest)), "")
+	to, found := r.state.Known(string(plan.Successor(r.planInput(), done, rest)), "")
 	if !found {
 		return coordination.NotYet("%s leads, and no other member is healthy", r.leader())
 	}
 	return asked(r.system.MoveLeader(ctx, r.state.Leader, to.ID))
 }
 
-// free makes sure that a member can be disturbed at this moment: the plan may be outdated.
-func (r *region) free(ctx context.Context, step coordination.Step) error {
-	if err := r.spare(step); err != nil {
+// checkDisturbance checks again that a member can be disturbed now: the plan may be outdated.
+func (r *region) checkDisturbance(ctx context.Context, step coordination.Step) error {
+	if err := r.checkSpare(step); err != nil {
 		return err
 	}
 	if r.leader() == string(step.Member()) && len(r.state.Voters()) > 1 {
@@ -200,8 +201,8 @@ func (r *region) free(ctx context.Context, step coordination.Step) error {
 	return nil
 }
 
-// obey has the agent carry out an order, once.
-func (r *region) obey(ctx context.Context, task coordination.Task) (err error) {
+// carryOutOrder makes the agent carry out an order, once.
+func (r *region) carryOutOrder(ctx context.Context, task coordination.Task) (err error) {
 	id := string(task.Member())
 	process, exists := r.processes[id]
 	order := agent.Order{Token: task.Token, System: r.cluster.SystemName(), ID: task.ID + "/" + task.Do}
@@ -215,9 +216,9 @@ func (r *region) obey(ctx context.Context, task coordination.Task) (err error) {
 		_, err = r.agent.Start(ctx, id, order, agent.Launch{InitialCluster: r.initialCluster(id), State: agent.ClusterExisting})
 	case plan.Restart:
 		if exists && !r.needs.has(Restart, task.Member()) {
-			return nil // it is not needed any more
+			return nil // no longer needed
 		}
-		if err := r.free(ctx, task.Step); err != nil {
+		if err := r.checkDisturbance(ctx, task.Step); err != nil {
 			return err
 		}
 		_, err = r.agent.Restart(ctx, id, order)
@@ -232,13 +233,13 @@ func (r *region) obey(ctx context.Context, task coordination.Task) (err error) {
 		return coordination.Fenced(refused.Seen)
 	case errors.As(err, &refused):
 		return coordination.Failed("%s", err)
-	case err == nil && !r.global(): // what is known of the member is from before the order
+	case err == nil && !r.global(): // the state of the member was read before the order
 		return coordination.NotYet("the agent has carried it out")
 	}
 	return err
 }
 
-// initialCluster lists all members for one that joins: it is the only one that has no name yet.
+// initialCluster lists all members for a new member, which is the only one without a name.
 func (r *region) initialCluster(id string) string {
 	var all []string
 	for _, m := range r.state.Members {
@@ -254,7 +255,7 @@ func (r *region) Healthy(_ context.Context, step coordination.Step) error {
 	if err := r.ready(); err != nil {
 		return err
 	}
-	const upToDate = 1000 // entries: while clients write, no member has all of them
+	const upToDate = 1000 // entries: while clients write, a member is always slightly behind
 	m, known := r.find(step)
 	switch disturbs := step.Do == plan.Start || step.Do == plan.Restart || step.Do == plan.Promote; {
 	case known && disturbs && !m.Healthy():
@@ -265,15 +266,15 @@ func (r *region) Healthy(_ context.Context, step coordination.Step) error {
 	return nil
 }
 
-// unhealthy waits for a member to become healthy, unless it needs something else by now.
+// unhealthy returns NotYet until a member becomes healthy, or Failed if it has a new need.
 func (r *region) unhealthy(step coordination.Step, problem string) error {
 	id := step.Member()
-	again := contains(r.readyFor(Restart), id)
-	if intent := r.view.Intent; again && intent != nil {
-		again = r.view.Pending(Restart)[id].Version > intent.Members[id] // not what this intent was begun for
+	restartPending := contains(r.readyFor(Restart), id)
+	if intent := r.view.Intent; restartPending && intent != nil {
+		restartPending = r.view.Pending(Restart)[id].Version > intent.Members[id] // a need from after the beginning of this intent
 	}
 	switch {
-	case again:
+	case restartPending:
 		return coordination.Failed("it is unhealthy (%s), and is restarted with other settings", problem)
 	case contains(r.view.Pending(Exclusion), id):
 		return coordination.Failed("it is unhealthy (%s), and is replaced", problem)
@@ -294,14 +295,14 @@ func (r *region) ready() error {
 	return nil
 }
 
-// spare waits until the system can spare the first member that some steps disturb, or gives the action up for the removal of lost
-// members: without them there may be a quorum to spare.
-func (r *region) spare(steps ...coordination.Step) error {
-	at := slices.IndexFunc(steps, func(s coordination.Step) bool { return s.Do != plan.MoveLeader }) // which is not for its own sake
-	if at < 0 {
+// checkSpare returns NotYet until the system can spare the first member that the steps disturb. It returns
+// Failed if members of a lost region have to be removed first: without them there may be a quorum.
+func (r *region) checkSpare(steps ...coordination.Step) error {
+	first := slices.IndexFunc(steps, func(s coordination.Step) bool { return s.Do != plan.MoveLeader }) // which prepares another step
+	if first < 0 {
 		return nil
 	}
-	step := steps[at]
+	step := steps[first]
 	m, known := r.find(step)
 	switch {
 	case !known, step.Do != plan.Restart && step.Do != plan.Remove, r.state.Spares(m.ID, step.Do == plan.Remove),
@@ -326,20 +327,20 @@ func (r *region) leader() string {
 	return m.Name
 }
 
-// plannable is the system as plans are made for it.
-func (r *region) plannable() plan.Cluster {
+// planInput returns the system as input of a plan.
+func (r *region) planInput() plan.Cluster {
 	c := plan.Cluster{Leader: coordination.MemberID(r.leader())}
 	for _, m := range r.state.Voters() {
 		c.Voters = append(c.Voters, coordination.MemberID(m.Name))
 		if !m.Healthy() {
-			c.Sick = append(c.Sick, coordination.MemberID(m.Name))
+			c.Unhealthy = append(c.Unhealthy, coordination.MemberID(m.Name))
 		}
 	}
 	c.Candidates = r.view.Candidates(c.Voters, Removal, Exclusion)
 	return c
 }
 
-// readyFor are the members that are ready for an action.
+// readyFor returns the members that are ready for an action.
 func (r *region) readyFor(action coordination.Action) coordination.Members {
 	_, ready := action.Sets()
 	return r.view.Sets[ready]
@@ -354,7 +355,7 @@ func (r *region) global() bool {
 	return r.cluster.Spec.AutomationOptions.SynchronizationMode == etcdclusterv1alpha1.SynchronizationGlobal
 }
 
-// settings are those of the spec.
+// settings returns the coordination settings in the spec.
 func (r *region) settings() coordination.Settings {
 	spec, options := &r.cluster.Spec, &r.cluster.Spec.AutomationOptions
 	return coordination.Settings{

@@ -18,7 +18,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// local is a region in local mode that has seen the system and its own processes.
+// local returns a region in local mode that has observed the system and its own processes.
 func local(t *testing.T, state *system.State, own ...agent.Member) (*region, *fakeAgent) {
 	t.Helper()
 	w := setting(t, state, "dc1")
@@ -31,7 +31,7 @@ func local(t *testing.T, state *system.State, own ...agent.Member) (*region, *fa
 	return r, w.agent("dc1")
 }
 
-// comes and goes are the steps of a member that is added or removed.
+// comes and goes return the steps of a member that is added or removed.
 func comes(id coordination.MemberID) []coordination.Step {
 	return plan.Replacing(plan.Cluster{}, nil, coordination.Members{id: {Addresses: []string{"http://" + string(id)}}})[0]
 }
@@ -40,12 +40,12 @@ func goes(id coordination.MemberID) []coordination.Step {
 	return plan.Replacing(plan.Cluster{}, coordination.Members{id: {Addresses: []string{"http://" + string(id)}}}, nil)[0]
 }
 
-// need makes a region in local mode need something.
+// need makes a region in local mode need an action.
 func (r *region) need(all []coordination.Need) {
 	r.needs.pending, r.view = all, coordination.Needs{Pending: all}.View("dc1")
 }
 
-// said are an error's words: NotYet and Failed differ by their kind.
+// said returns the text of an error, with its kind: NotYet or Failed.
 func words(err error) string {
 	if err == nil {
 		return ""
@@ -132,7 +132,7 @@ func TestExecute(t *testing.T) {
 		step  coordination.Step
 		state *system.State
 		own   []agent.Member
-		// err is what the system or the agent answers.
+		// err is the response of the system or the agent.
 		err  error
 		want string
 		did  []string
@@ -158,8 +158,8 @@ func TestExecute(t *testing.T) {
 		"a vote for one that is forgotten":  {comes[2], three(), nil, nil, "failed: the system does not know dc1-2 any more", nil},
 		"a vote for one that is replaced":   {comes[2], sickLearner, []agent.Member{changed("dc1-2")}, nil, "failed: it is unhealthy (it does not answer), and is replaced", nil},
 		"another leader":                    {move, three(), nil, nil, asked, []string{"move 1 to 2"}},
-		"another leader, who leads already": {move, two, nil, nil, "", nil},
-		"another leader, who is not well": {
+		"another leader that leads already": {move, two, nil, nil, "", nil},
+		"another leader that is unhealthy": {
 			move, agreed(member(1, "dc1-1"), sick(member(2, "dc2-1")), member(3, "dc3-1")), nil, nil, asked, []string{"move 1 to 3"},
 		},
 		"a removal":                   {remove, two, nil, nil, asked, []string{"remove 1"}},
@@ -203,16 +203,16 @@ func TestHealthy(t *testing.T) {
 		needs []coordination.Need
 		want  string
 	}{
-		"it is well":                         {restart, three(), running, nil, ""},
-		"it is not well":                     {restart, down, running, nil, "notYet: it is not healthy yet: it does not answer"},
-		"it is far behind":                   {restart, behind, running, nil, "notYet: it is not healthy yet: it is 5000 entries behind"},
-		"it gets something else":             {restart, down, running, []coordination.Need{need(Restart, "dc1-1")}, "failed: it is unhealthy (it does not answer), and is restarted with other settings"},
-		"it does not get something else yet": {restart, down, running, []coordination.Need{pending(Restart, "dc1-1")}, "notYet: it is not healthy yet: it does not answer"},
-		"it is to be replaced":               {restart, down, running, []coordination.Need{pending(Exclusion, "dc1-1")}, "failed: it is unhealthy (it does not answer), and is replaced"},
-		"there is no quorum":                 {restart, agreed(sick(member(1, "dc1-1"))), running, nil, "notYet: the system has no quorum"},
-		"it has to join":                     {comes("dc1-2")[1], agreed(member(1, "dc1-1"), nameless), running, nil, "notYet: it is not healthy yet: it does not answer"},
-		"one that is added joins later":      {comes("dc1-2")[0], agreed(member(1, "dc1-1"), nameless), running, nil, ""},
-		"an order to stop needs no more":     {goes("dc1-1")[1], three(), running, nil, ""},
+		"it is well":                          {restart, three(), running, nil, ""},
+		"it is not well":                      {restart, down, running, nil, "notYet: it is not healthy yet: it does not answer"},
+		"it is far behind":                    {restart, behind, running, nil, "notYet: it is not healthy yet: it is 5000 entries behind"},
+		"it gets something else":              {restart, down, running, []coordination.Need{need(Restart, "dc1-1")}, "failed: it is unhealthy (it does not answer), and is restarted with other settings"},
+		"it does not get something else yet":  {restart, down, running, []coordination.Need{pending(Restart, "dc1-1")}, "notYet: it is not healthy yet: it does not answer"},
+		"it has to be replaced":               {restart, down, running, []coordination.Need{pending(Exclusion, "dc1-1")}, "failed: it is unhealthy (it does not answer), and is replaced"},
+		"no quorum":                           {restart, agreed(sick(member(1, "dc1-1"))), running, nil, "notYet: the system has no quorum"},
+		"it has to join":                      {comes("dc1-2")[1], agreed(member(1, "dc1-1"), nameless), running, nil, "notYet: it is not healthy yet: it does not answer"},
+		"one that is added joins later":       {comes("dc1-2")[0], agreed(member(1, "dc1-1"), nameless), running, nil, ""},
+		"an order to stop needs nothing else": {goes("dc1-1")[1], three(), running, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -225,7 +225,7 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// The rest of a plan waits for the system, and for what has to come first it is given up.
+// Replan waits for the system, and gives the plan up if another action has to come first.
 func TestReplan(t *testing.T) {
 	t.Parallel()
 	barely := agreed(member(1, "dc1-1"), member(2, "dc2-1"), sick(member(3, "dc3-1")))
@@ -249,7 +249,7 @@ func TestReplan(t *testing.T) {
 			r.need(test.needs)
 			rest, err := r.Replan(t.Context(), &coordination.Intent{Action: Restart, Steps: steps, StepIndex: 1})
 			if err != nil {
-				rest = nil // it does not count
+				rest = nil // not used
 			}
 			if diff := cmp.Diff([]string{test.want, test.waits}, []string{brief(rest), words(err)}); diff != "" {
 				t.Error(diff)
@@ -258,7 +258,7 @@ func TestReplan(t *testing.T) {
 	}
 }
 
-// The first member starts a system only where there never was one, whatever its agent has lost.
+// The first member starts a system only if none has ever existed, even if the agent has lost its data.
 func TestBootstrap(t *testing.T) {
 	t.Parallel()
 	prepared := process("dc1-1", agent.Prepared)
@@ -292,7 +292,7 @@ func TestBootstrap(t *testing.T) {
 	}
 }
 
-// What the agent does not do to one member keeps the operator from nothing else, and is told.
+// An error of the agent for one member does not affect other members, and is reported.
 func TestPrepareGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -311,7 +311,7 @@ func TestPrepareGoesOn(t *testing.T) {
 			if diff := cmp.Diff([]string{"prepare dc1-1", "prepare dc1-2"}, w.agent("dc1").made); diff != "" {
 				t.Error(diff)
 			}
-			r.met = true
+			r.storeReachable = true
 			r.report(&coordination.Result{View: r.view}, r.prepareErr)
 			ready, coordinated := found(r, etcdclusterv1alpha1.ConditionReady), found(r, coordination.ConditionCoordinated)
 			if ready.Reason != test.reason && coordinated.Reason != test.reason {
@@ -321,7 +321,7 @@ func TestPrepareGoesOn(t *testing.T) {
 	}
 }
 
-// Another version is given to a member with its arguments, and only members of this system are the region's.
+// SetVersion is called together with SetArgs, only for the members of this system.
 func TestArm(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1")

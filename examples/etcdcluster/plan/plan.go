@@ -1,8 +1,8 @@
 // Package plan decides in which order the members of an etcd cluster are restarted, replaced and removed.
 //
-// It promises that one member at a time is disturbed; that a healthy member is removed only after its replacement has a vote; and
-// that the leader is disturbed last, after another member took the lead that the plan does not disturb any more: a whole plan
-// changes the leader at most once. It has no I/O and no clock.
+// It guarantees that one member at a time is disturbed; that a healthy member is removed only after its
+// replacement has a vote; and that the leader is disturbed last, after the lead was moved to a member that the
+// plan does not disturb later: a whole plan changes the leader at most once. It has no I/O and no clock.
 package plan
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// What the steps do. Start, Restart and Stop are orders: only the region of the member can carry them out.
+// The operations of steps. Start, Restart and Stop are orders: only the region of the member can carry them out.
 const (
 	AddLearner = "add-learner"
 	Start      = "start"
@@ -27,7 +27,7 @@ const (
 
 // Keys of Step.With.
 const (
-	Unit = "unit" // the name that all steps of a unit have
+	Unit = "unit" // the name that all steps of a unit share
 	Peer = "peer" // the peer URL of the member
 	From = "from" // the leader before the step
 )
@@ -39,12 +39,12 @@ type (
 	Step = coordination.Step
 )
 
-// Cluster is what a plan is made for.
+// Cluster is the input of a plan.
 type Cluster struct {
 	Voters     []ID // the members that have a vote
 	Leader     ID   // one of them, or ""
-	Sick       []ID // those that are not healthy
-	Candidates []ID // those that no operator needs to disturb
+	Unhealthy  []ID // members that are not healthy
+	Candidates []ID // members without a need
 }
 
 // Each returns a unit for each member: to Restart it, or to Remove one whose region is lost.
@@ -58,21 +58,21 @@ func Each(do string, ids ...ID) (units [][]Step) {
 // Replacing returns units that add and remove members, with their peer URLs as addresses. A member that comes replaces one of its
 // region: it comes first, unless the other one is sick, because etcd adds no member while one is down.
 func Replacing(c Cluster, going, coming coordination.Members) (units [][]Step) {
-	left := slices.Sorted(maps.Keys(coming))
+	joining := slices.Sorted(maps.Keys(coming))
 	peer := func(m coordination.Member) string { return strings.Join(m.Addresses, "") }
 	for _, id := range slices.Sorted(maps.Keys(going)) {
 		steps := unit(id, id, peer(going[id]), Remove, Stop)
 		replaces := func(other ID) bool { return coming[other].Prefix == going[id].Prefix }
-		if at := slices.IndexFunc(left, replaces); at >= 0 {
-			joins := unit(id, left[at], peer(coming[left[at]]), AddLearner, Start, Promote)
-			if slices.Contains(c.Sick, id) {
+		if at := slices.IndexFunc(joining, replaces); at >= 0 {
+			joins := unit(id, joining[at], peer(coming[joining[at]]), AddLearner, Start, Promote)
+			if slices.Contains(c.Unhealthy, id) {
 				joins, steps = steps, joins
 			}
-			steps, left = append(joins, steps...), slices.Delete(left, at, at+1)
+			steps, joining = append(joins, steps...), slices.Delete(joining, at, at+1)
 		}
 		units = append(units, steps)
 	}
-	for _, id := range left {
+	for _, id := range joining {
 		units = append(units, unit(id, id, peer(coming[id]), AddLearner, Start, Promote))
 	}
 	return units
@@ -91,11 +91,11 @@ func unit(name, id ID, peer string, does ...string) (steps []Step) {
 func Arrange(c Cluster, done []Step, units [][]Step) (steps []Step) {
 	rank := func(unit []Step) int {
 		switch {
-		case begun(unit, done):
+		case isBegun(unit, done):
 			return 0
-		case slices.ContainsFunc(c.Sick, func(id ID) bool { return disturb(unit, id) }):
+		case slices.ContainsFunc(c.Unhealthy, func(id ID) bool { return disturbs(unit, id) }):
 			return 1
-		case disturb(unit, c.Leader):
+		case disturbs(unit, c.Leader):
 			return 3
 		}
 		return 2
@@ -105,7 +105,7 @@ func Arrange(c Cluster, done []Step, units [][]Step) (steps []Step) {
 	})
 	rest := slices.Concat(units...)
 	for at, step := range rest {
-		if disturb(rest[at:at+1], c.Leader) {
+		if disturbs(rest[at:at+1], c.Leader) {
 			if to := Successor(c, slices.Concat(done, rest[:at]), rest[at:]); to != "" {
 				with := map[string]string{Unit: step.With[Unit], From: string(c.Leader)}
 				steps = append(steps, Step{Do: MoveLeader, Members: []ID{to}, With: with})
@@ -116,40 +116,41 @@ func Arrange(c Cluster, done []Step, units [][]Step) (steps []Step) {
 	return steps
 }
 
-// Again plans the rest of a plan after some of its steps: another member may lead by now, and units may not be wanted any more.
-// What was begun is ended nevertheless, because half a replacement is worse, unless a member of it was left out.
-func Again(c Cluster, done, rest []Step, wanted, leftOut func(ID) bool) []Step {
+// Replan plans the remaining steps: the leader may have changed, and units may no longer be needed. A unit that
+// was begun is finished, because half a replacement is worse, unless one of its members was left out.
+func Replan(c Cluster, done, rest []Step, wanted, leftOut func(ID) bool) []Step {
 	var units [][]Step
 	for _, step := range rest {
 		if step.Do == MoveLeader {
-			continue // it is planned again
+			continue // planned again
 		}
-		at := slices.IndexFunc(units, func(unit []Step) bool { return isOf(unit, step) })
+		at := slices.IndexFunc(units, func(unit []Step) bool { return isInUnit(unit, step) })
 		if at < 0 {
 			at, units = len(units), append(units, nil)
 		}
 		units[at] = append(units[at], step)
 	}
 	return Arrange(c, done, slices.DeleteFunc(units, func(unit []Step) bool {
-		isLeftOut := func(s Step) bool { return isOf(unit, s) && leftOut(s.Member()) }
+		isLeftOut := func(s Step) bool { return isInUnit(unit, s) && leftOut(s.Member()) }
 		isWanted := func(s Step) bool { return wanted(s.Member()) }
-		return slices.ContainsFunc(slices.Concat(done, unit), isLeftOut) || !begun(unit, done) && !slices.ContainsFunc(unit, isWanted)
+		return slices.ContainsFunc(slices.Concat(done, unit), isLeftOut) || !isBegun(unit, done) && !slices.ContainsFunc(unit, isWanted)
 	}))
 }
 
-// Successor returns the healthy member that leads next, after some steps and before the others: one that nobody disturbs, or else
-// one that was disturbed already, or else any: that the leader moves twice is better than that it never can. It may be "".
+// Successor returns the healthy member that becomes the leader between done and remaining steps: one without a
+// need, or else one that was already disturbed, or else any, because two moves are better than none. It may be
+// "".
 func Successor(c Cluster, done, rest []Step) ID {
-	ids, settled := slices.Sorted(slices.Values(c.Voters)), []ID(nil)
+	ids, undisturbed := slices.Sorted(slices.Values(c.Voters)), []ID(nil)
 	for _, step := range done {
-		if (step.Do == Restart || step.Do == Promote) && !disturb(rest, step.Member()) {
-			settled = append(settled, step.Member())
+		if (step.Do == Restart || step.Do == Promote) && !disturbs(rest, step.Member()) {
+			undisturbed = append(undisturbed, step.Member())
 		}
 	}
-	for _, suits := range [][]ID{c.Candidates, settled, ids} {
-		for _, id := range slices.Concat(settled, ids) {
+	for _, suits := range [][]ID{c.Candidates, undisturbed, ids} {
+		for _, id := range slices.Concat(undisturbed, ids) {
 			isGone := slices.ContainsFunc(done, func(s Step) bool { return s.Do == Remove && s.Member() == id })
-			if slices.Contains(suits, id) && id != c.Leader && !isGone && !slices.Contains(c.Sick, id) {
+			if slices.Contains(suits, id) && id != c.Leader && !isGone && !slices.Contains(c.Unhealthy, id) {
 				return id
 			}
 		}
@@ -157,15 +158,17 @@ func Successor(c Cluster, done, rest []Step) ID {
 	return ""
 }
 
-// begun tells whether steps of a unit are done.
-func begun(unit, done []Step) bool {
-	return slices.ContainsFunc(done, func(s Step) bool { return isOf(unit, s) })
+// isBegun reports whether a step of a unit is done.
+func isBegun(unit, done []Step) bool {
+	return slices.ContainsFunc(done, func(s Step) bool { return isInUnit(unit, s) })
 }
 
-// isOf tells whether a step is one of a unit. A move of the leader is for it, and not a step of it.
-func isOf(unit []Step, s Step) bool { return s.Do != MoveLeader && s.With[Unit] == unit[0].With[Unit] }
+// isInUnit reports whether a step belongs to a unit. A move of the leader does not.
+func isInUnit(unit []Step, s Step) bool {
+	return s.Do != MoveLeader && s.With[Unit] == unit[0].With[Unit]
+}
 
-// disturb tells whether some steps stop or remove a member.
-func disturb(steps []Step, id ID) bool {
+// disturbs reports whether steps stop or remove a member.
+func disturbs(steps []Step, id ID) bool {
 	return slices.ContainsFunc(steps, func(s Step) bool { return (s.Do == Restart || s.Do == Remove) && s.Member() == id })
 }

@@ -20,14 +20,14 @@ func brief(steps []coordination.Step) string {
 	return strings.Join(words, ", ")
 }
 
-// restarting, replacing and losing are plans of one kind.
+// restarting, replacing and losing return plans of one kind.
 func restarting(c Cluster, ids ...ID) []coordination.Step {
 	return Arrange(c, nil, Each(Restart, ids...))
 }
 
 func losing(c Cluster, ids ...ID) []coordination.Step { return Arrange(c, nil, Each(Remove, ids...)) }
 
-// replacement is a member that goes, one that comes, or one that comes for one that goes.
+// replacement returns a member that is removed, one that is added, or both.
 type replacement struct{ old, new ID }
 
 func replacing(c Cluster, all ...replacement) []coordination.Step {
@@ -42,7 +42,7 @@ func replacing(c Cluster, all ...replacement) []coordination.Step {
 	return Arrange(c, nil, Replacing(c, going, coming))
 }
 
-// leaving is a cluster in which some of the voters are about to be disturbed.
+// leaving returns a cluster in which some voters need an action.
 func leaving(c Cluster, ids ...ID) Cluster {
 	c.Candidates = slices.DeleteFunc(slices.Clone(c.Voters), func(id ID) bool { return slices.Contains(ids, id) })
 	return c
@@ -74,21 +74,21 @@ func TestRestarting(t *testing.T) {
 			"restart dc3-1, move-leader dc3-1, restart dc1-1",
 		},
 		"not led by one that is sick": {
-			leaving(Cluster{Voters: three, Leader: "dc3-1", Sick: []ID{"dc1-1"}}, []ID{"dc3-1"}...),
+			leaving(Cluster{Voters: three, Leader: "dc3-1", Unhealthy: []ID{"dc1-1"}}, []ID{"dc3-1"}...),
 			[]ID{"dc3-1"},
 			"move-leader dc2-1, restart dc3-1",
 		},
 		"led by one that was restarted, rather than by one that is sick": {
-			leaving(Cluster{Voters: three, Leader: "dc3-1", Sick: []ID{"dc1-1"}}, []ID{"dc2-1", "dc3-1"}...),
+			leaving(Cluster{Voters: three, Leader: "dc3-1", Unhealthy: []ID{"dc1-1"}}, []ID{"dc2-1", "dc3-1"}...),
 			[]ID{"dc2-1", "dc3-1"},
 			"restart dc2-1, move-leader dc2-1, restart dc3-1",
 		},
 		"led by one that is left out, if nobody else is there": {
-			leaving(Cluster{Voters: three, Leader: "dc1-1", Sick: []ID{"dc2-1"}}, three...),
+			leaving(Cluster{Voters: three, Leader: "dc1-1", Unhealthy: []ID{"dc2-1"}}, three...),
 			[]ID{"dc1-1"},
 			"move-leader dc3-1, restart dc1-1",
 		},
-		"nobody is well": {leaving(Cluster{Voters: three, Leader: "dc1-1", Sick: three[1:]}, three...), []ID{"dc1-1"}, "restart dc1-1"},
+		"nobody is well": {leaving(Cluster{Voters: three, Leader: "dc1-1", Unhealthy: three[1:]}, three...), []ID{"dc1-1"}, "restart dc1-1"},
 		"followers only": {leaving(Cluster{Voters: three, Leader: "dc1-1"}, []ID{"dc3-1"}...), []ID{"dc3-1"}, "restart dc3-1"},
 		"alone":          {leaving(Cluster{Voters: []ID{"dc1-1"}, Leader: "dc1-1"}, []ID{"dc1-1"}...), []ID{"dc1-1"}, "restart dc1-1"},
 	} {
@@ -117,12 +117,12 @@ func TestReplacing(t *testing.T) {
 				"add-learner dc1-2, start dc1-2, promote dc1-2, move-leader dc2-2, remove dc1-1, stop dc1-1",
 		},
 		"led by one that is well": {
-			leaving(Cluster{Voters: three, Leader: "dc3-1", Sick: []ID{"dc1-1"}}, []ID{"dc3-1"}...),
+			leaving(Cluster{Voters: three, Leader: "dc3-1", Unhealthy: []ID{"dc1-1"}}, []ID{"dc3-1"}...),
 			[]replacement{{"dc3-1", "dc3-2"}},
 			"add-learner dc3-2, start dc3-2, promote dc3-2, move-leader dc2-1, remove dc3-1, stop dc3-1",
 		},
 		"one that is not well": {
-			leaving(Cluster{Voters: three, Leader: "dc1-1", Sick: []ID{"dc2-1"}}, "dc2-1"),
+			leaving(Cluster{Voters: three, Leader: "dc1-1", Unhealthy: []ID{"dc2-1"}}, "dc2-1"),
 			[]replacement{{"dc2-1", "dc2-2"}},
 			"remove dc2-1, stop dc2-1, add-learner dc2-2, start dc2-2, promote dc2-2",
 		},
@@ -228,40 +228,40 @@ func TestAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, brief(Again(test.c, test.steps[:test.at+1], test.steps[test.at+1:], test.wanted, none))); diff != "" {
+			if diff := cmp.Diff(test.want, brief(Replan(test.c, test.steps[:test.at+1], test.steps[test.at+1:], test.wanted, none))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-// A member whose replacement was left out is not removed, and the others are replaced nevertheless.
+// A member whose replacement was left out is not removed; the others are replaced.
 func TestLeftOut(t *testing.T) {
 	t.Parallel()
 	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
 	c := leaving(Cluster{Voters: three, Leader: "dc3-1"}, three[:2]...)
 	steps := replacing(c, replacement{"dc1-1", "dc1-2"}, replacement{"dc2-1", "dc2-2"})
 	const start = 1
-	got := Again(c, steps[:start+1], steps[start+1:], func(ID) bool { return true }, func(id ID) bool { return id == "dc1-2" })
+	got := Replan(c, steps[:start+1], steps[start+1:], func(ID) bool { return true }, func(id ID) bool { return id == "dc1-2" })
 	want := "add-learner dc2-2, start dc2-2, promote dc2-2, remove dc2-1, stop dc2-1"
 	if diff := cmp.Diff(want, brief(got)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// Members that are not well come first: the system may be able to spare no other one.
+// Unhealthy members come first: the system may not be able to spare another one.
 func TestSickFirst(t *testing.T) {
 	t.Parallel()
 	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
-	c := leaving(Cluster{Voters: three, Leader: "dc1-1", Sick: three[2:]}, three...)
+	c := leaving(Cluster{Voters: three, Leader: "dc1-1", Unhealthy: three[2:]}, three...)
 	if diff := cmp.Diff("restart dc3-1, restart dc2-1, move-leader dc2-1, restart dc1-1", brief(restarting(c, three...))); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// Whatever the cluster, and whoever leads meanwhile: everything that is wanted is done once and in order, never to the
-// leader of a cluster that has others who are well, nobody sick gets to lead, and without accidents the leader changes at
-// most once.
+// For random clusters and leader changes: all pending actions are done once and in order, the leader is not
+// disturbed while another healthy member exists, no unhealthy member becomes the leader, and without unexpected
+// events the leader changes at most once.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -290,7 +290,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 	c.Leader = c.Voters[random.IntN(len(c.Voters))]
 	for _, id := range c.Voters {
 		if id != c.Leader && !slices.Contains(leave, id) && random.IntN(2) == 0 {
-			c.Sick = append(c.Sick, id)
+			c.Unhealthy = append(c.Unhealthy, id)
 		}
 	}
 	c = leaving(c, leave...)
@@ -306,14 +306,14 @@ func simulate(t *testing.T, random *rand.Rand) {
 		case MoveLeader:
 			moves++
 			c.Leader = step.Member()
-			if slices.Contains(c.Sick, step.Member()) {
+			if slices.Contains(c.Unhealthy, step.Member()) {
 				t.Errorf("%s cannot lead: %s", step.Member(), brief(steps))
 			}
 		case Promote:
 			c.Voters = append(c.Voters, step.Member())
 		case Remove, Restart:
 			removed++
-			if step.Member() == c.Leader && len(c.Voters) > 1+len(c.Sick) {
+			if step.Member() == c.Leader && len(c.Voters) > 1+len(c.Unhealthy) {
 				t.Errorf("%s disturbs the leader: %s", brief(steps[at:at+1]), brief(steps))
 			}
 			if step.Do == Remove {
@@ -323,10 +323,10 @@ func simulate(t *testing.T, random *rand.Rand) {
 		}
 		if accidents && random.IntN(4) == 0 {
 			c.Leader = c.Voters[random.IntN(len(c.Voters))]
-			c.Sick = slices.DeleteFunc(c.Sick, func(id ID) bool { return id == c.Leader }) // who leads is well
+			c.Unhealthy = slices.DeleteFunc(c.Unhealthy, func(id ID) bool { return id == c.Leader }) // the leader is healthy
 		}
 		c = leaving(c, leave...)
-		steps = append(steps[:at+1:at+1], Again(c, steps[:at+1], steps[at+1:], func(ID) bool { return true }, none)...)
+		steps = append(steps[:at+1:at+1], Replan(c, steps[:at+1], steps[at+1:], func(ID) bool { return true }, none)...)
 	}
 	if removed != planned {
 		t.Errorf("%d of %d members were done: %s", removed, planned, brief(steps))

@@ -27,7 +27,7 @@ type fixture struct {
 	orders int
 }
 
-// setUp starts a system of so many members, which all vote.
+// setUp starts a system with n voters.
 func setUp(t *testing.T, members int) *fixture {
 	t.Helper()
 	f := &fixture{T: t, Gomega: NewWithT(t)}
@@ -58,7 +58,7 @@ func (f *fixture) prepare(id string) agent.Member {
 	f.Helper()
 	_, err := f.agent.Prepare(id, "orders")
 	f.Expect(err).NotTo(HaveOccurred())
-	// A busy machine must not make another one lead.
+	// A busy machine must not cause an election.
 	m, err := f.agent.SetArgs(id, map[string]string{"election-timeout": "2500"})
 	f.Expect(err).NotTo(HaveOccurred())
 	return m
@@ -69,7 +69,7 @@ func (f *fixture) order() agent.Order {
 	return agent.Order{Token: 1, System: "orders", ID: strconv.Itoa(f.orders)}
 }
 
-// start runs a member that the system consists of, with others.
+// start runs a member of the system, with the others.
 func (f *fixture) start(m agent.Member, state agent.ClusterState, all ...agent.Member) {
 	f.Helper()
 	var cluster []string
@@ -80,7 +80,7 @@ func (f *fixture) start(m agent.Member, state agent.ClusterState, all ...agent.M
 	f.Expect(err).NotTo(HaveOccurred())
 }
 
-// expect makes the system expect a member, when it is ready for it.
+// expect adds a member to the system, when the system is ready for it.
 func (f *fixture) expect(m agent.Member) uint64 {
 	f.Helper()
 	var id uint64
@@ -94,7 +94,7 @@ func (f *fixture) expect(m agent.Member) uint64 {
 	return id
 }
 
-// state is what there is, or the end of the test.
+// state returns the state of the system. An error ends the test.
 func (f *fixture) state() *system.State {
 	f.Helper()
 	state, err := f.State(f.Context())
@@ -102,7 +102,7 @@ func (f *fixture) state() *system.State {
 	return state
 }
 
-// settled are the members when all are well.
+// settled returns the members when all are healthy.
 func (f *fixture) settled() []string {
 	state, err := f.State(f.Context())
 	if err != nil || state.Leader == 0 {
@@ -118,7 +118,7 @@ func (f *fixture) settled() []string {
 	return names
 }
 
-// id is etcd's number for a member.
+// id returns etcd's ID of a member.
 func (f *fixture) id(name string) uint64 {
 	f.Helper()
 	m, found := f.state().Known(name, "")
@@ -148,7 +148,7 @@ func leader(s *system.State) string {
 	return m.Name
 }
 
-// signal sends one to the process of a member.
+// signal sends a signal to the process of a member.
 func (f *fixture) signal(name string, signal syscall.Signal) {
 	f.Helper()
 	for _, m := range f.agent.List() {

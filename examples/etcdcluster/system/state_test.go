@@ -9,7 +9,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/examples/etcdcluster/system"
 )
 
-// parse reads members: a letter in capitals is healthy, with ' it is a learner, and the first one leads.
+// parse reads members: a letter in capitals is healthy, with ' it is a learner, and the first one is the leader.
 func parse(words string) *system.State {
 	state := &system.State{Leader: 1}
 	for i, word := range strings.Fields(words) {
@@ -25,7 +25,7 @@ func parse(words string) *system.State {
 
 func TestQuorum(t *testing.T) {
 	type verdict struct {
-		Has, Spares, Forever bool // the last two questions are about the last member
+		Has, Spares, Forever bool // the last two are about the last member
 	}
 	for words, want := range map[string]verdict{
 		"A":         {true, false, false},
@@ -70,6 +70,6 @@ func TestFind(t *testing.T) {
 		t.Errorf("nobody is known: %v", m)
 	}
 	if _, found := state.Member(4); found {
-		t.Error("there is no fourth")
+		t.Error("found a fourth member")
 	}
 }

@@ -22,26 +22,26 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// What State returns instead of a State. Another system can answer if two regions have each started one.
+// The errors of State. Another system can answer if two regions have each started one.
 var (
 	ErrUnreachable = errors.New("no member of the system answers")
 	ErrNoQuorum    = errors.New("the system has no quorum")
 	ErrOtherSystem = errors.New("another system answers at this address")
 )
 
-// System is a client of one etcd cluster. Its endpoints are the members that had a quorum when State was called last.
+// System is a client of one etcd cluster. Its endpoints are the members with a quorum at the last call of State.
 type System struct {
 	*clientv3.Client
-	// Cluster is the ID of the etcd cluster, 0 until one was found: then the first one with a quorum is taken.
+	// Cluster is the ID of the etcd cluster. If it is 0, the first cluster with a quorum is used.
 	Cluster uint64
 
-	mu   sync.Mutex
-	last State
+	mu        sync.Mutex
+	lastState State
 }
 
-// State is what a quorum of the system agrees on.
+// State is the state of the system, as agreed by a quorum.
 type State struct {
-	// Cluster is etcd's ID of the whole system, and Leader that of the leading member, or 0.
+	// Cluster is the ID of the etcd cluster, and Leader the ID of the leader, or 0.
 	Cluster, Leader uint64
 	Members         []Member
 }
@@ -49,19 +49,19 @@ type State struct {
 // Member is a member of the system.
 type Member struct {
 	ID                   uint64
-	Name                 string // empty until the member was started for the first time
+	Name                 string // empty before the first start of the member
 	PeerURLs, ClientURLs []string
 	Learner              bool
-	Problem              string // why the member is not healthy, empty if it is
+	Problem              string // why the member is not healthy, or empty
 	Term, Lag            uint64 // the newest Raft term that the member knows, and how many entries it is behind
 	Version              string
 }
 
-// Dial returns a client of the etcd cluster that has members at the endpoints. It connects to none of them yet.
+// Dial returns a client of the etcd cluster with members at the endpoints. It does not connect yet.
 func Dial(endpoints []string, options ...grpc.DialOption) (*System, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints, Logger: zap.NewNop(), DialKeepAliveTime: 6 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
-		// By default a client that was cut off for long may wait for two more minutes after the connection is back.
+		// By default a client may wait two more minutes after a long outage.
 		DialOptions: append(options, grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 			MinConnectTimeout: 3 * time.Second,
@@ -73,28 +73,29 @@ func Dial(endpoints []string, options ...grpc.DialOption) (*System, error) {
 	return &System{Client: client}, nil
 }
 
-// answer is what one endpoint says.
-type answer struct {
+// endpointStatus is the response of one endpoint.
+type endpointStatus struct {
 	endpoint string
 	status   *pb.StatusResponse
 	members  []*pb.Member // nil without a quorum
 	err      error
 }
 
-// State asks the members that are known, and the seeds, how they are. Members that do not answer are in it with the reason.
+// State reads the status of the known members and the seeds. Members that do not answer are included with the
+// reason.
 func (s *System) State(ctx context.Context, seeds ...string) (*State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	endpoints := slices.Concat(s.Endpoints(), seeds)
-	for _, m := range s.last.Members {
+	for _, m := range s.lastState.Members {
 		endpoints = append(endpoints, m.ClientURLs...)
 	}
 	slices.Sort(endpoints)
 	endpoints = slices.Compact(endpoints)
-	answers := make([]answer, len(endpoints))
+	answers := make([]endpointStatus, len(endpoints))
 	var asked sync.WaitGroup
 	for i, endpoint := range endpoints {
-		asked.Go(func() { answers[i] = s.ask(ctx, endpoint) })
+		asked.Go(func() { answers[i] = s.queryEndpoint(ctx, endpoint) })
 	}
 	asked.Wait()
 	state, errs, agreeing := State{}, []error{ErrUnreachable}, []string(nil)
@@ -116,15 +117,16 @@ func (s *System) State(ctx context.Context, seeds ...string) (*State, error) {
 	if len(agreeing) == 0 {
 		return nil, errors.Join(errs...)
 	}
-	if s.last = state; !slices.Equal(agreeing, s.Endpoints()) {
+	if s.lastState = state; !slices.Equal(agreeing, s.Endpoints()) {
 		s.SetEndpoints(agreeing...)
 	}
 	return &state, nil
 }
 
-// ask asks one endpoint. Unlike the methods of etcd's client, it does not wait for a member that is down.
-func (s *System) ask(ctx context.Context, endpoint string) answer {
-	a := answer{endpoint: endpoint}
+// queryEndpoint queries one endpoint. Unlike the methods of the etcd client, it does not wait for a member that
+// is down.
+func (s *System) queryEndpoint(ctx context.Context, endpoint string) endpointStatus {
+	a := endpointStatus{endpoint: endpoint}
 	conn, err := s.Dial(endpoint)
 	if err != nil {
 		a.err = err
@@ -137,7 +139,7 @@ func (s *System) ask(ctx context.Context, endpoint string) answer {
 		a.err = clientv3.ContextError(statusCtx, err)
 		return a
 	}
-	listCtx, cancel := context.WithTimeout(ctx, 3*time.Second) // a leader that has just died is replaced within it
+	listCtx, cancel := context.WithTimeout(ctx, 3*time.Second) // long enough for the election of a new leader
 	defer cancel()
 	if list, err := pb.NewClusterClient(conn).MemberList(listCtx, &pb.MemberListRequest{Linearizable: true}); err == nil {
 		a.members = list.Members
@@ -145,11 +147,11 @@ func (s *System) ask(ctx context.Context, endpoint string) answer {
 	return a
 }
 
-// MoveLeader makes another member the leader. Only the leader can do that, so that it is asked.
+// MoveLeader makes another member the leader. Only the leader can do that, so it is sent to the leader.
 func (s *System) MoveLeader(ctx context.Context, leader, to uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m, found := s.last.Member(leader)
+	m, found := s.lastState.Member(leader)
 	if !found || len(m.ClientURLs) == 0 {
 		return rpctypes.ErrNotLeader
 	}
@@ -162,19 +164,19 @@ func (s *System) MoveLeader(ctx context.Context, leader, to uint64) error {
 	return rpctypes.Error(err)
 }
 
-func newState(cluster uint64, members []*pb.Member, answers []answer) State {
+func newState(cluster uint64, members []*pb.Member, answers []endpointStatus) State {
 	state := State{Cluster: cluster}
-	var term, index uint64
+	var newestTerm, index uint64
 	for _, a := range answers {
-		if a.err == nil && a.status.Leader != 0 && a.status.RaftTerm > term { // the newest leader counts
-			term, state.Leader = a.status.RaftTerm, a.status.Leader
+		if a.err == nil && a.status.Leader != 0 && a.status.RaftTerm > newestTerm { // the leader of the newest term
+			newestTerm, state.Leader = a.status.RaftTerm, a.status.Leader
 		}
 		index = max(index, a.status.GetRaftIndex())
 	}
 	for _, member := range members {
 		m := Member{
 			ID: member.ID, Name: member.Name, PeerURLs: member.PeerURLs, ClientURLs: member.ClientURLs, Learner: member.IsLearner,
-			Problem: "it was not asked yet",
+			Problem: "it was not queried yet",
 		}
 		if m.Name == "" {
 			m.Problem = "it has never been started"
@@ -200,18 +202,18 @@ func newState(cluster uint64, members []*pb.Member, answers []answer) State {
 	return state
 }
 
-// Healthy tells whether the member answers, follows the leader and reports no error.
+// Healthy reports whether the member answers, follows the leader and reports no error.
 func (m Member) Healthy() bool { return m.Problem == "" }
 
-// Voters are the members that have a vote.
+// Voters returns the members with a vote.
 func (s *State) Voters() []Member {
 	return slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.Learner })
 }
 
-// HasQuorum tells whether most voters are healthy.
+// HasQuorum reports whether a majority of the voters is healthy.
 func (s *State) HasQuorum() bool { return s.Spares(0, false) }
 
-// Spares tells whether most voters are healthy without a member, which is stopped or removed.
+// Spares reports whether a majority of the voters is healthy without a member, which is stopped or removed.
 func (s *State) Spares(id uint64, removed bool) bool {
 	voters := slices.DeleteFunc(s.Voters(), func(m Member) bool { return m.ID == id && removed })
 	healthy := slices.DeleteFunc(slices.Clone(voters), func(m Member) bool { return m.ID == id || !m.Healthy() })
@@ -223,8 +225,8 @@ func (s *State) Member(id uint64) (Member, bool) {
 	return s.find(func(m Member) bool { return m.ID == id })
 }
 
-// Known returns the member with a name, or else with a peer URL, which is all that it has before it is started. Nobody is known in
-// a nil State.
+// Known returns the member with a name, or else with a peer URL, because a member has no name before its first
+// start. A nil State has no members.
 func (s *State) Known(name, peerURL string) (Member, bool) {
 	if s == nil {
 		return Member{}, false

@@ -13,7 +13,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestLearner is added, started and promoted.
+// TestLearner adds, starts and promotes a learner.
 func TestLearner(t *testing.T) {
 	f := setUp(t, 1)
 	fresh := f.prepare("b")
@@ -49,7 +49,7 @@ func remove(f *fixture, id uint64) error {
 	return err
 }
 
-// TestMoveLeader moves it, once.
+// TestMoveLeader moves the leader once.
 func TestMoveLeader(t *testing.T) {
 	f := setUp(t, 3)
 	a, b, c := f.id("a"), f.id("b"), f.id("c")
@@ -62,7 +62,7 @@ func TestMoveLeader(t *testing.T) {
 	f.Eventually(func() string { return leader(f.state()) }).Should(Equal("b"))
 }
 
-// TestRemove makes the system smaller, also by its leader, and by the one that it was found with.
+// TestRemove removes the leader, and the member whose endpoint was used first.
 func TestRemove(t *testing.T) {
 	f := setUp(t, 3)
 	f.lead("a")
@@ -75,7 +75,7 @@ func TestRemove(t *testing.T) {
 	f.Expect(f.Endpoints()).To(HaveLen(2))
 }
 
-// TestOneIsDown looks at a system with a member that is dead or hangs. The answer comes, and says who it is.
+// TestOneIsDown reads the state of a system with a member that is dead or hangs. The result names the member.
 func TestOneIsDown(t *testing.T) {
 	f := setUp(t, 3)
 	for name, test := range map[string]struct {
@@ -123,7 +123,7 @@ func TestOneIsDown(t *testing.T) {
 	}
 }
 
-// TestNoQuorum shows nothing that no quorum agrees on, and everything as soon as one does.
+// TestNoQuorum returns no state without a quorum, and the complete state with one.
 func TestNoQuorum(t *testing.T) {
 	f := setUp(t, 3)
 	f.lead("a")
@@ -138,7 +138,7 @@ func TestNoQuorum(t *testing.T) {
 	f.Eventually(f.settled).Should(Equal([]string{"a", "b", "c"}))
 }
 
-// TestNobody finds no system, and then one.
+// TestNobody finds no system at first.
 func TestNobody(t *testing.T) {
 	f := setUp(t, 1)
 	unused := f.prepare("b")
@@ -153,7 +153,7 @@ func TestNobody(t *testing.T) {
 
 	state := f.state()
 
-	// Somebody has started another system, at the address of a seed.
+	// Another system was started at the address of a seed.
 	f.start(unused, agent.ClusterNew, unused)
 	other, err := system.Dial([]string{unused.ClientURL})
 	f.Expect(err).NotTo(HaveOccurred())

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// Options say what an agent runs.
+// Options configure an agent.
 type Options struct {
-	// Region is what the names of the servers begin with, and Cluster that of the NATS cluster.
+	// Region is the prefix of the names of the servers, and Cluster the name of the NATS cluster.
 	Region, Cluster string
-	// Dir is where the data of the servers are.
+	// Dir is the folder for the data of the servers.
 	Dir string
-	// Ports are those for the servers: each takes three.
+	// Ports are the ports for the servers. Each server needs three.
 	Ports []int
 	// Seeds are the routes of the first servers of all regions, as host and port.
 	Seeds []string
-	// Peers are the URLs of the other regions' agents: their servers may have moved.
+	// Peers are the URLs of the other regions' agents, to find servers with new addresses.
 	Peers []string
-	// Members is how many servers the region begins with, and Protocol theirs.
+	// Members is the initial number of servers, and Protocol their protocol.
 	Members  int
 	Protocol string
 }
@@ -37,13 +37,13 @@ type Agent struct {
 
 	mu      sync.Mutex
 	token   int64
-	servers map[string]*nats
+	servers map[string]*natsServer
 	events  []Event
 }
 
-// New makes an agent, and starts the servers that the region begins with. They end with the context.
+// New returns an agent and starts the initial servers. They run until the context ends.
 func New(ctx context.Context, options Options) (*Agent, error) {
-	a := &Agent{options: options, ctx: ctx, servers: map[string]*nats{}}
+	a := &Agent{options: options, ctx: ctx, servers: map[string]*natsServer{}}
 	for i := range options.Members {
 		name := fmt.Sprintf("%s-%d", options.Region, i+1)
 		if err := a.Do(name, Order{Do: Start, Protocol: options.Protocol, Task: "first"}); err != nil {
@@ -66,26 +66,26 @@ func (a *Agent) Members() []Member {
 	return members
 }
 
-// Events returns all that has happened.
+// Events returns all events.
 func (a *Agent) Events() []Event {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.events)
 }
 
-// Do carries out an order. It returns when the process is there, or gone.
+// Do carries out an order. It returns when the process has started or ended.
 func (a *Agent) Do(name string, order Order) error {
-	s, err := a.admit(name, order)
+	s, err := a.checkOrder(name, order)
 	if s == nil || err != nil {
 		return err
 	}
 	routes := a.routes()
-	s.busy.Lock() // one order for a server at a time
-	defer s.busy.Unlock()
-	if s, err = a.admit(name, order); s == nil || err != nil {
-		return err // something has happened meanwhile
+	s.orderMu.Lock() // one order for a server at a time
+	defer s.orderMu.Unlock()
+	if s, err = a.checkOrder(name, order); s == nil || err != nil {
+		return err // another order was carried out in between
 	}
-	a.update(func() { s.Ready = false; a.note(name, order.Do, order) })
+	a.update(func() { s.Ready = false; a.record(name, order.Do, order) })
 	s.stop()
 	if order.Do == Delete {
 		a.update(func() { delete(a.servers, name) })
@@ -98,8 +98,8 @@ func (a *Agent) Do(name string, order Order) error {
 	return nil
 }
 
-// admit returns the server of an order that is not carried out yet, and notes its token.
-func (a *Agent) admit(name string, order Order) (*nats, error) {
+// checkOrder records the token of an order, and returns the server if the order has to be carried out.
+func (a *Agent) checkOrder(name string, order Order) (*natsServer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if order.Token < a.token {
@@ -118,8 +118,8 @@ func (a *Agent) admit(name string, order Order) (*nats, error) {
 	return s, nil
 }
 
-// start starts a server, which nobody else does meanwhile.
-func (a *Agent) start(s *nats, routes []string) error {
+// start starts a server. The caller holds orderMu.
+func (a *Agent) start(s *natsServer, routes []string) error {
 	p, err := s.start(routes)
 	a.update(func() {
 		s.process, s.Problem = p, ""
@@ -136,8 +136,8 @@ func (a *Agent) update(change func()) {
 	change()
 }
 
-// add makes a server with ports of its own.
-func (a *Agent) add(name string) (*nats, error) {
+// add adds a server with unused ports.
+func (a *Agent) add(name string) (*natsServer, error) {
 	free := slices.DeleteFunc(slices.Clone(a.options.Ports), func(port int) bool {
 		for _, s := range a.servers {
 			if slices.Contains(s.ports[:], port) {
@@ -146,9 +146,9 @@ func (a *Agent) add(name string) (*nats, error) {
 		}
 		return false
 	})
-	s := &nats{options: &a.options, dir: filepath.Join(a.options.Dir, name)}
+	s := &natsServer{options: &a.options, dir: filepath.Join(a.options.Dir, name)}
 	if len(free) < len(s.ports) {
-		return nil, &FailedError{"no ports are left for " + name}
+		return nil, &FailedError{"no free ports for " + name}
 	}
 	copy(s.ports[:], free)
 	s.Name, s.ClientURL, s.Route = name, "nats://"+address(s.ports[0]), address(s.ports[1])
@@ -156,7 +156,7 @@ func (a *Agent) add(name string) (*nats, error) {
 	return s, os.MkdirAll(s.dir, 0o755)
 }
 
-// routes are where a server finds others.
+// routes returns the addresses at which a server finds others.
 func (a *Agent) routes() []string {
 	routes := slices.Clone(a.options.Seeds)
 	ctx, cancel := context.WithTimeout(a.ctx, time.Second)
@@ -164,7 +164,7 @@ func (a *Agent) routes() []string {
 	for _, peer := range a.options.Peers {
 		members, err := (&Client{URL: peer}).Members(ctx)
 		if err != nil {
-			continue // its servers are among the seeds, or are found through others
+			continue // its servers are seeds, or are found through other servers
 		}
 		for _, member := range members {
 			routes = append(routes, member.Route)
@@ -174,14 +174,14 @@ func (a *Agent) routes() []string {
 	return slices.Compact(routes)
 }
 
-func (a *Agent) note(member, what string, order Order) {
+func (a *Agent) record(member, what string, order Order) {
 	a.events = append(a.events, Event{Time: time.Now(), Member: member, What: what, Task: order.Task, Token: order.Token})
 }
 
-// watch sees when servers become ready, and starts those again that have ended unasked.
+// watch records when servers become ready, and restarts crashed servers.
 func (a *Agent) watch() {
-	const interval, patience = 50 * time.Millisecond, time.Second
-	client := &http.Client{Timeout: patience}
+	const interval, timeout = 50 * time.Millisecond, time.Second
+	client := &http.Client{Timeout: timeout}
 	for {
 		select {
 		case <-a.ctx.Done():
@@ -189,29 +189,29 @@ func (a *Agent) watch() {
 		case <-time.After(interval):
 		}
 		for _, member := range a.Members() {
-			a.look(client, member.Name)
+			a.checkServer(client, member.Name)
 		}
 	}
 }
 
-func (a *Agent) look(client *http.Client, name string) {
+func (a *Agent) checkServer(client *http.Client, name string) {
 	a.mu.Lock()
 	s := a.servers[name]
 	a.mu.Unlock()
-	if s == nil || !s.busy.TryLock() {
+	if s == nil || !s.orderMu.TryLock() {
 		return // an order is being carried out
 	}
-	defer s.busy.Unlock()
+	defer s.orderMu.Unlock()
 	switch {
 	case s.Problem != "" || s.process == nil || a.ctx.Err() != nil:
 	case s.process.ended():
 		a.update(func() { s.Ready = false })
-		_ = a.start(s, a.routes()) // it is the server's problem
+		_ = a.start(s, a.routes()) // recorded as the server's Problem
 	default:
-		ready := isHealthy(a.ctx, client, s.health())
+		ready := isHealthy(a.ctx, client, s.healthURL())
 		a.update(func() {
 			if ready && !s.Ready {
-				a.note(name, Ready, Order{Task: s.Task})
+				a.record(name, Ready, Order{Task: s.Task})
 			}
 			s.Ready = ready
 		})

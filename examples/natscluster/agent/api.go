@@ -14,42 +14,42 @@ import (
 // Member is a NATS server of the region.
 type Member struct {
 	Name string `json:"name"`
-	// ClientURL is where clients reach it, and Route where the other servers do, as host and port.
+	// ClientURL is the URL for clients, and Route the host and port for other servers.
 	ClientURL string `json:"clientURL"`
 	Route     string `json:"route"`
-	// Config and Protocol are what its process was started with.
+	// Config and Protocol are those of the running process.
 	Config   string `json:"config"`
 	Protocol string `json:"protocol"`
-	// Task is the ID of the order that was carried out last.
+	// Task is the ID of the last order.
 	Task string `json:"task,omitempty"`
-	// Ready is set when the server says that all it has is up to date.
+	// Ready is set when the server reports that all its streams are up to date.
 	Ready bool `json:"ready"`
-	// Problem says why it does not run.
+	// Problem is the reason why it does not run.
 	Problem string `json:"problem,omitempty"`
 }
 
-// What an order may say to do.
+// The operations of orders.
 const (
 	Start   = "start"
 	Restart = "restart"
 	Delete  = "delete" // also its data
 )
 
-// Order is something to do with a server.
+// Order is an order for a server.
 type Order struct {
 	Do       string `json:"do"`
 	Config   string `json:"config,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
-	// Task tells the order from others, and Token is that of the lock under which it was given.
+	// Task identifies the order, and Token is the fencing token of the lock.
 	Task  string `json:"task"`
 	Token int64  `json:"token"`
 }
 
-// Event is something that happened to a server, for tests.
+// Event is an event of a server, for tests.
 type Event struct {
 	Time   time.Time `json:"time"`
 	Member string    `json:"member"`
-	// What is an order's Do when its process is ended, Stopped when that has happened, or Ready.
+	// What is the operation of an order when it begins, or Ready.
 	What  string `json:"what"`
 	Task  string `json:"task,omitempty"`
 	Token int64  `json:"token,omitempty"`
@@ -63,7 +63,7 @@ type FencedError struct {
 	Seen int64 `json:"seen"`
 }
 
-func (e *FencedError) Error() string { return fmt.Sprintf("the agent has seen the token %d", e.Seen) }
+func (e *FencedError) Error() string { return fmt.Sprintf("the agent has seen token %d", e.Seen) }
 
 // FailedError is returned for an order that cannot be carried out.
 type FailedError struct {
@@ -72,7 +72,7 @@ type FailedError struct {
 
 func (e *FailedError) Error() string { return e.Reason }
 
-// Client talks to the agent at a URL.
+// Client is a client of the agent at a URL.
 type Client struct{ URL string }
 
 // Members returns the servers of the region.
@@ -103,7 +103,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("asking the agent: %w", err)
+		return fmt.Errorf("calling the agent: %w", err)
 	}
 	defer response.Body.Close()
 	decoder := json.NewDecoder(response.Body)

@@ -69,8 +69,8 @@ func (a *Agent) close() {
 	var all sync.WaitGroup
 	for _, s := range servers {
 		all.Go(func() {
-			s.busy.Lock()
-			defer s.busy.Unlock()
+			s.orderMu.Lock()
+			defer s.orderMu.Unlock()
 			s.stop()
 		})
 	}

@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// nats is one NATS server, with its data and ports.
-type nats struct {
+// natsServer is a NATS server with its data and ports.
+type natsServer struct {
 	Member
 	options *Options
 	dir     string
-	ports   [3]int // for clients, for other servers, for its health
+	ports   [3]int // for clients, for other servers, for health checks
 	process *process
-	// busy is held while the process is started or ended.
-	busy sync.Mutex
+	// orderMu is held while the process is started or stopped.
+	orderMu sync.Mutex
 }
 
-// process is one that was started.
+// process is a started process.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -41,25 +41,25 @@ func (p *process) ended() bool {
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-func (s *nats) health() string { return "http://" + address(s.ports[2]) + "/healthz" }
+func (s *natsServer) healthURL() string { return "http://" + address(s.ports[2]) + "/healthz" }
 
 // stop shuts the process down gracefully.
-func (s *nats) stop() {
+func (s *natsServer) stop() {
 	if s.process == nil || s.process.ended() {
 		return
 	}
-	const patience = 20 * time.Second
+	const timeout = 20 * time.Second
 	_ = s.process.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-s.process.done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		_ = s.process.cmd.Process.Kill()
 		<-s.process.done
 	}
 }
 
 // start starts the process and waits until clients can connect.
-func (s *nats) start(routes []string) (*process, error) {
+func (s *natsServer) start(routes []string) (*process, error) {
 	config, log := filepath.Join(s.dir, "nats.conf"), filepath.Join(s.dir, "log")
 	if err := os.WriteFile(config, []byte(s.configuration(routes)), 0o600); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func lastLine(path string) string {
 	return lines[len(lines)-1]
 }
 
-// configuration is the server's. Servers of different protocols do not let each other in.
-func (s *nats) configuration(routes []string) string {
+// configuration returns the configuration file. Servers with different protocols refuse each other.
+func (s *natsServer) configuration(routes []string) string {
 	password := "protocol-" + s.Protocol
 	var urls []string
 	for _, route := range routes {

@@ -15,19 +15,19 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// meta stands for the group of servers that knows which streams there are, beside the groups of the streams.
-const meta = "$meta"
+// metaGroup stands for the Raft group that manages the streams. Each stream has its own group too.
+const metaGroup = "$meta"
 
-// patience is how long NATS may take for an answer.
-const patience = 2 * time.Second
+// requestTimeout is the timeout of a request to NATS.
+const requestTimeout = 2 * time.Second
 
-// cluster is the NATS cluster: sys is a connection of the system's account, and app one of the account with the streams.
+// cluster has the connections to the NATS cluster: sys of the system account, app of the account with the streams.
 type cluster struct{ sys, app *nats.Conn }
 
 // connect connects both accounts to any of the servers.
 func connect(urls []string) (c cluster, err error) {
 	dial := func(user string) (*nats.Conn, error) {
-		return nats.Connect(strings.Join(urls, ","), nats.UserInfo(user, user), nats.MaxReconnects(-1), nats.ReconnectWait(patience/10))
+		return nats.Connect(strings.Join(urls, ","), nats.UserInfo(user, user), nats.MaxReconnects(-1), nats.ReconnectWait(requestTimeout/10))
 	}
 	if c.sys, err = dial("sys"); err == nil {
 		c.app, err = dial("app")
@@ -35,42 +35,42 @@ func connect(urls []string) (c cluster, err error) {
 	return c, err
 }
 
-// state is what the servers say.
+// state is the state of the cluster, as reported by the servers.
 type state struct {
-	// servers are those that have answered, with the number of streams that they have.
+	// servers are the servers that have answered, with their numbers of streams.
 	servers map[string]int
-	// peers are all that belong to the cluster, whether they run or not.
+	// peers are all servers of the cluster, running or not.
 	peers []string
-	// groups are the groups that have a leader, by stream.
+	// groups are the groups with a leader, by stream.
 	groups map[string]*server.ClusterInfo
 }
 
-// state asks all servers. It takes longer if one of them does not run.
+// state queries all servers. It takes longer if one of them does not run.
 func (c cluster) state() *state {
 	s := &state{servers: map[string]int{}, groups: map[string]*server.ClusterInfo{}}
-	question, _ := json.Marshal(server.JSzOptions{Accounts: true, Streams: true, StreamLeaderOnly: true})
+	request, _ := json.Marshal(server.JSzOptions{Accounts: true, Streams: true, StreamLeaderOnly: true})
 	inbox := c.sys.NewInbox()
 	answers, err := c.sys.SubscribeSync(inbox)
 	defer func() { _ = answers.Unsubscribe() }()
-	err = errors.Join(err, c.sys.PublishRequest("$SYS.REQ.SERVER.PING.JSZ", inbox, question))
+	err = errors.Join(err, c.sys.PublishRequest("$SYS.REQ.SERVER.PING.JSZ", inbox, request))
 	for err == nil && (len(s.peers) == 0 || len(s.servers) < len(s.peers)) {
-		message, err := answers.NextMsg(patience)
+		message, err := answers.NextMsg(requestTimeout)
 		if err != nil {
-			break // the others do not run
+			break // the remaining servers do not run
 		}
 		var answer server.ServerAPIJszResponse
 		if err := json.Unmarshal(message.Data, &answer); err == nil && answer.Data != nil && answer.Data.Meta != nil {
-			s.add(answer.Server.Name, answer.Data)
+			s.addResponse(answer.Server.Name, answer.Data)
 		}
 	}
 	return s
 }
 
-func (s *state) add(name string, answer *server.JSInfo) {
+func (s *state) addResponse(name string, answer *server.JSInfo) {
 	s.servers[name] = answer.Streams
 	if answer.Meta.Leader == name {
-		s.groups[meta] = &server.ClusterInfo{Leader: name, Replicas: answer.Meta.Replicas}
-		s.peers = members(s.groups[meta])
+		s.groups[metaGroup] = &server.ClusterInfo{Leader: name, Replicas: answer.Meta.Replicas}
+		s.peers = members(s.groups[metaGroup])
 	}
 	for _, account := range answer.AccountDetails {
 		for _, stream := range account.Streams {
@@ -81,7 +81,7 @@ func (s *state) add(name string, answer *server.JSInfo) {
 	}
 }
 
-// members are those of a group, the leader first.
+// members returns the members of a group, the leader first.
 func members(group *server.ClusterInfo) []string {
 	names := []string{group.Leader}
 	for _, replica := range group.Replicas {
@@ -90,9 +90,9 @@ func members(group *server.ClusterInfo) []string {
 	return names
 }
 
-// trouble is NotYet with the reason while a server is not up to date or a group has no leader. The given servers do not count.
-func (s *state) trouble(except ...string) error {
-	if s.groups[meta] == nil {
+// notReady returns NotYet while a server is not up to date or a group has no leader. It ignores the given servers.
+func (s *state) notReady(except ...string) error {
+	if s.groups[metaGroup] == nil {
 		return coordination.NotYet("the cluster does not answer, or has no leader")
 	}
 	streams := map[string]int{}
@@ -106,7 +106,7 @@ func (s *state) trouble(except ...string) error {
 			streams[member]++
 		}
 	}
-	for _, name := range s.peers { // all are members of one group more
+	for _, name := range s.peers { // each is a member of the meta group too
 		if found, answers := s.servers[name]; !slices.Contains(except, name) && (!answers || found+1 != streams[name]) {
 			return coordination.NotYet("%s does not run, or not all of its streams have a leader", name)
 		}
@@ -114,8 +114,8 @@ func (s *state) trouble(except ...string) error {
 	return nil
 }
 
-// leads returns of how many groups a server is the leader, or -1 if it does not run.
-func (s *state) leads(name string) (n int) {
+// leaderCount returns the number of groups that a server leads, or -1 if it does not run.
+func (s *state) leaderCount(name string) (n int) {
 	if _, runs := s.servers[name]; !runs {
 		return -1
 	}
@@ -127,21 +127,21 @@ func (s *state) leads(name string) (n int) {
 	return n
 }
 
-// moveLeaders moves what a server leads to other members of the groups: to the one of the given servers that leads the fewest groups,
-// or if none of them is a member, to one that NATS chooses. It returns how many moves it has asked for.
+// moveLeaders moves the leaders of all groups away from a server: to the given server that leads the fewest groups, or if none of them
+// is a member of the group, to one that NATS chooses. It returns the number of requested moves.
 func (c cluster) moveLeaders(ctx context.Context, s *state, from string, to []string) (moved int, err error) {
 	for name, group := range s.groups {
 		if group.Leader != from {
 			continue
 		}
 		var request server.JSApiLeaderStepdownRequest
-		slices.SortFunc(to, func(a, b string) int { return s.leads(a) - s.leads(b) })
+		slices.SortFunc(to, func(a, b string) int { return s.leaderCount(a) - s.leaderCount(b) })
 		if i := slices.IndexFunc(to, func(s string) bool { return slices.Contains(members(group)[1:], s) }); i >= 0 {
-			group.Leader = to[i] // for the next one's choice
+			group.Leader = to[i] // counts for the next group
 			request.Placement = &server.Placement{Preferred: to[i]}
 		}
 		connection, subject := c.app, fmt.Sprintf(server.JSApiStreamLeaderStepDownT, name)
-		if name == meta {
+		if name == metaGroup {
 			connection, subject = c.sys, server.JSApiLeaderStepDown
 		}
 		if err := call(ctx, connection, subject, request); err != nil {
@@ -152,9 +152,9 @@ func (c cluster) moveLeaders(ctx context.Context, s *state, from string, to []st
 	return moved, nil
 }
 
-// call asks JetStream for something.
+// call sends a request to JetStream.
 func call(ctx context.Context, connection *nats.Conn, subject string, request any) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	content, _ := json.Marshal(request)
 	message, err := connection.RequestWithContext(ctx, subject, content)

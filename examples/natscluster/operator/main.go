@@ -40,9 +40,9 @@ func Main(ctx context.Context, args []string) error {
 	store := flags.String("store", "http://127.0.0.1:2379", "URLs of the etcd that the operators share")
 	path := flags.String("spec", "spec.json", "file with the spec of the region")
 	session := flags.Duration("session", coordination.DefaultSessionDuration, "how long this operator counts as alive after it has died")
-	_ = flags.Parse(args) // or it ends the program
-	const alive = 10 * time.Second
-	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(*store, ","), DialKeepAliveTime: alive, DialKeepAliveTimeout: alive})
+	_ = flags.Parse(args) // exits after an error
+	const keepAlive = 10 * time.Second
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(*store, ","), DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAlive})
 	if err != nil {
 		return fmt.Errorf("connecting to the store: %w", err)
 	}
@@ -73,7 +73,7 @@ func Main(ctx context.Context, args []string) error {
 	return nil
 }
 
-// reconcile reads the spec again each time.
+// reconcile reads the spec and reconciles.
 func (s *system) reconcile(ctx context.Context, c *coordination.Coordinator, path string) (*coordination.Result, error) {
 	content, err := os.ReadFile(path)
 	s.spec = Spec{}

@@ -22,20 +22,20 @@ const (
 	Replacement coordination.Action = "Replacement"
 )
 
-// What steps say to do.
+// The operations of steps.
 const (
-	doRestart  = "restart"
-	doUpgrade  = "upgrade"
-	doStart    = "start the server that replaces"
-	doEvacuate = "move the streams away from"
-	doEnd      = "end"
-	doForget   = "forget"
+	stepRestart  = "restart"
+	stepUpgrade  = "upgrade"
+	stepStart    = "start the server that replaces"
+	stepEvacuate = "move the streams away from"
+	stepEnd      = "end"
+	stepForget   = "forget"
 )
 
-// What else steps say: to which servers leaders move, and which server is new.
-const withTo, withNew = "to", "new"
+// Keys of Step.With: the servers to which leaders move, and the name of the new server.
+const leadersTo, replacement = "to", "new"
 
-// system is the region's part of the NATS cluster.
+// system implements coordination.System for the servers of one region.
 type system struct {
 	agent *agent.Client
 	nats  cluster
@@ -77,11 +77,11 @@ func (s *system) Plan(_ context.Context, proposal coordination.Proposal) ([]coor
 	others := slices.DeleteFunc(slices.Clone(state.peers), func(name string) bool { return slices.Contains(names, name) })
 	switch {
 	case proposal.Action == Upgrade && s.spec.Mode == coordination.Global && len(others) > 0:
-		return nil, coordination.NotYet("%s would be alone", strings.Join(others, ", "))
+		return nil, coordination.NotYet("%s does not need the upgrade yet and would be isolated", strings.Join(others, ", "))
 	case proposal.Action == Upgrade:
-		return []coordination.Step{{Do: doUpgrade, Members: ids, Order: true, Together: true}}, nil
+		return []coordination.Step{{Do: stepUpgrade, Members: ids, Order: true, Together: true}}, nil
 	}
-	if err := state.trouble(names...); err != nil {
+	if err := state.notReady(names...); err != nil {
 		return nil, err
 	}
 	if proposal.Action == Replacement {
@@ -93,10 +93,10 @@ func (s *system) Plan(_ context.Context, proposal coordination.Proposal) ([]coor
 // restart plans the order in which the fewest leaders have to move: the server that leads the fewest groups is first. Its leaders
 // move to the last one; those of the others move to servers that were restarted already, or need no restart.
 func restart(state *state, names, to []string) (steps []coordination.Step) {
-	slices.SortStableFunc(names, func(a, b string) int { return state.leads(a) - state.leads(b) })
+	slices.SortStableFunc(names, func(a, b string) int { return state.leaderCount(a) - state.leaderCount(b) })
 	for _, name := range names {
 		first := cmp.Or(strings.Join(to, ","), names[len(names)-1])
-		steps = append(steps, step(doRestart, coordination.MemberID(name), true, withTo, first))
+		steps = append(steps, step(stepRestart, coordination.MemberID(name), true, leadersTo, first))
 		to = append(to, name)
 	}
 	return steps
@@ -107,11 +107,11 @@ func replace(ids []coordination.MemberID, members coordination.Members) (steps [
 	fresh := map[coordination.MemberID]string{}
 	for _, id := range ids {
 		fresh[id] = members[id].Addresses[0]
-		steps = append(steps, step(doStart, id, true, withNew, fresh[id]))
+		steps = append(steps, step(stepStart, id, true, replacement, fresh[id]))
 	}
 	to := strings.Join(slices.Sorted(maps.Values(fresh)), ",")
 	for _, id := range ids {
-		steps = append(steps, step(doEvacuate, id, false, withTo, to), step(doEnd, id, true, withTo, to), step(doForget, id, false, withTo, to))
+		steps = append(steps, step(stepEvacuate, id, false, leadersTo, to), step(stepEnd, id, true, leadersTo, to), step(stepForget, id, false, leadersTo, to))
 	}
 	return steps
 }
@@ -124,19 +124,19 @@ func step(do string, id coordination.MemberID, order bool, key, value string) co
 func (s *system) Execute(ctx context.Context, task coordination.Task) (err error) {
 	for _, id := range task.Members {
 		switch name := string(id); task.Do {
-		case doRestart, doUpgrade:
+		case stepRestart, stepUpgrade:
 			err = s.restart(ctx, name, task)
-		case doStart:
-			err = s.order(ctx, task.With[withNew], agent.Start, task)
-		case doEvacuate:
-			err = s.ask(ctx, server.JSApiEvacuateServer, server.JSApiMetaServerEvacuateRequest{Server: name},
+		case stepStart:
+			err = s.giveOrder(ctx, task.With[replacement], agent.Start, task)
+		case stepEvacuate:
+			err = s.requestUntil(ctx, server.JSApiEvacuateServer, server.JSApiMetaServerEvacuateRequest{Server: name},
 				func(state *state) bool { return state.servers[name] == 0 })
-		case doEnd:
-			if err = s.spare(ctx, name, task); err == nil {
-				err = s.order(ctx, name, agent.Delete, task)
+		case stepEnd:
+			if err = s.makeDispensable(ctx, name, task); err == nil {
+				err = s.giveOrder(ctx, name, agent.Delete, task)
 			}
-		case doForget:
-			err = s.ask(ctx, server.JSApiRemoveServer, server.JSApiMetaServerRemoveRequest{Server: name},
+		case stepForget:
+			err = s.requestUntil(ctx, server.JSApiRemoveServer, server.JSApiMetaServerRemoveRequest{Server: name},
 				func(state *state) bool { return !slices.Contains(state.peers, name) }, name)
 		default:
 			err = coordination.Failed("this version of the operator does not know the step %q", task.Do)
@@ -154,12 +154,12 @@ func (s *system) restart(ctx context.Context, name string, task coordination.Tas
 	if action, _ := s.need(m); err != nil || action == "" && m.Task != task.ID {
 		return err
 	}
-	if task.Do == doRestart && m.Task != task.ID {
-		if err := s.spare(ctx, name, task); err != nil {
+	if task.Do == stepRestart && m.Task != task.ID {
+		if err := s.makeDispensable(ctx, name, task); err != nil {
 			return err
 		}
 	}
-	return s.order(ctx, name, agent.Restart, task)
+	return s.giveOrder(ctx, name, agent.Restart, task)
 }
 
 // member returns the state of a server from the agent.
@@ -176,21 +176,21 @@ func (s *system) member(ctx context.Context, name string) (agent.Member, error) 
 	return agent.Member{}, err
 }
 
-// spare makes sure that the others can do without a server: they are up to date, and lead all of its groups.
-func (s *system) spare(ctx context.Context, name string, task coordination.Task) error {
+// makeDispensable returns nil when the cluster can spare a server: the others are up to date, and lead all of its groups.
+func (s *system) makeDispensable(ctx context.Context, name string, task coordination.Task) error {
 	state := s.nats.state()
-	if err := state.trouble(name); err != nil {
+	if err := state.notReady(name); err != nil {
 		return err
 	}
-	moved, err := s.nats.moveLeaders(ctx, state, name, strings.Split(task.With[withTo], ","))
+	moved, err := s.nats.moveLeaders(ctx, state, name, strings.Split(task.With[leadersTo], ","))
 	if err != nil || moved == 0 {
 		return err
 	}
-	return coordination.NotYet("%d leaders move away from %s", moved, name)
+	return coordination.NotYet("moving %d leaders away from %s", moved, name)
 }
 
-// order has the agent do something with a server, once for a task, and waits until it is up to date.
-func (s *system) order(ctx context.Context, name, do string, task coordination.Task) error {
+// giveOrder makes the agent carry out an order, once for a task, and waits until the server is up to date.
+func (s *system) giveOrder(ctx context.Context, name, do string, task coordination.Task) error {
 	err := s.agent.Do(ctx, name, agent.Order{Do: do, Config: s.spec.Config, Protocol: s.spec.Protocol, Task: task.ID, Token: task.Token})
 	if fenced, is := errors.AsType[*agent.FencedError](err); is {
 		return coordination.Fenced(fenced.Seen)
@@ -198,7 +198,7 @@ func (s *system) order(ctx context.Context, name, do string, task coordination.T
 	if failed, is := errors.AsType[*agent.FailedError](err); is {
 		return coordination.Failed("%s", failed.Reason)
 	}
-	if err != nil || do == agent.Delete || task.Do == doUpgrade { // which is up to date when the others are there
+	if err != nil || do == agent.Delete || task.Do == stepUpgrade { // a server of an upgrade is up to date only after the others have started
 		return err
 	}
 	if m, err := s.member(ctx, name); err != nil || m.Ready {
@@ -207,23 +207,23 @@ func (s *system) order(ctx context.Context, name, do string, task coordination.T
 	return coordination.NotYet("%s is not up to date", name)
 }
 
-// ask sends a request to NATS until the condition is met, while the servers are up to date, except for the given ones.
-func (s *system) ask(ctx context.Context, subject string, request any, isMet func(*state) bool, except ...string) error {
+// requestUntil sends a request to NATS until the condition is met, while the servers are up to date, except for the given ones.
+func (s *system) requestUntil(ctx context.Context, subject string, request any, isMet func(*state) bool, except ...string) error {
 	state := s.nats.state()
-	if err := state.trouble(except...); err != nil || isMet(state) {
+	if err := state.notReady(except...); err != nil || isMet(state) {
 		return err
 	}
 	return cmp.Or(call(ctx, s.nats.sys, subject, request), coordination.NotYet("NATS has not carried out the request yet"))
 }
 
-// Healthy waits until all servers are up to date, but for those that a plan has ended. A region that upgrades for itself does not
-// wait for the others.
+// Healthy returns nil when all servers are up to date, except the ones that were ended. In local mode an upgrade does not wait for the
+// other regions.
 func (s *system) Healthy(_ context.Context, step coordination.Step) error {
-	if step.Do == doUpgrade && s.spec.Mode != coordination.Global {
+	if step.Do == stepUpgrade && s.spec.Mode != coordination.Global {
 		return nil
 	}
-	if step.Do == doEnd {
-		return s.nats.state().trouble(string(step.Member()))
+	if step.Do == stepEnd {
+		return s.nats.state().notReady(string(step.Member()))
 	}
-	return s.nats.state().trouble()
+	return s.nats.state().notReady()
 }

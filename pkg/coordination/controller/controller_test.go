@@ -28,10 +28,10 @@ const finalizer = "example.com/coordination"
 // participant is a Participant that notes what is done with it.
 type participant struct {
 	prometheus.Collector
-	changed chan struct{}
-	until   context.Context // of Changed
-	refuses error           // what Leave returns
-	did     []string
+	changed    chan struct{}
+	changedCtx context.Context // of Changed
+	leaveErr   error           // what Leave returns
+	calls      []string
 }
 
 func newParticipant() *participant {
@@ -44,18 +44,18 @@ func (p *participant) Metrics() prometheus.Collector { return p.Collector }
 func (p *participant) Changed(ctx context.Context) <-chan struct{} {
 	changed := make(chan struct{})
 	context.AfterFunc(ctx, func() { close(changed) })
-	p.until, p.changed = ctx, changed
+	p.changedCtx, p.changed = ctx, changed
 	return changed
 }
 
 func (p *participant) Leave(context.Context, coordination.System) error {
-	p.did = append(p.did, "leave")
-	return p.refuses
+	p.calls = append(p.calls, "leave")
+	return p.leaveErr
 }
 
 func (p *participant) Close(ctx context.Context) error {
 	if _, limited := ctx.Deadline(); limited {
-		p.did = append(p.did, "close")
+		p.calls = append(p.calls, "close")
 	}
 	return errors.New("the store does not answer")
 }
@@ -99,7 +99,7 @@ func TestOneParticipantPerObject(t *testing.T) {
 	if err := all.Add(key, second); err == nil {
 		t.Error("the object has two participants")
 	}
-	if err := all.Add(other, second); err == nil || second.until != nil {
+	if err := all.Add(other, second); err == nil || second.changedCtx != nil {
 		t.Errorf("it was added although its metrics are registered already: %v", err)
 	}
 	if got, found := all.Get(key); !found || got != first {
@@ -110,7 +110,7 @@ func TestOneParticipantPerObject(t *testing.T) {
 	}
 }
 
-func TestHoldKeepsOtherFinalizers(t *testing.T) {
+func TestAddFinalizerKeepsOtherFinalizers(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c, stale := object()
@@ -141,7 +141,7 @@ func TestHoldKeepsOtherFinalizers(t *testing.T) {
 }
 
 // The finalizer goes when the participant has left, and not before.
-func TestLeave(t *testing.T) {
+func TestFinalizerIsRemovedAfterLeave(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c, o := object(finalizer)
@@ -151,24 +151,24 @@ func TestLeave(t *testing.T) {
 	if err := errors.Join(all.Add(key, p), c.Delete(ctx, o), c.Get(ctx, key, o)); err != nil {
 		t.Fatal(err)
 	}
-	p.refuses = coordination.ErrAccepted
+	p.leaveErr = coordination.ErrAccepted
 	if err := all.Leave(ctx, o, nil); !errors.Is(err, coordination.ErrAccepted) {
 		t.Errorf("got %v", err)
 	}
-	if err := c.Get(ctx, key, o); err != nil || p.until.Err() != nil {
+	if err := c.Get(ctx, key, o); err != nil || p.changedCtx.Err() != nil {
 		t.Fatalf("it is gone before it has left: %v", err)
 	}
-	p.refuses = nil
+	p.leaveErr = nil
 	if err := all.Leave(ctx, o, nil); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"leave", "leave", "close"}, p.did); diff != "" {
+	if diff := cmp.Diff([]string{"leave", "leave", "close"}, p.calls); diff != "" {
 		t.Error(diff)
 	}
 	if err := c.Get(ctx, key, o); !apierrors.IsNotFound(err) {
 		t.Errorf("it is still there: %v", err)
 	}
-	if _, found := all.Get(key); found || p.until.Err() == nil || registry.Unregister(p.Collector) {
+	if _, found := all.Get(key); found || p.changedCtx.Err() == nil || registry.Unregister(p.Collector) {
 		t.Error("the participant is still there")
 	}
 }
@@ -196,11 +196,11 @@ func TestCloseEndsAllParticipants(t *testing.T) {
 			t.Fatal(err)
 		}
 		all.Close(t.Context())
-		if _, found := all.Get(key); found || p.until.Err() == nil {
+		if _, found := all.Get(key); found || p.changedCtx.Err() == nil {
 			t.Error("it was not ended")
 		}
 	}
-	if diff := cmp.Diff([]string{"close", "close"}, p.did); diff != "" {
+	if diff := cmp.Diff([]string{"close", "close"}, p.calls); diff != "" {
 		t.Error(diff)
 	}
 	if registry.Unregister(p.Collector) {

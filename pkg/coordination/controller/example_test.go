@@ -19,10 +19,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kubestore"
 )
 
-// idle is a System whose members need nothing.
-type idle struct{ coordination.System }
+// idleSystem is a System whose members need nothing.
+type idleSystem struct{ coordination.System }
 
-func (idle) Needs(context.Context, *coordination.View) (coordination.Needs, error) {
+func (idleSystem) Needs(context.Context, *coordination.View) (coordination.Needs, error) {
 	return coordination.Needs{Members: []coordination.MemberID{"dc1-1"}}, nil
 }
 
@@ -50,13 +50,13 @@ func (d *databases) Reconcile(ctx context.Context, request reconcile.Request) (r
 		}
 	}
 	if !object.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, d.participants.Leave(ctx, object, idle{})
+		return reconcile.Result{}, d.participants.Leave(ctx, object, idleSystem{})
 	}
 	if err := d.participants.AddFinalizer(ctx, object); err != nil {
 		return reconcile.Result{}, err
 	}
 	settings := coordination.Settings{Mode: coordination.Local, Prefix: "dc1"} // those of the object's spec
-	result, err := c.Reconcile(ctx, settings, idle{})
+	result, err := c.Reconcile(ctx, settings, idleSystem{})
 	report := controller.NewReporter(ctx, d.recorder, object)
 	report.Events(result)
 	var conditions []metav1.Condition // those of the object's status

@@ -46,7 +46,7 @@ type Participants[P Participant] struct {
 
 type entry[P Participant] struct {
 	participant P
-	stop        context.CancelFunc // ends the wait for changes
+	stop        context.CancelFunc // ends the watch for changes
 }
 
 // Source returns a source for WatchesRawSource. It requests a reconcile of an object when another participant of its system has

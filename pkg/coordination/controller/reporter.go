@@ -14,8 +14,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// longestAction and longestNote are the API server's limits for events, in bytes.
-const longestAction, longestNote = 128, 1024
+// maxActionBytes and maxNoteBytes are the limits of the API server for events.
+const maxActionBytes, maxNoteBytes = 128, 1024
 
 // Reporter reports what happened to an object.
 type Reporter func(warning bool, reason, message string)
@@ -28,7 +28,7 @@ func NewReporter(ctx context.Context, recorder events.EventRecorder, about runti
 			kind = corev1.EventTypeWarning
 		}
 		// Events with the same reason and action are one series. Different messages are different events.
-		recorder.Eventf(about, nil, kind, reason, Truncate(message, longestAction), "%s", Truncate(message, longestNote))
+		recorder.Eventf(about, nil, kind, reason, Truncate(message, maxActionBytes), "%s", Truncate(message, maxNoteBytes))
 		logf.FromContext(ctx).Info(message, "reason", reason)
 	}
 }
@@ -40,7 +40,7 @@ func (r Reporter) Events(result *coordination.Result) {
 	}
 }
 
-// SetCondition sets a condition. One that is false with a new reason is reported as a warning.
+// SetCondition sets a condition. If the condition is false with a new reason, it is reported as a warning.
 func (r Reporter) SetCondition(conditions *[]metav1.Condition, condition metav1.Condition) {
 	last := apimeta.FindStatusCondition(*conditions, condition.Type)
 	isNew := last == nil || last.Status != condition.Status || last.Reason != condition.Reason

@@ -11,21 +11,21 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// Example takes a lock that ends with its holder.
+// Example takes a lock that is released when its holder dies.
 func Example() {
 	ctx := context.Background()
-	const moment = 10 * time.Second
+	const duration = 10 * time.Second
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            []string{"https://etcd-0:2379", "https://etcd-1:2379", "https://etcd-2:2379"},
-		DialKeepAliveTime:    moment,
-		DialKeepAliveTimeout: moment,
+		DialKeepAliveTime:    duration,
+		DialKeepAliveTimeout: duration,
 	})
 	if err != nil {
 		panic(err)
 	}
 	defer client.Close()
 	store := etcdstore.New(client, etcdstore.Options{})
-	session, err := store.Open(ctx, "region-a", moment)
+	session, err := store.Open(ctx, "region-a", duration)
 	if err != nil {
 		panic(err)
 	}

@@ -12,63 +12,63 @@ import (
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/sightings"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/staleness"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 const (
-	// DefaultSessions is the path of the sessions.
+	// DefaultSessions is the default path of the sessions.
 	DefaultSessions = coordination.DefaultRoot + "/.sessions"
-	// DefaultTimeout is how long one request may take.
+	// DefaultTimeout is the default timeout of a request.
 	DefaultTimeout = 10 * time.Second
 )
 
-// Options are what can be set about a store. The zero value is good.
+// Options configure a store. The zero value is valid.
 type Options struct {
-	// Sessions is the path below which sessions are, DefaultSessions by default. All instances have to use the same.
+	// Sessions is the path of the sessions. It defaults to DefaultSessions. All participants have to use the same path.
 	Sessions string
-	// Timeout is how long one request may take, DefaultTimeout by default. A context may end it earlier.
+	// Timeout is the timeout of a request. It defaults to DefaultTimeout.
 	Timeout time.Duration
-	// Clock is the process's clock by default. Only how much time passes on it matters.
+	// Clock is for tests.
 	Clock clock.Clock
 }
 
-// store is a coordination.Store in etcd.
+// store is a kv.Store in etcd.
 type store struct {
-	client  *clientv3.Client
-	path    string // of the sessions
-	timeout time.Duration
-	clock   clock.Clock
-	seen    *sightings.Book
+	client       *clientv3.Client
+	sessionsPath string
+	timeout      time.Duration
+	clock        clock.Clock
+	tracker      *staleness.Tracker
 
 	mu sync.Mutex
-	// sessions are those that this store has opened and that etcd may still have, by ID.
+	// sessions are the sessions that this store has opened and etcd may still have, by ID.
 	sessions map[string]*session
-	// durations are those of all sessions that were seen last.
+	// durations are the durations of all sessions, as observed last.
 	durations []time.Duration
 }
 
-// New returns a store that uses the client. The client has to stay open for as long as the store is used.
+// New returns a store that uses the client. Close the client only after the last use of the store.
 func New(client *clientv3.Client, options Options) kv.Store {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
 	return &store{
-		client:   client,
-		path:     cmp.Or(options.Sessions, DefaultSessions),
-		timeout:  cmp.Or(options.Timeout, DefaultTimeout),
-		clock:    options.Clock,
-		seen:     &sightings.Book{},
-		sessions: map[string]*session{},
+		client:       client,
+		sessionsPath: cmp.Or(options.Sessions, DefaultSessions),
+		timeout:      cmp.Or(options.Timeout, DefaultTimeout),
+		clock:        options.Clock,
+		tracker:      &staleness.Tracker{},
+		sessions:     map[string]*session{},
 	}
 }
 
-// Read implements coordination.Store.
+// Read implements kv.Store.
 func (s *store) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
 	if err := keys.CheckPaths(paths...); err != nil {
 		return nil, err
 	}
-	s.observe(ctx)
+	s.endExpiredIfDue(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	reads := make([]clientv3.Op, 0, 2*len(paths))
@@ -77,7 +77,7 @@ func (s *store) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error)
 	}
 	answer, err := s.client.Txn(ctx).Then(reads...).Commit()
 	if err != nil {
-		return nil, fmt.Errorf("reading from etcd: %w", translated(err))
+		return nil, fmt.Errorf("reading from etcd: %w", translateError(err))
 	}
 	snapshot := &kv.Snapshot{Revision: answer.Header.Revision, Entries: map[string]kv.Entry{}}
 	for _, response := range answer.Responses {
@@ -92,7 +92,7 @@ func (s *store) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error)
 	return snapshot, nil
 }
 
-// Commit implements coordination.Store.
+// Commit implements kv.Store.
 func (s *store) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if err := keys.Check(transaction); err != nil {
 		return 0, err
@@ -103,10 +103,10 @@ func (s *store) Commit(ctx context.Context, transaction kv.Transaction) (int64, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	// The client sends a transaction that writes again only if it knows that nobody has received it.
+	// The client retries a transaction that writes only if it knows that no member has received it.
 	answer, err := s.client.Txn(ctx).If(comparisons(transaction.If)...).Then(operations...).Commit()
 	if err != nil {
-		return 0, fmt.Errorf("writing to etcd: %w", translated(err))
+		return 0, fmt.Errorf("writing to etcd: %w", translateError(err))
 	}
 	if !answer.Succeeded {
 		return 0, kv.ErrConflict

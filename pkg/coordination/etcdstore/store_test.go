@@ -92,18 +92,18 @@ func TestTooManyOperations(t *testing.T) {
 		operations, paths = append(operations, kv.Put(key, "")), append(paths, key)
 	}
 	_, err := store.Commit(t.Context(), kv.Transaction{Then: operations})
-	g.Expect(err).NotTo(HaveOccurred(), "as many as etcd takes")
+	g.Expect(err).NotTo(HaveOccurred(), "the limit of etcd")
 	_, err = store.Commit(t.Context(), kv.Transaction{Then: append(operations, kv.Put("/b", ""))})
 	g.Expect(err).To(MatchError(kv.ErrTooLarge))
 	g.Expect(err).To(MatchError(ContainSubstring("--max-txn-ops")))
 	_, err = store.Read(t.Context(), paths[:64]...)
-	g.Expect(err).NotTo(HaveOccurred(), "as many as etcd takes")
+	g.Expect(err).NotTo(HaveOccurred(), "the limit of etcd")
 	_, err = store.Read(t.Context(), paths[:65]...)
 	g.Expect(err).To(MatchError(kv.ErrTooLarge))
 }
 
-// TestSessionWhileEtcdIsAway is about an etcd that does not answer: who has a session must give it up.
-func TestSessionWhileEtcdIsAway(t *testing.T) {
+// TestSessionIsLostWhileEtcdHangs pauses etcd: the owner of a session must count it as lost.
+func TestSessionIsLostWhileEtcdHangs(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &network{members: rig.Etcd(t, 1)}
 	owner, other := etcd.start(t).Store, etcd.start(t).Store
@@ -128,8 +128,8 @@ func TestSessionWhileEtcdIsAway(t *testing.T) {
 	g.Expect(session.Lost()).To(BeClosed(), "what is lost stays lost")
 }
 
-// TestSessionsAreSeen lets people find a session with etcd's own tools.
-func TestSessionsAreSeen(t *testing.T) {
+// TestSessionIsVisibleInEtcdctl reads a session as etcdctl does.
+func TestSessionIsVisibleInEtcdctl(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &network{members: rig.Etcd(t, 1)}
 	client, _ := etcd.connect(t)
@@ -145,8 +145,8 @@ func TestSessionsAreSeen(t *testing.T) {
 	g.Expect(granted.GrantedTTL).To(Equal(int64(3600)))
 }
 
-// TestHands is about people who end a session by hand. Its owner learns of it when it looks.
-func TestHands(t *testing.T) {
+// TestManualDeletionEndsSession deletes a session manually. Its owner notices it with the next read.
+func TestManualDeletionEndsSession(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, client *clientv3.Client, session *mvccpb.KeyValue) error{
 		"its lease": func(ctx context.Context, client *clientv3.Client, session *mvccpb.KeyValue) error {
 			_, err := client.Revoke(ctx, clientv3.LeaseID(session.Lease))
@@ -177,8 +177,7 @@ func TestHands(t *testing.T) {
 	}
 }
 
-// TestWatchAfterCompaction is about a watch that was away for so long that etcd does not know any more what has
-// happened since.
+// TestWatchAfterCompaction interrupts a watch until etcd has compacted the next revision.
 func TestWatchAfterCompaction(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &network{members: rig.Etcd(t, 1)}

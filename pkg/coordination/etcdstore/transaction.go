@@ -14,8 +14,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// comparisons are conditions as etcd checks them. What is not there has revision 0, also to a comparison of a
-// whole range.
+// comparisons returns the comparisons of etcd for conditions. A missing key has revision 0, also in a comparison of a range.
 func comparisons(conditions []kv.Condition) []clientv3.Cmp {
 	var all []clientv3.Cmp
 	for _, condition := range conditions {
@@ -23,7 +22,7 @@ func comparisons(conditions []kv.Condition) []clientv3.Cmp {
 			all = append(all, clientv3.Compare(clientv3.ModRevision(condition.Key), "=", condition.Version))
 			continue
 		}
-		// There is no one range with the path and what is below it but not its siblings, such as a/dc1-old.
+		// No single range contains the path and the keys below it without siblings such as a/dc1-old.
 		next := condition.Since + 1
 		all = append(all,
 			clientv3.Compare(clientv3.ModRevision(condition.Path), "<", next),
@@ -32,7 +31,7 @@ func comparisons(conditions []kv.Condition) []clientv3.Cmp {
 	return all
 }
 
-// operations are operations as etcd does them.
+// operations returns the operations of etcd.
 func (s *store) operations(operations []kv.Operation) ([]clientv3.Op, error) {
 	var all []clientv3.Op
 	for _, operation := range operations {
@@ -54,22 +53,22 @@ func (s *store) operations(operations []kv.Operation) ([]clientv3.Op, error) {
 	return all, nil
 }
 
-// leaseOf is the lease of a session that may still write.
+// leaseOf returns the lease of a session, or ErrSessionLost.
 func (s *store) leaseOf(id string) (clientv3.LeaseID, error) {
 	s.mu.Lock()
 	known := s.sessions[id]
 	s.mu.Unlock()
-	if known != nil && !known.Held() {
+	if known != nil && !known.Alive() {
 		return 0, fmt.Errorf("%w: %s", kv.ErrSessionLost, id)
 	}
 	number, err := strconv.ParseUint(id, 16, 64)
 	if err != nil || number == 0 {
-		return 0, fmt.Errorf("%q is not the ID of a session in etcd", id)
+		return 0, fmt.Errorf("invalid ID of a session in etcd: %q", id)
 	}
 	return clientv3.LeaseID(number), nil //nolint:gosec // it is written and read as the same 64 bits
 }
 
-// sessionID is how etcd's own tools write a lease.
+// sessionID formats a lease as etcdctl does.
 func sessionID(lease clientv3.LeaseID) string {
 	if lease == clientv3.NoLease {
 		return ""
@@ -77,20 +76,20 @@ func sessionID(lease clientv3.LeaseID) string {
 	return fmt.Sprintf("%016x", uint64(lease)) //nolint:gosec // it is written and read as the same 64 bits
 }
 
-// translated gives etcd's errors the names that all stores have for them.
-func translated(err error) error {
+// translateError maps errors of etcd to those of package kv.
+func translateError(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return kv.ErrSessionLost
 	case errors.Is(err, rpctypes.ErrTooManyOps):
 		return fmt.Errorf("%w: the limit is etcd's --max-txn-ops, 128 operations by default: %w", kv.ErrTooLarge, err)
-	case errors.Is(err, rpctypes.ErrRequestTooLarge), isTooLong(err):
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), isMessageTooLarge(err):
 		return fmt.Errorf("%w: the limit is etcd's --max-request-bytes, 1.5 MiB by default: %w", kv.ErrTooLarge, err)
 	}
 	return err
 }
 
-// isTooLong tells whether gRPC itself has refused a message. It has no error of its own for that.
-func isTooLong(err error) bool {
+// isMessageTooLarge reports whether gRPC has refused a message because of its size, which has no error code of its own.
+func isMessageTooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
 }

@@ -8,26 +8,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/watching"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/retrywatch"
 )
 
-// Watch implements coordination.Store.
+// Watch implements kv.Store.
 func (s *store) Watch(ctx context.Context, path string) <-chan struct{} {
-	return watching.Keep(ctx, s.clock, func(ctx context.Context, signal func()) error {
-		return s.follow(ctx, path, signal)
+	return retrywatch.Run(ctx, s.clock, func(ctx context.Context, signal func()) error {
+		return s.watchOnce(ctx, path, signal)
 	})
 }
 
-// follow watches until there is a reason to begin again: etcd has no leader, has compacted what was to come, or
-// the client is closed. What only breaks a connection is mended by the client, which then goes on where it was.
-// Meanwhile it looks at the sessions from time to time.
-func (s *store) follow(ctx context.Context, path string, signal func()) error {
+// watchOnce watches until the watch has to be opened again: etcd has no leader, has compacted the next revision, or the client is
+// closed. After a broken connection the client reconnects and continues by itself. It also ends expired sessions.
+func (s *store) watchOnce(ctx context.Context, path string, signal func()) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	responses := s.client.Watch(ctx, path,
 		clientv3.WithRange(clientv3.GetPrefixRangeEnd(path+"/")), clientv3.WithCreatedNotify())
-	look := s.clock.NewTimer(s.pause())
-	defer look.Stop()
+	ticker := s.clock.NewTimer(s.observeInterval())
+	defer ticker.Stop()
 	for {
 		select {
 		case response, open := <-responses:
@@ -35,20 +34,19 @@ func (s *store) follow(ctx context.Context, path string, signal func()) error {
 				return err
 			}
 			if !open {
-				return errors.New("etcd's client has ended the watch")
+				return errors.New("the etcd client has closed the watch")
 			}
-			if response.Created || touches(response.Events, path) {
+			if response.Created || anyWithin(response.Events, path) {
 				signal()
 			}
-		case <-look.C():
-			s.observe(ctx)
-			look.Reset(s.pause())
+		case <-ticker.C():
+			s.endExpiredIfDue(ctx)
+			ticker.Reset(s.observeInterval())
 		}
 	}
 }
 
-// touches tells whether one of the events is at or below the path. What is watched has siblings as well, such as
-// a/dc1-old of a/dc1.
-func touches(events []*clientv3.Event, path string) bool {
+// anyWithin reports whether an event is at or below the path. The watched range also contains siblings, such as a/dc1-old for a/dc1.
+func anyWithin(events []*clientv3.Event, path string) bool {
 	return slices.ContainsFunc(events, func(event *clientv3.Event) bool { return keys.Within(path, string(event.Kv.Key)) })
 }

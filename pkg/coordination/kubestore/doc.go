@@ -3,12 +3,12 @@
 //
 // It guarantees what kv.Store requires. All entries are in one ConfigMap, because only one object can be read
 // and written at one revision: a read is one read of it, and a commit is one update with the resourceVersion that
-// was read before, done again from a new read when somebody else was faster. Reads are never from a cache.
+// was read before, retried from a new read after a conflict. Reads are never from a cache.
 //
 // # Sessions
 //
-// A session is a line in the ConfigMap, so that its end, like everything else, is one update: a commit that was
-// prepared before that and arrives after it is refused. A Lease object shows that the process of the session is
+// A session is a line in the ConfigMap, so that its end is an update too: a commit that was prepared before that and arrives after
+// it is refused. A Lease object shows that the process of the session is
 // alive, and is renewed every third of the session's duration. Any store that reads or watches also observes the Leases,
 // and ends a session whose Lease is gone or has not changed for the whole duration, measured by the clock of
 // the observer; the times in a Lease are informational. The owner of a session counts it as lost
@@ -49,7 +49,7 @@
 // Give the client a sufficient rate limit (QPS and Burst of its configuration), or use a separate client: a session is
 // lost when its renewals have to wait behind other requests.
 //
-// # For people
+// # Inspection
 //
 //	kubectl get configmap ringmaster-coordination -o jsonpath='{.data.state}'
 //	kubectl get leases -l ringmaster.sharding.timebertt.dev/coordination

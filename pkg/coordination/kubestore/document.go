@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// stateKey is where in the ConfigMap the state is.
+	// stateKey is the key of the state in the ConfigMap.
 	stateKey = "state"
-	// maxSize is how much the API server takes in one ConfigMap.
+	// maxSize is the maximum size of a ConfigMap.
 	maxSize = corev1.MaxSecretSize
 )
 
 // document is a state together with the ConfigMap that it was read from.
 type document struct {
 	*state
-	// object has an empty resourceVersion if there is no ConfigMap yet.
+	// object has an empty resourceVersion if the ConfigMap does not exist yet.
 	object *corev1.ConfigMap
 }
 
-// read reads the ConfigMap as it is now: the answer to a read that names no resourceVersion is as new as the question.
+// read reads the current ConfigMap: without a resourceVersion the response is not older than the request.
 func (s *store) read(ctx context.Context) (*document, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -45,8 +45,8 @@ func (s *store) read(ctx context.Context) (*document, error) {
 	}
 	for _, session := range own {
 		if _, alive := current.Sessions[session.id]; !alive {
-			session.Lose() // it may be news if somebody has deleted the Lease or the ConfigMap
-			s.forget(session)
+			session.MarkLost() // for example because the Lease or the ConfigMap was deleted
+			s.removeSession(session)
 		}
 	}
 	return &document{state: current, object: object}, nil
@@ -55,14 +55,14 @@ func (s *store) read(ctx context.Context) (*document, error) {
 func (s *store) decode(object *corev1.ConfigMap) (*state, error) {
 	current, err := decode(object.Data[stateKey])
 	if err != nil {
-		return nil, fmt.Errorf("the state in the ConfigMap %s/%s cannot be read, correct it: %w", s.namespace, s.name, err)
+		return nil, fmt.Errorf("decoding the state in the ConfigMap %s/%s; correct it: %w", s.namespace, s.name, err)
 	}
 	return current, nil
 }
 
-// change reads the state and writes what decide makes of it, until nobody else has written in between. Decide
-// tells whether there is anything to write, and may be called several times. Reserve is that of kv.Transaction.
-func (s *store) change(ctx context.Context, reserve int, decide func(*state) (bool, error)) (int64, error) {
+// update reads the state, calls decide to change it, and writes it, until it succeeds without a conflict. Decide reports whether it has changed
+// the state, and may be called several times. Reserve is the one of kv.Transaction.
+func (s *store) update(ctx context.Context, reserve int, decide func(*state) (bool, error)) (int64, error) {
 	for tries := 0; ; tries++ {
 		current, err := s.read(ctx)
 		if err != nil {
@@ -76,23 +76,23 @@ func (s *store) change(ctx context.Context, reserve int, decide func(*state) (bo
 		if err == nil {
 			return current.Revision, nil
 		}
-		if !isRefused(err) {
+		if !isRetriable(err) {
 			return 0, err
 		}
-		if err := s.pause(ctx, tries); err != nil {
-			return 0, fmt.Errorf("writing the ConfigMap %s/%s, which others write all the time: %w", s.namespace, s.name, err)
+		if err := s.waitBeforeRetry(ctx, tries); err != nil {
+			return 0, fmt.Errorf("writing the ConfigMap %s/%s after %d conflicts: %w", s.namespace, s.name, tries+1, err)
 		}
 	}
 }
 
-// isRefused tells whether the API server has surely not written, and may do so the next time: somebody else has
-// written, created or deleted the ConfigMap since it was read, or there were too many requests.
-func isRefused(err error) bool {
+// isRetriable reports whether the API server has certainly not written the ConfigMap, and may do so the next time: it was written,
+// created or deleted since it was read, or there were too many requests.
+func isRetriable(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err)
 }
 
-// pause lets writers that are in each other's way take different times.
-func (s *store) pause(ctx context.Context, tries int) error {
+// waitBeforeRetry waits with jitter, so that concurrent writers do not conflict again.
+func (s *store) waitBeforeRetry(ctx context.Context, tries int) error {
 	const unit, most = 10 * time.Millisecond, 5
 	timer := s.clock.NewTimer(rand.N(unit << min(tries, most)))
 	defer timer.Stop()
@@ -104,15 +104,15 @@ func (s *store) pause(ctx context.Context, tries int) error {
 	}
 }
 
-// write writes the document if nobody has since it was read. It is sent only once: client-go sends some requests
-// again that the server may have carried out, and would then report a conflict with this process's own write.
+// write writes the document if the ConfigMap is unchanged. It is sent only once: client-go retries some requests that the server may have
+// carried out, and would then report a conflict with this process's own write.
 func (s *store) write(ctx context.Context, changed *document, reserve int) error {
 	text, err := changed.encode()
 	if err != nil {
-		return fmt.Errorf("writing down the state: %w", err)
+		return fmt.Errorf("encoding the state: %w", err)
 	}
 	if limit := maxSize / 100 * (100 - reserve); len(text) > limit && len(text) > len(changed.object.Data[stateKey]) {
-		return s.tooLarge(len(text), limit)
+		return s.tooLargeError(len(text), limit)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -130,12 +130,12 @@ func (s *store) write(ctx context.Context, changed *document, reserve int) error
 	case err == nil:
 		return nil
 	case apierrors.IsRequestEntityTooLargeError(err):
-		return fmt.Errorf("%w: %w", s.tooLarge(len(text), maxSize), err)
+		return fmt.Errorf("%w: %w", s.tooLargeError(len(text), maxSize), err)
 	}
 	return fmt.Errorf("writing the ConfigMap %s/%s: %w", s.namespace, s.name, err)
 }
 
-func (s *store) tooLarge(size, limit int) error {
+func (s *store) tooLargeError(size, limit int) error {
 	const kept = "; the rest is reserved for the writes that end an action"
 	text := fmt.Sprintf("the ConfigMap %s/%s would have %d bytes, and is limited to %d", s.namespace, s.name, size, limit)
 	if limit < maxSize/100*100 {

@@ -11,14 +11,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// Example counts, whoever else counts at the same time.
+// Example increments a counter that other processes increment at the same time.
 func Example() {
 	ctx := context.Background()
 	config, err := rest.InClusterConfig()
 	if err != nil {
 		panic(err)
 	}
-	config.QPS = -1 // the store has a client of its own, and the API server knows how to defend itself
+	config.QPS = -1 // the store has its own client; the API server limits requests itself
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		panic(err)

@@ -17,23 +17,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/tenure"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keepalive"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 // session is a line in the ConfigMap, and a Lease that is renewed.
 type session struct {
-	*tenure.Tenure
+	*keepalive.Keeper
 	store *store
 	id    string
-	// lease is the Lease as it was after the last renewal. Only renew changes it.
+	// lease is the Lease after the last renewal. Only renew changes it.
 	lease *coordinationv1.Lease
 }
 
-// Open implements coordination.Store. The Lease is there before the session is: one without a Lease is over.
+// Open implements kv.Store. It creates the Lease before the session, because a session without a Lease has expired.
 func (s *store) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	seconds := int64(max(1, (duration+time.Second-1)/time.Second))
-	opened := &session{store: s, id: newID(name)}
+	opened := &session{store: s, id: newSessionID(name)}
 	sent := s.clock.Now()
 	if err := opened.create(ctx, seconds); err != nil {
 		if apierrors.IsNotFound(err) { // of what is created, only the namespace can be missing
@@ -41,22 +41,22 @@ func (s *store) Open(ctx context.Context, name string, duration time.Duration) (
 		}
 		return nil, fmt.Errorf("opening a session for %s: %w", name, err)
 	}
-	opened.Tenure = tenure.Begin(ctx, sent, tenure.Options{
+	opened.Keeper = keepalive.Start(ctx, sent, keepalive.Options{
 		Clock:    s.clock,
 		Duration: time.Duration(seconds) * time.Second,
 		Renew:    opened.renew,
 	})
-	_, err := s.change(ctx, 0, func(current *state) (bool, error) {
-		if !opened.Held() {
+	_, err := s.update(ctx, 0, func(current *state) (bool, error) {
+		if !opened.Alive() {
 			return false, kv.ErrSessionLost
 		}
-		current.open(opened.id, tenant{Seconds: seconds})
+		current.addSession(opened.id, sessionRecord{Seconds: seconds})
 		return true, nil
 	})
 	if err != nil {
-		// It may be there all the same, and then ends because it has no Lease.
-		opened.End()
-		return nil, errors.Join(fmt.Errorf("opening a session for %s: %w", name, err), opened.remove(context.WithoutCancel(ctx)))
+		// The session may exist nevertheless. It expires because it has no Lease.
+		opened.Stop()
+		return nil, errors.Join(fmt.Errorf("opening a session for %s: %w", name, err), opened.deleteLease(context.WithoutCancel(ctx)))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *store) Open(ctx context.Context, name string, duration time.Duration) (
 	return opened, nil
 }
 
-// newID makes an ID that is never used again, is good for the name of a Lease, and shows whose it is.
-func newID(name string) string {
+// newSessionID returns a unique ID that is valid in the name of a Lease and shows the name of the owner.
+func newSessionID(name string) string {
 	const most, random = 40, 16
 	readable := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(name), "-")
 	readable = strings.Trim(readable[:min(len(readable), most)], "-")
@@ -78,8 +78,8 @@ func (s *store) ownSessions() []*session {
 	return slices.Collect(maps.Values(s.sessions))
 }
 
-// forget forgets a session that is not in the ConfigMap any more, and is refused from now on.
-func (s *store) forget(ended *session) {
+// removeSession removes a session that is not in the ConfigMap.
+func (s *store) removeSession(ended *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, ended.id)
@@ -87,7 +87,7 @@ func (s *store) forget(ended *session) {
 
 func (s *store) leaseName(id string) string { return s.name + "-" + id }
 
-// ID implements coordination.Session.
+// ID implements kv.Session.
 func (s *session) ID() string { return s.id }
 
 func (s *session) create(ctx context.Context, seconds int64) error {
@@ -111,7 +111,7 @@ func (s *session) create(ctx context.Context, seconds int64) error {
 	return err
 }
 
-// renew writes the Lease once. Whatever else somebody has changed on it does not matter.
+// renew writes the Lease once. Other changes of the Lease do not matter.
 func (s *session) renew(ctx context.Context) error {
 	lease := s.lease.DeepCopy()
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(s.store.clock.Now()))
@@ -120,14 +120,14 @@ func (s *session) renew(ctx context.Context) error {
 		var current *coordinationv1.Lease
 		if current, err = s.store.leases.Get(ctx, lease.Name, metav1.GetOptions{}); err == nil {
 			if current.UID != lease.UID || ptr.Deref(current.Spec.HolderIdentity, "") != s.id {
-				return tenure.ErrEnded
+				return keepalive.ErrSessionEnded
 			}
 			s.lease = current
-			return errors.New("somebody else has written the lease: it is renewed soon")
+			return errors.New("another client has changed the Lease: retrying soon")
 		}
 	}
 	if apierrors.IsNotFound(err) {
-		return tenure.ErrEnded
+		return keepalive.ErrSessionEnded
 	}
 	if err == nil {
 		s.lease = renewed
@@ -135,13 +135,13 @@ func (s *session) renew(ctx context.Context) error {
 	return err
 }
 
-// remove deletes the Lease.
-func (s *session) remove(ctx context.Context) error {
-	return s.store.removeLease(ctx, s.lease, metav1.Preconditions{UID: &s.lease.UID})
+// deleteLease deletes the Lease.
+func (s *session) deleteLease(ctx context.Context) error {
+	return s.store.deleteLease(ctx, s.lease, metav1.Preconditions{UID: &s.lease.UID})
 }
 
-// removeLease deletes a Lease if it is the one that is meant.
-func (s *store) removeLease(ctx context.Context, lease *coordinationv1.Lease, preconditions metav1.Preconditions) error {
+// deleteLease deletes a Lease if the preconditions are met.
+func (s *store) deleteLease(ctx context.Context, lease *coordinationv1.Lease, preconditions metav1.Preconditions) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	err := s.leases.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &preconditions})
@@ -151,15 +151,15 @@ func (s *store) removeLease(ctx context.Context, lease *coordinationv1.Lease, pr
 	return nil
 }
 
-// Close implements coordination.Session.
+// Close implements kv.Session.
 func (s *session) Close(ctx context.Context) error {
-	s.End()
-	_, err := s.store.change(ctx, 0, func(current *state) (bool, error) { return current.end(s.id), nil })
+	s.Stop()
+	_, err := s.store.update(ctx, 0, func(current *state) (bool, error) { return current.endSessions(s.id), nil })
 	if err != nil {
-		err = fmt.Errorf("ending the session %s, which now ends by itself: %w", s.id, err)
+		err = fmt.Errorf("ending the session %s; it expires by itself: %w", s.id, err)
 	} else {
-		s.store.forget(s)
+		s.store.removeSession(s)
 	}
-	// Also then, so that it ends sooner.
-	return errors.Join(err, s.remove(ctx))
+	// Even after an error: without its Lease, the session expires sooner.
+	return errors.Join(err, s.deleteLease(ctx))
 }

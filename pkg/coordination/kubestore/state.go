@@ -10,35 +10,35 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// state is what is in a store.
+// state is the content of a store.
 type state struct {
-	// Revision grows with every change.
+	// Revision increases with every change.
 	Revision int64            `json:"revision"`
 	Entries  map[string]entry `json:"entries,omitempty"`
-	// Sessions are those that have not ended, by ID.
-	Sessions map[string]tenant `json:"sessions,omitempty"`
+	// Sessions are the sessions that have not ended, by ID.
+	Sessions map[string]sessionRecord `json:"sessions,omitempty"`
 }
 
-// entry is what is at a key.
+// entry is the value of a key.
 type entry struct {
 	Value   string `json:"value"`
 	Version int64  `json:"version"`
 	Session string `json:"session,omitempty"`
 }
 
-// tenant is what all have to know about a session.
-type tenant struct {
-	// Seconds are for how long its Lease must have been unchanged before it is ended.
+// sessionRecord describes a session.
+type sessionRecord struct {
+	// Seconds is how long the Lease has to be unchanged before the session is ended.
 	Seconds int64 `json:"seconds"`
 }
 
-func (t tenant) duration() time.Duration { return time.Duration(t.Seconds) * time.Second }
+func (t sessionRecord) duration() time.Duration { return time.Duration(t.Seconds) * time.Second }
 
 func newState() *state {
-	return &state{Entries: map[string]entry{}, Sessions: map[string]tenant{}}
+	return &state{Entries: map[string]entry{}, Sessions: map[string]sessionRecord{}}
 }
 
-// decode reads a state as it is in a ConfigMap.
+// decode decodes the state in a ConfigMap.
 func decode(text string) (*state, error) {
 	read := newState()
 	if text == "" {
@@ -50,7 +50,7 @@ func decode(text string) (*state, error) {
 	return read, nil
 }
 
-// encode writes a state so that people can read it.
+// encode encodes a state as readable JSON.
 func (s *state) encode() (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -60,7 +60,7 @@ func (s *state) encode() (string, error) {
 	return text.String(), err
 }
 
-// snapshot is what is at or below the paths.
+// snapshot returns the entries at or below the paths.
 func (s *state) snapshot(paths []string) *kv.Snapshot {
 	found := &kv.Snapshot{Revision: s.Revision, Entries: map[string]kv.Entry{}}
 	for key, is := range s.Entries {
@@ -73,7 +73,7 @@ func (s *state) snapshot(paths []string) *kv.Snapshot {
 	return found
 }
 
-// versions are those of the entries at or below a path. They differ whenever something there has changed.
+// versions returns the versions of the entries at or below a path. They differ after each change.
 func (s *state) versions(path string) map[string]int64 {
 	found := map[string]int64{}
 	for key, is := range s.Entries {
@@ -84,8 +84,8 @@ func (s *state) versions(path string) map[string]int64 {
 	return found
 }
 
-// meets tells whether a condition is met.
-func (s *state) meets(condition kv.Condition) bool {
+// isMet reports whether a condition is met.
+func (s *state) isMet(condition kv.Condition) bool {
 	if condition.Key != "" {
 		return s.Entries[condition.Key].Version == condition.Version
 	}
@@ -97,10 +97,10 @@ func (s *state) meets(condition kv.Condition) bool {
 	return true
 }
 
-// commit does a transaction, or returns why it cannot be done. It tells whether anything has changed.
+// commit applies a transaction, or returns an error. It reports whether the state has changed.
 func (s *state) commit(transaction kv.Transaction) (changed bool, err error) {
 	for _, condition := range transaction.If {
-		if !s.meets(condition) {
+		if !s.isMet(condition) {
 			return false, kv.ErrConflict
 		}
 	}
@@ -111,15 +111,15 @@ func (s *state) commit(transaction kv.Transaction) (changed bool, err error) {
 	}
 	revision := s.Revision + 1
 	for _, operation := range transaction.Then {
-		if s.do(operation, revision) {
+		if s.apply(operation, revision) {
 			s.Revision = revision
 		}
 	}
 	return s.Revision == revision, nil
 }
 
-// do does an operation at a revision, and tells whether anything has changed.
-func (s *state) do(operation kv.Operation, revision int64) bool {
+// apply applies an operation at a revision. It reports whether the state has changed.
+func (s *state) apply(operation kv.Operation, revision int64) bool {
 	if !operation.Delete {
 		s.Entries[operation.Key] = entry{Value: operation.Value, Version: revision, Session: operation.Session}
 		return true
@@ -131,14 +131,14 @@ func (s *state) do(operation kv.Operation, revision int64) bool {
 	return len(s.Entries) != before
 }
 
-// open adds a session.
-func (s *state) open(id string, session tenant) {
+// addSession adds a session.
+func (s *state) addSession(id string, session sessionRecord) {
 	s.Revision++
 	s.Sessions[id] = session
 }
 
-// end removes sessions with their entries, and tells whether there were any.
-func (s *state) end(ids ...string) bool {
+// endSessions removes sessions and their entries. It reports whether any of them existed.
+func (s *state) endSessions(ids ...string) bool {
 	before := len(s.Sessions)
 	for _, id := range ids {
 		if _, there := s.Sessions[id]; !there {
@@ -154,7 +154,7 @@ func (s *state) end(ids ...string) bool {
 	return true
 }
 
-// durations are those of the sessions.
+// durations returns the durations of the sessions.
 func (s *state) durations() []time.Duration {
 	var all []time.Duration
 	for _, session := range s.Sessions {

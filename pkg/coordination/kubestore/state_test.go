@@ -15,7 +15,7 @@ import (
 // TestStateIsReadable is about what people see in the ConfigMap.
 func TestStateIsReadable(t *testing.T) {
 	current := newState()
-	current.open("dc1-abc", tenant{Seconds: 15})
+	current.addSession("dc1-abc", sessionRecord{Seconds: 15})
 	if _, err := current.commit(kv.Transaction{Then: []kv.Operation{
 		{Key: "/r/lock", Value: `{"holder": "<dc1>"}`, Session: "dc1-abc"},
 		kv.Put("/r/token", "7"),
@@ -73,13 +73,13 @@ func TestRevisionsGrowOnlyWithChanges(t *testing.T) {
 	}{
 		{"nothing", func() (bool, error) { return commit() }, false, 0, nil},
 		{"a delete of nothing", func() (bool, error) { return commit(kv.DeleteBelow("a")) }, false, 0, nil},
-		{"the end of no session", func() (bool, error) { return current.end("s"), nil }, false, 0, nil},
+		{"the end of no session", func() (bool, error) { return current.endSessions("s"), nil }, false, 0, nil},
 		{"a session that is not there", func() (bool, error) { return commit(kv.Operation{Key: "a", Session: "s"}) }, false, 0, kv.ErrSessionLost},
 		{"two puts", func() (bool, error) { return commit(kv.Put("a", ""), kv.Put("b", "")) }, true, 1, nil},
 		{"the same again", func() (bool, error) { return commit(kv.Put("a", "")) }, true, 2, nil},
 		{"a delete", func() (bool, error) { return commit(kv.Delete("a"), kv.Delete("b")) }, true, 3, nil},
-		{"a session", func() (bool, error) { current.open("s", tenant{1}); return true, nil }, true, 4, nil},
-		{"its end", func() (bool, error) { return current.end("s", "s"), nil }, true, 5, nil},
+		{"a session", func() (bool, error) { current.addSession("s", sessionRecord{1}); return true, nil }, true, 4, nil},
+		{"its end", func() (bool, error) { return current.endSessions("s", "s"), nil }, true, 5, nil},
 	} {
 		changed, err := test.do()
 		if changed != test.changed || current.Revision != test.revision || !errors.Is(err, test.err) {
@@ -88,12 +88,12 @@ func TestRevisionsGrowOnlyWithChanges(t *testing.T) {
 	}
 }
 
-// TestOver is about when a session is over: when its Lease is gone, or has not changed for its duration on the
-// observer's clock, whatever times are written in it.
-func TestOver(t *testing.T) {
+// TestExpiredSessions checks that a session expires when its Lease is gone, or has not changed for its duration by the clock of the
+// observer. The times in the Lease do not matter.
+func TestExpiredSessions(t *testing.T) {
 	current := newState()
-	current.open("a", tenant{Seconds: 10})
-	current.open("b", tenant{Seconds: 20})
+	current.addSession("a", sessionRecord{Seconds: 10})
+	current.addSession("b", sessionRecord{Seconds: 20})
 	lease := func(name string) coordinationv1.Lease {
 		return coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -115,19 +115,19 @@ func TestOver(t *testing.T) {
 		"one is being opened":       {map[string]time.Duration{"store-a": 0, "store-b": 0, "store-c": 9 * time.Second}, nil, nil},
 		"one is left":               {map[string]time.Duration{"store-a": 0, "store-b": 0, "store-c": 10 * time.Second}, nil, []string{"store-c"}},
 	} {
-		if diff := cmp.Diff(test.over, over(test.unchanged, current, name)); diff != "" {
-			t.Errorf("%s: over are (-want +got):\n%s", what, diff)
+		if diff := cmp.Diff(test.over, expiredSessions(test.unchanged, current, name)); diff != "" {
+			t.Errorf("%s: expired sessions (-want +got):\n%s", what, diff)
 		}
 		var leases []coordinationv1.Lease
 		for name := range test.unchanged {
 			leases = append(leases, lease(name))
 		}
 		var names []string
-		for _, lease := range left(test.unchanged, leases, current, name) {
+		for _, lease := range orphanedLeases(test.unchanged, leases, current, name) {
 			names = append(names, lease.Name)
 		}
 		if diff := cmp.Diff(test.left, names); diff != "" {
-			t.Errorf("%s: left are (-want +got):\n%s", what, diff)
+			t.Errorf("%s: orphaned Leases (-want +got):\n%s", what, diff)
 		}
 	}
 }

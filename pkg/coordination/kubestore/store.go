@@ -15,38 +15,38 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/keys"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/sightings"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/staleness"
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
 const (
-	// DefaultName is the name of a store.
+	// DefaultName is the default name of a store.
 	DefaultName = "ringmaster-coordination"
-	// DefaultTimeout is how long one request may take.
+	// DefaultTimeout is the default timeout of a request.
 	DefaultTimeout = 10 * time.Second
-	// LabelStore is on the Leases of a store's sessions. Its value is the name of the store.
+	// LabelStore is the label on the Leases of a store's sessions. Its value is the name of the store.
 	LabelStore = "ringmaster.sharding.timebertt.dev/coordination"
 )
 
-// Clients are what a store needs of a client of the API server. A clientset of client-go has them.
+// Clients are the clients that a store needs. A clientset of client-go implements it.
 type Clients interface {
 	CoreV1() corev1client.CoreV1Interface
 	CoordinationV1() coordinationv1client.CoordinationV1Interface
 }
 
-// Options say where a store is. Namespace has to be set.
+// Options configure a store. Namespace is required.
 type Options struct {
-	// Namespace is where the ConfigMap and the Leases are. All instances have to use the same.
+	// Namespace is the namespace of the ConfigMap and the Leases. All participants have to use the same namespace.
 	Namespace string
-	// Name is the name of the ConfigMap and the beginning of the names of the Leases, DefaultName by default.
+	// Name is the name of the ConfigMap, and the prefix of the names of the Leases. It defaults to DefaultName.
 	Name string
-	// Timeout is how long one request may take, DefaultTimeout by default. A context may end it earlier.
+	// Timeout is the timeout of a request. It defaults to DefaultTimeout.
 	Timeout time.Duration
-	// Clock is the process's clock by default. Only how much time passes on it matters.
+	// Clock is for tests.
 	Clock clock.Clock
 }
 
-// store is a coordination.Store in one ConfigMap.
+// store is a kv.Store in one ConfigMap.
 type store struct {
 	configMaps corev1client.ConfigMapInterface
 	core       corev1client.CoreV1Interface
@@ -55,20 +55,20 @@ type store struct {
 	name       string
 	timeout    time.Duration
 	clock      clock.Clock
-	seen       *sightings.Book
+	tracker    *staleness.Tracker
 
 	mu sync.Mutex
-	// sessions are those of this process that are in the ConfigMap, by ID.
+	// sessions are the sessions of this process in the ConfigMap, by ID.
 	sessions map[string]*session
 }
 
 // New returns a store that uses the clients.
 func New(clients Clients, options Options) (kv.Store, error) {
 	if options.Namespace == "" {
-		return nil, errors.New("the namespace of the store is not known: set it, to the same for all instances")
+		return nil, errors.New("Options.Namespace is empty: set it to the namespace that all participants share")
 	}
 	options.Name = cmp.Or(options.Name, DefaultName)
-	// It becomes the value of a label.
+	// The name becomes the value of a label.
 	if problems := validation.IsDNS1123Label(options.Name); len(problems) > 0 {
 		return nil, fmt.Errorf("%q cannot be the name of a store: %s", options.Name, strings.Join(problems, ", "))
 	}
@@ -83,30 +83,30 @@ func New(clients Clients, options Options) (kv.Store, error) {
 		name:       options.Name,
 		timeout:    cmp.Or(options.Timeout, DefaultTimeout),
 		clock:      options.Clock,
-		seen:       &sightings.Book{},
+		tracker:    &staleness.Tracker{},
 		sessions:   map[string]*session{},
 	}, nil
 }
 
-// Read implements coordination.Store.
+// Read implements kv.Store.
 func (s *store) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
 	if err := keys.CheckPaths(paths...); err != nil {
 		return nil, err
 	}
-	current, err := s.observed(ctx)
+	current, err := s.readAndEndExpired(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return current.snapshot(paths), nil
 }
 
-// Commit implements coordination.Store.
+// Commit implements kv.Store.
 func (s *store) Commit(ctx context.Context, transaction kv.Transaction) (int64, error) {
 	if err := keys.Check(transaction); err != nil {
 		return 0, err
 	}
-	return s.change(ctx, transaction.Reserve, func(current *state) (bool, error) {
-		// It is asked each time: the process may have hung since the last try.
+	return s.update(ctx, transaction.Reserve, func(current *state) (bool, error) {
+		// Checked for each attempt: the process may have hung since the last one.
 		if err := s.checkSessions(transaction.Then); err != nil {
 			return false, err
 		}
@@ -114,13 +114,13 @@ func (s *store) Commit(ctx context.Context, transaction kv.Transaction) (int64, 
 	})
 }
 
-// checkSessions refuses what belongs to a session that its process counts as lost, and that others may not have
-// ended yet.
+// checkSessions returns ErrSessionLost for an entry of a session that this process counts as lost. The store may still have the
+// session.
 func (s *store) checkSessions(operations []kv.Operation) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, operation := range operations {
-		if own := s.sessions[operation.Session]; own != nil && !own.Held() {
+		if own := s.sessions[operation.Session]; own != nil && !own.Alive() {
 			return fmt.Errorf("%w: %s", kv.ErrSessionLost, operation.Session)
 		}
 	}

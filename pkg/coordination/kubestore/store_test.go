@@ -36,11 +36,11 @@ func TestLinearizable(t *testing.T) {
 		}
 	}
 	network := func(do func(*faultproxy.Proxy)) func(*testing.T) { return func(*testing.T) { cluster.each(do) } }
-	mend := network((*faultproxy.Proxy).Heal)
+	restore := network((*faultproxy.Proxy).Heal)
 	storetest.Linearizable(t, cluster.start,
 		storetest.Fault{Name: "etcd is paused", Begin: must(cluster.Etcd.Pause), End: must(cluster.Etcd.Resume)},
 		storetest.Fault{
-			Name: "answers are held back", End: mend,
+			Name: "responses are delayed", End: restore,
 			Begin: network(func(proxy *faultproxy.Proxy) { proxy.Cut(faultproxy.ToClient) }),
 		},
 		storetest.Fault{
@@ -48,7 +48,7 @@ func TestLinearizable(t *testing.T) {
 			Begin: must(cluster.APIServer.Kill),
 			End:   must(func() error { return cluster.APIServer.Start(t.Context()) }),
 		},
-		storetest.Fault{Name: "the API server cannot be reached", Begin: network((*faultproxy.Proxy).Refuse), End: mend},
+		storetest.Fault{Name: "the API server is unreachable", Begin: network((*faultproxy.Proxy).Refuse), End: restore},
 	)
 }
 
@@ -69,7 +69,7 @@ func TestMissingNamespace(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("the namespace nosuch of the store does not exist: create it")))
 }
 
-// TestRole keeps the role in the documentation and the one that the tests run with the same.
+// TestRole compares the role in the documentation with the one that the tests use.
 func TestRole(t *testing.T) {
 	g := NewWithT(t)
 	role, err := os.ReadFile("role.yaml")
@@ -84,9 +84,9 @@ func TestRole(t *testing.T) {
 	g.Expect(string(documentation)).To(ContainSubstring(want.String()))
 }
 
-// TestNothingIsReadFromACache looks at the requests: one that names a resourceVersion may be answered with what was.
-// With one API server on one machine no client would notice.
-func TestNothingIsReadFromACache(t *testing.T) {
+// TestReadsAreNotCached checks the requests: a request with a resourceVersion may return an outdated state, which a client of a single
+// API server would not notice.
+func TestReadsAreNotCached(t *testing.T) {
 	g := NewWithT(t)
 	cluster := prepare(t, rig.Shared(t))
 	client, _, transport := cluster.connect(t)
@@ -113,9 +113,9 @@ func TestNothingIsReadFromACache(t *testing.T) {
 	g.Expect(reads).NotTo(ContainElement(ContainSubstring("resourceVersion")))
 }
 
-// TestLateCommit is about a process that hangs between deciding and writing, while its session ends: what it then
-// writes must not be done, although nobody has written anything since it read.
-func TestLateCommit(t *testing.T) {
+// TestCommitAfterSessionEndIsRefused pauses a process between its read and its write until its session has ended: the write must be
+// refused, although no other client has written in between.
+func TestCommitAfterSessionEndIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	cluster := prepare(t, rig.Shared(t))
 	client, _, transport := cluster.connect(t)
@@ -132,7 +132,7 @@ func TestLateCommit(t *testing.T) {
 		case strings.Contains(request.URL.Path, "/configmaps/"):
 			close(writing)
 			<-free
-		default: // nor does it renew its Lease
+		default: // the renewal of its Lease hangs too
 			<-free
 		}
 	}
@@ -161,8 +161,8 @@ func TestLateCommit(t *testing.T) {
 	g.Expect(session.Lost()).To(BeClosed())
 }
 
-// TestHands is about people who delete things.
-func TestHands(t *testing.T) {
+// TestManualDeletionEndsSession deletes the Lease or the ConfigMap manually.
+func TestManualDeletionEndsSession(t *testing.T) {
 	for name, remove := range map[string]func(ctx context.Context, r *rig.Rig) error{
 		"the Lease": func(ctx context.Context, r *rig.Rig) error {
 			return r.Clientset.CoordinationV1().Leases(r.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: kubestore.LabelStore})
@@ -197,8 +197,8 @@ func TestHands(t *testing.T) {
 	}
 }
 
-// TestLeasesAreCleanedUp is about what processes leave behind.
-func TestLeasesAreCleanedUp(t *testing.T) {
+// TestLeasesOfDeadProcessesAreDeleted kills a process with open sessions.
+func TestLeasesOfDeadProcessesAreDeleted(t *testing.T) {
 	g := NewWithT(t)
 	cluster := prepare(t, rig.Shared(t))
 	dying, other := cluster.start(t), cluster.start(t).Store
@@ -208,7 +208,7 @@ func TestLeasesAreCleanedUp(t *testing.T) {
 	}
 	session, err := dying.Store.Open(t.Context(), "Dying (one)!", time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(session.ID()).To(HavePrefix("dying-one-"), "people know whose it is")
+	g.Expect(session.ID()).To(HavePrefix("dying-one-"), "the ID shows the owner")
 	g.Expect(leases()).To(ConsistOf(HaveField("Name", kubestore.DefaultName+"-"+session.ID())))
 	closed, err := dying.Store.Open(t.Context(), "closed", time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -224,27 +224,27 @@ func TestLeasesAreCleanedUp(t *testing.T) {
 	}, patience).Should(BeEmpty())
 }
 
-// TestForeignWritesOnALease do not end a session.
-func TestForeignWritesOnALease(t *testing.T) {
+// TestForeignLeaseWritesKeepSession changes a Lease as another client, which must not end the session.
+func TestForeignLeaseWritesKeepSession(t *testing.T) {
 	g := NewWithT(t)
 	cluster := prepare(t, rig.Shared(t))
 	store := cluster.start(t).Store
 	session, err := store.Open(t.Context(), "annotated", 3*time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
 	leases := cluster.Clientset.CoordinationV1().Leases(cluster.Namespace)
-	g.Expect(retried(func() error {
+	g.Expect(retry(func() error {
 		lease, err := leases.Get(t.Context(), kubestore.DefaultName+"-"+session.ID(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		lease.Annotations = map[string]string{"somebody": "was here"}
+		lease.Annotations = map[string]string{"changed-by": "test"}
 		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 		return err
 	})).To(Succeed())
 	g.Consistently(session.Lost(), "6s").ShouldNot(BeClosed())
 }
 
-func retried(do func() error) (err error) {
+func retry(do func() error) (err error) {
 	const tries = 10
 	for range tries {
 		if err = do(); err == nil {
@@ -254,7 +254,7 @@ func retried(do func() error) (err error) {
 	return err
 }
 
-func TestFull(t *testing.T) {
+func TestTooLargeStoreIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	store := prepare(t, rig.Shared(t)).start(t).Store
 	put := func(key string, size int) error {

@@ -13,30 +13,29 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/sightings"
-	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/watching"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/retrywatch"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/staleness"
 )
 
-// Watch implements coordination.Store.
+// Watch implements kv.Store.
 func (s *store) Watch(ctx context.Context, path string) <-chan struct{} {
-	return watching.Keep(ctx, s.clock, func(ctx context.Context, signal func()) error {
-		return s.follow(ctx, path, signal)
+	return retrywatch.Run(ctx, s.clock, func(ctx context.Context, signal func()) error {
+		return s.watchOnce(ctx, path, signal)
 	})
 }
 
-// follow watches the ConfigMap, and looks by itself from time to time: at the Leases, which show that somebody's
-// session is over, and at the ConfigMap, should a watch lag behind.
-func (s *store) follow(ctx context.Context, path string, signal func()) error {
+// watchOnce watches the ConfigMap. It also reads it periodically, in case the watch lags behind, and ends expired sessions.
+func (s *store) watchOnce(ctx context.Context, path string, signal func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watcher, err := s.open(ctx, cancel)
+	watcher, err := s.openWatch(ctx, cancel)
 	if err != nil {
 		return err
 	}
 	defer watcher.Stop()
 	signal()
-	look := s.clock.NewTimer(sightings.Pause())
-	defer look.Stop()
+	ticker := s.clock.NewTimer(staleness.Interval())
+	defer ticker.Stop()
 	var known map[string]int64
 	for {
 		var current *state
@@ -45,12 +44,12 @@ func (s *store) follow(ctx context.Context, path string, signal func()) error {
 			return ctx.Err()
 		case event, open := <-watcher.ResultChan():
 			if !open {
-				return errors.New("the API server has ended the watch")
+				return errors.New("the API server has closed the watch")
 			}
-			current, err = s.stateIn(event)
-		case <-look.C():
-			if current, err = s.observed(ctx); err == nil {
-				look.Reset(sightings.Pause(current.durations()...))
+			current, err = s.stateOf(event)
+		case <-ticker.C():
+			if current, err = s.readAndEndExpired(ctx); err == nil {
+				ticker.Reset(staleness.Interval(current.durations()...))
 			}
 		}
 		if err != nil {
@@ -63,17 +62,17 @@ func (s *store) follow(ctx context.Context, path string, signal func()) error {
 	}
 }
 
-// open begins to watch. A request that is not answered in time is given up, as any other.
-func (s *store) open(ctx context.Context, giveUp func()) (watch.Interface, error) {
-	const minutes = 5 * 60 // as client-go's own watches: a connection is not trusted for ever
+// openWatch opens the watch. It calls giveUp after the timeout.
+func (s *store) openWatch(ctx context.Context, giveUp func()) (watch.Interface, error) {
+	const watchSeconds = 5 * 60 // as in client-go's reflectors
 	defer time.AfterFunc(s.timeout, giveUp).Stop()
 	return s.configMaps.Watch(ctx, metav1.ListOptions{
 		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String(),
-		TimeoutSeconds: ptr.To[int64](minutes),
+		TimeoutSeconds: ptr.To[int64](watchSeconds),
 	})
 }
 
-func (s *store) stateIn(event watch.Event) (*state, error) {
+func (s *store) stateOf(event watch.Event) (*state, error) {
 	object, isConfigMap := event.Object.(*corev1.ConfigMap)
 	switch {
 	case !isConfigMap:

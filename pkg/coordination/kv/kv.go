@@ -60,9 +60,9 @@ type Transaction struct {
 	Reserve int
 }
 
-// Condition is one about a key or one about a path.
+// Condition is a condition on a key or on a path.
 type Condition struct {
-	// Key has this version; 0 means that there is no such entry.
+	// Key has this version; 0 means that the entry does not exist.
 	Key     string
 	Version int64
 	// Path, which is set instead of Key, has had no entry written at or below it since this revision. Deletions do not count.
@@ -83,7 +83,7 @@ type Operation struct {
 // IsAt is met while an entry has not been written since it was read.
 func IsAt(key string, version int64) Condition { return Condition{Key: key, Version: version} }
 
-// IsAbsent is met while there is no such entry.
+// IsAbsent is met while the entry does not exist.
 func IsAbsent(key string) Condition { return Condition{Key: key} }
 
 // NotWritten is met while no entry at or below a path has been written after a revision.
@@ -97,7 +97,7 @@ func PutFor(session Session, key, value string) Operation {
 	return Operation{Key: key, Value: value, Session: session.ID()}
 }
 
-// Delete removes an entry, if it is there.
+// Delete removes an entry, if it exists.
 func Delete(key string) Operation { return Operation{Key: key, Delete: true} }
 
 // DeleteBelow removes all entries at or below a path.

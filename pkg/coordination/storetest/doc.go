@@ -1,4 +1,4 @@
-// Package storetest tells whether a coordination.Store keeps its promises. Run it on a store of your own:
+// Package storetest is a conformance suite for implementations of kv.Store. Run it on your own store:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Process {
@@ -7,8 +7,8 @@
 //		})
 //	}
 //
-// It promises that a store which passes can be used by package coordination. It takes about a minute, because
-// sessions have to be outlived.
+// It guarantees that package coordination works with a store that passes. It takes about a minute, because sessions have
+// to expire.
 //
-// Linearizable looks at a store under concurrency and faults, with the recorder and the checker of package history.
+// Linearizable checks a store under concurrency and faults, with the recorder and the checker of package history.
 package storetest

@@ -36,7 +36,7 @@ func (s *suite) entriesAreReadAsWritten() {
 	}
 }
 
-func (s *suite) readsSeeWhatIsAtOrBelow() {
+func (s *suite) readsReturnEntriesAtAndBelow() {
 	s.commit(s.first,
 		kv.Put(s.key("a/dc1"), "at"), kv.Put(s.key("a/dc1/x"), "below"), kv.Put(s.key("a/dc1/x/y"), "far below"),
 		kv.Put(s.key("a/dc10"), ""), kv.Put(s.key("a/dc10/x"), ""),
@@ -58,7 +58,7 @@ func (s *suite) readsSeeWhatIsAtOrBelow() {
 	}
 }
 
-// readsAreAtOneRevision writes two entries always together. Who reads both must never see them apart.
+// readsAreAtOneRevision writes two entries in the same transactions. A read of both must never see different values.
 func (s *suite) readsAreAtOneRevision() {
 	ctx, stop := context.WithCancel(s.Context())
 	var writing sync.WaitGroup
@@ -135,7 +135,7 @@ func (s *suite) deletes() {
 	}
 }
 
-func (s *suite) nonsenseIsRefused() {
+func (s *suite) invalidTransactionsAreRefused() {
 	s.commit(s.first, kv.Put(s.key("a"), "there"))
 	for name, transaction := range map[string]kv.Transaction{
 		"a slash at the end":  {Then: []kv.Operation{kv.Put(s.key("b/"), "")}},
@@ -151,7 +151,7 @@ func (s *suite) nonsenseIsRefused() {
 		}
 	}
 	if diff := cmp.Diff(map[string]string{"a": "there"}, s.values(s.second)); diff != "" {
-		s.Errorf("left (-want +got):\n%s", diff)
+		s.Errorf("remaining (-want +got):\n%s", diff)
 	}
 	if _, err := s.first.Store.Read(s.Context(), s.root+"/"); err == nil {
 		s.Error("a path with a slash at its end was read")
@@ -159,7 +159,7 @@ func (s *suite) nonsenseIsRefused() {
 }
 
 func (s *suite) tooLarge() {
-	for _, kilobytes := range []int{1_700, 2_100, 8_000} { // backends refuse them in different places
+	for _, kilobytes := range []int{1_700, 2_100, 8_000} { // different layers of the backends refuse them
 		_, err := s.first.Store.Commit(s.Context(), kv.Transaction{Then: []kv.Operation{
 			kv.Put(s.key("small"), ""), kv.Put(s.key("large"), strings.Repeat("x", kilobytes<<10)),
 		}})
@@ -169,7 +169,7 @@ func (s *suite) tooLarge() {
 	s.commit(s.first, kv.Put(s.key("small"), ""))
 }
 
-// manyWriters counts with conditions. None of them may be lost.
+// manyWriters increments a counter concurrently, with conditions. No increment may be lost.
 func (s *suite) manyWriters() {
 	const writers, each = 6, 10
 	var counting sync.WaitGroup
@@ -195,7 +195,7 @@ func (s *suite) increment(process Process, key string) error {
 			return err
 		}
 		entry := snapshot.Entries[key]
-		count, err := strconv.Atoi("0" + entry.Value) // there may be none yet
+		count, err := strconv.Atoi("0" + entry.Value) // the counter may not exist yet
 		if err != nil {
 			return err
 		}

@@ -14,33 +14,33 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/storetest/history"
 )
 
-// Fault is something bad that happens to the backend, or to the connections to it, for a while.
+// Fault is a fault of the backend, or of the connections to it.
 type Fault struct {
 	Name string
-	// Begin and End begin and end it. What is done in between may fail, but must not be wrong.
+	// Begin and End begin and end the fault. Operations in between may fail, but must not have wrong results.
 	Begin, End func(t *testing.T)
 }
 
 const (
 	processes, clientsEach = 3, 2
-	// calm and rough are how much each client does without and with a fault. What is done with a fault may have an
-	// outcome that nobody knows, and checking many of those takes long.
-	calm, rough = 25, 4
-	// hurry is how long a client waits for an operation. With a fault, sessions are to be lost too.
-	hurry = duration / 2
-	// checking is far longer than it takes.
-	checking = 2 * time.Minute
+	// operationsWithoutFault and operationsWithFault are the numbers of operations of each client. During a fault, many outcomes are
+	// unknown, and checking many of those takes long.
+	operationsWithoutFault, operationsWithFault = 25, 4
+	// operationTimeout is short enough that sessions are lost during a fault.
+	operationTimeout = sessionDuration / 2
+	// checkTimeout limits the check, which usually takes much less time.
+	checkTimeout = 2 * time.Minute
 )
 
-// Linearizable lets several clients of several processes do all that can be done with a store at the same time, with
-// one fault after the other, and checks that it could have been done in one order.
+// Linearizable runs all operations of a store concurrently, in several clients of several processes, with one fault after the other,
+// and checks that the history is linearizable.
 func Linearizable(t *testing.T, start func(t *testing.T) Process, faults ...Fault) {
 	t.Helper()
 	recorder := history.NewRecorder()
 	root, seed := newRoot(), rand.Uint64()
 	var clients []*client
 	for range processes {
-		process := begin(t, start)
+		process := startProcess(t, start)
 		for range clientsEach {
 			number := len(clients)
 			clients = append(clients, &client{
@@ -49,17 +49,17 @@ func Linearizable(t *testing.T, start func(t *testing.T) Process, faults ...Faul
 			})
 		}
 	}
-	t.Logf("the seed is %d", seed)
-	work(t, clients, calm)
+	t.Logf("seed: %d", seed)
+	runClients(t, clients, operationsWithoutFault)
 	for _, fault := range faults {
-		t.Logf("with a fault: %s", fault.Name)
+		t.Logf("fault: %s", fault.Name)
 		fault.Begin(t)
-		work(t, clients, rough)
+		runClients(t, clients, operationsWithFault)
 		fault.End(t)
 		for _, client := range clients {
-			gomega.NewWithT(t).Eventually(func() error { return client.read(t.Context(), root) }, patience).Should(gomega.Succeed(), "after the fault")
+			gomega.NewWithT(t).Eventually(func() error { return client.read(t.Context(), root) }, eventTimeout).Should(gomega.Succeed(), "after the fault")
 		}
-		work(t, clients, calm)
+		runClients(t, clients, operationsWithoutFault)
 	}
 	all := recorder.History()
 	unknown := 0
@@ -69,39 +69,39 @@ func Linearizable(t *testing.T, start func(t *testing.T) Process, faults ...Faul
 		}
 	}
 	began := time.Now()
-	if err := history.Check(all, checking); err != nil {
+	if err := history.Check(all, checkTimeout); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d operations, of which nobody knows the outcome of %d, were checked in %s", len(all), unknown, time.Since(began))
+	t.Logf("checked %d operations, %d with an unknown outcome, in %s", len(all), unknown, time.Since(began))
 }
 
-// work lets every client do a number of things.
-func work(t *testing.T, clients []*client, times int) {
+// runClients runs a number of random operations in each client.
+func runClients(t *testing.T, clients []*client, times int) {
 	var working sync.WaitGroup
 	for _, client := range clients {
 		working.Go(func() {
 			for range times {
-				client.act(t.Context())
+				client.randomOperation(t.Context())
 			}
 		})
 	}
 	working.Wait()
 }
 
-// client is somebody who does this and that, one after the other. It does not mind errors.
+// client runs random operations, one after the other. It ignores errors.
 type client struct {
 	store   kv.Store
 	number  int
 	root    string
 	random  *rand.Rand
 	written int
-	// last is what it has read last.
+	// last is the last snapshot of all keys.
 	last    *kv.Snapshot
 	session kv.Session
 }
 
-func (c *client) act(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, hurry)
+func (c *client) randomOperation(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	key, other := c.anyKey(), c.root+"/d"
 	actions := []func(){
@@ -110,12 +110,12 @@ func (c *client) act(ctx context.Context) {
 		func() { c.commit(ctx, nil, c.put(key)) },
 		func() { c.commit(ctx, c.unchanged(key), c.put(key)) },
 		func() { c.commit(ctx, c.unchanged(key), kv.Delete(key), c.put(other)) },
-		func() { c.commit(ctx, c.unwritten(c.root+"/b"), c.put(c.root+"/b/1"), c.put(c.root+"/b/2")) },
-		func() { c.commit(ctx, c.unwritten(c.root), kv.DeleteBelow(c.root+"/b"), c.put(other)) },
+		func() { c.commit(ctx, c.notWritten(c.root+"/b"), c.put(c.root+"/b/1"), c.put(c.root+"/b/2")) },
+		func() { c.commit(ctx, c.notWritten(c.root), kv.DeleteBelow(c.root+"/b"), c.put(other)) },
 		func() { c.useSession(ctx, key) },
 		func() { c.endSession(ctx) },
 	}
-	// Half of what is done are reads: they are what shows that something is wrong.
+	// Half of the operations are reads, because only reads reveal wrong results.
 	if c.last == nil || c.random.IntN(2) == 0 {
 		actions = actions[:2]
 	}
@@ -139,7 +139,7 @@ func (c *client) commit(ctx context.Context, conditions []kv.Condition, operatio
 	_, _ = c.store.Commit(ctx, kv.Transaction{If: conditions, Then: operations})
 }
 
-// put writes what nobody else ever writes.
+// put returns an operation with a unique value.
 func (c *client) put(key string) kv.Operation {
 	c.written++
 	return kv.Put(key, fmt.Sprintf("%d of client %d", c.written, c.number))
@@ -149,14 +149,14 @@ func (c *client) unchanged(key string) []kv.Condition {
 	return []kv.Condition{kv.IsAt(key, c.last.Entries[key].Version)}
 }
 
-func (c *client) unwritten(path string) []kv.Condition {
+func (c *client) notWritten(path string) []kv.Condition {
 	return []kv.Condition{kv.NotWritten(path, c.last.Revision)}
 }
 
-// useSession writes an entry of a session, which it opens if it has none. One that is lost is tried as well.
+// useSession writes an entry of the session. It opens a session if there is none, and sometimes uses a lost one.
 func (c *client) useSession(ctx context.Context, key string) {
 	if c.session == nil || c.isLost() && c.random.IntN(2) == 0 {
-		c.session, _ = c.store.Open(ctx, fmt.Sprintf("client-%d", c.number), duration)
+		c.session, _ = c.store.Open(ctx, fmt.Sprintf("client-%d", c.number), sessionDuration)
 	}
 	if c.session != nil {
 		put := c.put(key)

@@ -12,26 +12,23 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// Process is what one process has of a store's backend.
+// Process is the connection of one process to the backend of a store.
 type Process struct {
 	Store kv.Store
-	// Kill ends all that the process does, at once and without a word to anybody, as SIGKILL would: above all it
-	// keeps no session alive any more. It must be possible to call it twice.
+	// Kill ends the process abruptly, as SIGKILL would: it renews no session afterwards. It may be called twice.
 	Kill func()
-	// Interrupt, if there is one, breaks the connections of the process. It can connect again at once.
+	// Interrupt breaks the connections of the process, which can reconnect at once. It may be nil.
 	Interrupt func()
 }
 
 const (
-	// duration is that of sessions that have to be outlived. A machine that does much else at the same time must not
-	// hang for a fifth of it.
-	duration = 5 * time.Second
-	// patience is for what has to happen at some time.
-	patience = 2 * time.Minute
+	// sessionDuration is the duration of sessions that have to expire. A busy machine must not hang for a fifth of it.
+	sessionDuration = 5 * time.Second
+	// eventTimeout is the timeout for expected events.
+	eventTimeout = 2 * time.Minute
 )
 
-// Run tests a store. Every call of start begins a process that has nothing in common with the others but the
-// backend, and that the test may kill.
+// Run tests a store. Each call of start starts a process that shares only the backend with the others. The test may kill it.
 func Run(t *testing.T, start func(t *testing.T) Process) {
 	t.Helper()
 	for _, test := range []struct {
@@ -39,13 +36,13 @@ func Run(t *testing.T, start func(t *testing.T) Process) {
 		run  func(*suite)
 	}{
 		{"EntriesAreReadAsWritten", (*suite).entriesAreReadAsWritten},
-		{"ReadsSeeWhatIsAtOrBelow", (*suite).readsSeeWhatIsAtOrBelow},
+		{"ReadsReturnEntriesAtAndBelow", (*suite).readsReturnEntriesAtAndBelow},
 		{"ReadsAreAtOneRevision", (*suite).readsAreAtOneRevision},
 		{"VersionsAreRevisions", (*suite).versionsAreRevisions},
 		{"Conditions", (*suite).conditions},
 		{"AllOrNothing", (*suite).allOrNothing},
 		{"Deletes", (*suite).deletes},
-		{"NonsenseIsRefused", (*suite).nonsenseIsRefused},
+		{"InvalidTransactionsAreRefused", (*suite).invalidTransactionsAreRefused},
 		{"TooLarge", (*suite).tooLarge},
 		{"ManyWriters", (*suite).manyWriters},
 		{"SessionsEndWithClose", (*suite).sessionsEndWithClose},
@@ -63,14 +60,14 @@ func Run(t *testing.T, start func(t *testing.T) Process) {
 	t.Run("Linearizable", func(t *testing.T) { Linearizable(t, start) })
 }
 
-// suite is what a test of a store needs.
+// suite has two processes and a root for a test.
 type suite struct {
 	*testing.T
 	*gomega.WithT
 	start func(t *testing.T) Process
 	// first and second are two processes.
 	first, second Process
-	// root is a path that nobody else uses.
+	// root is a unique path.
 	root string
 }
 
@@ -78,24 +75,24 @@ func newSuite(t *testing.T, start func(t *testing.T) Process) *suite {
 	t.Helper()
 	return &suite{
 		T: t, WithT: gomega.NewWithT(t), start: start,
-		first: begin(t, start), second: begin(t, start), root: newRoot(),
+		first: startProcess(t, start), second: startProcess(t, start), root: newRoot(),
 	}
 }
 
 func newRoot() string { return "/storetest/" + rand.Text()[:8] }
 
-// begin starts a process that ends with the test.
-func begin(t *testing.T, start func(t *testing.T) Process) Process {
+// startProcess starts a process and kills it at the end of the test.
+func startProcess(t *testing.T, start func(t *testing.T) Process) Process {
 	t.Helper()
 	process := start(t)
 	t.Cleanup(process.Kill)
 	return process
 }
 
-// key is a key below the root.
+// key returns a key below the root.
 func (s *suite) key(path string) string { return s.root + "/" + path }
 
-// commit does what has to succeed.
+// commit applies operations, which must succeed.
 func (s *suite) commit(process Process, operations ...kv.Operation) int64 {
 	s.Helper()
 	revision, err := process.Store.Commit(s.Context(), kv.Transaction{Then: operations})
@@ -105,7 +102,7 @@ func (s *suite) commit(process Process, operations ...kv.Operation) int64 {
 	return revision
 }
 
-// read reads what is at or below paths, which are seen from the root, and the whole root without any.
+// read reads paths below the root, or without paths everything below the root.
 func (s *suite) read(process Process, paths ...string) *kv.Snapshot {
 	s.Helper()
 	snapshot, err := s.tryRead(process, paths...)
@@ -126,7 +123,7 @@ func (s *suite) tryRead(process Process, paths ...string) (*kv.Snapshot, error) 
 	return process.Store.Read(s.Context(), below...)
 }
 
-// values are what a process reads, seen from the root.
+// values returns the values that a process reads, by key below the root.
 func (s *suite) values(process Process, paths ...string) map[string]string {
 	s.Helper()
 	values, err := s.tryValues(process, paths...)
@@ -148,10 +145,10 @@ func (s *suite) tryValues(process Process, paths ...string) (map[string]string, 
 	return values, nil
 }
 
-// open opens a session that the test may leave open.
+// open opens a session. The test need not close it.
 func (s *suite) open(process Process) kv.Session {
 	s.Helper()
-	session, err := process.Store.Open(s.Context(), "storetest/"+s.Name(), duration)
+	session, err := process.Store.Open(s.Context(), "storetest/"+s.Name(), sessionDuration)
 	if err != nil {
 		s.Fatalf("opening a session: %v", err)
 	}
@@ -166,10 +163,10 @@ func (s *suite) close(session kv.Session) {
 	}
 }
 
-// watch watches what is at or below a.
+// watch watches the path a.
 func (s *suite) watch(ctx context.Context, process Process) <-chan struct{} {
 	s.Helper()
 	signals := process.Store.Watch(ctx, s.key("a"))
-	s.Eventually(signals, patience).Should(gomega.Receive(), "at the beginning")
+	s.Eventually(signals, eventTimeout).Should(gomega.Receive(), "at the beginning")
 	return signals
 }

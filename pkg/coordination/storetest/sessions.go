@@ -27,7 +27,7 @@ func (s *suite) sessionsEndWithClose() {
 		s.Errorf("left (-want +got):\n%s", diff)
 	}
 	s.Expect(s.read(s.second).Revision).To(gomega.BeNumerically(">", before), "the end of a session is a change")
-	s.close(session) // once more does no harm
+	s.close(session) // idempotent
 }
 
 func (s *suite) entriesChangeTheirSession() {
@@ -61,18 +61,17 @@ func (s *suite) endedSessionsAreRefused() {
 	s.Expect(s.values(s.second)).To(gomega.BeEmpty())
 }
 
-// sessionsLiveWithTheirProcess is about sessions that outlive their duration because their process does.
+// sessionsLiveWithTheirProcess keeps a session for longer than its duration.
 func (s *suite) sessionsLiveWithTheirProcess() {
 	session := s.open(s.first)
 	s.commit(s.first, kv.PutFor(session, s.key("a"), "alive"))
 	want := map[string]string{"a": "alive"}
-	s.Consistently(func() map[string]string { return s.values(s.second) }, duration*2, duration/10).Should(gomega.Equal(want))
+	s.Consistently(func() map[string]string { return s.values(s.second) }, sessionDuration*2, sessionDuration/10).Should(gomega.Equal(want))
 	s.Expect(session.Lost()).NotTo(gomega.BeClosed())
 	s.close(session)
 }
 
-// sessionsDieWithTheirProcess is about sessions that nobody keeps alive any more. Their owner must know before
-// anybody else does.
+// sessionsDieWithTheirProcess kills the owner of a session. Its session must count as lost before others see its end.
 func (s *suite) sessionsDieWithTheirProcess() {
 	session, survivor := s.open(s.first), s.open(s.second)
 	s.commit(s.first, kv.PutFor(session, s.key("a"), "dies"), kv.Put(s.key("none"), "stays"))
@@ -89,10 +88,10 @@ func (s *suite) sessionsDieWithTheirProcess() {
 	s.Eventually(func() map[string]string {
 		found := s.values(s.second)
 		if _, there := found["a"]; !there && !known() {
-			s.Error("others have seen the end of the session before its owner has")
+			s.Error("the session ended before it was lost for its owner")
 		}
 		return found
-	}, patience, duration/50).Should(gomega.Equal(map[string]string{"b": "stays", "none": "stays"}))
+	}, eventTimeout, sessionDuration/50).Should(gomega.Equal(map[string]string{"b": "stays", "none": "stays"}))
 	_, err := s.second.Store.Commit(s.Context(), kv.Transaction{Then: []kv.Operation{kv.PutFor(session, s.key("a"), "")}})
 	s.Expect(err).To(gomega.MatchError(kv.ErrSessionLost))
 	s.Expect(survivor.Lost()).NotTo(gomega.BeClosed())

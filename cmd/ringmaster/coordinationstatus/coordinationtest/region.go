@@ -1,4 +1,4 @@
-// Package coordinationtest has participants that do what a test tells them, for tests of how a coordination is shown.
+// Package coordinationtest has participants that a test controls, for tests of commands that show a coordination.
 package coordinationtest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// System is what all regions manage together.
+// System is the name of the system that all regions manage.
 const System = "store"
 
 // The actions that a region begins, the most urgent first.
@@ -30,14 +30,16 @@ type Region struct {
 	Settings coordination.Settings
 	// Plans are the steps of the actions that the region begins.
 	Plans map[coordination.Action][]coordination.Step
-	// Busy is set while Execute is not done.
+	// Busy makes Execute return NotYet.
 	Busy bool
+	// Failure makes Execute fail with this reason.
+	Failure string
 
 	t     testing.TB
 	needs []coordination.Need
 }
 
-// Join returns a process of a participant that is called <prefix>-operator. The others know it when it has reconciled.
+// Join returns a process of the participant <prefix>-operator. It registers in its first Reconcile.
 func Join(t testing.TB, store kv.Store, system, prefix string, clock clock.PassiveClock) *Region {
 	t.Helper()
 	c, err := coordination.New(coordination.Options{
@@ -53,7 +55,7 @@ func Join(t testing.TB, store kv.Store, system, prefix string, clock clock.Passi
 	}
 }
 
-// Need tells the others that a member needs an action.
+// Need declares that a member needs an action.
 func (r *Region) Need(action coordination.Action, id coordination.MemberID, ready bool, addresses ...string) {
 	r.t.Helper()
 	for i, need := range r.needs {
@@ -66,7 +68,7 @@ func (r *Region) Need(action coordination.Action, id coordination.MemberID, read
 	r.Reconcile()
 }
 
-// Begin has the region begin an action.
+// Begin makes the region begin an action.
 func (r *Region) Begin(action coordination.Action, steps ...coordination.Step) {
 	r.t.Helper()
 	r.Plans[action] = steps
@@ -75,7 +77,7 @@ func (r *Region) Begin(action coordination.Action, steps ...coordination.Step) {
 	}
 }
 
-// Reconcile is one call, which must not fail.
+// Reconcile reconciles once. An error fails the test.
 func (r *Region) Reconcile() *coordination.Result {
 	r.t.Helper()
 	result, err := r.Coordinator.Reconcile(r.t.Context(), r.Settings, r)
@@ -102,7 +104,10 @@ func (r *Region) Plan(_ context.Context, proposal coordination.Proposal) ([]coor
 // Execute implements coordination.System.
 func (r *Region) Execute(context.Context, coordination.Task) error {
 	if r.Busy {
-		return coordination.NotYet("it takes a while")
+		return coordination.NotYet("it is in progress")
+	}
+	if r.Failure != "" {
+		return coordination.Failed("%s", r.Failure)
 	}
 	return nil
 }

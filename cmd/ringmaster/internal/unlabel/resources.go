@@ -19,7 +19,7 @@ type Resource struct {
 	Namespaced bool
 }
 
-// String is the name under which people know a resource, without its version.
+// String returns the resource and its group, without the version.
 func (r Resource) String() string { return r.GroupResource().String() }
 
 // Named looks up resources by their names, such as websites.webhosting.timebertt.dev.
@@ -39,8 +39,7 @@ func Named(mapper meta.RESTMapper, names []string) ([]Resource, error) {
 	return resources, nil
 }
 
-// OfRing looks up the resources of a ring. One that the API server does not know has no objects, and is
-// returned by its name.
+// OfRing looks up the resources of a ring. It returns the names of those that the API server does not know.
 func OfRing(mapper meta.RESTMapper, ring *shardingv1alpha1.ControllerRing) (resources []Resource, unknown []string, err error) {
 	for i := range ring.Spec.Resources {
 		main := &ring.Spec.Resources[i]
@@ -74,8 +73,8 @@ func lookUp(mapper meta.RESTMapper, named schema.GroupResource) (Resource, error
 	return Resource{GroupVersionResource: mapping.Resource, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace}, nil
 }
 
-// All returns every resource whose objects can be listed and patched. With an error, those of the API
-// groups that could be asked.
+// All returns every resource whose objects can be listed and patched. Together with an error it returns those of the API
+// groups that answered.
 func All(client discovery.ServerResourcesInterface) ([]Resource, error) {
 	lists, err := client.ServerPreferredResources()
 	var resources []Resource
@@ -86,7 +85,7 @@ func All(client discovery.ServerResourcesInterface) ([]Resource, error) {
 		}
 		for i := range list.APIResources {
 			found := &list.APIResources[i]
-			if usable(found) {
+			if listableAndPatchable(found) {
 				resources = append(resources, Resource{GroupVersionResource: version.WithResource(found.Name), Namespaced: found.Namespaced})
 			}
 		}
@@ -95,7 +94,7 @@ func All(client discovery.ServerResourcesInterface) ([]Resource, error) {
 	return resources, err
 }
 
-func usable(resource *metav1.APIResource) bool {
-	return !strings.Contains(resource.Name, "/") && // a part of an object
+func listableAndPatchable(resource *metav1.APIResource) bool {
+	return !strings.Contains(resource.Name, "/") && // not a subresource
 		slices.Contains(resource.Verbs, "list") && slices.Contains(resource.Verbs, "patch")
 }

@@ -1,7 +1,6 @@
-// Package unlabel takes a ring's labels off its objects, when the ring is gone or about to go.
+// Package unlabel removes a ring's labels from its objects, after the ring was deleted.
 //
-// It promises to change nothing but the two labels of that one ring, on objects that have one of them
-// and are as they were when it looked.
+// It guarantees that it changes only the two labels of that ring, and only in the version of the object that it has read.
 package unlabel
 
 import (
@@ -23,48 +22,47 @@ import (
 )
 
 const (
-	// pageSize is how many objects are read at once.
+	// pageSize is the number of objects in one page of a list.
 	pageSize = 500
-	// concurrency is how many objects are written at once. More would only wait in the API server.
+	// concurrency is the number of concurrent writes. More would only queue in the API server.
 	concurrency = 20
-	// fieldManager is the name under which the API server notes our writes.
+	// fieldManager is the field manager of the writes.
 	fieldManager = "ringmaster-unlabel"
 )
 
-// onConflict is how a write is repeated on an object that others write too: for some 5 seconds.
+// onConflict is the backoff of a write after conflicts with other writers, in total about 5 seconds.
 var onConflict = wait.Backoff{Steps: 10, Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: time.Second}
 
-// ErrPutBack is returned when objects get their labels back as soon as they lose them. It ends the work:
-// it would be the same with all others.
+// ErrPutBack is returned when the ring's webhook adds the labels again in the same write. No further object is tried: the
+// result would be the same.
 var ErrPutBack = errors.New("the ring's webhook puts the labels back")
 
-// Options say what to do.
+// Options configure Remove.
 type Options struct {
 	Metadata metadata.Interface
 	// Ring is the name of the ring.
 	Ring string
-	// DryRun only counts.
+	// DryRun counts the objects, and changes nothing.
 	DryRun bool
-	// Progress, when set, is told from time to time how many objects are done. Several goroutines
-	// call it, one at a time.
+	// Progress, if set, is called after each object, from several goroutines but never concurrently.
 	Progress func(Count)
 }
 
-// Count is what came of one resource.
+// Count is the result for one resource.
 type Count struct {
 	Resource Resource
-	// Found is how many objects had a label, Done how many have none any more.
+	// Found is the number of objects that had a label, Done the number of those that have none now.
 	Found, Done int
-	// PutBack is how many got the label again in the same write, from the ring's webhook.
+	// PutBack is the number of objects to which the ring's webhook added the label in the same write.
 	PutBack int
 }
 
-// Remove takes the labels off all objects of a resource. What it counted is right also with an error,
-// which tells of the first few objects that failed.
+// Remove removes the labels from all objects of a resource. The count is valid also together with an error, which names the
+// first objects that failed.
 func Remove(ctx context.Context, options Options, resource Resource) (Count, error) {
 	r := &removal{Options: options, count: Count{Resource: resource}, slots: make(chan struct{}, concurrency)}
-	// A selector cannot say "or". After the first, the second finds only what is drained and has no
-	// shard, which is what a half-finished move leaves.
+	// A selector cannot express "or". After the first selector, the second finds the objects with only a drain label, which an
+	// unfinished move leaves behind.
 	shard, drain := shardingv1alpha1.LabelShard(options.Ring), shardingv1alpha1.LabelDrain(options.Ring)
 	for _, selector := range []string{shard, drain + ",!" + shard} {
 		if err := r.each(ctx, selector); err != nil {
@@ -81,7 +79,7 @@ func Remove(ctx context.Context, options Options, resource Resource) (Count, err
 	return r.count, errors.Join(r.errs...)
 }
 
-// removal is the work on one resource.
+// removal is the state of Remove.
 type removal struct {
 	Options
 	slots chan struct{}
@@ -99,8 +97,7 @@ func (r *removal) each(ctx context.Context, selector string) error {
 	for {
 		page, err := r.Metadata.Resource(r.count.Resource.GroupVersionResource).List(ctx, options)
 		if apierrors.IsResourceExpired(err) && options.Continue != "" {
-			// The writes took so long that the API server has forgotten the list. What is done is not
-			// selected any more.
+			// The writes took so long that the continue token has expired. A new list selects only the remaining objects.
 			group.Wait()
 			options.Continue = ""
 			continue
@@ -134,7 +131,7 @@ func (r *removal) putBack() bool {
 	return r.count.PutBack > 0
 }
 
-// one removes the labels from one object, and counts.
+// one removes the labels from one object, and counts the result.
 func (r *removal) one(ctx context.Context, object *metav1.PartialObjectMetadata) {
 	var after *metav1.PartialObjectMetadata
 	var err error
@@ -157,7 +154,7 @@ func (r *removal) one(ctx context.Context, object *metav1.PartialObjectMetadata)
 	}
 }
 
-// write writes the object. It returns what the API server made of it, or nil if it is gone.
+// write patches the object. It returns the object after the write, or nil if it was deleted.
 func (r *removal) write(ctx context.Context, object *metav1.PartialObjectMetadata) (after *metav1.PartialObjectMetadata, err error) {
 	var client metadata.ResourceInterface = r.Metadata.Resource(r.count.Resource.GroupVersionResource)
 	if r.count.Resource.Namespaced {
@@ -165,7 +162,7 @@ func (r *removal) write(ctx context.Context, object *metav1.PartialObjectMetadat
 	}
 	current := object
 	err = retry.OnError(onConflict, apierrors.IsConflict, func() error {
-		if current == nil { // the time before, somebody else was faster
+		if current == nil { // the previous attempt had a conflict
 			if current, err = client.Get(ctx, object.Name, metav1.GetOptions{}); err != nil {
 				return err
 			}
@@ -182,13 +179,13 @@ func (r *removal) write(ctx context.Context, object *metav1.PartialObjectMetadat
 		return err
 	})
 	if apierrors.IsNotFound(err) {
-		return nil, nil // with its labels
+		return nil, nil // its labels are deleted with it
 	}
 	return after, err
 }
 
-// removePatch removes both labels from the object of this very version: a shard may be about to
-// hand it over.
+// removePatch returns a patch that removes both labels from this version of the object: a shard may write to it at the same
+// time, to release it.
 func removePatch(ring, version string) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": version,
@@ -212,10 +209,10 @@ func (r *removal) fail(err error) {
 	r.failLocked(err)
 }
 
-// failLocked notes an error. A few are enough to know why: all objects may fail for the same reason.
+// failLocked records an error. It keeps only the first few: all objects may fail for the same reason.
 func (r *removal) failLocked(err error) {
-	const enough = 3
-	if len(r.errs) < enough {
+	const maxErrors = 3
+	if len(r.errs) < maxErrors {
 		r.errs = append(r.errs, err)
 	}
 }

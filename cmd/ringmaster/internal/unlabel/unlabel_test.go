@@ -16,8 +16,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/internal/unlabel"
 )
 
-// What a real API server does on demand is tested with the command, in cmd/ringmaster. Here are the
-// answers that it gives only when it has had enough.
+// The tests of the command, in cmd/ringmaster, use a real API server. These tests are for answers that a real one cannot be
+// made to give.
 
 var configMaps = unlabel.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespaced: true}
 
@@ -43,8 +43,8 @@ func newClient(t *testing.T, objects int) *fake.FakeMetadataClient {
 	return fake.NewSimpleMetadataClient(scheme, all...)
 }
 
-// TestListExpires goes on from the start when the API server has forgotten the list in the middle.
-func TestListExpires(t *testing.T) {
+// TestExpiredListStartsAgain lists from the start when the continue token has expired.
+func TestExpiredListStartsAgain(t *testing.T) {
 	client := newClient(t, 6)
 	lists := 0
 	client.PrependReactor("list", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -59,7 +59,7 @@ func TestListExpires(t *testing.T) {
 		case 2:
 			return true, nil, apierrors.NewResourceExpired("too old")
 		}
-		return false, nil, nil // the rest, as the selector has it
+		return false, nil, nil // the remaining objects
 	})
 	count, err := unlabel.Remove(t.Context(), unlabel.Options{Metadata: client, Ring: "ring"}, configMaps)
 	if err != nil || count.Found != 6 || count.Done != 6 {
@@ -67,8 +67,8 @@ func TestListExpires(t *testing.T) {
 	}
 }
 
-// TestConflictsForEver gives up on an object that somebody else never leaves alone.
-func TestConflictsForEver(t *testing.T) {
+// TestPermanentConflictFailsOneObject gives up on an object with a conflict at every write, and unlabels the others.
+func TestPermanentConflictFailsOneObject(t *testing.T) {
 	client := newClient(t, 2)
 	attempts := 0
 	client.PrependReactor("patch", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -76,7 +76,7 @@ func TestConflictsForEver(t *testing.T) {
 			return false, nil, nil
 		}
 		attempts++
-		return true, nil, apierrors.NewConflict(configMaps.GroupResource(), "object-1", errors.New("somebody was faster"))
+		return true, nil, apierrors.NewConflict(configMaps.GroupResource(), "object-1", errors.New("the object has been modified"))
 	})
 	count, err := unlabel.Remove(t.Context(), unlabel.Options{Metadata: client, Ring: "ring"}, configMaps)
 	if err == nil || !strings.Contains(err.Error(), "configmaps default/object-1: ") {

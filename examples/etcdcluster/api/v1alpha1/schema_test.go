@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{CRDs: []string{"examples/etcdcluster/config/crds"}})
 }
 
-// good is a cluster that nobody objects to.
+// good is a valid cluster.
 func good(r *rig.Rig) *etcdclusterv1alpha1.EtcdCluster {
 	return &etcdclusterv1alpha1.EtcdCluster{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "orders-", Namespace: r.Namespace},
@@ -44,7 +44,7 @@ func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Durati
 
 type spec = etcdclusterv1alpha1.EtcdClusterSpec
 
-// specs are changes to a good spec, and a part of the refusal, or nothing.
+// specs are changes of a valid spec, and a part of the error message, or "".
 var specs = map[string]struct {
 	change func(*spec)
 	want   string
@@ -125,7 +125,7 @@ func args(names ...string) map[string]etcdclusterv1alpha1.ArgValue {
 	return all
 }
 
-// TestSpecs asks a real API server what it thinks of good and bad ones.
+// TestSpecs validates specs with a real API server.
 func TestSpecs(t *testing.T) {
 	r := rig.Shared(t)
 	for name, test := range specs {
@@ -137,7 +137,7 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// TestDurations are written by people as they like.
+// TestDurations accepts durations in different forms.
 func TestDurations(t *testing.T) {
 	r := rig.Shared(t)
 	for text, want := range map[string]string{
@@ -157,7 +157,7 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// TestDefaults looks at what the API server adds, and at what the code makes of an object without it.
+// TestDefaults compares the defaults of the API server with those of the code.
 func TestDefaults(t *testing.T) {
 	r := rig.Shared(t)
 	cluster := good(r)
@@ -179,7 +179,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestStaysWithItsSystem tries to make an object one of another system.
+// TestStaysWithItsSystem tries to change the system of an object.
 func TestStaysWithItsSystem(t *testing.T) {
 	r := rig.Shared(t)
 	for name, test := range map[string]struct{ from, to, want string }{
@@ -200,7 +200,7 @@ func TestStaysWithItsSystem(t *testing.T) {
 	}
 }
 
-// TestStatus asks what the API server thinks of statuses, which only the operator writes.
+// TestStatus validates statuses with a real API server.
 func TestStatus(t *testing.T) {
 	r := rig.Shared(t)
 	cluster := good(r)
@@ -228,7 +228,7 @@ func TestStatus(t *testing.T) {
 		judge(t, r.Client.Status().Update(t.Context(), wrong), want)
 	}
 	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil || cluster.Generation != before {
-		t.Errorf("a status is no new version of an EtcdCluster: %v, generation %d", err, cluster.Generation)
+		t.Errorf("a status must not change the generation of an EtcdCluster: %v, generation %d", err, cluster.Generation)
 	}
 }
 
@@ -242,7 +242,7 @@ func judge(t *testing.T, err error, want string) {
 	}
 }
 
-// TestColumns reads what 'kubectl get etcdclusters' shows, as the API server prints it.
+// TestColumns reads the columns of 'kubectl get etcdclusters' from the API server.
 func TestColumns(t *testing.T) {
 	r := rig.Shared(t)
 	found, err := r.Clientset.Discovery().RESTClient().Get().
@@ -267,7 +267,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestOwns looks at IDs whose beginnings are alike.
+// TestOwns compares IDs with similar prefixes.
 func TestOwns(t *testing.T) {
 	for name, test := range map[string]struct {
 		prefix etcdclusterv1alpha1.Prefix

@@ -1,6 +1,6 @@
-// Package keys has the rules for keys, paths and transactions that all stores share.
+// Package keys checks keys, paths and transactions.
 //
-// It promises that what it lets pass means the same to every store.
+// It guarantees that a transaction that passes means the same to every store.
 package keys
 
 import (
@@ -12,27 +12,27 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// Within tells whether a key is at or below a path. Paths are compared by segments: a/dc10 is not below a/dc1.
+// Within reports whether a key is at or below a path. Paths are compared by segments: a/dc10 is not below a/dc1.
 func Within(path, key string) bool {
 	rest, found := strings.CutPrefix(key, path)
 	return found && (rest == "" || rest[0] == '/')
 }
 
-// CheckPaths tells what is wrong with keys or paths.
+// CheckPaths returns an error if a key or path is invalid.
 func CheckPaths(paths ...string) error {
 	for _, path := range paths {
 		if path == "" || strings.HasSuffix(path, "/") || !utf8.ValidString(path) {
-			return fmt.Errorf("%q cannot be a key: it must be UTF-8, not empty, and must not end with a slash", path)
+			return fmt.Errorf("invalid key %q: it must be UTF-8, not empty, and must not end with a slash", path)
 		}
 	}
 	return nil
 }
 
-// Check tells what is wrong with a transaction, before anything is done.
+// Check returns an error if a transaction is invalid.
 func Check(transaction kv.Transaction) error {
 	for _, condition := range transaction.If {
 		if (condition.Key == "") == (condition.Path == "") {
-			return errors.New("a condition must be about either a key or a path")
+			return errors.New("a condition must have either a key or a path")
 		}
 		if err := CheckPaths(condition.Key + condition.Path); err != nil {
 			return err
@@ -55,7 +55,7 @@ func Check(transaction kv.Transaction) error {
 	return checkOverlap(written, deleted)
 }
 
-// checkOverlap refuses what would depend on the order of the operations.
+// checkOverlap returns an error if the result would depend on the order of the operations.
 func checkOverlap(written, deleted []kv.Operation) error {
 	keys := map[string]bool{}
 	for _, write := range written {

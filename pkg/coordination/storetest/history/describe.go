@@ -9,7 +9,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// describe says in a line what was done and what came of it.
+// describe returns an operation and its outcome in one line.
 func describe(input, output any) string {
 	switch input := input.(type) {
 	case Read:
@@ -64,7 +64,7 @@ func describeOutcome(output any) string {
 	case Refused:
 		return output.Reason.Error()
 	case Unknown:
-		return "nobody knows"
+		return "unknown"
 	}
 	return fmt.Sprint(output)
 }

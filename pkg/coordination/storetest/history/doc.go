@@ -1,19 +1,17 @@
-// Package history records what clients of a store did at the same time, and checks that it could have been done one
-// after the other.
+// Package history records concurrent operations of a store's clients, and checks that they are linearizable.
 //
-// It promises that a history which passes is linearizable: there is an order of all operations, in which none is
-// before one that had ended when it began, and in which each has the outcome that its client saw. An operation
-// whose outcome nobody knows may be anywhere after its beginning, or not at all. A session ends once, somewhere
-// after its owner was told that it is lost.
+// It guarantees that a history which passes is linearizable: an order of all operations exists in which no operation is before another
+// one that had ended when it began, and each operation has the outcome that its client saw. An operation with an unknown outcome may be
+// anywhere after its beginning, or missing. A session ends once, after its owner has seen that it is lost.
 //
 //	recorder := history.NewRecorder()
 //	first, second := recorder.Store(0, first), recorder.Store(1, second)
-//	… use them from several goroutines, the more at a time the better …
+//	… use them concurrently …
 //	if err := history.Check(recorder.History(), time.Minute); err != nil {
 //		t.Error(err)
 //	}
 //
-// What is built upon stores can be recorded with Recorder.Begin, and checked with a model of its own.
+// Use Recorder.Begin to record other operations, and check them with your own model.
 //
 // The checker is Porcupine.
 package history

@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Recorder notes operations. Its methods may be called from several goroutines.
+// Recorder records operations. Its methods are safe for concurrent use.
 type Recorder struct {
 	start time.Time
 
@@ -17,13 +17,13 @@ type Recorder struct {
 	operations []*porcupine.Operation
 }
 
-// NewRecorder returns a recorder whose history is empty.
+// NewRecorder returns a recorder with an empty history.
 func NewRecorder() *Recorder { return &Recorder{start: time.Now()} }
 
-// never is the end of an operation that may still be carried out when the history is over.
+// never is the end of an operation that may still take effect after the end of the history.
 const never = math.MaxInt64
 
-// Unknown is the output of an operation whose outcome nobody knows.
+// Unknown is the output of an operation with an unknown outcome.
 type Unknown struct{}
 
 // Operation is an operation that has begun.
@@ -32,8 +32,8 @@ type Operation struct {
 	operation *porcupine.Operation
 }
 
-// Begin notes that a client begins an operation. A client that does several at a time needs several numbers. Until
-// it is told otherwise, the outcome is Unknown.
+// Begin records the beginning of an operation of a client. A client with concurrent operations needs several numbers. The initial
+// outcome is Unknown.
 func (r *Recorder) Begin(client int, input any) *Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +42,7 @@ func (r *Recorder) Begin(client int, input any) *Operation {
 	return &Operation{recorder: r, operation: begun}
 }
 
-// End notes the outcome of the operation.
+// End records the outcome of the operation.
 func (o *Operation) End(output any) {
 	o.recorder.mu.Lock()
 	defer o.recorder.mu.Unlock()
@@ -56,14 +56,14 @@ func (o *Operation) SetOutput(output any) {
 	o.operation.Output = output
 }
 
-// Drop forgets the operation, because it did nothing and saw nothing.
+// Drop removes the operation, which had no effect and returned nothing.
 func (o *Operation) Drop() {
 	o.recorder.mu.Lock()
 	defer o.recorder.mu.Unlock()
 	o.recorder.operations = slices.DeleteFunc(o.recorder.operations, func(each *porcupine.Operation) bool { return each == o.operation })
 }
 
-// History returns what was noted until now.
+// History returns the recorded operations.
 func (r *Recorder) History() []porcupine.Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,25 +11,25 @@ import (
 
 // The inputs of operations on stores.
 type (
-	// Read is coordination.Store.Read.
+	// Read is kv.Store.Read.
 	Read struct{ Paths []string }
-	// Commit is coordination.Store.Commit.
+	// Commit is kv.Store.Commit.
 	Commit struct{ Transaction kv.Transaction }
 	// End is the end of a session. It begins when the session is lost.
 	End struct{ Session string }
 )
 
-// The outputs. That of a Read is a *coordination.Snapshot.
+// The outputs. That of a Read is a *kv.Snapshot.
 type (
-	// Done is the output of a Commit that was done at the revision.
+	// Done is the output of a Commit that took effect at the revision.
 	Done struct{ Revision int64 }
-	// Refused is the output of a Commit that was not done, because of ErrConflict or ErrSessionLost.
+	// Refused is the output of a Commit without effect, because of ErrConflict or ErrSessionLost.
 	Refused struct{ Reason error }
 	// Ended is the output of an End.
 	Ended struct{}
 )
 
-// Store returns a store that notes what a client does with the given one.
+// Store returns a store that records the operations of a client.
 func (r *Recorder) Store(client int, store kv.Store) kv.Store {
 	return &recordedStore{Store: store, recorder: r, client: client}
 }
@@ -88,7 +88,7 @@ type recordedSession struct {
 	end      *Operation
 }
 
-// lost notes that the session ends from now on.
+// lost records that the session may end from now on.
 func (s *recordedSession) lost() {
 	s.once.Do(func() {
 		s.end = s.recorder.Begin(s.client, End{s.ID()})
