@@ -1,4 +1,4 @@
-// What 'ringmaster demo' runs: the sample operators on a control plane of this machine.
+// The program behind 'ringmaster demo': sample operators on a control plane of this machine.
 module github.com/ringmaster-project/ringmaster/demo
 
 go 1.26.0

@@ -19,20 +19,20 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/screen"
 )
 
-// playerVariable makes the test binary a program on a terminal, which does what it says.
-const playerVariable = "RINGMASTER_TERMINAL_TEST"
+// programVariable makes the test binary a program on a terminal, which does what it says.
+const programVariable = "RINGMASTER_TERMINAL_TEST"
 
 func TestMain(m *testing.M) {
-	if how := os.Getenv(playerVariable); how != "" {
-		play(how)
+	if how := os.Getenv(programVariable); how != "" {
+		runProgram(how)
 		return
 	}
 	os.Exit(m.Run())
 }
 
 // play draws the last key and the size until it is told to end in some way.
-func play(how string) {
-	if !screen.Fit(os.Stdin, os.Stdout) {
+func runProgram(how string) {
+	if !screen.IsInteractive(os.Stdin, os.Stdout) {
 		panic("this is no terminal for a person")
 	}
 	t, err := screen.Open(os.Stdin, os.Stdout)
@@ -67,8 +67,8 @@ func play(how string) {
 	}
 }
 
-// seat is where a person sits.
-type seat struct {
+// session is where a person sits.
+type session struct {
 	*pty.Pair
 	*WithT
 	cmd   *exec.Cmd
@@ -78,20 +78,20 @@ type seat struct {
 	out bytes.Buffer
 }
 
-func sit(t *testing.T, how string) *seat {
+func startSession(t *testing.T, how string) *session {
 	t.Helper()
 	pair, err := pty.Open(40, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &seat{Pair: pair, WithT: NewWithT(t), ended: make(chan error, 1)}
+	s := &session{Pair: pair, WithT: NewWithT(t), ended: make(chan error, 1)}
 	s.SetDefaultEventuallyTimeout(2 * time.Minute)
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.cmd = exec.Command(executable)
-	s.cmd.Env = append(os.Environ(), playerVariable+"="+how, "TERM=xterm")
+	s.cmd.Env = append(os.Environ(), programVariable+"="+how, "TERM=xterm")
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = pair.Terminal, pair.Terminal, pair.Terminal
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := s.cmd.Start(); err != nil {
@@ -109,7 +109,7 @@ func sit(t *testing.T, how string) *seat {
 	return s
 }
 
-func (s *seat) watch() {
+func (s *session) watch() {
 	buffer := make([]byte, 4096)
 	for {
 		n, err := s.Person.Read(buffer)
@@ -122,19 +122,19 @@ func (s *seat) watch() {
 	}
 }
 
-func (s *seat) seen() string {
+func (s *session) seen() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out.String()
 }
 
-func (s *seat) types(key string) {
+func (s *session) types(key string) {
 	_, err := s.Person.WriteString(key)
 	s.Expect(err).NotTo(HaveOccurred())
 }
 
 func TestKeysAndSize(t *testing.T) {
-	s := sit(t, "well")
+	s := startSession(t, "well")
 	s.Eventually(s.seen).Should(ContainSubstring("key -"))
 	s.Expect(s.seen()).To(ContainSubstring(strings.Repeat("w", 40)))
 	s.types("\x1b[A") // the arrow up is no A
@@ -149,16 +149,16 @@ func TestKeysAndSize(t *testing.T) {
 
 // TestTerminalIsGivenBack ends the program in every way.
 func TestTerminalIsGivenBack(t *testing.T) {
-	press := func(s *seat) { s.types("q") }
-	for how, end := range map[string]func(*seat){
+	press := func(s *session) { s.types("q") }
+	for how, end := range map[string]func(*session){
 		"well":            press,
 		"forgotten":       press,
 		"panic":           press,
 		"panic elsewhere": press,
-		"killed":          func(s *seat) { s.Expect(s.cmd.Process.Kill()).To(Succeed()) },
+		"killed":          func(s *session) { s.Expect(s.cmd.Process.Kill()).To(Succeed()) },
 	} {
 		t.Run(how, func(t *testing.T) {
-			s := sit(t, how)
+			s := startSession(t, how)
 			s.Eventually(s.seen).Should(ContainSubstring("key -"))
 			raw, err := term.GetState(int(s.Terminal.Fd()))
 			s.Expect(err).NotTo(HaveOccurred())
@@ -175,7 +175,7 @@ func TestTerminalIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestFit(t *testing.T) {
+func TestIsInteractive(t *testing.T) {
 	pair, err := pty.Open(80, 24)
 	if err != nil {
 		t.Fatal(err)
@@ -187,14 +187,14 @@ func TestFit(t *testing.T) {
 	}
 	defer file.Close()
 	t.Setenv("TERM", "xterm")
-	if screen.Fit(file, pair.Terminal) || screen.Fit(pair.Terminal, file) {
+	if screen.IsInteractive(file, pair.Terminal) || screen.IsInteractive(pair.Terminal, file) {
 		t.Error("nobody reads a file while it is written")
 	}
-	if screen.Fit(pair.Terminal, pair.Terminal) {
+	if screen.IsInteractive(pair.Terminal, pair.Terminal) {
 		t.Error("this test is not in the foreground of that terminal")
 	}
 	t.Setenv("TERM", "dumb")
-	if screen.Fit(pair.Terminal, pair.Terminal) {
+	if screen.IsInteractive(pair.Terminal, pair.Terminal) {
 		t.Error("the terminal is dumb")
 	}
 }
