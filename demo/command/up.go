@@ -45,8 +45,8 @@ On a terminal it shows a live view and takes keys. Elsewhere, or with --plain, i
 event. In another terminal, kubectl works with the printed kubeconfig, and 'ringmaster demo --help'
 lists the commands that scale, kill, stop or pause its processes. A process that exits is restarted.
 
-There is no kubelet: a fake node reports all Pods as running, but starts no containers. The demo itself
-serves the websites from the objects in the cluster.
+In place of a kubelet, a fake node reports all Pods as running, but starts no containers. The demo
+itself serves the websites from the objects in the cluster.
 
 All data is in one folder. The default is a temporary folder that is deleted at the end. With
 --data-dir the data is kept, and the next 'up' with the same folder continues with it.

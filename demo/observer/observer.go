@@ -1,6 +1,6 @@
-// Package observer keeps what there is to see of a ring: who is in it, who has which object, what moves.
+// Package observer keeps the observed state of a ring: its shards, the owner of each object, and moves of objects.
 //
-// It promises that it only looks: it is eventCount what watches tell, and the time, and writes nothing.
+// It is fed by watches and a clock, and writes nothing to the cluster.
 package observer
 
 import (

@@ -165,7 +165,7 @@ func (m *managedProcess) exitOf(running *process.Process, uptime time.Duration) 
 	}
 }
 
-// notRunningError explains why there is no process to signal.
+// notRunningError explains why the process cannot be signalled.
 func (m *managedProcess) notRunningError() error {
 	switch m.Phase {
 	case Starting:

@@ -47,7 +47,7 @@ type Supervisor struct {
 }
 
 // errClosed rejects commands after Close, which would otherwise wait forever for a process that they restart.
-var errClosed = errors.New("the demo is stopping and accepts no more commands")
+var errClosed = errors.New("the demo is stopping, and rejects commands")
 
 // New returns a supervisor without processes.
 func New(options Options) *Supervisor {
