@@ -14,9 +14,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestPastTheSchema has Themes and Websites that the schema would have refused. None of it gets into a page,
-// and who puts it right has their page.
-func TestPastTheSchema(t *testing.T) {
+// TestObjectsOlderThanSchema creates Themes and Websites that the schema would reject. Their values must not get into a page, and a
+// correction makes the Website ready.
+func TestObjectsOlderThanSchema(t *testing.T) {
 	f := setUp(t, rig.Private(t, rig.Options{CRDs: []string{"examples/webhosting/testdata/loose-crds.yaml"}}))
 	o := f.start()
 	const markup = "</style><script>alert(1)</script>"
@@ -30,24 +30,24 @@ func TestPastTheSchema(t *testing.T) {
 			f := setUp(t, f.Rig)
 			theme := &webhostingv1alpha1.Theme{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace + "." + name}, Spec: spec}
 			f.Expect(f.Client.Create(t.Context(), theme)).To(Succeed())
-			site := f.website(name, name, light)
-			f.phase(site, webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonThemeInvalid)
+			site := f.website(name, name, withoutWorkload)
+			f.waitForPhase(site, webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonThemeInvalid)
 			f.Expect(meta.IsStatusConditionFalse(site.Status.Conditions, webhostingv1alpha1.ConditionThemeFound)).To(BeTrue())
-			page := newBelongings(site).page
+			page := newChildren(site).page
 			f.Expect(apierrors.IsNotFound(f.Client.Get(t.Context(), client.ObjectKeyFromObject(page), page))).To(BeTrue())
 
 			theme.Spec = webhostingv1alpha1.ThemeSpec{Color: "red", FontFamily: "Menlo"}
 			f.Expect(f.Client.Update(t.Context(), theme)).To(Succeed())
-			f.ready(site)
+			f.waitForReady(site)
 		})
 	}
 	t.Run("no theme", func(t *testing.T) {
 		f := setUp(t, f.Rig)
 		f.theme("exciting", "red")
-		site := f.website("none", "exciting", light, func(w *webhostingv1alpha1.Website) { w.Spec.Theme = "../secret" })
-		f.phase(site, webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonInvalidSpec)
+		site := f.website("none", "exciting", withoutWorkload, func(w *webhostingv1alpha1.Website) { w.Spec.Theme = "../secret" })
+		f.waitForPhase(site, webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonInvalidSpec)
 		change(f, site, func(w *webhostingv1alpha1.Website) { w.Spec.Theme = f.Namespace + ".exciting" })
-		f.ready(site)
+		f.waitForReady(site)
 	})
-	f.Expect(o.failures()).To(BeEmpty(), "nothing of it is tried again and again")
+	f.Expect(o.failures()).To(BeEmpty(), "invalid objects cause no retries")
 }

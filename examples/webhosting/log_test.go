@@ -10,7 +10,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 )
 
-// line is what is read of a line of an operator's log.
+// line is a line of the log of an operator.
 type line struct {
 	Message         string `json:"msg"`
 	Name, ID, Error string
@@ -18,19 +18,19 @@ type line struct {
 
 const begins, ends = "Reconcile begins", "Reconcile ends"
 
-// history is what an operator's log tells of its reconciles.
-type history struct {
+// reconcileLog collects the log of an operator.
+type reconcileLog struct {
 	mu    sync.Mutex
 	lines []line
 	all   []string
 }
 
-// logger writes into the history.
-func (h *history) logger() logr.Logger {
+// logger returns a logger that writes to the log.
+func (h *reconcileLog) logger() logr.Logger {
 	return funcr.NewJSON(h.note, funcr.Options{Verbosity: 1})
 }
 
-func (h *history) note(written string) {
+func (h *reconcileLog) note(written string) {
 	read := line{}
 	err := json.Unmarshal([]byte(written), &read)
 	h.mu.Lock()
@@ -41,14 +41,14 @@ func (h *history) note(written string) {
 	}
 }
 
-func (h *history) forget() {
+func (h *reconcileLog) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = nil
 }
 
-// reconciled counts the reconciles that have ended, by the Websites' names.
-func (h *history) reconciled() map[string]int {
+// reconciled returns the number of completed reconciles by the name of the Website.
+func (h *reconcileLog) reconciled() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	counts := map[string]int{}
@@ -60,9 +60,9 @@ func (h *history) reconciled() map[string]int {
 	return counts
 }
 
-// overlaps are reconciles that began while the same Website was being worked on, and most is how many
-// Websites were worked on at the same time.
-func (h *history) overlaps() (found []string, most int) {
+// overlaps returns the reconciles that began during another reconcile of the same Website, and the maximum number of concurrent
+// reconciles.
+func (h *reconcileLog) overlaps() (found []string, most int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	working := map[string]string{}
@@ -70,7 +70,7 @@ func (h *history) overlaps() (found []string, most int) {
 		switch l.Message {
 		case begins:
 			if other := working[l.Name]; other != "" {
-				found = append(found, fmt.Sprintf("%s: %s began before %s had ended", l.Name, l.ID, other))
+				found = append(found, fmt.Sprintf("%s: %s began before %s ended", l.Name, l.ID, other))
 			}
 			working[l.Name] = l.ID
 			most = max(most, len(working))
@@ -81,8 +81,8 @@ func (h *history) overlaps() (found []string, most int) {
 	return found, most
 }
 
-// failures are the errors that were logged.
-func (h *history) failures() []string {
+// failures returns the logged errors.
+func (h *reconcileLog) failures() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var found []string
@@ -94,9 +94,9 @@ func (h *history) failures() []string {
 	return found
 }
 
-// TestOverlaps looks whether the history tells two workers on one Website.
+// TestOverlaps expects that concurrent reconciles of a Website are found.
 func TestOverlaps(t *testing.T) {
-	h := &history{lines: []line{
+	h := &reconcileLog{lines: []line{
 		{Message: begins, Name: "a", ID: "1"},
 		{Message: begins, Name: "b", ID: "2"},
 		{Message: ends, Name: "a", ID: "1"},
