@@ -123,7 +123,7 @@ func TestLive(t *testing.T) {
 	d.Expect(d.holder(election)).To(Equal(next))
 	s.resetOutput()
 	d.Expect(s.resize(60, 12)).To(Succeed())
-	d.Eventually(s.output).Should(MatchRegexp(`\[12;1H1-9 k .*q quit`), "the keys are in the last line")
+	d.Eventually(s.output).Should(MatchRegexp(`\[12;1H\x1b\[K1-9 k .*q quit`), "the keys are in the last line")
 	s.resetOutput()
 	d.Expect(s.resize(80, 24)).To(Succeed())
 	d.Eventually(s.output).Should(And(

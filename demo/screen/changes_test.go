@@ -2,17 +2,21 @@
 
 package screen
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/charmbracelet/x/vt"
+)
 
 func TestChangesBetween(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after []string
 		want          string
 	}{
-		"first draw":       {nil, []string{"a", "b"}, "\x1b[?2026h\x1b[H\x1b[J\x1b[1;1Ha\x1b[K\x1b[2;1Hb\x1b[K\x1b[?2026l"},
+		"first draw":       {nil, []string{"a", "b"}, "\x1b[?2026h\x1b[H\x1b[J\x1b[1;1H\x1b[Ka\x1b[2;1H\x1b[Kb\x1b[?2026l"},
 		"no change":        {[]string{"a", "b"}, []string{"a", "b"}, ""},
-		"one line changes": {[]string{"a", "b", "c"}, []string{"a", "x", "c"}, "\x1b[?2026h\x1b[2;1Hx\x1b[K\x1b[?2026l"},
-		"more lines":       {[]string{"a"}, []string{"a", "b"}, "\x1b[?2026h\x1b[2;1Hb\x1b[K\x1b[?2026l"},
+		"one line changes": {[]string{"a", "b", "c"}, []string{"a", "x", "c"}, "\x1b[?2026h\x1b[2;1H\x1b[Kx\x1b[?2026l"},
+		"more lines":       {[]string{"a"}, []string{"a", "b"}, "\x1b[?2026h\x1b[2;1H\x1b[Kb\x1b[?2026l"},
 		"fewer lines":      {[]string{"a", "b", "c"}, []string{"a"}, "\x1b[?2026h\x1b[2;1H\x1b[J\x1b[?2026l"},
 		"no lines":         {[]string{"a"}, []string{}, "\x1b[?2026h\x1b[1;1H\x1b[J\x1b[?2026l"},
 	} {
@@ -39,5 +43,18 @@ func TestStripEscapeSequences(t *testing.T) {
 		if got := string(stripEscapeSequences([]byte(input))); got != want {
 			t.Errorf("%q: got %q, want %q", input, got, want)
 		}
+	}
+}
+
+// TestLinesOfFullWidth draws lines that end in the last column of an emulated terminal.
+func TestLinesOfFullWidth(t *testing.T) {
+	terminal := vt.NewEmulator(4, 2)
+	for _, changes := range []string{changesBetween(nil, []string{"abcd", "efgh"}), changesBetween([]string{"abcd", "efgh"}, []string{"ab", "ijkl"})} {
+		if _, err := terminal.WriteString(changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := terminal.String(), "ab\nijkl"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

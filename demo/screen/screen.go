@@ -144,7 +144,8 @@ func changesBetween(before, after []string) string {
 	}
 	for i, line := range after {
 		if i >= len(before) || before[i] != line {
-			fmt.Fprintf(&changes, "\x1b[%d;1H%s%s", i+1, line, eraseLine)
+			// Erase first: after a line of full width the cursor is still in the last column, which terminals would erase.
+			fmt.Fprintf(&changes, "\x1b[%d;1H%s%s", i+1, eraseLine, line)
 		}
 	}
 	if len(before) > len(after) {
