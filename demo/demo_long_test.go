@@ -14,8 +14,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestModeChange restarts a demo with kept data in the in-process mode, which moves no website, and then stops the instance that is
-// the in-process sharder.
+// TestModeChange restarts a demo with kept data in the in-process mode, which moves no website, and
+// then stops the instance that is the in-process sharder.
 func TestModeChange(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(rig.TempDir(t), "data")
@@ -44,7 +44,8 @@ func TestModeChange(t *testing.T) {
 	d.stop()
 }
 
-// TestStartWithFailedWebsite kills a demo with a website that cannot become ready, and expects the next start to report it.
+// TestStartWithFailedWebsite kills a demo with a website that cannot become ready, and expects the
+// next start to report it.
 func TestStartWithFailedWebsite(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(rig.TempDir(t), "data")

@@ -107,7 +107,8 @@ func (d *demo) owners() (map[string]string, error) {
 	return owners, nil
 }
 
-// waitForOwners waits until the websites are owned by the given instances, and each of them owns some.
+// waitForOwners waits until the websites are owned by the given instances, and each of them owns
+// some.
 func (d *demo) waitForOwners(numbers ...int) {
 	d.t.Helper()
 	var names []any
@@ -161,8 +162,8 @@ func (d *demo) setThemeColour(colour string) error {
 	return d.client.Patch(d.t.Context(), theme, patch)
 }
 
-// interruptDuringReconciles kills or pauses an instance while a theme changes continuously, so that reconciles are in progress. It
-// returns the output of the command.
+// interruptDuringReconciles kills or pauses an instance while a theme changes continuously, so that
+// reconciles are in progress. It returns the output of the command.
 func (d *demo) interruptDuringReconciles(name string, args ...string) string {
 	d.t.Helper()
 	done, changed := make(chan struct{}), make(chan error, 1)
@@ -181,7 +182,8 @@ func (d *demo) interruptDuringReconciles(name string, args ...string) string {
 		}
 	}()
 	output := d.command(append(args, name)...)
-	// The instance does nothing from now on, and other instances do not own its objects before its Lease has expired.
+	// The instance does nothing from now on, and other instances do not own its objects before its
+	// Lease has expired.
 	d.interruptions = append(d.interruptions, logLine{At: time.Now(), Message: interrupted, Instance: name})
 	close(done)
 	d.Expect(<-changed).To(Succeed())
@@ -221,10 +223,12 @@ type logLine struct {
 	Name      string    `json:"name"`
 }
 
-// interrupted is the message of a line that the test adds when it kills or pauses an instance, which ends its reconciles.
+// interrupted is the message of a line that the test adds when it kills or pauses an instance,
+// which ends its reconciles.
 const interrupted = "Instance interrupted"
 
-// history returns the reconciles in the logs of the instances, and the interruptions, ordered by time.
+// history returns the reconciles in the logs of the instances, and the interruptions, ordered by
+// time.
 func (d *demo) history() (all []logLine) {
 	d.t.Helper()
 	logs, err := filepath.Glob(filepath.Join(d.tmp, "ringmaster-*", "logs", webhostingRing+"-*.log"))

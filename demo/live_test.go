@@ -28,8 +28,8 @@ type session struct {
 	out bytes.Buffer
 }
 
-// startSession starts a demo on a pseudo-terminal. The test keeps both ends open, to read the state of the terminal after the demo
-// has ended.
+// startSession starts a demo on a pseudo-terminal. The test keeps both ends open, to read the state
+// of the terminal after the demo has ended.
 func startSession(t *testing.T, tmp string, args ...string) *session {
 	t.Helper()
 	master, tty, err := pty.Open()
@@ -145,7 +145,8 @@ func TestLive(t *testing.T) {
 	d.Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(d.tmp) }).Should(BeEmpty())
 }
 
-// TestTerminalIsRestoredAfterKill kills the demo, and expects a restored terminal and no remaining processes or files.
+// TestTerminalIsRestoredAfterKill kills the demo, and expects a restored terminal and no remaining
+// processes or files.
 func TestTerminalIsRestoredAfterKill(t *testing.T) {
 	g := NewWithT(t)
 	tmp := rig.TempDir(t)

@@ -54,7 +54,8 @@ func (c *regionsDemo) status(args ...string) string {
 	return c.runProgram("./cmd/ringmaster", append([]string{"coordination", "status", "--endpoints", c.endpoint}, args...)...)
 }
 
-// coordination returns the coordination records, or an empty view if they cannot be read at the moment.
+// coordination returns the coordination records, or an empty view if they cannot be read at the
+// moment.
 func (c *regionsDemo) coordination() *coordination.View {
 	var read struct{ Systems []*coordination.View }
 	if json.Unmarshal([]byte(c.status("-o", "json")), &read) != nil || len(read.Systems) != 1 {

@@ -1,5 +1,6 @@
-// Package balancer is a TCP load balancer on the loopback interface, which stands in for a Service: one address for all
-// replicas of a server. It guarantees that a connection reaches a replica that accepts it, if there is one.
+// Package balancer is a TCP load balancer on the loopback interface, which stands in for a Service:
+// one address for all replicas of a server. It guarantees that a connection reaches a replica that
+// accepts it, if there is one.
 package balancer
 
 import (
@@ -15,7 +16,8 @@ type Balancer struct {
 	targets  func() []string
 }
 
-// Start listens on a free port. targets returns the addresses of the replicas that can serve at the moment.
+// Start listens on a free port. targets returns the addresses of the replicas that can serve at the
+// moment.
 func Start(targets func() []string) (*Balancer, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package cluster prepares the cluster that an example runs on: clients, manifests, a fake node, and processes that
-// stand in for the containers of pods.
+// Package cluster prepares the cluster that an example runs on: clients, manifests, a fake node,
+// and processes that stand in for the containers of pods.
 //
-// It guarantees that a process has exactly the permissions of its ServiceAccount, or none without one, that its files
-// are in its own folder, and that its log is in a file with its name.
+// It guarantees that a process has exactly the permissions of its ServiceAccount, or none without
+// one, that its files are in its own folder, and that its log is in a file with its name.
 package cluster
 
 import (
@@ -62,8 +62,8 @@ func (c *Cluster) CreateDir(name string) error {
 	return nil
 }
 
-// RemoveLogs removes the logs of an earlier run, which would be mistaken for those of this run. Names may be glob
-// patterns.
+// RemoveLogs removes the logs of an earlier run, which would be mistaken for those of this run.
+// Names may be glob patterns.
 func (c *Cluster) RemoveLogs(names ...string) error {
 	var errs []error
 	for _, name := range names {
@@ -87,8 +87,8 @@ func FindPrograms(folder string, names ...string) (string, error) {
 	return filepath.Abs(folder)
 }
 
-// executable creates a link to the program that has the name of the process. The name appears in lists of processes,
-// and the API server records it as the field manager.
+// executable creates a link to the program that has the name of the process. The name appears in
+// lists of processes, and the API server records it as the field manager.
 func (c *Cluster) executable(spec ProcessSpec) (string, error) {
 	link := filepath.Join(c.ProcessDir(spec.Name), spec.Name)
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {

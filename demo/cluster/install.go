@@ -35,7 +35,8 @@ func (c *Cluster) InstallKinds(ctx context.Context, kinds ...*unstructured.Unstr
 	return nil
 }
 
-// established returns true if the API server serves the kind that a CustomResourceDefinition defines.
+// established returns true if the API server serves the kind that a CustomResourceDefinition
+// defines.
 func established(definition *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
 	for _, condition := range conditions {

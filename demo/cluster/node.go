@@ -16,8 +16,8 @@ import (
 // nodeName is the name of the fake node.
 const nodeName = "fake"
 
-// NewFakeNode creates a node that runs no containers. processes returns the process behind a Pod, if there is one; report
-// receives errors.
+// NewFakeNode creates a node that runs no containers. processes returns the process behind a Pod,
+// if there is one; report receives errors.
 func (c *Cluster) NewFakeNode(processes func(namespace, name string) (fakenode.Process, bool), report func(about, what string, failure bool)) (*fakenode.Node, error) {
 	path := filepath.Join(c.Dir, "kubeconfigs", "node")
 	if err := c.Plane.WriteKubeconfig(path, fakenode.Identity(nodeName)); err != nil {

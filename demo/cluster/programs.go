@@ -21,8 +21,8 @@ const LabelName = "app.kubernetes.io/name"
 // ProcessSpec describes a process and its identity.
 type ProcessSpec struct {
 	Name, Program string
-	// Namespace and Account name the ServiceAccount of the process. Without them it has no Pod and no access to the
-	// cluster.
+	// Namespace and Account name the ServiceAccount of the process. Without them it has no Pod and
+	// no access to the cluster.
 	Namespace, Account string
 	Args               []string
 }
@@ -42,8 +42,8 @@ func (c *Cluster) Program(spec ProcessSpec) supervisor.Program {
 	}}
 }
 
-// identify returns the environment with the credentials of a process. It is called before each start, because the tokens
-// of a Pod are invalid after the Pod was deleted.
+// identify returns the environment with the credentials of a process. It is called before each
+// start, because the tokens of a Pod are invalid after the Pod was deleted.
 func (c *Cluster) identify(ctx context.Context, spec ProcessSpec) ([]string, error) {
 	if spec.Account == "" {
 		return []string{"KUBECONFIG=" + os.DevNull}, nil // not the user's own
@@ -58,7 +58,8 @@ func (c *Cluster) identify(ctx context.Context, spec ProcessSpec) ([]string, err
 	return append(given.Env(), "POD_UID="+string(given.Pod.UID)), nil
 }
 
-// pod returns the Pod that represents the process. It is bound to the fake node, which reports it as running.
+// pod returns the Pod that represents the process. It is bound to the fake node, which reports it
+// as running.
 func pod(spec ProcessSpec) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

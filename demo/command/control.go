@@ -99,7 +99,8 @@ func newProcessCommand(name, short, long string) *cobra.Command {
 	})
 }
 
-// availableProcesses lists the processes of the demo for an error message, or says why that is not possible.
+// availableProcesses lists the processes of the demo for an error message, or says why that is not
+// possible.
 func availableProcesses(ctx context.Context, dir string) string {
 	found, err := up.Find(dir)
 	if err != nil {

@@ -101,7 +101,8 @@ Ctrl-C stops everything gracefully; a second Ctrl-C stops it immediately.`,
 	return command
 }
 
-// findAssets returns the folder with the programs of Kubernetes: the named one, or where 'make kubernetes' puts them.
+// findAssets returns the folder with the programs of Kubernetes: the named one, or where 'make
+// kubernetes' puts them.
 func findAssets(named string) (string, error) {
 	if named != "" {
 		return controlplane.FindAssetsIn(named)
@@ -113,7 +114,8 @@ func findAssets(named string) (string, error) {
 	return controlplane.FindAssets(filepath.Join(folder, "kubernetes"))
 }
 
-// findPrograms returns the folder with our programs: the named one, or where 'make build' puts them.
+// findPrograms returns the folder with our programs: the named one, or where 'make build' puts
+// them.
 func findPrograms(named string, options up.Options) (_ string, err error) {
 	if named == "" {
 		if named, err = programDir(); err != nil {

@@ -1,7 +1,8 @@
-// Package control is the control socket of a running demo: other programs of the same user send commands to it.
+// Package control is the control socket of a running demo: other programs of the same user send
+// commands to it.
 //
-// It guarantees that no other user can connect: the socket is in a folder that only its owner can enter. Requests and
-// responses are JSON objects, one request for each connection.
+// It guarantees that no other user can connect: the socket is in a folder that only its owner can
+// enter. Requests and responses are JSON objects, one request for each connection.
 package control
 
 import (
@@ -28,12 +29,14 @@ const (
 	Kill = "kill"
 	// Stop sends SIGTERM to a process, which then stays stopped.
 	Stop = "stop"
-	// Pause sends SIGSTOP to a process. Resume sends SIGCONT, or starts the process if it does not run.
+	// Pause sends SIGSTOP to a process. Resume sends SIGCONT, or starts the process if it does not
+	// run.
 	Pause  = "pause"
 	Resume = "resume"
 	// Websites creates websites until Count exist.
 	Websites = "websites"
-	// Restart makes all members of the etcd cluster restart. Replace replaces one member of every region.
+	// Restart makes all members of the etcd cluster restart. Replace replaces one member of every
+	// region.
 	Restart = "restart"
 	Replace = "replace"
 )
@@ -85,7 +88,8 @@ type Demo interface {
 // maxPathLength is a length that every operating system accepts for the path of a socket.
 const maxPathLength = 100
 
-// Listen creates the socket in a folder, or in a temporary folder if the path would be too long for a socket.
+// Listen creates the socket in a folder, or in a temporary folder if the path would be too long for
+// a socket.
 func Listen(folder string) (net.Listener, error) {
 	path := filepath.Join(folder, "control", "socket")
 	if len(path) > maxPathLength {
@@ -101,7 +105,8 @@ func Listen(folder string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("creating a folder for the control socket: %w", err)
 	}
-	// A demo that was killed leaves its socket behind. The caller has locked the folder, so that demo is gone.
+	// A demo that was killed leaves its socket behind. The caller has locked the folder, so that
+	// demo is gone.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("removing an old control socket: %w", err)
 	}
@@ -158,7 +163,8 @@ func serveRequest(ctx context.Context, conn net.Conn, demo Demo) {
 	_ = out.Encode(last)
 }
 
-// Send sends a request to the demo at a socket, and passes the messages of its responses to printLine.
+// Send sends a request to the demo at a socket, and passes the messages of its responses to
+// printLine.
 func Send(ctx context.Context, socket string, request Request, printLine func(string)) error {
 	return exchange(ctx, socket, request, func(response Response) {
 		if response.Message != "" {

@@ -33,7 +33,8 @@ type Options struct {
 	Version string
 	// Clientset has the identity of the node.
 	Clientset kubernetes.Interface
-	// Processes returns the process behind a pod, if the pod stands for a process of this machine. May be nil.
+	// Processes returns the process behind a pod, if the pod stands for a process of this machine.
+	// May be nil.
 	Processes func(namespace, name string) (process Process, found bool)
 	// Report receives errors. The node retries.
 	Report func(error)
@@ -130,8 +131,8 @@ func (n *Node) heartbeat(ctx context.Context) {
 	}
 }
 
-// register creates the Node object and sets it to Ready. Only this program writes its status, except that the node
-// lifecycle controller sets the conditions of a silent node to Unknown.
+// register creates the Node object and sets it to Ready. Only this program writes its status,
+// except that the node lifecycle controller sets the conditions of a silent node to Unknown.
 func (n *Node) register(ctx context.Context) error {
 	nodes := n.Clientset.CoreV1().Nodes()
 	node, err := nodes.Create(ctx, object(n.Name), metav1.CreateOptions{})
@@ -167,7 +168,8 @@ func (n *Node) renew(ctx context.Context) error {
 	return n.recover(ctx)
 }
 
-// recover sets the node to Ready again after it was silent for too long, for example because the machine slept.
+// recover sets the node to Ready again after it was silent for too long, for example because the
+// machine slept.
 func (n *Node) recover(ctx context.Context) error {
 	node, err := n.Clientset.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -235,7 +237,8 @@ func (n *Node) syncPod(ctx context.Context, name cache.ObjectName) error {
 	return err
 }
 
-// processOf returns the process of a pod. A pod that does not stand for a process counts as running.
+// processOf returns the process of a pod. A pod that does not stand for a process counts as
+// running.
 func (n *Node) processOf(pod *corev1.Pod) Process {
 	if n.Processes != nil {
 		if process, found := n.Processes(pod.Namespace, pod.Name); found {

@@ -77,7 +77,8 @@ func deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// TestPodsBecomeReadyAndTerminate creates and deletes a Deployment with more pods than a kubelet accepts.
+// TestPodsBecomeReadyAndTerminate creates and deletes a Deployment with more pods than a kubelet
+// accepts.
 func TestPodsBecomeReadyAndTerminate(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(2 * time.Minute)
@@ -116,7 +117,8 @@ func TestPodsBecomeReadyAndTerminate(t *testing.T) {
 	}).Should(BeZero())
 }
 
-// TestNodeHasOnlyNodePermissions expects the node to be Ready, and to be refused what nodes must not do.
+// TestNodeHasOnlyNodePermissions expects the node to be Ready, and to be refused what nodes must
+// not do.
 func TestNodeHasOnlyNodePermissions(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(2 * time.Minute)

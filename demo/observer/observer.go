@@ -1,4 +1,5 @@
-// Package observer keeps the observed state of a ring: its shards, the owner of each object, and moves of objects.
+// Package observer keeps the observed state of a ring: its shards, the owner of each object, and
+// moves of objects.
 //
 // It is fed by watches and a clock, and writes nothing to the cluster.
 package observer
@@ -41,7 +42,8 @@ type Object struct {
 	// Ready is true if the phase is Ready for the current generation.
 	Ready bool
 	Phase string
-	// Failed is true if the phase is Error for the current generation: the operator cannot make the object ready.
+	// Failed is true if the phase is Error for the current generation: the operator cannot make the
+	// object ready.
 	Failed bool
 	Theme  string
 }
@@ -168,7 +170,8 @@ func (o *Observer) electionLease() types.NamespacedName {
 
 func (o *Observer) leader() string { return o.leaders[o.electionLease()] }
 
-// FillState adds the observed state of the ring and of the given processes to a state of the live view.
+// FillState adds the observed state of the ring and of the given processes to a state of the live
+// view.
 func (o *Observer) FillState(state *view.State, instances, sharders []supervisor.ProcessStatus) {
 	shards := map[string]members.Shard{}
 	if o.options.Mode != view.ModeLead {
@@ -206,7 +209,8 @@ func (o *Observer) FillState(state *view.State, instances, sharders []supervisor
 	slices.SortFunc(state.Sharders, byName)
 }
 
-// stale returns true if the Leases of an instance were last renewed by an earlier process of the same name.
+// stale returns true if the Leases of an instance were last renewed by an earlier process of the
+// same name.
 func (o *Observer) stale(process supervisor.ProcessStatus, leads bool) bool {
 	old := func(lease types.NamespacedName) bool { return o.renewed[lease].Before(process.Since) }
 	shards := o.options.Mode != view.ModeLead

@@ -143,8 +143,9 @@ func (o *Observer) observeLease(lease *coordinationv1.Lease) {
 	o.options.Changed()
 }
 
-// leaderOf returns the instance that holds a leader election Lease. The identity begins with the name of the instance, or
-// with the name of the machine. In the latter case the field manager of the renew time is the name of the process.
+// leaderOf returns the instance that holds a leader election Lease. The identity begins with the
+// name of the instance, or with the name of the machine. In the latter case the field manager of
+// the renew time is the name of the process.
 func leaderOf(lease *coordinationv1.Lease) string {
 	holder, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
 	if holder == "" {
@@ -184,8 +185,9 @@ func problemOf(ring *shardingv1alpha1.ControllerRing) string {
 	return ""
 }
 
-// event records events of Leases, ControllerRings and Websites. It skips events that existed before the watch, those of
-// leader election, and normal events of Websites, which the view shows in other places.
+// event records events of Leases, ControllerRings and Websites. It skips events that existed before
+// the watch, those of leader election, and normal events of Websites, which the view shows in other
+// places.
 func (o *Observer) event(object any, old bool) {
 	event, ok := object.(*eventsv1.Event)
 	if !ok || old || event.Reason == "LeaderElection" || !slices.Contains([]string{"Lease", "ControllerRing", "Website"}, event.Regarding.Kind) {

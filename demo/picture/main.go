@@ -1,7 +1,7 @@
 //go:build unix
 
-// Command picture draws the picture of the live view in the README: it runs 'ringmaster up' on a pseudo-terminal, presses
-// keys, and draws what the terminal shows as an animated SVG.
+// Command picture draws the picture of the live view in the README: it runs 'ringmaster up' on a
+// pseudo-terminal, presses keys, and draws what the terminal shows as an animated SVG.
 package main
 
 import (
@@ -46,7 +46,8 @@ func run(ctx context.Context, ringmaster, assets, out string) error {
 	return nil
 }
 
-// step is a frame of the picture: what the terminal must show, the keys to press then, the caption, and its duration.
+// step is a frame of the picture: what the terminal must show, the keys to press then, the caption,
+// and its duration.
 type step struct {
 	pattern, keys, caption string
 	duration               time.Duration

@@ -54,8 +54,8 @@ func record(ctx context.Context, ringmaster, assets string, width, height int) (
 	return r, nil
 }
 
-// emulate passes the output of the program to the emulator until the program exits. Until the live view is shown, it also
-// copies the output to stderr.
+// emulate passes the output of the program to the emulator until the program exits. Until the live
+// view is shown, it also copies the output to stderr.
 func (r *recorder) emulate() {
 	buffer := make([]byte, 1<<16)
 	for {

@@ -58,8 +58,8 @@ func readCells(terminal *vt.Emulator) [][]cell {
 	return cells
 }
 
-// The size of a cell and of the window around all cells, and the colours. The window has its own background, so that it is
-// legible on light and dark pages.
+// The size of a cell and of the window around all cells, and the colours. The window has its own
+// background, so that it is legible on light and dark pages.
 const (
 	cellWidth, cellHeight = 8, 17
 	fontSize              = 13
@@ -104,7 +104,8 @@ func draw(frames []frame) string {
 	return out.String()
 }
 
-// keyframes returns the CSS that shows each frame for its duration. Without animation, only the last frame is visible.
+// keyframes returns the CSS that shows each frame for its duration. Without animation, only the
+// last frame is visible.
 func keyframes(frames []frame, total time.Duration) string {
 	if len(frames) == 1 {
 		return ""
@@ -131,8 +132,8 @@ func keyframes(frames []frame, total time.Duration) string {
 	return out.String()
 }
 
-// drawLine draws runs of cells with the same style. Block characters are drawn as rectangles, because fonts leave gaps between
-// them.
+// drawLine draws runs of cells with the same style. Block characters are drawn as rectangles,
+// because fonts leave gaps between them.
 func drawLine(line []cell, top int) string {
 	var out strings.Builder
 	for start := 0; start < len(line); {
@@ -177,7 +178,8 @@ func drawRun(out *strings.Builder, run []cell, left, top int) {
 	}
 }
 
-// words returns the texts between two or more spaces, with their positions. SVG would collapse several spaces in one text.
+// words returns the texts between two or more spaces, with their positions. SVG would collapse
+// several spaces in one text.
 func words(run []cell) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for start := 0; start < len(run); {

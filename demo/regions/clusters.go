@@ -43,7 +43,8 @@ func systemName() (string, error) {
 	return object.GetName(), nil
 }
 
-// create creates the EtcdCluster of a region. If it exists from an earlier run, only its mode is changed.
+// create creates the EtcdCluster of a region. If it exists from an earlier run, only its mode is
+// changed.
 func (d *Demo) create(ctx context.Context, region, seed string) error {
 	object, err := sample(region)
 	if err != nil {
@@ -133,7 +134,8 @@ func (d *Demo) restart(ctx context.Context) (string, error) {
 	return fmt.Sprintf("Set --%s=%s for all members, which now have to be restarted.", argument, value), nil
 }
 
-// requireAllRegions returns an error if a region has no EtcdCluster, because a change is made in all regions or in none.
+// requireAllRegions returns an error if a region has no EtcdCluster, because a change is made in
+// all regions or in none.
 func requireAllRegions(clusters []unstructured.Unstructured, system string) error {
 	for _, region := range regionNames {
 		if !slices.ContainsFunc(clusters, func(c unstructured.Unstructured) bool { return c.GetNamespace() == region }) {
@@ -167,7 +169,8 @@ func (d *Demo) replace(ctx context.Context) (string, error) {
 	return fmt.Sprintf("Replacing %s.", prose.List(replaced)), nil
 }
 
-// markForReplacement adds a member to the list in the spec, and removes members that no longer exist from it.
+// markForReplacement adds a member to the list in the spec, and removes members that no longer
+// exist from it.
 func markForReplacement(spec map[string]any, existing []string, id string) error {
 	before, _, err := unstructured.NestedStringSlice(spec, "replace")
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/etcdstore"
 )
 
-// followCoordination reads the coordination records of a system from the etcd at an endpoint, and passes a summary to update,
-// until ctx ends. While the etcd does not answer for a moment, the last summary stays valid.
+// followCoordination reads the coordination records of a system from the etcd at an endpoint, and
+// passes a summary to update, until ctx ends. While the etcd does not answer for a moment, the last
+// summary stays valid.
 func followCoordination(ctx context.Context, endpoint, system string, update func(coordinationstatus.Summary)) {
 	const timeout, interval, staleAfter, keepAlive = 2 * time.Second, time.Second, 5 * time.Second, 10 * time.Second
 	delays := backoff.DefaultConfig

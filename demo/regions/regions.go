@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// program is the name of the operator's executable, agent that of the program that runs the members of a region.
+	// program is the name of the operator's executable, agent that of the program that runs the
+	// members of a region.
 	program = "etcdcluster"
 	agent   = "etcdagent"
 	// account is the name of the operators' ServiceAccounts.
@@ -30,13 +31,16 @@ const (
 	// startLimit is the limit for the start, joinLimit the limit until all members vote.
 	startLimit = 2 * time.Minute
 	joinLimit  = 2 * time.Minute
-	// sessionDuration is how long a silent operator counts as a participant. It is short, so that a failover is quick to see.
+	// sessionDuration is how long a silent operator counts as a participant. It is short, so that a
+	// failover is quick to see.
 	sessionDuration = 6 * time.Second
-	// quietWindow is how long no new action may have become pending before an operator acts for all.
+	// quietWindow is how long no new action may have become pending before an operator acts for
+	// all.
 	quietWindow = 3 * time.Second
 )
 
-// regionNames are the names of the regions, which are their namespaces and the prefixes of the IDs of their members.
+// regionNames are the names of the regions, which are their namespaces and the prefixes of the IDs
+// of their members.
 var regionNames = []string{"dc1", "dc2", "dc3"}
 
 // Options configure the demo.
@@ -157,8 +161,8 @@ func (d *Demo) Changed() <-chan struct{} { return d.changed }
 // Endpoint returns the URL of the etcd cluster, which stays the same when members change.
 func (d *Demo) Endpoint() string { return "http://" + d.loadBalancer.Address() }
 
-// Stop stops everything gracefully, and kills what still runs when ctx ends. The operators stop first, because they would
-// treat stopped members as failed.
+// Stop stops everything gracefully, and kills what still runs when ctx ends. The operators stop
+// first, because they would treat stopped members as failed.
 func (d *Demo) Stop(ctx context.Context) {
 	d.cancel()
 	d.operators.Close(ctx)

@@ -117,7 +117,8 @@ func TestReadRegion(t *testing.T) {
 	}
 }
 
-// TestMembersOfStoppedAgentAreUnknown expects that the state of members is dropped when their agent stops.
+// TestMembersOfStoppedAgentAreUnknown expects that the state of members is dropped when their agent
+// stops.
 func TestMembersOfStoppedAgentAreUnknown(t *testing.T) {
 	region := func(pid int) view.Region {
 		return view.Region{
@@ -136,8 +137,8 @@ func TestMembersOfStoppedAgentAreUnknown(t *testing.T) {
 	}
 }
 
-// TestOtherSystemsAreIgnored expects that members of other systems on the same agents are neither used as endpoints nor
-// replaced.
+// TestOtherSystemsAreIgnored expects that members of other systems on the same agents are neither
+// used as endpoints nor replaced.
 func TestOtherSystemsAreIgnored(t *testing.T) {
 	cluster := func(region, name string) unstructured.Unstructured {
 		return unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": region, "name": name}}}
@@ -149,7 +150,8 @@ func TestOtherSystemsAreIgnored(t *testing.T) {
 	}
 }
 
-// TestChangeNeedsAllRegions expects that a change of all regions is refused before the first region is changed.
+// TestChangeNeedsAllRegions expects that a change of all regions is refused before the first region
+// is changed.
 func TestChangeNeedsAllRegions(t *testing.T) {
 	var clusters []unstructured.Unstructured
 	for i, region := range regionNames {

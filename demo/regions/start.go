@@ -54,7 +54,8 @@ func (d *Demo) installKind(ctx context.Context) error {
 	return d.InstallKinds(ctx, kinds...)
 }
 
-// installRegions creates the namespaces of the regions, and in each the ServiceAccount and roles of its operator.
+// installRegions creates the namespaces of the regions, and in each the ServiceAccount and roles of
+// its operator.
 func (d *Demo) installRegions(ctx context.Context) error {
 	for _, region := range regionNames {
 		spaces, err := manifest.Read(etcdcluster.Files, "samples/"+region+"/namespace.yaml")
@@ -129,8 +130,9 @@ func (d *Demo) startAgents(context.Context) error {
 	return nil
 }
 
-// issueCertificate issues the peer certificate for the members of a region, and returns the flags of the agent for it. The
-// certificate authority is created if it does not exist, and kept with the data of the demo.
+// issueCertificate issues the peer certificate for the members of a region, and returns the flags
+// of the agent for it. The certificate authority is created if it does not exist, and kept with the
+// data of the demo.
 func issueCertificate(folder, region string, now time.Time) ([]string, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
@@ -190,7 +192,8 @@ func (d *Demo) startObserving(ctx context.Context) (err error) {
 	return nil
 }
 
-// createFirst creates the first region, and waits for its first member, whose address the other regions need.
+// createFirst creates the first region, and waits for its first member, whose address the other
+// regions need.
 func (d *Demo) createFirst(ctx context.Context) error {
 	if err := d.create(ctx, regionNames[0], ""); err != nil {
 		return err
@@ -216,8 +219,8 @@ func (d *Demo) createOthers(ctx context.Context) error {
 	return nil
 }
 
-// waitForMembers waits until all regions are reconciled. If a region is not, maybe since an earlier run, it reports that and
-// returns nil.
+// waitForMembers waits until all regions are reconciled. If a region is not, maybe since an earlier
+// run, it reports that and returns nil.
 func (d *Demo) waitForMembers(ctx context.Context) error {
 	d.options.Report("waiting for all members to vote")
 	waiting, cancel := context.WithTimeout(ctx, joinLimit)

@@ -48,7 +48,8 @@ func (d *Demo) State() view.Regions {
 // unknown is the phase of a member whose agent does not run.
 const unknown = "Unknown"
 
-// clearIfAgentStopped resets the state of members whose agent does not run, because they exited with it.
+// clearIfAgentStopped resets the state of members whose agent does not run, because they exited
+// with it.
 func clearIfAgentStopped(region *view.Region) {
 	if region.Agent.PID != 0 {
 		return
@@ -131,7 +132,8 @@ func condition(cluster *unstructured.Unstructured, kind string) string {
 	return ""
 }
 
-// urls returns the client URLs of the healthy voting members, or of all voting members if none is healthy.
+// urls returns the client URLs of the healthy voting members, or of all voting members if none is
+// healthy.
 func (d *Demo) urls() []string {
 	clusters, err := d.clusters(context.WithoutCancel(d.ctx))
 	if err != nil {

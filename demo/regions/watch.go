@@ -79,8 +79,8 @@ func (d *Demo) clusters(ctx context.Context) ([]unstructured.Unstructured, error
 	return clustersOf(list.Items, d.system), nil
 }
 
-// clustersOf returns the EtcdClusters of a system, ordered by region. Members of other systems, which users may create, are
-// neither shown nor replaced, and are not endpoints of this system.
+// clustersOf returns the EtcdClusters of a system, ordered by region. Members of other systems,
+// which users may create, are neither shown nor replaced, and are not endpoints of this system.
 func clustersOf(all []unstructured.Unstructured, system string) []unstructured.Unstructured {
 	clusters := slices.DeleteFunc(all, func(cluster unstructured.Unstructured) bool { return cluster.GetName() != system })
 	slices.SortFunc(clusters, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetNamespace(), b.GetNamespace()) })

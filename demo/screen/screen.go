@@ -21,7 +21,8 @@ const (
 	leaveAltScreen = "\x1b[0m\x1b[?25h\x1b[?1049l"
 )
 
-// IsInteractive returns true if both files are a terminal that can show the screen, and this process is in its foreground.
+// IsInteractive returns true if both files are a terminal that can show the screen, and this
+// process is in its foreground.
 func IsInteractive(in, out *os.File) bool {
 	if kind := os.Getenv("TERM"); kind == "" || kind == "dumb" {
 		return false
@@ -70,8 +71,8 @@ func Open(in, out *os.File) (*Screen, error) {
 	return t, nil
 }
 
-// read sends keys to the channel until the terminal is closed. A blocking read cannot be cancelled, so one key may be
-// lost after Close.
+// read sends keys to the channel until the terminal is closed. A blocking read cannot be cancelled,
+// so one key may be lost after Close.
 func (t *Screen) read() {
 	defer close(t.keys)
 	buffer := make([]byte, 64)
@@ -109,8 +110,8 @@ func (t *Screen) Size() (width, height int) {
 	return width, height
 }
 
-// Draw shows the lines, which must fit the terminal. It writes only changed lines, or all of them if redraw is true, as
-// after a change of the size.
+// Draw shows the lines, which must fit the terminal. It writes only changed lines, or all of them
+// if redraw is true, as after a change of the size.
 func (t *Screen) Draw(lines []string, redraw bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +132,8 @@ func (t *Screen) Draw(lines []string, redraw bool) error {
 	return nil
 }
 
-// changesBetween returns what to write to a terminal that shows one list of lines, so that it shows another.
+// changesBetween returns what to write to a terminal that shows one list of lines, so that it shows
+// another.
 func changesBetween(before, after []string) string {
 	const (
 		begin, end = "\x1b[?2026h", "\x1b[?2026l" // synchronized output, in terminals that support it
@@ -144,7 +146,8 @@ func changesBetween(before, after []string) string {
 	}
 	for i, line := range after {
 		if i >= len(before) || before[i] != line {
-			// Erase first: after a line of full width the cursor is still in the last column, which terminals would erase.
+			// Erase first: after a line of full width the cursor is still in the last column, which
+			// terminals would erase.
 			fmt.Fprintf(&changes, "\x1b[%d;1H%s%s", i+1, eraseLine, line)
 		}
 	}

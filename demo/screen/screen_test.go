@@ -105,7 +105,8 @@ func startSession(t *testing.T, end string) *session {
 	return s
 }
 
-// openPTY opens a pseudo-terminal. The test keeps both ends open, to read the state of the terminal after the program exited.
+// openPTY opens a pseudo-terminal. The test keeps both ends open, to read the state of the terminal
+// after the program exited.
 func openPTY(t *testing.T, width, height uint16) (master, tty *os.File) {
 	t.Helper()
 	master, tty, err := pty.Open()
@@ -181,7 +182,7 @@ func TestTerminalIsRestored(t *testing.T) {
 				now, err := term.GetState(int(s.tty.Fd()))
 				s.Expect(err).NotTo(HaveOccurred())
 				return now
-			}).ShouldNot(Equal(raw), "the terminal is no longer in raw mode")
+			}).ShouldNot(Equal(raw), "the terminal has left raw mode")
 			s.Eventually(s.output).Should(HaveSuffix("\x1b[?25h\x1b[?1049l"), "the main screen is shown, with its cursor")
 			s.Expect(strings.Count(s.output(), "\x1b[?1049l")).To(Equal(1))
 		})

@@ -20,8 +20,8 @@ const watchdogVariable = "RINGMASTER_TERMINAL_WATCHDOG"
 // restored is the message to the watchdog that the program has restored the terminal itself.
 const restored = "restored\n"
 
-// The watchdog is this executable, because no other one is known to be installed. This has to run before main and before
-// tests.
+// The watchdog is this executable, because no other one is known to be installed. This has to run
+// before main and before tests.
 func init() {
 	if os.Getenv(watchdogVariable) == "" {
 		return
@@ -59,8 +59,8 @@ func startWatchdog(terminal *os.File) (*watchdog, error) {
 	cmd.Env = append(os.Environ(), watchdogVariable+"=1")
 	cmd.Dir = "/" // so that the working directory can be unmounted
 	cmd.Stderr = terminal
-	// In its own session, signals to this process group do not reach the watchdog, and the kernel lets it change the
-	// terminal although it is not in the foreground.
+	// In its own session, signals to this process group do not reach the watchdog, and the kernel
+	// lets it change the terminal although it is not in the foreground.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

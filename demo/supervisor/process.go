@@ -43,7 +43,8 @@ type ProcessStatus struct {
 	Note string
 	// RestartAt is when a waiting process is restarted.
 	RestartAt time.Time
-	// KeepRunning is true if the process is restarted when it exits. Removing is true if it is forgotten then.
+	// KeepRunning is true if the process is restarted when it exits. Removing is true if it is
+	// forgotten then.
 	KeepRunning, Removing bool
 }
 

@@ -23,7 +23,8 @@ type Program struct {
 
 // Options are the callbacks and limits of a supervisor.
 type Options struct {
-	// Report receives a description of everything that happens to a process, and whether it is a failure.
+	// Report receives a description of everything that happens to a process, and whether it is a
+	// failure.
 	Report func(name, what string, failure bool)
 	// Removed is called when a process has been removed.
 	Removed func(name string)
@@ -46,7 +47,8 @@ type Supervisor struct {
 	closed    bool
 }
 
-// errClosed rejects commands after Close, which would otherwise wait forever for a process that they restart.
+// errClosed rejects commands after Close, which would otherwise wait forever for a process that
+// they restart.
 var errClosed = errors.New("the demo is stopping, and rejects commands")
 
 // New returns a supervisor without processes.
@@ -55,7 +57,8 @@ func New(options Options) *Supervisor {
 	return &Supervisor{options: options, ctx: ctx, cancel: cancel}
 }
 
-// Add starts a program and keeps it running. If a process of this name is stopped or stopping, it is started again.
+// Add starts a program and keeps it running. If a process of this name is stopped or stopping, it
+// is started again.
 func (s *Supervisor) Add(program Program) error {
 	defer s.options.Changed()
 	s.mu.Lock()
@@ -132,7 +135,8 @@ func (s *Supervisor) supervise(m *managedProcess) {
 	}
 }
 
-// waitForStart waits until a process that has exited should run again. It returns false if the process was removed.
+// waitForStart waits until a process that has exited should run again. It returns false if the
+// process was removed.
 func (s *Supervisor) waitForStart(m *managedProcess) bool {
 	for {
 		s.mu.Lock()
@@ -350,7 +354,8 @@ func (s *Supervisor) Resume(name string) error {
 	})
 }
 
-// Close stops and removes all processes, and kills those that still run when ctx ends. Later commands fail.
+// Close stops and removes all processes, and kills those that still run when ctx ends. Later
+// commands fail.
 func (s *Supervisor) Close(ctx context.Context) {
 	s.cancel()
 	s.mu.Lock()

@@ -198,8 +198,8 @@ func TestAddDuringRemoval(t *testing.T) {
 	f.Eventually(func() int { return f.status("a").PID }).ShouldNot(Or(Equal(before.PID), BeZero()))
 }
 
-// TestCloseIsBounded closes a supervisor with a process that ignores SIGTERM, one that is paused, one in backoff and one
-// whose preparation hangs, while another goroutine keeps sending commands.
+// TestCloseIsBounded closes a supervisor with a process that ignores SIGTERM, one that is paused,
+// one in backoff and one whose preparation hangs, while another goroutine keeps sending commands.
 func TestCloseIsBounded(t *testing.T) {
 	f := setUp(t, time.Hour)
 	f.Add(f.script("ignores-sigterm", ignoresSIGTERM))

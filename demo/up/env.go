@@ -28,8 +28,8 @@ func (r *run) writeEnv(endpoints string) error {
 	return nil
 }
 
-// environment returns the content of the file, which makes kubectl and ringmaster work in a shell. A kubectl that is already on
-// the PATH takes precedence.
+// environment returns the content of the file, which makes kubectl and ringmaster work in a shell.
+// A kubectl that is already on the PATH takes precedence.
 func environment(path, kubeconfig, programs, assets string) string {
 	return fmt.Sprintf(`# For other terminals, while 'ringmaster up' runs:
 #   . %s

@@ -22,7 +22,8 @@ type Found struct {
 var errNotRunning = errors.New("no demo is running: start it with 'ringmaster up' (or 'make up') in another terminal, " +
 	"and pass its --data-dir if it has one")
 
-// Find returns the demo that runs with a data folder, or, if dir is empty, the only one that runs with a temporary folder.
+// Find returns the demo that runs with a data folder, or, if dir is empty, the only one that runs
+// with a temporary folder.
 func Find(dir string) (Found, error) {
 	if dir != "" {
 		absolute, err := filepath.Abs(dir)
@@ -41,7 +42,8 @@ func Find(dir string) (Found, error) {
 	return findAmong(folders)
 }
 
-// findAmong returns the only demo that accepts commands. If there is none, the error is about the demo that comes closest.
+// findAmong returns the only demo that accepts commands. If there is none, the error is about the
+// demo that comes closest.
 func findAmong(folders []string) (Found, error) {
 	var all []Found
 	nearest := errNotRunning

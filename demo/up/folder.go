@@ -13,7 +13,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// stateFile marks a folder as a data folder. It is locked while a demo runs, and has the state of that demo.
+// stateFile marks a folder as a data folder. It is locked while a demo runs, and has the state of
+// that demo.
 const stateFile = "ringmaster.json"
 
 // state is what other programs need to know about a running demo.
@@ -31,7 +32,8 @@ type folder struct {
 	lock      *os.File
 }
 
-// openFolder creates and locks the folder. If the path is empty, it creates a temporary folder, which is deleted at the end.
+// openFolder creates and locks the folder. If the path is empty, it creates a temporary folder,
+// which is deleted at the end.
 func openFolder(path string) (*folder, error) {
 	f := &folder{path: path, temporary: path == ""}
 	if err := f.create(); err != nil {
@@ -59,7 +61,8 @@ func (f *folder) create() (err error) {
 	return requireOwnFolder(f.path)
 }
 
-// requireOwnFolder returns an error if the folder contains other files: a data folder is empty or from an earlier run.
+// requireOwnFolder returns an error if the folder contains other files: a data folder is empty or
+// from an earlier run.
 func requireOwnFolder(path string) error {
 	if _, err := os.Stat(filepath.Join(path, stateFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -16,7 +16,8 @@ func (r *run) websiteHints(pages string) view.Hints {
 	return view.Hints{Pages: pages, Setup: r.setupCommand(), Suggestions: websiteSuggestions(r.Mode, instance, r.dataDirFlag())}
 }
 
-// websiteSuggestions returns commands to try. Kill comes after scale, which would restart a killed instance at once.
+// websiteSuggestions returns commands to try. Kill comes after scale, which would restart a killed
+// instance at once.
 func websiteSuggestions(mode, instance, dataDirFlag string) []view.Suggestion {
 	theme := view.Suggestion{Command: `kubectl patch theme exciting --type=merge -p '{"spec":{"color":"orange"}}'`, Description: "reload a website of that theme"}
 	websites := view.Suggestion{Command: "ringmaster demo websites 500" + dataDirFlag, Description: "create more websites"}
@@ -61,7 +62,8 @@ func (r *run) regionHints(string) view.Hints {
 	}}
 }
 
-// dataDirFlag returns the flag with which the commands of the demo find this one, or nothing if they find it without.
+// dataDirFlag returns the flag with which the commands of the demo find this one, or nothing if
+// they find it without.
 func (r *run) dataDirFlag() string {
 	if r.DataDir == "" {
 		return ""

@@ -73,8 +73,8 @@ func (r *run) display(ctx context.Context) error {
 	return nil
 }
 
-// interrupt sends SIGINT to this process, because the screen reads Ctrl-C as a key. The next Ctrl-C is then the second one,
-// which stops everything immediately.
+// interrupt sends SIGINT to this process, because the screen reads Ctrl-C as a key. The next Ctrl-C
+// is then the second one, which stops everything immediately.
 func (*run) interrupt(ctx context.Context) error {
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {

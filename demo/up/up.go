@@ -25,7 +25,8 @@ const (
 	ExampleNone = "none"
 	// ExampleWebhosting is the sample operator in several instances that share the work.
 	ExampleWebhosting = "webhosting"
-	// ExampleEtcdcluster is an etcd cluster in several regions, whose operators coordinate disruptive actions.
+	// ExampleEtcdcluster is an etcd cluster in several regions, whose operators coordinate
+	// disruptive actions.
 	ExampleEtcdcluster = "etcdcluster"
 )
 
@@ -33,15 +34,18 @@ const (
 type Options struct {
 	// Assets is the folder with the programs of Kubernetes, Programs the one with ours.
 	Assets, Programs string
-	// DataDir is the data folder, which is kept at the end. If it is empty, a temporary folder is used.
+	// DataDir is the data folder, which is kept at the end. If it is empty, a temporary folder is
+	// used.
 	DataDir string
-	// Port is the port of the API server. 0 is the port of the last run in the same folder, or a free port.
+	// Port is the port of the API server. 0 is the port of the last run in the same folder, or a
+	// free port.
 	Port int
 	// Example is the example to run. Mode, Shards, Websites and PagePort are its options.
 	Example                    string
 	Mode                       string
 	Shards, Websites, PagePort int
-	// In and Out are standard input and output. If they are a terminal and Plain is false, the live view is shown.
+	// In and Out are standard input and output. If they are a terminal and Plain is false, the live
+	// view is shown.
 	In    *os.File
 	Out   io.Writer
 	Plain bool

@@ -114,8 +114,9 @@ func leader(state State) Span {
 	return Span{none, Bad}
 }
 
-// details returns moves, events and hints. They fill the room exactly, so that nothing else moves when one of them grows.
-// The hints how to reach the cluster come first, because without them a user can do nothing but watch.
+// details returns moves, events and hints. They fill the room exactly, so that nothing else moves
+// when one of them grows. The hints how to reach the cluster come first, because without them a
+// user can do nothing but watch.
 func details(state State, width, room int) []Line {
 	const (
 		minimum     = 3 // an empty line, a title and a line

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// connectionLines returns the URL of the websites and the command that prepares another terminal. They are never truncated,
-// because users copy them.
+// connectionLines returns the URL of the websites and the command that prepares another terminal.
+// They are never truncated, because users copy them.
 func connectionLines(hints Hints, width int) []Line {
 	if hints.Setup == "" {
 		return nil
@@ -25,7 +25,8 @@ func connectionLines(hints Hints, width int) []Line {
 	return append(lines, command(hints.Setup, width)...)
 }
 
-// suggestionLines returns the suggested commands, each with its description if there is room beside it.
+// suggestionLines returns the suggested commands, each with its description if there is room beside
+// it.
 func suggestionLines(hints Hints, width int) []Line {
 	var lines []Line
 	for _, hint := range hints.Suggestions {
@@ -98,8 +99,8 @@ func words(command string) []string {
 	})
 }
 
-// breakLong breaks a word that is longer than a line. The rest starts in the first column, because leading spaces would become
-// part of the word. Quoted words are not broken.
+// breakLong breaks a word that is longer than a line. The rest starts in the first column, because
+// leading spaces would become part of the word. Quoted words are not broken.
 func breakLong(line string, width int) []string {
 	var parts []string
 	for runes := []rune(line); width > 1 && len(runes) > width && !strings.Contains(line, "'"); runes = []rune(line) {
@@ -120,7 +121,8 @@ func footer(state State, width int) []Line {
 // key is a key with its description.
 type key struct{ key, description string }
 
-// keys returns the line of keys, with descriptions as far as there is room. It always has those for help and quit.
+// keys returns the line of keys, with descriptions as far as there is room. It always has those for
+// help and quit.
 func keys(state State, width int) Line {
 	end := []key{{"?", "help"}, {"q", "quit"}}
 	all := []key{{"1-9", "select"}, {"k", "kill"}, {"s", "stop"}, {"p", "pause"}, {"r", "resume"}, {"+ -", "scale"}}

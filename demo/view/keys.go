@@ -47,7 +47,8 @@ func (r ringContent) keyAction(user userState, key byte) keyAction {
 	return commonKeyAction(key, state.Selected, names)
 }
 
-// commonKeyAction returns the meaning of the keys that all views share. Digits select one of the names.
+// commonKeyAction returns the meaning of the keys that all views share. Digits select one of the
+// names.
 func commonKeyAction(key byte, selected string, names []string) keyAction {
 	command := func(name string) keyAction {
 		if selected == "" {

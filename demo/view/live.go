@@ -12,7 +12,8 @@ import (
 type Source interface {
 	// State returns the current state.
 	State() State
-	// Changed receives a value after the state has changed. Several changes may be one notification.
+	// Changed receives a value after the state has changed. Several changes may be one
+	// notification.
 	Changed() <-chan struct{}
 }
 
@@ -29,7 +30,8 @@ type Commander interface {
 	Do(ctx context.Context, request control.Request, progress func(string)) (string, error)
 }
 
-// Away is the default restart delay of a killed process: long enough for its Lease to expire and its objects to move.
+// Away is the default restart delay of a killed process: long enough for its Lease to expire and
+// its objects to move.
 const Away = 20 * time.Second
 
 // The keys that end the view.
@@ -81,7 +83,8 @@ func LiveRegions(ctx context.Context, source RegionsSource, screen Screen, comma
 }
 
 func run(ctx context.Context, content content, screen Screen, commander Commander, colours bool) {
-	// A frame is drawn after a change, but at most once in minInterval, and each second because of the ages.
+	// A frame is drawn after a change, but at most once in minInterval, and each second because of
+	// the ages.
 	const minInterval, maxInterval = 50 * time.Millisecond, time.Second
 	l := &liveView{content: content, screen: screen, commander: commander, colours: colours, messages: make(chan string, 16)}
 	ticker := time.NewTicker(maxInterval)

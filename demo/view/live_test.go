@@ -201,7 +201,8 @@ func TestQuit(t *testing.T) {
 	}
 }
 
-// TestDrawIsRateLimited expects few draws for many changes, and a full redraw after a change of the size.
+// TestDrawIsRateLimited expects few draws for many changes, and a full redraw after a change of the
+// size.
 func TestDrawIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeTerminal()

@@ -23,8 +23,8 @@ func LogRegions(ctx context.Context, source RegionsSource, out io.Writer, before
 	logChanges(ctx, out, before, source.State, RegionChanges, RegionsSummary)
 }
 
-// logChanges writes changes as lines. It writes a new summary when it has not changed for an interval, or after maxDelay
-// intervals.
+// logChanges writes changes as lines. It writes a new summary when it has not changed for an
+// interval, or after maxDelay intervals.
 func logChanges[S any](ctx context.Context, out io.Writer, before S, current func() S, changes func(before, after S) []string, summarize func(S) string) {
 	const interval, maxDelay = time.Second, 10
 	ticker := time.NewTicker(interval)

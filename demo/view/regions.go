@@ -7,7 +7,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus"
 )
 
-// Regions is the state, at one moment, of an etcd cluster with members in several regions, each with its own operator.
+// Regions is the state, at one moment, of an etcd cluster with members in several regions, each
+// with its own operator.
 type Regions struct {
 	Now time.Time
 	// StartedAt is when the demo was started.
@@ -23,7 +24,8 @@ type Regions struct {
 	Events []Event
 	Hints  Hints
 
-	// Selected is the name of the process that keys are about, Message the result of the last command.
+	// Selected is the name of the process that keys are about, Message the result of the last
+	// command.
 	Selected, Message string
 	// Help is true if the help screen is shown.
 	Help bool
@@ -57,7 +59,8 @@ type Member struct {
 	// Phase is Prepared, Learner, Voter, …
 	Phase           string
 	Healthy, Leader bool
-	// ArgsCurrent is true if the member runs with the desired arguments, Removing if it is being removed.
+	// ArgsCurrent is true if the member runs with the desired arguments, Removing if it is being
+	// removed.
 	ArgsCurrent, Removing bool
 	PID                   int
 	Since                 time.Time
@@ -68,8 +71,8 @@ type Member struct {
 type Clients struct {
 	// Problem is the error of the last write, or empty.
 	Problem string
-	// Writes is the number of acknowledged writes, Failed the number of failed ones, Slow the number of those that took longer
-	// than SlowWrite.
+	// Writes is the number of acknowledged writes, Failed the number of failed ones, Slow the
+	// number of those that took longer than SlowWrite.
 	Writes, Failed, Slow int
 	// Slowest is the latency of the slowest write of the last minute.
 	Slowest time.Duration

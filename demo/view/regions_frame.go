@@ -156,8 +156,8 @@ func (s *Regions) waiting(operator string) string {
 	return ""
 }
 
-// steps returns the steps of a plan, or those around the current one if there is not enough room, with what the operator waits
-// for.
+// steps returns the steps of a plan, or those around the current one if there is not enough room,
+// with what the operator waits for.
 func steps(current *coordinationstatus.PlanSummary, waiting string, room int) []Line {
 	first := 0
 	if omitted := len(current.Steps) - room; omitted > 0 {

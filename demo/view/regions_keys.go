@@ -10,7 +10,8 @@ import (
 type RegionsSource interface {
 	// State returns the current state.
 	State() Regions
-	// Changed receives a value after the state has changed. Several changes may be one notification.
+	// Changed receives a value after the state has changed. Several changes may be one
+	// notification.
 	Changed() <-chan struct{}
 }
 

@@ -42,7 +42,8 @@ func (c regionsColumns) row(mark Span, name, state, activity Span, age, pid, arg
 	return line
 }
 
-// regionsTable returns the operators, each with the members of its region below it, and then the agents.
+// regionsTable returns the operators, each with the members of its region below it, and then the
+// agents.
 func regionsTable(state Regions, width int) []Line {
 	c := columnsFor(state, width)
 	dim := func(text string) Span { return Span{text, Dim} }

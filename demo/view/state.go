@@ -22,7 +22,8 @@ type State struct {
 	Events []Event
 	Hints  Hints
 
-	// Selected is the name of the instance that keys are about, Message the result of the last command.
+	// Selected is the name of the instance that keys are about, Message the result of the last
+	// command.
 	Selected, Message string
 	// Help is true if the help screen is shown.
 	Help bool
@@ -64,7 +65,8 @@ type Instance struct {
 	// Note is why the process exited last. RestartAt is when it is restarted.
 	Note      string
 	RestartAt time.Time
-	// Objects is the number of objects that it owns, Draining the number of those with the drain label.
+	// Objects is the number of objects that it owns, Draining the number of those with the drain
+	// label.
 	Objects, Draining int
 }
 

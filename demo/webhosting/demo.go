@@ -96,7 +96,8 @@ type Demo struct {
 	cancel     context.CancelFunc
 }
 
-// Start starts everything, and waits until all websites are ready or have failed. If it fails, it leaves nothing behind.
+// Start starts everything, and waits until all websites are ready or have failed. If it fails, it
+// leaves nothing behind.
 func Start(ctx context.Context, options Options) (*Demo, error) {
 	d := &Demo{
 		options: options, example: exampleWebhosting, startedAt: time.Now(),
@@ -130,8 +131,9 @@ func (d *Demo) reportProcess(name, what string, failure bool) {
 	}
 }
 
-// deletePod deletes the Pod of a process that was removed. It needs no precondition: only the demo creates Pods of that
-// name, and creates them again when needed. When the demo stops, the Pods stay for the next run.
+// deletePod deletes the Pod of a process that was removed. It needs no precondition: only the demo
+// creates Pods of that name, and creates them again when needed. When the demo stops, the Pods stay
+// for the next run.
 func (d *Demo) deletePod(name string) {
 	if d.ctx.Err() != nil {
 		return

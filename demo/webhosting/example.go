@@ -12,7 +12,8 @@ import (
 
 // example describes an operator that the demo can run.
 type example struct {
-	// program is the name of the executable. ring is the name of the ring and of the ServiceAccount.
+	// program is the name of the executable. ring is the name of the ring and of the
+	// ServiceAccount.
 	program, ring, namespace string
 	files                    fs.FS
 	// kind is the kind of the sharded objects, object the noun for one of them.
@@ -33,8 +34,8 @@ const Ring = "webhosting-operator"
 // InstanceName returns the name of an instance of the operator.
 func InstanceName(number int) string { return Ring + "-" + strconv.Itoa(number) }
 
-// manifestPaths returns the manifests that a mode needs, in order. The samples are created later, when the instances are
-// ready. Deployments are omitted, because the demo runs processes instead.
+// manifestPaths returns the manifests that a mode needs, in order. The samples are created later,
+// when the instances are ready. Deployments are omitted, because the demo runs processes instead.
 func (e example) manifestPaths(mode string) []string {
 	paths := []string{"operator/namespace.yaml", "rbac"}
 	switch mode {

@@ -56,8 +56,8 @@ func (d *Demo) installRoles(ctx context.Context) error {
 	return nil
 }
 
-// removeRing removes the ControllerRing of an earlier run in another mode, so that only one sharder assigns the objects.
-// It needs no precondition, because the ring must not exist in any version.
+// removeRing removes the ControllerRing of an earlier run in another mode, so that only one sharder
+// assigns the objects. It needs no precondition, because the ring must not exist in any version.
 func (d *Demo) removeRing(ctx context.Context) error {
 	rings, err := manifest.Read(d.example.files, "ring/ring.yaml")
 	if err != nil {

@@ -33,8 +33,8 @@ func (d *Demo) instance(number int) supervisor.Program {
 	})
 }
 
-// replica returns the program of a replica of the sharder. The API server reaches all replicas at the address of the load
-// balancer, as it would through a Service.
+// replica returns the program of a replica of the sharder. The API server reaches all replicas at
+// the address of the load balancer, as it would through a Service.
 func (d *Demo) replica(number int) (supervisor.Program, error) {
 	port, err := process.ReservePort("127.0.0.1")
 	if err != nil {

@@ -85,7 +85,8 @@ func (d *Demo) startSharders(context.Context) (err error) {
 	if d.balancer, err = balancer.Start(d.runningSharders); err != nil {
 		return err
 	}
-	// All addresses are set before the first replica runs, because the load balancer reads them from then on.
+	// All addresses are set before the first replica runs, because the load balancer reads them
+	// from then on.
 	var programs []supervisor.Program
 	for number := range sharderReplicas {
 		if err := d.CreateDir(fmt.Sprintf("%s-%d", sharder, number)); err != nil {
@@ -105,8 +106,8 @@ func (d *Demo) startSharders(context.Context) (err error) {
 	return nil
 }
 
-// deleteStalePods deletes the Pods of an earlier run. It needs no precondition: none of these instances runs, and each
-// creates its Pod again.
+// deleteStalePods deletes the Pods of an earlier run. It needs no precondition: none of these
+// instances runs, and each creates its Pod again.
 func (d *Demo) deleteStalePods(ctx context.Context) error {
 	selector := metav1.ListOptions{LabelSelector: cluster.LabelName + "=" + d.example.ring}
 	err := d.Clientset.CoreV1().Pods(d.example.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, selector)
@@ -127,8 +128,8 @@ func (d *Demo) runningSharders() []string {
 	return addresses
 }
 
-// startInstances starts the instances, and waits until they are ready, so that websites are reconciled as soon as they
-// are created.
+// startInstances starts the instances, and waits until they are ready, so that websites are
+// reconciled as soon as they are created.
 func (d *Demo) startInstances(ctx context.Context) error {
 	if err := d.deleteStalePods(ctx); err != nil {
 		return err
@@ -141,7 +142,8 @@ func (d *Demo) startInstances(ctx context.Context) error {
 	})
 }
 
-// instancesReady returns true if all instances are ready shards, or one of them leads, as the mode requires.
+// instancesReady returns true if all instances are ready shards, or one of them leads, as the mode
+// requires.
 func instancesReady(state view.State) bool {
 	leads := false
 	for _, instance := range state.Instances {

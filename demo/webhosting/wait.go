@@ -11,8 +11,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/view"
 )
 
-// waitForObjects waits until all objects are ready or have failed. It reports objects that fail, maybe since an earlier
-// run, or take too long, and returns nil: the demo runs with them.
+// waitForObjects waits until all objects are ready or have failed. It reports objects that fail,
+// maybe since an earlier run, or take too long, and returns nil: the demo runs with them.
 func (d *Demo) waitForObjects(ctx context.Context) error {
 	if d.options.Shards == 0 {
 		return nil // no instance reconciles them
@@ -42,8 +42,8 @@ type waiter struct {
 	since time.Time
 }
 
-// done returns true if all objects are reconciled. Failed objects get a few seconds, because an instance may not have
-// observed yet what they refer to.
+// done returns true if all objects are reconciled. Failed objects get a few seconds, because an
+// instance may not have observed yet what they refer to.
 func (w *waiter) done(state view.State) bool {
 	const settleTime = 5 * time.Second
 	switch {
@@ -56,8 +56,9 @@ func (w *waiter) done(state view.State) bool {
 	return state.Objects.Failed == 0 || state.Now.Sub(w.since) >= settleTime
 }
 
-// allReconciled returns true if at least the minimum number of objects exists, all are ready or have failed, and each is
-// owned by an instance of this run. Objects of an earlier run may still be ready but owned by another shard.
+// allReconciled returns true if at least the minimum number of objects exists, all are ready or
+// have failed, and each is owned by an instance of this run. Objects of an earlier run may still be
+// ready but owned by another shard.
 func allReconciled(state view.State, minimum int) bool {
 	owned := 0
 	for _, instance := range state.Instances {

@@ -37,7 +37,8 @@ func TestAllReconciled(t *testing.T) {
 	}
 }
 
-// TestFailedObjectsGetGracePeriod expects to wait some seconds for a failed object, and to start again when it recovers.
+// TestFailedObjectsGetGracePeriod expects to wait some seconds for a failed object, and to start
+// again when it recovers.
 func TestFailedObjectsGetGracePeriod(t *testing.T) {
 	w := waiter{minimum: 2}
 	for i, step := range []struct {

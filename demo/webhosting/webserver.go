@@ -21,7 +21,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 )
 
-// webserverManifest is the ServiceAccount of the web server, which may only read the objects that lead to a page.
+// webserverManifest is the ServiceAccount of the web server, which may only read the objects that
+// lead to a page.
 const webserverManifest = `
 apiVersion: v1
 kind: Namespace

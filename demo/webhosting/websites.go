@@ -68,8 +68,8 @@ func (d *Demo) websites(ctx context.Context, wanted int, progress func(string)) 
 	return len(missing), d.createAll(ctx, missing, progress)
 }
 
-// missingWebsites returns the websites to create until the wanted number exists: first the samples, and then numbered
-// websites that alternate between the projects and themes of the samples.
+// missingWebsites returns the websites to create until the wanted number exists: first the samples,
+// and then numbered websites that alternate between the projects and themes of the samples.
 func missingWebsites(samples map[string][]*unstructured.Unstructured, existing map[string]bool, wanted int) []*unstructured.Unstructured {
 	named, projects, themes := samples["Website"], samples["Namespace"], samples["Theme"]
 	var missing []*unstructured.Unstructured

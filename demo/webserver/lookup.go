@@ -28,7 +28,8 @@ func unavailable(format string, args ...any) error {
 	return &missingError{http.StatusServiceUnavailable, fmt.Sprintf(format, args...)}
 }
 
-// find returns the page of a path: it follows the Ingress to the Service, the Deployment and the ConfigMap.
+// find returns the page of a path: it follows the Ingress to the Service, the Deployment and the
+// ConfigMap.
 func find(ctx context.Context, reader client.Reader, path string) (string, error) {
 	ingresses := &networkingv1.IngressList{}
 	if err := reader.List(ctx, ingresses); err != nil {

@@ -31,8 +31,8 @@ type index struct {
 	Sites []Site
 }
 
-// Handler serves the list of all pages under /, and every page under its path. It calls sites for each request of the
-// list.
+// Handler serves the list of all pages under /, and every page under its path. It calls sites for
+// each request of the list.
 func Handler(reader client.Reader, mode string, sites func() []Site) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(writer http.ResponseWriter, _ *http.Request) {
@@ -63,6 +63,7 @@ func writePage(writer http.ResponseWriter, page string) {
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store") // a reload shows the current page
-	// The page of a website may contain any markup. An error means that the client has disconnected.
+	// The page of a website may contain any markup. An error means that the client has
+	// disconnected.
 	_, _ = writer.Write([]byte(page)) //nolint:gosec // see above; the template escapes the values of the index page
 }

@@ -1,6 +1,8 @@
-// Package writeprobe is an etcd client that writes continuously, to show what clients notice of a change in the cluster.
+// Package writeprobe is an etcd client that writes continuously, to show what clients notice of a
+// change in the cluster.
 //
-// It sends one write at a time, up to ten in a second, and counts acknowledged, failed and slow writes.
+// It sends one write at a time, up to ten in a second, and counts acknowledged, failed and slow
+// writes.
 package writeprobe
 
 import (
@@ -77,7 +79,8 @@ func Start(ctx context.Context, options Options) (*Probe, error) {
 // Wait returns when the probe has ended.
 func (p *Probe) Wait() { <-p.ended }
 
-// writeOnce sends one write, refreshes the leader now and then, and waits until the next write is due.
+// writeOnce sends one write, refreshes the leader now and then, and waits until the next write is
+// due.
 func (p *Probe) writeOnce(ctx context.Context, n int) {
 	const leaderInterval = 5
 	next := time.NewTimer(interval)
@@ -143,8 +146,8 @@ func (p *Probe) updateLeader(ctx context.Context, term uint64, refresh bool) {
 	p.recordLeader(strconv.FormatUint(status.Leader, 16), status.RaftTerm)
 }
 
-// recordLeader records the leader of a term, and counts changes of the leader. A member that lags behind may still report
-// the leader of an earlier term, which is ignored.
+// recordLeader records the leader of a term, and counts changes of the leader. A member that lags
+// behind may still report the leader of an earlier term, which is ignored.
 func (p *Probe) recordLeader(leader string, term uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

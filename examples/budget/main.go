@@ -1,5 +1,6 @@
-// Command budget is an operator that maintains a PodDisruptionBudget for every Deployment. It is the example of a sharded
-// operator with controller-runtime: start any number of instances, and each reconciles its own share of the Deployments.
+// Command budget is an operator that maintains a PodDisruptionBudget for every Deployment. It is
+// the example of a sharded operator with controller-runtime: start any number of instances, and
+// each reconciles its own share of the Deployments.
 package main
 
 import (
@@ -18,7 +19,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// options are the flags. The cluster is that of --kubeconfig, which controller-runtime adds, $KUBECONFIG or the pod.
+// options are the flags. The cluster is that of --kubeconfig, which controller-runtime adds,
+// $KUBECONFIG or the pod.
 type options struct {
 	shard           shard.Options
 	health, metrics string

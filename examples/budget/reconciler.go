@@ -19,8 +19,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// reconciler maintains the PodDisruptionBudget of a Deployment. It does not depend on sharding: its client and watches return
-// only the objects of its shard.
+// reconciler maintains the PodDisruptionBudget of a Deployment. It does not depend on sharding: its
+// client and watches return only the objects of its shard.
 type reconciler struct{ client.Client }
 
 func (r *reconciler) addTo(mgr *shard.Manager) error {

@@ -16,11 +16,12 @@ import (
 // fieldManager is the field manager of all writes.
 const fieldManager = "plain"
 
-// errNameTaken is returned if a budget of another owner has the name. It is not adopted (guideline 12).
+// errNameTaken is returned if a budget of another owner has the name. It is not adopted (guideline
+// 12).
 var errNameTaken = errors.New("a PodDisruptionBudget of this name exists that the Deployment does not control: delete or rename it")
 
-// ensureBudget brings the budget of a Deployment to its desired state. It does not write the status of the Deployment, which
-// belongs to another controller (guideline 11).
+// ensureBudget brings the budget of a Deployment to its desired state. It does not write the status
+// of the Deployment, which belongs to another controller (guideline 11).
 func (c *controller) ensureBudget(ctx context.Context, deployment *appsv1.Deployment) error {
 	desired := c.budget(deployment)
 	budgets := c.client.PolicyV1().PodDisruptionBudgets(desired.Namespace)
@@ -42,15 +43,15 @@ func (c *controller) ensureBudget(ctx context.Context, deployment *appsv1.Deploy
 	}
 	changed := current.DeepCopy() // objects in the cache are shared (guideline 5)
 	changed.Spec = desired.Spec
-	// The resourceVersion is the precondition: the API server rejects the update after another write, for example by a new
-	// owner.
+	// The resourceVersion is the precondition: the API server rejects the update after another
+	// write, for example by a new owner.
 	_, err = budgets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: fieldManager})
 	return err
 }
 
-// budget returns the desired budget of a Deployment. The Deployment is its controller (guideline 12), so that the budget is
-// deleted and moves between shards with it. It has the shard label from the start, so that this shard sees it even if the
-// webhook is down.
+// budget returns the desired budget of a Deployment. The Deployment is its controller (guideline
+// 12), so that the budget is deleted and moves between shards with it. It has the shard label from
+// the start, so that this shard sees it even if the webhook is down.
 func (c *controller) budget(deployment *appsv1.Deployment) *policyv1.PodDisruptionBudget {
 	one := intstr.FromInt32(1)
 	return &policyv1.PodDisruptionBudget{

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// resync is the period after which every object is processed again (guideline 10). No event announces that a budget of
-	// another owner no longer has the name.
+	// resync is the period after which every object is processed again (guideline 10). No event
+	// announces that a budget of another owner no longer has the name.
 	resync = 10 * time.Minute
 	// syncTimeout is the limit for the first lists.
 	syncTimeout = 2 * time.Minute
@@ -54,10 +54,11 @@ type controller struct {
 	informers   informers.SharedInformerFactory
 	deployments appslisters.DeploymentLister
 	budgets     policylisters.PodDisruptionBudgetLister
-	// queue has the Deployments to process. It gives each to one worker at a time (guideline 1). This makes the handover safe:
-	// no other worker processes the Deployment meanwhile.
+	// queue has the Deployments to process. It gives each to one worker at a time (guideline 1).
+	// This makes the handover safe: no other worker processes the Deployment meanwhile.
 	queue workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	// released has the resourceVersions of Deployments that were handed over, until the informer has observed the handover.
+	// released has the resourceVersions of Deployments that were handed over, until the informer
+	// has observed the handover.
 	released sync.Map
 }
 
@@ -69,8 +70,9 @@ func newController(client kubernetes.Interface, selected selection) (*controller
 			workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName](),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: "deployments"}),
 	}
-	// Shared informers (guideline 4) select by the shard label, so that the API server sends only the objects of this shard. An
-	// object that moves to another shard looks deleted. A leader watches all objects.
+	// Shared informers (guideline 4) select by the shard label, so that the API server sends only
+	// the objects of this shard. An object that moves to another shard looks deleted. A leader
+	// watches all objects.
 	c.informers = informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTweakListOptions(
 		func(options *metav1.ListOptions) { options.LabelSelector = c.labels().String() },
 	))
@@ -85,8 +87,9 @@ func newController(client kubernetes.Interface, selected selection) (*controller
 	return c, err
 }
 
-// onChange calls enqueue for every change of an object. The kind of change does not matter, only the state (guideline 3). After an
-// update it enqueues for the old and the new object, because a budget may have had another owner.
+// onChange calls enqueue for every change of an object. The kind of change does not matter, only
+// the state (guideline 3). After an update it enqueues for the old and the new object, because a
+// budget may have had another owner.
 func onChange(enqueue func(any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    enqueue,
@@ -114,8 +117,8 @@ func (c *controller) enqueueOwner(found any) {
 	}
 }
 
-// fillCaches starts the informers and waits for all of them (guideline 6). With an empty cache, the controller would treat
-// existing budgets as missing.
+// fillCaches starts the informers and waits for all of them (guideline 6). With an empty cache, the
+// controller would treat existing budgets as missing.
 func (c *controller) fillCaches(ctx context.Context) error {
 	c.informers.StartWithContext(ctx)
 	limited, cancel := context.WithTimeout(ctx, syncTimeout)
@@ -168,13 +171,13 @@ func (c *controller) next(ctx context.Context) bool {
 	return true
 }
 
-// sync reconciles a Deployment (guideline 3). If it has the drain label, sync hands it over first; otherwise it maintains the
-// budget.
+// sync reconciles a Deployment (guideline 3). If it has the drain label, sync hands it over first;
+// otherwise it maintains the budget.
 func (c *controller) sync(ctx context.Context, ref cache.ObjectName) error {
 	deployment, err := c.deployments.Deployments(ref.Namespace).Get(ref.Name)
 	if apierrors.IsNotFound(err) {
-		// It was deleted, and its budget with it; or it moved to another shard; or its budget was observed first (guideline 2),
-		// and its own event is yet to come.
+		// It was deleted, and its budget with it; or it moved to another shard; or its budget was
+		// observed first (guideline 2), and its own event is yet to come.
 		c.released.Delete(ref)
 		return nil
 	}
@@ -189,7 +192,8 @@ func (c *controller) sync(ctx context.Context, ref cache.ObjectName) error {
 		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			return err
 		}
-		// It stays with this shard as long as a policy or a role forbids the handover, which is retried.
+		// It stays with this shard as long as a policy or a role forbids the handover, which is
+		// retried.
 		return errors.Join(err, c.ensureBudget(ctx, deployment))
 	}
 	if deployment.DeletionTimestamp != nil {

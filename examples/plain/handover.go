@@ -17,9 +17,10 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// handOver acknowledges the drain label: it releases the Deployment. If the label names the next owner, the budget moves first
-// and the Deployment last, so that no shard has a Deployment without its budget. Otherwise one write removes both labels, and
-// the webhook of the sharder assigns the next owner, or, if it is down, the sharder does so later. It also moves the budget.
+// handOver acknowledges the drain label: it releases the Deployment. If the label names the next
+// owner, the budget moves first and the Deployment last, so that no shard has a Deployment without
+// its budget. Otherwise one write removes both labels, and the webhook of the sharder assigns the
+// next owner, or, if it is down, the sharder does so later. It also moves the budget.
 func (c *controller) handOver(ctx context.Context, deployment *appsv1.Deployment, next string) error {
 	next, err := c.destination(ctx, next)
 	if err != nil {
@@ -40,8 +41,8 @@ func (c *controller) handOver(ctx context.Context, deployment *appsv1.Deployment
 			return fmt.Errorf("handing over the budget to shard %s: %w", next, err)
 		}
 	}
-	// After an error the handover is retried before anything else: in the cache the drain label stays until this write succeeds,
-	// also if only the response was lost.
+	// After an error the handover is retried before anything else: in the cache the drain label
+	// stays until this write succeeds, also if only the response was lost.
 	released, err := deployments.Patch(ctx, deployment.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -56,8 +57,9 @@ func (c *controller) handOver(ctx context.Context, deployment *appsv1.Deployment
 	return nil
 }
 
-// destination returns the shard that a drain label names, if it is another live shard of the ring. Other sharders write "true",
-// and users may write anything: a Deployment with the label of a shard that does not exist would be orphaned.
+// destination returns the shard that a drain label names, if it is another live shard of the ring.
+// Other sharders write "true", and users may write anything: a Deployment with the label of a shard
+// that does not exist would be orphaned.
 func (c *controller) destination(ctx context.Context, value string) (string, error) {
 	if value == c.shard || len(validation.IsDNS1123Subdomain(value)) > 0 {
 		return "", nil
@@ -76,8 +78,8 @@ func (c *controller) destination(ctx context.Context, value string) (string, err
 	return value, nil
 }
 
-// moveBudget moves the budget of a Deployment to another shard. It reads the budget from the API server, because the cache may
-// not have it yet.
+// moveBudget moves the budget of a Deployment to another shard. It reads the budget from the API
+// server, because the cache may not have it yet.
 func (c *controller) moveBudget(ctx context.Context, deployment *appsv1.Deployment, next string) error {
 	budgets := c.client.PolicyV1().PodDisruptionBudgets(deployment.Namespace)
 	budget, err := budgets.Get(ctx, deployment.Name, metav1.GetOptions{})
@@ -97,8 +99,8 @@ func (c *controller) moveBudget(ctx context.Context, deployment *appsv1.Deployme
 	return err
 }
 
-// releasePatch returns the patch that releases an object, and assigns it to the next shard if that is known. The resourceVersion
-// is its precondition.
+// releasePatch returns the patch that releases an object, and assigns it to the next shard if that
+// is known. The resourceVersion is its precondition.
 func (c *controller) releasePatch(version, next string) ([]byte, error) {
 	labels := map[string]any{c.labelShard: nil, c.labelDrain: nil}
 	if next != "" {
@@ -107,8 +109,8 @@ func (c *controller) releasePatch(version, next string) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version, "labels": labels}})
 }
 
-// isReleased returns true if a Deployment was handed over, and the cache has not observed that yet. It must not be processed then.
-// If the cache has a later version, the Deployment has come back.
+// isReleased returns true if a Deployment was handed over, and the cache has not observed that yet.
+// It must not be processed then. If the cache has a later version, the Deployment has come back.
 func (c *controller) isReleased(ref cache.ObjectName, deployment *appsv1.Deployment) (bool, error) {
 	releasedAt, released := c.released.Load(ref)
 	if !released {

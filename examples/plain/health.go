@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// health serves the probes: /healthz always succeeds, /readyz while this process is a shard of the ring, so that a rollout continues
-// when it has joined.
+// health serves the probes: /healthz always succeeds, /readyz while this process is a shard of the
+// ring, so that a rollout continues when it has joined.
 type health struct {
 	ready  atomic.Bool
 	server *http.Server

@@ -1,6 +1,6 @@
-// Command plain does what the example budget does with client-go alone. It shows how to write a shard without
-// controller-runtime, and what a shard in another language has to do. It joins the same ring, next to instances of budget. It
-// can also run with plain leader election.
+// Command plain does what the example budget does with client-go alone. It shows how to write a
+// shard without controller-runtime, and what a shard in another language has to do. It joins the
+// same ring, next to instances of budget. It can also run with plain leader election.
 //
 // It follows the guidelines for controllers of Kubernetes; comments name them by number.
 // https://github.com/kubernetes/community/blob/HEAD/contributors/devel/sig-api-machinery/controllers.md
@@ -59,9 +59,10 @@ func main() {
 	}
 }
 
-// run runs the controller until ctx ends. Any number of shards are active at the same time. With leader election one instance
-// is, and the others are on standby (guideline 8). When the Lease is lost, run returns and the process exits, because other
-// instances are about to take its objects over.
+// run runs the controller until ctx ends. Any number of shards are active at the same time. With
+// leader election one instance is, and the others are on standby (guideline 8). When the Lease is
+// lost, run returns and the process exits, because other instances are about to take its objects
+// over.
 func run(ctx context.Context, o options) error {
 	client, err := connect(o.kubeconfig)
 	if err != nil {
@@ -79,7 +80,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	// Fill the caches first: a shard that cannot read its objects must not join, and a standby instance needs warm caches.
+	// Fill the caches first: a shard that cannot read its objects must not join, and a standby
+	// instance needs warm caches.
 	if err := controller.fillCaches(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -130,7 +132,8 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	// No client-side rate limit, which would delay the renewal of the Lease. The API server limits requests itself.
+	// No client-side rate limit, which would delay the renewal of the Lease. The API server limits
+	// requests itself.
 	config.QPS = -1
 	return kubernetes.NewForConfig(config)
 }

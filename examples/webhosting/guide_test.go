@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestGuideNamesExist checks docs/how-to/write-controllers.md: each guideline names a test, and every test, function and file that it
-// names exists.
+// TestGuideNamesExist checks docs/how-to/write-controllers.md: each guideline names a test, and
+// every test, function and file that it names exists.
 func TestGuideNamesExist(t *testing.T) {
 	const folder = "../../docs/how-to"
 	guide, err := os.ReadFile(filepath.Join(folder, "write-controllers.md"))

@@ -13,7 +13,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestChangesWhileStopped changes objects while no operator runs, and expects the next one to reconcile them.
+// TestChangesWhileStopped changes objects while no operator runs, and expects the next one to
+// reconcile them.
 func TestChangesWhileStopped(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	before := f.start()
@@ -51,8 +52,8 @@ func TestChangesWhileStopped(t *testing.T) {
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 }
 
-// TestEventsInAnyOrder creates a Website and its Theme in both orders, and a child of a Website that does not exist yet. Watches of
-// different kinds are not ordered either.
+// TestEventsInAnyOrder creates a Website and its Theme in both orders, and a child of a Website
+// that does not exist yet. Watches of different kinds are not ordered either.
 func TestEventsInAnyOrder(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	o := f.start()
@@ -76,7 +77,8 @@ func TestEventsInAnyOrder(t *testing.T) {
 	f.Expect(o.failures()).To(BeEmpty())
 }
 
-// TestObservedGeneration changes a Website several times, and expects the observed generation to follow.
+// TestObservedGeneration changes a Website several times, and expects the observed generation to
+// follow.
 func TestObservedGeneration(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	o := f.start()
@@ -108,7 +110,8 @@ func TestObservedGeneration(t *testing.T) {
 	}
 }
 
-// TestTwoOperatorsConverge runs two operators on the same Websites, which leader election cannot always prevent.
+// TestTwoOperatorsConverge runs two operators on the same Websites, which leader election cannot
+// always prevent.
 func TestTwoOperatorsConverge(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	one, two := f.start(), f.start()

@@ -60,8 +60,8 @@ func (h *reconcileLog) reconciled() map[string]int {
 	return counts
 }
 
-// overlaps returns the reconciles that began during another reconcile of the same Website, and the maximum number of concurrent
-// reconciles.
+// overlaps returns the reconciles that began during another reconcile of the same Website, and the
+// maximum number of concurrent reconciles.
 func (h *reconcileLog) overlaps() (found []string, most int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

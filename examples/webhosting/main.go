@@ -1,5 +1,6 @@
-// Command webhosting is the sample operator: it serves a page for every Website, in the colors of its Theme. It follows the
-// guidelines for controllers, and runs in every mode of pkg/shard, selected with one flag.
+// Command webhosting is the sample operator: it serves a page for every Website, in the colors of
+// its Theme. It follows the guidelines for controllers, and runs in every mode of pkg/shard,
+// selected with one flag.
 package main
 
 import (
@@ -72,7 +73,8 @@ func newManager(ctx context.Context, config *rest.Config, o options) (*shard.Man
 	return mgr, nil
 }
 
-// requireCRDs returns an error if the CustomResourceDefinitions are missing. Otherwise the caches would time out after minutes.
+// requireCRDs returns an error if the CustomResourceDefinitions are missing. Otherwise the caches
+// would time out after minutes.
 func requireCRDs(mapper meta.RESTMapper) error {
 	for _, kind := range []string{"Theme", "Website"} {
 		groupKind := schema.GroupKind{Group: webhostingv1alpha1.SchemeGroupVersion.Group, Kind: kind}

@@ -103,7 +103,8 @@ func (f *fixture) waitForReady(of *webhostingv1alpha1.Website) {
 	f.waitForPhase(of, webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonWorkloadSkipped)
 }
 
-// setDeploymentStatus sets the status that the Deployment controller would set when all pods are available.
+// setDeploymentStatus sets the status that the Deployment controller would set when all pods are
+// available.
 func (f *fixture) setDeploymentStatus(b *children, change ...func(*appsv1.DeploymentStatus)) {
 	f.t.Helper()
 	workload := refresh(f, b.workload)

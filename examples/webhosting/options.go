@@ -18,7 +18,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// options are the flags. The cluster is that of --kubeconfig, which controller-runtime adds, $KUBECONFIG or the pod.
+// options are the flags. The cluster is that of --kubeconfig, which controller-runtime adds,
+// $KUBECONFIG or the pod.
 type options struct {
 	shard   shard.Options
 	manager manager.Options
@@ -89,13 +90,14 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.manager.PprofBindAddress, "pprof-address", "", "address of /debug/pprof, without authentication (default: disabled)")
 }
 
-// projects selects the namespaces whose Websites the in-process sharder assigns. For the external sharder, the ControllerRing has
-// the same selector.
+// projects selects the namespaces whose Websites the in-process sharder assigns. For the external
+// sharder, the ControllerRing has the same selector.
 func projects() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{webhostingv1alpha1.LabelProject: "true"}}
 }
 
-// bindLog adds the flags of zap, with timestamps in nanoseconds, so that the logs of several instances can be merged.
+// bindLog adds the flags of zap, with timestamps in nanoseconds, so that the logs of several
+// instances can be merged.
 func (o *options) bindLog(flags *flag.FlagSet) error {
 	const timeEncoding = "zap-time-encoding"
 	o.log.DestWriter = os.Stderr
@@ -105,8 +107,9 @@ func (o *options) bindLog(flags *flag.FlagSet) error {
 	return encoding.Value.Set(encoding.DefValue)
 }
 
-// disableSampling makes --zap-log-level=debug log every line. With that level, but not with a higher one, controller-runtime drops
-// most lines above a hundred in a second, and tests that read the log would miss reconciles.
+// disableSampling makes --zap-log-level=debug log every line. With that level, but not with a
+// higher one, controller-runtime drops most lines above a hundred in a second, and tests that read
+// the log would miss reconciles.
 func disableSampling(flags *flag.FlagSet) error {
 	level := flags.Lookup("zap-log-level").Value
 	if level.String() == "debug" || level.String() == "1" {

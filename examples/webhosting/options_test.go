@@ -60,7 +60,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestDebugLogIsNotSampled logs more lines in a second than the sampling of controller-runtime keeps.
+// TestDebugLogIsNotSampled logs more lines in a second than the sampling of controller-runtime
+// keeps.
 func TestDebugLogIsNotSampled(t *testing.T) {
 	const n = 1000
 	o, err := parse([]string{"--zap-log-level=debug"}, &bytes.Buffer{})

@@ -150,8 +150,8 @@ func TestNamespaceDeletion(t *testing.T) {
 	f.Expect(o.failures()).To(BeEmpty(), "the deletion causes no retries")
 }
 
-// TestChildrenOfEarlierWebsite has children of a deleted Website of the same name. New ones must not be created before they are
-// gone.
+// TestChildrenOfEarlierWebsite has children of a deleted Website of the same name. New ones must
+// not be created before they are gone.
 func TestChildrenOfEarlierWebsite(t *testing.T) {
 	f := setUp(t, rig.Shared(t)) // without a garbage collector
 	o := f.start()

@@ -73,7 +73,8 @@ func (f *fixture) entries(p *rig.Running) (found []entry) {
 	return found
 }
 
-// TestShard runs the program as a shard with the roles in its manifests. The test labels the Website in place of a sharder.
+// TestShard runs the program as a shard with the roles in its manifests. The test labels the
+// Website in place of a sharder.
 func TestShard(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	p := f.process("shard-0", shard.ModeShard)

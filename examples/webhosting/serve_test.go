@@ -62,7 +62,8 @@ func TestSkipWorkloadLabel(t *testing.T) {
 	f.Expect(*b.ingress.Spec.IngressClassName).To(Equal("nginx"))
 }
 
-// TestNoWritesWithoutChange expects that a reconcile without differences reads from caches only, and writes nothing.
+// TestNoWritesWithoutChange expects that a reconcile without differences reads from caches only,
+// and writes nothing.
 func TestNoWritesWithoutChange(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	o := f.start()

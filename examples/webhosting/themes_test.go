@@ -47,7 +47,7 @@ func TestThemeChanges(t *testing.T) {
 		f.Expect(name).To(HavePrefix("user-"))
 	}
 
-	t.Log("A Website that changes its Theme is no longer reconciled for the old one")
+	t.Log("A Website that changes its Theme is reconciled for the new one only")
 	change(f, users[0], func(w *webhostingv1alpha1.Website) { w.Spec.Theme = f.Namespace + ".quiet" })
 	f.Eventually(func(g Gomega) string { return f.children(g, users[0]).page.Data["index.html"] }).Should(ContainSubstring("background-color: white"))
 	f.waitUntilIdle(o, all...)

@@ -53,7 +53,8 @@ func (w *transport) roundTrip(request *http.Request, next http.RoundTripper) (*h
 	return next.RoundTrip(request)
 }
 
-// describe returns the method and path of a request. A watch that starts with all objects counts as a list.
+// describe returns the method and path of a request. A watch that starts with all objects counts as
+// a list.
 func describe(request *http.Request) string {
 	what, query := request.Method, request.URL.Query()
 	switch {

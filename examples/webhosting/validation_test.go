@@ -14,8 +14,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestObjectsOlderThanSchema creates Themes and Websites that the schema would reject. Their values must not get into a page, and a
-// correction makes the Website ready.
+// TestObjectsOlderThanSchema creates Themes and Websites that the schema would reject. Their values
+// must not get into a page, and a correction makes the Website ready.
 func TestObjectsOlderThanSchema(t *testing.T) {
 	f := setUp(t, rig.Private(t, rig.Options{CRDs: []string{"examples/webhosting/testdata/loose-crds.yaml"}}))
 	o := f.start()

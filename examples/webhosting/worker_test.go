@@ -92,7 +92,8 @@ func TestQuotaExceeded(t *testing.T) {
 	f.waitForReady(site)
 }
 
-// TestWaitForAllCaches delays the list of one kind at a time. The operator must not reconcile before it arrives.
+// TestWaitForAllCaches delays the list of one kind at a time. The operator must not reconcile
+// before it arrives.
 func TestWaitForAllCaches(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.theme("exciting", "darkcyan")

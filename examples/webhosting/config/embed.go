@@ -1,5 +1,6 @@
-// Package config has the manifests of the sample operator, for programs that apply them without kustomize. Each file is
-// complete: it has namespaces and names, and only the mode has to be chosen.
+// Package config has the manifests of the sample operator, for programs that apply them without
+// kustomize. Each file is complete: it has namespaces and names, and only the mode has to be
+// chosen.
 package config
 
 import "embed"

@@ -32,15 +32,17 @@ const (
 	keyNginx = "nginx.conf"
 )
 
-// annotationChecksum on the pods changes with the page, so that a new page triggers a rollout. The kubelet would update the
-// file in running pods too, but only after a minute or two, and without a signal when the page is served.
+// annotationChecksum on the pods changes with the page, so that a new page triggers a rollout. The
+// kubelet would update the file in running pods too, but only after a minute or two, and without a
+// signal when the page is served.
 const annotationChecksum = "webhosting.timebertt.dev/checksum"
 
 // child is an object that a Website controls: its desired and its current state.
 type child struct {
 	kind             string
 	desired, current client.Object
-	// apply sets all fields in current that desired specifies. Other fields, such as defaults, stay.
+	// apply sets all fields in current that desired specifies. Other fields, such as defaults,
+	// stay.
 	apply func()
 }
 

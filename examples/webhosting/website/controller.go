@@ -34,15 +34,15 @@ type Options struct {
 	WorkTime time.Duration
 	// Clock provides the time for the status.
 	Clock clock.PassiveClock
-	// RecheckInterval is how often to check whether a name that another object has is free. Objects of others are not watched, so
-	// there is no event. The default is 30 s.
+	// RecheckInterval is how often to check whether a name that another object has is free. Objects
+	// of others are not watched, so no event announces it. The default is 30 s.
 	RecheckInterval time.Duration
 }
 
 const defaultRecheckInterval = 30 * time.Second
 
-// Cached restricts the cache to the objects that this operator has created, of kinds that others use too. A cluster has
-// many more ConfigMaps than Websites.
+// Cached restricts the cache to the objects that this operator has created, of kinds that others
+// use too. A cluster has many more ConfigMaps than Websites.
 func Cached() map[client.Object]cache.ByObject {
 	managedOnly := cache.ByObject{Label: labels.SelectorFromSet(managed)}
 	return map[client.Object]cache.ByObject{
@@ -50,7 +50,8 @@ func Cached() map[client.Object]cache.ByObject {
 	}
 }
 
-// Add adds the controller to a manager. It reconciles the objects of the shard, or all Websites if the manager leads.
+// Add adds the controller to a manager. It reconciles the objects of the shard, or all Websites if
+// the manager leads.
 func Add(ctx context.Context, mgr *shard.Manager, options Options) error {
 	r := &reconciler{
 		Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder(manager),

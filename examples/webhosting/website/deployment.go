@@ -44,7 +44,8 @@ func (s site) deployment() child {
 	}}
 }
 
-// applyPodTemplate keeps what users and tools may add, such as the annotation of kubectl rollout restart or a node selector.
+// applyPodTemplate keeps what users and tools may add, such as the annotation of kubectl rollout
+// restart or a node selector.
 func applyPodTemplate(current, desired *corev1.PodTemplateSpec) {
 	applyLabels(current, desired)
 	metav1.SetMetaDataAnnotation(&current.ObjectMeta, annotationChecksum, desired.Annotations[annotationChecksum])
@@ -54,7 +55,8 @@ func applyPodTemplate(current, desired *corev1.PodTemplateSpec) {
 	into.AutomountServiceAccountToken, into.EnableServiceLinks = from.AutomountServiceAccountToken, from.EnableServiceLinks
 }
 
-// pod returns the spec of a pod with nginx, which runs as an unprivileged user with a read-only root file system.
+// pod returns the spec of a pod with nginx, which runs as an unprivileged user with a read-only
+// root file system.
 func (s site) pod() corev1.PodSpec {
 	const nobody = 65534
 	return corev1.PodSpec{
@@ -77,8 +79,8 @@ func (s site) pod() corev1.PodSpec {
 	}
 }
 
-// nginx sets all fields of the container, including those that the API server would default, because the result is compared
-// with the current object.
+// nginx sets all fields of the container, including those that the API server would default,
+// because the result is compared with the current object.
 func (s site) nginx() corev1.Container {
 	return corev1.Container{
 		Name: "nginx", Image: s.image, ImagePullPolicy: corev1.PullIfNotPresent,

@@ -23,14 +23,16 @@ func (e *nameTakenError) Error() string {
 		e.kind, e.name, e.controller)
 }
 
-// terminatingError is returned if a child, or that of an earlier Website of the same name, is being deleted.
+// terminatingError is returned if a child, or that of an earlier Website of the same name, is being
+// deleted.
 type terminatingError struct{ kind, name string }
 
 func (e *terminatingError) Error() string {
 	return fmt.Sprintf("%s %s is being deleted. It is created again when it is gone.", e.kind, e.name)
 }
 
-// ensure brings a child to its desired state, with one write if it differs and none otherwise. It returns the current child.
+// ensure brings a child to its desired state, with one write if it differs and none otherwise. It
+// returns the current child.
 func (r *reconciler) ensure(ctx context.Context, website *webhostingv1alpha1.Website, c child) (client.Object, error) {
 	created, err := r.findOrCreate(ctx, c)
 	switch {
@@ -56,8 +58,8 @@ func (r *reconciler) ensure(ctx context.Context, website *webhostingv1alpha1.Web
 	return c.current, nil
 }
 
-// findOrCreate reads the child from the cache. If it is missing there, it is created, or, if it exists, read from the API
-// server.
+// findOrCreate reads the child from the cache. If it is missing there, it is created, or, if it
+// exists, read from the API server.
 func (r *reconciler) findOrCreate(ctx context.Context, c child) (created bool, err error) {
 	name := client.ObjectKeyFromObject(c.desired)
 	if err := r.Get(ctx, name, c.current); !apierrors.IsNotFound(err) {
@@ -72,8 +74,8 @@ func (r *reconciler) findOrCreate(ctx context.Context, c child) (created bool, e
 		if !apierrors.IsAlreadyExists(err) {
 			return false, fmt.Errorf("creating %s %s: %w", c.kind, name.Name, err)
 		}
-		// The cache is stale, or the object lacks the label by which the cache selects: it is of another owner, or the label was
-		// removed.
+		// The cache is stale, or the object lacks the label by which the cache selects: it is of
+		// another owner, or the label was removed.
 		if err = r.live.Get(ctx, name, c.current); !apierrors.IsNotFound(err) {
 			break
 		}
@@ -84,8 +86,8 @@ func (r *reconciler) findOrCreate(ctx context.Context, c child) (created bool, e
 	return false, nil
 }
 
-// ownedByEarlierWebsite returns true if an object belongs to a deleted Website of the same name. It is not adopted, because the
-// garbage collector may be about to delete it.
+// ownedByEarlierWebsite returns true if an object belongs to a deleted Website of the same name. It
+// is not adopted, because the garbage collector may be about to delete it.
 func ownedByEarlierWebsite(website *webhostingv1alpha1.Website, object client.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(object)
 	return owner != nil && owner.Kind == kindWebsite && owner.Name == website.Name && owner.UID != website.UID

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// TestChildIsDeletedMeanwhile deletes a ConfigMap that is missing in the cache between a failed creation and the read from the API
-// server.
+// TestChildIsDeletedMeanwhile deletes a ConfigMap that is missing in the cache between a failed
+// creation and the read from the API server.
 func TestChildIsDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	own := func() *corev1.ConfigMap {

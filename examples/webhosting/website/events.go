@@ -44,14 +44,14 @@ func (r *reconciler) websitesOf(ctx context.Context, theme client.Object) []reco
 	return requests
 }
 
-// websiteChanged ignores updates of the status, which are our own. Changes of annotations pass, because load tests trigger
-// reconciles with them.
+// websiteChanged ignores updates of the status, which are our own. Changes of annotations pass,
+// because load tests trigger reconciles with them.
 var websiteChanged = predicate.Or[client.Object](
 	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 )
 
-// The predicates for children pass updates that may require a reconcile. They ignore resyncs, because failed reconciles are
-// retried anyway.
+// The predicates for children pass updates that may require a reconcile. They ignore resyncs,
+// because failed reconciles are retried anyway.
 var (
 	configMapChanged = changed(func(before, after *corev1.ConfigMap) bool {
 		return !equality.Semantic.DeepEqual(before.Data, after.Data) || len(before.BinaryData)+len(after.BinaryData) > 0
@@ -65,8 +65,8 @@ var (
 	})
 )
 
-// changed returns a predicate that passes updates of the UID, labels or owners, and those for which differs returns true. Creations
-// and deletions always pass.
+// changed returns a predicate that passes updates of the UID, labels or owners, and those for which
+// differs returns true. Creations and deletions always pass.
 func changed[T client.Object](differs func(before, after T) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, okBefore := e.ObjectOld.(T)

@@ -11,8 +11,9 @@ import (
 // maxName is the maximum length of names of Services and of values of labels.
 const maxName = 63
 
-// ServerName returns the name of the children of a Website. It is the name of the Website with a part of the digest of its
-// namespace and name, so that it is unique, and it is always a valid name of a Service: without dots, and with a letter first.
+// ServerName returns the name of the children of a Website. It is the name of the Website with a
+// part of the digest of its namespace and name, so that it is unique, and it is always a valid name
+// of a Service: without dots, and with a letter first.
 func ServerName(website types.NamespacedName) string {
 	const digits = 8
 	sum := sha256.Sum256([]byte(website.String()))

@@ -27,8 +27,8 @@ type page struct {
 	Theme, Color, FontFamily    string
 }
 
-// newPage returns the page of a Website. It returns an error if the Theme is invalid, which the schema normally prevents. The
-// template would escape the values, but the page would be useless.
+// newPage returns the page of a Website. It returns an error if the Theme is invalid, which the
+// schema normally prevents. The template would escape the values, but the page would be useless.
 func newPage(website *webhostingv1alpha1.Website, theme *webhostingv1alpha1.Theme) (page, error) {
 	if err := theme.Spec.Validate(); err != nil {
 		return page{}, err

@@ -13,7 +13,8 @@ func validPage() page {
 	return page{Name: "a", Namespace: "b", ServerName: "c", Theme: "d", Color: "red", FontFamily: "Menlo"}
 }
 
-// markupOf returns the characters of a page that no value may change: markup, and the characters that end styles.
+// markupOf returns the characters of a page that no value may change: markup, and the characters
+// that end styles.
 func markupOf(t *testing.T, p page) string {
 	t.Helper()
 	html, err := p.render()

@@ -75,8 +75,8 @@ func (r *reconciler) simulateWork(ctx context.Context) error {
 	}
 }
 
-// reconcileWebsite reconciles the children of a Website. The result describes problems that a user has to solve; an error is
-// retried. If the result is nil, the status stays as it is.
+// reconcileWebsite reconciles the children of a Website. The result describes problems that a user
+// has to solve; an error is retried. If the result is nil, the status stays as it is.
 func (r *reconciler) reconcileWebsite(ctx context.Context, website *webhostingv1alpha1.Website) (*result, error) {
 	if website.DeletionTimestamp != nil {
 		return new(terminating()), nil
@@ -125,7 +125,8 @@ func (r *reconciler) ensureAll(ctx context.Context, s site) (*result, error) {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return new(terminating()), nil // the namespace is being deleted
 		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
-			// A quota or a policy. Report it, and retry, because no event announces that it has changed.
+			// A quota or a policy. Report it, and retry, because no event announces that it has
+			// changed.
 			return new(failed(webhostingv1alpha1.ReasonRefused, err.Error())), err
 		case err != nil:
 			return nil, err
@@ -137,7 +138,8 @@ func (r *reconciler) ensureAll(ctx context.Context, s site) (*result, error) {
 	return new(workloadResult(workload)), nil
 }
 
-// updateStatus writes the status if it has changed, with the resourceVersion that was read as its precondition.
+// updateStatus writes the status if it has changed, with the resourceVersion that was read as its
+// precondition.
 func (r *reconciler) updateStatus(ctx context.Context, website *webhostingv1alpha1.Website, found result) error {
 	before := website.DeepCopy()
 	website.Status = nextStatus(website, found, r.clock.Now())

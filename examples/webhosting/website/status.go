@@ -43,8 +43,8 @@ func (v result) withTheme(reason string) result {
 	return v
 }
 
-// workloadResult returns the result for the state of the Deployment. Updates of a Deployment with the same result are
-// ignored.
+// workloadResult returns the result for the state of the Deployment. Updates of a Deployment with
+// the same result are ignored.
 func workloadResult(workload *appsv1.Deployment) result {
 	wanted := ptr.Deref(workload.Spec.Replicas, 1)
 	if wanted == 0 {

@@ -4,7 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Theme is the style of Websites. Themes are cluster-scoped, and Websites of all namespaces may refer to them.
+// Theme is the style of Websites. Themes are cluster-scoped, and Websites of all namespaces may
+// refer to them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -31,15 +32,15 @@ type ThemeList struct {
 
 // ThemeSpec is the style of pages.
 type ThemeSpec struct {
-	// Color is the background color of the pages: a CSS color name, such as darkcyan, or a hexadecimal
-	// color, such as #0a8 or #00aa88.
+	// Color is the background color of the pages: a CSS color name, such as darkcyan, or a
+	// hexadecimal color, such as #0a8 or #00aa88.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([A-Za-z]+|#[0-9A-Fa-f]{3}|#[0-9A-Fa-f]{4}|#[0-9A-Fa-f]{6}|#[0-9A-Fa-f]{8})$`
 	Color string `json:"color"`
-	// FontFamily is a comma-separated list of fonts, in order of preference. Names consist of letters,
-	// digits, spaces and hyphens, without quotes.
+	// FontFamily is a comma-separated list of fonts, in order of preference. Names consist of
+	// letters, digits, spaces and hyphens, without quotes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// The rules of the schema. An object can be older than a rule, so the operator validates it again before it
-// writes a page.
+// The rules of the schema. An object can be older than a rule, so the operator validates it again
+// before it writes a page.
 const (
 	patternColor      = `^([A-Za-z]+|#[0-9A-Fa-f]{3}|#[0-9A-Fa-f]{4}|#[0-9A-Fa-f]{6}|#[0-9A-Fa-f]{8})$`
 	patternFontFamily = `^[A-Za-z0-9]+([ -][A-Za-z0-9]+)*(, ?[A-Za-z0-9]+([ -][A-Za-z0-9]+)*)*$`

@@ -55,8 +55,8 @@ const (
 	PhasePending Phase = "Pending"
 	// PhaseReady: the current page is served.
 	PhaseReady Phase = "Ready"
-	// PhaseError: the page cannot be served until a user solves a problem. The condition Ready describes
-	// it.
+	// PhaseError: the page cannot be served until a user solves a problem. The condition Ready
+	// describes it.
 	PhaseError Phase = "Error"
 	// PhaseTerminating: the Website is being deleted.
 	PhaseTerminating Phase = "Terminating"
@@ -117,8 +117,8 @@ const (
 	ReasonTerminating = "Terminating"
 )
 
-// LabelSkipWorkload on a Website, with any value, is for load tests: its Deployment has no replicas, and
-// Ingress controllers ignore its Ingress.
+// LabelSkipWorkload on a Website, with any value, is for load tests: its Deployment has no
+// replicas, and Ingress controllers ignore its Ingress.
 const LabelSkipWorkload = "skip-workload"
 
 // LabelProject with the value "true" marks namespaces whose Websites are sharded.
