@@ -329,7 +329,7 @@ func TestDemo(t *testing.T) {
 	d.Expect(json.Unmarshal([]byte(d.command("list", "-o", "json")), &list)).To(Succeed())
 	d.Expect(list.Processes).To(And(HaveLen(6), ContainElement(And(HaveField("Name", instance(3)), HaveField("State", "stopped")))))
 	d.Expect(d.command("kill", instance(3))).To(And(ContainSubstring("start it with 'resume'"), Not(ContainSubstring("Killed"))))
-	d.Expect(d.command("kill", "unassigned")).To(ContainSubstring(`process "nobody" not found (available: ` + instance(0)))
+	d.Expect(d.command("kill", "nobody")).To(ContainSubstring(`process "nobody" not found (available: ` + instance(0)))
 	d.Expect(d.command("kill")).To(ContainSubstring("PROCESS is missing, as in 'ringmaster demo kill webhosting-operator-1'; available: " + instance(0)))
 	d.Expect(d.command("scale", "three")).To(ContainSubstring("is not a valid NUMBER"))
 	d.stop()

@@ -76,7 +76,7 @@ func TestMoves(t *testing.T) {
 		t.Errorf("a new object of the same name counts as moved: %v", got.Moves)
 	}
 	if f.changes == 0 {
-		t.Error("nobody was eventCount")
+		t.Error("Changed was not called")
 	}
 }
 
@@ -232,8 +232,8 @@ func TestLeader(t *testing.T) {
 	}
 }
 
-// TestOldNewsAreForgotten is eventCount more than anybody wants to know.
-func TestOldNewsAreForgotten(t *testing.T) {
+// TestHistoryIsLimited records more moves and events than are kept.
+func TestHistoryIsLimited(t *testing.T) {
 	f := setUp(view.ModeShard)
 	const many = 5000
 	for i := range many {

@@ -165,8 +165,8 @@ func golden(t *testing.T, name, got string) {
 // lineContinuation matches where a command is continued on the next line.
 var lineContinuation = regexp.MustCompile(` \\\n +`)
 
-// TestCommandsAreNotTruncated looks for what a person needs in another terminal, in terminals of
-// usual sizes, whatever goes on in them.
+// TestCommandsAreNotTruncated expects the setup command and the URL of the websites in terminals of
+// usual sizes.
 func TestCommandsAreNotTruncated(t *testing.T) {
 	helpShown := steady()
 	helpShown.Help = true

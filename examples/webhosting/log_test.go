@@ -27,10 +27,10 @@ type reconcileLog struct {
 
 // logger returns a logger that writes to the log.
 func (h *reconcileLog) logger() logr.Logger {
-	return funcr.NewJSON(h.note, funcr.Options{Verbosity: 1})
+	return funcr.NewJSON(h.record, funcr.Options{Verbosity: 1})
 }
 
-func (h *reconcileLog) note(written string) {
+func (h *reconcileLog) record(written string) {
 	read := line{}
 	err := json.Unmarshal([]byte(written), &read)
 	h.mu.Lock()
@@ -62,7 +62,7 @@ func (h *reconcileLog) reconciled() map[string]int {
 
 // overlaps returns the reconciles that began during another reconcile of the same Website, and the
 // maximum number of concurrent reconciles.
-func (h *reconcileLog) overlaps() (found []string, most int) {
+func (h *reconcileLog) overlaps() (found []string, maxConcurrent int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	working := map[string]string{}
@@ -73,12 +73,12 @@ func (h *reconcileLog) overlaps() (found []string, most int) {
 				found = append(found, fmt.Sprintf("%s: %s began before %s ended", l.Name, l.ID, other))
 			}
 			working[l.Name] = l.ID
-			most = max(most, len(working))
+			maxConcurrent = max(maxConcurrent, len(working))
 		case ends:
 			delete(working, l.Name)
 		}
 	}
-	return found, most
+	return found, maxConcurrent
 }
 
 // failures returns the logged errors.
@@ -102,8 +102,8 @@ func TestOverlaps(t *testing.T) {
 		{Message: ends, Name: "a", ID: "1"},
 		{Message: begins, Name: "a", ID: "3"},
 	}}
-	if found, most := h.overlaps(); len(found) != 0 || most != 2 {
-		t.Errorf("got %v, %d", found, most)
+	if found, maxConcurrent := h.overlaps(); len(found) != 0 || maxConcurrent != 2 {
+		t.Errorf("got %v, %d", found, maxConcurrent)
 	}
 	h.lines = append(h.lines, line{Message: begins, Name: "a", ID: "4"})
 	if found, _ := h.overlaps(); len(found) != 1 {

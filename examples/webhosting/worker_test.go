@@ -41,9 +41,9 @@ func TestOneItemAtATime(t *testing.T) {
 	}
 	group.Wait()
 	f.Eventually(o.reconciled).Should(HaveLen(sites))
-	overlaps, most := o.overlaps()
+	overlaps, maxConcurrent := o.overlaps()
 	f.Expect(overlaps).To(BeEmpty())
-	f.Expect(most).To(BeNumerically(">", 1), "different Websites are reconciled concurrently")
+	f.Expect(maxConcurrent).To(BeNumerically(">", 1), "different Websites are reconciled concurrently")
 }
 
 // TestFailedWritesAreRetried lets each kind of write fail a few times.
