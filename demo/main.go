@@ -1,5 +1,5 @@
-// Command ringmaster-demo is what 'ringmaster demo' and 'ringmaster up' run: a sample operator in several instances on a control
-// plane of this machine.
+// Command ringmaster-demo carries out 'ringmaster demo' and 'ringmaster up': it runs a sample
+// operator in several instances on a control plane of this machine.
 package main
 
 import (

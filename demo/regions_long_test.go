@@ -12,19 +12,19 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestRegionsGoOnLocally keeps its data, and goes on with it in the mode in which each acts for itself.
-func TestRegionsGoOnLocally(t *testing.T) {
+// TestRegionsModeChange restarts a demo with kept data in the local mode.
+func TestRegionsModeChange(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(rig.TempDir(t), "data")
-	first := found(t, "--data-dir", dir)
-	first.Expect(first.asks()).To(ContainSubstring("Inclusion"))
-	first.ends()
+	first := startRegions(t, "--data-dir", dir)
+	first.Expect(first.status()).To(ContainSubstring("Inclusion"))
+	first.stop()
 
-	c := found(t, "--data-dir", dir, "--mode", "local")
-	c.Expect(c.ids()).To(Equal("dc1-1 dc2-1 dc3-1"), "they are the same")
-	c.Eventually(func() string { return c.asks() }).Should(HavePrefix("orders: 0 instances"), "they tell each other nothing")
+	c := startRegions(t, "--data-dir", dir, "--mode", "local")
+	c.Expect(c.ids()).To(Equal("dc1-1 dc2-1 dc3-1"), "the members are the same")
+	c.Eventually(func() string { return c.status() }).Should(HavePrefix("orders: 0 instances"), "in local mode no operator participates")
 	_, before := c.members()
-	c.Expect(c.types("restart", "--data-dir", dir)).To(ContainSubstring("have to be restarted"))
+	c.Expect(c.command("restart", "--data-dir", dir)).To(ContainSubstring("have to be restarted"))
 	c.Eventually(func() bool {
 		_, after := c.members()
 		for pid := range strings.FieldsSeq(before) {
@@ -33,6 +33,6 @@ func TestRegionsGoOnLocally(t *testing.T) {
 			}
 		}
 		return len(strings.Fields(after)) == 3
-	}).Should(BeTrue(), "all were restarted")
-	c.ends()
+	}).Should(BeTrue(), "all members were restarted")
+	c.stop()
 }

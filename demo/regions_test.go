@@ -15,14 +15,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-// country is a demo of three regions, as its user sees it.
-type country struct {
+// regionsDemo is a running demo of three regions.
+type regionsDemo struct {
 	demo
 	kubeconfig string
 	endpoint   string
 }
 
-// regionPrograms is a folder with what that demo runs.
+// regionPrograms returns a folder with the programs that the demo runs.
 func regionPrograms(t *testing.T) string {
 	t.Helper()
 	folder := rig.TempDir(t)
@@ -35,13 +35,13 @@ func regionPrograms(t *testing.T) string {
 	return folder
 }
 
-var endpointLine = regexp.MustCompile(`which is at (\S+), whichever`)
+var endpointLine = regexp.MustCompile(`The etcd cluster \S+ is at (\S+)\.`)
 
-// found starts the demo, and waits until it says that all is ready.
-func found(t *testing.T, args ...string) *country {
+// startRegions starts the demo, and waits until it is ready.
+func startRegions(t *testing.T, args ...string) *regionsDemo {
 	t.Helper()
-	c := &country{demo: demo{WithT: NewWithT(t), t: t, tmp: rig.TempDir(t)}}
-	c.SetDefaultEventuallyTimeout(patience)
+	c := &regionsDemo{demo: demo{WithT: NewWithT(t), t: t, tmp: rig.TempDir(t)}}
+	c.SetDefaultEventuallyTimeout(timeout)
 	c.SetDefaultEventuallyPollingInterval(500 * time.Millisecond) // each poll starts a process
 	c.process = up(t, c.tmp, append([]string{"--example", "etcdcluster", "--programs", regionPrograms(t)}, args...)...)
 	c.kubeconfig = ready(t, c.process)
@@ -49,31 +49,32 @@ func found(t *testing.T, args ...string) *country {
 	return c
 }
 
-// asks is what somebody types who wants to know what the operators agree on.
-func (c *country) asks(args ...string) string {
-	return c.runs("./cmd/ringmaster", append([]string{"coordination", "status", "--endpoints", c.endpoint}, args...)...)
+// status returns the output of 'ringmaster coordination status'.
+func (c *regionsDemo) status(args ...string) string {
+	return c.runProgram("./cmd/ringmaster", append([]string{"coordination", "status", "--endpoints", c.endpoint}, args...)...)
 }
 
-// agreement is what they agree on, or nothing if that cannot be known at the moment.
-func (c *country) agreement() *coordination.View {
+// coordination returns the coordination records, or an empty view if they cannot be read at the
+// moment.
+func (c *regionsDemo) coordination() *coordination.View {
 	var read struct{ Systems []*coordination.View }
-	if json.Unmarshal([]byte(c.asks("-o", "json")), &read) != nil || len(read.Systems) != 1 {
+	if json.Unmarshal([]byte(c.status("-o", "json")), &read) != nil || len(read.Systems) != 1 {
 		return &coordination.View{}
 	}
 	return read.Systems[0]
 }
 
-// last is what was done last, if nothing is being done.
-func (c *country) last() coordination.DoneRecord {
-	view := c.agreement()
+// lastDone returns the last completed action, if no action is in progress.
+func (c *regionsDemo) lastDone() coordination.DoneRecord {
+	view := c.coordination()
 	if view.Intent != nil || len(view.DoneRecords) == 0 {
 		return coordination.DoneRecord{}
 	}
 	return view.DoneRecords[0]
 }
 
-// members are the IDs of all members that vote and are well, with the numbers of their processes.
-func (c *country) members() (ids, pids string) {
+// members returns the IDs and process IDs of all voting members.
+func (c *regionsDemo) members() (ids, pids string) {
 	out, err := kubectl(c.t, c.kubeconfig, "get", "etcdclusters", "-A", "-o",
 		`jsonpath={range .items[*].status.members[?(@.phase=="Voter")]}{.id},{.pid} {end}`)()
 	if err != nil {
@@ -86,77 +87,77 @@ func (c *country) members() (ids, pids string) {
 	return strings.TrimSpace(ids), pids
 }
 
-func (c *country) ids() string { ids, _ := c.members(); return ids }
+func (c *regionsDemo) ids() string { ids, _ := c.members(); return ids }
 
-// TestRegions does everything that a person may do.
+// TestRegions uses all commands.
 func TestRegions(t *testing.T) {
 	t.Parallel()
-	c := found(t)
-	c.Expect(c.ids()).To(Equal("dc1-1 dc2-1 dc3-1"), "all vote when it says so")
+	c := startRegions(t)
+	c.Expect(c.ids()).To(Equal("dc1-1 dc2-1 dc3-1"), "all members vote after the start")
 	c.Expect(kubectl(t, c.kubeconfig, "get", "etcdclusters", "-A", "-o", "jsonpath={.items[*].status.members[*].peerURL}")()).To(
 		MatchRegexp(`^(https://127\.0\.0\.1:\d+ ?){3}$`), "members talk to each other with TLS")
-	c.Expect(c.asks("orders")).To(And(HavePrefix("orders: 3 instances"), MatchRegexp(`dc2-operator +dc2 +global`)))
+	c.Expect(c.status("orders")).To(And(HavePrefix("orders: 3 instances"), MatchRegexp(`dc2-operator +dc2 +global`)))
 	c.Eventually(kubectl(t, c.kubeconfig, "get", "pods", "-A")).Should(MatchRegexp(`dc1 +dc1-operator +1/1 +Running`))
 
 	_, before := c.members()
-	c.Expect(c.types("restart")).To(ContainSubstring("All members are to have --snapshot-count=11000"))
-	c.Eventually(c.last).Should(And(HaveField("Action", coordination.Action("Restart")), HaveField("Failure", ""), HaveField("Members", HaveLen(3))))
+	c.Expect(c.command("restart")).To(ContainSubstring("Set --snapshot-count=11000 for all members"))
+	c.Eventually(c.lastDone).Should(And(HaveField("Action", coordination.Action("Restart")), HaveField("Failure", ""), HaveField("Members", HaveLen(3))))
 	_, after := c.members()
 	for pid := range strings.FieldsSeq(before) {
-		c.Expect(strings.Fields(after)).NotTo(ContainElement(pid), "it is another process")
+		c.Expect(strings.Fields(after)).NotTo(ContainElement(pid), "the member was restarted")
 	}
 
-	// Who acts is killed in the middle of it, for longer than the others believe in it.
-	c.Expect(c.types("replace")).To(ContainSubstring("To be replaced: [dc1-1 dc2-1 dc3-1]"))
-	var acts string
+	// Kill the operator that holds the lock, for longer than its session lasts.
+	c.Expect(c.command("replace")).To(ContainSubstring("Replacing dc1-1, dc2-1, dc3-1."))
+	var holder string
 	c.Eventually(func() int {
-		view := c.agreement()
+		view := c.coordination()
 		if view.Lock == nil || view.Intent == nil {
 			return 0
 		}
-		acts = view.Lock.Holder
+		holder = view.Lock.Holder
 		return view.Intent.StepIndex
 	}).Should(BeNumerically(">", 0))
-	c.Expect(c.types("kill", acts)).To(ContainSubstring("started again in 20s"))
-	c.Eventually(c.last, 2*patience).Should(And(HaveField("Action", coordination.Action("Exclusion")), HaveField("Failure", ""), HaveField("Holder", Not(Equal(acts)))))
+	c.Expect(c.command("kill", holder)).To(ContainSubstring("restarts in 20s"))
+	c.Eventually(c.lastDone, 2*timeout).Should(And(HaveField("Action", coordination.Action("Exclusion")), HaveField("Failure", ""), HaveField("Holder", Not(Equal(holder)))))
 	c.Eventually(c.ids).Should(Equal("dc1-2 dc2-2 dc3-2"))
-	c.Expect(c.asks()).To(HavePrefix("orders: 3 instances"), "the address is the same when all members are others")
+	c.Expect(c.status()).To(HavePrefix("orders: 3 instances"), "the address stays the same when all members were replaced")
 
-	c.Expect(c.types("pause", "dc2-operator")).To(ContainSubstring("goes on with 'resume'"))
-	c.Eventually(func() string { return c.asks() }).Should(HavePrefix("orders: 2 instances"))
-	c.Expect(c.types("resume", "dc2-operator")).To(ContainSubstring("goes on"))
-	c.Eventually(func() string { return c.asks() }).Should(HavePrefix("orders: 3 instances"))
+	c.Expect(c.command("pause", "dc2-operator")).To(ContainSubstring("Resume it with 'resume'"))
+	c.Eventually(func() string { return c.status() }).Should(HavePrefix("orders: 2 instances"))
+	c.Expect(c.command("resume", "dc2-operator")).To(ContainSubstring("Resumed dc2-operator"))
+	c.Eventually(func() string { return c.status() }).Should(HavePrefix("orders: 3 instances"))
 
-	c.Expect(c.types("scale", "4")).To(ContainSubstring("scale is for the example webhosting"))
-	c.Expect(c.types("kill", "nobody")).To(ContainSubstring("there are: dc1-operator"))
+	c.Expect(c.command("scale", "4")).To(ContainSubstring("'scale' is only available with --example webhosting"))
+	c.Expect(c.command("kill", "nobody")).To(ContainSubstring("(available: dc1-operator"))
 	c.Eventually(func() string { return c.process.Tail(1000) }).Should(And(
-		ContainSubstring(acts+": killed by you"), MatchRegexp(`dc3-2: \w+ → Voter`), // it may not have been seen as a learner
+		ContainSubstring(holder+": killed by you"), MatchRegexp(`dc3-2: \w+ → Voter`), // the learner phase may be too short to be seen
 		MatchRegexp(`Restart of dc1-1, dc2-1, dc3-1, step \d of 4: `), Not(ContainSubstring("\x1b"))))
-	c.ends()
+	c.stop()
 }
 
-// TestRegionsLive looks at the regions, restarts all members with a key, and ends it with Ctrl-C.
+// TestRegionsLive restarts all members with a key, and ends the demo with Ctrl-C.
 func TestRegionsLive(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(patience)
+	g.SetDefaultEventuallyTimeout(timeout)
 	tmp := rig.TempDir(t)
-	s := sit(t, tmp, "--example", "etcdcluster", "--programs", regionPrograms(t))
-	g.Eventually(s.seen).Should(MatchRegexp(`orders  3 of 3 members vote · dc\d-1 leads`))
-	g.Eventually(s.seen).Should(ContainSubstring("› 1 dc1-operator"))
-	g.Eventually(s.seen).Should(MatchRegexp(`last: Inclusion of dc2-1, dc3-1|last: Inclusion of dc\d-1`))
-	_, err := s.Person.WriteString("2a")
+	s := startSession(t, tmp, "--example", "etcdcluster", "--programs", regionPrograms(t))
+	g.Eventually(s.output).Should(MatchRegexp(`orders  3 of 3 members voting · dc\d-1 leads`))
+	g.Eventually(s.output).Should(ContainSubstring("› 1 dc1-operator"))
+	g.Eventually(s.output).Should(MatchRegexp(`last: Inclusion of dc2-1, dc3-1|last: Inclusion of dc\d-1`))
+	_, err := s.pty.WriteString("2a")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Eventually(s.seen).Should(ContainSubstring("› 2 dc2-operator"))
-	g.Eventually(s.seen).Should(ContainSubstring("carries out the Restart, step"))
-	g.Eventually(s.seen).Should(MatchRegexp(`› 4/4  restart dc\d-1`))
-	g.Eventually(s.seen).Should(ContainSubstring("last: Restart of dc1-1, dc2-1, dc3-1"))
+	g.Eventually(s.output).Should(ContainSubstring("› 2 dc2-operator"))
+	g.Eventually(s.output).Should(ContainSubstring("carries out the Restart, step"))
+	g.Eventually(s.output).Should(MatchRegexp(`› 4/4  restart dc\d-1`))
+	g.Eventually(s.output).Should(ContainSubstring("last: Restart of dc1-1, dc2-1, dc3-1"))
 	children := rig.Descendants(t, s.cmd.Process.Pid)
 	g.Expect(children).To(And(ContainElement("dc1-operator"), ContainElement("dc3-agent"), ContainElement("etcd")))
-	_, err = s.Person.WriteString("\x03")
+	_, err = s.pty.WriteString("\x03")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(s.ended).Should(Receive(BeNil()))
-	g.Eventually(s.seen).Should(MatchRegexp(`\[\?1049l(.|\n)*Stopping\.(.|\n)*Stopped in`))
+	g.Eventually(s.output).Should(MatchRegexp(`\[\?1049l(.|\n)*Stopping\.(.|\n)*Stopped in`))
 	g.Eventually(func() map[int]string { return rig.Alive(children) }).Should(BeEmpty())
 	g.Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(tmp) }).Should(BeEmpty())
 }

@@ -1,5 +1,6 @@
-// Package balancer is to the API server what a Service is: one address for all replicas of a server. It
-// promises that a connection is brought to a replica that accepts it, if there is one.
+// Package balancer is a TCP load balancer on the loopback interface, which stands in for a Service:
+// one address for all replicas of a server. It guarantees that a connection reaches a replica that
+// accepts it, if there is one.
 package balancer
 
 import (
@@ -9,13 +10,14 @@ import (
 	"net"
 )
 
-// Balancer brings connections to replicas.
+// Balancer forwards connections to replicas.
 type Balancer struct {
 	listener net.Listener
 	targets  func() []string
 }
 
-// Start listens on a free port of this machine. The function tells who can serve at the moment.
+// Start listens on a free port. targets returns the addresses of the replicas that can serve at the
+// moment.
 func Start(targets func() []string) (*Balancer, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,17 +28,17 @@ func Start(targets func() []string) (*Balancer, error) {
 	return b, nil
 }
 
-// Address is where it listens.
+// Address returns the address on which it listens.
 func (b *Balancer) Address() string { return b.listener.Addr().String() }
 
-// Close takes no more connections.
+// Close stops listening. Open connections stay open.
 func (b *Balancer) Close() { b.listener.Close() }
 
 func (b *Balancer) accept() {
 	for {
 		conn, err := b.listener.Accept()
 		if err != nil {
-			return // it was closed
+			return // the listener was closed
 		}
 		go b.serve(conn)
 	}
@@ -54,11 +56,11 @@ func (b *Balancer) serve(conn net.Conn) {
 	}
 }
 
-// relay brings what either side says to the other until one has ended.
+// relay copies data in both directions until one side closes its connection.
 func relay(conn, replica net.Conn) {
 	defer replica.Close()
 	go func() {
-		_, _ = io.Copy(replica, conn) // however that ends, it has ended
+		_, _ = io.Copy(replica, conn) // however it ends, the connection is done
 		replica.Close()
 	}()
 	_, _ = io.Copy(conn, replica)

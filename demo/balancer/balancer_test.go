@@ -8,7 +8,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/balancer"
 )
 
-// replica says its name to everybody.
+// replica listens, and sends its name to each client.
 func replica(t *testing.T, name string) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,34 +37,34 @@ func TestBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	ask := func() string {
+	connect := func() string {
 		t.Helper()
 		conn, err := net.Dial("tcp", b.Address())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		said, err := io.ReadAll(conn)
+		name, err := io.ReadAll(conn)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(said)
+		return string(name)
 	}
-	heard := map[string]bool{}
+	names := map[string]bool{}
 	for range 50 {
-		heard[ask()] = true
+		names[connect()] = true
 	}
-	if len(heard) != 2 {
-		t.Errorf("only %v answered", heard)
+	if len(names) != 2 {
+		t.Errorf("only %v answered", names)
 	}
 	one.Close()
 	for range 10 {
-		if got := ask(); got != "two" {
-			t.Errorf("%q answered, and one is not there any more", got)
+		if got := connect(); got != "two" {
+			t.Errorf("%q answered after replica one was closed", got)
 		}
 	}
 	two.Close()
-	if got := ask(); got != "" {
-		t.Errorf("%q answered, and nobody is there", got)
+	if got := connect(); got != "" {
+		t.Errorf("%q answered without any replica", got)
 	}
 }

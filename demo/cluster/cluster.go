@@ -1,8 +1,8 @@
-// Package cluster is what an example is shown on: the access to a cluster, what is installed there, a pretended node, and
-// processes that are to the cluster what containers in pods are.
+// Package cluster prepares the cluster that an example runs on: clients, manifests, a fake node,
+// and processes that stand in for the containers of pods.
 //
-// It promises that a process may do exactly what the roles of its ServiceAccount say, or nothing without one, that its
-// files are in a folder of its own, and that what it logs is in a file with its name.
+// It guarantees that a process has exactly the permissions of its ServiceAccount, or none without
+// one, that its files are in its own folder, and that its log is in a file with its name.
 package cluster
 
 import (
@@ -18,56 +18,56 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
 )
 
-// Options say what there is.
+// Options describe the control plane and the folders to use.
 type Options struct {
 	// Plane is the control plane, with controller manager and scheduler. Kubernetes is its version.
 	Plane      *controlplane.ControlPlane
 	Kubernetes string
-	// Dir is where files are written, in folders of the stage's own and in logs.
+	// Dir is the data folder. Files are written to its subfolders processes, kubeconfigs and logs.
 	Dir string
-	// Programs is the folder with our programs, as FindPrograms finds it.
+	// Programs is the folder with our programs, as returned by FindPrograms.
 	Programs string
 }
 
-// Stage is what an example is shown on.
-type Stage struct {
+// Cluster is the cluster that an example runs on.
+type Cluster struct {
 	Options
-	// Client and Clientset are the administrator's: what is done with them, whoever runs the example does.
+	// Client and Clientset have the permissions of the administrator.
 	Client    client.Client
 	Clientset kubernetes.Interface
 }
 
-// New prepares the access to the cluster.
-func New(options Options) (*Stage, error) {
-	s := &Stage{Options: options}
+// New creates the clients of the cluster.
+func New(options Options) (*Cluster, error) {
+	c := &Cluster{Options: options}
 	var err, errs error
 	config := options.Plane.RESTConfig()
-	s.Client, err = client.New(config, client.Options{})
+	c.Client, err = client.New(config, client.Options{})
 	errs = errors.Join(errs, err)
-	s.Clientset, err = kubernetes.NewForConfig(config)
-	return s, errors.Join(errs, err)
+	c.Clientset, err = kubernetes.NewForConfig(config)
+	return c, errors.Join(errs, err)
 }
 
-// Folder is where a process has its files.
-func (s *Stage) Folder(name string) string { return filepath.Join(s.Dir, "processes", name) }
+// ProcessDir returns the folder with the files of a process.
+func (c *Cluster) ProcessDir(name string) string { return filepath.Join(c.Dir, "processes", name) }
 
-// Log is where it writes.
-func (s *Stage) Log(name string) string { return filepath.Join(s.Dir, "logs", name+".log") }
+// Log returns the path of the log of a process.
+func (c *Cluster) Log(name string) string { return filepath.Join(c.Dir, "logs", name+".log") }
 
-// MakeFolder makes the folder of a process.
-func (s *Stage) MakeFolder(name string) error {
-	if err := os.MkdirAll(s.Folder(name), 0o700); err != nil {
-		return fmt.Errorf("making a folder for %s: %w", name, err)
+// CreateDir creates the folder of a process.
+func (c *Cluster) CreateDir(name string) error {
+	if err := os.MkdirAll(c.ProcessDir(name), 0o700); err != nil {
+		return fmt.Errorf("creating a folder for %s: %w", name, err)
 	}
 	return nil
 }
 
-// ForgetLogs removes what processes of an earlier run have logged, which would be taken for words of this one. Names may
-// be patterns.
-func (s *Stage) ForgetLogs(names ...string) error {
+// RemoveLogs removes the logs of an earlier run, which would be mistaken for those of this run.
+// Names may be glob patterns.
+func (c *Cluster) RemoveLogs(names ...string) error {
 	var errs []error
 	for _, name := range names {
-		logs, err := filepath.Glob(s.Log(name))
+		logs, err := filepath.Glob(c.Log(name))
 		errs = append(errs, err)
 		for _, log := range logs {
 			errs = append(errs, os.Remove(log))
@@ -76,25 +76,25 @@ func (s *Stage) ForgetLogs(names ...string) error {
 	return errors.Join(errs...)
 }
 
-// FindPrograms returns the folder if it has the programs of the names.
+// FindPrograms returns the absolute path of the folder if it has the named programs.
 func FindPrograms(folder string, names ...string) (string, error) {
 	for _, name := range names {
 		if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.IsDir() {
-			return "", fmt.Errorf("the program %s is missing in %s: build it with 'make build', or run a bare control plane with --example none",
+			return "", fmt.Errorf("program %s not found in %s: build it with 'make build', or run only the control plane with --example none",
 				name, folder)
 		}
 	}
 	return filepath.Abs(folder)
 }
 
-// executable is a link with the process's name to its program. The name is what people see in lists of
-// processes, and what the API server notes as who has written something.
-func (s *Stage) executable(j Job) (string, error) {
-	link := filepath.Join(s.Folder(j.Name), j.Name)
+// executable creates a link to the program that has the name of the process. The name appears in
+// lists of processes, and the API server records it as the field manager.
+func (c *Cluster) executable(spec ProcessSpec) (string, error) {
+	link := filepath.Join(c.ProcessDir(spec.Name), spec.Name)
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("linking to the program: %w", err)
 	}
-	if err := os.Symlink(filepath.Join(s.Programs, j.Program), link); err != nil {
+	if err := os.Symlink(filepath.Join(c.Programs, spec.Program), link); err != nil {
 		return "", fmt.Errorf("linking to the program: %w", err)
 	}
 	return link, nil

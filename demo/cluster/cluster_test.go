@@ -34,9 +34,9 @@ func TestFindPrograms(t *testing.T) {
 		programs []string
 		missing  string
 	}{
-		"it is there":    {[]string{"one"}, ""},
-		"it is a folder": {[]string{"one", "two"}, "the program two is missing"},
-		"it is missing":  {[]string{"three"}, "the program three is missing"},
+		"present":  {[]string{"one"}, ""},
+		"a folder": {[]string{"one", "two"}, "program two not found"},
+		"missing":  {[]string{"three"}, "program three not found"},
 	} {
 		found, err := cluster.FindPrograms(folder, test.programs...)
 		if test.missing == "" && (err != nil || found != folder) || test.missing != "" && (err == nil || !strings.Contains(err.Error(), test.missing)) {
@@ -45,33 +45,33 @@ func TestFindPrograms(t *testing.T) {
 	}
 }
 
-// TestForgetLogs removes those of the processes that are named, and no others.
-func TestForgetLogs(t *testing.T) {
-	s := &cluster.Stage{Options: cluster.Options{Dir: t.TempDir()}}
+// TestRemoveLogs removes only the logs of the named processes.
+func TestRemoveLogs(t *testing.T) {
+	c := &cluster.Cluster{Options: cluster.Options{Dir: t.TempDir()}}
 	for _, name := range []string{"operator-0", "operator-1", "agent", "other"} {
-		write(t, s.Log(name))
+		write(t, c.Log(name))
 	}
-	if err := s.ForgetLogs("operator-*", "agent", "absent"); err != nil {
+	if err := c.RemoveLogs("operator-*", "agent", "absent"); err != nil {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(s.Log("*"))
+	left, err := filepath.Glob(c.Log("*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{s.Log("other")}, left); diff != "" {
+	if diff := cmp.Diff([]string{c.Log("other")}, left); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestProcess(t *testing.T) {
+func TestPodProcess(t *testing.T) {
 	for name, test := range map[string]struct {
-		member supervisor.Member
+		status supervisor.ProcessStatus
 		want   fakenode.Process
 	}{
-		"it runs":     {supervisor.Member{Phase: supervisor.Running, PID: 7, Restarts: 2, Since: time.Now()}, fakenode.Process{Running: true, Restarts: 2}},
-		"it is ended": {supervisor.Member{Phase: supervisor.Waiting}, fakenode.Process{Reason: "ProcessIsWaiting"}},
+		"running": {supervisor.ProcessStatus{Phase: supervisor.Running, PID: 7, Restarts: 2, Since: time.Now()}, fakenode.Process{Running: true, Restarts: 2}},
+		"waiting": {supervisor.ProcessStatus{Phase: supervisor.Waiting}, fakenode.Process{Reason: "ProcessIsWaiting"}},
 	} {
-		if diff := cmp.Diff(test.want, cluster.Process(test.member)); diff != "" {
+		if diff := cmp.Diff(test.want, cluster.PodProcess(test.status)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}

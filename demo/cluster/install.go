@@ -13,18 +13,18 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 )
 
-// Owner is who applies, as far as the API server is concerned.
-const Owner = "ringmaster-up"
+// FieldManager is the field manager of everything that the demo applies.
+const FieldManager = "ringmaster-up"
 
-// InstallKinds makes the cluster know kinds.
-func (s *Stage) InstallKinds(ctx context.Context, kinds ...*unstructured.Unstructured) error {
-	if err := manifest.Apply(ctx, s.Client, Owner, kinds...); err != nil {
+// InstallKinds applies CustomResourceDefinitions, and waits until the API server serves them.
+func (c *Cluster) InstallKinds(ctx context.Context, kinds ...*unstructured.Unstructured) error {
+	if err := manifest.Apply(ctx, c.Client, FieldManager, kinds...); err != nil {
 		return err
 	}
 	for _, kind := range kinds {
-		if err := Until(ctx, "the kind "+kind.GetName()+" to be known", func(ctx context.Context) (bool, error) {
+		if err := WaitFor(ctx, "CustomResourceDefinition "+kind.GetName()+" to be established", func(ctx context.Context) (bool, error) {
 			found := kind.DeepCopy()
-			if err := s.Client.Get(ctx, client.ObjectKeyFromObject(kind), found); err != nil {
+			if err := c.Client.Get(ctx, client.ObjectKeyFromObject(kind), found); err != nil {
 				return false, err
 			}
 			return established(found), nil
@@ -35,21 +35,22 @@ func (s *Stage) InstallKinds(ctx context.Context, kinds ...*unstructured.Unstruc
 	return nil
 }
 
-// established tells whether the API server serves the kind that the object defines.
+// established returns true if the API server serves the kind that a CustomResourceDefinition
+// defines.
 func established(definition *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
 	for _, condition := range conditions {
-		if fields, is := condition.(map[string]any); is && fields["type"] == "Established" {
+		if fields, ok := condition.(map[string]any); ok && fields["type"] == "Established" {
 			return fields["status"] == "True"
 		}
 	}
 	return false
 }
 
-// Install applies objects, which may be of kinds that the API server knows already and does not serve yet.
-func (s *Stage) Install(ctx context.Context, what string, objects ...*unstructured.Unstructured) error {
-	return Until(ctx, what+" to be applied", func(ctx context.Context) (bool, error) {
-		err := manifest.Apply(ctx, s.Client, Owner, objects...)
+// Install applies objects. It retries while the API server does not serve their kinds yet.
+func (c *Cluster) Install(ctx context.Context, what string, objects ...*unstructured.Unstructured) error {
+	return WaitFor(ctx, what+" to be applied", func(ctx context.Context) (bool, error) {
+		err := manifest.Apply(ctx, c.Client, FieldManager, objects...)
 		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			return false, nil
 		}
@@ -57,11 +58,11 @@ func (s *Stage) Install(ctx context.Context, what string, objects ...*unstructur
 	})
 }
 
-// Until waits for something to hold. An error ends it.
-func Until(ctx context.Context, what string, holds func(context.Context) (bool, error)) error {
+// WaitFor polls until the condition is true, or returns its error.
+func WaitFor(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
 	const interval = 50 * time.Millisecond
 	for {
-		done, err := holds(ctx)
+		done, err := condition(ctx)
 		switch {
 		case done && err == nil:
 			return nil

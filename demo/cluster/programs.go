@@ -15,41 +15,42 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// LabelName is on the Pods of processes, with the ServiceAccount's name.
+// LabelName is the label of the Pods of processes. Its value is the name of the ServiceAccount.
 const LabelName = "app.kubernetes.io/name"
 
-// Job is what a process is to do, and as whom.
-type Job struct {
+// ProcessSpec describes a process and its identity.
+type ProcessSpec struct {
 	Name, Program string
-	// Namespace and Account are those of its ServiceAccount. Without them the cluster does not know the process, and it
-	// has no access.
+	// Namespace and Account name the ServiceAccount of the process. Without them it has no Pod and
+	// no access to the cluster.
 	Namespace, Account string
 	Args               []string
 }
 
-// Program is what to run for a job, whose folder is there.
-func (s *Stage) Program(j Job) supervisor.Program {
-	return supervisor.Program{Name: j.Name, Prepare: func(ctx context.Context) (process.Spec, error) {
-		env, err := s.identify(ctx, j)
+// Program returns the program of a process. CreateDir must have created its folder.
+func (c *Cluster) Program(spec ProcessSpec) supervisor.Program {
+	return supervisor.Program{Name: spec.Name, Prepare: func(ctx context.Context) (process.Spec, error) {
+		env, err := c.identify(ctx, spec)
 		if err != nil {
 			return process.Spec{}, err
 		}
-		path, err := s.executable(j)
+		path, err := c.executable(spec)
 		if err != nil {
 			return process.Spec{}, err
 		}
-		return process.Spec{Name: j.Name, Path: path, Args: j.Args, Log: s.Log(j.Name), Env: slices.Concat(os.Environ(), env)}, nil
+		return process.Spec{Name: spec.Name, Path: path, Args: spec.Args, Log: c.Log(spec.Name), Env: slices.Concat(os.Environ(), env)}, nil
 	}}
 }
 
-// identify gives a process its identity before each start: a Pod that was deleted takes its tokens with it.
-func (s *Stage) identify(ctx context.Context, j Job) ([]string, error) {
-	if j.Account == "" {
-		return []string{"KUBECONFIG=" + os.DevNull}, nil // and not that of who runs this
+// identify returns the environment with the credentials of a process. It is called before each
+// start, because the tokens of a Pod are invalid after the Pod was deleted.
+func (c *Cluster) identify(ctx context.Context, spec ProcessSpec) ([]string, error) {
+	if spec.Account == "" {
+		return []string{"KUBECONFIG=" + os.DevNull}, nil // not the user's own
 	}
-	const year = 365 * 24 * time.Hour // nobody shows anything for longer
-	given, err := identity.Create(ctx, s.Plane, s.Clientset, identity.Request{
-		Pod: pod(j), Validity: year, Folder: s.Folder(j.Name), Server: s.Plane.URL(),
+	const year = 365 * 24 * time.Hour // no demo runs longer
+	given, err := identity.Create(ctx, c.Plane, c.Clientset, identity.Request{
+		Pod: pod(spec), Validity: year, Folder: c.ProcessDir(spec.Name), Server: c.Plane.URL(),
 	})
 	if err != nil {
 		return nil, err
@@ -57,22 +58,23 @@ func (s *Stage) identify(ctx context.Context, j Job) ([]string, error) {
 	return append(given.Env(), "POD_UID="+string(given.Pod.UID)), nil
 }
 
-// pod is what the process is to the cluster. It is on the pretended node, which takes it for granted.
-func pod(j Job) *corev1.Pod {
+// pod returns the Pod that represents the process. It is bound to the fake node, which reports it
+// as running.
+func pod(spec ProcessSpec) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: j.Namespace, Name: j.Name,
-			Labels:      map[string]string{LabelName: j.Account},
-			Annotations: map[string]string{"ringmaster.demo/process": "this pod is a process of ringmaster up"},
+			Namespace: spec.Namespace, Name: spec.Name,
+			Labels:      map[string]string{LabelName: spec.Account},
+			Annotations: map[string]string{"ringmaster.demo/process": "this pod stands for a process of ringmaster up"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: nodeName, ServiceAccountName: j.Account, AutomountServiceAccountToken: new(false),
+			NodeName: nodeName, ServiceAccountName: spec.Account, AutomountServiceAccountToken: new(false),
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
-				Name: strings.ReplaceAll(j.Program, ".", "-"), Image: j.Program,
+				Name: strings.ReplaceAll(spec.Program, ".", "-"), Image: spec.Program,
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},

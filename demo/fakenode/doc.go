@@ -1,6 +1,6 @@
-// Package fakenode pretends to be a node that can take any number of pods and runs none of them.
+// Package fakenode is a node that accepts any number of pods and runs no containers.
 //
-// It promises what the rest of the cluster expects of a kubelet: the node is Ready and renews its
-// Lease, a pod that is bound to it becomes Running and Ready, and one that is deleted goes. No
-// container is ever started. It has the rights of a node, and no others.
+// It does what the cluster expects of a kubelet: the node is Ready and renews its Lease, a pod that
+// is bound to it becomes Running and Ready, and a pod that is being deleted is removed. It has the
+// permissions of a node, and no others.
 package fakenode

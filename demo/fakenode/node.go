@@ -21,40 +21,41 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/pki"
 )
 
-// Identity is the certificate that a node of the name needs.
+// Identity returns the identity that the certificate of a node needs.
 func Identity(name string) pki.Identity {
 	return pki.Identity{User: "system:node:" + name, Groups: []string{"system:nodes"}}
 }
 
-// Options say which node it is.
+// Options describe the node.
 type Options struct {
 	Name string
-	// Version is what the node says it is the kubelet of.
+	// Version is the version of the kubelet in the status of the node.
 	Version string
 	// Clientset has the identity of the node.
 	Clientset kubernetes.Interface
-	// Processes tells of pods that are more than pretended: processes of this machine. May be nil.
-	Processes func(namespace, name string) (process Process, is bool)
-	// Report is told what goes wrong. The node goes on.
+	// Processes returns the process behind a pod, if the pod stands for a process of this machine.
+	// May be nil.
+	Processes func(namespace, name string) (process Process, found bool)
+	// Report receives errors. The node retries.
 	Report func(error)
 }
 
-// Process is what runs in a pod.
+// Process is the state of the process that a pod stands for.
 type Process struct {
 	Running  bool
 	Restarts int32
-	// Reason is a word for why it does not run.
+	// Reason is the reason in the waiting state of a container that does not run.
 	Reason string
 }
 
 const (
-	leaseDuration = 40 * time.Second
-	heartbeat     = 10 * time.Second
-	workers       = 16
-	retry         = time.Second
+	leaseDuration     = 40 * time.Second
+	heartbeatInterval = 10 * time.Second
+	workers           = 16
+	retryInterval     = time.Second
 )
 
-// Node pretends.
+// Node is a fake node.
 type Node struct {
 	Options
 	pods      corev1listers.PodLister
@@ -62,7 +63,7 @@ type Node struct {
 	addresses addresses
 }
 
-// New returns a node that does nothing yet.
+// New returns a node, which Run starts.
 func New(options Options) *Node {
 	return &Node{
 		Options: options,
@@ -72,16 +73,16 @@ func New(options Options) *Node {
 	}
 }
 
-// Look makes the node look at a pod again, because something has happened to its process.
-func (n *Node) Look(namespace, name string) {
+// Enqueue makes the node update the status of a pod whose process has changed.
+func (n *Node) Enqueue(namespace, name string) {
 	n.queue.Add(cache.ObjectName{Namespace: namespace, Name: name})
 }
 
-// Run pretends until ctx ends.
+// Run registers the node, and updates its pods until ctx ends.
 func (n *Node) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { n.live(ctx) })
+	all.Go(func() { n.heartbeat(ctx) })
 
 	watch := cache.NewListWatchFromClient(n.Clientset.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
 		fields.OneTermEqualSelector("spec.nodeName", n.Name))
@@ -93,7 +94,7 @@ func (n *Node) Run(ctx context.Context) {
 	all.Go(func() { informer.RunWithContext(ctx) })
 	for range workers {
 		all.Go(func() {
-			for n.next(ctx) {
+			for n.processNext(ctx) {
 			}
 		})
 	}
@@ -103,23 +104,23 @@ func (n *Node) Run(ctx context.Context) {
 
 func (n *Node) handler() cache.ResourceEventHandler {
 	add := func(object any) {
-		if pod, is := object.(*corev1.Pod); is {
-			n.Look(pod.Namespace, pod.Name)
+		if pod, ok := object.(*corev1.Pod); ok {
+			n.Enqueue(pod.Namespace, pod.Name)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, object any) { add(object) }}
 }
 
-// live registers until it works, and then renews for ever.
-func (n *Node) live(ctx context.Context) {
+// heartbeat registers the node, and then renews its Lease until ctx ends.
+func (n *Node) heartbeat(ctx context.Context) {
 	for registered := false; ; {
 		step, wait := n.register, time.Duration(0)
 		if registered {
-			step, wait = n.renew, heartbeat
+			step, wait = n.renew, heartbeatInterval
 		}
 		if err := step(ctx); err == nil {
 			registered = true
-		} else if wait = retry; ctx.Err() == nil {
+		} else if wait = retryInterval; ctx.Err() == nil {
 			n.Report(err)
 		}
 		select {
@@ -130,8 +131,8 @@ func (n *Node) live(ctx context.Context) {
 	}
 }
 
-// register makes the node known and ready. It is this node's own object, and nobody else writes what is
-// written here, except that the status of a node that was away may have been set to unknown.
+// register creates the Node object and sets it to Ready. Only this program writes its status,
+// except that the node lifecycle controller sets the conditions of a silent node to Unknown.
 func (n *Node) register(ctx context.Context) error {
 	nodes := n.Clientset.CoreV1().Nodes()
 	node, err := nodes.Create(ctx, object(n.Name), metav1.CreateOptions{})
@@ -143,12 +144,12 @@ func (n *Node) register(ctx context.Context) error {
 	}
 	node.Status = nodeStatus(n.Name, n.Version, metav1.Now())
 	if _, err := nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("making the node ready: %w", err)
+		return fmt.Errorf("setting the node to ready: %w", err)
 	}
 	return nil
 }
 
-// renew keeps the node alive.
+// renew renews the Lease of the node.
 func (n *Node) renew(ctx context.Context) error {
 	leases := n.Clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	now := metav1.NowMicro()
@@ -167,7 +168,8 @@ func (n *Node) renew(ctx context.Context) error {
 	return n.recover(ctx)
 }
 
-// recover makes the node ready again after it was away, for instance because the machine slept.
+// recover sets the node to Ready again after it was silent for too long, for example because the
+// machine slept.
 func (n *Node) recover(ctx context.Context) error {
 	node, err := n.Clientset.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -184,30 +186,30 @@ func (n *Node) recover(ctx context.Context) error {
 	return n.register(ctx)
 }
 
-// next looks at one pod.
-func (n *Node) next(ctx context.Context) bool {
+// processNext processes one pod of the queue. It returns false when the queue is shut down.
+func (n *Node) processNext(ctx context.Context) bool {
 	name, closed := n.queue.Get()
 	if closed {
 		return false
 	}
 	defer n.queue.Done(name)
-	err := n.look(ctx, name)
+	err := n.syncPod(ctx, name)
 	if err == nil || ctx.Err() != nil {
 		n.queue.Forget(name)
 		return true
 	}
-	if !apierrors.IsConflict(err) { // somebody has written the pod, and the news is on its way
+	if !apierrors.IsConflict(err) { // another client has written the pod; the cache will see it
 		n.Report(err)
 	}
 	n.queue.AddRateLimited(name)
 	return true
 }
 
-// look lets a pod run, or go.
-func (n *Node) look(ctx context.Context, name cache.ObjectName) error {
+// syncPod sets a pod to running, or completes its deletion.
+func (n *Node) syncPod(ctx context.Context, name cache.ObjectName) error {
 	pod, err := n.pods.Pods(name.Namespace).Get(name.Name)
 	if err != nil {
-		return nil //nolint:nilerr // it is gone
+		return nil //nolint:nilerr // it was deleted
 	}
 	pods := n.Clientset.CoreV1().Pods(name.Namespace)
 	switch {
@@ -218,40 +220,41 @@ func (n *Node) look(ctx context.Context, name cache.ObjectName) error {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-	case ended(pod):
+	case terminated(pod):
 		return nil
 	default:
 		process := n.processOf(pod)
-		if shows(pod, process) {
+		if statusMatches(pod, process) {
 			return nil
 		}
 		pod = pod.DeepCopy()
-		pod.Status = podStatus(pod, process, n.addresses.of(pod), metav1.Now())
+		pod.Status = podStatus(pod, process, n.addresses.assign(pod), metav1.Now())
 		_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("looking after the pod %s: %w", name, err)
+		return fmt.Errorf("updating the pod %s: %w", name, err)
 	}
 	return err
 }
 
-// processOf is what runs in a pod. In most nothing does, and that runs well.
+// processOf returns the process of a pod. A pod that does not stand for a process counts as
+// running.
 func (n *Node) processOf(pod *corev1.Pod) Process {
 	if n.Processes != nil {
-		if process, is := n.Processes(pod.Namespace, pod.Name); is {
+		if process, found := n.Processes(pod.Namespace, pod.Name); found {
 			return process
 		}
 	}
 	return Process{Running: true}
 }
 
-// addresses gives pods addresses that nobody can reach.
+// addresses assigns IP addresses to pods. Nothing listens there.
 type addresses struct {
 	mu   sync.Mutex
 	last int
 }
 
-func (a *addresses) of(pod *corev1.Pod) string {
+func (a *addresses) assign(pod *corev1.Pod) string {
 	if pod.Status.PodIP != "" {
 		return pod.Status.PodIP
 	}

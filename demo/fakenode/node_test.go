@@ -25,9 +25,9 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{ControllerManager: true, Scheduler: true})
 }
 
-const name = "pretended"
+const name = "fake"
 
-// start runs the node, and returns the access that it has.
+// start runs the node, and returns a client with its permissions.
 func start(t *testing.T, r *rig.Rig, processes func(namespace, name string) (fakenode.Process, bool)) (kubernetes.Interface, *fakenode.Node) {
 	t.Helper()
 	kubeconfig := filepath.Join(rig.TempDir(t), "kubeconfig")
@@ -77,8 +77,9 @@ func deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// TestPodsRunAndGo follows a Deployment with more pods than a kubelet would take.
-func TestPodsRunAndGo(t *testing.T) {
+// TestPodsBecomeReadyAndTerminate creates and deletes a Deployment with more pods than a kubelet
+// accepts.
+func TestPodsBecomeReadyAndTerminate(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	r := rig.Shared(t)
@@ -99,15 +100,15 @@ func TestPodsRunAndGo(t *testing.T) {
 	for i := range list.Items {
 		addresses[list.Items[i].Status.PodIP] = true
 	}
-	g.Expect(addresses).To(HaveLen(many), "each pod has its own")
+	g.Expect(addresses).To(HaveLen(many), "each pod has its own address")
 
 	victim := list.Items[0].Name
 	g.Expect(pods.Delete(t.Context(), victim, metav1.DeleteOptions{})).To(Succeed())
 	g.Eventually(func() bool {
 		_, err := pods.Get(t.Context(), victim, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
-	}).Should(BeTrue(), "it need not be forced")
-	g.Eventually(available).Should(BeEquivalentTo(many), "it is replaced")
+	}).Should(BeTrue(), "the deletion completes without force")
+	g.Eventually(available).Should(BeEquivalentTo(many), "the pod is replaced")
 
 	g.Expect(deployments.Delete(t.Context(), "hello", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})).To(Succeed())
 	g.Eventually(func() (int, error) {
@@ -116,8 +117,9 @@ func TestPodsRunAndGo(t *testing.T) {
 	}).Should(BeZero())
 }
 
-// TestNodeIsItsOwn has the rights of a node, and no others.
-func TestNodeIsItsOwn(t *testing.T) {
+// TestNodeHasOnlyNodePermissions expects the node to be Ready, and to be refused what nodes must
+// not do.
+func TestNodeHasOnlyNodePermissions(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	r := rig.Shared(t)
@@ -133,13 +135,13 @@ func TestNodeIsItsOwn(t *testing.T) {
 			}
 		}
 		return "", nil
-	}).Should(Equal("True0"), "it is ready, and takes pods")
+	}).Should(Equal("True0"), "it is ready, and has no taints")
 	_, err := own.CoreV1().ConfigMaps(r.Namespace).List(t.Context(), metav1.ListOptions{})
-	g.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "a node may not do that: %v", err)
+	g.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "a node must not list ConfigMaps: %v", err)
 }
 
-// TestProcesses shows what happens to a pod that is a process.
-func TestProcesses(t *testing.T) {
+// TestPodStatusFollowsProcess changes the state of the process behind a pod.
+func TestPodStatusFollowsProcess(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	r := rig.Shared(t)
@@ -149,7 +151,7 @@ func TestProcesses(t *testing.T) {
 		return *process.Load(), namespace == r.Namespace && name == "process"
 	})
 	pods := r.Clientset.CoreV1().Pods(r.Namespace)
-	for _, pod := range []string{"process", "pretended"} {
+	for _, pod := range []string{"process", "no-process"} {
 		_, err := pods.Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: pod},
 			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
@@ -171,10 +173,10 @@ func TestProcesses(t *testing.T) {
 	}
 	g.Eventually(status("process")).Should(Equal("true 0"))
 	process.Store(&fakenode.Process{Restarts: 1, Reason: "Killed"})
-	n.Look(r.Namespace, "process")
+	n.Enqueue(r.Namespace, "process")
 	g.Eventually(status("process")).Should(Equal("false 1 Killed"))
 	process.Store(&fakenode.Process{Running: true, Restarts: 1})
-	n.Look(r.Namespace, "process")
+	n.Enqueue(r.Namespace, "process")
 	g.Eventually(status("process")).Should(Equal("true 1"))
-	g.Eventually(status("pretended")).Should(Equal("true 0"))
+	g.Eventually(status("no-process")).Should(Equal("true 0"))
 }

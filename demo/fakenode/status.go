@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// hostIP is where the node would be reached.
+// hostIP is the address of the node.
 const hostIP = "127.0.0.1"
 
-// object is the node when it registers.
+// object returns the Node object to register.
 func object(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 		corev1.LabelHostname: name,
@@ -19,13 +19,13 @@ func object(name string) *corev1.Node {
 	}}}
 }
 
-// nodeStatus is that of a healthy node on which nothing is scarce.
+// nodeStatus returns the status of a healthy node with abundant resources.
 func nodeStatus(name, version string, now metav1.Time) corev1.NodeStatus {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("10k"),
 		corev1.ResourceMemory:           resource.MustParse("100Ti"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Ti"),
-		// A kubelet's default is 110, and the scheduler heeds it.
+		// The default of a kubelet is 110, and the scheduler respects it.
 		corev1.ResourcePods: resource.MustParse("10k"),
 	}
 	return corev1.NodeStatus{
@@ -33,7 +33,7 @@ func nodeStatus(name, version string, now metav1.Time) corev1.NodeStatus {
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: hostIP}},
 		NodeInfo: corev1.NodeSystemInfo{
 			OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH, KubeletVersion: version,
-			OSImage: "pretended by ringmaster up", ContainerRuntimeVersion: "none://0",
+			OSImage: "fake node of ringmaster up", ContainerRuntimeVersion: "none://0",
 		},
 		Conditions: []corev1.NodeCondition{
 			healthy(corev1.NodeReady, corev1.ConditionTrue, now),
@@ -47,11 +47,11 @@ func nodeStatus(name, version string, now metav1.Time) corev1.NodeStatus {
 func healthy(kind corev1.NodeConditionType, status corev1.ConditionStatus, now metav1.Time) corev1.NodeCondition {
 	return corev1.NodeCondition{
 		Type: kind, Status: status, LastHeartbeatTime: now, LastTransitionTime: now,
-		Reason: "Pretended", Message: "this node runs nothing, and so wants for nothing",
+		Reason: "FakeNode", Message: "this node runs no containers",
 	}
 }
 
-// podStatus is that of a pod whose containers are as the process says.
+// podStatus returns the status of a pod whose containers are in the state of the process.
 func podStatus(pod *corev1.Pod, process Process, ip string, now metav1.Time) corev1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	status.Phase = corev1.PodRunning
@@ -66,11 +66,11 @@ func podStatus(pod *corev1.Pod, process Process, ip string, now metav1.Time) cor
 		ready = corev1.ConditionTrue
 		state = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 	}
-	for kind, holds := range map[corev1.PodConditionType]corev1.ConditionStatus{
+	for kind, conditionStatus := range map[corev1.PodConditionType]corev1.ConditionStatus{
 		corev1.PodReadyToStartContainers: corev1.ConditionTrue, corev1.PodInitialized: corev1.ConditionTrue,
 		corev1.ContainersReady: ready, corev1.PodReady: ready,
 	} {
-		status.Conditions = withCondition(status.Conditions, kind, holds, now)
+		status.Conditions = withCondition(status.Conditions, kind, conditionStatus, now)
 	}
 	status.InitContainerStatuses = containers(pod.Spec.InitContainers, 0, corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now},
@@ -102,8 +102,8 @@ func withCondition(conditions []corev1.PodCondition, kind corev1.PodConditionTyp
 	return append(conditions, corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: now})
 }
 
-// shows tells whether everybody can see how the process of a pod is.
-func shows(pod *corev1.Pod, process Process) bool {
+// statusMatches returns true if the status of the pod already reflects the process.
+func statusMatches(pod *corev1.Pod, process Process) bool {
 	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.ContainerStatuses) == 0 {
 		return false
 	}
@@ -112,7 +112,7 @@ func shows(pod *corev1.Pod, process Process) bool {
 		(container.State.Waiting == nil || container.State.Waiting.Reason == process.Reason)
 }
 
-// ended tells whether the pod is done for good, which no kubelet takes back.
-func ended(pod *corev1.Pod) bool {
+// terminated returns true if the pod is in a final phase.
+func terminated(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -2,8 +2,8 @@ package observer
 
 import coordinationv1 "k8s.io/api/coordination/v1"
 
-// LeaderOf is leaderOf, for the tests.
+// LeaderOf exports leaderOf to the tests.
 var LeaderOf = leaderOf
 
-// SeeLease is what a watch on Leases does.
-func (s *Scene) SeeLease(lease *coordinationv1.Lease) { s.seeLease(lease) }
+// ObserveLease does what the watch on Leases does.
+func (o *Observer) ObserveLease(lease *coordinationv1.Lease) { o.observeLease(lease) }

@@ -1,6 +1,7 @@
-// Package observer keeps what there is to see of a ring: who is in it, who has which object, what moves.
+// Package observer keeps the observed state of a ring: its shards, the owner of each object, and
+// moves of objects.
 //
-// It promises that it only looks: it is told what watches tell, and the time, and writes nothing.
+// It is fed by watches and a clock, and writes nothing to the cluster.
 package observer
 
 import (
@@ -18,135 +19,136 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 )
 
-// Options say what to look at.
+// Options describe the operator to observe.
 type Options struct {
-	// Ring and Namespace are the operator's.
+	// Ring and Namespace are those of the operator.
 	Ring, Namespace string
-	// Mode is how the operator runs.
+	// Mode is one of the modes of package view.
 	Mode string
-	// Object is what one of those that are spread is called.
+	// Object is the noun for a sharded object, such as website.
 	Object string
-	// Clock tells when something was seen.
+	// Clock provides the time of moves and events.
 	Clock clock.PassiveClock
-	// Changed is told that there is something new to see. It must not wait.
+	// Changed is called after each change of the observed state. It must not block.
 	Changed func()
 }
 
-// Object is what counts of an object that is spread.
+// Object is the observed state of a sharded object.
 type Object struct {
 	types.NamespacedName
-	// Shard is whose it is by its label, Draining whether it is to be let go.
+	// Shard is the value of the shard label. Draining is true if the object has the drain label.
 	Shard    string
 	Draining bool
-	// Ready is whether its operator is content with it, in the words of Phase.
+	// Ready is true if the phase is Ready for the current generation.
 	Ready bool
 	Phase string
-	// Failed is whether its operator can do nothing about it before somebody else does.
+	// Failed is true if the phase is Error for the current generation: the operator cannot make the
+	// object ready.
 	Failed bool
 	Theme  string
 }
 
-// held is an object with who had it last.
-type held struct {
+// trackedObject is an object with its last owner.
+type trackedObject struct {
 	Object
-	before string
+	lastShard string
 }
 
-// Scene is what was seen. Its methods may be called from several goroutines.
-type Scene struct {
+// Observer is the observed state of a ring. Its methods are safe for concurrent use.
+type Observer struct {
 	options Options
 	tracker *members.Tracker
 
 	mu      sync.Mutex
-	objects map[types.NamespacedName]held
-	// leaders are the holders of elections, by the names of their Leases.
+	objects map[types.NamespacedName]trackedObject
+	// leaders has the holders of leader election Leases.
 	leaders map[types.NamespacedName]string
-	// renewed is when Leases were renewed last.
-	renewed map[types.NamespacedName]time.Time
-	problem string
-	moves   []view.Move
-	moved   int
-	events  []view.Event
-	told    int
+	// renewed has the renew times of Leases.
+	renewed    map[types.NamespacedName]time.Time
+	problem    string
+	moves      []view.Move
+	moved      int
+	events     []view.Event
+	eventCount int
 }
 
-// keep is how many moves and events are remembered.
-const keep = 1000
+// maxHistory is how many moves and events are kept.
+const maxHistory = 1000
 
-// New returns a scene on which nothing was seen yet.
-func New(options Options) *Scene {
-	s := &Scene{
+// New returns an observer of a ring without shards and objects.
+func New(options Options) *Observer {
+	o := &Observer{
 		options: options, tracker: members.New(options.Clock, func(string) {}),
-		objects: map[types.NamespacedName]held{}, leaders: map[types.NamespacedName]string{},
+		objects: map[types.NamespacedName]trackedObject{}, leaders: map[types.NamespacedName]string{},
 		renewed: map[types.NamespacedName]time.Time{},
 	}
-	s.tracker.Declare(options.Ring, []string{options.Namespace})
-	return s
+	o.tracker.Declare(options.Ring, []string{options.Namespace})
+	return o
 }
 
-// change changes something, and tells that there is something new.
-func (s *Scene) change(change func()) {
-	s.mu.Lock()
+// change calls a function with the mutex held, and then the Changed callback.
+func (o *Observer) change(change func()) {
+	o.mu.Lock()
 	change()
-	s.mu.Unlock()
-	s.options.Changed()
+	o.mu.Unlock()
+	o.options.Changed()
 }
 
-// See notes how an object is now.
-func (s *Scene) See(object Object) {
-	s.change(func() {
-		before := s.objects[object.NamespacedName]
-		now := held{object, cmp.Or(object.Shard, before.before)}
-		s.objects[object.NamespacedName] = now
-		if before.before != "" && before.before != now.before {
-			s.moved++
-			s.moves = append(s.moves, view.Move{
-				At: s.options.Clock.Now(), Object: object.Namespace + "/" + object.Name, From: before.before, To: now.before,
+// SetObject records the current state of an object, and its move if it has another owner.
+func (o *Observer) SetObject(object Object) {
+	o.change(func() {
+		before := o.objects[object.NamespacedName]
+		now := trackedObject{object, cmp.Or(object.Shard, before.lastShard)}
+		o.objects[object.NamespacedName] = now
+		if before.lastShard != "" && before.lastShard != now.lastShard {
+			o.moved++
+			o.moves = append(o.moves, view.Move{
+				At: o.options.Clock.Now(), Object: object.Namespace + "/" + object.Name, From: before.lastShard, To: now.lastShard,
 			})
-			s.moves = s.moves[max(0, len(s.moves)-keep):]
+			o.moves = o.moves[max(0, len(o.moves)-maxHistory):]
 		}
 	})
 }
 
-// Miss notes that an object is gone.
-func (s *Scene) Miss(name types.NamespacedName) {
-	s.change(func() { delete(s.objects, name) })
+// RemoveObject records the deletion of an object.
+func (o *Observer) RemoveObject(name types.NamespacedName) {
+	o.change(func() { delete(o.objects, name) })
 }
 
-// Elect notes who holds the Lease of an election: an instance, or nobody.
-func (s *Scene) Elect(lease types.NamespacedName, leader string) {
+// SetLeader records the holder of a leader election Lease. leader is empty if there is none.
+func (o *Observer) SetLeader(lease types.NamespacedName, leader string) {
 	before := ""
-	s.change(func() {
-		before = s.leaders[lease]
-		s.leaders[lease] = leader
+	o.change(func() {
+		before = o.leaders[lease]
+		o.leaders[lease] = leader
 	})
 	if leader != "" && leader != before {
-		s.Tell(leader, "leads", false)
+		o.RecordEvent(leader, "leads", false)
 	}
 }
 
-// Worry notes what is wrong with the ring, if anything is.
-func (s *Scene) Worry(problem string) {
-	s.change(func() { s.problem = problem })
+// SetRingProblem records why the ring is not ready. problem is empty if it is.
+func (o *Observer) SetRingProblem(problem string) {
+	o.change(func() { o.problem = problem })
 }
 
-// Tell notes that something happened.
-func (s *Scene) Tell(about, what string, warning bool) {
-	s.change(func() {
-		s.told++
-		s.events = append(s.events, view.Event{Number: s.told, At: s.options.Clock.Now(), About: about, What: what, Warning: warning})
-		s.events = s.events[max(0, len(s.events)-keep):]
+// RecordEvent records an event.
+func (o *Observer) RecordEvent(about, what string, warning bool) {
+	o.change(func() {
+		o.eventCount++
+		o.events = append(o.events, view.Event{Number: o.eventCount, At: o.options.Clock.Now(), About: about, What: what, Warning: warning})
+		o.events = o.events[max(0, len(o.events)-maxHistory):]
 	})
 }
 
-// Objects returns all objects in order, with who has each of them.
-func (s *Scene) Objects() []Object {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	leader := s.leader()
-	all := make([]Object, 0, len(s.objects))
-	for _, object := range s.objects {
-		if s.options.Mode == view.ModeLead {
+// Objects returns all objects with their owners, sorted by namespace and name.
+func (o *Observer) Objects() []Object {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	leader := o.leader()
+	all := make([]Object, 0, len(o.objects))
+	for _, object := range o.objects {
+		if o.options.Mode == view.ModeLead {
 			object.Shard = leader
 		}
 		all = append(all, object.Object)
@@ -157,46 +159,47 @@ func (s *Scene) Objects() []Object {
 	return all
 }
 
-// electionLease is the Lease that the operator's instances share, if they do.
-func (s *Scene) electionLease() types.NamespacedName {
+// electionLease returns the name of the leader election Lease of the operator's instances.
+func (o *Observer) electionLease() types.NamespacedName {
 	suffix := "-leader"
-	if s.options.Mode == view.ModeInProcess {
+	if o.options.Mode == view.ModeInProcess {
 		suffix = "-sharder"
 	}
-	return types.NamespacedName{Namespace: s.options.Namespace, Name: s.options.Ring + suffix}
+	return types.NamespacedName{Namespace: o.options.Namespace, Name: o.options.Ring + suffix}
 }
 
-func (s *Scene) leader() string { return s.leaders[s.electionLease()] }
+func (o *Observer) leader() string { return o.leaders[o.electionLease()] }
 
-// Show fills in what was seen, of the processes that there are.
-func (s *Scene) Show(state *view.State, instances, sharders []supervisor.Member) {
+// FillState adds the observed state of the ring and of the given processes to a state of the live
+// view.
+func (o *Observer) FillState(state *view.State, instances, sharders []supervisor.ProcessStatus) {
 	shards := map[string]members.Shard{}
-	if s.options.Mode != view.ModeLead {
-		for _, shard := range s.tracker.Shards(s.options.Ring) {
+	if o.options.Mode != view.ModeLead {
+		for _, shard := range o.tracker.Shards(o.options.Ring) {
 			shards[shard.Name] = shard
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state.Mode = s.options.Mode
-	state.Ring = view.Ring{Name: s.options.Ring, Problem: s.problem}
-	state.Moves, state.Moved = slices.Clone(s.moves), s.moved
-	state.Events = slices.Clone(s.events)
-	counts := s.count(state)
-	elects := s.options.Mode != view.ModeShard
-	for _, member := range instances {
-		instance := show(member)
-		instance.Candidate, instance.Leads = elects, elects && member.Name == s.leader()
-		if shard, known := shards[member.Name]; known {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	state.Mode = o.options.Mode
+	state.Ring = view.Ring{Name: o.options.Ring, Problem: o.problem}
+	state.Moves, state.Moved = slices.Clone(o.moves), o.moved
+	state.Events = slices.Clone(o.events)
+	counts := o.count(state, shards)
+	elected := o.options.Mode != view.ModeShard
+	for _, process := range instances {
+		instance := instanceOf(process)
+		instance.Candidate, instance.Leads = elected, elected && process.Name == o.leader()
+		if shard, known := shards[process.Name]; known {
 			instance.Lease, instance.Leaving = string(shard.State), shard.Leaving && shard.State.Member()
 		}
-		instance.Stale = s.stale(member, instance.Leads)
-		instance.Objects, instance.Draining = counts[member.Name].all, counts[member.Name].draining
+		instance.Stale = o.stale(process, instance.Leads)
+		instance.Objects, instance.Draining = counts[process.Name].all, counts[process.Name].draining
 		state.Instances = append(state.Instances, instance)
 	}
-	for _, member := range sharders {
-		instance := show(member)
-		instance.Candidate, instance.Leads = true, s.leads(member.Name)
+	for _, process := range sharders {
+		instance := instanceOf(process)
+		instance.Candidate, instance.Leads = true, o.leads(process.Name)
 		state.Sharders = append(state.Sharders, instance)
 	}
 	byName := func(a, b view.Instance) int {
@@ -206,23 +209,24 @@ func (s *Scene) Show(state *view.State, instances, sharders []supervisor.Member)
 	slices.SortFunc(state.Sharders, byName)
 }
 
-// stale tells whether the Leases that are an instance's by their names were renewed by an earlier process.
-func (s *Scene) stale(member supervisor.Member, leads bool) bool {
-	old := func(lease types.NamespacedName) bool { return s.renewed[lease].Before(member.Since) }
-	shards := s.options.Mode != view.ModeLead
-	return leads && old(s.electionLease()) || shards && old(types.NamespacedName{Namespace: s.options.Namespace, Name: member.Name})
+// stale returns true if the Leases of an instance were last renewed by an earlier process of the
+// same name.
+func (o *Observer) stale(process supervisor.ProcessStatus, leads bool) bool {
+	old := func(lease types.NamespacedName) bool { return o.renewed[lease].Before(process.Since) }
+	shards := o.options.Mode != view.ModeLead
+	return leads && old(o.electionLease()) || shards && old(types.NamespacedName{Namespace: o.options.Namespace, Name: process.Name})
 }
 
-func show(member supervisor.Member) view.Instance {
+func instanceOf(process supervisor.ProcessStatus) view.Instance {
 	return view.Instance{
-		Name: member.Name, Process: string(member.Phase), PID: member.PID, Since: member.Since,
-		Restarts: member.Restarts, Note: member.Note, Again: member.Again, Dismissed: member.Dismissed,
+		Name: process.Name, Process: string(process.Phase), PID: process.PID, Since: process.Since,
+		Restarts: process.Restarts, Note: process.Note, RestartAt: process.RestartAt, Removing: process.Removing,
 	}
 }
 
-// leads tells whether somebody holds any election.
-func (s *Scene) leads(name string) bool {
-	for _, leader := range s.leaders {
+// leads returns true if a process holds any leader election Lease.
+func (o *Observer) leads(name string) bool {
+	for _, leader := range o.leaders {
 		if leader == name {
 			return true
 		}
@@ -232,11 +236,11 @@ func (s *Scene) leads(name string) bool {
 
 type count struct{ all, draining int }
 
-// count counts the objects, all and those of each instance.
-func (s *Scene) count(state *view.State) map[string]count {
-	counts, leader := map[string]count{}, s.leader()
-	state.Objects = view.Objects{Name: s.options.Object, Total: len(s.objects)}
-	for _, object := range s.objects {
+// count sets the totals in the state, and returns the number of objects of each instance.
+func (o *Observer) count(state *view.State, shards map[string]members.Shard) map[string]count {
+	counts, leader := map[string]count{}, o.leader()
+	state.Objects = view.Objects{Name: o.options.Object, Total: len(o.objects)}
+	for _, object := range o.objects {
 		if object.Ready {
 			state.Objects.Ready++
 		}
@@ -244,19 +248,23 @@ func (s *Scene) count(state *view.State) map[string]count {
 			state.Objects.Failed++
 		}
 		owner := object.Shard
-		if s.options.Mode == view.ModeLead {
+		if o.options.Mode == view.ModeLead {
 			owner, object.Draining = leader, false
 		}
-		if owner == "" && s.options.Mode != view.ModeLead {
-			state.Objects.Unassigned++
+		if o.options.Mode != view.ModeLead {
+			if owner == "" {
+				state.Objects.Unassigned++
+			} else if shard, known := shards[owner]; !known || !shard.State.Member() {
+				state.Objects.Orphaned++
+			}
 		}
-		of := counts[owner]
-		of.all++
+		ownerCount := counts[owner]
+		ownerCount.all++
 		if object.Draining {
-			of.draining++
+			ownerCount.draining++
 			state.Objects.Draining++
 		}
-		counts[owner] = of
+		counts[owner] = ownerCount
 	}
 	return counts
 }

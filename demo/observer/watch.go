@@ -24,18 +24,18 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// Watch says what to watch.
+// Watch describes what to watch.
 type Watch struct {
 	// Config is the access to the cluster.
 	Config *rest.Config
-	// Kind is that of the objects that are spread.
+	// Kind is the kind of the sharded objects.
 	Kind schema.GroupVersionKind
-	// Rings is whether the cluster knows ControllerRings.
+	// Rings is true if the API server serves ControllerRings.
 	Rings bool
 }
 
-// Watch looks at a cluster until ctx ends. It returns when all that is there was seen.
-func (s *Scene) Watch(ctx context.Context, watch Watch) error {
+// Watch starts watches that run until ctx ends. It returns when all existing objects were observed.
+func (o *Observer) Watch(ctx context.Context, watch Watch) error {
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{coordinationv1.AddToScheme, eventsv1.AddToScheme, shardingv1alpha1.AddToScheme} {
 		if err := add(known); err != nil {
@@ -45,73 +45,73 @@ func (s *Scene) Watch(ctx context.Context, watch Watch) error {
 	objects := &unstructured.Unstructured{}
 	objects.SetGroupVersionKind(watch.Kind)
 	kinds := map[client.Object]toolscache.ResourceEventHandler{
-		objects:                 s.objectHandler(),
-		&coordinationv1.Lease{}: s.leaseHandler(),
-		&eventsv1.Event{}:       toolscache.ResourceEventHandlerDetailedFuncs{AddFunc: s.event},
+		objects:                 o.objectHandler(),
+		&coordinationv1.Lease{}: o.leaseHandler(),
+		&eventsv1.Event{}:       toolscache.ResourceEventHandlerDetailedFuncs{AddFunc: o.event},
 	}
 	if watch.Rings {
-		kinds[&shardingv1alpha1.ControllerRing{}] = s.ringHandler()
+		kinds[&shardingv1alpha1.ControllerRing{}] = o.ringHandler()
 	}
-	looking, err := cache.New(watch.Config, cache.Options{
+	watching, err := cache.New(watch.Config, cache.Options{
 		Scheme: known,
 		ByObject: map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{
-			s.options.Namespace: {}, shardingv1alpha1.NamespaceSystem: {},
+			o.options.Namespace: {}, shardingv1alpha1.NamespaceSystem: {},
 		}}},
 	})
 	if err != nil {
-		return fmt.Errorf("preparing to look at the cluster: %w", err)
+		return fmt.Errorf("preparing to watch the cluster: %w", err)
 	}
-	go func() { _ = looking.Start(ctx) }() // it fails only before it has begun, and then nothing syncs
+	go func() { _ = watching.Start(ctx) }() // on failure the informers below do not sync
 	for kind, handler := range kinds {
-		informer, err := looking.GetInformer(ctx, kind)
+		informer, err := watching.GetInformer(ctx, kind)
 		if err != nil {
-			return fmt.Errorf("looking at the cluster: %w", err)
+			return fmt.Errorf("watching the cluster: %w", err)
 		}
-		seen, err := informer.AddEventHandler(handler)
+		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
-			return fmt.Errorf("looking at the cluster: %w", err)
+			return fmt.Errorf("watching the cluster: %w", err)
 		}
-		if !toolscache.WaitForCacheSync(ctx.Done(), seen.HasSynced) {
-			return fmt.Errorf("looking at the cluster: %w", ctx.Err())
+		if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			return fmt.Errorf("watching the cluster: %w", ctx.Err())
 		}
 	}
 	return nil
 }
 
-func handler[T any](see, miss func(T)) toolscache.ResourceEventHandler {
+func handler[T any](set, remove func(T)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
-			if now, is := object.(T); is {
-				see(now)
+			if now, ok := object.(T); ok {
+				set(now)
 			}
 		},
 		UpdateFunc: func(_, object any) {
-			if now, is := object.(T); is {
-				see(now)
+			if now, ok := object.(T); ok {
+				set(now)
 			}
 		},
 		DeleteFunc: func(object any) {
-			if lost, is := object.(toolscache.DeletedFinalStateUnknown); is {
-				object = lost.Obj
+			if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = tombstone.Obj
 			}
-			if gone, is := object.(T); is {
-				miss(gone)
+			if deleted, ok := object.(T); ok {
+				remove(deleted)
 			}
 		},
 	}
 }
 
-func (s *Scene) objectHandler() toolscache.ResourceEventHandler {
+func (o *Observer) objectHandler() toolscache.ResourceEventHandler {
 	return handler(
-		func(object *unstructured.Unstructured) { s.See(read(object, s.options.Ring)) },
-		func(object *unstructured.Unstructured) { s.Miss(nameOf(object)) })
+		func(object *unstructured.Unstructured) { o.SetObject(read(object, o.options.Ring)) },
+		func(object *unstructured.Unstructured) { o.RemoveObject(nameOf(object)) })
 }
 
 func nameOf(object metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// read takes what counts from an object.
+// read returns the observed state of an object.
 func read(object *unstructured.Unstructured, ring string) Object {
 	labels := object.GetLabels()
 	_, draining := labels[shardingv1alpha1.LabelDrain(ring)]
@@ -125,27 +125,27 @@ func read(object *unstructured.Unstructured, ring string) Object {
 	}
 }
 
-func (s *Scene) leaseHandler() toolscache.ResourceEventHandler {
-	return handler(s.seeLease, func(lease *coordinationv1.Lease) {
-		s.tracker.Forget(nameOf(lease))
-		s.Elect(nameOf(lease), "")
+func (o *Observer) leaseHandler() toolscache.ResourceEventHandler {
+	return handler(o.observeLease, func(lease *coordinationv1.Lease) {
+		o.tracker.Forget(nameOf(lease))
+		o.SetLeader(nameOf(lease), "")
 	})
 }
 
-// seeLease notes a Lease, which is that of a shard or of an election.
-func (s *Scene) seeLease(lease *coordinationv1.Lease) {
-	s.change(func() { s.renewed[nameOf(lease)] = ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time })
+// observeLease records the Lease of a shard or of a leader election.
+func (o *Observer) observeLease(lease *coordinationv1.Lease) {
+	o.change(func() { o.renewed[nameOf(lease)] = ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time })
 	if lease.Labels[shardingv1alpha1.LabelControllerRing] == "" {
-		s.Elect(nameOf(lease), leaderOf(lease))
+		o.SetLeader(nameOf(lease), leaderOf(lease))
 		return
 	}
-	s.tracker.Observe(lease)
-	s.options.Changed()
+	o.tracker.Observe(lease)
+	o.options.Changed()
 }
 
-// leaderOf is the instance that holds the Lease of an election. Its identity begins with the instance's
-// name, or else with that of this machine: then the name of its program, which the API server has noted
-// as the one that renews, tells more.
+// leaderOf returns the instance that holds a leader election Lease. The identity begins with the
+// name of the instance, or with the name of the machine. In the latter case the field manager of
+// the renew time is the name of the process.
 func leaderOf(lease *coordinationv1.Lease) string {
 	holder, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
 	if holder == "" {
@@ -159,37 +159,38 @@ func leaderOf(lease *coordinationv1.Lease) string {
 	return holder
 }
 
-func (s *Scene) ringHandler() toolscache.ResourceEventHandler {
+func (o *Observer) ringHandler() toolscache.ResourceEventHandler {
 	return handler(
 		func(ring *shardingv1alpha1.ControllerRing) {
-			if ring.Name == s.options.Ring {
-				s.Worry(problemOf(ring))
+			if ring.Name == o.options.Ring {
+				o.SetRingProblem(problemOf(ring))
 			}
 		},
 		func(ring *shardingv1alpha1.ControllerRing) {
-			if ring.Name == s.options.Ring {
-				s.Worry("the ControllerRing is gone")
+			if ring.Name == o.options.Ring {
+				o.SetRingProblem("the ControllerRing was deleted")
 			}
 		})
 }
 
-// problemOf is the first thing that is wrong with a ring.
+// problemOf returns why a ring is not ready, or an empty string.
 func problemOf(ring *shardingv1alpha1.ControllerRing) string {
 	ready := meta.FindStatusCondition(ring.Status.Conditions, shardingv1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
-		return "no sharder has looked at the ring yet"
+		return "no sharder has reconciled the ring yet"
 	case ready.Status != metav1.ConditionTrue:
 		return ready.Message
 	}
 	return ""
 }
 
-// event passes on what people should know. What was there before is no news, and who leads and that a website
-// is well is seen elsewhere.
-func (s *Scene) event(object any, old bool) {
-	event, is := object.(*eventsv1.Event)
-	if !is || old || event.Reason == "LeaderElection" || !slices.Contains([]string{"Lease", "ControllerRing", "Website"}, event.Regarding.Kind) {
+// event records events of Leases, ControllerRings and Websites. It skips events that existed before
+// the watch, those of leader election, and normal events of Websites, which the view shows in other
+// places.
+func (o *Observer) event(object any, old bool) {
+	event, ok := object.(*eventsv1.Event)
+	if !ok || old || event.Reason == "LeaderElection" || !slices.Contains([]string{"Lease", "ControllerRing", "Website"}, event.Regarding.Kind) {
 		return
 	}
 	warning := event.Type == corev1.EventTypeWarning
@@ -200,5 +201,5 @@ func (s *Scene) event(object any, old bool) {
 		}
 		about = event.Regarding.Namespace + "/" + event.Regarding.Name
 	}
-	s.Tell(about, event.Note, warning)
+	o.RecordEvent(about, event.Note, warning)
 }

@@ -10,75 +10,47 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/vt"
 	"github.com/google/go-cmp/cmp"
 )
 
-// show is what a terminal shows after something was written to it, in pieces of every size.
-func show(t *testing.T, written string) *terminal {
+// show returns the cells of a terminal after something was written to it.
+func show(t *testing.T, written string) [][]cell {
 	t.Helper()
-	whole := newTerminal(6, 3)
-	if _, err := io.WriteString(whole, written); err != nil {
+	terminal := vt.NewEmulator(6, 3)
+	if _, err := io.WriteString(terminal, written); err != nil {
 		t.Fatal(err)
 	}
-	for size := 1; size < 4; size++ {
-		pieces := newTerminal(6, 3)
-		for rest := []byte(written); len(rest) > 0; rest = rest[min(size, len(rest)):] {
-			_, _ = pieces.Write(rest[:min(size, len(rest))])
-		}
-		if diff := cmp.Diff(whole.frame(), pieces.frame(), cmp.AllowUnexported(cell{}, style{})); diff != "" {
-			t.Errorf("in pieces of %d it shows something else: %s", size, diff)
-		}
-	}
-	return whole
+	return readCells(terminal)
 }
 
-func TestTerminal(t *testing.T) {
-	for name, test := range map[string]struct{ written, want string }{
-		"text":               {"ab\r\ncd", "ab\ncd\n\n"},
-		"it does not wrap":   {"abcdefgh\r\nx", "abcdef\nx\n\n"},
-		"go somewhere":       {"\x1b[2;3Hx\x1b[1;1Hy", "y\n  x\n\n"},
-		"go nowhere":         {"ab\x1b[Hx", "xb\n\n\n"},
-		"too far":            {"\x1b[9;9Hx", "\n\n     x\n"},
-		"clear a line":       {"abc\x1b[1;2H\x1b[K", "a\n\n\n"},
-		"clear the rest":     {"a\r\nb\r\nc\x1b[2;1H\x1b[J", "a\n\n\n"},
-		"more than one cell": {"ä→█", "ä→█\n\n\n"},
-		"what it ignores":    {"\x1b[?2026hab\x1b[?25l\x1b[?2026l", "ab\n\n\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, show(t, test.written).text()); diff != "" {
-				t.Error(diff)
-			}
-		})
+func TestReadCells(t *testing.T) {
+	cells := show(t, "a\x1b[1mb\x1b[0m\x1b[31mc\x1b[2md\x1b[0m\x1b[7me\x1b[0mf\x1b[2;3H→")
+	want := []cell{
+		{'a', style{}},
+		{'b', style{bold: true}},
+		{'c', style{colour: 31}},
+		{'d', style{colour: 31, dim: true}},
+		{'e', style{reverse: true}},
+		{'f', style{}},
 	}
-}
-
-func TestStyles(t *testing.T) {
-	frame := show(t, "a\x1b[1mb\x1b[0m\x1b[31mc\x1b[2md\x1b[0m\x1b[7me\x1b[0mf").frame()
-	want := []style{{}, {bold: true}, {colour: 31}, {colour: 31, dim: true}, {reverse: true}, {}}
-	var got []style
-	for _, c := range frame[0] {
-		got = append(got, c.style)
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(style{})); diff != "" {
+	if diff := cmp.Diff(want, cells[0], cmp.AllowUnexported(cell{}, style{})); diff != "" {
 		t.Error(diff)
 	}
-}
-
-func TestOtherScreen(t *testing.T) {
-	if !show(t, "\x1b[?1049h").other || show(t, "\x1b[?1049h\x1b[?1049l").other {
-		t.Error("it does not know which screen is shown")
+	if got := []rune{cells[1][1].char, cells[1][2].char, cells[2][5].char}; string(got) != " → " {
+		t.Errorf("got %q", string(got))
 	}
 }
 
-// TestDraw draws something with every style, and reads what came of it.
+// TestDraw draws every style, and parses the result.
 func TestDraw(t *testing.T) {
-	frame := show(t, "a  <b>\r\n\x1b[36m██\x1b[33m▒\x1b[0m\r\n\x1b[1;31mx\x1b[0m\x1b[7my\x1b[0m").frame()
-	picture := draw([]shot{{frame, "first & last", time.Second}, {frame, "second", time.Second}})
+	cells := show(t, "a  <b>\r\n\x1b[36m██\x1b[33m▒\x1b[0m\r\n\x1b[1;31mx\x1b[0m\x1b[7my\x1b[0m")
+	picture := draw([]frame{{cells, "first & last", time.Second}, {cells, "second", time.Second}})
 	for decoder := xml.NewDecoder(strings.NewReader(picture)); ; {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			t.Fatalf("it is no picture: %v\n%s", err, picture)
+			t.Fatalf("invalid XML: %v\n%s", err, picture)
 		}
 	}
 	for _, want := range []string{
@@ -96,7 +68,7 @@ func TestDraw(t *testing.T) {
 			t.Errorf("%s is missing in:\n%s", want, picture)
 		}
 	}
-	if alone := draw([]shot{{frame, "alone", time.Second}}); strings.Contains(alone, "keyframes") {
-		t.Error("one shot does not move")
+	if single := draw([]frame{{cells, "single", time.Second}}); strings.Contains(single, "keyframes") {
+		t.Error("a single frame is animated")
 	}
 }

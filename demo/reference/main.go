@@ -1,4 +1,4 @@
-// Command reference writes the reference of the command line.
+// Command reference writes the reference pages of the command line.
 package main
 
 import (

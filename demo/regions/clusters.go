@@ -16,51 +16,52 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/view"
 	etcdcluster "github.com/ringmaster-project/ringmaster/examples/etcdcluster/config"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
+	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// kind is that of what each region has.
+// kind is the kind of the object that describes the members of a region.
 var kind = schema.GroupVersionKind{Group: "etcdcluster.timebertt.dev", Version: "v1alpha1", Kind: "EtcdCluster"}
 
-// sample is the EtcdCluster that the example brings along for a region.
+// sample returns the sample EtcdCluster of a region.
 func sample(region string) (*unstructured.Unstructured, error) {
 	objects, err := manifest.Read(etcdcluster.Files, "samples/"+region+"/etcdcluster.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("reading the samples: %w", err)
 	}
 	if len(objects) != 1 {
-		return nil, fmt.Errorf("reading the samples: there are %d objects of %s", len(objects), region)
+		return nil, fmt.Errorf("reading the samples: got %d objects for %s, want 1", len(objects), region)
 	}
 	return objects[0], nil
 }
 
-// systemName returns the name of the demo's system, which is that of its EtcdClusters.
+// systemName returns the name of the system, which is the name of its EtcdClusters.
 func systemName() (string, error) {
-	object, err := sample(names[0])
+	object, err := sample(regionNames[0])
 	if err != nil {
 		return "", err
 	}
 	return object.GetName(), nil
 }
 
-// create makes the EtcdCluster of a region. Of one that is there from an earlier run it changes only the mode: what
-// somebody has changed stays.
+// create creates the EtcdCluster of a region. If it exists from an earlier run, only its mode is
+// changed.
 func (d *Demo) create(ctx context.Context, region, seed string) error {
 	object, err := sample(region)
 	if err != nil {
 		return err
 	}
-	spec, is := object.Object["spec"].(map[string]any)
-	if !is {
+	spec, ok := object.Object["spec"].(map[string]any)
+	if !ok {
 		return fmt.Errorf("the sample of %s has no spec", region)
 	}
-	// The sample's addresses are for agents with ports that are chosen by hand.
+	// The seeds in the sample are for agents with fixed ports.
 	delete(spec, "seeds")
 	if seed != "" {
 		spec["seeds"] = []any{seed}
 	}
 	err = errors.Join(
 		unstructured.SetNestedField(spec, d.options.Mode, "automationOptions", "synchronizationMode"),
-		unstructured.SetNestedField(spec, quiet.String(), "automationOptions", "quietWindow"))
+		unstructured.SetNestedField(spec, quietWindow.String(), "automationOptions", "quietWindow"))
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func (d *Demo) create(ctx context.Context, region, seed string) error {
 	return nil
 }
 
-// edit changes the spec of a region, at the version that it was read at.
+// edit changes the spec of the EtcdCluster of a region, with optimistic locking.
 func (d *Demo) edit(ctx context.Context, region string, change func(spec map[string]any) error) error {
 	object, err := sample(region)
 	if err != nil {
@@ -86,9 +87,9 @@ func (d *Demo) edit(ctx context.Context, region string, change func(spec map[str
 		if err := d.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
-		spec, is := object.Object["spec"].(map[string]any)
-		if !is {
-			return errors.New("it has no spec")
+		spec, ok := object.Object["spec"].(map[string]any)
+		if !ok {
+			return errors.New("the object has no spec")
 		}
 		if err := change(spec); err != nil {
 			return err
@@ -101,19 +102,19 @@ func (d *Demo) edit(ctx context.Context, region string, change func(spec map[str
 	return nil
 }
 
-// argument is one that members have to be restarted for, and that does nothing that anybody notices.
+// argument is an etcd flag that requires a restart, and whose value does not matter here.
 const argument = "snapshot-count"
 
-// restart gives all members another argument.
+// restart changes an argument of all members, so that they have to be restarted.
 func (d *Demo) restart(ctx context.Context) (string, error) {
 	d.editing.Lock()
 	defer d.editing.Unlock()
-	highest := int64(10_000) // which is etcd's own
+	highest := int64(10_000) // the default of etcd
 	clusters, err := d.clusters(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := complete(clusters, d.system); err != nil {
+	if err := requireAllRegions(clusters, d.system); err != nil {
 		return "", err
 	}
 	for i := range clusters {
@@ -123,58 +124,60 @@ func (d *Demo) restart(ctx context.Context) (string, error) {
 		}
 	}
 	value := strconv.FormatInt(highest+1000, 10)
-	for _, region := range names {
+	for _, region := range regionNames {
 		if err := d.edit(ctx, region, func(spec map[string]any) error {
 			return unstructured.SetNestedField(spec, value, "args", argument)
 		}); err != nil {
 			return "", err
 		}
 	}
-	return fmt.Sprintf("All members are to have --%s=%s, and have to be restarted for it.", argument, value), nil
+	return fmt.Sprintf("Set --%s=%s for all members, which now have to be restarted.", argument, value), nil
 }
 
-// complete returns an error if a region has no EtcdCluster: a change is made in all regions or in none.
-func complete(clusters []unstructured.Unstructured, system string) error {
-	for _, region := range names {
+// requireAllRegions returns an error if a region has no EtcdCluster, because a change is made in
+// all regions or in none.
+func requireAllRegions(clusters []unstructured.Unstructured, system string) error {
+	for _, region := range regionNames {
 		if !slices.ContainsFunc(clusters, func(c unstructured.Unstructured) bool { return c.GetNamespace() == region }) {
-			return fmt.Errorf("the EtcdCluster %s of %s is missing: start the demo again to create it", system, region)
+			return fmt.Errorf("EtcdCluster %s/%s not found: restart the demo to create it", region, system)
 		}
 	}
 	return nil
 }
 
-// replace gives up one member of every region.
+// replace marks one member of every region for replacement.
 func (d *Demo) replace(ctx context.Context) (string, error) {
 	d.editing.Lock()
 	defer d.editing.Unlock()
 	state := d.State()
-	var going []string
+	var replaced []string
 	for _, region := range state.Regions {
 		for _, member := range region.Members {
 			if member.Removing || member.Phase != "Voter" {
 				continue
 			}
-			if err := d.edit(ctx, region.Name, func(spec map[string]any) error { return giveUp(spec, ids(region), member.ID) }); err != nil {
+			if err := d.edit(ctx, region.Name, func(spec map[string]any) error { return markForReplacement(spec, ids(region), member.ID) }); err != nil {
 				return "", err
 			}
-			going = append(going, member.ID)
+			replaced = append(replaced, member.ID)
 			break
 		}
 	}
-	if len(going) == 0 {
-		return "", errors.New("there is no member that could be replaced: wait until some vote")
+	if len(replaced) == 0 {
+		return "", errors.New("no voting member found: wait until a member votes")
 	}
-	return fmt.Sprintf("To be replaced: %v.", going), nil
+	return fmt.Sprintf("Replacing %s.", prose.List(replaced)), nil
 }
 
-// giveUp adds a member to those that have to go, and forgets those that have gone.
-func giveUp(spec map[string]any, there []string, id string) error {
+// markForReplacement adds a member to the list in the spec, and removes members that no longer
+// exist from it.
+func markForReplacement(spec map[string]any, existing []string, id string) error {
 	before, _, err := unstructured.NestedStringSlice(spec, "replace")
 	if err != nil {
 		return err
 	}
-	going := slices.DeleteFunc(before, func(old string) bool { return !slices.Contains(there, old) || old == id })
-	return unstructured.SetNestedStringSlice(spec, append(going, id), "replace")
+	marked := slices.DeleteFunc(before, func(old string) bool { return !slices.Contains(existing, old) || old == id })
+	return unstructured.SetNestedStringSlice(spec, append(marked, id), "replace")
 }
 
 func ids(region view.Region) []string {

@@ -4,13 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ringmaster-project/ringmaster/demo/control"
 	"github.com/ringmaster-project/ringmaster/demo/supervisor"
 )
 
-// Do does what somebody asks for, and returns what came of it.
+// List returns the status of all processes.
+func (d *Demo) List() []control.Process { return append(d.operators.List(), d.agents.List()...) }
+
+// Do carries out a command, and returns a message about the result.
 func (d *Demo) Do(ctx context.Context, request control.Request, _ func(string)) (string, error) {
 	switch request.Command {
 	case control.Restart:
@@ -18,17 +20,17 @@ func (d *Demo) Do(ctx context.Context, request control.Request, _ func(string)) 
 	case control.Replace:
 		return d.replace(ctx)
 	case control.Scale, control.Websites:
-		return "", fmt.Errorf("%s is for the example webhosting; here there are: restart, replace, kill, stop, pause, resume", request.Command)
+		return "", fmt.Errorf("'%s' is only available with --example webhosting", request.Command)
 	}
-	processes, err := d.crewOf(request.Name)
+	owner, err := d.supervisorOf(request.Name)
 	if err != nil {
 		return "", err
 	}
-	return processes.Do(request)
+	return owner.Do(request)
 }
 
-// crewOf finds who looks after a process.
-func (d *Demo) crewOf(name string) (*supervisor.Crew, error) {
+// supervisorOf returns the supervisor of a process.
+func (d *Demo) supervisorOf(name string) (*supervisor.Supervisor, error) {
 	operators, agents := d.operators.Names(), d.agents.Names()
 	switch {
 	case slices.Contains(operators, name):
@@ -36,5 +38,5 @@ func (d *Demo) crewOf(name string) (*supervisor.Crew, error) {
 	case slices.Contains(agents, name):
 		return d.agents, nil
 	}
-	return nil, fmt.Errorf("there is no %q; there are: %s", name, strings.Join(append(operators, agents...), ", "))
+	return nil, supervisor.NotFoundError(name, append(operators, agents...))
 }

@@ -1,6 +1,6 @@
-// Package regions shows an etcd cluster whose members are in three regions, each a namespace with an operator and an
-// agent of its own, on a control plane of this machine.
+// Package regions runs an etcd cluster with members in three regions on a control plane of this
+// machine. Each region is a namespace with its own operator and agent.
 //
-// It promises what package demo does: it adds nothing to what an administrator could do, every operator runs under its
-// own ServiceAccount with the roles of its manifests, and nothing is left when it ends.
+// It guarantees that every operator runs with its own ServiceAccount and the permissions of its
+// manifests, and that Stop leaves nothing behind, in bounded time.
 package regions

@@ -15,102 +15,106 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/fakenode"
 	"github.com/ringmaster-project/ringmaster/demo/supervisor"
 	"github.com/ringmaster-project/ringmaster/demo/view"
-	"github.com/ringmaster-project/ringmaster/demo/writer"
+	"github.com/ringmaster-project/ringmaster/demo/writeprobe"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
 const (
-	// program is the name of the operator's executable, agent that of the program that plays a region's node.
+	// program is the name of the operator's executable, agent that of the program that runs the
+	// members of a region.
 	program = "etcdcluster"
 	agent   = "etcdagent"
 	// account is the name of the operators' ServiceAccounts.
 	account = "etcdcluster-operator"
-	// grace is how long a process may take to end.
-	grace = 10 * time.Second
-	// startLimit is how long the start may take, joinLimit how long until all members vote.
+	// gracePeriod is how long a process may take to exit.
+	gracePeriod = 10 * time.Second
+	// startLimit is the limit for the start, joinLimit the limit until all members vote.
 	startLimit = 2 * time.Minute
 	joinLimit  = 2 * time.Minute
-	// session is how long the others believe in an operator that says nothing: short, because somebody looks at it.
-	session = 6 * time.Second
-	// quiet is how long nothing may have become pending before an operator acts for all.
-	quiet = 3 * time.Second
+	// sessionDuration is how long a silent operator counts as a participant. It is short, so that a
+	// failover is quick to see.
+	sessionDuration = 6 * time.Second
+	// quietWindow is how long no new action may have become pending before an operator acts for
+	// all.
+	quietWindow = 3 * time.Second
 )
 
-// names are those of the regions: of their namespaces, and what the IDs of their members begin with.
-var names = []string{"dc1", "dc2", "dc3"}
+// regionNames are the names of the regions, which are their namespaces and the prefixes of the IDs
+// of their members.
+var regionNames = []string{"dc1", "dc2", "dc3"}
 
-// Options say what to show, and on what.
+// Options configure the demo.
 type Options struct {
 	cluster.Options
-	// Etcd is the path of etcd's executable.
+	// Etcd is the path of the etcd executable.
 	Etcd string
-	// Mode is that in which the operators begin: local or global.
+	// Mode is the initial mode of the operators: local or global.
 	Mode string
-	// Report is told each step as it begins.
+	// Report receives each step of the start as it begins.
 	Report func(step string)
-	// Hints are what a person may try, told where the system is found.
+	// Hints returns the hints of the live view, given the endpoint of the etcd cluster.
 	Hints func(endpoint string) view.Hints
 }
 
-// Validate tells what cannot be shown.
+// Validate returns an error for options that cannot be used.
 func (o Options) Validate() error {
 	if o.Mode != view.ModeGlobal && o.Mode != view.ModeLocal {
-		return fmt.Errorf("there is no mode %q: choose %s or %s", o.Mode, view.ModeGlobal, view.ModeLocal)
+		return fmt.Errorf("unknown mode %q (available: %s, %s)", o.Mode, view.ModeGlobal, view.ModeLocal)
 	}
 	return nil
 }
 
-// FindPrograms returns the folder if it has what the demo runs.
+// FindPrograms returns the absolute path of the folder if it has the programs of the demo.
 func FindPrograms(folder string) (string, error) { return cluster.FindPrograms(folder, program, agent) }
 
-// Demo is an example that was started.
+// Demo is the running demo.
 type Demo struct {
-	*cluster.Stage
-	options Options
-	began   time.Time
+	*cluster.Cluster
+	options   Options
+	startedAt time.Time
 
-	operators, agents *supervisor.Crew
+	operators, agents *supervisor.Supervisor
 	node              *fakenode.Node
-	// front is one address for all members.
-	front   *balancer.Balancer
-	hints   view.Hints
-	clients *writer.Pulse
-	changed chan struct{}
-	editing sync.Mutex
-	// addresses are those of the agents, by region. They are written only by Start.
+	// loadBalancer is one address for all members.
+	loadBalancer *balancer.Balancer
+	hints        view.Hints
+	probe        *writeprobe.Probe
+	changed      chan struct{}
+	editing      sync.Mutex
+	// addresses has the addresses of the agents by region. Only Start writes it.
 	addresses map[string]string
 	ports     []*process.Port
-	// system is the name of the demo's system. People may create other systems beside it.
+	// system is the name of the demo's system. Users may create other systems beside it.
 	system string
-	// seen has all EtcdClusters, from a watch.
-	seen client.Reader
+	// cache has all EtcdClusters.
+	cache client.Reader
 
-	mu        sync.Mutex
-	processes map[string]member // of the agents, by ID
-	agreement coordinationstatus.Summary
-	events    []view.Event
-	told      int
+	mu                sync.Mutex
+	processes         map[string]member // of the agents, by ID
+	coordinationState coordinationstatus.Summary
+	events            []view.Event
+	eventCount        int
 
 	started atomic.Bool
-	// background is what runs until Stop.
+	// background are the goroutines that run until Stop.
 	background sync.WaitGroup
 	ctx        context.Context
 	cancel     context.CancelFunc
 }
 
-// Start starts everything, and waits until all members vote. Ended early, it leaves nothing behind.
+// Start starts everything, and waits until all members vote. If it fails, it leaves nothing behind.
 func Start(ctx context.Context, options Options) (*Demo, error) {
 	system, err := systemName()
 	if err != nil {
 		return nil, err
 	}
 	d := &Demo{
-		options: options, began: time.Now(), changed: make(chan struct{}, 1), system: system,
+		options: options, startedAt: time.Now(), changed: make(chan struct{}, 1), system: system,
 		addresses: map[string]string{}, processes: map[string]member{},
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	told := supervisor.Options{Report: d.processNews, Changed: d.change, Gone: func(string) {}, Grace: grace}
-	d.operators, d.agents = supervisor.New(told), supervisor.New(told)
+	supervision := supervisor.Options{Report: d.reportProcess, Changed: d.change, Removed: func(string) {}, GracePeriod: gracePeriod}
+	d.operators, d.agents = supervisor.New(supervision), supervisor.New(supervision)
 	if err := d.start(ctx); err != nil {
 		d.Kill()
 		return nil, err
@@ -119,7 +123,7 @@ func Start(ctx context.Context, options Options) (*Demo, error) {
 	return d, nil
 }
 
-// change tells that there is something new to see, if nobody has heard so yet.
+// change notifies Changed, unless a notification is pending.
 func (d *Demo) change() {
 	select {
 	case d.changed <- struct{}{}:
@@ -127,45 +131,44 @@ func (d *Demo) change() {
 	}
 }
 
-// processNews passes on what happens to a process. While nothing else is to be seen, it is also reported when it
-// is not what was to be expected.
-func (d *Demo) processNews(name, what string, wrong bool) {
-	d.tell(name, what, wrong)
-	for _, region := range names {
+// reportProcess records an event of a process. During the start it also reports failures.
+func (d *Demo) reportProcess(name, what string, failure bool) {
+	d.recordEvent(name, what, failure)
+	for _, region := range regionNames {
 		if name == operatorOf(region) {
-			d.node.Look(region, name)
+			d.node.Enqueue(region, name)
 		}
 	}
-	if wrong && !d.started.Load() {
+	if failure && !d.started.Load() {
 		d.options.Report(name + " " + what)
 	}
 }
 
-// tell notes that something happened.
-func (d *Demo) tell(about, what string, warning bool) {
-	const keep = 1000
+// recordEvent records an event.
+func (d *Demo) recordEvent(about, what string, warning bool) {
+	const maxEvents = 1000
 	d.mu.Lock()
-	d.told++
-	d.events = append(d.events, view.Event{Number: d.told, At: time.Now(), About: about, What: what, Warning: warning})
-	d.events = d.events[max(0, len(d.events)-keep):]
+	d.eventCount++
+	d.events = append(d.events, view.Event{Number: d.eventCount, At: time.Now(), About: about, What: what, Warning: warning})
+	d.events = d.events[max(0, len(d.events)-maxEvents):]
 	d.mu.Unlock()
 	d.change()
 }
 
-// Changed is told when there is something new in State.
+// Changed receives a value after State has changed.
 func (d *Demo) Changed() <-chan struct{} { return d.changed }
 
-// Endpoint is where the system is found, whichever of its members are there.
-func (d *Demo) Endpoint() string { return "http://" + d.front.Address() }
+// Endpoint returns the URL of the etcd cluster, which stays the same when members change.
+func (d *Demo) Endpoint() string { return "http://" + d.loadBalancer.Address() }
 
-// Stop ends everything in good order, and by force when ctx ends before. The operators go first: without them nobody
-// takes the end of a member for a fault.
+// Stop stops everything gracefully, and kills what still runs when ctx ends. The operators stop
+// first, because they would treat stopped members as failed.
 func (d *Demo) Stop(ctx context.Context) {
 	d.cancel()
 	d.operators.Close(ctx)
 	d.agents.Close(ctx)
-	if d.front != nil {
-		d.front.Close()
+	if d.loadBalancer != nil {
+		d.loadBalancer.Close()
 	}
 	d.background.Wait()
 	for _, port := range d.ports {
@@ -173,9 +176,9 @@ func (d *Demo) Stop(ctx context.Context) {
 	}
 }
 
-// Kill ends everything at once.
+// Kill stops everything at once.
 func (d *Demo) Kill() {
-	ended, cancel := context.WithCancel(context.Background())
+	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
-	d.Stop(ended)
+	d.Stop(canceled)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/view"
 )
 
-func TestSamplesFit(t *testing.T) {
-	for _, region := range names {
+func TestSamplesMatchRegions(t *testing.T) {
+	for _, region := range regionNames {
 		object, err := sample(region)
 		if err != nil {
 			t.Fatal(err)
@@ -30,19 +30,19 @@ func TestSamplesFit(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	for mode, well := range map[string]bool{"global": true, "local": true, "shard": false, "": false} {
-		if err := (Options{Mode: mode}).Validate(); (err == nil) != well {
+	for mode, valid := range map[string]bool{"global": true, "local": true, "shard": false, "": false} {
+		if err := (Options{Mode: mode}).Validate(); (err == nil) != valid {
 			t.Errorf("%q: %v", mode, err)
 		}
 	}
 }
 
-// The certificates of all regions, also those of a later start on kept data, are signed by one authority.
-func TestCertify(t *testing.T) {
+// TestIssueCertificate expects one authority for all regions, also after a restart with kept data.
+func TestIssueCertificate(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "pki")
 	var authority []byte
 	for i, region := range []string{"dc1", "dc2", "dc1"} {
-		flags, err := certify(folder, region, time.Now())
+		flags, err := issueCertificate(folder, region, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestCertify(t *testing.T) {
 		}
 		found, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
 		if err != nil || i > 0 && !bytes.Equal(found, authority) {
-			t.Errorf("%d: the authority is another one, or there is none: %v", i, err)
+			t.Errorf("%d: the authority has changed or is missing: %v", i, err)
 		}
 		authority = found
 		pair, err := tls.LoadX509KeyPair(filepath.Join(folder, region+".crt"), filepath.Join(folder, region+".key"))
@@ -73,7 +73,7 @@ func TestCertify(t *testing.T) {
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestReadRegion(t *testing.T) {
 	since := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	cluster := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"generation": int64(3)},
@@ -93,52 +93,53 @@ func TestRead(t *testing.T) {
 	}}
 	processes := map[string]member{"dc1-1": {ID: "dc1-1", PID: 9, Since: since, Applied: map[string]string{"b": "2", "a": "1"}}}
 	want := view.Region{
-		Name: "dc1", Mode: "global", Wanted: 2, Ready: 1, Settled: true, Waiting: "for the others",
+		Name: "dc1", Mode: "global", Desired: 2, Ready: 1, Reconciled: true, Waiting: "for the others",
 		Members: []view.Member{
 			{ID: "dc1-1", Phase: "Voter", Healthy: true, ArgsCurrent: true, PID: 9, Since: since, Args: "--a=1 --b=2"},
 			{ID: "dc1-2", Phase: "Learner", Leader: true, Removing: true, PID: 8},
 		},
 	}
 	got := view.Region{Name: "dc1"}
-	read(&got, cluster, processes, "cd") // who leads is known better by who asks the system itself
+	read(&got, cluster, processes, "cd") // the leader reported by etcd takes precedence
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	for name, change := range map[string]func(){
-		"an older generation was seen": func() { cluster.SetGeneration(4) },
-		"nothing is said":              func() { unstructured.RemoveNestedField(cluster.Object, "status") },
+		"the status is stale": func() { cluster.SetGeneration(4) },
+		"the status is empty": func() { unstructured.RemoveNestedField(cluster.Object, "status") },
 	} {
 		change()
 		got := view.Region{}
 		read(&got, cluster, nil, "")
-		if got.Settled {
-			t.Errorf("%s: it is settled", name)
+		if got.Reconciled {
+			t.Errorf("%s: the region is reconciled", name)
 		}
 	}
 }
 
-// Nothing is known of members whose agent is not there.
-func TestDoubt(t *testing.T) {
+// TestMembersOfStoppedAgentAreUnknown expects that the state of members is dropped when their agent
+// stops.
+func TestMembersOfStoppedAgentAreUnknown(t *testing.T) {
 	region := func(pid int) view.Region {
 		return view.Region{
-			Agent: view.Instance{PID: pid}, Ready: 1, Settled: true,
+			Agent: view.Instance{PID: pid}, Ready: 1, Reconciled: true,
 			Members: []view.Member{{ID: "dc1-1", Phase: "Voter", Healthy: true, Leader: true, PID: 9}},
 		}
 	}
-	there, gone := region(7), region(0)
-	doubt(&there)
-	doubt(&gone)
-	if diff := cmp.Diff(region(7), there); diff != "" {
+	running, stopped := region(7), region(0)
+	clearIfAgentStopped(&running)
+	clearIfAgentStopped(&stopped)
+	if diff := cmp.Diff(region(7), running); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(view.Region{Members: []view.Member{{ID: "dc1-1", Phase: "Unknown"}}}, gone); diff != "" {
+	if diff := cmp.Diff(view.Region{Members: []view.Member{{ID: "dc1-1", Phase: "Unknown"}}}, stopped); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// Members of another system are on the same agents: clients of the demo's own must not be sent to them, and 'ringmaster demo replace' must
-// not name them.
-func TestOtherSystemsAreLeftOut(t *testing.T) {
+// TestOtherSystemsAreIgnored expects that members of other systems on the same agents are neither
+// used as endpoints nor replaced.
+func TestOtherSystemsAreIgnored(t *testing.T) {
 	cluster := func(region, name string) unstructured.Unstructured {
 		return unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": region, "name": name}}}
 	}
@@ -149,38 +150,39 @@ func TestOtherSystemsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestChangeNeedsAllRegions refuses a change of all regions before the first one is changed.
+// TestChangeNeedsAllRegions expects that a change of all regions is refused before the first region
+// is changed.
 func TestChangeNeedsAllRegions(t *testing.T) {
 	var clusters []unstructured.Unstructured
-	for i, region := range names {
-		if err := complete(clusters, "orders"); err == nil || !strings.Contains(err.Error(), "EtcdCluster orders of "+region+" is missing") {
-			t.Errorf("with %d of %d regions: %v", i, len(names), err)
+	for i, region := range regionNames {
+		if err := requireAllRegions(clusters, "orders"); err == nil || !strings.Contains(err.Error(), "EtcdCluster "+region+"/orders not found") {
+			t.Errorf("with %d of %d regions: %v", i, len(regionNames), err)
 		}
 		clusters = append(clusters, unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": region}}})
 	}
-	if err := complete(clusters, "orders"); err != nil {
+	if err := requireAllRegions(clusters, "orders"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestGiveUp(t *testing.T) {
+func TestMarkForReplacement(t *testing.T) {
 	for name, test := range map[string]struct {
-		before []any
-		there  []string
-		want   []any
+		before   []any
+		existing []string
+		want     []any
 	}{
-		"the first":            {nil, []string{"dc1-1"}, []any{"dc1-1"}},
-		"one goes already":     {[]any{"dc1-2"}, []string{"dc1-1", "dc1-2"}, []any{"dc1-2", "dc1-1"}},
-		"one has gone":         {[]any{"dc1-0"}, []string{"dc1-1"}, []any{"dc1-1"}},
-		"it is to go already":  {[]any{"dc1-1"}, []string{"dc1-1"}, []any{"dc1-1"}},
-		"nobody is known yet ": {[]any{"dc1-0"}, nil, []any{"dc1-1"}},
+		"the first":         {nil, []string{"dc1-1"}, []any{"dc1-1"}},
+		"another is marked": {[]any{"dc1-2"}, []string{"dc1-1", "dc1-2"}, []any{"dc1-2", "dc1-1"}},
+		"one was removed":   {[]any{"dc1-0"}, []string{"dc1-1"}, []any{"dc1-1"}},
+		"already marked":    {[]any{"dc1-1"}, []string{"dc1-1"}, []any{"dc1-1"}},
+		"no members known":  {[]any{"dc1-0"}, nil, []any{"dc1-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := map[string]any{}
 			if test.before != nil {
 				spec["replace"] = test.before
 			}
-			if err := giveUp(spec, test.there, "dc1-1"); err != nil {
+			if err := markForReplacement(spec, test.existing, "dc1-1"); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, spec["replace"]); diff != "" {

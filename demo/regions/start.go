@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/cluster"
 	"github.com/ringmaster-project/ringmaster/demo/fakenode"
 	"github.com/ringmaster-project/ringmaster/demo/supervisor"
-	"github.com/ringmaster-project/ringmaster/demo/writer"
+	"github.com/ringmaster-project/ringmaster/demo/writeprobe"
 	etcdcluster "github.com/ringmaster-project/ringmaster/examples/etcdcluster/config"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 	"github.com/ringmaster-project/ringmaster/internal/pki"
@@ -20,30 +20,30 @@ import (
 )
 
 func (d *Demo) start(ctx context.Context) (err error) {
-	if d.Stage, err = cluster.New(d.options.Options); err != nil {
+	if d.Cluster, err = cluster.New(d.options.Options); err != nil {
 		return err
 	}
-	starting, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("it took longer than %s", startLimit))
+	starting, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the start took longer than %s", startLimit))
 	defer cancel()
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
 	}{
-		{"installing the kind of resource", d.installKind},
+		{"installing CustomResourceDefinitions", d.installKind},
 		{"installing namespaces and roles of three regions", d.installRegions},
-		{"pretending a node", d.pretendNode},
+		{"starting a fake node", d.startNode},
 		{"starting an agent in each region", d.startAgents},
 		{"starting an operator in each region", d.startOperators},
-		{"looking at the cluster", d.look},
-		{"creating the first region, which starts the system", d.createFirst},
-		{"creating the other regions, which join it", d.createOthers},
+		{"watching the cluster", d.startObserving},
+		{"creating the EtcdCluster of the first region, which bootstraps the system", d.createFirst},
+		{"creating the EtcdClusters of the other regions, which join it", d.createOthers},
 	} {
 		d.options.Report(step.what)
 		if err := step.do(starting); err != nil {
 			return err
 		}
 	}
-	return d.awaitMembers(ctx)
+	return d.waitForMembers(ctx)
 }
 
 func (d *Demo) installKind(ctx context.Context) error {
@@ -54,9 +54,10 @@ func (d *Demo) installKind(ctx context.Context) error {
 	return d.InstallKinds(ctx, kinds...)
 }
 
-// installRegions makes the namespaces, and in each the ServiceAccount of its operator and what that may do.
+// installRegions creates the namespaces of the regions, and in each the ServiceAccount and roles of
+// its operator.
 func (d *Demo) installRegions(ctx context.Context) error {
-	for _, region := range names {
+	for _, region := range regionNames {
 		spaces, err := manifest.Read(etcdcluster.Files, "samples/"+region+"/namespace.yaml")
 		if err != nil {
 			return fmt.Errorf("reading the example's manifests: %w", err)
@@ -67,7 +68,7 @@ func (d *Demo) installRegions(ctx context.Context) error {
 		}
 		for _, object := range roles {
 			object.SetNamespace(region)
-			if subjects, is := object.Object["subjects"].([]any); is {
+			if subjects, ok := object.Object["subjects"].([]any); ok {
 				for _, subject := range subjects {
 					subject.(map[string]any)["namespace"] = region
 				}
@@ -80,19 +81,19 @@ func (d *Demo) installRegions(ctx context.Context) error {
 	return nil
 }
 
-func (d *Demo) pretendNode(context.Context) (err error) {
-	if d.node, err = d.PretendNode(d.process, d.tell); err != nil {
+func (d *Demo) startNode(context.Context) (err error) {
+	if d.node, err = d.NewFakeNode(d.process, d.recordEvent); err != nil {
 		return err
 	}
 	d.background.Go(func() { d.node.Run(d.ctx) })
 	return nil
 }
 
-// process is what the node says of a Pod that is a process.
-func (d *Demo) process(namespace, name string) (process fakenode.Process, is bool) {
-	for _, member := range d.operators.Members() {
-		if member.Name == name && name == operatorOf(namespace) {
-			return cluster.Process(member), true
+// process returns the process that a Pod stands for.
+func (d *Demo) process(namespace, name string) (process fakenode.Process, found bool) {
+	for _, status := range d.operators.Processes() {
+		if status.Name == name && name == operatorOf(namespace) {
+			return cluster.PodProcess(status), true
 		}
 	}
 	return fakenode.Process{}, false
@@ -101,9 +102,9 @@ func (d *Demo) process(namespace, name string) (process fakenode.Process, is boo
 func operatorOf(region string) string { return region + "-operator" }
 func agentOf(region string) string    { return region + "-agent" }
 
-// startAgents starts those that run the members. The cluster does not know them: they need nothing of it.
+// startAgents starts the agents, which run the members. They have no access to the cluster.
 func (d *Demo) startAgents(context.Context) error {
-	for _, region := range names {
+	for _, region := range regionNames {
 		port, err := process.ReservePort("127.0.0.1")
 		if err != nil {
 			return err
@@ -111,17 +112,17 @@ func (d *Demo) startAgents(context.Context) error {
 		d.ports = append(d.ports, port)
 		d.addresses[region] = "127.0.0.1:" + strconv.Itoa(port.Number)
 	}
-	for _, region := range names {
-		if err := os.MkdirAll(d.data(region), 0o700); err != nil {
-			return fmt.Errorf("making a folder for the members of %s: %w", region, err)
+	for _, region := range regionNames {
+		if err := os.MkdirAll(d.membersDir(region), 0o700); err != nil {
+			return fmt.Errorf("creating a folder for the members of %s: %w", region, err)
 		}
-		secured, err := certify(filepath.Join(d.Dir, "regions", "pki"), region, time.Now())
+		tlsFlags, err := issueCertificate(filepath.Join(d.Dir, "regions", "pki"), region, time.Now())
 		if err != nil {
-			return fmt.Errorf("making the certificate for the members of %s: %w", region, err)
+			return fmt.Errorf("issuing the certificate for the members of %s: %w", region, err)
 		}
-		err = d.add(d.agents, cluster.Job{Name: agentOf(region), Program: agent, Args: append([]string{
-			"--region=" + region, "--address=" + d.addresses[region], "--dir=" + d.data(region), "--etcd=" + d.options.Etcd,
-		}, secured...)})
+		err = d.add(d.agents, cluster.ProcessSpec{Name: agentOf(region), Program: agent, Args: append([]string{
+			"--region=" + region, "--address=" + d.addresses[region], "--dir=" + d.membersDir(region), "--etcd=" + d.options.Etcd,
+		}, tlsFlags...)})
 		if err != nil {
 			return err
 		}
@@ -129,9 +130,10 @@ func (d *Demo) startAgents(context.Context) error {
 	return nil
 }
 
-// certify makes the certificate with which the members of a region talk to those of the others, and returns the agent's flags for
-// it. The authority is kept with the demo's data, and made if there is none.
-func certify(folder, region string, now time.Time) ([]string, error) {
+// issueCertificate issues the peer certificate for the members of a region, and returns the flags
+// of the agent for it. The certificate authority is created if it does not exist, and kept with the
+// data of the demo.
+func issueCertificate(folder, region string, now time.Time) ([]string, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
@@ -149,15 +151,15 @@ func certify(folder, region string, now time.Time) ([]string, error) {
 	}, pair.Write(path)
 }
 
-// data is the folder of a region's members.
-func (d *Demo) data(region string) string { return filepath.Join(d.Dir, "regions", region) }
+// membersDir returns the folder of the members of a region.
+func (d *Demo) membersDir(region string) string { return filepath.Join(d.Dir, "regions", region) }
 
 func (d *Demo) startOperators(context.Context) error {
-	for _, region := range names {
-		err := d.add(d.operators, cluster.Job{
+	for _, region := range regionNames {
+		err := d.add(d.operators, cluster.ProcessSpec{
 			Name: operatorOf(region), Namespace: region, Account: account, Program: program, Args: []string{
 				"--namespace=" + region, "--name=" + operatorOf(region), "--agent=http://" + d.addresses[region],
-				"--session-duration=" + session.String(), "--health-address=0", "--metrics-address=0",
+				"--sessionDuration-duration=" + sessionDuration.String(), "--health-address=0", "--metrics-address=0",
 			},
 		})
 		if err != nil {
@@ -167,22 +169,22 @@ func (d *Demo) startOperators(context.Context) error {
 	return nil
 }
 
-func (d *Demo) add(to *supervisor.Crew, job cluster.Job) error {
-	if err := d.ForgetLogs(job.Name); err != nil {
+func (d *Demo) add(to *supervisor.Supervisor, spec cluster.ProcessSpec) error {
+	if err := d.RemoveLogs(spec.Name); err != nil {
 		return err
 	}
-	if err := d.MakeFolder(job.Name); err != nil {
+	if err := d.CreateDir(spec.Name); err != nil {
 		return err
 	}
-	return to.Add(d.Program(job))
+	return to.Add(d.Program(spec))
 }
 
-// look begins to watch, and opens the one address for all members.
-func (d *Demo) look(ctx context.Context) (err error) {
+// startObserving starts the watches and the load balancer for all members.
+func (d *Demo) startObserving(ctx context.Context) (err error) {
 	if err := d.watch(ctx); err != nil {
 		return err
 	}
-	if d.front, err = balancer.Start(d.voters); err != nil {
+	if d.loadBalancer, err = balancer.Start(d.voters); err != nil {
 		return err
 	}
 	d.hints = d.options.Hints(d.Endpoint())
@@ -190,45 +192,49 @@ func (d *Demo) look(ctx context.Context) (err error) {
 	return nil
 }
 
-// createFirst also waits until the first member is there: the others have to know where it is.
+// createFirst creates the first region, and waits for its first member, whose address the other
+// regions need.
 func (d *Demo) createFirst(ctx context.Context) error {
-	if err := d.create(ctx, names[0], ""); err != nil {
+	if err := d.create(ctx, regionNames[0], ""); err != nil {
 		return err
 	}
-	return cluster.Until(ctx, "the first member", func(context.Context) (bool, error) {
+	return cluster.WaitFor(ctx, "the first member", func(context.Context) (bool, error) {
 		return len(d.voters()) > 0, nil
 	})
 }
 
 func (d *Demo) createOthers(ctx context.Context) error {
 	seed := "http://" + d.voters()[0]
-	for _, region := range names[1:] {
+	for _, region := range regionNames[1:] {
 		if err := d.create(ctx, region, seed); err != nil {
 			return err
 		}
 	}
 	var err error
-	if d.clients, err = writer.Start(d.ctx, writer.Options{Endpoints: d.urls, Tell: d.tell, Changed: d.change}); err != nil {
+	if d.probe, err = writeprobe.Start(d.ctx, writeprobe.Options{Endpoints: d.urls, Report: d.recordEvent, Changed: d.change}); err != nil {
 		return err
 	}
-	d.background.Go(d.clients.Wait)
-	d.background.Go(func() { followAgreement(d.ctx, d.Endpoint(), d.system, d.agreed) })
+	d.background.Go(d.probe.Wait)
+	d.background.Go(func() { followCoordination(d.ctx, d.Endpoint(), d.system, d.setCoordination) })
 	return nil
 }
 
-// awaitMembers waits until all regions have what they want. One that somebody has spoilt, maybe in an earlier run, is
-// no reason to show nothing.
-func (d *Demo) awaitMembers(ctx context.Context) error {
+// waitForMembers waits until all regions are reconciled. If a region is not, maybe since an earlier
+// run, it reports that and returns nil.
+func (d *Demo) waitForMembers(ctx context.Context) error {
 	d.options.Report("waiting for all members to vote")
 	waiting, cancel := context.WithTimeout(ctx, joinLimit)
 	defer cancel()
-	began := time.Now()
-	err := cluster.Until(waiting, "all members to vote", func(context.Context) (bool, error) { return d.State().Settled(), nil })
+	startedAt := time.Now()
+	err := cluster.WaitFor(waiting, "all members to vote", func(context.Context) (bool, error) {
+		state := d.State()
+		return state.AllReconciled(), nil
+	})
 	switch {
 	case ctx.Err() != nil:
 		return err
 	case err != nil:
-		d.options.Report("going on, though not every region has what it wants after " + time.Since(began).Round(time.Second).String())
+		d.options.Report("continuing, although not every region is reconciled after " + time.Since(startedAt).Round(time.Second).String())
 	}
 	return nil
 }

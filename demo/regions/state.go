@@ -13,25 +13,25 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/view"
 )
 
-// State is how everything is now.
+// State returns the current state for the live view.
 func (d *Demo) State() view.Regions {
-	state := view.Regions{Now: time.Now(), Up: d.began, Kubernetes: d.Kubernetes, Mode: d.options.Mode, Hints: d.hints}
+	state := view.Regions{Now: time.Now(), StartedAt: d.startedAt, Kubernetes: d.Kubernetes, Mode: d.options.Mode, Hints: d.hints}
 	clusters, err := d.clusters(d.ctx)
 	if err != nil {
-		clusters = nil // it is ending
+		clusters = nil // the demo is stopping
 	}
 	leader := ""
-	if d.clients != nil {
-		state.Clients, leader = d.clients.Counts()
+	if d.probe != nil {
+		state.Clients, leader = d.probe.Counts()
 	}
 	d.mu.Lock()
-	state.Agreement = d.agreement
+	state.Coordination = d.coordinationState
 	state.Events = slices.Clone(d.events)
 	processes := d.processes
 	d.mu.Unlock()
-	for _, name := range names {
+	for _, name := range regionNames {
 		region := view.Region{
-			Name: name, Operator: show(d.operators.Members(), operatorOf(name)), Agent: show(d.agents.Members(), agentOf(name)),
+			Name: name, Operator: instanceOf(d.operators.Processes(), operatorOf(name)), Agent: instanceOf(d.agents.Processes(), agentOf(name)),
 		}
 		for i := range clusters {
 			if clusters[i].GetNamespace() == name {
@@ -39,40 +39,41 @@ func (d *Demo) State() view.Regions {
 				read(&region, &clusters[i], processes, leader)
 			}
 		}
-		doubt(&region)
+		clearIfAgentStopped(&region)
 		state.Regions = append(state.Regions, region)
 	}
 	return state
 }
 
-// unknown is the phase of a member of which nobody can tell anything.
+// unknown is the phase of a member whose agent does not run.
 const unknown = "Unknown"
 
-// doubt takes back what was said of members whose agent is not there: they have ended with it.
-func doubt(region *view.Region) {
+// clearIfAgentStopped resets the state of members whose agent does not run, because they exited
+// with it.
+func clearIfAgentStopped(region *view.Region) {
 	if region.Agent.PID != 0 {
 		return
 	}
-	region.Ready, region.Settled = 0, false
+	region.Ready, region.Reconciled = 0, false
 	for i := range region.Members {
 		m := &region.Members[i]
 		m.Phase, m.Healthy, m.Leader, m.PID = unknown, false, false, 0
 	}
 }
 
-// show is a process as people see it.
-func show(members []supervisor.Member, name string) view.Instance {
-	for _, m := range members {
+// instanceOf returns the state of a process for the live view.
+func instanceOf(processes []supervisor.ProcessStatus, name string) view.Instance {
+	for _, m := range processes {
 		if m.Name == name {
 			return view.Instance{
-				Name: m.Name, Process: string(m.Phase), PID: m.PID, Since: m.Since, Restarts: m.Restarts, Note: m.Note, Again: m.Again,
+				Name: m.Name, Process: string(m.Phase), PID: m.PID, Since: m.Since, Restarts: m.Restarts, Note: m.Note, RestartAt: m.RestartAt,
 			}
 		}
 	}
 	return view.Instance{Name: name}
 }
 
-// read takes what counts from the EtcdCluster of a region.
+// read adds the status of the EtcdCluster of a region.
 func read(region *view.Region, cluster *unstructured.Unstructured, processes map[string]member, leader string) {
 	text := func(fields ...string) string {
 		value, _, _ := unstructured.NestedString(cluster.Object, fields...)
@@ -84,12 +85,12 @@ func read(region *view.Region, cluster *unstructured.Unstructured, processes map
 	}
 	region.Mode = text("spec", "automationOptions", "synchronizationMode")
 	region.Waiting = text("status", "waiting")
-	region.Wanted, region.Ready = int(number("spec", "members")), int(number("status", "ready"))
-	region.Settled = number("status", "observedGeneration") == cluster.GetGeneration() &&
+	region.Desired, region.Ready = int(number("spec", "members")), int(number("status", "ready"))
+	region.Reconciled = number("status", "observedGeneration") == cluster.GetGeneration() &&
 		condition(cluster, "Ready") == "True" && condition(cluster, "Progressing") == "False"
 	members, _, _ := unstructured.NestedSlice(cluster.Object, "status", "members")
 	for _, entry := range members {
-		if fields, is := entry.(map[string]any); is {
+		if fields, ok := entry.(map[string]any); ok {
 			region.Members = append(region.Members, readMember(fields, processes, leader))
 		}
 	}
@@ -97,12 +98,12 @@ func read(region *view.Region, cluster *unstructured.Unstructured, processes map
 
 func readMember(fields map[string]any, processes map[string]member, leader string) view.Member {
 	text := func(name string) string { value, _ := fields[name].(string); return value }
-	is := func(name string) bool { value, _ := fields[name].(bool); return value }
+	flag := func(name string) bool { value, _ := fields[name].(bool); return value }
 	m := view.Member{
-		ID: text("id"), Phase: text("phase"), Healthy: is("healthy"), Leader: is("leader"),
-		ArgsCurrent: is("argsCurrent"), Removing: is("removing"),
+		ID: text("id"), Phase: text("phase"), Healthy: flag("healthy"), Leader: flag("leader"),
+		ArgsCurrent: flag("argsCurrent"), Removing: flag("removing"),
 	}
-	if leader != "" { // which is newer
+	if leader != "" { // newer than the status
 		m.Leader = text("memberID") == leader
 	}
 	process, known := processes[m.ID]
@@ -123,7 +124,7 @@ func readMember(fields map[string]any, processes map[string]member, leader strin
 func condition(cluster *unstructured.Unstructured, kind string) string {
 	conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
 	for _, entry := range conditions {
-		if fields, is := entry.(map[string]any); is && fields["type"] == kind {
+		if fields, ok := entry.(map[string]any); ok && fields["type"] == kind {
 			status, _ := fields["status"].(string)
 			return status
 		}
@@ -131,35 +132,36 @@ func condition(cluster *unstructured.Unstructured, kind string) string {
 	return ""
 }
 
-// urls are where clients reach the members that count.
+// urls returns the client URLs of the healthy voting members, or of all voting members if none is
+// healthy.
 func (d *Demo) urls() []string {
 	clusters, err := d.clusters(context.WithoutCancel(d.ctx))
 	if err != nil {
 		return nil
 	}
-	var well, others []string
+	var healthy, unhealthy []string
 	for i := range clusters {
 		members, _, _ := unstructured.NestedSlice(clusters[i].Object, "status", "members")
 		for _, entry := range members {
-			fields, is := entry.(map[string]any)
+			fields, ok := entry.(map[string]any)
 			url, _ := fields["clientURL"].(string)
-			if !is || url == "" || fields["phase"] != "Voter" {
+			if !ok || url == "" || fields["phase"] != "Voter" {
 				continue
 			}
 			if fields["healthy"] == true {
-				well = append(well, url)
+				healthy = append(healthy, url)
 			} else {
-				others = append(others, url)
+				unhealthy = append(unhealthy, url)
 			}
 		}
 	}
-	if len(well) == 0 {
-		return others
+	if len(healthy) == 0 {
+		return unhealthy
 	}
-	return well
+	return healthy
 }
 
-// voters are the addresses of the members that count.
+// voters returns the addresses of the members of urls.
 func (d *Demo) voters() []string {
 	urls := d.urls()
 	for i := range urls {

@@ -20,21 +20,21 @@ import (
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus"
 )
 
-// watch begins to look at the regions, and returns when all that is there was seen.
+// watch starts watches, and returns when all existing objects were observed.
 func (d *Demo) watch(ctx context.Context) error {
 	known := runtime.NewScheme()
 	if err := eventsv1.AddToScheme(known); err != nil {
 		return err
 	}
-	spaces := map[string]cache.Config{}
-	for _, region := range names {
-		spaces[region] = cache.Config{}
+	namespaces := map[string]cache.Config{}
+	for _, region := range regionNames {
+		namespaces[region] = cache.Config{}
 	}
-	looking, err := cache.New(d.Plane.RESTConfig(), cache.Options{Scheme: known, DefaultNamespaces: spaces})
+	watching, err := cache.New(d.Plane.RESTConfig(), cache.Options{Scheme: known, DefaultNamespaces: namespaces})
 	if err != nil {
-		return fmt.Errorf("preparing to look at the cluster: %w", err)
+		return fmt.Errorf("preparing to watch the cluster: %w", err)
 	}
-	d.background.Go(func() { _ = looking.Start(d.ctx) }) // it fails only before it has begun, and then nothing syncs
+	d.background.Go(func() { _ = watching.Start(d.ctx) }) // on failure the informers below do not sync
 	cluster := &unstructured.Unstructured{}
 	cluster.SetGroupVersionKind(kind)
 	changed := func(any) { d.change() }
@@ -44,50 +44,50 @@ func (d *Demo) watch(ctx context.Context) error {
 		},
 		&eventsv1.Event{}: toolscache.ResourceEventHandlerDetailedFuncs{AddFunc: d.event},
 	} {
-		informer, err := looking.GetInformer(ctx, object)
+		informer, err := watching.GetInformer(ctx, object)
 		if err != nil {
-			return fmt.Errorf("looking at the cluster: %w", err)
+			return fmt.Errorf("watching the cluster: %w", err)
 		}
-		seen, err := informer.AddEventHandler(handler)
+		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
-			return fmt.Errorf("looking at the cluster: %w", err)
+			return fmt.Errorf("watching the cluster: %w", err)
 		}
-		if !toolscache.WaitForCacheSync(ctx.Done(), seen.HasSynced) {
-			return fmt.Errorf("looking at the cluster: %w", context.Cause(ctx))
+		if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			return fmt.Errorf("watching the cluster: %w", context.Cause(ctx))
 		}
 	}
-	d.seen = looking
+	d.cache = watching
 	return nil
 }
 
-// event passes on what an operator says. What was there before is no news.
+// event records an event of an operator. It skips events that existed before the watch.
 func (d *Demo) event(object any, old bool) {
-	event, is := object.(*eventsv1.Event)
-	if !is || old || event.Regarding.Kind != kind.Kind || event.Regarding.Name != d.system {
+	event, ok := object.(*eventsv1.Event)
+	if !ok || old || event.Regarding.Kind != kind.Kind || event.Regarding.Name != d.system {
 		return
 	}
-	d.tell(operatorOf(event.Regarding.Namespace), event.Note, event.Type == corev1.EventTypeWarning)
+	d.recordEvent(operatorOf(event.Regarding.Namespace), event.Note, event.Type == corev1.EventTypeWarning)
 }
 
-// clusters are the EtcdClusters of the demo's system in all regions, in order.
+// clusters returns the EtcdClusters of the demo's system, ordered by region.
 func (d *Demo) clusters(ctx context.Context) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := d.seen.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("looking at the regions: %w", err)
+	if err := d.cache.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing EtcdClusters: %w", err)
 	}
 	return clustersOf(list.Items, d.system), nil
 }
 
-// clustersOf selects the EtcdClusters of a system, ordered by region. Those that somebody has created beside them are of other
-// systems: their members are neither shown nor replaced, and no client of this system is sent to them.
+// clustersOf returns the EtcdClusters of a system, ordered by region. Members of other systems,
+// which users may create, are neither shown nor replaced, and are not endpoints of this system.
 func clustersOf(all []unstructured.Unstructured, system string) []unstructured.Unstructured {
 	clusters := slices.DeleteFunc(all, func(cluster unstructured.Unstructured) bool { return cluster.GetName() != system })
 	slices.SortFunc(clusters, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetNamespace(), b.GetNamespace()) })
 	return clusters
 }
 
-// member is what an agent says of one.
+// member is the state of a member as its agent reports it.
 type member struct {
 	ID      string            `json:"id"`
 	Applied map[string]string `json:"applied"`
@@ -96,17 +96,17 @@ type member struct {
 	Since   time.Time         `json:"since"`
 }
 
-// pollAgents asks the agents again and again what they run, until ctx ends.
+// pollAgents polls the agents for their members until ctx ends.
 func (d *Demo) pollAgents(ctx context.Context) {
 	const interval = 500 * time.Millisecond
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		all := map[string]member{}
-		for _, region := range names {
-			members, err := ask(ctx, d.addresses[region])
+		for _, region := range regionNames {
+			members, err := fetchMembers(ctx, d.addresses[region])
 			if err != nil {
-				continue // it is not there: the table of processes says so
+				continue // the table of processes shows that the agent does not run
 			}
 			for _, m := range members {
 				all[m.ID] = m
@@ -123,28 +123,28 @@ func (d *Demo) pollAgents(ctx context.Context) {
 	}
 }
 
-// ask asks an agent.
-func ask(ctx context.Context, address string) (members []member, err error) {
-	const patience = 2 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// fetchMembers returns the members of an agent.
+func fetchMembers(ctx context.Context, address string) (members []member, err error) {
+	const timeout = 2 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/members", http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	err = json.NewDecoder(answer.Body).Decode(&members)
+	defer response.Body.Close()
+	err = json.NewDecoder(response.Body).Decode(&members)
 	return members, err
 }
 
-// agreed notes what the operators agree on.
-func (d *Demo) agreed(now coordinationstatus.Summary) {
+// setCoordination records the summary of the coordination records.
+func (d *Demo) setCoordination(summary coordinationstatus.Summary) {
 	d.mu.Lock()
-	d.agreement = now
+	d.coordinationState = summary
 	d.mu.Unlock()
 	d.change()
 }

@@ -1,7 +1,6 @@
-// Package screen gives a program the whole terminal of a person to draw in, and the keys that are
-// pressed.
+// Package screen draws on the whole terminal, and reads keys.
 //
-// It promises that the terminal is as it was before when the program has ended, however it ends, also by
-// SIGKILL: a small guard, which is this same executable started again, waits for that. And it draws only
-// what has changed, in one write, so that nothing flickers.
+// It guarantees that the terminal is restored when the program ends, even by SIGKILL: a watchdog
+// process, which is the same executable started again, waits for the end of the program. It writes
+// only the lines that have changed, in one write, so that the terminal does not flicker.
 package screen

@@ -15,63 +15,64 @@ import (
 	"golang.org/x/term"
 )
 
-// What is written to take the terminal and to give it back: another screen without a cursor.
+// Escape sequences that switch to the alternate screen without a cursor, and back.
 const (
-	takeScreen = "\x1b[?1049h\x1b[?25l\x1b[2J"
-	giveScreen = "\x1b[0m\x1b[?25h\x1b[?1049l"
+	enterAltScreen = "\x1b[?1049h\x1b[?25l\x1b[2J"
+	leaveAltScreen = "\x1b[0m\x1b[?25h\x1b[?1049l"
 )
 
-// Fit tells whether a person sits there who can see a picture and press keys.
-func Fit(in, out *os.File) bool {
+// IsInteractive returns true if both files are a terminal that can show the screen, and this
+// process is in its foreground.
+func IsInteractive(in, out *os.File) bool {
 	if kind := os.Getenv("TERM"); kind == "" || kind == "dumb" {
 		return false
 	}
 	if !term.IsTerminal(descriptor(in)) || !term.IsTerminal(descriptor(out)) {
 		return false
 	}
-	// A program in the background is stopped by the kernel as soon as it touches the terminal.
+	// The kernel stops a background process that uses the terminal.
 	group, err := unix.IoctlGetInt(descriptor(in), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }
 
 func descriptor(file *os.File) int { return int(file.Fd()) }
 
-// Screen is the terminal, which is taken until it is closed.
+// Screen draws on a terminal until it is closed.
 type Screen struct {
-	in, out *os.File
-	before  *term.State
-	guard   *guard
-	keys    chan byte
-	resized chan os.Signal
+	in, out  *os.File
+	before   *term.State
+	watchdog *watchdog
+	keys     chan byte
+	resized  chan os.Signal
 
 	mu     sync.Mutex
 	closed bool
-	shown  []string
+	lines  []string
 }
 
-// Open takes the terminal.
+// Open switches the terminal to raw mode and the alternate screen.
 func Open(in, out *os.File) (*Screen, error) {
-	guard, err := startGuard(out)
+	watchdog, err := startWatchdog(out)
 	if err != nil {
 		return nil, err
 	}
 	before, err := term.MakeRaw(descriptor(in))
 	if err != nil {
-		guard.dismiss()
-		return nil, fmt.Errorf("taking the terminal: %w", err)
+		watchdog.stop()
+		return nil, fmt.Errorf("preparing the terminal: %w", err)
 	}
-	t := &Screen{in: in, out: out, before: before, guard: guard, keys: make(chan byte, 1), resized: make(chan os.Signal, 1)}
+	t := &Screen{in: in, out: out, before: before, watchdog: watchdog, keys: make(chan byte, 1), resized: make(chan os.Signal, 1)}
 	signal.Notify(t.resized, syscall.SIGWINCH)
-	if _, err := out.WriteString(takeScreen); err != nil {
+	if _, err := out.WriteString(enterAltScreen); err != nil {
 		t.Close()
-		return nil, fmt.Errorf("taking the terminal: %w", err)
+		return nil, fmt.Errorf("preparing the terminal: %w", err)
 	}
 	go t.read()
 	return t, nil
 }
 
-// read passes keys on until the terminal is gone. There is no way to end a read that waits, so one key
-// may be lost after Close.
+// read sends keys to the channel until the terminal is closed. A blocking read cannot be cancelled,
+// so one key may be lost after Close.
 func (t *Screen) read() {
 	defer close(t.keys)
 	buffer := make([]byte, 64)
@@ -80,28 +81,27 @@ func (t *Screen) read() {
 		if err != nil {
 			return
 		}
-		for _, key := range keysIn(buffer[:n]) {
+		for _, key := range stripEscapeSequences(buffer[:n]) {
 			t.keys <- key
 		}
 	}
 }
 
-// special is what arrows and other special keys send: it begins with an escape, and ends with a letter or a
-// tilde.
-var special = regexp.MustCompile(`\x1b[\[O][0-9;]*[A-Za-z~]?`)
+// escapeSequence matches what arrows and other special keys send.
+var escapeSequence = regexp.MustCompile(`\x1b[\[O][0-9;]*[A-Za-z~]?`)
 
-// keysIn leaves special keys out.
-func keysIn(typed []byte) []byte {
-	return special.ReplaceAll(typed, nil)
+// stripEscapeSequences removes special keys.
+func stripEscapeSequences(input []byte) []byte {
+	return escapeSequence.ReplaceAll(input, nil)
 }
 
-// Keys receives what is pressed, and is closed when there is nobody any more.
+// Keys receives the keys that are pressed. It is closed when the terminal is closed.
 func (t *Screen) Keys() <-chan byte { return t.keys }
 
-// Resized is told when the size has changed.
+// Resized receives a value when the size has changed.
 func (t *Screen) Resized() <-chan os.Signal { return t.resized }
 
-// Size is how large the terminal is.
+// Size returns the size of the terminal, or 80 × 24 if it is unknown.
 func (t *Screen) Size() (width, height int) {
 	width, height, err := term.GetSize(descriptor(t.out))
 	if err != nil || width <= 0 || height <= 0 {
@@ -110,19 +110,19 @@ func (t *Screen) Size() (width, height int) {
 	return width, height
 }
 
-// Draw shows the lines, which have to fit. All of them are drawn anew if wanted, as after a change of
-// the size.
-func (t *Screen) Draw(lines []string, anew bool) error {
+// Draw shows the lines, which must fit the terminal. It writes only changed lines, or all of them
+// if redraw is true, as after a change of the size.
+func (t *Screen) Draw(lines []string, redraw bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return os.ErrClosed
 	}
-	if anew {
-		t.shown = nil
+	if redraw {
+		t.lines = nil
 	}
-	changes := paint(t.shown, lines)
-	t.shown = append([]string{}, lines...)
+	changes := changesBetween(t.lines, lines)
+	t.lines = append([]string{}, lines...)
 	if changes == "" {
 		return nil
 	}
@@ -132,32 +132,35 @@ func (t *Screen) Draw(lines []string, anew bool) error {
 	return nil
 }
 
-// paint is what has to be written so that a terminal that shows one thing shows another.
-func paint(before, after []string) string {
+// changesBetween returns what to write to a terminal that shows one list of lines, so that it shows
+// another.
+func changesBetween(before, after []string) string {
 	const (
-		hold, show = "\x1b[?2026h", "\x1b[?2026l" // terminals that know it show all changes at once
-		restOfLine = "\x1b[K"
-		restOfAll  = "\x1b[J"
+		begin, end = "\x1b[?2026h", "\x1b[?2026l" // synchronized output, in terminals that support it
+		eraseLine  = "\x1b[K"
+		eraseBelow = "\x1b[J"
 	)
 	var changes strings.Builder
 	if before == nil {
-		changes.WriteString("\x1b[H" + restOfAll)
+		changes.WriteString("\x1b[H" + eraseBelow)
 	}
 	for i, line := range after {
 		if i >= len(before) || before[i] != line {
-			fmt.Fprintf(&changes, "\x1b[%d;1H%s%s", i+1, line, restOfLine)
+			// Erase first: after a line of full width the cursor is still in the last column, which
+			// terminals would erase.
+			fmt.Fprintf(&changes, "\x1b[%d;1H%s%s", i+1, eraseLine, line)
 		}
 	}
 	if len(before) > len(after) {
-		fmt.Fprintf(&changes, "\x1b[%d;1H%s", len(after)+1, restOfAll)
+		fmt.Fprintf(&changes, "\x1b[%d;1H%s", len(after)+1, eraseBelow)
 	}
 	if changes.Len() == 0 {
 		return ""
 	}
-	return hold + changes.String() + show
+	return begin + changes.String() + end
 }
 
-// Close gives the terminal back. It may be called more than once.
+// Close restores the terminal. It may be called more than once.
 func (t *Screen) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +169,7 @@ func (t *Screen) Close() {
 	}
 	t.closed = true
 	signal.Stop(t.resized)
-	_, _ = t.out.WriteString(giveScreen) // if that fails, there is no terminal any more
+	_, _ = t.out.WriteString(leaveAltScreen) // fails only if the terminal was closed
 	_ = term.Restore(descriptor(t.in), t.before)
-	t.guard.dismiss()
+	t.watchdog.stop()
 }

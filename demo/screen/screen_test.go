@@ -12,34 +12,34 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	. "github.com/onsi/gomega"
 	"golang.org/x/term"
 
-	"github.com/ringmaster-project/ringmaster/demo/pty"
 	"github.com/ringmaster-project/ringmaster/demo/screen"
 )
 
-// playerVariable makes the test binary a program on a terminal, which does what it says.
-const playerVariable = "RINGMASTER_TERMINAL_TEST"
+// programVariable makes the test binary a program on a terminal. Its value is how the program ends.
+const programVariable = "RINGMASTER_TERMINAL_TEST"
 
 func TestMain(m *testing.M) {
-	if how := os.Getenv(playerVariable); how != "" {
-		play(how)
+	if end := os.Getenv(programVariable); end != "" {
+		runProgram(end)
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// play draws the last key and the size until it is told to end in some way.
-func play(how string) {
-	if !screen.Fit(os.Stdin, os.Stdout) {
-		panic("this is no terminal for a person")
+// runProgram draws the last key and the size until the key q, and then ends in the given way.
+func runProgram(end string) {
+	if !screen.IsInteractive(os.Stdin, os.Stdout) {
+		panic("not an interactive terminal")
 	}
 	t, err := screen.Open(os.Stdin, os.Stdout)
 	if err != nil {
 		panic(err)
 	}
-	if how == "well" {
+	if end == "normal" {
 		defer t.Close()
 	}
 	key := byte('-')
@@ -56,10 +56,10 @@ func play(how string) {
 		if key != 'q' {
 			continue
 		}
-		switch how {
+		switch end {
 		case "panic":
 			panic("oh no")
-		case "panic elsewhere":
+		case "panic in a goroutine":
 			go panic("oh no")
 			select {}
 		}
@@ -67,52 +67,66 @@ func play(how string) {
 	}
 }
 
-// seat is where a person sits.
-type seat struct {
-	*pty.Pair
+// session is a program on a pseudo-terminal.
+type session struct {
 	*WithT
-	cmd   *exec.Cmd
-	ended chan error
+	pty, tty *os.File
+	cmd      *exec.Cmd
+	ended    chan error
 
 	mu  sync.Mutex
 	out bytes.Buffer
 }
 
-func sit(t *testing.T, how string) *seat {
+func startSession(t *testing.T, end string) *session {
 	t.Helper()
-	pair, err := pty.Open(40, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &seat{Pair: pair, WithT: NewWithT(t), ended: make(chan error, 1)}
+	master, tty := openPTY(t, 40, 10)
+	s := &session{WithT: NewWithT(t), pty: master, tty: tty, ended: make(chan error, 1)}
 	s.SetDefaultEventuallyTimeout(2 * time.Minute)
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.cmd = exec.Command(executable)
-	s.cmd.Env = append(os.Environ(), playerVariable+"="+how, "TERM=xterm")
-	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = pair.Terminal, pair.Terminal, pair.Terminal
+	s.cmd.Env = append(os.Environ(), programVariable+"="+end, "TERM=xterm")
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() { s.ended <- s.cmd.Wait() }()
-	go s.watch()
+	go s.read()
 	t.Cleanup(func() {
 		_ = s.cmd.Process.Kill()
-		pair.Close()
 		if t.Failed() {
-			t.Logf("the terminal got %q", s.seen())
+			t.Logf("the terminal got %q", s.output())
 		}
 	})
 	return s
 }
 
-func (s *seat) watch() {
+// openPTY opens a pseudo-terminal. The test keeps both ends open, to read the state of the terminal
+// after the program exited.
+func openPTY(t *testing.T, width, height uint16) (master, tty *os.File) {
+	t.Helper()
+	master, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		master.Close()
+		tty.Close()
+	})
+	if err := pty.Setsize(master, &pty.Winsize{Cols: width, Rows: height}); err != nil {
+		t.Fatal(err)
+	}
+	return master, tty
+}
+
+func (s *session) read() {
 	buffer := make([]byte, 4096)
 	for {
-		n, err := s.Person.Read(buffer)
+		n, err := s.pty.Read(buffer)
 		if err != nil {
 			return
 		}
@@ -122,79 +136,75 @@ func (s *seat) watch() {
 	}
 }
 
-func (s *seat) seen() string {
+func (s *session) output() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out.String()
 }
 
-func (s *seat) types(key string) {
-	_, err := s.Person.WriteString(key)
+func (s *session) press(key string) {
+	_, err := s.pty.WriteString(key)
 	s.Expect(err).NotTo(HaveOccurred())
 }
 
 func TestKeysAndSize(t *testing.T) {
-	s := sit(t, "well")
-	s.Eventually(s.seen).Should(ContainSubstring("key -"))
-	s.Expect(s.seen()).To(ContainSubstring(strings.Repeat("w", 40)))
-	s.types("\x1b[A") // the arrow up is no A
-	s.types("x")
-	s.Eventually(s.seen).Should(ContainSubstring("key x"))
-	s.Expect(s.seen()).NotTo(ContainSubstring("key A"))
-	s.Expect(s.Resize(60, 10)).To(Succeed())
-	s.Eventually(s.seen).Should(ContainSubstring(strings.Repeat("w", 60)))
-	s.types("\x03") // Ctrl-C is a key like others
-	s.Eventually(s.seen).Should(ContainSubstring("key \x03"))
+	s := startSession(t, "normal")
+	s.Eventually(s.output).Should(ContainSubstring("key -"))
+	s.Expect(s.output()).To(ContainSubstring(strings.Repeat("w", 40)))
+	s.press("\x1b[A") // arrow up, which must not arrive as A
+	s.press("x")
+	s.Eventually(s.output).Should(ContainSubstring("key x"))
+	s.Expect(s.output()).NotTo(ContainSubstring("key A"))
+	s.Expect(pty.Setsize(s.pty, &pty.Winsize{Cols: 60, Rows: 10})).To(Succeed())
+	s.Eventually(s.output).Should(ContainSubstring(strings.Repeat("w", 60)))
+	s.press("\x03") // Ctrl-C arrives as a key
+	s.Eventually(s.output).Should(ContainSubstring("key \x03"))
 }
 
-// TestTerminalIsGivenBack ends the program in every way.
-func TestTerminalIsGivenBack(t *testing.T) {
-	press := func(s *seat) { s.types("q") }
-	for how, end := range map[string]func(*seat){
-		"well":            press,
-		"forgotten":       press,
-		"panic":           press,
-		"panic elsewhere": press,
-		"killed":          func(s *seat) { s.Expect(s.cmd.Process.Kill()).To(Succeed()) },
+// TestTerminalIsRestored ends the program in every possible way.
+func TestTerminalIsRestored(t *testing.T) {
+	quit := func(s *session) { s.press("q") }
+	for name, end := range map[string]func(*session){
+		"normal":               quit,
+		"without Close":        quit,
+		"panic":                quit,
+		"panic in a goroutine": quit,
+		"killed":               func(s *session) { s.Expect(s.cmd.Process.Kill()).To(Succeed()) },
 	} {
-		t.Run(how, func(t *testing.T) {
-			s := sit(t, how)
-			s.Eventually(s.seen).Should(ContainSubstring("key -"))
-			raw, err := term.GetState(int(s.Terminal.Fd()))
+		t.Run(name, func(t *testing.T) {
+			s := startSession(t, name)
+			s.Eventually(s.output).Should(ContainSubstring("key -"))
+			raw, err := term.GetState(int(s.tty.Fd()))
 			s.Expect(err).NotTo(HaveOccurred())
 			end(s)
 			s.Eventually(s.ended).Should(Receive())
 			s.Eventually(func() *term.State {
-				now, err := term.GetState(int(s.Terminal.Fd()))
+				now, err := term.GetState(int(s.tty.Fd()))
 				s.Expect(err).NotTo(HaveOccurred())
 				return now
-			}).ShouldNot(Equal(raw), "what is typed is shown again")
-			s.Eventually(s.seen).Should(HaveSuffix("\x1b[?25h\x1b[?1049l"), "the screen from before is there, with its cursor")
-			s.Expect(strings.Count(s.seen(), "\x1b[?1049l")).To(Equal(1))
+			}).ShouldNot(Equal(raw), "the terminal has left raw mode")
+			s.Eventually(s.output).Should(HaveSuffix("\x1b[?25h\x1b[?1049l"), "the main screen is shown, with its cursor")
+			s.Expect(strings.Count(s.output(), "\x1b[?1049l")).To(Equal(1))
 		})
 	}
 }
 
-func TestFit(t *testing.T) {
-	pair, err := pty.Open(80, 24)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pair.Close()
+func TestIsInteractive(t *testing.T) {
+	_, tty := openPTY(t, 80, 24)
 	file, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
 	t.Setenv("TERM", "xterm")
-	if screen.Fit(file, pair.Terminal) || screen.Fit(pair.Terminal, file) {
-		t.Error("nobody reads a file while it is written")
+	if screen.IsInteractive(file, tty) || screen.IsInteractive(tty, file) {
+		t.Error("a file is not interactive")
 	}
-	if screen.Fit(pair.Terminal, pair.Terminal) {
-		t.Error("this test is not in the foreground of that terminal")
+	if screen.IsInteractive(tty, tty) {
+		t.Error("a background process is not interactive")
 	}
 	t.Setenv("TERM", "dumb")
-	if screen.Fit(pair.Terminal, pair.Terminal) {
-		t.Error("the terminal is dumb")
+	if screen.IsInteractive(tty, tty) {
+		t.Error("a dumb terminal is not interactive")
 	}
 }

@@ -1,6 +1,6 @@
-// Package supervisor keeps processes running, as a kubelet keeps containers running: one that ends is
-// started again under its name, after a while that grows with each failure.
+// Package supervisor keeps processes running, as a kubelet keeps containers running: a process that
+// exits is restarted under its name, with a backoff that grows with each failure in a row.
 //
-// It promises that a process does what it was told last, that everything which happens to a process is
-// told, and that Close leaves none behind, in bounded time.
+// It guarantees that a process follows the last command that it was given, that everything that
+// happens to a process is reported, and that Close leaves no process behind, in bounded time.
 package supervisor

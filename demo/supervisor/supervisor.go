@@ -10,73 +10,77 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringmaster-project/ringmaster/demo/control"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// Program says what to run under a name.
+// Program is what runs under a name.
 type Program struct {
 	Name string
-	// Prepare says what to run, before each start.
+	// Prepare is called before each start, and returns the process to start.
 	Prepare func(context.Context) (process.Spec, error)
 }
 
-// Options are who is told of what happens.
+// Options are the callbacks and limits of a supervisor.
 type Options struct {
-	// Report is told in words what happens to a process, and whether that is wrong.
-	Report func(name, what string, wrong bool)
-	// Gone is told when a process is gone for good.
-	Gone func(name string)
-	// Changed is told that there is something new in Members.
+	// Report receives a description of everything that happens to a process, and whether it is a
+	// failure.
+	Report func(name, what string, failure bool)
+	// Removed is called when a process has been removed.
+	Removed func(name string)
+	// Changed is called when Processes returns something new.
 	Changed func()
-	// Grace is how long a process that was asked to end may take.
-	Grace time.Duration
-	// Back says what starts a process that was stopped, 'resume' if it is not set.
-	Back string
+	// GracePeriod is how long a process that was asked to exit may take before it is killed.
+	GracePeriod time.Duration
+	// ResumeHint names the commands that start a stopped process. The default is 'resume'.
+	ResumeHint string
 }
 
-// Crew is a number of processes with names.
-type Crew struct {
+// Supervisor runs a set of named processes.
+type Supervisor struct {
 	options Options
 	ctx     context.Context // ends preparations
 	cancel  context.CancelFunc
 
-	mu      sync.Mutex
-	members []*member // in the order in which they were added
-	closed  bool
+	mu        sync.Mutex
+	processes []*managedProcess // in the order in which they were added
+	closed    bool
 }
 
-// errClosed refuses what would keep a process from its end, and Close waiting for ever.
-var errClosed = errors.New("it is ending, and takes no more commands")
+// errClosed rejects commands after Close, which would otherwise wait forever for a process that
+// they restart.
+var errClosed = errors.New("the demo is stopping, and rejects commands")
 
-// New returns a crew without anybody.
-func New(options Options) *Crew {
+// New returns a supervisor without processes.
+func New(options Options) *Supervisor {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Crew{options: options, ctx: ctx, cancel: cancel}
+	return &Supervisor{options: options, ctx: ctx, cancel: cancel}
 }
 
-// Add runs a program from now on. One that was stopped, or is about to be, is started again.
-func (c *Crew) Add(program Program) error {
-	defer c.options.Changed()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+// Add starts a program and keeps it running. If a process of this name is stopped or stopping, it
+// is started again.
+func (s *Supervisor) Add(program Program) error {
+	defer s.options.Changed()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return errClosed
 	}
-	if m := c.find(program.Name); m != nil {
+	if m := s.find(program.Name); m != nil {
 		m.resume()
 		return nil
 	}
-	m := &member{
-		Member: Member{Name: program.Name, Phase: Starting, Since: time.Now()}, program: program,
-		wake: make(chan struct{}, 1), gone: make(chan struct{}),
+	m := &managedProcess{
+		ProcessStatus: ProcessStatus{Name: program.Name, Phase: Starting, Since: time.Now()}, program: program,
+		wake: make(chan struct{}, 1), removed: make(chan struct{}),
 	}
-	c.members = append(c.members, m)
-	go c.keep(m)
+	s.processes = append(s.processes, m)
+	go s.supervise(m)
 	return nil
 }
 
-func (c *Crew) find(name string) *member {
-	for _, m := range c.members {
+func (s *Supervisor) find(name string) *managedProcess {
+	for _, m := range s.processes {
 		if m.Name == name {
 			return m
 		}
@@ -84,58 +88,68 @@ func (c *Crew) find(name string) *member {
 	return nil
 }
 
-// resume makes a process that is not there run now, and one that is about to end run again then.
-func (m *member) resume() {
-	m.wish, m.Again = run, time.Time{}
-	m.hurry()
+// resume starts a process now, or, if it is stopping, as soon as it has exited.
+func (m *managedProcess) resume() {
+	m.desired, m.RestartAt = desiredRunning, time.Time{}
+	m.wakeUp()
 }
 
-// hurry lets a process that is not there look at what it was told.
-func (m *member) hurry() {
+// wakeUp makes waitForStart look at the desired state.
+func (m *managedProcess) wakeUp() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Members returns all processes, in the order in which they were added.
-func (c *Crew) Members() []Member {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := make([]Member, 0, len(c.members))
-	for _, m := range c.members {
-		seen := m.Member
-		seen.Wanted, seen.Dismissed = m.wish == run, m.wish == leave
-		all = append(all, seen)
+// Processes returns the status of all processes, in the order in which they were added.
+func (s *Supervisor) Processes() []ProcessStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]ProcessStatus, 0, len(s.processes))
+	for _, m := range s.processes {
+		status := m.ProcessStatus
+		status.KeepRunning, status.Removing = m.desired == desiredRunning, m.desired == desiredRemoved
+		all = append(all, status)
 	}
 	return all
 }
 
-// keep runs a process again and again until it is to leave.
-func (c *Crew) keep(m *member) {
-	defer close(m.gone)
+// List returns the status of all processes for clients of the control socket.
+func (s *Supervisor) List() []control.Process {
+	var all []control.Process
+	for _, status := range s.Processes() {
+		all = append(all, status.forControl())
+	}
+	return all
+}
+
+// supervise runs a process again and again until it is removed.
+func (s *Supervisor) supervise(m *managedProcess) {
+	defer close(m.removed)
 	for {
-		c.runOnce(m)
-		if !c.await(m) {
+		s.runOnce(m)
+		if !s.waitForStart(m) {
 			return
 		}
 	}
 }
 
-// await waits until a process that has ended is to run again. It is false when it is to leave.
-func (c *Crew) await(m *member) bool {
+// waitForStart waits until a process that has exited should run again. It returns false if the
+// process was removed.
+func (s *Supervisor) waitForStart(m *managedProcess) bool {
 	for {
-		c.mu.Lock()
-		wish, wait := m.wish, time.Until(m.Again)
-		c.mu.Unlock()
+		s.mu.Lock()
+		desired, delay := m.desired, time.Until(m.RestartAt)
+		s.mu.Unlock()
 		var timer <-chan time.Time
 		switch {
-		case wish == leave && c.bury(m):
+		case desired == desiredRemoved && s.remove(m):
 			return false
-		case wish == run && wait <= 0:
+		case desired == desiredRunning && delay <= 0:
 			return true
-		case wish == run:
-			timer = time.After(wait)
+		case desired == desiredRunning:
+			timer = time.After(delay)
 		}
 		select {
 		case <-timer:
@@ -144,227 +158,224 @@ func (c *Crew) await(m *member) bool {
 	}
 }
 
-// bury forgets a process that has ended, unless it is wanted again meanwhile.
-func (c *Crew) bury(m *member) (gone bool) {
-	c.options.Gone(m.Name)
-	c.change(func() {
-		if gone = m.wish == leave; gone {
-			c.members = slices.DeleteFunc(c.members, func(other *member) bool { return other == m })
+// remove forgets a process that has exited, unless Add was called for it in the meantime.
+func (s *Supervisor) remove(m *managedProcess) (removed bool) {
+	s.options.Removed(m.Name)
+	s.change(func() {
+		if removed = m.desired == desiredRemoved; removed {
+			s.processes = slices.DeleteFunc(s.processes, func(other *managedProcess) bool { return other == m })
 		}
 	})
-	return gone
+	return removed
 }
 
-// runOnce runs a process until it ends, and notes what becomes of it.
-func (c *Crew) runOnce(m *member) {
-	running, err := c.start(m)
+// runOnce runs a process until it exits, and records the exit.
+func (s *Supervisor) runOnce(m *managedProcess) {
+	running, err := s.start(m)
 	if err != nil {
-		c.mu.Lock()
-		how := end{
-			failures: m.failures, asked: errors.Is(err, errUnwanted),
-			err: fmt.Errorf("cannot be started: %w", err),
-		}
-		c.mu.Unlock()
-		c.settle(m, how)
+		s.mu.Lock()
+		e := exit{failures: m.failures, asked: errors.Is(err, errStopped), err: fmt.Errorf("cannot be started: %w", err)}
+		s.mu.Unlock()
+		s.recordExit(m, e)
 		return
 	}
-	began := time.Now()
+	startedAt := time.Now()
 	<-running.Done()
-	c.mu.Lock()
-	how := m.ended(running, time.Since(began))
-	c.mu.Unlock()
-	c.settle(m, how)
+	s.mu.Lock()
+	e := m.exitOf(running, time.Since(startedAt))
+	s.mu.Unlock()
+	s.recordExit(m, e)
 }
 
-// errUnwanted is why a process is not started after all.
-var errUnwanted = errors.New("it was stopped meanwhile")
+// errStopped is returned when a process was stopped or removed while it was prepared.
+var errStopped = errors.New("it was stopped meanwhile")
 
-func (c *Crew) start(m *member) (*process.Process, error) {
-	c.change(func() { m.set(Starting, time.Now()) })
-	spec, err := m.program.Prepare(c.ctx)
+func (s *Supervisor) start(m *managedProcess) (*process.Process, error) {
+	s.change(func() { m.setPhase(Starting, time.Now()) })
+	spec, err := m.program.Prepare(s.ctx)
 	if err != nil {
 		return nil, err
 	}
 	var running *process.Process
-	c.change(func() {
-		if m.wish != run {
-			err = errUnwanted
+	s.change(func() {
+		if m.desired != desiredRunning {
+			err = errStopped
 			return
 		}
 		if running, err = process.Start(spec); err == nil {
 			m.current, m.PID, m.killed = running, running.PID(), false
-			m.set(Running, time.Now())
+			m.setPhase(Running, time.Now())
 		}
 	})
 	if err == nil {
-		c.tell(m.Name, fmt.Sprintf("started as process %d", running.PID()), false)
+		s.report(m.Name, fmt.Sprintf("started as process %d", running.PID()), false)
 	}
 	return running, err
 }
 
-// settle notes what becomes of a process that has ended.
-func (c *Crew) settle(m *member, how end) {
-	var next verdict
+// recordExit decides what happens to a process that has exited, and reports it.
+func (s *Supervisor) recordExit(m *managedProcess, e exit) {
+	var next decision
 	what := ""
-	c.change(func() {
-		how.wish = m.wish // which may be newer than its end
-		next = judge(how)
+	s.change(func() {
+		e.desired = m.desired // may have changed since the exit
+		next = decide(e)
 		now := time.Now()
 		what = next.note
 		m.current, m.PID, m.Note, m.failures = nil, 0, next.note, next.failures
 		switch next.phase {
 		case Waiting:
-			m.set(Waiting, now)
-			m.Again = now.Add(next.after)
+			m.setPhase(Waiting, now)
+			m.RestartAt = now.Add(next.restartAfter)
 			m.Restarts++
-			what += fmt.Sprintf("; starts again in %s", next.after)
+			what += fmt.Sprintf("; restarts in %s", next.restartAfter)
 		default:
-			m.set(Stopped, now)
+			m.setPhase(Stopped, now)
 		}
 	})
-	c.tell(m.Name, what, next.failures > 0)
+	s.report(m.Name, what, next.failures > 0)
 }
 
-func (c *Crew) change(change func()) {
-	c.mu.Lock()
+func (s *Supervisor) change(change func()) {
+	s.mu.Lock()
 	change()
-	c.mu.Unlock()
-	c.options.Changed()
+	s.mu.Unlock()
+	s.options.Changed()
 }
 
-func (c *Crew) tell(name, what string, wrong bool) {
-	c.options.Report(name, what, wrong)
-	c.options.Changed()
+func (s *Supervisor) report(name, what string, failure bool) {
+	s.options.Report(name, what, failure)
+	s.options.Changed()
 }
 
 // Names returns the names of all processes.
-func (c *Crew) Names() []string {
+func (s *Supervisor) Names() []string {
 	var names []string
-	for _, m := range c.Members() {
-		names = append(names, m.Name)
+	for _, status := range s.Processes() {
+		names = append(names, status.Name)
 	}
 	return names
 }
 
-// UnknownError says that nobody has that name, and who is there.
-func (c *Crew) UnknownError(name string) error {
-	return fmt.Errorf("there is no %q; there are: %s", name, strings.Join(c.Names(), ", "))
+// NotFoundError returns the error for a name that no process has. It lists the names that exist.
+func NotFoundError(name string, available []string) error {
+	return fmt.Errorf("process %q not found (available: %s)", name, strings.Join(available, ", "))
 }
 
-// on calls do with the process of a name, which is there.
-func (c *Crew) on(name string, do func(*member) error) error {
-	unknown := c.UnknownError(name)
-	defer c.options.Changed()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+// withProcess calls do with the process of that name.
+func (s *Supervisor) withProcess(name string, do func(*managedProcess) error) error {
+	names := s.Names()
+	defer s.options.Changed()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return errClosed
 	}
-	m := c.find(name)
+	m := s.find(name)
 	if m == nil {
-		return unknown
+		return NotFoundError(name, names)
 	}
 	return do(m)
 }
 
-// Kill ends a process at once (SIGKILL). It is started again after it was away for a while.
-func (c *Crew) Kill(name string, away time.Duration) error {
-	return c.on(name, func(m *member) error {
+// Kill sends SIGKILL to a process. The process is restarted after the delay.
+func (s *Supervisor) Kill(name string, restartAfter time.Duration) error {
+	return s.withProcess(name, func(m *managedProcess) error {
 		if m.current == nil {
-			return m.absentError()
+			return m.notRunningError()
 		}
-		m.killed, m.away = true, away
+		m.killed, m.restartAfter = true, restartAfter
 		return m.current.Signal(syscall.SIGKILL)
 	})
 }
 
-// Stop asks a process to end (SIGTERM), and to stay away until it is resumed.
-func (c *Crew) Stop(name string) error {
-	return c.on(name, func(m *member) error {
+// Stop sends SIGTERM to a process. The process stays stopped until Resume or Add.
+func (s *Supervisor) Stop(name string) error {
+	return s.withProcess(name, func(m *managedProcess) error {
 		if m.Phase == Stopped {
-			return fmt.Errorf("%s is stopped already", name)
+			return fmt.Errorf("%s is already stopped: start it with %s", name, s.resumeHint())
 		}
-		return c.dismiss(m, rest)
+		return s.terminate(m, desiredStopped)
 	})
 }
 
-// Remove asks a process to end, and forgets it then.
-func (c *Crew) Remove(name string) error {
-	return c.on(name, func(m *member) error { return c.dismiss(m, leave) })
+// Remove sends SIGTERM to a process, and forgets the process when it has exited.
+func (s *Supervisor) Remove(name string) error {
+	return s.withProcess(name, func(m *managedProcess) error { return s.terminate(m, desiredRemoved) })
 }
 
-// dismiss asks a process to end, and kills it if it does not within the time that it has.
-func (c *Crew) dismiss(m *member, wish wish) error {
-	m.wish = wish
+// terminate asks a process to exit, and kills it after the grace period.
+func (s *Supervisor) terminate(m *managedProcess, desired desiredState) error {
+	m.desired = desired
 	if m.current == nil {
-		if wish == rest {
+		if desired == desiredStopped {
 			m.Note = "stopped by you"
-			m.set(Stopped, time.Now())
+			m.setPhase(Stopped, time.Now())
 		}
-		m.hurry()
+		m.wakeUp()
 		return nil
 	}
-	m.set(Stopping, time.Now())
+	m.setPhase(Stopping, time.Now())
 	current := m.current
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), c.options.Grace)
+		ctx, cancel := context.WithTimeout(context.Background(), s.options.GracePeriod)
 		defer cancel()
-		_ = current.Stop(ctx) // there is nobody to tell that it is gone already
+		_ = current.Stop(ctx) // fails only if the process has already exited
 	}()
 	return nil
 }
 
-// Pause stops a process where it is (SIGSTOP).
-func (c *Crew) Pause(name string) error {
-	return c.on(name, func(m *member) error {
+// Pause sends SIGSTOP to a process.
+func (s *Supervisor) Pause(name string) error {
+	return s.withProcess(name, func(m *managedProcess) error {
 		switch {
 		case m.current == nil:
-			return m.absentError()
+			return m.notRunningError()
 		case m.Phase != Running:
-			return fmt.Errorf("%s is %s already", name, m.Phase)
+			return fmt.Errorf("%s is already %s: resume it with 'resume'", name, m.Phase)
 		}
 		m.Phase = Paused
 		return m.current.Pause()
 	})
 }
 
-// Resume lets a paused process go on (SIGCONT), and starts one that is not there.
-func (c *Crew) Resume(name string) error {
-	return c.on(name, func(m *member) error {
+// Resume sends SIGCONT to a paused process, and starts a process that does not run.
+func (s *Supervisor) Resume(name string) error {
+	return s.withProcess(name, func(m *managedProcess) error {
 		switch {
 		case m.current == nil:
 			m.resume()
 			return nil
 		case m.Phase != Paused:
-			return fmt.Errorf("%s is %s, and not paused", name, m.Phase)
+			return fmt.Errorf("%s is %s: only a paused, stopped or killed process can be resumed", name, m.Phase)
 		}
 		m.Phase = Running
 		return m.current.Resume()
 	})
 }
 
-// Close ends all processes in good order, and by force when ctx ends before they have. From then on all are to
-// leave, and nobody can wish anything else.
-func (c *Crew) Close(ctx context.Context) {
-	c.cancel()
-	c.mu.Lock()
-	c.closed = true
-	members := slices.Clone(c.members)
-	for _, m := range members {
-		_ = c.dismiss(m, leave) // cannot fail
+// Close stops and removes all processes, and kills those that still run when ctx ends. Later
+// commands fail.
+func (s *Supervisor) Close(ctx context.Context) {
+	s.cancel()
+	s.mu.Lock()
+	s.closed = true
+	processes := slices.Clone(s.processes)
+	for _, m := range processes {
+		_ = s.terminate(m, desiredRemoved) // cannot fail
 	}
-	c.mu.Unlock()
-	for _, m := range members {
+	s.mu.Unlock()
+	for _, m := range processes {
 		select {
-		case <-m.gone:
+		case <-m.removed:
 		case <-ctx.Done():
-			c.mu.Lock()
+			s.mu.Lock()
 			current := m.current
-			c.mu.Unlock()
+			s.mu.Unlock()
 			if current != nil {
-				_ = current.Kill() // it goes with this process at the latest
+				_ = current.Kill() // the kernel kills it too when this process exits
 			}
-			<-m.gone
+			<-m.removed
 		}
 	}
 }

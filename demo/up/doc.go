@@ -1,7 +1,8 @@
-// Package up runs Ringmaster on one machine, in the foreground, for a person: a control plane, and on it an
-// example operator in several instances.
+// Package up carries out 'ringmaster up': it runs a control plane and a sample operator on this
+// machine, in the foreground.
 //
-// It promises that it can always be ended: on the first signal in good order, on the second at
-// once, and that nothing which it started is there afterwards. It changes nothing outside one
-// folder, and never touches a folder that holds something else. While it runs, Find finds it.
+// It guarantees that the first signal stops everything gracefully, that the second stops it
+// immediately, and that nothing is left afterwards. It changes nothing outside its data folder, and
+// does not use a folder that contains other files. Other programs locate the running demo with
+// Find.
 package up

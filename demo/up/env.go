@@ -8,10 +8,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus"
 )
 
-// envFile is what another terminal reads to reach what is up: one short line to copy, whatever it takes.
+// envFile is the file that prepares another terminal, which takes one short line to copy.
 const envFile = "env"
 
-// writeEnv writes the file for other terminals. Endpoints are where operators meet, if they do.
+// writeEnv writes the file. endpoints are those of the coordination store, or empty.
 func (r *run) writeEnv(endpoints string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -23,12 +23,13 @@ func (r *run) writeEnv(endpoints string) error {
 		content += fmt.Sprintf("export %s=%s\n", coordinationstatus.EndpointsVariable, quote(endpoints))
 	}
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		return fmt.Errorf("writing what other terminals need: %w", err)
+		return fmt.Errorf("writing the file for other terminals: %w", err)
 	}
 	return nil
 }
 
-// environment makes kubectl and ringmaster work in a shell that reads it. A kubectl that is there already stays.
+// environment returns the content of the file, which makes kubectl and ringmaster work in a shell.
+// A kubectl that is already on the PATH takes precedence.
 func environment(path, kubeconfig, programs, assets string) string {
 	return fmt.Sprintf(`# For other terminals, while 'ringmaster up' runs:
 #   . %s
@@ -37,6 +38,3 @@ export PATH=%s:"$PATH"
 command -v kubectl >/dev/null || export PATH="$PATH":%s
 `, quote(path), quote(kubeconfig), quote(programs), quote(assets))
 }
-
-// setup is what to type in another terminal.
-func (r *run) setup() string { return ". " + quote(filepath.Join(r.folder.path, envFile)) }

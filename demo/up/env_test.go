@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestEnvironment is read by a real shell.
+// TestEnvironment reads the file in a real shell.
 func TestEnvironment(t *testing.T) {
 	shell, err := exec.LookPath("sh")
 	if err != nil {
@@ -16,17 +16,17 @@ func TestEnvironment(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		folder string
-		has    []string // programs that the shell has already
+		onPath []string // programs that are already on the PATH
 		want   string
 	}{
-		"nothing is there":        {"demo", nil, "KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl DEMO/assets/kubectl\n"},
-		"a folder with an oddity": {"it's a demo", nil, "KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl DEMO/assets/kubectl\n"},
-		"kubectl is there": {
+		"no programs on the PATH": {"demo", nil, "KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl DEMO/assets/kubectl\n"},
+		"a folder with a quote":   {"it's a demo", nil, "KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl DEMO/assets/kubectl\n"},
+		"kubectl on the PATH": {
 			"demo",
 			[]string{"kubectl"},
 			"KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl MINE/kubectl\n",
 		},
-		"another ringmaster is there": {
+		"another ringmaster on the PATH": {
 			"demo",
 			[]string{"ringmaster"},
 			"KUBECONFIG DEMO/kubeconfig\nringmaster DEMO/bin/ringmaster\nkubectl DEMO/assets/kubectl\n",
@@ -36,8 +36,8 @@ func TestEnvironment(t *testing.T) {
 			folder, mine := filepath.Join(t.TempDir(), test.folder), filepath.Join(t.TempDir(), "my programs")
 			program(t, filepath.Join(folder, "bin", "ringmaster"))
 			program(t, filepath.Join(folder, "assets", "kubectl"))
-			for _, has := range test.has {
-				program(t, filepath.Join(mine, has))
+			for _, name := range test.onPath {
+				program(t, filepath.Join(mine, name))
 			}
 			path := filepath.Join(folder, envFile)
 			content := environment(path, filepath.Join(folder, "kubeconfig"), filepath.Join(folder, "bin"), filepath.Join(folder, "assets"))
@@ -48,7 +48,7 @@ func TestEnvironment(t *testing.T) {
 sh=`+shell+`
 for name in ringmaster kubectl; do found="$found$name $(command -v $name)
 "; done
-$sh -c 'echo "KUBECONFIG $KUBECONFIG"' # it is passed on
+$sh -c 'echo "KUBECONFIG $KUBECONFIG"' # exported
 printf %s "$found"`)
 			cmd.Env = []string{"PATH=" + mine, "found="}
 			out, err := cmd.CombinedOutput()
@@ -63,7 +63,7 @@ printf %s "$found"`)
 	}
 }
 
-// program makes a program that does nothing.
+// program creates a program that does nothing.
 func program(t *testing.T, path string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -12,17 +12,18 @@ import (
 	"syscall"
 )
 
-// Found is an up that runs.
+// Found is a running demo.
 type Found struct {
-	// Dir is its data folder, Socket where it takes commands.
+	// Dir is the data folder, Socket the path of the control socket.
 	Dir, Socket string
 }
 
-// errNothingUp is what there is to do when nothing is up.
-var errNothingUp = errors.New("nothing is up: start it with 'ringmaster up' (or 'make up') in another terminal, " +
-	"and name its --data-dir if it has one")
+// errNotRunning is returned if no demo runs.
+var errNotRunning = errors.New("no demo is running: start it with 'ringmaster up' (or 'make up') in another terminal, " +
+	"and pass its --data-dir if it has one")
 
-// Find finds the up that runs on a folder, or without one the only one that runs on a folder of its own.
+// Find returns the demo that runs with a data folder, or, if dir is empty, the only one that runs
+// with a temporary folder.
 func Find(dir string) (Found, error) {
 	if dir != "" {
 		absolute, err := filepath.Abs(dir)
@@ -30,7 +31,7 @@ func Find(dir string) (Found, error) {
 			return Found{}, err
 		}
 		if _, err := os.Stat(absolute); errors.Is(err, fs.ErrNotExist) {
-			return Found{}, fmt.Errorf("the folder %s does not exist: name the --data-dir of the 'ringmaster up' that is meant", absolute)
+			return Found{}, fmt.Errorf("folder %s not found: pass the --data-dir of the running demo", absolute)
 		}
 		return findIn(absolute)
 	}
@@ -41,17 +42,17 @@ func Find(dir string) (Found, error) {
 	return findAmong(folders)
 }
 
-// findAmong finds the only one that takes commands. If there is none, what it says is about the one that
-// comes closest.
+// findAmong returns the only demo that accepts commands. If there is none, the error is about the
+// demo that comes closest.
 func findAmong(folders []string) (Found, error) {
 	var all []Found
-	nearest := errNothingUp
+	nearest := errNotRunning
 	for _, folder := range folders {
 		found, err := findIn(folder)
 		switch {
 		case err == nil:
 			all = append(all, found)
-		case !errors.Is(err, errNothingUp):
+		case !errors.Is(err, errNotRunning):
 			nearest = err
 		}
 	}
@@ -65,60 +66,60 @@ func findAmong(folders []string) (Found, error) {
 	for _, found := range all {
 		names = append(names, "--data-dir "+quote(found.Dir))
 	}
-	return Found{}, fmt.Errorf("several are up: say which one you mean with\n  %s", strings.Join(names, "\n  "))
+	return Found{}, fmt.Errorf("several demos are running: choose one with\n  %s", strings.Join(names, "\n  "))
 }
 
-// findIn finds the up that runs on a folder.
+// findIn returns the demo that runs with a folder.
 func findIn(dir string) (Found, error) {
 	info, err := os.Stat(filepath.Join(dir, stateFile))
 	if err != nil {
-		return Found{}, errNothingUp
+		return Found{}, errNotRunning
 	}
-	// A socket that somebody else has put there must not be believed.
-	if stat, is := info.Sys().(*syscall.Stat_t); is && int64(stat.Uid) != int64(os.Getuid()) {
-		return Found{}, errNothingUp
+	// Do not connect to the socket of another user.
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int64(stat.Uid) != int64(os.Getuid()) {
+		return Found{}, errNotRunning
 	}
 	content, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if err != nil {
-		return Found{}, fmt.Errorf("reading what is up: %w", err)
+		return Found{}, fmt.Errorf("reading the state of the demo: %w", err)
 	}
 	s := state{}
 	if len(content) > 0 {
 		if err := json.Unmarshal(content, &s); err != nil {
-			return Found{}, fmt.Errorf("reading what is up, %s: %w", filepath.Join(dir, stateFile), err)
+			return Found{}, fmt.Errorf("reading the state of the demo in %s: %w", filepath.Join(dir, stateFile), err)
 		}
 	}
 	return s.found(dir)
 }
 
-// found tells whether somebody takes commands there.
+// found returns the demo if it accepts commands.
 func (s state) found(dir string) (Found, error) {
 	switch {
 	case !locked(dir):
-		return Found{}, errNothingUp // it was killed, or has ended
+		return Found{}, errNotRunning // the demo was killed or has ended
 	case s.PID == 0:
-		return Found{}, fmt.Errorf("what is to be up on %s is still starting: try again when it says so", dir)
+		return Found{}, fmt.Errorf("the demo in %s is still starting: try again when it is ready", dir)
 	case s.Socket == "":
-		return Found{}, fmt.Errorf("what is up on %s is a control plane without an example: start it without '--example none'", dir)
+		return Found{}, fmt.Errorf("the demo in %s has no example: start it without '--example none'", dir)
 	}
 	conn, err := net.Dial("unix", s.Socket)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
-		return Found{}, errNothingUp // it is just ending
+		return Found{}, errNotRunning // the demo is stopping
 	}
 	if err != nil {
-		return Found{}, fmt.Errorf("reaching what is up on %s: %w", dir, err)
+		return Found{}, fmt.Errorf("connecting to the demo in %s: %w", dir, err)
 	}
 	conn.Close()
 	return Found{Dir: dir, Socket: s.Socket}, nil
 }
 
-// locked tells whether an up runs on the folder.
+// locked returns true if a demo runs with the folder.
 func locked(dir string) bool {
 	file, err := os.Open(filepath.Join(dir, stateFile))
 	if err != nil {
 		return false
 	}
-	defer file.Close() // and let go of the lock
+	defer file.Close() // releases the lock
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	return errors.Is(err, syscall.EWOULDBLOCK)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/control"
 )
 
-// start pretends that an up runs on a folder: one that takes commands, or a bare one.
-func start(t *testing.T, dir string, takes bool) *folder {
+// startFake locks a folder as a running demo does, with or without a control socket.
+func startFake(t *testing.T, dir string, acceptsCommands bool) *folder {
 	t.Helper()
 	f, err := openFolder(dir)
 	if err != nil {
@@ -20,68 +20,75 @@ func start(t *testing.T, dir string, takes bool) *folder {
 	}
 	t.Cleanup(func() { _ = f.close() })
 	s := state{PID: os.Getpid(), Kubeconfig: "kubeconfig"}
-	if takes {
+	if acceptsCommands {
 		listener, err := control.Listen(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { listener.Close() })
-		go control.Serve(t.Context(), listener, func(context.Context, control.Request, func(string)) (string, error) { return "", nil })
+		go control.Serve(t.Context(), listener, noDemo{})
 		s.Socket = listener.Addr().String()
 	}
-	if err := f.announce(s); err != nil {
+	if err := f.writeState(s); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
+// noDemo is a demo without processes.
+type noDemo struct{}
+
+func (noDemo) List() []control.Process { return nil }
+
+func (noDemo) Do(context.Context, control.Request, func(string)) (string, error) { return "", nil }
+
 func TestFind(t *testing.T) {
-	const nothing = "nothing is up"
+	const none = "no demo is running"
 	for name, test := range map[string]struct {
 		set  func(t *testing.T, tmp string)
 		dir  string // in tmp
-		want string // the folder, or else an error
+		want string // the folder, or a part of the error
 	}{
-		"nothing is there":       {func(*testing.T, string) {}, "", nothing},
-		"there is no such thing": {func(*testing.T, string) {}, "elsewhere", "elsewhere does not exist"},
-		"one is up":              {func(t *testing.T, tmp string) { start(t, filepath.Join(tmp, "ringmaster-1"), true) }, "", "ringmaster-1"},
-		"it is named":            {func(t *testing.T, tmp string) { start(t, filepath.Join(tmp, "elsewhere"), true) }, "elsewhere", "elsewhere"},
-		"it is not named":        {func(t *testing.T, tmp string) { start(t, filepath.Join(tmp, "elsewhere"), true) }, "", nothing},
-		"several are up": {func(t *testing.T, tmp string) {
-			start(t, filepath.Join(tmp, "ringmaster-1"), true)
-			start(t, filepath.Join(tmp, "ringmaster-2"), true)
+		"no demo":               {func(*testing.T, string) {}, "", none},
+		"no such folder":        {func(*testing.T, string) {}, "elsewhere", "elsewhere not found"},
+		"one demo":              {func(t *testing.T, tmp string) { startFake(t, filepath.Join(tmp, "ringmaster-1"), true) }, "", "ringmaster-1"},
+		"data folder given":     {func(t *testing.T, tmp string) { startFake(t, filepath.Join(tmp, "elsewhere"), true) }, "elsewhere", "elsewhere"},
+		"data folder not given": {func(t *testing.T, tmp string) { startFake(t, filepath.Join(tmp, "elsewhere"), true) }, "", none},
+		"several demos": {func(t *testing.T, tmp string) {
+			startFake(t, filepath.Join(tmp, "ringmaster-1"), true)
+			startFake(t, filepath.Join(tmp, "ringmaster-2"), true)
 		}, "", "ringmaster-2"},
-		"several are up, one is named": {func(t *testing.T, tmp string) {
-			start(t, filepath.Join(tmp, "ringmaster-1"), true)
-			start(t, filepath.Join(tmp, "ringmaster-2"), true)
+		"several demos, one given": {func(t *testing.T, tmp string) {
+			startFake(t, filepath.Join(tmp, "ringmaster-1"), true)
+			startFake(t, filepath.Join(tmp, "ringmaster-2"), true)
 		}, "ringmaster-1", "ringmaster-1"},
-		"one is up, one is bare": {func(t *testing.T, tmp string) {
-			start(t, filepath.Join(tmp, "ringmaster-1"), false)
-			start(t, filepath.Join(tmp, "ringmaster-2"), true)
+		"one demo, one without example": {func(t *testing.T, tmp string) {
+			startFake(t, filepath.Join(tmp, "ringmaster-1"), false)
+			startFake(t, filepath.Join(tmp, "ringmaster-2"), true)
 		}, "", "ringmaster-2"},
-		"only a bare one is up": {func(t *testing.T, tmp string) { start(t, filepath.Join(tmp, "ringmaster-1"), false) }, "", "--example none"},
-		"one is starting": {func(t *testing.T, tmp string) {
+		"a demo without example": {func(t *testing.T, tmp string) { startFake(t, filepath.Join(tmp, "ringmaster-1"), false) }, "", "--example none"},
+		"starting": {func(t *testing.T, tmp string) {
 			f, err := openFolder(filepath.Join(tmp, "ringmaster-1"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = f.close() })
 		}, "", "still starting"},
-		"one was killed": {func(t *testing.T, tmp string) {
-			f := start(t, filepath.Join(tmp, "ringmaster-1"), true)
-			f.lock.Close() // as the kernel does
-		}, "", nothing},
-		"somebody has broken it": {func(t *testing.T, tmp string) {
-			f := start(t, filepath.Join(tmp, "ringmaster-1"), true)
+		"killed": {func(t *testing.T, tmp string) {
+			f := startFake(t, filepath.Join(tmp, "ringmaster-1"), true)
+			f.lock.Close() // as when the process is killed
+		}, "", none},
+		"invalid state": {func(t *testing.T, tmp string) {
+			f := startFake(t, filepath.Join(tmp, "ringmaster-1"), true)
 			if _, err := f.lock.WriteAt([]byte("broken"), 0); err != nil {
 				t.Fatal(err)
 			}
-		}, "", "reading what is up"},
-		"a folder of the tests": {func(t *testing.T, tmp string) {
+		}, "", "reading the state"},
+		"a folder of tests": {func(t *testing.T, tmp string) {
 			if err := os.Mkdir(filepath.Join(tmp, "ringmaster-rig-1"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "", nothing},
+		}, "", none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tmp := t.TempDir()
@@ -99,27 +106,27 @@ func TestFind(t *testing.T) {
 			if !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if (err != nil) != (strings.Contains(test.want, " ") || name == "several are up") {
+			if (err != nil) != (strings.Contains(test.want, " ") || name == "several demos") {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 }
 
-// TestFindDoesNotDisturb looks again and again while somebody starts.
-func TestFindDoesNotDisturb(t *testing.T) {
+// TestFindDoesNotBlockStart calls Find continuously while demos start.
+func TestFindDoesNotBlockStart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	done := make(chan struct{})
-	looking := make(chan struct{})
+	polling := make(chan struct{})
 	go func() {
-		defer close(looking)
-		often := time.NewTicker(time.Millisecond)
-		defer often.Stop()
+		defer close(polling)
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
 		for {
 			select {
 			case <-done:
 				return
-			case <-often.C:
+			case <-ticker.C:
 				_, _ = Find(dir)
 			}
 		}
@@ -133,7 +140,7 @@ func TestFindDoesNotDisturb(t *testing.T) {
 		_ = f.close()
 	}
 	close(done)
-	<-looking
+	<-polling
 }
 
 func TestQuote(t *testing.T) {

@@ -19,62 +19,65 @@ const (
 	stopLimit  = 15 * time.Second
 )
 
-// What can be shown on the control plane.
+// The examples that run on the control plane.
 const (
-	// ExampleNone is nothing: a bare control plane.
+	// ExampleNone is a control plane without an example.
 	ExampleNone = "none"
-	// ExampleWebhosting is the sample operator, of which several instances share the work.
+	// ExampleWebhosting is the sample operator in several instances that share the work.
 	ExampleWebhosting = "webhosting"
-	// ExampleEtcdcluster is one system in several regions, whose operators agree before they disturb it.
+	// ExampleEtcdcluster is an etcd cluster in several regions, whose operators coordinate
+	// disruptive actions.
 	ExampleEtcdcluster = "etcdcluster"
 )
 
-// Options say what to run and where.
+// Options configure the control plane and the example.
 type Options struct {
-	// Assets is the folder with Kubernetes' programs, Programs the one with ours.
+	// Assets is the folder with the programs of Kubernetes, Programs the one with ours.
 	Assets, Programs string
-	// DataDir is kept at the end. Without one, the data is thrown away.
+	// DataDir is the data folder, which is kept at the end. If it is empty, a temporary folder is
+	// used.
 	DataDir string
-	// Port is the API server's; 0 is the last one of the same folder, or a free one.
+	// Port is the port of the API server. 0 is the port of the last run in the same folder, or a
+	// free port.
 	Port int
-	// Example is what to show. Mode, Shards, Websites and PagePort say how, as in package demo.
+	// Example is the example to run. Mode, Shards, Websites and PagePort are its options.
 	Example                    string
 	Mode                       string
 	Shards, Websites, PagePort int
-	// In and Out are where a person types and reads. On a terminal they see a picture, unless it is to
-	// be Plain.
+	// In and Out are standard input and output. If they are a terminal and Plain is false, the live
+	// view is shown.
 	In    *os.File
 	Out   io.Writer
 	Plain bool
 }
 
-// validate tells what cannot be run, before anything is.
+// validate returns an error for options that cannot be used.
 func (o Options) validate() error {
 	if o.Port < 0 || o.Port > 65535 {
-		return fmt.Errorf("the port %d does not exist: choose one from 1 to 65535, or 0 for a free one", o.Port)
+		return fmt.Errorf("--port %d is out of range: choose 1 to 65535, or 0 for a free port", o.Port)
 	}
 	switch o.Example {
 	case ExampleNone:
 		return nil
 	case ExampleWebhosting:
-		return o.demo().Validate()
+		return o.webhostingOptions().Validate()
 	case ExampleEtcdcluster:
-		return o.regions().Validate()
+		return o.regionsOptions().Validate()
 	}
-	return fmt.Errorf("there is no example %q: choose %s, %s, or %s for a bare control plane", o.Example, ExampleWebhosting, ExampleEtcdcluster, ExampleNone)
+	return fmt.Errorf("unknown example %q (available: %s, %s, or %s for only the control plane)", o.Example, ExampleWebhosting, ExampleEtcdcluster, ExampleNone)
 }
 
-// run is an up that runs.
+// run is a running demo.
 type run struct {
 	Options
 	folder     *folder
 	plane      *controlplane.ControlPlane
-	example    example // nil without one
-	kubernetes string  // its version
-	began      time.Time
+	example    example // nil without an example
+	kubernetes string  // version of the API server
+	startedAt  time.Time
 }
 
-// Run runs until ctx ends, which is no error, or something fails.
+// Run runs until ctx ends, and returns nil then, or until something fails.
 func Run(ctx context.Context, options Options) (err error) {
 	if err := options.validate(); err != nil {
 		return err
@@ -84,7 +87,7 @@ func Run(ctx context.Context, options Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, folder.close()) }()
-	r := &run{Options: options, folder: folder, began: time.Now()}
+	r := &run{Options: options, folder: folder, startedAt: time.Now()}
 	if options.Example != ExampleNone {
 		restore, err := redirectLogs(folder.path)
 		if err != nil {
@@ -94,12 +97,12 @@ func Run(ctx context.Context, options Options) (err error) {
 	}
 	if err := r.startPlane(ctx); err != nil {
 		if ctx.Err() != nil {
-			fmt.Fprintln(r.Out, "\nStopped before it was up.")
+			fmt.Fprintln(r.Out, "\nStopped during the start.")
 			return nil
 		}
 		return withLogs(folder, err)
 	}
-	// A part of the control plane that ends by itself ends everything.
+	// If a process of the control plane exits by itself, everything is stopped.
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	go func() {
@@ -109,32 +112,32 @@ func Run(ctx context.Context, options Options) (err error) {
 		case <-running.Done():
 		}
 	}()
-	err = r.show(running)
+	err = r.runExample(running)
 	if cause := context.Cause(running); ctx.Err() == nil && cause != nil {
 		err = cause
 	} else if ctx.Err() != nil {
-		err = nil // whatever was under way, the user has ended it
+		err = nil // the user has stopped it
 	}
 	if err != nil {
 		err = withLogs(folder, err)
 	} else {
-		fmt.Fprintln(r.Out, "\nStopping. Ctrl-C again ends everything at once.")
+		fmt.Fprintln(r.Out, "\nStopping. Press Ctrl-C again to stop immediately.")
 	}
 	return errors.Join(err, r.stop(err == nil))
 }
 
-// withLogs keeps the logs, if there are any, for who wants to know why something failed.
+// withLogs keeps the logs, if there are any, and adds their folder to the error.
 func withLogs(folder *folder, err error) error {
 	logs := filepath.Join(folder.path, "logs")
 	if entries, _ := os.ReadDir(logs); len(entries) == 0 {
 		return err
 	}
-	return errors.Join(fmt.Errorf("%w\nAll logs are in %s", err, logs), folder.keep())
+	return errors.Join(fmt.Errorf("%w\nThe logs are in %s", err, logs), folder.keep())
 }
 
-// report tells what happens during the start.
+// report prints a step of the start.
 func (r *run) report(step string) {
-	fmt.Fprintf(r.Out, "%5.1fs  %s\n", time.Since(r.began).Seconds(), step)
+	fmt.Fprintf(r.Out, "%5.1fs  %s\n", time.Since(r.startedAt).Seconds(), step)
 }
 
 func (r *run) startPlane(ctx context.Context) error {
@@ -160,7 +163,7 @@ func (r *run) startPlane(ctx context.Context) error {
 	return err
 }
 
-// fast lets hundreds of pods come at once. The defaults are for clusters in which others want to be served too.
+// fast raises the client-side rate limits, so that hundreds of pods are created quickly.
 var fast = map[string][]string{
 	controlplane.ControllerManager: {"--kube-api-qps=500", "--kube-api-burst=1000"},
 	controlplane.Scheduler:         {"--kube-api-qps=500", "--kube-api-burst=1000"},
@@ -173,26 +176,26 @@ func version(plane *controlplane.ControlPlane) (string, error) {
 	}
 	found, err := client.ServerVersion()
 	if err != nil {
-		return "", fmt.Errorf("asking the API server for its version: %w", err)
+		return "", fmt.Errorf("reading the version of the API server: %w", err)
 	}
 	return found.GitVersion, nil
 }
 
-// stop ends everything, in good order if nothing has failed.
-func (r *run) stop(well bool) error {
-	began := time.Now()
+// stop stops everything, gracefully if nothing has failed.
+func (r *run) stop(gracefully bool) error {
+	startedAt := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	if r.example != nil {
-		if well {
+		if gracefully {
 			r.example.Stop(ctx)
 		} else {
-			r.example.Kill() // without an API server there is nothing to hand over
+			r.example.Kill() // a handover needs the API server
 		}
 	}
 	if err := r.plane.Stop(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.Out, "Stopped in %.1f s.\n", time.Since(began).Seconds())
+	fmt.Fprintf(r.Out, "Stopped in %.1f s.\n", time.Since(startedAt).Seconds())
 	return nil
 }

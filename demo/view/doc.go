@@ -1,6 +1,5 @@
-// Package view shows a person what goes on: as a picture that is drawn over and over in a terminal, or as
-// lines for a file.
+// Package view shows the state of the demo: as a live view on a terminal, or as lines in a log.
 //
-// It promises that what is shown is a function of the State alone, that it fits the terminal, whatever
-// its size, and that no text from the cluster can do anything to the terminal but appear in it.
+// It guarantees that what is shown depends on the State alone, that it fits a terminal of any size,
+// and that text from the cluster cannot send control characters to the terminal.
 package view

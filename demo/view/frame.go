@@ -9,13 +9,13 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// The smallest terminal in which there is something to see.
-const leastWidth, leastHeight = 20, 5
+// The minimum size of a terminal.
+const minWidth, minHeight = 20, 5
 
-// Frame draws the state for a terminal of a size. It has at most so many lines, of at most that width.
+// Frame returns the lines for a terminal of the given size. They always fit.
 func Frame(state State, width, height int) []Line {
-	if width < leastWidth || height < leastHeight {
-		return clipAll([]Line{{{"make the terminal larger", Plain}}}, width, height)
+	if width < minWidth || height < minHeight {
+		return clipAll([]Line{{{"enlarge the terminal", Plain}}}, width, height)
 	}
 	if state.Help {
 		return clipAll(help(state, width, height), width, height)
@@ -25,10 +25,10 @@ func Frame(state State, width, height int) []Line {
 	room := height - len(top) - len(bottom)
 	shards := table(state, width)
 	if len(shards) > room {
-		hidden := len(shards) - room + 1
-		shards = append(shards[:max(0, room-1)], Line{{fmt.Sprintf("  … and %d more: make the terminal higher", hidden), Dim}})
+		omitted := len(shards) - room + 1
+		shards = append(shards[:max(0, room-1)], Line{{fmt.Sprintf("  … and %d more: enlarge the terminal", omitted), Dim}})
 	}
-	return clipAll(slices.Concat(top, shards, news(state, width, room-len(shards)), bottom), width, height)
+	return clipAll(slices.Concat(top, shards, details(state, width, room-len(shards)), bottom), width, height)
 }
 
 func clipAll(lines []Line, width, height int) []Line {
@@ -39,29 +39,29 @@ func clipAll(lines []Line, width, height int) []Line {
 	return lines
 }
 
-// titles say what a mode means.
+// titles describe the modes.
 var titles = map[string]string{
-	ModeLead:      "lead: one instance works, the others wait",
-	ModeShard:     "shard: every instance has its share, a sharder gives them out",
-	ModeInProcess: "in-process: every instance has its share, one gives them out",
-	ModeGlobal:    "global: when all are ready, one operator acts for all regions",
+	ModeLead:      "lead: one instance reconciles, the others are on standby",
+	ModeShard:     "shard: every instance owns a share, the external sharder assigns it",
+	ModeInProcess: "in-process: every instance owns a share, one of them assigns it",
+	ModeGlobal:    "global: the operators coordinate, one acts for all regions",
 	ModeLocal:     "local: each operator acts for its own region, one at a time",
 }
 
 func header(state State, width int) []Line {
 	left := Line{{"Ringmaster", Bold}, {"  " + titles[state.Mode], Plain}}
-	right := Line{{clean(state.Kubernetes) + "  up " + short(state.Now.Sub(state.Up)), Dim}}
+	right := Line{{sanitize(state.Kubernetes) + "  up " + age(state.Now.Sub(state.StartedAt)), Dim}}
 	if gap := width - left.width() - right.width(); gap > 1 {
 		left = append(append(left, Span{strings.Repeat(" ", gap), Plain}), right...)
 	}
 	return []Line{left, nil}
 }
 
-// summary is how all are doing together.
+// summary returns the line about the ring and its objects.
 func summary(state State) []Line {
 	objects := state.Objects
-	line := Line{{clean(state.Ring.Name), Accent}, {"  ", Plain}}
-	switch problem := clean(state.Ring.Problem); {
+	line := Line{{sanitize(state.Ring.Name), Accent}, {"  ", Plain}}
+	switch problem := sanitize(state.Ring.Problem); {
 	case problem != "":
 		line = append(line, Span{problem, Warn})
 	case state.Mode == ModeLead:
@@ -73,127 +73,130 @@ func summary(state State) []Line {
 				members++
 			}
 		}
-		line = append(line, Span{fmt.Sprintf("%d of %d shards ready", members, len(state.Instances)), worth(members == len(state.Instances))})
+		line = append(line, Span{fmt.Sprintf("%d of %d shards ready", members, len(state.Instances)), goodOrWarn(members == len(state.Instances))})
 	}
 	line = append(line,
 		Span{" · " + prose.Count(objects.Total, objects.Name) + ", ", Plain},
-		Span{fmt.Sprintf("%d ready", objects.Ready), worth(objects.Ready == objects.Total)})
+		Span{fmt.Sprintf("%d ready", objects.Ready), goodOrWarn(objects.Ready == objects.Total)})
 	if state.Mode == ModeInProcess {
 		line = append(line, Span{" · sharder: ", Plain}, leader(state))
 	}
-	if objects.Unassigned > 0 {
-		line = append(line, Span{fmt.Sprintf(" · %d without a shard", objects.Unassigned), Bad})
-	}
-	if objects.Draining > 0 {
-		line = append(line, Span{fmt.Sprintf(" · %d on the move", objects.Draining), Warn})
+	for _, count := range []struct {
+		n     int
+		state string
+		style Style
+	}{{objects.Unassigned, "unassigned", Bad}, {objects.Orphaned, "orphaned", Bad}, {objects.Draining, "draining", Warn}} {
+		if count.n > 0 {
+			line = append(line, Span{fmt.Sprintf(" · %d %s", count.n, count.state), count.style})
+		}
 	}
 	return []Line{line, nil}
 }
 
-func worth(good bool) Style {
+func goodOrWarn(good bool) Style {
 	if good {
 		return Good
 	}
 	return Warn
 }
 
-// leader is who has won the election.
+// leader returns the instance that leads, or that is the in-process sharder.
 func leader(state State) Span {
-	suffix := " leads"
+	suffix, none := " leads", "no leader"
 	if state.Mode == ModeInProcess {
-		suffix = ""
+		suffix, none = "", "none"
 	}
 	for _, instance := range state.Instances {
 		if instance.Leads && instance.PID != 0 {
-			return Span{clean(instance.Name) + suffix, Good}
+			return Span{sanitize(instance.Name) + suffix, Good}
 		}
 	}
-	return Span{"nobody" + suffix, Bad}
+	return Span{none, Bad}
 }
 
-// news are moves, events and what to type in another terminal, in exactly as many lines as there is room for,
-// so that nothing jumps when there is more of one. How to reach the cluster comes first: without it there is
-// nothing to do but to look.
-func news(state State, width, room int) []Line {
+// details returns moves, events and hints. They fill the room exactly, so that nothing else moves
+// when one of them grows. The hints how to reach the cluster come first, because without them a
+// user can do nothing but watch.
+func details(state State, width, room int) []Line {
 	const (
-		least       = 3 // a gap, a title and a line
+		minimum     = 3 // an empty line, a title and a line
 		comfortable = 4
 	)
-	hints := reach(state.Hints, width)
+	hints := connectionLines(state.Hints, width)
 	if room < len(hints) {
-		hints = hints[min(1, len(hints)):] // the gap
+		hints = hints[min(1, len(hints)):] // without the empty line
 	}
 	if room < len(hints) {
 		hints = nil
 	}
-	wanted := comfortable
+	preferred := comfortable
 	if state.Mode != ModeLead {
-		wanted = 2 * comfortable
+		preferred = 2 * comfortable
 	}
-	if commands := tries(state.Hints, width); len(hints)+len(commands)+wanted <= room {
+	if commands := suggestionLines(state.Hints, width); len(hints)+len(commands)+preferred <= room {
 		hints = append(hints, commands...)
 	}
 	var lines []Line
 	left := room - len(hints)
-	if state.Mode != ModeLead && left >= least {
+	if state.Mode != ModeLead && left >= minimum {
 		share := left
-		if left >= 2*least {
+		if left >= 2*minimum {
 			share = left / 2
 		}
 		lines = append(lines, section(share, func(room int) []Line { return moves(state, width, room) })...)
 		left -= share
 	}
-	if left >= least {
+	if left >= minimum {
 		lines = append(lines, section(left, func(room int) []Line { return events(state.Events, room) })...)
 	}
 	return append(fill(lines, room-len(hints)), hints...)
 }
 
-// section is a gap and what is below it, in so many lines.
-func section(lines int, below func(room int) []Line) []Line {
-	return fill(append([]Line{nil}, below(lines-1)...), lines)
+// section returns an empty line and a block of lines, padded to the given height.
+func section(height int, block func(room int) []Line) []Line {
+	return fill(append([]Line{nil}, block(height-1)...), height)
 }
 
-func fill(lines []Line, wanted int) []Line {
-	for len(lines) < wanted {
+func fill(lines []Line, height int) []Line {
+	for len(lines) < height {
 		lines = append(lines, nil)
 	}
 	return lines
 }
 
-const window = 10 * time.Second
+const recentWindow = 10 * time.Second
 
 func moves(state State, width, room int) []Line {
 	recent := 0
 	for _, move := range state.Moves {
-		if state.Now.Sub(move.At) < window {
+		if state.Now.Sub(move.At) < recentWindow {
 			recent++
 		}
 	}
-	title := Line{{"Moves", Bold}, {fmt.Sprintf("  %d in all", state.Moved), Dim}}
+	title := Line{{"Moves", Bold}, {fmt.Sprintf("  %d in total", state.Moved), Dim}}
 	if recent > 0 {
-		title = append(title, Span{fmt.Sprintf(", %d in the last %s", recent, short(window)), Warn})
+		title = append(title, Span{fmt.Sprintf(", %d in the last %s", recent, age(recentWindow)), Warn})
 	}
 	lines := []Line{title}
 	names := nameWidth
-	if width < wide {
+	if width < wideTerminal {
 		names = nameWidth / 2
 	}
 	for _, move := range last(state.Moves, room-1) {
 		lines = append(lines, Line{
 			{"  " + move.At.Format(time.TimeOnly) + "  ", Dim},
-			{pad(clean(move.Object), nameWidth) + " ", Plain},
-			{tail(clean(move.From), names) + " → " + tail(clean(move.To), names), Accent},
+			{pad(sanitize(move.Object), nameWidth) + " ", Plain},
+			{truncateLeft(sanitize(move.From), names) + " → " + truncateLeft(sanitize(move.To), names), Accent},
 		})
 	}
 	return lines
 }
 
 const (
-	// nameWidth is what names of objects and instances have.
+	// nameWidth is the width of names of objects and instances.
 	nameWidth = 26
-	// wide is a terminal in which two full names have room.
-	wide = 100
+	// wideTerminal is the width from which two full names fit.
+	wideTerminal = 100
 )
 
 func events(all []Event, room int) []Line {
@@ -205,8 +208,8 @@ func events(all []Event, room int) []Line {
 		}
 		lines = append(lines, Line{
 			{"  " + event.At.Format(time.TimeOnly) + "  ", Dim},
-			{pad(clean(event.About), nameWidth) + " ", Plain},
-			{clean(event.What), style},
+			{pad(sanitize(event.About), nameWidth) + " ", Plain},
+			{sanitize(event.What), style},
 		})
 	}
 	return lines

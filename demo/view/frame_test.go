@@ -15,16 +15,16 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/view"
 )
 
-var update = flag.Bool("update", false, "write testdata anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-// calm is a ring in which all is well.
-func calm() view.State {
+// steady is a ring in which all shards and objects are ready.
+func steady() view.State {
 	return view.State{
-		Now: at(133), Up: start, Kubernetes: "v1.37.1", Mode: view.ModeShard,
+		Now: at(133), StartedAt: start, Kubernetes: "v1.37.1", Mode: view.ModeShard,
 		Ring: view.Ring{Name: "webhosting-operator"},
 		Instances: []view.Instance{
 			{Name: "webhosting-operator-0", Process: "running", Lease: "ready", PID: 4711, Since: at(5), Objects: 11},
@@ -38,13 +38,13 @@ func calm() view.State {
 		Objects: view.Objects{Name: "website", Total: 30, Ready: 30},
 		Hints: view.Hints{
 			Setup: ". /tmp/ringmaster-1793323778/env",
-			Try: []view.Try{
-				{"kubectl get websites -A -L shard.alpha.sharding.timebertt.dev/webhosting-operator", "whose each website is"},
+			Suggestions: []view.Suggestion{
+				{"kubectl get websites -A -L shard.alpha.sharding.timebertt.dev/webhosting-operator", "the shard of each website"},
 				{`kubectl patch theme exciting --type=merge -p '{"spec":{"color":"orange"}}'`, "look at a website before and after"},
-				{"ringmaster demo kill webhosting-operator-1", "its websites go to the others when its Lease has run out"},
-				{"ringmaster demo scale 5", "some websites go to the new ones, the others stay where they are"},
-				{"ringmaster demo pause webhosting-operator-1", "as kill, but 'resume' wakes it up: it notices, and ends"},
-				{"ringmaster demo websites 500", "more to do"},
+				{"ringmaster demo kill webhosting-operator-1", "its websites move to the others when its Lease has expired"},
+				{"ringmaster demo scale 5", "the new instances get a share, the rest does not move"},
+				{"ringmaster demo pause webhosting-operator-1", "like kill, but after 'resume' it notices that its Lease is lost, and exits"},
+				{"ringmaster demo websites 500", "more websites"},
 			},
 			Pages: "http://127.0.0.1:12345/",
 		},
@@ -52,16 +52,16 @@ func calm() view.State {
 	}
 }
 
-// stormy is the same ring after a kill, while objects move.
-func stormy() view.State {
-	s := calm()
+// failover is the same ring after a shard was killed, while objects move.
+func failover() view.State {
+	s := steady()
 	s.Instances[0] = view.Instance{
-		Name: "webhosting-operator-0", Process: "waiting", Lease: "dead", Since: at(116), Again: at(136), Restarts: 1,
+		Name: "webhosting-operator-0", Process: "waiting", Lease: "dead", Since: at(116), RestartAt: at(136), Restarts: 1,
 		Note: "killed by you", Objects: 3,
 	}
 	s.Instances[1].Objects, s.Instances[1].Draining = 14, 2
 	s.Instances[2].Objects, s.Instances[2].Restarts, s.Instances[2].Note = 13, 2, "ended: the lease of this instance is lost"
-	s.Objects.Ready, s.Objects.Draining, s.Objects.Unassigned = 28, 2, 1
+	s.Objects.Ready, s.Objects.Draining, s.Objects.Unassigned, s.Objects.Orphaned = 28, 2, 1, 3
 	s.Moved = 7
 	s.Moves = []view.Move{
 		{At: at(100), Object: "project-bakery/menu", From: "webhosting-operator-2", To: "webhosting-operator-0"},
@@ -69,15 +69,15 @@ func stormy() view.State {
 		{At: at(132), Object: "project-museum/a-site-with-quite-a-long-name", From: "webhosting-operator-0", To: "webhosting-operator-2"},
 	}
 	s.Events = []view.Event{
-		{Number: 1, At: at(116), About: "webhosting-operator-0", What: "killed by you; starts again in 20s"},
+		{Number: 1, At: at(116), About: "webhosting-operator-0", What: "killed by you; restarts in 20s"},
 		{Number: 2, At: at(132), About: "webhosting-operator-0", What: "The shard has not renewed its lease", Warning: true},
 	}
-	s.Answer = "killed webhosting-operator-0"
+	s.Message = "Killed webhosting-operator-0. It restarts in 20s."
 	return s
 }
 
 func lead() view.State {
-	s := calm()
+	s := steady()
 	s.Mode, s.Sharders = view.ModeLead, nil
 	for i := range s.Instances {
 		s.Instances[i].Lease, s.Instances[i].Candidate, s.Instances[i].Objects = "", true, 0
@@ -87,7 +87,7 @@ func lead() view.State {
 }
 
 func inProcess() view.State {
-	s := calm()
+	s := steady()
 	s.Mode, s.Sharders = view.ModeInProcess, nil
 	for i := range s.Instances {
 		s.Instances[i].Candidate = true
@@ -105,39 +105,39 @@ func text(frame []view.Line) string {
 }
 
 func TestFrame(t *testing.T) {
-	troubled := calm()
-	troubled.Ring.Problem = "no shard is ready"
+	notReady := steady()
+	notReady.Ring.Problem = "no shard is ready"
 	leaderless := lead()
-	leaderless.Instances[1].PID, leaderless.Instances[1].Process, leaderless.Instances[1].Again = 0, "waiting", at(150)
-	many := calm()
+	leaderless.Instances[1].PID, leaderless.Instances[1].Process, leaderless.Instances[1].RestartAt = 0, "waiting", at(150)
+	many := steady()
 	for range 40 {
 		many.Instances = append(many.Instances, many.Instances[0])
 	}
-	crowded := calm()
+	crowded := steady()
 	crowded.Instances[0].Objects, crowded.Instances[1].Objects = 5000, 1
-	helped := calm()
-	helped.Help = true
+	helpShown := steady()
+	helpShown.Help = true
 	for name, test := range map[string]struct {
 		state         view.State
 		width, height int
 	}{
-		"calm":       {calm(), 120, 32},
-		"stormy":     {stormy(), 120, 32},
-		"small":      {stormy(), 80, 24},
-		"medium":     {stormy(), 100, 30},
-		"high":       {stormy(), 80, 34},
-		"help":       {helped, 80, 24},
-		"help-low":   {helped, 60, 12},
-		"narrow":     {stormy(), 40, 20},
-		"low":        {stormy(), 100, 9},
-		"tiny":       {stormy(), 19, 4},
+		"steady":     {steady(), 120, 32},
+		"failover":   {failover(), 120, 32},
+		"small":      {failover(), 80, 24},
+		"medium":     {failover(), 100, 30},
+		"high":       {failover(), 80, 34},
+		"help":       {helpShown, 80, 24},
+		"help-low":   {helpShown, 60, 12},
+		"narrow":     {failover(), 40, 20},
+		"low":        {failover(), 100, 9},
+		"tiny":       {failover(), 19, 4},
 		"lead":       {lead(), 100, 24},
 		"leaderless": {leaderless, 100, 24},
 		"in-process": {inProcess(), 100, 24},
-		"troubled":   {troubled, 100, 24},
+		"not-ready":  {notReady, 100, 24},
 		"many":       {many, 100, 24},
 		"crowded":    {crowded, 100, 24},
-		"empty":      {view.State{Now: start, Up: start, Mode: view.ModeShard, Objects: view.Objects{Name: "website"}}, 80, 24},
+		"empty":      {view.State{Now: start, StartedAt: start, Mode: view.ModeShard, Objects: view.Objects{Name: "website"}}, 80, 24},
 	} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, name+".txt", text(view.Frame(test.state, test.width, test.height)))
@@ -158,34 +158,34 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("run the test with -update if that is right:\n%s", diff)
+		t.Errorf("run the test with -update to accept the difference:\n%s", diff)
 	}
 }
 
-// goesOn is where a command goes on in the next line, between two of its words.
-var goesOn = regexp.MustCompile(` \\\n +`)
+// lineContinuation matches where a command is continued on the next line.
+var lineContinuation = regexp.MustCompile(` \\\n +`)
 
-// TestWhatIsCopiedIsWhole looks for what a person needs in another terminal, in terminals of usual sizes, whatever
-// goes on in them.
-func TestWhatIsCopiedIsWhole(t *testing.T) {
-	helped := calm()
-	helped.Help = true
-	long := calm()
+// TestCommandsAreNotTruncated expects the setup command and the URL of the websites in terminals of
+// usual sizes.
+func TestCommandsAreNotTruncated(t *testing.T) {
+	helpShown := steady()
+	helpShown.Help = true
+	long := steady()
 	long.Hints.Setup = ". /var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T/" + strings.Repeat("long/", 20) + "ringmaster-1793323778/env"
 	for name, state := range map[string]view.State{
-		"calm": calm(), "stormy": stormy(), "lead": lead(), "in-process": inProcess(), "help": helped, "a long name": long,
+		"steady": steady(), "failover": failover(), "lead": lead(), "in-process": inProcess(), "help": helpShown, "a long path": long,
 	} {
 		for _, size := range [][2]int{{40, 24}, {80, 24}, {80, 34}, {100, 30}, {120, 40}} {
 			shown := text(view.Frame(state, size[0], size[1]))
-			// A shell takes what is written over two lines for one.
-			whole := strings.ReplaceAll(goesOn.ReplaceAllString(shown, " "), "\\\n", "")
+			// A shell joins continued lines.
+			whole := strings.ReplaceAll(lineContinuation.ReplaceAllString(shown, " "), "\\\n", "")
 			for _, wanted := range []string{"  " + state.Hints.Setup + "\n", "websites: " + state.Hints.Pages + "\n"} {
 				if !strings.Contains(whole, wanted) {
-					t.Errorf("%s, %dx%d: %q is not there:\n%s", name, size[0], size[1], wanted, shown)
+					t.Errorf("%s, %dx%d: %q is missing:\n%s", name, size[0], size[1], wanted, shown)
 				}
 			}
 			if !state.Help && !strings.Contains(shown, "q quit") {
-				t.Errorf("%s, %dx%d: nothing says how to quit:\n%s", name, size[0], size[1], shown)
+				t.Errorf("%s, %dx%d: the key to quit is missing:\n%s", name, size[0], size[1], shown)
 			}
 		}
 	}
@@ -194,7 +194,7 @@ func TestWhatIsCopiedIsWhole(t *testing.T) {
 // TestFrameFits draws on terminals of all sizes.
 func TestFrameFits(t *testing.T) {
 	for name, state := range map[string]view.State{
-		"calm": calm(), "stormy": stormy(), "lead": lead(), "in-process": inProcess(), "empty": {}, "help": {Help: true, Hints: calm().Hints},
+		"steady": steady(), "failover": failover(), "lead": lead(), "in-process": inProcess(), "empty": {}, "help": {Help: true, Hints: steady().Hints},
 	} {
 		for width := 0; width < 140; width += 3 {
 			for height := range 45 {
@@ -212,11 +212,11 @@ func TestFrameFits(t *testing.T) {
 	}
 }
 
-// TestNothingDoesAnythingToTheTerminal shows text that would like to.
-func TestNothingDoesAnythingToTheTerminal(t *testing.T) {
+// TestFrameSanitizesText shows text with control characters.
+func TestFrameSanitizesText(t *testing.T) {
 	const attack = "a\x1b[2Jb\rc\u009bd\ne\u0301\u4e2d"
-	state := stormy()
-	state.Ring.Problem, state.Kubernetes, state.Answer = attack, attack, attack
+	state := failover()
+	state.Ring.Problem, state.Kubernetes, state.Message = attack, attack, attack
 	state.Instances[0].Name, state.Instances[0].Note = attack, attack
 	state.Moves[0] = view.Move{Object: attack, From: attack, To: attack}
 	state.Events[0].About, state.Events[0].What = attack, attack

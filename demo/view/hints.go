@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// reach is where to look at the objects, and what makes commands work in another terminal. Neither is ever cut:
-// both are to be copied.
-func reach(hints Hints, width int) []Line {
+// connectionLines returns the URL of the websites and the command that prepares another terminal.
+// They are never truncated, because users copy them.
+func connectionLines(hints Hints, width int) []Line {
 	if hints.Setup == "" {
 		return nil
 	}
@@ -25,29 +25,30 @@ func reach(hints Hints, width int) []Line {
 	return append(lines, command(hints.Setup, width)...)
 }
 
-// tries are things to try, each with what it shows if there is room for that beside it.
-func tries(hints Hints, width int) []Line {
+// suggestionLines returns the suggested commands, each with its description if there is room beside
+// it.
+func suggestionLines(hints Hints, width int) []Line {
 	var lines []Line
-	for _, hint := range hints.Try {
-		lines = append(lines, try(hint, width)...)
+	for _, hint := range hints.Suggestions {
+		lines = append(lines, suggestionLine(hint, width)...)
 	}
 	return lines
 }
 
-// try is a thing to try.
-func try(hint Try, width int) []Line {
-	const column, least = 40, 12 // a longer command goes on where there is room
+// suggestionLine returns the lines of one suggested command.
+func suggestionLine(hint Suggestion, width int) []Line {
+	const column, minDescription = 40, 12
 	lines := command(hint.Command, width)
 	last := lines[len(lines)-1]
 	gap := max(0, column+2-last.width())
-	if last.width()+gap+2+least > width {
+	if last.width()+gap+2+minDescription > width {
 		return lines
 	}
-	lines[len(lines)-1] = append(last, Span{strings.Repeat(" ", gap), Plain}, Span{"  " + hint.Shows, Dim})
+	lines[len(lines)-1] = append(last, Span{strings.Repeat(" ", gap), Plain}, Span{"  " + hint.Description, Dim})
 	return lines
 }
 
-// command is something to copy. What does not fit goes on in the next line, as a shell takes it.
+// command returns a command to copy. A long command is continued on the next line with a backslash.
 func command(text string, width int) []Line {
 	var lines []Line
 	for _, line := range wrap(text, width-len(indent)) {
@@ -60,34 +61,34 @@ func command(text string, width int) []Line {
 
 const indent = "  "
 
-// wrap breaks a shell's command between its words, with what makes the shell go on.
+// wrap breaks a shell command between its words, with a backslash at the end of each line.
 func wrap(command string, width int) []string {
-	const more = ` \`
+	const continuation = ` \`
 	var lines []string
 	line := ""
 	for _, word := range words(command) {
 		switch {
 		case line == "":
 			line = word
-		case utf8.RuneCountInString(line+" "+word+more) <= width:
+		case utf8.RuneCountInString(line+" "+word+continuation) <= width:
 			line += " " + word
 		default:
-			lines = append(lines, line+more)
+			lines = append(lines, line+continuation)
 			line = indent + word
 		}
 	}
 	lines = append(lines, line)
-	// The last word needs no room for what makes the shell go on.
+	// The last word needs no room for a backslash.
 	if n := len(lines); n > 1 {
-		whole := strings.TrimSuffix(lines[n-2], more) + " " + strings.TrimPrefix(lines[n-1], indent)
-		if utf8.RuneCountInString(whole) <= width {
-			lines = append(lines[:n-2], whole)
+		joined := strings.TrimSuffix(lines[n-2], continuation) + " " + strings.TrimPrefix(lines[n-1], indent)
+		if utf8.RuneCountInString(joined) <= width {
+			lines = append(lines[:n-2], joined)
 		}
 	}
 	return lines
 }
 
-// words splits a command where it has spaces that are not quoted.
+// words splits a command at unquoted spaces.
 func words(command string) []string {
 	quoted := false
 	return strings.FieldsFunc(command, func(r rune) bool {
@@ -98,8 +99,8 @@ func words(command string) []string {
 	})
 }
 
-// breakLong breaks a line with a word that is too long for it. The rest begins at the very left, because a space
-// would be part of it. What is quoted cannot be broken.
+// breakLong breaks a word that is longer than a line. The rest starts in the first column, because
+// leading spaces would become part of the word. Quoted words are not broken.
 func breakLong(line string, width int) []string {
 	var parts []string
 	for runes := []rune(line); width > 1 && len(runes) > width && !strings.Contains(line, "'"); runes = []rune(line) {
@@ -108,31 +109,32 @@ func breakLong(line string, width int) []string {
 	return append(parts, line)
 }
 
-// footer is what came of the last key, and which keys there are.
+// footer returns the result of the last command, and the keys.
 func footer(state State, width int) []Line {
-	answer := Line{}
-	if state.Answer != "" {
-		answer = Line{{clean(state.Answer), Accent}}
+	message := Line{}
+	if state.Message != "" {
+		message = Line{{sanitize(state.Message), Accent}}
 	}
-	return []Line{answer, keys(state, width)}
+	return []Line{message, keys(state, width)}
 }
 
-// key is a key of the keyboard, and what it does.
-type key struct{ key, does string }
+// key is a key with its description.
+type key struct{ key, description string }
 
-// keys are the keys in as many words as there is room for. How to get help and out is always among them.
+// keys returns the line of keys, with descriptions as far as there is room. It always has those for
+// help and quit.
 func keys(state State, width int) Line {
 	end := []key{{"?", "help"}, {"q", "quit"}}
 	all := []key{{"1-9", "select"}, {"k", "kill"}, {"s", "stop"}, {"p", "pause"}, {"r", "resume"}, {"+ -", "scale"}}
-	return fitting(width,
+	return firstThatFits(width,
 		slices.Concat(all, []key{{"w", "100 more " + state.Objects.Name + "s"}}, end),
 		slices.Concat(all, []key{{"w", "more"}}, end),
 		slices.Concat([]key{{"1-9 k s p r + - w", ""}}, end),
 		end)
 }
 
-// fitting is the first of several lists of keys that there is room for, or the last.
-func fitting(width int, variants ...[]key) Line {
+// firstThatFits returns the first of several lists of keys that fits, or the last.
+func firstThatFits(width int, variants ...[]key) Line {
 	var line Line
 	for _, variant := range variants {
 		line = Line{}
@@ -141,8 +143,8 @@ func fitting(width int, variants ...[]key) Line {
 				line = append(line, Span{"  ", Plain})
 			}
 			line = append(line, Span{key.key, Bold})
-			if key.does != "" {
-				line = append(line, Span{" " + key.does, Dim})
+			if key.description != "" {
+				line = append(line, Span{" " + key.description, Dim})
 			}
 		}
 		if line.width() <= width {
@@ -152,34 +154,34 @@ func fitting(width int, variants ...[]key) Line {
 	return line
 }
 
-// help is everything that can be typed, here and elsewhere.
+// help returns the help screen.
 func help(state State, width, height int) []Line {
-	return typed(header(state, width), state.Hints, width, height, [][]key{
+	return helpScreen(header(state, width), state.Hints, width, height, [][]key{
 		{{"1-9", "select an instance"}, {"k", "kill it"}, {"s", "stop it"}, {"p", "pause it"}, {"r", "resume it"}},
 		{{"+ -", "scale"}, {"w", "100 more " + state.Objects.Name + "s"}, {"q", "stop everything"}},
 	})
 }
 
-// typed are hints and keys below some lines.
-func typed(lines []Line, hints Hints, width, height int, rows [][]key) []Line {
-	if commands := reach(hints, width); len(commands) > 0 {
-		lines = append(lines, commands[1:]...) // without the gap
+// helpScreen returns a help screen with hints and keys below the given lines.
+func helpScreen(lines []Line, hints Hints, width, height int, rows [][]key) []Line {
+	if commands := connectionLines(hints, width); len(commands) > 0 {
+		lines = append(lines, commands[1:]...) // without the empty line
 	}
-	for _, hint := range hints.Try {
-		lines = append(lines, Line{{indent + "# " + hint.Shows, Dim}})
+	for _, hint := range hints.Suggestions {
+		lines = append(lines, Line{{indent + "# " + hint.Description, Dim}})
 		lines = append(lines, command(hint.Command, width)...)
 	}
 	lines = append(lines, nil, Line{{"Keys", Bold}})
 	for _, keys := range rows {
 		line := Line{{indent, Plain}}
 		for _, key := range keys {
-			line = append(line, Span{key.key, Bold}, Span{" " + key.does + "  ", Dim})
+			line = append(line, Span{key.key, Bold}, Span{" " + key.description + "  ", Dim})
 		}
 		lines = append(lines, line)
 	}
-	const back = "any key goes back"
+	const back = "press any key to return"
 	if len(lines) >= height {
-		return append(lines[:height-1], Line{{back + "; make the terminal higher to see more", Accent}})
+		return append(lines[:height-1], Line{{back + "; enlarge the terminal to see more", Accent}})
 	}
 	return append(fill(lines, height-1), Line{{back, Accent}})
 }

@@ -2,32 +2,36 @@ package view
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"os"
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/demo/control"
 )
 
-// Source is where states come from.
+// Source provides the states of a demo with one ring.
 type Source interface {
-	// State is how everything is now.
+	// State returns the current state.
 	State() State
-	// Changed is told when there is something new. It is told again, and need not be heard each time.
+	// Changed receives a value after the state has changed. Several changes may be one
+	// notification.
 	Changed() <-chan struct{}
 }
 
-// Screen is what is drawn on.
+// Screen is a terminal to draw on.
 type Screen interface {
 	Size() (width, height int)
-	Draw(lines []string, anew bool) error
+	Draw(lines []string, redraw bool) error
 	Keys() <-chan byte
 	Resized() <-chan os.Signal
 }
 
-// Away is how long an instance stays away that was killed with a key: long enough for its Lease to run out
-// and its objects to go to the others.
+// Commander carries out commands.
+type Commander interface {
+	Do(ctx context.Context, request control.Request, progress func(string)) (string, error)
+}
+
+// Away is the default restart delay of a killed process: long enough for its Lease to expire and
+// its objects to move.
 const Away = 20 * time.Second
 
 // The keys that end the view.
@@ -36,74 +40,72 @@ const (
 	ctrlD = 4
 )
 
-// pressed is what a key means.
-type pressed struct {
+// keyAction is the meaning of a key.
+type keyAction struct {
 	request  *control.Request
 	selected string
 	help     bool
 	quit     bool
 }
 
-// chosen is what a person has chosen: what keys are about, what came of the last one, and whether to see what can be
-// typed.
-type chosen struct {
-	selected, answer string
-	help             bool
+// userState is the part of the view that keys change.
+type userState struct {
+	selected string // name of the process that keys are about
+	message  string // result of the last command
+	help     bool   // the help screen is shown
 }
 
-// show is something to be looked at.
-type show interface {
+// content is what a live view shows.
+type content interface {
 	Changed() <-chan struct{}
-	// frame draws it as it is now, press says what a key means.
-	frame(chosen chosen, width, height int) []Line
-	press(chosen chosen, key byte) pressed
+	frame(user userState, width, height int) []Line
+	keyAction(user userState, key byte) keyAction
 }
 
-// live is a show that is being looked at.
-type live struct {
-	show    show
-	screen  Screen
-	do      control.Handler
-	colours bool
-	chosen  chosen
-	answers chan string
+// liveView draws content on a screen.
+type liveView struct {
+	content   content
+	screen    Screen
+	commander Commander
+	colours   bool
+	user      userState
+	messages  chan string
 }
 
-// Live draws what the source tells, and does what keys ask for, until ctx ends, the person quits or the
-// terminal is gone.
-func Live(ctx context.Context, source Source, screen Screen, do control.Handler, colours bool) {
-	run(ctx, ring{source}, screen, do, colours)
+// Live shows a ring and carries out keys until ctx ends, the user quits or the terminal is closed.
+func Live(ctx context.Context, source Source, screen Screen, commander Commander, colours bool) {
+	run(ctx, ringContent{source}, screen, commander, colours)
 }
 
-// LiveRegions does the same for regions.
-func LiveRegions(ctx context.Context, source RegionsSource, screen Screen, do control.Handler, colours bool) {
-	run(ctx, regions{source}, screen, do, colours)
+// LiveRegions does the same for an etcd cluster in several regions.
+func LiveRegions(ctx context.Context, source RegionsSource, screen Screen, commander Commander, colours bool) {
+	run(ctx, regionsContent{source}, screen, commander, colours)
 }
 
-func run(ctx context.Context, show show, screen Screen, do control.Handler, colours bool) {
-	// A frame is drawn when something has changed, but not more often than anybody can see, and each
-	// second for the ages.
-	const shortest, longest = 50 * time.Millisecond, time.Second
-	l := &live{show: show, screen: screen, do: do, colours: colours, answers: make(chan string, 16)}
-	ticker := time.NewTicker(longest)
+func run(ctx context.Context, content content, screen Screen, commander Commander, colours bool) {
+	// A frame is drawn after a change, but at most once in minInterval, and each second because of
+	// the ages.
+	const minInterval, maxInterval = 50 * time.Millisecond, time.Second
+	l := &liveView{content: content, screen: screen, commander: commander, colours: colours, messages: make(chan string, 16)}
+	ticker := time.NewTicker(maxInterval)
 	defer ticker.Stop()
-	for anew := true; ctx.Err() == nil; {
-		if l.draw(anew) != nil {
+	for redraw := true; ctx.Err() == nil; {
+		if l.draw(redraw) != nil {
 			return
 		}
-		anew = false
+		redraw = false
 		select {
-		case <-time.After(shortest):
+		case <-time.After(minInterval):
 		case <-ctx.Done():
 		}
 		select {
-		case <-show.Changed():
+		case <-content.Changed():
 		case <-ticker.C:
-		case l.chosen.answer = <-l.answers:
+		case l.user.message = <-l.messages:
 		case <-screen.Resized():
-			anew = true
+			redraw = true
 		case key, open := <-screen.Keys():
-			if !open || l.press(ctx, key) {
+			if !open || l.handleKey(ctx, key) {
 				return
 			}
 		case <-ctx.Done():
@@ -111,82 +113,45 @@ func run(ctx context.Context, show show, screen Screen, do control.Handler, colo
 	}
 }
 
-func (l *live) draw(anew bool) error {
+func (l *liveView) draw(redraw bool) error {
 	width, height := l.screen.Size()
 	var lines []string
-	for _, line := range l.show.frame(l.chosen, width, height) {
+	for _, line := range l.content.frame(l.user, width, height) {
 		if l.colours {
 			lines = append(lines, line.ANSI())
 		} else {
 			lines = append(lines, line.Text())
 		}
 	}
-	return l.screen.Draw(lines, anew)
+	return l.screen.Draw(lines, redraw)
 }
 
-// press does what a key asks for, and tells whether that is to end.
-func (l *live) press(ctx context.Context, key byte) (quit bool) {
-	meant := l.show.press(l.chosen, key)
-	if l.chosen.help && !meant.quit {
-		l.chosen.help = false // nobody sees what else the key would do
+// handleKey carries out a key, and returns true if it quits the view.
+func (l *liveView) handleKey(ctx context.Context, key byte) (quit bool) {
+	action := l.content.keyAction(l.user, key)
+	if l.user.help && !action.quit {
+		l.user.help = false // the help screen hides what the key would change
 		return false
 	}
-	l.chosen.help = meant.help
-	if meant.selected != "" {
-		l.chosen.selected, l.chosen.answer = meant.selected, ""
+	l.user.help = action.help
+	if action.selected != "" {
+		l.user.selected, l.user.message = action.selected, ""
 	}
-	if meant.request == nil {
-		return meant.quit
+	if action.request == nil {
+		return action.quit
 	}
-	say := func(what string) {
+	show := func(message string) {
 		select {
-		case l.answers <- what:
+		case l.messages <- message:
 		case <-ctx.Done():
 		}
 	}
-	go func() { // websites take their time
-		message, err := l.do(ctx, *meant.request, say)
+	go func() { // creating websites takes a while
+		message, err := l.commander.Do(ctx, *action.request, show)
 		if err != nil {
 			message = err.Error()
 		}
-		say(message)
+		show(message)
 	}()
 	return false
-}
-
-// Log writes what the source tells as lines until ctx ends, from a state on.
-func Log(ctx context.Context, source Source, out io.Writer, before State) {
-	lines(ctx, out, before, source.State, Tell, Count)
-}
-
-// LogRegions does the same for regions.
-func LogRegions(ctx context.Context, source RegionsSource, out io.Writer, before Regions) {
-	lines(ctx, out, before, source.State, TellRegions, CountRegions)
-}
-
-// lines writes what happens as lines. Counts are told when they have settled, or else now and then.
-func lines[S any](ctx context.Context, out io.Writer, before S, state func() S, tell func(before, after S) []string, count func(S) string) {
-	const interval, patience = time.Second, 10
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	told, unsettled := count(before), 0
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		after := state()
-		for _, line := range tell(before, after) {
-			fmt.Fprintln(out, line)
-		}
-		now := count(after)
-		if unsettled++; now == told {
-			unsettled = 0
-		} else if now == count(before) || unsettled >= patience {
-			fmt.Fprintln(out, time.Now().Format(time.TimeOnly)+"  "+now)
-			told, unsettled = now, 0
-		}
-		before = after
-	}
 }

@@ -16,77 +16,77 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/view"
 )
 
-// stage is a source, a screen and somebody who does what is asked for.
-type stage struct {
+// fakeTerminal is a source, a screen and a commander.
+type fakeTerminal struct {
 	changed chan struct{}
 	keys    chan byte
 	resized chan os.Signal
 
-	mu     sync.Mutex
-	state  view.State
-	shown  string
-	drawn  int
-	anew   int
-	asked  []control.Request
-	reply  string
-	failed error
+	mu       sync.Mutex
+	state    view.State
+	shown    string
+	drawn    int
+	redraws  int
+	requests []control.Request
+	reply    string
+	failed   error
 }
 
-func newStage() *stage {
-	return &stage{changed: make(chan struct{}, 1), keys: make(chan byte), resized: make(chan os.Signal), state: calm(), reply: "done"}
+func newFakeTerminal() *fakeTerminal {
+	return &fakeTerminal{changed: make(chan struct{}, 1), keys: make(chan byte), resized: make(chan os.Signal), state: steady(), reply: "done"}
 }
 
-func (s *stage) State() view.State {
+func (s *fakeTerminal) State() view.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
 }
 
-func (s *stage) Changed() <-chan struct{}  { return s.changed }
-func (s *stage) Keys() <-chan byte         { return s.keys }
-func (s *stage) Resized() <-chan os.Signal { return s.resized }
-func (s *stage) Size() (width, height int) { return 100, 30 }
+func (s *fakeTerminal) Changed() <-chan struct{}  { return s.changed }
+func (s *fakeTerminal) Keys() <-chan byte         { return s.keys }
+func (s *fakeTerminal) Resized() <-chan os.Signal { return s.resized }
+func (s *fakeTerminal) Size() (width, height int) { return 100, 30 }
 
-func (s *stage) Draw(lines []string, anew bool) error {
+func (s *fakeTerminal) Draw(lines []string, redraws bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shown = strings.Join(lines, "\n")
 	s.drawn++
-	if anew {
-		s.anew++
+	if redraws {
+		s.redraws++
 	}
 	return nil
 }
 
-func (s *stage) do(_ context.Context, request control.Request, say func(string)) (string, error) {
+func (s *fakeTerminal) Do(_ context.Context, request control.Request, progress func(string)) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, request)
-	say("working")
+	s.requests = append(s.requests, request)
+	progress("working")
 	return s.reply, s.failed
 }
 
-func (s *stage) sees(text string) bool {
+func (s *fakeTerminal) shows(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Contains(s.shown, text)
 }
 
-func (s *stage) counts() (drawn, anew int) {
+func (s *fakeTerminal) counts() (drawn, redraws int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.drawn, s.anew
+	return s.drawn, s.redraws
 }
 
-// play runs the view, and returns a function that presses keys and lets time pass.
-func (s *stage) play(t *testing.T) (press func(keys string), ended <-chan struct{}) {
+// run runs the view, and returns a function that presses keys and lets time pass.
+func (s *fakeTerminal) run(t *testing.T) (press func(keys string), ended <-chan struct{}) {
 	t.Helper()
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go func() {
 		defer close(done)
-		view.Live(ctx, s, s, s.do, false)
+		view.Live(ctx, s, s, s, false)
 	}()
 	synctest.Wait()
 	return func(keys string) {
@@ -106,25 +106,25 @@ func TestKeys(t *testing.T) {
 	}{
 		"kill the first":     {"k", []control.Request{{Command: control.Kill, Name: first, Away: view.Away}}},
 		"kill the second":    {"2k", []control.Request{{Command: control.Kill, Name: second, Away: view.Away}}},
-		"there is no fourth": {"24k", []control.Request{{Command: control.Kill, Name: second, Away: view.Away}}},
+		"no fourth instance": {"24k", []control.Request{{Command: control.Kill, Name: second, Away: view.Away}}},
 		"stop":               {"2s", []control.Request{{Command: control.Stop, Name: second, Away: view.Away}}},
 		"pause and resume": {"pr", []control.Request{
 			{Command: control.Pause, Name: first, Away: view.Away}, {Command: control.Resume, Name: first, Away: view.Away},
 		}},
-		"more":          {"+", []control.Request{{Command: control.Scale, Count: 4}}},
-		"also without":  {"=", []control.Request{{Command: control.Scale, Count: 4}}},
-		"fewer":         {"-", []control.Request{{Command: control.Scale, Count: 2}}},
-		"websites":      {"w", []control.Request{{Command: control.Websites, Count: 130}}},
-		"nothing":       {"x0\x1b?", nil},
-		"after help":    {"?kk", []control.Request{{Command: control.Kill, Name: first, Away: view.Away}}},
-		"zero and nine": {"09", nil},
+		"more":           {"+", []control.Request{{Command: control.Scale, Count: 4}}},
+		"more, no shift": {"=", []control.Request{{Command: control.Scale, Count: 4}}},
+		"fewer":          {"-", []control.Request{{Command: control.Scale, Count: 2}}},
+		"websites":       {"w", []control.Request{{Command: control.Websites, Count: 130}}},
+		"nothing":        {"x0\x1b?", nil},
+		"after help":     {"?kk", []control.Request{{Command: control.Kill, Name: first, Away: view.Away}}},
+		"zero and nine":  {"09", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStage()
-				press, _ := s.play(t)
+				s := newFakeTerminal()
+				press, _ := s.run(t)
 				press(test.keys)
-				if diff := cmp.Diff(test.want, s.asked); diff != "" {
+				if diff := cmp.Diff(test.want, s.requests); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -132,68 +132,68 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestThoseThatLeaveDoNotCount asks for more and for fewer while one is on its way out.
-func TestThoseThatLeaveDoNotCount(t *testing.T) {
+// TestScaleIgnoresInstancesBeingRemoved scales up and down while an instance is being removed.
+func TestScaleIgnoresInstancesBeingRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		s.state.Instances[2].Dismissed = true
-		press, _ := s.play(t)
+		s := newFakeTerminal()
+		s.state.Instances[2].Removing = true
+		press, _ := s.run(t)
 		press("+-")
 		want := []control.Request{{Command: control.Scale, Count: 3}, {Command: control.Scale, Count: 1}}
-		if diff := cmp.Diff(want, s.asked); diff != "" {
+		if diff := cmp.Diff(want, s.requests); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-func TestAnswersAreShown(t *testing.T) {
+func TestMessagesAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		press, _ := s.play(t)
+		s := newFakeTerminal()
+		press, _ := s.run(t)
 		press("k")
-		if !s.sees("done") {
+		if !s.shows("done") {
 			t.Errorf("shown:\n%s", s.shown)
 		}
 		s.mu.Lock()
-		s.failed = errors.New("it is not running")
+		s.failed = errors.New("process is not running")
 		s.mu.Unlock()
 		press("k")
-		if !s.sees("it is not running") {
+		if !s.shows("process is not running") {
 			t.Errorf("shown:\n%s", s.shown)
 		}
 	})
 }
 
-// TestHelp shows what can be typed until the next key.
+// TestHelp shows the help screen until the next key.
 func TestHelp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		press, _ := s.play(t)
+		s := newFakeTerminal()
+		press, _ := s.run(t)
 		for _, key := range []string{"?", "h"} {
 			press(key)
-			if !s.sees("any key goes back") || !s.sees("ringmaster demo scale 5") || s.sees("Moves") {
+			if !s.shows("press any key to return") || !s.shows("ringmaster demo scale 5") || s.shows("Moves") {
 				t.Errorf("shown:\n%s", s.shown)
 			}
 			press(key)
-			if s.sees("any key goes back") {
+			if s.shows("press any key to return") {
 				t.Errorf("shown:\n%s", s.shown)
 			}
 		}
 	})
 }
 
-// TestQuit ends in every way that there is.
+// TestQuit ends the view in every possible way.
 func TestQuit(t *testing.T) {
-	for name, quit := range map[string]func(*stage){
-		"q":                    func(s *stage) { s.keys <- 'q' },
-		"Ctrl-C":               func(s *stage) { s.keys <- 3 },
-		"Ctrl-D":               func(s *stage) { s.keys <- 4 },
-		"the terminal is gone": func(s *stage) { close(s.keys) },
+	for name, quit := range map[string]func(*fakeTerminal){
+		"q":               func(s *fakeTerminal) { s.keys <- 'q' },
+		"Ctrl-C":          func(s *fakeTerminal) { s.keys <- 3 },
+		"Ctrl-D":          func(s *fakeTerminal) { s.keys <- 4 },
+		"closed terminal": func(s *fakeTerminal) { close(s.keys) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStage()
-				_, ended := s.play(t)
+				s := newFakeTerminal()
+				_, ended := s.run(t)
 				quit(s)
 				<-ended
 			})
@@ -201,14 +201,14 @@ func TestQuit(t *testing.T) {
 	}
 }
 
-// TestDrawsWhatChanges draws when something changed, but not a hundred times a second, and all of it when
-// the terminal has another size.
-func TestDrawsWhatChanges(t *testing.T) {
+// TestDrawIsRateLimited expects few draws for many changes, and a full redraw after a change of the
+// size.
+func TestDrawIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		s.play(t)
+		s := newFakeTerminal()
+		s.run(t)
 		s.mu.Lock()
-		s.state = stormy()
+		s.state = failover()
 		s.mu.Unlock()
 		for range 1000 {
 			select {
@@ -218,30 +218,30 @@ func TestDrawsWhatChanges(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		synctest.Wait()
-		if !s.sees("killed by you") {
+		if !s.shows("killed by you") {
 			t.Errorf("shown:\n%s", s.shown)
 		}
-		if drawn, anew := s.counts(); drawn > 30 || anew != 1 {
-			t.Errorf("drawn %d times in a second, anew %d times", drawn, anew)
+		if drawn, redraws := s.counts(); drawn > 30 || redraws != 1 {
+			t.Errorf("%d draws in a second, %d of them full", drawn, redraws)
 		}
 		s.resized <- os.Interrupt
 		synctest.Wait()
-		if _, anew := s.counts(); anew != 2 {
-			t.Errorf("drawn anew %d times", anew)
+		if _, redraws := s.counts(); redraws != 2 {
+			t.Errorf("%d full draws", redraws)
 		}
 	})
 }
 
-// TestLog tells events once, and counts when they have settled or it takes too long.
+// TestLog writes each event once, and the summary when it is stable or after a while.
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
+		s := newFakeTerminal()
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &strings.Builder{}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			view.Log(ctx, s, out, calm())
+			view.Log(ctx, s, out, steady())
 		}()
 		set := func(change func(*view.State)) {
 			s.mu.Lock()
@@ -249,7 +249,7 @@ func TestLog(t *testing.T) {
 			change(&s.state)
 		}
 		time.Sleep(2500 * time.Millisecond)
-		set(func(state *view.State) { *state = stormy() })
+		set(func(state *view.State) { *state = failover() })
 		time.Sleep(3 * time.Second)
 		for i := range 15 {
 			set(func(state *view.State) { state.Objects.Total = 100 + i })
@@ -263,7 +263,7 @@ func TestLog(t *testing.T) {
 			"killed by you": 1, "30 websites, 28 ready": 1, "109 websites": 1, "114 websites": 1, " websites, ": 3, "\x1b": 0,
 		} {
 			if strings.Count(got, text) != times {
-				t.Errorf("%q is not there %d times", text, times)
+				t.Errorf("%q is not written %d times", text, times)
 			}
 		}
 		if t.Failed() {

@@ -9,16 +9,16 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// FrameRegions draws regions for a terminal of a size. It has at most so many lines, of at most that width.
+// FrameRegions returns the lines for a terminal of the given size. They always fit.
 func FrameRegions(state Regions, width, height int) []Line {
-	if width < leastWidth || height < leastHeight {
-		return clipAll([]Line{{{"make the terminal larger", Plain}}}, width, height)
+	if width < minWidth || height < minHeight {
+		return clipAll([]Line{{{"enlarge the terminal", Plain}}}, width, height)
 	}
-	head := header(State{Now: state.Now, Up: state.Up, Kubernetes: state.Kubernetes, Mode: state.Mode}, width)
+	head := header(State{Now: state.Now, StartedAt: state.StartedAt, Kubernetes: state.Kubernetes, Mode: state.Mode}, width)
 	if state.Help {
-		return clipAll(typed(head, state.Hints, width, height, [][]key{
+		return clipAll(helpScreen(head, state.Hints, width, height, [][]key{
 			{{"1-6", "select a process"}, {"k", "kill it"}, {"s", "stop it"}, {"p", "pause it"}, {"r", "resume it"}},
-			{{"a", "another argument for all members, which have to be restarted for it"}},
+			{{"a", "change an argument of all members, which restarts them"}},
 			{{"m", "replace a member of every region"}, {"q", "stop everything"}},
 		}), width, height)
 	}
@@ -27,29 +27,29 @@ func FrameRegions(state Regions, width, height int) []Line {
 	room := height - len(top) - len(bottom)
 	rows := regionsTable(state, width)
 	if len(rows) > room {
-		hidden := len(rows) - room + 1
-		rows = append(rows[:max(0, room-1)], Line{{fmt.Sprintf("  … and %d more: make the terminal higher", hidden), Dim}})
+		omitted := len(rows) - room + 1
+		rows = append(rows[:max(0, room-1)], Line{{fmt.Sprintf("  … and %d more: enlarge the terminal", omitted), Dim}})
 	}
-	return clipAll(slices.Concat(top, rows, regionsNews(state, width, room-len(rows)), bottom), width, height)
+	return clipAll(slices.Concat(top, rows, regionsDetails(state, width, room-len(rows)), bottom), width, height)
 }
 
-// regionsSummary is how the system is doing, for those who run it and for those who use it.
+// regionsSummary returns the line about the members and the lock, and the line about clients.
 func regionsSummary(state Regions) []Line {
-	ready, wanted := state.votes()
-	line := Line{{clean(state.System), Accent}, {"  ", Plain}, {fmt.Sprintf("%d of %d members vote", ready, wanted), worth(ready == wanted)}}
+	ready, desired := state.voters()
+	line := Line{{sanitize(state.System), Accent}, {"  ", Plain}, {fmt.Sprintf("%d of %d members voting", ready, desired), goodOrWarn(ready == desired)}}
 	if leader := state.leader(); leader != "" {
-		line = append(line, Span{" · ", Plain}, Span{clean(leader) + " leads", Good})
+		line = append(line, Span{" · ", Plain}, Span{sanitize(leader) + " leads", Good})
 	} else {
-		line = append(line, Span{" · ", Plain}, Span{"nobody leads", Bad})
+		line = append(line, Span{" · ", Plain}, Span{"no leader", Bad})
 	}
-	switch agreement := &state.Agreement; {
-	case agreement.Problem != "":
-		line = append(line, Span{" · what the operators agree on is not known: " + clean(agreement.Problem), Warn})
-	case agreement.Holder != "":
-		held := fmt.Sprintf("%s, token %d, for %s", clean(agreement.Holder), agreement.Token, short(state.Now.Sub(agreement.Since)))
-		line = append(line, Span{" · lock: ", Plain}, Span{held, Warn})
+	switch coordination := &state.Coordination; {
+	case coordination.Problem != "":
+		line = append(line, Span{" · coordination unknown: " + sanitize(coordination.Problem), Warn})
+	case coordination.Holder != "":
+		lock := fmt.Sprintf("%s, token %d, for %s", sanitize(coordination.Holder), coordination.Token, age(state.Now.Sub(coordination.Since)))
+		line = append(line, Span{" · lock: ", Plain}, Span{lock, Warn})
 	default:
-		line = append(line, Span{" · nobody holds the lock", Dim})
+		line = append(line, Span{" · lock free", Dim})
 	}
 	return []Line{line, clientsLine(state.Clients), nil}
 }
@@ -57,7 +57,7 @@ func regionsSummary(state Regions) []Line {
 func clientsLine(c Clients) Line {
 	line := Line{{"client", Accent}, {"  ", Plain}}
 	if c.Problem != "" {
-		line = append(line, Span{"cannot write · ", Bad})
+		line = append(line, Span{"writes fail · ", Bad})
 	}
 	failed, slow := Good, Plain
 	if c.Failed > 0 {
@@ -68,85 +68,85 @@ func clientsLine(c Clients) Line {
 	}
 	return append(line,
 		Span{prose.Count(c.Writes, "write") + ", ", Plain}, Span{fmt.Sprintf("%d failed", c.Failed), failed},
-		Span{fmt.Sprintf(", %d slow · ", c.Slow), Plain}, Span{fmt.Sprintf("slowest of the last minute %d ms", c.Slowest.Milliseconds()), slow},
-		Span{" · " + changes(c.Elections), Plain})
+		Span{fmt.Sprintf(", %d slow · ", c.Slow), Plain}, Span{fmt.Sprintf("slowest in the last minute %d ms", c.Slowest.Milliseconds()), slow},
+		Span{" · " + leaderChanges(c.Elections), Plain})
 }
 
-func changes(n int) string {
+func leaderChanges(n int) string {
 	if n == 1 {
-		return "1 change of the leader"
+		return "1 leader change"
 	}
-	return fmt.Sprintf("%d changes of the leader", n)
+	return fmt.Sprintf("%d leader changes", n)
 }
 
-// regionsNews are the plan, events and what to type in another terminal, in exactly as many lines as there is room for.
-func regionsNews(state Regions, width, room int) []Line {
+// regionsDetails returns the plan, events and hints. They fill the room exactly.
+func regionsDetails(state Regions, width, room int) []Line {
 	const (
-		least     = 3 // a gap, a title and a line
+		minimum   = 3 // an empty line, a title and a line
 		wholePlan = 9
 	)
-	hints := reach(state.Hints, width)
-	if room < len(hints)+least {
+	hints := connectionLines(state.Hints, width)
+	if room < len(hints)+minimum {
 		hints = nil
 	}
-	if commands := tries(state.Hints, width); len(hints)+len(commands)+wholePlan+2*least <= room {
+	if commands := suggestionLines(state.Hints, width); len(hints)+len(commands)+wholePlan+2*minimum <= room {
 		hints = append(hints, commands...)
 	}
 	var lines []Line
 	left := room - len(hints)
-	if left >= least {
+	if left >= minimum {
 		share := left
-		if left >= 2*least {
-			share = max(least, min(wholePlan, left/2))
+		if left >= 2*minimum {
+			share = max(minimum, min(wholePlan, left/2))
 		}
 		lines = append(lines, section(share, func(room int) []Line { return plan(state, room) })...)
 		left -= share
 	}
-	if left >= least {
+	if left >= minimum {
 		lines = append(lines, section(left, func(room int) []Line { return events(state.Events, room) })...)
 	}
 	return append(fill(lines, room-len(hints)), hints...)
 }
 
-// plan is what is being done, and what waits to be.
+// plan returns the steps of the current intent, and the actions that wait.
 func plan(state Regions, room int) []Line {
 	lines := []Line{planTitle(state)}
-	waits := state.Agreement.Waits
-	if doing := state.Agreement.Plan; doing != nil {
-		waits = waits[:min(len(waits), max(0, room-1-len(doing.Steps)))]
-		lines = append(lines, steps(doing, state.waiting(doing.By), room-1-len(waits))...)
+	waits := state.Coordination.Waits
+	if current := state.Coordination.Plan; current != nil {
+		waits = waits[:min(len(waits), max(0, room-1-len(current.Steps)))]
+		lines = append(lines, steps(current, state.waiting(current.By), room-1-len(waits))...)
 	}
 	for _, wait := range waits[:min(len(waits), max(0, room-len(lines)))] {
-		lines = append(lines, Line{{"  " + clean(wait), Dim}})
+		lines = append(lines, Line{{"  " + sanitize(wait), Dim}})
 	}
 	return lines
 }
 
 func planTitle(state Regions) Line {
 	title := Line{{"Plan", Bold}}
-	doing := state.Agreement.Plan
-	if doing != nil {
-		return append(title, Span{"  " + clean(doing.Action), Accent},
-			Span{fmt.Sprintf(", by %s, for %s", clean(doing.By), short(state.Now.Sub(doing.Since))), Plain})
+	current := state.Coordination.Plan
+	if current != nil {
+		return append(title, Span{"  " + sanitize(current.Action), Accent},
+			Span{fmt.Sprintf(", by %s, for %s", sanitize(current.By), age(state.Now.Sub(current.Since))), Plain})
 	}
-	switch holder := state.Agreement.Holder; {
-	case state.Agreement.Problem != "":
-		return append(title, Span{"  not known", Dim})
+	switch holder := state.Coordination.Holder; {
+	case state.Coordination.Problem != "":
+		return append(title, Span{"  unknown", Dim})
 	case holder != "":
-		title = append(title, Span{"  " + clean(holder) + " acts for its own region", Accent})
+		title = append(title, Span{"  " + sanitize(holder) + " acts for its own region", Accent})
 		if waiting := state.waiting(holder); waiting != "" {
-			title = append(title, Span{": " + clean(waiting), Warn})
+			title = append(title, Span{": " + sanitize(waiting), Warn})
 		}
 		return title
 	}
-	title = append(title, Span{"  nothing is being done", Dim})
-	if state.Agreement.Done != "" {
-		title = append(title, Span{"; last: " + clean(state.Agreement.Done), Dim})
+	title = append(title, Span{"  no action", Dim})
+	if state.Coordination.Done != "" {
+		title = append(title, Span{"; last: " + sanitize(state.Coordination.Done), Dim})
 	}
 	return title
 }
 
-// waiting is what an operator says that it waits for.
+// waiting returns what an operator waits for, or an empty string.
 func (s *Regions) waiting(operator string) string {
 	for _, region := range s.Regions {
 		if region.Operator.Name == operator {
@@ -156,29 +156,30 @@ func (s *Regions) waiting(operator string) string {
 	return ""
 }
 
-// steps are those of a plan, of many those around the present one, with what who does it waits for.
-func steps(doing *coordinationstatus.PlanSummary, waiting string, room int) []Line {
+// steps returns the steps of a plan, or those around the current one if there is not enough room,
+// with what the operator waits for.
+func steps(current *coordinationstatus.PlanSummary, waiting string, room int) []Line {
 	first := 0
-	if hidden := len(doing.Steps) - room; hidden > 0 {
-		first = max(0, min(hidden, doing.At-room/2))
+	if omitted := len(current.Steps) - room; omitted > 0 {
+		first = max(0, min(omitted, current.At-room/2))
 	}
 	var lines []Line
-	for n := first; n < len(doing.Steps) && len(lines) < room; n++ {
-		step := doing.Steps[n]
+	for n := first; n < len(current.Steps) && len(lines) < room; n++ {
+		step := current.Steps[n]
 		mark, style := "  ", Plain
 		switch {
-		case n < doing.At:
+		case n < current.At:
 			mark, style = "✓ ", Dim
-		case n == doing.At:
+		case n == current.At:
 			mark, style = "› ", Good
 		}
-		count := fmt.Sprintf("%d/%d", len(doing.Steps), len(doing.Steps))
+		count := fmt.Sprintf("%d/%d", len(current.Steps), len(current.Steps))
 		line := Line{
-			{"  " + mark + pad(fmt.Sprintf("%d/%d", n+1, len(doing.Steps)), len(count)) + "  ", style},
-			{pad(clean(step.What), nameWidth), style},
+			{"  " + mark + pad(fmt.Sprintf("%d/%d", n+1, len(current.Steps)), len(count)) + "  ", style},
+			{pad(sanitize(step.What), nameWidth), style},
 		}
-		if note := cmp.Or(step.Note, waiting); n == doing.At && note != "" {
-			line = append(line, Span{" " + clean(note), Warn})
+		if note := cmp.Or(step.Note, waiting); n == current.At && note != "" {
+			line = append(line, Span{" " + sanitize(note), Warn})
 		}
 		lines = append(lines, line)
 	}
@@ -186,14 +187,14 @@ func steps(doing *coordinationstatus.PlanSummary, waiting string, room int) []Li
 }
 
 func regionsFooter(state Regions, width int) []Line {
-	answer := Line{}
-	if state.Answer != "" {
-		answer = Line{{clean(state.Answer), Accent}}
+	message := Line{}
+	if state.Message != "" {
+		message = Line{{sanitize(state.Message), Accent}}
 	}
 	end := []key{{"?", "help"}, {"q", "quit"}}
 	all := []key{{"1-6", "select"}, {"k", "kill"}, {"s", "stop"}, {"p", "pause"}, {"r", "resume"}}
-	return []Line{answer, fitting(width,
-		slices.Concat(all, []key{{"a", "restart all members"}, {"m", "replace one everywhere"}}, end),
+	return []Line{message, firstThatFits(width,
+		slices.Concat(all, []key{{"a", "restart all members"}, {"m", "replace one per region"}}, end),
 		slices.Concat(all, []key{{"a", "restart"}, {"m", "replace"}}, end),
 		slices.Concat([]key{{"1-6 k s p r a m", ""}}, end),
 		end)}

@@ -8,8 +8,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// regionsColumns are where things are in the table.
-type regionsColumns struct{ name, state, does, age, pid int }
+// regionsColumns are the widths of the columns.
+type regionsColumns struct{ name, state, activity, age, pid int }
 
 func columnsFor(state Regions, width int) regionsColumns {
 	c := regionsColumns{name: len("PROCESS "), state: 15, age: 7, pid: 8}
@@ -20,33 +20,34 @@ func columnsFor(state Regions, width int) regionsColumns {
 		}
 	}
 	c.name = min(c.name, max(12, width/3))
-	const narrow, least, most, rest = 100, 38, 60, 26
-	if width < narrow {
+	const wideTerminal, minActivity, maxActivity, args = 100, 38, 60, 26
+	if width < wideTerminal {
 		c.age, c.pid = 0, 0
-		c.does = max(0, width-4-c.name-c.state)
+		c.activity = max(0, width-4-c.name-c.state)
 		return c
 	}
-	c.does = max(least, min(most, width-4-c.name-c.state-c.age-c.pid-rest))
+	c.activity = max(minActivity, min(maxActivity, width-4-c.name-c.state-c.age-c.pid-args))
 	return c
 }
 
-// row is a line of the table.
-func (c regionsColumns) row(mark Span, name, state, does Span, age, pid, rest string) Line {
+// row returns a line of the table.
+func (c regionsColumns) row(mark Span, name, state, activity Span, age, pid, args string) Line {
 	line := Line{mark, {pad(name.Text, c.name-1), name.Style}, {" ", Plain}, {pad(state.Text, c.state-1), state.Style}, {" ", Plain}}
-	if c.does > 1 {
-		line = append(line, Span{pad(does.Text, c.does-1), does.Style}, Span{" ", Plain})
+	if c.activity > 1 {
+		line = append(line, Span{pad(activity.Text, c.activity-1), activity.Style}, Span{" ", Plain})
 	}
 	if c.age > 0 {
-		line = append(line, Span{pad(age, c.age), Plain}, Span{pad(pid, c.pid), Plain}, Span{rest, Dim})
+		line = append(line, Span{pad(age, c.age), Plain}, Span{pad(pid, c.pid), Plain}, Span{args, Dim})
 	}
 	return line
 }
 
-// regionsTable has the operators, each with the members of its region below it, and then the agents.
+// regionsTable returns the operators, each with the members of its region below it, and then the
+// agents.
 func regionsTable(state Regions, width int) []Line {
 	c := columnsFor(state, width)
 	dim := func(text string) Span { return Span{text, Dim} }
-	lines := []Line{c.row(Span{"    ", Plain}, dim("PROCESS"), dim("STATE"), dim("DOES"), "AGE", "PID", "ARGUMENTS")}
+	lines := []Line{c.row(Span{"    ", Plain}, dim("PROCESS"), dim("STATE"), dim("ACTIVITY"), "AGE", "PID", "ARGUMENTS")}
 	for i, region := range state.Regions {
 		lines = append(lines, c.process(state, region.Operator, i+1, state.roleOf(region)))
 		for _, member := range region.Members {
@@ -59,87 +60,87 @@ func regionsTable(state Regions, width int) []Line {
 	return lines
 }
 
-func (c regionsColumns) process(state Regions, instance Instance, key int, does Span) Line {
-	mark, name := Span{fmt.Sprintf("  %d ", key), Bold}, Span{tail(clean(instance.Name), c.name-1), Plain}
+func (c regionsColumns) process(state Regions, instance Instance, key int, activity Span) Line {
+	mark, name := Span{fmt.Sprintf("  %d ", key), Bold}, Span{truncateLeft(sanitize(instance.Name), c.name-1), Plain}
 	if instance.Name == state.Selected {
 		mark.Text, name.Style = fmt.Sprintf("› %d ", key), Marked
 	}
-	doing := process(State{Now: state.Now}, instance)
-	rest := ""
+	phase := process(State{Now: state.Now}, instance)
+	restarts := ""
 	if instance.Restarts > 0 {
-		rest = fmt.Sprintf("%s: %s", prose.Count(instance.Restarts, "restart"), clean(instance.Note))
+		restarts = fmt.Sprintf("%s: %s", prose.Count(instance.Restarts, "restart"), sanitize(instance.Note))
 	}
-	return c.row(mark, name, doing, does, age(State{Now: state.Now}, instance), number(instance.PID), rest)
+	return c.row(mark, name, phase, activity, instanceAge(State{Now: state.Now}, instance), number(instance.PID), restarts)
 }
 
-// roleOf is what the operator of a region does.
+// roleOf returns what the operator of a region does.
 func (s *Regions) roleOf(region Region) Span {
-	role, takesPart := s.Agreement.Roles[region.Operator.Name]
+	role, participates := s.Coordination.Roles[region.Operator.Name]
 	switch {
-	case s.Agreement.Problem != "", role == "" && region.Mode == ModeLocal && region.Operator.PID == 0:
+	case s.Coordination.Problem != "", role == "" && region.Mode == ModeLocal && region.Operator.PID == 0:
 		return Span{"–", Dim}
 	case role != "":
-		return Span{clean(role), Accent}
-	case takesPart:
-		return Span{"takes part", Dim}
-	case region.Mode == ModeLocal && s.Agreement.Holder == region.Operator.Name:
-		return Span{"acts for itself", Accent}
+		return Span{sanitize(role), Accent}
+	case participates:
+		return Span{"participant, idle", Dim}
+	case region.Mode == ModeLocal && s.Coordination.Holder == region.Operator.Name:
+		return Span{"acts for its region", Accent}
 	case region.Mode == ModeLocal && region.Waiting != "":
-		return Span{clean(region.Waiting), Warn}
+		return Span{sanitize(region.Waiting), Warn}
 	case region.Mode == ModeLocal:
-		return Span{"acts for itself when it has to", Dim}
+		return Span{"idle", Dim}
 	}
-	return Span{"takes no part", Warn}
+	return Span{"not a participant", Warn}
 }
 
 func (c regionsColumns) member(state Regions, member Member) Line {
-	phase := Span{clean(member.Phase), Warn}
+	phase := Span{sanitize(member.Phase), Warn}
 	if member.Phase == "Voter" {
 		phase.Style = Good
 	}
 	health, style := condition(member)
-	does := []string{health}
+	activity := []string{health}
 	if member.Removing {
-		does = append(does, "has to go")
+		activity = append(activity, "being replaced")
 	} else if !member.ArgsCurrent && member.Phase == "Voter" {
-		does = append(does, "has other arguments")
+		activity = append(activity, "outdated arguments")
 	}
 	if pending := state.pendingFor(member.ID); pending != "" {
-		does = append(does, pending)
+		activity = append(activity, pending)
 		if style == Plain {
 			style = Warn
 		}
 	}
-	age := ""
+	since := ""
 	if !member.Since.IsZero() {
-		age = short(state.Now.Sub(member.Since))
+		since = age(state.Now.Sub(member.Since))
 	}
-	return c.row(Span{"    ", Plain}, Span{"  " + tail(clean(member.ID), max(0, c.name-3)), Plain}, phase,
-		Span{clean(strings.Join(does, ", ")), style}, age, number(member.PID), clean(member.Args))
+	return c.row(Span{"    ", Plain}, Span{"  " + truncateLeft(sanitize(member.ID), max(0, c.name-3)), Plain}, phase,
+		Span{sanitize(strings.Join(activity, ", ")), style}, since, number(member.PID), sanitize(member.Args))
 }
 
-// condition is how a member is doing.
+// condition returns the health of a member.
 func condition(member Member) (string, Style) {
 	switch {
 	case member.Leader:
 		return "leads", Plain
 	case member.Healthy:
-		return "well", Plain
+		return "healthy", Plain
 	case member.Phase == "Prepared":
 		return "not started", Dim
 	case member.Phase == "Learner":
-		return "catches up", Warn
+		return "catching up", Warn
 	case member.Phase == "Leaving":
-		return "not a member any more", Dim
+		return "removed", Dim
 	}
-	return "not well", Bad
+	return "unhealthy", Bad
 }
 
-// pendingFor is what a member waits for: of several things the one that is nearest to being done.
+// pendingFor returns the pending action of a member: of several actions the most advanced one.
 func (s *Regions) pendingFor(id string) string {
 	order := []string{"being done", "in the plan", "ready", "not ready"}
 	best, found := len(order), ""
-	for _, pending := range s.Agreement.Pending {
+	for _, pending := range s.Coordination.Pending {
 		if at := slices.Index(order, pending.State); pending.Member == id && at >= 0 && at < best {
 			best, found = at, pending.Action+" "+pending.State
 		}

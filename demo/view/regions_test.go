@@ -16,10 +16,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/demo/view"
 )
 
-// region is one in which all is well.
+// region is a healthy region.
 func region(name string, leads bool) view.Region {
 	return view.Region{
-		Name: name, Mode: view.ModeGlobal, Wanted: 1, Ready: 1, Settled: true,
+		Name: name, Mode: view.ModeGlobal, Desired: 1, Ready: 1, Reconciled: true,
 		Operator: view.Instance{Name: name + "-operator", Process: "running", PID: 4711, Since: at(5)},
 		Agent:    view.Instance{Name: name + "-agent", Process: "running", PID: 4701, Since: at(2)},
 		Members: []view.Member{
@@ -28,35 +28,35 @@ func region(name string, leads bool) view.Region {
 	}
 }
 
-func calmRegions() view.Regions {
+func steadyRegions() view.Regions {
 	return view.Regions{
-		Now: at(133), Up: start, Kubernetes: "v1.37.1", Mode: view.ModeGlobal, System: "orders",
+		Now: at(133), StartedAt: start, Kubernetes: "v1.37.1", Mode: view.ModeGlobal, System: "orders",
 		Regions: []view.Region{region("dc1", true), region("dc2", false), region("dc3", false)},
-		Agreement: coordinationstatus.Summary{
+		Coordination: coordinationstatus.Summary{
 			Roles: map[string]string{"dc1-operator": "", "dc2-operator": "", "dc3-operator": ""},
 			Done:  "Inclusion of dc2-1, dc3-1, by dc1-operator with token 1, done after 6.2s",
 		},
 		Clients: view.Clients{Writes: 1200, Slowest: 20 * time.Millisecond},
 		Hints: view.Hints{
 			Setup: ". /tmp/ringmaster-1/env",
-			Try: []view.Try{
-				{"ringmaster coordination status --endpoints http://127.0.0.1:12345 --watch", "what they agree on"},
-				{"ringmaster demo restart", "an argument changes in all regions"},
+			Suggestions: []view.Suggestion{
+				{"ringmaster coordination status --endpoints http://127.0.0.1:12345 --watch", "what the operators coordinate"},
+				{"ringmaster demo restart", "change an argument in all regions"},
 			},
 		},
 		Selected: "dc1-operator",
 	}
 }
 
-// restarting is in the middle of a restart, with an operator that hangs.
+// restarting is a restart in progress, with an operator that hangs.
 func restarting() view.Regions {
-	s := calmRegions()
+	s := steadyRegions()
 	s.Regions[0].Waiting = "dc3-1 is not well yet"
 	s.Regions[1].Operator.Process = "paused"
-	s.Regions[2].Operator = view.Instance{Name: "dc3-operator", Process: "waiting", Again: at(140), Since: at(120), Restarts: 1, Note: "killed by you"}
+	s.Regions[2].Operator = view.Instance{Name: "dc3-operator", Process: "waiting", RestartAt: at(140), Since: at(120), Restarts: 1, Note: "killed by you"}
 	s.Regions[2].Ready, s.Regions[2].Members[0].Healthy = 0, false
 	s.Regions[0].Members[0].ArgsCurrent = false
-	s.Agreement = coordinationstatus.Summary{
+	s.Coordination = coordinationstatus.Summary{
 		Roles:  map[string]string{"dc1-operator": "carries out the Restart, step 2 of 4", "dc2-operator": "has to restart dc2-1"},
 		Holder: "dc1-operator", Token: 7, Since: at(121),
 		Plan: &coordinationstatus.PlanSummary{Action: "Restart of dc1-1, dc2-1, dc3-1", By: "dc1-operator", Since: at(121), At: 1, Steps: []coordinationstatus.StepSummary{
@@ -77,20 +77,20 @@ func restarting() view.Regions {
 		{Number: 1, At: at(121), About: "dc1-operator", What: "Restart of dc1-1, dc2-1, dc3-1 begins, with token 7."},
 		{Number: 2, At: at(125), About: "client", What: "a write fails: no leader", Warning: true},
 	}
-	s.Answer = "Paused dc2-operator."
+	s.Message = "Paused dc2-operator."
 	return s
 }
 
-// replacing has more steps than most terminals have lines.
+// replacing is a replacement with more steps than most terminals have lines.
 func replacing() view.Regions {
-	s := calmRegions()
+	s := steadyRegions()
 	plan := &coordinationstatus.PlanSummary{Action: "Exclusion of dc1-1, dc2-1, dc3-1", By: "dc2-operator", Since: at(100), At: 9}
 	for _, region := range []string{"dc1", "dc2", "dc3"} {
 		for _, step := range []string{"add-learner " + region + "-2", "start " + region + "-2", "promote " + region + "-2", "remove " + region + "-1", "stop " + region + "-1"} {
 			plan.Steps = append(plan.Steps, coordinationstatus.StepSummary{What: step})
 		}
 	}
-	s.Agreement.Plan = plan
+	s.Coordination.Plan = plan
 	s.Regions[1].Waiting = "dc2-2 has to have the data first"
 	for i := range s.Regions {
 		s.Regions[i].Members[0].Removing = true
@@ -101,28 +101,28 @@ func replacing() view.Regions {
 }
 
 func localRegions() view.Regions {
-	s := calmRegions()
+	s := steadyRegions()
 	s.Mode = view.ModeLocal
 	for i := range s.Regions {
 		s.Regions[i].Mode = view.ModeLocal
 	}
 	s.Regions[1].Waiting = "dc1-operator holds the lock with token 3"
-	s.Agreement = coordinationstatus.Summary{Holder: "dc1-operator", Token: 3, Since: at(130)}
+	s.Coordination = coordinationstatus.Summary{Holder: "dc1-operator", Token: 3, Since: at(130)}
 	return s
 }
 
 func TestFrameRegions(t *testing.T) {
-	unknown := calmRegions()
-	unknown.Agreement = coordinationstatus.Summary{Problem: "context deadline exceeded"}
+	unknown := steadyRegions()
+	unknown.Coordination = coordinationstatus.Summary{Problem: "context deadline exceeded"}
 	unknown.Clients.Problem = "no leader"
 	unknown.Regions[0].Members[0].Leader = false
-	help := calmRegions()
+	help := steadyRegions()
 	help.Help = true
 	for name, test := range map[string]struct {
 		state         view.Regions
 		width, height int
 	}{
-		"calm":       {calmRegions(), 130, 40},
+		"steady":     {steadyRegions(), 130, 40},
 		"restarting": {restarting(), 130, 40},
 		"small":      {restarting(), 80, 24},
 		"narrow":     {restarting(), 40, 20},
@@ -132,7 +132,7 @@ func TestFrameRegions(t *testing.T) {
 		"unknown":    {unknown, 110, 30},
 		"help":       {help, 100, 24},
 		"tiny":       {restarting(), 19, 4},
-		"empty":      {view.Regions{Now: start, Up: start, Mode: view.ModeGlobal}, 80, 24},
+		"empty":      {view.Regions{Now: start, StartedAt: start, Mode: view.ModeGlobal}, 80, 24},
 	} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, "regions-"+name+".txt", text(view.FrameRegions(test.state, test.width, test.height)))
@@ -145,7 +145,7 @@ func TestFrameRegionsFits(t *testing.T) {
 	help := restarting()
 	help.Help = true
 	for name, state := range map[string]view.Regions{
-		"calm": calmRegions(), "restarting": restarting(), "replacing": replacing(), "local": localRegions(), "help": help, "empty": {},
+		"steady": steadyRegions(), "restarting": restarting(), "replacing": replacing(), "local": localRegions(), "help": help, "empty": {},
 	} {
 		for width := 0; width < 140; width += 3 {
 			for height := range 45 {
@@ -163,21 +163,21 @@ func TestFrameRegionsFits(t *testing.T) {
 	}
 }
 
-// TestRegionsDoNothingToTheTerminal shows text that would like to.
-func TestRegionsDoNothingToTheTerminal(t *testing.T) {
+// TestFrameRegionsSanitizesText shows text with control characters.
+func TestFrameRegionsSanitizesText(t *testing.T) {
 	const attack = "a\x1b[2Jb\rc\u009bd\ne\u0301\u4e2d"
 	state := restarting()
-	state.System, state.Kubernetes, state.Answer = attack, attack, attack
+	state.System, state.Kubernetes, state.Message = attack, attack, attack
 	state.Regions[0].Members[0].ID, state.Regions[0].Members[0].Phase, state.Regions[0].Members[0].Args = attack, attack, attack
 	state.Regions[2].Operator.Note = attack
-	state.Agreement.Holder, state.Agreement.Roles["dc1-operator"], state.Agreement.Waits = attack, attack, []string{attack}
-	state.Agreement.Plan.Steps[1] = coordinationstatus.StepSummary{What: attack, Note: attack}
+	state.Coordination.Holder, state.Coordination.Roles["dc1-operator"], state.Coordination.Waits = attack, attack, []string{attack}
+	state.Coordination.Plan.Steps[1] = coordinationstatus.StepSummary{What: attack, Note: attack}
 	state.Events[0].About, state.Events[0].What = attack, attack
-	lines := view.TellRegions(calmRegions(), state)
+	lines := view.RegionChanges(steadyRegions(), state)
 	for _, line := range view.FrameRegions(state, 200, 60) {
 		lines = append(lines, line.Text())
 	}
-	for _, line := range append(lines, view.CountRegions(state)) {
+	for _, line := range append(lines, view.RegionsSummary(state)) {
 		for _, r := range line {
 			if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x4e2d || r == 0x301 {
 				t.Errorf("%q is in %q", r, line)
@@ -186,38 +186,38 @@ func TestRegionsDoNothingToTheTerminal(t *testing.T) {
 	}
 }
 
-func TestTellRegions(t *testing.T) {
-	moved := calmRegions()
+func TestRegionChanges(t *testing.T) {
+	moved := steadyRegions()
 	moved.Regions[0].Members[0].Leader, moved.Regions[1].Members[0].Leader = false, true
 	moved.Regions[1].Members[0].PID++
 	for name, test := range map[string]struct {
 		before, after view.Regions
 		want          string
 	}{
-		"nothing happened": {calmRegions(), calmRegions(), ""},
-		"a restart": {calmRegions(), restarting(), `
+		"no change": {steadyRegions(), steadyRegions(), ""},
+		"a restart": {steadyRegions(), restarting(), `
 12:02:01  dc1-operator: Restart of dc1-1, dc2-1, dc3-1 begins, with token 7.
 12:02:05  client: a write fails: no leader
-12:02:13  dc1-operator has the lock, with token 7
+12:02:13  dc1-operator holds the lock with token 7
 12:02:13  Restart of dc1-1, dc2-1, dc3-1, step 2 of 4: restart dc2-1: dc2 has to answer`},
-		"the same again": {restarting(), restarting(), ""},
-		"its end": {restarting(), calmRegions(), `
+		"no change since": {restarting(), restarting(), ""},
+		"the end of it": {restarting(), steadyRegions(), `
 12:02:13  Inclusion of dc2-1, dc3-1, by dc1-operator with token 1, done after 6.2s`},
-		"another leader": {calmRegions(), moved, `
-12:02:13  dc2-1: another process, 4721 → 4722
+		"another leader": {steadyRegions(), moved, `
+12:02:13  dc2-1: restarted, process 4721 → 4722
 12:02:13  dc2-1 leads`},
-		"others come": {calmRegions(), func() view.Regions { s := replacing(); s.Agreement.Plan = nil; return s }(), `
+		"new members": {steadyRegions(), func() view.Regions { s := replacing(); s.Coordination.Plan = nil; return s }(), `
 12:02:13  dc1-2: new → Voter
 12:02:13  dc2-2: new → Learner
 12:02:13  dc3-2: new → Prepared`},
-		"and go": {replacing(), calmRegions(), `
-12:02:13  dc1-2: is gone
-12:02:13  dc2-2: is gone
-12:02:13  dc3-2: is gone`},
-		"from the nothing": {view.Regions{}, view.Regions{Now: start}, ""},
+		"removed members": {replacing(), steadyRegions(), `
+12:02:13  dc1-2: removed
+12:02:13  dc2-2: removed
+12:02:13  dc3-2: removed`},
+		"from empty state": {view.Regions{}, view.Regions{Now: start}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := view.TellRegions(test.before, test.after)
+			lines := view.RegionChanges(test.before, test.after)
 			if diff := cmp.Diff(strings.TrimPrefix(test.want, "\n"), strings.Join(lines, "\n")); diff != "" {
 				t.Error(diff)
 			}
@@ -225,66 +225,66 @@ func TestTellRegions(t *testing.T) {
 	}
 }
 
-func TestCountRegions(t *testing.T) {
+func TestRegionsSummary(t *testing.T) {
 	for want, state := range map[string]view.Regions{
-		"0 of 0 members vote, nobody leads; a client's writes: 0 failed, 0 changes of the leader": {},
-		"2 of 3 members vote, dc1-1 leads; a client's writes: 1 failed, 1 change of the leader":   restarting(),
+		"0 of 0 members voting, leader none; client: 0 failed writes, 0 leader changes": {},
+		"2 of 3 members voting, leader dc1-1; client: 1 failed writes, 1 leader change": restarting(),
 	} {
-		if got := view.CountRegions(state); got != want {
+		if got := view.RegionsSummary(state); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
 
-func TestSettled(t *testing.T) {
-	unsettled := calmRegions()
-	unsettled.Regions[2].Settled = false
+func TestAllReconciled(t *testing.T) {
+	unreconciled := steadyRegions()
+	unreconciled.Regions[2].Reconciled = false
 	for name, test := range map[string]struct {
 		state view.Regions
 		want  bool
-	}{"all are": {calmRegions(), true}, "one is not": {unsettled, false}, "there is none": {view.Regions{}, false}} {
-		if got := test.state.Settled(); got != test.want {
+	}{"all": {steadyRegions(), true}, "not all": {unreconciled, false}, "no regions": {view.Regions{}, false}} {
+		if got := test.state.AllReconciled(); got != test.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}
 }
 
-// country is a source of regions.
-type country struct{ *stage }
+// regionsSource is a source of regions.
+type regionsSource struct{ *fakeTerminal }
 
-func (c country) State() view.Regions { return restarting() }
+func (c regionsSource) State() view.Regions { return restarting() }
 
 func TestKeysOfRegions(t *testing.T) {
 	for name, test := range map[string]struct {
 		keys string
 		want []control.Request
 	}{
-		"kill the first":    {"k", []control.Request{{Command: control.Kill, Name: "dc1-operator", Away: view.Away}}},
-		"pause the second":  {"2p", []control.Request{{Command: control.Pause, Name: "dc2-operator", Away: view.Away}}},
-		"stop an agent":     {"6s", []control.Request{{Command: control.Stop, Name: "dc3-agent", Away: view.Away}}},
-		"there is no tenth": {"27r", []control.Request{{Command: control.Resume, Name: "dc2-operator", Away: view.Away}}},
-		"restart":           {"a", []control.Request{{Command: control.Restart}}},
-		"replace":           {"m", []control.Request{{Command: control.Replace}}},
-		"nothing is scaled": {"+-w", nil},
-		"help hides keys":   {"?ka", []control.Request{{Command: control.Restart}}},
+		"kill the first":     {"k", []control.Request{{Command: control.Kill, Name: "dc1-operator", Away: view.Away}}},
+		"pause the second":   {"2p", []control.Request{{Command: control.Pause, Name: "dc2-operator", Away: view.Away}}},
+		"stop an agent":      {"6s", []control.Request{{Command: control.Stop, Name: "dc3-agent", Away: view.Away}}},
+		"no seventh process": {"27r", []control.Request{{Command: control.Resume, Name: "dc2-operator", Away: view.Away}}},
+		"restart":            {"a", []control.Request{{Command: control.Restart}}},
+		"replace":            {"m", []control.Request{{Command: control.Replace}}},
+		"no scaling":         {"+-w", nil},
+		"help hides keys":    {"?ka", []control.Request{{Command: control.Restart}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStage()
+				s := newFakeTerminal()
 				ctx, cancel := context.WithCancel(t.Context())
 				t.Cleanup(cancel)
-				go view.LiveRegions(ctx, country{s}, s, s.do, false)
+				go view.LiveRegions(ctx, regionsSource{s}, s, s, false)
 				for _, key := range []byte(test.keys) {
 					s.keys <- key
 					time.Sleep(time.Second)
 					synctest.Wait()
 				}
-				if diff := cmp.Diff(test.want, s.asked); diff != "" {
+				if diff := cmp.Diff(test.want, s.requests); diff != "" {
 					t.Error(diff)
 				}
 				s.resized <- os.Interrupt
 				synctest.Wait()
-				if !s.sees("orders") {
+				if !s.shows("orders") {
 					t.Errorf("shown:\n%s", s.shown)
 				}
 			})

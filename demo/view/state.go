@@ -2,104 +2,108 @@ package view
 
 import "time"
 
-// State is everything that can be seen, at one moment.
+// State is the state of a demo with one ring at one moment.
 type State struct {
 	Now time.Time
-	// Up is since when the demo is up.
-	Up time.Time
-	// Kubernetes is its version.
+	// StartedAt is when the demo was started.
+	StartedAt time.Time
+	// Kubernetes is the version of the API server.
 	Kubernetes string
 	// Mode is lead, shard or in-process.
 	Mode string
 	Ring Ring
-	// Instances are those of the operator, Sharders the replicas of the external sharder.
+	// Instances are the instances of the operator, Sharders the replicas of the external sharder.
 	Instances, Sharders []Instance
 	Objects             Objects
-	// Moves are the last ones, the newest last, Moved is how many there were.
+	// Moves are the latest moves, the newest last. Moved is the total number of moves.
 	Moves []Move
 	Moved int
-	// Events are the last ones, the newest last.
+	// Events are the latest events, the newest last.
 	Events []Event
 	Hints  Hints
 
-	// Selected is the name of the instance that keys are about, Answer what came of the last key.
-	Selected, Answer string
-	// Help is set when somebody wants to see what can be typed, and nothing else.
+	// Selected is the name of the instance that keys are about, Message the result of the last
+	// command.
+	Selected, Message string
+	// Help is true if the help screen is shown.
 	Help bool
 }
 
-// The modes.
+// The modes of the webhosting example.
 const (
 	ModeLead      = "lead"
 	ModeShard     = "shard"
 	ModeInProcess = "in-process"
 )
 
-// Ring is what the instances work on together.
+// Ring is the ring of the operator.
 type Ring struct {
 	Name string
-	// Problem is why the ring is not ready, if it is not.
+	// Problem is why the ring is not ready, or empty.
 	Problem string
 }
 
 // Instance is a process of the operator or the sharder.
 type Instance struct {
 	Name string
-	// Process is what the process is doing: running, paused, waiting, …
+	// Process is the phase of the process: running, paused, waiting, …
 	Process string
-	// Lease is the state of its Lease as a shard: ready, expired, … It is empty without one.
+	// Lease is the state of the shard Lease: ready, expired, … It is empty if there is none.
 	Lease string
-	// Leaving is set when it has said that it hands its objects over and goes.
+	// Leaving is true if the shard hands its objects over in order to stop.
 	Leaving bool
-	// Dismissed is set when fewer instances are wanted, and it is one too many.
-	Dismissed bool
-	// Stale is set when what its Leases say is older than its process.
+	// Removing is true if the instance is being removed by a scale-down.
+	Removing bool
+	// Stale is true if the Leases were last renewed by an earlier process of the same name.
 	Stale bool
-	// Candidate is set when it takes part in an election, Leads when it has won it.
+	// Candidate is true if the instance takes part in a leader election, Leads if it has won it.
 	Candidate, Leads bool
 
 	PID      int
 	Since    time.Time
 	Restarts int
-	// Note is why it ended the last time, Again when it is started again.
-	Note  string
-	Again time.Time
-	// Objects is how many are its own, Draining how many of them it is to let go.
+	// Note is why the process exited last. RestartAt is when it is restarted.
+	Note      string
+	RestartAt time.Time
+	// Objects is the number of objects that it owns, Draining the number of those with the drain
+	// label.
 	Objects, Draining int
 }
 
-// Objects counts what is spread.
+// Objects has the numbers of sharded objects.
 type Objects struct {
-	// Name is what one of them is called.
-	Name                               string
-	Total, Ready, Unassigned, Draining int
-	// Failed is how many the operator can do nothing about before somebody else does.
+	// Name is the noun for an object, such as website.
+	Name                 string
+	Total, Ready         int
+	Unassigned, Orphaned int
+	Draining             int
+	// Failed is the number of objects that the operator cannot make ready.
 	Failed int
 }
 
-// Move is an object that went from one instance to another.
+// Move is the change of the owner of an object.
 type Move struct {
 	At               time.Time
 	Object, From, To string
 }
 
-// Event is something that happened.
+// Event is an event of a process, a shard, the ring or an object.
 type Event struct {
-	// Number grows from one to the next.
-	Number        int
-	At            time.Time
-	About, What   string
-	Warning, Ours bool
+	// Number is a sequence number.
+	Number      int
+	At          time.Time
+	About, What string
+	Warning     bool
 }
 
-// Hints are what a person may want to type.
+// Hints are commands for the user.
 type Hints struct {
-	// Setup is to be typed once, Try are things to try, with what they show.
-	Setup string
-	Try   []Try
-	// Pages is where the websites can be seen.
+	// Setup is the command that prepares another terminal. Suggestions are commands to try there.
+	Setup       string
+	Suggestions []Suggestion
+	// Pages is the URL of the websites.
 	Pages string
 }
 
-// Try is something to try.
-type Try struct{ Command, Shows string }
+// Suggestion is a command with what it shows.
+type Suggestion struct{ Command, Description string }

@@ -16,20 +16,20 @@ const leaseReady = string(membership.Ready)
 type column struct {
 	title string
 	width int
-	// from is how wide the terminal has to be for it.
-	from int
-	cell func(State, Instance) Span
+	// minTerminalWidth is the width of the terminal from which the column is shown.
+	minTerminalWidth int
+	cell             func(State, Instance) Span
 }
 
 var columns = []column{
 	{"PROCESS", 15, 60, process},
 	{"LEASE", 10, 0, lease},
-	{"AGE", 7, 70, func(state State, i Instance) Span { return Span{age(state, i), Plain} }},
+	{"AGE", 7, 70, func(state State, i Instance) Span { return Span{instanceAge(state, i), Plain} }},
 	{"PID", 8, 100, func(_ State, i Instance) Span { return Span{number(i.PID), Plain} }},
-	{"RESTARTS", 9, 90, func(_ State, i Instance) Span { return Span{strconv.Itoa(i.Restarts), restarted(i)} }},
+	{"RESTARTS", 9, 90, func(_ State, i Instance) Span { return Span{strconv.Itoa(i.Restarts), restartStyle(i)} }},
 }
 
-// table shows all processes, and how much each has to do.
+// table returns the table of processes, with a bar for the objects of each instance.
 func table(state State, width int) []Line {
 	names := len("INSTANCE")
 	for _, instance := range append(append([]Instance{}, state.Instances...), state.Sharders...) {
@@ -38,7 +38,7 @@ func table(state State, width int) []Line {
 	names = min(names, max(12, width/3))
 	head := Line{{"    " + pad("INSTANCE", names+1), Dim}}
 	for _, column := range columns {
-		if width >= column.from {
+		if width >= column.minTerminalWidth {
 			head = append(head, Span{pad(column.title, column.width), Dim})
 		}
 	}
@@ -49,16 +49,16 @@ func table(state State, width int) []Line {
 	for i, instance := range state.Instances {
 		line := row(state, instance, number(i+1), names, width)
 		line = append(line, bar(instance, scale)...)
-		lines = append(lines, remark(line, instance, width))
+		lines = append(lines, withNote(line, instance, width))
 	}
 	for _, instance := range state.Sharders {
 		line := row(state, instance, "", names, width)
-		lines = append(lines, remark(line, instance, width))
+		lines = append(lines, withNote(line, instance, width))
 	}
 	return lines
 }
 
-// number is one, or nothing for none.
+// number formats a number, and 0 as an empty string.
 func number(n int) string {
 	if n == 0 {
 		return ""
@@ -71,12 +71,12 @@ func row(state State, instance Instance, key string, names, width int) Line {
 	if instance.Name == state.Selected {
 		style, mark = Marked, "› "
 	}
-	if len(key) > 1 { // there is no such key
+	if len(key) > 1 { // only single digits are keys
 		key = ""
 	}
-	line := Line{{mark + pad(key, 1) + " ", Bold}, {pad(tail(clean(instance.Name), names), names), style}, {" ", Plain}}
+	line := Line{{mark + pad(key, 1) + " ", Bold}, {pad(truncateLeft(sanitize(instance.Name), names), names), style}, {" ", Plain}}
 	for _, column := range columns {
-		if width >= column.from {
+		if width >= column.minTerminalWidth {
 			cell := column.cell(state, instance)
 			line = append(line, Span{pad(cell.Text, column.width-1), cell.Style}, Span{" ", Plain})
 		}
@@ -84,14 +84,14 @@ func row(state State, instance Instance, key string, names, width int) Line {
 	return line
 }
 
-// process is what the process is doing.
+// process returns the cell with the phase of the process.
 func process(state State, instance Instance) Span {
 	switch supervisor.Phase(instance.Process) {
 	case supervisor.Running:
 		return Span{"running", Good}
 	case supervisor.Waiting:
-		wait := max(0, instance.Again.Sub(state.Now))
-		return Span{fmt.Sprintf("down, %ds left", int((wait+time.Second-1)/time.Second)), Bad}
+		delay := max(0, instance.RestartAt.Sub(state.Now))
+		return Span{fmt.Sprintf("restart in %ds", int((delay+time.Second-1)/time.Second)), Bad}
 	case supervisor.Paused, supervisor.Stopped:
 		return Span{instance.Process, Bad}
 	case supervisor.Starting, supervisor.Stopping:
@@ -99,7 +99,7 @@ func process(state State, instance Instance) Span {
 	return Span{instance.Process, Warn}
 }
 
-// lease is what others know of it: whether it leads, or is a member.
+// lease returns the cell with the state of the Lease: that of the shard, or of the leader election.
 func lease(_ State, instance Instance) Span {
 	switch {
 	case instance.Leaving:
@@ -111,23 +111,23 @@ func lease(_ State, instance Instance) Span {
 	case instance.Lease != "":
 		return Span{instance.Lease, Bad}
 	case instance.Leads && instance.PID == 0:
-		return Span{"held", Bad} // until it runs out
+		return Span{"held", Bad} // until it expires
 	case instance.Leads:
 		return Span{"leads", Good}
 	case instance.Candidate && instance.PID != 0:
-		return Span{"waits", Dim}
+		return Span{"standby", Dim}
 	}
 	return Span{"–", Dim}
 }
 
-func age(state State, instance Instance) string {
+func instanceAge(state State, instance Instance) string {
 	if instance.Since.IsZero() {
 		return ""
 	}
-	return short(state.Now.Sub(instance.Since))
+	return age(state.Now.Sub(instance.Since))
 }
 
-func restarted(instance Instance) Style {
+func restartStyle(instance Instance) Style {
 	if instance.Restarts > 0 {
 		return Warn
 	}
@@ -135,23 +135,23 @@ func restarted(instance Instance) Style {
 }
 
 const (
-	countWidth = 6
-	widestBar  = 40
+	countWidth  = 6
+	maxBarWidth = 40
 )
 
-// bars is how many cells an object has, so that the longest bar fits.
+// bars returns the number of cells for one object, so that the longest bar fits.
 func bars(state State, room int) float64 {
-	most := 1
+	highest := 1
 	for _, instance := range state.Instances {
-		most = max(most, instance.Objects)
+		highest = max(highest, instance.Objects)
 	}
-	room = max(0, min(room, widestBar))
-	return min(1, float64(room)/float64(most))
+	room = max(0, min(room, maxBarWidth))
+	return min(1, float64(room)/float64(highest))
 }
 
-// bar shows how many objects an instance has. Those that it is to let go are at the end.
+// bar returns the bar of the objects of an instance. Draining objects are at the end.
 func bar(instance Instance, scale float64) Line {
-	kept, going := instance.Objects-instance.Draining, instance.Draining
+	kept, draining := instance.Objects-instance.Draining, instance.Draining
 	cells := func(n int) int {
 		if n == 0 || scale == 0 {
 			return 0
@@ -161,18 +161,18 @@ func bar(instance Instance, scale float64) Line {
 	return Line{
 		{fmt.Sprintf("%*d ", countWidth-1, instance.Objects), Plain},
 		{strings.Repeat("█", cells(kept)), Accent},
-		{strings.Repeat("▒", cells(going)), Warn},
+		{strings.Repeat("▒", cells(draining)), Warn},
 	}
 }
 
-// remark says at the end of a line what is special, if there is room.
-func remark(line Line, instance Instance, width int) Line {
-	const least = 12
+// withNote adds the reason of the last exit to a line, if there is room.
+func withNote(line Line, instance Instance, width int) Line {
+	const minNote = 12
 	room := width - line.width() - 2
-	if instance.Note == "" || room < least {
+	if instance.Note == "" || room < minNote {
 		return line
 	}
-	note := clean(instance.Note)
+	note := sanitize(instance.Note)
 	if instance.PID != 0 {
 		note = "restarted: " + note
 	}

@@ -4,35 +4,37 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ringmaster-project/ringmaster/demo/control"
 	"github.com/ringmaster-project/ringmaster/demo/supervisor"
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// mostInstances is what one machine bears.
-const mostInstances = 32
+// maxInstances is a limit that one machine can run.
+const maxInstances = 32
 
-// Do does what somebody asks for, and returns what came of it.
-func (d *Demo) Do(ctx context.Context, request control.Request, say func(string)) (string, error) {
+// List returns the status of all processes.
+func (d *Demo) List() []control.Process { return append(d.instances.List(), d.sharders.List()...) }
+
+// Do carries out a command, and returns a message about the result.
+func (d *Demo) Do(ctx context.Context, request control.Request, progress func(string)) (string, error) {
 	switch request.Command {
 	case control.Scale:
 		return d.scale(request.Count)
 	case control.Websites:
-		return d.moreWebsites(ctx, request.Count, say)
+		return d.createWebsites(ctx, request.Count, progress)
 	case control.Restart, control.Replace:
-		return "", fmt.Errorf("%s is for the example etcdcluster, and this is webhosting", request.Command)
+		return "", fmt.Errorf("'%s' is only available with --example etcdcluster", request.Command)
 	}
-	processes, err := d.crewOf(request.Name)
+	owner, err := d.supervisorOf(request.Name)
 	if err != nil {
 		return "", err
 	}
-	return processes.Do(request)
+	return owner.Do(request)
 }
 
-// crewOf finds who looks after a process.
-func (d *Demo) crewOf(name string) (*supervisor.Crew, error) {
+// supervisorOf returns the supervisor of a process.
+func (d *Demo) supervisorOf(name string) (*supervisor.Supervisor, error) {
 	instances, sharders := d.instances.Names(), d.sharders.Names()
 	switch {
 	case slices.Contains(instances, name):
@@ -40,20 +42,20 @@ func (d *Demo) crewOf(name string) (*supervisor.Crew, error) {
 	case slices.Contains(sharders, name):
 		return d.sharders, nil
 	}
-	return nil, fmt.Errorf("there is no %q; there are: %s", name, strings.Join(append(instances, sharders...), ", "))
+	return nil, supervisor.NotFoundError(name, append(instances, sharders...))
 }
 
-// scale makes instances 0 to n-1 run, and no others.
+// scale runs instances 0 to n-1, and removes all others.
 func (d *Demo) scale(n int) (string, error) {
-	if n < 0 || n > mostInstances {
-		return "", fmt.Errorf("%d instances cannot be run: choose from 0 to %d", n, mostInstances)
+	if n < 0 || n > maxInstances {
+		return "", fmt.Errorf("%d instances are out of range: choose 0 to %d", n, maxInstances)
 	}
 	wanted := map[string]bool{}
 	for number := range n {
 		name := InstanceName(number)
 		wanted[name] = true
 		if !slices.Contains(d.instances.Names(), name) {
-			if err := d.MakeFolder(name); err != nil {
+			if err := d.CreateDir(name); err != nil {
 				return "", err
 			}
 		}
@@ -68,19 +70,19 @@ func (d *Demo) scale(n int) (string, error) {
 			}
 		}
 	}
-	return "Wanted: " + prose.Count(n, "instance") + ".", nil
+	return "Scaled to " + prose.Count(n, "instance") + ".", nil
 }
 
-func (d *Demo) moreWebsites(ctx context.Context, wanted int, say func(string)) (string, error) {
-	if wanted < 0 || wanted > mostWebsites {
-		return "", fmt.Errorf("%d websites are too many for one machine: choose up to %d", wanted, mostWebsites)
+func (d *Demo) createWebsites(ctx context.Context, wanted int, progress func(string)) (string, error) {
+	if wanted < 0 || wanted > maxWebsites {
+		return "", fmt.Errorf("%d websites are out of range: choose 0 to %d", wanted, maxWebsites)
 	}
-	created, err := d.websites(ctx, wanted, say)
+	created, err := d.websites(ctx, wanted, progress)
 	if err != nil {
 		return "", err
 	}
 	if created == 0 {
-		return fmt.Sprintf("None was created: there are %d already.", len(d.scene.Objects())), nil
+		return fmt.Sprintf("Created no website: %d exist already.", len(d.observer.Objects())), nil
 	}
 	return "Created " + prose.Count(created, d.example.object) + ".", nil
 }

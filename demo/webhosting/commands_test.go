@@ -13,47 +13,47 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// TestAnswers tells what was done only if it was, and not of one that is to stop that it comes back.
-func TestAnswers(t *testing.T) {
+// TestCommandResults expects a message only for a command that succeeded.
+func TestCommandResults(t *testing.T) {
 	g := NewWithT(t)
-	told := supervisor.Options{Report: func(string, string, bool) {}, Changed: func() {}, Gone: func(string) {}, Grace: time.Hour}
-	d := &Demo{instances: supervisor.New(told), sharders: supervisor.New(told)}
+	options := supervisor.Options{Report: func(string, string, bool) {}, Changed: func() {}, Removed: func(string) {}, GracePeriod: time.Hour}
+	d := &Demo{instances: supervisor.New(options), sharders: supervisor.New(options)}
 	t.Cleanup(func() {
-		ended, cancel := context.WithCancel(context.Background())
+		canceled, cancel := context.WithCancel(context.Background())
 		cancel()
-		d.instances.Close(ended)
+		d.instances.Close(canceled)
 	})
 	log := filepath.Join(t.TempDir(), "log")
 	g.Expect(d.instances.Add(supervisor.Program{Name: "a", Prepare: func(context.Context) (process.Spec, error) {
 		return process.Spec{Name: "a", Path: "/bin/sh", Args: []string{"-c", `trap '' TERM; while :; do sleep 0.01; done`}, Log: log}, nil
 	}})).To(Succeed())
-	becomes := func(phase supervisor.Phase) {
+	waitForPhase := func(phase supervisor.Phase) {
 		t.Helper()
-		g.Eventually(d.instances.Members, "30s").Should(ConsistOf(HaveField("Phase", phase)))
+		g.Eventually(d.instances.Processes, "30s").Should(ConsistOf(HaveField("Phase", phase)))
 	}
-	does := func(command, says string) {
+	succeeds := func(command, message string) {
 		t.Helper()
-		said, err := d.Do(t.Context(), control.Request{Command: command, Name: "a", Away: time.Hour}, nil)
+		got, err := d.Do(t.Context(), control.Request{Command: command, Name: "a", Away: time.Hour}, nil)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(said).To(ContainSubstring(says))
+		g.Expect(got).To(ContainSubstring(message))
 	}
-	refuses := func(commands ...string) {
+	fails := func(commands ...string) {
 		t.Helper()
 		for _, command := range commands {
-			said, err := d.Do(t.Context(), control.Request{Command: command, Name: "a"}, nil)
+			message, err := d.Do(t.Context(), control.Request{Command: command, Name: "a"}, nil)
 			g.Expect(err).To(HaveOccurred(), command)
-			g.Expect(said).To(BeEmpty(), command)
+			g.Expect(message).To(BeEmpty(), command)
 		}
 	}
-	becomes(supervisor.Running)
-	refuses(control.Resume)
-	does(control.Kill, "started again in 1h0m0s")
-	becomes(supervisor.Waiting)
-	refuses(control.Kill, control.Pause)
-	does(control.Resume, "goes on")
-	becomes(supervisor.Running)
-	does(control.Stop, "stays away")
-	does(control.Kill, "about to stop. It stays away")
-	becomes(supervisor.Stopped)
-	refuses(control.Kill, control.Stop, control.Pause)
+	waitForPhase(supervisor.Running)
+	fails(control.Resume)
+	succeeds(control.Kill, "restarts in 1h0m0s")
+	waitForPhase(supervisor.Waiting)
+	fails(control.Kill, control.Pause)
+	succeeds(control.Resume, "Resumed a")
+	waitForPhase(supervisor.Running)
+	succeeds(control.Stop, "stays stopped")
+	succeeds(control.Kill, "was stopping. It stays stopped")
+	waitForPhase(supervisor.Stopped)
+	fails(control.Kill, control.Stop, control.Pause)
 }

@@ -19,93 +19,93 @@ import (
 )
 
 const (
-	replicas = 2
-	// grace is how long a process may take to end: a shard hands its objects over before.
-	grace = 30 * time.Second
-	// patience is how long somebody waits for an answer.
-	patience = 10 * time.Second
-	// startLimit is how long the start may take, perWebsite how much longer for each website.
+	sharderReplicas = 2
+	// gracePeriod is how long a process may take to exit, which includes the handover of a shard.
+	gracePeriod = 30 * time.Second
+	// requestTimeout is the limit for one request.
+	requestTimeout = 10 * time.Second
+	// startLimit is the limit for the start. It is extended by perWebsite for each website.
 	startLimit = 3 * time.Minute
 	perWebsite = time.Second
 )
 
-// Options say what to show, and on what.
+// Options configure the demo.
 type Options struct {
 	cluster.Options
-	// Mode is how the instances share the work: one of the modes of package view.
+	// Mode is how the instances share the work: a mode of package view.
 	Mode string
-	// Shards is how many instances there are at first, Websites how many objects at least.
+	// Shards is the initial number of instances, Websites the minimum number of websites.
 	Shards, Websites int
-	// PagePort is where the pages are served, 0 is a free one.
+	// PagePort is the port of the websites. 0 is a free port.
 	PagePort int
-	// Report is told each step as it begins.
+	// Report receives each step of the start as it begins.
 	Report func(step string)
-	// Hints are what a person may try, told where the pages are.
+	// Hints returns the hints of the live view, given the URL of the websites.
 	Hints func(pages string) view.Hints
 }
 
-// Validate tells what cannot be shown.
+// Validate returns an error for options that cannot be used.
 func (o Options) Validate() error {
 	switch {
 	case len(programs(o.Mode)) == 0:
-		return fmt.Errorf("there is no mode %q: choose %s, %s or %s", o.Mode, view.ModeLead, view.ModeShard, view.ModeInProcess)
-	case o.Shards < 0 || o.Shards > mostInstances:
-		return fmt.Errorf("%d shards cannot be run: choose from 0 to %d", o.Shards, mostInstances)
-	case o.Websites < 0 || o.Websites > mostWebsites:
-		return fmt.Errorf("%d websites cannot be shown: choose from 0 to %d", o.Websites, mostWebsites)
+		return fmt.Errorf("unknown mode %q (available: %s, %s, %s)", o.Mode, view.ModeLead, view.ModeShard, view.ModeInProcess)
+	case o.Shards < 0 || o.Shards > maxInstances:
+		return fmt.Errorf("--shards %d is out of range: choose 0 to %d", o.Shards, maxInstances)
+	case o.Websites < 0 || o.Websites > maxWebsites:
+		return fmt.Errorf("--websites %d is out of range: choose 0 to %d", o.Websites, maxWebsites)
 	case o.PagePort < 0 || o.PagePort > 65535:
-		return fmt.Errorf("the page port %d does not exist: choose one from 1 to 65535, or 0 for a free one", o.PagePort)
+		return fmt.Errorf("--page-port %d is out of range: choose 1 to 65535, or 0 for a free port", o.PagePort)
 	}
 	return nil
 }
 
-// programs are those that a mode runs.
+// programs returns the names of the programs that a mode runs.
 func programs(mode string) []string {
 	switch mode {
 	case view.ModeShard:
-		return []string{sharder, webhostingExample.program}
+		return []string{sharder, exampleWebhosting.program}
 	case view.ModeLead, view.ModeInProcess:
-		return []string{webhostingExample.program}
+		return []string{exampleWebhosting.program}
 	}
 	return nil
 }
 
-// Demo is an example that was started.
+// Demo is the running demo.
 type Demo struct {
-	*cluster.Stage
-	options Options
-	example example
-	began   time.Time
+	*cluster.Cluster
+	options   Options
+	example   example
+	startedAt time.Time
 
-	instances, sharders *supervisor.Crew
-	scene               *observer.Scene
+	instances, sharders *supervisor.Supervisor
+	observer            *observer.Observer
 	node                *fakenode.Node
 	balancer            *balancer.Balancer
-	pages               *pageServer
+	server              *siteServer
 	hints               view.Hints
 	changed             chan struct{}
 	creating            sync.Mutex
-	// webhooks are where the replicas of the sharder serve, by their names. It is written only by Start.
-	webhooks map[string]string
-	ports    []*process.Port
+	// webhookAddresses has the addresses of the sharder's replicas by name. Only Start writes it.
+	webhookAddresses map[string]string
+	ports            []*process.Port
 
 	started atomic.Bool
-	// background is what runs until Stop.
+	// background are the goroutines that run until Stop.
 	background sync.WaitGroup
 	ctx        context.Context
 	cancel     context.CancelFunc
 }
 
-// Start starts everything, and waits until all websites are ready that can be. Ended early, it leaves nothing
-// behind.
+// Start starts everything, and waits until all websites are ready or have failed. If it fails, it
+// leaves nothing behind.
 func Start(ctx context.Context, options Options) (*Demo, error) {
 	d := &Demo{
-		options: options, example: webhostingExample, began: time.Now(),
-		changed: make(chan struct{}, 1), webhooks: map[string]string{},
+		options: options, example: exampleWebhosting, startedAt: time.Now(),
+		changed: make(chan struct{}, 1), webhookAddresses: map[string]string{},
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	told := supervisor.Options{Report: d.tell, Changed: d.change, Gone: d.forget, Grace: grace, Back: "'resume' or 'scale'"}
-	d.instances, d.sharders = supervisor.New(told), supervisor.New(told)
+	supervision := supervisor.Options{Report: d.reportProcess, Changed: d.change, Removed: d.deletePod, GracePeriod: gracePeriod, ResumeHint: "'resume' or 'scale'"}
+	d.instances, d.sharders = supervisor.New(supervision), supervisor.New(supervision)
 	if err := d.start(ctx); err != nil {
 		d.Kill()
 		return nil, err
@@ -114,7 +114,7 @@ func Start(ctx context.Context, options Options) (*Demo, error) {
 	return d, nil
 }
 
-// change tells that there is something new to see, if nobody has heard so yet.
+// change notifies Changed, unless a notification is pending.
 func (d *Demo) change() {
 	select {
 	case d.changed <- struct{}{}:
@@ -122,59 +122,58 @@ func (d *Demo) change() {
 	}
 }
 
-// tell passes on what happens to a process. While nothing else is to be seen, it is also reported when it
-// is not what was to be expected.
-func (d *Demo) tell(name, what string, wrong bool) {
-	d.scene.Tell(name, what, wrong)
-	d.node.Look(d.namespaceOf(name), name)
-	if wrong && !d.started.Load() {
+// reportProcess records an event of a process. During the start it also reports failures.
+func (d *Demo) reportProcess(name, what string, failure bool) {
+	d.observer.RecordEvent(name, what, failure)
+	d.node.Enqueue(d.namespaceOf(name), name)
+	if failure && !d.started.Load() {
 		d.options.Report(name + " " + what)
 	}
 }
 
-// forget removes the Pod of a process that is gone for good. It needs no precondition: nobody else makes
-// Pods of that name, and one that is needed again is made again. At the end of all, they stay for the next
-// time.
-func (d *Demo) forget(name string) {
+// deletePod deletes the Pod of a process that was removed. It needs no precondition: only the demo
+// creates Pods of that name, and creates them again when needed. When the demo stops, the Pods stay
+// for the next run.
+func (d *Demo) deletePod(name string) {
 	if d.ctx.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(d.ctx, patience)
+	ctx, cancel := context.WithTimeout(d.ctx, requestTimeout)
 	defer cancel()
 	if err := d.Clientset.CoreV1().Pods(d.namespaceOf(name)).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-		d.scene.Tell(name, "its Pod cannot be deleted: "+err.Error(), true)
+		d.observer.RecordEvent(name, "cannot delete its Pod: "+err.Error(), true)
 	}
 }
 
-// State is how everything is now.
+// State returns the current state for the live view.
 func (d *Demo) State() view.State {
-	state := view.State{Now: time.Now(), Up: d.began, Kubernetes: d.options.Kubernetes, Hints: d.hints}
-	d.scene.Show(&state, d.instances.Members(), d.sharders.Members())
+	state := view.State{Now: time.Now(), StartedAt: d.startedAt, Kubernetes: d.options.Kubernetes, Hints: d.hints}
+	d.observer.FillState(&state, d.instances.Processes(), d.sharders.Processes())
 	return state
 }
 
-// Changed is told when there is something new in State.
+// Changed receives a value after State has changed.
 func (d *Demo) Changed() <-chan struct{} { return d.changed }
 
-// Stop ends everything in good order, and by force when ctx ends before.
+// Stop stops everything gracefully, and kills what still runs when ctx ends.
 func (d *Demo) Stop(ctx context.Context) {
 	d.cancel()
 	d.instances.Close(ctx)
 	d.sharders.Close(ctx)
-	d.end()
+	d.stopServers()
 }
 
-// Kill ends everything at once.
+// Kill stops everything at once.
 func (d *Demo) Kill() {
-	ended, cancel := context.WithCancel(context.Background())
+	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
-	d.Stop(ended)
+	d.Stop(canceled)
 }
 
-// end ends what is no process.
-func (d *Demo) end() {
-	if d.pages != nil {
-		d.pages.close()
+// stopServers stops the servers and goroutines of this process.
+func (d *Demo) stopServers() {
+	if d.server != nil {
+		d.server.close()
 	}
 	if d.balancer != nil {
 		d.balancer.Close()

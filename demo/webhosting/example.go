@@ -10,32 +10,33 @@ import (
 	webhosting "github.com/ringmaster-project/ringmaster/examples/webhosting/config"
 )
 
-// example is an operator that can be shown.
+// example describes an operator that the demo can run.
 type example struct {
-	// program is the name of its executable, ring that of its ring and of its ServiceAccount.
+	// program is the name of the executable. ring is the name of the ring and of the
+	// ServiceAccount.
 	program, ring, namespace string
 	files                    fs.FS
-	// kind is that of the objects that are spread, object what one of them is called.
+	// kind is the kind of the sharded objects, object the noun for one of them.
 	kind   schema.GroupVersionKind
 	object string
 }
 
-var webhostingExample = example{
+var exampleWebhosting = example{
 	program: "webhosting", ring: Ring, namespace: "webhosting-system",
 	files:  webhosting.Files,
 	kind:   schema.GroupVersionKind{Group: "webhosting.timebertt.dev", Version: "v1alpha1", Kind: "Website"},
 	object: "website",
 }
 
-// Ring is the ring of the operator, and the name of everything that is its.
+// Ring is the ring of the operator, and the prefix of the names of its objects.
 const Ring = "webhosting-operator"
 
-// InstanceName is the name of an instance of the operator.
+// InstanceName returns the name of an instance of the operator.
 func InstanceName(number int) string { return Ring + "-" + strconv.Itoa(number) }
 
-// installs are the manifests that a mode needs, in order. The samples come later, when there is somebody to
-// work on them; Deployments not at all, the demo runs processes instead.
-func (e example) installs(mode string) []string {
+// manifestPaths returns the manifests that a mode needs, in order. The samples are created later,
+// when the instances are ready. Deployments are omitted, because the demo runs processes instead.
+func (e example) manifestPaths(mode string) []string {
 	paths := []string{"operator/namespace.yaml", "rbac"}
 	switch mode {
 	case view.ModeShard:

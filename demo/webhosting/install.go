@@ -13,23 +13,23 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 )
 
-// installKinds makes the cluster know our kinds.
+// installKinds installs the CustomResourceDefinitions.
 func (d *Demo) installKinds(ctx context.Context) error {
 	kinds, err := manifest.Read(d.example.files, "crds")
 	if err != nil {
 		return fmt.Errorf("reading the example's manifests: %w", err)
 	}
 	if d.options.Mode == view.ModeShard {
-		ours, err := manifest.Read(config.Manifests, "crds")
+		rings, err := manifest.Read(config.Manifests, "crds")
 		if err != nil {
-			return fmt.Errorf("reading our manifests: %w", err)
+			return fmt.Errorf("reading the manifests of Ringmaster: %w", err)
 		}
-		kinds = append(ours, kinds...)
+		kinds = append(rings, kinds...)
 	}
 	return d.InstallKinds(ctx, kinds...)
 }
 
-// installRoles makes namespaces, ServiceAccounts, what they may do, and the ring.
+// installRoles installs namespaces, ServiceAccounts, roles and the ring.
 func (d *Demo) installRoles(ctx context.Context) error {
 	type source struct {
 		files fs.FS
@@ -41,7 +41,7 @@ func (d *Demo) installRoles(ctx context.Context) error {
 	} else if err := d.removeRing(ctx); err != nil {
 		return err
 	}
-	for _, path := range d.example.installs(d.options.Mode) {
+	for _, path := range d.example.manifestPaths(d.options.Mode) {
 		sources = append(sources, source{d.example.files, path})
 	}
 	for _, source := range sources {
@@ -56,8 +56,8 @@ func (d *Demo) installRoles(ctx context.Context) error {
 	return nil
 }
 
-// removeRing removes what an earlier run on the same data has left that would have the same objects spread by
-// two. It needs no precondition: whatever it is by now, it must not be there.
+// removeRing removes the ControllerRing of an earlier run in another mode, so that only one sharder
+// assigns the objects. It needs no precondition, because the ring must not exist in any version.
 func (d *Demo) removeRing(ctx context.Context) error {
 	rings, err := manifest.Read(d.example.files, "ring/ring.yaml")
 	if err != nil {

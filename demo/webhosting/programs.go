@@ -14,27 +14,27 @@ import (
 
 const sharder = "sharder"
 
-// FindPrograms returns the folder if it has what a demo in that mode runs.
+// FindPrograms returns the absolute path of the folder if it has the programs of a mode.
 func FindPrograms(folder, mode string) (string, error) {
 	return cluster.FindPrograms(folder, programs(mode)...)
 }
 
-// instance is what to run for an instance of the operator.
+// instance returns the program of an instance of the operator.
 func (d *Demo) instance(number int) supervisor.Program {
 	name := InstanceName(number)
-	return d.Program(cluster.Job{
+	return d.Program(cluster.ProcessSpec{
 		Name: name, Namespace: d.example.namespace, Account: d.example.ring, Program: d.example.program,
 		Args: []string{
 			"--mode=" + d.options.Mode,
 			"--health-address=0", "--metrics-address=0",
-			// So that each reconcile is in the log: who wants to know who worked on what can read it there.
+			// Logs each reconcile, so that the log shows which instance reconciled which object.
 			"--zap-log-level=debug",
 		},
 	})
 }
 
-// replica is what to run for a replica of the sharder. The API server reaches all of them through one
-// address, as it would through a Service.
+// replica returns the program of a replica of the sharder. The API server reaches all replicas at
+// the address of the load balancer, as it would through a Service.
 func (d *Demo) replica(number int) (supervisor.Program, error) {
 	port, err := process.ReservePort("127.0.0.1")
 	if err != nil {
@@ -42,8 +42,8 @@ func (d *Demo) replica(number int) (supervisor.Program, error) {
 	}
 	name := sharder + "-" + strconv.Itoa(number)
 	d.ports = append(d.ports, port)
-	d.webhooks[name] = "127.0.0.1:" + strconv.Itoa(port.Number)
-	path := filepath.Join(d.Folder(name), "config.yaml")
+	d.webhookAddresses[name] = "127.0.0.1:" + strconv.Itoa(port.Number)
+	path := filepath.Join(d.ProcessDir(name), "config.yaml")
 	if err := os.WriteFile(path, fmt.Appendf(nil, `apiVersion: config.sharding.timebertt.dev/v1alpha1
 kind: SharderConfig
 health: {bindAddress: "0"}
@@ -55,7 +55,7 @@ webhook:
 `, d.balancer.Address()), 0o600); err != nil {
 		return supervisor.Program{}, fmt.Errorf("configuring the sharder: %w", err)
 	}
-	return d.Program(cluster.Job{
+	return d.Program(cluster.ProcessSpec{
 		Name: name, Namespace: shardingv1alpha1.NamespaceSystem, Account: sharder, Program: sharder,
 		Args: []string{"--config", path, "--webhook-port", strconv.Itoa(port.Number)},
 	}), nil

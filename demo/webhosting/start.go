@@ -20,11 +20,11 @@ func (d *Demo) start(ctx context.Context) error {
 	if err := d.connect(); err != nil {
 		return err
 	}
-	if err := d.ForgetLogs(sharder+"-*", d.example.ring+"-*"); err != nil {
+	if err := d.RemoveLogs(sharder+"-*", d.example.ring+"-*"); err != nil {
 		return err
 	}
 	limit := startLimit + time.Duration(d.options.Websites)*perWebsite
-	starting, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
+	starting, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the start took longer than %s", limit))
 	defer cancel()
 	for _, step := range d.steps() {
 		d.options.Report(step.what)
@@ -32,7 +32,7 @@ func (d *Demo) start(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.awaitObjects(ctx)
+	return d.waitForObjects(ctx)
 }
 
 // step is a part of the start.
@@ -43,13 +43,13 @@ type step struct {
 
 func (d *Demo) steps() []step {
 	steps := []step{
-		{"installing the kinds of resources", d.installKinds},
+		{"installing CustomResourceDefinitions", d.installKinds},
 		{"installing namespaces and roles", d.installRoles},
-		{"pretending a node", d.pretendNode},
-		{"looking at the cluster", d.look},
+		{"starting a fake node", d.startNode},
+		{"watching the cluster", d.startObserving},
 	}
 	if d.options.Mode == view.ModeShard {
-		steps = append(steps, step{fmt.Sprintf("starting %d replicas of the sharder", replicas), d.startSharders})
+		steps = append(steps, step{fmt.Sprintf("starting %d replicas of the sharder", sharderReplicas), d.startSharders})
 	}
 	return append(steps,
 		step{"starting " + prose.Count(d.options.Shards, "instance") + " of " + d.example.ring, d.startInstances},
@@ -58,18 +58,18 @@ func (d *Demo) steps() []step {
 }
 
 func (d *Demo) connect() (err error) {
-	d.Stage, err = cluster.New(d.options.Options)
-	d.scene = observer.New(observer.Options{
+	d.Cluster, err = cluster.New(d.options.Options)
+	d.observer = observer.New(observer.Options{
 		Ring: d.example.ring, Namespace: d.example.namespace, Mode: d.options.Mode, Object: d.example.object,
 		Clock: clock.RealClock{}, Changed: d.change,
 	})
 	return err
 }
 
-func (d *Demo) look(ctx context.Context) error {
+func (d *Demo) startObserving(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
-		done <- d.scene.Watch(d.ctx, observer.Watch{
+		done <- d.observer.Watch(d.ctx, observer.Watch{
 			Config: d.Plane.RESTConfig(), Kind: d.example.kind, Rings: d.options.Mode == view.ModeShard,
 		})
 	}()
@@ -82,13 +82,14 @@ func (d *Demo) look(ctx context.Context) error {
 }
 
 func (d *Demo) startSharders(context.Context) (err error) {
-	if d.balancer, err = balancer.Start(d.serving); err != nil {
+	if d.balancer, err = balancer.Start(d.runningSharders); err != nil {
 		return err
 	}
-	// All are prepared before the first one runs: from then on others read where they serve.
+	// All addresses are set before the first replica runs, because the load balancer reads them
+	// from then on.
 	var programs []supervisor.Program
-	for number := range replicas {
-		if err := d.MakeFolder(fmt.Sprintf("%s-%d", sharder, number)); err != nil {
+	for number := range sharderReplicas {
+		if err := d.CreateDir(fmt.Sprintf("%s-%d", sharder, number)); err != nil {
 			return err
 		}
 		program, err := d.replica(number)
@@ -105,44 +106,45 @@ func (d *Demo) startSharders(context.Context) (err error) {
 	return nil
 }
 
-// forgetPods removes the Pods of instances of an earlier run. It needs no precondition: none of them runs, and
-// those that are needed are made again.
-func (d *Demo) forgetPods(ctx context.Context) error {
+// deleteStalePods deletes the Pods of an earlier run. It needs no precondition: none of these
+// instances runs, and each creates its Pod again.
+func (d *Demo) deleteStalePods(ctx context.Context) error {
 	selector := metav1.ListOptions{LabelSelector: cluster.LabelName + "=" + d.example.ring}
 	err := d.Clientset.CoreV1().Pods(d.example.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, selector)
 	if err != nil {
-		return fmt.Errorf("removing the Pods of an earlier run: %w", err)
+		return fmt.Errorf("deleting the Pods of an earlier run: %w", err)
 	}
 	return nil
 }
 
 // serving are the addresses of the replicas of the sharder that run.
-func (d *Demo) serving() []string {
+func (d *Demo) runningSharders() []string {
 	var addresses []string
-	for _, member := range d.sharders.Members() {
-		if member.Phase == supervisor.Running {
-			addresses = append(addresses, d.webhooks[member.Name])
+	for _, replica := range d.sharders.Processes() {
+		if replica.Phase == supervisor.Running {
+			addresses = append(addresses, d.webhookAddresses[replica.Name])
 		}
 	}
 	return addresses
 }
 
-// startInstances also waits until they have begun to share the work: what is created then has somebody who
-// works on it at once.
+// startInstances starts the instances, and waits until they are ready, so that websites are
+// reconciled as soon as they are created.
 func (d *Demo) startInstances(ctx context.Context) error {
-	if err := d.forgetPods(ctx); err != nil {
+	if err := d.deleteStalePods(ctx); err != nil {
 		return err
 	}
 	if _, err := d.scale(d.options.Shards); err != nil {
 		return err
 	}
-	return cluster.Until(ctx, "the instances to be ready", func(context.Context) (bool, error) {
-		return atWork(d.State()), nil
+	return cluster.WaitFor(ctx, "the instances to be ready", func(context.Context) (bool, error) {
+		return instancesReady(d.State()), nil
 	})
 }
 
-// atWork tells whether the instances share the work.
-func atWork(state view.State) bool {
+// instancesReady returns true if all instances are ready shards, or one of them leads, as the mode
+// requires.
+func instancesReady(state view.State) bool {
 	leads := false
 	for _, instance := range state.Instances {
 		leads = leads || instance.Leads && !instance.Stale
@@ -154,7 +156,7 @@ func atWork(state view.State) bool {
 }
 
 func (d *Demo) createObjects(ctx context.Context) error {
-	if err := d.servePages(ctx); err != nil {
+	if err := d.serveWebsites(ctx); err != nil {
 		return err
 	}
 	if err := d.createSamples(ctx); err != nil {

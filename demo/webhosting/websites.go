@@ -13,10 +13,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 )
 
-// mostWebsites is what a control plane on one machine bears.
-const mostWebsites = 5000
+// maxWebsites is a limit that a control plane on one machine can handle.
+const maxWebsites = 5000
 
-// samples are what the example brings along, by kind.
+// samples returns the sample objects of the example by kind.
 func (d *Demo) samples() (map[string][]*unstructured.Unstructured, error) {
 	objects, err := manifest.Read(d.example.files, "samples")
 	if err != nil {
@@ -29,7 +29,7 @@ func (d *Demo) samples() (map[string][]*unstructured.Unstructured, error) {
 	return samples, nil
 }
 
-// createSamples makes projects and themes. What somebody has changed since an earlier run stays.
+// createSamples creates projects and themes. Existing ones are not changed.
 func (d *Demo) createSamples(ctx context.Context) error {
 	samples, err := d.samples()
 	if err != nil {
@@ -52,28 +52,28 @@ func (d *Demo) create(ctx context.Context, object *unstructured.Unstructured) er
 	return nil
 }
 
-// websites creates websites until there are so many, and returns how many it has created.
-func (d *Demo) websites(ctx context.Context, wanted int, say func(string)) (int, error) {
-	d.creating.Lock() // two at a time would create too many
+// websites creates websites until the wanted number exists, and returns how many it created.
+func (d *Demo) websites(ctx context.Context, wanted int, progress func(string)) (int, error) {
+	d.creating.Lock() // concurrent calls would create too many
 	defer d.creating.Unlock()
 	samples, err := d.samples()
 	if err != nil {
 		return 0, err
 	}
-	there := map[string]bool{}
-	for _, object := range d.scene.Objects() {
-		there[object.String()] = true
+	existing := map[string]bool{}
+	for _, object := range d.observer.Objects() {
+		existing[object.String()] = true
 	}
-	missing := missingWebsites(samples, there, wanted)
-	return len(missing), d.createAll(ctx, missing, say)
+	missing := missingWebsites(samples, existing, wanted)
+	return len(missing), d.createAll(ctx, missing, progress)
 }
 
-// missingWebsites are those that have to be created so that there are so many: the samples first, and then
-// some with numbers, spread over the projects and themes of the samples.
-func missingWebsites(samples map[string][]*unstructured.Unstructured, there map[string]bool, wanted int) []*unstructured.Unstructured {
+// missingWebsites returns the websites to create until the wanted number exists: first the samples,
+// and then numbered websites that alternate between the projects and themes of the samples.
+func missingWebsites(samples map[string][]*unstructured.Unstructured, existing map[string]bool, wanted int) []*unstructured.Unstructured {
 	named, projects, themes := samples["Website"], samples["Namespace"], samples["Theme"]
 	var missing []*unstructured.Unstructured
-	for i := 0; len(there)+len(missing) < wanted; i++ {
+	for i := 0; len(existing)+len(missing) < wanted; i++ {
 		var website *unstructured.Unstructured
 		if i < len(named) {
 			website = named[i]
@@ -82,24 +82,24 @@ func missingWebsites(samples map[string][]*unstructured.Unstructured, there map[
 			website.SetNamespace(projects[i%len(projects)].GetName())
 			website.SetName(fmt.Sprintf("site-%04d", i+1))
 			theme := themes[i/len(projects)%len(themes)].GetName()
-			_ = unstructured.SetNestedField(website.Object, theme, "spec", "theme") // it is a map, and there
+			_ = unstructured.SetNestedField(website.Object, theme, "spec", "theme") // the sample has a spec
 		}
-		if !there[website.GetNamespace()+"/"+website.GetName()] {
+		if !existing[website.GetNamespace()+"/"+website.GetName()] {
 			missing = append(missing, website)
 		}
 	}
 	return missing
 }
 
-// createAll creates objects, several at a time, and tells now and then how far it is.
-func (d *Demo) createAll(ctx context.Context, objects []*unstructured.Unstructured, say func(string)) error {
-	const atATime, quiet = 8, 3 * time.Second
+// createAll creates objects concurrently, and reports the progress every few seconds.
+func (d *Demo) createAll(ctx context.Context, objects []*unstructured.Unstructured, progress func(string)) error {
+	const concurrency, reportInterval = 8, 3 * time.Second
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	queue := make(chan *unstructured.Unstructured)
 	var created atomic.Int64
 	var workers sync.WaitGroup
-	for range atATime {
+	for range concurrency {
 		workers.Go(func() {
 			for object := range queue {
 				if err := d.create(ctx, object); err != nil {
@@ -110,15 +110,15 @@ func (d *Demo) createAll(ctx context.Context, objects []*unstructured.Unstructur
 			}
 		})
 	}
-	told := time.Now()
+	reportedAt := time.Now()
 	for _, object := range objects {
 		select {
 		case queue <- object:
 		case <-ctx.Done():
 		}
-		if now := time.Now(); now.Sub(told) > quiet {
-			told = now
-			say(fmt.Sprintf("%d of %d created …", created.Load(), len(objects)))
+		if now := time.Now(); now.Sub(reportedAt) > reportInterval {
+			reportedAt = now
+			progress(fmt.Sprintf("Created %d of %d websites", created.Load(), len(objects)))
 		}
 	}
 	close(queue)

@@ -9,37 +9,37 @@ import (
 )
 
 func TestMissingWebsites(t *testing.T) {
-	samples, err := (&Demo{example: webhostingExample}).samples()
+	samples, err := (&Demo{example: exampleWebhosting}).samples()
 	if err != nil {
 		t.Fatal(err)
 	}
 	named := len(samples["Website"])
 	for name, test := range map[string]struct {
-		there  []string
-		wanted int
-		want   int
-		last   string
+		existing []string
+		wanted   int
+		want     int
+		last     string
 	}{
 		"none":                  {nil, 0, 0, ""},
 		"some of the samples":   {nil, 2, 2, "project-bakery/menu"},
 		"all of the samples":    {nil, named, named, "project-cycling/forum"},
 		"one more":              {nil, named + 1, named + 1, "project-bakery/site-0013"},
-		"one is there":          {[]string{"project-bakery/homepage"}, 2, 1, "project-bakery/menu"},
-		"one of somebody else":  {[]string{"mine/own"}, 2, 1, "project-bakery/homepage"},
-		"there are enough":      {[]string{"mine/own", "mine/other"}, 2, 0, ""},
+		"one exists":            {[]string{"project-bakery/homepage"}, 2, 1, "project-bakery/menu"},
+		"one of a user":         {[]string{"mine/own"}, 2, 1, "project-bakery/homepage"},
+		"enough exist":          {[]string{"mine/own", "mine/other"}, 2, 0, ""},
 		"one was deleted since": {[]string{"project-bakery/menu"}, 2, 1, "project-bakery/homepage"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			there := map[string]bool{}
-			for _, website := range test.there {
-				there[website] = true
+			existing := map[string]bool{}
+			for _, website := range test.existing {
+				existing[website] = true
 			}
-			missing := missingWebsites(samples, there, test.wanted)
+			missing := missingWebsites(samples, existing, test.wanted)
 			last := ""
 			seen := map[string]bool{}
 			for _, website := range missing {
 				last = website.GetNamespace() + "/" + website.GetName()
-				if seen[last] || there[last] {
+				if seen[last] || existing[last] {
 					t.Errorf("%s is created twice", last)
 				}
 				seen[last] = true
@@ -51,49 +51,49 @@ func TestMissingWebsites(t *testing.T) {
 	}
 }
 
-// TestWebsitesAreMixed spreads many over all projects and themes.
-func TestWebsitesAreMixed(t *testing.T) {
-	samples, err := (&Demo{example: webhostingExample}).samples()
+// TestWebsitesUseAllProjectsAndThemes distributes many websites over all projects and themes.
+func TestWebsitesUseAllProjectsAndThemes(t *testing.T) {
+	samples, err := (&Demo{example: exampleWebhosting}).samples()
 	if err != nil {
 		t.Fatal(err)
 	}
-	mixed := map[string]int{}
+	counts := map[string]int{}
 	for _, website := range missingWebsites(samples, nil, 500) {
 		theme := website.Object["spec"].(map[string]any)["theme"].(string)
-		mixed[website.GetNamespace()+" "+theme]++
+		counts[website.GetNamespace()+" "+theme]++
 	}
-	if want := len(samples["Namespace"]) * len(samples["Theme"]); len(mixed) != want {
-		t.Errorf("got %v", mixed)
+	if want := len(samples["Namespace"]) * len(samples["Theme"]); len(counts) != want {
+		t.Errorf("got %v", counts)
 	}
-	for mix, n := range mixed {
+	for combination, n := range counts {
 		if n < 40 {
-			t.Errorf("only %d are in %s", n, mix)
+			t.Errorf("only %d are in %s", n, combination)
 		}
 	}
 }
 
-func TestAtWork(t *testing.T) {
+func TestInstancesReady(t *testing.T) {
 	ready, leads := view.Instance{Lease: "ready"}, view.Instance{Leads: true}
-	both := view.Instance{Lease: "ready", Leads: true}
-	before := view.Instance{Lease: "ready", Leads: true, Stale: true}
+	shardAndLeader := view.Instance{Lease: "ready", Leads: true}
+	stale := view.Instance{Lease: "ready", Leads: true, Stale: true}
 	for name, test := range map[string]struct {
 		state view.State
 		want  bool
 	}{
 		"all shards are ready":          {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready, ready}}, true},
-		"one is not":                    {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready, {}}}, false},
-		"the ring is not":               {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready}, Ring: view.Ring{Problem: "?"}}, false},
-		"none are wanted":               {view.State{Mode: view.ModeShard}, true},
+		"one is not ready":              {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready, {}}}, false},
+		"the ring is not ready":         {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready}, Ring: view.Ring{Problem: "?"}}, false},
+		"no instances":                  {view.State{Mode: view.ModeShard}, true},
 		"one leads":                     {view.State{Mode: view.ModeLead, Instances: []view.Instance{{}, leads}}, true},
-		"only an earlier one led":       {view.State{Mode: view.ModeLead, Instances: []view.Instance{{}, before}}, false},
-		"one was ready before":          {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready, before}}, false},
-		"nobody leads":                  {view.State{Mode: view.ModeLead, Instances: []view.Instance{{}, {}}}, false},
-		"one of them is the sharder":    {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{ready, both}}, true},
-		"nobody shards":                 {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{ready, ready}}, false},
-		"one shards and another is not": {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{{}, both}}, false},
+		"the leader is stale":           {view.State{Mode: view.ModeLead, Instances: []view.Instance{{}, stale}}, false},
+		"one is stale":                  {view.State{Mode: view.ModeShard, Instances: []view.Instance{ready, stale}}, false},
+		"no leader":                     {view.State{Mode: view.ModeLead, Instances: []view.Instance{{}, {}}}, false},
+		"one is the in-process sharder": {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{ready, shardAndLeader}}, true},
+		"no in-process sharder":         {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{ready, ready}}, false},
+		"one is not ready, in-process":  {view.State{Mode: view.ModeInProcess, Instances: []view.Instance{{}, shardAndLeader}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, atWork(test.state)); diff != "" {
+			if diff := cmp.Diff(test.want, instancesReady(test.state)); diff != "" {
 				t.Error(diff)
 			}
 		})

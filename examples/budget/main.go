@@ -1,6 +1,6 @@
-// Command budget is an operator that keeps a PodDisruptionBudget for every Deployment. It is the
-// example of a sharded operator that is written with controller-runtime: start as many of it as you
-// like, and each works on its own share of the Deployments.
+// Command budget is an operator that maintains a PodDisruptionBudget for every Deployment. It is
+// the example of a sharded operator with controller-runtime: start any number of instances, and
+// each reconciles its own share of the Deployments.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// options are the flags. Which cluster it works on is said by --kubeconfig, which controller-runtime
-// adds, by $KUBECONFIG or by the pod that it runs in.
+// options are the flags. The cluster is that of --kubeconfig, which controller-runtime adds,
+// $KUBECONFIG or the pod.
 type options struct {
 	shard           shard.Options
 	health, metrics string
@@ -35,8 +35,8 @@ func parse() options {
 	flag.DurationVar(&o.shard.LeaseDuration, "lease-duration", shard.DefaultLeaseDuration, "how long the Lease lasts without a renewal")
 	flag.DurationVar(&o.shard.RenewDeadline, "renew-deadline", shard.DefaultRenewDeadline, "how long to try to renew the Lease before giving up")
 	flag.DurationVar(&o.shard.RetryPeriod, "retry-period", shard.DefaultRetryPeriod, "how often to renew the Lease")
-	flag.StringVar(&o.health, "health-address", ":8081", "where to serve /healthz and /readyz; 0 turns it off")
-	flag.StringVar(&o.metrics, "metrics-address", ":8080", "where to serve /metrics; 0 turns it off")
+	flag.StringVar(&o.health, "health-address", ":8081", "address of /healthz and /readyz; 0 disables it")
+	flag.StringVar(&o.metrics, "metrics-address", ":8080", "address of /metrics; 0 disables it")
 	flag.Parse()
 	return o
 }
@@ -52,7 +52,7 @@ func run(ctx context.Context, o options) error {
 	ctrl.SetLogger(zap.New())
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("finding the cluster: %w", err)
+		return fmt.Errorf("loading the kubeconfig (set --kubeconfig or $KUBECONFIG): %w", err)
 	}
 	mgr, err := shard.NewManager(config, manager.Options{
 		HealthProbeBindAddress: o.health,
@@ -63,7 +63,7 @@ func run(ctx context.Context, o options) error {
 	}
 	if err := errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		// A rollout goes on to the next pod when this one has joined the ring.
+		// A rollout continues when this instance has joined the ring.
 		mgr.AddReadyzCheck("shard", mgr.Shard().Ready),
 		(&reconciler{mgr.GetClient()}).addTo(mgr),
 	); err != nil {

@@ -13,45 +13,45 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// fieldManager is the name under which the API server notes our writes.
+// fieldManager is the field manager of all writes.
 const fieldManager = "plain"
 
-// errForeign is returned when somebody else's budget is in the way. It is not adopted (guideline 12):
-// whoever made it may want something else.
-var errForeign = errors.New("there is a PodDisruptionBudget of this name that the Deployment does not control")
+// errNameTaken is returned if a budget of another owner has the name. It is not adopted (guideline
+// 12).
+var errNameTaken = errors.New("a PodDisruptionBudget of this name exists that the Deployment does not control: delete or rename it")
 
-// ensureBudget makes the budget of a Deployment what it should be. It has nothing to say in the
-// Deployment's status, which is its own controller's (guideline 11).
+// ensureBudget brings the budget of a Deployment to its desired state. It does not write the status
+// of the Deployment, which belongs to another controller (guideline 11).
 func (c *controller) ensureBudget(ctx context.Context, deployment *appsv1.Deployment) error {
-	wanted := c.budget(deployment)
-	write := c.client.PolicyV1().PodDisruptionBudgets(wanted.Namespace)
-	current, err := c.budgets.PodDisruptionBudgets(wanted.Namespace).Get(wanted.Name)
+	desired := c.budget(deployment)
+	budgets := c.client.PolicyV1().PodDisruptionBudgets(desired.Namespace)
+	current, err := c.budgets.PodDisruptionBudgets(desired.Namespace).Get(desired.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		_, err = write.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
+		_, err = budgets.Create(ctx, desired, metav1.CreateOptions{FieldManager: fieldManager})
 		if apierrors.IsAlreadyExists(err) {
-			// It was not in the cache, which has what this shard owns.
-			return fmt.Errorf("%w, or that is on its way from another shard: %w", errForeign, err)
+			// The budget is not in the cache, which has only the objects of this shard.
+			return fmt.Errorf("%w, or it is moving from another shard: %w", errNameTaken, err)
 		}
 		return err
 	case err != nil:
 		return err
 	case !metav1.IsControlledBy(current, deployment):
-		return errForeign
-	case current.DeletionTimestamp != nil || equality.Semantic.DeepEqual(current.Spec, wanted.Spec):
-		return nil // when it has gone, there is an event
+		return errNameTaken
+	case current.DeletionTimestamp != nil || equality.Semantic.DeepEqual(current.Spec, desired.Spec):
+		return nil // its deletion triggers another sync
 	}
-	changed := current.DeepCopy() // what the cache has belongs to all (guideline 5)
-	changed.Spec = wanted.Spec
-	// Its resourceVersion is the precondition: if anybody has written it, a new shard for example, the
-	// API server refuses.
-	_, err = write.Update(ctx, changed, metav1.UpdateOptions{FieldManager: fieldManager})
+	changed := current.DeepCopy() // objects in the cache are shared (guideline 5)
+	changed.Spec = desired.Spec
+	// The resourceVersion is the precondition: the API server rejects the update after another
+	// write, for example by a new owner.
+	_, err = budgets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: fieldManager})
 	return err
 }
 
-// budget is what the budget of a Deployment should be. It has the Deployment as its controller
-// (guideline 12), so that it is deleted with it, and follows it from shard to shard; and the shard's
-// label from the start, so that this shard sees it also when no webhook gives it one.
+// budget returns the desired budget of a Deployment. The Deployment is its controller (guideline
+// 12), so that the budget is deleted and moves between shards with it. It has the shard label from
+// the start, so that this shard sees it even if the webhook is down.
 func (c *controller) budget(deployment *appsv1.Deployment) *policyv1.PodDisruptionBudget {
 	one := intstr.FromInt32(1)
 	return &policyv1.PodDisruptionBudget{

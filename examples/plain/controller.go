@@ -23,22 +23,22 @@ import (
 )
 
 const (
-	// resync is how often every object is looked at although nothing has happened (guideline 10). Nobody
-	// tells us when somebody else's budget is no longer in the way of ours.
+	// resync is the period after which every object is processed again (guideline 10). No event
+	// announces that a budget of another owner no longer has the name.
 	resync = 10 * time.Minute
-	// patience is how long the first lists may take.
-	patience = 2 * time.Minute
+	// syncTimeout is the limit for the first lists.
+	syncTimeout = 2 * time.Minute
 )
 
-// selection is which Deployments a controller works on: those of a shard, or all.
+// selection selects the Deployments of a controller: those of a shard, or all.
 type selection struct {
-	// labelShard and labelDrain are the ring's labels, shard is the name of this one.
+	// labelShard and labelDrain are the labels of the ring, shard is the name of this shard.
 	labelShard, labelDrain, shard string
-	// ring and namespace are where the Leases of the shards are.
+	// ring is the ring of the shard, namespace has the Leases.
 	ring, namespace string
 }
 
-// labels are what all objects of this shard have.
+// labels returns the labels of all objects of this shard.
 func (s selection) labels() labels.Set {
 	if s.labelShard == "" {
 		return nil
@@ -46,7 +46,7 @@ func (s selection) labels() labels.Set {
 	return labels.Set{s.labelShard: s.shard}
 }
 
-// controller keeps a PodDisruptionBudget for every Deployment that is selected.
+// controller maintains a PodDisruptionBudget for every selected Deployment.
 type controller struct {
 	client kubernetes.Interface
 	selection
@@ -54,12 +54,12 @@ type controller struct {
 	informers   informers.SharedInformerFactory
 	deployments appslisters.DeploymentLister
 	budgets     policylisters.PodDisruptionBudgetLister
-	// queue has the Deployments to look at. It gives one to one worker at a time (guideline 1), which is
-	// what makes a hand-over safe as well: nobody works on the Deployment meanwhile.
+	// queue has the Deployments to process. It gives each to one worker at a time (guideline 1).
+	// This makes the handover safe: no other worker processes the Deployment meanwhile.
 	queue workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	// given has the Deployments that were handed over, each with its version since then, until the
-	// informer has seen that.
-	given sync.Map
+	// released has the resourceVersions of Deployments that were handed over, until the informer
+	// has observed the handover.
+	released sync.Map
 }
 
 func newController(client kubernetes.Interface, selected selection) (*controller, error) {
@@ -70,30 +70,31 @@ func newController(client kubernetes.Interface, selected selection) (*controller
 			workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName](),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: "deployments"}),
 	}
-	// Shared informers (guideline 4) with the shard's label as their selector: the API server sends
-	// nothing else, and so this process never knows of an object that is not its own. One that becomes
-	// another shard's looks as if it had been deleted. Who leads sees all.
+	// Shared informers (guideline 4) select by the shard label, so that the API server sends only
+	// the objects of this shard. An object that moves to another shard looks deleted. A leader
+	// watches all objects.
 	c.informers = informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTweakListOptions(
 		func(options *metav1.ListOptions) { options.LabelSelector = c.labels().String() },
 	))
 	deployments, budgets := c.informers.Apps().V1().Deployments(), c.informers.Policy().V1().PodDisruptionBudgets()
 	c.deployments, c.budgets = deployments.Lister(), budgets.Lister()
-	_, err := deployments.Informer().AddEventHandler(on(c.enqueue))
+	_, err := deployments.Informer().AddEventHandler(onChange(c.enqueue))
 	if err != nil {
 		return nil, err
 	}
-	// Whatever happens to a budget, what is looked at is its Deployment (guidelines 1 and 7).
-	_, err = budgets.Informer().AddEventHandler(on(c.enqueueOwner))
+	// A change of a budget enqueues its Deployment (guidelines 1 and 7).
+	_, err = budgets.Informer().AddEventHandler(onChange(c.enqueueOwner))
 	return c, err
 }
 
-// on calls see for every object that anything happens to: what it was does not count, only what it
-// is (guideline 3). Of a change both sides are looked at: a budget may have had another owner before.
-func on(see func(any)) cache.ResourceEventHandler {
+// onChange calls enqueue for every change of an object. The kind of change does not matter, only
+// the state (guideline 3). After an update it enqueues for the old and the new object, because a
+// budget may have had another owner.
+func onChange(enqueue func(any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    see,
-		UpdateFunc: func(before, after any) { see(before); see(after) },
-		DeleteFunc: see,
+		AddFunc:    enqueue,
+		UpdateFunc: func(before, after any) { enqueue(before); enqueue(after) },
+		DeleteFunc: enqueue,
 	}
 }
 
@@ -104,11 +105,11 @@ func (c *controller) enqueue(found any) {
 }
 
 func (c *controller) enqueueOwner(found any) {
-	if missed, is := found.(cache.DeletedFinalStateUnknown); is {
-		found = missed.Obj
+	if tombstone, ok := found.(cache.DeletedFinalStateUnknown); ok {
+		found = tombstone.Obj
 	}
-	object, is := found.(metav1.Object)
-	if !is {
+	object, ok := found.(metav1.Object)
+	if !ok {
 		return
 	}
 	if owner := metav1.GetControllerOf(object); owner != nil && owner.APIVersion == appsv1.SchemeGroupVersion.String() && owner.Kind == "Deployment" {
@@ -116,20 +117,20 @@ func (c *controller) enqueueOwner(found any) {
 	}
 }
 
-// fillCaches starts the informers and waits for all of them (guideline 6): without the budgets in its
-// cache the controller would take them for missing.
+// fillCaches starts the informers and waits for all of them (guideline 6). With an empty cache, the
+// controller would treat existing budgets as missing.
 func (c *controller) fillCaches(ctx context.Context) error {
 	c.informers.StartWithContext(ctx)
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	result := c.informers.WaitForCacheSyncWithContext(limited)
 	if ctx.Err() != nil {
-		return nil // it is told to end
+		return nil // shutdown
 	}
 	return result.AsError()
 }
 
-// run works until ctx ends, and returns when nothing is being worked on any more.
+// run processes Deployments until ctx ends, and returns when all workers have ended.
 func (c *controller) run(ctx context.Context, workers int) {
 	var group sync.WaitGroup
 	for range workers {
@@ -138,7 +139,7 @@ func (c *controller) run(ctx context.Context, workers int) {
 	<-ctx.Done()
 	c.queue.ShutDown()
 	group.Wait()
-	logr.FromContextOrDiscard(ctx).Info("All work has ended")
+	logr.FromContextOrDiscard(ctx).Info("All workers have ended")
 }
 
 func (c *controller) work(ctx context.Context) {
@@ -146,14 +147,14 @@ func (c *controller) work(ctx context.Context) {
 	}
 }
 
-// next deals with one Deployment. It returns false when it is time to end.
+// next processes one Deployment. It returns false on shutdown.
 func (c *controller) next(ctx context.Context) bool {
 	ref, shutdown := c.queue.Get()
 	if shutdown {
 		return false
 	}
 	defer c.queue.Done(ref)
-	// What is still in the queue when the Lease is lost is no longer ours to work on.
+	// After the Lease was lost, the remaining Deployments in the queue may belong to other shards.
 	if ctx.Err() != nil {
 		return false
 	}
@@ -162,28 +163,28 @@ func (c *controller) next(ctx context.Context) bool {
 		c.queue.Forget(ref)
 		return true
 	}
-	// All errors end up here, and all are tried again, later and later (guideline 9).
+	// All errors are retried with backoff (guideline 9).
 	if !errors.Is(err, context.Canceled) {
-		utilruntime.HandleErrorWithContext(ctx, err, "Could not do what a Deployment needs, trying again", "deployment", ref)
+		utilruntime.HandleErrorWithContext(ctx, err, "Could not sync Deployment", "deployment", ref)
 	}
 	c.queue.AddRateLimited(ref)
 	return true
 }
 
-// sync does what a Deployment needs now (guideline 3): it lets it go if that is asked for, before
-// anything else, and keeps its budget otherwise.
+// sync reconciles a Deployment (guideline 3). If it has the drain label, sync hands it over first;
+// otherwise it maintains the budget.
 func (c *controller) sync(ctx context.Context, ref cache.ObjectName) error {
 	deployment, err := c.deployments.Deployments(ref.Namespace).Get(ref.Name)
 	if apierrors.IsNotFound(err) {
-		// It was deleted, and its budget goes with it; or it is another shard's; or its budget was seen
-		// before it (guideline 2), and its own event is still to come.
-		c.given.Delete(ref)
+		// It was deleted, and its budget with it; or it moved to another shard; or its budget was
+		// observed first (guideline 2), and its own event is yet to come.
+		c.released.Delete(ref)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if gone, err := c.isGone(ref, deployment); gone || err != nil {
+	if released, err := c.isReleased(ref, deployment); released || err != nil {
 		return err
 	}
 	if next, draining := deployment.Labels[c.labelDrain]; draining {
@@ -191,14 +192,15 @@ func (c *controller) sync(ctx context.Context, ref cache.ObjectName) error {
 		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			return err
 		}
-		// It stays ours as long as a policy or a role forbids to hand it over, and is tried again.
+		// It stays with this shard as long as a policy or a role forbids the handover, which is
+		// retried.
 		return errors.Join(err, c.ensureBudget(ctx, deployment))
 	}
 	if deployment.DeletionTimestamp != nil {
 		return nil
 	}
 	if err := c.ensureBudget(ctx, deployment); err != nil {
-		return fmt.Errorf("keeping its budget: %w", err)
+		return fmt.Errorf("reconciling the budget: %w", err)
 	}
 	return nil
 }

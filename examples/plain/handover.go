@@ -17,48 +17,49 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// handOver answers the drain label, which means: let this Deployment go. Its value may name the shard
-// that is to have it; then the budget goes there first and the Deployment last, so that no shard ever
-// has a Deployment without its budget. Otherwise both labels go in one write, in which the sharder's
-// webhook chooses the next shard; if it is down, the sharder does so later. It also brings the budget.
+// handOver acknowledges the drain label: it releases the Deployment. If the label names the next
+// owner, the budget moves first and the Deployment last, so that no shard has a Deployment without
+// its budget. Otherwise one write removes both labels, and the webhook of the sharder assigns the
+// next owner, or, if it is down, the sharder does so later. It also moves the budget.
 func (c *controller) handOver(ctx context.Context, deployment *appsv1.Deployment, next string) error {
 	next, err := c.destination(ctx, next)
 	if err != nil {
 		return err
 	}
-	// Is it allowed at all? If not, the budget stays as well.
-	patch, err := c.give(deployment.ResourceVersion, next)
+	// A dry run shows whether the handover is allowed. If it is not, the budget must stay as well.
+	patch, err := c.releasePatch(deployment.ResourceVersion, next)
 	if err != nil {
 		return err
 	}
 	deployments := c.client.AppsV1().Deployments(deployment.Namespace)
 	if _, err := deployments.Patch(ctx, deployment.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("handing it over to %q: %w", next, err)
+		return fmt.Errorf("handing over to shard %q: %w", next, err)
 	}
 	if next != "" {
-		if err := c.giveBudget(ctx, deployment, next); err != nil {
-			return fmt.Errorf("handing its budget over to %s: %w", next, err)
+		if err := c.moveBudget(ctx, deployment, next); err != nil {
+			return fmt.Errorf("handing over the budget to shard %s: %w", next, err)
 		}
 	}
-	// After an error it is tried again, and nothing else: the drain label is there until this write is
-	// done, and also if it was done and only the answer got lost.
-	given, err := deployments.Patch(ctx, deployment.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	// After an error the handover is retried before anything else: in the cache the drain label
+	// stays until this write succeeds, also if only the response was lost.
+	released, err := deployments.Patch(ctx, deployment.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("handing it over to %q: %w", next, err)
+		return fmt.Errorf("handing over to shard %q: %w", next, err)
 	}
-	// The webhook may have chosen this shard again.
-	if given.Labels[c.labelShard] != c.shard {
-		c.given.Store(cache.MetaObjectToName(deployment), given.ResourceVersion)
+	// The webhook may have assigned this shard again.
+	if released.Labels[c.labelShard] != c.shard {
+		c.released.Store(cache.MetaObjectToName(deployment), released.ResourceVersion)
 	}
 	return nil
 }
 
-// destination is the shard that a drain label names, if that is another live shard of the ring. Other sharders write "true",
-// and people write anything: a Deployment that goes to a name that nobody has would be nobody's.
+// destination returns the shard that a drain label names, if it is another live shard of the ring.
+// Other sharders write "true", and users may write anything: a Deployment with the label of a shard
+// that does not exist would be orphaned.
 func (c *controller) destination(ctx context.Context, value string) (string, error) {
 	if value == c.shard || len(validation.IsDNS1123Subdomain(value)) > 0 {
 		return "", nil
@@ -77,9 +78,9 @@ func (c *controller) destination(ctx context.Context, value string) (string, err
 	return value, nil
 }
 
-// giveBudget gives the budget of a Deployment to another shard. It asks the API server for it: a budget
-// that was created a moment ago may not be in the cache.
-func (c *controller) giveBudget(ctx context.Context, deployment *appsv1.Deployment, next string) error {
+// moveBudget moves the budget of a Deployment to another shard. It reads the budget from the API
+// server, because the cache may not have it yet.
+func (c *controller) moveBudget(ctx context.Context, deployment *appsv1.Deployment, next string) error {
 	budgets := c.client.PolicyV1().PodDisruptionBudgets(deployment.Namespace)
 	budget, err := budgets.Get(ctx, deployment.Name, metav1.GetOptions{})
 	switch {
@@ -90,7 +91,7 @@ func (c *controller) giveBudget(ctx context.Context, deployment *appsv1.Deployme
 	case !metav1.IsControlledBy(budget, deployment) || budget.Labels[c.labelShard] != c.shard:
 		return nil
 	}
-	patch, err := c.give(budget.ResourceVersion, next)
+	patch, err := c.releasePatch(budget.ResourceVersion, next)
 	if err != nil {
 		return err
 	}
@@ -98,9 +99,9 @@ func (c *controller) giveBudget(ctx context.Context, deployment *appsv1.Deployme
 	return err
 }
 
-// give is the write that makes an object another shard's. The version is its precondition: nobody may
-// have changed the object since it was decided about.
-func (c *controller) give(version, next string) ([]byte, error) {
+// releasePatch returns the patch that releases an object, and assigns it to the next shard if that
+// is known. The resourceVersion is its precondition.
+func (c *controller) releasePatch(version, next string) ([]byte, error) {
 	labels := map[string]any{c.labelShard: nil, c.labelDrain: nil}
 	if next != "" {
 		labels[c.labelShard] = next
@@ -108,17 +109,17 @@ func (c *controller) give(version, next string) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version, "labels": labels}})
 }
 
-// isGone tells whether the cache has not seen yet that a Deployment was handed over. Until then it still
-// looks like this shard's, and must not be worked on. If the cache has a later version, it has come back.
-func (c *controller) isGone(ref cache.ObjectName, deployment *appsv1.Deployment) (bool, error) {
-	since, given := c.given.Load(ref)
-	if !given {
+// isReleased returns true if a Deployment was handed over, and the cache has not observed that yet.
+// It must not be processed then. If the cache has a later version, the Deployment has come back.
+func (c *controller) isReleased(ref cache.ObjectName, deployment *appsv1.Deployment) (bool, error) {
+	releasedAt, released := c.released.Load(ref)
+	if !released {
 		return false, nil
 	}
-	later, err := resourceversion.CompareResourceVersion(deployment.ResourceVersion, since.(string))
+	later, err := resourceversion.CompareResourceVersion(deployment.ResourceVersion, releasedAt.(string))
 	if err != nil || later <= 0 {
 		return true, err
 	}
-	c.given.Delete(ref)
+	c.released.Delete(ref)
 	return false, nil
 }

@@ -10,7 +10,7 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// TestDestination trusts a drain label only if it names a live shard of the ring.
+// TestDestination expects that only names of live shards of the ring are used.
 func TestDestination(t *testing.T) {
 	lease := func(name, ring, holder string, annotations map[string]string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{
@@ -29,7 +29,7 @@ func TestDestination(t *testing.T) {
 		"live": "live", "this": "", "dead": "", "foreign": "", "leaving": "", "true": "", "nobody": "", "": "", "Not a name": "",
 	} {
 		if got, err := c.destination(t.Context(), value); err != nil || got != want {
-			t.Errorf("%q goes to %q, %v, want %q", value, got, err, want)
+			t.Errorf("destination of %q is %q, %v, want %q", value, got, err, want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// health answers the kubelet: /healthz always, /readyz while this process is a shard of the ring, so
-// that a rollout goes on to the next pod when this one has joined.
+// health serves the probes: /healthz always succeeds, /readyz while this process is a shard of the
+// ring, so that a rollout continues when it has joined.
 type health struct {
 	ready  atomic.Bool
 	server *http.Server
@@ -18,7 +18,7 @@ type health struct {
 func serveHealth(address string) (*health, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("serving health: %w", err)
+		return nil, fmt.Errorf("serving health probes: %w", err)
 	}
 	h := &health{}
 	mux := http.NewServeMux()
@@ -30,8 +30,8 @@ func serveHealth(address string) (*health, error) {
 		http.Error(writer, "not a shard of the ring", http.StatusServiceUnavailable)
 	})
 	h.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = h.server.Serve(listener) }() // if it ends before its time, the kubelet notices
+	go func() { _ = h.server.Serve(listener) }() // if it fails, the probes of the kubelet fail
 	return h, nil
 }
 
-func (h *health) close() { _ = h.server.Close() } // the process is about to end
+func (h *health) close() { _ = h.server.Close() } // the process is about to exit

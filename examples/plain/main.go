@@ -1,9 +1,8 @@
-// Command plain does what the example budget does, with client-go alone: it is the example of a shard
-// that is written without controller-runtime, and shows those who write one in another language what
-// a shard has to do. It joins the same ring, and can work beside instances of budget. It can also lead, which
-// is how most controllers run more than one instance: one works on all objects, the others wait for it.
+// Command plain does what the example budget does with client-go alone. It shows how to write a
+// shard without controller-runtime, and what a shard in another language has to do. It joins the
+// same ring, next to instances of budget. It can also run with plain leader election.
 //
-// It is written as Kubernetes' guidelines for controllers ask; comments name them by number.
+// It follows the guidelines for controllers of Kubernetes; comments name them by number.
 // https://github.com/kubernetes/community/blob/HEAD/contributors/devel/sig-api-machinery/controllers.md
 package main
 
@@ -35,7 +34,7 @@ type options struct {
 
 func parse() options {
 	o := options{mode: shard.ModeShard}
-	flag.Var(&o.mode, "mode", "shard: work on this shard's objects; lead: work on all while leading; alone: work on all, for development")
+	flag.Var(&o.mode, "mode", "shard: reconcile the objects of this shard; lead: reconcile all objects while leading; alone: reconcile all objects, for development")
 	flag.StringVar(&o.lease.Ring, "ring", "budget", "name of the ControllerRing to join, and of the Lease of the leader")
 	flag.StringVar(&o.lease.Name, "shard-name", os.Getenv("POD_NAME"), "name of this instance")
 	flag.StringVar(&o.lease.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of this instance's Lease")
@@ -43,8 +42,8 @@ func parse() options {
 	flag.DurationVar(&o.lease.RenewDeadline, "renew-deadline", shard.DefaultRenewDeadline, "how long to try to renew the Lease before giving up")
 	flag.DurationVar(&o.lease.RetryPeriod, "retry-period", shard.DefaultRetryPeriod, "how often to renew the Lease")
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: $KUBECONFIG, or the pod's)")
-	flag.StringVar(&o.health, "health-address", ":8081", "where to serve /healthz and /readyz")
-	flag.IntVar(&o.workers, "workers", 5, "how many Deployments to work on at the same time")
+	flag.StringVar(&o.health, "health-address", ":8081", "address of /healthz and /readyz")
+	flag.IntVar(&o.workers, "workers", 5, "number of workers")
 	flag.Parse()
 	return o
 }
@@ -60,13 +59,14 @@ func main() {
 	}
 }
 
-// run works until ctx ends. Any number of shards are active at the same time; of those that lead, one is, and
-// the others are ready to take over (guideline 8). When its Lease is lost, run returns and the process
-// ends: others are about to work on its objects.
+// run runs the controller until ctx ends. Any number of shards are active at the same time. With
+// leader election one instance is, and the others are on standby (guideline 8). When the Lease is
+// lost, run returns and the process exits, because other instances are about to take its objects
+// over.
 func run(ctx context.Context, o options) error {
 	client, err := connect(o.kubeconfig)
 	if err != nil {
-		return fmt.Errorf("finding the cluster: %w", err)
+		return fmt.Errorf("loading the kubeconfig (set --kubeconfig or $KUBECONFIG): %w", err)
 	}
 	if err := o.lease.Validate(); err != nil {
 		return err
@@ -80,20 +80,20 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	// Before it joins or leads: a shard that cannot read its objects must not be given any, and who waits to
-	// lead does so with warm caches.
+	// Fill the caches first: a shard that cannot read its objects must not join, and a standby
+	// instance needs warm caches.
 	if err := controller.fillCaches(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	return o.share(ctx, client, health, controller)
+	return o.runInMode(ctx, client, health, controller)
 }
 
-// share works when it is this instance's turn.
-func (o *options) share(ctx context.Context, client kubernetes.Interface, health *health, controller *controller) error {
+// runInMode runs the controller while this instance is a shard or leads.
+func (o *options) runInMode(ctx context.Context, client kubernetes.Interface, health *health, controller *controller) error {
 	work := func(ctx context.Context) {
-		logr.FromContextOrDiscard(ctx).Info("Works", "mode", o.mode, "controllerRing", o.lease.Ring, "instance", o.lease.Name)
+		logr.FromContextOrDiscard(ctx).Info("Started reconciling", "mode", o.mode, "controllerRing", o.lease.Ring, "instance", o.lease.Name)
 		health.ready.Store(true)
-		controller.run(ctx, o.workers) // the Lease is released when this has returned, and not before
+		controller.run(ctx, o.workers) // the Lease is released after this has returned
 	}
 	defer health.ready.Store(false)
 	switch o.mode {
@@ -101,7 +101,7 @@ func (o *options) share(ctx context.Context, client kubernetes.Interface, health
 		o.lease.Client = client.CoordinationV1()
 		return o.lease.Run(ctx, work)
 	case shard.ModeLead:
-		health.ready.Store(true) // to lead
+		health.ready.Store(true) // on standby
 		return (&shard.Leader{
 			Client: client.CoordinationV1(), Namespace: o.lease.Namespace, Name: o.lease.Ring + "-leader",
 			Ring: o.lease.Ring, Instance: o.lease.Name,
@@ -111,10 +111,10 @@ func (o *options) share(ctx context.Context, client kubernetes.Interface, health
 		work(ctx)
 		return nil
 	}
-	return fmt.Errorf("this example has no mode %q: choose shard, lead or alone", o.mode)
+	return fmt.Errorf("mode %q is not supported (available: shard, lead, alone)", o.mode)
 }
 
-// selection is which objects this instance sees.
+// selection returns the objects that this instance watches.
 func (o *options) selection() selection {
 	if o.mode != shard.ModeShard {
 		return selection{} // all
@@ -132,8 +132,8 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	// No limit on this side: the renewal of the Lease would wait behind everything else. The API server
-	// protects itself.
+	// No client-side rate limit, which would delay the renewal of the Lease. The API server limits
+	// requests itself.
 	config.QPS = -1
 	return kubernetes.NewForConfig(config)
 }

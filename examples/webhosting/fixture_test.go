@@ -30,15 +30,15 @@ import (
 )
 
 const (
-	crds     = "examples/webhosting/config/crds"
-	patience = rig.Timeout
+	crds    = "examples/webhosting/config/crds"
+	timeout = rig.Timeout
 )
 
 func TestMain(m *testing.M) {
 	if err := errors.Join(webhostingv1alpha1.AddToScheme(scheme.Scheme), shardingv1alpha1.AddToScheme(scheme.Scheme)); err != nil {
 		panic(err)
 	}
-	// Without a controller manager: the tests themselves say how Deployments are doing.
+	// Without a controller manager: the tests set the status of Deployments.
 	rig.Main(m, rig.Options{CRDs: []string{crds, "config/crds"}})
 }
 
@@ -53,14 +53,14 @@ type fixture struct {
 func setUp(t *testing.T, r *rig.Rig) *fixture {
 	t.Helper()
 	f := &fixture{Rig: r, WithT: NewWithT(t), t: t, project: r.Namespace}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(timeout)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	f.SetDefaultConsistentlyDuration(time.Second)
 	return f
 }
 
-// access is that of the operator, with the roles of its manifests and no more.
-func (f *fixture) access() *rest.Config {
+// operatorConfig returns a client config with the roles of the operator.
+func (f *fixture) operatorConfig() *rest.Config {
 	f.t.Helper()
 	const account = "operator"
 	ctx := f.t.Context()
@@ -81,11 +81,11 @@ func (f *fixture) access() *rest.Config {
 	f.create(&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: own.Name}})
 	found, err := f.TokenRESTConfig(ctx, f.Namespace, account)
 	f.Expect(err).NotTo(HaveOccurred())
-	found.QPS = -1 // as that of main
+	found.QPS = -1 // as in main
 	return found
 }
 
-// manifest reads the first object of a file.
+// manifest reads the first object of a manifest.
 func (f *fixture) manifest(file string, into client.Object) {
 	f.t.Helper()
 	content, err := config.Files.ReadFile(file)
@@ -94,7 +94,7 @@ func (f *fixture) manifest(file string, into client.Object) {
 	f.Expect(yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), buffer).Decode(into)).To(Succeed())
 }
 
-// create makes an object, unless another test has.
+// create creates an object, unless another test has created it.
 func (f *fixture) create(object client.Object) {
 	f.t.Helper()
 	if err := f.Client.Create(f.t.Context(), object); !apierrors.IsAlreadyExists(err) {
@@ -102,10 +102,10 @@ func (f *fixture) create(object client.Object) {
 	}
 }
 
-// operator is one instance, in the test's process.
+// operator is an instance in the process of the test.
 type operator struct {
-	*history
-	*wire
+	*reconcileLog
+	*transport
 	*shard.Manager
 	stop func()
 }
@@ -113,16 +113,16 @@ type operator struct {
 // start runs an instance for the Websites of this test.
 func (f *fixture) start(change ...func(*options)) *operator {
 	f.t.Helper()
-	return f.startWith(&wire{}, change...)
+	return f.startWith(&transport{}, change...)
 }
 
-func (f *fixture) startWith(between *wire, change ...func(*options)) *operator {
+func (f *fixture) startWith(proxy *transport, change ...func(*options)) *operator {
 	f.t.Helper()
 	o := options{
 		shard:   shard.Options{Mode: shard.ModeAlone, Ring: "webhosting-operator", Name: "me", Namespace: f.Namespace},
-		website: website.Options{Image: "nginx:stable", Concurrency: 5, Clock: clock.RealClock{}, LookAgain: 100 * time.Millisecond},
+		website: website.Options{Image: "nginx:stable", Concurrency: 5, Clock: clock.RealClock{}, RecheckInterval: 100 * time.Millisecond},
 	}
-	made := &operator{history: &history{}, wire: between}
+	made := &operator{reconcileLog: &reconcileLog{}, transport: proxy}
 	o.manager.Logger = made.logger()
 	o.manager.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{f.project: {}}}
 	o.manager.Metrics.BindAddress = "0"
@@ -131,7 +131,7 @@ func (f *fixture) startWith(between *wire, change ...func(*options)) *operator {
 		c(&o)
 	}
 	ctx, cancel := context.WithCancel(f.t.Context())
-	mgr, err := newManager(ctx, between.through(f.access()), o)
+	mgr, err := newManager(ctx, proxy.wrap(f.operatorConfig()), o)
 	f.Expect(err).NotTo(HaveOccurred())
 	made.Manager = mgr
 	ended := make(chan error, 1)
@@ -139,13 +139,13 @@ func (f *fixture) startWith(between *wire, change ...func(*options)) *operator {
 	made.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			f.t.Errorf("the operator ended with: %v", err)
+			f.t.Errorf("the operator failed: %v", err)
 		}
 	})
 	f.t.Cleanup(func() {
 		made.stop()
 		if f.t.Failed() {
-			f.t.Logf("the operator wrote:\n%s", strings.Join(made.all, "\n"))
+			f.t.Logf("log of the operator:\n%s", strings.Join(made.all, "\n"))
 		}
 	})
 	return made

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestGuide looks whether docs/how-to/write-controllers.md is true: each guideline names a test, and every test,
-// function and file that it names is there.
-func TestGuide(t *testing.T) {
+// TestGuideNamesExist checks docs/how-to/write-controllers.md: each guideline names a test, and
+// every test, function and file that it names exists.
+func TestGuideNamesExist(t *testing.T) {
 	const folder = "../../docs/how-to"
 	guide, err := os.ReadFile(filepath.Join(folder, "write-controllers.md"))
 	if err != nil {
@@ -33,7 +33,7 @@ func TestGuide(t *testing.T) {
 	test := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)`")
 	guidelines := regexp.MustCompile(`(?m)^## \d+\. `).Split(string(guide), -1)[1:]
 	if len(guidelines) != 12 {
-		t.Errorf("there are %d guidelines", len(guidelines))
+		t.Errorf("got %d guidelines, want 12", len(guidelines))
 	}
 	for _, guideline := range guidelines {
 		if title, text, _ := strings.Cut(guideline, "\n"); !test.MatchString(text) {
@@ -42,7 +42,7 @@ func TestGuide(t *testing.T) {
 	}
 	for _, name := range test.FindAllStringSubmatch(string(guide), -1) {
 		if !strings.Contains(code.String(), "func "+name[1]+"(") {
-			t.Errorf("there is no test %s", name[1])
+			t.Errorf("test %s not found", name[1])
 		}
 	}
 	for _, link := range regexp.MustCompile(`\]\(([^:)#]+)\)`).FindAllStringSubmatch(string(guide), -1) {
@@ -53,7 +53,7 @@ func TestGuide(t *testing.T) {
 	for _, name := range regexp.MustCompile("`([a-z]\\w+)` (?:and `(\\w+)` )?in \\[").FindAllStringSubmatch(string(guide), -1) {
 		for _, function := range name[1:] {
 			if function != "" && !regexp.MustCompile(`func (\([^)]*\) )?`+function+`[\[(]`).MatchString(code.String()) {
-				t.Errorf("there is no function %s", function)
+				t.Errorf("function %s not found", function)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
-// Command webhosting is the sample operator: it serves a page for every Website, in the colors of its
-// Theme. It is what an operator looks like that is written with care, and it runs in every way that
-// pkg/shard knows, with one flag.
+// Command webhosting is the sample operator: it serves a page for every Website, in the colors of
+// its Theme. It follows the guidelines for controllers, and runs in every mode of pkg/shard,
+// selected with one flag.
 package main
 
 import (
@@ -39,7 +39,7 @@ func run(ctx context.Context, o options) error {
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.log)))
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("finding the cluster (name it with --kubeconfig or $KUBECONFIG): %w", err)
+		return fmt.Errorf("loading the kubeconfig (set --kubeconfig or $KUBECONFIG): %w", err)
 	}
 	mgr, err := newManager(ctx, config, o)
 	if err != nil {
@@ -48,7 +48,7 @@ func run(ctx context.Context, o options) error {
 	return mgr.Start(ctx)
 }
 
-// newManager makes the manager that does all of it when it is started.
+// newManager returns the manager with the controller.
 func newManager(ctx context.Context, config *rest.Config, o options) (*shard.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), webhostingv1alpha1.AddToScheme(scheme)); err != nil {
@@ -59,12 +59,12 @@ func newManager(ctx context.Context, config *rest.Config, o options) (*shard.Man
 	if err != nil {
 		return nil, fmt.Errorf("setting up: %w", err)
 	}
-	if err := installed(mgr.GetRESTMapper()); err != nil {
+	if err := requireCRDs(mgr.GetRESTMapper()); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		// A rollout goes on to the next pod when this one takes its part.
+		// A rollout continues when this instance has joined the ring.
 		mgr.AddReadyzCheck("shard", mgr.Shard().Ready),
 		website.Add(ctx, mgr, o.website),
 	); err != nil {
@@ -73,17 +73,17 @@ func newManager(ctx context.Context, config *rest.Config, o options) (*shard.Man
 	return mgr, nil
 }
 
-// installed tells whether the cluster knows our kinds. Without them the caches would wait in vain, and say
-// so only after minutes.
-func installed(mapper meta.RESTMapper) error {
+// requireCRDs returns an error if the CustomResourceDefinitions are missing. Otherwise the caches
+// would time out after minutes.
+func requireCRDs(mapper meta.RESTMapper) error {
 	for _, kind := range []string{"Theme", "Website"} {
-		of := schema.GroupKind{Group: webhostingv1alpha1.SchemeGroupVersion.Group, Kind: kind}
-		_, err := mapper.RESTMapping(of, webhostingv1alpha1.SchemeGroupVersion.Version)
+		groupKind := schema.GroupKind{Group: webhostingv1alpha1.SchemeGroupVersion.Group, Kind: kind}
+		_, err := mapper.RESTMapping(groupKind, webhostingv1alpha1.SchemeGroupVersion.Version)
 		if meta.IsNoMatchError(err) {
-			return fmt.Errorf("the cluster does not know the kind %s: install it with `kubectl apply -k examples/webhosting/config/crds`, and start again", kind)
+			return fmt.Errorf("kind %s is not installed in the cluster: install it with `kubectl apply -k examples/webhosting/config/crds`", kind)
 		}
 		if err != nil {
-			return fmt.Errorf("asking the cluster for the kind %s: %w", kind, err)
+			return fmt.Errorf("looking up the kind %s: %w", kind, err)
 		}
 	}
 	return nil

@@ -32,24 +32,24 @@ import (
 func (f *fixture) kubectl(args ...string) string {
 	f.t.Helper()
 	command := exec.CommandContext(f.t.Context(), filepath.Join(rig.Assets(f.t), "kubectl"), append([]string{"--kubeconfig", f.Kubeconfig}, args...)...)
-	said, err := command.CombinedOutput()
-	f.Expect(err).NotTo(HaveOccurred(), string(said))
-	return string(said)
+	output, err := command.CombinedOutput()
+	f.Expect(err).NotTo(HaveOccurred(), string(output))
+	return string(output)
 }
 
-// TestManifests applies what people apply, for each mode and from one to the next.
+// TestManifests applies the manifests of each mode, one after the other.
 func TestManifests(t *testing.T) {
 	f := setUp(t, rig.Private(t, rig.Options{CRDs: []string{"config/crds"}}))
 	for _, mode := range []string{"lead", "in-process", "shard"} {
 		f.Expect(f.kubectl("apply", "-k", "config/"+mode)).NotTo(ContainSubstring("Warning"), mode)
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "webhosting-system", Name: "webhosting-operator"}}
-		container := now(f, deployment).Spec.Template.Spec.Containers[0]
+		container := refresh(f, deployment).Spec.Template.Spec.Containers[0]
 		f.Expect(container.Args).To(Equal([]string{"--mode=" + mode}))
 		_, err := parse(container.Args, io.Discard)
 		f.Expect(err).NotTo(HaveOccurred())
 	}
 	ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: "webhosting-operator"}}
-	f.Expect(now(f, ring).Spec.NamespaceSelector).To(Equal(projects()), "both sharders spread the same")
+	f.Expect(refresh(f, ring).Spec.NamespaceSelector).To(Equal(projects()), "both kinds of sharder assign the same objects")
 
 	f.Expect(f.kubectl("apply", "-k", "config/samples")).NotTo(ContainSubstring("Warning"))
 	websites, themes, namespaces := &webhostingv1alpha1.WebsiteList{}, &webhostingv1alpha1.ThemeList{}, &corev1.NamespaceList{}
@@ -66,14 +66,14 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestRestrictedPods looks whether the pods may run where the least is allowed.
+// TestRestrictedPods creates a pod in a namespace with the Pod Security Standard restricted.
 func TestRestrictedPods(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.start()
 	f.theme("exciting", "darkcyan")
 	site := f.website("homepage", "exciting")
-	f.phase(site, webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing)
-	template := f.belongings(f, site).workload.Spec.Template
+	f.waitForPhase(site, webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing)
+	template := f.children(f, site).workload.Spec.Template
 
 	strict := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "strict-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
@@ -85,7 +85,7 @@ func TestRestrictedPods(t *testing.T) {
 	f.Expect(ptr.Deref(pod.Spec.SecurityContext.RunAsNonRoot, false)).To(BeTrue())
 }
 
-// TestSharderRole compares the role for the external sharder with what `ringmaster role` prints.
+// TestSharderRole compares the role of the external sharder with the output of `ringmaster role`.
 func TestSharderRole(t *testing.T) {
 	ring := &shardingv1alpha1.ControllerRing{}
 	if err := decode(t, "ring/ring.yaml")(ring); err != nil {
@@ -101,7 +101,7 @@ func TestSharderRole(t *testing.T) {
 	}
 }
 
-// TestInstanceRoles looks whether an instance may do all that one may have to that is the sharder too.
+// TestInstanceRoles expects that an instance has all permissions that the in-process sharder needs.
 func TestInstanceRoles(t *testing.T) {
 	ring := &shardingv1alpha1.ControllerRing{}
 	if err := decode(t, "ring/ring.yaml")(ring); err != nil {
@@ -136,7 +136,7 @@ func TestInstanceRoles(t *testing.T) {
 	}
 }
 
-// permissions are the single things that rules allow.
+// permissions expands rules to single permissions.
 func permissions(rules []rbacv1.PolicyRule) (all []string) {
 	for _, rule := range rules {
 		for _, group := range rule.APIGroups {
@@ -161,8 +161,8 @@ func decode(t *testing.T, file string) func(any) error {
 	return yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), buffer).Decode
 }
 
-// TestEmbedded looks whether programs find all manifests that kubectl finds.
-func TestEmbedded(t *testing.T) {
+// TestManifestsAreEmbedded expects that all manifests of the kustomizations are embedded.
+func TestManifestsAreEmbedded(t *testing.T) {
 	for _, folder := range []string{"crds", "rbac", "operator", "ring", "samples", "lead", "shard", "in-process"} {
 		list := struct {
 			Resources []string

@@ -15,7 +15,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/examples/webhosting/website"
 )
 
-// theme makes a Theme. Themes are for all namespaces, so it has something of the test's in its name.
+// theme creates a Theme. Themes are cluster-scoped, so its name contains the namespace of the test.
 func (f *fixture) theme(name, color string) *webhostingv1alpha1.Theme {
 	f.t.Helper()
 	theme := &webhostingv1alpha1.Theme{
@@ -26,7 +26,7 @@ func (f *fixture) theme(name, color string) *webhostingv1alpha1.Theme {
 	return theme
 }
 
-// website makes a Website of a Theme of this test.
+// website creates a Website with a Theme of this test.
 func (f *fixture) website(name, theme string, change ...func(*webhostingv1alpha1.Website)) *webhostingv1alpha1.Website {
 	f.t.Helper()
 	made := &webhostingv1alpha1.Website{
@@ -40,13 +40,13 @@ func (f *fixture) website(name, theme string, change ...func(*webhostingv1alpha1
 	return made
 }
 
-// light is for Websites that need no pods.
-func light(w *webhostingv1alpha1.Website) {
+// withoutWorkload makes a Website skip its pods.
+func withoutWorkload(w *webhostingv1alpha1.Website) {
 	metav1.SetMetaDataLabel(&w.ObjectMeta, webhostingv1alpha1.LabelSkipWorkload, "")
 }
 
-// belongings are the objects of a Website.
-type belongings struct {
+// children are the children of a Website.
+type children struct {
 	page       *corev1.ConfigMap
 	workload   *appsv1.Deployment
 	service    *corev1.Service
@@ -54,21 +54,21 @@ type belongings struct {
 	serverName string
 }
 
-func newBelongings(of client.Object) *belongings {
-	b := &belongings{serverName: website.ServerName(client.ObjectKeyFromObject(of))}
+func newChildren(of client.Object) *children {
+	b := &children{serverName: website.ServerName(client.ObjectKeyFromObject(of))}
 	own := metav1.ObjectMeta{Namespace: of.GetNamespace(), Name: b.serverName}
 	b.page, b.workload = &corev1.ConfigMap{ObjectMeta: own}, &appsv1.Deployment{ObjectMeta: own}
 	b.service, b.ingress = &corev1.Service{ObjectMeta: own}, &networkingv1.Ingress{ObjectMeta: own}
 	return b
 }
 
-func (b *belongings) all() map[string]client.Object {
+func (b *children) all() map[string]client.Object {
 	return map[string]client.Object{"ConfigMap": b.page, "Deployment": b.workload, "Service": b.service, "Ingress": b.ingress}
 }
 
-// belongings reads what there is of a Website. All of it has to be there.
-func (f *fixture) belongings(g Gomega, of client.Object) *belongings {
-	b := newBelongings(of)
+// children reads the children of a Website, all of which must exist.
+func (f *fixture) children(g Gomega, of client.Object) *children {
+	b := newChildren(of)
 	for kind, object := range b.all() {
 		g.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed(), kind)
 		g.Expect(object.GetDeletionTimestamp()).To(BeNil(), kind)
@@ -76,15 +76,15 @@ func (f *fixture) belongings(g Gomega, of client.Object) *belongings {
 	return b
 }
 
-// now reads an object anew.
-func now[T client.Object](f *fixture, object T) T {
+// refresh reads an object again.
+func refresh[T client.Object](f *fixture, object T) T {
 	f.t.Helper()
 	f.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
 	return object
 }
 
-// phase waits until a Website is in a phase, and the status is about its newest version.
-func (f *fixture) phase(of *webhostingv1alpha1.Website, want webhostingv1alpha1.Phase, reason string) {
+// waitForPhase waits until the current generation of a Website is in a phase.
+func (f *fixture) waitForPhase(of *webhostingv1alpha1.Website, want webhostingv1alpha1.Phase, reason string) {
 	f.t.Helper()
 	f.Eventually(func(g Gomega) {
 		g.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(of), of)).To(Succeed())
@@ -97,16 +97,17 @@ func (f *fixture) phase(of *webhostingv1alpha1.Website, want webhostingv1alpha1.
 	}).Should(Succeed())
 }
 
-// ready waits until a Website without pods is ready.
-func (f *fixture) ready(of *webhostingv1alpha1.Website) {
+// waitForReady waits until a Website without pods is ready.
+func (f *fixture) waitForReady(of *webhostingv1alpha1.Website) {
 	f.t.Helper()
-	f.phase(of, webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonWorkloadSkipped)
+	f.waitForPhase(of, webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonWorkloadSkipped)
 }
 
-// rollOut says of a Deployment what its controller would say when all pods are there.
-func (f *fixture) rollOut(b *belongings, change ...func(*appsv1.DeploymentStatus)) {
+// setDeploymentStatus sets the status that the Deployment controller would set when all pods are
+// available.
+func (f *fixture) setDeploymentStatus(b *children, change ...func(*appsv1.DeploymentStatus)) {
 	f.t.Helper()
-	workload := now(f, b.workload)
+	workload := refresh(f, b.workload)
 	workload.Status = appsv1.DeploymentStatus{
 		ObservedGeneration: workload.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
 	}
@@ -116,7 +117,7 @@ func (f *fixture) rollOut(b *belongings, change ...func(*appsv1.DeploymentStatus
 	f.Expect(f.Client.Status().Update(f.t.Context(), workload)).To(Succeed())
 }
 
-// change patches an object, whatever version it has.
+// change patches an object without a precondition.
 func change[T client.Object](f *fixture, object T, how func(T)) {
 	f.t.Helper()
 	before, _ := object.DeepCopyObject().(client.Object)
@@ -124,30 +125,29 @@ func change[T client.Object](f *fixture, object T, how func(T)) {
 	f.Expect(f.Client.Patch(f.t.Context(), object, client.MergeFrom(before))).To(Succeed())
 }
 
-// poke asks for a reconcile, as load tests do.
-func (f *fixture) poke(of *webhostingv1alpha1.Website) {
+// requestReconcile triggers a reconcile, as load tests do.
+func (f *fixture) requestReconcile(of *webhostingv1alpha1.Website) {
 	f.t.Helper()
 	change(f, of, func(w *webhostingv1alpha1.Website) {
-		metav1.SetMetaDataAnnotation(&w.ObjectMeta, "poked", time.Now().Format(time.RFC3339Nano))
+		metav1.SetMetaDataAnnotation(&w.ObjectMeta, "reconcile-requested", time.Now().Format(time.RFC3339Nano))
 	})
 }
 
-// calm waits until all that was asked of an operator is done: when each Website is poked, it is
-// reconciled, and there was nothing more to do.
-func (f *fixture) calm(o *operator, all ...*webhostingv1alpha1.Website) {
+// waitUntilIdle waits until a requested reconcile of each Website causes no write.
+func (f *fixture) waitUntilIdle(o *operator, all ...*webhostingv1alpha1.Website) {
 	f.t.Helper()
 	f.Eventually(func(g Gomega) {
 		before := o.reconciled()
-		o.wire.forget()
+		o.transport.reset()
 		for _, of := range all {
-			f.poke(of)
+			f.requestReconcile(of)
 		}
 		g.Eventually(func(g Gomega) {
 			counts := o.reconciled()
 			for _, of := range all {
 				g.Expect(counts[of.Name]).To(BeNumerically(">", before[of.Name]), of.Name)
 			}
-		}).WithTimeout(patience).Should(Succeed())
+		}).WithTimeout(timeout).Should(Succeed())
 		g.Expect(o.writes()).To(BeEmpty())
 	}).Should(Succeed())
 }

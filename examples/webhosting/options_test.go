@@ -16,10 +16,10 @@ import (
 func TestParse(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
-		want string // a part of the error, or nothing
+		want string // a part of the error, or empty
 		is   func(options) bool
 	}{
-		"the defaults": {is: func(o options) bool {
+		"defaults": {is: func(o options) bool {
 			return o.shard.Mode == shard.ModeShard && o.shard.Ring == "webhosting-operator" && o.website.Concurrency == 15 &&
 				o.website.Image == "nginx:stable" && o.shard.LeaseDuration == 15*time.Second
 		}},
@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 				t.Errorf("got %+v", o)
 			}
 			if out.Len() > 0 {
-				t.Errorf("it wrote %s", &out)
+				t.Errorf("unexpected output: %s", &out)
 			}
 		})
 	}
@@ -60,8 +60,9 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestAllLines writes more lines in a second than controller-runtime's logs usually keep.
-func TestAllLines(t *testing.T) {
+// TestDebugLogIsNotSampled logs more lines in a second than the sampling of controller-runtime
+// keeps.
+func TestDebugLogIsNotSampled(t *testing.T) {
 	const n = 1000
 	o, err := parse([]string{"--zap-log-level=debug"}, &bytes.Buffer{})
 	if err != nil {
@@ -74,6 +75,6 @@ func TestAllLines(t *testing.T) {
 		log.V(1).Info(begins)
 	}
 	if got := strings.Count(out.String(), begins); got != n {
-		t.Errorf("%d lines of %d are there", got, n)
+		t.Errorf("got %d lines of %d", got, n)
 	}
 }

@@ -15,46 +15,46 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestNameTaken puts objects of others where those of a Website should be.
+// TestNameTaken creates objects of other owners with the name of a child.
 func TestNameTaken(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	o := f.start()
 	f.theme("exciting", "darkcyan")
 	for name, test := range map[string]struct {
-		site   string
-		change func(*corev1.ConfigMap)
-		says   string
+		site    string
+		change  func(*corev1.ConfigMap)
+		message string
 	}{
-		"nobody's": {"nobodys", func(*corev1.ConfigMap) {}, "nobody controls it"},
+		"no owner": {"no-owner", func(*corev1.ConfigMap) {}, "it has no controller"},
 		"with our labels": {"labelled", func(c *corev1.ConfigMap) {
 			c.Labels = map[string]string{"app.kubernetes.io/managed-by": "webhosting-operator"}
-		}, "nobody controls it"},
-		"somebody else's": {"elses", func(c *corev1.ConfigMap) { c.OwnerReferences = owner("v1", "Pod", "theirs", true) }, "Pod theirs controls it"},
-		"another website's": {"another", func(c *corev1.ConfigMap) {
+		}, "it has no controller"},
+		"another kind": {"another-kind", func(c *corev1.ConfigMap) { c.OwnerReferences = owner("v1", "Pod", "theirs", true) }, "Pod theirs controls it"},
+		"another Website": {"another", func(c *corev1.ConfigMap) {
 			c.OwnerReferences = owner("webhosting.timebertt.dev/v1alpha1", "Website", "other", true)
 		}, "Website other controls it"},
-		"ours, but not to control": {"shared", func(c *corev1.ConfigMap) {
+		"owned but not controlled": {"shared", func(c *corev1.ConfigMap) {
 			c.OwnerReferences = owner("webhosting.timebertt.dev/v1alpha1", "Website", "shared", false)
-		}, "nobody controls it"},
+		}, "it has no controller"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := setUp(t, f.Rig)
 			site := &webhostingv1alpha1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: test.site}}
-			foreign := newBelongings(site).page
+			foreign := newChildren(site).page
 			foreign.Data = map[string]string{"index.html": "theirs"}
 			test.change(foreign)
 			f.Expect(f.Client.Create(t.Context(), foreign)).To(Succeed())
 			before := foreign.ResourceVersion
 
-			site = f.website(test.site, "exciting", light)
-			f.phase(site, webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonNameTaken)
-			f.Expect(site.Status.Conditions[0].Message).To(And(ContainSubstring("ConfigMap "+foreign.Name), ContainSubstring(test.says)))
-			f.calmly(o, site)
-			f.Expect(now(f, foreign).ResourceVersion).To(Equal(before), "it is left alone")
+			site = f.website(test.site, "exciting", withoutWorkload)
+			f.waitForPhase(site, webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonNameTaken)
+			f.Expect(site.Status.Conditions[0].Message).To(And(ContainSubstring("ConfigMap "+foreign.Name), ContainSubstring(test.message)))
+			f.expectNoChange(o, site)
+			f.Expect(refresh(f, foreign).ResourceVersion).To(Equal(before), "the object of the other owner is not changed")
 
-			t.Log("It goes on by itself when the name is free")
+			t.Log("The Website becomes ready when the name is free")
 			f.Expect(f.Client.Delete(t.Context(), foreign)).To(Succeed())
-			f.ready(site)
+			f.waitForReady(site)
 		})
 	}
 	f.Expect(o.failures()).To(BeEmpty())
@@ -64,34 +64,34 @@ func owner(version, kind, name string, controls bool) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: name, UID: types.UID("0f0f"), Controller: &controls}}
 }
 
-// calmly waits for some more reconciles, which must not change the Website.
-func (f *fixture) calmly(o *operator, site *webhostingv1alpha1.Website) {
+// expectNoChange waits for some more reconciles, which must not change the Website.
+func (f *fixture) expectNoChange(o *operator, site *webhostingv1alpha1.Website) {
 	f.t.Helper()
-	before := now(f, site).ResourceVersion
+	before := refresh(f, site).ResourceVersion
 	count := o.reconciled()[site.Name]
 	f.Eventually(func() int { return o.reconciled()[site.Name] }).Should(BeNumerically(">", count+2))
-	f.Expect(now(f, site).ResourceVersion).To(Equal(before), "nothing new is to be said")
+	f.Expect(refresh(f, site).ResourceVersion).To(Equal(before), "the status does not change")
 }
 
-// TestTerminating deletes a Website that somebody holds back.
+// TestTerminating deletes a Website with a finalizer.
 func TestTerminating(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	o := f.start()
 	f.theme("exciting", "darkcyan")
-	site := f.website("homepage", "exciting", light, func(w *webhostingv1alpha1.Website) { w.Finalizers = []string{"example.com/backup"} })
-	f.ready(site)
-	b := f.belongings(f, site)
-	f.calm(o, site)
+	site := f.website("homepage", "exciting", withoutWorkload, func(w *webhostingv1alpha1.Website) { w.Finalizers = []string{"example.com/backup"} })
+	f.waitForReady(site)
+	b := f.children(f, site)
+	f.waitUntilIdle(o, site)
 
 	f.Expect(f.Client.Delete(t.Context(), site)).To(Succeed())
-	f.phase(site, webhostingv1alpha1.PhaseTerminating, webhostingv1alpha1.ReasonTerminating)
-	o.wire.forget()
-	o.history.forget()
+	f.waitForPhase(site, webhostingv1alpha1.PhaseTerminating, webhostingv1alpha1.ReasonTerminating)
+	o.transport.reset()
+	o.reconcileLog.reset()
 	f.Expect(f.Client.Delete(t.Context(), b.page)).To(Succeed())
 	f.Eventually(o.reconciled).Should(HaveKey("homepage"))
-	f.calm(o, site)
+	f.waitUntilIdle(o, site)
 	err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(b.page), b.page)
-	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "nothing is made any more")
+	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "children of a terminating Website are not created")
 
 	change(f, site, func(w *webhostingv1alpha1.Website) { w.Finalizers = nil })
 	f.Eventually(func() bool {
@@ -100,78 +100,78 @@ func TestTerminating(t *testing.T) {
 	f.Expect(o.failures()).To(BeEmpty())
 }
 
-// TestGarbage deletes a Website and makes it anew at once, on a cluster that collects garbage.
-func TestGarbage(t *testing.T) {
+// TestRecreatedWebsite deletes a Website and creates it again at once, with a garbage collector.
+func TestRecreatedWebsite(t *testing.T) {
 	f := setUp(t, rig.Private(t, rig.Options{ControllerManager: true, CRDs: []string{crds}}))
 	o := f.start()
 	f.theme("exciting", "darkcyan")
-	first := f.website("homepage", "exciting", light)
-	f.ready(first)
-	old := f.belongings(f, first)
+	first := f.website("homepage", "exciting", withoutWorkload)
+	f.waitForReady(first)
+	old := f.children(f, first)
 
 	f.Expect(f.Client.Delete(t.Context(), first)).To(Succeed())
-	second := f.website("homepage", "exciting", light)
-	f.ready(second)
+	second := f.website("homepage", "exciting", withoutWorkload)
+	f.waitForReady(second)
 	f.Eventually(func(g Gomega) {
-		is := f.belongings(g, second)
+		is := f.children(g, second)
 		for kind, object := range is.all() {
 			g.Expect(metav1.IsControlledBy(object, second)).To(BeTrue(), kind)
 			g.Expect(object.GetUID()).NotTo(Equal(old.all()[kind].GetUID()), kind)
 		}
 	}).Should(Succeed())
-	f.calm(o, second)
+	f.waitUntilIdle(o, second)
 
 	f.Expect(f.Client.Delete(t.Context(), second)).To(Succeed())
 	f.Eventually(func(g Gomega) {
-		for kind, object := range newBelongings(second).all() {
+		for kind, object := range newChildren(second).all() {
 			err := f.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object)
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), kind)
 		}
-	}).Should(Succeed(), "all goes with the Website")
+	}).Should(Succeed(), "the children are deleted with the Website")
 	f.Expect(o.failures()).To(BeEmpty())
 }
 
-// TestProjectEnds deletes a namespace with all that is in it.
-func TestProjectEnds(t *testing.T) {
+// TestNamespaceDeletion deletes the namespace of a Website.
+func TestNamespaceDeletion(t *testing.T) {
 	f := setUp(t, rig.Private(t, rig.Options{ControllerManager: true, CRDs: []string{crds}}))
 	project := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "project"}}
 	f.Expect(f.Client.Create(t.Context(), project)).To(Succeed())
 	f.project = project.Name
 	o := f.start()
 	f.theme("exciting", "darkcyan")
-	site := f.website("homepage", "exciting", light, func(w *webhostingv1alpha1.Website) { w.Finalizers = []string{"example.com/backup"} })
-	f.ready(site)
+	site := f.website("homepage", "exciting", withoutWorkload, func(w *webhostingv1alpha1.Website) { w.Finalizers = []string{"example.com/backup"} })
+	f.waitForReady(site)
 	f.Expect(f.Client.Delete(t.Context(), project)).To(Succeed())
-	f.phase(site, webhostingv1alpha1.PhaseTerminating, webhostingv1alpha1.ReasonTerminating)
+	f.waitForPhase(site, webhostingv1alpha1.PhaseTerminating, webhostingv1alpha1.ReasonTerminating)
 	change(f, site, func(w *webhostingv1alpha1.Website) { w.Finalizers = nil })
 	f.Eventually(func() bool {
 		return apierrors.IsNotFound(f.Client.Get(t.Context(), client.ObjectKeyFromObject(project), project))
 	}).Should(BeTrue())
-	f.Expect(o.failures()).To(BeEmpty(), "nothing is tried in vain")
+	f.Expect(o.failures()).To(BeEmpty(), "the deletion causes no retries")
 }
 
-// TestEarlierWebsite has objects that are still there of a Website of the same name. They must be gone before
-// there are new ones.
-func TestEarlierWebsite(t *testing.T) {
-	f := setUp(t, rig.Shared(t)) // nobody collects garbage here
+// TestChildrenOfEarlierWebsite has children of a deleted Website of the same name. New ones must
+// not be created before they are gone.
+func TestChildrenOfEarlierWebsite(t *testing.T) {
+	f := setUp(t, rig.Shared(t)) // without a garbage collector
 	o := f.start()
 	f.theme("exciting", "darkcyan")
-	first := f.website("homepage", "exciting", light)
-	f.ready(first)
-	old := f.belongings(f, first)
+	first := f.website("homepage", "exciting", withoutWorkload)
+	f.waitForReady(first)
+	old := f.children(f, first)
 	f.Expect(f.Client.Delete(t.Context(), first)).To(Succeed())
 
-	second := f.website("homepage", "exciting", light)
-	f.phase(second, webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonReplacing)
-	f.calmly(o, second)
-	for kind, object := range f.belongings(f, second).all() {
+	second := f.website("homepage", "exciting", withoutWorkload)
+	f.waitForPhase(second, webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonReplacing)
+	f.expectNoChange(o, second)
+	for kind, object := range f.children(f, second).all() {
 		f.Expect(object.GetResourceVersion()).To(Equal(old.all()[kind].GetResourceVersion()), kind)
 	}
 	for kind, object := range old.all() {
 		f.Expect(f.Client.Delete(t.Context(), object)).To(Succeed(), kind)
 	}
-	f.ready(second)
-	for kind, object := range f.belongings(f, second).all() {
+	f.waitForReady(second)
+	for kind, object := range f.children(f, second).all() {
 		f.Expect(metav1.IsControlledBy(object, second)).To(BeTrue(), kind)
 	}
 	f.Expect(o.failures()).To(BeEmpty())

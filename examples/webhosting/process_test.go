@@ -20,13 +20,13 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// The roles of the manifests, and of the in-process sharder besides.
+// The roles in the manifests: those of the operator, and those of the in-process sharder.
 const (
 	operatorRoles = "examples/webhosting/config/rbac"
 	sharderRoles  = "examples/webhosting/config/in-process/sharder-role.yaml"
 )
 
-// process starts the program itself.
+// process starts the program.
 func (f *fixture) process(name string, mode shard.Mode, args ...string) *rig.Running {
 	f.t.Helper()
 	granted := []string{operatorRoles}
@@ -44,7 +44,7 @@ func (f *fixture) process(name string, mode shard.Mode, args ...string) *rig.Run
 	})
 }
 
-// entry is a line of the program's log.
+// entry is a line of the log of the program.
 type entry struct {
 	Time      time.Time `json:"ts"`
 	Message   string    `json:"msg"`
@@ -54,7 +54,7 @@ type entry struct {
 	ID        string    `json:"id"`
 }
 
-// entries are the lines of a program's log about its reconciles.
+// entries returns the lines of the log about reconciles.
 func (f *fixture) entries(p *rig.Running) (found []entry) {
 	f.t.Helper()
 	file, err := os.Open(p.Log)
@@ -73,17 +73,17 @@ func (f *fixture) entries(p *rig.Running) (found []entry) {
 	return found
 }
 
-// TestShard runs the program as a shard, with the roles of its manifests and no more. The test gives it its
-// Website, as a sharder would.
+// TestShard runs the program as a shard with the roles in its manifests. The test labels the
+// Website in place of a sharder.
 func TestShard(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	p := f.process("shard-0", shard.ModeShard)
 	f.theme("exciting", "darkcyan")
 	label := shardingv1alpha1.LabelShard("webhosting-operator")
-	site := f.website("homepage", "exciting", light, func(w *webhostingv1alpha1.Website) { metav1.SetMetaDataLabel(&w.ObjectMeta, label, "shard-0") })
-	other := f.website("other", "exciting", light)
-	f.ready(site)
-	for kind, object := range f.belongings(f, site).all() {
+	site := f.website("homepage", "exciting", withoutWorkload, func(w *webhostingv1alpha1.Website) { metav1.SetMetaDataLabel(&w.ObjectMeta, label, "shard-0") })
+	other := f.website("other", "exciting", withoutWorkload)
+	f.waitForReady(site)
+	for kind, object := range f.children(f, site).all() {
 		f.Expect(object.GetLabels()).To(HaveKeyWithValue(label, "shard-0"), kind)
 	}
 
@@ -97,7 +97,7 @@ func TestShard(t *testing.T) {
 		f.Expect(e.Time).NotTo(BeZero())
 		f.Expect(e.Message).To(Equal([]string{begins, ends}[i%2]), "one after the other")
 	}
-	f.Expect(now(f, other).Status.Phase).To(BeEmpty(), "it is nobody's")
+	f.Expect(refresh(f, other).Status.Phase).To(BeEmpty(), "the unassigned Website is not reconciled")
 
 	f.Expect(p.Terminate()).To(Succeed())
 	f.Expect(p.Wait(t.Context())).To(Succeed())
@@ -106,34 +106,34 @@ func TestShard(t *testing.T) {
 	f.Expect(*lease.Spec.HolderIdentity).To(BeEmpty())
 }
 
-// TestTakeOver runs two copies of which one leads, and kills it.
-func TestTakeOver(t *testing.T) {
+// TestFailover runs two instances, and kills the leader.
+func TestFailover(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	running := map[string]*rig.Running{}
 	for _, name := range []string{"one", "two"} {
 		running[name] = f.process(name, shard.ModeLead)
 	}
 	f.theme("exciting", "darkcyan")
-	site := f.website("homepage", "exciting", light)
-	f.ready(site)
+	site := f.website("homepage", "exciting", withoutWorkload)
+	f.waitForReady(site)
 	leader, other := "one", "two"
 	if len(f.entries(running["two"])) > 0 {
 		leader, other = "two", "one"
 	}
-	f.Expect(f.entries(running[other])).To(BeEmpty(), "one works, and the other waits")
+	f.Expect(f.entries(running[other])).To(BeEmpty(), "only the leader reconciles")
 
 	f.Expect(running[leader].Kill()).To(Succeed())
-	late := f.website("late", "exciting", light)
-	f.ready(late)
+	late := f.website("late", "exciting", withoutWorkload)
+	f.waitForReady(late)
 	f.Expect(f.entries(running[other])).NotTo(BeEmpty())
 	killed, next := f.entries(running[leader]), f.entries(running[other])
 	f.Expect(next[0].Time).To(BeTemporally(">", killed[len(killed)-1].Time))
 }
 
-// TestInProcess runs three instances that share the work, and nothing else.
+// TestInProcess runs three instances with the in-process sharder.
 func TestInProcess(t *testing.T) {
 	const n = 24
-	f := setUp(t, rig.Private(t, rig.Options{CRDs: []string{crds}})) // not our own
+	f := setUp(t, rig.Private(t, rig.Options{CRDs: []string{crds}})) // without the CRDs of Ringmaster
 	project := &corev1.Namespace{}
 	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.Namespace}, project)).To(Succeed())
 	change(f, project, func(n *corev1.Namespace) {
@@ -145,7 +145,7 @@ func TestInProcess(t *testing.T) {
 	}
 	var sites []*webhostingv1alpha1.Website
 	for i := range n {
-		sites = append(sites, f.website(fmt.Sprintf("site-%d", i), "exciting", light))
+		sites = append(sites, f.website(fmt.Sprintf("site-%d", i), "exciting", withoutWorkload))
 	}
 	label := shardingv1alpha1.LabelShard("webhosting-operator")
 	f.Eventually(func(g Gomega) {
@@ -154,7 +154,7 @@ func TestInProcess(t *testing.T) {
 			g.Expect(f.Client.Get(t.Context(), client.ObjectKeyFromObject(site), site)).To(Succeed())
 			g.Expect(site.Status.Phase).To(Equal(webhostingv1alpha1.PhaseReady))
 			shares[site.Labels[label]]++
-			for kind, object := range f.belongings(g, site).all() {
+			for kind, object := range f.children(g, site).all() {
 				g.Expect(object.GetLabels()).To(HaveKeyWithValue(label, site.Labels[label]), kind)
 			}
 		}
@@ -162,10 +162,10 @@ func TestInProcess(t *testing.T) {
 	}).Should(Succeed())
 }
 
-// TestNotInstalled starts the program on a cluster that does not know Websites.
+// TestNotInstalled starts the program on a cluster without the CRDs.
 func TestNotInstalled(t *testing.T) {
 	f := setUp(t, rig.Private(t, rig.Options{}))
 	p := f.process("early", shard.ModeAlone)
 	f.Expect(p.Wait(t.Context())).NotTo(Succeed())
-	f.Expect(p.Tail(1)).To(And(ContainSubstring("does not know the kind Theme"), ContainSubstring("kubectl apply -k examples/webhosting/config/crds")))
+	f.Expect(p.Tail(1)).To(And(ContainSubstring("kind Theme is not installed"), ContainSubstring("kubectl apply -k examples/webhosting/config/crds")))
 }

@@ -24,8 +24,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestOneItemAtATime asks for many reconciles of few Websites at once, of an operator with more workers
-// than that.
+// TestOneItemAtATime requests many reconciles of few Websites from an operator with more workers.
 func TestOneItemAtATime(t *testing.T) {
 	const sites, pokes = 3, 20
 	f := setUp(t, rig.Shared(t))
@@ -33,26 +32,26 @@ func TestOneItemAtATime(t *testing.T) {
 	f.theme("exciting", "darkcyan")
 	var group sync.WaitGroup
 	for i := range sites {
-		site := f.website(fmt.Sprintf("site-%d", i), "exciting", light)
+		site := f.website(fmt.Sprintf("site-%d", i), "exciting", withoutWorkload)
 		group.Go(func() {
 			for range pokes {
-				f.poke(site)
+				f.requestReconcile(site)
 			}
 		})
 	}
 	group.Wait()
 	f.Eventually(o.reconciled).Should(HaveLen(sites))
-	overlaps, most := o.overlaps()
+	overlaps, maxConcurrent := o.overlaps()
 	f.Expect(overlaps).To(BeEmpty())
-	f.Expect(most).To(BeNumerically(">", 1), "but different Websites are worked on side by side")
+	f.Expect(maxConcurrent).To(BeNumerically(">", 1), "different Websites are reconciled concurrently")
 }
 
-// TestErrorsComeBack lets each kind of write fail for a while.
-func TestErrorsComeBack(t *testing.T) {
+// TestFailedWritesAreRetried lets each kind of write fail a few times.
+func TestFailedWritesAreRetried(t *testing.T) {
 	const failing = 3
 	f := setUp(t, rig.Shared(t))
-	between := &wire{}
-	o := f.startWith(between)
+	proxy := &transport{}
+	o := f.startWith(proxy)
 	f.theme("exciting", "darkcyan")
 	for kind, part := range map[string]string{
 		"configmaps": "/configmaps", "deployments": "/deployments", "services": "/services", "ingresses": "/ingresses", "status": "/status",
@@ -60,22 +59,22 @@ func TestErrorsComeBack(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			f := setUp(t, f.Rig)
 			var refused atomic.Int32
-			between.refuses(func(request *http.Request) bool {
+			proxy.setRefuse(func(request *http.Request) bool {
 				return request.Method != http.MethodGet && strings.HasSuffix(request.URL.Path, part) && refused.Add(1) <= failing
 			})
-			o.history.forget()
-			site := f.website("broken-"+kind, "exciting", light)
-			f.ready(site)
-			f.Expect(f.belongings(f, site).all()).To(HaveLen(4))
-			f.Expect(len(o.failures())).To(BeNumerically(">=", failing), "each was told to the queue, which tries again")
-			between.refuses(nil)
-			f.calm(o, site)
+			o.reconcileLog.reset()
+			site := f.website("broken-"+kind, "exciting", withoutWorkload)
+			f.waitForReady(site)
+			f.Expect(f.children(f, site).all()).To(HaveLen(4))
+			f.Expect(len(o.failures())).To(BeNumerically(">=", failing), "each failure was returned to the queue")
+			proxy.setRefuse(nil)
+			f.waitUntilIdle(o, site)
 		})
 	}
 }
 
-// TestRefused has a Website that is not allowed a Deployment, until it is.
-func TestRefused(t *testing.T) {
+// TestQuotaExceeded rejects the Deployment of a Website with a quota, until the quota is deleted.
+func TestQuotaExceeded(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.start()
 	f.theme("exciting", "darkcyan")
@@ -83,25 +82,25 @@ func TestRefused(t *testing.T) {
 	none := corev1.ResourceList{deployments: resource.MustParse("0")}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none}}
 	f.Expect(f.Client.Create(t.Context(), quota)).To(Succeed())
-	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as its controller would
+	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as the quota controller would
 	f.Expect(f.Client.Status().Update(t.Context(), quota)).To(Succeed())
 
-	site := f.website("homepage", "exciting", light)
-	f.phase(site, webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonRefused)
+	site := f.website("homepage", "exciting", withoutWorkload)
+	f.waitForPhase(site, webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonRefused)
 	f.Expect(meta.FindStatusCondition(site.Status.Conditions, webhostingv1alpha1.ConditionReady).Message).To(ContainSubstring("exceeded quota"))
 	f.Expect(f.Client.Delete(t.Context(), quota)).To(Succeed())
-	f.ready(site)
+	f.waitForReady(site)
 }
 
-// TestCachesFirst keeps the list of Deployments waiting. Who does not know the Deployments must not begin to
-// make some.
-func TestCachesFirst(t *testing.T) {
+// TestWaitForAllCaches delays the list of one kind at a time. The operator must not reconcile
+// before it arrives.
+func TestWaitForAllCaches(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.theme("exciting", "darkcyan")
-	site := f.website("homepage", "exciting", light)
+	site := f.website("homepage", "exciting", withoutWorkload)
 	first := f.start()
-	f.ready(site)
-	f.calm(first, site)
+	f.waitForReady(site)
+	f.waitUntilIdle(first, site)
 	first.stop()
 
 	for _, kind := range []string{"configmaps", "deployments", "services", "ingresses", "themes"} {
@@ -110,7 +109,7 @@ func TestCachesFirst(t *testing.T) {
 			arrived := make(chan struct{})
 			waited := sync.OnceFunc(func() { close(arrived) })
 			release := make(chan struct{})
-			o := f.startWith(&wire{hold: func(request *http.Request) <-chan struct{} {
+			o := f.startWith(&transport{hold: func(request *http.Request) <-chan struct{} {
 				if path.Base(request.URL.Path) != kind || request.Method != http.MethodGet {
 					return nil
 				}
@@ -122,42 +121,42 @@ func TestCachesFirst(t *testing.T) {
 			f.Expect(o.writes()).To(BeEmpty())
 			close(release)
 			f.Eventually(o.reconciled).Should(HaveKey("homepage"))
-			f.Expect(o.writes()).To(BeEmpty(), "it sees that everything is there")
+			f.Expect(o.writes()).To(BeEmpty(), "the operator finds its objects")
 			o.stop()
 		})
 	}
 }
 
-// TestCopies looks at the very objects that are in the caches, when they come and after all work is done.
-func TestCopies(t *testing.T) {
+// TestCachedObjectsAreNotModified compares the objects in the caches with copies of them.
+func TestCachedObjectsAreNotModified(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	o := f.start()
 	seen := watchCaches(f, o)
 	theme := f.theme("exciting", "darkcyan")
-	site := f.website("homepage", "exciting", light)
-	f.ready(site)
+	site := f.website("homepage", "exciting", withoutWorkload)
+	f.waitForReady(site)
 
-	t.Log("Everything that can change changes")
-	b := f.belongings(f, site)
+	t.Log("Change all objects")
+	b := f.children(f, site)
 	change(f, b.service, func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 })
 	change(f, b.ingress, func(i *networkingv1.Ingress) { i.Labels["app.kubernetes.io/name"] = "theirs" })
 	change(f, b.workload, func(d *appsv1.Deployment) { d.Spec.Template.Annotations = map[string]string{"theirs": ""} })
 	change(f, theme, func(theme *webhostingv1alpha1.Theme) { theme.Spec.Color = "red" })
 	change(f, site, func(w *webhostingv1alpha1.Website) { w.Labels = nil })
-	f.phase(site, webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing)
+	f.waitForPhase(site, webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing)
 	f.Eventually(func(g Gomega) {
-		b := f.belongings(g, site)
+		b := f.children(g, site)
 		g.Expect(b.page.Data["index.html"]).To(ContainSubstring("red"))
 		g.Expect(b.service.Spec.Ports[0].Port).To(BeEquivalentTo(8080))
 		g.Expect(b.ingress.Labels["app.kubernetes.io/name"]).To(Equal("website"))
 		g.Expect(b.workload.Spec.Template.Annotations).To(HaveLen(2))
 	}).Should(Succeed())
-	f.calm(o, site)
+	f.waitUntilIdle(o, site)
 	f.Expect(seen.kinds()).To(HaveLen(6))
 	f.Expect(seen.changed()).To(BeEmpty())
 }
 
-// cached are objects of a cache, and copies of them from when they came.
+// cached has the objects of a cache, and copies from when they arrived.
 type cached struct {
 	mu                sync.Mutex
 	originals, copies []client.Object
@@ -206,18 +205,18 @@ func (c *cached) changed() (diffs []string) {
 	return diffs
 }
 
-// TestOneCache counts what an instance asks the API server for: it is told of each kind, once.
-func TestOneCache(t *testing.T) {
+// TestOneWatchPerKind expects one list and watch for each kind.
+func TestOneWatchPerKind(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	o := f.start()
 	f.theme("exciting", "darkcyan")
-	site := f.website("homepage", "exciting", light)
-	f.ready(site)
+	site := f.website("homepage", "exciting", withoutWorkload)
+	f.waitForReady(site)
 	lists := map[string]int{}
-	for _, request := range o.asked(func(request string) bool { return strings.HasPrefix(request, "LIST ") }) {
+	for _, request := range o.matching(func(request string) bool { return strings.HasPrefix(request, "LIST ") }) {
 		lists[path.Base(request)]++
 	}
 	f.Expect(lists).To(Equal(map[string]int{"websites": 1, "themes": 1, "configmaps": 1, "deployments": 1, "services": 1, "ingresses": 1}))
-	f.calm(o, site)
+	f.waitUntilIdle(o, site)
 	f.Expect(o.reads()).To(BeEmpty())
 }

@@ -75,7 +75,7 @@ func (f *Fleet) Clear(ctx context.Context) error {
 			return fmt.Errorf("removing what is left: %w", err)
 		}
 	}
-	if err := cluster.Until(ctx, "the users' namespaces to be gone", func(ctx context.Context) (bool, error) {
+	if err := cluster.WaitFor(ctx, "the users' namespaces to be gone", func(ctx context.Context) (bool, error) {
 		err := f.stage.Client.List(ctx, namespaces, mine)
 		return len(namespaces.Items) == 0, err
 	}); err != nil || f.options.Setup != External {
@@ -102,7 +102,7 @@ func (f *Fleet) clearRing(ctx context.Context) error {
 	if err := client.IgnoreNotFound(f.stage.Client.Delete(ctx, ring)); err != nil {
 		return fmt.Errorf("removing the ring: %w", err)
 	}
-	return cluster.Until(ctx, "the ring's webhook to be gone", func(ctx context.Context) (bool, error) {
+	return cluster.WaitFor(ctx, "the ring's webhook to be gone", func(ctx context.Context) (bool, error) {
 		_, err := f.stage.Clientset.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, shardingv1alpha1.WebhookConfigurationName(Ring), metav1.GetOptions{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})

@@ -84,8 +84,8 @@ func (f *Fleet) roll(ctx context.Context, old string) error {
 	}
 	const interval = 100 * time.Millisecond
 	for {
-		members := f.crew.Members()
-		at := slices.IndexFunc(members, func(m supervisor.Member) bool { return m.Name == old })
+		members := f.crew.Processes()
+		at := slices.IndexFunc(members, func(m supervisor.ProcessStatus) bool { return m.Name == old })
 		if at < 0 || members[at].Phase == supervisor.Stopped {
 			return nil
 		}

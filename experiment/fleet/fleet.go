@@ -50,8 +50,8 @@ type Options struct {
 // Fleet is a setup that runs.
 type Fleet struct {
 	options Options
-	stage   *cluster.Stage
-	crew    *supervisor.Crew
+	stage   *cluster.Cluster
+	crew    *supervisor.Supervisor
 	random  *rand.Rand
 	reader  string // a token of somebody who may read the sharder's metrics
 
@@ -81,7 +81,7 @@ func Start(ctx context.Context, options Options) (*Fleet, error) {
 	f := &Fleet{options: options, random: rand.New(rand.NewPCG(options.Seed, 2)), endpoints: map[string]string{}, alive: map[string]int{}}
 	f.crew = supervisor.New(supervisor.Options{
 		Report: func(name, what string, wrong bool) { options.Report(name+" "+what, wrong) },
-		Gone:   func(string) {}, Changed: f.seeDeaths, Grace: grace,
+		Removed: func(string) {}, Changed: f.seeDeaths, GracePeriod: grace,
 	})
 	starting, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("it took longer than %s", startLimit))
 	defer cancel()
@@ -140,7 +140,7 @@ func (f *Fleet) connect() error {
 	if err != nil {
 		return fmt.Errorf("reaching the cluster: %w", err)
 	}
-	f.stage = &cluster.Stage{
+	f.stage = &cluster.Cluster{
 		Options: cluster.Options{Dir: f.options.Dir, Programs: f.options.Programs}, Client: administrator, Clientset: clientset,
 	}
 	if err := os.MkdirAll(filepath.Dir(f.stage.Log(operator)), 0o700); err != nil {
@@ -164,8 +164,8 @@ func InstanceName(number int) string { return Ring + "-" + strconv.Itoa(number) 
 // instances are the names of those that are wanted.
 func (f *Fleet) instances() []string {
 	var names []string
-	for _, member := range f.crew.Members() {
-		if member.Name != Sharder && member.Wanted {
+	for _, member := range f.crew.Processes() {
+		if member.Name != Sharder && member.KeepRunning {
 			names = append(names, member.Name)
 		}
 	}
@@ -189,7 +189,7 @@ func (f *Fleet) seeDeaths() {
 	f.mu.Lock() // first, so that looks come one after the other
 	defer f.mu.Unlock()
 	running := map[string]int{}
-	for _, member := range f.crew.Members() {
+	for _, member := range f.crew.Processes() {
 		if member.PID != 0 {
 			running[member.Name] = member.PID
 		}

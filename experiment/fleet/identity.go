@@ -34,7 +34,7 @@ func (f *Fleet) identify(ctx context.Context, name, namespace, account string) (
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(f.stage.Folder(name), "kubeconfig")
+	path := filepath.Join(f.stage.ProcessDir(name), "kubeconfig")
 	if err := writeKubeconfig(path, f.options.Config, given); err != nil {
 		return nil, err
 	}

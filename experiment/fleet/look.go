@@ -27,7 +27,7 @@ type Process struct {
 // Processes are those that run now.
 func (f *Fleet) Processes() []Process {
 	var all []Process
-	for _, member := range f.crew.Members() {
+	for _, member := range f.crew.Processes() {
 		if member.Phase == supervisor.Running || member.Phase == supervisor.Stopping && member.PID != 0 { // it still works
 			all = append(all, Process{Name: member.Name, PID: member.PID, Ours: true, Metrics: f.metrics(member.Name)})
 		}

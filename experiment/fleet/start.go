@@ -93,7 +93,7 @@ func (f *Fleet) join() error {
 	}
 	name := InstanceName(f.next)
 	f.next++
-	if err := f.stage.MakeFolder(name); err != nil {
+	if err := f.stage.CreateDir(name); err != nil {
 		return err
 	}
 	f.says(name, fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics))
@@ -124,10 +124,10 @@ func (f *Fleet) startSharder(ctx context.Context) error {
 	if f.reader, err = f.metricsReader(ctx); err != nil {
 		return err
 	}
-	if err := f.stage.MakeFolder(Sharder); err != nil {
+	if err := f.stage.CreateDir(Sharder); err != nil {
 		return err
 	}
-	path := filepath.Join(f.stage.Folder(Sharder), "config.yaml")
+	path := filepath.Join(f.stage.ProcessDir(Sharder), "config.yaml")
 	if err := os.WriteFile(path, fmt.Appendf(nil, `apiVersion: config.sharding.timebertt.dev/v1alpha1
 kind: SharderConfig
 health: {bindAddress: "0"}
@@ -148,7 +148,7 @@ const readerName, readerBinding = "experiment", "ringmaster-experiment-metrics"
 // metricsReader makes somebody who may read the sharder's metrics, and returns its token.
 func (f *Fleet) metricsReader(ctx context.Context) (string, error) {
 	const name = readerName
-	apply := metav1.ApplyOptions{FieldManager: cluster.Owner, Force: true} // it is ours
+	apply := metav1.ApplyOptions{FieldManager: cluster.FieldManager, Force: true} // it is ours
 	account := applycorev1.ServiceAccount(name, Namespace)
 	if _, err := f.stage.Clientset.CoreV1().ServiceAccounts(Namespace).Apply(ctx, account, apply); err != nil {
 		return "", fmt.Errorf("making who reads the metrics: %w", err)
@@ -192,7 +192,7 @@ func (f *Fleet) Projects(ctx context.Context, count int) (namespaces, themes []s
 
 // awaitReady waits until all instances take their part: the objects that come then have somebody at once.
 func (f *Fleet) awaitReady(ctx context.Context) error {
-	return cluster.Until(ctx, "the instances to be ready", func(ctx context.Context) (bool, error) {
+	return cluster.WaitFor(ctx, "the instances to be ready", func(ctx context.Context) (bool, error) {
 		leases, err := f.stage.Clientset.CoordinationV1().Leases(Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err

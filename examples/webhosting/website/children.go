@@ -13,7 +13,7 @@ import (
 	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 )
 
-// Labels of the objects of a Website.
+// Labels of the children of a Website.
 const (
 	labelName      = "app.kubernetes.io/name"
 	labelInstance  = "app.kubernetes.io/instance"
@@ -23,55 +23,55 @@ const (
 
 const kindWebsite = "Website"
 
-// managed is on every object that this operator makes. It keeps the rest of the cluster out of its caches.
+// managed has the label of every object that this operator creates. Caches select by it.
 var managed = map[string]string{labelManagedBy: manager}
 
-// keys of the ConfigMap, which are files in the pod.
+// Keys of the ConfigMap, which are files in the pod.
 const (
 	keyPage  = "index.html"
 	keyNginx = "nginx.conf"
 )
 
-// annotationChecksum on the pods changes with the page, so that a new page means new pods. Without it the
-// kubelet would bring the page into the running pod too, but some time within the next minute or two, and
-// nobody could say when all of it is served.
+// annotationChecksum on the pods changes with the page, so that a new page triggers a rollout. The
+// kubelet would update the file in running pods too, but only after a minute or two, and without a
+// signal when the page is served.
 const annotationChecksum = "webhosting.timebertt.dev/checksum"
 
-// child is an object of a Website: as it is wanted, and as it was found.
+// child is an object that a Website controls: its desired and its current state.
 type child struct {
-	kind        string
-	want, found client.Object
-	// settle gives the found object all that the wanted one says. What it says nothing about is the
-	// business of others, such as fields that the API server fills in.
-	settle func()
+	kind             string
+	desired, current client.Object
+	// apply sets all fields in current that desired specifies. Other fields, such as defaults,
+	// stay.
+	apply func()
 }
 
-// site is all that the objects of a Website are made of.
+// site has the input for the children of a Website.
 type site struct {
 	website *webhostingv1alpha1.Website
 	html    string
 	image   string
 }
 
-// children are the objects of a Website, in the order in which they are needed.
+// children returns the children of a Website, in the order in which they are needed.
 func (s site) children() []child {
 	return []child{s.configMap(), s.deployment(), s.service(), s.ingress()}
 }
 
 func (s site) name() string { return ServerName(client.ObjectKeyFromObject(s.website)) }
 
-// skipped tells whether the Website is there for a load test, and nobody wants to look at it.
-func (s site) skipped() bool {
+// skipWorkload returns true if the Website is for a load test, and needs no pods.
+func (s site) skipWorkload() bool {
 	_, skipped := s.website.Labels[webhostingv1alpha1.LabelSkipWorkload]
 	return skipped
 }
 
-// selector is what the pods of a Website have.
+// selector returns the labels of the pods of a Website.
 func (s site) selector() map[string]string {
 	return map[string]string{labelName: "website", labelInstance: s.name()}
 }
 
-func (s site) meta() metav1.ObjectMeta {
+func (s site) objectMeta() metav1.ObjectMeta {
 	labels := s.selector()
 	maps.Copy(labels, managed)
 	controller := metav1.NewControllerRef(s.website, webhostingv1alpha1.SchemeGroupVersion.WithKind(kindWebsite))
@@ -81,21 +81,21 @@ func (s site) meta() metav1.ObjectMeta {
 	}
 }
 
-// settleMeta gives an object our labels and leaves the others to whom they are from, such as a sharder.
-func settleMeta(found, want metav1.Object) {
-	labels := found.GetLabels()
+// applyLabels sets our labels, and keeps others, such as those of the sharder.
+func applyLabels(current, desired metav1.Object) {
+	labels := current.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	maps.Copy(labels, want.GetLabels())
-	found.SetLabels(labels)
+	maps.Copy(labels, desired.GetLabels())
+	current.SetLabels(labels)
 }
 
 func (s site) data() map[string]string {
 	return map[string]string{keyPage: s.html, keyNginx: nginxConfig}
 }
 
-// checksum is of all that a pod has to be started anew for.
+// checksum returns the checksum of the files of the pods.
 func (s site) checksum() string {
 	const digits = 16
 	sum := sha256.Sum256([]byte(s.html + "\x00" + nginxConfig))
@@ -103,32 +103,32 @@ func (s site) checksum() string {
 }
 
 func (s site) configMap() child {
-	want, found := &corev1.ConfigMap{ObjectMeta: s.meta(), Data: s.data()}, &corev1.ConfigMap{}
-	return child{"ConfigMap", want, found, func() {
-		settleMeta(found, want)
-		found.Data, found.BinaryData = want.Data, nil
+	desired, current := &corev1.ConfigMap{ObjectMeta: s.objectMeta(), Data: s.data()}, &corev1.ConfigMap{}
+	return child{"ConfigMap", desired, current, func() {
+		applyLabels(current, desired)
+		current.Data, current.BinaryData = desired.Data, nil
 	}}
 }
 
 func (s site) service() child {
-	want, found := &corev1.Service{ObjectMeta: s.meta(), Spec: corev1.ServiceSpec{
+	desired, current := &corev1.Service{ObjectMeta: s.objectMeta(), Spec: corev1.ServiceSpec{
 		Type:     corev1.ServiceTypeClusterIP,
 		Selector: s.selector(),
 		Ports:    []corev1.ServicePort{{Name: portName, Port: port, TargetPort: targetPort, Protocol: corev1.ProtocolTCP}},
 	}}, &corev1.Service{}
-	return child{"Service", want, found, func() {
-		settleMeta(found, want)
-		found.Spec.Type, found.Spec.Selector, found.Spec.Ports = want.Spec.Type, want.Spec.Selector, want.Spec.Ports
-		found.Spec.ExternalName = ""
+	return child{"Service", desired, current, func() {
+		applyLabels(current, desired)
+		current.Spec.Type, current.Spec.Selector, current.Spec.Ports = desired.Spec.Type, desired.Spec.Selector, desired.Spec.Ports
+		current.Spec.ExternalName = ""
 	}}
 }
 
 func (s site) ingress() child {
 	class, below := "nginx", networkingv1.PathTypePrefix
-	if s.skipped() {
+	if s.skipWorkload() {
 		class = "fake"
 	}
-	want, found := &networkingv1.Ingress{ObjectMeta: s.meta(), Spec: networkingv1.IngressSpec{
+	desired, current := &networkingv1.Ingress{ObjectMeta: s.objectMeta(), Spec: networkingv1.IngressSpec{
 		IngressClassName: &class,
 		Rules: []networkingv1.IngressRule{{IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
 			Paths: []networkingv1.HTTPIngressPath{{
@@ -139,8 +139,8 @@ func (s site) ingress() child {
 			}},
 		}}}},
 	}}, &networkingv1.Ingress{}
-	return child{"Ingress", want, found, func() {
-		settleMeta(found, want)
-		found.Spec.IngressClassName, found.Spec.Rules = want.Spec.IngressClassName, want.Spec.Rules
+	return child{"Ingress", desired, current, func() {
+		applyLabels(current, desired)
+		current.Spec.IngressClassName, current.Spec.Rules = desired.Spec.IngressClassName, desired.Spec.Rules
 	}}
 }

@@ -25,34 +25,34 @@ func sample(labels map[string]string) site {
 func wanted[T client.Object](t *testing.T, s site) (found T) {
 	t.Helper()
 	for _, c := range s.children() {
-		if is, found := c.want.(T); found {
+		if is, found := c.desired.(T); found {
 			return is
 		}
 	}
-	t.Fatalf("there is no %T", found)
+	t.Fatalf("no child of type %T", found)
 	return found
 }
 
-// TestFamily looks at what all objects of a Website have in common.
-func TestFamily(t *testing.T) {
+// TestChildMetadata checks the metadata of all children.
+func TestChildMetadata(t *testing.T) {
 	s := sample(nil)
 	for _, c := range s.children() {
 		t.Run(c.kind, func(t *testing.T) {
-			if c.want.GetNamespace() != "shop" || c.want.GetName() != s.name() {
-				t.Errorf("got %s/%s", c.want.GetNamespace(), c.want.GetName())
+			if c.desired.GetNamespace() != "shop" || c.desired.GetName() != s.name() {
+				t.Errorf("got %s/%s", c.desired.GetNamespace(), c.desired.GetName())
 			}
-			if !metav1.IsControlledBy(c.want, s.website) {
-				t.Error("the Website does not control it")
+			if !metav1.IsControlledBy(c.desired, s.website) {
+				t.Error("the Website is not the controller")
 			}
-			if c.want.GetLabels()[labelManagedBy] != manager {
-				t.Error("the cache does not select it")
+			if c.desired.GetLabels()[labelManagedBy] != manager {
+				t.Error("the label for the cache is missing")
 			}
 		})
 	}
 }
 
-// TestFits looks whether the objects find each other.
-func TestFits(t *testing.T) {
+// TestChildrenReferToEachOther checks the references between children.
+func TestChildrenReferToEachOther(t *testing.T) {
 	s := sample(nil)
 	deployment, service := wanted[*appsv1.Deployment](t, s), wanted[*corev1.Service](t, s)
 	ingress, configMap := wanted[*networkingv1.Ingress](t, s), wanted[*corev1.ConfigMap](t, s)
@@ -64,11 +64,11 @@ func TestFits(t *testing.T) {
 	}
 	backend := ingress.Spec.Rules[0].HTTP.Paths[0].Backend.Service
 	if backend.Name != service.Name || backend.Port.Name != service.Spec.Ports[0].Name {
-		t.Errorf("the Ingress leads to %v", backend)
+		t.Errorf("the Ingress refers to %v", backend)
 	}
 	container := deployment.Spec.Template.Spec.Containers[0]
 	if service.Spec.Ports[0].TargetPort.StrVal != container.Ports[0].Name {
-		t.Errorf("the Service leads to port %s", service.Spec.Ports[0].TargetPort.StrVal)
+		t.Errorf("the Service refers to port %s", service.Spec.Ports[0].TargetPort.StrVal)
 	}
 	if volume := deployment.Spec.Template.Spec.Volumes[0]; volume.ConfigMap.Name != configMap.Name || volume.Name != container.VolumeMounts[0].Name {
 		t.Errorf("the pod has the volume %v", volume)
@@ -81,10 +81,10 @@ func TestSkipWorkload(t *testing.T) {
 		replicas int32
 		class    string
 	}{
-		"usually":          {nil, 1, "nginx"},
-		"with the label":   {map[string]string{"skip-workload": "true"}, 0, "fake"},
-		"whatever it says": {map[string]string{"skip-workload": "false"}, 0, "fake"},
-		"with no value":    {map[string]string{"skip-workload": ""}, 0, "fake"},
+		"no label":           {nil, 1, "nginx"},
+		"with the label":     {map[string]string{"skip-workload": "true"}, 0, "fake"},
+		"with another value": {map[string]string{"skip-workload": "false"}, 0, "fake"},
+		"with no value":      {map[string]string{"skip-workload": ""}, 0, "fake"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := sample(test.labels)
@@ -98,58 +98,58 @@ func TestSkipWorkload(t *testing.T) {
 	}
 }
 
-func TestNewPageNewPods(t *testing.T) {
+func TestChecksumOfPage(t *testing.T) {
 	one, other := sample(nil), sample(nil)
 	other.html = "<html >"
 	if one.checksum() == other.checksum() || one.checksum() != sample(nil).checksum() {
-		t.Error("the checksum is not that of the page")
+		t.Error("the checksum does not depend on the page alone")
 	}
 	if wanted[*appsv1.Deployment](t, one).Spec.Template.Annotations[annotationChecksum] != one.checksum() {
-		t.Error("the pods do not have it")
+		t.Error("the pods lack the checksum")
 	}
 }
 
-// TestSettle makes an object that is as it should be, and one that others have added to, what it should be.
-func TestSettle(t *testing.T) {
+// TestApply applies the desired state to an equal object, and to one with labels of others.
+func TestApply(t *testing.T) {
 	s := sample(nil)
 	for i, c := range s.children() {
 		t.Run(c.kind, func(t *testing.T) {
 			same := s.children()[i]
-			into(same.found, same.want)
-			same.settle()
-			if !equality.Semantic.DeepEqual(same.found, same.want) {
-				t.Errorf("it changes what needs no change:\n%s", cmp.Diff(same.want, same.found))
+			into(same.current, same.desired)
+			same.apply()
+			if !equality.Semantic.DeepEqual(same.current, same.desired) {
+				t.Errorf("apply changes an object in its desired state:\n%s", cmp.Diff(same.desired, same.current))
 			}
-			into(c.found, c.want)
-			theirs := maps.Clone(c.want.GetLabels())
+			into(c.current, c.desired)
+			theirs := maps.Clone(c.desired.GetLabels())
 			theirs["shard"], theirs[labelManagedBy] = "shard-0", "me"
-			c.found.SetLabels(theirs)
-			c.settle()
-			if got := c.found.GetLabels(); got["shard"] != "shard-0" || got[labelManagedBy] != manager {
+			c.current.SetLabels(theirs)
+			c.apply()
+			if got := c.current.GetLabels(); got["shard"] != "shard-0" || got[labelManagedBy] != manager {
 				t.Errorf("got the labels %v", got)
 			}
 		})
 	}
 }
 
-// TestSettlePods leaves what others may add to pods, and takes away what they may not.
-func TestSettlePods(t *testing.T) {
+// TestApplyPodTemplate keeps fields that others may set, and resets those that they may not.
+func TestApplyPodTemplate(t *testing.T) {
 	want := wanted[*appsv1.Deployment](t, sample(nil)).Spec.Template
 	found := *want.DeepCopy()
 	found.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
 	found.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	found.Spec.InitContainers = []corev1.Container{{Name: "theirs"}}
 	found.Spec.SecurityContext = nil
-	settlePods(&found, &want)
+	applyPodTemplate(&found, &want)
 	if found.Annotations["kubectl.kubernetes.io/restartedAt"] != "now" || found.Spec.NodeSelector["disk"] != "ssd" {
-		t.Error("it takes away what is not ours")
+		t.Error("fields of others were removed")
 	}
 	if found.Annotations[annotationChecksum] != want.Annotations[annotationChecksum] || len(found.Spec.InitContainers) > 0 || found.Spec.SecurityContext == nil {
-		t.Errorf("it leaves what is not right: %v", found)
+		t.Errorf("fields were not reset: %v", found)
 	}
 }
 
-// into makes one object a copy of another.
+// into copies one object into another.
 func into(found, want client.Object) {
 	switch copied := want.DeepCopyObject().(type) {
 	case *corev1.ConfigMap:

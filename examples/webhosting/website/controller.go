@@ -24,40 +24,41 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// Options say how Websites are served.
+// Options configure the controller.
 type Options struct {
 	// Image is the image of nginx.
 	Image string
-	// Concurrency is how many Websites are worked on at the same time.
+	// Concurrency is the maximum number of concurrent reconciles.
 	Concurrency int
-	// WorkTime is how long each reconcile waits, as an operator does that has to ask an API far away.
+	// WorkTime is a delay in each reconcile, which simulates the call of a remote API.
 	WorkTime time.Duration
-	// Clock tells the time that is written into statuses.
+	// Clock provides the time for the status.
 	Clock clock.PassiveClock
-	// LookAgain is when to look again whether a name is free that another object has. Nobody may tell: objects
-	// of others are not watched. By default it is 30 s.
-	LookAgain time.Duration
+	// RecheckInterval is how often to check whether a name that another object has is free. Objects
+	// of others are not watched, so no event announces it. The default is 30 s.
+	RecheckInterval time.Duration
 }
 
-const defaultLookAgain = 30 * time.Second
+const defaultRecheckInterval = 30 * time.Second
 
-// Cached is what a manager's cache has to keep of the kinds that others use too: what this operator has
-// made. A cluster has many more ConfigMaps than Websites.
+// Cached restricts the cache to the objects that this operator has created, of kinds that others
+// use too. A cluster has many more ConfigMaps than Websites.
 func Cached() map[client.Object]cache.ByObject {
-	ours := cache.ByObject{Label: labels.SelectorFromSet(managed)}
+	managedOnly := cache.ByObject{Label: labels.SelectorFromSet(managed)}
 	return map[client.Object]cache.ByObject{
-		&appsv1.Deployment{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours, &networkingv1.Ingress{}: ours,
+		&appsv1.Deployment{}: managedOnly, &corev1.ConfigMap{}: managedOnly, &corev1.Service{}: managedOnly, &networkingv1.Ingress{}: managedOnly,
 	}
 }
 
-// Add lets a manager work on Websites: on its share of them if it is a shard, on all if it leads.
+// Add adds the controller to a manager. It reconciles the objects of the shard, or all Websites if
+// the manager leads.
 func Add(ctx context.Context, mgr *shard.Manager, options Options) error {
 	r := &reconciler{
 		Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder(manager),
-		clock: options.Clock, image: options.Image, workTime: options.WorkTime, lookAgain: cmp.Or(options.LookAgain, defaultLookAgain),
+		clock: options.Clock, image: options.Image, workTime: options.WorkTime, recheckInterval: cmp.Or(options.RecheckInterval, defaultRecheckInterval),
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &webhostingv1alpha1.Website{}, indexTheme, themeOf); err != nil {
-		return fmt.Errorf("preparing to find the Websites of a Theme: %w", err)
+		return fmt.Errorf("adding the index of Websites by Theme: %w", err)
 	}
 	return shard.ControllerManagedBy(mgr).
 		For(&webhostingv1alpha1.Website{}, shard.Sharded{}, builder.WithPredicates(websiteChanged)).
@@ -72,7 +73,7 @@ func Add(ctx context.Context, mgr *shard.Manager, options Options) error {
 		Complete(r)
 }
 
-// logs makes the log of a request, with few and short keys.
+// logs returns the logger of a request, with few and short keys.
 func logs(base logr.Logger) func(*reconcile.Request) logr.Logger {
 	return func(request *reconcile.Request) logr.Logger {
 		if request == nil {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The port of nginx, the pod and the Service. It is one that needs no privileges.
+// The port of nginx, the pod and the Service. It is unprivileged.
 const (
 	port     = 8080
 	portName = "http"
@@ -16,7 +16,7 @@ const (
 
 var targetPort = intstr.FromString(portName)
 
-// Where the ConfigMap is in the pod, and where nginx may write.
+// The volumes of the pod: the ConfigMap, and a folder in which nginx may write.
 const (
 	volumeSite, pathSite = "website", "/etc/website"
 	volumeTemp, pathTemp = "tmp", "/tmp"
@@ -24,11 +24,11 @@ const (
 
 func (s site) deployment() child {
 	replicas := int32(1)
-	if s.skipped() {
+	if s.skipWorkload() {
 		replicas = 0
 	}
-	found := &appsv1.Deployment{}
-	want := &appsv1.Deployment{ObjectMeta: s.meta(), Spec: appsv1.DeploymentSpec{
+	current := &appsv1.Deployment{}
+	desired := &appsv1.Deployment{ObjectMeta: s.objectMeta(), Spec: appsv1.DeploymentSpec{
 		Replicas:             &replicas,
 		RevisionHistoryLimit: new(int32(2)),
 		Selector:             &metav1.LabelSelector{MatchLabels: s.selector()},
@@ -37,25 +37,26 @@ func (s site) deployment() child {
 			Spec:       s.pod(),
 		},
 	}}
-	return child{"Deployment", want, found, func() {
-		settleMeta(found, want)
-		found.Spec.Replicas, found.Spec.RevisionHistoryLimit, found.Spec.Paused = want.Spec.Replicas, want.Spec.RevisionHistoryLimit, false
-		settlePods(&found.Spec.Template, &want.Spec.Template)
+	return child{"Deployment", desired, current, func() {
+		applyLabels(current, desired)
+		current.Spec.Replicas, current.Spec.RevisionHistoryLimit, current.Spec.Paused = desired.Spec.Replicas, desired.Spec.RevisionHistoryLimit, false
+		applyPodTemplate(&current.Spec.Template, &desired.Spec.Template)
 	}}
 }
 
-// settlePods leaves what people and their tools add to pods of others as well, such as the annotation of
-// kubectl rollout restart, or a node selector.
-func settlePods(found, want *corev1.PodTemplateSpec) {
-	settleMeta(found, want)
-	metav1.SetMetaDataAnnotation(&found.ObjectMeta, annotationChecksum, want.Annotations[annotationChecksum])
-	into, from := &found.Spec, &want.Spec
+// applyPodTemplate keeps what users and tools may add, such as the annotation of kubectl rollout
+// restart or a node selector.
+func applyPodTemplate(current, desired *corev1.PodTemplateSpec) {
+	applyLabels(current, desired)
+	metav1.SetMetaDataAnnotation(&current.ObjectMeta, annotationChecksum, desired.Annotations[annotationChecksum])
+	into, from := &current.Spec, &desired.Spec
 	into.InitContainers, into.Containers, into.Volumes = from.InitContainers, from.Containers, from.Volumes
 	into.SecurityContext = from.SecurityContext
 	into.AutomountServiceAccountToken, into.EnableServiceLinks = from.AutomountServiceAccountToken, from.EnableServiceLinks
 }
 
-// pod runs nginx, as no special user and without a way to write anything but temporary files.
+// pod returns the spec of a pod with nginx, which runs as an unprivileged user with a read-only
+// root file system.
 func (s site) pod() corev1.PodSpec {
 	const nobody = 65534
 	return corev1.PodSpec{
@@ -78,7 +79,8 @@ func (s site) pod() corev1.PodSpec {
 	}
 }
 
-// nginx is said in full, also what the API server would fill in: what is there is compared with it.
+// nginx sets all fields of the container, including those that the API server would default,
+// because the result is compared with the current object.
 func (s site) nginx() corev1.Container {
 	return corev1.Container{
 		Name: "nginx", Image: s.image, ImagePullPolicy: corev1.PullIfNotPresent,
@@ -88,7 +90,7 @@ func (s site) nginx() corev1.Container {
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: targetPort, Scheme: corev1.URISchemeHTTP}},
 			PeriodSeconds: 2, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 3,
 		},
-		// It goes on for as long as it takes until nobody is sent to it any more.
+		// Serves until the endpoint is removed everywhere.
 		Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}},
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi")},

@@ -1,8 +1,9 @@
-// Package website makes a served page of every Website: a ConfigMap with the page, a Deployment of nginx,
-// a Service and an Ingress. It promises that each of them is as it should be soon after it, the Website
-// or its Theme has changed, whoever changed it and whether or not anybody was there to see it; that it
-// writes only what differs; that it takes nothing that is not the Website's; and that the Website's
-// status says how it goes.
+// Package website reconciles Websites: for each it maintains a ConfigMap with the page, a
+// Deployment of nginx, a Service and an Ingress. It guarantees that these children reach their
+// desired state after any change of a child, the Website or its Theme, also if the change happened
+// while no instance ran; that it writes only what differs; that it does not adopt objects of
+// others; and that the status of the Website reports the result.
 //
-// Nothing in it knows of shards. See docs/how-to/write-controllers.md for what to learn from it.
+// The package does not depend on sharding. See docs/how-to/write-controllers.md for the guidelines
+// that it follows.
 package website

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// TestChildIsDeletedMeanwhile deletes a ConfigMap that the cache does not have after it has kept the reconciler from creating its own,
-// and before the reconciler can read it.
+// TestChildIsDeletedMeanwhile deletes a ConfigMap that is missing in the cache between a failed
+// creation and the read from the API server.
 func TestChildIsDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	own := func() *corev1.ConfigMap {
@@ -28,13 +28,13 @@ func TestChildIsDeletedMeanwhile(t *testing.T) {
 		},
 	})
 	r := &reconciler{Client: emptyCache{server}, live: deleting}
-	created, err := r.findOrCreate(t.Context(), child{kind: "ConfigMap", want: own(), found: &corev1.ConfigMap{}})
+	created, err := r.findOrCreate(t.Context(), child{kind: "ConfigMap", desired: own(), current: &corev1.ConfigMap{}})
 	if err != nil || !created {
 		t.Errorf("created %t: %v", created, err)
 	}
 }
 
-// emptyCache is a client whose cache has nothing.
+// emptyCache is a client with an empty cache.
 type emptyCache struct{ client.Client }
 
 func (c emptyCache) Get(ctx context.Context, _ client.ObjectKey, object client.Object, options ...client.GetOption) error {

@@ -16,7 +16,7 @@ import (
 	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 )
 
-// indexTheme finds Websites by their Theme.
+// indexTheme is the index of Websites by Theme.
 const indexTheme = "spec.theme"
 
 func themeOf(object client.Object) []string {
@@ -27,14 +27,14 @@ func themeOf(object client.Object) []string {
 	return []string{website.Spec.Theme}
 }
 
-// websitesOf are the Websites that use a Theme, as far as they are this instance's.
+// websitesOf returns requests for the Websites that use a Theme and belong to this instance.
 func (r *reconciler) websitesOf(ctx context.Context, theme client.Object) []reconcile.Request {
 	websites := &webhostingv1alpha1.WebsiteList{}
-	// Only names are taken from them, so there is no need to copy each.
+	// Only the names are used, so the objects need not be copied.
 	err := r.List(ctx, websites, client.MatchingFields{indexTheme: theme.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		// It is read from the cache, which has no reason to fail but a wrong program.
-		logf.FromContext(ctx).Error(err, "Finding the Websites of a Theme", "theme", theme.GetName())
+		// A read from the cache fails only because of a programming error.
+		logf.FromContext(ctx).Error(err, "Could not list the Websites of a Theme", "theme", theme.GetName())
 		return nil
 	}
 	requests := make([]reconcile.Request, 0, len(websites.Items))
@@ -44,14 +44,14 @@ func (r *reconciler) websitesOf(ctx context.Context, theme client.Object) []reco
 	return requests
 }
 
-// websiteChanged lets news of Websites pass that may change what is to be done, and changes of
-// annotations, with which load tests ask for a reconcile. Our own writes of the status are no news.
+// websiteChanged ignores updates of the status, which are our own. Changes of annotations pass,
+// because load tests trigger reconciles with them.
 var websiteChanged = predicate.Or[client.Object](
 	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 )
 
-// What is news of the objects of a Website: all that somebody else should not have done. A resync, which
-// brings the same object again, is none: who has failed tries again by itself.
+// The predicates for children pass updates that may require a reconcile. They ignore resyncs,
+// because failed reconciles are retried anyway.
 var (
 	configMapChanged = changed(func(before, after *corev1.ConfigMap) bool {
 		return !equality.Semantic.DeepEqual(before.Data, after.Data) || len(before.BinaryData)+len(after.BinaryData) > 0
@@ -61,22 +61,22 @@ var (
 	})
 	ingressChanged    = changed(func(before, after *networkingv1.Ingress) bool { return before.Generation != after.Generation })
 	deploymentChanged = changed(func(before, after *appsv1.Deployment) bool {
-		return before.Generation != after.Generation || judge(before) != judge(after)
+		return before.Generation != after.Generation || workloadResult(before) != workloadResult(after)
 	})
 )
 
-// changed lets updates pass that change what is told of, or whose an object is. That an object has come or
-// gone is always news.
-func changed[T client.Object](news func(before, after T) bool) predicate.Predicate {
+// changed returns a predicate that passes updates of the UID, labels or owners, and those for which
+// differs returns true. Creations and deletions always pass.
+func changed[T client.Object](differs func(before, after T) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, is := e.ObjectOld.(T)
-		after, was := e.ObjectNew.(T)
-		if !is || !was {
+		before, okBefore := e.ObjectOld.(T)
+		after, okAfter := e.ObjectNew.(T)
+		if !okBefore || !okAfter {
 			return false
 		}
 		return before.GetUID() != after.GetUID() ||
 			!equality.Semantic.DeepEqual(before.GetLabels(), after.GetLabels()) ||
 			!equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) ||
-			news(before, after)
+			differs(before, after)
 	}}
 }

@@ -31,32 +31,32 @@ func filters() map[string]struct {
 	}
 }
 
-// TestResyncIsNoNews shows the same objects again, as a resync does.
-func TestResyncIsNoNews(t *testing.T) {
+// TestPredicatesIgnoreResync passes unchanged objects, as a resync does.
+func TestPredicatesIgnoreResync(t *testing.T) {
 	for kind, filter := range filters() {
 		t.Run(kind, func(t *testing.T) {
 			same, _ := filter.object.DeepCopyObject().(client.Object)
 			if filter.Update(event.UpdateEvent{ObjectOld: filter.object, ObjectNew: same}) {
-				t.Error("nothing has changed, and it would be looked at")
+				t.Error("an unchanged object passes")
 			}
 			same.SetResourceVersion("2")
 			same.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "somebody"}})
 			if filter.Update(event.UpdateEvent{ObjectOld: filter.object, ObjectNew: same}) {
-				t.Error("nothing of interest has changed, and it would be looked at")
+				t.Error("a change of irrelevant metadata passes")
 			}
 			if !filter.Create(event.CreateEvent{Object: same}) || !filter.Delete(event.DeleteEvent{Object: same}) {
-				t.Error("it comes or goes, and nobody looks")
+				t.Error("a creation or deletion does not pass")
 			}
 		})
 	}
 }
 
-// TestNews shows objects that have changed.
-func TestNews(t *testing.T) {
+// TestPredicatesPassChanges passes changed objects.
+func TestPredicatesPassChanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind   string
 		change func(client.Object)
-		news   bool
+		want   bool
 	}{
 		"a Website's spec":       {"Website", func(o client.Object) { o.SetGeneration(2) }, true},
 		"a Website's annotation": {"Website", func(o client.Object) { o.SetAnnotations(map[string]string{"a": "b"}) }, true},
@@ -73,10 +73,10 @@ func TestNews(t *testing.T) {
 			o.(*networkingv1.Ingress).Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "::1"}}
 		}, false},
 		"a Deployment's spec": {"Deployment", func(o client.Object) { o.SetGeneration(2) }, true},
-		"a Deployment that is there": {"Deployment", func(o client.Object) {
+		"an available Deployment": {"Deployment", func(o client.Object) {
 			o.(*appsv1.Deployment).Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
 		}, true},
-		"a Deployment that is not yet": {"Deployment", func(o client.Object) {
+		"an unavailable Deployment": {"Deployment", func(o client.Object) {
 			o.(*appsv1.Deployment).Status = appsv1.DeploymentStatus{Replicas: 1, UnavailableReplicas: 1}
 		}, false},
 	} {
@@ -84,7 +84,7 @@ func TestNews(t *testing.T) {
 			filter := filters()[test.kind]
 			after, _ := filter.object.DeepCopyObject().(client.Object)
 			test.change(after)
-			if got := filter.Update(event.UpdateEvent{ObjectOld: filter.object, ObjectNew: after}); got != test.news {
+			if got := filter.Update(event.UpdateEvent{ObjectOld: filter.object, ObjectNew: after}); got != test.want {
 				t.Errorf("got %t", got)
 			}
 		})

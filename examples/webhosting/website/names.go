@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxName is what names of Services and values of labels may have.
+// maxName is the maximum length of names of Services and of values of labels.
 const maxName = 63
 
-// ServerName is the technical name of a Website, and the name of all its objects. It is the Website's with
-// something of its full name's digest, so that no two have the same, and it is a valid name of a Service,
-// which has no dots and begins with a letter, also where the Website's is not.
+// ServerName returns the name of the children of a Website. It is the name of the Website with a
+// part of the digest of its namespace and name, so that it is unique, and it is always a valid name
+// of a Service: without dots, and with a letter first.
 func ServerName(website types.NamespacedName) string {
 	const digits = 8
 	sum := sha256.Sum256([]byte(website.String()))
@@ -26,5 +26,5 @@ func ServerName(website types.NamespacedName) string {
 	return strings.TrimRight(name, "-") + "-" + digest
 }
 
-// Path is where a Website is served.
+// Path returns the URL path of a Website.
 func Path(website types.NamespacedName) string { return "/" + website.Namespace + "/" + website.Name }

@@ -18,12 +18,12 @@ func TestServerName(t *testing.T) {
 		website types.NamespacedName
 		prefix  string
 	}{
-		"a usual one":              {key("shop", "homepage"), "homepage-"},
+		"simple":                   {key("shop", "homepage"), "homepage-"},
 		"with dots":                {key("shop", "www.example.com"), "www-example-com-"},
 		"with a digit first":       {key("shop", "1st"), "w-1st-"},
-		"of the most characters":   {key("shop", long), strings.Repeat("a", 54) + "-"},
+		"maximum length":           {key("shop", long), strings.Repeat("a", 54) + "-"},
 		"cut at a hyphen":          {key("shop", strings.Repeat("a", 53)+"-b"), strings.Repeat("a", 53) + "-"},
-		"cut at many":              {key("shop", strings.Repeat("a", 40)+strings.Repeat("-", 20)+"b"), strings.Repeat("a", 40) + "-"},
+		"cut at several hyphens":   {key("shop", strings.Repeat("a", 40)+strings.Repeat("-", 20)+"b"), strings.Repeat("a", 40) + "-"},
 		"just short enough":        {key("shop", strings.Repeat("a", 54)), strings.Repeat("a", 54) + "-"},
 		"in the longest namespace": {key(strings.Repeat("n", 63), "homepage"), "homepage-"},
 	} {
@@ -42,7 +42,7 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// TestServerNamesDiffer has names that are easily taken for each other.
+// TestServerNamesDiffer compares similar names.
 func TestServerNamesDiffer(t *testing.T) {
 	seen := map[string]types.NamespacedName{}
 	for _, website := range []types.NamespacedName{

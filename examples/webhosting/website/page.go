@@ -2,7 +2,7 @@ package website
 
 import (
 	"bytes"
-	_ "embed" // the page and nginx' configuration
+	_ "embed" // the page and the configuration of nginx
 	"fmt"
 	"html/template"
 
@@ -18,19 +18,17 @@ var (
 	nginxConfig string
 )
 
-// pageTemplate escapes what is put into it according to where it is put: into text, an attribute or a
-// style sheet.
+// pageTemplate escapes values for their context: text, attribute or style sheet.
 var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 
-// page is what is shown.
+// page has the values of the template.
 type page struct {
 	Name, Namespace, ServerName string
 	Theme, Color, FontFamily    string
 }
 
-// newPage is the page of a Website. It fails if the Theme has something that no page may have, which the
-// schema should have refused: it would be escaped all the same, but the page would not look as anybody
-// wants it.
+// newPage returns the page of a Website. It returns an error if the Theme is invalid, which the
+// schema normally prevents. The template would escape the values, but the page would be useless.
 func newPage(website *webhostingv1alpha1.Website, theme *webhostingv1alpha1.Theme) (page, error) {
 	if err := theme.Spec.Validate(); err != nil {
 		return page{}, err

@@ -9,13 +9,13 @@ import (
 	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 )
 
-func plain() page {
+func validPage() page {
 	return page{Name: "a", Namespace: "b", ServerName: "c", Theme: "d", Color: "red", FontFamily: "Menlo"}
 }
 
-// skeleton is what of a page no content may change: its markup, and the signs with which styles are
-// ended.
-func skeleton(t *testing.T, p page) string {
+// markupOf returns the characters of a page that no value may change: markup, and the characters
+// that end styles.
+func markupOf(t *testing.T, p page) string {
 	t.Helper()
 	html, err := p.render()
 	if err != nil {
@@ -39,26 +39,26 @@ func skeleton(t *testing.T, p page) string {
 	return strings.Map(keep(markup), head) + "|" + strings.Map(keep(markup+`;{}@\()`), style) + "|" + strings.Map(keep(markup), body)
 }
 
-var nasty = []string{
+var attacks = []string{
 	"</style><script>alert(1)</script>", "red; } body { display: none", "url(javascript:alert(1))", "expression(alert(1))",
 	`"'><img src=x onerror=alert(1)>`, "red/*", "\\3c script\\3e", "<!--", "-->", "@import 'x'", "red\n}\n*{", "&lt;script&gt;", "\x00", "{{.Name}}",
 }
 
-// TestNothingGetsIntoThePage puts into every place of a page what could do harm.
-func TestNothingGetsIntoThePage(t *testing.T) {
-	want := skeleton(t, plain())
-	for _, text := range nasty {
-		for place, into := range places() {
-			p := plain()
+// TestPageEscapesMarkup injects attacks into every field of a page.
+func TestPageEscapesMarkup(t *testing.T) {
+	want := markupOf(t, validPage())
+	for _, text := range attacks {
+		for field, into := range fieldsOf() {
+			p := validPage()
 			*into(&p) = text
-			if got := skeleton(t, p); got != want {
-				t.Errorf("%q as %s changes the page:\n%s\n%s", text, place, want, got)
+			if got := markupOf(t, p); got != want {
+				t.Errorf("%q as %s changes the page:\n%s\n%s", text, field, want, got)
 			}
 		}
 	}
 }
 
-func places() map[string]func(*page) *string {
+func fieldsOf() map[string]func(*page) *string {
 	return map[string]func(*page) *string{
 		"name": func(p *page) *string { return &p.Name }, "namespace": func(p *page) *string { return &p.Namespace },
 		"server name": func(p *page) *string { return &p.ServerName }, "theme": func(p *page) *string { return &p.Theme },
@@ -66,15 +66,15 @@ func places() map[string]func(*page) *string {
 	}
 }
 
-// FuzzPage looks for texts that change a page.
+// FuzzPage looks for values that change the markup of a page.
 func FuzzPage(f *testing.F) {
-	for _, text := range nasty {
+	for _, text := range attacks {
 		f.Add(text, text, text)
 	}
 	f.Fuzz(func(t *testing.T, name, color, font string) {
-		p := plain()
+		p := validPage()
 		p.Name, p.Color, p.FontFamily = name, color, font
-		if want, got := skeleton(t, plain()), skeleton(t, p); got != want {
+		if want, got := markupOf(t, validPage()), markupOf(t, p); got != want {
 			t.Errorf("the page changes:\n%s\n%s", want, got)
 		}
 	})

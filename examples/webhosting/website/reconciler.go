@@ -20,51 +20,50 @@ import (
 	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 )
 
-// reconciler makes a page of a Website. It reads from caches, which give it copies, and keeps nothing
-// between two calls: what it has to know is in the API server.
+// reconciler reconciles Websites. It reads copies from caches, and keeps no state between calls.
 type reconciler struct {
 	client.Client
-	live      client.Reader // asks the API server itself
-	events    events.EventRecorder
-	clock     clock.PassiveClock
-	image     string
-	workTime  time.Duration
-	lookAgain time.Duration
+	live            client.Reader // bypasses the cache
+	events          events.EventRecorder
+	clock           clock.PassiveClock
+	image           string
+	workTime        time.Duration
+	recheckInterval time.Duration
 }
 
-// catchUp is how long the cache may take to see what was written last.
-const catchUp = 50 * time.Millisecond
+// conflictRetryDelay is how long to wait after a conflict until the cache has the latest version.
+const conflictRetryDelay = 50 * time.Millisecond
 
-// Reconcile makes what belongs to a Website what it should be, and says how it goes.
+// Reconcile brings the children of a Website to their desired state, and updates its status.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	// Tests read from these two lines who worked on what when.
+	// Tests read from these two lines which instance reconciled which object when.
 	log := logf.FromContext(ctx).WithValues("id", controller.ReconcileIDFromContext(ctx))
 	log.V(1).Info("Reconcile begins")
 	defer log.V(1).Info("Reconcile ends")
 
-	if err := r.askFarAway(ctx); err != nil {
+	if err := r.simulateWork(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
 	website := &webhostingv1alpha1.Website{}
 	if err := r.Get(ctx, request.NamespacedName, website); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err) // what belongs to it goes with it
+		return reconcile.Result{}, client.IgnoreNotFound(err) // the garbage collector deletes its children
 	}
-	found, err := r.pursue(ctx, website)
+	found, err := r.reconcileWebsite(ctx, website)
 	if found != nil {
-		err = errors.Join(err, r.report(ctx, website, *found))
+		err = errors.Join(err, r.updateStatus(ctx, website, *found))
 	}
 	switch {
 	case apierrors.IsConflict(err):
-		// The cache has not seen yet what was written last, maybe by us. That is no failure.
-		return reconcile.Result{RequeueAfter: catchUp}, nil
+		// The cache is stale, maybe because of our own last write. A conflict is not a failure.
+		return reconcile.Result{RequeueAfter: conflictRetryDelay}, nil
 	case err == nil && (found.reason == webhostingv1alpha1.ReasonNameTaken || found.reason == webhostingv1alpha1.ReasonReplacing):
-		return reconcile.Result{RequeueAfter: r.lookAgain}, nil
+		return reconcile.Result{RequeueAfter: r.recheckInterval}, nil
 	}
 	return reconcile.Result{}, err
 }
 
-// askFarAway waits as long as an API far away would take. Most operators have one; this one has it only in experiments.
-func (r *reconciler) askFarAway(ctx context.Context) error {
+// simulateWork waits as long as a call of a remote API would take. It is used in experiments.
+func (r *reconciler) simulateWork(ctx context.Context) error {
 	if r.workTime == 0 {
 		return nil
 	}
@@ -76,10 +75,9 @@ func (r *reconciler) askFarAway(ctx context.Context) error {
 	}
 }
 
-// pursue does what can be done for a Website, and judges how it is doing. What somebody has to change is
-// in the verdict; an error is for what can be tried again. If there is no verdict, nothing is known that
-// was not known before.
-func (r *reconciler) pursue(ctx context.Context, website *webhostingv1alpha1.Website) (*verdict, error) {
+// reconcileWebsite reconciles the children of a Website. The result describes problems that a user
+// has to solve; an error is retried. If the result is nil, the status stays as it is.
+func (r *reconciler) reconcileWebsite(ctx context.Context, website *webhostingv1alpha1.Website) (*result, error) {
 	if website.DeletionTimestamp != nil {
 		return new(terminating()), nil
 	}
@@ -89,14 +87,14 @@ func (r *reconciler) pursue(ctx context.Context, website *webhostingv1alpha1.Web
 	theme := &webhostingv1alpha1.Theme{}
 	err := r.Get(ctx, client.ObjectKey{Name: website.Spec.Theme}, theme)
 	if apierrors.IsNotFound(err) {
-		missing := fmt.Sprintf("There is no Theme %s.", website.Spec.Theme)
+		missing := fmt.Sprintf("Theme %s not found.", website.Spec.Theme)
 		return new(failed(webhostingv1alpha1.ReasonThemeNotFound, missing).withTheme(webhostingv1alpha1.ReasonThemeNotFound)), nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading the Theme: %w", err)
 	}
 	shown, err := newPage(website, theme)
 	if err != nil {
-		wrong := fmt.Sprintf("The Theme %s cannot be used: %v", theme.Name, err)
+		wrong := fmt.Sprintf("Theme %s is invalid: %v", theme.Name, err)
 		return new(failed(webhostingv1alpha1.ReasonThemeInvalid, wrong).withTheme(webhostingv1alpha1.ReasonThemeInvalid)), nil
 	}
 	html, err := shown.render()
@@ -110,55 +108,57 @@ func (r *reconciler) pursue(ctx context.Context, website *webhostingv1alpha1.Web
 	return found, err
 }
 
-// ensureAll makes all objects of a Website what they should be.
-func (r *reconciler) ensureAll(ctx context.Context, s site) (*verdict, error) {
+// ensureAll brings all children of a Website to their desired state.
+func (r *reconciler) ensureAll(ctx context.Context, s site) (*result, error) {
 	var (
 		workload *appsv1.Deployment
-		taken    *takenError
-		going    *goingError
+		taken    *nameTakenError
+		deleting *terminatingError
 	)
 	for _, c := range s.children() {
-		is, err := r.ensure(ctx, s.website, c)
+		object, err := r.ensure(ctx, s.website, c)
 		switch {
 		case errors.As(err, &taken):
 			return new(failed(webhostingv1alpha1.ReasonNameTaken, taken.Error())), nil
-		case errors.As(err, &going):
-			return new(pending(webhostingv1alpha1.ReasonReplacing, going.Error())), nil
+		case errors.As(err, &deleting):
+			return new(pending(webhostingv1alpha1.ReasonReplacing, deleting.Error())), nil
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			return new(terminating()), nil // the Website goes with its namespace
+			return new(terminating()), nil // the namespace is being deleted
 		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
-			// A quota, or a policy. People have to know, and it is tried again: nobody tells when it has changed.
+			// A quota or a policy. Report it, and retry, because no event announces that it has
+			// changed.
 			return new(failed(webhostingv1alpha1.ReasonRefused, err.Error())), err
 		case err != nil:
 			return nil, err
 		}
-		if deployment, is := is.(*appsv1.Deployment); is {
+		if deployment, ok := object.(*appsv1.Deployment); ok {
 			workload = deployment
 		}
 	}
-	return new(judge(workload)), nil
+	return new(workloadResult(workload)), nil
 }
 
-// report writes the status, once and only if it has changed, and on the very version that was looked at.
-func (r *reconciler) report(ctx context.Context, website *webhostingv1alpha1.Website, found verdict) error {
+// updateStatus writes the status if it has changed, with the resourceVersion that was read as its
+// precondition.
+func (r *reconciler) updateStatus(ctx context.Context, website *webhostingv1alpha1.Website, found result) error {
 	before := website.DeepCopy()
-	website.Status = next(website, found, r.clock.Now())
+	website.Status = nextStatus(website, found, r.clock.Now())
 	if equality.Semantic.DeepEqual(before.Status, website.Status) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Status().Patch(ctx, website, patch, fieldManager); err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil // it has just been deleted
+			return nil // it was deleted in the meantime
 		}
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	r.tell(website, before.Status.Phase, found)
+	r.recordEvent(website, before.Status.Phase, found)
 	return nil
 }
 
-// tell makes an event of what people should not miss: that something went wrong, and that it is over.
-func (r *reconciler) tell(website *webhostingv1alpha1.Website, before webhostingv1alpha1.Phase, found verdict) {
+// recordEvent emits an event when a Website starts to fail, and when it recovers.
+func (r *reconciler) recordEvent(website *webhostingv1alpha1.Website, before webhostingv1alpha1.Phase, found result) {
 	const action = "Serve"
 	switch failing := found.phase == webhostingv1alpha1.PhaseError; {
 	case failing && before != webhostingv1alpha1.PhaseError:

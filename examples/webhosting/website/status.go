@@ -13,62 +13,61 @@ import (
 	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 )
 
-// verdict is how a Website is doing, and why.
-type verdict struct {
+// result is the outcome of a reconcile, which becomes the status.
+type result struct {
 	phase           webhostingv1alpha1.Phase
 	reason, message string
-	// theme is what is wrong with the Theme, or that nothing is. It is empty if nobody has looked.
+	// theme is the reason of the condition ThemeFound. It is empty if the Theme was not read.
 	theme string
 }
 
-// The verdicts that need not look at a Deployment.
-func terminating() verdict {
-	return verdict{
+// Results that do not depend on the Deployment.
+func terminating() result {
+	return result{
 		phase: webhostingv1alpha1.PhaseTerminating, reason: webhostingv1alpha1.ReasonTerminating,
-		message: "The website is being deleted, and what belongs to it with it.",
+		message: "The website and its children are being deleted.",
 	}
 }
 
-func failed(reason, message string) verdict {
-	return verdict{phase: webhostingv1alpha1.PhaseError, reason: reason, message: message}
+func failed(reason, message string) result {
+	return result{phase: webhostingv1alpha1.PhaseError, reason: reason, message: message}
 }
 
-func pending(reason, message string) verdict {
-	return verdict{phase: webhostingv1alpha1.PhasePending, reason: reason, message: message}
+func pending(reason, message string) result {
+	return result{phase: webhostingv1alpha1.PhasePending, reason: reason, message: message}
 }
 
-// withTheme adds to a verdict what is known of the Theme.
-func (v verdict) withTheme(reason string) verdict {
+// withTheme adds the reason of the condition ThemeFound to a result.
+func (v result) withTheme(reason string) result {
 	v.theme = reason
 	return v
 }
 
-// judge tells from its Deployment how a Website is doing. News of a Deployment that change nothing here are
-// no news.
-func judge(workload *appsv1.Deployment) verdict {
+// workloadResult returns the result for the state of the Deployment. Updates of a Deployment with
+// the same result are ignored.
+func workloadResult(workload *appsv1.Deployment) result {
 	wanted := ptr.Deref(workload.Spec.Replicas, 1)
 	if wanted == 0 {
-		// There is nothing to wait for.
-		return verdict{
+		return result{
 			phase: webhostingv1alpha1.PhaseReady, reason: webhostingv1alpha1.ReasonWorkloadSkipped,
-			message: "All objects are there, and no pods are wanted.",
+			message: "All objects exist. The workload is skipped.",
 		}
 	}
 	status := &workload.Status
 	if status.ObservedGeneration < workload.Generation {
-		return pending(webhostingv1alpha1.ReasonProgressing, "The Deployment's newest version is not rolled out yet.")
+		return pending(webhostingv1alpha1.ReasonProgressing, "The latest version of the Deployment is not rolled out yet.")
 	}
 	if status.UpdatedReplicas >= wanted && status.AvailableReplicas >= wanted && status.Replicas <= status.UpdatedReplicas {
-		return verdict{phase: webhostingv1alpha1.PhaseReady, reason: webhostingv1alpha1.ReasonServed, message: "The page is served."}
+		return result{phase: webhostingv1alpha1.PhaseReady, reason: webhostingv1alpha1.ReasonServed, message: "The page is served."}
 	}
-	if why := stuck(status); why != "" {
-		return failed(webhostingv1alpha1.ReasonWorkloadFailed, "The Deployment cannot go on: "+why)
+	if why := failureMessage(status); why != "" {
+		return failed(webhostingv1alpha1.ReasonWorkloadFailed, "The Deployment has failed: "+why)
 	}
-	return pending(webhostingv1alpha1.ReasonProgressing, "Pods with the page are on their way.")
+	return pending(webhostingv1alpha1.ReasonProgressing, "Waiting for pods with the page to become available.")
 }
 
-// stuck tells why a Deployment does not go on by itself.
-func stuck(status *appsv1.DeploymentStatus) string {
+// failureMessage returns why a Deployment makes no progress, or an empty string.
+func failureMessage(status *appsv1.DeploymentStatus) string {
 	for _, condition := range status.Conditions {
 		switch {
 		case condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue,
@@ -79,19 +78,19 @@ func stuck(status *appsv1.DeploymentStatus) string {
 	return ""
 }
 
-// next is the status of a Website after a verdict. Told the same again, it is the same.
-func next(website *webhostingv1alpha1.Website, v verdict, now time.Time) webhostingv1alpha1.WebsiteStatus {
+// nextStatus returns the status for a result. It does not change if the result is the same.
+func nextStatus(website *webhostingv1alpha1.Website, v result, now time.Time) webhostingv1alpha1.WebsiteStatus {
 	status := *website.Status.DeepCopy()
 	if status.Phase != v.phase || status.ObservedGeneration != website.Generation || status.LastTransitionTime == nil {
 		status.LastTransitionTime = new(metav1.NewMicroTime(now))
 	}
 	status.Phase, status.ObservedGeneration = v.phase, website.Generation
-	set := func(kind string, holds bool, reason, message string) {
+	set := func(kind string, isTrue bool, reason, message string) {
 		condition := metav1.Condition{
-			Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: limited(message),
+			Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: truncateMessage(message),
 			ObservedGeneration: website.Generation, LastTransitionTime: metav1.NewTime(now),
 		}
-		if holds {
+		if isTrue {
 			condition.Status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -107,11 +106,11 @@ func next(website *webhostingv1alpha1.Website, v verdict, now time.Time) webhost
 	return status
 }
 
-// limited keeps a message within what the schema of conditions takes, which others' messages may exceed.
-func limited(message string) string {
-	const most = 1024
-	if runes := []rune(message); len(runes) > most {
-		return string(runes[:most-1]) + "…"
+// truncateMessage limits a message to the length that the schema of conditions allows.
+func truncateMessage(message string) string {
+	const limit = 1024
+	if runes := []rune(message); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
 	}
 	return message
 }

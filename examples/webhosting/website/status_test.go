@@ -20,7 +20,7 @@ func workload(replicas int32, generation int64, status appsv1.DeploymentStatus) 
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestWorkloadResult(t *testing.T) {
 	condition := func(kind appsv1.DeploymentConditionType, holds corev1.ConditionStatus) []appsv1.DeploymentCondition {
 		return []appsv1.DeploymentCondition{{Type: kind, Status: holds, Reason: "Because", Message: "so it is"}}
 	}
@@ -40,19 +40,19 @@ func TestJudge(t *testing.T) {
 		phase    webhostingv1alpha1.Phase
 		reason   string
 	}{
-		"just created":               {workload(1, 1, appsv1.DeploymentStatus{}), webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing},
-		"nobody has seen it":         {workload(1, 2, old), webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing},
-		"pods are starting":          {workload(1, 2, starting), webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing},
-		"and it goes on":             {workload(1, 2, fine), webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing},
-		"the old page is still used": {workload(1, 2, surging), webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing},
-		"all is there":               {workload(1, 2, all), webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonServed},
-		"after all":                  {workload(1, 2, recovered), webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonServed},
-		"a quota":                    {workload(1, 2, quota), webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonWorkloadFailed},
-		"it takes too long":          {workload(1, 2, slow), webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonWorkloadFailed},
-		"no pods are wanted":         {workload(0, 1, appsv1.DeploymentStatus{}), webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonWorkloadSkipped},
+		"just created":       {workload(1, 1, appsv1.DeploymentStatus{}), webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing},
+		"not observed yet":   {workload(1, 2, old), webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing},
+		"pods are starting":  {workload(1, 2, starting), webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing},
+		"in progress":        {workload(1, 2, fine), webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing},
+		"old pods still run": {workload(1, 2, surging), webhostingv1alpha1.PhasePending, webhostingv1alpha1.ReasonProgressing},
+		"available":          {workload(1, 2, all), webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonServed},
+		"recovered":          {workload(1, 2, recovered), webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonServed},
+		"a quota":            {workload(1, 2, quota), webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonWorkloadFailed},
+		"deadline exceeded":  {workload(1, 2, slow), webhostingv1alpha1.PhaseError, webhostingv1alpha1.ReasonWorkloadFailed},
+		"no pods desired":    {workload(0, 1, appsv1.DeploymentStatus{}), webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonWorkloadSkipped},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := judge(test.workload)
+			got := workloadResult(test.workload)
 			if got.phase != test.phase || got.reason != test.reason || got.message == "" {
 				t.Errorf("got %+v", got)
 			}
@@ -60,16 +60,16 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestNext(t *testing.T) {
+func TestNextStatus(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
 	website := &webhostingv1alpha1.Website{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
-	ready := judge(workload(0, 1, appsv1.DeploymentStatus{})).withTheme(webhostingv1alpha1.ReasonThemeFound)
-	missing := failed(webhostingv1alpha1.ReasonThemeNotFound, "There is no Theme.").withTheme(webhostingv1alpha1.ReasonThemeNotFound)
+	ready := workloadResult(workload(0, 1, appsv1.DeploymentStatus{})).withTheme(webhostingv1alpha1.ReasonThemeFound)
+	missing := failed(webhostingv1alpha1.ReasonThemeNotFound, "Theme not found.").withTheme(webhostingv1alpha1.ReasonThemeNotFound)
 	now := begin
-	step := func(v verdict) webhostingv1alpha1.WebsiteStatus {
+	step := func(v result) webhostingv1alpha1.WebsiteStatus {
 		t.Helper()
 		before := *website.Status.DeepCopy()
-		status := next(website, v, now)
+		status := nextStatus(website, v, now)
 		if diff := cmp.Diff(before, website.Status); diff != "" {
 			t.Errorf("the Website itself was changed: %s", diff)
 		}
@@ -83,7 +83,7 @@ func TestNext(t *testing.T) {
 	}
 	now = begin.Add(time.Minute)
 	if diff := cmp.Diff(first, step(ready)); diff != "" {
-		t.Errorf("told the same it is another: %s", diff)
+		t.Errorf("the status changes with the same result: %s", diff)
 	}
 	website.Generation = 2
 	if second := step(ready); second.ObservedGeneration != 2 || !second.LastTransitionTime.Time.Equal(now) {
@@ -98,15 +98,15 @@ func TestNext(t *testing.T) {
 	}
 	if fourth := step(terminating()); fourth.Phase != webhostingv1alpha1.PhaseTerminating ||
 		!meta.IsStatusConditionFalse(fourth.Conditions, webhostingv1alpha1.ConditionThemeFound) {
-		t.Errorf("nobody has looked for the Theme again: got %+v", fourth)
+		t.Errorf("the condition ThemeFound has changed: got %+v", fourth)
 	}
 }
 
-func TestLimited(t *testing.T) {
-	if got := limited(strings.Repeat("ö", 5000)); len([]rune(got)) != 1024 {
+func TestTruncateMessage(t *testing.T) {
+	if got := truncateMessage(strings.Repeat("ö", 5000)); len([]rune(got)) != 1024 {
 		t.Errorf("got %d characters", len([]rune(got)))
 	}
-	if got := limited("short"); got != "short" {
+	if got := truncateMessage("short"); got != "short" {
 		t.Errorf("got %q", got)
 	}
 }

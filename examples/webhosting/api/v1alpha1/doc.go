@@ -1,5 +1,5 @@
-// Package v1alpha1 has the kinds of the sample operator: Theme and Website. What a page could be hurt
-// with is refused by their schemas.
+// Package v1alpha1 has the kinds of the sample operator: Theme and Website. Their schemas refuse
+// values that could inject markup into a page.
 //
 // +kubebuilder:object:generate=true
 // +groupName=webhosting.timebertt.dev

@@ -9,7 +9,7 @@ import (
 // SchemeGroupVersion is the group and version of this package.
 var SchemeGroupVersion = schema.GroupVersion{Group: "webhosting.timebertt.dev", Version: "v1alpha1"}
 
-// SchemeBuilder adds the kinds of this package to a scheme, and AddToScheme is what does it.
+// SchemeBuilder and AddToScheme add the kinds of this package to a scheme.
 var (
 	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 	AddToScheme   = SchemeBuilder.AddToScheme

@@ -21,10 +21,10 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{CRDs: []string{"examples/webhosting/config/crds"}})
 }
 
-// themes are good and bad ones. The schema and the operator's own look at them must agree.
+// themes are valid and invalid. The schema and Validate must agree on them.
 var themes = map[string]struct {
 	webhostingv1alpha1.ThemeSpec
-	want string // a part of the refusal, or nothing
+	want string // a part of the error, or empty
 }{
 	"a name":                 {webhostingv1alpha1.ThemeSpec{Color: "darkcyan", FontFamily: "Menlo"}, ""},
 	"a name in capitals":     {webhostingv1alpha1.ThemeSpec{Color: "DarkCyan", FontFamily: "Menlo"}, ""},
@@ -55,15 +55,15 @@ var themes = map[string]struct {
 	"a very long font":       {webhostingv1alpha1.ThemeSpec{Color: "red", FontFamily: strings.Repeat("a", 129)}, "spec.fontFamily"},
 }
 
-// TestThemes asks a real API server what it thinks of good and bad Themes, and the operator.
+// TestThemes compares the schema, on a real API server, with Validate.
 func TestThemes(t *testing.T) {
 	r := rig.Shared(t)
 	for name, test := range themes {
 		t.Run(name, func(t *testing.T) {
 			theme := &webhostingv1alpha1.Theme{ObjectMeta: metav1.ObjectMeta{GenerateName: "theme-"}, Spec: test.ThemeSpec}
-			judge(t, r.Client.Create(t.Context(), theme), test.want)
+			expectError(t, r.Client.Create(t.Context(), theme), test.want)
 			if err := test.Validate(); (err != nil) != (test.want != "") {
-				t.Errorf("the operator says: %v", err)
+				t.Errorf("Validate returns %v", err)
 			}
 		})
 	}
@@ -73,7 +73,7 @@ func TestThemes(t *testing.T) {
 func TestWebsites(t *testing.T) {
 	r := rig.Shared(t)
 	for name, test := range map[string]struct{ theme, want string }{
-		"a good one":      {"exciting", ""},
+		"valid":           {"exciting", ""},
 		"with dots":       {"exciting.v2", ""},
 		"the longest":     {strings.Repeat("a", 253), ""},
 		"none":            {"", "spec.theme"},
@@ -88,15 +88,15 @@ func TestWebsites(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "website-", Namespace: r.Namespace},
 				Spec:       webhostingv1alpha1.WebsiteSpec{Theme: test.theme},
 			}
-			judge(t, r.Client.Create(t.Context(), website), test.want)
+			expectError(t, r.Client.Create(t.Context(), website), test.want)
 			if err := website.Spec.Validate(); (err != nil) != (test.want != "") {
-				t.Errorf("the operator says: %v", err)
+				t.Errorf("Validate returns %v", err)
 			}
 		})
 	}
 }
 
-// TestStatus asks what the API server thinks of statuses, which only the operator writes.
+// TestStatus checks the schema of the status.
 func TestStatus(t *testing.T) {
 	r := rig.Shared(t)
 	website := &webhostingv1alpha1.Website{
@@ -108,24 +108,24 @@ func TestStatus(t *testing.T) {
 	}
 	for _, phase := range []string{"Pending", "Ready", "Error", "Terminating"} {
 		website.Status.Phase = webhostingv1alpha1.Phase(phase)
-		judge(t, r.Client.Status().Update(t.Context(), website), "")
+		expectError(t, r.Client.Status().Update(t.Context(), website), "")
 	}
 	before := website.Generation
 	website.Status.Phase = "Happy"
-	judge(t, r.Client.Status().Update(t.Context(), website), "status.phase")
+	expectError(t, r.Client.Status().Update(t.Context(), website), "status.phase")
 	website.Status.Phase = "Ready"
 	for i := range 9 {
 		website.Status.Conditions = append(website.Status.Conditions, metav1.Condition{
 			Type: strings.Repeat("A", i+1), Status: metav1.ConditionTrue, Reason: "B", LastTransitionTime: metav1.Now(),
 		})
 	}
-	judge(t, r.Client.Status().Update(t.Context(), website), "Too many")
+	expectError(t, r.Client.Status().Update(t.Context(), website), "Too many")
 	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(website), website); err != nil || website.Generation != before {
-		t.Errorf("a status is no new version of a Website: %v, generation %d", err, website.Generation)
+		t.Errorf("an update of the status changed the generation: %v, generation %d", err, website.Generation)
 	}
 }
 
-func judge(t *testing.T, err error, want string) {
+func expectError(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {
 	case want == "" && err != nil:
@@ -135,7 +135,7 @@ func judge(t *testing.T, err error, want string) {
 	}
 }
 
-// TestColumns reads what 'kubectl get websites' shows, as the API server prints it.
+// TestColumns reads the columns of 'kubectl get websites'.
 func TestColumns(t *testing.T) {
 	r := rig.Shared(t)
 	found, err := r.Clientset.Discovery().RESTClient().Get().

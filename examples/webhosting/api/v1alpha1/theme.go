@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Theme is how Websites look that refer to it. Whoever runs the service offers Themes; Websites of all
-// namespaces may use them.
+// Theme is the style of Websites. Themes are cluster-scoped, and Websites of all namespaces may
+// refer to them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -16,7 +16,7 @@ type Theme struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is how the pages look.
+	// Spec is the style of the pages.
 	// +required
 	Spec ThemeSpec `json:"spec"`
 }
@@ -30,17 +30,17 @@ type ThemeList struct {
 	Items           []Theme `json:"items"`
 }
 
-// ThemeSpec is how pages look.
+// ThemeSpec is the style of pages.
 type ThemeSpec struct {
-	// Color is the background of the pages: a name that CSS knows, such as darkcyan, or a number of it,
-	// such as #0a8 or #00aa88.
+	// Color is the background color of the pages: a CSS color name, such as darkcyan, or a
+	// hexadecimal color, such as #0a8 or #00aa88.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([A-Za-z]+|#[0-9A-Fa-f]{3}|#[0-9A-Fa-f]{4}|#[0-9A-Fa-f]{6}|#[0-9A-Fa-f]{8})$`
 	Color string `json:"color"`
-	// FontFamily is the font of the pages, or several with commas between them, the first that there is
-	// counts. It has letters, digits, spaces and hyphens, and no quotes.
+	// FontFamily is a comma-separated list of fonts, in order of preference. Names consist of
+	// letters, digits, spaces and hyphens, without quotes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128

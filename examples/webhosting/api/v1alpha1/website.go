@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Website is a page of a project that is served under /<namespace>/<name>.
+// Website is a page that is served under /<namespace>/<name>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -17,10 +17,10 @@ type Website struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state of the Website.
 	// +required
 	Spec WebsiteSpec `json:"spec"`
-	// Status is how it goes.
+	// Status is the observed state of the Website.
 	// +optional
 	Status WebsiteStatus `json:"status,omitempty"`
 }
@@ -34,9 +34,9 @@ type WebsiteList struct {
 	Items           []Website `json:"items"`
 }
 
-// WebsiteSpec is what somebody wants to be served.
+// WebsiteSpec is the desired state of a Website.
 type WebsiteSpec struct {
-	// Theme is the name of the Theme that the page looks like.
+	// Theme is the name of the Theme of the page.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -44,36 +44,36 @@ type WebsiteSpec struct {
 	Theme string `json:"theme"`
 }
 
-// Phase is where a Website is between its wish and its fulfilment.
+// Phase summarizes the status of a Website.
 //
 // +kubebuilder:validation:Enum=Pending;Ready;Error;Terminating
 type Phase string
 
 // The phases of a Website.
 const (
-	// PhasePending is when its page is not served yet, or not yet as it should be.
+	// PhasePending: the page is not served yet, or an old version of it is served.
 	PhasePending Phase = "Pending"
-	// PhaseReady is when its page is served as it should be.
+	// PhaseReady: the current page is served.
 	PhaseReady Phase = "Ready"
-	// PhaseError is when something has to change before its page can be served. The condition Ready
-	// says what.
+	// PhaseError: the page cannot be served until a user solves a problem. The condition Ready
+	// describes it.
 	PhaseError Phase = "Error"
-	// PhaseTerminating is when it is being deleted.
+	// PhaseTerminating: the Website is being deleted.
 	PhaseTerminating Phase = "Terminating"
 )
 
-// WebsiteStatus is how a Website is doing.
+// WebsiteStatus is the observed state of a Website.
 type WebsiteStatus struct {
-	// ObservedGeneration is the generation of the Website that this is the status of.
+	// ObservedGeneration is the metadata.generation that the status refers to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Phase is where the Website is.
+	// Phase summarizes the status.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
-	// LastTransitionTime is when the phase or the observed generation has changed.
+	// LastTransitionTime is when the phase or the observed generation last changed.
 	// +optional
 	LastTransitionTime *metav1.MicroTime `json:"lastTransitionTime,omitempty"`
-	// Conditions tell in words what is well and what is not.
+	// Conditions are the latest observations of the Website: Ready and ThemeFound.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -83,9 +83,9 @@ type WebsiteStatus struct {
 
 // The conditions of a Website.
 const (
-	// ConditionReady is true when the page is served as it should be.
+	// ConditionReady is true if the current page is served.
 	ConditionReady = "Ready"
-	// ConditionThemeFound is true when the Theme is there and can be used.
+	// ConditionThemeFound is true if the Theme exists and is valid.
 	ConditionThemeFound = "ThemeFound"
 )
 
@@ -93,33 +93,33 @@ const (
 const (
 	// ReasonServed: the page is served.
 	ReasonServed = "Served"
-	// ReasonWorkloadSkipped: all objects are there, and no pod is wanted.
+	// ReasonWorkloadSkipped: all objects exist, and the workload is skipped.
 	ReasonWorkloadSkipped = "WorkloadSkipped"
-	// ReasonProgressing: pods with the page are on their way.
+	// ReasonProgressing: the rollout of the page is in progress.
 	ReasonProgressing = "Progressing"
-	// ReasonReplacing: somebody has deleted one of the objects, and it is not gone yet.
+	// ReasonReplacing: a child is being deleted, and is created again afterwards.
 	ReasonReplacing = "Replacing"
-	// ReasonWorkloadFailed: the Deployment says that it cannot go on.
+	// ReasonWorkloadFailed: the Deployment has failed.
 	ReasonWorkloadFailed = "WorkloadFailed"
-	// ReasonNameTaken: an object of somebody else has the name that one of ours needs.
+	// ReasonNameTaken: an object of another owner has the name of a child.
 	ReasonNameTaken = "NameTaken"
-	// ReasonRefused: the API server does not take one of the objects.
+	// ReasonRefused: the API server rejects a child.
 	ReasonRefused = "Refused"
-	// ReasonInvalidSpec: the Website's own spec cannot be fulfilled.
+	// ReasonInvalidSpec: the spec of the Website is invalid.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonThemeFound: the Theme is there.
+	// ReasonThemeFound: the Theme exists.
 	ReasonThemeFound = "Found"
-	// ReasonThemeNotFound: there is no Theme of that name.
+	// ReasonThemeNotFound: the Theme does not exist.
 	ReasonThemeNotFound = "ThemeNotFound"
-	// ReasonThemeInvalid: the Theme has a color or a font that no page may have.
+	// ReasonThemeInvalid: the Theme has an invalid color or font.
 	ReasonThemeInvalid = "ThemeInvalid"
 	// ReasonTerminating: the Website is being deleted.
 	ReasonTerminating = "Terminating"
 )
 
-// LabelSkipWorkload on a Website, with any value, is for load tests: its Deployment has no replicas and
-// no Ingress controller takes notice of its Ingress.
+// LabelSkipWorkload on a Website, with any value, is for load tests: its Deployment has no
+// replicas, and Ingress controllers ignore its Ingress.
 const LabelSkipWorkload = "skip-workload"
 
-// LabelProject with the value "true" is on the namespaces that have Websites.
+// LabelProject with the value "true" marks namespaces whose Websites are sharded.
 const LabelProject = "webhosting.timebertt.dev/project"
