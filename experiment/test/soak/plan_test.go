@@ -35,7 +35,7 @@ func TestSteps(t *testing.T) {
 	}
 	for _, step := range one {
 		if step.Victim < 0 || step.Victim >= victims || step.Rest <= 0 {
-			t.Errorf("nobody can do %+v", step)
+			t.Errorf("impossible step %+v", step)
 		}
 	}
 }
