@@ -151,7 +151,8 @@ bench: kubernetes ## Measure, each figure beside its reference in the same run, 
 	@mkdir -p $(RECORDS)
 	@{ echo '# ARGS: $(ARGS)'; export KUBEBUILDER_ASSETS=$(ASSETS); \
 	  $(if $(filter -bench -bench=%,$(ARGS)),:,go test -run '^$$' -bench . -benchtime 3x -timeout 30m $$(go list ./... | grep -v -e '/test/bench$$')) && \
-	  go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench $(ARGS); } | tee $(BENCHED)
+	  go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench $(ARGS) && \
+	  go -C experiment test -run '^$$' -bench . -benchtime 1x -timeout 60m ./command $(ARGS); } | tee $(BENCHED)
 	@$(FIGURES) <$(BENCHED)
 bench-accept: ## Accept the ratios that the last 'make bench' measured
 	@$(FIGURES) -accept <$(BENCHED)

@@ -82,8 +82,9 @@ Without --kubeconfig it starts a control plane on this machine. With it, it inst
 CRDs and roles of the sample operator in that cluster, whose API server must reach this
 machine at --host for the external sharder's webhook.
 
-Ctrl-C ends it early, with a report about what has run. The exit code is not 0 if a run is
-invalid, if an objective does not hold, or if something was not executed or measured.`,
+Ctrl-C ends it early, with a report about what has run. The exit code is 3 if an objective
+does not hold, and 1 if a run is invalid, interrupted, or not everything was executed and
+measured.`,
 		Example: `  # Compare the setups, 15 minutes for each
   ringmaster experiment basic --setups lead,in-process,external --scale 0.2
 
@@ -329,6 +330,18 @@ var (
 	errInterrupted = errors.New("interrupted: the report covers what has run")
 	errIncomplete  = errors.New("not everything was executed or measured: see the report")
 )
+
+// ExitCode returns the exit code for an error: 3 if all runs are valid and complete, and an objective does not hold.
+func ExitCode(err error) int {
+	const failed, verdict = 1, 3
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errVerdict):
+		return verdict
+	}
+	return failed
+}
 
 // invalid returns an error with the reasons why runs are invalid, nil if all are valid.
 func invalid(results []*run.Result) error {

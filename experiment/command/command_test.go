@@ -79,7 +79,7 @@ func TestInvalidFlags(t *testing.T) {
 		"unknown setup":       {[]string{"basic", "--setups", "lead,follow"}, `setup "follow" not found (available: lead, in-process, external)`},
 		"no setup":            {[]string{"basic", "--setups", ""}, "--setups is empty"},
 		"no load":             {[]string{"basic", "--scale", "0"}, "--scale 0"},
-		"no instances":              {[]string{"basic", "--instances", "3,0"}, "choose at least 1"},
+		"no instances":        {[]string{"basic", "--instances", "3,0"}, "choose at least 1"},
 		"twice":               {[]string{"basic", "--instances", "3,3"}, "external, 3 instances is listed twice: use --repeat"},
 		"too few":             {[]string{"rebalance", "--instances", "2"}, "2 of 2 instances leave"},
 		"too short":           {[]string{"basic", "--duration", "1ms"}, "too short"},

@@ -18,18 +18,22 @@ func TestConclude(t *testing.T) {
 		results     []*run.Result
 		interrupted bool
 		want        string // a part of the error; none if it is empty
+		code        int
 	}{
-		"valid":                {[]*run.Result{valid, valid}, false, ""},
-		"invalid":              {[]*run.Result{valid, saturated, saturated}, false, "the result is invalid: external, 5×: the machine was saturated: choose"},
-		"invalid and slow":     {[]*run.Result{slow, saturated}, false, "the result is invalid"},
-		"slow":                 {[]*run.Result{valid, slow}, false, "not all objectives hold"},
-		"incomplete":           {[]*run.Result{saturated, incomplete}, false, "not everything was executed or measured"},
-		"interrupted":          {[]*run.Result{valid}, true, "interrupted: the report covers"},
-		"interrupted, nothing": {nil, true, "interrupted before anything"},
+		"valid":                {[]*run.Result{valid, valid}, false, "", 0},
+		"invalid":              {[]*run.Result{valid, saturated, saturated}, false, "the result is invalid: external, 5×: the machine was saturated: choose", 1},
+		"invalid and slow":     {[]*run.Result{slow, saturated}, false, "the result is invalid", 1},
+		"slow":                 {[]*run.Result{valid, slow}, false, "not all objectives hold", 3},
+		"incomplete":           {[]*run.Result{saturated, incomplete}, false, "not everything was executed or measured", 1},
+		"interrupted":          {[]*run.Result{valid}, true, "interrupted: the report covers", 1},
+		"interrupted, nothing": {nil, true, "interrupted before anything", 1},
 	} {
 		err := conclude(test.results, test.interrupted)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+		if code := ExitCode(err); code != test.code {
+			t.Errorf("%s: got the exit code %d, want %d", name, code, test.code)
 		}
 	}
 }

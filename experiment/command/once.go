@@ -184,7 +184,8 @@ func (o *options) report(name string, results []*run.Result, interrupted bool) e
 	if err := made.Write(o.out); err != nil {
 		return err
 	}
-	if o.summary != "" {
+	// What cannot be used must not replace what can.
+	if usable := conclude(results, interrupted); o.summary != "" && (usable == nil || errors.Is(usable, errVerdict)) {
 		if err := made.WriteSummary(o.summary); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 // chart is a picture of values over time, or over a number.
 type chart struct {
 	title string
-	// unit is that of the values: "", "s", "B", "B/s", "cores" or "×". y is the title of their axis, title if it is empty.
+	// unit is that of the values: "", "s", "B", "B/s", "cores", "×" or "%". y is the title of their axis, title if it is empty.
 	unit, y string
 	lines   []line
 	// limit is drawn as a dashed line, if it is above 0.
@@ -318,14 +318,14 @@ func amount(value float64, unit string) string {
 		return short(value) + " s"
 	case "":
 		return short(value)
-	case "×":
+	case "×", "%":
 		return short(value) + unit
 	}
 	return short(value) + " " + unit
 }
 
-// times formats a multiple of another value.
-func times(value, other float64) string {
+// Times formats a multiple of another value.
+func Times(value, other float64) string {
 	if other == 0 {
 		return "–"
 	}

@@ -17,7 +17,7 @@ func TestAmount(t *testing.T) {
 	for want, got := range map[string]string{
 		"0": amount(0, ""), "7,289": amount(7289, ""), "1.50 MiB": amount(1.5*(1<<20), "B"), "2 KiB/s": amount(2048, "B/s"), "12 ms": amount(0.012, "s"),
 		"1 s": amount(1, "s"), "0.050 cores": amount(0.05, "cores"), "12.3": amount(12.345, ""), "-1,200": amount(-1200, ""),
-		"4.50×": times(9, 2), "4.90×": amount(4.9, "×"), "–": times(1, 0), "100 B": amount(100, "B"),
+		"4.50×": Times(9, 2), "4.90×": amount(4.9, "×"), "–": Times(1, 0), "100 B": amount(100, "B"),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

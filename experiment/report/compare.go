@@ -69,6 +69,30 @@ func Highest(figure func(run.Figures) float64) func(*run.Result) (float64, bool)
 	}
 }
 
+// Leader returns a figure of the instance that has reconciled most: the leader, if there is one.
+func Leader(figure func(run.Figures) float64) func(*run.Result) (float64, bool) {
+	return func(result *run.Result) (float64, bool) {
+		all := Instances(result)
+		if len(all) == 0 {
+			return 0, false
+		}
+		return figure(all[0]), true
+	}
+}
+
+// Standby returns the highest value of a figure among the instances that have reconciled nothing.
+func Standby(figure func(run.Figures) float64) func(*run.Result) (float64, bool) {
+	return func(result *run.Result) (float64, bool) {
+		value := 0.0
+		for _, f := range Instances(result) {
+			if f.Reconciles < 1 {
+				value = max(value, figure(f))
+			}
+		}
+		return value, value > 0
+	}
+}
+
 // sideBySide compares the usage of all configurations.
 func (r *Report) sideBySide() section {
 	s := section{title: "Side by side"}
@@ -82,7 +106,7 @@ func (r *Report) sideBySide() section {
 		known := false
 		for _, group := range groups {
 			found := of(group)
-			row, known = append(row, formatSpread(found, unit)), known || found.Runs > 0
+			row, known = append(row, Format(found, unit)), known || found.Runs > 0
 		}
 		if known {
 			t.rows = append(t.rows, row)
@@ -147,7 +171,7 @@ func (r *Report) bySize() section {
 				row = append(row, "–")
 				continue
 			}
-			row = append(row, formatSpread(found, column.unit)+", "+times(found.Median, reference.Median))
+			row = append(row, Format(found, column.unit)+", "+Times(found.Median, reference.Median))
 			if !strings.Contains(column.name, "resident") {
 				charts[column.unit].add(strings.Split(column.name, ":")[0]+", "+setup, rangePoint(float64(group.First().Load.Initial), found))
 			}
@@ -203,9 +227,9 @@ func (r *Report) capacity() (section, bool) {
 		}
 		c.add(setup, rangePoint(float64(group.First().Instances), objects))
 		t.rows = append(t.rows, []string{
-			group.Title, short(float64(objects.Runs)), formatSpread(objects, ""),
-			formatSpread(group.Spread(CapacityOf(func(c *run.Capacity) float64 { return c.Changes })), ""),
-			formatSpread(CapacityRatios(group, first[setup]), "×"), limits(group),
+			group.Title, short(float64(objects.Runs)), Format(objects, ""),
+			Format(group.Spread(CapacityOf(func(c *run.Capacity) float64 { return c.Changes })), ""),
+			Format(CapacityRatios(group, first[setup]), "×"), limits(group),
 		})
 	}
 	if !found {

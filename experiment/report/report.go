@@ -135,8 +135,8 @@ func (r *Report) sections() []section {
 	return append(all, r.conditions())
 }
 
-// formatSpread formats a median, and the range if there are several runs.
-func formatSpread(s stats.Spread, unit string) string {
+// Format formats a median, and the range if there are several runs.
+func Format(s stats.Spread, unit string) string {
 	switch s.Runs {
 	case 0:
 		return "–"
@@ -144,4 +144,17 @@ func formatSpread(s stats.Spread, unit string) string {
 		return amount(s.Median, unit)
 	}
 	return fmt.Sprintf("%s (%s to %s)", amount(s.Median, unit), amount(s.Min, unit), amount(s.Max, unit))
+}
+
+// Count formats a number of objects.
+func Count(n int) string { return short(float64(n)) }
+
+// FormatLatency formats the quantiles and the maximum of the latency with a name.
+func FormatLatency(group Group, of func(*run.Result) []run.Latency, name string) string {
+	for _, latency := range merge(group, of) {
+		if latency.Name == name {
+			return fmt.Sprintf("%s, %s, %s", amount(latency.P50, "s"), amount(latency.P99, "s"), maximum(latency))
+		}
+	}
+	return "–"
 }

@@ -93,6 +93,9 @@ func quantile(q float64, buckets []bucket) float64 {
 	return lower + (buckets[i].limit-lower)*(rank-below)/(buckets[i].count-below)
 }
 
+// AdmissionInSharder is the name of the latency of admission requests as the sharder measures it.
+const AdmissionInSharder = "admission request, measured by the sharder"
+
 // sharderWebhook is the name of the sharder's webhook in its configuration.
 const sharderWebhook = "sharder.sharding.timebertt.dev"
 
@@ -114,7 +117,7 @@ func (r *run) summarizeLatencies(ctx context.Context, result *Result) error {
 		},
 		{
 			&result.Admission, "process", "controller_sharding_admission_duration_seconds", "",
-			func(map[string]string) string { return "request in the sharder" },
+			func(map[string]string) string { return AdmissionInSharder },
 		},
 	} {
 		query := fmt.Sprintf("sum by (%s, le) (increase(%s_bucket{%s}%s))", of.labels, of.metric, of.matchers, r.over())
