@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster-project/ringmaster/experiment/command"
 	"github.com/ringmaster-project/ringmaster/experiment/report"
 	"github.com/ringmaster-project/ringmaster/experiment/run"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
@@ -24,7 +25,8 @@ func BenchmarkShare(b *testing.B) {
 		out := filepath.Join(b.TempDir(), "report")
 		_, err := experiment(b.Context(), &output{}, "basic", "--setups", "lead,external", "--objects", strconv.Itoa(*websites), "--scale", "0.2",
 			"--duration", lasts.String(), "--programs", rig.Programs(b, "./cmd/sharder", "./examples/webhosting"), "--assets", rig.Assets(b), "--out", out, "--quiet")
-		if err != nil {
+		const missedObjective = 3 // on a slow machine; the ratios are valid
+		if code := command.ExitCode(err); code != 0 && code != missedObjective {
 			b.Fatal(err)
 		}
 		made, err := report.Read(out)

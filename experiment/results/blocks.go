@@ -56,7 +56,7 @@ func capacity(r *report.Report) string {
 			report.Format(group.Spread(busy), "%"),
 		})
 	}
-	return command(r) + "\n\n![Websites sustained by number of instances](../results/capacity/pictures/capacity.svg)\n\n" +
+	return command(r) + "\n\n![Websites sustained by number of instances](../pictures/capacity.svg)\n\n" +
 		table([]string{"instances", "runs", "Websites sustained", "changes/s", "× one instance", "machine's CPU"}, rows)
 }
 

@@ -29,8 +29,14 @@ func main() {
 // documents are those with blocks.
 var documents = []string{"explanation/evaluation.md", "explanation/choosing.md"}
 
-// fill updates the blocks of all documents in a folder.
+// fill updates the blocks of all documents in a folder, and the picture that they share.
 func fill(docs string) error {
+	const picture = "pictures/capacity.svg"
+	if content, err := os.ReadFile(filepath.Join(docs, "results", "capacity", picture)); err == nil {
+		if err := os.WriteFile(filepath.Join(docs, picture), content, 0o644); err != nil {
+			return fmt.Errorf("writing a picture: %w", err)
+		}
+	}
 	results := source(filepath.Join(docs, "results"))
 	for _, name := range documents {
 		path := filepath.Join(docs, name)
