@@ -97,7 +97,7 @@ func (c *chart) scale() scale {
 		}
 	}
 	switch {
-	case math.IsInf(s.x0, 0): // there are no points
+	case math.IsInf(s.x0, 0): // without points
 		s.x0, s.x1 = 0, 1
 	case s.x1 <= s.x0:
 		s.x0, s.x1 = min(s.x0, 0), max(s.x0, 0)+1

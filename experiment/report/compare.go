@@ -76,7 +76,7 @@ func Leader(figure func(run.Figures) float64) func(*run.Result) (float64, bool) 
 		if len(all) == 0 {
 			return 0, false
 		}
-		return figure(all[0]), true
+		return figure(all[0]), figure(all[0]) > 0
 	}
 }
 

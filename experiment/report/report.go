@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/ringmaster-project/ringmaster/experiment/run"
 	"github.com/ringmaster-project/ringmaster/internal/stats"
@@ -143,7 +144,19 @@ func Format(s stats.Spread, unit string) string {
 	case 1:
 		return amount(s.Median, unit)
 	}
-	return fmt.Sprintf("%s (%s to %s)", amount(s.Median, unit), amount(s.Min, unit), amount(s.Max, unit))
+	low, high := amount(s.Min, unit), amount(s.Max, unit)
+	if number, of, is := strings.Cut(low, " "); is && strings.HasSuffix(high, " "+of) {
+		low = number // the unit is that of the highest value
+	}
+	return fmt.Sprintf("%s (%s to %s)", amount(s.Median, unit), low, high)
+}
+
+// Share formats the median of a figure as a share of that of another one.
+func Share(of, reference stats.Spread) string {
+	if of.Runs == 0 || reference.Median <= 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", of.Median/reference.Median)
 }
 
 // Count formats a number of objects.

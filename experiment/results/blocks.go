@@ -110,7 +110,7 @@ func setups(r *report.Report) string {
 		row := []string{column.name, report.Format(leader, column.unit), report.Format(lead.Spread(report.Standby(column.of)), column.unit)}
 		for _, group := range groups[1:] {
 			highest := group.Spread(report.Highest(column.of))
-			row = append(row, report.Format(highest, column.unit), fmt.Sprintf("%.2f", highest.Median/leader.Median))
+			row = append(row, report.Format(highest, column.unit), report.Share(highest, leader))
 		}
 		rows = append(rows, row)
 	}
@@ -174,7 +174,7 @@ func share(r *report.Report) string {
 		leader, highest := lead.Spread(report.Leader(column.of)), external.Spread(report.Highest(column.of))
 		rows = append(rows, []string{
 			column.name, report.Format(leader, column.unit), report.Format(lead.Spread(report.Standby(column.of)), column.unit),
-			report.Format(highest, column.unit), fmt.Sprintf("%.2f", highest.Median/leader.Median), report.Format(external.Usage(fleet.Sharder, column.of), column.unit),
+			report.Format(highest, column.unit), report.Share(highest, leader), report.Format(external.Usage(fleet.Sharder, column.of), column.unit),
 		})
 	}
 	return table([]string{"", "leader", "a standby", "the highest of three shards", "share of the leader", "external sharder"}, rows)
@@ -236,28 +236,29 @@ func headline(results reports) (string, error) {
 		case "capacity":
 			rows = append(rows, []string{
 				fmt.Sprintf("capacity of %d instances, compared to one", last.First().Instances), report.Format(report.CapacityRatios(last, first), "×") + fmt.Sprintf(", %d runs", len(last.Results)),
-				"a reconciler that waits scales by construction: the sharder is not a bottleneck up to this load",
 			})
 		case "size":
-			cpu, heap := last.Usage(fleet.Sharder, report.CPU).Median/first.Usage(fleet.Sharder, report.CPU).Median, last.Usage(fleet.Sharder, report.HeapInUse).Median/first.Usage(fleet.Sharder, report.HeapInUse).Median
-			rows = append(rows, []string{
-				"sharder with " + report.Times(float64(last.First().Load.Initial), float64(first.First().Load.Initial)) + " the Websites, same rate of changes",
-				fmt.Sprintf("%.2f× the CPU, %.2f× the heap", cpu, heap), "",
-			})
-		case "setups":
-			ratio := func(of func(run.Figures) float64) float64 {
-				return last.Spread(report.Highest(of)).Median / first.Spread(report.Leader(of)).Median
+			multiple := func(of func(run.Figures) float64) string {
+				return report.Times(last.Usage(fleet.Sharder, of).Median, first.Usage(fleet.Sharder, of).Median)
 			}
 			rows = append(rows, []string{
-				"one of three shards, compared to a single leader", fmt.Sprintf("%.2f of its CPU, %.2f of its live heap, %.2f of what it receives", ratio(report.CPU), ratio(report.LiveHeap), ratio(report.Received)), "",
+				"sharder with " + report.Times(float64(last.First().Load.Initial), float64(first.First().Load.Initial)) + " the Websites, same rate of changes",
+				multiple(report.CPU) + " the CPU, " + multiple(report.HeapInUse) + " the heap",
+			})
+		case "setups":
+			share := func(of func(run.Figures) float64) string {
+				return report.Share(last.Spread(report.Highest(of)), first.Spread(report.Leader(of)))
+			}
+			rows = append(rows, []string{
+				"one of three shards, compared to a single leader", share(report.CPU) + " of its CPU, " + share(report.LiveHeap) + " of its live heap, " + share(report.Received) + " of what it receives",
 			})
 		}
 	}
 	if len(rows) == 0 {
 		return "", nil
 	}
-	rows = append(rows, []string{"overlapping reconciles of one Website", fmt.Sprintf("%d of %s in %d runs", overlaps, report.Count(reconciles), runs), "in all scenarios below"})
-	return table([]string{"figure", "median and range", "what it means"}, rows), nil
+	rows = append(rows, []string{"overlapping reconciles of one Website", fmt.Sprintf("%d of %s in %d runs", overlaps, report.Count(reconciles), runs)})
+	return table([]string{"figure", "result; median and range of several runs"}, rows), nil
 }
 
 // names are the reports that documents quote.
@@ -278,7 +279,9 @@ func conditions(results reports) (string, error) {
 		if machine == "" {
 			var parts []string
 			for _, pair := range append(r.Machine, r.Versions...) {
-				parts = append(parts, pair[0]+" "+pair[1])
+				if pair[1] != "unknown" {
+					parts = append(parts, pair[0]+" "+pair[1])
+				}
 			}
 			machine = "Measured on: " + strings.Join(parts, "; ") + ". API server, etcd, load generator and operator share the machine."
 		}

@@ -45,7 +45,7 @@ func (r *run) span() time.Duration {
 // over returns the span as a PromQL range.
 func (r *run) over() string { return fmt.Sprintf("[%dms]", milliseconds(r.span())) }
 
-// queryOne evaluates a query at the end of the run. It returns 0 if there is no result.
+// queryOne evaluates a query at the end of the run. It returns 0 if the result is empty.
 func (r *run) queryOne(ctx context.Context, query string) (float64, error) {
 	value, _, err := r.store.QueryOne(ctx, query, r.end)
 	if math.IsNaN(value) {

@@ -67,10 +67,10 @@ func TestSplit(t *testing.T) {
 const output = `# ARGS: -bench Move
 goos: linux
 cpu: Some CPU @ 2 GHz
-BenchmarkMove/hand-over-2         	       1	34567890 ns/op	         1.500 x-plain	         0.9 s-ownerless
---- BENCH: BenchmarkMove/hand-over-2
+BenchmarkMove/handover-2         	       1	34567890 ns/op	         1.500 x-plain	         0.9 s-ownerless
+--- BENCH: BenchmarkMove/handover-2
     moves_test.go:9: BenchmarkMove is fine
-BenchmarkMove/hand-over-2         	       1	34567890 ns/op	         1.700 x-plain
+BenchmarkMove/handover-2         	       1	34567890 ns/op	         1.700 x-plain
 BenchmarkOther             	       1	34567890 ns/op	         3 x-new
 PASS
 `
@@ -81,9 +81,9 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[id][]float64{
-		{"BenchmarkMove/hand-over", "ns/op"}:       {34567890, 34567890},
-		{"BenchmarkMove/hand-over", "x-plain"}:     {1.5, 1.7},
-		{"BenchmarkMove/hand-over", "s-ownerless"}: {0.9},
+		{"BenchmarkMove/handover", "ns/op"}:       {34567890, 34567890},
+		{"BenchmarkMove/handover", "x-plain"}:     {1.5, 1.7},
+		{"BenchmarkMove/handover", "s-ownerless"}: {0.9},
 		{"BenchmarkOther", "ns/op"}:                {34567890},
 		{"BenchmarkOther", "x-new"}:                {3},
 	}
@@ -95,7 +95,7 @@ func TestParse(t *testing.T) {
 // TestGate reports a worse ratio, and accepts it.
 func TestGate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "accepted.yaml")
-	const before = `- {benchmark: BenchmarkMove/hand-over, unit: x-plain, ratio: 1.2, tolerance: 0.2, measured: before}
+	const before = `- {benchmark: BenchmarkMove/handover, unit: x-plain, ratio: 1.2, tolerance: 0.2, measured: before}
 - {benchmark: BenchmarkRest, unit: x-plain, ratio: 1, tolerance: 0.2, measured: before}
 `
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {

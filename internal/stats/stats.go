@@ -13,7 +13,7 @@ type Number interface {
 	~int | ~int64 | ~float64
 }
 
-// Quantile returns the value that a share of the values does not exceed, 0 if there are no values.
+// Quantile returns the value that a share of the values does not exceed, 0 if values is empty.
 func Quantile[T cmp.Ordered](values []T, share float64) T {
 	var zero T
 	if len(values) == 0 {
@@ -23,7 +23,7 @@ func Quantile[T cmp.Ordered](values []T, share float64) T {
 	return sorted[int(float64(len(sorted)-1)*share)]
 }
 
-// Median returns the middle value, or the mean of the two middle ones, 0 if there are no values.
+// Median returns the middle value, or the mean of the two middle ones, 0 if values is empty.
 func Median[T Number](values []T) T {
 	n := len(values)
 	if n == 0 {
