@@ -186,7 +186,7 @@ func (p plannedRun) file() string {
 }
 
 // seed returns the seed of the run: repetitions differ in what is random.
-func (p plannedRun) seed(first uint64) uint64 { return first + uint64(max(0, p.repeat-1)) } //nolint:gosec // it is not negative
+func (p plannedRun) seed(first uint64) uint64 { return first + uint64(max(0, p.repeat-1)) }
 
 // plan returns all runs, in order. All configurations run before the first one repeats, so that a change of the machine over time
 // affects all of them alike.
@@ -324,42 +324,6 @@ func (o *options) sized(s scenario.Scenario) []scenario.Scenario {
 	return all
 }
 
-// The errors of an experiment that has run.
-var (
-	errVerdict     = errors.New("not all objectives hold")
-	errInterrupted = errors.New("interrupted: the report covers what has run")
-	errIncomplete  = errors.New("not everything was executed or measured: see the report")
-)
-
-// ExitCode returns the exit code for an error: 3 if all runs are valid and complete, and an objective does not hold.
-func ExitCode(err error) int {
-	const failed, verdict = 1, 3
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, errVerdict):
-		return verdict
-	}
-	return failed
-}
-
-// invalid returns an error with the reasons why runs are invalid, nil if all are valid.
-func invalid(results []*run.Result) error {
-	var reasons []string
-	for _, result := range results {
-		for _, reason := range result.Invalid {
-			reason = fmt.Sprintf("%s, %d×: %s", result.Setup, result.Instances, reason)
-			if !slices.Contains(reasons, reason) {
-				reasons = append(reasons, reason)
-			}
-		}
-	}
-	if len(reasons) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the result is invalid: %s: choose a smaller --scale, or a machine without other load", strings.Join(reasons, "; "))
-}
-
 func (o *options) run(ctx context.Context, name string) error {
 	plan, err := o.plan(name)
 	if err != nil {
@@ -407,23 +371,6 @@ func (o *options) run(ctx context.Context, name string) error {
 		return errors.Join(left, err)
 	}
 	return conclude(results, ctx.Err() != nil)
-}
-
-// conclude returns the error that results end with.
-func conclude(results []*run.Result, interrupted bool) error {
-	switch {
-	case len(results) == 0:
-		return errors.New("interrupted before anything was measured")
-	case slices.ContainsFunc(results, func(r *run.Result) bool { return !r.Complete() }):
-		return errIncomplete
-	case invalid(results) != nil:
-		return invalid(results)
-	case slices.ContainsFunc(results, (*run.Result).Failed):
-		return errVerdict
-	case interrupted:
-		return errInterrupted
-	}
-	return nil
 }
 
 // finish writes the report, if there are results.

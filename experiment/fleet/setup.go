@@ -12,11 +12,11 @@ import (
 type Setup string
 
 const (
-	// Lead: one instance reconciles, the others are standbys.
+	// Lead is leader election: one instance reconciles, and the others are standbys.
 	Lead Setup = "lead"
-	// InProcess: all instances reconcile, and one of them also runs the sharder.
+	// InProcess is a ring whose elected shard also runs the sharder.
 	InProcess Setup = "in-process"
-	// External: all instances reconcile, and the sharder is a separate program.
+	// External is a ring whose sharder is a separate program.
 	External Setup = "external"
 )
 

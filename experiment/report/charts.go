@@ -40,8 +40,11 @@ func (r *Report) charts(result *run.Result) section {
 		add(fmt.Sprint("objective-", i+1), chart{title: v.Name + ", p99", y: "p99", unit: "s", limit: v.Limit, lines: of(fmt.Sprint("objective", i), "")})
 	}
 	for _, kind := range []struct{ name, what, y, unit string }{
-		{"cpu", "CPU", "CPU [cores]", "cores"}, {"inUse", "Go heap in use", "", "B"}, {"resident", "Resident memory", "", "B"},
-		{"received", "Received", "bytes read per second", "B/s"}, {"sent", "Sent", "bytes written per second", "B/s"},
+		{"cpu", "CPU", "CPU [cores]", "cores"},
+		{"inUse", "Go heap in use", "", "B"},
+		{"resident", "Resident memory", "", "B"},
+		{"received", "Received", "bytes read per second", "B/s"},
+		{"sent", "Sent", "bytes written per second", "B/s"},
 	} {
 		operator, others := split(of(kind.name, measure.LabelProcess))
 		add(kind.name, chart{title: kind.what + ", by process", y: kind.y, unit: kind.unit, lines: operator})

@@ -27,13 +27,23 @@ func figures() []figure {
 	}
 }
 
-// The usage of a process.
-func CPU(f run.Figures) float64       { return f.CPU }
+// CPU returns the cores that a process has used on average.
+func CPU(f run.Figures) float64 { return f.CPU }
+
+// HeapInUse returns the maximum of Go's heap in use.
 func HeapInUse(f run.Figures) float64 { return f.InUse }
-func LiveHeap(f run.Figures) float64  { return f.LiveHeap }
-func Resident(f run.Figures) float64  { return f.Resident }
-func Received(f run.Figures) float64  { return f.Received }
-func Sent(f run.Figures) float64      { return f.Sent }
+
+// LiveHeap returns Go's heap after a garbage collection at the end.
+func LiveHeap(f run.Figures) float64 { return f.LiveHeap }
+
+// Resident returns the maximum of the resident memory.
+func Resident(f run.Figures) float64 { return f.Resident }
+
+// Received returns the bytes that a process has read per second.
+func Received(f run.Figures) float64 { return f.Received }
+
+// Sent returns the bytes that a process has written per second.
+func Sent(f run.Figures) float64 { return f.Sent }
 
 // The processes of Kubernetes.
 const (

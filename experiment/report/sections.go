@@ -178,9 +178,9 @@ func (r *Report) latencies() section {
 			"The maximum is the upper limit of the highest bucket of the histogram. Of several runs: the median of p50 and p99, and the highest maximum.")
 	for _, group := range r.Groups() {
 		t := table{head: []string{group.Title, "number", "p50", "p99", "maximum"}}
-		add := func(who string, all []run.Latency) {
+		add := func(source string, all []run.Latency) {
 			for _, l := range all[:min(len(all), slowest)] {
-				t.rows = append(t.rows, []string{who + ": " + l.Name, short(l.Count), amount(l.P50, "s"), amount(l.P99, "s"), maximum(l)})
+				t.rows = append(t.rows, []string{source + ": " + l.Name, short(l.Count), amount(l.P50, "s"), amount(l.P99, "s"), maximum(l)})
 			}
 		}
 		add("users", merge(group, func(result *run.Result) []run.Latency { return result.Responses }))

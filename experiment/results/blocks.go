@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/ringmaster-project/ringmaster/experiment/fleet"
@@ -51,7 +52,7 @@ func capacity(r *report.Report) string {
 	var rows [][]string
 	for _, group := range groups {
 		rows = append(rows, []string{
-			fmt.Sprint(group.First().Instances), fmt.Sprint(len(group.Results)), report.Format(group.Spread(report.CapacityOf(objects)), ""),
+			strconv.Itoa(group.First().Instances), strconv.Itoa(len(group.Results)), report.Format(group.Spread(report.CapacityOf(objects)), ""),
 			report.Format(group.Spread(report.CapacityOf(changes)), ""), report.Format(report.CapacityRatios(group, groups[0]), "×"),
 			report.Format(group.Spread(busy), "%"),
 		})
@@ -205,7 +206,7 @@ func disturbances(results reports) (string, error) {
 		}
 		rows = append(rows, []string{
 			"`" + name + "`", fmt.Sprintf("%.0f", result.Ownership.Ownerless), recovery, fmt.Sprintf("%.0f", result.Ownership.Moves), writes,
-			report.FormatLatency(r.Groups()[0], func(r *run.Result) []run.Latency { return r.Responses }, "Website Ready"), fmt.Sprint(len(result.Overlaps)),
+			report.FormatLatency(r.Groups()[0], func(r *run.Result) []run.Latency { return r.Responses }, "Website Ready"), strconv.Itoa(len(result.Overlaps)),
 		})
 	}
 	if len(rows) == 0 {
@@ -285,7 +286,7 @@ func conditions(results reports) (string, error) {
 			}
 			machine = "Measured on: " + strings.Join(parts, "; ") + ". API server, etcd, load generator and operator share the machine."
 		}
-		rows = append(rows, []string{"[" + name + "](../results/" + name + "/report.md)", fmt.Sprint(len(r.Results)), r.Results[0].Begin.UTC().Format("2006-01-02"), command(r)})
+		rows = append(rows, []string{"[" + name + "](../results/" + name + "/report.md)", strconv.Itoa(len(r.Results)), r.Results[0].Begin.UTC().Format("2006-01-02"), command(r)})
 	}
 	if len(rows) == 0 {
 		return "", nil

@@ -61,15 +61,14 @@ func summarize(buckets []bucket) (Latency, bool) {
 		return Latency{}, false
 	}
 	latency := Latency{Count: math.Round(buckets[n-1].count), P50: quantile(0.5, buckets), P99: quantile(judged, buckets)}
-	for i, b := range buckets {
+	below := 0.0 // the limit of the previous bucket
+	for _, b := range buckets {
 		if latency.Max = b.limit; buckets[n-1].count-b.count >= least {
+			below = b.limit
 			continue
 		}
 		if latency.Open = math.IsInf(b.limit, 1); latency.Open {
-			latency.Max = 0
-			if i > 0 {
-				latency.Max = buckets[i-1].limit
-			}
+			latency.Max = below
 		}
 		break
 	}

@@ -30,7 +30,7 @@ func TestSteps(t *testing.T) {
 	}
 	for _, what := range []soak.Disturbance{soak.Roll, soak.Kill, soak.Pause, soak.ShortPause} {
 		if !slices.ContainsFunc(one[:4], func(s soak.Step) bool { return s.What == what }) {
-			t.Errorf("there is no %s among the first ones: %v", what, one)
+			t.Errorf("%s is missing in the first steps: %v", what, one)
 		}
 	}
 	for _, step := range one {

@@ -215,14 +215,14 @@ func (s *setup) join(long bool) *instance {
 	s.mu.Lock()
 	s.instances = append(s.instances, m)
 	s.mu.Unlock()
-	var noted sync.WaitGroup
-	noted.Go(func() {
+	var recorded sync.WaitGroup
+	recorded.Go(func() {
 		<-m.Done()
 		s.recorder.Record(history.Event{What: history.Gone, Process: m.id, Shard: m.name})
 	})
 	s.t.Cleanup(func() {
 		_ = m.Kill()
-		noted.Wait()
+		recorded.Wait()
 	})
 	s.Eventually(func() (int, error) { return get(fmt.Sprintf("http://127.0.0.1:%d/readyz", m.health)) }).Should(gomega.Equal(http.StatusOK), m.name)
 	lease, err := s.Clientset.CoordinationV1().Leases(s.Namespace).Get(s.t.Context(), m.name, metav1.GetOptions{})
