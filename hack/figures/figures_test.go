@@ -84,8 +84,8 @@ func TestParse(t *testing.T) {
 		{"BenchmarkMove/handover", "ns/op"}:       {34567890, 34567890},
 		{"BenchmarkMove/handover", "x-plain"}:     {1.5, 1.7},
 		{"BenchmarkMove/handover", "s-ownerless"}: {0.9},
-		{"BenchmarkOther", "ns/op"}:                {34567890},
-		{"BenchmarkOther", "x-new"}:                {3},
+		{"BenchmarkOther", "ns/op"}:               {34567890},
+		{"BenchmarkOther", "x-new"}:               {3},
 	}
 	if diff := cmp.Diff(want, got.values, cmp.AllowUnexported(id{})); diff != "" || got.args != "-bench Move" {
 		t.Error(got.args, diff)
