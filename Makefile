@@ -148,15 +148,25 @@ e2e: gotestsum $(if $(KUBECONFIG),,kubernetes images) ## Run the tests that need
 # The ratios are compared with those in test/bench/accepted.yaml.
 BENCHED := $(RECORDS)/bench.txt
 FIGURES  = go -C hack run ./figures -accepted ../test/bench/accepted.yaml
+# ARGS select benchmarks; SIZES are flags of those in test/bench, and SHARE those of the one in experiment/.
+SIZES ?=
+SHARE ?=
 .PHONY: bench bench-accept
-bench: kubernetes ## Measure, each figure beside its reference in the same run, and fail when a ratio got worse (about an hour)
+bench: kubernetes ## Measure ratios, each with its reference in the same run, and fail if one is worse (about an hour; ARGS='-bench Share' for some)
 	@mkdir -p $(RECORDS)
-	@{ echo '# ARGS: $(ARGS)'; export KUBEBUILDER_ASSETS=$(ASSETS); \
+	@{ echo '# ARGS: $(strip $(ARGS) $(SIZES) $(SHARE))'; export KUBEBUILDER_ASSETS=$(ASSETS); \
 	  $(if $(filter -bench -bench=%,$(ARGS)),:,go test -run '^$$' -bench . -benchtime 3x -timeout 30m $$(go list ./... | grep -v -e '/test/bench$$')) && \
-	  go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench $(ARGS); } | tee $(BENCHED)
+	  go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench $(ARGS) $(SIZES) && \
+	  go -C experiment test -run '^$$' -bench . -benchtime 1x -timeout 60m ./command $(ARGS) $(SHARE); } | tee $(BENCHED)
 	@$(FIGURES) <$(BENCHED)
 bench-accept: ## Accept the ratios that the last 'make bench' measured
 	@$(FIGURES) -accept <$(BENCHED)
+
+# RESULTS are the reports to measure, all by default: capacity, setups, size, rolling-update, rebalance, reconnect, chaos.
+RESULTS ?=
+.PHONY: results
+results: experiment ## Measure the figures that documents quote, into docs/results (about an hour on 2 idle cores; RESULTS=chaos for one report)
+	@hack/results.sh $(RESULTS)
 
 .PHONY: bench-coordination
 bench-coordination: kubernetes ## Compare the local and global modes of coordination (25 minutes; make bench-coordination ARGS=-runs=2 is shorter)
@@ -190,6 +200,7 @@ generate: ## Update all generated files
 	go -C demo run ./reference $(BIN)/cli
 	go -C experiment run ./reference $(BIN)/cli
 	rm -rf docs/reference/cli && mv $(BIN)/cli docs/reference/cli
+	go -C experiment run ./results ../docs
 	go -C hack run ./publicapi -C .. -accepted publicapi/accepted.txt -explained publicapi/explained.txt ./pkg/... ./api/...
 
 .PHONY: verify

@@ -1,5 +1,5 @@
-// Command ringmaster-experiment is what 'ringmaster experiment' runs: it loads the sample operator as a scenario says, in one or
-// several setups, measures everything, and writes a report.
+// Command ringmaster-experiment is what 'ringmaster experiment' runs: it generates load for the sample operator, in one or several
+// setups, measures all processes, and writes a report.
 package main
 
 import (
@@ -18,18 +18,18 @@ import (
 )
 
 func main() {
-	// What is wrong is told by errors. Libraries that find out that the API server is away tell nothing new.
+	// Errors are returned. Log messages of libraries while the API server restarts add nothing.
 	logf.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Who presses Ctrl-C again does not want to wait for the report. What comes at once is the same signal: timeout(1) sends it to
-	// the process and to its group.
+	// A second Ctrl-C ends the process without a report. Within a second it is the same signal: timeout(1) sends it to the process
+	// and to its group.
 	const same = time.Second
 	context.AfterFunc(ctx, func() { time.AfterFunc(same, stop) })
 	err := command.New().ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1)
+		os.Exit(command.ExitCode(err))
 	}
 }

@@ -24,42 +24,42 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{ControllerManager: true}) }
 
-// programs is a folder with what an experiment runs.
+// programs returns a folder with the programs that an experiment runs.
 func programs(t *testing.T) string {
 	t.Helper()
 	return rig.Programs(t, "./cmd/sharder", "./examples/webhosting")
 }
 
-// words are what is said while an experiment runs. It may be read at any time.
-type words struct {
-	mu   sync.Mutex
-	said bytes.Buffer
+// output is a buffer that may be read while it is written.
+type output struct {
+	mu      sync.Mutex
+	written bytes.Buffer
 }
 
-func (w *words) Write(text []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.said.Write(text)
+func (o *output) Write(text []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.written.Write(text)
 }
 
-func (w *words) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.said.String()
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.written.String()
 }
 
-// experiment runs one, and returns what it says at its end, what it said before, and how it ended.
-func experiment(ctx context.Context, said *words, args ...string) (string, error) {
+// experiment runs the command, and returns its standard output and its error.
+func experiment(ctx context.Context, stderr *output, args ...string) (string, error) {
 	var out bytes.Buffer
 	made := command.New()
 	made.SetArgs(args)
 	made.SetOut(&out)
-	made.SetErr(said)
+	made.SetErr(stderr)
 	err := made.ExecuteContext(ctx)
 	return out.String(), err
 }
 
-func TestBadInput(t *testing.T) {
+func TestInvalidFlags(t *testing.T) {
 	t.Parallel()
 	full := t.TempDir()
 	if err := os.WriteFile(filepath.Join(full, "report.html"), nil, 0o600); err != nil {
@@ -69,50 +69,54 @@ func TestBadInput(t *testing.T) {
 		args []string
 		want string // a part of the error
 	}{
-		"no scenario":           {nil, "name one SCENARIO: basic, scale-out"},
-		"two scenarios":         {[]string{"basic", "chaos"}, "name one SCENARIO"},
-		"unknown scenario":      {[]string{"basics"}, `no scenario "basics"; there are: [basic`},
-		"unknown setup":         {[]string{"basic", "--setups", "lead,follow"}, `no setup "follow"; there are: [lead in-process external]`},
-		"no setup":              {[]string{"basic", "--setups", ""}, "--setups names none"},
-		"no load":               {[]string{"basic", "--scale", "0"}, "--scale 0"},
-		"nobody":                {[]string{"basic", "--instances", "3,0"}, "choose 1 at least"},
-		"twice":                 {[]string{"basic", "--instances", "3,3"}, "external, 3 instances is asked for twice"},
-		"too few":               {[]string{"rebalance", "--instances", "2"}, "2 of 2 instances leave"},
-		"too short":             {[]string{"basic", "--duration", "1ms"}, "too short"},
-		"negative objects":      {[]string{"size", "--objects", "-1"}, "--objects -1: choose 1 at least"},
-		"negative workers":      {[]string{"basic", "--workers", "-1"}, "--workers -1"},
-		"no objects":            {[]string{"size", "--objects", "1000,0"}, "--objects 0: choose 1 at least"},
-		"no workers":            {[]string{"basic", "--workers", "0"}, "--workers 0: choose 1 at least"},
-		"no time":               {[]string{"basic", "--duration", "0"}, "--duration 0s is too short"},
-		"never changed":         {[]string{"basic", "--change-every", "0s"}, "--change-every 0s"},
-		"too much":              {[]string{"basic", "--scale", "1e9"}, "--scale 1e+09: choose more than 0, and 100 at most"},
-		"endless":               {[]string{"basic", "--scale", "Inf"}, "--scale +Inf: choose"},
-		"no flag":               {[]string{"basic", "--nonsense"}, "unknown flag: --nonsense\nSee 'ringmaster experiment --help'"},
-		"host of no cluster":    {[]string{"basic", "--host", "127.0.0.1"}, "--host is for the cluster of --kubeconfig"},
-		"negative work":         {[]string{"basic", "--work-time", "-1s"}, "--work-time -1s"},
-		"measured too often":    {[]string{"basic", "--interval", "1ms"}, "--interval 1ms"},
-		"measured too seldom":   {[]string{"basic", "--interval", "1m"}, "--interval 1m0s: choose 10s at most"},
-		"no number":             {[]string{"basic", "--scale", "NaN"}, "--scale NaN"},
-		"too short a climb":     {[]string{"scale-out", "--duration", "1m"}, "make it last 3m0s at least"},
-		"no namespace":          {[]string{"basic", "--projects", "0"}, "--projects 0"},
-		"no programs":           {[]string{"basic", "--programs", full}, "make build"},
-		"no Kubernetes":         {[]string{"basic", "--programs", programs(t), "--assets", full}, "make kubernetes"},
-		"somebody's API server": {[]string{"reconnect", "--kubeconfig", "there"}, "run it without --kubeconfig"},
-		"no such cluster":       {[]string{"basic", "--programs", programs(t), "--kubeconfig", filepath.Join(full, "none"), "--host", "127.0.0.1", "--out", t.TempDir()}, "--kubeconfig"},
-		"out of reach":          {[]string{"basic", "--setups", "lead,external", "--kubeconfig", "there"}, "--host is missing"},
-		"a report is there":     {[]string{"basic", "--programs", programs(t), "--assets", rig.Assets(t), "--out", full}, "name another folder with --out"},
+		"no runs":             {[]string{"basic", "--repeat", "0"}, "--repeat 0: choose at least 1"},
+		"no lateness":         {[]string{"basic", "--max-lateness", "0s"}, "--max-lateness 0s"},
+		"all unfinished":      {[]string{"basic", "--max-unfinished", "1"}, "--max-unfinished 1"},
+		"no CPU":              {[]string{"basic", "--max-cpu", "0"}, "--max-cpu 0"},
+		"no scenario":         {nil, "got 0 scenarios, want one: basic, scale-out"},
+		"two scenarios":       {[]string{"basic", "chaos"}, "got 2 scenarios, want one"},
+		"unknown scenario":    {[]string{"basics"}, `scenario "basics" not found (available: basic, scale-out`},
+		"unknown setup":       {[]string{"basic", "--setups", "lead,follow"}, `setup "follow" not found (available: lead, in-process, external)`},
+		"no setup":            {[]string{"basic", "--setups", ""}, "--setups is empty"},
+		"no load":             {[]string{"basic", "--scale", "0"}, "--scale 0"},
+		"no instances":        {[]string{"basic", "--instances", "3,0"}, "choose at least 1"},
+		"twice":               {[]string{"basic", "--instances", "3,3"}, "external, 3 instances is listed twice: use --repeat"},
+		"too few":             {[]string{"rebalance", "--instances", "2"}, "2 of 2 instances leave"},
+		"too short":           {[]string{"basic", "--duration", "1ms"}, "too short"},
+		"negative objects":    {[]string{"size", "--objects", "-1"}, "--objects -1: choose at least 1"},
+		"negative workers":    {[]string{"basic", "--workers", "-1"}, "--workers -1"},
+		"no objects":          {[]string{"size", "--objects", "1000,0"}, "--objects 0: choose at least 1"},
+		"no workers":          {[]string{"basic", "--workers", "0"}, "--workers 0: choose at least 1"},
+		"no time":             {[]string{"basic", "--duration", "0"}, "--duration 0s is too short"},
+		"never changed":       {[]string{"basic", "--change-every", "0s"}, "--change-every 0s"},
+		"too much":            {[]string{"basic", "--scale", "1e9"}, "--scale 1e+09: choose a value above 0 and up to 100"},
+		"endless":             {[]string{"basic", "--scale", "Inf"}, "--scale +Inf: choose"},
+		"no flag":             {[]string{"basic", "--nonsense"}, "unknown flag: --nonsense\nSee 'ringmaster experiment --help'"},
+		"host of no cluster":  {[]string{"basic", "--host", "127.0.0.1"}, "--host requires --kubeconfig"},
+		"negative work":       {[]string{"basic", "--work-time", "-1s"}, "--work-time -1s"},
+		"measured too often":  {[]string{"basic", "--interval", "1ms"}, "--interval 1ms"},
+		"measured too seldom": {[]string{"basic", "--interval", "1m"}, "--interval 1m0s: choose at most 10s"},
+		"no number":           {[]string{"basic", "--scale", "NaN"}, "--scale NaN"},
+		"too short a climb":   {[]string{"scale-out", "--duration", "1m"}, "choose at least 3m0s"},
+		"no namespace":        {[]string{"basic", "--projects", "0"}, "--projects 0"},
+		"no programs":         {[]string{"basic", "--programs", full}, "make build"},
+		"no Kubernetes":       {[]string{"basic", "--programs", programs(t), "--assets", full}, "make kubernetes"},
+		"existing API server": {[]string{"reconnect", "--kubeconfig", "there"}, "run it without --kubeconfig"},
+		"no such cluster":     {[]string{"basic", "--programs", programs(t), "--kubeconfig", filepath.Join(full, "none"), "--host", "127.0.0.1", "--out", t.TempDir()}, "--kubeconfig"},
+		"out of reach":        {[]string{"basic", "--setups", "lead,external", "--kubeconfig", "there"}, "--host is missing"},
+		"folder is not empty": {[]string{"basic", "--programs", programs(t), "--assets", rig.Assets(t), "--out", full}, "choose another one with --out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := experiment(t.Context(), &words{}, test.args...)
+			_, err := experiment(t.Context(), &output{}, test.args...)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v instead of %s", err, test.want)
+				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
 	}
 }
 
-// found is what an experiment has left.
+// found reads the report of an experiment, and checks its files.
 func found(g Gomega, folder string) *report.Report {
 	read := func(name string) []byte {
 		content, err := os.ReadFile(filepath.Join(folder, name))
@@ -122,7 +126,7 @@ func found(g Gomega, folder string) *report.Report {
 	made := &report.Report{}
 	g.Expect(json.Unmarshal(read("results.json"), made)).To(Succeed())
 	page, text := string(read("report.html")), string(read("report.md"))
-	g.Expect(page).To(And(ContainSubstring("<h2"), ContainSubstring("<svg"), Not(ContainSubstring("NaN")), Not(MatchRegexp(`(src|href)="?https?:`))), "it needs nothing else")
+	g.Expect(page).To(And(ContainSubstring("<h2"), ContainSubstring("<svg"), Not(ContainSubstring("NaN")), Not(MatchRegexp(`(src|href)="?https?:`))), "the page is self-contained")
 	g.Expect(text).To(And(HavePrefix("# Experiment"), ContainSubstring("## Objectives"), Not(ContainSubstring("NaN"))))
 	for _, picture := range regexp.MustCompile(`\]\((pictures/[^)]+)\)`).FindAllStringSubmatch(text, -1) {
 		g.Expect(read(picture[1])).To(HavePrefix("<svg"))
@@ -141,7 +145,7 @@ func found(g Gomega, folder string) *report.Report {
 	return made
 }
 
-// sound is what must be so in every result, however slow this machine is.
+// sound checks what must hold in every result, however slow the machine is.
 func sound(g Gomega, result *run.Result) {
 	g.Expect(result.Verdicts).To(HaveLen(4))
 	for _, v := range result.Verdicts {
@@ -152,11 +156,11 @@ func sound(g Gomega, result *run.Result) {
 		}
 		g.Expect(v.Holds).To(Equal(*v.Value <= v.Limit), v.Name)
 	}
-	g.Expect(result.Doubles).To(BeEmpty())
+	g.Expect(result.Overlaps).To(BeEmpty())
 	g.Expect(result.Reconciles).To(BeNumerically(">", 0))
 	g.Expect(result.Kubernetes).To(HavePrefix("v1."))
-	if result.Scenario != "reconnect" { // whose API server counts from zero again and again, and whose sharder waits for it
-		g.Expect(result.Troubles).To(BeEmpty())
+	if result.Scenario != "reconnect" { // its API server counts from zero after each restart, and requests to it fail
+		g.Expect(result.Errors).To(BeEmpty())
 		g.Expect(result.Generator.Failed).To(BeZero())
 		g.Expect(result.Requests).To(And(HaveKey("PATCH"), HaveKey("POST")))
 	}
@@ -170,20 +174,19 @@ func sound(g Gomega, result *run.Result) {
 	g.Expect(names["kube-apiserver"].CPU).To(BeNumerically(">", 0))
 }
 
-// A verdict can be that it is too slow.
-func TestTooSlow(t *testing.T) {
+func TestObjectiveDoesNotHold(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	out := filepath.Join(t.TempDir(), "report")
-	summary, err := experiment(t.Context(), &words{}, "basic", "--scale", "0.1", "--duration", "25s", "--setups", "external", "--workers", "1", "--work-time", "10s",
-		"--instances", "2", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out, "--quiet")
+	summary, err := experiment(t.Context(), &output{}, "basic", "--scale", "0.1", "--duration", "25s", "--setups", "external", "--workers", "1", "--work-time", "10s",
+		"--instances", "2", "--max-cpu", "1", "--max-lateness", "1m", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out, "--quiet")
 	g.Expect(err).To(MatchError("not all objectives hold"))
 	g.Expect(summary).To(ContainSubstring("NOT all objectives hold"))
 	made := found(g, out)
 	g.Expect(made.Results).To(HaveLen(1))
 	for _, result := range made.Results {
 		sound(g, result)
-		for _, verdict := range result.Verdicts[:2] { // of the queue, and of what users see
+		for _, verdict := range result.Verdicts[:2] { // queue and ready
 			g.Expect(verdict.Holds).To(BeFalse(), verdict.Name)
 			g.Expect(*verdict.Value).To(BeNumerically(">", verdict.Limit))
 		}

@@ -35,10 +35,10 @@ func TestScenarios(t *testing.T) {
 			}
 		}},
 		"scale-out": {[]string{"--instances", "2", "--scale", "0.1", "--work-time", "500ms", "--duration", "5m"}, func(g Gomega, r *report.Report) {
-			if c := r.Results[0].Capacity; c != nil { // otherwise this machine was too slow from the beginning on
+			if c := r.Results[0].Capacity; c != nil { // nil if the machine is too slow for the initial load
 				g.Expect(c.Objects).To(BeNumerically(">", 50))
 				g.Expect(c.Changes).To(BeNumerically(">", 1))
-				g.Expect(c.GaveWay).NotTo(BeEmpty(), "it cannot bear what comes in five minutes")
+				g.Expect(c.Limit).NotTo(BeEmpty(), "five minutes of growth are beyond the capacity")
 			}
 		}},
 		"rolling-update": {[]string{"--instances", "2", "--setups", "in-process"}, func(g Gomega, r *report.Report) {
@@ -47,8 +47,10 @@ func TestScenarios(t *testing.T) {
 		"chaos": {[]string{"--duration", "50s"}, func(g Gomega, r *report.Report) {
 			events(g, r, "is killed", "is killed")
 			o := r.Results[0].Ownership
-			g.Expect(o.Moves).To(BeNumerically(">", 0), "others take over")
-			g.Expect(o.Ownerless).To(BeNumerically(">", 0), "nobody has them until then")
+			g.Expect(o.Moves).To(BeNumerically(">", 0), "other instances take over")
+			g.Expect(o.Ownerless).To(BeNumerically(">", 0), "its Websites have no live owner until then")
+			g.Expect(r.Results[0].Recoveries).NotTo(BeEmpty())
+			g.Expect(r.Results[0].Recoveries[0].Max).To(BeNumerically(">", 5), "the Lease must expire")
 		}},
 		"rebalance": {nil, func(g Gomega, r *report.Report) {
 			events(g, r, "webhosting-operator-3 joins", "webhosting-operator-4 joins", "webhosting-operator-0 leaves", "webhosting-operator-1 leaves")
@@ -61,7 +63,7 @@ func TestScenarios(t *testing.T) {
 					created += process.Requests["POST"]
 				}
 			}
-			g.Expect(created).To(BeNumerically("<", r.Results[0].Load.Initial), "what was made before it began does not count")
+			g.Expect(created).To(BeNumerically("<", r.Results[0].Load.Initial), "what was created before the run does not count")
 		}},
 		"reconnect": {nil, func(g Gomega, r *report.Report) {
 			events(g, r, "the API server was restarted", "the API server was restarted", "the API server was restarted")
@@ -74,11 +76,11 @@ func TestScenarios(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			out, said := filepath.Join(t.TempDir(), "report"), &words{}
-			args := append([]string{name, "--scale", "0.05", "--duration", "20s", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out}, test.args...)
-			summary, err := experiment(t.Context(), said, args...)
-			if err != nil { // this machine may be slow
-				g.Expect(err).To(MatchError("not all objectives hold"), summary+said.String())
+			out, stderr := filepath.Join(t.TempDir(), "report"), &output{}
+			args := append([]string{name, "--scale", "0.05", "--duration", "20s", "--max-cpu", "1", "--max-lateness", "1m", "--max-unfinished", "0.99", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out}, test.args...)
+			summary, err := experiment(t.Context(), stderr, args...)
+			if err != nil { // the machine may be slow
+				g.Expect(err).To(MatchError("not all objectives hold"), summary+stderr.String())
 			}
 			made := found(g, out)
 			failed := false
@@ -88,52 +90,52 @@ func TestScenarios(t *testing.T) {
 			}
 			g.Expect(err != nil).To(Equal(failed), summary)
 			g.Expect(summary).To(ContainSubstring("The report is " + out))
-			g.Expect(said.String()).To(MatchRegexp(`1 of \d, .* left: starting`))
+			g.Expect(stderr.String()).To(MatchRegexp(`1 of \d, .* left: starting`))
 			test.check(g, made)
 		})
 	}
 }
 
-// events are what must have happened, in order.
+// events checks the planned events, in order.
 func events(g Gomega, r *report.Report, want ...string) {
-	happened := slices.DeleteFunc(slices.Clone(r.Results[0].Events), func(e run.Happened) bool { return !e.Meant })
+	happened := slices.DeleteFunc(slices.Clone(r.Results[0].Events), func(e run.Event) bool { return !e.Planned })
 	g.Expect(happened).To(HaveLen(len(want)))
 	for i, event := range happened {
 		g.Expect(event.What).To(ContainSubstring(want[i]))
 	}
 }
 
-// Who presses Ctrl-C has a report about what has run.
+// After Ctrl-C there is a report about what has run.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	out, said := filepath.Join(t.TempDir(), "report"), &words{}
+	out, stderr := filepath.Join(t.TempDir(), "report"), &output{}
 	ctx, interrupt := context.WithCancel(t.Context())
 	go func() {
-		for !regexp.MustCompile(`[1-9]\d* Websites, `).MatchString(said.String()) && ctx.Err() == nil {
+		for !regexp.MustCompile(`[1-9]\d* Websites, `).MatchString(stderr.String()) && ctx.Err() == nil {
 			time.Sleep(100 * time.Millisecond)
 		}
 		interrupt()
 	}()
-	summary, err := experiment(ctx, said, "basic", "--scale", "0.1", "--setups", "in-process,external", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out)
-	g.Expect(err).To(MatchError(Or(Equal("it was ended before its time: the report is about what has run"), Equal("not all objectives hold"))))
-	g.Expect(summary).To(MatchRegexp(`it was ended after \S+, before its time`))
+	summary, err := experiment(ctx, stderr, "basic", "--max-cpu", "1", "--max-lateness", "1m", "--scale", "0.1", "--setups", "in-process,external", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out)
+	g.Expect(err).To(MatchError(Or(Equal("interrupted: the report covers what has run"), Equal("not all objectives hold"))))
+	g.Expect(summary).To(MatchRegexp(`interrupted after \S+`))
 	made := found(g, out)
-	g.Expect(made.Cut).To(BeTrue())
+	g.Expect(made.Interrupted).To(BeTrue())
 	g.Expect(made.Results).To(HaveLen(1))
 	g.Expect(made.Results[0].Interrupted).To(BeTrue())
-	g.Expect(said.String()).To(ContainSubstring("30m left"), "of both")
+	g.Expect(stderr.String()).To(ContainSubstring("30m left"), "of both")
 }
 
-// On somebody's cluster, setup after setup, nothing is left of what users made. Where somebody else has Websites, nothing is done.
-func TestOnACluster(t *testing.T) {
+// In an existing cluster nothing remains of the Websites. If it has Websites before, the experiment does not start.
+func TestExistingCluster(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	r := rig.Private(t, rig.Options{ControllerManager: true})
-	args := []string{"basic", "--scale", "0.05", "--duration", "15s", "--setups", "external,in-process", "--kubeconfig", r.Kubeconfig, "--host", "127.0.0.1", "--programs", programs(t), "--out"}
-	out, said := filepath.Join(t.TempDir(), "report"), &words{}
-	if _, err := experiment(t.Context(), said, append(args, out)...); err != nil {
-		g.Expect(err).To(MatchError("not all objectives hold"), said.String())
+	args := []string{"basic", "--max-cpu", "1", "--max-lateness", "1m", "--scale", "0.05", "--duration", "15s", "--setups", "external,in-process", "--kubeconfig", r.Kubeconfig, "--host", "127.0.0.1", "--programs", programs(t), "--out"}
+	out, stderr := filepath.Join(t.TempDir(), "report"), &output{}
+	if _, err := experiment(t.Context(), stderr, append(args, out)...); err != nil {
+		g.Expect(err).To(MatchError("not all objectives hold"), stderr.String())
 	}
 	g.Expect(found(g, out).Results).To(HaveLen(2))
 	admin, err := client.New(r.Config, client.Options{Scheme: fleet.Scheme()})
@@ -145,7 +147,7 @@ func TestOnACluster(t *testing.T) {
 	mine := &webhostingv1alpha1.Website{Spec: webhostingv1alpha1.WebsiteSpec{Theme: "mine"}}
 	mine.Namespace, mine.Name = "default", "mine"
 	g.Expect(admin.Create(t.Context(), mine)).To(Succeed())
-	_, err = experiment(t.Context(), said, append(args, filepath.Join(t.TempDir(), "other"))...)
-	g.Expect(err).To(MatchError(ContainSubstring("there are Websites in this cluster already, such as default/mine")))
+	_, err = experiment(t.Context(), stderr, append(args, filepath.Join(t.TempDir(), "other"))...)
+	g.Expect(err).To(MatchError(ContainSubstring("the cluster already has Websites, such as default/mine")))
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(mine), mine)).To(Succeed())
 }

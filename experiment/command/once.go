@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,15 +19,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/terminal"
 	"github.com/ringmaster-project/ringmaster/experiment/fleet"
 	"github.com/ringmaster-project/ringmaster/experiment/report"
 	"github.com/ringmaster-project/ringmaster/experiment/run"
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
-	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/terminal"
 )
 
-// find looks where 'make build' and 'make kubernetes' put the programs, unless it is told where they are.
-func (o *options) find(plan []one) error {
+// find finds the programs where 'make build' and 'make kubernetes' put them, or where flags name them.
+func (o *options) find(plan []plannedRun) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -41,7 +42,7 @@ func (o *options) find(plan []one) error {
 	for _, p := range plan {
 		for _, name := range p.setup.Programs() {
 			if info, err := os.Stat(filepath.Join(o.programs, name)); err != nil || info.IsDir() {
-				return fmt.Errorf("the program %s is missing in %s: build it with 'make build', or say with --programs where it is", name, o.programs)
+				return fmt.Errorf("program %s not found in %s: build it with 'make build', or set --programs to its folder", name, o.programs)
 			}
 		}
 	}
@@ -56,7 +57,7 @@ func (o *options) find(plan []one) error {
 	return err
 }
 
-// access is to the cluster that was named.
+// access returns the configuration of the cluster of --kubeconfig.
 func (o *options) access() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
@@ -65,7 +66,7 @@ func (o *options) access() (*rest.Config, error) {
 	return config, nil
 }
 
-// cluster is where a run takes place: a new control plane, or one that was named.
+// cluster returns the cluster of --kubeconfig, or starts a control plane.
 func (o *options) cluster(ctx context.Context, dir string) (*rest.Config, *controlplane.ControlPlane, error) {
 	if o.kubeconfig != "" {
 		config, err := o.access()
@@ -81,58 +82,58 @@ func (o *options) cluster(ctx context.Context, dir string) (*rest.Config, *contr
 	return config, plane, nil
 }
 
-// once makes one run. The files that it needs are thrown away; those of the report are written later.
-func (o *options) once(ctx context.Context, next one, which string, after time.Duration) (result *run.Result, err error) {
+// once makes one run. It deletes the files of the run, unless its logs are needed; the report is written later.
+func (o *options) once(ctx context.Context, next plannedRun, which string, after time.Duration) (result *run.Result, err error) {
 	dir, err := os.MkdirTemp("", "ringmaster-experiment-")
 	if err != nil {
-		return nil, fmt.Errorf("making a folder: %w", err)
+		return nil, fmt.Errorf("creating a folder: %w", err)
 	}
 	defer func() {
 		switch {
 		case err != nil && ctx.Err() == nil:
-			err = fmt.Errorf("%w\nAll logs are in %s", err, dir)
-		case result != nil && len(result.Doubles) > 0:
-			o.say("All logs are in " + dir)
+			err = fmt.Errorf("%w\nThe logs are in %s", err, dir)
+		case result != nil && len(result.Overlaps) > 0:
+			o.say("The logs are in " + dir)
 		default:
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	say := o.teller(which, after)
-	say(0, next.Duration, "starting")
-	defer o.tell("")
+	progress := o.progress(which, after)
+	progress(0, next.Duration, "starting")
+	defer o.update("")
 	config, plane, err := o.cluster(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	if plane != nil {
-		defer plane.Kill() // its data is thrown away
+		defer plane.Kill() // its data is deleted
 	}
 	return run.Run(ctx, run.Options{
-		Scenario: next.Scenario, Seed: o.seed, Projects: o.projects, Interval: o.interval, Dir: dir, Progress: say,
+		Scenario: next.Scenario, Seed: next.seed(o.seed), Repeat: next.repeat, Limits: o.limits, Projects: o.projects, Interval: o.interval, Dir: dir, Progress: progress,
 		Samples: filepath.Join(o.out, "samples", next.file()+".csv.gz"),
 		Fleet: fleet.Options{
 			Setup: next.setup, Instances: next.Instances, Workers: next.Workers, WorkTime: o.workTime, Config: config, Plane: plane, Host: cmp.Or(o.host, "127.0.0.1"),
-			Programs: o.programs, Dir: dir, Seed: o.seed,
+			Programs: o.programs, Dir: dir, Seed: next.seed(o.seed),
 			Report: func(what string, wrong bool) {
 				if wrong {
-					say(-1, 0, what)
+					progress(-1, 0, what)
 				}
 			},
 		},
 	})
 }
 
-// teller tells how far it is: on a terminal always at the same place, elsewhere now and then. After is how long everything
-// after this takes.
-func (o *options) teller(of string, after time.Duration) func(done, all time.Duration, what string) {
-	const seldom = 30 * time.Second
+// progress returns a function that reports progress: on a terminal in one line that changes, elsewhere every 30 s. After is the
+// duration of all later runs. A negative time is for a message that is reported once.
+func (o *options) progress(of string, after time.Duration) func(done, all time.Duration, what string) {
+	const every = 30 * time.Second
 	var last time.Time
 	if terminal.Is(o.errOut) {
-		o.say(of) // once, so that there is room for the rest
+		o.say(of) // once, so that the line has room for the rest
 	}
 	return func(done, all time.Duration, what string) {
-		if done < 0 { // it is told once
-			o.tell("")
+		if done < 0 {
+			o.update("")
 			o.say(of + ": " + what)
 			return
 		}
@@ -140,15 +141,15 @@ func (o *options) teller(of string, after time.Duration) func(done, all time.Dur
 		line := fmt.Sprintf("%s of %s, %s left: %s", short(done), short(all), short(all-done+after), what)
 		switch now := time.Now(); {
 		case terminal.Is(o.errOut):
-			o.tell(line)
-		case now.Sub(last) >= seldom || done == all:
+			o.update(line)
+		case now.Sub(last) >= every || done == all:
 			last = now
 			o.say(of + ": " + line)
 		}
 	}
 }
 
-// short is a time without what does not matter.
+// short formats a duration without seconds that are zero.
 func short(of time.Duration) string {
 	text := of.Round(time.Second).String()
 	if strings.HasSuffix(text, "m0s") {
@@ -157,15 +158,15 @@ func short(of time.Duration) string {
 	return text
 }
 
-// say tells something for good.
+// say prints a line.
 func (o *options) say(line string) {
 	if !o.quiet {
 		fmt.Fprintln(o.errOut, line)
 	}
 }
 
-// tell tells something until something else is told, on a terminal.
-func (o *options) tell(line string) {
+// update replaces the current line on a terminal.
+func (o *options) update(line string) {
 	if o.quiet || !terminal.Is(o.errOut) {
 		return
 	}
@@ -175,16 +176,40 @@ func (o *options) tell(line string) {
 	fmt.Fprintf(o.errOut, "\r\x1b[K%s", line)
 }
 
-// report writes it, and tells the verdict.
-func (o *options) report(name string, results []*run.Result, cut bool) error {
+// report writes the report, and prints the outcome of each run.
+func (o *options) report(name string, results []*run.Result, interrupted bool) error {
 	made := &report.Report{Scenario: name, Results: results, About: report.About{
-		Command: "ringmaster experiment " + strings.Join(os.Args[1:], " "), Machine: machine(), Versions: o.versions(results), Parameters: o.parameters(), Cut: cut,
+		Command: commandLine(os.Args[1:]), Machine: machine(), Versions: o.versions(results), Parameters: o.parameters(), Interrupted: interrupted,
 	}}
 	if err := made.Write(o.out); err != nil {
 		return err
 	}
+	// What cannot be used must not replace what can.
+	if usable := conclude(results, interrupted); o.summary != "" && (usable == nil || errors.Is(usable, errVerdict)) {
+		if err := made.WriteSummary(o.summary); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintf(o.stdout, "%sThe report is %s\n", made.Summary(), filepath.Join(o.out, "report.html"))
 	return err
+}
+
+// commandLine returns the command that repeats the experiment, without flags that are paths or addresses of this machine.
+func commandLine(args []string) string {
+	local := []string{"assets", "host", "kubeconfig", "out", "programs", "summary"}
+	kept := []string{"ringmaster", "experiment"}
+	for i := 0; i < len(args); i++ {
+		name, _, hasValue := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		switch {
+		case !strings.HasPrefix(args[i], "-") || !slices.Contains(local, name):
+			if args[i] != "--quiet" {
+				kept = append(kept, args[i])
+			}
+		case !hasValue:
+			i++ // its value
+		}
+	}
+	return strings.Join(kept, " ")
 }
 
 func machine() [][2]string {
@@ -206,7 +231,7 @@ func (o *options) versions(results []*run.Result) [][2]string {
 		all = append(all, [2]string{"Kubernetes", results[0].Kubernetes})
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		all = append(all, [2]string{"this program", revision(info)})
+		all = append(all, [2]string{"ringmaster-experiment", revision(info)})
 		for _, dep := range info.Deps {
 			switch dep.Path {
 			case "k8s.io/client-go", "sigs.k8s.io/controller-runtime":
@@ -222,7 +247,7 @@ func (o *options) versions(results []*run.Result) [][2]string {
 	return all
 }
 
-// revision is what a program was built from.
+// revision returns the commit that a program was built from.
 func revision(info *debug.BuildInfo) string {
 	found, changed := "unknown", ""
 	for _, setting := range info.Settings {
@@ -230,27 +255,27 @@ func revision(info *debug.BuildInfo) string {
 		case setting.Key == "vcs.revision":
 			found = setting.Value
 		case setting.Key == "vcs.modified" && setting.Value == "true":
-			changed = ", with changes"
+			changed = ", modified"
 		}
 	}
 	return found + changed
 }
 
 func (o *options) parameters() [][2]string {
-	cluster := "a control plane of its own, on this machine"
+	cluster := "a control plane on this machine"
 	if o.kubeconfig != "" {
-		cluster = "--kubeconfig"
+		cluster = "an existing one"
 	}
 	per := ""
-	if o.perOne {
-		per = " for each instance"
+	if o.perInstance {
+		per = " per instance"
 	}
 	return [][2]string{
 		{"cluster", cluster},
 		{"scale", fmt.Sprint(o.scale, per)},
 		{"seed", strconv.FormatUint(o.seed, 10)},
-		{"measured every", o.interval.String()},
-		{"namespaces of users", strconv.Itoa(o.projects)},
-		{"a reconcile waits for", o.workTime.String()},
+		{"interval", o.interval.String()},
+		{"namespaces", strconv.Itoa(o.projects)},
+		{"work time", o.workTime.String()},
 	}
 }

@@ -14,54 +14,54 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
-	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/demo/cluster"
+	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 )
 
-// mine is on what an experiment makes for its users, and nobody else has made.
-var mine = client.MatchingLabels{labelMine: "true"}
+// ownLabels are the labels of all objects that an experiment creates for its users.
+var ownLabels = client.MatchingLabels{labelOwn: "true"}
 
-const labelMine = "ringmaster-experiment"
+const labelOwn = "ringmaster-experiment"
 
-// vacant tells why an experiment would disturb others, or they it.
-func (f *Fleet) vacant(ctx context.Context) error {
-	for namespace, who := range map[string]string{Namespace: "the sample operator", shardingv1alpha1.NamespaceSystem: "a sharder"} {
-		leases, err := f.stage.Clientset.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{})
+// checkUnused returns an error if the sample operator, a sharder or Websites are in the cluster: an experiment would disturb them.
+func (f *Fleet) checkUnused(ctx context.Context) error {
+	for namespace, what := range map[string]string{Namespace: "the sample operator", shardingv1alpha1.NamespaceSystem: "a sharder"} {
+		leases, err := f.cluster.Clientset.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return fmt.Errorf("looking who is there: %w", err)
+			return fmt.Errorf("listing Leases: %w", err)
 		}
 		for _, lease := range leases.Items {
 			if held(&lease, time.Now()) {
-				return fmt.Errorf("%s runs in this cluster already (Lease %s/%s): end it before, or choose another cluster", who, namespace, lease.Name)
+				return fmt.Errorf("%s already runs in this cluster (Lease %s/%s): stop it, or choose another cluster", what, namespace, lease.Name)
 			}
 		}
 	}
 	websites := &webhostingv1alpha1.WebsiteList{}
-	err := f.stage.Client.List(ctx, websites, client.Limit(1))
+	err := f.cluster.Client.List(ctx, websites, client.Limit(1))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil // the kind is not known yet
+		return nil // the CRD is not installed yet
 	}
 	if err != nil {
-		return fmt.Errorf("looking what is there: %w", err)
+		return fmt.Errorf("listing Websites: %w", err)
 	}
 	if len(websites.Items) > 0 {
-		return fmt.Errorf("there are Websites in this cluster already, such as %s: an experiment needs one without", client.ObjectKeyFromObject(&websites.Items[0]))
+		return fmt.Errorf("the cluster already has Websites, such as %s: choose a cluster without Websites", client.ObjectKeyFromObject(&websites.Items[0]))
 	}
 	return nil
 }
 
-// held tells whether somebody holds a Lease, as far as clocks agree.
+// held reports whether a Lease is held and has not expired.
 func held(lease *coordinationv1.Lease, now time.Time) bool {
 	holder, renewed, seconds := lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds
 	return holder != nil && *holder != "" && renewed != nil && seconds != nil && now.Before(renewed.Add(time.Duration(*seconds)*time.Second))
 }
 
-// Clear removes the Websites, with all that is theirs, and the ring, and waits until they are gone. Kinds and roles stay.
+// Clear deletes the Websites with their children, and the ring, and waits until they are gone. CRDs and roles stay.
 func (f *Fleet) Clear(ctx context.Context) error {
 	themes := &webhostingv1alpha1.ThemeList{}
 	namespaces := &corev1.NamespaceList{}
-	if err := errors.Join(f.stage.Client.List(ctx, themes, mine), f.stage.Client.List(ctx, namespaces, mine)); err != nil {
-		return fmt.Errorf("looking what is left: %w", err)
+	if err := errors.Join(f.cluster.Client.List(ctx, themes, ownLabels), f.cluster.Client.List(ctx, namespaces, ownLabels)); err != nil {
+		return fmt.Errorf("listing the objects of the experiment: %w", err)
 	}
 	var objects []client.Object
 	for i := range namespaces.Items {
@@ -71,39 +71,39 @@ func (f *Fleet) Clear(ctx context.Context) error {
 		objects = append(objects, &themes.Items[i])
 	}
 	for _, object := range objects {
-		if err := client.IgnoreNotFound(f.stage.Client.Delete(ctx, object)); err != nil {
-			return fmt.Errorf("removing what is left: %w", err)
+		if err := client.IgnoreNotFound(f.cluster.Client.Delete(ctx, object)); err != nil {
+			return fmt.Errorf("deleting the objects of the experiment: %w", err)
 		}
 	}
-	if err := cluster.WaitFor(ctx, "the users' namespaces to be gone", func(ctx context.Context) (bool, error) {
-		err := f.stage.Client.List(ctx, namespaces, mine)
+	if err := cluster.WaitFor(ctx, "the namespaces of the experiment to be deleted", func(ctx context.Context) (bool, error) {
+		err := f.cluster.Client.List(ctx, namespaces, ownLabels)
 		return len(namespaces.Items) == 0, err
 	}); err != nil || f.options.Setup != External {
 		return err
 	}
-	return errors.Join(f.clearRing(ctx), f.clearReader(ctx))
+	return errors.Join(f.clearRing(ctx), f.clearMetricsReader(ctx))
 }
 
-// clearReader removes who has read the sharder's metrics.
-func (f *Fleet) clearReader(ctx context.Context) error {
+// clearMetricsReader deletes the ServiceAccount that reads the sharder's metrics, and its binding.
+func (f *Fleet) clearMetricsReader(ctx context.Context) error {
 	err := errors.Join(
-		client.IgnoreNotFound(f.stage.Clientset.RbacV1().ClusterRoleBindings().Delete(ctx, readerBinding, metav1.DeleteOptions{})),
-		client.IgnoreNotFound(f.stage.Clientset.CoreV1().ServiceAccounts(Namespace).Delete(ctx, readerName, metav1.DeleteOptions{})),
+		client.IgnoreNotFound(f.cluster.Clientset.RbacV1().ClusterRoleBindings().Delete(ctx, readerBinding, metav1.DeleteOptions{})),
+		client.IgnoreNotFound(f.cluster.Clientset.CoreV1().ServiceAccounts(Namespace).Delete(ctx, readerName, metav1.DeleteOptions{})),
 	)
 	if err != nil {
-		return fmt.Errorf("removing who has read metrics: %w", err)
+		return fmt.Errorf("deleting the metrics reader: %w", err)
 	}
 	return nil
 }
 
-// clearRing removes the ring, and waits until its webhook is gone: nobody answers it any more.
+// clearRing deletes the ring, and waits until its webhook configuration is gone, because the sharder stops next.
 func (f *Fleet) clearRing(ctx context.Context) error {
 	ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: Ring}}
-	if err := client.IgnoreNotFound(f.stage.Client.Delete(ctx, ring)); err != nil {
-		return fmt.Errorf("removing the ring: %w", err)
+	if err := client.IgnoreNotFound(f.cluster.Client.Delete(ctx, ring)); err != nil {
+		return fmt.Errorf("deleting the ring: %w", err)
 	}
-	return cluster.WaitFor(ctx, "the ring's webhook to be gone", func(ctx context.Context) (bool, error) {
-		_, err := f.stage.Clientset.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, shardingv1alpha1.WebhookConfigurationName(Ring), metav1.GetOptions{})
+	return cluster.WaitFor(ctx, "the webhook configuration of the ring to be deleted", func(ctx context.Context) (bool, error) {
+		_, err := f.cluster.Clientset.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, shardingv1alpha1.WebhookConfigurationName(Ring), metav1.GetOptions{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Whoever renews a Lease would be disturbed; whoever gave it up or let it run out is not there any more.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -17,14 +16,14 @@ func TestHeld(t *testing.T) {
 		spec coordinationv1.LeaseSpec
 		want bool
 	}{
-		"renewed":         {coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: renewed(5 * time.Second), LeaseDurationSeconds: new(int32(15))}, true},
-		"run out":         {coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: renewed(20 * time.Second), LeaseDurationSeconds: new(int32(15))}, false},
-		"given up":        {coordinationv1.LeaseSpec{HolderIdentity: new(""), RenewTime: renewed(time.Second), LeaseDurationSeconds: new(int32(15))}, false},
-		"never held":      {coordinationv1.LeaseSpec{}, false},
-		"without a limit": {coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: renewed(time.Second)}, false},
+		"renewed":     {coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: renewed(5 * time.Second), LeaseDurationSeconds: new(int32(15))}, true},
+		"expired":     {coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: renewed(20 * time.Second), LeaseDurationSeconds: new(int32(15))}, false},
+		"released":    {coordinationv1.LeaseSpec{HolderIdentity: new(""), RenewTime: renewed(time.Second), LeaseDurationSeconds: new(int32(15))}, false},
+		"never held":  {coordinationv1.LeaseSpec{}, false},
+		"no duration": {coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: renewed(time.Second)}, false},
 	} {
 		if got := held(&coordinationv1.Lease{Spec: test.spec}, now); got != test.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringmaster-project/ringmaster/experiment/scenario"
 	"github.com/ringmaster-project/ringmaster/demo/supervisor"
+	"github.com/ringmaster-project/ringmaster/experiment/scenario"
 )
 
-// Disturb lets something happen to the system, and returns what that was.
+// Disturb executes an event, and describes what it has done.
 func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, error) {
 	if event.What == scenario.RestartAPI {
 		if f.options.Plane == nil {
-			return "", errors.New("the API server of this cluster is not ours to restart")
+			return "", errors.New("cannot restart the API server of an existing cluster: run the scenario without --kubeconfig")
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("it took longer than %s", startLimit))
+		ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("timed out after %s", startLimit))
 		defer cancel()
 		if err := f.options.Plane.APIServer.Restart(ctx); err != nil {
 			return "", fmt.Errorf("restarting the API server: %w", err)
@@ -36,55 +36,58 @@ func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, erro
 	case scenario.Kill:
 		return name + " is killed", f.kill(name)
 	case scenario.Leave:
-		return name + " leaves", f.crew.Stop(name)
+		return name + " leaves", f.supervisor.Stop(name)
 	case scenario.Roll:
 		return name + " is replaced", f.roll(ctx, name)
 	}
-	return "", fmt.Errorf("nobody knows how to %s", event.What)
+	return "", fmt.Errorf("unknown disturbance %q", event.What)
 }
 
-// choose finds the instance that something happens to.
+// choose returns the instance that an event affects.
 func (f *Fleet) choose(number int) (string, error) {
-	there := f.running()
+	running := f.running()
 	switch {
-	case len(there) == 0:
-		return "", errors.New("there is no instance left")
+	case len(running) == 0:
+		return "", errors.New("no instance is running")
 	case number < 0:
-		return there[f.random.IntN(len(there))], nil
-	case !slices.Contains(there, InstanceName(number)):
-		return "", fmt.Errorf("there is no %s", InstanceName(number))
+		return running[f.random.IntN(len(running))], nil
+	case !slices.Contains(running, InstanceName(number)):
+		return "", fmt.Errorf("instance %s is not running", InstanceName(number))
 	}
 	return InstanceName(number), nil
 }
 
-// kill ends an instance at once. Another one takes its place under a new name, as another pod does.
+// kill kills an instance with SIGKILL, and starts another one under a new name, as a Deployment does.
 func (f *Fleet) kill(name string) error {
+	if f.options.Killing != nil {
+		f.options.Killing(name)
+	}
 	const forever = 24 * time.Hour
-	if err := f.crew.Kill(name, forever); err != nil {
+	if err := f.supervisor.Kill(name, forever); err != nil {
 		return err
 	}
-	if err := f.crew.Remove(name); err != nil {
+	if err := f.supervisor.Remove(name); err != nil {
 		return err
 	}
 	return f.join()
 }
 
-// roll starts a new instance, as a Deployment does, and stops an old one when the new one takes its part.
+// roll starts a new instance, and stops an old one when the new one is ready, as a Deployment does.
 func (f *Fleet) roll(ctx context.Context, old string) error {
 	if err := f.join(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("it took longer than %s", startLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("timed out after %s", startLimit))
 	defer cancel()
 	if err := f.awaitReady(ctx); err != nil {
 		return err
 	}
-	if err := f.crew.Stop(old); err != nil {
+	if err := f.supervisor.Stop(old); err != nil {
 		return err
 	}
 	const interval = 100 * time.Millisecond
 	for {
-		members := f.crew.Processes()
+		members := f.supervisor.Processes()
 		at := slices.IndexFunc(members, func(m supervisor.ProcessStatus) bool { return m.Name == old })
 		if at < 0 || members[at].Phase == supervisor.Stopped {
 			return nil

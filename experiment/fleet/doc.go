@@ -1,6 +1,6 @@
-// Package fleet is what an experiment measures: the sample operator in several instances, in one of the setups that there are,
-// with or without a sharder, on a cluster.
+// Package fleet runs what an experiment measures: instances of the sample operator in one of the setups, with or without an
+// external sharder, on a cluster.
 //
 // It promises that each process has a ServiceAccount of its own with the roles of config/ and of the example, and nothing
-// more, and that nothing of it is left behind.
+// else, and that no process is left behind.
 package fleet

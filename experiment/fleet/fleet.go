@@ -20,81 +20,84 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/demo/cluster"
+	"github.com/ringmaster-project/ringmaster/demo/supervisor"
 	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/controlplane"
-	"github.com/ringmaster-project/ringmaster/demo/supervisor"
-	"github.com/ringmaster-project/ringmaster/demo/cluster"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// Options say what to run, and where.
+// Options configure a Fleet.
 type Options struct {
 	Setup Setup
-	// Instances of the operator, each with so many Workers, or as many as it likes.
+	// Instances is the number of instances of the operator, Workers the number of workers of each; 0 is the operator's default.
 	Instances, Workers int
-	// WorkTime is how long the reconciler waits in each reconcile, as for an API far away.
+	// WorkTime is how long each reconcile waits, as for a remote API.
 	WorkTime time.Duration
-	// Config is the administrator's access to the cluster. Plane is set if it is our own.
+	// Config is an administrator's access to the cluster. Plane is set if the experiment has started the cluster.
 	Config *rest.Config
 	Plane  *controlplane.ControlPlane
-	// Host is this machine as the API server can reach it.
+	// Host is the address at which the API server reaches this machine.
 	Host string
-	// Programs is the folder with our programs, Dir where files are written.
+	// Programs is the folder with the programs to run, Dir the folder for files.
 	Programs, Dir string
-	// Seed decides what happens by chance.
+	// Seed determines all random choices.
 	Seed uint64
-	// Report is told what happens.
+	// Report is called with what happens to processes. Wrong is set if it was not intended.
 	Report func(what string, wrong bool)
+	// Killing is called immediately before an instance is killed. It may be nil.
+	Killing func(instance string)
 }
 
-// Fleet is a setup that runs.
+// Fleet is a running setup.
 type Fleet struct {
-	options Options
-	stage   *cluster.Cluster
-	crew    *supervisor.Supervisor
-	random  *rand.Rand
-	reader  string // a token of somebody who may read the sharder's metrics
+	options    Options
+	cluster    *cluster.Cluster
+	supervisor *supervisor.Supervisor
+	random     *rand.Rand
+	reader     string // a token that may read the sharder's metrics
 
 	mu        sync.Mutex
-	endpoints map[string]string // where processes say something of themselves
+	endpoints map[string]string // by process: the URL of its metrics
+	profiles  map[string]string // by instance: the URL of its profiles
 	ports     []*process.Port
-	alive     map[string]int // the PIDs of processes that were seen to run
-	halts     []Halt
+	alive     map[string]int // by process: its PID, while it runs
+	exits     []Exit
 	next      int // the number of the next instance
 }
 
-// Halt is when the process of an instance has ended, however that was: what it was doing then has ended too.
-type Halt struct {
+// Exit is the end of an instance's process, for any reason. Its reconciles have ended with it.
+type Exit struct {
 	Instance string
 	At       time.Time
 }
 
 const (
-	// grace is how long a process may take to end: a shard hands its objects over before.
+	// grace is how long a process may take to stop: a shard hands its objects over before.
 	grace = 30 * time.Second
-	// startLimit is how long the start may take.
+	// startLimit is how long starting may take.
 	startLimit = 3 * time.Minute
 )
 
-// Start installs what the setup needs, and starts it. Ended early, it leaves no process behind.
+// Start installs what the setup needs, and starts its processes. If it fails, it leaves no process behind.
 func Start(ctx context.Context, options Options) (*Fleet, error) {
-	f := &Fleet{options: options, random: rand.New(rand.NewPCG(options.Seed, 2)), endpoints: map[string]string{}, alive: map[string]int{}}
-	f.crew = supervisor.New(supervisor.Options{
-		Report: func(name, what string, wrong bool) { options.Report(name+" "+what, wrong) },
-		Removed: func(string) {}, Changed: f.seeDeaths, GracePeriod: grace,
+	f := &Fleet{options: options, random: rand.New(rand.NewPCG(options.Seed, 2)), endpoints: map[string]string{}, profiles: map[string]string{}, alive: map[string]int{}}
+	f.supervisor = supervisor.New(supervisor.Options{
+		Report:  func(name, what string, wrong bool) { options.Report(name+" "+what, wrong) },
+		Removed: func(string) {}, Changed: f.updateAlive, GracePeriod: grace,
 	})
-	starting, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("it took longer than %s", startLimit))
+	starting, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("timed out after %s", startLimit))
 	defer cancel()
 	if err := f.connect(); err != nil {
 		return nil, err
 	}
 	if options.Plane == nil {
-		if err := f.vacant(starting); err != nil {
+		if err := f.checkUnused(starting); err != nil {
 			return nil, err
 		}
 	}
 	if err := f.start(starting); err != nil {
-		if options.Plane == nil { // nothing of ours stays in somebody's cluster
+		if options.Plane == nil { // leave nothing in an existing cluster
 			clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
 			defer cancel()
 			err = errors.Join(err, f.Clear(clearing))
@@ -122,7 +125,7 @@ func (f *Fleet) start(ctx context.Context) error {
 	return f.awaitReady(ctx)
 }
 
-// Scheme has all kinds that there are in an experiment.
+// Scheme returns the scheme with all kinds of an experiment.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	made := runtime.NewScheme()
 	utilruntime.Must(errors.Join(scheme.AddToScheme(made), webhostingv1alpha1.AddToScheme(made), shardingv1alpha1.AddToScheme(made)))
@@ -134,37 +137,37 @@ func (f *Fleet) connect() error {
 	config.QPS = -1
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("reaching the cluster: %w", err)
+		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	administrator, err := client.New(config, client.Options{Scheme: Scheme()})
 	if err != nil {
-		return fmt.Errorf("reaching the cluster: %w", err)
+		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	f.stage = &cluster.Cluster{
+	f.cluster = &cluster.Cluster{
 		Options: cluster.Options{Dir: f.options.Dir, Programs: f.options.Programs}, Client: administrator, Clientset: clientset,
 	}
-	if err := os.MkdirAll(filepath.Dir(f.stage.Log(operator)), 0o700); err != nil {
-		return fmt.Errorf("making a folder for the logs: %w", err)
+	if err := os.MkdirAll(filepath.Dir(f.cluster.Log(operator)), 0o700); err != nil {
+		return fmt.Errorf("creating a folder for the logs: %w", err)
 	}
 	return nil
 }
 
-// Kubernetes is the version of the cluster, as far as it says so.
+// Kubernetes returns the version of the cluster.
 func (f *Fleet) Kubernetes() string {
-	version, err := f.stage.Clientset.Discovery().ServerVersion()
+	version, err := f.cluster.Clientset.Discovery().ServerVersion()
 	if err != nil {
 		return "unknown"
 	}
 	return version.GitVersion
 }
 
-// InstanceName is the name of an instance.
+// InstanceName returns the name of an instance.
 func InstanceName(number int) string { return Ring + "-" + strconv.Itoa(number) }
 
-// instances are the names of those that are wanted.
+// instances returns the names of the instances that should run.
 func (f *Fleet) instances() []string {
 	var names []string
-	for _, member := range f.crew.Processes() {
+	for _, member := range f.supervisor.Processes() {
 		if member.Name != Sharder && member.KeepRunning {
 			names = append(names, member.Name)
 		}
@@ -172,46 +175,46 @@ func (f *Fleet) instances() []string {
 	return names
 }
 
-// running are the names of those that run.
+// running returns the names of the instances that run.
 func (f *Fleet) running() []string {
 	return slices.DeleteFunc(f.instances(), func(name string) bool { return !f.Runs(name) })
 }
 
-// Runs tells whether the process of an instance runs.
+// Runs reports whether the process of an instance runs.
 func (f *Fleet) Runs(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.alive[name] != 0
 }
 
-// seeDeaths notes which processes have ended since the last look.
-func (f *Fleet) seeDeaths() {
-	f.mu.Lock() // first, so that looks come one after the other
+// updateAlive records the processes that have exited since its last call.
+func (f *Fleet) updateAlive() {
+	f.mu.Lock() // first, so that concurrent calls do not record an older state
 	defer f.mu.Unlock()
 	running := map[string]int{}
-	for _, member := range f.crew.Processes() {
+	for _, member := range f.supervisor.Processes() {
 		if member.PID != 0 {
 			running[member.Name] = member.PID
 		}
 	}
 	for name, pid := range f.alive {
 		if running[name] != pid {
-			f.halts = append(f.halts, Halt{name, time.Now()})
+			f.exits = append(f.exits, Exit{name, time.Now()})
 		}
 	}
 	f.alive = running
 }
 
-// Halts are the processes of instances that have ended until now.
-func (f *Fleet) Halts() []Halt {
+// Exits returns the exits of all instances so far.
+func (f *Fleet) Exits() []Exit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.halts)
+	return slices.Clone(f.exits)
 }
 
-// Stop ends everything in good order, and by force when ctx ends before.
+// Stop stops all processes gracefully, and kills those that still run when ctx is done.
 func (f *Fleet) Stop(ctx context.Context) {
-	f.crew.Close(ctx)
+	f.supervisor.Close(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, port := range f.ports {
@@ -220,9 +223,9 @@ func (f *Fleet) Stop(ctx context.Context) {
 	f.ports = nil
 }
 
-// Kill ends everything at once.
+// Kill kills all processes.
 func (f *Fleet) Kill() {
-	ended, cancel := context.WithCancel(context.Background())
+	done, cancel := context.WithCancel(context.Background())
 	cancel()
-	f.Stop(ended)
+	f.Stop(done)
 }

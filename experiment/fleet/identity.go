@@ -14,47 +14,47 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// life is how long a token lasts: longer than any experiment.
-const life = 24 * time.Hour
+// tokenLifetime is longer than any experiment.
+const tokenLifetime = 24 * time.Hour
 
-// token is one for a ServiceAccount.
+// token returns a token of a ServiceAccount.
 func token(ctx context.Context, clientset kubernetes.Interface, namespace, account string) (string, error) {
-	seconds := int64(life / time.Second)
+	seconds := int64(tokenLifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	answer, err := clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	response, err := clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking for a token of %s: %w", account, err)
+		return "", fmt.Errorf("requesting a token for the ServiceAccount %s: %w", account, err)
 	}
-	return answer.Status.Token, nil
+	return response.Status.Token, nil
 }
 
-// identify gives a process the identity of a ServiceAccount, and returns what it has to find in its environment.
+// identify writes a kubeconfig with a token of a ServiceAccount, and returns the environment of a process with that identity.
 func (f *Fleet) identify(ctx context.Context, name, namespace, account string) ([]string, error) {
-	given, err := token(ctx, f.stage.Clientset, namespace, account)
+	credential, err := token(ctx, f.cluster.Clientset, namespace, account)
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(f.stage.ProcessDir(name), "kubeconfig")
-	if err := writeKubeconfig(path, f.options.Config, given); err != nil {
+	path := filepath.Join(f.cluster.ProcessDir(name), "kubeconfig")
+	if err := writeKubeconfig(path, f.options.Config, credential); err != nil {
 		return nil, err
 	}
-	// With a UID, a process that is restarted under its name need not wait until the Lease of the earlier one has expired.
+	// With a UID, a process that restarts with its name does not wait until the Lease of the previous one expires.
 	return []string{"KUBECONFIG=" + path, "POD_NAME=" + name, "POD_NAMESPACE=" + namespace, "POD_UID=" + name}, nil
 }
 
-// writeKubeconfig writes one for the same cluster and somebody else.
+// writeKubeconfig writes a kubeconfig for the cluster of a config with another token.
 func writeKubeconfig(path string, config *rest.Config, token string) error {
-	const one = "experiment"
+	const name = "experiment"
 	made := clientcmdapi.NewConfig()
-	made.Clusters[one] = &clientcmdapi.Cluster{
+	made.Clusters[name] = &clientcmdapi.Cluster{
 		Server: config.Host, TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure,
 		CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData,
 	}
-	made.AuthInfos[one] = &clientcmdapi.AuthInfo{Token: token}
-	made.Contexts[one] = &clientcmdapi.Context{Cluster: one, AuthInfo: one}
-	made.CurrentContext = one
+	made.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	made.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	made.CurrentContext = name
 	if err := clientcmd.WriteToFile(*made, path); err != nil {
-		return fmt.Errorf("writing a kubeconfig: %w", err)
+		return fmt.Errorf("writing the kubeconfig %s: %w", path, err)
 	}
 	return nil
 }

@@ -8,32 +8,32 @@ import (
 	webhosting "github.com/ringmaster-project/ringmaster/examples/webhosting/config"
 )
 
-// Setup is how the instances share the work.
+// Setup is how the instances divide the work.
 type Setup string
 
 const (
-	// Lead means that one instance works and the others wait.
+	// Lead is leader election: one instance reconciles, and the others are standbys.
 	Lead Setup = "lead"
-	// InProcess means that all work, and one of them is the sharder too.
+	// InProcess is a ring whose elected shard also runs the sharder.
 	InProcess Setup = "in-process"
-	// External means that all work, and the sharder is a program of its own.
+	// External is a ring whose sharder is a separate program.
 	External Setup = "external"
 )
 
-// Setups are all of them.
+// Setups returns all setups.
 func Setups() []Setup { return []Setup{Lead, InProcess, External} }
 
-// ParseSetup finds a setup by its name.
+// ParseSetup returns the setup with a name.
 func ParseSetup(name string) (Setup, error) {
 	for _, s := range Setups() {
 		if string(s) == name {
 			return s, nil
 		}
 	}
-	return "", fmt.Errorf("there is no setup %q; there are: %v", name, Setups())
+	return "", fmt.Errorf("setup %q not found (available: %s, %s, %s)", name, Lead, InProcess, External)
 }
 
-// mode is the operator's word for it.
+// mode returns the value of the operator's flag --mode.
 func (s Setup) mode() string {
 	if s == External {
 		return "shard"
@@ -41,10 +41,10 @@ func (s Setup) mode() string {
 	return string(s)
 }
 
-// Sharded tells whether the objects are spread, and have the labels of the ring.
+// Sharded reports whether objects have a shard label.
 func (s Setup) Sharded() bool { return s != Lead }
 
-// Programs are those that it needs.
+// Programs returns the programs that the setup needs.
 func (s Setup) Programs() []string {
 	if s == External {
 		return []string{operator, Sharder}
@@ -54,15 +54,15 @@ func (s Setup) Programs() []string {
 
 const (
 	operator = "webhosting"
-	// Sharder is the program that spreads the objects, and the name of its process.
+	// Sharder is the name of the external sharder's program and process.
 	Sharder = "sharder"
-	// Ring is the ring of the operator, and the name of everything that is its.
+	// Ring is the name of the operator's ring, ServiceAccount and roles.
 	Ring = "webhosting-operator"
-	// Namespace is where it is.
+	// Namespace is the operator's namespace.
 	Namespace = "webhosting-system"
 )
 
-// source is where manifests are.
+// source locates manifests.
 type source struct {
 	files fs.FS
 	path  string
@@ -76,7 +76,7 @@ func (s Setup) kinds() []source {
 	return all
 }
 
-// objects are what has to be there before anything runs, in order.
+// objects returns what must exist before a process starts, in order.
 func (s Setup) objects() []source {
 	all := []source{{webhosting.Files, "operator/namespace.yaml"}, {webhosting.Files, "rbac"}}
 	switch s {

@@ -21,14 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
-	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
-	"github.com/ringmaster-project/ringmaster/demo/supervisor"
 	"github.com/ringmaster-project/ringmaster/demo/cluster"
+	"github.com/ringmaster-project/ringmaster/demo/supervisor"
+	webhostingv1alpha1 "github.com/ringmaster-project/ringmaster/examples/webhosting/api/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// install makes the cluster know our kinds, and makes namespaces, ServiceAccounts and what they may do.
+// install installs the CRDs, and the namespaces, ServiceAccounts and roles.
 func (f *Fleet) install(ctx context.Context) error {
 	read := func(sources []source) (all []*unstructured.Unstructured, err error) {
 		for _, s := range sources {
@@ -44,17 +44,17 @@ func (f *Fleet) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.stage.InstallKinds(ctx, kinds...); err != nil {
+	if err := f.cluster.InstallKinds(ctx, kinds...); err != nil {
 		return err
 	}
 	objects, err := read(f.options.Setup.objects())
 	if err != nil {
 		return err
 	}
-	return f.stage.Install(ctx, "the roles of "+string(f.options.Setup), objects...)
+	return f.cluster.Install(ctx, "the roles of "+string(f.options.Setup), objects...)
 }
 
-// reserve finds a port for a process.
+// reserve reserves a port for a process.
 func (f *Fleet) reserve() (int, error) {
 	port, err := process.ReservePort("127.0.0.1")
 	if err != nil {
@@ -66,13 +66,14 @@ func (f *Fleet) reserve() (int, error) {
 	return port.Number, nil
 }
 
-func (f *Fleet) says(name, url string) {
+// serves records where a process serves its metrics.
+func (f *Fleet) serves(name, url string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.endpoints[name] = url
 }
 
-// program is what to run under a name, as a ServiceAccount.
+// program returns a program that runs with the identity of a ServiceAccount.
 func (f *Fleet) program(name, program, namespace, account string, args ...string) supervisor.Program {
 	return supervisor.Program{Name: name, Prepare: func(ctx context.Context) (process.Spec, error) {
 		env, err := f.identify(ctx, name, namespace, account)
@@ -80,7 +81,7 @@ func (f *Fleet) program(name, program, namespace, account string, args ...string
 			return process.Spec{}, err
 		}
 		return process.Spec{
-			Name: name, Path: filepath.Join(f.options.Programs, program), Args: args, Log: f.stage.Log(name), Env: append(os.Environ(), env...),
+			Name: name, Path: filepath.Join(f.options.Programs, program), Args: args, Log: f.cluster.Log(name), Env: append(os.Environ(), env...),
 		}, nil
 	}}
 }
@@ -91,15 +92,23 @@ func (f *Fleet) join() error {
 	if err != nil {
 		return err
 	}
-	name := InstanceName(f.next)
-	f.next++
-	if err := f.stage.CreateDir(name); err != nil {
+	profiles, err := f.reserve()
+	if err != nil {
 		return err
 	}
-	f.says(name, fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics))
+	name := InstanceName(f.next)
+	f.next++
+	if err := f.cluster.CreateDir(name); err != nil {
+		return err
+	}
+	f.serves(name, fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics))
+	f.mu.Lock()
+	f.profiles[name] = fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/heap?gc=1", profiles)
+	f.mu.Unlock()
 	args := []string{
+		fmt.Sprint("--pprof-address=127.0.0.1:", profiles),
 		"--mode=" + f.options.Setup.mode(), "--health-address=0", fmt.Sprint("--metrics-address=127.0.0.1:", metrics),
-		// So that each reconcile is in the log: who worked on what when is read there.
+		// Each reconcile is logged; package history reads the logs.
 		"--zap-log-level=debug",
 	}
 	if f.options.Workers > 0 {
@@ -108,10 +117,10 @@ func (f *Fleet) join() error {
 	if f.options.WorkTime > 0 {
 		args = append(args, "--work-time="+f.options.WorkTime.String())
 	}
-	return f.crew.Add(f.program(name, operator, Namespace, Ring, args...))
+	return f.supervisor.Add(f.program(name, operator, Namespace, Ring, args...))
 }
 
-// startSharder starts the external sharder, which serves its webhook on this machine.
+// startSharder starts the external sharder, and serves its webhook on this machine.
 func (f *Fleet) startSharder(ctx context.Context) error {
 	webhook, err := f.reserve()
 	if err != nil {
@@ -124,10 +133,10 @@ func (f *Fleet) startSharder(ctx context.Context) error {
 	if f.reader, err = f.metricsReader(ctx); err != nil {
 		return err
 	}
-	if err := f.stage.CreateDir(Sharder); err != nil {
+	if err := f.cluster.CreateDir(Sharder); err != nil {
 		return err
 	}
-	path := filepath.Join(f.stage.ProcessDir(Sharder), "config.yaml")
+	path := filepath.Join(f.cluster.ProcessDir(Sharder), "config.yaml")
 	if err := os.WriteFile(path, fmt.Appendf(nil, `apiVersion: config.sharding.timebertt.dev/v1alpha1
 kind: SharderConfig
 health: {bindAddress: "0"}
@@ -139,61 +148,61 @@ webhook:
 `, metrics, f.options.Host, webhook), 0o600); err != nil {
 		return fmt.Errorf("configuring the sharder: %w", err)
 	}
-	f.says(Sharder, fmt.Sprintf("https://127.0.0.1:%d/metrics", metrics))
-	return f.crew.Add(f.program(Sharder, Sharder, shardingv1alpha1.NamespaceSystem, Sharder, "--config", path, "--webhook-port", strconv.Itoa(webhook)))
+	f.serves(Sharder, fmt.Sprintf("https://127.0.0.1:%d/metrics", metrics))
+	return f.supervisor.Add(f.program(Sharder, Sharder, shardingv1alpha1.NamespaceSystem, Sharder, "--config", path, "--webhook-port", strconv.Itoa(webhook)))
 }
 
 const readerName, readerBinding = "experiment", "ringmaster-experiment-metrics"
 
-// metricsReader makes somebody who may read the sharder's metrics, and returns its token.
+// metricsReader creates a ServiceAccount that may read the sharder's metrics, and returns its token.
 func (f *Fleet) metricsReader(ctx context.Context) (string, error) {
 	const name = readerName
-	apply := metav1.ApplyOptions{FieldManager: cluster.FieldManager, Force: true} // it is ours
+	apply := metav1.ApplyOptions{FieldManager: cluster.FieldManager, Force: true} // the experiment owns it
 	account := applycorev1.ServiceAccount(name, Namespace)
-	if _, err := f.stage.Clientset.CoreV1().ServiceAccounts(Namespace).Apply(ctx, account, apply); err != nil {
-		return "", fmt.Errorf("making who reads the metrics: %w", err)
+	if _, err := f.cluster.Clientset.CoreV1().ServiceAccounts(Namespace).Apply(ctx, account, apply); err != nil {
+		return "", fmt.Errorf("creating the metrics reader: %w", err)
 	}
 	binding := applyrbacv1.ClusterRoleBinding(readerBinding).
 		WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName("sharding:metrics-reader")).
 		WithSubjects(applyrbacv1.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(Namespace).WithName(name))
-	if _, err := f.stage.Clientset.RbacV1().ClusterRoleBindings().Apply(ctx, binding, apply); err != nil {
-		return "", fmt.Errorf("letting it read the metrics: %w", err)
+	if _, err := f.cluster.Clientset.RbacV1().ClusterRoleBindings().Apply(ctx, binding, apply); err != nil {
+		return "", fmt.Errorf("binding the role of the metrics reader: %w", err)
 	}
-	return token(ctx, f.stage.Clientset, Namespace, name)
+	return token(ctx, f.cluster.Clientset, Namespace, name)
 }
 
-// Projects makes the namespaces of users, and Themes, and returns their names. What is there already is somebody else's.
+// Projects creates the namespaces of users, and Themes, and returns their names. It fails if one of them exists.
 func (f *Fleet) Projects(ctx context.Context, count int) (namespaces, themes []string, err error) {
 	var objects []client.Object
 	for i := range count {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprint("experiment-", i), Labels: map[string]string{"webhosting.timebertt.dev/project": "true", labelMine: "true"},
+			Name: fmt.Sprint("experiment-", i), Labels: map[string]string{"webhosting.timebertt.dev/project": "true", labelOwn: "true"},
 		}}
 		objects, namespaces = append(objects, namespace), append(namespaces, namespace.Name)
 	}
 	for _, color := range []string{"darkcyan", "orchid", "teal"} {
 		theme := &webhostingv1alpha1.Theme{
-			ObjectMeta: metav1.ObjectMeta{Name: "experiment-" + color, Labels: mine},
+			ObjectMeta: metav1.ObjectMeta{Name: "experiment-" + color, Labels: ownLabels},
 			Spec:       webhostingv1alpha1.ThemeSpec{Color: color, FontFamily: "Menlo"},
 		}
 		objects, themes = append(objects, theme), append(themes, theme.Name)
 	}
 	for _, object := range objects {
-		err := f.stage.Client.Create(ctx, object)
+		err := f.cluster.Client.Create(ctx, object)
 		if apierrors.IsAlreadyExists(err) {
-			err = errors.New("it is there already: if an experiment left it behind, delete it")
+			err = errors.New("it already exists: delete it if a previous experiment has left it behind")
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("making %s for the users: %w", object.GetName(), err)
+			return nil, nil, fmt.Errorf("creating %s for the users: %w", object.GetName(), err)
 		}
 	}
 	return namespaces, themes, nil
 }
 
-// awaitReady waits until all instances take their part: the objects that come then have somebody at once.
+// awaitReady waits until all instances are ready, so that the first Websites have an owner immediately.
 func (f *Fleet) awaitReady(ctx context.Context) error {
 	return cluster.WaitFor(ctx, "the instances to be ready", func(ctx context.Context) (bool, error) {
-		leases, err := f.stage.Clientset.CoordinationV1().Leases(Namespace).List(ctx, metav1.ListOptions{})
+		leases, err := f.cluster.Clientset.CoordinationV1().Leases(Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -207,7 +216,7 @@ func (f *Fleet) awaitReady(ctx context.Context) error {
 			leading = leading || lease.Labels[shardingv1alpha1.LabelControllerRing] == ""
 		}
 		if f.options.Setup == Lead {
-			return leading && f.allSpeak(ctx), nil
+			return leading && f.allServe(ctx), nil
 		}
 		for _, name := range f.instances() {
 			if !held[name] {
@@ -221,8 +230,8 @@ func (f *Fleet) awaitReady(ctx context.Context) error {
 	})
 }
 
-// allSpeak tells whether all instances are up, also those that only wait for the lead.
-func (f *Fleet) allSpeak(ctx context.Context) bool {
+// allServe reports whether all instances serve metrics, including standbys.
+func (f *Fleet) allServe(ctx context.Context) bool {
 	for _, name := range f.running() {
 		if _, err := f.metrics(name)(ctx); err != nil {
 			return false
@@ -231,11 +240,11 @@ func (f *Fleet) allSpeak(ctx context.Context) bool {
 	return true
 }
 
-// ringReady tells whether the sharder knows all instances.
+// ringReady reports whether all instances are available shards of the ring.
 func (f *Fleet) ringReady(ctx context.Context) (bool, error) {
 	ring := &unstructured.Unstructured{}
 	ring.SetGroupVersionKind(shardingv1alpha1.SchemeGroupVersion.WithKind("ControllerRing"))
-	if err := f.stage.Client.Get(ctx, keyOf(Ring), ring); err != nil {
+	if err := f.cluster.Client.Get(ctx, keyOf(Ring), ring); err != nil {
 		return false, err
 	}
 	available, _, _ := unstructured.NestedInt64(ring.Object, "status", "availableShards")
@@ -248,8 +257,8 @@ func (f *Fleet) ringReady(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// reading is for metrics that are served on this machine, with a certificate that nobody has signed.
-var reading = &http.Client{
+// metricsClient reads metrics that are served on this machine with a self-signed certificate.
+var metricsClient = &http.Client{
 	Timeout:   5 * time.Second,
-	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // it is a process of ours, on this machine
+	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // a process of this experiment, on this machine
 }

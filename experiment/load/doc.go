@@ -1,6 +1,7 @@
-// Package load is the users of an experiment: it makes, changes and deletes Websites as a scenario says, and sees how long it
-// takes until each of them is as it was wanted.
+// Package load generates the load of an experiment: it creates, changes and deletes Websites as a scenario plans, and measures
+// how long it takes until each of them is Ready again.
 //
-// It promises that nothing is done to a Website before the last thing is done, that what cannot be done in time is done
-// late and said to be late, and that its own slowness is not taken for the operator's.
+// It promises an open loop: operations are due at planned times, whether or not earlier ones have returned, and every duration
+// counts from the due time. A system that answers slowly cannot hide behind a generator that waits for it. Operations on one
+// Website run in order.
 package load

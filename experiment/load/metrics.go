@@ -11,16 +11,16 @@ import (
 	"github.com/ringmaster-project/ringmaster/experiment/scenario"
 )
 
-// Process is the name under which the users' own figures are noted.
+// Process is the process name under which the generator's own metrics are stored.
 const Process = "users"
 
-// The names of what is noted.
+// The names of the generator's metrics.
 const (
 	OperationsTotal = "experiment_operations_total"
 	PlannedTotal    = "experiment_planned_operations_total"
 	RetriesTotal    = "experiment_retries_total"
 	Lateness        = "experiment_lateness_seconds"
-	RequestTime     = "experiment_request_seconds"
+	ResponseTime    = "experiment_response_seconds"
 	ReadyTime       = "experiment_ready_seconds"
 	Objects         = "experiment_objects"
 	Waiting         = "experiment_waiting_objects"
@@ -30,22 +30,22 @@ const (
 	LabelWrites     = "experiment_label_writes_total"
 )
 
-// metrics are what the users say of themselves and of what they see.
+// metrics describe the generator, and what it observes.
 type metrics struct {
 	registry           *prometheus.Registry
 	planned            prometheus.Counter
 	operations         *prometheus.CounterVec
 	retries            prometheus.Counter
 	lateness, ready    prometheus.Histogram
-	requests           *prometheus.HistogramVec
+	responses          *prometheus.HistogramVec
 	objects, waiting   prometheus.Gauge
 	ownerless          prometheus.Gauge
 	owned              *prometheus.GaugeVec
 	moves, labelWrites prometheus.Counter
 }
 
-// buckets are so narrow that it does not matter what is between two of them, from a millisecond to about two minutes. The
-// limits of the objectives are among them.
+// buckets range from a millisecond to about two minutes, in steps of a quarter, so that interpolation hardly matters. The limits
+// of the objectives are among them.
 func buckets() []float64 {
 	all := append(prometheus.ExponentialBuckets(0.001, 1.25, 53), 1, 5)
 	slices.Sort(all)
@@ -56,50 +56,50 @@ func newMetrics() *metrics {
 	m := &metrics{
 		registry:   prometheus.NewRegistry(),
 		planned:    prometheus.NewCounter(prometheus.CounterOpts{Name: PlannedTotal, Help: "Operations that were due."}),
-		operations: prometheus.NewCounterVec(prometheus.CounterOpts{Name: OperationsTotal, Help: "Operations that were done."}, []string{"do", "outcome"}),
-		retries:    prometheus.NewCounter(prometheus.CounterOpts{Name: RetriesTotal, Help: "Requests that were sent again, since the API server was not there."}),
-		lateness:   histogram(Lateness, "How much later than planned an operation was begun."),
-		ready:      histogram(ReadyTime, "From a change to the observed generation being Ready."),
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: RequestTime, Help: "How long a user's request took.", Buckets: buckets(),
+		operations: prometheus.NewCounterVec(prometheus.CounterOpts{Name: OperationsTotal, Help: "Operations that ended, by outcome."}, []string{"do", "outcome"}),
+		retries:    prometheus.NewCounter(prometheus.CounterOpts{Name: RetriesTotal, Help: "Requests that were repeated because the API server was unavailable."}),
+		lateness:   histogram(Lateness, "Time from an operation's due time until it started."),
+		ready:      histogram(ReadyTime, "Time from a change's due time until its generation was observed to be Ready."),
+		responses: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: ResponseTime, Help: "Time from an operation's due time until its response, including retries.", Buckets: buckets(),
 		}, []string{"do"}),
-		objects:     prometheus.NewGauge(prometheus.GaugeOpts{Name: Objects, Help: "Websites that there are."}),
-		waiting:     prometheus.NewGauge(prometheus.GaugeOpts{Name: Waiting, Help: "Websites that are not yet as they were wanted."}),
-		ownerless:   prometheus.NewGauge(prometheus.GaugeOpts{Name: Ownerless, Help: "Websites that no live instance has."}),
-		owned:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Owned, Help: "Websites of an instance."}, []string{"instance"}),
-		moves:       prometheus.NewCounter(prometheus.CounterOpts{Name: MovesTotal, Help: "How often a Website went to another instance."}),
-		labelWrites: prometheus.NewCounter(prometheus.CounterOpts{Name: LabelWrites, Help: "Writes of a Website that changed its labels of the ring, after its creation."}),
+		objects:     prometheus.NewGauge(prometheus.GaugeOpts{Name: Objects, Help: "Existing Websites."}),
+		waiting:     prometheus.NewGauge(prometheus.GaugeOpts{Name: Waiting, Help: "Websites whose last change is not Ready yet."}),
+		ownerless:   prometheus.NewGauge(prometheus.GaugeOpts{Name: Ownerless, Help: "Websites without a live owner."}),
+		owned:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Owned, Help: "Websites by owner."}, []string{"instance"}),
+		moves:       prometheus.NewCounter(prometheus.CounterOpts{Name: MovesTotal, Help: "Changes of a Website's owner."}),
+		labelWrites: prometheus.NewCounter(prometheus.CounterOpts{Name: LabelWrites, Help: "Writes that changed a Website's shard or drain label after its creation."}),
 	}
-	m.registry.MustRegister(m.planned, m.operations, m.retries, m.lateness, m.ready, m.requests, m.objects, m.waiting, m.ownerless,
+	m.registry.MustRegister(m.planned, m.operations, m.retries, m.lateness, m.ready, m.responses, m.objects, m.waiting, m.ownerless,
 		m.owned, m.moves, m.labelWrites)
-	// What is counted for the first time later would not be seen to have grown.
+	// A counter that first appears with a value other than 0 would not count as an increase.
 	for _, do := range []scenario.Kind{scenario.Create, scenario.Change, scenario.Delete} {
 		for _, outcome := range []string{done, failed} {
 			m.operations.WithLabelValues(string(do), outcome)
 		}
-		m.requests.WithLabelValues(string(do))
+		m.responses.WithLabelValues(string(do))
 	}
 	return m
 }
 
-// How an operation may end.
+// The outcomes of an operation.
 const done, failed = "done", "failed"
 
 func histogram(name, help string) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets()})
 }
 
-// text is all of it in Prometheus' format.
+// text returns all metrics in Prometheus' text format.
 func (m *metrics) text() ([]byte, error) {
 	families, err := m.registry.Gather()
 	if err != nil {
-		return nil, fmt.Errorf("gathering the users' figures: %w", err)
+		return nil, fmt.Errorf("gathering the load generator's metrics: %w", err)
 	}
 	var out bytes.Buffer
 	encoder := expfmt.NewEncoder(&out, expfmt.NewFormat(expfmt.TypeTextPlain))
 	for _, family := range families {
 		if err := encoder.Encode(family); err != nil {
-			return nil, fmt.Errorf("writing the users' figures: %w", err)
+			return nil, fmt.Errorf("encoding the load generator's metrics: %w", err)
 		}
 	}
 	return out.Bytes(), nil

@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
-// WriteCSV writes all that was noted, as it was noted: of which process, which series, how many seconds after the beginning,
-// and its value. Series whose name begins with one of the prefixes are left out.
-func (b *Book) WriteCSV(ctx context.Context, out io.Writer, begin time.Time, without ...string) error {
-	querier, err := b.db.Querier(math.MinInt64, math.MaxInt64)
+// WriteCSV writes all samples: the process, the series, the seconds since begin, and the value. It omits series whose name has one
+// of the prefixes.
+func (s *Store) WriteCSV(ctx context.Context, out io.Writer, begin time.Time, without ...string) error {
+	querier, err := s.db.Querier(math.MinInt64, math.MaxInt64)
 	if err != nil {
-		return fmt.Errorf("reading what was noted: %w", err)
+		return fmt.Errorf("reading the measurements: %w", err)
 	}
 	defer querier.Close()
 	w := csv.NewWriter(out)
@@ -32,7 +32,7 @@ func (b *Book) WriteCSV(ctx context.Context, out io.Writer, begin time.Time, wit
 	for all.Next() {
 		series := all.At()
 		of := series.Labels()
-		if wanted(of.Get(model.MetricNameLabel), without) {
+		if hasPrefix(of.Get(model.MetricNameLabel), without) {
 			continue
 		}
 		process, name := of.Get(LabelProcess), seriesName(of)
@@ -45,7 +45,7 @@ func (b *Book) WriteCSV(ctx context.Context, out io.Writer, begin time.Time, wit
 			}
 		}
 		if err := samples.Err(); err != nil {
-			return fmt.Errorf("reading what was noted: %w", err)
+			return fmt.Errorf("reading the measurements: %w", err)
 		}
 	}
 	w.Flush()
@@ -55,7 +55,7 @@ func (b *Book) WriteCSV(ctx context.Context, out io.Writer, begin time.Time, wit
 	return all.Err()
 }
 
-// seriesName is a series as Prometheus writes it, without the process.
+// seriesName returns a series in Prometheus' notation, without the process.
 func seriesName(of labels.Labels) string {
 	rest := labels.NewBuilder(of).Del(LabelProcess, model.MetricNameLabel).Labels()
 	if rest.IsEmpty() {

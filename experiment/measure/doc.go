@@ -1,6 +1,6 @@
-// Package measure notes what processes say of themselves, and what the kernel says of them, and sums it up. It is
-// Prometheus in a folder: its format, its storage, its language, without its server.
+// Package measure stores the metrics that processes serve, and what the kernel accounts for them, and evaluates queries over them.
+// It is Prometheus' text format, storage and query language in a folder, without its server.
 //
-// It promises that nothing is lost which was noted before an interruption, and that a process which starts again, and
-// counts from zero then, is counted right.
+// It promises that a counter which restarts from zero, because its process does, is counted correctly, and that everything stored
+// before an interruption can be queried.
 package measure

@@ -1,40 +1,28 @@
 package measure
 
-import (
-	"fmt"
+import "github.com/ringmaster-project/ringmaster/internal/usage"
 
-	"github.com/prometheus/procfs"
-)
-
-// What is noted of every process, whether or not it says something of itself.
+// The names of what is stored of every process, whether or not it serves metrics.
 const (
 	CPU      = "experiment_cpu_seconds_total"
 	Resident = "experiment_resident_bytes"
-	// Seen is when it was noted, so that it can be told for how long a process was there.
+	// Seen is when the sample was taken, which shows for how long a process existed.
 	Seen = "experiment_seen_seconds"
-	// Received and Sent count all that is read and written, also files: there is nearly nothing but the network here.
+	// Received and Sent count all bytes that are read and written, including files: nearly all of it is the network here.
 	Received = "experiment_received_bytes_total"
 	Sent     = "experiment_sent_bytes_total"
 )
 
-// Proc notes what the kernel says of a process.
-func (s *Samples) Proc(pid int) error {
-	proc, err := procfs.NewProc(pid)
+// Proc adds what the kernel accounts for a process.
+func (b *Batch) Proc(pid int) error {
+	used, err := usage.Of(pid)
 	if err != nil {
-		return fmt.Errorf("looking at process %d of %s: %w", pid, s.process, err)
+		return err
 	}
-	stat, err := proc.Stat()
-	if err != nil {
-		return fmt.Errorf("looking at process %d of %s: %w", pid, s.process, err)
-	}
-	s.Add(CPU, stat.CPUTime())
-	s.Add(Seen, float64(s.at)/1000)
-	s.Add(Resident, float64(stat.ResidentMemory()))
-	io, err := proc.IO()
-	if err != nil {
-		return fmt.Errorf("looking at what process %d of %s reads and writes: %w", pid, s.process, err)
-	}
-	s.Add(Received, float64(io.RChar))
-	s.Add(Sent, float64(io.WChar))
+	b.Add(CPU, used.CPU.Seconds())
+	b.Add(Seen, float64(b.at)/1000)
+	b.Add(Resident, used.Resident)
+	b.Add(Received, used.Received)
+	b.Add(Sent, used.Sent)
 	return nil
 }

@@ -8,28 +8,28 @@ import (
 
 func TestProc(t *testing.T) {
 	t.Parallel()
-	b, begin := open(t)
+	s, begin := open(t)
 	for i := range 2 {
-		s := b.Begin(t.Context(), "this", begin.Add(time.Duration(i)*10*time.Second))
-		if err := s.Proc(os.Getpid()); err != nil {
+		b := s.Batch(t.Context(), "this", begin.Add(time.Duration(i)*10*time.Second))
+		if err := b.Proc(os.Getpid()); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Commit(); err != nil {
+		if err := b.Commit(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	at := begin.Add(10 * time.Second)
-	if got := ask(t, b, Resident, at); got < 1<<20 {
-		t.Errorf("%f bytes are resident", got)
+	if got := query(t, s, Resident, at); got < 1<<20 {
+		t.Errorf("resident memory: got %f bytes", got)
 	}
 	for _, name := range []string{CPU, Received, Sent} {
-		ask(t, b, name, at)
+		query(t, s, name, at)
 	}
-	s := b.Begin(t.Context(), "nobody", at)
-	if err := s.Proc(1 << 30); err == nil {
-		t.Error("there is such a process")
+	b := s.Batch(t.Context(), "missing", at)
+	if err := b.Proc(1 << 30); err == nil {
+		t.Error("a process that does not exist was measured")
 	}
-	if err := s.Commit(); err != nil {
+	if err := b.Commit(); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,25 +1,29 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ringmaster-project/ringmaster/internal/stats"
 )
 
-// chart is a picture of something over time, or over a number.
+// chart is a picture of values over time, or over a number.
 type chart struct {
 	title string
-	// unit is that of the values: "", "s", "B", "B/s" or "cores".
-	unit  string
-	lines []line
-	// limit is drawn as a line that should not be crossed, if it is above 0.
+	// unit is that of the values: "", "s", "B", "B/s", "cores", "×" or "%". y is the title of their axis, title if it is empty.
+	unit, y string
+	lines   []line
+	// limit is drawn as a dashed line, if it is above 0.
 	limit float64
-	// marks are moments at which something happened.
+	// marks are times of events.
 	marks []mark
-	// across is what is from left to right, "time" if it is not set. Then until is where it ends, so that pictures can be compared.
+	// across is the title of the x-axis. If it is empty, the axis is the time since the run began, and ends at until, so that all
+	// charts of a run have the same axis.
 	across string
 	until  float64
 }
@@ -29,8 +33,21 @@ type line struct {
 	points []point
 }
 
-// point has seconds since the beginning, or a number.
-type point struct{ x, y float64 }
+// point has seconds since the run began, or a number, and a value. If high is above low, they are its range.
+type point struct{ x, y, low, high float64 }
+
+// rangePoint returns a point for the median and the range of several runs.
+func rangePoint(x float64, of stats.Spread) point { return point{x, of.Median, of.Min, of.Max} }
+
+// add adds a point to the line with a name.
+func (c *chart) add(name string, at point) {
+	i := slices.IndexFunc(c.lines, func(l line) bool { return l.name == name })
+	if i < 0 {
+		i = len(c.lines)
+		c.lines = append(c.lines, line{name: name})
+	}
+	c.lines[i].points = append(c.lines[i].points, at)
+}
 
 type mark struct {
 	x    float64
@@ -39,18 +56,18 @@ type mark struct {
 
 const (
 	width = 720.0
-	// What is drawn is between these; below it are the legend's rows.
-	left, right, top, floor = 92.0, width - 16, 34.0, 254.0
+	// The plot is between these; below it are the axis' title and the legend's rows.
+	left, right, top, floor = 104.0, width - 16, 34.0, 254.0
 	row                     = 17.0
 )
 
-// colours are told apart also by those who see fewer: they differ in lightness too. In the dark others are used.
+// colours differ in lightness too, for people who distinguish fewer colours. The second set is for dark backgrounds.
 var (
 	colours     = []string{"#0969da", "#bf3989", "#1a7f37", "#9a6700", "#8250df", "#cf222e", "#0e7490", "#57606a"}
 	darkColours = []string{"#58a6ff", "#f778ba", "#56d364", "#e3b341", "#bc8cff", "#ff7b72", "#39c5cf", "#adbac7"}
 )
 
-// style is that of all pictures. It is in each of them, since a picture may be looked at alone.
+// style returns the style sheet. Each picture has it, because it may be shown alone.
 func style() string {
 	var b strings.Builder
 	b.WriteString("<style>.chart{font:12px system-ui,sans-serif}.chart text{fill:#1f2328}.chart .soft{fill:#57606a}.chart .grid{stroke:#d0d7de;stroke-width:.6}" +
@@ -66,7 +83,7 @@ func style() string {
 	return b.String()
 }
 
-// scale is how large a picture's values are.
+// scale is the range of a chart's values.
 type scale struct{ x0, x1, y1 float64 }
 
 func (c *chart) scale() scale {
@@ -76,11 +93,11 @@ func (c *chart) scale() scale {
 	}
 	for _, l := range c.lines {
 		for _, p := range l.points {
-			s.x0, s.x1, s.y1 = min(s.x0, p.x), max(s.x1, p.x), max(s.y1, p.y)
+			s.x0, s.x1, s.y1 = min(s.x0, p.x), max(s.x1, p.x), max(s.y1, p.y, p.high)
 		}
 	}
 	switch {
-	case math.IsInf(s.x0, 0): // nothing is there
+	case math.IsInf(s.x0, 0): // without points
 		s.x0, s.x1 = 0, 1
 	case s.x1 <= s.x0:
 		s.x0, s.x1 = min(s.x0, 0), max(s.x0, 0)+1
@@ -90,7 +107,7 @@ func (c *chart) scale() scale {
 	return s
 }
 
-// size is what a value is told in: MiB, for example.
+// size returns the multiple of the unit in which a value is written, such as MiB.
 func size(value float64, unit string) float64 {
 	if strings.HasPrefix(unit, "B") {
 		for _, of := range sizes {
@@ -102,13 +119,13 @@ func size(value float64, unit string) float64 {
 	return 1
 }
 
-// sizes are names for many bytes.
+// sizes are the multiples of bytes.
 var sizes = []struct {
 	size float64
 	name string
 }{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}}
 
-// nice is a round number that is not smaller, and of which a quarter is round too.
+// nice returns a round number that is not smaller, and a quarter of which is round too.
 func nice(value float64) float64 {
 	if value <= 0 {
 		return 1
@@ -126,11 +143,11 @@ func (s scale) at(p point) (x, y float64) {
 	return left + (p.x-s.x0)/(s.x1-s.x0)*(right-left), floor - p.y/s.y1*(floor-top)
 }
 
-// svg is the picture.
+// svg returns the picture.
 func (c *chart) svg() string {
 	s := c.scale()
 	keys := c.legend()
-	height := floor + 32.0
+	height := floor + 44.0
 	if n := len(keys); n > 0 {
 		height = keys[n-1].y + 10
 	}
@@ -140,11 +157,11 @@ func (c *chart) svg() string {
 	fmt.Fprintf(&b, `<text x="%g" y="18" font-weight="600">%s</text>`, left, html.EscapeString(c.title))
 	c.grid(&b, s)
 	for _, m := range c.marks {
-		x, _ := s.at(point{m.x, 0})
+		x, _ := s.at(point{x: m.x})
 		fmt.Fprintf(&b, `<line class="mark" x1="%.1f" x2="%.1f" y1="%g" y2="%g"><title>%s</title></line>`, x, x, top, floor, html.EscapeString(m.what))
 	}
 	if c.limit > 0 {
-		_, y := s.at(point{0, c.limit})
+		_, y := s.at(point{y: c.limit})
 		fmt.Fprintf(&b, `<line class="limit" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="soft" x="%g" y="%.1f" text-anchor="end">at most %s</text>`,
 			left, right, y, y, right, y-4, amount(c.limit, c.unit))
 	}
@@ -159,7 +176,7 @@ func (c *chart) svg() string {
 	return b.String()
 }
 
-// pen is how a line is drawn: when there are no more colours, with gaps.
+// pen returns the class of a line: if there are more lines than colours, some are dashed.
 func pen(line int) string {
 	class := fmt.Sprint("c", line%len(colours))
 	if line >= len(colours) {
@@ -179,6 +196,12 @@ func (c *chart) draw(b *strings.Builder, s scale, l line, number int) {
 		for _, p := range l.points {
 			x, y := s.at(p)
 			fmt.Fprintf(b, `<circle class="f%d" cx="%.1f" cy="%.1f" r="3"><title>%s</title></circle>`, number%len(colours), x, y, amount(p.y, c.unit))
+			if p.high > p.low {
+				_, low := s.at(point{y: p.low})
+				_, high := s.at(point{y: p.high})
+				fmt.Fprintf(b, `<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke-width="1.2"><title>%s to %s</title></line>`,
+					pen(number), x, x, low, high, amount(p.low, c.unit), amount(p.high, c.unit))
+			}
 		}
 	}
 }
@@ -188,25 +211,33 @@ const gridLines = 4
 func (c *chart) grid(b *strings.Builder, s scale) {
 	for i := range gridLines + 1 {
 		value := s.y1 * float64(i) / gridLines
-		_, y := s.at(point{0, value})
+		_, y := s.at(point{y: value})
 		fmt.Fprintf(b, `<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="soft" x="%g" y="%.1f" text-anchor="end">%s</text>`,
 			left, right, y, y, left-6, y+4, amount(value, c.unit))
 	}
+	c.axes(b)
 	for _, value := range c.ticks(s) {
-		x, _ := s.at(point{value, 0})
+		x, _ := s.at(point{x: value})
 		text := short(value)
 		if c.across == "" {
 			text = duration(value)
 		}
 		anchor := "middle"
-		if x > right-20 { // it would not fit
+		if x > right-20 { // it would exceed the picture
 			anchor = "end"
 		}
 		fmt.Fprintf(b, `<text class="soft" x="%.1f" y="%g" text-anchor="%s">%s</text>`, x, floor+16, anchor, text)
 	}
 }
 
-// ticks are where something is written below.
+// axes writes the titles of the axes.
+func (c *chart) axes(b *strings.Builder) {
+	fmt.Fprintf(b, `<text class="soft" x="%g" y="%g" text-anchor="middle">%s</text>`, (left+right)/2, floor+33, html.EscapeString(cmp.Or(c.across, "time since the run began [min:s]"))) //nolint:mnd // the middle
+	middle := (top + floor) / 2                                                                                                                                                          //nolint:mnd // the same
+	fmt.Fprintf(b, `<text class="soft" x="14" y="%g" text-anchor="middle" transform="rotate(-90 14 %g)">%s</text>`, middle, middle, html.EscapeString(cmp.Or(c.y, c.title)))
+}
+
+// ticks returns the values that are written below the x-axis.
 func (c *chart) ticks(s scale) []float64 {
 	if c.across != "" {
 		var all []float64
@@ -233,20 +264,20 @@ func (c *chart) ticks(s scale) []float64 {
 	return all
 }
 
-// key is where a line is named.
+// key is an entry of the legend.
 type key struct {
 	line int
 	x, y float64
 }
 
-// keyLine is how long the piece of the line is that is shown beside its name.
+// keyLine is the length of the line beside its name in the legend.
 const keyLine = 14
 
-// legend names the lines, in as many rows as it takes.
+// legend arranges the names of the lines in rows.
 func (c *chart) legend() []key {
 	const letter, gap = 6.6, 16
 	var all []key
-	x, y := left, floor+38
+	x, y := left, floor+52
 	for i, l := range c.lines {
 		if l.name == "" {
 			continue
@@ -261,7 +292,7 @@ func (c *chart) legend() []key {
 	return all
 }
 
-// duration is a time since the beginning.
+// duration formats a time since the run began.
 func duration(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
 	if d < time.Minute {
@@ -270,7 +301,7 @@ func duration(seconds float64) string {
 	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
-// amount is a value with its unit, short enough to read.
+// amount formats a value with its unit.
 func amount(value float64, unit string) string {
 	switch unit {
 	case "B", "B/s":
@@ -287,19 +318,21 @@ func amount(value float64, unit string) string {
 		return short(value) + " s"
 	case "":
 		return short(value)
+	case "×", "%":
+		return short(value) + unit
 	}
 	return short(value) + " " + unit
 }
 
-// times is how many times another value it is.
-func times(value, other float64) string {
+// Times formats a multiple of another value.
+func Times(value, other float64) string {
 	if other == 0 {
 		return "–"
 	}
-	return short(value/other) + " times"
+	return short(value/other) + "×"
 }
 
-// short is a number with three digits that matter.
+// short formats a number with three significant digits.
 func short(value float64) string {
 	switch abs := math.Abs(value); {
 	case abs >= 100 || abs == math.Trunc(abs) && abs < 1e6:
@@ -312,7 +345,7 @@ func short(value float64) string {
 	return fmt.Sprintf("%.3f", value)
 }
 
-// group puts commas between thousands.
+// group adds commas between thousands.
 func group(digits string) string {
 	sign := ""
 	if strings.HasPrefix(digits, "-") {

@@ -1,5 +1,5 @@
-// Package report writes what experiments have shown, for people: one HTML file that needs nothing else, the same as Markdown with
-// pictures, and the measurements as CSV.
+// Package report writes what an experiment has shown, for people and for programs.
 //
-// It promises that the same results make the same files, and that they can be read in the dark and in the light.
+// It promises that every figure stands with its conditions: the verdicts, the validity of its run, the number of runs with their
+// median and range, and the command that repeats it.
 package report

@@ -20,24 +20,15 @@ import (
 	"github.com/ringmaster-project/ringmaster/experiment/run"
 )
 
-func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
-
 //go:embed page.html.tmpl
 var pageSource string
 
-// page escapes what is put into it according to where it is put.
+// page is a template that escapes its values by context.
 var page = template.Must(template.New("page").Parse(pageSource))
 
 // Write writes the report into a folder: report.html, report.md with its pictures, results.json and measurements.csv.
 func (r *Report) Write(folder string) error {
-	if err := os.MkdirAll(filepath.Join(folder, "pictures"), 0o755); err != nil {
-		return fmt.Errorf("making a folder for the report: %w", err)
-	}
 	html, err := r.html()
-	if err != nil {
-		return err
-	}
-	results, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -45,77 +36,123 @@ func (r *Report) Write(folder string) error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{
-		"report.html": html, "report.md": []byte(r.markdown()), "results.json": append(results, '\n'), "measurements.csv": table,
+	results, err := r.json()
+	if err != nil {
+		return err
 	}
-	for _, s := range r.sections() {
+	files := map[string][]byte{"report.html": html, "report.md": []byte(r.markdown(r.sections())), "results.json": results, "measurements.csv": table}
+	return write(folder, files, r.sections())
+}
+
+// WriteSummary writes what fits into a repository: report.md and results.json without single processes' requests and charts over
+// time, and the pictures that compare runs.
+func (r *Report) WriteSummary(folder string) error {
+	trimmed := *r
+	trimmed.Results = nil
+	for _, result := range r.Results {
+		small := *result
+		small.APILatencies = result.APILatencies[:min(len(result.APILatencies), slowest)]
+		small.Processes = slices.Clone(result.Processes)
+		for i := range small.Processes {
+			small.Processes[i].Requests = nil
+		}
+		small.Requests = nil
+		small.Events = slices.DeleteFunc(slices.Clone(result.Events), func(e run.Event) bool { return !e.Planned })
+		trimmed.Results = append(trimmed.Results, &small)
+	}
+	results, err := trimmed.json()
+	if err != nil {
+		return err
+	}
+	sections := slices.DeleteFunc(trimmed.sections(), func(s section) bool { return s.details })
+	return write(folder, map[string][]byte{"report.md": []byte(r.markdown(sections)), "results.json": results}, sections)
+}
+
+func (r *Report) json() ([]byte, error) {
+	results, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the results: %w", err)
+	}
+	return append(results, '\n'), nil
+}
+
+// write writes files, and the pictures of sections.
+func write(folder string, files map[string][]byte, sections []section) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("creating a folder for the report: %w", err)
+	}
+	for _, s := range sections {
 		for _, c := range s.charts {
 			files[filepath.Join("pictures", c.file)] = []byte(c.svg())
 		}
 	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("creating a folder for the report: %w", err)
+		}
+		if err := os.WriteFile(path, files[name], 0o644); err != nil {
 			return fmt.Errorf("writing the report: %w", err)
 		}
 	}
 	return nil
 }
 
-// Summary is the verdict in a few lines.
+// Summary describes the outcome of each run in a line.
 func (r *Report) Summary() string {
 	var b strings.Builder
 	for _, result := range r.Results {
 		fmt.Fprintf(&b, "%-18s %s", r.title(result), outcome(result))
 		if result.Interrupted {
-			fmt.Fprintf(&b, "; it was ended after %s, before its time", result.End.Sub(result.Begin).Round(time.Second))
+			fmt.Fprintf(&b, "; interrupted after %s", result.End.Sub(result.Begin).Round(time.Second))
 		}
-		switch g := result.Generator; {
-		case !g.Kept():
-			b.WriteString("; the load was not what was promised: " + whyNot(g))
-		case g.Crowded():
-			b.WriteString("; this machine was nearly all at work")
+		if !result.Valid() {
+			b.WriteString("; INVALID: " + strings.Join(result.Invalid, "; "))
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
 }
 
-// outcome is what came of a run.
+// outcome describes the outcome of a run.
 func outcome(result *run.Result) string {
 	if c := result.Capacity; c != nil && !result.Failed() {
 		return fmt.Sprintf("up to %s Websites, %s changes/s", short(c.Objects), short(c.Changes))
 	}
 	if result.Holds() {
 		if !result.Complete() {
-			return "all objectives hold, but not all could be done or measured"
+			return "all objectives hold, but not everything was executed and measured"
 		}
 		return "all objectives hold"
 	}
-	var wrong []string
+	var failures []string
 	for _, v := range result.Verdicts {
 		switch {
 		case v.Holds:
 		case v.Value == nil:
-			wrong = append(wrong, v.Name+": it was not measured")
+			failures = append(failures, v.Name+": not measured")
 		default:
-			wrong = append(wrong, fmt.Sprintf("%s: %s instead of %s", v.Name, took(v), amount(v.Limit, "s")))
+			failures = append(failures, fmt.Sprintf("%s: %s (at most %s)", v.Name, p99(v), amount(v.Limit, "s")))
 		}
 	}
-	if n := len(result.Doubles); n > 0 {
-		wrong = append(wrong, fmt.Sprintf("%d reconciles of one Website by two instances at a time", n))
+	if n := len(result.Overlaps); n > 0 {
+		failures = append(failures, fmt.Sprintf("%d overlapping reconciles of one Website", n))
 	}
-	return "NOT all objectives hold: " + strings.Join(wrong, "; ")
+	return "NOT all objectives hold: " + strings.Join(failures, "; ")
 }
 
 func (r *Report) heading() string { return "Experiment " + r.Scenario }
 
-func (r *Report) markdown() string {
+// interrupted is the note on a report of an experiment that ended early.
+const interrupted = "The experiment was interrupted. The report covers what has run until then."
+
+func (r *Report) markdown(sections []section) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n", r.heading())
-	if r.Cut {
-		b.WriteString("\nIt was ended before its time: this is about what has run until then.\n")
+	if r.Interrupted {
+		fmt.Fprintf(&b, "\n%s\n", interrupted)
 	}
-	for _, s := range r.sections() {
+	for _, s := range sections {
 		fmt.Fprintf(&b, "\n## %s\n", s.title)
 		for _, text := range s.text {
 			fmt.Fprintf(&b, "\n%s\n", text)
@@ -133,54 +170,57 @@ func (r *Report) markdown() string {
 	return b.String()
 }
 
-// shown is a section in the page.
-type shown struct {
+// pageSection is a section as the page shows it.
+type pageSection struct {
 	Title  string
 	Text   []string
-	Tables []shownTable
+	Tables []pageTable
 	Charts []template.HTML
 }
 
-type shownTable struct {
+type pageTable struct {
 	Head []string
 	Rows [][]string
 }
 
 func (r *Report) html() ([]byte, error) {
-	var sections []shown
+	var sections []pageSection
 	for _, s := range r.sections() {
-		one := shown{Title: s.title}
+		one := pageSection{Title: s.title}
 		for _, text := range s.text {
 			one.Text = append(one.Text, strings.ReplaceAll(text, "`", ""))
 		}
 		for _, t := range s.tables {
-			one.Tables = append(one.Tables, shownTable{t.head, t.rows})
+			one.Tables = append(one.Tables, pageTable{t.head, t.rows})
 		}
 		for _, c := range s.charts {
-			one.Charts = append(one.Charts, template.HTML(c.svg())) //nolint:gosec // it escapes what it shows
+			one.Charts = append(one.Charts, template.HTML(c.svg())) //nolint:gosec // svg escapes all texts
 		}
 		sections = append(sections, one)
 	}
+	note := ""
+	if r.Interrupted {
+		note = interrupted
+	}
 	var b bytes.Buffer
-	err := page.Execute(&b, map[string]any{"Title": r.heading(), "Cut": r.Cut, "Sections": sections})
-	if err != nil {
+	if err := page.Execute(&b, map[string]any{"Title": r.heading(), "Note": note, "Sections": sections}); err != nil {
 		return nil, fmt.Errorf("writing the report as HTML: %w", err)
 	}
 	return b.Bytes(), nil
 }
 
-// csv is everything that was drawn, a line for each value.
+// csv returns the values of all charts, one for each line.
 func (r *Report) csv() ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	rows := [][]string{{"setup", "instances", "objects", "what", "of", "seconds", "value"}}
+	rows := [][]string{{"setup", "instances", "objects", "run", "metric", "subject", "seconds", "value"}}
 	for _, result := range r.Results {
-		for _, name := range sortedKeys(result.Charts) {
+		for _, name := range slices.Sorted(maps.Keys(result.Charts)) {
 			for _, l := range result.Charts[name] {
 				for _, p := range l.Points {
 					rows = append(rows, []string{
-						string(result.Setup), strconv.Itoa(result.Instances), strconv.Itoa(result.Load.Initial), name, of(l), strconv.FormatFloat(p.At.Sub(result.Begin).Seconds(), 'f', 1, 64),
-						strconv.FormatFloat(p.Value, 'g', 6, 64),
+						string(result.Setup), strconv.Itoa(result.Instances), strconv.Itoa(result.Load.Initial), strconv.Itoa(result.Repeat), name, subject(l),
+						strconv.FormatFloat(p.At.Sub(result.Begin).Seconds(), 'f', 1, 64), strconv.FormatFloat(p.Value, 'g', 6, 64),
 					})
 				}
 			}
@@ -192,7 +232,24 @@ func (r *Report) csv() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// of is what a line is about.
-func of(l measure.Line) string {
+// subject returns what a series is about.
+func subject(l measure.Series) string {
 	return cmp.Or(l.Labels["instance"], l.Labels["verb"], l.Labels[measure.LabelProcess])
+}
+
+// Read reads results.json of a report's folder.
+func Read(folder string) (*Report, error) {
+	path := filepath.Join(folder, "results.json")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a report: %w", err)
+	}
+	r := &Report{}
+	if err := json.Unmarshal(content, r); err != nil {
+		return nil, fmt.Errorf("reading the report %s: %w", path, err)
+	}
+	if len(r.Results) == 0 {
+		return nil, fmt.Errorf("reading the report %s: it has no results", path)
+	}
+	return r, nil
 }

@@ -1,5 +1,6 @@
-// Package run runs a scenario in a setup, measures it, and judges it by its objectives.
+// Package run makes one run of an experiment: it starts a setup, generates the load of a scenario, measures all processes, and
+// judges the result.
 //
-// It promises a result for whatever has run, also when it was interrupted, and that a result says so when the machine, and
-// not the system, was the limit.
+// It promises that what was not measured is not reported as fulfilled, and that a run whose load generator fell behind, or whose
+// machine was saturated, is reported as invalid with the reason.
 package run

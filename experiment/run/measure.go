@@ -14,91 +14,94 @@ import (
 	"github.com/ringmaster-project/ringmaster/experiment/measure"
 )
 
-// What is kept of what processes say of themselves.
+// The metrics that are stored, by prefix.
 var (
-	kept = []string{
+	storedMetrics = []string{
 		"workqueue_queue_duration_seconds", "workqueue_work_duration_seconds", "workqueue_depth", "controller_runtime_reconcile_total",
-		"controller_runtime_reconcile_errors_total", "rest_client_requests_total", "go_memstats_heap_alloc_bytes", heapInUse,
+		"controller_runtime_reconcile_errors_total", "rest_client_requests_total", heapAllocated, heapInUse,
 		"go_goroutines", "controller_sharding",
 	}
-	keptOfAPIServer = []string{
-		"apiserver_request_duration_seconds_bucket", "apiserver_request_total", heapInUse,
+	storedAPIServerMetrics = []string{
+		requestDuration + "_bucket", "apiserver_request_total", heapInUse,
 		"apiserver_admission_webhook_fail_open_count", "apiserver_admission_webhook_admission_duration_seconds",
 	}
 )
 
-// heapInUse is what of Go's heap is in use.
-const heapInUse = "go_memstats_heap_inuse_bytes"
+const (
+	// heapInUse is the memory of Go's heap that is in use, including garbage and fragmentation.
+	heapInUse = "go_memstats_heap_inuse_bytes"
+	// heapAllocated is the memory of Go's objects. After a garbage collection it is what the process needs.
+	heapAllocated = "go_memstats_heap_alloc_bytes"
+)
 
-// enough is for how long an objective does not hold when the load is too large, and it was not just a moment: that is seen for a
-// whole window.
-const enough = window + 30*time.Second
+// limitConfirmed is for how long an objective must not hold until a ramp ends: longer than one slow moment stays in the window.
+const limitConfirmed = window + 30*time.Second
 
-// apiServerEvery is how often the API server is asked for its metrics, in intervals: they are many.
+// apiServerEvery is how many intervals are between two reads of the API server's metrics, which are large.
 const apiServerEvery = 3
 
-// Machine is the process that stands for all of this machine.
+// Machine is the process name that stands for the whole machine.
 const Machine = "machine"
 
-// measure notes everything, again and again, until ctx ends.
+// measure takes samples until ctx is done.
 func (r *run) measure(ctx context.Context, fail context.CancelCauseFunc) {
 	ticker := time.NewTicker(r.Interval)
 	defer ticker.Stop()
-	var bad time.Time
-	for times := 0; ; times++ {
+	var failing time.Time
+	for n := 0; ; n++ {
 		now := time.Now()
-		if times == 0 {
+		if n == 0 {
 			now = r.begin
 		}
-		r.note(ctx, now)
-		if times%apiServerEvery == 0 {
-			r.noteAPIServer(ctx, now)
+		r.sample(ctx, now)
+		if n%apiServerEvery == 0 {
+			r.sampleAPIServer(ctx, now)
 		}
-		r.Progress(now.Sub(r.begin), r.Scenario.Duration, r.state(context.WithoutCancel(ctx), now))
+		r.Progress(now.Sub(r.begin), r.Scenario.Duration, r.status(context.WithoutCancel(ctx), now))
 		if r.Scenario.Ramp {
-			if bad = r.climb(ctx, now, bad); !bad.IsZero() && now.Sub(bad) >= enough {
+			if failing = r.climb(ctx, now, failing); !failing.IsZero() && now.Sub(failing) >= limitConfirmed {
 				fail(errLimit)
 			}
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			r.noteAPIServer(context.WithoutCancel(ctx), time.Now())
+			r.sampleAPIServer(context.WithoutCancel(ctx), time.Now())
 			return
 		}
 	}
 }
 
-// note notes what all processes say of themselves, and the kernel of them. One that has just ended says nothing.
-func (r *run) note(ctx context.Context, at time.Time) {
+// sample stores the metrics of all processes, and what the kernel accounts for them. One that has just exited is skipped.
+func (r *run) sample(ctx context.Context, at time.Time) {
 	for _, process := range r.fleet.Processes() {
-		samples := r.book.Begin(ctx, process.Name, at)
-		missed := samples.Proc(process.PID)
+		batch := r.store.Batch(ctx, process.Name, at)
+		failed := batch.Proc(process.PID)
 		if process.Metrics != nil {
 			text, err := process.Metrics(ctx)
-			samples.Read(text, kept...)
-			missed = errors.Join(missed, err)
+			batch.Parse(text, storedMetrics...)
+			failed = errors.Join(failed, err)
 		}
-		r.commit(process.Name, samples)
-		if missed != nil && ctx.Err() == nil && r.fleet.Runs(process.Name) {
-			r.missed[process.Name]++
-			if r.missed[process.Name] == severely {
-				r.trouble(process.Name, missed)
+		r.commit(process.Name, batch)
+		if failed != nil && ctx.Err() == nil && r.fleet.Runs(process.Name) {
+			r.failedReads[process.Name]++
+			if r.failedReads[process.Name] == toleratedReads {
+				r.addError(process.Name, failed)
 			}
 		}
 	}
-	samples := r.book.Begin(ctx, load.Process, at)
-	text, err := r.users.Text()
+	batch := r.store.Batch(ctx, load.Process, at)
+	text, err := r.load.Text()
 	if err != nil {
-		r.trouble(load.Process, err)
+		r.addError(load.Process, err)
 	}
-	samples.Read(text, "")
-	r.commit(load.Process, samples)
-	r.noteMachine(ctx, at)
+	batch.Parse(text, "")
+	r.commit(load.Process, batch)
+	r.sampleMachine(ctx, at)
 }
 
-// noteMachine notes how busy the machine is.
-func (r *run) noteMachine(ctx context.Context, at time.Time) {
+// sampleMachine stores how busy the machine is.
+func (r *run) sampleMachine(ctx context.Context, at time.Time) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return
@@ -108,121 +111,120 @@ func (r *run) noteMachine(ctx context.Context, at time.Time) {
 		return
 	}
 	all := stat.CPUTotal
-	samples := r.book.Begin(ctx, Machine, at)
-	samples.Add(measure.CPU, all.User+all.Nice+all.System+all.IRQ+all.SoftIRQ+all.Steal)
-	samples.Add("experiment_cpus", float64(len(stat.CPU)))
-	r.commit(Machine, samples)
+	batch := r.store.Batch(ctx, Machine, at)
+	batch.Add(measure.CPU, all.User+all.Nice+all.System+all.IRQ+all.SoftIRQ+all.Steal)
+	batch.Add("experiment_cpus", float64(len(stat.CPU)))
+	r.commit(Machine, batch)
 }
 
-func (r *run) noteAPIServer(ctx context.Context, at time.Time) {
-	const patience = 10 * time.Second
-	asking, cancel := context.WithTimeout(ctx, patience)
+func (r *run) sampleAPIServer(ctx context.Context, at time.Time) {
+	const timeout = 10 * time.Second
+	reading, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	text, err := r.fleet.APIServer(asking)
+	text, err := r.fleet.APIServer(reading)
 	if err != nil {
-		if !r.Scenario.Restarts() && ctx.Err() == nil { // it may be away
-			r.trouble(apiServer, err)
+		if !r.Scenario.Restarts() && ctx.Err() == nil {
+			r.addError(apiServer, err)
 		}
 		return
 	}
-	if start := startTime.FindString(string(text)); start != r.started {
-		if slices.Contains(r.startedBefore, start) {
-			r.trouble(apiServer, errors.New("several of them answer in turn: their own figures, and the verdicts about them, are worth nothing"))
+	if start := processStart.FindString(string(text)); start != r.apiServerStart {
+		if slices.Contains(r.earlierStarts, start) {
+			r.addError(apiServer, errors.New("several API servers respond in turn, so their metrics, and the verdicts about them, are meaningless: run on a cluster with one"))
 		}
-		r.started, r.startedBefore = start, append(r.startedBefore, start)
+		r.apiServerStart, r.earlierStarts = start, append(r.earlierStarts, start)
 	}
-	samples := r.book.Begin(ctx, apiServer, at)
-	samples.Read(text, keptOfAPIServer...)
-	r.commit(apiServer, samples)
+	batch := r.store.Batch(ctx, apiServer, at)
+	batch.Parse(text, storedAPIServerMetrics...)
+	r.commit(apiServer, batch)
 }
 
 const (
-	// apiServer is the name under which it is noted.
+	// apiServer is the process name of the API server.
 	apiServer = "kube-apiserver"
-	// severely is how often it has to fail that a process says something of itself until that is told. It may have just begun.
-	severely = 5
+	// toleratedReads is how often the metrics of a process may be unavailable, because it has just started.
+	toleratedReads = 5
 )
 
-// startTime is when the process that answers was started.
-var startTime = regexp.MustCompile(`(?m)^process_start_time_seconds .*$`)
+// processStart is the line with the start time of the process that has responded.
+var processStart = regexp.MustCompile(`(?m)^process_start_time_seconds .*$`)
 
-// commit keeps what was noted.
-func (r *run) commit(of string, samples *measure.Samples) {
-	if err := samples.Commit(); err != nil {
-		r.trouble(of, err)
+func (r *run) commit(of string, batch *measure.Batch) {
+	if err := batch.Commit(); err != nil {
+		r.addError(of, err)
 	}
 }
 
-// trouble tells in the result what could not be measured, once for each process.
-func (r *run) trouble(of string, err error) {
+// addError records what could not be executed or measured, once for each subject.
+func (r *run) addError(of string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.troubles[of] == "" {
-		r.troubles[of] = of + ": " + err.Error()
+	if r.errors[of] == "" {
+		r.errors[of] = of + ": " + err.Error()
 	}
 }
 
-// state says in a few words how it goes.
-func (r *run) state(ctx context.Context, at time.Time) string {
-	objects, _, err := r.book.One(ctx, load.Objects, at)
+// status describes the current load.
+func (r *run) status(ctx context.Context, at time.Time) string {
+	objects, _, err := r.store.QueryOne(ctx, load.Objects, at)
 	if err != nil {
 		return err.Error()
 	}
-	changes, _, err := r.book.One(ctx, fmt.Sprintf("sum(rate(%s[30s]))", load.OperationsTotal), at)
+	changes, _, err := r.store.QueryOne(ctx, fmt.Sprintf("sum(rate(%s[30s]))", load.OperationsTotal), at)
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%.0f Websites, %.0f changes/s, %d not ready", objects, changes, r.users.Left())
+	return fmt.Sprintf("%.0f Websites, %.0f changes/s, %d not Ready", objects, changes, r.load.Waiting())
 }
 
-// Capacity is a load that was borne.
+// Capacity is the highest load at which all objectives held.
 type Capacity struct {
 	Objects float64 `json:"objects"`
 	Changes float64 `json:"changesPerSecond"`
-	// GaveWay is the objective that did not hold with more. If there is none, it may be more than this.
-	GaveWay string `json:"gaveWay,omitempty"`
+	// Limit is the objective that did not hold beyond it. If it is empty, the capacity may be higher.
+	Limit string `json:"limit,omitempty"`
 }
 
-// window is over which time it is judged whether a load is borne, and how large it is. In less, one instance does so few reconciles that
-// their slowest hundredth are two or three: it would be chance whether it bears a load, and the more instances, the less.
+// window is the time over which a ramp judges its load. In a shorter one, one instance does so few reconciles that their p99 is that
+// of two or three: its capacity would be random.
 const window = 2 * time.Minute
 
-// climb looks whether the load is still borne, and since when it is not.
-func (r *run) climb(ctx context.Context, at, bad time.Time) time.Time {
+// climb updates the capacity. It returns since when an objective has not held, zero if all hold.
+func (r *run) climb(ctx context.Context, at, failing time.Time) time.Time {
 	if at.Sub(r.begin) < window {
 		return time.Time{}
 	}
-	gaveWay, err := r.gaveWay(ctx, at)
+	limit, err := r.failingObjective(ctx, at)
 	if err != nil {
-		return bad
+		return failing
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if gaveWay != "" {
-		if r.limit != nil && bad.IsZero() {
-			r.limit.GaveWay = gaveWay
+	if limit != "" {
+		if r.capacity != nil && failing.IsZero() {
+			r.capacity.Limit = limit
 		}
-		if bad.IsZero() {
-			bad = at
+		if failing.IsZero() {
+			failing = at
 		}
-		return bad
+		return failing
 	}
-	objects, known, err := r.book.One(ctx, load.Objects, at)
+	objects, known, err := r.store.QueryOne(ctx, load.Objects, at)
 	if err != nil || !known {
-		return bad
+		return failing
 	}
-	changes, known, err := r.book.One(ctx, fmt.Sprintf("sum(rate(%s[%dms]))", load.OperationsTotal, milliseconds(window)), at)
+	changes, known, err := r.store.QueryOne(ctx, fmt.Sprintf("sum(rate(%s[%dms]))", load.OperationsTotal, milliseconds(window)), at)
 	if err != nil || !known {
-		return bad
+		return failing
 	}
-	r.limit = &Capacity{Objects: objects, Changes: changes}
+	r.capacity = &Capacity{Objects: objects, Changes: changes}
 	return time.Time{}
 }
 
-// gaveWay is the first objective that does not hold now.
-func (r *run) gaveWay(ctx context.Context, at time.Time) (string, error) {
+// failingObjective returns the first objective that does not hold now.
+func (r *run) failingObjective(ctx context.Context, at time.Time) (string, error) {
 	for _, objective := range Objectives() {
-		verdict, err := judge(ctx, r.book, objective, window, at)
+		verdict, err := judge(ctx, r.store, objective, window, at)
 		if err != nil {
 			return "", err
 		}
@@ -230,10 +232,10 @@ func (r *run) gaveWay(ctx context.Context, at time.Time) (string, error) {
 			return objective.Name, nil
 		}
 	}
-	// What is never ready is in no histogram yet.
-	objects, _, err := r.book.One(ctx, load.Objects, at)
-	if overdue := r.users.Overdue(at); err == nil && float64(overdue) > (1-quantile)*objects {
-		return fmt.Sprintf("%d Websites wait for longer than %s", overdue, load.Limit), nil
+	// Changes that are not Ready are not in a histogram yet.
+	objects, _, err := r.store.QueryOne(ctx, load.Objects, at)
+	if overdue := r.load.Overdue(at); err == nil && float64(overdue) > (1-judged)*objects {
+		return fmt.Sprintf("%d Websites are not Ready after %s", overdue, load.ReadyLimit), nil
 	}
 	return "", err
 }

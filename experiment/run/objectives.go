@@ -4,40 +4,89 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/ringmaster-project/ringmaster/experiment/load"
 	"github.com/ringmaster-project/ringmaster/experiment/measure"
 )
 
-// Objective is something that has to hold, for 99 of 100.
+// Objective is a limit for the p99 of a duration.
 type Objective struct {
 	Name string `json:"name"`
 	// Limit is in seconds.
 	Limit float64 `json:"limit"`
-	// Coarse is one whose histogram knows powers of ten only: between two of them it is a guess.
+	// Coarse is set if the histogram has powers of ten only, so that the p99 is known as a range.
 	Coarse bool `json:"coarse,omitempty"`
-	// buckets are the histogram that it is about.
-	buckets string
+	// PerRequest is set if the p99 is that of the slowest verb and resource, instead of one over all requests.
+	PerRequest bool `json:"perRequest,omitempty"`
+
+	// histogram is the name of the histogram without its suffix, and matchers select its series.
+	histogram, matchers string
 }
 
-// Objectives are those of the original evaluation.
+// The histogram of the API server's response times, and the requests that are mutations and reads.
+const (
+	requestDuration = "apiserver_request_duration_seconds"
+	mutations       = `verb=~"POST|PUT|PATCH|DELETE|APPLY"`
+	reads           = `verb=~"GET|LIST"`
+	// requestLabels tell requests apart.
+	requestLabels = "verb, group, resource, subresource"
+)
+
+// Objectives returns the objectives of the original evaluation. Those of the API server are judged per verb and resource, as
+// Kubernetes' own objectives are: one p99 over all requests would hide slow ones behind frequent ones.
 func Objectives() []Objective {
-	const mutating, reading = `apiserver_request_duration_seconds_bucket{verb=~"POST|PUT|PATCH|DELETE|APPLY"}`, `apiserver_request_duration_seconds_bucket{verb=~"GET|LIST"}`
 	return []Objective{
-		{"queue: a Website waits for a worker", 1, true, `workqueue_queue_duration_seconds_bucket{name="website"}`},
-		{"ready: from a change to the observed generation being Ready", 5, false, load.ReadyTime + "_bucket"},
-		{"API server: mutating requests", 1, false, mutating},
-		{"API server: reads", 1, false, reading},
+		{Name: "queue: time until a worker starts on a Website", Limit: 1, Coarse: true, histogram: "workqueue_queue_duration_seconds", matchers: `name="website"`},
+		{Name: "ready: time from a change's due time until its generation is Ready", Limit: 5, histogram: load.ReadyTime},
+		{Name: "API server: slowest mutating verb and resource", Limit: 1, PerRequest: true, histogram: requestDuration, matchers: mutations},
+		{Name: "API server: slowest reading verb and resource", Limit: 1, PerRequest: true, histogram: requestDuration, matchers: reads},
 	}
 }
 
-// quantile is how long 99 of 100 took at most.
-const quantile = 0.99
+const (
+	// judged is the quantile that objectives limit.
+	judged = 0.99
+	// fewest is how many requests of a verb and resource there must be for a p99.
+	fewest = 20
+)
 
-// question asks for it, over a time.
-func (o Objective) question(over time.Duration) string {
-	return fmt.Sprintf("histogram_quantile(%g, sum by (le) (increase(%s[%dms])))", quantile, o.buckets, milliseconds(over))
+// increase is a query for the growth of the histogram's buckets over a time.
+func (o Objective) increase(over time.Duration, matchers ...string) string {
+	all := matchers
+	if o.matchers != "" {
+		all = append(all, o.matchers)
+	}
+	return fmt.Sprintf("increase(%s_bucket{%s}[%dms])", o.histogram, strings.Join(all, ","), milliseconds(over))
+}
+
+// p99 is a query for the p99 over a time, of all requests together.
+func (o Objective) p99(over time.Duration) string {
+	return fmt.Sprintf("histogram_quantile(%g, sum by (le) (%s))", judged, o.increase(over))
+}
+
+// p99PerRequest is a query for the p99 over a time by verb and resource, if there are enough requests.
+func (o Objective) p99PerRequest(over time.Duration) string {
+	const resourceRequests = `resource!=""` // and not health checks and metrics
+	return fmt.Sprintf("(histogram_quantile(%g, sum by (%s, le) (%s)) and on (%s) sum by (%s) (%s) >= %d)", judged,
+		requestLabels, o.increase(over, resourceRequests), requestLabels, requestLabels, o.increase(over, resourceRequests, `le="+Inf"`), fewest)
+}
+
+// query returns a query for the value that is judged. If no verb and resource has enough requests, it is that of all together.
+func (o Objective) query(over time.Duration) string {
+	if !o.PerRequest {
+		return o.p99(over)
+	}
+	return fmt.Sprintf("topk(1, %s) or on () %s", o.p99PerRequest(over), o.p99(over))
+}
+
+// chart returns a query for the same value over time, in one series.
+func (o Objective) chart(over time.Duration) string {
+	if !o.PerRequest {
+		return o.p99(over)
+	}
+	return fmt.Sprintf("max(%s) or on () %s", o.p99PerRequest(over), o.p99(over))
 }
 
 func milliseconds(of time.Duration) int64 { return max(1, of.Milliseconds()) }
@@ -45,19 +94,36 @@ func milliseconds(of time.Duration) int64 { return max(1, of.Milliseconds()) }
 // Verdict is whether an objective holds.
 type Verdict struct {
 	Objective
-	// Value is what was measured, in seconds; nothing if nothing was.
-	Value *float64 `json:"value"`
-	Holds bool     `json:"holds"`
+	// Value is the measured p99 in seconds, nil if nothing was measured. Request is the verb and resource that it is of.
+	Value   *float64 `json:"value"`
+	Request string   `json:"request,omitempty"`
+	Holds   bool     `json:"holds"`
 }
 
-// judge looks whether an objective holds over the time until then.
-func judge(ctx context.Context, book *measure.Book, o Objective, over time.Duration, at time.Time) (Verdict, error) {
-	value, known, err := book.One(ctx, o.question(over), at)
+// judge returns whether an objective holds over the time before at.
+func judge(ctx context.Context, store *measure.Store, o Objective, over time.Duration, at time.Time) (Verdict, error) {
+	found, err := store.Query(ctx, o.query(over), at)
 	switch {
 	case err != nil:
 		return Verdict{}, err
-	case !known || math.IsNaN(value):
-		return Verdict{Objective: o}, nil // who has measured nothing has not shown anything
+	case len(found) == 0 || math.IsNaN(found[0].Value):
+		return Verdict{Objective: o}, nil // what was not measured does not hold
 	}
-	return Verdict{Objective: o, Value: &value, Holds: value <= o.Limit}, nil
+	value := found[0].Value
+	return Verdict{Objective: o, Value: &value, Request: requestName(found[0].Labels), Holds: value <= o.Limit}, nil
+}
+
+// requestName returns a verb and a resource as people write them: PATCH websites/status.
+func requestName(labels map[string]string) string {
+	if labels["verb"] == "" {
+		return ""
+	}
+	name := labels["verb"] + " " + labels["resource"]
+	if group := labels["group"]; group != "" {
+		name += "." + group
+	}
+	if subresource := labels["subresource"]; subresource != "" {
+		name += "/" + subresource
+	}
+	return name
 }

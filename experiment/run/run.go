@@ -21,71 +21,78 @@ import (
 	"github.com/ringmaster-project/ringmaster/experiment/scenario"
 )
 
-// Options say what to run.
+// Options configure a run.
 type Options struct {
 	Scenario scenario.Scenario
 	Seed     uint64
 	Fleet    fleet.Options
-	// Projects are how many namespaces the users have.
+	// Limits are the conditions under which the run is valid.
+	Limits Limits
+	// Repeat is the number of the run among those of the same configuration, from 1 on; 0 if there is only one.
+	Repeat int
+	// Projects is the number of namespaces for Websites.
 	Projects int
-	// Interval is how often is measured.
+	// Interval is the time between two measurements.
 	Interval time.Duration
-	// Dir is where measurements are kept while they are needed, Samples the file that they are written to, compressed, at the end.
+	// Dir is a folder for measurements during the run. Samples is the file for the compressed measurements at the end.
 	Dir, Samples string
-	// Progress is told how far it is: of how much, and what happens.
+	// Progress is called with the progress: the time that has passed, the total, and the state.
 	Progress func(done, all time.Duration, what string)
 }
 
-// run is a run that runs.
+// run is the state of a run.
 type run struct {
 	Options
 	fleet *fleet.Fleet
-	users *load.Users
-	book  *measure.Book
-	begin time.Time // of what counts
+	load  *load.Generator
+	store *measure.Store
+	begin time.Time // of the measurement, after the preparation
 	end   time.Time
-	// interrupted is set when it was ended before its time.
+	// collected is when the instances have collected garbage after the end; zero if they have not.
+	collected   time.Time
 	interrupted bool
 
-	// started is when the API server says that it was started, now and before.
-	started       string
-	startedBefore []string
-	missed        map[string]int // how often a process could not be measured
+	// apiServerStart is the start time of the API server that has responded last, and earlierStarts are those before.
+	apiServerStart string
+	earlierStarts  []string
+	failedReads    map[string]int // by process: how often it could not be measured
 
-	mu       sync.Mutex
-	events   []Happened
-	troubles map[string]string // what could not be done or measured, by what it is about
-	// limit is the load at which all objectives still held, when that is looked for.
-	limit *Capacity
+	mu     sync.Mutex
+	events []Event
+	kills  []kill
+	errors map[string]string // by subject: what could not be executed or measured
+	// capacity is the highest load so far at which all objectives held, in a scenario with a ramp.
+	capacity *Capacity
 }
 
-// Happened is something that happened in a run.
-type Happened struct {
+// Event is something that happened in a run.
+type Event struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
-	// Meant is whether the scenario says so.
-	Meant bool `json:"meant"`
+	// Planned is set if it is part of the scenario.
+	Planned bool `json:"planned"`
 }
 
-// ErrLeft is when Websites of the users, or other things of a run, were left in somebody's cluster.
-var ErrLeft = errors.New("not everything could be removed from the cluster")
+// ErrLeft is returned when objects of a run remain in an existing cluster.
+var ErrLeft = errors.New("not all objects of the experiment could be deleted from the cluster")
 
-// errLimit ends a run that has found what it was looking for.
-var errLimit = errors.New("an objective does not hold any more")
+// errLimit ends a ramp that has reached its limit.
+var errLimit = errors.New("an objective no longer holds")
 
-// Run runs the scenario. When ctx ends before, the result is about what has run until then.
+// Run runs the scenario. If ctx is done early, the result covers the time until then.
 func Run(ctx context.Context, options Options) (_ *Result, err error) {
-	r := &run{Options: options, missed: map[string]int{}, troubles: map[string]string{}}
+	r := &run{Options: options, failedReads: map[string]int{}, errors: map[string]string{}}
 	r.Fleet.Report = func(what string, wrong bool) {
 		if wrong {
-			r.happened(what, false)
+			r.addEvent(what, false)
 		}
 		options.Fleet.Report(what, wrong)
 	}
-	if r.book, err = measure.Open(filepath.Join(options.Dir, "measurements")); err != nil {
+	r.Fleet.Killing = r.killing
+	if r.store, err = measure.Open(filepath.Join(options.Dir, "measurements")); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.book.Close()) }()
+	defer func() { err = errors.Join(err, r.store.Close()) }()
 	if r.fleet, err = fleet.Start(ctx, r.Fleet); err != nil {
 		return nil, err
 	}
@@ -99,10 +106,7 @@ func Run(ctx context.Context, options Options) (_ *Result, err error) {
 	return r.result(context.WithoutCancel(ctx))
 }
 
-// tooMany are series that are not written: the API server has thousands of them, and what they say is in the objectives.
-const tooMany = "apiserver_request_duration_seconds_bucket"
-
-// writeSamples writes all that was measured into a file.
+// writeSamples writes all measurements into a file, except for the thousands of series that apiLatencies summarise.
 func (r *run) writeSamples(ctx context.Context, _ *Result) (err error) {
 	if r.Samples == "" {
 		return nil
@@ -113,37 +117,37 @@ func (r *run) writeSamples(ctx context.Context, _ *Result) (err error) {
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	out := gzip.NewWriter(file)
-	if err := r.book.WriteCSV(ctx, out, r.begin, tooMany); err != nil {
+	if err := r.store.WriteCSV(ctx, out, r.begin, requestDuration+"_bucket"); err != nil {
 		return fmt.Errorf("writing the measurements: %w", err)
 	}
 	return out.Close()
 }
 
-// stop ends everything. A cluster that is not ours is left without Websites.
+// stop stops everything, and deletes the Websites from an existing cluster.
 func (r *run) stop() error {
-	const patience, patienceClearing = time.Minute, 10 * time.Minute
+	const stopLimit, clearLimit = time.Minute, 10 * time.Minute
 	var err error
 	if r.Fleet.Plane == nil {
-		r.Progress(r.Scenario.Duration, r.Scenario.Duration, "removing the Websites")
-		clearing, cancel := context.WithTimeoutCause(context.Background(), patienceClearing, fmt.Errorf("it took longer than %s", patienceClearing))
+		r.Progress(r.Scenario.Duration, r.Scenario.Duration, "deleting the Websites")
+		clearing, cancel := context.WithTimeoutCause(context.Background(), clearLimit, fmt.Errorf("timed out after %s", clearLimit))
 		defer cancel()
 		if err = r.fleet.Clear(clearing); err != nil {
 			err = fmt.Errorf("%w: %w", ErrLeft, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	r.fleet.Stop(ctx)
 	return err
 }
 
-// prepare makes the users, and what has to be there before the time begins to count.
+// prepare creates the load generator, and the namespaces and Themes that it needs.
 func (r *run) prepare(ctx context.Context) error {
 	config := rest.CopyConfig(r.Fleet.Config)
 	config.QPS = -1
-	users, err := client.NewWithWatch(config, client.Options{Scheme: fleet.Scheme()})
+	access, err := client.NewWithWatch(config, client.Options{Scheme: fleet.Scheme()})
 	if err != nil {
-		return fmt.Errorf("reaching the cluster: %w", err)
+		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	namespaces, themes, err := r.fleet.Projects(ctx, r.Projects)
 	if err != nil {
@@ -154,11 +158,11 @@ func (r *run) prepare(ctx context.Context) error {
 		ring = fleet.Ring
 	}
 	const workers = 64
-	r.users = load.New(load.Options{Client: users, Namespaces: namespaces, Themes: themes, Ring: ring, Workers: workers, Runs: r.fleet.Runs})
+	r.load = load.New(load.Options{Client: access, Namespaces: namespaces, Themes: themes, Ring: ring, Workers: workers, Runs: r.fleet.Runs})
 	return nil
 }
 
-// work lets users, disturbances and measurements go on at the same time, until the scenario is over.
+// work generates the load, executes the events and measures until the scenario is over.
 func (r *run) work(ctx context.Context) error {
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -166,12 +170,12 @@ func (r *run) work(ctx context.Context) error {
 		go func() {
 			select {
 			case err := <-plane.Failed():
-				fail(fmt.Errorf("the control plane has ended: %w", err))
+				fail(fmt.Errorf("the control plane has failed: %w", err))
 			case <-running.Done():
 			}
 		}()
 	}
-	if err := r.users.Watch(running, fleet.Namespace); err != nil {
+	if err := r.load.Watch(running, fleet.Namespace); err != nil {
 		return err
 	}
 	if err := r.populate(running); err != nil {
@@ -184,75 +188,87 @@ func (r *run) work(ctx context.Context) error {
 	all.Go(func() { r.measure(measuring, fail) })
 	var busy sync.WaitGroup
 	busy.Go(func() {
-		// Who is late because the API server is away does not try for ever.
-		doing, cancel := context.WithDeadline(running, r.begin.Add(r.Scenario.Duration+overtime))
+		// Requests that wait for an API server that does not return must end.
+		generating, cancel := context.WithDeadline(running, r.begin.Add(r.Scenario.Duration+overtime))
 		defer cancel()
-		r.users.Do(doing, r.begin, r.plan())
+		r.load.Run(generating, r.begin, r.plan())
 	})
 	busy.Go(func() { r.disturb(running) })
 	busy.Wait()
 	cause := context.Cause(running)
 	if ctx.Err() == nil && cause == nil {
-		r.settle(ctx)
+		r.awaitReady(ctx)
 	}
 	measured()
 	all.Wait()
 	r.end = time.Now()
-	r.users.GiveUp(r.end)
-	r.note(context.WithoutCancel(ctx), r.end)
-	r.interrupted = ctx.Err() != nil
+	r.load.Finish(r.end)
+	r.sample(context.WithoutCancel(ctx), r.end)
+	if r.interrupted = ctx.Err() != nil; !r.interrupted {
+		r.collectGarbage(ctx)
+	}
 	if r.interrupted || errors.Is(cause, errLimit) {
 		return nil
 	}
 	return cause
 }
 
-// overtime is how much longer than it should last users may try to do all.
+// collectGarbage measures the heap that the instances need, after the end of what counts.
+func (r *run) collectGarbage(ctx context.Context) {
+	if err := r.fleet.CollectGarbage(ctx); err != nil {
+		r.addError("garbage collection", err)
+		return
+	}
+	r.collected = time.Now()
+	r.sample(ctx, r.collected)
+}
+
+// overtime is how much longer than planned the load generator may take.
 const overtime = time.Minute
 
-// populate makes the initial Websites and waits until they are as they should be.
+// populate creates the initial Websites, and waits until they are Ready and the instances are idle.
 func (r *run) populate(ctx context.Context) error {
 	initial := r.Scenario.Load.Initial
 	if initial == 0 {
 		return nil
 	}
-	var made sync.WaitGroup
-	defer made.Wait()
-	making, done := context.WithCancel(ctx)
+	var reporting sync.WaitGroup
+	defer reporting.Wait()
+	creating, done := context.WithCancel(ctx)
 	defer done()
-	made.Go(func() { r.tellMade(making) })
-	r.users.Do(ctx, time.Now(), func(yield func(scenario.Operation) bool) {
+	reporting.Go(func() { r.reportPopulation(creating) })
+	r.load.Run(ctx, time.Now(), func(yield func(scenario.Operation) bool) {
 		for i := range initial {
 			if !yield(scenario.Operation{Do: scenario.Create, Object: i}) {
 				return
 			}
 		}
 	})
-	return r.calm(ctx)
+	return r.awaitIdle(ctx)
 }
 
-// calm waits until all Websites are as they should be, and the instances have nothing to do any more.
-func (r *run) calm(ctx context.Context) error {
+// awaitIdle waits until all Websites are Ready, and the instances have not reconciled for a while.
+func (r *run) awaitIdle(ctx context.Context) error {
 	const quiet = 15 * time.Second
-	const looks = 5 // in that time
-	begun := time.Now()
-	limit := begun.Add(5*time.Minute + time.Duration(r.Scenario.Load.Initial)*100*time.Millisecond)
-	ticker := time.NewTicker(quiet / looks)
+	const samples = 5 // in that time
+	begin := time.Now()
+	limit := begin.Add(5*time.Minute + time.Duration(r.Scenario.Load.Initial)*100*time.Millisecond)
+	ticker := time.NewTicker(quiet / samples)
 	defer ticker.Stop()
-	for times := 0; ; times++ {
+	for n := 0; ; n++ {
 		now := time.Now()
 		if now.After(limit) {
-			return fmt.Errorf("%d of %d Websites are ready after %s, and something is still to do: make it smaller with --scale or --objects",
-				r.users.Fulfilled(), r.Scenario.Load.Initial, now.Sub(begun).Round(time.Second))
+			return fmt.Errorf("%d of %d Websites are Ready after %s, and the operator is not idle: choose a smaller --scale or fewer --objects",
+				r.load.Ready(), r.Scenario.Load.Initial, now.Sub(begin).Round(time.Second))
 		}
-		r.note(ctx, now)
-		if times%looks == 0 { // so that what it did for the preparation is known, and does not count
-			r.noteAPIServer(ctx, now)
+		r.sample(ctx, now)
+		if n%samples == 0 { // so that the requests of the preparation are known, and do not count
+			r.sampleAPIServer(ctx, now)
 		}
-		if r.users.Left() == 0 && now.Sub(begun) > quiet {
-			done, known, err := r.book.One(ctx, fmt.Sprintf(`sum(increase(controller_runtime_reconcile_total{controller="website"}[%dms]))`, milliseconds(quiet)), now)
-			if err == nil && known && done == 0 {
-				return r.complete()
+		if r.load.Waiting() == 0 && now.Sub(begin) > quiet {
+			reconciles, known, err := r.store.QueryOne(ctx, fmt.Sprintf(`sum(increase(controller_runtime_reconcile_total{controller="website"}[%dms]))`, milliseconds(quiet)), now)
+			if err == nil && known && reconciles == 0 {
+				return r.checkPopulation()
 			}
 		}
 		select {
@@ -263,20 +279,20 @@ func (r *run) calm(ctx context.Context) error {
 	}
 }
 
-// complete tells when there are fewer Websites than there should be, because some could not be made.
-func (r *run) complete() error {
-	if made, want := r.users.Fulfilled(), r.Scenario.Load.Initial; made < want {
-		return fmt.Errorf("%d of %d Websites could not be made: %s", want-made, want, strings.Join(r.users.Failures(), "; "))
+// checkPopulation returns an error if not all initial Websites could be created.
+func (r *run) checkPopulation() error {
+	if created, want := r.load.Ready(), r.Scenario.Load.Initial; created < want {
+		return fmt.Errorf("%d of %d Websites could not be created: %s", want-created, want, strings.Join(r.load.Failures(), "; "))
 	}
 	return nil
 }
 
-// tellMade tells how many of the initial Websites are as they should be.
-func (r *run) tellMade(ctx context.Context) {
+// reportPopulation reports the number of initial Websites that are Ready, until ctx is done.
+func (r *run) reportPopulation(ctx context.Context) {
 	ticker := time.NewTicker(r.Interval)
 	defer ticker.Stop()
 	for {
-		r.Progress(0, r.Scenario.Duration, fmt.Sprintf("before it begins, %d of %d Websites are ready", r.users.Fulfilled(), r.Scenario.Load.Initial))
+		r.Progress(0, r.Scenario.Duration, fmt.Sprintf("preparing, %d of %d Websites are Ready", r.load.Ready(), r.Scenario.Load.Initial))
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -285,7 +301,7 @@ func (r *run) tellMade(ctx context.Context) {
 	}
 }
 
-// plan is what the users do from the beginning on: the initial Websites are there already.
+// plan returns the operations of the scenario without the creation of the initial Websites.
 func (r *run) plan() func(yield func(scenario.Operation) bool) {
 	return func(yield func(scenario.Operation) bool) {
 		for operation := range r.Scenario.Plan(r.Seed) {
@@ -299,28 +315,28 @@ func (r *run) plan() func(yield func(scenario.Operation) bool) {
 	}
 }
 
-// disturb lets happen what the scenario says, and waits for its end.
+// disturb executes the events of the scenario, and waits for its end.
 func (r *run) disturb(ctx context.Context) {
 	for _, event := range r.Scenario.Events {
-		if !r.await(ctx, event.At) {
+		if !r.sleepUntil(ctx, event.At) {
 			return
 		}
-		r.happened(event.String(), true)
+		r.addEvent(event.String(), true)
 		what, err := r.fleet.Disturb(ctx, event)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			r.trouble(event.String(), err)
+			r.addError(event.String(), err)
 		default:
-			r.became(what)
+			r.renameEvent(what)
 		}
 	}
-	r.await(ctx, r.Scenario.Duration)
+	r.sleepUntil(ctx, r.Scenario.Duration)
 }
 
-// await waits for a time of the scenario. It is false when the run is over before.
-func (r *run) await(ctx context.Context, at time.Duration) bool {
+// sleepUntil waits for a time of the scenario. It returns false if ctx is done before.
+func (r *run) sleepUntil(ctx context.Context, at time.Duration) bool {
 	select {
 	case <-time.After(time.Until(r.begin.Add(at))):
 		return true
@@ -329,28 +345,28 @@ func (r *run) await(ctx context.Context, at time.Duration) bool {
 	}
 }
 
-func (r *run) happened(what string, meant bool) {
+func (r *run) addEvent(what string, planned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = append(r.events, Happened{time.Now(), what, meant})
+	r.events = append(r.events, Event{time.Now(), what, planned})
 }
 
-// became says better what the last thing was that was meant to happen.
-func (r *run) became(what string) {
+// renameEvent replaces the description of the last planned event by a more precise one.
+func (r *run) renameEvent(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range slices.Backward(r.events) {
-		if r.events[i].Meant {
+		if r.events[i].Planned {
 			r.events[i].What = what
 			return
 		}
 	}
 }
 
-// settle gives what was changed last the time that it may take.
-func (r *run) settle(ctx context.Context) {
-	const interval, limit = 100 * time.Millisecond, 5 * time.Second
-	for until := time.Now().Add(limit); r.users.Left() > 0 && time.Now().Before(until) && ctx.Err() == nil; {
+// awaitReady waits until the last changes are Ready, or have missed their objective.
+func (r *run) awaitReady(ctx context.Context) {
+	const interval = 100 * time.Millisecond
+	for until := time.Now().Add(load.ReadyLimit); r.load.Waiting() > 0 && time.Now().Before(until) && ctx.Err() == nil; {
 		time.Sleep(interval)
 	}
 }

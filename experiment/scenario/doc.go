@@ -1,5 +1,5 @@
-// Package scenario says what is done to a system in an experiment: how many objects come, change and go, and what else
-// happens to it meanwhile. It decides and does nothing.
+// Package scenario plans the load of an experiment, and what happens to the system meanwhile.
 //
-// It promises that the same scenario with the same seed is the same list of operations.
+// It promises that a scenario and a seed always give the same list of operations, and that each operation is possible: a
+// Website is changed or deleted only while it exists.
 package scenario

@@ -12,7 +12,7 @@ import (
 type Kind string
 
 const (
-	// Create makes an object.
+	// Create creates an object.
 	Create Kind = "create"
 	// Change changes one.
 	Change Kind = "change"
@@ -20,17 +20,17 @@ const (
 	Delete Kind = "delete"
 )
 
-// Operation is something that is done to an object at a time. Objects are numbered in the order in which they are made.
+// Operation is something that is done to an object when it is due. Objects are numbered in the order of their creation.
 type Operation struct {
 	At     time.Duration
 	Do     Kind
 	Object int
 }
 
-// Plan are all operations in the order of their times. Initial objects are made at the time 0, without a pause.
+// Plan returns all operations in the order of their due times. Initial objects are created at time 0, all at once.
 func (s Scenario) Plan(seed uint64) iter.Seq[Operation] {
 	return func(yield func(Operation) bool) {
-		p := &planner{load: s.Load, random: rand.New(rand.NewPCG(seed, 1)), at: map[int]int{}}
+		p := &planner{load: s.Load, random: rand.New(rand.NewPCG(seed, 1)), index: map[int]int{}}
 		for range s.Load.Initial {
 			if !yield(p.create(0)) {
 				return
@@ -45,26 +45,26 @@ func (s Scenario) Plan(seed uint64) iter.Seq[Operation] {
 	}
 }
 
-// planner decides what is done next.
+// planner generates the operations.
 type planner struct {
 	load             Load
 	random           *rand.Rand
-	created, deleted int // since the beginning, without the initial ones
+	created, deleted int // without the initial ones
 	count            int
 	alive            []int
-	at               map[int]int // where in alive an object is
-	due              dues        // the next change of each object that was ever there
+	index            map[int]int // by object: its index in alive, -1 if it was deleted
+	changes          changeQueue // the next change of each object that was ever created
 }
 
-// next is the operation after the last one.
+// next returns the operation after the last one.
 func (p *planner) next() Operation {
-	creation, deletion := moment(p.created+1, p.load.Create), moment(p.deleted+1, p.load.Delete)
-	for len(p.due) > 0 && p.at[p.due[0].object] < 0 { // it was deleted
-		heap.Pop(&p.due)
+	creation, deletion := dueAt(p.created+1, p.load.Create), dueAt(p.deleted+1, p.load.Delete)
+	for len(p.changes) > 0 && p.index[p.changes[0].object] < 0 { // it was deleted
+		heap.Pop(&p.changes)
 	}
-	change := forever
-	if len(p.due) > 0 {
-		change = p.due[0].at
+	change := never
+	if len(p.changes) > 0 {
+		change = p.changes[0].at
 	}
 	switch {
 	case change <= creation && change <= deletion:
@@ -77,61 +77,61 @@ func (p *planner) next() Operation {
 	return p.remove(deletion)
 }
 
-const forever = time.Duration(math.MaxInt64)
+const never = time.Duration(math.MaxInt64)
 
-// moment is when the nth of so many each second happens.
-func moment(n int, each float64) time.Duration {
-	if each <= 0 {
-		return forever
+// dueAt returns when the nth operation is due at a rate per second.
+func dueAt(n int, rate float64) time.Duration {
+	if rate <= 0 {
+		return never
 	}
-	return time.Duration(float64(n) / each * float64(time.Second))
+	return time.Duration(float64(n) / rate * float64(time.Second))
 }
 
 func (p *planner) create(at time.Duration) Operation {
 	object := p.count
 	p.count++
-	p.at[object] = len(p.alive)
+	p.index[object] = len(p.alive)
 	p.alive = append(p.alive, object)
 	if every := p.load.ChangeEvery; every > 0 {
-		// Not all that are made together are changed together.
-		heap.Push(&p.due, due{at + time.Duration(p.random.Int64N(int64(every))) + 1, object})
+		// Objects that are created together are changed at different times.
+		heap.Push(&p.changes, nextChange{at + time.Duration(p.random.Int64N(int64(every))) + 1, object})
 	}
 	return Operation{at, Create, object}
 }
 
 func (p *planner) change() Operation {
-	next := p.due[0]
-	p.due[0].at += p.load.ChangeEvery
-	heap.Fix(&p.due, 0)
+	next := p.changes[0]
+	p.changes[0].at += p.load.ChangeEvery
+	heap.Fix(&p.changes, 0)
 	return Operation{next.at, Change, next.object}
 }
 
-// remove deletes an object by chance.
+// remove deletes a random object.
 func (p *planner) remove(at time.Duration) Operation {
-	place := p.random.IntN(len(p.alive))
-	object, last := p.alive[place], p.alive[len(p.alive)-1]
-	p.alive[place], p.at[last] = last, place
+	i := p.random.IntN(len(p.alive))
+	object, last := p.alive[i], p.alive[len(p.alive)-1]
+	p.alive[i], p.index[last] = last, i
 	p.alive = p.alive[:len(p.alive)-1]
-	p.at[object] = -1
+	p.index[object] = -1
 	return Operation{at, Delete, object}
 }
 
-type due struct {
+type nextChange struct {
 	at     time.Duration
 	object int
 }
 
-// dues are a heap of what is due, the next one first.
-type dues []due
+// changeQueue is a heap, ordered by time.
+type changeQueue []nextChange
 
-func (d dues) Len() int { return len(d) }
-func (d dues) Less(i, j int) bool {
-	return d[i].at < d[j].at || d[i].at == d[j].at && d[i].object < d[j].object
+func (q changeQueue) Len() int { return len(q) }
+func (q changeQueue) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].object < q[j].object
 }
-func (d dues) Swap(i, j int)   { d[i], d[j] = d[j], d[i] }
-func (d *dues) Push(value any) { *d = append(*d, value.(due)) } //nolint:forcetypeassert // only planner pushes
-func (d *dues) Pop() any {
-	last := (*d)[len(*d)-1]
-	*d = (*d)[:len(*d)-1]
+func (q changeQueue) Swap(i, j int)   { q[i], q[j] = q[j], q[i] }
+func (q *changeQueue) Push(value any) { *q = append(*q, value.(nextChange)) } //nolint:forcetypeassert // only planner pushes
+func (q *changeQueue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
 	return last
 }

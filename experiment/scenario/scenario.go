@@ -6,25 +6,26 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
-// Load says how many objects there are and what becomes of them.
+// Load is the number of objects, and the rates of operations on them.
 type Load struct {
-	// Initial are there before the time begins to count.
+	// Initial objects exist before the measurement begins.
 	Initial int
-	// Create and Delete are so many each second.
+	// Create and Delete are rates per second.
 	Create, Delete float64
-	// ChangeEvery is how often each object is changed.
+	// ChangeEvery is the interval at which each object is changed.
 	ChangeEvery time.Duration
 }
 
-// Objects are how many there are after a time.
+// Objects returns the number of objects after a time.
 func (l Load) Objects(after time.Duration) float64 {
 	return float64(l.Initial) + max(0, l.Create-l.Delete)*after.Seconds()
 }
 
-// Changes are how many objects are created, changed or deleted each second, with so many of them.
+// Changes returns the rate per second of creations, changes and deletions, for a number of objects.
 func (l Load) Changes(objects float64) float64 {
 	changes := l.Create + l.Delete
 	if l.ChangeEvery > 0 {
@@ -33,13 +34,13 @@ func (l Load) Changes(objects float64) float64 {
 	return changes
 }
 
-// Disturbance is what happens to the system besides its load.
+// Disturbance is something that happens to the system besides its load.
 type Disturbance string
 
 const (
-	// Roll replaces an instance by a new one, in good order.
+	// Roll replaces an instance by a new one, gracefully.
 	Roll Disturbance = "roll"
-	// Kill kills an instance, which is started again at once.
+	// Kill kills an instance with SIGKILL. Another one joins at once.
 	Kill Disturbance = "kill"
 	// Join adds an instance.
 	Join Disturbance = "join"
@@ -49,7 +50,7 @@ const (
 	RestartAPI Disturbance = "restart-api"
 )
 
-// Event is a disturbance at a time. Instance is the number of the one that it happens to; -1 is one by chance.
+// Event is a disturbance at a time. Instance is the number of the affected instance; -1 is a random one.
 type Event struct {
 	At       time.Duration
 	What     Disturbance
@@ -66,40 +67,40 @@ func (e Event) String() string {
 	return fmt.Sprintf("%s instance %d", e.What, e.Instance)
 }
 
-// Scenario is what is done in one run.
+// Scenario is the load and the disturbances of one run.
 type Scenario struct {
 	Name string
-	// About says in a sentence what it shows.
+	// About describes it in a sentence.
 	About    string
 	Duration time.Duration
 	Load     Load
-	// Instances are how many there are at first, each with so many Workers. 0 workers are the operator's own choice.
+	// Instances is their initial number, Workers the number of workers of each; 0 is the operator's default.
 	Instances, Workers int
-	// Series are the numbers of instances that it is run with, one after the other, if it is to show what one more is worth.
+	// Series are the numbers of instances to run with by default, one after the other.
 	Series []int
-	// Ramp means that it ends as soon as an objective does not hold any more: what is looked for is the load until then.
+	// Ramp scenarios increase the load until an objective no longer holds. Their result is the load until then.
 	Ramp bool
-	// Even means that there are as many changes each second, however many objects there are.
+	// Even scenarios have the same rate of changes for any number of objects.
 	Even bool
-	// Events are the disturbances, in their order.
+	// Events are the disturbances, in order.
 	Events []Event
 }
 
-// instances are those of all scenarios that do not say otherwise.
+// instances is the number of instances, unless a scenario sets another one.
 const instances = 3
 
-// All are the scenarios with their original parameters.
+// All returns the scenarios with the parameters of the original evaluation.
 func All() []Scenario {
 	basic := Load{Create: 12, Delete: 2, ChangeEvery: time.Minute}
 	const duration = 15 * time.Minute
 	return []Scenario{
 		{
 			Name: "basic", Duration: duration, Load: basic, Instances: instances,
-			About: "objects come, change and go, about 9,000 of them in the end",
+			About: "Websites are created, changed and deleted: about 9,000 at the end",
 		},
 		{
 			Name: "scale-out", Duration: duration, Load: Load{Create: 10, ChangeEvery: 30 * time.Second}, Instances: 1, Workers: 5, Ramp: true, Series: []int{1, 2, 3, 4, 5},
-			About: "more and more objects, until an objective does not hold any more: how much one more instance is worth",
+			About: "more and more Websites, until an objective no longer holds: the capacity by number of instances",
 		},
 		{
 			Name: "rolling-update", Duration: duration, Load: basic, Instances: instances, Events: rolling(instances, duration),
@@ -108,7 +109,7 @@ func All() []Scenario {
 		{
 			Name: "chaos", Duration: duration, Load: Load{Initial: 4500, ChangeEvery: time.Minute}, Instances: instances,
 			Events: every(Kill, 5*time.Minute, duration),
-			About:  "4,500 objects, and an instance is killed every 5 minutes",
+			About:  "4,500 Websites, and an instance is killed every 5 minutes",
 		},
 		{
 			Name: "rebalance", Duration: 10 * time.Minute, Load: Load{Initial: 3000, ChangeEvery: time.Minute}, Instances: instances,
@@ -118,20 +119,20 @@ func All() []Scenario {
 				{6 * time.Minute, Leave, 0},
 				{8 * time.Minute, Leave, 1},
 			},
-			About: "3,000 objects, while two instances join and two leave",
+			About: "3,000 Websites, while two instances join and two leave",
 		},
 		{
 			Name: "reconnect", Duration: 10 * time.Minute, Load: basic, Instances: instances, Events: every(RestartAPI, 2*time.Minute+30*time.Second, 10*time.Minute),
-			About: "the load of basic, while the API server is restarted again and again",
+			About: "the load of basic, while the API server restarts every 2.5 minutes",
 		},
 		{
 			Name: "size", Duration: 10 * time.Minute, Load: Load{Initial: 1000, Create: 12, Delete: 12, ChangeEvery: 100 * time.Second}, Instances: instances, Even: true,
-			About: "the same changes with more and more objects (--objects 1000,10000): what needs more of what",
+			About: "the same rate of changes with more Websites (--objects 1000,10000): what grows with their number",
 		},
 	}
 }
 
-// rolling replaces one instance after the other in the second half.
+// rolling returns events that replace one instance after the other in the second half.
 func rolling(instances int, duration time.Duration) []Event {
 	var all []Event
 	for i := range instances {
@@ -148,7 +149,7 @@ func every(what Disturbance, period, duration time.Duration) []Event {
 	return all
 }
 
-// Find returns the scenario of a name.
+// Find returns the scenario with a name.
 func Find(name string) (Scenario, error) {
 	var names []string
 	for _, s := range All() {
@@ -157,10 +158,10 @@ func Find(name string) (Scenario, error) {
 		}
 		names = append(names, s.Name)
 	}
-	return Scenario{}, fmt.Errorf("there is no scenario %q; there are: %v", name, names)
+	return Scenario{}, fmt.Errorf("scenario %q not found (available: %s)", name, strings.Join(names, ", "))
 }
 
-// Scaled makes the load smaller or larger, and leaves its shape as it is.
+// Scaled multiplies the rates and the initial objects.
 func (s Scenario) Scaled(factor float64) Scenario {
 	s.Load.Initial = int(math.Round(float64(s.Load.Initial) * factor))
 	s.Load.Create *= factor
@@ -168,7 +169,7 @@ func (s Scenario) Scaled(factor float64) Scenario {
 	return s
 }
 
-// Holding gives it another number of objects to begin with.
+// Holding sets the number of initial objects.
 func (s Scenario) Holding(objects int) Scenario {
 	if s.Even && s.Load.Initial > 0 {
 		s.Load.ChangeEvery = time.Duration(float64(s.Load.ChangeEvery) * float64(objects) / float64(s.Load.Initial))
@@ -177,7 +178,7 @@ func (s Scenario) Holding(objects int) Scenario {
 	return s
 }
 
-// Lasting makes it shorter or longer. What happens at a time happens at the same part of it.
+// Lasting sets the duration, and moves the events in proportion.
 func (s Scenario) Lasting(duration time.Duration) Scenario {
 	factor := float64(duration) / float64(s.Duration)
 	s.Events = slices.Clone(s.Events)
@@ -188,7 +189,7 @@ func (s Scenario) Lasting(duration time.Duration) Scenario {
 	return s
 }
 
-// With gives it another number of instances, as far as they are there at first.
+// With sets the initial number of instances.
 func (s Scenario) With(instances int) Scenario {
 	before := s.Instances
 	s.Instances = instances
@@ -205,7 +206,7 @@ func (s Scenario) With(instances int) Scenario {
 	return s
 }
 
-// Restarts tells whether the API server is away now and then.
+// Restarts reports whether the API server restarts.
 func (s Scenario) Restarts() bool {
 	return slices.ContainsFunc(s.Events, func(e Event) bool { return e.What == RestartAPI })
 }
@@ -215,19 +216,19 @@ const (
 	shortestRamp = 3 * time.Minute
 )
 
-// Validate tells what cannot be done.
+// Validate returns an error if the scenario cannot be run.
 func (s Scenario) Validate() error {
 	switch {
 	case s.Duration < shortest:
-		return fmt.Errorf("%s is too short to see anything: make it last %s at least", s.Duration, shortest)
+		return fmt.Errorf("a duration of %s is too short: choose at least %s", s.Duration, shortest)
 	case s.Ramp && s.Duration < shortestRamp:
-		return fmt.Errorf("%s is too short for %s, which looks at two minutes at a time: make it last %s at least", s.Duration, s.Name, shortestRamp)
+		return fmt.Errorf("a duration of %s is too short for %s, which judges two minutes at a time: choose at least %s", s.Duration, s.Name, shortestRamp)
 	case s.Instances < 1:
-		return fmt.Errorf("%d instances cannot do anything: choose 1 at least", s.Instances)
+		return fmt.Errorf("cannot run %d instances: choose at least 1", s.Instances)
 	case s.Load.Initial < 0:
-		return fmt.Errorf("there cannot be %d objects", s.Load.Initial)
+		return fmt.Errorf("cannot start with %d objects: choose 0 or more", s.Load.Initial)
 	case s.Load.Initial == 0 && s.Load.Create <= 0:
-		return errors.New("there would be no objects: choose a larger scale")
+		return errors.New("the scenario has no objects at this scale: choose a larger --scale")
 	}
 	leaving := 0
 	for _, e := range s.Events {
@@ -235,11 +236,11 @@ func (s Scenario) Validate() error {
 			leaving++
 		}
 		if e.Instance >= cmp.Or(s.Instances, 1) && e.What != Join {
-			return fmt.Errorf("%s: there is no such instance; %s needs %d at least", e, s.Name, e.Instance+1)
+			return fmt.Errorf("%s: instance not found: run %s with at least %d instances", e, s.Name, e.Instance+1)
 		}
 	}
 	if leaving >= s.Instances {
-		return fmt.Errorf("%d of %d instances leave: choose more", leaving, s.Instances)
+		return fmt.Errorf("%d of %d instances leave, so none remains: choose more --instances", leaving, s.Instances)
 	}
 	return nil
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever the scenario and the seed: what is changed or deleted is there, the rates are those that were promised, and the
-// same seed gives the same operations.
-func TestPlan(t *testing.T) {
+// Every operation is possible, the rates are as planned, and the same seed gives the same operations.
+func TestPlanIsPossibleAndRepeatable(t *testing.T) {
 	t.Parallel()
 	for _, s := range All() {
 		for _, scale := range []float64{0.05, 1} {
@@ -26,7 +25,7 @@ func TestPlan(t *testing.T) {
 						t.Fatalf("%+v comes after %s", op, last)
 					}
 					if last = op.At; alive[op.Object] == (op.Do == Create) {
-						t.Fatalf("%+v, and it is there: %t", op, alive[op.Object])
+						t.Fatalf("%+v, and the object exists: %t", op, alive[op.Object])
 					}
 					alive[op.Object] = op.Do != Delete
 					count[op.Do]++
@@ -43,7 +42,7 @@ func TestPlan(t *testing.T) {
 				mean := (s.Load.Objects(0) + s.Load.Objects(s.Duration)) / 2
 				about(t, "changed", float64(count[Change]), mean*s.Duration.Seconds()/s.Load.ChangeEvery.Seconds())
 				if !slices.Equal(slices.Collect(s.Plan(seed)), slices.Collect(s.Plan(seed))) {
-					t.Error("it is not the same again")
+					t.Error("the same seed gave other operations")
 				}
 			})
 		}
@@ -54,12 +53,11 @@ func TestPlan(t *testing.T) {
 func about(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 0.1*want+10 {
-		t.Errorf("%s: %.0f instead of %.0f", what, got, want)
+		t.Errorf("%s: got %.0f, want %.0f", what, got, want)
 	}
 }
 
-// The parameters of the original evaluation.
-func TestOriginal(t *testing.T) {
+func TestParametersOfOriginalEvaluation(t *testing.T) {
 	t.Parallel()
 	basic, err := Find("basic")
 	if err != nil {
@@ -87,7 +85,7 @@ func TestOriginal(t *testing.T) {
 	}
 }
 
-func TestChanged(t *testing.T) {
+func TestWithAndLastingAdaptEvents(t *testing.T) {
 	t.Parallel()
 	rebalance, err := Find("rebalance")
 	if err != nil {
@@ -99,11 +97,11 @@ func TestChanged(t *testing.T) {
 		t.Error(diff)
 	}
 	if rebalance.Events[0].At != 2*time.Minute {
-		t.Error("the original was changed")
+		t.Error("the original scenario was modified")
 	}
 }
 
-func TestHolding(t *testing.T) {
+func TestHoldingKeepsRateOfEvenScenarios(t *testing.T) {
 	t.Parallel()
 	for name, every := range map[string]time.Duration{"size": 1000 * time.Second, "chaos": time.Minute} {
 		s, err := Find(name)
@@ -119,16 +117,16 @@ func TestHolding(t *testing.T) {
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		of   string
-		by   func(Scenario) Scenario
-		fine bool
+		of    string
+		by    func(Scenario) Scenario
+		valid bool
 	}{
-		"as it is":         {"chaos", func(s Scenario) Scenario { return s }, true},
-		"too short":        {"basic", func(s Scenario) Scenario { return s.Lasting(time.Millisecond) }, false},
-		"nobody":           {"basic", func(s Scenario) Scenario { return s.With(0) }, false},
-		"nothing":          {"chaos", func(s Scenario) Scenario { return s.Scaled(0) }, false},
-		"all leave":        {"rebalance", func(s Scenario) Scenario { return s.With(2) }, false},
-		"others are there": {"rolling-update", func(s Scenario) Scenario { return s.With(1) }, true},
+		"original":        {"chaos", func(s Scenario) Scenario { return s }, true},
+		"too short":       {"basic", func(s Scenario) Scenario { return s.Lasting(time.Millisecond) }, false},
+		"no instances":    {"basic", func(s Scenario) Scenario { return s.With(0) }, false},
+		"no objects":      {"chaos", func(s Scenario) Scenario { return s.Scaled(0) }, false},
+		"all leave":       {"rebalance", func(s Scenario) Scenario { return s.With(2) }, false},
+		"other instances": {"rolling-update", func(s Scenario) Scenario { return s.With(1) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +134,7 @@ func TestValidate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := test.by(s).Validate(); (err == nil) != test.fine {
+			if err := test.by(s).Validate(); (err == nil) != test.valid {
 				t.Error(err)
 			}
 		})
@@ -147,6 +145,6 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	if _, err := Find("basics"); err == nil {
-		t.Error("there is such a scenario")
+		t.Error("an unknown scenario was found")
 	}
 }

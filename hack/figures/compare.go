@@ -3,31 +3,33 @@ package main
 import (
 	"slices"
 	"strings"
+
+	"github.com/ringmaster-project/ringmaster/internal/stats"
 )
 
 // accepted is a ratio that must not get worse.
 type accepted struct {
-	// Benchmark and Unit are what the benchmark is called and reports, What says it in words.
+	// Benchmark is the name of the benchmark, Unit the unit that it reports, and What a description.
 	Benchmark string `json:"benchmark"`
 	Unit      string `json:"unit"`
 	What      string `json:"what,omitempty"`
-	// Ratio is what was accepted. It gets worse when it exceeds it by more than the tolerance, which is a share of it.
+	// Ratio is the accepted value. A value is worse if it exceeds Ratio by more than Tolerance, which is a share of Ratio.
 	Ratio     float64 `json:"ratio"`
 	Tolerance float64 `json:"tolerance"`
-	// HigherIsBetter turns that around.
+	// HigherIsBetter reverses the comparison.
 	HigherIsBetter bool `json:"higherIsBetter,omitempty"`
-	// Args are the sizes that it was measured with, if those are not the defaults.
+	// Args are the sizes of the measurement, if they are not the defaults.
 	Args string `json:"args,omitempty"`
-	// Measured says on what, and how often.
+	// Measured describes the machine and the number of runs.
 	Measured string `json:"measured,omitempty"`
 }
 
-// id names a ratio.
+// id identifies a ratio.
 type id struct{ benchmark, unit string }
 
 func (a accepted) id() id { return id{a.Benchmark, a.Unit} }
 
-// verdict is what became of a ratio.
+// verdict is the result for a ratio.
 type verdict string
 
 const (
@@ -42,19 +44,19 @@ const (
 // result is a ratio with its verdict.
 type result struct {
 	accepted
-	// Value is what was measured now, and Limit the worst that is tolerated.
+	// Value is the measured ratio, and Limit the worst one that is tolerated.
 	Value, Limit float64
 	verdict      verdict
 }
 
-// run is what benchmarks reported: all values of each ratio, and the arguments that they were given.
+// run is the output of benchmarks: all values of each ratio, and their arguments.
 type run struct {
 	values map[id][]float64
 	args   string
 }
 
-// compare judges a run. One without arguments of its own has to have all ratios; one with other sizes than a ratio was
-// accepted with says nothing about it.
+// compare judges a run. A run without arguments must have all ratios. A run with other sizes than those of a ratio does not judge
+// it.
 func compare(all []accepted, measured run) []result {
 	var results []result
 	known := map[id]bool{}
@@ -72,7 +74,7 @@ func compare(all []accepted, measured run) []result {
 		case len(values) == 0:
 			r.verdict = missing
 		default:
-			r.Value = median(values)
+			r.Value = stats.Median(values)
 			r.verdict = a.judge(r.Value)
 		}
 		results = append(results, r)
@@ -80,7 +82,7 @@ func compare(all []accepted, measured run) []result {
 	for found, values := range measured.values {
 		if !known[found] && isRatio(found.unit) {
 			results = append(results, result{
-				accepted: accepted{Benchmark: found.benchmark, Unit: found.unit, Args: sizes}, Value: median(values), verdict: unknown,
+				accepted: accepted{Benchmark: found.benchmark, Unit: found.unit, Args: sizes}, Value: stats.Median(values), verdict: unknown,
 			})
 		}
 	}
@@ -101,8 +103,8 @@ func (a accepted) judge(value float64) verdict {
 	return same
 }
 
-// isRatio tells a ratio from a time or a size by its unit. The share of renewals that were in time is a property of the
-// machine, not of the product.
+// isRatio reports whether a unit is that of a ratio, and not of a time or a size. The share of renewals in time is a property of
+// the machine, not of the product.
 func isRatio(unit string) bool {
 	if unit == "x-renewals" {
 		return false
@@ -110,7 +112,7 @@ func isRatio(unit string) bool {
 	return strings.HasPrefix(unit, "x-") || slices.Contains([]string{"writes/object", "moves/object", "leases", "rig/envtest"}, unit)
 }
 
-// split tells which arguments of go test choose benchmarks, and which are sizes of their own.
+// split separates the arguments of go test that select benchmarks from those that set sizes.
 func split(args string) (selected bool, sizes string) {
 	var rest []string
 	fields := strings.Fields(args)
@@ -133,16 +135,10 @@ func split(args string) (selected bool, sizes string) {
 	return selected, strings.Join(rest, " ")
 }
 
-func median(values []float64) float64 {
-	values = slices.Sorted(slices.Values(values))
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
-}
-
-// usualTolerance is that of a ratio that is accepted for the first time.
+// usualTolerance is the tolerance of a ratio that is accepted for the first time.
 const usualTolerance = 0.25
 
-// accept is the list with what was measured instead of what was accepted.
+// accept returns the list with the measured ratios.
 func accept(all []accepted, measured run, machine string) []accepted {
 	results := compare(all, measured)
 	_, sizes := split(measured.args)
@@ -160,7 +156,7 @@ func accept(all []accepted, measured run, machine string) []accepted {
 	return next
 }
 
-// round leaves three digits after the point: more is noise in a diff.
+// round rounds to three decimal places: more are noise in a diff.
 func round(value float64) float64 {
 	const digits = 1000
 	return float64(int64(value*digits+0.5)) / digits

@@ -30,8 +30,8 @@ func TestCompare(t *testing.T) {
 		"higher is better, and it is lower":    {higher, run{values: at(1.79)}, worse},
 		"median of several":                    {one, run{values: at(9, 2, 2)}, same},
 		"missing":                              {one, run{}, missing},
-		"not chosen":                           {one, run{args: "-bench Other"}, omitted},
-		"chosen, and worse":                    {one, run{values: at(3), args: "-bench Move"}, worse},
+		"not selected":                         {one, run{args: "-bench Other"}, omitted},
+		"selected, and worse":                  {one, run{values: at(3), args: "-bench Move"}, worse},
 		"other sizes":                          {one, run{values: at(3), args: "-objects 7"}, omitted},
 		"accepted with sizes, run with them":   {small, run{values: at(3), args: "-objects 100"}, worse},
 		"accepted with sizes, run without":     {small, run{values: at(3)}, worse},
@@ -67,10 +67,10 @@ func TestSplit(t *testing.T) {
 const output = `# ARGS: -bench Move
 goos: linux
 cpu: Some CPU @ 2 GHz
-BenchmarkMove/hand-over-2         	       1	34567890 ns/op	         1.500 x-plain	         0.9 s-ownerless
---- BENCH: BenchmarkMove/hand-over-2
+BenchmarkMove/handover-2         	       1	34567890 ns/op	         1.500 x-plain	         0.9 s-ownerless
+--- BENCH: BenchmarkMove/handover-2
     moves_test.go:9: BenchmarkMove is fine
-BenchmarkMove/hand-over-2         	       1	34567890 ns/op	         1.700 x-plain
+BenchmarkMove/handover-2         	       1	34567890 ns/op	         1.700 x-plain
 BenchmarkOther             	       1	34567890 ns/op	         3 x-new
 PASS
 `
@@ -81,21 +81,21 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[id][]float64{
-		{"BenchmarkMove/hand-over", "ns/op"}:       {34567890, 34567890},
-		{"BenchmarkMove/hand-over", "x-plain"}:     {1.5, 1.7},
-		{"BenchmarkMove/hand-over", "s-ownerless"}: {0.9},
-		{"BenchmarkOther", "ns/op"}:                {34567890},
-		{"BenchmarkOther", "x-new"}:                {3},
+		{"BenchmarkMove/handover", "ns/op"}:       {34567890, 34567890},
+		{"BenchmarkMove/handover", "x-plain"}:     {1.5, 1.7},
+		{"BenchmarkMove/handover", "s-ownerless"}: {0.9},
+		{"BenchmarkOther", "ns/op"}:               {34567890},
+		{"BenchmarkOther", "x-new"}:               {3},
 	}
 	if diff := cmp.Diff(want, got.values, cmp.AllowUnexported(id{})); diff != "" || got.args != "-bench Move" {
 		t.Error(got.args, diff)
 	}
 }
 
-// TestGate plants a ratio that got worse, and accepts it.
+// TestGate reports a worse ratio, and accepts it.
 func TestGate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "accepted.yaml")
-	const before = `- {benchmark: BenchmarkMove/hand-over, unit: x-plain, ratio: 1.2, tolerance: 0.2, measured: before}
+	const before = `- {benchmark: BenchmarkMove/handover, unit: x-plain, ratio: 1.2, tolerance: 0.2, measured: before}
 - {benchmark: BenchmarkRest, unit: x-plain, ratio: 1, tolerance: 0.2, measured: before}
 `
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
@@ -103,16 +103,16 @@ func TestGate(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := gate(path, false, strings.NewReader(output), &out); err == nil || !strings.Contains(err.Error(), "1 ratios are worse") {
-		t.Errorf("1.6 passes, and 1.44 is the limit: %v", err)
+		t.Errorf("1.6 passes although the limit is 1.44: %v", err)
 	}
 	if !strings.Contains(out.String(), "1 ratios are better than accepted, or new") {
-		t.Errorf("it does not say what is new:\n%s", &out)
+		t.Errorf("the output does not mention the new ratio:\n%s", &out)
 	}
 	if err := gate(path, true, strings.NewReader(output), &out); err != nil {
 		t.Fatal(err)
 	}
 	if err := gate(path, false, strings.NewReader(output), &out); err != nil {
-		t.Errorf("what was accepted is not: %v", err)
+		t.Errorf("an accepted ratio fails: %v", err)
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func TestGate(t *testing.T) {
 	}
 	for _, part := range []string{"ratio: 1.6\n  tolerance: 0.2\n", "measured: before\n  ratio: 1\n", "ratio: 3\n  tolerance: 0.25\n", "Some CPU @ 2 GHz"} {
 		if !strings.Contains(string(content), part) {
-			t.Errorf("there is no %q:\n%s", part, content)
+			t.Errorf("%q is missing in:\n%s", part, content)
 		}
 	}
 }

@@ -1,7 +1,7 @@
-// Command figures compares the ratios that benchmarks report with those that were accepted, and fails when one got worse by
-// more than its tolerance. It reads the output of `go test -bench` from its standard input.
+// Command figures compares the ratios that benchmarks report with the accepted ones, and fails if one is worse by more than its
+// tolerance. It reads the output of `go test -bench` from its standard input.
 //
-// Only ratios are compared, each with a reference of the same run: seconds depend on the machine.
+// It compares only ratios, each to a reference of the same run, because seconds depend on the machine.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 
 func main() {
 	path := flag.String("accepted", "", "file with the accepted ratios")
-	update := flag.Bool("accept", false, "accept what was measured")
+	update := flag.Bool("accept", false, "accept the measured ratios")
 	flag.Parse()
 	if err := gate(*path, *update, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "figures:", err)
@@ -25,8 +25,8 @@ func main() {
 	}
 }
 
-const header = `# Ratios that 'make bench' measures, and by how much each may get worse before it fails. 'make bench-accept' writes what the last
-# 'make bench' measured; tolerances are set by hand. See CONTRIBUTING.md.
+const header = `# Ratios that 'make bench' measures, and by how much each may be worse before it fails. 'make bench-accept' writes the ratios of the
+# last 'make bench'; tolerances are set by hand. See CONTRIBUTING.md.
 `
 
 func gate(path string, update bool, in io.Reader, out io.Writer) error {
@@ -71,7 +71,7 @@ func show(out io.Writer, results []result) {
 	_ = table.Flush()
 }
 
-// judge fails when a ratio got worse, or was not measured although all should be.
+// judge returns an error if a ratio is worse, or was not measured although all should be.
 func judge(results []result, out io.Writer) error {
 	count := map[verdict]int{}
 	for _, r := range results {
@@ -82,7 +82,7 @@ func judge(results []result, out io.Writer) error {
 	}
 	if n := count[worse] + count[missing]; n > 0 {
 		return fmt.Errorf("%d ratios are worse than their tolerance allows, or were not measured: "+
-			"repeat the run on a quiet machine; if it stays, find the cause, or accept it with 'make bench-accept' and a reason in the commit", n)
+			"repeat the run on an idle machine; if they are still worse, find the cause, or accept them with 'make bench-accept' and explain why in the commit", n)
 	}
 	return nil
 }

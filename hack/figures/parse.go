@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// argsPrefix is the line with the arguments that benchmarks were given.
+// argsPrefix starts the line with the arguments of the benchmarks.
 const argsPrefix = "# ARGS: "
 
-// processors is the number of processors that go test adds to a benchmark's name.
+// processors matches the number of processors that go test appends to a benchmark's name.
 var processors = regexp.MustCompile(`-\d+$`)
 
 // parse reads the output of `go test -bench`.
@@ -41,7 +41,7 @@ func parse(output string) (measured run, err error) {
 	return measured, nil
 }
 
-// machineOf is what the output says of the machine.
+// machineOf returns the description of the machine in the output.
 func machineOf(output string, cores int) string {
 	machine := fmt.Sprintf("%d cores", cores)
 	for line := range strings.Lines(output) {

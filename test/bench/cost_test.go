@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,17 +17,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/stats"
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
 var (
-	few    = flag.Int("few", 1000, "how many main objects memory is measured with, with a child each")
-	many   = flag.Int("many", 50000, "how many main objects that is compared with")
-	silent = flag.Duration("silent", 5*time.Minute, "how long to look whether anything is written after convergence")
+	few    = flag.Int("few", 1000, "number of main objects, with a child each, for the first measurement of memory")
+	many   = flag.Int("many", 50000, "number of main objects for the second one")
+	silent = flag.Duration("silent", 5*time.Minute, "how long to observe writes after convergence")
 )
 
-// members keep Leases and do nothing else, in this process.
+// members holds Leases in this process, without any controller.
 func (f *fixture) members(names ...string) {
 	f.b.Helper()
 	config := rest.CopyConfig(f.Config)
@@ -44,7 +43,7 @@ func (f *fixture) members(names ...string) {
 	f.ready(len(names))
 }
 
-// keepLease makes a shard a member of a ring until the benchmark ends. Its Lease may be there already.
+// keepLease makes a shard a member of a ring until the benchmark ends. Its Lease may exist.
 func (f *fixture) keepLease(ring, name string) {
 	lease := &shard.Lease{Client: f.Clientset.CoordinationV1(), Ring: ring, Namespace: f.Namespace, Name: name}
 	ctx, cancel := context.WithCancel(f.b.Context())
@@ -52,8 +51,7 @@ func (f *fixture) keepLease(ring, name string) {
 	go func() { _ = lease.Run(ctx, func(ctx context.Context) { <-ctx.Done() }) }()
 }
 
-// BenchmarkCreate compares the creation of objects in a namespace that the ring selects with that in
-// another one, in turns.
+// BenchmarkCreate compares the creation of objects in a namespace that the ring selects with that in another one, alternately.
 func BenchmarkCreate(b *testing.B) {
 	const workers, each = 16, 150
 	for b.Loop() {
@@ -82,8 +80,8 @@ func BenchmarkCreate(b *testing.B) {
 			}
 			return nil
 		})
-		b.Logf("median with %s, without %s; 99th of 100 with %s, without %s", quantile(with, 0.5), quantile(without, 0.5), quantile(with, 0.99), quantile(without, 0.99))
-		f.figure("create with the ring's webhook / without it, median", quantile(with, 0.5).Seconds()/quantile(without, 0.5).Seconds(), "x-plain", "at most 1.4 [public: 1.75]")
+		b.Logf("p50 with %s, without %s; p99 with %s, without %s", stats.Quantile(with, 0.5), stats.Quantile(without, 0.5), stats.Quantile(with, 0.99), stats.Quantile(without, 0.99))
+		f.figure("create with the ring's webhook / without it, median", stats.Quantile(with, 0.5).Seconds()/stats.Quantile(without, 0.5).Seconds(), "x-plain", "at most 1.4 [public: 1.75]")
 	}
 }
 
@@ -92,55 +90,35 @@ func (f *fixture) create(namespace, name string) (*corev1.ConfigMap, error) {
 	return f.Clientset.CoreV1().ConfigMaps(namespace).Create(context.Background(), object, metav1.CreateOptions{})
 }
 
-func quantile(took []time.Duration, q float64) time.Duration {
-	sorted := slices.Sorted(slices.Values(took))
-	return sorted[int(float64(len(sorted)-1)*q)]
-}
-
-// BenchmarkMemory compares the sharder's memory with few and with many objects, syncs included.
+// BenchmarkMemory compares the sharder's peak memory during resyncs with few and with many objects.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		f := setUp(b)
 		before := f.watches()
-		peak, there := map[int]float64{}, 0
+		peak, existing := map[int]float64{}, 0
 		for _, n := range []int{*few, *many} {
-			f.populate(there, n, "a", "b", "c")
-			there = n
+			f.populate(existing, n, "a", "b", "c")
+			existing = n
 			sharder := f.sharder(5 * time.Second)
 			if n == *few {
 				f.members("a", "b", "c")
 			}
 			f.ready(3)
-			time.Sleep(time.Minute) // some syncs
-			peak[n] = f.peak(sharder)
-			b.Logf("%d main objects with a child each: at most %.1f MiB resident, %.1f MiB now", n, peak[n], f.status(sharder, "VmRSS"))
+			time.Sleep(time.Minute) // several resyncs
+			memory := used(b, sharder.PID())
+			peak[n] = memory.Peak / mebibyte
+			b.Logf("%d main objects with a child each: at most %.1f MiB resident, %.1f MiB at the end", n, peak[n], memory.Resident/mebibyte)
 			f.Expect(f.watches()).To(Equal(before), "the sharder does not watch sharded objects")
 			f.Expect(sharder.Stop(b.Context())).To(Succeed())
 		}
-		f.figure(fmt.Sprintf("memory with %d objects / with %d, peak during syncs included", *many, *few), peak[*many]/peak[*few], "x-few", "at most 1.15 [public: 4.2]")
+		f.figure(fmt.Sprintf("memory with %d objects / with %d, peak during resyncs", *many, *few), peak[*many]/peak[*few], "x-few", "at most 1.15 [public: 4.2]")
 		f.figure(fmt.Sprintf("memory with %d objects and as many children", *many), peak[*many], "MiB", "at most 60")
 	}
 }
 
-func (f *fixture) peak(p *rig.Running) float64 { return f.status(p, "VmHWM") }
+const mebibyte = 1 << 20
 
-// status reads a line of /proc/<pid>/status, in MiB.
-func (f *fixture) status(p *rig.Running, field string) float64 {
-	f.b.Helper()
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	f.Expect(err).NotTo(HaveOccurred())
-	for line := range strings.Lines(string(content)) {
-		if parts := strings.Fields(line); len(parts) > 1 && parts[0] == field+":" {
-			kib, err := strconv.Atoi(parts[1])
-			f.Expect(err).NotTo(HaveOccurred())
-			return float64(kib) / 1024
-		}
-	}
-	f.b.Fatalf("no %s", field)
-	return 0
-}
-
-// watches are the watches on sharded objects that the API server counts.
+// watches returns the watches on sharded objects in the API server's metrics.
 func (f *fixture) watches() []string {
 	f.b.Helper()
 	metrics, err := f.Clientset.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(context.Background())
@@ -159,8 +137,8 @@ func (f *fixture) watches() []string {
 	return found
 }
 
-// BenchmarkSilence counts writes after convergence, with names of shards whose tokens collide where
-// tokens are made carelessly.
+// BenchmarkSilence counts writes after convergence. The names of the shards are such that tokens of the form name and number without
+// a separator collide.
 func BenchmarkSilence(b *testing.B) {
 	for b.Loop() {
 		f := setUp(b)
@@ -177,7 +155,7 @@ func BenchmarkSilence(b *testing.B) {
 		o.reset()
 		time.Sleep(*silent)
 		writes := o.totals(mains).writes + o.totals(children).writes
-		f.figure(fmt.Sprintf("writes in %s with two syncs after convergence", *silent), float64(writes), "writes", "exactly 0 [public: 86 in 100 s]")
+		f.figure(fmt.Sprintf("writes in %s with two resyncs after convergence", *silent), float64(writes), "writes", "exactly 0 [public: 86 in 100 s]")
 		f.Expect(writes).To(BeZero())
 	}
 }

@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.SetLogger(logr.Discard()) // the shards that live in this process
+	klog.SetLogger(logr.Discard()) // the shards in this process
 	if err := shardingv1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		panic(err)
 	}
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 const (
 	ringName = "bench"
-	patience = 5 * time.Minute
+	timeout  = 5 * time.Minute
 )
 
 var (
@@ -45,8 +45,7 @@ var (
 	children = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 )
 
-// fixture is a control plane of its own with a ring, whose main objects are ConfigMaps, each with a
-// Secret as its child.
+// fixture is a control plane with a ring, whose main objects are ConfigMaps with a Secret as the child of each.
 type fixture struct {
 	*rig.Rig
 	*WithT
@@ -57,7 +56,7 @@ type fixture struct {
 func setUp(b *testing.B) *fixture {
 	b.Helper()
 	f := &fixture{Rig: rig.Private(b, rig.Options{CRDs: []string{"config/crds"}}), WithT: NewWithT(b), b: b}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(timeout)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	config := rest.CopyConfig(f.Config)
 	config.QPS = -1
@@ -77,7 +76,7 @@ func setUp(b *testing.B) *fixture {
 	return f
 }
 
-// sharder starts the sharder, built as it is shipped.
+// sharder starts the sharder, built as for a release.
 func (f *fixture) sharder(syncPeriod time.Duration) *rig.Running {
 	f.b.Helper()
 	return f.StartSharder(f.b, rig.SharderOptions{
@@ -111,7 +110,7 @@ func (f *fixture) holder(name string) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// ready waits until the sharder sees so many shards.
+// ready waits until the ring has a number of available shards.
 func (f *fixture) ready(shards int) {
 	f.b.Helper()
 	f.Eventually(func(g Gomega) {
@@ -122,12 +121,12 @@ func (f *fixture) ready(shards int) {
 	}).Should(Succeed())
 }
 
-// key is that of a main object, and of its child.
+// key returns the key of a main object, which is also that of its child.
 func (f *fixture) key(name string) string {
 	return assignment.Key(schema.GroupKind{Kind: "ConfigMap"}, f.Namespace, name)
 }
 
-// populate makes main objects with a child each, which have their shards already.
+// populate creates main objects with a child each, which are already assigned.
 func (f *fixture) populate(from, to int, shards ...string) {
 	f.b.Helper()
 	spread := ring.New(shards)
@@ -148,7 +147,7 @@ func (f *fixture) populate(from, to int, shards ...string) {
 	})
 }
 
-// plainWrites is the reference for moves: merge patches of as many objects, half of them children.
+// plainWrites returns the reference for moves: the time for merge patches of n objects, half of them children.
 func (f *fixture) plainWrites(n, concurrency int) time.Duration {
 	f.b.Helper()
 	content := fmt.Appendf(nil, `{"metadata":{"annotations":{"plain":"%d"}}}`, time.Now().UnixNano())
@@ -165,7 +164,7 @@ func (f *fixture) plainWrites(n, concurrency int) time.Duration {
 	return time.Since(began)
 }
 
-// parallel calls work n times, so many at the same time.
+// parallel calls work n times, with a number of concurrent calls.
 func (f *fixture) parallel(n, concurrency int, work func(i int) error) {
 	f.b.Helper()
 	var (
@@ -188,7 +187,7 @@ func (f *fixture) parallel(n, concurrency int, work func(i int) error) {
 	}
 }
 
-// figure reports a measured value with what it should be.
+// figure reports a measured value with its expectation.
 func (f *fixture) figure(name string, value float64, unit, wanted string) {
 	f.b.Helper()
 	f.b.ReportMetric(value, unit)

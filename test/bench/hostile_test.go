@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,15 +17,16 @@ import (
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/usage"
 )
 
 var (
 	refusedFor = flag.Duration("refused-for", 5*time.Minute, "how long a policy refuses writes of an object")
-	foreign    = flag.Int("foreign", 100000, "how many ConfigMaps there are that are not the rings'")
-	foreignFor = flag.Duration("foreign-for", 90*time.Second, "how long to measure CPU and traffic at rest")
+	foreign    = flag.Int("foreign", 100000, "number of ConfigMaps that do not belong to a ring")
+	foreignFor = flag.Duration("foreign-for", 90*time.Second, "how long to measure CPU and traffic while idle")
 )
 
-// BenchmarkRefusedObject has an admission policy that refuses every write of one object to the sharder.
+// BenchmarkRefusedObject measures the sharder while an admission policy refuses each of its writes to one object.
 func BenchmarkRefusedObject(b *testing.B) {
 	for b.Loop() {
 		f := setUp(b)
@@ -35,16 +35,16 @@ func BenchmarkRefusedObject(b *testing.B) {
 		f.Expect(f.Client.Create(b.Context(), object)).To(Succeed())
 		sharder := f.sharder(5 * time.Minute)
 		f.members("a", "b", "c")
-		before, cpu := f.lists(mains.Resource), cpuTime(b, sharder.PID())
+		before, cpu := f.lists(mains.Resource), used(b, sharder.PID()).CPU
 		time.Sleep(*refusedFor)
 		f.figure(fmt.Sprintf("one refused object: LISTs of its kind in %s", *refusedFor), f.lists(mains.Resource)-before, "lists", "at most 20 in 5m [22,000]")
-		f.figure("one refused object: sharder's CPU", (cpuTime(b, sharder.PID())-cpu).Seconds()/refusedFor.Seconds()*100, "%-core", "[27]")
+		f.figure("one refused object: sharder's CPU", (used(b, sharder.PID()).CPU-cpu).Seconds()/refusedFor.Seconds()*100, "%-core", "[27]")
 		f.Expect(f.Client.Get(b.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
 		f.Expect(object.Labels).To(BeEmpty(), "it was refused all the time")
 	}
 }
 
-// refuse makes a policy that lets nobody patch an object's labels, and waits until it works.
+// refuse creates a policy that refuses all updates of an object, and waits until it is effective.
 func (f *fixture) refuse(name string) {
 	f.b.Helper()
 	deny := admissionregistrationv1.Fail
@@ -59,7 +59,7 @@ func (f *fixture) refuse(name string) {
 				},
 				ResourceNames: []string{name, "probe"},
 			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "not this one"}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "refused by the benchmark"}},
 		},
 	}
 	f.Expect(f.Client.Create(f.b.Context(), policy)).To(Succeed())
@@ -77,7 +77,7 @@ func (f *fixture) refuse(name string) {
 	}).ShouldNot(Succeed())
 }
 
-// lists is how many LISTs of a resource the API server has answered.
+// lists returns how many LISTs of a resource the API server has served.
 func (f *fixture) lists(resource string) float64 {
 	f.b.Helper()
 	content, err := f.Clientset.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(context.Background())
@@ -94,40 +94,28 @@ func (f *fixture) lists(resource string) float64 {
 	return sum
 }
 
-// cpuTime is what a process has used until now.
-func cpuTime(b *testing.B, pid int) time.Duration {
+// used returns what a process has used so far.
+func used(b *testing.B, pid int) usage.Process {
 	b.Helper()
-	const ticksPerSecond = 100
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	found, err := usage.Of(pid)
 	if err != nil {
 		b.Fatal(err)
 	}
-	// The fields after the program's name, which is in parentheses, begin with the third one.
-	fields := strings.Fields(string(content[strings.LastIndexByte(string(content), ')')+1:]))
-	var ticks int
-	for _, field := range fields[11:13] { // utime and stime
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond
+	return found
 }
 
-// cost is what a time at rest took.
+// cost is the usage during an idle period.
 type cost struct {
 	sharder, apiServer time.Duration
 	received           float64
 }
 
-// BenchmarkForeignObjects compares rings at rest, whose controlled kind others use too, without and with many objects of
-// that kind that are not theirs.
+// BenchmarkForeignObjects compares idle rings without and with many objects of their controlled kind that do not belong to them.
 func BenchmarkForeignObjects(b *testing.B) {
 	const rings = 20
 	for b.Loop() {
 		f := &fixture{Rig: rig.Private(b, rig.Options{CRDs: []string{"config/crds"}}), WithT: NewWithT(b), b: b}
-		f.SetDefaultEventuallyTimeout(patience)
+		f.SetDefaultEventuallyTimeout(timeout)
 		for i := range rings {
 			f.Expect(f.Client.Create(b.Context(), &shardingv1alpha1.ControllerRing{
 				ObjectMeta: metav1.ObjectMeta{Name: f.ringNumber(i)},
@@ -137,13 +125,13 @@ func BenchmarkForeignObjects(b *testing.B) {
 				}}},
 			})).To(Succeed())
 		}
-		without := f.atRest(rings)
+		without := f.idleCost(rings)
 		f.parallel(*foreign, 16, func(i int) error {
 			_, err := f.create(metav1.NamespaceDefault, fmt.Sprintf("foreign-%06d", i))
 			return err
 		})
-		with := f.atRest(rings)
-		b.Logf("in %s at rest, without and with %d foreign objects: sharder %s and %s, API server %s and %s, received %.0f and %.0f KiB",
+		with := f.idleCost(rings)
+		b.Logf("in %s while idle, without and with %d foreign objects: sharder %s and %s, API server %s and %s, received %.0f and %.0f KiB",
 			*foreignFor, *foreign, without.sharder, with.sharder, without.apiServer, with.apiServer, without.received/1024, with.received/1024)
 		for _, of := range []struct {
 			name, unit    string
@@ -153,15 +141,15 @@ func BenchmarkForeignObjects(b *testing.B) {
 			{"API server's CPU", "x-apiserver", with.apiServer.Seconds(), without.apiServer.Seconds()},
 			{"bytes received", "x-received", with.received, without.received},
 		} {
-			f.figure(fmt.Sprintf("%d foreign objects, %d rings at rest: %s / without them", *foreign, rings, of.name), of.with/of.without, of.unit, "at most 1.1")
+			f.figure(fmt.Sprintf("%d foreign objects, %d idle rings: %s / without them", *foreign, rings, of.name), of.with/of.without, of.unit, "at most 1.1")
 		}
 	}
 }
 
 func (f *fixture) ringNumber(i int) string { return fmt.Sprintf("%s-%02d", ringName, i) }
 
-// atRest measures a sharder and the API server after the ring's first resync and sweep.
-func (f *fixture) atRest(rings int) cost {
+// idleCost measures a sharder and the API server after the first resync of all rings.
+func (f *fixture) idleCost(rings int) cost {
 	f.b.Helper()
 	proxy := f.Proxy(f.b)
 	sharder := f.StartSharder(f.b, rig.SharderOptions{Roles: []string{"test/bench/testdata/ring-role.yaml"}, Shipped: true, Proxy: proxy})
@@ -176,10 +164,10 @@ func (f *fixture) atRest(rings int) cost {
 			g.Expect(declared.Items[i].Status.AvailableShards).To(BeEquivalentTo(1))
 		}
 	}).Should(Succeed())
-	time.Sleep(2 * time.Minute) // the first sweep of all rings, and the API server's cleaning up after it
+	time.Sleep(2 * time.Minute) // the first resync of all rings, and the API server's garbage collection after it
 	_, received := proxy.Traffic()
-	began := cost{cpuTime(f.b, sharder.PID()), cpuTime(f.b, f.APIServer.PID()), float64(received)}
+	began := cost{used(f.b, sharder.PID()).CPU, used(f.b, f.APIServer.PID()).CPU, float64(received)}
 	time.Sleep(*foreignFor)
 	_, received = proxy.Traffic()
-	return cost{cpuTime(f.b, sharder.PID()) - began.sharder, cpuTime(f.b, f.APIServer.PID()) - began.apiServer, float64(received) - began.received}
+	return cost{used(f.b, sharder.PID()).CPU - began.sharder, used(f.b, f.APIServer.PID()).CPU - began.apiServer, float64(received) - began.received}
 }

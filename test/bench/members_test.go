@@ -24,12 +24,11 @@ import (
 )
 
 var (
-	restFor    = flag.Duration("rest", time.Minute, "how long the sharder's CPU time is measured while nothing but renewals happens")
-	profilesTo = flag.String("profiles", "", "directory for profiles of the sharder at rest, or none")
+	restFor    = flag.Duration("rest", time.Minute, "how long to measure the sharder's CPU time while shards only renew their Leases")
+	profilesTo = flag.String("profiles", "", "directory for profiles of the idle sharder (default: none)")
 )
 
-// BenchmarkMembers measures the sharder at rest: rings whose shards renew their Leases and nothing
-// else. One shard then joins.
+// BenchmarkMembers measures the sharder while shards only renew their Leases, and then one shard joins.
 func BenchmarkMembers(b *testing.B) {
 	for _, size := range []struct {
 		rings, shards int
@@ -37,14 +36,14 @@ func BenchmarkMembers(b *testing.B) {
 		cpu, memory   string
 	}{
 		{50, 10, 2 * time.Second, "at most 6 [before: 9.3, public: 5.7]", "at most 60 [before: 114, public: 58]"},
-		// Memory is the question here. Renewals every 2 s would measure the API server.
+		// This is about memory. Renewals every 2 s would measure the API server.
 		{200, 10, 8 * time.Second, "", "at most 100"},
 		{1, 200, 2 * time.Second, "at most 2.2 [before: 5.6, public: 2.2]", "at most 70 [before: 117, public: 56]"},
 	} {
 		b.Run(fmt.Sprintf("%dx%d", size.rings, size.shards), func(b *testing.B) {
 			for b.Loop() {
 				f := &fixture{Rig: rig.Private(b, rig.Options{CRDs: []string{"config/crds"}}), WithT: NewWithT(b), b: b}
-				f.SetDefaultEventuallyTimeout(patience)
+				f.SetDefaultEventuallyTimeout(timeout)
 				f.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 				f.rings(size.rings)
 				shards := f.renewing(size.renew)
@@ -56,21 +55,22 @@ func BenchmarkMembers(b *testing.B) {
 					f.available(ringNumber(i), size.shards)
 				}
 				time.Sleep(*restFor / 2) // events and first resyncs
-				used, renewals := cpuTime(b, sharder.PID()), shards.renewals.Load()
+				before, renewals := used(b, sharder.PID()).CPU, shards.renewals.Load()
 				time.Sleep(*restFor)
-				used, renewals = cpuTime(b, sharder.PID())-used, shards.renewals.Load()-renewals
+				cpu := used(b, sharder.PID()).CPU - before
+				renewals = shards.renewals.Load() - renewals
 				f.profile(sharder, fmt.Sprintf("%dx%d", size.rings, size.shards))
-				resident, peak := f.status(sharder.Running, "VmRSS"), f.peak(sharder.Running)
+				memory := used(b, sharder.PID())
 				took := f.joined(shards, size.shards)
 				what := fmt.Sprintf("%d rings with %d shards, renewing every %s: ", size.rings, size.shards, size.renew)
-				// A busy machine does not manage all renewals in time. What the sharder needs for all of them is
-				// estimated from above: some of its work does not grow with their number.
+				// On a busy machine not all renewals are in time. Dividing by their share overestimates the CPU time for all of
+				// them, because some of it does not grow with their number.
 				share := float64(renewals) * size.renew.Seconds() / restFor.Seconds() / float64(size.rings*size.shards)
-				f.figure(what+"renewals, of those there should be", share, "x-renewals", "about 1")
-				f.figure(what+"CPU", 100*used.Seconds()/restFor.Seconds()/share, "%-core", size.cpu)
-				f.figure(what+"memory at rest", resident, "MiB", size.memory)
-				f.figure(what+"memory, peak", peak, "MiB-peak", size.memory)
-				f.figure(what+"memory, peak with a join", f.peak(sharder.Running), "MiB-joined", size.memory)
+				f.figure(what+"renewals, as a share of those that were due", share, "x-renewals", "about 1")
+				f.figure(what+"CPU", 100*cpu.Seconds()/restFor.Seconds()/share, "%-core", size.cpu)
+				f.figure(what+"memory while idle", memory.Resident/mebibyte, "MiB", size.memory)
+				f.figure(what+"memory, peak", memory.Peak/mebibyte, "MiB-peak", size.memory)
+				f.figure(what+"memory, peak with a join", used(b, sharder.PID()).Peak/mebibyte, "MiB-joined", size.memory)
 				f.figure(what+"time until a join is handled", took.Seconds(), "s-join", "below 1")
 				f.Expect(shards.failures.Load()).To(BeZero(), "shards that have lost their Leases")
 			}
@@ -80,7 +80,7 @@ func BenchmarkMembers(b *testing.B) {
 
 func ringNumber(i int) string { return fmt.Sprintf("ring-%03d", i) }
 
-// rings declares rings, each of which selects one namespace. Only that of the first exists.
+// rings creates rings that select one namespace each. Only the namespace of the first exists.
 func (f *fixture) rings(n int) {
 	f.b.Helper()
 	for i := range n {
@@ -106,12 +106,12 @@ func (f *fixture) profiled() *rig.Sharder {
 	f.b.Helper()
 	return f.StartSharder(f.b, rig.SharderOptions{
 		Roles: []string{"test/bench/testdata/ring-role.yaml"}, Shipped: true,
-		// A machine that is busy with other things must not end it.
+		// A busy machine must not make it lose its Lease.
 		Config: fmt.Sprintf("leaderElection: {leaseDuration: 120s, renewDeadline: 100s, retryPeriod: 5s}\ndebugging: {enableProfiling: %t}", *profilesTo != ""),
 	})
 }
 
-// available waits for the number of a ring's available shards.
+// available waits until a ring has a number of available shards.
 func (f *fixture) available(name string, shards int) {
 	f.b.Helper()
 	f.Eventually(func(g Gomega) {
@@ -121,13 +121,13 @@ func (f *fixture) available(name string, shards int) {
 	}).Should(Succeed())
 }
 
-// renewing keeps Leases as shards do, without the shards.
+// renewing renews Leases as shards do, without the shards.
 type renewing struct {
 	f         *fixture
 	clientset kubernetes.Interface
 	every     time.Duration
 	ctx       context.Context
-	// renewals is how many there were, and failures how many shards have lost their Leases.
+	// renewals is the number of renewals, failures the number of shards that have lost their Leases.
 	renewals, failures atomic.Int64
 }
 
@@ -141,7 +141,7 @@ func (f *fixture) renewing(every time.Duration) *renewing {
 	return &renewing{f: f, clientset: clientset, every: every, ctx: f.b.Context()}
 }
 
-// add makes a shard join a ring. Shards of different rings may have one name.
+// add makes a shard join a ring. Shards of different rings may have the same name.
 func (r *renewing) add(ringName, name string) error {
 	holder, seconds, now := ringName+"-"+name, int32(15), metav1.NowMicro()
 	lease, err := r.clientset.CoordinationV1().Leases(r.f.Namespace).Create(r.ctx, &coordinationv1.Lease{
@@ -172,7 +172,7 @@ func (r *renewing) keep(lease *coordinationv1.Lease) {
 				r.renewals.Add(1)
 				break
 			}
-			if apierrors.IsConflict(err) { // the sharder has written the state
+			if apierrors.IsConflict(err) { // the sharder has written the state label
 				lease, err = r.clientset.CoordinationV1().Leases(lease.Namespace).Get(r.ctx, lease.Name, metav1.GetOptions{})
 				if err == nil && *lease.Spec.HolderIdentity == lease.Name {
 					continue
@@ -186,8 +186,8 @@ func (r *renewing) keep(lease *coordinationv1.Lease) {
 	}
 }
 
-// joined adds a shard to the first ring, and measures how long it takes until the ring says so and an
-// object is assigned to it.
+// joined adds a shard to the first ring, and returns how long it takes until the ring's status includes it and an object is
+// assigned to it.
 func (f *fixture) joined(shards *renewing, before int) time.Duration {
 	f.b.Helper()
 	first := ringNumber(0)
@@ -196,7 +196,7 @@ func (f *fixture) joined(shards *renewing, before int) time.Duration {
 		names[i] = fmt.Sprintf("%s-shard-%d", first, i)
 	}
 	newcomer, after := names[before], ring.New(names)
-	asked := time.Now()
+	requested := time.Now()
 	f.Expect(shards.add(first, fmt.Sprintf("shard-%d", before))).To(Succeed())
 	began, attempts := time.Now(), 0
 	for i := 0; ; i++ {
@@ -210,12 +210,12 @@ func (f *fixture) joined(shards *renewing, before int) time.Duration {
 		if created.Labels[shardingv1alpha1.LabelShard(first)] == newcomer {
 			break
 		}
-		f.Expect(time.Since(began)).To(BeNumerically("<", patience))
+		f.Expect(time.Since(began)).To(BeNumerically("<", timeout))
 		time.Sleep(10 * time.Millisecond)
 	}
-	// On a busy machine these are the API server's, mostly.
+	// On a busy machine most of this is the API server.
 	f.b.Logf("the API server took %s to create the Lease; object number %d was assigned to the new shard, after %s",
-		began.Sub(asked), attempts, time.Since(began))
+		began.Sub(requested), attempts, time.Since(began))
 	f.available(first, before+1)
 	return time.Since(began)
 }

@@ -16,18 +16,18 @@ import (
 )
 
 var (
-	objects = flag.Int("objects", 1000, "how many main objects, with a child each, a stop, a kill and a rollout are measured with")
-	// A scale-out moves a third of them. With few, the time until it begins would count more than the moves.
-	scaleOutObjects = flag.Int("scale-out-objects", 10000, "how many main objects, with a child each, a scale-out is measured with")
+	objects = flag.Int("objects", 1000, "number of main objects, with a child each, for a stop, a kill and a rollout")
+	// A scale-out moves a third of them. With few, most of the time would be that until it begins.
+	scaleOutObjects = flag.Int("scale-out-objects", 10000, "number of main objects, with a child each, for a scale-out")
 )
 
 const (
-	handOvers = 50  // what a leaving shard writes at the same time
-	moves     = 100 // what the sharder does
+	handovers = 50  // concurrent writes of a stopping shard
+	moves     = 100 // concurrent writes of the sharder
 	pause     = 20 * time.Second
 )
 
-// three is a ring of three shards with all objects where they belong.
+// three returns a ring of three shards whose objects have their final owners.
 func three(b *testing.B, env ...string) (*fixture, *observer, func(string)) {
 	b.Helper()
 	f := setUp(b)
@@ -37,15 +37,15 @@ func three(b *testing.B, env ...string) (*fixture, *observer, func(string)) {
 	f.ready(3)
 	o := f.observe()
 	o.settled("a", "b", "c")
-	time.Sleep(pause) // the looks that follow a change of members are over
+	time.Sleep(pause) // the resyncs after a change of members have ended
 	o.reset()
 	return f, o, func(name string) { f.Expect(running[name].Terminate()).To(Succeed()) }
 }
 
-// BenchmarkGracefulStop stops one of three shards, which hands its objects over, and then the same
-// with a shard that cannot, whose objects the sharder moves.
+// BenchmarkGracefulStop stops one of three shards, which hands its objects over, and then one without handover, whose objects the
+// sharder moves.
 func BenchmarkGracefulStop(b *testing.B) {
-	for name, env := range map[string][]string{"hand-over": nil, "sharder": {"HAND_OVER=off"}} {
+	for name, env := range map[string][]string{"handover": nil, "sharder": {"HANDOVER=off"}} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				f, o, stop := three(b, env...)
@@ -54,14 +54,14 @@ func BenchmarkGracefulStop(b *testing.B) {
 				took := o.settled("b", "c").Sub(began)
 				main, child := o.totals(mains), o.totals(children)
 				concurrency := moves
-				if name == "hand-over" {
-					concurrency = handOvers
+				if name == "handover" {
+					concurrency = handovers
 				}
 				plain := f.plainWrites(main.moved+child.moved, concurrency)
 				b.Logf("%d main objects and %d children moved in %s, as many plain writes took %s", main.moved, child.moved, took, plain)
 				f.figure("graceful stop of one of three: time / plain writes", took.Seconds()/plain.Seconds(), "x-plain", "at most 1.3")
 				f.figure("graceful stop: writes per moved object", float64(main.writes+child.writes)/float64(main.moved+child.moved), "writes/object", "exactly 1")
-				f.figure("graceful stop: time without a live shard, mean", main.meanOwnerless.Seconds(), "s-ownerless", "")
+				f.figure("graceful stop: time without a live owner, mean", main.meanOwnerless.Seconds(), "s-ownerless", "")
 				f.Expect(main.writes+child.writes).To(Equal(main.moved+child.moved), "one write for each moved object")
 			}
 		})
@@ -86,19 +86,19 @@ func BenchmarkScaleOut(b *testing.B) {
 		took := o.settled("a", "b", "c").Sub(joined)
 		main, child := o.totals(mains), o.totals(children)
 		writes := main.writes + child.writes
-		plain := f.plainWrites(writes, 2*handOvers)
+		plain := f.plainWrites(writes, 2*handovers)
 		b.Logf("the shard joined after %s; %d main objects and %d children moved in %s after that, as many plain writes took %s", joined.Sub(began), main.moved, child.moved, took, plain)
 		f.figure("scale-out 2 to 3: time / plain writes", took.Seconds()/plain.Seconds(), "x-plain", "at most 1.5")
 		f.figure("scale-out: writes per moved main object", float64(main.writes)/float64(main.moved), "writes/object", "exactly 2")
 		f.figure("scale-out: share of main objects moved, of a third", float64(main.moved)/float64(main.objects)*3, "x-third", "at most 1.1")
 		f.figure("scale-out: time in drain, mean", main.meanDrain.Seconds(), "s-drain", "under 2 [public: 10]")
-		f.Expect(main.writes).To(Equal(2*main.moved), "a drain and a hand-over for each")
+		f.Expect(main.writes).To(Equal(2*main.moved), "a drain and a handover for each")
 		f.Expect(main.movedTwice+child.movedTwice).To(BeZero(), "none moves twice")
 	}
 }
 
-// BenchmarkScaleOutPlainContract adds a third shard to two that know the plain contract only: they release an object by
-// removing its labels, and leave it to the sharder to move its children.
+// BenchmarkScaleOutPlainContract adds a third shard to two that implement only the basic contract: they release an object by removing
+// its labels, and the sharder moves its children.
 func BenchmarkScaleOutPlainContract(b *testing.B) {
 	for b.Loop() {
 		f := setUp(b)
@@ -128,7 +128,7 @@ func BenchmarkScaleOutPlainContract(b *testing.B) {
 	}
 }
 
-// release plays a shard that releases each object at once when it is drained.
+// release implements a shard that releases each object as soon as it is drained.
 func (f *fixture) release(shard string) {
 	f.b.Helper()
 	const workers = 25
@@ -157,7 +157,7 @@ func (f *fixture) release(shard string) {
 	}
 }
 
-// BenchmarkRollingReplacement replaces three shards one after the other, a new one first each time.
+// BenchmarkRollingReplacement replaces three shards one after the other; each time a new one joins first.
 func BenchmarkRollingReplacement(b *testing.B) {
 	for b.Loop() {
 		f, o, stop := three(b)
@@ -168,7 +168,7 @@ func BenchmarkRollingReplacement(b *testing.B) {
 		}
 		o.settled("d", "e", "f")
 		main := o.totals(mains)
-		f.figure("rolling replacement: time without a live shard, mean", main.meanOwnerless.Seconds(), "s-ownerless", "under 0.5 [public: 20]")
+		f.figure("rolling replacement: time without a live owner, mean", main.meanOwnerless.Seconds(), "s-ownerless", "under 0.5 [public: 20]")
 		f.figure("rolling replacement: moves per object", float64(main.moves)/float64(main.objects), "moves/object", "at most 1.55 [public: 1.53]")
 	}
 }
@@ -193,7 +193,7 @@ func BenchmarkKilledShard(b *testing.B) {
 		main, child := o.totals(mains), o.totals(children)
 		plain := f.plainWrites(main.moved+child.moved, moves)
 		b.Logf("all owned %s after the last renewal of a lease of %s; as many plain writes as moves took %s", took, duration, plain)
-		f.figure("killed shard: lease durations until owned again, without the moves", (took-plain).Seconds()/duration.Seconds(), "leases", "at most 1.2 [public: 2]")
+		f.figure("killed shard: lease durations until all objects have a live owner, without the moves", (took-plain).Seconds()/duration.Seconds(), "leases", "at most 1.2 [public: 2]")
 		f.Expect(main.writes+child.writes).To(Equal(main.moved+child.moved), "one write for each moved object")
 	}
 }

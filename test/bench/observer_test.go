@@ -19,7 +19,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 )
 
-// observer sees every write of every object and of every Lease.
+// observer watches all objects and Leases, and counts writes and moves.
 type observer struct {
 	f *fixture
 
@@ -27,7 +27,7 @@ type observer struct {
 	objects map[id]*object
 	live    map[string]bool // the shards that hold their Leases
 	last    time.Time       // when an object was written last
-	// moved is when an object of a resource came to another shard last.
+	// moved is when an object of a resource moved last.
 	moved map[schema.GroupVersionResource]time.Time
 }
 
@@ -36,19 +36,19 @@ type id struct {
 	name     string
 }
 
-// object is what was seen of one since the last reset.
+// object is what was observed of one since the last reset.
 type object struct {
 	owner         string
 	writes, moves int
-	drained       time.Duration // how long it had the drain label
+	drained       time.Duration // with the drain label
 	drainedSince  time.Time
-	// ownerless is how long its label named no live shard. A shard that leaves works on each object until it
-	// gives it away; how soon its next one has seen it is not in here.
+	// ownerless is the time during which its label named no live shard. A stopping shard works on each object until it hands it
+	// over. The time until the next owner has observed the object is not included.
 	ownerless time.Duration
 	lostAt    time.Time
 }
 
-// observe begins with what is there.
+// observe returns an observer of all existing objects and Leases.
 func (f *fixture) observe() *observer {
 	f.b.Helper()
 	o := &observer{f: f, objects: map[id]*object{}, live: map[string]bool{}, moved: map[schema.GroupVersionResource]time.Time{}}
@@ -79,8 +79,7 @@ func (f *fixture) observe() *observer {
 	return o
 }
 
-// follow sees each change after a version once, also when the API server ends a watch that is too
-// slow for it.
+// follow calls see once for each change after a version, even if the API server ends a slow watch.
 func (o *observer) follow(ctx context.Context, version string, begin func(context.Context, metav1.ListOptions) (watch.Interface, error), see func(watch.Event)) {
 	o.f.b.Helper()
 	changes, err := toolswatch.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: begin})
@@ -88,7 +87,7 @@ func (o *observer) follow(ctx context.Context, version string, begin func(contex
 	go func() {
 		for event := range changes.ResultChan() {
 			if event.Type == watch.Error {
-				o.f.b.Errorf("the observer cannot go on: %v", event.Object)
+				o.f.b.Errorf("the watch of the observer has failed: %v", event.Object)
 				return
 			}
 			see(event)
@@ -114,7 +113,7 @@ func (o *observer) seeLease(lease *coordinationv1.Lease) {
 	}
 }
 
-// account adds up the time without a live shard.
+// account adds up the time without a live owner.
 func (o *observer) account(seen *object, now time.Time) {
 	switch alive := o.live[seen.owner]; {
 	case alive && !seen.lostAt.IsZero():
@@ -157,7 +156,7 @@ func (o *observer) see(resource schema.GroupVersionResource, kind watch.EventTyp
 	}
 }
 
-// reset forgets what has happened until now.
+// reset sets all counts to zero.
 func (o *observer) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,8 +166,8 @@ func (o *observer) reset() {
 	o.last = time.Time{}
 }
 
-// settled waits until every object, and every child, is where the ring of these shards wants it. It
-// returns when the last write was seen.
+// settled waits until the owner of every object, and of every child, is that of a ring of these shards. It returns when the last
+// write was observed.
 func (o *observer) settled(shards ...string) time.Time {
 	o.f.b.Helper()
 	wanted := ring.New(shards)
@@ -182,13 +181,13 @@ func (o *observer) settled(shards ...string) time.Time {
 			}
 		}
 		return wrong
-	}).Should(BeZero(), func() string { return "objects are not where they belong: " + o.describe(wanted) })
+	}).Should(BeZero(), func() string { return "objects do not have their final owners: " + o.describe(wanted) })
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last
 }
 
-// describe tells a few of the objects that are not where they belong.
+// describe lists some of the objects that do not have their final owners.
 func (o *observer) describe(wanted *ring.Ring) string {
 	const few = 10
 	o.mu.Lock()
@@ -207,8 +206,7 @@ func (o *observer) describe(wanted *ring.Ring) string {
 	return fmt.Sprintf("%v%s", count, text.String())
 }
 
-// owned waits until every object is owned by one of these shards. It returns when the last write was
-// seen.
+// owned waits until one of these shards owns every object. It returns when the last write was observed.
 func (o *observer) owned(shards ...string) time.Time {
 	o.f.b.Helper()
 	members := ring.New(shards)
@@ -222,7 +220,7 @@ func (o *observer) owned(shards ...string) time.Time {
 			}
 		}
 		return wrong
-	}).Should(BeZero(), "objects without a live shard")
+	}).Should(BeZero(), "objects without a live owner")
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last

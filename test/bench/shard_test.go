@@ -18,7 +18,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard"
 )
 
-// runShard is an operator that has nothing to do with its objects, so that only sharding is measured.
+// runShard runs an operator whose reconciler does nothing, so that only sharding is measured.
 func runShard(ctx context.Context) error {
 	ctrl.SetLogger(zap.New())
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
@@ -26,7 +26,7 @@ func runShard(ctx context.Context) error {
 		return err
 	}
 	options := shard.Options{Ring: ringName, Name: os.Getenv("SHARD")}
-	if os.Getenv("HAND_OVER") == "off" {
+	if os.Getenv("HANDOVER") == "off" {
 		options.HandoverTimeout = -time.Second
 	}
 	mgr, err := shard.NewManager(config, manager.Options{

@@ -18,20 +18,21 @@ import (
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/stats"
 )
 
 const webhookGroup = "webhook.ringmaster.test"
 
-// withoutRing is a control plane of its own without any ring.
+// withoutRing returns a control plane without rings.
 func withoutRing(b *testing.B) *fixture {
 	b.Helper()
 	f := &fixture{Rig: rig.Private(b, rig.Options{CRDs: []string{"config/crds"}}), WithT: NewWithT(b), b: b}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(timeout)
 	f.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	return f
 }
 
-// define makes a kind Main<i> and a ring of it, with ConfigMaps as its children.
+// define creates a kind Main<i> and a ring for it, with ConfigMaps as children.
 func (f *fixture) define(i int) {
 	f.b.Helper()
 	kind, singular := fmt.Sprintf("Main%d", i), fmt.Sprintf("main%d", i)
@@ -62,12 +63,12 @@ func (f *fixture) declare(name string, resource shardingv1alpha1.RingResource, s
 	})).To(Succeed())
 }
 
-// hang starts a sharder, waits until all rings have their webhooks, and stops it in the middle of whatever it does.
+// hang starts a sharder, waits until all rings have their webhooks, and pauses it.
 func (f *fixture) hang(rings int) {
 	f.b.Helper()
 	sharder := f.StartSharder(f.b, rig.SharderOptions{Roles: []string{"test/bench/testdata/webhook-role.yaml"}, Shipped: true})
 	f.Eventually(func() []admissionregistrationv1.MutatingWebhookConfiguration { return f.webhooks() }).Should(HaveLen(rings))
-	time.Sleep(pause) // until the API server has read them, and the rings' conditions are there
+	time.Sleep(pause) // until the API server has observed them, and the rings have conditions
 	f.Expect(sharder.Pause()).To(Succeed())
 	f.b.Cleanup(func() { _ = sharder.Resume() })
 }
@@ -78,7 +79,7 @@ func (f *fixture) webhooks() []admissionregistrationv1.MutatingWebhookConfigurat
 	return list.Items
 }
 
-// timedCreates makes n ConfigMaps one after the other and returns how long each took.
+// timedCreates creates n ConfigMaps one after the other, and returns the duration of each.
 func (f *fixture) timedCreates(namespace string, n int, owners ...metav1.OwnerReference) []time.Duration {
 	f.b.Helper()
 	took := make([]time.Duration, n)
@@ -91,8 +92,8 @@ func (f *fixture) timedCreates(namespace string, n int, owners ...metav1.OwnerRe
 	return took
 }
 
-// BenchmarkHungSharder compares the creation of ConfigMaps with and without the webhooks of 50 rings, in turns. Each ring
-// has another main resource and ConfigMaps as children, and the sharder hangs.
+// BenchmarkHungSharder compares the creation of ConfigMaps with and without the webhooks of 50 rings, alternately. Each ring has
+// another main resource and ConfigMaps as children, and the sharder hangs.
 func BenchmarkHungSharder(b *testing.B) {
 	const rings, turns, each = 50, 6, 200
 	for b.Loop() {
@@ -108,15 +109,15 @@ func BenchmarkHungSharder(b *testing.B) {
 			with = append(with, f.timedCreates(f.Namespace, each)...)
 			f.withoutWebhooks(rings, func() { without = append(without, f.timedCreates(f.Namespace, each)...) })
 		}
-		b.Logf("unowned: p50 %s, p99 %s; without rings: p50 %s, p99 %s; owned: p50 %s, max %s", quantile(with, 0.5), quantile(with, 0.99),
-			quantile(without, 0.5), quantile(without, 0.99), quantile(owned, 0.5), slices.Max(owned))
+		b.Logf("unowned: p50 %s, p99 %s; without rings: p50 %s, p99 %s; owned: p50 %s, max %s", stats.Quantile(with, 0.5), stats.Quantile(with, 0.99),
+			stats.Quantile(without, 0.5), stats.Quantile(without, 0.99), stats.Quantile(owned, 0.5), slices.Max(owned))
 		f.figure(fmt.Sprintf("%d rings, hung sharder, unowned ConfigMap: time / time without rings", rings),
-			quantile(with, 0.5).Seconds()/quantile(without, 0.5).Seconds(), "x-plain", "at most 1.2")
+			stats.Quantile(with, 0.5).Seconds()/stats.Quantile(without, 0.5).Seconds(), "x-plain", "at most 1.2")
 		f.figure(fmt.Sprintf("%d rings, hung sharder, owned ConfigMap, longest of %d", rings, len(owned)), slices.Max(owned).Seconds(), "s", "one timeout of 1")
 	}
 }
 
-// owned makes a ConfigMap that an object of each kind controls.
+// owned creates a ConfigMap that an object of each kind controls.
 func (f *fixture) owned(from, to int) (took []time.Duration) {
 	f.b.Helper()
 	yes := true
@@ -127,7 +128,7 @@ func (f *fixture) owned(from, to int) (took []time.Duration) {
 	return took
 }
 
-// withoutWebhooks takes the webhooks of all rings away for a while. The API server has to notice both.
+// withoutWebhooks deletes the webhooks of all rings, calls do, and restores them. It waits until the API server has observed each.
 func (f *fixture) withoutWebhooks(rings int, do func()) {
 	f.b.Helper()
 	installed := f.webhooks()
@@ -144,7 +145,7 @@ func (f *fixture) withoutWebhooks(rings int, do func()) {
 	f.Eventually(func() time.Duration { return f.owned(rings-1, rings)[0] }).Should(BeNumerically(">", 900*time.Millisecond))
 }
 
-// BenchmarkRingsOnOneResource finds out how many rings with one main resource fail a request while their sharder hangs.
+// BenchmarkRingsOnOneResource finds the number of rings with one main resource at which requests fail while their sharder hangs.
 func BenchmarkRingsOnOneResource(b *testing.B) {
 	const most = 38
 	for b.Loop() {
@@ -189,7 +190,7 @@ func BenchmarkRingsOnOneResource(b *testing.B) {
 	}
 }
 
-// warned sees the rings' conditions. They are those of before the sharder hung.
+// warned checks the conditions of the rings, which the sharder has written before it hung.
 func (f *fixture) warned(rings int) {
 	f.b.Helper()
 	list := &shardingv1alpha1.ControllerRingList{}
@@ -200,5 +201,5 @@ func (f *fixture) warned(rings int) {
 			warned++
 		}
 	}
-	f.Expect(warned).To(Equal(rings), "each ring says that there are too many")
+	f.Expect(warned).To(Equal(rings), "each ring reports that there are too many")
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/ringmaster-project/ringmaster/internal/stats"
 )
 
 // Point is a value at a time: since the run began, or of a process's life.
@@ -14,23 +16,23 @@ type Point struct {
 	Value float64
 }
 
-// Limit is how much larger the last third may be than the first: by a share of the first, plus an absolute slack, so that
-// small numbers may vary.
+// Limit is how much larger the last third may be than the first: a share of the first, plus a slack that allows small numbers to
+// vary.
 type Limit struct {
 	Share, Slack float64
-	// Over is the shortest third that is judged, for what depends on which disturbances were in it.
+	// Over is the shortest third that is judged, for measures that depend on its disturbances.
 	Over time.Duration
 }
 
-// Verdict is what was found in a series of points.
+// Verdict is the result for a series of points.
 type Verdict struct {
 	// First and Last are the medians of the first and the last third of the time after the warm-up.
 	First, Last float64
-	// Judged is whether there were enough points for that, and Grown whether the limit is exceeded.
+	// Judged is set if there were enough points, Grown if the limit is exceeded.
 	Judged, Grown bool
 }
 
-// fewest is how many points a third must have to be judged: less, and one garbage collection decides.
+// fewest is the number of points that a third must have: with fewer, one garbage collection would decide.
 const fewest = 5
 
 // Judge compares the medians of the first and the last third of the time after a warm-up. Medians, because collections,
@@ -52,28 +54,19 @@ func Judge(points []Point, warmUp time.Duration, limit Limit) Verdict {
 			last = append(last, p.Value)
 		}
 	}
-	v := Verdict{First: median(first), Last: median(last), Judged: third > 0 && third >= limit.Over && len(first) >= fewest && len(last) >= fewest}
+	v := Verdict{First: stats.Median(first), Last: stats.Median(last), Judged: third > 0 && third >= limit.Over && len(first) >= fewest && len(last) >= fewest}
 	v.Grown = v.Judged && v.Last > v.First*(1+limit.Share)+limit.Slack
 	return v
 }
 
-func median(values []float64) float64 {
-	values = slices.Sorted(slices.Values(values))
-	n := len(values)
-	if n == 0 {
-		return 0
-	}
-	return (values[(n-1)/2] + values[n/2]) / 2
-}
-
-// Measure is one of the things that may not grow.
+// Measure is something that must not grow.
 type Measure struct {
 	Name, Unit string
 	Limit      Limit
 	of         func(Sample) float64
 }
 
-// Measures are all that is judged of a process.
+// Measures returns what is judged of a process.
 func Measures() []Measure {
 	const mebibyte = 1 << 20
 	const allDisturbances = 4 * time.Minute // about one of each kind
@@ -90,10 +83,10 @@ func Measures() []Measure {
 
 // Sample is a process at a time.
 type Sample struct {
-	// Process is its name, Long whether it is meant to run for the whole time.
+	// Process is its name. Long is set if it should run for the whole time.
 	Process string
 	Long    bool
-	// At is the time since the run began, Age that since the process was started.
+	// At is the time since the run began, Age the time since the process started.
 	At, Age time.Duration
 	// Heap is in bytes, Requests in the last minute.
 	Heap, Goroutines, Watches, Files, Requests float64
@@ -106,15 +99,15 @@ type Row struct {
 	Verdict
 }
 
-// Warm-ups: caches fill, the first Websites are made, connections are opened.
+// Warm-up: caches fill, the first Websites are created, connections are opened.
 const (
 	warmUp    = 2 * time.Minute
 	warmUpAge = time.Minute
 )
 
-// Compare judges all processes. Each that is meant to run for the whole time is judged by itself. Those that are restarted are
-// judged together, twice: by their age, which shows what grows in a process, and by the time at which they were sampled, which
-// shows what each one inherits from those before. Requests are not judged by age, because they depend on the disturbances.
+// Compare judges all processes. Each process that should run for the whole time is judged by itself. Those that restart are judged
+// together, twice: by their age, which shows growth within a process, and by the time of the sample, which shows growth from one
+// to the next. Requests are not judged by age, because they depend on the disturbances.
 func Compare(samples []Sample) []Row {
 	var subjects []string
 	series := map[string][]Sample{}
@@ -140,7 +133,7 @@ func Compare(samples []Sample) []Row {
 	for _, subject := range subjects {
 		for _, m := range Measures() {
 			if subject == byAge && m.Limit.Over > 0 {
-				continue // few instances get old, and the disturbances around them decide
+				continue // few instances become old, and the disturbances around them decide
 			}
 			points := make([]Point, 0, len(series[subject]))
 			for _, s := range series[subject] {
@@ -160,7 +153,7 @@ func Compare(samples []Sample) []Row {
 	return rows
 }
 
-// rank puts those that were restarted behind the others.
+// rank sorts the subjects of restarted instances behind the others.
 func rank(subject string, behind ...string) int { return slices.Index(behind, subject) + 1 }
 
 // Print writes the result as a table.

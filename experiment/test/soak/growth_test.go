@@ -138,7 +138,7 @@ func TestCompare(t *testing.T) {
 			var table strings.Builder
 			soak.Print(&table, rows)
 			if got := strings.Count(table.String(), "GROWN"); got != len(test.grown) {
-				t.Errorf("the table says it %d times:\n%s", got, &table)
+				t.Errorf("the table reports growth %d times:\n%s", got, &table)
 			}
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ReadMetrics reads what a Go process says of itself in Prometheus' format.
+// ReadMetrics reads the metrics of a Go process in Prometheus' text format.
 func ReadMetrics(text string) (heap, goroutines, files float64, err error) {
 	values := map[string]*float64{"go_memstats_heap_inuse_bytes": &heap, "go_goroutines": &goroutines, "process_open_fds": &files}
 	for line := range strings.Lines(text) {

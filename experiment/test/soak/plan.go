@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Disturbance is what is done to instances.
+// Disturbance is something that happens to instances.
 type Disturbance string
 
 const (
@@ -25,7 +25,7 @@ type Step struct {
 	What Disturbance
 	// Victim is the number of the instance among those that may be disturbed.
 	Victim int
-	// Rest is how long nothing happens afterwards.
+	// Rest is the time without disturbances afterwards.
 	Rest time.Duration
 }
 

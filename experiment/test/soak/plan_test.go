@@ -30,12 +30,12 @@ func TestSteps(t *testing.T) {
 	}
 	for _, what := range []soak.Disturbance{soak.Roll, soak.Kill, soak.Pause, soak.ShortPause} {
 		if !slices.ContainsFunc(one[:4], func(s soak.Step) bool { return s.What == what }) {
-			t.Errorf("there is no %s among the first ones: %v", what, one)
+			t.Errorf("%s is missing in the first steps: %v", what, one)
 		}
 	}
 	for _, step := range one {
 		if step.Victim < 0 || step.Victim >= victims || step.Rest <= 0 {
-			t.Errorf("nobody can do %+v", step)
+			t.Errorf("impossible step %+v", step)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// AuditPolicy makes the API server write a line for each request of a process that is tested, and two for a watch: when it
-// has begun, and when it has ended.
+// AuditPolicy makes the API server log a line for each request of a tested process, and two for a watch: when it begins, and when it
+// ends.
 const AuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -21,8 +21,8 @@ rules:
 - {level: None}
 `
 
-// Requests counts the requests and the open watches of each process, as the API server sees them. A process is known by
-// the Pod that its token is bound to.
+// Requests counts the requests and the open watches of each process in the API server's audit log. The Pod that its token is bound to
+// identifies a process.
 type Requests struct {
 	path string
 
@@ -32,7 +32,7 @@ type Requests struct {
 	watches map[string]map[string]bool // by process, then by the request's ID
 }
 
-// NewRequests reads an audit log.
+// NewRequests returns the counts of an audit log.
 func NewRequests(path string) *Requests {
 	return &Requests{path: path, total: map[string]float64{}, watches: map[string]map[string]bool{}}
 }
@@ -44,7 +44,7 @@ func (r *Requests) Of(process string) (total, watches float64) {
 	return r.total[process], float64(len(r.watches[process]))
 }
 
-// Update reads what was written since the last time.
+// Update reads the lines that were written since its last call.
 func (r *Requests) Update() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *Requests) Update() error {
 		if !complete { // it is being written
 			return nil
 		}
-		if err := r.note(line); err != nil {
+		if err := r.add(line); err != nil {
 			return err
 		}
 		r.read += int64(len(line) + 1)
@@ -73,7 +73,7 @@ func (r *Requests) Update() error {
 	}
 }
 
-// auditEvent is what counts of a line. k8s.io/apiserver has the type, with hundreds of packages.
+// auditEvent has the relevant fields of a line. The type in k8s.io/apiserver would need hundreds of packages.
 type auditEvent struct {
 	ID    string `json:"auditID"`
 	Stage string `json:"stage"`
@@ -87,7 +87,7 @@ const podName = "authentication.kubernetes.io/pod-name"
 
 var errNoID = errors.New("an audit event has no ID")
 
-func (r *Requests) note(line []byte) error {
+func (r *Requests) add(line []byte) error {
 	var event auditEvent
 	if err := json.Unmarshal(line, &event); err != nil {
 		return fmt.Errorf("reading the audit log: %w", err)

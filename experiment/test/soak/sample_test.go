@@ -26,13 +26,13 @@ const (
 	progressEvery = 2 // samples
 )
 
-// reading is for metrics of processes of this test, whose certificates nobody has signed.
-var reading = &http.Client{
+// metricsClient reads metrics of processes of this test, which have self-signed certificates.
+var metricsClient = &http.Client{
 	Timeout:   5 * time.Second,
 	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 }
 
-// counted is how many requests a process had sent at a time.
+// counted is the number of requests that a process had sent at a time.
 type counted struct {
 	at    time.Time
 	total float64
@@ -78,7 +78,7 @@ func (s *setup) sampleUntil(ctx context.Context) {
 	}
 }
 
-// sample measures a process. A process that is paused or has just ended does not answer.
+// sample measures a process. A process that is paused or has just exited does not respond.
 func (s *setup) sample(ctx context.Context, name, url, folder string, since time.Time, sent map[string][]counted) (soak.Sample, bool) {
 	at := time.Now()
 	total, watches := s.requests.Of(name)
@@ -111,14 +111,14 @@ func metrics(ctx context.Context, url, folder string) (string, error) {
 		}
 		request.Header.Set("Authorization", "Bearer "+string(token))
 	}
-	response, err := reading.Do(request)
+	response, err := metricsClient.Do(request)
 	if err != nil {
 		return "", err
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s", url, response.Status)
+		err = fmt.Errorf("reading %s: got status %s", url, response.Status)
 	}
 	return string(content), err
 }
@@ -130,10 +130,10 @@ func (s *setup) progress(now []soak.Sample) {
 		parts = append(parts, fmt.Sprintf("%s %.0f MiB %.0f goroutines %.0f watches %.0f files %.0f req/min",
 			p.Process, p.Heap/(1<<20), p.Goroutines, p.Watches, p.Files, p.Requests))
 	}
-	fmt.Fprintf(s.t.Output(), "%s of %s  %d Websites ready, %d not; %s\n", s.elapsed(), *duration, s.users.Fulfilled(), s.users.Left(), strings.Join(parts, "; "))
+	fmt.Fprintf(s.t.Output(), "%s of %s  %d Websites Ready, %d not; %s\n", s.elapsed(), *duration, s.generator.Ready(), s.generator.Waiting(), strings.Join(parts, "; "))
 }
 
-// history waits until nothing is written any more, and returns all that has happened, in order.
+// history waits until nothing is written, and returns all events in order.
 func (s *setup) history() []history.Event {
 	s.t.Helper()
 	const quiet = 5 * time.Second
@@ -159,7 +159,7 @@ func (s *setup) history() []history.Event {
 	return events
 }
 
-// reconciles are those that an instance has logged.
+// reconciles returns the reconciles that an instance has logged.
 func reconciles(m *instance, logged []lines.Line) []history.Event {
 	var events []history.Event
 	numbers := map[string]int64{}

@@ -29,25 +29,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/demo/balancer"
 	"github.com/ringmaster-project/ringmaster/experiment/fleet"
 	"github.com/ringmaster-project/ringmaster/experiment/load"
 	"github.com/ringmaster-project/ringmaster/experiment/test/soak"
-	"github.com/ringmaster-project/ringmaster/demo/balancer"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 	"github.com/ringmaster-project/ringmaster/test/robustness/history"
 )
 
-// The matchers that are used; a dot import would hide what the package's own names are.
+// The matchers that are used; a dot import would hide the names of this package.
 var succeed, beZero, haveLength = gomega.Succeed, gomega.BeZero, gomega.HaveLen
 
 const (
 	manifests = "examples/webhosting/config/"
-	// leaseDuration is the operator's default: what is soaked is what is shipped.
+	// leaseDuration is the operator's default, so that the test runs what users run.
 	leaseDuration = 15 * time.Second
 )
 
-// What is spread, and what is watched to see it.
+// The sharded kinds, and the resources that are watched.
 var (
 	website    = schema.GroupVersionKind{Group: "webhosting.timebertt.dev", Version: "v1alpha1", Kind: "Website"}
 	controlled = []schema.GroupKind{
@@ -63,22 +63,22 @@ var (
 	}
 )
 
-// setup is a control plane with two replicas of the sharder, the instances of the operator and users.
+// setup is a control plane with two replicas of the sharder, the instances of the operator and a load generator.
 type setup struct {
 	*rig.Rig
 	*gomega.WithT
-	t        *testing.T
-	begin    time.Time
-	folder   string
-	recorder *history.Recorder
-	requests *soak.Requests
-	users    *load.Users
-	sharders []*rig.Sharder
-	counts   map[soak.Disturbance]int
-	samples  []soak.Sample // only sampleUntil writes to it
+	t         *testing.T
+	begin     time.Time
+	folder    string
+	recorder  *history.Recorder
+	requests  *soak.Requests
+	generator *load.Generator
+	sharders  []*rig.Sharder
+	counts    map[soak.Disturbance]int
+	samples   []soak.Sample // only sampleUntil writes to it
 
 	mu        sync.Mutex
-	instances []*instance // all that were ever started
+	instances []*instance // all that were started
 }
 
 // instance is a process of the operator.
@@ -87,12 +87,12 @@ type instance struct {
 	name, id        string
 	health, metrics int
 	since           time.Time
-	// long is whether it is meant to run until the end, ends whether it is meant to end now.
+	// long is set if the instance should run until the end, ends if it should exit now.
 	long bool
 	ends atomic.Bool
 }
 
-// setUp starts everything but the instances, and begins to record.
+// setUp starts everything except the instances, and starts to record.
 func setUp(t *testing.T) *setup {
 	t.Helper()
 	s := &setup{t: t, WithT: gomega.NewWithT(t), folder: rig.TempDir(t), counts: map[soak.Disturbance]int{}, begin: time.Now()}
@@ -101,22 +101,22 @@ func setUp(t *testing.T) *setup {
 	policy, audit := filepath.Join(s.folder, "policy.yaml"), filepath.Join(s.folder, "audit.log")
 	s.Expect(os.WriteFile(policy, []byte(soak.AuditPolicy), 0o600)).To(succeed())
 	s.requests = soak.NewRequests(audit)
-	const mebibytes = 100000 // it is read as one file
+	const mebibytes = 100000 // the log must stay one file
 	s.Rig = rig.Private(t, rig.Options{
 		CRDs:              []string{"config/crds", manifests + "crds"},
-		ControllerManager: true, // children of deleted Websites have to go
+		ControllerManager: true, // it deletes the children of deleted Websites
 		APIServerArgs:     []string{"--audit-policy-file=" + policy, "--audit-log-path=" + audit, fmt.Sprint("--audit-log-maxsize=", mebibytes)},
 	})
 	project := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
 	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"webhosting.timebertt.dev/project":"true"}}}`))
-	s.Expect(s.Client.Patch(t.Context(), project, label)).To(succeed()) // nobody else writes to it
+	s.Expect(s.Client.Patch(t.Context(), project, label)).To(succeed()) // nothing else writes to it
 	s.record()
 	s.startSharders()
 	s.prepareUsers()
 	return s
 }
 
-// path is the file with what the test records.
+// path returns the file with the recorded events.
 func (s *setup) path() string { return filepath.Join(s.folder, "writes") }
 
 func (s *setup) record() {
@@ -169,7 +169,7 @@ func (s *setup) startSharders() {
 	}
 }
 
-// prepareUsers makes what Websites look like, and who makes them.
+// prepareUsers creates Themes and the load generator.
 func (s *setup) prepareUsers() {
 	s.t.Helper()
 	var themes []string
@@ -185,20 +185,20 @@ func (s *setup) prepareUsers() {
 	access, err := client.NewWithWatch(config, client.Options{Scheme: fleet.Scheme()})
 	s.Expect(err).NotTo(gomega.HaveOccurred())
 	const workers = 8
-	s.users = load.New(load.Options{
+	s.generator = load.New(load.Options{
 		Client: access, Namespaces: []string{s.Namespace}, Themes: themes, Ring: fleet.Ring, Workers: workers, Runs: s.runs,
 	})
-	s.Expect(s.users.Watch(s.t.Context(), s.Namespace)).To(succeed())
+	s.Expect(s.generator.Watch(s.t.Context(), s.Namespace)).To(succeed())
 }
 
-// limited is a context for what may take long, but not forever.
+// limited returns a context with a timeout.
 func (s *setup) limited() context.Context {
 	ctx, cancel := context.WithTimeout(s.t.Context(), rig.Timeout)
 	s.t.Cleanup(cancel)
 	return ctx
 }
 
-// join starts an instance, and does not wait for it.
+// join starts an instance.
 func (s *setup) join(long bool) *instance {
 	s.t.Helper()
 	m := &instance{health: rig.ReservePort(s.t), metrics: rig.ReservePort(s.t), since: time.Now(), long: long}
@@ -206,7 +206,7 @@ func (s *setup) join(long bool) *instance {
 	m.Running = s.Start(s.t, rig.Process{
 		Name: m.name, ServiceAccount: fleet.Ring, Roles: []string{manifests + "rbac"}, Binary: rig.Build(s.t, "./examples/webhosting"),
 		Args: []string{
-			"--mode=shard", "--zap-log-level=debug", // so that each reconcile is in the log
+			"--mode=shard", "--zap-log-level=debug", // each reconcile is logged
 			fmt.Sprint("--health-address=127.0.0.1:", m.health), fmt.Sprint("--metrics-address=127.0.0.1:", m.metrics),
 			fmt.Sprint("--lease-duration=", leaseDuration),
 		},
@@ -215,14 +215,14 @@ func (s *setup) join(long bool) *instance {
 	s.mu.Lock()
 	s.instances = append(s.instances, m)
 	s.mu.Unlock()
-	var noted sync.WaitGroup
-	noted.Go(func() {
+	var recorded sync.WaitGroup
+	recorded.Go(func() {
 		<-m.Done()
 		s.recorder.Record(history.Event{What: history.Gone, Process: m.id, Shard: m.name})
 	})
 	s.t.Cleanup(func() {
 		_ = m.Kill()
-		noted.Wait()
+		recorded.Wait()
 	})
 	s.Eventually(func() (int, error) { return get(fmt.Sprintf("http://127.0.0.1:%d/readyz", m.health)) }).Should(gomega.Equal(http.StatusOK), m.name)
 	lease, err := s.Clientset.CoordinationV1().Leases(s.Namespace).Get(s.t.Context(), m.name, metav1.GetOptions{})
@@ -242,7 +242,7 @@ func get(url string) (int, error) {
 	return response.StatusCode, nil
 }
 
-// pause stops an instance where it is for a while.
+// pause pauses an instance for a while.
 func (s *setup) pause(m *instance, d time.Duration) {
 	s.t.Helper()
 	s.Expect(m.Pause()).To(succeed())
@@ -252,7 +252,7 @@ func (s *setup) pause(m *instance, d time.Duration) {
 	s.Expect(m.Resume()).To(succeed())
 }
 
-// settled waits until the sharder has as many shards as there are instances. It fails at once if a process has exited.
+// settled waits until all instances are available shards. It fails immediately if a process has exited.
 func (s *setup) settled() {
 	s.t.Helper()
 	s.Eventually(func() (int32, error) {
@@ -265,7 +265,7 @@ func (s *setup) settled() {
 	}).Should(gomega.BeEquivalentTo(instances))
 }
 
-// started are all instances that there ever were.
+// started returns all instances that were started.
 func (s *setup) started() []*instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,12 +291,12 @@ func (s *setup) exited() (descriptions []string) {
 	return descriptions
 }
 
-// live are the instances that run and are meant to.
+// live returns the instances that run and should run.
 func (s *setup) live() []*instance {
 	return slices.DeleteFunc(s.started(), func(m *instance) bool { return m.ends.Load() || !m.Running.Running() })
 }
 
-// runs tells whether the process of an instance runs.
+// runs reports whether the process of an instance runs.
 func (s *setup) runs(name string) bool {
 	return slices.ContainsFunc(s.started(), func(m *instance) bool { return m.name == name && m.Running.Running() })
 }

@@ -23,8 +23,8 @@ import (
 
 var (
 	duration = flag.Duration("duration", time.Hour, "how long to disturb the instances")
-	seed     = flag.Uint64("seed", 0, "what is done when, and to which instance (default: by chance; it is printed)")
-	websites = flag.Int("websites", 60, "how many Websites there are")
+	seed     = flag.Uint64("seed", 0, "seed of the disturbances (default: random; it is printed)")
+	websites = flag.Int("websites", 60, "number of Websites")
 )
 
 func TestMain(m *testing.M) {
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{})
 }
 
-// instances is the number of instances, undisturbed how many of them are never disturbed: one runs for the whole time and takes
-// over objects from all others.
+// instances is the number of instances, undisturbed the number of those that are never disturbed: one runs for the whole time and
+// takes over objects from all others.
 const instances, undisturbed = 3, 1
 
 // TestSoak looks for growth and for violations in a run of any length.
@@ -51,7 +51,7 @@ func TestSoak(t *testing.T) {
 	s.settled()
 	s.begin = time.Now()
 	var busy, sampling sync.WaitGroup
-	busy.Go(s.load)
+	busy.Go(s.generateLoad)
 	watched, stop := context.WithCancel(t.Context())
 	sampling.Go(func() { s.sampleUntil(watched) })
 	defer sampling.Wait()
@@ -70,13 +70,13 @@ func TestSoak(t *testing.T) {
 	s.judge()
 }
 
-// load makes, changes and deletes Websites until the time is over.
-func (s *setup) load() {
-	const each, every = 0.5, 20 * time.Second
+// generateLoad creates, changes and deletes Websites until the time is over.
+func (s *setup) generateLoad() {
+	const rate, every = 0.5, 20 * time.Second
 	plan := scenario.Scenario{
-		Duration: *duration, Load: scenario.Load{Initial: *websites, Create: each, Delete: each, ChangeEvery: every},
+		Duration: *duration, Load: scenario.Load{Initial: *websites, Create: rate, Delete: rate, ChangeEvery: every},
 	}
-	s.users.Do(s.t.Context(), s.begin, plan.Plan(*seed))
+	s.generator.Run(s.t.Context(), s.begin, plan.Plan(*seed))
 }
 
 // sleep waits, and reports whether there is time left.
@@ -86,7 +86,7 @@ func (s *setup) sleep(d time.Duration) bool {
 	return d < remaining
 }
 
-// disturb does something to instances, and replaces those that have ended.
+// disturb executes a step, and replaces the instances that have exited.
 func (s *setup) disturb(step soak.Step) {
 	s.t.Helper()
 	disturbed := slices.DeleteFunc(s.live(), func(m *instance) bool { return m.long })
@@ -110,20 +110,20 @@ func (s *setup) disturb(step soak.Step) {
 	case soak.Pause:
 		victim.ends.Store(true)
 		s.pause(victim, leaseDuration*2)
-		s.Expect(victim.Wait(s.limited())).NotTo(succeed(), "%s has lost its Lease", victim.name)
+		s.Expect(victim.Wait(s.limited())).NotTo(succeed(), "%s has lost its Lease and must fail", victim.name)
 		s.join(false)
 	case soak.ShortPause:
 		s.pause(victim, leaseDuration/5)
 	}
 }
 
-// judge lets everything come to rest, and says what came of the run.
+// judge waits until nothing happens, and reports the result of the run.
 func (s *setup) judge() {
 	s.t.Helper()
 	s.settled()
-	s.Eventually(s.users.Left).Should(beZero(), "Websites that are not ready")
+	s.Eventually(s.generator.Waiting).Should(beZero(), "Websites that are not Ready")
 	events := s.history()
-	const margin = 20 * time.Second // for a machine that is busy
+	const margin = 20 * time.Second // for a busy machine
 	report := oracle.Check(events, oracle.Options{
 		Main: []schema.GroupKind{website.GroupKind()}, Controlled: controlled, Sharder: "sharder",
 		Lag: margin / 2, Wake: margin / 2, Settle: margin,
@@ -131,16 +131,16 @@ func (s *setup) judge() {
 	})
 	rows := soak.Compare(s.samples)
 	out := s.t.Output()
-	fmt.Fprintf(out, "\n%s, seed %d, %d samples; disturbances: %v\n%d objects, %d reconciles\nwithout a live shard: %s\naway from their controllers: %s\n\n",
+	fmt.Fprintf(out, "\n%s, seed %d, %d samples; disturbances: %v\n%d objects, %d reconciles\nwithout a live owner: %s\nseparated from their controllers: %s\n\n",
 		s.elapsed(), *seed, len(s.samples), s.counts, report.Figures.Objects, report.Figures.Reconciles, report.Figures.Unowned, report.Figures.Apart)
 	soak.Print(out, rows)
-	const long = 15 * time.Minute // everything has samples enough then
+	const long = 15 * time.Minute // then everything has enough samples
 	for _, r := range rows {
 		if !r.Judged && *duration >= long {
 			s.t.Errorf("%s: too few samples to judge %s", r.Subject, r.Name)
 		}
 		if r.Grown {
-			s.t.Errorf("%s: %s has grown from %.1f to %.1f %s", r.Subject, r.Name, r.First, r.Last, r.Unit)
+			s.t.Errorf("%s: %s grew from %.1f to %.1f %s", r.Subject, r.Name, r.First, r.Last, r.Unit)
 		}
 	}
 	const most = 10
@@ -151,7 +151,7 @@ func (s *setup) judge() {
 		}
 		s.t.Error(v)
 	}
-	for _, failure := range s.users.Failures() {
+	for _, failure := range s.generator.Failures() {
 		s.t.Errorf("a user's request failed: %s", failure)
 	}
 	for _, exited := range s.exited() {

@@ -1,0 +1,173 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ringmaster-project/ringmaster/experiment/run"
+	"github.com/ringmaster-project/ringmaster/internal/stats"
+)
+
+// About is the context of a report.
+type About struct {
+	// Command repeats the experiment. It has no flags with paths or addresses of a machine.
+	Command string `json:"command"`
+	// Machine, Versions and Parameters are names and values.
+	Machine    [][2]string `json:"machine"`
+	Versions   [][2]string `json:"versions"`
+	Parameters [][2]string `json:"parameters"`
+	// Interrupted is set if the experiment ended early.
+	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+// Report is the result of an experiment.
+type Report struct {
+	About
+	Scenario string        `json:"scenario"`
+	Results  []*run.Result `json:"results"`
+}
+
+// section is a part of the report.
+type section struct {
+	title  string
+	text   []string
+	tables []table
+	charts []named
+	// details is set if the section is about single runs, and not part of a summary.
+	details bool
+}
+
+type named struct {
+	file string
+	chart
+}
+
+// table has cells that are plain text.
+type table struct {
+	head []string
+	rows [][]string
+}
+
+// Group is all runs of one configuration.
+type Group struct {
+	Title   string
+	Results []*run.Result
+}
+
+// Groups returns the runs by configuration, in the order of their first run.
+func (r *Report) Groups() []Group {
+	var groups []Group
+	index := map[string]int{}
+	for _, result := range r.Results {
+		title := r.configuration(result)
+		i, known := index[title]
+		if !known {
+			i = len(groups)
+			index[title] = i
+			groups = append(groups, Group{Title: title})
+		}
+		groups[i].Results = append(groups[i].Results, result)
+	}
+	return groups
+}
+
+// First returns the first run of the group, for what is the same in all of them.
+func (g Group) First() *run.Result { return g.Results[0] }
+
+// Spread returns the median and the range of a figure over the runs of the group. Runs without the figure do not count.
+func (g Group) Spread(of func(*run.Result) (value float64, known bool)) stats.Spread {
+	var values []float64
+	for _, result := range g.Results {
+		if value, known := of(result); known {
+			values = append(values, value)
+		}
+	}
+	return stats.Summarize(values)
+}
+
+// Usage returns the median and the range of a figure of a process.
+func (g Group) Usage(name string, of func(run.Figures) float64) stats.Spread {
+	return g.Spread(func(result *run.Result) (float64, bool) {
+		found, is := Process(result, name)
+		return of(found), is && of(found) > 0
+	})
+}
+
+// configuration describes what a run has in common with its repetitions.
+func (r *Report) configuration(of *run.Result) string {
+	title := fmt.Sprintf("%s, %d×", of.Setup, of.Instances)
+	if r.sizes() {
+		title += fmt.Sprintf(", %s Websites", short(float64(of.Load.Initial)))
+	}
+	return title
+}
+
+// title identifies a run.
+func (r *Report) title(of *run.Result) string {
+	if of.Repeat > 0 {
+		return fmt.Sprintf("%s, run %d", r.configuration(of), of.Repeat)
+	}
+	return r.configuration(of)
+}
+
+// sizes reports whether runs with the same number of instances have different numbers of initial Websites.
+func (r *Report) sizes() bool {
+	for _, result := range r.Results {
+		first := r.Results[0]
+		if result.Instances == first.Instances && result.Load.Initial != first.Load.Initial {
+			return true
+		}
+	}
+	return false
+}
+
+// sections returns the whole report.
+func (r *Report) sections() []section {
+	all := []section{r.objectives(), r.validity(), r.latencies(), r.recovery(), r.sideBySide(), r.usage(), r.ownership()}
+	if r.sizes() {
+		all = append([]section{r.bySize()}, all...)
+	}
+	if capacity, is := r.capacity(); is {
+		all = append([]section{capacity}, all...)
+	}
+	for _, result := range r.Results {
+		all = append(all, r.charts(result))
+	}
+	return append(all, r.conditions())
+}
+
+// Format formats a median, and the range if there are several runs.
+func Format(s stats.Spread, unit string) string {
+	switch s.Runs {
+	case 0:
+		return "–"
+	case 1:
+		return amount(s.Median, unit)
+	}
+	low, high := amount(s.Min, unit), amount(s.Max, unit)
+	if number, of, is := strings.Cut(low, " "); is && strings.HasSuffix(high, " "+of) {
+		low = number // the unit is that of the highest value
+	}
+	return fmt.Sprintf("%s (%s to %s)", amount(s.Median, unit), low, high)
+}
+
+// Share formats the median of a figure as a share of that of another one.
+func Share(of, reference stats.Spread) string {
+	if of.Runs == 0 || reference.Median <= 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", of.Median/reference.Median)
+}
+
+// Count formats a number of objects.
+func Count(n int) string { return short(float64(n)) }
+
+// FormatLatency formats the quantiles and the maximum of the latency with a name.
+func FormatLatency(group Group, of func(*run.Result) []run.Latency, name string) string {
+	for _, latency := range merge(group, of) {
+		if latency.Name == name {
+			return fmt.Sprintf("%s, %s, %s", amount(latency.P50, "s"), amount(latency.P99, "s"), maximum(latency))
+		}
+	}
+	return "–"
+}
