@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/internal/status"
@@ -28,13 +29,18 @@ func populate(t *testing.T, r *rig.Rig) *shardingv1alpha1.ControllerRing {
 	t.Helper()
 	g := NewWithT(t)
 	ring, shard, now := declare(t, r), "shard-0", metav1.NowMicro()
-	g.Expect(r.Client.Create(t.Context(), &coordinationv1.Lease{
+	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: shard, Labels: map[string]string{shardingv1alpha1.LabelControllerRing: ring.Name}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &shard, LeaseDurationSeconds: new(int32(3600)), AcquireTime: &now, RenewTime: &now},
-	})).To(Succeed())
-	g.Expect(r.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+	}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.Namespace, Name: "object", Labels: map[string]string{shardingv1alpha1.LabelShard(ring.Name): shard},
-	}})).To(Succeed())
+	}}
+	for _, created := range []client.Object{lease, object} {
+		g.Expect(r.Client.Create(t.Context(), created)).To(Succeed())
+		// Other tests list all rings of the shared API server.
+		t.Cleanup(func() { g.Expect(r.Client.Delete(context.Background(), created)).To(Succeed()) })
+	}
 	return ring
 }
 
@@ -94,9 +100,11 @@ func TestExitCode(t *testing.T) {
 	g.Expect(r.Client.Status().Update(t.Context(), ring)).To(Succeed())
 	_, stderr, err = user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
-	g.Expect(r.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+	orphan := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.Namespace, Name: "orphan", Labels: map[string]string{shardingv1alpha1.LabelShard(ring.Name): "gone"},
-	}})).To(Succeed())
+	}}
+	g.Expect(r.Client.Create(t.Context(), orphan)).To(Succeed())
+	t.Cleanup(func() { g.Expect(r.Client.Delete(context.Background(), orphan)).To(Succeed()) })
 	_, stderr, err = user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
 	g.Expect(err).To(MatchError("exit status 1"))
 	g.Expect(stderr).To(ContainSubstring("1 object is orphaned"))
