@@ -89,7 +89,7 @@ SYSTEM may be left out if there is only one.`,
 
 func (i *intervention) addFlags(command *cobra.Command) {
 	i.storeOptions.addFlags(command)
-	i.Confirmation.AddFlags(command)
+	i.AddFlags(command)
 }
 
 // prepared is an intervention that was checked against the state of the system.

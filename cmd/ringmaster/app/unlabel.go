@@ -74,8 +74,8 @@ and delete the ring first.`,
 			return u.run(command)
 		},
 	}
-	u.cluster.addFlags(command)
-	u.Confirmation.AddFlags(command)
+	u.addFlags(command)
+	u.AddFlags(command)
 	flags := command.Flags()
 	flags.StringSliceVar(&u.resources, "resource", nil, "resource to search, with its group, such as deployments.apps; can be repeated")
 	flags.BoolVar(&u.force, "force", false, "proceed even if shards of the ring are alive")
