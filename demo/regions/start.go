@@ -159,7 +159,7 @@ func (d *Demo) startOperators(context.Context) error {
 		err := d.add(d.operators, cluster.ProcessSpec{
 			Name: operatorOf(region), Namespace: region, Account: account, Program: program, Args: []string{
 				"--namespace=" + region, "--name=" + operatorOf(region), "--agent=http://" + d.addresses[region],
-				"--sessionDuration-duration=" + sessionDuration.String(), "--health-address=0", "--metrics-address=0",
+				"--session-duration=" + sessionDuration.String(), "--health-address=0", "--metrics-address=0",
 			},
 		})
 		if err != nil {
