@@ -40,16 +40,16 @@ func TestPlantedPhrases(t *testing.T) {
 	if out, err := exec.Command("git", "init", "-q", root).CombinedOutput(); err != nil {
 		t.Fatalf("git init: %v: %s", err, out)
 	}
-	plant("README.md", "The ring\ntells of it.\n\n```\nanew\n```\nBut `anew` is code.\n")
-	plant("main.go", "// Package main asks the shard to let\n// go of it.\npackage main\n\n// Whoever calls it\n// must write the object\n// anew.\nvar help = `Write it\nanew`\n\nfunc anew() {}\n")
-	plant("config/role.yaml", "# The Lease is held for\n# ever.\nkind: Role\n")
-	plant("hack/e2e.sh", "# in good order\n")
-	plant(".ci/run", "echo 'so many tests'\n")
-	plant("Makefile", "up: ## Write it anew\n")
-	plant("config/crds/ring.yaml", "description: anew\n")
-	plant("added.go", "package main\n\nconst help = \"Keep the object \" +\n\t\"for \" + name +\n\t\" and the shard for \" +\n\t\"ever\"\n")
-	plant("zz_generated.deepcopy.go", "// anew\npackage main\n")
-	plant("docs/reference/cli/ringmaster.md", "anew\n")
+	plant("README.md", "The lock can\nbe had again.\n\n```\nstranded\n```\nBut `stranded` is code.\n")
+	plant("main.go", "// Package main knows what can be\n// had.\npackage main\n\n// Rivals call it\n// for objects that are\n// stranded.\nvar help = `Find what is\nstranded`\n\nfunc remain() {}\n")
+	plant("config/role.yaml", "# The lock can be\n# had.\nkind: Role\n")
+	plant("hack/e2e.sh", "# the drawer\n")
+	plant(".ci/run", "echo 'its crew'\n")
+	plant("Makefile", "up: ## Find what is stranded\n")
+	plant("config/crds/ring.yaml", "description: stranded\n")
+	plant("added.go", "package main\n\nconst help = \"The lock \" +\n\t\"can \" + name +\n\t\" and the lease can be \" +\n\t\"had\"\n")
+	plant("zz_generated.deepcopy.go", "// stranded\npackage main\n")
+	plant("docs/reference/cli/ringmaster.md", "stranded\n")
 	findings, err := check(root)
 	if err != nil {
 		t.Fatal(err)
@@ -61,15 +61,15 @@ func TestPlantedPhrases(t *testing.T) {
 		}
 	}
 	want := map[string][]int{
-		"README.md tells of":        {2},
-		"main.go let go":            {1},
-		"main.go Whoever":           {5},
-		"main.go anew":              {7, 9},
-		"config/role.yaml for ever": {1},
-		"hack/e2e.sh in good order": {1},
-		".ci/run so many":           {1},
-		"Makefile anew":             {1},
-		"added.go for ever":         {5},
+		"README.md can be had":        {1},
+		"main.go can be had":          {1},
+		"main.go Rivals":              {5},
+		"main.go stranded":            {7, 9},
+		"config/role.yaml can be had": {1},
+		"hack/e2e.sh drawer":          {1},
+		".ci/run crew":                {1},
+		"Makefile stranded":           {1},
+		"added.go can be had":         {5},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -125,21 +125,21 @@ cast:
 }
 
 func TestExceptions(t *testing.T) {
-	r, err := readRules([]byte("rules: [{pattern: anew}]\nallow: [{file: a.md, text: begin anew, reason: a quotation}, {file: b.md, text: anew, reason: a quotation}]"))
+	r, err := readRules([]byte("rules: [{pattern: crew}]\nallow: [{file: a.md, text: a ship's crew, reason: a quotation}, {file: b.md, text: crew, reason: a quotation}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	findings, err := r.check("a.md", "They begin anew.\nAnd end anew.\n")
+	findings, err := r.check("a.md", "It is a ship's crew.\nIt is a crew.\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(findings) != 1 || findings[0].line != 2 {
 		t.Errorf("got %v, want the second line only", findings)
 	}
-	if unused := r.unused(); len(unused) != 1 || unused[0].phrase != "anew" {
+	if unused := r.unused(); len(unused) != 1 || unused[0].phrase != "crew" {
 		t.Errorf("got %v as not needed, want that of b.md", unused)
 	}
-	if _, err := readRules([]byte("allow: [{file: a.md, text: anew}]")); err == nil {
+	if _, err := readRules([]byte("allow: [{file: a.md, text: crew}]")); err == nil {
 		t.Error("an exception without a reason is accepted")
 	}
 	if _, err := readRules([]byte("allow: [{file: a.md, reason: none}]")); err == nil {

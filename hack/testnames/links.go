@@ -10,6 +10,7 @@ import (
 
 var (
 	fenced  = regexp.MustCompile("(?ms)^ *```.*?\\n *```$")
+	span    = regexp.MustCompile("`[^`\\n]+`")
 	link    = regexp.MustCompile(`\]\(([^()\s]*)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	// markup is what GitHub removes from a heading to make its anchor.
@@ -18,7 +19,7 @@ var (
 
 // brokenLinks finds links to files and headings of the tree that do not exist.
 func brokenLinks(tree fs.FS, name, document string) (problems []string) {
-	for _, found := range link.FindAllStringSubmatch(fenced.ReplaceAllString(document, ""), -1) {
+	for _, found := range link.FindAllStringSubmatch(span.ReplaceAllString(fenced.ReplaceAllString(document, ""), "code"), -1) {
 		target, anchor, hasAnchor := strings.Cut(found[1], "#")
 		file := name
 		if target != "" {

@@ -28,7 +28,7 @@ func TestDecide(t *testing.T) {
 		instances      []Instance
 		intent         *Intent
 		policy         Policy
-		calm           time.Duration
+		quietFor       time.Duration
 		open           bool
 		members        Members
 		waits          []WaitReason
@@ -51,12 +51,12 @@ func TestDecide(t *testing.T) {
 		},
 		"not yet quiet": {
 			pending: Members{"dc1-a": both["dc1-a"]}, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"),
-			policy: Policy{Quiet: quiet}, calm: quiet - time.Second, members: Members{"dc1-a": both["dc1-a"]},
+			policy: Policy{Quiet: quiet}, quietFor: quiet - time.Second, members: Members{"dc1-a": both["dc1-a"]},
 			waits: []WaitReason{{"", "another 1s without a change"}}, again: time.Second,
 		},
 		"quiet": {
 			pending: Members{"dc1-a": both["dc1-a"]}, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"),
-			policy: Policy{Quiet: quiet}, calm: quiet, open: true, members: Members{"dc1-a": both["dc1-a"]},
+			policy: Policy{Quiet: quiet}, quietFor: quiet, open: true, members: Members{"dc1-a": both["dc1-a"]},
 		},
 		"somebody acts": {
 			pending: Members{"dc1-a": both["dc1-a"]}, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"),
@@ -64,7 +64,7 @@ func TestDecide(t *testing.T) {
 			waits: []WaitReason{{"dc2-operator", "its Exclusion is not done yet"}},
 		},
 		"gone, and waited for": {
-			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"), calm: time.Hour,
+			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1"), quietFor: time.Hour,
 			members: Members{"dc1-a": both["dc1-a"]}, waits: []WaitReason{{"dc2-a", "it is not ready, and no process of dc2 is alive"}},
 		},
 		"gone, and left out": {
@@ -78,7 +78,7 @@ func TestDecide(t *testing.T) {
 		},
 		"gone, but ready before, and goes on": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}, "dc2-a": {Prefix: "dc2"}}, instances: alive("dc1"),
-			policy: Policy{Missing: GoOn, After: time.Minute}, calm: time.Minute, open: true,
+			policy: Policy{Missing: GoOn, After: time.Minute}, quietFor: time.Minute, open: true,
 			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "no process of dc2 is alive"},
 		},
 		"gone, and left out also if it was ready": {
@@ -92,16 +92,16 @@ func TestDecide(t *testing.T) {
 		},
 		"goes on later": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1", "dc2"),
-			policy: Policy{Missing: GoOn, After: time.Minute}, calm: 50 * time.Second,
+			policy: Policy{Missing: GoOn, After: time.Minute}, quietFor: 50 * time.Second,
 			members: Members{"dc1-a": both["dc1-a"]}, waits: []WaitReason{{"dc2-a", "it is not ready"}}, again: 10 * time.Second,
 		},
 		"goes on now": {
 			pending: both, ready: Members{"dc1-a": {Prefix: "dc1"}}, instances: alive("dc1", "dc2"),
-			policy: Policy{Missing: GoOn, After: time.Minute}, calm: time.Minute, open: true,
+			policy: Policy{Missing: GoOn, After: time.Minute}, quietFor: time.Minute, open: true,
 			members: Members{"dc1-a": both["dc1-a"]}, leftOut: map[MemberID]string{"dc2-a": "it is not ready"},
 		},
 		"goes on with nobody": {
-			pending: both, instances: alive("dc1", "dc2"), policy: Policy{Missing: GoOn, After: time.Minute}, calm: time.Minute,
+			pending: both, instances: alive("dc1", "dc2"), policy: Policy{Missing: GoOn, After: time.Minute}, quietFor: time.Minute,
 			leftOut: map[MemberID]string{"dc1-a": "it is not ready", "dc2-a": "it is not ready"},
 		},
 	} {
@@ -112,7 +112,7 @@ func TestDecide(t *testing.T) {
 				Sets:       map[Set]Members{PendingForRestart: test.pending, ReadyForRestart: test.ready},
 				declaredBy: map[Set]map[MemberID][]string{PendingForRestart: prefixes(test.pending), ReadyForRestart: prefixes(test.ready)},
 			}
-			got := decide(view, test.pending, policies{test.policy}, test.policy.Quiet, test.calm, Restart)
+			got := decide(view, test.pending, policies{test.policy}, test.policy.Quiet, test.quietFor, Restart)
 			want := &decision{
 				Action: Restart, Open: test.open, Members: test.members, Waits: test.waits, LeftOut: test.leftOut, RetryAfter: test.again,
 			}

@@ -71,7 +71,7 @@ func operator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// An index for a sharded kind that is added before that is known, as people do.
+	// An index may be added before its kind is known to be sharded.
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.ConfigMap{}, "data.account", func(object client.Object) []string {
 		return []string{object.(*corev1.ConfigMap).Data["account"]}
 	}); err != nil {

@@ -119,7 +119,7 @@ func (s *scenario) children(g Gomega, of client.Object) map[string]client.Object
 
 // childrenOfAll returns the children of all Websites, by the UID of the Website and by kind.
 func (s *scenario) childrenOfAll(g Gomega) map[types.UID]map[string]client.Object {
-	families := map[types.UID]map[string]client.Object{}
+	byWebsite := map[types.UID]map[string]client.Object{}
 	for kind, list := range map[string]client.ObjectList{
 		"ConfigMap": &corev1.ConfigMapList{}, "Deployment": &appsv1.DeploymentList{}, "Service": &corev1.ServiceList{}, "Ingress": &networkingv1.IngressList{},
 	} {
@@ -129,14 +129,14 @@ func (s *scenario) childrenOfAll(g Gomega) map[types.UID]map[string]client.Objec
 			if owner == nil {
 				continue
 			}
-			if families[owner.UID] == nil {
-				families[owner.UID] = map[string]client.Object{}
+			if byWebsite[owner.UID] == nil {
+				byWebsite[owner.UID] = map[string]client.Object{}
 			}
-			g.Expect(families[owner.UID]).NotTo(HaveKey(kind), "%s has two of them", owner.Name)
-			families[owner.UID][kind] = object
+			g.Expect(byWebsite[owner.UID]).NotTo(HaveKey(kind), "%s has two of them", owner.Name)
+			byWebsite[owner.UID][kind] = object
 		}
 	}
-	return families
+	return byWebsite
 }
 
 // items returns the objects in a list of a controlled kind.
@@ -168,12 +168,12 @@ func pointers[T any, P interface {
 // waitForChildren waits until a Website has all its children.
 func (s *scenario) waitForChildren(of client.Object) map[string]client.Object {
 	s.t.Helper()
-	var family map[string]client.Object
+	var children map[string]client.Object
 	s.Eventually(func(g Gomega) {
-		family = s.children(g, of)
-		g.Expect(slices.Sorted(maps.Keys(family))).To(Equal([]string{"ConfigMap", "Deployment", "Ingress", "Service"}))
+		children = s.children(g, of)
+		g.Expect(slices.Sorted(maps.Keys(children))).To(Equal([]string{"ConfigMap", "Deployment", "Ingress", "Service"}))
 	}).Should(Succeed())
-	return family
+	return children
 }
 
 // makeReady updates the status of a Deployment as controllers and a node would.
@@ -221,11 +221,11 @@ func (s *scenario) waitForOwners() {
 				names = append(names, m.name)
 			}
 		}
-		members, families := spread.New(names), s.childrenOfAll(g)
+		members, byWebsite := spread.New(names), s.childrenOfAll(g)
 		for name, found := range s.websites(g, common) {
 			want := members.Owner(assignment.Key(website.GroupKind(), s.Namespace, name))
 			s.expectLabels(g, found, want)
-			for _, child := range families[found.GetUID()] {
+			for _, child := range byWebsite[found.GetUID()] {
 				s.expectLabels(g, child, want)
 			}
 		}

@@ -113,25 +113,25 @@ func (u *unlabelOptions) run(command *cobra.Command) (err error) {
 			return err
 		}
 	}
-	teller := &teller{out: out, progress: progress, ring: u.ring}
-	err = errors.Join(problem, u.forEach(ctx, client, resources, teller))
-	if err == nil && teller.found == 0 && u.declared == nil {
+	reporter := &unlabelReporter{out: out, progress: progress, ring: u.ring}
+	err = errors.Join(problem, u.forEach(ctx, client, resources, reporter))
+	if err == nil && reporter.found == 0 && u.declared == nil {
 		if err := u.refuseUnknown(ctx, client, resources, progress); err != nil {
 			return err
 		}
 	}
-	teller.summary(len(resources))
+	reporter.reportTotal(len(resources))
 	return u.explain(err)
 }
 
-// forEach removes the labels from the objects of all resources, or counts the objects if the teller is for a dry run. It
+// forEach removes the labels from the objects of all resources, or counts the objects if this is a dry run. It
 // continues after an error, unless the same error is certain for all other resources.
-func (u *unlabelOptions) forEach(ctx context.Context, client metadata.Interface, resources []unlabel.Resource, teller *teller) error {
-	options := unlabel.Options{Metadata: client, Ring: u.ring, DryRun: teller.dryRun, Progress: teller.going}
+func (u *unlabelOptions) forEach(ctx context.Context, client metadata.Interface, resources []unlabel.Resource, reporter *unlabelReporter) error {
+	options := unlabel.Options{Metadata: client, Ring: u.ring, DryRun: reporter.dryRun, Progress: reporter.reportProgress}
 	var errs []error
 	for _, resource := range resources {
 		count, err := unlabel.Remove(ctx, options, resource)
-		teller.done(count)
+		reporter.reportResource(count)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -146,27 +146,27 @@ func (u *unlabelOptions) forEach(ctx context.Context, client metadata.Interface,
 // nothing to ask. A problem with some of the resources does not prevent the removal from the others.
 func (u *unlabelOptions) countAndAsk(command *cobra.Command, client metadata.Interface, resources []unlabel.Resource, problem error) (bool, error) {
 	ctx, progress := command.Context(), command.ErrOrStderr()
-	teller := &teller{out: command.OutOrStdout(), progress: progress, ring: u.ring, dryRun: true}
-	problem = errors.Join(problem, u.forEach(ctx, client, resources, teller))
+	reporter := &unlabelReporter{out: command.OutOrStdout(), progress: progress, ring: u.ring, dryRun: true}
+	problem = errors.Join(problem, u.forEach(ctx, client, resources, reporter))
 	if ctx.Err() != nil {
 		return false, u.explain(problem)
 	}
-	if problem == nil && teller.found == 0 && u.declared == nil {
+	if problem == nil && reporter.found == 0 && u.declared == nil {
 		if err := u.refuseUnknown(ctx, client, resources, progress); err != nil {
 			return false, err
 		}
 	}
-	teller.summary(len(resources))
+	reporter.reportTotal(len(resources))
 	switch {
-	case problem != nil && (u.DryRun || teller.found == 0):
+	case problem != nil && (u.DryRun || reporter.found == 0):
 		return false, fmt.Errorf("some objects were not counted: %w", problem)
 	case problem != nil:
 		fmt.Fprintln(progress, "Warning: some objects were not counted:", problem)
-	case teller.found == 0:
-		fmt.Fprintln(teller.out, "Nothing was changed.")
+	case reporter.found == 0:
+		fmt.Fprintln(reporter.out, "Nothing was changed.")
 		return false, nil
 	}
-	return u.Ask(command, fmt.Sprintf("Remove the labels of the ring %s from %s?", u.ring, prose.Count(teller.found, "object")))
+	return u.Ask(command, fmt.Sprintf("Remove the labels of the ring %s from %s?", u.ring, prose.Count(reporter.found, "object")))
 }
 
 // refuseUnknown returns an error for a ring that has neither shards nor labels. Its name is likely misspelt, and the user must

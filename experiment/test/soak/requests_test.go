@@ -9,8 +9,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/experiment/test/soak"
 )
 
-func event(id, stage, verb, pod string) string {
-	return fmt.Sprintf(`{"kind":"Event","auditID":%q,"stage":%q,"verb":%q,"user":{"extra":{"authentication.kubernetes.io/pod-name":[%q]}}}`+"\n", id, stage, verb, pod)
+func event(id, phase, verb, pod string) string {
+	return fmt.Sprintf(`{"kind":"Event","auditID":%q,"stage":%q,"verb":%q,"user":{"extra":{"authentication.kubernetes.io/pod-name":[%q]}}}`+"\n", id, phase, verb, pod)
 }
 
 func TestRequests(t *testing.T) {

@@ -82,7 +82,7 @@ func (s *objectInRing) ownership(object *metav1.PartialObjectMetadata, c *shardS
 	return h
 }
 
-// The states that are shown for members that are not assigned objects.
+// The states of members that are assigned no objects.
 const (
 	stateLeaving  = "leaving"
 	stateCordoned = "cordoned"
