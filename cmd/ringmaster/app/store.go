@@ -56,8 +56,8 @@ func (s *storeOptions) addFlags(command *cobra.Command) {
 	s.addClusterFlags(command)
 }
 
-// clusterFlags are the flags of a store in a cluster.
-var clusterFlags = []string{"namespace", "store-name", "kubeconfig", "context"}
+// clusterFlags are the flags of a store in a cluster: all flags of kubectl that select a cluster or a user, too.
+var clusterFlags = []string{"namespace", "store-name", "kubeconfig", "context", "cluster", "user", "as", "as-group", "as-uid"}
 
 // useEnvironment takes the endpoints from the environment unless a flag selects the store. It reports whether it did.
 func (s *storeOptions) useEnvironment(command *cobra.Command) bool {
