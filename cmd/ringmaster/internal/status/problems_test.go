@@ -39,6 +39,8 @@ func TestProblems(t *testing.T) {
 	}
 	silent := healthy()
 	silent.election = lease("sharder", heldBy("sharder-0"), renewed(time.Hour))
+	noRings, noShards := uncounted(ringStateOf(nil, lease("a"))), uncounted(ringStateOf(nil, lease("a", heldBy(""))))
+	noRings.ringsUnreadable, noShards.ringsUnreadable = true, true
 	for name, test := range map[string]struct {
 		ring *ringState
 		want []ProblemType
@@ -55,6 +57,8 @@ func TestProblems(t *testing.T) {
 		"another condition":           {of(conditionFor("SoleSharder", "TwoSharders")), nil},
 		"sharder not active":          {uncounted(silent), []ProblemType{NoSharder}},
 		"dead shard not taken over":   {uncounted(ringStateOf(controllerRing(isReady), lease("a"), lease("b", renewed(time.Hour)))), []ProblemType{OrphanedObjects}},
+		"rings unreadable":            {noRings, nil},
+		"rings unreadable, no shards": {noShards, []ProblemType{NotReady}},
 		"in-process, no sharder":      {uncounted(ringStateOf(nil, lease("a"))), []ProblemType{NotReady}},
 		"counted, none":               {count(healthy(), "a", 0), nil},
 		"counted, unassigned":         {count(healthy(), "", 0), []ProblemType{UnassignedObjects}},

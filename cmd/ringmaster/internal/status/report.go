@@ -21,6 +21,8 @@ type Report struct {
 	Leaders []Leader `json:"leaders,omitempty"`
 	// Warnings are about the whole report, such as what the user is not allowed to read.
 	Warnings []string `json:"warnings,omitempty"`
+	// Unreadable is what could not be read: without it, a ring without problems may still have some.
+	Unreadable []string `json:"unreadable,omitempty"`
 }
 
 // Leader is the state of an operator in which one instance reconciles all objects while the others wait.

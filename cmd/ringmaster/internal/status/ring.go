@@ -67,6 +67,7 @@ func (f *ringState) conditions(shards *shardSet, sharders []Sharder) (ready Cond
 		case len(shards.members.Shards()) == 0:
 			ready.Status, ready.Reason = metav1.ConditionFalse, shardingv1alpha1.ReasonNoShards
 			ready.Message = "No shard is available: start the controller."
+		case f.ringsUnreadable && !anyActive(sharders, ""): // it may have a ControllerRing
 		case !anyActive(sharders, ""):
 			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonNoSharder, "No sharder is active."
 		default:
