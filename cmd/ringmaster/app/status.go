@@ -109,8 +109,8 @@ objects.
 
 With --exit-code, it exits with code 1 if a ring is not Ready or has no active sharder, if
 objects are unassigned or orphaned, or if drains are overdue, and with code 2 if the state
-or a part of it cannot be read. Without --count it relies on the conditions of the ring. A ring without a
-ControllerRing has no conditions: add --count.
+or a part of it cannot be read. Without --count it relies on the conditions of the ring. A
+ring without a ControllerRing has no conditions: add --count.
 
 A shard that has stopped gracefully is shown with the state "left" until its Lease is
 deleted. The state of a ring without a ControllerRing, whose sharder is in-process, is
