@@ -66,7 +66,8 @@ type Ring struct {
 	Available int `json:"available"`
 	// Kinds are the resources that are sharded.
 	Kinds []Kind `json:"kinds,omitempty"`
-	// Objects is the number of objects, or unset if a member does not publish how many it owns.
+	// Objects is the number of objects, or unset if it is not known: a member does not publish how many it owns, or
+	// there is none.
 	Objects *int `json:"objects,omitempty"`
 	// Total is the sum over all kinds that could be read. It is set if the objects were counted.
 	Total *Counts `json:"total,omitempty"`
