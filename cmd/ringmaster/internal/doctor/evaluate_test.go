@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -276,6 +277,23 @@ func TestQuestionsInNamespaces(t *testing.T) {
 	}
 	if got := f.inNamespaces(); len(got) > 0 {
 		t.Errorf("in many namespaces: %v", got)
+	}
+}
+
+func TestExpiring(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, test := range map[string]struct {
+		age, left time.Duration
+		want      bool
+	}{
+		"not renewed at a third":                       {75 * day, 14 * day, true},
+		"about to be renewed":                          {60 * day, 30 * day, false},
+		"an authority of ten years, long before":       {9 * 365 * day, 365 * day, false},
+		"an authority of ten years, in the last month": {10 * 365 * day, 29 * day, true},
+	} {
+		if got := expiring(&x509.Certificate{NotBefore: now.Add(-test.age), NotAfter: now.Add(test.left)}, now); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 
