@@ -107,6 +107,33 @@ type openedStore struct {
 	close     func()
 }
 
+// pinnedStore returns the same entries for each read of the same paths. A transaction that is prepared with it has the
+// versions of these entries as its conditions: what was shown is what is removed.
+type pinnedStore struct {
+	kv.Store
+	read map[string]*kv.Snapshot // by paths
+}
+
+// pinned returns the same store, with the entries of the first reads.
+func (o *openedStore) pinned() *openedStore {
+	pinned := *o
+	pinned.Store = &pinnedStore{o.Store, map[string]*kv.Snapshot{}}
+	return &pinned
+}
+
+// Read implements kv.Store.
+func (p *pinnedStore) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
+	key := strings.Join(paths, "\n")
+	if found := p.read[key]; found != nil {
+		return found, nil
+	}
+	found, err := p.Store.Read(ctx, paths...)
+	if err == nil {
+		p.read[key] = found
+	}
+	return found, err
+}
+
 // open returns the selected store, without a request to it.
 func (s *storeOptions) open(command *cobra.Command) (*openedStore, error) {
 	if err := s.validate(command); err != nil {

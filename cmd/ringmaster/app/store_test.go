@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +10,44 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/coordinationstatus"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination"
+	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
+
+// changingStore has another intent in each version, which is the number of reads.
+type changingStore struct {
+	kv.Store
+	reads     int64
+	committed kv.Transaction
+}
+
+const intentKey = "/root/system/intent"
+
+func (s *changingStore) Read(context.Context, ...string) (*kv.Snapshot, error) {
+	s.reads++
+	return &kv.Snapshot{Revision: s.reads, Entries: map[string]kv.Entry{intentKey: {Value: `{"action":"Restart"}`, Version: s.reads}}}, nil
+}
+
+func (s *changingStore) Commit(_ context.Context, transaction kv.Transaction) (int64, error) {
+	s.committed = transaction
+	return 0, kv.ErrConflict
+}
+
+// TestAbandonRequiresShownIntent has a store whose intent changes after it was shown.
+func TestAbandonRequiresShownIntent(t *testing.T) {
+	changing := &changingStore{}
+	pinned := (&openedStore{Store: changing}).pinned()
+	shown, err := coordination.ReadView(t.Context(), pinned, "/root", "system")
+	if err != nil || shown.Intent == nil {
+		t.Fatalf("%v: intent %v", err, shown)
+	}
+	if _, err := coordination.Abandon(t.Context(), pinned, "/root", "system", "test"); err == nil {
+		t.Error("no conflict")
+	}
+	if !slices.Contains(changing.committed.If, kv.IsAt(intentKey, 1)) {
+		t.Errorf("the conditions %v do not require the intent that was shown", changing.committed.If)
+	}
+}
 
 // TestClusterFlagsSelectStoreInCluster sets the endpoints of an etcd in the environment: a command with a flag that selects a
 // cluster or a user must not use that etcd.
