@@ -99,7 +99,16 @@ func TestEvaluate(t *testing.T) {
 			f.Namespaces.Value = nil
 			f.Served.Value.Resources[schema.GroupResource{Group: "example.com", Resource: "websites"}] = ServedResource{}
 		}, checkResources, "ok"},
-		"a silent shard is not available":   {func(f *Facts) { f.Leases.Value[0] = *lease("shard-0", 2*time.Minute) }, checkRings, "failure RingHasNoShards"},
+		"a silent shard is not available": {func(f *Facts) { f.Leases.Value[0] = *lease("shard-0", 2*time.Minute) }, checkRings, "failure RingHasNoShards"},
+		"a shard whose clock is behind is available": {func(f *Facts) {
+			f.Leases.Value[0] = *lease("shard-0", 2*time.Minute)
+			f.Leases.Value[0].Labels[shardingv1alpha1.LabelState] = "ready"
+		}, checkRings, "ok"},
+		"a shard that was ready when the sharder stopped is not available": {func(f *Facts) {
+			f.Leases.Value[0] = *lease("shard-0", 2*time.Minute)
+			f.Leases.Value[0].Labels[shardingv1alpha1.LabelState] = "ready"
+			f.Sharder.Election.Value = lease("sharder", 2*time.Minute)
+		}, checkRings, "failure RingHasNoShards"},
 		"a shard that is late is available": {func(f *Facts) { f.Leases.Value[0] = *lease("shard-0", 50*time.Second) }, checkRings, "ok"},
 		"a leaving shard is not available": {func(f *Facts) {
 			f.Leases.Value[0].Annotations = map[string]string{shardingv1alpha1.AnnotationLeaving: "true"}
