@@ -177,7 +177,7 @@ func selectsByName(selector *metav1.LabelSelector) bool {
 const maxAccessNamespaces = 10
 
 // inNamespaces returns the questions about the namespaces that a ring selects, for each denied question about
-// all namespaces, by its index: shards whose caches are restricted to these namespaces need no more.
+// all namespaces, by its index: shards whose caches are restricted to these namespaces do not need it.
 func (f *Facts) inNamespaces() map[int][]Question {
 	rings, all := map[string]*ring{}, map[int][]Question{}
 	for _, r := range f.rings() {
