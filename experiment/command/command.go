@@ -124,7 +124,7 @@ measured.`,
 	limits := run.DefaultLimits()
 	flags.DurationVar(&o.limits.Lateness, "max-lateness", limits.Lateness, "how late the p99 of operations may start in a valid run")
 	flags.Float64Var(&o.limits.Unfinished, "max-unfinished", limits.Unfinished, "share of operations that may not end in a valid run")
-	flags.Float64Var(&o.limits.CPU, "max-cpu", limits.CPU, "share of the machine's CPU time that a valid run may use on average; 1 disables the limit")
+	flags.Float64Var(&o.limits.CPU, "max-cpu", limits.CPU, "share of the machine's CPU time that a valid run may use, on average or at the capacity of a ramp; 1 disables the limit")
 	flags.Uint64Var(&o.seed, "seed", 1, "seed of all random choices")
 	flags.IntVar(&o.projects, "projects", 10, "number of namespaces for Websites")
 	flags.DurationVar(&o.interval, "interval", 5*time.Second, "time between two measurements")

@@ -123,7 +123,7 @@ func (r *Report) validity() section {
 	s.tables = append(s.tables, t)
 	if len(r.Results) > 0 {
 		l := r.Results[0].Limits
-		s.text = append(s.text, fmt.Sprintf("A run is valid if the p99 of operations starts at most %s late, all but %s of them end, and the machine uses at most %s of its CPU time on average.",
+		s.text = append(s.text, fmt.Sprintf("A run is valid if the p99 of operations starts at most %s late, all but %s of them end, and the machine uses at most %s of its CPU time, on average or at the capacity of a ramp.",
 			l.Lateness, percent(l.Unfinished), percent(l.CPU)))
 	}
 	return s

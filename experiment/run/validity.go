@@ -12,7 +12,7 @@ type Limits struct {
 	Lateness time.Duration `json:"lateness"`
 	// Unfinished is the share of the due operations that may not have ended.
 	Unfinished float64 `json:"unfinished"`
-	// CPU is the share of the machine's CPU time that may be in use, on average.
+	// CPU is the share of the machine's CPU time that may be in use: on average or, in a ramp, when its capacity was judged.
 	CPU float64 `json:"cpu"`
 }
 
@@ -25,8 +25,8 @@ func DefaultLimits() Limits {
 const alwaysUnfinished = 10
 
 // check returns why a run is invalid. While the API server restarts, operations are late because of it, and not because of the
-// load generator.
-func (l Limits) check(g Generator, restarts bool) (reasons []string) {
+// load generator. A ramp uses less of the machine on average than when its capacity is judged.
+func (l Limits) check(g Generator, capacity *Capacity, restarts bool) (reasons []string) {
 	if late := seconds(g.Late); late > l.Lateness && !restarts {
 		reasons = append(reasons, fmt.Sprintf("the load generator fell behind: the p99 of operations started %s after they were due (--max-lateness %s)",
 			late.Round(time.Millisecond), l.Lateness))
@@ -34,8 +34,12 @@ func (l Limits) check(g Generator, restarts bool) (reasons []string) {
 	if missing := g.Planned - g.Done - g.Failed; missing > max(l.Unfinished*g.Planned, alwaysUnfinished) {
 		reasons = append(reasons, fmt.Sprintf("the load generator fell behind: %.0f of %.0f operations did not end (--max-unfinished %g)", missing, g.Planned, l.Unfinished))
 	}
-	if g.Busy > l.CPU {
-		reasons = append(reasons, fmt.Sprintf("the machine was saturated: %.0f%% of its CPU time was in use (--max-cpu %g)", 100*g.Busy, l.CPU))
+	busy, when := g.Busy, ""
+	if capacity != nil {
+		busy, when = capacity.Busy, " at the capacity"
+	}
+	if busy > l.CPU {
+		reasons = append(reasons, fmt.Sprintf("the machine was saturated: %.0f%% of its CPU time was in use%s (--max-cpu %g)", 100*busy, when, l.CPU))
 	}
 	return reasons
 }
