@@ -45,7 +45,7 @@ func command(r *report.Report) string { return "`" + r.Command + "`" }
 func objects(c *run.Capacity) float64 { return c.Objects }
 func changes(c *run.Capacity) float64 { return c.Changes }
 
-func busy(c *run.Capacity) float64    { return 100 * c.Busy }
+func busy(c *run.Capacity) float64 { return 100 * c.Busy }
 
 // unreached returns the number of runs whose load did not reach the capacity, which may be higher.
 func unreached(group report.Group) (n int) {
