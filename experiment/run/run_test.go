@@ -315,6 +315,11 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
+	unlimited := DefaultLimits()
+	unlimited.CPU = 1
+	if got := unlimited.check(Generator{Busy: 1.02}, nil, false); len(got) > 0 {
+		t.Errorf("--max-cpu 1 disables the limit: got %q", got)
+	}
 }
 
 func TestRecoveries(t *testing.T) {

@@ -38,7 +38,7 @@ func (l Limits) check(g Generator, capacity *Capacity, restarts bool) (reasons [
 	if capacity != nil {
 		busy, when = capacity.Busy, " at the capacity"
 	}
-	if busy > l.CPU {
+	if busy > l.CPU && l.CPU < 1 { // the measured share of a saturated machine can exceed 1, because reading it takes time
 		reasons = append(reasons, fmt.Sprintf("the machine was saturated: %.0f%% of its CPU time was in use%s (--max-cpu %g)", 100*busy, when, l.CPU))
 	}
 	return reasons
