@@ -13,8 +13,8 @@ declare -A minutes=([capacity]=35 [setups]=8 [size]=6 [rolling-update]=2 [rebala
 arguments() {
   case $1 in
   # A reconciler that waits half a second, and a load that grows from below the capacity to above it: an instance of five workers
-  # sustains 3 to 4 changes/s, and the load for one grows from 2.3 to 4.6.
-  capacity) echo "scale-out --instances 1,5 --repeat 3 --work-time 500ms --objects 160 --change-every 2m --scale 0.1 --scale-per-instance --projects 50 --duration 4m30s" ;;
+  # sustains 3 to 4 changes/s, and the load for each grows from 2.5 to 4.7.
+  capacity) echo "scale-out --instances 1,5 --repeat 3 --work-time 500ms --objects 180 --change-every 2m --scale 0.1 --scale-per-instance --projects 50 --duration 4m30s" ;;
   setups) echo "basic --setups lead,in-process,external --objects 1000 --scale 0.2 --duration 90s" ;;
   size) echo "size --objects 1000,4000 --scale 0.5 --duration 90s" ;;
   rolling-update | rebalance | reconnect | chaos) echo "$1 --scale 0.1 --duration 100s" ;;
