@@ -17,7 +17,7 @@ type reports = func(name string) (*report.Report, error)
 // writers return the content of a block, empty if its results do not exist.
 var writers = map[string]func(reports) (string, error){
 	"headline": headline, "capacity": of("capacity", capacity), "size": of("size", size), "setups": of("setups", setups),
-	"control-plane": of("setups", controlPlane), "share": of("setups", share), "disturbances": disturbances, "conditions": conditions,
+	"capacity-ratio": of("capacity", capacityRatio), "control-plane": of("setups", controlPlane), "share": of("setups", share), "disturbances": disturbances, "conditions": conditions,
 }
 
 // of returns a writer for the results of one report.
@@ -70,6 +70,12 @@ func capacity(r *report.Report) string {
 	}
 	return command(r) + "\n\n![Websites sustained by number of instances](../pictures/capacity.svg)\n\n" +
 		table([]string{"instances", "runs", "Websites sustained", "changes/s", "× one instance", "machine's CPU", "first objective that did not hold"}, rows)
+}
+
+// capacityRatio is the capacity of most instances, as a multiple of that of one.
+func capacityRatio(r *report.Report) string {
+	groups := r.Groups()
+	return report.Format(report.CapacityRatios(groups[len(groups)-1], groups[0]), "×")
 }
 
 func size(r *report.Report) string {

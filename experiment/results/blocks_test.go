@@ -53,6 +53,10 @@ func TestBlocks(t *testing.T) {
 			t.Errorf("%s: filling it again gives %v\n%s", name, err, again)
 		}
 	}
+	sentence := "It sustains <!-- figure: capacity-ratio -->4×<!-- end --> the load."
+	if got, err := replace(sentence, results); err != nil || got != "It sustains <!-- figure: capacity-ratio -->4.92× (4.83× to 5×)<!-- end --> the load." {
+		t.Errorf("got %v %s", err, got)
+	}
 	all["capacity"].Results[1].Capacity.Limit = ""
 	open, err := headline(results)
 	if want := "| 4.92× (4.83× to 5×), 2 runs; 1 of 4 ramps did not reach the capacity |"; err != nil || !strings.Contains(open, want) {
