@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"time"
@@ -96,6 +97,9 @@ func (r *run) sample(ctx context.Context, at time.Time) {
 		r.addError(load.Process, err)
 	}
 	batch.Parse(text, "")
+	if err := batch.Proc(os.Getpid()); err != nil {
+		r.addError(load.Process, err)
+	}
 	r.commit(load.Process, batch)
 	r.sampleMachine(ctx, at)
 }

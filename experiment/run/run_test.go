@@ -307,6 +307,7 @@ func TestLimits(t *testing.T) {
 		"unfinished":                 {Generator{Planned: 10_000, Done: 9800}, nil, false, "200 of 10000 operations did not end (--max-unfinished 0.01)"},
 		"unfinished despite restart": {Generator{Planned: 100, Done: 80}, nil, true, "20 of 100 operations did not end"},
 		"saturated":                  {Generator{Busy: 0.95}, nil, false, "the machine was saturated: 95% of its CPU time was in use (--max-cpu 0.9)"},
+		"other processes":            {Generator{Busy: 0.8, Others: 0.5}, nil, false, "other processes used 50% of the machine's CPU time (--max-other-cpu 0.2)"},
 		"a ramp":                     {Generator{Busy: 0.5, BusyPeak: 0.95}, &Capacity{Busy: 0.85}, false, ""},
 		"a ramp that saturates":      {Generator{Busy: 0.5, BusyPeak: 0.95}, &Capacity{Busy: 0.92}, false, "92% of its CPU time was in use at the capacity (--max-cpu 0.9)"},
 	} {
@@ -316,8 +317,8 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	unlimited := DefaultLimits()
-	unlimited.CPU = 1
-	if got := unlimited.check(Generator{Busy: 1.02}, nil, false); len(got) > 0 {
+	unlimited.CPU, unlimited.Others = 1, 1
+	if got := unlimited.check(Generator{Busy: 1.02, Others: 1.01}, nil, false); len(got) > 0 {
 		t.Errorf("--max-cpu 1 disables the limit: got %q", got)
 	}
 }

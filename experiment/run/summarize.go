@@ -80,7 +80,11 @@ func (r *run) fill(ctx context.Context, queries map[*float64]string) error {
 func (r *run) summarizeGenerator(ctx context.Context, result *Result) error {
 	g, over := &result.Generator, r.over()
 	g.Failures = r.load.Failures()
-	return r.fill(ctx, map[*float64]string{
+	var machine, own, cpus float64
+	err := r.fill(ctx, map[*float64]string{
+		&machine:    fmt.Sprintf("increase(%s{process=%q}%s)", measure.CPU, Machine, over),
+		&own:        fmt.Sprintf("sum(increase(%s{process!=%q}%s))", measure.CPU, Machine, over),
+		&cpus:       "experiment_cpus",
 		&g.Planned:  "increase(" + load.PlannedTotal + over + ")",
 		&g.Done:     "sum(increase(" + load.OperationsTotal + `{outcome="done"}` + over + "))",
 		&g.Failed:   "sum(increase(" + load.OperationsTotal + `{outcome="failed"}` + over + "))",
@@ -89,6 +93,11 @@ func (r *run) summarizeGenerator(ctx context.Context, result *Result) error {
 		&g.Busy:     busy(r.span()),
 		&g.BusyPeak: "max_over_time((" + busy(r.peak()) + ")" + r.peaks() + ")",
 	})
+	g.BusyPeak = max(g.Busy, g.BusyPeak) // the windows of peaks may miss some seconds
+	if r.Fleet.Plane != nil && cpus > 0 {
+		g.Others = max(0, (machine-own)/cpus/r.span().Seconds())
+	}
+	return err
 }
 
 // busy is a query for the share of the machine's CPU time in use, over a time.

@@ -14,11 +14,13 @@ type Limits struct {
 	Unfinished float64 `json:"unfinished"`
 	// CPU is the share of the machine's CPU time that may be in use: on average or, in a ramp, when its capacity was judged.
 	CPU float64 `json:"cpu"`
+	// Others is the share that processes outside of the experiment may use, on average.
+	Others float64 `json:"others,omitempty"`
 }
 
 // DefaultLimits returns the limits that apply unless flags set others.
 func DefaultLimits() Limits {
-	return Limits{Lateness: 500 * time.Millisecond, Unfinished: 0.01, CPU: 0.9}
+	return Limits{Lateness: 500 * time.Millisecond, Unfinished: 0.01, CPU: 0.9, Others: 0.2}
 }
 
 // alwaysUnfinished is how many operations may be in progress when a run ends, whatever the limit.
@@ -40,6 +42,9 @@ func (l Limits) check(g Generator, capacity *Capacity, restarts bool) (reasons [
 	}
 	if busy > l.CPU && l.CPU < 1 { // the measured share of a saturated machine can exceed 1, because reading it takes time
 		reasons = append(reasons, fmt.Sprintf("the machine was saturated: %.0f%% of its CPU time was in use%s (--max-cpu %g)", 100*busy, when, l.CPU))
+	}
+	if g.Others > l.Others && l.Others < 1 {
+		reasons = append(reasons, fmt.Sprintf("other processes used %.0f%% of the machine's CPU time (--max-other-cpu %g)", 100*g.Others, l.Others))
 	}
 	return reasons
 }
