@@ -182,7 +182,7 @@ LINTED := $(filter-out kubernetes tools,$(MODULES))
 .PHONY: lint
 lint: ## Check style, imports, and the language of documents, help, messages, comments and identifiers
 	go -C hack run ./language -C $(ROOT)
-	@for module in $(LINTED); do echo "golangci-lint in $$module"; (cd $$module && $(TOOL) golangci-lint run --config $(ROOT)/.golangci.yaml ./...); done
+	@for module in $(LINTED); do echo "golangci-lint in $$module"; (cd $$module && $(TOOL) golangci-lint run --allow-parallel-runners --config $(ROOT)/.golangci.yaml ./...); done
 	cd kubernetes && $(TOOL) golangci-lint fmt --config ../.golangci.yaml --diff ./... # other linters would analyse all of Kubernetes
 
 .PHONY: fmt

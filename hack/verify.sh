@@ -61,7 +61,7 @@ probe internal/ring io/ioutil
 probe examples/verifyprobe "$ours/internal/process"
 probe demo/control "$ours/internal/sharder"
 output=$(for module in . examples demo; do
-  (cd "$module" && go tool -modfile="$root/tools/go.mod" golangci-lint run --config "$root/.golangci.yaml" --enable-only depguard \
+  (cd "$module" && go tool -modfile="$root/tools/go.mod" golangci-lint run --config "$root/.golangci.yaml" --enable-only depguard --allow-parallel-runners \
     --path-prefix="${module#.}" --output.text.path=stdout --output.text.colors=false --output.text.print-issued-lines=false ./... 2>&1 || true)
 done)
 for file in "${expected[@]}"; do

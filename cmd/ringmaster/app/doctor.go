@@ -49,7 +49,7 @@ with the object, the cause and the next step:
     webhooks     the webhook of each ring: its Service, endpoints and certificate, whether
                  API servers reach it, and configurations of rings that do not exist
     rings        available shards, and conditions that are not True
-    resources    resources of a ring that the API server does not serve, and selectors
+    resources    kinds of a ring that the API server does not serve, and selectors
                  that select no namespace
     kinds        the resources on which a ring and its shards disagree
     leases       Leases that the ring refuses, and Leases without a live shard

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -282,7 +283,7 @@ func TestQuestionsInNamespaces(t *testing.T) {
 		t.Error(diff)
 	}
 	for i := range maxAccessNamespaces {
-		f.Namespaces.Value = append(f.Namespaces.Value, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}})
+		f.Namespaces.Value = append(f.Namespaces.Value, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)}})
 	}
 	if got := f.inNamespaces(); len(got) > 0 {
 		t.Errorf("in many namespaces: %v", got)

@@ -111,7 +111,7 @@ func (r *ring) judge(leases []*coordinationv1.Lease, now time.Time, sharderLeads
 	for _, lease := range leases {
 		key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
 		s := shard{Lease: lease, refusal: tracker.Refusal(key), held: held(lease)}
-		s.silent = silent(lease, now) && !(sharderLeads && lease.Labels[shardingv1alpha1.LabelState] == string(membership.Ready))
+		s.silent = silent(lease, now) && (!sharderLeads || lease.Labels[shardingv1alpha1.LabelState] != string(membership.Ready))
 		if s.refusal == members.NameTaken {
 			s.namesake, _ = tracker.Incumbent(key)
 		}
