@@ -22,7 +22,7 @@ if ! changes=$(diff <(echo "$before") <(snapshot)); then
 fi
 
 echo "tests that documents name, and their links"
-go -C hack run ./testnames -C .. 'docs/*/*.md' 'docs/*/*/*.md' '*.md' 'examples/*/README.md' ||
+go -C hack run ./testnames -C .. 'docs/*.md' 'docs/*/*.md' 'docs/*/*/*.md' '*.md' 'examples/*/README.md' ||
   complain "a document names a test that does not exist, has a promise without one, or has a broken link"
 echo "the command line builds for each operating system"
 for system in linux darwin windows; do
