@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-declare -A minutes=([capacity]=35 [setups]=8 [size]=6 [rolling-update]=2 [rebalance]=3 [reconnect]=2 [chaos]=3)
+declare -A minutes=([capacity]=35 [setups]=7 [size]=5 [rolling-update]=2 [rebalance]=3 [reconnect]=2 [chaos]=3)
 arguments() {
   case $1 in
   # A reconciler that waits half a second, and a load that grows from below the capacity to above it: an instance of five workers
