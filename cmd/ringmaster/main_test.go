@@ -37,26 +37,26 @@ func newPerson(t *testing.T, r *rig.Rig) *person {
 	return &person{t: t, kubeconfig: kubeconfig}
 }
 
-// types runs the real binary, and returns its standard output and its standard error.
-func (p *person) types(stdin string, args ...string) (out, said string, err error) {
+// ringmaster runs the real binary, and returns its standard output and its standard error.
+func (p *person) ringmaster(stdin string, args ...string) (out, stderr string, err error) {
 	p.t.Helper()
 	return p.run(rig.Build(p.t, "./cmd/ringmaster", rig.Race), stdin, args...)
 }
 
-// applies pipes output into kubectl apply.
-func (p *person) applies(printed string) {
+// kubectlApply pipes output into kubectl apply.
+func (p *person) kubectlApply(printed string) {
 	p.t.Helper()
-	_, said, err := p.run(filepath.Join(rig.Assets(p.t), "kubectl"), printed, "apply", "--validate=strict", "-f", "-")
+	_, stderr, err := p.run(filepath.Join(rig.Assets(p.t), "kubectl"), printed, "apply", "--validate=strict", "-f", "-")
 	if err != nil {
-		p.t.Fatalf("kubectl: %v\n%s", err, said)
+		p.t.Fatalf("kubectl: %v\n%s", err, stderr)
 	}
 }
 
-func (p *person) run(program, stdin string, args ...string) (out, said string, err error) {
-	var stdout, stderr bytes.Buffer
+func (p *person) run(program, stdin string, args ...string) (out, stderr string, err error) {
+	var outBuffer, errBuffer bytes.Buffer
 	cmd := exec.CommandContext(p.t.Context(), program, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.kubeconfig)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &outBuffer, &errBuffer
 	err = cmd.Run()
-	return stdout.String(), stderr.String(), err
+	return outBuffer.String(), errBuffer.String(), err
 }

@@ -177,8 +177,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestStale has Leases of earlier processes until the current ones renew them.
-func TestStale(t *testing.T) {
+// TestEarlierLeasesAreIgnored has Leases of earlier processes until the current ones renew them.
+func TestEarlierLeasesAreIgnored(t *testing.T) {
 	elected := func(renewed time.Time) *coordinationv1.Lease {
 		l := leaseFor("ring-sharder", "a_uuid", renewed)
 		l.Labels = nil

@@ -216,24 +216,24 @@ func (s *Supervisor) start(m *managedProcess) (*process.Process, error) {
 // recordExit decides what happens to a process that has exited, and reports it.
 func (s *Supervisor) recordExit(m *managedProcess, e exit) {
 	var next decision
-	what := ""
+	note := ""
 	s.change(func() {
 		e.desired = m.desired // may have changed since the exit
 		next = decide(e)
 		now := time.Now()
-		what = next.note
+		note = next.note
 		m.current, m.PID, m.Note, m.failures = nil, 0, next.note, next.failures
 		switch next.phase {
 		case Waiting:
 			m.setPhase(Waiting, now)
 			m.RestartAt = now.Add(next.restartAfter)
 			m.Restarts++
-			what += fmt.Sprintf("; restarts in %s", next.restartAfter)
+			note += fmt.Sprintf("; restarts in %s", next.restartAfter)
 		default:
 			m.setPhase(Stopped, now)
 		}
 	})
-	s.report(m.Name, what, next.failures > 0)
+	s.report(m.Name, note, next.failures > 0)
 }
 
 func (s *Supervisor) change(change func()) {

@@ -141,8 +141,8 @@ func (s *Regions) pendingFor(id string) string {
 	order := []string{"being done", "in the plan", "ready", "not ready"}
 	best, found := len(order), ""
 	for _, pending := range s.Coordination.Pending {
-		if at := slices.Index(order, pending.State); pending.Member == id && at >= 0 && at < best {
-			best, found = at, pending.Action+" "+pending.State
+		if rank := slices.Index(order, pending.State); pending.Member == id && rank >= 0 && rank < best {
+			best, found = rank, pending.Action+" "+pending.State
 		}
 	}
 	return found

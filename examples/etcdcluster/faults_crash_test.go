@@ -97,19 +97,19 @@ func (s *faultTest) killHolderAtEachStep(met killPoints) {
 	id := s.awaitView(isHeld).Intent.ID
 	over := func(v *view) bool { return v.Intent == nil || v.Intent.ID != id }
 	var token int64
-	for at := 0; ; at++ {
+	for stepIndex := 0; ; stepIndex++ {
 		var seen *view
 		before, left := s.killHolder(
 			func(v *view) bool {
 				seen = v
-				return over(v) || isHeld(v) && v.Intent.StepIndex >= at && v.Intent.Token > token
+				return over(v) || isHeld(v) && v.Intent.StepIndex >= stepIndex && v.Intent.Token > token
 			},
 			// After a kill before a step, the next holder may find the step done: then it is not killed after it.
 			func(v *view) bool { return over(v) || currentStep(v) == nil || met["before "+currentStep(v).Do] })
 		if over(seen) {
 			return
 		}
-		at = seen.Intent.StepIndex
+		stepIndex = seen.Intent.StepIndex
 		step := currentStep(seen)
 		if step == nil { // all steps are done, and the intent is not removed yet
 			continue
@@ -118,7 +118,7 @@ func (s *faultTest) killHolderAtEachStep(met killPoints) {
 			token = before.Intent.Token
 			met.record("before "+step.Do, isSameStep(before, left) && !s.hasEffect(step, left))
 		}
-		next := func(v *view) bool { return over(v) || v.Intent.StepIndex > at }
+		next := func(v *view) bool { return over(v) || v.Intent.StepIndex > stepIndex }
 		after, left := s.killHolder(func(v *view) bool {
 			if !next(v) && isHeld(v) && v.Intent.Token > token && !isAnswered(v) && s.isOrderToOther(v) && v.Accepted(step.Member()) {
 				_ = s.operatorRegion(v.Lock.Holder).operator.Pause() // otherwise it may be faster when it reads the answer
@@ -244,11 +244,11 @@ func (s *faultTest) agentPIDs() map[string]int {
 func (s *faultTest) killExecutorAtEachOrder(met killPoints, were map[string]int) {
 	s.t.Helper()
 	id := s.awaitView(isHeld).Intent.ID
-	for at := 0; ; at++ {
+	for stepIndex := 0; ; stepIndex++ {
 		over := func(v *view) bool { return v.Intent == nil || v.Intent.ID != id }
 		var owner *region
 		v := s.await(s.onView(
-			func(v *view) bool { return over(v) || v.Intent.StepIndex >= at && s.isOrderToOther(v) },
+			func(v *view) bool { return over(v) || v.Intent.StepIndex >= stepIndex && s.isOrderToOther(v) },
 			func(v *view) {
 				if !over(v) {
 					owner = s.memberRegion(currentStep(v).Member())
@@ -259,11 +259,11 @@ func (s *faultTest) killExecutorAtEachOrder(met killPoints, were map[string]int)
 			return
 		}
 		s.Expect(owner.operator.Running()).To(BeFalse())
-		at = v.Intent.StepIndex
+		stepIndex = v.Intent.StepIndex
 		step := currentStep(v)
-		told := owner.agentHasOrder(v)
-		met.record("before "+step.Do, !told && !isAnswered(s.readView()))
-		s.t.Logf("killed %s when it was ordered to %s; it had told its agent: %t", owner.operator.Name(), describeStep(step), told)
+		hasOrder := owner.agentHasOrder(v)
+		met.record("before "+step.Do, !hasOrder && !isAnswered(s.readView()))
+		s.t.Logf("killed %s when it was ordered to %s; it had told its agent: %t", owner.operator.Name(), describeStep(step), hasOrder)
 		owner.restartOperator()
 		met.record("after "+step.Do, s.killBeforeAnswer(owner, v, were[string(step.Member())]))
 	}

@@ -58,7 +58,7 @@ func (s *faultTest) keysOf(prefix string) []string {
 	s.Expect(err).NotTo(HaveOccurred())
 	var keys []string
 	for key := range found.Entries {
-		if at := strings.Split(strings.TrimPrefix(key, root+"/"), "/"); len(at) > 1 && at[1] == prefix {
+		if segments := strings.Split(strings.TrimPrefix(key, root+"/"), "/"); len(segments) > 1 && segments[1] == prefix {
 			keys = append(keys, key)
 		}
 	}

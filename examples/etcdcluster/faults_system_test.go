@@ -210,7 +210,7 @@ func (s *faultTest) killAfterDeclaring(r *region) {
 	id := r.id()
 	s.changeArgs()
 	s.await(s.onView(
-		func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return is },
+		func(v *view) bool { _, ok := v.Sets[pendingForRestart][id]; return ok },
 		func(*view) { _ = r.operator.Kill() }))
 }
 
@@ -241,7 +241,7 @@ func (s *faultTest) regionIsLost() {
 		})
 	}
 	s.Eventually(s.voterNames).Should(Equal([]string{string(there[0].id()), string(there[1].id())}))
-	s.awaitView(func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return !is })
+	s.awaitView(func(v *view) bool { _, ok := v.Sets[pendingForRestart][id]; return !ok })
 	s.Expect(s.keysOf(lost.prefix)).To(BeEmpty())
 	acknowledged := s.writer.count()
 	s.Eventually(s.writer.count).Should(BeNumerically(">", acknowledged+10), "two are enough to write")

@@ -98,11 +98,11 @@ func (w *fixture) measure(do func()) cost {
 func (w *fixture) downtime(since time.Time) (sum time.Duration) {
 	ended := map[string]time.Time{}
 	for _, event := range w.events(since) {
-		switch begun, is := ended[event.Member]; {
+		switch beganAt, ok := ended[event.Member]; {
 		case event.What == agent.Restart:
 			ended[event.Member] = event.Time
-		case event.What == agent.Ready && is:
-			sum += event.Time.Sub(begun)
+		case event.What == agent.Ready && ok:
+			sum += event.Time.Sub(beganAt)
 			delete(ended, event.Member)
 		}
 	}

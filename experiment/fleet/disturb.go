@@ -88,8 +88,8 @@ func (f *Fleet) roll(ctx context.Context, old string) error {
 	const interval = 100 * time.Millisecond
 	for {
 		members := f.supervisor.Processes()
-		at := slices.IndexFunc(members, func(m supervisor.ProcessStatus) bool { return m.Name == old })
-		if at < 0 || members[at].Phase == supervisor.Stopped {
+		i := slices.IndexFunc(members, func(m supervisor.ProcessStatus) bool { return m.Name == old })
+		if i < 0 || members[i].Phase == supervisor.Stopped {
 			return nil
 		}
 		select {

@@ -171,7 +171,7 @@ func (r *Report) bySize() section {
 	first := map[string]Group{}
 	for _, group := range r.Groups() {
 		setup := string(group.First().Setup)
-		if _, is := first[setup]; !is {
+		if _, ok := first[setup]; !ok {
 			first[setup] = group
 		}
 		row := []string{setup, short(float64(group.First().Load.Initial))}
@@ -232,7 +232,7 @@ func (r *Report) capacity() (section, bool) {
 			continue
 		}
 		found = true
-		if _, is := first[setup]; !is {
+		if _, ok := first[setup]; !ok {
 			first[setup] = group
 		}
 		c.add(setup, rangePoint(float64(group.First().Instances), objects))

@@ -88,8 +88,8 @@ func (g Group) Spread(of func(*run.Result) (value float64, known bool)) stats.Sp
 // Usage returns the median and the range of a figure of a process.
 func (g Group) Usage(name string, of func(run.Figures) float64) stats.Spread {
 	return g.Spread(func(result *run.Result) (float64, bool) {
-		found, is := Process(result, name)
-		return of(found), is && of(found) > 0
+		found, ok := Process(result, name)
+		return of(found), ok && of(found) > 0
 	})
 }
 
@@ -127,7 +127,7 @@ func (r *Report) sections() []section {
 	if r.sizes() {
 		all = append([]section{r.bySize()}, all...)
 	}
-	if capacity, is := r.capacity(); is {
+	if capacity, ok := r.capacity(); ok {
 		all = append([]section{capacity}, all...)
 	}
 	for _, result := range r.Results {
@@ -145,7 +145,7 @@ func Format(s stats.Spread, unit string) string {
 		return amount(s.Median, unit)
 	}
 	low, high := amount(s.Min, unit), amount(s.Max, unit)
-	if number, of, is := strings.Cut(low, " "); is && strings.HasSuffix(high, " "+of) {
+	if number, of, ok := strings.Cut(low, " "); ok && strings.HasSuffix(high, " "+of) {
 		low = number // the unit is that of the highest value
 	}
 	return fmt.Sprintf("%s (%s to %s)", amount(s.Median, unit), low, high)

@@ -39,7 +39,7 @@ func latencies(values []measure.Value, name func(labels map[string]string) strin
 	}
 	var all []Latency
 	for of, buckets := range histograms {
-		if latency, is := summarize(buckets); is {
+		if latency, ok := summarize(buckets); ok {
 			latency.Name = of
 			all = append(all, latency)
 		}

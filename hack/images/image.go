@@ -33,11 +33,11 @@ func choose(images []image, wanted []string) ([]image, error) {
 	}
 	var selected []image
 	for _, name := range wanted {
-		at := slices.IndexFunc(images, func(i image) bool { return i.name == name })
-		if at < 0 {
+		index := slices.IndexFunc(images, func(i image) bool { return i.name == name })
+		if index < 0 {
 			return nil, fmt.Errorf("unknown image %q (available: %s)", name, names(images))
 		}
-		selected = append(selected, images[at])
+		selected = append(selected, images[index])
 	}
 	return selected, nil
 }

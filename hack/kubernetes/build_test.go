@@ -148,7 +148,7 @@ func TestFailuresChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAdvice(t *testing.T) {
+func TestHintForFailedBuild(t *testing.T) {
 	for failure, want := range map[string]string{
 		"write /cache: no space left on device":     "free some disk space",
 		"dial tcp: lookup host: no such host":       "check the network",

@@ -61,8 +61,8 @@ func (g givenPrograms) missing() []string {
 func (g givenPrograms) identity() (string, error) {
 	var all strings.Builder
 	for _, program := range programs {
-		path, there := g.paths[program]
-		if !there {
+		path, ok := g.paths[program]
+		if !ok {
 			continue
 		}
 		info, err := os.Stat(path)

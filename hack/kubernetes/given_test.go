@@ -135,7 +135,7 @@ func TestGivenProgramsAreRefused(t *testing.T) {
 	}
 }
 
-func TestMinimumIsThatOfTheProduct(t *testing.T) {
+func TestMinimumVersionEqualsProducts(t *testing.T) {
 	if minimumVersion != kubeversion.Minimum {
 		t.Errorf("given programs must be of version %s, the product needs %s", minimumVersion, kubeversion.Minimum)
 	}

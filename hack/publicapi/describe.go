@@ -106,15 +106,15 @@ func (d *describer) signature(f *types.Func) string {
 // typeName describes a type with its fields and methods.
 func (d *describer) typeName(o *types.TypeName) {
 	name := o.Name()
-	if alias, is := o.Type().(*types.Alias); is {
+	if alias, ok := o.Type().(*types.Alias); ok {
 		d.add("type %s%s = %s", name, d.parameters(alias.TypeParams()), d.text(alias.Rhs()))
 		// Users reach a type of an internal package only under this name.
-		if named, is := types.Unalias(alias.Rhs()).(*types.Named); is && named.Obj().Pkg() != nil && d.hidden(named.Obj()) {
+		if named, ok := types.Unalias(alias.Rhs()).(*types.Named); ok && named.Obj().Pkg() != nil && d.hidden(named.Obj()) {
 			d.members(name, named)
 		}
 		return
 	}
-	if named, is := o.Type().(*types.Named); is {
+	if named, ok := o.Type().(*types.Named); ok {
 		name += d.parameters(named.TypeParams())
 		switch named.Underlying().(type) {
 		case *types.Struct, *types.Interface:
@@ -152,8 +152,8 @@ func (d *describer) members(name string, named *types.Named) {
 		return
 	}
 	for selection := range types.NewMethodSet(types.NewPointer(named)).Methods() {
-		f, is := selection.Obj().(*types.Func)
-		if !is || !f.Exported() || inherited(named, selection.Index()) {
+		f, ok := selection.Obj().(*types.Func)
+		if !ok || !f.Exported() || inherited(named, selection.Index()) {
 			continue
 		}
 		receiver := name
@@ -166,9 +166,9 @@ func (d *describer) members(name string, named *types.Named) {
 
 // inherited reports whether a method comes from an exported embedded field, which has a line of its own.
 func inherited(named *types.Named, index []int) bool {
-	under, is := named.Underlying().(*types.Struct)
+	under, ok := named.Underlying().(*types.Struct)
 	for _, i := range index[:len(index)-1] {
-		if !is {
+		if !ok {
 			return false
 		}
 		field := under.Field(i)
@@ -179,7 +179,7 @@ func inherited(named *types.Named, index []int) bool {
 		if pointer, isPointer := of.Underlying().(*types.Pointer); isPointer {
 			of = pointer.Elem()
 		}
-		under, is = of.Underlying().(*types.Struct)
+		under, ok = of.Underlying().(*types.Struct)
 	}
 	return false
 }
@@ -199,10 +199,10 @@ func (d *describer) fields(name string, of *types.Struct) {
 			d.add("type %s struct, %s %s%s", name, field.Name(), d.text(field.Type()), tag)
 		case field.Embedded():
 			inner := field.Type()
-			if pointer, is := inner.Underlying().(*types.Pointer); is {
+			if pointer, ok := inner.Underlying().(*types.Pointer); ok {
 				inner = pointer.Elem()
 			}
-			if under, is := inner.Underlying().(*types.Struct); is {
+			if under, ok := inner.Underlying().(*types.Struct); ok {
 				d.fields(name, under)
 			}
 		}

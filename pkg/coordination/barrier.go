@@ -206,7 +206,7 @@ func (v *View) undeclared() []string {
 	for _, prefix := range v.incomplete {
 		undeclared[prefix] = true
 	}
-	maps.DeleteFunc(undeclared, func(_ string, is bool) bool { return !is })
+	maps.DeleteFunc(undeclared, func(_ string, missing bool) bool { return !missing })
 	return sortedKeys(undeclared)
 }
 

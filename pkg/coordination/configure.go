@@ -198,9 +198,9 @@ func (c *Coordinator) ownPrefixes(found *kv.Snapshot) []string {
 func (k keys) owners(found *kv.Snapshot) map[string]string {
 	owners := map[string]string{}
 	for key, entry := range found.Entries {
-		at, record := k.split(key), Participant{}
-		if len(at) == 2 && at[0] == kindParticipants && json.Unmarshal([]byte(entry.Value), &record) == nil {
-			owners[at[1]] = record.Name
+		segments, record := k.split(key), Participant{}
+		if len(segments) == 2 && segments[0] == kindParticipants && json.Unmarshal([]byte(entry.Value), &record) == nil {
+			owners[segments[1]] = record.Name
 		}
 	}
 	return owners
@@ -218,7 +218,7 @@ func (c *Coordinator) adoptPrefix(prefix string) {
 // hasRecentlyLeft reports whether this process has recently checked that the store has no entry of its participant. It does not check
 // while it carries out an action in local mode: it finishes the action under its lock.
 func (c *Coordinator) hasRecentlyLeft() bool {
-	if alone, is := c.currentRun.(*localRun); is && alone.holdsLock() {
+	if local, ok := c.currentRun.(*localRun); ok && local.holdsLock() {
 		return true
 	}
 	c.mu.Lock()
@@ -360,11 +360,11 @@ func (i Instance) newer(other Instance) bool {
 func (k keys) processes(found *kv.Snapshot) []Instance {
 	var all []Instance
 	for key, entry := range found.Entries {
-		at, instance := k.split(key), Instance{}
-		if len(at) != 4 || at[0] != kindInstances || json.Unmarshal([]byte(entry.Value), &instance) != nil {
+		segments, instance := k.split(key), Instance{}
+		if len(segments) != 4 || segments[0] != kindInstances || json.Unmarshal([]byte(entry.Value), &instance) != nil {
 			continue
 		}
-		instance.Prefix, instance.Name, instance.Session = at[1], at[2], at[3]
+		instance.Prefix, instance.Name, instance.Session = segments[1], segments[2], segments[3]
 		all = append(all, instance)
 	}
 	slices.SortFunc(all, func(a, b Instance) int {
@@ -417,7 +417,7 @@ func (c *Coordinator) otherParticipant(found *kv.Snapshot, prefix string) string
 func (c *Coordinator) denyOperations(found *kv.Snapshot, to Settings) []kv.Operation {
 	var operations []kv.Operation
 	for key := range found.Entries {
-		if at := c.keys.split(key); len(at) == 3 && at[0] == kindDenied && at[1] == to.Prefix && !slices.Contains(to.Denied, at[2]) {
+		if segments := c.keys.split(key); len(segments) == 3 && segments[0] == kindDenied && segments[1] == to.Prefix && !slices.Contains(to.Denied, segments[2]) {
 			operations = append(operations, kv.Delete(key))
 		}
 	}
@@ -455,14 +455,14 @@ func (c *Coordinator) migrateOperations(found *kv.Snapshot, from []string, to st
 			operations = append(operations, kv.DeleteBelow(path))
 		}
 		for _, key := range slices.Sorted(maps.Keys(found.Entries)) {
-			at, entry := c.keys.split(key), found.Entries[key]
-			if len(at) != 3 || at[1] != prefix || at[0] != kindAnswers && !Set(at[0]).known() || done[key] == entry.Version || running[key] {
+			segments, entry := c.keys.split(key), found.Entries[key]
+			if len(segments) != 3 || segments[1] != prefix || segments[0] != kindAnswers && !Set(segments[0]).known() || done[key] == entry.Version || running[key] {
 				continue
 			}
-			at[1] = to
-			moved := kv.Put(c.keys.root+"/"+strings.Join(at, "/"), entry.Value)
+			segments[1] = to
+			moved := kv.Put(c.keys.root+"/"+strings.Join(segments, "/"), entry.Value)
 			taken := slices.ContainsFunc(operations, func(o kv.Operation) bool { return o.Key == moved.Key })
-			if existing := found.Entries[moved.Key]; !taken && (existing.Version == 0 || at[0] == kindAnswers && existing.Version < entry.Version) {
+			if existing := found.Entries[moved.Key]; !taken && (existing.Version == 0 || segments[0] == kindAnswers && existing.Version < entry.Version) {
 				operations = append(operations, moved)
 			}
 		}

@@ -54,7 +54,7 @@ func (c *Coordinator) unchangedSince(verdict *decision) []kv.Condition {
 		conditions = append(conditions, kv.NotWritten(c.keys.instances(), view.Revision))
 	}
 	for key, entry := range view.entries {
-		if at := c.keys.split(key); len(at) == 2 && at[0] == kindChanges {
+		if segments := c.keys.split(key); len(segments) == 2 && segments[0] == kindChanges {
 			conditions = append(conditions, kv.IsAt(key, entry.Version)) // also not deleted
 		}
 	}

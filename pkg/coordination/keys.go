@@ -42,9 +42,9 @@ func (k keys) member(set Set, prefix string, id MemberID) string {
 func (k keys) pathsOwnedBy(from *kv.Snapshot, prefix string) []string {
 	paths := map[string]bool{}
 	for key := range from.Entries {
-		at := k.split(key)
-		if len(at) >= 2 && at[1] == prefix && (at[0] == kindParticipants || at[0] == kindDenied || at[0] == kindAnswers || Set(at[0]).known()) {
-			paths[k.join(at[0], prefix)] = true
+		segments := k.split(key)
+		if len(segments) >= 2 && segments[1] == prefix && (segments[0] == kindParticipants || segments[0] == kindDenied || segments[0] == kindAnswers || Set(segments[0]).known()) {
+			paths[k.join(segments[0], prefix)] = true
 		}
 	}
 	return sortedKeys(paths)

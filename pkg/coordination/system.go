@@ -144,8 +144,8 @@ func notYetReason(err error) (reason string, other error) {
 	}](err); joined {
 		return "", err
 	}
-	if waits, is := errors.AsType[*notYetError](err); is {
-		return waits.reason, nil
+	if notYet, ok := errors.AsType[*notYetError](err); ok {
+		return notYet.reason, nil
 	}
 	return "", err
 }

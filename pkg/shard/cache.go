@@ -177,7 +177,7 @@ func (s *splitCache) GetInformer(ctx context.Context, object client.Object, opti
 	if err != nil {
 		return nil, err
 	}
-	if controller, is := ordinaryName(ctx); is && chosen == s.own {
+	if controller, ok := ordinaryName(ctx); ok && chosen == s.own {
 		err := fmt.Errorf("the ordinary controller %q watches %T, which is sharded, and would see only the objects that this shard owns: build it with "+
 			"shard.ControllerManagedBy, or add shard.Sharded{} to For if it is, or build it with the manager that Unsharded returns", controller, object)
 		s.onRefusal(err)
@@ -190,9 +190,9 @@ func (s *splitCache) GetInformer(ctx context.Context, object client.Object, opti
 type ordinaryKey struct{}
 
 // ordinaryName returns the name of the controller that the context is of, if it is not sharded.
-func ordinaryName(ctx context.Context) (name string, is bool) {
-	name, is = ctx.Value(ordinaryKey{}).(string)
-	return name, is
+func ordinaryName(ctx context.Context) (name string, ok bool) {
+	name, ok = ctx.Value(ordinaryKey{}).(string)
+	return name, ok
 }
 
 // GetInformerForKind implements cache.Informers.

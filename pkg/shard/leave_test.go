@@ -83,8 +83,8 @@ func (f *fixture) recordOwners() func(name string) []string {
 	)
 	done.Go(func() {
 		for event := range watched.ResultChan() {
-			object, is := event.Object.(*corev1.ConfigMap)
-			if !is {
+			object, ok := event.Object.(*corev1.ConfigMap)
+			if !ok {
 				continue
 			}
 			mu.Lock()

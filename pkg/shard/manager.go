@@ -143,8 +143,8 @@ func (m *Manager) Unsharded() (manager.Manager, error) {
 // Add implements manager.Manager. A controller that was not built with ControllerManagedBy must not
 // watch a sharded kind: it would see only the objects that the leader owns as a shard.
 func (m *Manager) Add(runnable manager.Runnable) error {
-	controller, is := runnable.(controllerRunnable)
-	if !is {
+	controller, ok := runnable.(controllerRunnable)
+	if !ok {
 		return m.Manager.Add(runnable)
 	}
 	if wrongBuilder.Swap(false) {

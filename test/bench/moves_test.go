@@ -141,7 +141,7 @@ func (f *fixture) release(shard string) {
 		options.LabelSelector = selector
 		return client.Watch(ctx, options)
 	}, func(event watch.Event) {
-		if seen, is := event.Object.(*metav1.PartialObjectMetadata); is && event.Type != watch.Deleted {
+		if seen, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type != watch.Deleted {
 			drained <- seen.Name
 		}
 	})

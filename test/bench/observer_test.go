@@ -60,7 +60,7 @@ func (f *fixture) observe() *observer {
 		o.seeLease(&leases.Items[i])
 	}
 	o.follow(ctx, leases.ResourceVersion, f.Clientset.CoordinationV1().Leases(f.Namespace).Watch, func(event watch.Event) {
-		if lease, is := event.Object.(*coordinationv1.Lease); is {
+		if lease, ok := event.Object.(*coordinationv1.Lease); ok {
 			o.seeLease(lease)
 		}
 	})
@@ -71,7 +71,7 @@ func (f *fixture) observe() *observer {
 			o.see(resource, watch.Added, &list.Items[i])
 		}
 		o.follow(ctx, list.ResourceVersion, f.metadata.Resource(resource).Namespace(f.Namespace).Watch, func(event watch.Event) {
-			if seen, is := event.Object.(*metav1.PartialObjectMetadata); is {
+			if seen, ok := event.Object.(*metav1.PartialObjectMetadata); ok {
 				o.see(resource, event.Type, seen)
 			}
 		})

@@ -108,8 +108,8 @@ func (h *hosting) overlay() string {
 		h.Fatal(err)
 	}
 	ours := image("webhosting")
-	at := strings.LastIndex(ours, ":")
-	content := fmt.Appendf(nil, overlay, manifests, ours[:at], ours[at+1:], image("nginx"))
+	i := strings.LastIndex(ours, ":")
+	content := fmt.Appendf(nil, overlay, manifests, ours[:i], ours[i+1:], image("nginx"))
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), content, 0o600); err != nil {
 		h.Fatal(err)
 	}

@@ -141,8 +141,8 @@ func (i *installed) declare(t *testing.T) *shardingv1alpha1.ControllerRing {
 // grant applies the role that 'ringmaster role' prints for a ring.
 func (i *installed) grant(t *testing.T, g *WithT, ring *shardingv1alpha1.ControllerRing) {
 	t.Helper()
-	printed, said, err := run(t, rig.Build(t, "./cmd/ringmaster", rig.Race), i.kubeconfig, "", "role", ring.Name)
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	printed, stderr, err := run(t, rig.Build(t, "./cmd/ringmaster", rig.Race), i.kubeconfig, "", "role", ring.Name)
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	i.kubectl(t, printed, "apply", "--validate=strict", "-f", "-")
 	t.Cleanup(func() { i.removeRoles(t, ring) })
 }

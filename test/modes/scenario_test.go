@@ -238,7 +238,7 @@ func (s *scenario) waitForMembership(m *instance) {
 	lease, err := s.Clientset.CoordinationV1().Leases(s.Namespace).Get(s.t.Context(), m.name, metav1.GetOptions{})
 	s.Expect(err).NotTo(HaveOccurred())
 	s.recorder.Record(history.Event{
-		What: history.Joined, Process: m.id, Shard: m.name, Instance: lease.Annotations[shardingv1alpha1.AnnotationInstance],
+		Type: history.Joined, Process: m.id, Shard: m.name, Instance: lease.Annotations[shardingv1alpha1.AnnotationInstance],
 	})
 }
 
@@ -257,8 +257,8 @@ func (m *instance) ready() error {
 	return nil
 }
 
-func (s *environment) record(what history.What, m *instance) {
-	s.recorder.Record(history.Event{What: what, Process: m.id, Shard: m.name})
+func (s *environment) record(eventType history.EventType, m *instance) {
+	s.recorder.Record(history.Event{Type: eventType, Process: m.id, Shard: m.name})
 }
 
 // running returns the instances that the test has not ended.

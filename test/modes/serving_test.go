@@ -94,7 +94,7 @@ func themeChanges(s *scenario) {
 func (s *scenario) workers(since time.Time) map[string]map[string]bool {
 	workers := map[string]map[string]bool{}
 	for _, event := range s.allReconciles() {
-		if event.What != history.Started || event.Time.Before(since) {
+		if event.Type != history.Started || event.Time.Before(since) {
 			continue
 		}
 		name := event.Reconcile.Object.Name

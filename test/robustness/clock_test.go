@@ -72,11 +72,11 @@ func moveTimes(content []byte, by time.Duration) ([]byte, error) {
 		lease, _ := item.(map[string]any)
 		spec, _ := lease["spec"].(map[string]any)
 		for _, field := range []string{"acquireTime", "renewTime"} {
-			said, is := spec[field].(string)
-			if !is {
+			text, ok := spec[field].(string)
+			if !ok {
 				continue
 			}
-			at, err := time.Parse(metav1.RFC3339Micro, said)
+			at, err := time.Parse(metav1.RFC3339Micro, text)
 			if err != nil {
 				return nil, err
 			}

@@ -119,9 +119,9 @@ func TestWebhookSendsNoWarnings(t *testing.T) {
 	f := setUp(t)
 	f.start("sharder-0", ringRole)
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonNoShards)
-	said := &warnings{}
+	recorded := &warnings{}
 	config := rest.CopyConfig(f.Config)
-	config.WarningHandler = said
+	config.WarningHandler = recorded
 	user, err := client.New(config, client.Options{})
 	f.Expect(err).NotTo(HaveOccurred())
 	create := func() {
@@ -131,11 +131,11 @@ func TestWebhookSendsNoWarnings(t *testing.T) {
 		}})).To(Succeed())
 	}
 	f.Eventually(func() int { return f.during(create).Called }).Should(Equal(2), "the webhook is called")
-	f.Expect(said.take()).To(BeEmpty(), "without shards")
+	f.Expect(recorded.take()).To(BeEmpty(), "without shards")
 	f.join("a", 0)
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
 	create()
-	f.Expect(said.take()).To(BeEmpty(), "with a shard")
+	f.Expect(recorded.take()).To(BeEmpty(), "with a shard")
 }
 
 // TestHungSharderDelaysOnlyItsRing pauses the sharder of rings with different main resources and ConfigMaps as their

@@ -163,7 +163,7 @@ func (f *fixture) join(of version) *shardProcess {
 	var recorded sync.WaitGroup
 	recorded.Go(func() {
 		<-p.Done()
-		f.recorder.Record(history.Event{What: history.Gone, Process: p.id, Shard: p.name})
+		f.recorder.Record(history.Event{Type: history.Gone, Process: p.id, Shard: p.name})
 	})
 	f.t.Cleanup(func() {
 		_ = p.Kill()
@@ -171,7 +171,7 @@ func (f *fixture) join(of version) *shardProcess {
 	})
 	f.Eventually(func() bool {
 		events, err := history.Read(p.record)
-		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool { return e.What == history.Joined })
+		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool { return e.Type == history.Joined })
 	}).Should(BeTrue(), "%s joins", p.name)
 	return p
 }
@@ -220,7 +220,7 @@ func (f *fixture) create(n int) (owners map[string]string) {
 		if err != nil {
 			request.Error = err.Error()
 		}
-		f.recorder.Record(history.Event{What: history.Asked, Request: request})
+		f.recorder.Record(history.Event{Type: history.Requested, Request: request})
 		if owner := object.Labels[shardingv1alpha1.LabelShard(f.ring.Name)]; owner != "" {
 			owners[object.Name] = owner
 		}

@@ -28,7 +28,7 @@ type doctorCommand struct {
 	sharderAccount string
 	shardAccounts  []string
 	format         doctor.Format
-	colour         terminal.When
+	colour         terminal.ColourMode
 	timeout        time.Duration
 	printRole      bool
 }

@@ -44,13 +44,13 @@ func orders(view *coordination.View) []Order {
 				return i.Session == answer.Session
 			})
 		}
-		at := slices.IndexFunc(all, func(o Order) bool {
+		index := slices.IndexFunc(all, func(o Order) bool {
 			return o.Prefix == order.Prefix && o.Accepted == order.Accepted && o.Alive == order.Alive
 		})
-		if at < 0 {
-			at, all = len(all), append(all, order)
+		if index < 0 {
+			index, all = len(all), append(all, order)
 		}
-		all[at].Members = append(all[at].Members, id)
+		all[index].Members = append(all[index].Members, id)
 	}
 	slices.SortStableFunc(all, func(a, b Order) int { return rank(a.Accepted) - rank(b.Accepted) })
 	return all

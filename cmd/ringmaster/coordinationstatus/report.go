@@ -184,11 +184,11 @@ func retryOf(view *coordination.View, action coordination.Action, now time.Time)
 		if done.Action != action {
 			continue
 		}
-		at := done.Until.Add(backoff)
-		if failures == 0 || !now.Before(at) {
+		retryAt := done.Until.Add(backoff)
+		if failures == 0 || !now.Before(retryAt) {
 			return nil
 		}
-		return &Retry{Failures: failures, At: metav1.NewTime(at), delay: min(at.Sub(now), backoff)} // clocks differ
+		return &Retry{Failures: failures, At: metav1.NewTime(retryAt), delay: min(retryAt.Sub(now), backoff)} // clocks differ
 	}
 	return nil
 }
@@ -245,8 +245,8 @@ func (s *System) acts() string {
 	if s.Intent == nil {
 		return "holds the lock"
 	}
-	at, of := min(s.Intent.StepIndex+1, len(s.Intent.Steps)), len(s.Intent.Steps)
-	return fmt.Sprintf("carries out the %s, step %d of %d", s.Intent.Action, at, of)
+	step, total := min(s.Intent.StepIndex+1, len(s.Intent.Steps)), len(s.Intent.Steps)
+	return fmt.Sprintf("carries out the %s, step %d of %d", s.Intent.Action, step, total)
 }
 
 // next returns the first later step that is an order to the participant with a prefix.

@@ -15,8 +15,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestDeath kills the agent, and stops it: no member outlives it, and the next agent starts all of them again.
-func TestDeath(t *testing.T) {
+// TestMembersEndWithAgent kills the agent, and stops it: no member outlives it, and the next agent starts all of them again.
+func TestMembersEndWithAgent(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "asked to end": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
 			f := setUp(t)
@@ -170,10 +170,10 @@ func TestPorts(t *testing.T) {
 			m, err := a.Prepare(id, "orders")
 			g.Expect(err).NotTo(HaveOccurred())
 			for _, url := range []string{m.ClientURL, m.PeerURL} {
-				at, err := net.ResolveTCPAddr("tcp", strings.TrimPrefix(url, "http://"))
+				address, err := net.ResolveTCPAddr("tcp", strings.TrimPrefix(url, "http://"))
 				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(at.Port).To(And(BeNumerically(">", last), BeNumerically("<=", ports.Last)))
-				last = at.Port
+				g.Expect(address.Port).To(And(BeNumerically(">", last), BeNumerically("<=", ports.Last)))
+				last = address.Port
 				given[url] = true
 			}
 		}

@@ -86,8 +86,8 @@ func TestCrash(t *testing.T) {
 	f.Expect(after.ArgsCurrent()).To(BeFalse())
 }
 
-// TestPaused restarts a member that hangs.
-func TestPaused(t *testing.T) {
+// TestHangingMemberIsRestarted restarts a member that hangs.
+func TestHangingMemberIsRestarted(t *testing.T) {
 	f := setUp(t)
 	before := f.first("dc1-1")
 	f.Expect(syscall.Kill(before.PID, syscall.SIGSTOP)).To(Succeed())
@@ -180,9 +180,9 @@ func TestRepeatedOrder(t *testing.T) {
 	f.Expect(again.PID).To(Equal(before.PID), "the next agent knows the order")
 }
 
-// TestOvertaken gives orders with many tokens concurrently. They are carried out in the order of their tokens,
+// TestOrdersAreCarriedOutByToken gives orders with many tokens concurrently. They are carried out in the order of their tokens,
 // or not at all.
-func TestOvertaken(t *testing.T) {
+func TestOrdersAreCarriedOutByToken(t *testing.T) {
 	f := setUp(t)
 	f.first("dc1-1")
 	const holders = 8
@@ -279,8 +279,8 @@ func TestBadArgs(t *testing.T) {
 	f.Expect(f.now("dc1-1").Problem).To(BeEmpty())
 }
 
-// TestBadLaunch starts a member with a wrong initial cluster, and then with the right one.
-func TestBadLaunch(t *testing.T) {
+// TestInvalidInitialClusterIsCorrected starts a member with a wrong initial cluster, and then with the right one.
+func TestInvalidInitialClusterIsCorrected(t *testing.T) {
 	f := setUp(t)
 	prepared := f.prepare("dc1-1")
 	wrong := agent.Launch{InitialCluster: "dc1-2=" + prepared.PeerURL, State: agent.ClusterNew}

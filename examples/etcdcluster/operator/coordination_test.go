@@ -111,7 +111,7 @@ func TestReplacementComesFirst(t *testing.T) {
 }
 
 // A member that did not start after a restart is restarted again as soon as it gets other arguments.
-func TestRestartAgain(t *testing.T) {
+func TestFailedRestartIsRepeatedWithNewArgs(t *testing.T) {
 	t.Parallel()
 	state := three()
 	w := setting(t, state, "dc1", "dc2")
@@ -127,7 +127,7 @@ func TestRestartAgain(t *testing.T) {
 }
 
 // The plan waits for a member that is not healthy yet after its restart.
-func TestReadyLater(t *testing.T) {
+func TestPlanWaitsForHealthyMember(t *testing.T) {
 	t.Parallel()
 	state := three()
 	w := setting(t, state, "dc1", "dc2")
@@ -214,7 +214,7 @@ func TestUnanswered(t *testing.T) {
 }
 
 // While the system has no quorum, the declared needs of a region stay.
-func TestSaidStays(t *testing.T) {
+func TestDeclaredNeedsStayWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1", "dc2")
 	w.agent("dc2").members = []agent.Member{changed("dc2-1")}
@@ -230,14 +230,14 @@ func TestSaidStays(t *testing.T) {
 	}
 	view := w.view()
 	for _, set := range []coordination.Set{pendingForRestart, readyForRestart} {
-		if _, is := view.Sets[set]["dc2-1"]; !is {
+		if _, ok := view.Sets[set]["dc2-1"]; !ok {
 			t.Errorf("%s is forgotten", set)
 		}
 	}
 }
 
 // The entries of a lost region are removed.
-func TestForgetLost(t *testing.T) {
+func TestForgetRemovesLostRegion(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1", "dc2")
 	w.agent("dc2").members = []agent.Member{changed("dc2-1")}
@@ -256,7 +256,7 @@ func TestForgetLost(t *testing.T) {
 }
 
 // An operator that cannot observe its region releases the lock.
-func TestStandsBack(t *testing.T) {
+func TestUnobservableRegionReleasesLock(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1", "dc2")
 	w.agent("dc2").members = []agent.Member{changed("dc2-1")}

@@ -137,7 +137,7 @@ func TestNeeds(t *testing.T) {
 }
 
 // A region that has lost all of its members.
-func TestNeedsLost(t *testing.T) {
+func TestNeedsOfLostRegion(t *testing.T) {
 	t.Parallel()
 	one := etcdclusterv1alpha1.EtcdClusterSpec{ProcessGroupIDPrefix: "dc1", Members: 1}
 	create := []string{"dc1-2"}

@@ -337,7 +337,7 @@ func TestNoteChanges(t *testing.T) {
 }
 
 // The text of the wait reasons changes at most once a second.
-func TestWaitsCalmly(t *testing.T) {
+func TestWaitReasonsChangeAtMostOncePerSecond(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1")
 	w.agent("dc1").members = []agent.Member{changed("dc1-1")}

@@ -86,14 +86,14 @@ func (r *region) Plan(_ context.Context, proposal coordination.Proposal) ([]coor
 	c := r.planInput()
 	switch proposal.Action {
 	case Removal:
-		units = plan.Each(plan.Remove, proposal.IDs()...)
+		units = plan.MemberUnits(plan.Remove, proposal.IDs()...)
 	case Restart:
-		units = plan.Each(plan.Restart, proposal.IDs()...)
+		units = plan.MemberUnits(plan.Restart, proposal.IDs()...)
 	case Exclusion:
-		units = plan.Replacing(c, proposal.Members, r.readyFor(Inclusion))
+		units = plan.ReplacementUnits(c, proposal.Members, r.readyFor(Inclusion))
 	case Inclusion:
 		if len(r.view.Pending(Exclusion)) == 0 { // otherwise the new members replace others
-			units = plan.Replacing(c, nil, proposal.Members)
+			units = plan.ReplacementUnits(c, nil, proposal.Members)
 		}
 	}
 	steps := plan.Arrange(c, nil, units)
@@ -347,8 +347,8 @@ func (r *region) readyFor(action coordination.Action) coordination.Members {
 }
 
 func contains(members coordination.Members, id coordination.MemberID) bool {
-	_, is := members[id]
-	return is
+	_, ok := members[id]
+	return ok
 }
 
 func (r *region) global() bool {

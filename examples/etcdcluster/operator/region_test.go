@@ -33,11 +33,11 @@ func local(t *testing.T, state *system.State, own ...agent.Member) (*region, *fa
 
 // comes and goes return the steps of a member that is added or removed.
 func comes(id coordination.MemberID) []coordination.Step {
-	return plan.Replacing(plan.Cluster{}, nil, coordination.Members{id: {Addresses: []string{"http://" + string(id)}}})[0]
+	return plan.ReplacementUnits(plan.Cluster{}, nil, coordination.Members{id: {Addresses: []string{"http://" + string(id)}}})[0]
 }
 
 func goes(id coordination.MemberID) []coordination.Step {
-	return plan.Replacing(plan.Cluster{}, coordination.Members{id: {Addresses: []string{"http://" + string(id)}}}, nil)[0]
+	return plan.ReplacementUnits(plan.Cluster{}, coordination.Members{id: {Addresses: []string{"http://" + string(id)}}}, nil)[0]
 }
 
 // need makes a region in local mode need an action.
@@ -121,7 +121,7 @@ func TestExecute(t *testing.T) {
 	barely.Leader = 2
 	two := three()
 	two.Leader = 2
-	restart, remove, stop := plan.Each(plan.Restart, "dc1-1")[0][0], goes("dc1-1")[0], goes("dc1-1")[1]
+	restart, remove, stop := plan.MemberUnits(plan.Restart, "dc1-1")[0][0], goes("dc1-1")[0], goes("dc1-1")[1]
 	comes := comes("dc1-2")
 	unreachable := coordination.Step{Do: plan.AddLearner, Members: []coordination.MemberID{"dc1-2"}}
 	move := coordination.Step{Do: plan.MoveLeader, Members: []coordination.MemberID{"dc2-1"}, With: map[string]string{plan.From: "dc1-1"}}
@@ -192,7 +192,7 @@ func TestHealthy(t *testing.T) {
 	behind.Members[0].Lag = 5000
 	down := agreed(sick(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1"))
 	down.Leader = 2
-	restart := plan.Each(plan.Restart, "dc1-1")[0][0]
+	restart := plan.MemberUnits(plan.Restart, "dc1-1")[0][0]
 	running := process("dc1-1", agent.Running)
 	nameless := sick(learner(4, ""))
 	nameless.PeerURLs = []string{"http://dc1-2"}
@@ -229,7 +229,7 @@ func TestHealthy(t *testing.T) {
 func TestReplan(t *testing.T) {
 	t.Parallel()
 	barely := agreed(member(1, "dc1-1"), member(2, "dc2-1"), sick(member(3, "dc3-1")))
-	steps := slices.Concat(plan.Each(plan.Restart, "dc1-1", "dc2-1")...)
+	steps := slices.Concat(plan.MemberUnits(plan.Restart, "dc1-1", "dc2-1")...)
 	wants := []coordination.Need{need(Restart, "dc2-1")}
 	for name, test := range map[string]struct {
 		state *system.State
@@ -293,7 +293,7 @@ func TestBootstrap(t *testing.T) {
 }
 
 // An error of the agent for one member does not affect other members, and is reported.
-func TestPrepareGoesOn(t *testing.T) {
+func TestAgentErrorAffectsOneMember(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		err    error
@@ -322,7 +322,7 @@ func TestPrepareGoesOn(t *testing.T) {
 }
 
 // SetVersion is called together with SetArgs, only for the members of this system.
-func TestArm(t *testing.T) {
+func TestSetVersionComesWithSetArgs(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1")
 	other := process("dc1-2", agent.Running)

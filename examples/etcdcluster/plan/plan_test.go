@@ -22,10 +22,12 @@ func brief(steps []coordination.Step) string {
 
 // restarting, replacing and losing return plans of one kind.
 func restarting(c Cluster, ids ...ID) []coordination.Step {
-	return Arrange(c, nil, Each(Restart, ids...))
+	return Arrange(c, nil, MemberUnits(Restart, ids...))
 }
 
-func losing(c Cluster, ids ...ID) []coordination.Step { return Arrange(c, nil, Each(Remove, ids...)) }
+func losing(c Cluster, ids ...ID) []coordination.Step {
+	return Arrange(c, nil, MemberUnits(Remove, ids...))
+}
 
 // replacement returns a member that is removed, one that is added, or both.
 type replacement struct{ old, new ID }
@@ -39,7 +41,7 @@ func replacing(c Cluster, all ...replacement) []coordination.Step {
 			}
 		}
 	}
-	return Arrange(c, nil, Replacing(c, going, coming))
+	return Arrange(c, nil, ReplacementUnits(c, going, coming))
 }
 
 // leaving returns a cluster in which some voters need an action.
@@ -101,7 +103,7 @@ func TestRestarting(t *testing.T) {
 	}
 }
 
-func TestReplacing(t *testing.T) {
+func TestReplacementUnits(t *testing.T) {
 	t.Parallel()
 	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
 	for name, test := range map[string]struct {
@@ -168,7 +170,7 @@ func TestLosing(t *testing.T) {
 	}
 }
 
-func TestAgain(t *testing.T) {
+func TestReplan(t *testing.T) {
 	t.Parallel()
 	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
 	restart := restarting(leaving(Cluster{Voters: three, Leader: "dc1-1"}, three...), three...)
@@ -206,7 +208,7 @@ func TestAgain(t *testing.T) {
 		},
 		"a restart that was given up half-way is not behind its member": {
 			leaving(Cluster{Voters: three, Leader: "dc3-1"}, three...),
-			slices.Concat(restart[:1], Each(Restart, "dc3-1")[0], Each(Restart, "dc2-1")[0]), 0, all,
+			slices.Concat(restart[:1], MemberUnits(Restart, "dc3-1")[0], MemberUnits(Restart, "dc2-1")[0]), 0, all,
 			"restart dc2-1, move-leader dc2-1, restart dc3-1",
 		},
 		"the leader was to be moved for what nobody wants any more": {
@@ -250,7 +252,7 @@ func TestLeftOut(t *testing.T) {
 }
 
 // Unhealthy members come first: the system may not be able to spare another one.
-func TestSickFirst(t *testing.T) {
+func TestUnhealthyMembersComeFirst(t *testing.T) {
 	t.Parallel()
 	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
 	c := leaving(Cluster{Voters: three, Leader: "dc1-1", Unhealthy: three[2:]}, three...)
@@ -300,8 +302,8 @@ func simulate(t *testing.T, random *rand.Rand) {
 		steps = restarting(c, leave...)
 	}
 	planned, moves, removed := len(leave), 0, 0
-	for at := 0; at < len(steps); at++ {
-		step := steps[at]
+	for index := 0; index < len(steps); index++ {
+		step := steps[index]
 		switch step.Do {
 		case MoveLeader:
 			moves++
@@ -314,7 +316,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 		case Remove, Restart:
 			removed++
 			if step.Member() == c.Leader && len(c.Voters) > 1+len(c.Unhealthy) {
-				t.Errorf("%s disturbs the leader: %s", brief(steps[at:at+1]), brief(steps))
+				t.Errorf("%s disturbs the leader: %s", brief(steps[index:index+1]), brief(steps))
 			}
 			if step.Do == Remove {
 				c.Voters = slices.DeleteFunc(c.Voters, func(id ID) bool { return id == step.Member() })
@@ -326,7 +328,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 			c.Unhealthy = slices.DeleteFunc(c.Unhealthy, func(id ID) bool { return id == c.Leader }) // the leader is healthy
 		}
 		c = leaving(c, leave...)
-		steps = append(steps[:at+1:at+1], Replan(c, steps[:at+1], steps[at+1:], func(ID) bool { return true }, none)...)
+		steps = append(steps[:index+1:index+1], Replan(c, steps[:index+1], steps[index+1:], func(ID) bool { return true }, none)...)
 	}
 	if removed != planned {
 		t.Errorf("%d of %d members were done: %s", removed, planned, brief(steps))

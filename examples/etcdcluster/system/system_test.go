@@ -75,8 +75,8 @@ func TestRemove(t *testing.T) {
 	f.Expect(f.Endpoints()).To(HaveLen(2))
 }
 
-// TestOneIsDown reads the state of a system with a member that is dead or hangs. The result names the member.
-func TestOneIsDown(t *testing.T) {
+// TestUnhealthyMemberIsNamed reads the state of a system with a member that is dead or hangs. The result names the member.
+func TestUnhealthyMemberIsNamed(t *testing.T) {
 	f := setUp(t, 3)
 	for name, test := range map[string]struct {
 		signal syscall.Signal
@@ -138,8 +138,8 @@ func TestNoQuorum(t *testing.T) {
 	f.Eventually(f.settled).Should(Equal([]string{"a", "b", "c"}))
 }
 
-// TestNobody finds no system at first.
-func TestNobody(t *testing.T) {
+// TestUnreachableEndpoints finds no system at first.
+func TestUnreachableEndpoints(t *testing.T) {
 	f := setUp(t, 1)
 	unused := f.prepare("b")
 	none, err := system.Dial([]string{unused.ClientURL})

@@ -72,7 +72,7 @@ func (r *Rotator) Start(ctx context.Context) error {
 	for {
 		wait := r.CheckInterval
 		if err := r.Sync(ctx); err != nil && ctx.Err() == nil {
-			logf.FromContext(ctx).Error(err, "Could not renew the webhook certificate, retrying")
+			logf.FromContext(ctx).Error(err, "Failed to renew the webhook certificate, retrying")
 			wait = min(retry, wait)
 		}
 		timer := r.Clock.NewTimer(wait)

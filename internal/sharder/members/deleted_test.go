@@ -34,9 +34,9 @@ func (f *timed) has(when, name string, want ring.Members) {
 	}
 }
 
-// TestDeletedLeaseIsSilence deletes the Lease of a shard that holds it: the shard stays a member until it has stopped for certain,
+// TestShardOfDeletedLeaseStaysMemberUntilStopped deletes the Lease of a shard that holds it: the shard stays a member until it has stopped for certain,
 // and gets nothing more.
-func TestDeletedLeaseIsSilence(t *testing.T) {
+func TestShardOfDeletedLeaseStaysMemberUntilStopped(t *testing.T) {
 	inBubble(t, func(f *timed) {
 		a, b := created("default", "a", 0, "a"), created("default", "b", 1, "b")
 		f.ObserveListed(a)

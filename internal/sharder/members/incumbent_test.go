@@ -34,8 +34,8 @@ func permutations(n int) [][]int {
 	}
 	var all [][]int
 	for _, shorter := range permutations(n - 1) {
-		for at := range n {
-			all = append(all, slices.Insert(slices.Clone(shorter), at, n-1))
+		for i := range n {
+			all = append(all, slices.Insert(slices.Clone(shorter), i, n-1))
 		}
 	}
 	return all

@@ -111,8 +111,8 @@ func (c *pendingChildren) controllers() []string {
 func (c *pendingChildren) handsOverChildren(shard string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen := c.shards[shard]
-	return seen != nil && seen.checked >= handoverSample && seen.moved == 0
+	counts := c.shards[shard]
+	return counts != nil && counts.checked >= handoverSample && counts.moved == 0
 }
 
 // checked counts a child of a released object, and whether it had to be moved.
@@ -171,9 +171,9 @@ func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]st
 	}
 	var mu sync.Mutex
 	located := map[string]string{}
-	at := selection(shardingv1alpha1.LabelShard(p.declared.Name) + " in (" + strings.Join(slices.Sorted(maps.Keys(destinations)), ",") + ")")
+	ownedBy := selection(shardingv1alpha1.LabelShard(p.declared.Name) + " in (" + strings.Join(slices.Sorted(maps.Keys(destinations)), ",") + ")")
 	p.each(mainResources(p.declared), func(resource *catalog.Resource) {
-		p.fail(resource.Resource.GroupResource(), p.list(ctx, resource, at, func(o object, _ *liveness) error {
+		p.fail(resource.Resource.GroupResource(), p.list(ctx, resource, ownedBy, func(o object, _ *liveness) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if key := o.main.Key(); wanted[key] {

@@ -20,10 +20,10 @@ func (w *worker) logFailures(ctx context.Context, p *pass) {
 	log := logf.FromContext(ctx)
 	for kind, result := range p.kinds {
 		if len(result.errs) > 0 {
-			log.Error(errors.Join(result.errs...), "Could not list all objects of a resource, retrying with backoff", "resource", kind)
+			log.Error(errors.Join(result.errs...), "Failed to list all objects of a resource, retrying with backoff", "resource", kind)
 		}
 		if result.failed > 0 {
-			log.Error(result.first, "Could not write objects, retrying them with backoff", "resource", kind,
+			log.Error(result.first, "Failed to write objects, retrying them with backoff", "resource", kind,
 				"objects", result.failed, "notTried", result.untried)
 		}
 	}

@@ -127,7 +127,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-func TestGetIsPatientUntilTheFirstAnswer(t *testing.T) {
+func TestGetRetriesOnlyUntilFirstResponse(t *testing.T) {
 	asked := 0
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked++; asked < 3 || asked == 6 {

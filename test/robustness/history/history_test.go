@@ -37,7 +37,7 @@ func scribe(ctx context.Context) error {
 		return err
 	}
 	for n := int64(1); ctx.Err() == nil; n++ {
-		recorder.Record(history.Event{What: history.Started, Reconcile: &history.Reconcile{Number: n}})
+		recorder.Record(history.Event{Type: history.Started, Reconcile: &history.Reconcile{Number: n}})
 		fmt.Println(n)
 	}
 	return recorder.Close()
@@ -56,12 +56,12 @@ func TestKilledProcessLosesNoEvents(t *testing.T) {
 	// The last line may be incomplete. The one before it was printed.
 	lines := strings.Split(string(log), "\n")
 	g.Expect(len(lines)).To(BeNumerically(">", 1))
-	said, err := strconv.Atoi(lines[len(lines)-2])
+	parsed, err := strconv.Atoi(lines[len(lines)-2])
 	g.Expect(err).NotTo(HaveOccurred())
 
 	events, err := history.Read(path)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(len(events)).To(BeNumerically(">=", said))
+	g.Expect(len(events)).To(BeNumerically(">=", parsed))
 	for i, event := range events {
 		if event.Reconcile.Number != int64(i+1) {
 			t.Fatalf("event %d is %+v", i, event)
@@ -85,9 +85,9 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.Record(history.Event{What: history.Joined, Process: "a/1", Shard: "a"})
+	recorder.Record(history.Event{Type: history.Joined, Process: "a/1", Shard: "a"})
 	now = at.Add(3 * time.Second)
-	recorder.Record(history.Event{What: history.Left, Process: "a/1", Shard: "a"})
+	recorder.Record(history.Event{Type: history.Left, Process: "a/1", Shard: "a"})
 	if err := recorder.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +98,9 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []history.Event{
-		{Time: at.Add(time.Second), What: history.Joined, Process: "a/1", Shard: "a"},
-		{Time: at.Add(2 * time.Second), What: history.Gone, Process: "b/2"},
-		{Time: at.Add(3 * time.Second), What: history.Left, Process: "a/1", Shard: "a"},
+		{Time: at.Add(time.Second), Type: history.Joined, Process: "a/1", Shard: "a"},
+		{Time: at.Add(2 * time.Second), Type: history.Gone, Process: "b/2"},
+		{Time: at.Add(3 * time.Second), Type: history.Left, Process: "a/1", Shard: "a"},
 	}
 	if diff := cmp.Diff(want, events); diff != "" {
 		t.Error(diff)
@@ -188,7 +188,7 @@ func TestWatcherRecordsWrites(t *testing.T) {
 	var leases []history.Lease
 	last := map[history.Object]uint64{}
 	for _, event := range events() {
-		switch event.What {
+		switch event.Type {
 		case history.Wrote:
 			g.Expect(event.Write.UID).NotTo(BeEmpty())
 			g.Expect(event.Write.Version).To(BeNumerically(">", last[event.Write.Object]))

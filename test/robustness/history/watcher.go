@@ -165,12 +165,12 @@ func (s *stream) record(object, before *unstructured.Unstructured, deleted, list
 	if s.resource == Leases && !s.Everything {
 		lease := s.lease(object, deleted)
 		lease.Renewal = renewal
-		s.Recorder.Record(Event{What: Leased, Lease: lease})
+		s.Recorder.Record(Event{Type: Leased, Lease: lease})
 		return
 	}
 	write := s.write(object, deleted, listed)
 	write.Renewal = renewal
-	s.Recorder.Record(Event{What: Wrote, Write: write})
+	s.Recorder.Record(Event{Type: Wrote, Write: write})
 }
 
 // onlyRenewed reports whether only the renew time of a Lease has changed.

@@ -45,8 +45,8 @@ func (r *run) leftOwner(child *object, i int, owner *object) {
 		return
 	}
 	from := child.versions[i-1].Shard
-	at := owner.at(write.Version)
-	if from == "" || from == write.Shard || at == nil || at.Shard != from || !r.epochs[r.epochAt(write.Version)].members.Has(from) {
+	ownerThen := owner.at(write.Version)
+	if from == "" || from == write.Shard || ownerThen == nil || ownerThen.Shard != from || !r.epochs[r.epochAt(write.Version)].members.Has(from) {
 		return
 	}
 	if r.Sharder != "" && write.Manager == r.Sharder && r.knew(from, write) {

@@ -34,25 +34,25 @@ func (o *object) lives() [][]seen {
 
 // movesOf checks the moves of an object in one of its lives, and counts them by epoch.
 func (r *run) movesOf(o *object, life []seen, moved []int) {
-	at, moves := "", 0
+	owner, moves := "", 0
 	var first, last *seen
 	for i := range life {
 		write := &life[i]
-		if write.Shard == "" || write.Shard == at {
+		if write.Shard == "" || write.Shard == owner {
 			continue
 		}
 		cause, found := r.cause(o, write)
 		if !found {
 			r.found(Misplaced, o.Object, write.at, write.at, []string{write.Shard}, "it moved from %q to %s with version %d, but its owner by the ring was %q",
-				at, write.Shard, write.Version, r.epochs[r.epochAt(write.Version)].owner(o.Object))
+				owner, write.Shard, write.Version, r.epochs[r.epochAt(write.Version)].owner(o.Object))
 		}
-		if at == "" {
+		if owner == "" {
 			first = write
 		} else {
 			moves++
 			moved[cause]++
 		}
-		at, last = write.Shard, write
+		owner, last = write.Shard, write
 	}
 	if moves == 0 {
 		return
@@ -93,12 +93,12 @@ func (r *run) around(write *seen) (first, last int) {
 
 // needed returns how often an object had to move between the writes of its first and its last owner.
 func (r *run) needed(o *object, first, last *seen) int {
-	needed, at := 0, first.Shard
+	needed, owner := 0, first.Shard
 	_, until := r.around(last)
 	for i := r.epochAt(first.Version); i <= until; i++ {
-		if desired := r.epochs[i].owner(o.Object); desired != "" && desired != at {
+		if desired := r.epochs[i].owner(o.Object); desired != "" && desired != owner {
 			needed++
-			at = desired
+			owner = desired
 		}
 	}
 	return needed

@@ -30,7 +30,7 @@ func (p *process) works() bool { return p.joined && !p.paused && p.gone.IsZero()
 // note adds an event of the process.
 func (p *process) note(event *history.Event) {
 	worked := p.works()
-	switch event.What {
+	switch event.Type {
 	case history.Joined:
 		p.joined, p.joinedAt, p.shard, p.instance = true, event.Time, event.Shard, event.Instance
 	case history.Left, history.Lost:

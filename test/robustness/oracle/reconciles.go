@@ -18,7 +18,7 @@ type reconcile struct {
 
 // addReconcile adds the start or end of a reconcile.
 func (t *timeline) addReconcile(event *history.Event) {
-	if event.What == history.Started {
+	if event.Type == history.Started {
 		t.reconciles = append(t.reconciles, &reconcile{
 			Reconcile: *event.Reconcile, process: event.Process, shard: event.Shard, start: event.Time,
 		})

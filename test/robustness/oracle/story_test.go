@@ -87,7 +87,7 @@ func (s *story) leaseWith(lease history.Lease) {
 	if lease.Held() && !lease.Leaving {
 		s.members = append(s.members, lease.Shard)
 	}
-	s.add(history.Event{What: history.Leased, Lease: &lease})
+	s.add(history.Event{Type: history.Leased, Lease: &lease})
 }
 
 // announce marks a shard as leaving.
@@ -98,12 +98,12 @@ func (s *story) announce(process string) {
 // join makes a process join as the shard of its name.
 func (s *story) join(process string) {
 	s.lease(shardOf(process), shardOf(process), process)
-	s.add(history.Event{What: history.Joined, Process: process, Shard: shardOf(process), Instance: process})
+	s.add(history.Event{Type: history.Joined, Process: process, Shard: shardOf(process), Instance: process})
 }
 
 // leave stops a process gracefully.
 func (s *story) leave(process string) {
-	s.add(history.Event{What: history.Left, Process: process, Shard: shardOf(process)})
+	s.add(history.Event{Type: history.Left, Process: process, Shard: shardOf(process)})
 	s.lease(shardOf(process), "", process)
 	s.happen(history.Gone, process)
 }
@@ -111,11 +111,11 @@ func (s *story) leave(process string) {
 // ask adds a request of a user that ends now.
 func (s *story) ask(request history.Request) {
 	request.Verb = "create"
-	s.add(history.Event{What: history.Asked, Request: &request})
+	s.add(history.Event{Type: history.Requested, Request: &request})
 }
 
-func (s *story) happen(what history.What, process string) {
-	s.add(history.Event{What: what, Process: process, Shard: shardOf(process)})
+func (s *story) happen(eventType history.EventType, process string) {
+	s.add(history.Event{Type: eventType, Process: process, Shard: shardOf(process)})
 }
 
 // takeOver makes the sharder take over the Lease of a silent shard.
@@ -131,7 +131,7 @@ func (s *story) write(object history.Object, change func(*history.Write)) uint64
 	change(&now)
 	now.Version = s.version
 	s.objects[object] = now
-	s.add(history.Event{What: history.Wrote, Write: &now})
+	s.add(history.Event{Type: history.Wrote, Write: &now})
 	return s.version
 }
 
@@ -162,7 +162,7 @@ func (s *story) start(process string, object history.Object) int64 {
 	s.numbers[process]++
 	number := s.numbers[process]
 	s.add(history.Event{
-		What: history.Started, Process: process, Shard: shardOf(process),
+		Type: history.Started, Process: process, Shard: shardOf(process),
 		Reconcile: &history.Reconcile{Number: number, Object: object},
 	})
 	return number
@@ -171,7 +171,7 @@ func (s *story) start(process string, object history.Object) int64 {
 // end ends a reconcile with its version.
 func (s *story) end(process string, object history.Object, number int64, version uint64) {
 	s.add(history.Event{
-		What: history.Ended, Process: process, Shard: shardOf(process),
+		Type: history.Ended, Process: process, Shard: shardOf(process),
 		Reconcile: &history.Reconcile{Number: number, Object: object, Version: version},
 	})
 }

@@ -71,7 +71,7 @@ func newTimeline(events []history.Event) *timeline {
 }
 
 func (t *timeline) add(event *history.Event) {
-	switch event.What {
+	switch event.Type {
 	case history.Wrote:
 		known := t.byName[event.Write.Object]
 		if known == nil {
@@ -83,7 +83,7 @@ func (t *timeline) add(event *history.Event) {
 	case history.Leased:
 		shard := event.Lease.Shard
 		t.leases[shard] = append(t.leases[shard], leased{*event.Lease, event.Time})
-	case history.Asked:
+	case history.Requested:
 		t.asked = append(t.asked, *event)
 	case history.Started, history.Ended:
 		t.addReconcile(event)

@@ -105,11 +105,11 @@ func embeddedCRD() (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the embedded CRD: %w", err)
 	}
-	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == crdName })
-	if at < 0 {
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == crdName })
+	if i < 0 {
 		return nil, fmt.Errorf("reading the embedded CRD: %s not found", crdName)
 	}
-	return objects[at].Object, nil
+	return objects[i].Object, nil
 }
 
 // questions returns what the sharder and the shards need, as far as their accounts are known.

@@ -68,8 +68,8 @@ func (g *gatherer) findSharder(ctx context.Context, f *Facts) {
 	if election := f.Sharder.Election.Value; election != nil {
 		// The identity is the name of the host, which is that of the pod, and a random part.
 		identity := holder(election)
-		if at := strings.LastIndex(identity, "_"); at > 0 {
-			if pod, err := g.core.CoreV1().Pods(g.SharderNamespace).Get(ctx, identity[:at], metav1.GetOptions{}); err == nil {
+		if end := strings.LastIndex(identity, "_"); end > 0 {
+			if pod, err := g.core.CoreV1().Pods(g.SharderNamespace).Get(ctx, identity[:end], metav1.GetOptions{}); err == nil {
 				f.Sharder.Account = accountOf(pod)
 			}
 		}

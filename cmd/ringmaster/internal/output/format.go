@@ -44,7 +44,7 @@ func (f *Format) Set(value string) error {
 		*f = format
 		return nil
 	}
-	if columns, is := strings.CutPrefix(value, columnsPrefix); is {
+	if columns, ok := strings.CutPrefix(value, columnsPrefix); ok {
 		if _, err := parseColumns(columns); err != nil {
 			return err
 		}

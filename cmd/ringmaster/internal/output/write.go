@@ -44,7 +44,7 @@ func (f Format) Write(out io.Writer, document Document, noHeaders bool) error {
 	case Table, Wide:
 		return fmt.Errorf("a document cannot be written as a %s", f)
 	}
-	if definition, is := strings.CutPrefix(string(f), columnsPrefix); is {
+	if definition, ok := strings.CutPrefix(string(f), columnsPrefix); ok {
 		columns, err := parseColumns(definition)
 		if err != nil {
 			return err

@@ -29,7 +29,7 @@ func (r *Reader) forEachObject(ctx context.Context, client metadata.ResourceInte
 		page, err := client.List(ctx, options)
 		if apierrors.IsResourceExpired(err) && options.Continue != "" {
 			// The list took too long. The API server offers to continue with the current objects.
-			if expired, is := errors.AsType[*apierrors.StatusError](err); is && expired.ErrStatus.Continue != "" {
+			if expired, ok := errors.AsType[*apierrors.StatusError](err); ok && expired.ErrStatus.Continue != "" {
 				options.Continue = expired.ErrStatus.Continue
 				continue
 			}

@@ -59,8 +59,8 @@ func TestCount(t *testing.T) {
 	}))
 }
 
-// TestDrainAge finds in the metadata of objects when a drain began.
-func TestDrainAge(t *testing.T) {
+// TestDrainSince finds in the metadata of objects when a drain began.
+func TestDrainSince(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.declare()
 	f.join("a")

@@ -32,8 +32,8 @@ func objectsTable(all []Object, now time.Time, wide bool) *terminal.Table {
 				row = append(row, text(string(p.Reason)), text(string(all[i].UID)))
 			}
 			t.Add(row...)
-			for at := range p.Children {
-				t.Add(p.Children[at].row(at == len(p.Children)-1, p, now)...)
+			for j := range p.Children {
+				t.Add(p.Children[j].row(j == len(p.Children)-1, p, now)...)
 			}
 		}
 	}

@@ -179,8 +179,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestStaysWithItsSystem tries to change the system of an object.
-func TestStaysWithItsSystem(t *testing.T) {
+// TestSystemIsImmutable tries to change the system of an object.
+func TestSystemIsImmutable(t *testing.T) {
 	r := rig.Shared(t)
 	for name, test := range map[string]struct{ from, to, want string }{
 		"the same":    {"orders", "orders", ""},

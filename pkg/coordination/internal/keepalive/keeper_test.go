@@ -40,7 +40,7 @@ func hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func TestLost(t *testing.T) {
+func TestSessionIsLostWithoutRenewals(t *testing.T) {
 	for name, test := range map[string]struct {
 		renew func(ctx context.Context, since time.Duration) error
 		want  time.Duration
@@ -84,9 +84,9 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLostInTime is exact where it matters: a session that was renewed last by what was sent at a time is lost when
+// TestSessionIsLostBeforeItExpires is exact where it matters: a session that was renewed last by what was sent at a time is lost when
 // four fifths of its duration have passed since, whenever the answer came.
-func TestLostInTime(t *testing.T) {
+func TestSessionIsLostBeforeItExpires(t *testing.T) {
 	var sent time.Duration
 	got := lostAfter(t, func(ctx context.Context, since time.Duration) error {
 		if since > time.Minute {
@@ -101,9 +101,9 @@ func TestLostInTime(t *testing.T) {
 	}
 }
 
-// TestPaused pauses a process for longer than its session. When it resumes, each channel must show that the session is lost, also the
+// TestPausedProcessFindsSessionLost pauses a process for longer than its session. When it resumes, each channel must show that the session is lost, also the
 // late response to a renewal.
-func TestPaused(t *testing.T) {
+func TestPausedProcessFindsSessionLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := &steppedClock{}
 		answer := make(chan struct{})
@@ -144,7 +144,7 @@ func (c *steppedClock) step(by time.Duration)                { c.stepped += by }
 func (c *steppedClock) Now() time.Time                       { return time.Now().Add(c.stepped) }
 func (c *steppedClock) Since(moment time.Time) time.Duration { return c.Now().Sub(moment) }
 
-func TestEnd(t *testing.T) {
+func TestStopWaitsForRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := false
 		begun := keepalive.Start(t.Context(), time.Now(), keepalive.Options{
