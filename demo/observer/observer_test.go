@@ -241,7 +241,7 @@ func TestHistoryIsLimited(t *testing.T) {
 		f.SetObject(site("shop", strconv.Itoa(i%2)))
 	}
 	state := f.state()
-	if n := len(state.Events); n >= many || state.Events[n-1].What != strconv.Itoa(many-1) || state.Events[n-1].Number != many {
+	if n := len(state.Events); n >= many || state.Events[n-1].Message != strconv.Itoa(many-1) || state.Events[n-1].Number != many {
 		t.Errorf("%d events, the last is %+v", n, state.Events[n-1])
 	}
 	if len(state.Moves) >= many-1 || state.Moved != many-1 {

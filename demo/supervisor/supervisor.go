@@ -14,7 +14,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// Program is what runs under a name.
+// Program is a named program that the supervisor runs.
 type Program struct {
 	Name string
 	// Prepare is called before each start, and returns the process to start.
@@ -25,7 +25,7 @@ type Program struct {
 type Options struct {
 	// Report receives a description of everything that happens to a process, and whether it is a
 	// failure.
-	Report func(name, what string, failure bool)
+	Report func(name, message string, failure bool)
 	// Removed is called when a process has been removed.
 	Removed func(name string)
 	// Changed is called when Processes returns something new.
@@ -243,8 +243,8 @@ func (s *Supervisor) change(change func()) {
 	s.options.Changed()
 }
 
-func (s *Supervisor) report(name, what string, failure bool) {
-	s.options.Report(name, what, failure)
+func (s *Supervisor) report(name, message string, failure bool) {
+	s.options.Report(name, message, failure)
 	s.options.Changed()
 }
 

@@ -69,8 +69,8 @@ func failover() view.State {
 		{At: at(132), Object: "project-museum/a-site-with-quite-a-long-name", From: "webhosting-operator-0", To: "webhosting-operator-2"},
 	}
 	s.Events = []view.Event{
-		{Number: 1, At: at(116), About: "webhosting-operator-0", What: "killed by you; restarts in 20s"},
-		{Number: 2, At: at(132), About: "webhosting-operator-0", What: "The shard has not renewed its lease", Warning: true},
+		{Number: 1, At: at(116), About: "webhosting-operator-0", Message: "killed by you; restarts in 20s"},
+		{Number: 2, At: at(132), About: "webhosting-operator-0", Message: "The shard has not renewed its lease", Warning: true},
 	}
 	s.Message = "Killed webhosting-operator-0. It restarts in 20s."
 	return s
@@ -219,7 +219,7 @@ func TestFrameSanitizesText(t *testing.T) {
 	state.Ring.Problem, state.Kubernetes, state.Message = attack, attack, attack
 	state.Instances[0].Name, state.Instances[0].Note = attack, attack
 	state.Moves[0] = view.Move{Object: attack, From: attack, To: attack}
-	state.Events[0].About, state.Events[0].What = attack, attack
+	state.Events[0].About, state.Events[0].Message = attack, attack
 	for _, line := range view.Frame(state, 200, 60) {
 		for _, r := range line.Text() {
 			if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x4e2d || r == 0x301 {

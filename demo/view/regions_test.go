@@ -74,8 +74,8 @@ func restarting() view.Regions {
 	}
 	s.Clients = view.Clients{Writes: 1300, Failed: 1, Slow: 2, Slowest: 312 * time.Millisecond, Elections: 1}
 	s.Events = []view.Event{
-		{Number: 1, At: at(121), About: "dc1-operator", What: "Restart of dc1-1, dc2-1, dc3-1 begins, with token 7."},
-		{Number: 2, At: at(125), About: "client", What: "a write fails: no leader", Warning: true},
+		{Number: 1, At: at(121), About: "dc1-operator", Message: "Restart of dc1-1, dc2-1, dc3-1 begins, with token 7."},
+		{Number: 2, At: at(125), About: "client", Message: "a write fails: no leader", Warning: true},
 	}
 	s.Message = "Paused dc2-operator."
 	return s
@@ -172,7 +172,7 @@ func TestFrameRegionsSanitizesText(t *testing.T) {
 	state.Regions[2].Operator.Note = attack
 	state.Coordination.Holder, state.Coordination.Roles["dc1-operator"], state.Coordination.Waits = attack, attack, []string{attack}
 	state.Coordination.Plan.Steps[1] = coordinationstatus.StepSummary{What: attack, Note: attack}
-	state.Events[0].About, state.Events[0].What = attack, attack
+	state.Events[0].About, state.Events[0].Message = attack, attack
 	lines := view.RegionChanges(steadyRegions(), state)
 	for _, line := range view.FrameRegions(state, 200, 60) {
 		lines = append(lines, line.Text())

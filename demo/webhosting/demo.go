@@ -123,11 +123,11 @@ func (d *Demo) change() {
 }
 
 // reportProcess records an event of a process. During the start it also reports failures.
-func (d *Demo) reportProcess(name, what string, failure bool) {
-	d.observer.RecordEvent(name, what, failure)
+func (d *Demo) reportProcess(name, message string, failure bool) {
+	d.observer.RecordEvent(name, message, failure)
 	d.node.Enqueue(d.namespaceOf(name), name)
 	if failure && !d.started.Load() {
-		d.options.Report(name + " " + what)
+		d.options.Report(name + " " + message)
 	}
 }
 

@@ -25,9 +25,9 @@ func (s storeEntries) with(others storeEntries) storeEntries {
 	return all
 }
 
-func written(t *testing.T, what any) string {
+func written(t *testing.T, value any) string {
 	t.Helper()
-	content, err := json.Marshal(what)
+	content, err := json.Marshal(value)
 	if err != nil {
 		t.Fatal(err)
 	}

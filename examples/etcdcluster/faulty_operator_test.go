@@ -82,12 +82,12 @@ func newMemberProxy(t testing.TB) *faultproxy.Proxy {
 			go forward(conn)
 		}
 	}()
-	made, err := faultproxy.StartTCP(crossing.Addr().String())
+	proxy, err := faultproxy.StartTCP(crossing.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = made.Close() })
-	return made
+	t.Cleanup(func() { _ = proxy.Close() })
+	return proxy
 }
 
 // forward reads the address of a member from a connection, and forwards the connection to it.

@@ -85,8 +85,8 @@ func TestStoreRole(t *testing.T) {
 		}
 		return role
 	}
-	asked, given := read("../../pkg/coordination/kubestore/role.yaml"), read("config/samples/store/role.yaml")
-	if diff := cmp.Diff(asked.Rules, given.Rules); diff != "" {
+	want, have := read("../../pkg/coordination/kubestore/role.yaml"), read("config/samples/store/role.yaml")
+	if diff := cmp.Diff(want.Rules, have.Rules); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -99,9 +99,9 @@ func (w *fixture) downtime(since time.Time) (sum time.Duration) {
 	ended := map[string]time.Time{}
 	for _, event := range w.events(since) {
 		switch beganAt, ok := ended[event.Member]; {
-		case event.What == agent.Restart:
+		case event.Operation == agent.Restart:
 			ended[event.Member] = event.Time
-		case event.What == agent.Ready && ok:
+		case event.Operation == agent.Ready && ok:
 			sum += event.Time.Sub(beganAt)
 			delete(ended, event.Member)
 		}

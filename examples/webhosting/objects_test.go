@@ -29,15 +29,15 @@ func (f *fixture) theme(name, color string) *webhostingv1alpha1.Theme {
 // website creates a Website with a Theme of this test.
 func (f *fixture) website(name, theme string, change ...func(*webhostingv1alpha1.Website)) *webhostingv1alpha1.Website {
 	f.t.Helper()
-	made := &webhostingv1alpha1.Website{
+	site := &webhostingv1alpha1.Website{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.project, Name: name},
 		Spec:       webhostingv1alpha1.WebsiteSpec{Theme: f.Namespace + "." + theme},
 	}
 	for _, c := range change {
-		c(made)
+		c(site)
 	}
-	f.Expect(f.Client.Create(f.t.Context(), made)).To(Succeed())
-	return made
+	f.Expect(f.Client.Create(f.t.Context(), site)).To(Succeed())
+	return site
 }
 
 // withoutWorkload makes a Website skip its pods.

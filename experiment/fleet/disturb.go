@@ -13,7 +13,7 @@ import (
 
 // Disturb executes an event, and describes what it has done.
 func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, error) {
-	if event.What == scenario.RestartAPI {
+	if event.Disturbance == scenario.RestartAPI {
 		if f.options.Plane == nil {
 			return "", errors.New("cannot restart the API server of an existing cluster: run the scenario without --kubeconfig")
 		}
@@ -24,7 +24,7 @@ func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, erro
 		}
 		return "the API server was restarted", nil
 	}
-	if event.What == scenario.Join {
+	if event.Disturbance == scenario.Join {
 		name := InstanceName(f.next)
 		return name + " joins", f.join()
 	}
@@ -32,7 +32,7 @@ func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, erro
 	if err != nil {
 		return "", err
 	}
-	switch event.What {
+	switch event.Disturbance {
 	case scenario.Kill:
 		return name + " is killed", f.kill(name)
 	case scenario.Leave:
@@ -40,7 +40,7 @@ func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, erro
 	case scenario.Roll:
 		return name + " is replaced", f.roll(ctx, name)
 	}
-	return "", fmt.Errorf("unknown disturbance %q", event.What)
+	return "", fmt.Errorf("unknown disturbance %q", event.Disturbance)
 }
 
 // choose returns the instance that an event affects.

@@ -28,7 +28,7 @@ func (r *Report) charts(result *run.Result) section {
 		c.until = result.End.Sub(result.Begin).Seconds()
 		for _, event := range result.Events {
 			if event.Planned {
-				c.marks = append(c.marks, mark{event.At.Sub(result.Begin).Seconds(), event.What})
+				c.marks = append(c.marks, mark{event.At.Sub(result.Begin).Seconds(), event.Description})
 			}
 		}
 		s.charts = append(s.charts, named{filePrefix(result) + file + ".svg", c})
@@ -64,7 +64,7 @@ func (r *Report) charts(result *run.Result) section {
 			s.text = append(s.text, fmt.Sprintf("… and %d more, in results.json", len(result.Events)-most))
 			break
 		}
-		s.text = append(s.text, duration(event.At.Sub(result.Begin).Seconds())+": "+event.What)
+		s.text = append(s.text, duration(event.At.Sub(result.Begin).Seconds())+": "+event.Description)
 	}
 	return s
 }

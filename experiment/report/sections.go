@@ -32,11 +32,11 @@ func p99(v run.Verdict) string {
 // judgement describes an objective in all runs of a group: the slowest of them, and in how many it holds.
 func judgement(group Group, objective int) string {
 	var slowest *run.Verdict
-	held := 0
+	holding := 0
 	for _, result := range group.Results {
 		v := result.Verdicts[objective]
 		if v.Holds {
-			held++
+			holding++
 		}
 		if v.Value == nil {
 			return "✗ was not measured"
@@ -50,9 +50,9 @@ func judgement(group Group, objective int) string {
 		text += " (" + slowest.Request + ")"
 	}
 	n := len(group.Results)
-	text += " " + verdict(held == n)
-	if n > 1 && held < n {
-		text += fmt.Sprintf(" in %d of %d runs", n-held, n)
+	text += " " + verdict(holding == n)
+	if n > 1 && holding < n {
+		text += fmt.Sprintf(" in %d of %d runs", n-holding, n)
 	}
 	return text
 }

@@ -52,19 +52,19 @@ const (
 
 // Event is a disturbance at a time. Instance is the number of the affected instance; -1 is a random one.
 type Event struct {
-	At       time.Duration
-	What     Disturbance
-	Instance int
+	At          time.Duration
+	Disturbance Disturbance
+	Instance    int
 }
 
 func (e Event) String() string {
 	switch {
-	case e.What == RestartAPI:
+	case e.Disturbance == RestartAPI:
 		return "the API server is restarted"
 	case e.Instance < 0:
-		return fmt.Sprintf("%s an instance", e.What)
+		return fmt.Sprintf("%s an instance", e.Disturbance)
 	}
-	return fmt.Sprintf("%s instance %d", e.What, e.Instance)
+	return fmt.Sprintf("%s instance %d", e.Disturbance, e.Instance)
 }
 
 // Scenario is the load and the disturbances of one run.
@@ -141,10 +141,10 @@ func rolling(instances int, duration time.Duration) []Event {
 	return all
 }
 
-func every(what Disturbance, period, duration time.Duration) []Event {
+func every(disturbance Disturbance, period, duration time.Duration) []Event {
 	var all []Event
 	for at := period; at < duration; at += period {
-		all = append(all, Event{at, what, -1})
+		all = append(all, Event{at, disturbance, -1})
 	}
 	return all
 }
@@ -199,7 +199,7 @@ func (s Scenario) With(instances int) Scenario {
 	}
 	s.Events = slices.Clone(s.Events)
 	for i, e := range s.Events {
-		if e.What == Join {
+		if e.Disturbance == Join {
 			s.Events[i].Instance += instances - before
 		}
 	}
@@ -208,7 +208,7 @@ func (s Scenario) With(instances int) Scenario {
 
 // Restarts reports whether the API server restarts.
 func (s Scenario) Restarts() bool {
-	return slices.ContainsFunc(s.Events, func(e Event) bool { return e.What == RestartAPI })
+	return slices.ContainsFunc(s.Events, func(e Event) bool { return e.Disturbance == RestartAPI })
 }
 
 const (
@@ -232,10 +232,10 @@ func (s Scenario) Validate() error {
 	}
 	leaving := 0
 	for _, e := range s.Events {
-		if e.What == Leave {
+		if e.Disturbance == Leave {
 			leaving++
 		}
-		if e.Instance >= cmp.Or(s.Instances, 1) && e.What != Join {
+		if e.Instance >= cmp.Or(s.Instances, 1) && e.Disturbance != Join {
 			return fmt.Errorf("%s: instance not found: run %s with at least %d instances", e, s.Name, e.Instance+1)
 		}
 	}

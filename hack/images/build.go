@@ -90,14 +90,14 @@ func assemble(title, arch string, files []entry, run v1.Config) (v1.Image, error
 	if err != nil {
 		return nil, err
 	}
-	made, err := mutate.Append(empty.Image,
+	image, err := mutate.Append(empty.Image,
 		mutate.Addendum{Layer: users, History: v1.History{CreatedBy: "users", Created: v1.Time{Time: epoch}}},
 		mutate.Addendum{Layer: content, History: v1.History{CreatedBy: title, Created: v1.Time{Time: epoch}}},
 	)
 	if err != nil {
 		return nil, err
 	}
-	config, err := made.ConfigFile()
+	config, err := image.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func assemble(title, arch string, files []entry, run v1.Config) (v1.Image, error
 	labels := map[string]string{"org.opencontainers.image.title": title}
 	maps.Copy(labels, run.Labels)
 	config.Config.Labels = labels
-	return mutate.ConfigFile(made, config)
+	return mutate.ConfigFile(image, config)
 }
 
 // write writes the image as a tar, atomically: a node may load the images meanwhile.

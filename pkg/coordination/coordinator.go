@@ -52,7 +52,7 @@ type Coordinator struct {
 	clock    clock.PassiveClock
 	metrics  *metrics
 
-	// openMu and taking are held while a session is opened and while the lock is taken: the store may be slow.
+	// openMu and takeMu are locked while a session is opened and while the lock is taken: the store may be slow.
 	openMu, takeMu sync.Mutex
 
 	actions []Action

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	system   = "store"
-	patience = 2 * time.Minute
-	duration = 30 * time.Second // of sessions: no test waits until one expires, and a busy machine must not end them
+	system      = "store"
+	testTimeout = 2 * time.Minute
+	duration    = 30 * time.Second // of sessions: no test waits until one expires, and a busy machine must not end them
 )
 
 // fixture is a store with participants.
@@ -247,7 +247,7 @@ func TestSwitchToLocal(t *testing.T) {
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(two.Configure(t.Context(), coordination.Settings{})).To(Succeed())
 		w.Expect(w.view().Lock).To(BeNil(), "the holder gives the lock back when it leaves")
-		w.Eventually(grant.Held, patience).Should(BeFalse())
+		w.Eventually(grant.Held, testTimeout).Should(BeFalse())
 	})
 }
 
@@ -499,7 +499,7 @@ func TestDeadParticipantBlocksUntilForgotten(t *testing.T) {
 
 		w.Expect(grant.Advance(t.Context())).To(MatchError(coordination.ErrFenced))
 		w.Expect(grant.Done(t.Context(), "")).To(MatchError(coordination.ErrFenced))
-		w.Eventually(grant.Held, patience).Should(BeFalse())
+		w.Eventually(grant.Held, testTimeout).Should(BeFalse())
 		w.Expect(resumed.Advance(t.Context(), coordination.Step{Do: "other", Members: only("dc1-a")})).To(Succeed())
 		w.Expect(resumed.Step().Do).To(Equal("other"))
 		w.Expect(resumed.Done(t.Context(), "it does not work")).To(Succeed())
@@ -520,7 +520,7 @@ func TestDeniedParticipantCannotHoldLock(t *testing.T) {
 		taken, err := two.Lock(t.Context())
 		w.Expect(err).NotTo(HaveOccurred(), "the holder is denied")
 		w.Expect(taken.Token).To(BeNumerically(">", grant.Token))
-		w.Eventually(grant.Held, patience).Should(BeFalse())
+		w.Eventually(grant.Held, testTimeout).Should(BeFalse())
 		w.Expect(taken.Release(t.Context())).To(Succeed())
 		_, err = one.Lock(t.Context())
 		w.Expect(err).To(MatchError(coordination.ErrDenied))

@@ -208,9 +208,9 @@ func (p *pass) carryOutStep(ctx context.Context, intent *Intent, step *Step) (bo
 	if p.c.stepState.executed {
 		return true, nil
 	}
-	under, cancel := p.c.currentRun.withLock(ctx)
+	lockCtx, cancel := p.c.currentRun.withLock(ctx)
 	defer cancel()
-	err := p.system.Execute(under, Task{Step: *step, ID: p.c.taskID(intent.ID, intent.StepIndex), Token: intent.Token})
+	err := p.system.Execute(lockCtx, Task{Step: *step, ID: p.c.taskID(intent.ID, intent.StepIndex), Token: intent.Token})
 	if failed, ok := errors.AsType[*failedError](err); ok {
 		return false, p.handleFailure(ctx, intent, map[MemberID]string{step.Member(): failed.reason})
 	}
@@ -306,7 +306,7 @@ func (p *pass) handleLate(ctx context.Context, intent *Intent, step *Step) error
 	fencer, canFence := p.system.(Fencer)
 	policies, unchangedFor := p.view.policies(intent.Action), p.c.clock.Now().Sub(p.c.stepState.since)
 	var late []MemberID
-	raised, waits := true, false
+	raised, waiting := true, false
 	for _, id := range step.Members {
 		if !p.view.Accepted(id) {
 			continue
@@ -316,10 +316,10 @@ func (p *pass) handleLate(ctx context.Context, intent *Intent, step *Step) error
 			late, raised = append(late, id), raised && answer.Token < intent.Token
 			continue
 		}
-		waits = true
+		waiting = true
 		p.addWaitReason(string(id), fmt.Sprintf("%s has accepted the order to %s, and has not answered", p.view.Owner(id), step))
 	}
-	if len(late) == 0 || step.Together && waits {
+	if len(late) == 0 || step.Together && waiting {
 		return nil // a step with Together ends only when no participant may be carrying it out
 	}
 	if !step.Together {
@@ -330,9 +330,9 @@ func (p *pass) handleLate(ctx context.Context, intent *Intent, step *Step) error
 			return err
 		}
 	}
-	under, cancel := p.c.currentRun.withLock(ctx)
+	lockCtx, cancel := p.c.currentRun.withLock(ctx)
 	defer cancel()
-	reason, err := notYetReason(fencer.Fence(under, late, p.c.currentRun.intent().Token))
+	reason, err := notYetReason(fencer.Fence(lockCtx, late, p.c.currentRun.intent().Token))
 	if err != nil {
 		return fmt.Errorf("fencing %s: %w", joinMembers(late), err)
 	}

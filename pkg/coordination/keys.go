@@ -88,14 +88,14 @@ func checkSystem(name string) error {
 const maxSegment = 253
 
 // checkSegment returns an error if a name cannot be a segment of a key.
-func checkSegment(what, name string) error {
+func checkSegment(field, name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%s is empty: set it", what)
+		return fmt.Errorf("%s is empty: set it", field)
 	case len(name) > maxSegment:
-		return fmt.Errorf("%s %q has %d characters: choose one of at most %d", what, name, len(name), maxSegment)
+		return fmt.Errorf("%s %q has %d characters: choose one of at most %d", field, name, len(name), maxSegment)
 	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%s %q contains a slash or a control character: choose another one", what, name)
+		return fmt.Errorf("%s %q contains a slash or a control character: choose another one", field, name)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ const (
 	Continue Failing = "Continue"
 )
 
-// Policy decides how long an action waits, and what it does without. Each participant publishes its own; if they differ, the more
+// Policy decides how long an action waits, and which members it leaves out. Each participant publishes its own; if they differ, the more
 // careful one applies: the longest quiet window, and a member is left out only if all policies leave it out.
 type Policy struct {
 	// Quiet is the quiet window: the time without an added or withdrawn need before the action begins. The participant that decides

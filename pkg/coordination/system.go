@@ -28,7 +28,7 @@ type System interface {
 
 // Replanner is a System that plans again after each step, because the system may have changed.
 type Replanner interface {
-	// Replan returns the remaining steps of an intent. The steps before intent.At are done, except for the members in intent.LeftOut.
+	// Replan returns the remaining steps of an intent. The steps before intent.StepIndex are done, except for the members in intent.LeftOut.
 	// The first remaining step may be carried out at once: Replan returns NotYet while that is not possible, and Failed to give the
 	// action up.
 	Replan(ctx context.Context, intent *Intent) ([]Step, error)
@@ -49,7 +49,7 @@ type Needs struct {
 	Pending []Need
 }
 
-// Need is that a member needs an action.
+// Need declares that a member needs an action.
 type Need struct {
 	Action Action
 	Member MemberID

@@ -211,7 +211,7 @@ func TestHangingHolderNoticesLossLate(t *testing.T) {
 		store.mu.Unlock()
 		_, err = two.Lock(t.Context())
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Eventually(grant.Held, patience).Should(BeFalse())
+		w.Eventually(grant.Held, testTimeout).Should(BeFalse())
 	})
 }
 

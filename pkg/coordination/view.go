@@ -197,7 +197,7 @@ func (v *View) Absent(all ...string) []string {
 }
 
 // Candidates returns those of the given members that may become the leader of the system: members that need no action, and are not
-// leaving. Leaving are the actions that remove a member from the system: their entries count even after they are done. The result may
+// leaving. leaving has the actions that remove a member from the system: their entries count even after they are done. The result may
 // be empty.
 func (v *View) Candidates(of []MemberID, leaving ...Action) []MemberID {
 	return slices.DeleteFunc(slices.Clone(of), func(id MemberID) bool {

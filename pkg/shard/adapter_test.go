@@ -183,7 +183,7 @@ func TestCachedNamespacesOfSharder(t *testing.T) {
 			f.Expect(err).NotTo(HaveOccurred())
 			f.Expect(shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, shard.Sharded{}, builder.OnlyMetadata).
 				Named(string(mode)).Complete(nothing)).To(Succeed())
-			ctx, stop := context.WithTimeout(t.Context(), patience)
+			ctx, stop := context.WithTimeout(t.Context(), testTimeout)
 			defer stop()
 			f.Expect(plain.Start(ctx)).To(MatchError(ContainSubstring("set NamespaceSelector")))
 			f.Expect(mgr.Start(ctx)).To(MatchError(ContainSubstring("set NamespaceSelector")))
@@ -198,9 +198,9 @@ var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile
 // scheme returns a new scheme, because managers add to it while other tests read.
 func (f *fixture) scheme() *runtime.Scheme {
 	f.t.Helper()
-	made := runtime.NewScheme()
-	f.Expect(scheme.AddToScheme(made)).To(Succeed())
-	return made
+	s := runtime.NewScheme()
+	f.Expect(scheme.AddToScheme(s)).To(Succeed())
+	return s
 }
 
 // manager returns a manager that is not started.

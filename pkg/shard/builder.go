@@ -95,7 +95,7 @@ func ControllerManagedBy(m manager.Manager) *Builder {
 	return b
 }
 
-// TypedControllerManagedBy returns a builder of a controller whose requests have another type than
+// TypedControllerManagedBy returns a builder of a controller whose requests have a type other than
 // reconcile.Request. Such a controller cannot have For; ShardedBy shards it.
 func TypedControllerManagedBy[request comparable](m manager.Manager) *TypedBuilder[request] {
 	wrongBuilder.Store(false) // the wrong builder may have failed before it added a controller

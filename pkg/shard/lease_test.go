@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 const (
 	duration, deadline, retry = 6 * time.Second, 4 * time.Second, 500 * time.Millisecond
-	patience                  = rig.Timeout
+	testTimeout               = rig.Timeout
 )
 
 // member is a process that joins a ring with the name from its environment, and prints events.
@@ -61,7 +61,7 @@ func setUp(t *testing.T) *fixture {
 	t.Helper()
 	t.Parallel()
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(testTimeout)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	return f
 }
@@ -90,7 +90,7 @@ func (f *fixture) lease(name string) *coordinationv1.Lease {
 // end waits for a process to end and returns its last line.
 func (f *fixture) end(p *rig.Running) (string, error) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
 	defer cancel()
 	err := p.Wait(ctx)
 	return p.Tail(1), err

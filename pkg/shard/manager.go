@@ -34,11 +34,11 @@ func NewManager(config *rest.Config, options manager.Options, ring Options) (*Ma
 	if err := shard.Configure(&options); err != nil {
 		return nil, err
 	}
-	made, err := manager.New(config, options)
+	mgr, err := manager.New(config, options)
 	if err != nil {
 		return nil, err
 	}
-	return shard.Join(made)
+	return shard.Join(mgr)
 }
 
 // Shard returns the shard that this manager runs.

@@ -47,15 +47,15 @@ func (f *fixture) operate(name string, env ...string) *rig.Running {
 // said returns the output of a process, with the end of each line.
 func said(p *rig.Running) string { return p.Tail(1000) + "\n" }
 
-func (f *fixture) says(p *rig.Running, what string) {
+func (f *fixture) says(p *rig.Running, message string) {
 	f.t.Helper()
-	f.Eventually(func() string { return said(p) }).Should(ContainSubstring(what))
+	f.Eventually(func() string { return said(p) }).Should(ContainSubstring(message))
 }
 
 // neverSays checks the output until now.
-func (f *fixture) neverSays(p *rig.Running, what string) {
+func (f *fixture) neverSays(p *rig.Running, message string) {
 	f.t.Helper()
-	f.Expect(said(p)).NotTo(ContainSubstring(what))
+	f.Expect(said(p)).NotTo(ContainSubstring(message))
 }
 
 func (f *fixture) configMap(name, owner string, do ...string) *corev1.ConfigMap {

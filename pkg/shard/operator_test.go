@@ -57,8 +57,8 @@ func operator(ctx context.Context) error {
 		selector = metav1.AddLabelToSelector(selector, "project", "true")
 	}
 	grace := 2 * time.Second
-	if given := os.Getenv("GRACE"); given != "" {
-		if grace, err = time.ParseDuration(given); err != nil {
+	if value := os.Getenv("GRACE"); value != "" {
+		if grace, err = time.ParseDuration(value); err != nil {
 			return err
 		}
 	}

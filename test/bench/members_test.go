@@ -62,16 +62,16 @@ func BenchmarkMembers(b *testing.B) {
 				f.profile(sharder, fmt.Sprintf("%dx%d", size.rings, size.shards))
 				memory := used(b, sharder.PID())
 				took := f.joined(shards, size.shards)
-				what := fmt.Sprintf("%d rings with %d shards, renewing every %s: ", size.rings, size.shards, size.renew)
+				prefix := fmt.Sprintf("%d rings with %d shards, renewing every %s: ", size.rings, size.shards, size.renew)
 				// On a busy machine not all renewals are in time. Dividing by their share overestimates the CPU time for all of
 				// them, because some of it does not grow with their number.
 				share := float64(renewals) * size.renew.Seconds() / restFor.Seconds() / float64(size.rings*size.shards)
-				f.figure(what+"renewals, as a share of those that were due", share, "x-renewals", "about 1")
-				f.figure(what+"CPU", 100*cpu.Seconds()/restFor.Seconds()/share, "%-core", size.cpu)
-				f.figure(what+"memory while idle", memory.Resident/mebibyte, "MiB", size.memory)
-				f.figure(what+"memory, peak", memory.Peak/mebibyte, "MiB-peak", size.memory)
-				f.figure(what+"memory, peak with a join", used(b, sharder.PID()).Peak/mebibyte, "MiB-joined", size.memory)
-				f.figure(what+"time until a join is handled", took.Seconds(), "s-join", "below 1")
+				f.figure(prefix+"renewals, as a share of those that were due", share, "x-renewals", "about 1")
+				f.figure(prefix+"CPU", 100*cpu.Seconds()/restFor.Seconds()/share, "%-core", size.cpu)
+				f.figure(prefix+"memory while idle", memory.Resident/mebibyte, "MiB", size.memory)
+				f.figure(prefix+"memory, peak", memory.Peak/mebibyte, "MiB-peak", size.memory)
+				f.figure(prefix+"memory, peak with a join", used(b, sharder.PID()).Peak/mebibyte, "MiB-joined", size.memory)
+				f.figure(prefix+"time until a join is handled", took.Seconds(), "s-join", "below 1")
 				f.Expect(shards.failures.Load()).To(BeZero(), "shards that have lost their Leases")
 			}
 		})

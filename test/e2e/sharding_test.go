@@ -26,7 +26,7 @@ func TestSharding(t *testing.T) {
 	s.step("scaled down", 2, func() { c.kubectl("", "scale", "-n", c.namespace, "deployment/budget", "--replicas=2") })
 	s.step("restarted by a rollout", 2, func() {
 		c.kubectl("", "rollout", "restart", "-n", c.namespace, "deployment/budget")
-		c.kubectl("", "rollout", "status", "-n", c.namespace, "deployment/budget", "--timeout="+patience.String())
+		c.kubectl("", "rollout", "status", "-n", c.namespace, "deployment/budget", "--timeout="+testTimeout.String())
 	})
 	renewed := c.renewCertificate() // which takes up to a minute
 	s.step("shard killed", 2, func() {
@@ -36,7 +36,7 @@ func TestSharding(t *testing.T) {
 	s.step("leader of the sharder replaced", 2, c.replaceLeader)
 	s.step("sharder restarted by a rollout", 2, func() {
 		c.kubectl("", "rollout", "restart", "-n", system, "deployment/sharder")
-		c.kubectl("", "rollout", "status", "-n", system, "deployment/sharder", "--timeout="+patience.String())
+		c.kubectl("", "rollout", "status", "-n", system, "deployment/sharder", "--timeout="+testTimeout.String())
 		c.sharderIsReady()
 	})
 	s.leave()
@@ -78,19 +78,19 @@ func (c *cluster) shard(replicas int32) *sharded {
 	if _, err := c.client.AppsV1().Deployments(c.namespace).Create(c.Context(), budgetDeployment(s.ring, replicas), metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	c.kubectl("", "wait", "--for=condition=Ready", "controllerring/"+s.ring, "--timeout="+patience.String())
+	c.kubectl("", "wait", "--for=condition=Ready", "controllerring/"+s.ring, "--timeout="+testTimeout.String())
 	s.user = c.startUser(s.objects)
 	s.step("started", int(replicas), func() {})
 	return s
 }
 
 // step does something to the shards, and waits until all objects have an owner among the wanted number of shards.
-func (s *sharded) step(what string, shards int, do func()) {
+func (s *sharded) step(description string, shards int, do func()) {
 	s.Helper()
 	began := time.Now()
 	do()
 	s.owned(shards)
-	s.Logf("%s: all objects have a live owner after %.1f s", what, time.Since(began).Seconds())
+	s.Logf("%s: all objects have a live owner after %.1f s", description, time.Since(began).Seconds())
 	s.user.expectNoFailures(s.cluster)
 }
 
@@ -161,7 +161,7 @@ func (s *sharded) leave() {
 	s.user.stop()
 	s.user.ended.Wait()
 	s.user.expectNoFailures(s.cluster)
-	s.kubectl("", "delete", "deployment", "-n", s.namespace, budget, "--cascade=foreground", "--timeout="+patience.String())
+	s.kubectl("", "delete", "deployment", "-n", s.namespace, budget, "--cascade=foreground", "--timeout="+testTimeout.String())
 	s.kubectl("", "delete", "controllerring", s.ring)
 	s.Log(s.ringmaster("", "unlabel", s.ring, "--yes"))
 	for _, label := range []string{shardingv1alpha1.LabelShard(s.ring), shardingv1alpha1.LabelDrain(s.ring)} {

@@ -78,8 +78,8 @@ func (h *hosting) installOperator() {
 	manifests := h.kubectl("", "kustomize", h.overlay())
 	h.kubectl(manifests, "apply", "--server-side", "-f", "-")
 	h.Cleanup(func() { h.remove(manifests) })
-	h.kubectl("", "wait", "--for=condition=Established", "crd", "websites.webhosting.timebertt.dev", "themes.webhosting.timebertt.dev", "--timeout="+patience.String())
-	h.kubectl("", "rollout", "status", "-n", hostingSystem, "deployment/"+operator, "--timeout="+patience.String())
+	h.kubectl("", "wait", "--for=condition=Established", "crd", "websites.webhosting.timebertt.dev", "themes.webhosting.timebertt.dev", "--timeout="+testTimeout.String())
+	h.kubectl("", "rollout", "status", "-n", hostingSystem, "deployment/"+operator, "--timeout="+testTimeout.String())
 }
 
 // remove deletes the samples and the operator. It deletes pods first, so that namespaces are removed
@@ -89,11 +89,11 @@ func (h *hosting) remove(manifests string) {
 		(&cluster{T: h.T, client: h.client, namespace: hostingSystem}).dump()
 		h.dumpProjects()
 	}
-	h.kubectl("", "delete", "websites", "--all", "--all-namespaces", "--timeout="+patience.String())
-	h.kubectl("", "wait", "--for=delete", "pods", "--all-namespaces", "-l", websitePods, "--timeout="+patience.String())
-	h.kubectl("", "delete", "deployment", "-n", hostingSystem, operator, "--cascade=foreground", "--timeout="+patience.String())
+	h.kubectl("", "delete", "websites", "--all", "--all-namespaces", "--timeout="+testTimeout.String())
+	h.kubectl("", "wait", "--for=delete", "pods", "--all-namespaces", "-l", websitePods, "--timeout="+testTimeout.String())
+	h.kubectl("", "delete", "deployment", "-n", hostingSystem, operator, "--cascade=foreground", "--timeout="+testTimeout.String())
 	both := manifests + "\n---\n" + h.kubectl("", "kustomize", samples)
-	h.kubectl(both, "delete", "--ignore-not-found", "--timeout="+patience.String(), "-f", "-")
+	h.kubectl(both, "delete", "--ignore-not-found", "--timeout="+testTimeout.String(), "-f", "-")
 }
 
 // overlay writes a kustomization for the images under test, and returns its folder.

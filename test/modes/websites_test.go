@@ -27,17 +27,17 @@ const common = "common"
 // create creates a Website, with a generated name if the name ends with a hyphen.
 func (s *scenario) create(name, of string, labels map[string]string) *unstructured.Unstructured {
 	s.t.Helper()
-	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"theme": of}}}
-	made.SetGroupVersionKind(website)
-	made.SetNamespace(s.Namespace)
-	made.SetLabels(labels)
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"theme": of}}}
+	object.SetGroupVersionKind(website)
+	object.SetNamespace(s.Namespace)
+	object.SetLabels(labels)
 	if strings.HasSuffix(name, "-") {
-		made.SetGenerateName(name)
+		object.SetGenerateName(name)
 	} else {
-		made.SetName(name)
+		object.SetName(name)
 	}
-	s.Expect(s.Client.Create(context.Background(), made)).To(Succeed())
-	return made
+	s.Expect(s.Client.Create(context.Background(), object)).To(Succeed())
+	return object
 }
 
 // populate creates permanent Websites and their Theme.
@@ -57,11 +57,11 @@ func (s *scenario) changeTheme(name string) string {
 	s.colors++
 	color := fmt.Sprintf("#%06d", s.colors)
 	s.mu.Unlock()
-	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"color": color, "fontFamily": "Menlo"}}}
-	made.SetGroupVersionKind(theme)
-	made.SetName(name)
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"color": color, "fontFamily": "Menlo"}}}
+	object.SetGroupVersionKind(theme)
+	object.SetName(name)
 	// Without a precondition, because no other client writes Themes.
-	s.Expect(s.Client.Apply(context.Background(), client.ApplyConfigurationFromUnstructured(made), client.FieldOwner("test"))).To(Succeed())
+	s.Expect(s.Client.Apply(context.Background(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"))).To(Succeed())
 	return color
 }
 

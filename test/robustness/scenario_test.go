@@ -204,7 +204,7 @@ func (s *scenario) kill(m *shardProcess) {
 func (s *scenario) end(m *shardProcess) error {
 	s.t.Helper()
 	m.endExpected = true
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout)
 	defer cancel()
 	return m.Wait(ctx)
 }

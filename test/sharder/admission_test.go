@@ -77,7 +77,7 @@ func TestOnlyUnassignedObjectsOfTheRingCauseCalls(t *testing.T) {
 	f.ownedBy(f.admits(), "a")
 
 	yes, no := true, false
-	made := map[string]client.Object{}
+	created := map[string]client.Object{}
 	for name, test := range map[string]struct {
 		owners []metav1.OwnerReference
 		want   int
@@ -97,15 +97,15 @@ func TestOnlyUnassignedObjectsOfTheRingCauseCalls(t *testing.T) {
 		if _, assigned := object.Labels[shardingv1alpha1.LabelShard(f.ring.Name)]; assigned != (test.want > 0) {
 			t.Errorf("%s: the labels are %v", name, object.Labels)
 		}
-		made[name] = object
+		created[name] = object
 	}
 	main := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "main"}}
 	f.Expect(f.during(func() { f.Expect(f.Client.Create(t.Context(), main)).To(Succeed()) })).To(Equal(calls{Called: 1}))
-	made["main"] = main
+	created["main"] = main
 
 	t.Log("Updates of assigned and foreign objects")
 	f.Expect(f.during(func() {
-		for _, object := range made {
+		for _, object := range created {
 			before := object.DeepCopyObject().(client.Object)
 			object.SetAnnotations(map[string]string{"changed": "true"})
 			f.Expect(f.Client.Patch(t.Context(), object, client.MergeFrom(before))).To(Succeed())

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = rig.Timeout
+	testTimeout = rig.Timeout
 	// The Leases of shards and sharders are short, so that tests do not wait long after a kill, and long enough
 	// for a busy machine.
 	leaseDuration, renewDeadline, retryPeriod = 12 * time.Second, 9 * time.Second, time.Second
@@ -68,7 +68,7 @@ type shardProcess struct {
 func setUp(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, folder: rig.TempDir(t), frontend: newFrontend(t), seed: seed.ForRun(t)}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(testTimeout)
 	f.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	var err error
 	f.recorder, err = history.NewRecorder(f.writes(), time.Now)
@@ -186,7 +186,7 @@ func (f *fixture) stop(p *shardProcess) {
 func (f *fixture) end(p *rig.Running) {
 	f.t.Helper()
 	f.Expect(p.Terminate()).To(Succeed())
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
 	defer cancel()
 	f.Expect(p.Wait(ctx)).To(Succeed(), p.Name())
 }

@@ -206,5 +206,5 @@ func TestVersions(t *testing.T) {
 	after, err := a.Restart(t.Context(), "dc1-1", order(1, "restart"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after.ArgsCurrent()).To(BeTrue())
-	g.Eventually(func() string { return a.List()[0].Problem }).WithTimeout(patience).Should(ContainSubstring("another one"))
+	g.Eventually(func() string { return a.List()[0].Problem }).WithTimeout(testTimeout).Should(ContainSubstring("another one"))
 }

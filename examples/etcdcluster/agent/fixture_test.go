@@ -48,7 +48,7 @@ func runAgent(address string) error {
 }
 
 // The timeout is long enough for a machine that is busy with other tests.
-const patience = rig.Timeout
+const testTimeout = rig.Timeout
 
 // fixture is an agent in its own process.
 type fixture struct {
@@ -65,7 +65,7 @@ func setUp(t *testing.T) *fixture {
 		T: t, Gomega: NewWithT(t), dir: filepath.Join(rig.TempDir(t), "agent"),
 		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(rig.ReservePort(t))),
 	}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(testTimeout)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	client, err := agent.NewClient("http://" + f.address)
 	f.Expect(err).NotTo(HaveOccurred())

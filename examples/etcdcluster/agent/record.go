@@ -141,8 +141,8 @@ func read(path string, into any) error {
 }
 
 // write replaces a file atomically, also in case of a power failure.
-func write(path string, what any) error {
-	content, err := json.MarshalIndent(what, "", "  ")
+func write(path string, value any) error {
+	content, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func TestPeerURLStays(t *testing.T) {
 		started, err := a.Start(t.Context(), m.ID, order(1, "start "+m.ID), alone(m))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(started.Running).To(BeTrue(), started.Problem)
-		g.Eventually(func() error { return serves(m.ClientURL + "/health") }).WithTimeout(patience).Should(Succeed())
+		g.Eventually(func() error { return serves(m.ClientURL + "/health") }).WithTimeout(testTimeout).Should(Succeed())
 	}
 	g.Expect(serves(plain.PeerURL + "/members")).To(Succeed())
 	g.Expect(serves(strings.Replace(plain.PeerURL, "http://", "https://", 1) + "/members")).NotTo(Succeed())

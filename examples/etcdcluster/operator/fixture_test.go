@@ -137,7 +137,7 @@ func newFakeAgent(t *testing.T, members ...agent.Member) *fakeAgent {
 }
 
 func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id, what, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/members"), "/"), "/")
+	id, operation, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/members"), "/"), "/")
 	var in struct {
 		agent.Order
 		agent.Launch
@@ -147,7 +147,7 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewDecoder(r.Body).Decode(&in)
 	var out any = agent.Member{ID: id}
 	err := f.refuses
-	switch r.Method + what {
+	switch r.Method + operation {
 	case "GET":
 		out, err = f.members, f.away
 	case "PUT":

@@ -102,8 +102,8 @@ func TestOnePartOfASystem(t *testing.T) {
 			t.Errorf("%s has the finalizers %v", name, now.Finalizers)
 		}
 	}
-	if made := w.agents["api"].made; len(made) > 0 {
-		t.Errorf("something was done for the younger one: %v", made)
+	if calls := w.agents["api"].made; len(calls) > 0 {
+		t.Errorf("something was done for the younger one: %v", calls)
 	}
 }
 

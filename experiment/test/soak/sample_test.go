@@ -144,7 +144,7 @@ func (s *setup) history() []history.Event {
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		var last time.Time
 		for _, e := range events {
-			if e.What == history.Wrote {
+			if e.Type == history.Wrote {
 				last = e.Time
 			}
 		}
@@ -167,12 +167,12 @@ func reconciles(m *instance, logged []lines.Line) []history.Event {
 		if numbers[line.ID] == 0 {
 			numbers[line.ID] = int64(len(numbers) + 1)
 		}
-		what := history.Started
+		eventType := history.Started
 		if line.Ended() {
-			what = history.Ended
+			eventType = history.Ended
 		}
 		events = append(events, history.Event{
-			Time: line.At, What: what, Process: m.id, Shard: m.name,
+			Time: line.At, Type: eventType, Process: m.id, Shard: m.name,
 			Reconcile: &history.Reconcile{
 				Number: numbers[line.ID],
 				Object: history.Object{Group: website.Group, Kind: website.Kind, Namespace: line.Namespace, Name: line.Name},

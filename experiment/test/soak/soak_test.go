@@ -92,9 +92,9 @@ func (s *setup) disturb(step soak.Step) {
 	disturbed := slices.DeleteFunc(s.live(), func(m *instance) bool { return m.long })
 	s.Expect(disturbed).To(haveLength(instances - undisturbed))
 	victim := disturbed[step.Victim]
-	fmt.Fprintf(s.t.Output(), "%s  %s of %s\n", s.elapsed(), step.What, victim.name)
-	s.counts[step.What]++
-	switch step.What {
+	fmt.Fprintf(s.t.Output(), "%s  %s of %s\n", s.elapsed(), step.Disturbance, victim.name)
+	s.counts[step.Disturbance]++
+	switch step.Disturbance {
 	case soak.Roll:
 		for _, m := range disturbed {
 			m.ends.Store(true)

@@ -17,9 +17,9 @@ import (
 
 // created is a held Lease with an age.
 func created(namespace, name string, seconds int, uid types.UID) *coordinationv1.Lease {
-	made := lease(namespace, name, name, start)
-	made.CreationTimestamp, made.UID = metav1.NewTime(start.Add(time.Duration(seconds)*time.Second)), uid
-	return made
+	l := lease(namespace, name, name, start)
+	l.CreationTimestamp, l.UID = metav1.NewTime(start.Add(time.Duration(seconds)*time.Second)), uid
+	return l
 }
 
 func released(lease *coordinationv1.Lease) *coordinationv1.Lease {

@@ -206,10 +206,10 @@ func TestRenewalCostIsConstant(t *testing.T) {
 		for r := range rings {
 			f.Declare(fmt.Sprint("ring-", r), nil)
 			for s := range shards {
-				made := created("default", fmt.Sprintf("shard-%d-%d", r, s), s, "")
-				made.Labels[shardingv1alpha1.LabelControllerRing] = fmt.Sprint("ring-", r)
-				f.Observe(made)
-				leases = append(leases, made)
+				l := created("default", fmt.Sprintf("shard-%d-%d", r, s), s, "")
+				l.Labels[shardingv1alpha1.LabelControllerRing] = fmt.Sprint("ring-", r)
+				f.Observe(l)
+				leases = append(leases, l)
 			}
 		}
 		n := 0

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
-const patience = rig.Timeout
+const testTimeout = rig.Timeout
 
 var (
 	configMaps = catalog.Kind{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespaced: true}
@@ -60,7 +60,7 @@ func setUp(t *testing.T, shards ...string) *fixture {
 		Rig: rig.Shared(t), WithT: NewWithT(t),
 		members: ring.New(shards), changed: make(chan struct{}), writes: map[assignment.Action]int{},
 	}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(testTimeout)
 	f.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	f.name = f.Namespace // so that tests do not see each other's labels
 	f.rings.Set(&catalog.Ring{Name: f.name, Namespaces: labels.Everything(), Resources: []catalog.Resource{

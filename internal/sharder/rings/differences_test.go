@@ -19,11 +19,11 @@ func ringResource(main string, controlled ...string) shardingv1alpha1.RingResour
 		resource, group, _ := strings.Cut(name, ".")
 		return shardingv1alpha1.GroupResource{Group: group, Resource: resource}
 	}
-	made := shardingv1alpha1.RingResource{GroupResource: parse(main)}
+	r := shardingv1alpha1.RingResource{GroupResource: parse(main)}
 	for _, name := range controlled {
-		made.ControlledResources = append(made.ControlledResources, parse(name))
+		r.ControlledResources = append(r.ControlledResources, parse(name))
 	}
-	return made
+	return r
 }
 
 // declares is a shard that has declared resources, as the library does it.

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{Programs: map[string]rig.Program{"scribe": scribe}})
 }
 
-const patience = rig.Timeout
+const testTimeout = rig.Timeout
 
 // scribe records events as fast as possible, and prints their number after each one.
 func scribe(ctx context.Context) error {
@@ -49,7 +49,7 @@ func TestKilledProcessLosesNoEvents(t *testing.T) {
 	r := rig.Shared(t)
 	path := filepath.Join(rig.TempDir(t), "record")
 	p := r.Start(t, rig.Process{Name: "scribe", Program: "scribe", Env: []string{"RECORD=" + path}})
-	g.Eventually(func() string { return p.Tail(1) }, patience).ShouldNot(BeEmpty())
+	g.Eventually(func() string { return p.Tail(1) }, testTimeout).ShouldNot(BeEmpty())
 	g.Expect(p.Kill()).To(Succeed())
 	log, err := os.ReadFile(p.Log)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -163,13 +163,13 @@ func TestWatcherRecordsWrites(t *testing.T) {
 	other := lease.DeepCopy()
 	other.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: "of-another-ring"}
 	g.Expect(r.Client.Create(t.Context(), other)).To(Succeed())
-	g.Eventually(events, patience).Should(HaveLen(5))
+	g.Eventually(events, testTimeout).Should(HaveLen(5))
 
 	g.Expect(r.APIServer.Kill()).To(Succeed())
 	g.Expect(r.APIServer.Start(t.Context())).To(Succeed())
 	g.Expect(r.Client.Delete(t.Context(), child)).To(Succeed())
 	g.Expect(r.Client.Delete(t.Context(), lease)).To(Succeed())
-	g.Eventually(events, patience).Should(HaveLen(7))
+	g.Eventually(events, testTimeout).Should(HaveLen(7))
 	cancel()
 	done.Wait()
 

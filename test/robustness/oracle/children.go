@@ -62,7 +62,7 @@ func (r *run) leftOwner(child *object, i int, owner *object) {
 
 // knew reports whether the sharder knew that a shard is alive when it wrote: one that has just joined again may have been
 // too late to prevent the write. busy finds the consequences.
-func (r *run) knew(shard string, write *seen) bool {
+func (r *run) knew(shard string, write *observedWrite) bool {
 	first, _ := r.around(write)
 	for i := first; i <= r.epochAt(write.Version); i++ {
 		if !r.epochs[i].members.Has(shard) {

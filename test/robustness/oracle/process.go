@@ -75,7 +75,7 @@ func (p *process) woken(at time.Time) bool {
 }
 
 // holds reports whether this process held the shard's Lease after a write.
-func (p *process) holds(lease *leased) bool {
+func (p *process) holds(lease *observedLease) bool {
 	return lease.Held() && (p.instance == "" || lease.Instance == "" || lease.Instance == p.instance)
 }
 

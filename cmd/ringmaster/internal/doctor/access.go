@@ -27,17 +27,17 @@ type Question struct {
 
 // what is the resource as in an RBAC rule, with its group.
 func (q Question) what() string {
-	what := q.Resource
+	resource := q.Resource
 	if q.Subresource != "" {
-		what += "/" + q.Subresource
+		resource += "/" + q.Subresource
 	}
 	if q.Group != "" {
-		what += "." + q.Group
+		resource += "." + q.Group
 	}
 	if q.Name != "" {
-		what += " " + q.Name
+		resource += " " + q.Name
 	}
-	return what
+	return resource
 }
 
 // questionsOf expands the rules of roles into questions about an account. Roles count in a namespace,

@@ -77,8 +77,8 @@ func groupDenied(access []Access) []*denied {
 
 func (d *denied) finding(rings []*ring) Finding {
 	var lacks []string
-	for _, what := range slices.Sorted(maps.Keys(d.verbs)) {
-		lacks = append(lacks, strings.Join(d.verbs[what], ",")+" "+what)
+	for _, resource := range slices.Sorted(maps.Keys(d.verbs)) {
+		lacks = append(lacks, strings.Join(d.verbs[resource], ",")+" "+resource)
 	}
 	found := Finding{Status: Failure, Ring: d.Ring, Object: "ServiceAccount/" + d.Account.String()}
 	switch {

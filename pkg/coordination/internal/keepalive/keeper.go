@@ -22,7 +22,7 @@ type Options struct {
 	Clock clock.Clock
 	// Duration is how long the store keeps the session after a renewal.
 	Duration time.Duration
-	// Renew renews the session once. After an error other than ErrSessionEnded it is called again soon. Calls do not overlap.
+	// Renew renews the session once. After an error other than ErrSessionEnded it is retried. Calls do not overlap.
 	Renew func(ctx context.Context) error
 }
 

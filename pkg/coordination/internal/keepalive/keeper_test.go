@@ -14,23 +14,23 @@ import (
 
 const duration = 15 * time.Second
 
-var errAway = errors.New("no response")
+var errUnavailable = errors.New("no response")
 
 // lostAfter starts a keeper and returns when the session was lost. Time passes only by waiting.
 func lostAfter(t *testing.T, renew func(ctx context.Context, since time.Duration) error) (lost time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		begun := keepalive.Start(t.Context(), start, keepalive.Options{
+		keeper := keepalive.Start(t.Context(), start, keepalive.Options{
 			Clock: clock.RealClock{}, Duration: duration,
 			Renew: func(ctx context.Context) error { return renew(ctx, time.Since(start)) },
 		})
-		<-begun.Lost()
+		<-keeper.Lost()
 		lost = time.Since(start)
-		if begun.Alive() {
+		if keeper.Alive() {
 			t.Error("it is alive although it is lost")
 		}
-		begun.Stop()
+		keeper.Stop()
 	})
 	return lost
 }
@@ -46,11 +46,11 @@ func TestSessionIsLostWithoutRenewals(t *testing.T) {
 		want  time.Duration
 	}{
 		"no response":                     {func(ctx context.Context, _ time.Duration) error { return hang(ctx) }, 12 * time.Second},
-		"an error each time":              {func(context.Context, time.Duration) error { return errAway }, 12 * time.Second},
+		"an error each time":              {func(context.Context, time.Duration) error { return errUnavailable }, 12 * time.Second},
 		"the store has ended the session": {func(context.Context, time.Duration) error { return keepalive.ErrSessionEnded }, 5 * time.Second},
 		"answers for a minute": {func(_ context.Context, since time.Duration) error {
 			if since > time.Minute {
-				return errAway
+				return errUnavailable
 			}
 			return nil
 		}, time.Minute + 12*time.Second},
@@ -107,7 +107,7 @@ func TestPausedProcessFindsSessionLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := &steppedClock{}
 		answer := make(chan struct{})
-		begun := keepalive.Start(t.Context(), now.Now(), keepalive.Options{
+		keeper := keepalive.Start(t.Context(), now.Now(), keepalive.Options{
 			Clock: now, Duration: duration,
 			Renew: func(context.Context) error {
 				<-answer
@@ -116,21 +116,21 @@ func TestPausedProcessFindsSessionLost(t *testing.T) {
 		})
 		time.Sleep(duration / 2)
 		synctest.Wait()
-		if !begun.Alive() {
+		if !keeper.Alive() {
 			t.Fatal("it is lost from the beginning")
 		}
 		now.step(time.Hour) // no timer has fired yet
-		if begun.Alive() {
+		if keeper.Alive() {
 			t.Error("it is held after an hour")
 		}
 		close(answer)
 		synctest.Wait()
 		select {
-		case <-begun.Lost():
+		case <-keeper.Lost():
 		default:
 			t.Error("an old answer has kept it")
 		}
-		begun.Stop()
+		keeper.Stop()
 	})
 }
 
@@ -147,7 +147,7 @@ func (c *steppedClock) Since(moment time.Time) time.Duration { return c.Now().Su
 func TestStopWaitsForRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := false
-		begun := keepalive.Start(t.Context(), time.Now(), keepalive.Options{
+		keeper := keepalive.Start(t.Context(), time.Now(), keepalive.Options{
 			Clock: clock.RealClock{}, Duration: duration,
 			Renew: func(ctx context.Context) error {
 				<-ctx.Done()
@@ -157,15 +157,15 @@ func TestStopWaitsForRenewal(t *testing.T) {
 			},
 		})
 		time.Sleep(duration / 2)
-		begun.Stop()
+		keeper.Stop()
 		if !ended {
 			t.Error("a renewal is under way after the end")
 		}
 		select {
-		case <-begun.Lost():
+		case <-keeper.Lost():
 		default:
 			t.Error("it is not lost after the end")
 		}
-		begun.Stop() // idempotent
+		keeper.Stop() // idempotent
 	})
 }
