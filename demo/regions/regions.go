@@ -161,7 +161,7 @@ func (d *Demo) Changed() <-chan struct{} { return d.changed }
 // Endpoint returns the URL of the etcd cluster, which stays the same when members change.
 func (d *Demo) Endpoint() string { return "http://" + d.loadBalancer.Address() }
 
-// Stop stops everything gracefully, and kills what still runs when ctx ends. The operators stop
+// Stop stops everything gracefully, and kills processes that still run when ctx ends. The operators stop
 // first, because they would treat stopped members as failed.
 func (d *Demo) Stop(ctx context.Context) {
 	d.cancel()

@@ -213,7 +213,7 @@ func (s *Supervisor) start(m *managedProcess) (*process.Process, error) {
 	return running, err
 }
 
-// recordExit decides what happens to a process that has exited, and reports it.
+// recordExit decides the next state of a process that has exited, and reports it.
 func (s *Supervisor) recordExit(m *managedProcess, e exit) {
 	var next decision
 	note := ""

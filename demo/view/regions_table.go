@@ -73,7 +73,7 @@ func (c regionsColumns) process(state Regions, instance Instance, key int, activ
 	return c.row(mark, name, phase, activity, instanceAge(State{Now: state.Now}, instance), number(instance.PID), restarts)
 }
 
-// roleOf returns what the operator of a region does.
+// roleOf returns the role of a region's operator.
 func (s *Regions) roleOf(region Region) Span {
 	role, participates := s.Coordination.Roles[region.Operator.Name]
 	switch {

@@ -105,5 +105,5 @@ type Hints struct {
 	Pages string
 }
 
-// Suggestion is a command with what it shows.
+// Suggestion is a command with a description.
 type Suggestion struct{ Command, Description string }

@@ -155,7 +155,7 @@ func (d *Demo) State() view.State {
 // Changed receives a value after State has changed.
 func (d *Demo) Changed() <-chan struct{} { return d.changed }
 
-// Stop stops everything gracefully, and kills what still runs when ctx ends.
+// Stop stops everything gracefully, and kills processes that still run when ctx ends.
 func (d *Demo) Stop(ctx context.Context) {
 	d.cancel()
 	d.instances.Close(ctx)

@@ -346,7 +346,7 @@ func (o *options) run(ctx context.Context, name string) error {
 	}
 	var (
 		results []*run.Result
-		left    error // what remains in an existing cluster
+		left    error // the objects that remain in an existing cluster
 	)
 	for i, next := range plan {
 		var after time.Duration

@@ -145,8 +145,8 @@ func found(g Gomega, folder string) *report.Report {
 	return got
 }
 
-// sound checks what must hold in every result, however slow the machine is.
-func sound(g Gomega, result *run.Result) {
+// expectConsistent checks what must hold in every result, however slow the machine is.
+func expectConsistent(g Gomega, result *run.Result) {
 	g.Expect(result.Verdicts).To(HaveLen(4))
 	for _, v := range result.Verdicts {
 		if v.Value == nil {
@@ -185,7 +185,7 @@ func TestObjectiveDoesNotHold(t *testing.T) {
 	got := found(g, out)
 	g.Expect(got.Results).To(HaveLen(1))
 	for _, result := range got.Results {
-		sound(g, result)
+		expectConsistent(g, result)
 		for _, verdict := range result.Verdicts[:2] { // queue and ready
 			g.Expect(verdict.Holds).To(BeFalse(), verdict.Name)
 			g.Expect(*verdict.Value).To(BeNumerically(">", verdict.Limit))

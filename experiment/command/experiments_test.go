@@ -85,7 +85,7 @@ func TestScenarios(t *testing.T) {
 			got := found(g, out)
 			failed := false
 			for _, result := range got.Results {
-				sound(g, result)
+				expectConsistent(g, result)
 				failed = failed || result.Failed()
 			}
 			g.Expect(err != nil).To(Equal(failed), summary)

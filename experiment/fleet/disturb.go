@@ -11,7 +11,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/experiment/scenario"
 )
 
-// Disturb executes an event, and describes what it has done.
+// Disturb executes an event, and returns a description of it.
 func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, error) {
 	if event.Disturbance == scenario.RestartAPI {
 		if f.options.Plane == nil {

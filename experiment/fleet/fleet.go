@@ -79,7 +79,7 @@ const (
 	startLimit = 3 * time.Minute
 )
 
-// Start installs what the setup needs, and starts its processes. If it fails, it leaves no process behind.
+// Start installs the prerequisites of the setup, and starts its processes. If it fails, it leaves no process behind.
 func Start(ctx context.Context, options Options) (*Fleet, error) {
 	f := &Fleet{options: options, random: rand.New(rand.NewPCG(options.Seed, 2)), endpoints: map[string]string{}, profiles: map[string]string{}, alive: map[string]int{}}
 	f.supervisor = supervisor.New(supervisor.Options{

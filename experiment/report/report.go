@@ -93,7 +93,7 @@ func (g Group) Usage(name string, of func(run.Figures) float64) stats.Spread {
 	})
 }
 
-// configuration describes what a run has in common with its repetitions.
+// configuration describes the configuration of a run, which its repetitions share.
 func (r *Report) configuration(of *run.Result) string {
 	title := fmt.Sprintf("%s, %d×", of.Setup, of.Instances)
 	if r.sizes() {

@@ -232,7 +232,7 @@ func (r *Report) csv() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// subject returns what a series is about.
+// subject returns the subject of a series.
 func subject(l measure.Series) string {
 	return cmp.Or(l.Labels["instance"], l.Labels["verb"], l.Labels[measure.LabelProcess])
 }

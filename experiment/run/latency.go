@@ -50,7 +50,7 @@ func latencies(values []measure.Value, name func(labels map[string]string) strin
 	return all
 }
 
-// least is what an increase must exceed to count as one: it is extrapolated, and so not an integer.
+// least is the smallest increase that counts as one: it is extrapolated, and so not an integer.
 const least = 0.5
 
 // summarize returns the quantiles of a histogram, and whether it has counted anything.

@@ -30,7 +30,7 @@ var (
 const (
 	// heapInUse is the memory of Go's heap that is in use, including garbage and fragmentation.
 	heapInUse = "go_memstats_heap_inuse_bytes"
-	// heapAllocated is the memory of Go's objects. After a garbage collection it is what the process needs.
+	// heapAllocated is the memory of Go's objects. After a garbage collection, all of it is in use.
 	heapAllocated = "go_memstats_heap_alloc_bytes"
 )
 
@@ -155,7 +155,7 @@ func (r *run) commit(of string, batch *measure.Batch) {
 	}
 }
 
-// addError records what could not be executed or measured, once for each subject.
+// addError records a failed operation or measurement, once for each subject.
 func (r *run) addError(of string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

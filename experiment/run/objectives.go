@@ -107,7 +107,7 @@ func judge(ctx context.Context, store *measure.Store, o Objective, over time.Dur
 	case err != nil:
 		return Verdict{}, err
 	case len(found) == 0 || math.IsNaN(found[0].Value):
-		return Verdict{Objective: o}, nil // what was not measured does not hold
+		return Verdict{Objective: o}, nil // without a measurement it does not hold
 	}
 	value := found[0].Value
 	return Verdict{Objective: o, Value: &value, Request: requestName(found[0].Labels), Holds: value <= o.Limit}, nil

@@ -60,7 +60,7 @@ type run struct {
 	mu     sync.Mutex
 	events []Event
 	kills  []kill
-	errors map[string]string // by subject: what could not be executed or measured
+	errors map[string]string // by subject: failed operations and measurements
 	// capacity is the highest load so far at which all objectives held, in a scenario with a ramp.
 	capacity *Capacity
 }
@@ -213,7 +213,7 @@ func (r *run) work(ctx context.Context) error {
 	return cause
 }
 
-// collectGarbage measures the heap that the instances need, after the end of what counts.
+// collectGarbage measures the heap that the instances need, after the end of the measurement.
 func (r *run) collectGarbage(ctx context.Context) {
 	if err := r.fleet.CollectGarbage(ctx); err != nil {
 		r.addError("garbage collection", err)

@@ -9,7 +9,7 @@ import (
 
 // accepted is a ratio that must not get worse.
 type accepted struct {
-	// Benchmark is the name of the benchmark, Unit the unit that it reports, and Description what it measures.
+	// Benchmark is the name of the benchmark, Unit the unit that it reports, and Description the meaning of the ratio.
 	Benchmark   string `json:"benchmark"`
 	Unit        string `json:"unit"`
 	Description string `json:"what,omitempty"`

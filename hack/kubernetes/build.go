@@ -106,7 +106,7 @@ func (b *build) reuse(ctx context.Context) error {
 	return nil
 }
 
-// read reads what has to be built.
+// read reads the list of programs to build.
 func (b *build) read() error {
 	var err error
 	if b.reused, err = findGiven(b.given); err != nil {

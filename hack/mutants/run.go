@@ -28,7 +28,7 @@ type runner struct {
 	broken map[[2]string]string
 }
 
-// result is what became of a mutant.
+// result is the result of a mutant.
 type result struct {
 	mutant
 	verdict verdict

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// verdict is what became of a mutant.
+// verdict is the outcome of a mutant's test.
 type verdict string
 
 // The verdicts.
@@ -30,7 +30,7 @@ type event struct {
 	Action, Package, Test, Output, FailedBuild string
 }
 
-// outcome is what go test reports about one package.
+// outcome is go test's report about one package.
 type outcome struct {
 	passed, failed map[string]bool   // tests
 	output         map[string]string // of each test

@@ -40,8 +40,8 @@ func load(root string, env []string, patterns ...string) ([]*types.Package, stri
 
 func isInternal(path string) bool { return slices.Contains(strings.Split(path, "/"), "internal") }
 
-// describe lists what the packages export, a sorted line each. A line that disappears is an incompatible change, a new line
-// is not: whatever makes users' code stop compiling when it is added is a part of another line.
+// describe lists the exported names of the packages, each on a sorted line. A line that disappears is an incompatible change,
+// a new line is not: an addition that breaks users' code, such as a method of an interface, also changes another line.
 func describe(module string, all ...*types.Package) []string {
 	var lines []string
 	for _, p := range all {
@@ -141,7 +141,7 @@ func (d *describer) parameters(list *types.TypeParamList) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// members describes what a type consists of.
+// members describes the fields and methods of a type.
 func (d *describer) members(name string, named *types.Named) {
 	switch under := named.Underlying().(type) {
 	case *types.Struct:
@@ -185,7 +185,7 @@ func inherited(named *types.Named, index []int) bool {
 }
 
 // fields describes the fields of a struct, with those that users reach through a type that they cannot name. The tags of
-// API types are what is in the cluster.
+// API types are stored in clusters.
 func (d *describer) fields(name string, of *types.Struct) {
 	for i := range of.NumFields() {
 		field, tag := of.Field(i), of.Tag(i)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// index is what the test files of a tree declare, by folder. Build tags do not count.
+// index has the names that the test files of a tree declare, by folder. Build tags do not count.
 type index map[string]*folder
 
 // folder is a package's test files.

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Action is what the sharder does with an object.
+// Action is the sharder's action on an object.
 type Action string
 
 // The actions.

@@ -40,7 +40,7 @@ type unassignedQueue struct {
 	rings map[string]*pendingRing
 }
 
-// pendingRing has what must be listed for a ring.
+// pendingRing has the resources and namespaces to list for a ring.
 type pendingRing struct {
 	notBefore time.Time
 	pause     time.Duration

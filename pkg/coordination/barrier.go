@@ -40,7 +40,7 @@ func (w WaitReason) String() string {
 	return w.For + ": " + w.Reason
 }
 
-// Summary returns in one line what an action waits for.
+// Summary returns the state of the barrier in one line.
 func (v *decision) Summary() string {
 	if v.Open {
 		return fmt.Sprintf("%s of %s may begin", v.Action, names(v.Members))
@@ -69,7 +69,7 @@ type barrierKey struct {
 	class  string
 }
 
-// observation is what was pending in the last view, and since when it is unchanged.
+// observation is the pending entries of the last view, and since when they are unchanged.
 type observation struct {
 	pending string
 	since   time.Time

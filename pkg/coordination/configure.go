@@ -18,7 +18,7 @@ var (
 	// ErrPrefixTaken is returned when another live participant has the prefix.
 	ErrPrefixTaken = errors.New("another participant has this prefix")
 	// errSuperseded is returned to a process while a newer process of the same participant is alive. Only the newer one
-	// works; this one may still finish what it has accepted.
+	// works; this one may still finish orders that it has accepted.
 	errSuperseded = errors.New("a newer process of this participant is alive")
 	// errOtherProcess is returned to a process that leaves while another process of its participant is alive. The other one is usually older,
 	// but a process in local mode is not registered, so neither knows.

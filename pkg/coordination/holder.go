@@ -117,7 +117,7 @@ func (p *pass) addWaitReasonsOf(verdict *decision) {
 	p.requeueAfter(verdict.RetryAfter)
 }
 
-// stepState is what the holder knows about the current step.
+// stepState is the holder's state of the current step.
 type stepState struct {
 	id       string
 	since    time.Time

@@ -282,18 +282,18 @@ func modelMembers(participants ...string) (members []member) {
 	return members
 }
 
-func oneAfterAnother(ids []MemberID) (steps []Step) {
+func sequentialSteps(ids []MemberID) (steps []Step) {
 	for _, id := range ids {
 		steps = append(steps, Step{Do: "restart", Members: []MemberID{id}, Order: true})
 	}
 	return steps
 }
 
-func allTogether(ids []MemberID) []Step {
+func togetherSteps(ids []MemberID) []Step {
 	return []Step{{Do: "restart", Members: ids, Order: true, Together: true}}
 }
 
-func byLockHolder(ids []MemberID) (steps []Step) {
+func lockHolderSteps(ids []MemberID) (steps []Step) {
 	for _, id := range ids {
 		steps = append(steps, Step{Do: fmt.Sprint("restart ", id), Members: []MemberID{id}})
 	}

@@ -47,7 +47,7 @@ func (c *Coordinator) order(view *View, ownMembers ...MemberID) *memberOrder {
 			continue // another process of this participant carries it out
 		}
 		if answer.pending(view.Intent) && answer.Session == c.sessionID() {
-			order.Token = min(order.Token, answer.Token) // the system may refuse what was accepted before a fence
+			order.Token = min(order.Token, answer.Token) // the system may refuse orders that were accepted before a fence
 		} else {
 			order.Accepted = false
 		}

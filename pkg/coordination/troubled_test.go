@@ -77,15 +77,15 @@ func TestUncertainLockIsReleased(t *testing.T) {
 		doubt func(w *fixture, one *coordination.Coordinator, store *unreliableStore)
 		next  func(w *fixture, one *coordination.Coordinator)
 	}{
-		"taken, and taken again": {takenInDoubt, func(w *fixture, one *coordination.Coordinator) {
+		"taken, and taken again": {takeInDoubt, func(w *fixture, one *coordination.Coordinator) {
 			grant, err := one.Lock(w.t.Context())
 			w.Expect(err).NotTo(HaveOccurred())
 			w.Expect(grant.Token).To(BeEquivalentTo(2))
 			w.Expect(grant.Release(w.t.Context())).To(Succeed())
 		}},
-		"taken, and not wanted any more": {takenInDoubt, configured},
-		"not given back":                 {notGivenBack, configured},
-		"not given back, and another try comes too late": {notGivenBack, func(w *fixture, one *coordination.Coordinator) {
+		"taken, and not wanted any more": {takeInDoubt, configured},
+		"not given back":                 {releaseInDoubt, configured},
+		"not given back, and another try comes too late": {releaseInDoubt, func(w *fixture, one *coordination.Coordinator) {
 			w.declare(one, restart("dc1-a"))
 			verdict := w.decide(one)
 			w.declare(one, restart("dc1-a", "dc1-b"))
@@ -111,13 +111,13 @@ func TestUncertainLockIsReleased(t *testing.T) {
 	}
 }
 
-func takenInDoubt(w *fixture, one *coordination.Coordinator, store *unreliableStore) {
+func takeInDoubt(w *fixture, one *coordination.Coordinator, store *unreliableStore) {
 	store.done.Store(true)
 	_, err := one.Lock(w.t.Context())
 	w.Expect(err).To(MatchError(errLost))
 }
 
-func notGivenBack(w *fixture, one *coordination.Coordinator, store *unreliableStore) {
+func releaseInDoubt(w *fixture, one *coordination.Coordinator, store *unreliableStore) {
 	grant, err := one.Lock(w.t.Context())
 	w.Expect(err).NotTo(HaveOccurred())
 	store.refused.Store(true)

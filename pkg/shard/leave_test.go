@@ -43,7 +43,7 @@ func TestLeavingShardsDoNotHandOverToEachOther(t *testing.T) {
 	}
 	for leaver, names := range objects {
 		for _, name := range names {
-			f.says(running[leaver], "began "+name+"\n")
+			f.expectOutput(running[leaver], "began "+name+"\n")
 		}
 	}
 

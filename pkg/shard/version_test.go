@@ -49,7 +49,7 @@ func TestOldAPIServerEndsOperator(t *testing.T) {
 	f.Expect(leases.Items).To(BeEmpty())
 
 	f.configMap("any", "")
-	f.says(start(shard.ModeAlone), "ended any\n")
+	f.expectOutput(start(shard.ModeAlone), "ended any\n")
 }
 
 // TestOldAPIServerEndsManagerLater starts a manager before its API server. The manager runs until the API

@@ -57,22 +57,22 @@ func (f *fixture) observe() *observer {
 	leases, err := f.Clientset.CoordinationV1().Leases(f.Namespace).List(ctx, metav1.ListOptions{})
 	f.Expect(err).NotTo(HaveOccurred())
 	for i := range leases.Items {
-		o.seeLease(&leases.Items[i])
+		o.observeLease(&leases.Items[i])
 	}
 	o.follow(ctx, leases.ResourceVersion, f.Clientset.CoordinationV1().Leases(f.Namespace).Watch, func(event watch.Event) {
 		if lease, ok := event.Object.(*coordinationv1.Lease); ok {
-			o.seeLease(lease)
+			o.observeLease(lease)
 		}
 	})
 	for _, resource := range []schema.GroupVersionResource{mains, children} {
 		list, err := f.metadata.Resource(resource).Namespace(f.Namespace).List(ctx, metav1.ListOptions{LabelSelector: shardingv1alpha1.LabelShard(ringName)})
 		f.Expect(err).NotTo(HaveOccurred())
 		for i := range list.Items {
-			o.see(resource, watch.Added, &list.Items[i])
+			o.observeObject(resource, watch.Added, &list.Items[i])
 		}
 		o.follow(ctx, list.ResourceVersion, f.metadata.Resource(resource).Namespace(f.Namespace).Watch, func(event watch.Event) {
 			if seen, ok := event.Object.(*metav1.PartialObjectMetadata); ok {
-				o.see(resource, event.Type, seen)
+				o.observeObject(resource, event.Type, seen)
 			}
 		})
 	}
@@ -95,7 +95,7 @@ func (o *observer) follow(ctx context.Context, version string, begin func(contex
 	}()
 }
 
-func (o *observer) seeLease(lease *coordinationv1.Lease) {
+func (o *observer) observeLease(lease *coordinationv1.Lease) {
 	if lease.Labels[shardingv1alpha1.LabelControllerRing] != ringName {
 		return
 	}
@@ -108,13 +108,13 @@ func (o *observer) seeLease(lease *coordinationv1.Lease) {
 	o.live[lease.Name] = alive
 	for _, seen := range o.objects {
 		if seen.owner == lease.Name {
-			o.account(seen, time.Now())
+			o.updateOwnerless(seen, time.Now())
 		}
 	}
 }
 
-// account adds up the time without a live owner.
-func (o *observer) account(seen *object, now time.Time) {
+// updateOwnerless adds up the time without a live owner.
+func (o *observer) updateOwnerless(seen *object, now time.Time) {
 	switch alive := o.live[seen.owner]; {
 	case alive && !seen.lostAt.IsZero():
 		seen.ownerless += now.Sub(seen.lostAt)
@@ -124,7 +124,7 @@ func (o *observer) account(seen *object, now time.Time) {
 	}
 }
 
-func (o *observer) see(resource schema.GroupVersionResource, kind watch.EventType, found *metav1.PartialObjectMetadata) {
+func (o *observer) observeObject(resource schema.GroupVersionResource, kind watch.EventType, found *metav1.PartialObjectMetadata) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now, known := time.Now(), id{resource, found.Name}
@@ -136,7 +136,7 @@ func (o *observer) see(resource schema.GroupVersionResource, kind watch.EventTyp
 	if seen == nil {
 		seen = &object{owner: found.Labels[shardingv1alpha1.LabelShard(ringName)]}
 		o.objects[known] = seen
-		o.account(seen, now)
+		o.updateOwnerless(seen, now)
 		return
 	}
 	seen.writes++
@@ -145,7 +145,7 @@ func (o *observer) see(resource schema.GroupVersionResource, kind watch.EventTyp
 		seen.owner = owner
 		seen.moves++
 		o.moved[resource] = now
-		o.account(seen, now)
+		o.updateOwnerless(seen, now)
 	}
 	switch _, draining := found.Labels[shardingv1alpha1.LabelDrain(ringName)]; {
 	case draining && seen.drainedSince.IsZero():
@@ -166,9 +166,9 @@ func (o *observer) reset() {
 	o.last = time.Time{}
 }
 
-// settled waits until the owner of every object, and of every child, is that of a ring of these shards. It returns when the last
+// awaitOwners waits until the owner of every object, and of every child, is that of a ring of these shards. It returns when the last
 // write was observed.
-func (o *observer) settled(shards ...string) time.Time {
+func (o *observer) awaitOwners(shards ...string) time.Time {
 	o.f.b.Helper()
 	wanted := ring.New(shards)
 	o.f.Eventually(func() int {

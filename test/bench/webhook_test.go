@@ -63,8 +63,8 @@ func (f *fixture) declare(name string, resource shardingv1alpha1.RingResource, s
 	})).To(Succeed())
 }
 
-// hang starts a sharder, waits until all rings have their webhooks, and pauses it.
-func (f *fixture) hang(rings int) {
+// pauseSharder starts a sharder, waits until all rings have their webhooks, and pauses it.
+func (f *fixture) pauseSharder(rings int) {
 	f.b.Helper()
 	sharder := f.StartSharder(f.b, rig.SharderOptions{Roles: []string{"test/bench/testdata/webhook-role.yaml"}, Shipped: true})
 	f.Eventually(func() []admissionregistrationv1.MutatingWebhookConfiguration { return f.webhooks() }).Should(HaveLen(rings))
@@ -101,7 +101,7 @@ func BenchmarkHungSharder(b *testing.B) {
 		for i := range rings {
 			f.define(i)
 		}
-		f.hang(rings)
+		f.pauseSharder(rings)
 		owned := f.owned(0, rings)
 		f.Expect(slices.Min(owned)).To(BeNumerically(">", 900*time.Millisecond), "every ring's webhook was called")
 		var with, without []time.Duration
@@ -154,7 +154,7 @@ func BenchmarkRingsOnOneResource(b *testing.B) {
 			f.declare(fmt.Sprintf("ring-%d", i), shardingv1alpha1.RingResource{GroupResource: shardingv1alpha1.GroupResource{Resource: mains.Resource}},
 				&metav1.LabelSelector{MatchLabels: map[string]string{fmt.Sprintf("ring-%d", i): "true"}})
 		}
-		f.hang(most)
+		f.pauseSharder(most)
 		took, failed := make([]time.Duration, most+1), make([]error, most+1)
 		var group sync.WaitGroup
 		for _, rings := range []int{1, 2, 4, 8, 16, 30, 31, 32, 33, 34, 35, 36, 37, 38} {

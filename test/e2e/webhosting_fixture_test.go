@@ -116,9 +116,9 @@ func (h *hosting) overlay() string {
 	return folder
 }
 
-// settled waits until the wanted number of instances is ready, one is elected if the mode has an election, and
+// awaitInstances waits until the wanted number of instances is ready, one is elected if the mode has an election, and
 // every Website and its children have the same live owner if the mode shards.
-func (h *hosting) settled(instances int) {
+func (h *hosting) awaitInstances(instances int) {
 	h.Helper()
 	h.eventually(func(g Gomega) {
 		live := h.instances(g)

@@ -81,7 +81,7 @@ func (h *hosting) step(name string, instances int, do func()) {
 	h.Helper()
 	began := time.Now()
 	do()
-	h.settled(instances)
+	h.awaitInstances(instances)
 	h.Logf("%s: settled after %.1f s", name, time.Since(began).Seconds())
 	if h.visitor != nil {
 		h.visitor.expectNoFailures(h.cluster)

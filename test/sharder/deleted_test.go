@@ -18,10 +18,10 @@ func TestDeletedLeaseIsNoProofOfDeath(t *testing.T) {
 	n := f.admits()
 	f.create(0, 20)
 	n += 20
-	f.balanced("a", "b")
+	f.awaitOwners("a", "b")
 	before := f.owners()
 
-	b.die()
+	b.stopRenewing()
 	lease, err := b.lease()
 	f.Expect(err).NotTo(HaveOccurred())
 	renewed := time.Now()

@@ -198,7 +198,7 @@ func planned(view *coordination.View, id coordination.MemberID) bool {
 	return view.Intent != nil && slices.ContainsFunc(view.Intent.Steps, func(step coordination.Step) bool { return slices.Contains(step.Members, id) })
 }
 
-// does returns the current work of a participant, and what it waits for.
+// does returns the current work of a participant, and the reason why it waits.
 func (s *System) does(instance coordination.Instance) string {
 	var all []string
 	if s.Lock != nil && s.Lock.Holder == instance.Name {

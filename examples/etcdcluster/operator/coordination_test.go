@@ -25,7 +25,7 @@ func TestRestart(t *testing.T) {
 		w.agent(prefix).members = []agent.Member{changed(prefix + "-1")}
 	}
 	w.reconcile(2, "dc1", "dc2", "dc3")
-	if intent := w.view().Intent; intent == nil || brief(intent.Steps) != "restart dc2-1, restart dc3-1, move-leader dc2-1, restart dc1-1" {
+	if intent := w.view().Intent; intent == nil || describeSteps(intent.Steps) != "restart dc2-1, restart dc3-1, move-leader dc2-1, restart dc1-1" {
 		t.Fatalf("it does %v", intent)
 	}
 	for range 20 {
@@ -78,7 +78,7 @@ func TestReplacementComesFirst(t *testing.T) {
 			for range 10 {
 				w.reconcile(1, "dc1", "dc2")
 				if len(w.agent("dc2").made) > 0 {
-					state.Members[1] = sick(state.Members[1]) // it does not start
+					state.Members[1] = unhealthyMember(state.Members[1]) // it does not start
 				}
 			}
 			if diff := cmp.Diff([]string{"restart dc2-1"}, w.agent("dc2").made); diff != "" {
@@ -100,7 +100,7 @@ func TestReplacementComesFirst(t *testing.T) {
 			if !added {
 				t.Errorf("it was not given up: %v", w.notes)
 			}
-			if mode == etcdclusterv1alpha1.SynchronizationGlobal && (view.Intent == nil || brief(view.Intent.Steps) != "remove dc2-1, stop dc2-1, add-learner dc2-2, start dc2-2, promote dc2-2") {
+			if mode == etcdclusterv1alpha1.SynchronizationGlobal && (view.Intent == nil || describeSteps(view.Intent.Steps) != "remove dc2-1, stop dc2-1, add-learner dc2-2, start dc2-2, promote dc2-2") {
 				t.Errorf("it does %v", view.Intent)
 			}
 			if mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(strings.Join(w.notes, "\n"), "Began: Exclusion") {
@@ -117,7 +117,7 @@ func TestFailedRestartIsRepeatedWithNewArgs(t *testing.T) {
 	w := setting(t, state, "dc1", "dc2")
 	w.agent("dc2").members = []agent.Member{changed("dc2-1")}
 	w.reconcile(6, "dc1", "dc2")
-	state.Members[1] = sick(state.Members[1])
+	state.Members[1] = unhealthyMember(state.Members[1])
 	w.reconcile(2, "dc1", "dc2")
 	w.agent("dc2").members[0].Applied = map[string]string{"bad": "1"} // the spec has changed
 	w.reconcile(8, "dc1", "dc2")
@@ -138,7 +138,7 @@ func TestPlanWaitsForHealthyMember(t *testing.T) {
 	for range 10 {
 		w.reconcile(1, "dc1", "dc2")
 		if slices.Contains(w.agent("dc2").made, "restart dc2-1") {
-			state.Members[1] = sick(state.Members[1])
+			state.Members[1] = unhealthyMember(state.Members[1])
 		}
 	}
 	for _, note := range w.notes {
@@ -280,7 +280,7 @@ func TestUnobservableRegionReleasesLock(t *testing.T) {
 // A process stopped a member and died before it answered: the next process answers.
 func TestStoppedBefore(t *testing.T) {
 	t.Parallel()
-	state := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), member(4, "dc2-2"))
+	state := stateOf(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), member(4, "dc2-2"))
 	w := setting(t, state, "dc1", "dc2")
 	w.agent("dc2").members = append(w.agent("dc2").members, process("dc2-2", agent.Running))
 	w.regions["dc2"].cluster.Spec.Replace = []etcdclusterv1alpha1.MemberID{"dc2-1"}

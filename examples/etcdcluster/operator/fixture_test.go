@@ -158,10 +158,10 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.note("version %s %s", id, in.Version)
 	case "POSTstart":
 		f.note("start %s %s", id, in.State)
-		err = f.carry(id, in.Order)
+		err = f.carryOut(id, in.Order)
 	case "POSTrestart":
 		f.note("restart %s", id)
-		err = f.carry(id, in.Order)
+		err = f.carryOut(id, in.Order)
 	case "DELETE":
 		f.note("delete %s", id)
 	}
@@ -177,8 +177,8 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// carry carries out an order for a member, if the token is not older than the highest one.
-func (f *fakeAgent) carry(id string, order agent.Order) error {
+// carryOut carries out an order for a member, if the token is not older than the highest one.
+func (f *fakeAgent) carryOut(id string, order agent.Order) error {
 	if order.Token < f.seen {
 		return &agent.RefusedError{Reason: agent.ReasonFenced, Seen: f.seen}
 	}
@@ -258,17 +258,19 @@ func learner(id uint64, name string) system.Member {
 	return m
 }
 
-func sick(m system.Member) system.Member {
+func unhealthyMember(m system.Member) system.Member {
 	m.Problem = "it does not answer"
 	return m
 }
 
-func agreed(members ...system.Member) *system.State {
+func stateOf(members ...system.Member) *system.State {
 	return &system.State{Leader: 1, Members: members}
 }
 
 // three returns healthy members; the first one is the leader.
-func three() *system.State { return agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1")) }
+func three() *system.State {
+	return stateOf(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"))
+}
 
 // fixture has operators without processes.
 type world struct {
@@ -345,8 +347,8 @@ func (w *world) reconcile(times int, prefixes ...string) {
 	}
 }
 
-// sees returns a region that has observed the system and the declared needs, and has done nothing.
-func (w *world) sees(prefix string) *region {
+// observedRegion returns a region that has observed the system and the declared needs, and has done nothing.
+func (w *world) observedRegion(prefix string) *region {
 	w.Helper()
 	r := w.next(prefix)
 	if _, err := r.Needs(w.Context(), w.view()); w.state != nil {
@@ -364,8 +366,8 @@ func (w *world) view() *coordination.View {
 	return view
 }
 
-// brief returns steps as text.
-func brief(steps []coordination.Step) string {
+// describeSteps returns steps as text.
+func describeSteps(steps []coordination.Step) string {
 	var words []string
 	for _, step := range steps {
 		words = append(words, step.String())

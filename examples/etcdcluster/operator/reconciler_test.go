@@ -214,7 +214,7 @@ func TestReportMembers(t *testing.T) {
 			t.Parallel()
 			w := setting(t, test.state, "dc1")
 			w.agent("dc1").members, w.regions["dc1"].cluster.Status = []agent.Member{test.own}, test.was
-			r := w.sees("dc1")
+			r := w.observedRegion("dc1")
 			r.report(&coordination.Result{View: r.view}, nil)
 			ignored := cmpopts.IgnoreFields(status{}, "ObservedGeneration", "Conditions")
 			if diff := cmp.Diff(test.want, r.cluster.Status, ignored); diff != "" {
@@ -254,9 +254,9 @@ func TestReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := setting(t, agreed(sick(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1")), "dc1")
+			w := setting(t, stateOf(unhealthyMember(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1")), "dc1")
 			w.reconcile(1, "dc1")
-			r := w.sees("dc1")
+			r := w.observedRegion("dc1")
 			r.storeReachable = !test.apart
 			if r.stateErr = test.unseen; r.stateErr != nil {
 				r.state = nil

@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-func brief(steps []coordination.Step) string {
+func describeSteps(steps []coordination.Step) string {
 	words := make([]string, 0, len(steps))
 	for _, step := range steps {
 		words = append(words, step.Do+" "+string(step.Member()))
@@ -96,7 +96,7 @@ func TestRestarting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, brief(restarting(test.c, test.members...))); diff != "" {
+			if diff := cmp.Diff(test.want, describeSteps(restarting(test.c, test.members...))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -137,7 +137,7 @@ func TestReplacementUnits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, brief(replacing(test.c, test.pairs...))); diff != "" {
+			if diff := cmp.Diff(test.want, describeSteps(replacing(test.c, test.pairs...))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -163,7 +163,7 @@ func TestLosing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, brief(losing(test.c, test.lost...))); diff != "" {
+			if diff := cmp.Diff(test.want, describeSteps(losing(test.c, test.lost...))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -230,7 +230,7 @@ func TestReplan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, brief(Replan(test.c, test.steps[:test.at+1], test.steps[test.at+1:], test.wanted, none))); diff != "" {
+			if diff := cmp.Diff(test.want, describeSteps(Replan(test.c, test.steps[:test.at+1], test.steps[test.at+1:], test.wanted, none))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -246,7 +246,7 @@ func TestLeftOut(t *testing.T) {
 	const start = 1
 	got := Replan(c, steps[:start+1], steps[start+1:], func(ID) bool { return true }, func(id ID) bool { return id == "dc1-2" })
 	want := "add-learner dc2-2, start dc2-2, promote dc2-2, remove dc2-1, stop dc2-1"
-	if diff := cmp.Diff(want, brief(got)); diff != "" {
+	if diff := cmp.Diff(want, describeSteps(got)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -256,7 +256,7 @@ func TestUnhealthyMembersComeFirst(t *testing.T) {
 	t.Parallel()
 	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
 	c := leaving(Cluster{Voters: three, Leader: "dc1-1", Unhealthy: three[2:]}, three...)
-	if diff := cmp.Diff("restart dc3-1, restart dc2-1, move-leader dc2-1, restart dc1-1", brief(restarting(c, three...))); diff != "" {
+	if diff := cmp.Diff("restart dc3-1, restart dc2-1, move-leader dc2-1, restart dc1-1", describeSteps(restarting(c, three...))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -309,14 +309,14 @@ func simulate(t *testing.T, random *rand.Rand) {
 			moves++
 			c.Leader = step.Member()
 			if slices.Contains(c.Unhealthy, step.Member()) {
-				t.Errorf("%s cannot lead: %s", step.Member(), brief(steps))
+				t.Errorf("%s cannot lead: %s", step.Member(), describeSteps(steps))
 			}
 		case Promote:
 			c.Voters = append(c.Voters, step.Member())
 		case Remove, Restart:
 			removed++
 			if step.Member() == c.Leader && len(c.Voters) > 1+len(c.Unhealthy) {
-				t.Errorf("%s disturbs the leader: %s", brief(steps[index:index+1]), brief(steps))
+				t.Errorf("%s disturbs the leader: %s", describeSteps(steps[index:index+1]), describeSteps(steps))
 			}
 			if step.Do == Remove {
 				c.Voters = slices.DeleteFunc(c.Voters, func(id ID) bool { return id == step.Member() })
@@ -331,9 +331,9 @@ func simulate(t *testing.T, random *rand.Rand) {
 		steps = append(steps[:index+1:index+1], Replan(c, steps[:index+1], steps[index+1:], func(ID) bool { return true }, none)...)
 	}
 	if removed != planned {
-		t.Errorf("%d of %d members were done: %s", removed, planned, brief(steps))
+		t.Errorf("%d of %d members were done: %s", removed, planned, describeSteps(steps))
 	}
 	if !accidents && moves > 1 {
-		t.Errorf("the leader changes %d times: %s", moves, brief(steps))
+		t.Errorf("the leader changes %d times: %s", moves, describeSteps(steps))
 	}
 }

@@ -1,6 +1,6 @@
 // Package system observes the etcd cluster that the operators manage. It promises that
 //
-//   - a State is what a quorum agrees on, read from members that answer; without a quorum there is an error instead;
+//   - a State is the state that a quorum agrees on, read from members that answer; without a quorum there is an error instead;
 //   - a member that is down or hangs delays a State by seconds at most: each one is asked on a connection of its own;
 //   - answers of another etcd cluster are never taken for those of this one.
 package system

@@ -33,7 +33,7 @@ func TestLearner(t *testing.T) {
 
 	f.start(fresh, agent.ClusterExisting, f.agent.List()[:2]...)
 	f.Eventually(func() error { return promote(f, id) }).Should(Succeed())
-	f.Eventually(f.settled).Should(Equal([]string{"a", "b"}))
+	f.Eventually(f.healthyMembers).Should(Equal([]string{"a", "b"}))
 	f.Expect(f.Endpoints()).To(HaveLen(2), "requests go to all members that have a quorum")
 }
 
@@ -70,7 +70,7 @@ func TestRemove(t *testing.T) {
 	f.Expect(f.state().Spares(gone, true)).To(BeTrue())
 	f.Eventually(func() error { return remove(f, gone) }).Should(Succeed())
 	f.Expect(f.agent.Delete(t.Context(), "a", f.order())).To(Succeed())
-	f.Eventually(f.settled).Should(Equal([]string{"b", "c"}))
+	f.Eventually(f.healthyMembers).Should(Equal([]string{"b", "c"}))
 	f.Expect(remove(f, gone)).To(MatchError(rpctypes.ErrMemberNotFound))
 	f.Expect(f.Endpoints()).To(HaveLen(2))
 }
@@ -118,7 +118,7 @@ func TestUnhealthyMemberIsNamed(t *testing.T) {
 			} else {
 				f.signal(test.who, syscall.SIGCONT)
 			}
-			f.Eventually(f.settled).Should(Equal([]string{"a", "b", "c"}))
+			f.Eventually(f.healthyMembers).Should(Equal([]string{"a", "b", "c"}))
 		})
 	}
 }
@@ -135,7 +135,7 @@ func TestNoQuorum(t *testing.T) {
 
 	f.signal("b", syscall.SIGCONT)
 	f.signal("c", syscall.SIGCONT)
-	f.Eventually(f.settled).Should(Equal([]string{"a", "b", "c"}))
+	f.Eventually(f.healthyMembers).Should(Equal([]string{"a", "b", "c"}))
 }
 
 // TestUnreachableEndpoints finds no system at first.

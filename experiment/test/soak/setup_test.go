@@ -252,8 +252,8 @@ func (s *setup) pause(m *instance, d time.Duration) {
 	s.Expect(m.Resume()).To(succeed())
 }
 
-// settled waits until all instances are available shards. It fails immediately if a process has exited.
-func (s *setup) settled() {
+// awaitAvailable waits until all instances are available shards. It fails immediately if a process has exited.
+func (s *setup) awaitAvailable() {
 	s.t.Helper()
 	s.Eventually(func() (int32, error) {
 		if exited := s.exited(); len(exited) > 0 {

@@ -48,7 +48,7 @@ func TestSoak(t *testing.T) {
 	for i := range instances {
 		s.join(i < undisturbed)
 	}
-	s.settled()
+	s.awaitAvailable()
 	s.begin = time.Now()
 	var busy, sampling sync.WaitGroup
 	busy.Go(s.generateLoad)
@@ -62,7 +62,7 @@ func TestSoak(t *testing.T) {
 			break
 		}
 		s.disturb(step)
-		s.settled()
+		s.awaitAvailable()
 	}
 	busy.Wait()
 	stop()
@@ -101,7 +101,7 @@ func (s *setup) disturb(step soak.Step) {
 			s.Expect(m.Terminate()).To(succeed())
 			s.Expect(m.Wait(s.limited())).To(succeed(), "%s:\n%s", m.name, m.Tail(10))
 			s.join(false)
-			s.settled()
+			s.awaitAvailable()
 		}
 	case soak.Kill:
 		victim.ends.Store(true)
@@ -120,7 +120,7 @@ func (s *setup) disturb(step soak.Step) {
 // judge waits until nothing happens, and reports the result of the run.
 func (s *setup) judge() {
 	s.t.Helper()
-	s.settled()
+	s.awaitAvailable()
 	s.Eventually(s.generator.Waiting).Should(beZero(), "Websites that are not Ready")
 	events := s.history()
 	const margin = 20 * time.Second // for a busy machine

@@ -139,7 +139,7 @@ func (r *Rotator) load(secret *corev1.Secret) error {
 	return nil
 }
 
-// renew replaces what is missing, invalid or about to expire in the Secret.
+// renew replaces the parts of the Secret that are missing, invalid or about to expire.
 func (r *Rotator) renew(secret *corev1.Secret) (changed bool, err error) {
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}

@@ -134,7 +134,7 @@ func (p *pass) moveChildren(ctx context.Context, owners []string) {
 	for _, owner := range owners {
 		waiting := p.children.take(owner)
 		if len(waiting) == 0 || p.children.handsOverChildren(waiting[0].Shard) {
-			continue // the shard may still be moving them; the next pass finds what it missed
+			continue // the shard may still be moving them; the next pass finds the others
 		}
 		released = append(released, waiting)
 	}

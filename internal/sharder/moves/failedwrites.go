@@ -68,8 +68,8 @@ func (f *failedWrites) resumeLater(kind schema.GroupResource, name string) {
 	}
 }
 
-// knows reports whether the last write of an object failed.
-func (f *failedWrites) knows(kind schema.GroupResource, o object) bool {
+// has reports whether the last write of an object failed.
+func (f *failedWrites) has(kind schema.GroupResource, o object) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.kinds[kind][o.fullName()] != nil

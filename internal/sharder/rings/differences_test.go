@@ -36,7 +36,7 @@ func declares(t *testing.T, name string, resources ...shardingv1alpha1.RingResou
 	return members.Shard{Name: name, State: membership.Ready, Resources: string(text)}
 }
 
-func says(name, text string) members.Shard {
+func declaresText(name, text string) members.Shard {
 	return members.Shard{Name: name, State: membership.Ready, Resources: text}
 }
 
@@ -56,12 +56,12 @@ func TestDeclaredResourcesAreCompared(t *testing.T) {
 		"no shards":                   {},
 		"the same":                    {shards: []members.Shard{declares(t, "a", websites)}},
 		"in another order":            {shards: []members.Shard{declares(t, "a", ringResource("websites.example.com", "deployments.apps", "configmaps"))}},
-		"not declared":                {shards: []members.Shard{says("a", "")}},
+		"not declared":                {shards: []members.Shard{declaresText("a", "")}},
 		"no live shard, or not a new": {shards: []members.Shard{dead, leaving, cordoned}},
 		"garbage": {shards: []members.Shard{
-			says("a", "{"), says("b", `"websites"`), says("c", `[{"resource": 1}]`), says("d", `[{"group": "g"}]`), says("e", "[]]"),
-			says("f", `[{"resource": "two\nlines"}]`), says("g", `[{"resource": "`+strings.Repeat("x", 300)+`"}]`), declares(t, "h", many...),
-			says("i", `[{"resource": "websites", "controlledResources": [{"resource": "<b>"}]}]`),
+			declaresText("a", "{"), declaresText("b", `"websites"`), declaresText("c", `[{"resource": 1}]`), declaresText("d", `[{"group": "g"}]`), declaresText("e", "[]]"),
+			declaresText("f", `[{"resource": "two\nlines"}]`), declaresText("g", `[{"resource": "`+strings.Repeat("x", 300)+`"}]`), declares(t, "h", many...),
+			declaresText("i", `[{"resource": "websites", "controlledResources": [{"resource": "<b>"}]}]`),
 		}},
 		"no controlled resource": {
 			shards: []members.Shard{declares(t, "a", ringResource("websites.example.com", "deployments.apps"))},
@@ -147,7 +147,7 @@ func FuzzDeclaredResources(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		condition := matching(differences([]shardingv1alpha1.RingResource{ringResource("websites.example.com", "configmaps")}, []members.Shard{says("a", text)}))
+		condition := matching(differences([]shardingv1alpha1.RingResource{ringResource("websites.example.com", "configmaps")}, []members.Shard{declaresText("a", text)}))
 		if condition != nil && len(condition.Message) > maxEventNote {
 			t.Errorf("%d bytes", len(condition.Message))
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/othersharders"
 )
 
-// Facts are what the status of a ring is made of.
+// Facts are the input of a ring's status.
 type Facts struct {
 	// Unknown are the resources that the API server does not serve.
 	Unknown []schema.GroupResource

@@ -36,7 +36,7 @@ func (s *store) Open(ctx context.Context, name string, duration time.Duration) (
 	opened := &session{store: s, id: newSessionID(name)}
 	sent := s.clock.Now()
 	if err := opened.create(ctx, seconds); err != nil {
-		if apierrors.IsNotFound(err) { // of what is created, only the namespace can be missing
+		if apierrors.IsNotFound(err) { // only the namespace can be missing
 			err = fmt.Errorf("the namespace %s of the store does not exist: create it, or set Options.Namespace to another one: %w", s.namespace, err)
 		}
 		return nil, fmt.Errorf("opening a session for %s: %w", name, err)

@@ -86,7 +86,7 @@ func TestAllowedHistories(t *testing.T) {
 		"a shard is killed in the middle of a handover and restarted": func(s *story, _ *oracle.Options) {
 			s.announce(pa)
 			s.handOver(childAB, "b")
-			s.happen(history.Gone, pa)
+			s.addProcessEvent(history.Gone, pa)
 			s.wait(second)
 			s.join("a/2")
 			s.reconcile("a/2", ab)
@@ -94,7 +94,7 @@ func TestAllowedHistories(t *testing.T) {
 		},
 		"a shard is killed in a reconcile": func(s *story, _ *oracle.Options) {
 			s.start(pa, ab)
-			s.happen(history.Gone, pa)
+			s.addProcessEvent(history.Gone, pa)
 			s.wait(10 * second)
 			s.takeOver(pa)
 			s.give(childAB, "b")
@@ -103,19 +103,19 @@ func TestAllowedHistories(t *testing.T) {
 		},
 		"a shard hangs in a reconcile and wakes up": func(s *story, _ *oracle.Options) {
 			number, version := s.start(pa, ab), s.objects[ab].Version
-			s.happen(history.Paused, pa)
+			s.addProcessEvent(history.Paused, pa)
 			s.wait(10 * second)
 			s.takeOver(pa)
 			s.give(childAB, "b")
 			s.give(ab, "b")
 			other := s.start(pb, ab)
-			s.happen(history.Resumed, pa)
+			s.addProcessEvent(history.Resumed, pa)
 			s.end(pa, ab, number, version)
-			s.happen(history.Lost, pa)
+			s.addProcessEvent(history.Lost, pa)
 			s.end(pb, ab, other, s.objects[ab].Version)
 		},
 		"a child is reassigned while its shard comes back": func(s *story, _ *oracle.Options) {
-			s.happen(history.Gone, pa)
+			s.addProcessEvent(history.Gone, pa)
 			s.wait(10 * second)
 			s.takeOver(pa)
 			s.join("a/2")
@@ -124,14 +124,14 @@ func TestAllowedHistories(t *testing.T) {
 			s.reconcile("a/2", ab)
 		},
 		"a shard hangs for less than its lease": func(s *story, _ *oracle.Options) {
-			s.happen(history.Paused, pa)
+			s.addProcessEvent(history.Paused, pa)
 			s.wait(2 * second)
-			s.happen(history.Resumed, pa)
+			s.addProcessEvent(history.Resumed, pa)
 			s.reconcile(pa, ab)
 		},
 		"a restarted process has the name of the one before": func(s *story, _ *oracle.Options) {
 			s.start(pa, ab)
-			s.happen(history.Gone, pa)
+			s.addProcessEvent(history.Gone, pa)
 			s.wait(3 * second)
 			s.lease("a", "", pa)
 			s.join("a/2")
@@ -157,9 +157,9 @@ func TestAllowedHistories(t *testing.T) {
 		},
 		"nobody could have the objects": func(s *story, _ *oracle.Options) {
 			s.lease("a", "", pa)
-			s.happen(history.Gone, pa)
+			s.addProcessEvent(history.Gone, pa)
 			s.lease("b", "", pb)
-			s.happen(history.Gone, pb)
+			s.addProcessEvent(history.Gone, pb)
 			s.wait(time.Hour)
 			s.join("a/2")
 			s.join("b/2")

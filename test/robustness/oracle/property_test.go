@@ -89,24 +89,24 @@ func (w *world) step() {
 	case n < 4:
 		w.leaves()
 	case n < 6:
-		w.dies()
+		w.killProcess()
 	case n < 8:
-		w.hangs()
+		w.pauseProcess()
 	case n < 12:
-		w.wakes()
+		w.resumeProcess()
 	case n < 16:
-		w.takesOver()
+		w.declareDead()
 	case n < 26:
-		w.creates()
+		w.createObject()
 	case n < 28:
-		w.deletes()
+		w.deleteObject()
 	case n < 50:
-		w.begins()
+		w.beginReconcile()
 	case n < 70:
-		w.finishes()
+		w.endReconcile()
 	default:
 		if main, found := choose(w, w.mains); found {
-			w.settles(main)
+			w.moveOneStep(main)
 		}
 	}
 }
@@ -167,13 +167,13 @@ func (w *world) leaves() {
 	w.leave(process)
 }
 
-func (w *world) dies() {
+func (w *world) killProcess() {
 	process, found := choose(w, w.alive)
 	if !found || len(w.alive) == 1 {
 		return
 	}
 	w.alive = without(w.alive, process)
-	w.happen(history.Gone, process)
+	w.addProcessEvent(history.Gone, process)
 	for object, doing := range w.busy {
 		if doing.process == process {
 			delete(w.busy, object)
@@ -182,36 +182,36 @@ func (w *world) dies() {
 	w.silent = append(w.silent, process)
 }
 
-func (w *world) hangs() {
+func (w *world) pauseProcess() {
 	process, found := choose(w, w.alive)
 	if !found || len(w.alive) == 1 {
 		return
 	}
 	w.alive = without(w.alive, process)
-	w.happen(history.Paused, process)
+	w.addProcessEvent(history.Paused, process)
 	w.hung = append(w.hung, process)
 	w.silent = append(w.silent, process)
 }
 
-// wakes resumes a process, which continues or has lost its Lease.
-func (w *world) wakes() {
+// resumeProcess resumes a process, which continues or has lost its Lease.
+func (w *world) resumeProcess() {
 	process, found := choose(w, w.hung)
 	if !found {
 		return
 	}
 	w.hung = without(w.hung, process)
-	w.happen(history.Resumed, process)
+	w.addProcessEvent(history.Resumed, process)
 	if slices.Contains(w.silent, process) {
 		w.silent = without(w.silent, process)
 		w.alive = append(w.alive, process)
 		return
 	}
-	w.happen(history.Lost, process)
-	w.happen(history.Gone, process)
+	w.addProcessEvent(history.Lost, process)
+	w.addProcessEvent(history.Gone, process)
 }
 
-// takesOver declares a silent shard dead. Its running reconciles end when it is resumed.
-func (w *world) takesOver() {
+// declareDead declares a silent shard dead. Its running reconciles end when it is resumed.
+func (w *world) declareDead() {
 	process, found := choose(w, w.silent)
 	if !found {
 		return
@@ -225,7 +225,7 @@ func (w *world) takesOver() {
 	}
 }
 
-func (w *world) creates() {
+func (w *world) createObject() {
 	main := history.Object{Kind: mainKind.Kind, Namespace: "default", Name: fmt.Sprint("object-", w.IntN(100))}
 	if slices.Contains(w.mains, main) {
 		return
@@ -238,7 +238,7 @@ func (w *world) creates() {
 	w.createWithChild(main, shard)
 }
 
-func (w *world) deletes() {
+func (w *world) deleteObject() {
 	main, found := choose(w, w.mains)
 	if _, busy := w.busy[main]; !found || busy {
 		return
@@ -248,7 +248,7 @@ func (w *world) deletes() {
 	w.remove(main)
 }
 
-func (w *world) begins() {
+func (w *world) beginReconcile() {
 	main, found := choose(w, w.mains)
 	if _, busy := w.busy[main]; !found || busy {
 		return
@@ -260,7 +260,7 @@ func (w *world) begins() {
 	}
 }
 
-func (w *world) finishes() {
+func (w *world) endReconcile() {
 	for _, object := range w.reconciled() {
 		if doing := w.busy[object]; slices.Contains(w.alive, doing.process) {
 			w.end(doing.process, object, doing.number, doing.version)
@@ -272,8 +272,8 @@ func (w *world) finishes() {
 
 func key(main history.Object) string { return assignment.Key(mainKind, main.Namespace, main.Name) }
 
-// settles does the next step of moving an object to its owner, and reports whether there was one.
-func (w *world) settles(main history.Object) bool {
+// moveOneStep does the next step of moving an object to its owner, and reports whether there was one.
+func (w *world) moveOneStep(main history.Object) bool {
 	members := ringOf(w.members)
 	object, child := w.objects[main], w.objects[childOf(main)]
 	decision := assignment.DecideMain(assignment.Object{Shard: object.Shard, Draining: object.Draining, Destination: object.Destination}, members.Owner(key(main)), members)
@@ -300,18 +300,18 @@ func (w *world) settles(main history.Object) bool {
 // rest completes everything that is in progress, and returns the time.
 func (w *world) rest() time.Time {
 	for len(w.hung) > 0 {
-		w.wakes()
+		w.resumeProcess()
 	}
 	for len(w.silent) > 0 {
-		w.takesOver()
+		w.declareDead()
 	}
 	for len(w.busy) > 0 {
-		w.finishes()
+		w.endReconcile()
 	}
 	for {
 		again := false
 		for _, main := range w.mains {
-			again = w.settles(main) || again
+			again = w.moveOneStep(main) || again
 		}
 		if !again {
 			return w.now
@@ -398,7 +398,7 @@ func TestInjectedViolationIsFound(t *testing.T) {
 				w.rest()
 				for len(w.alive) < 2 || len(w.mains) == 0 {
 					w.joins()
-					w.creates()
+					w.createObject()
 				}
 				w.rest()
 				w.wait(time.Second) // so that all processes know the members

@@ -105,7 +105,7 @@ func (s *story) join(process string) {
 func (s *story) leave(process string) {
 	s.add(history.Event{Type: history.Left, Process: process, Shard: shardOf(process)})
 	s.lease(shardOf(process), "", process)
-	s.happen(history.Gone, process)
+	s.addProcessEvent(history.Gone, process)
 }
 
 // ask adds a request of a user that ends now.
@@ -114,7 +114,7 @@ func (s *story) ask(request history.Request) {
 	s.add(history.Event{Type: history.Requested, Request: &request})
 }
 
-func (s *story) happen(eventType history.EventType, process string) {
+func (s *story) addProcessEvent(eventType history.EventType, process string) {
 	s.add(history.Event{Type: eventType, Process: process, Shard: shardOf(process)})
 }
 

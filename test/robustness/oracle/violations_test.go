@@ -12,12 +12,12 @@ import (
 
 // hangPastLease pauses the shard a, assigns its object to b, and resumes a.
 func (s *story) hangPastLease() {
-	s.happen(history.Paused, pa)
+	s.addProcessEvent(history.Paused, pa)
 	s.wait(10 * second)
 	s.takeOver(pa)
 	s.give(ab, "b")
 	s.give(childAB, "b")
-	s.happen(history.Resumed, pa)
+	s.addProcessEvent(history.Resumed, pa)
 }
 
 // TestViolations has histories with exactly one violation.
@@ -37,17 +37,17 @@ func TestViolations(t *testing.T) {
 		"two processes of one name reconcile one object": {func(s *story, _ *oracle.Options) {
 			number := s.start(pa, ab)
 			s.lease("a", "a", "a/2")
-			s.happen(history.Joined, "a/2")
+			s.addProcessEvent(history.Joined, "a/2")
 			s.reconcile("a/2", ab)
 			s.end(pa, ab, number, s.objects[ab].Version)
 		}, []finding{{oracle.Overlap, ab.String(), "a/1 a/2"}}},
 		"a shard that hung for less than its lease overlaps": {func(s *story, _ *oracle.Options) {
 			number, version := s.start(pa, ab), s.objects[ab].Version
-			s.happen(history.Paused, pa)
+			s.addProcessEvent(history.Paused, pa)
 			s.give(ab, "b")
 			s.give(childAB, "b")
 			s.reconcile(pb, ab)
-			s.happen(history.Resumed, pa)
+			s.addProcessEvent(history.Resumed, pa)
 			s.end(pa, ab, number, version)
 			s.wait(3 * second) // long enough that the pause does not matter
 			s.leave(pa)
@@ -58,24 +58,24 @@ func TestViolations(t *testing.T) {
 			s.reconcile(pb, ab)
 			s.wait(5 * second)
 			s.end(pa, ab, number, version)
-			s.happen(history.Lost, pa)
+			s.addProcessEvent(history.Lost, pa)
 		}, []finding{{oracle.Overlap, ab.String(), "a/1 b/1"}}},
 		"a start after waking up without lease": {func(s *story, _ *oracle.Options) {
 			version := s.objects[ab].Version
 			s.hangPastLease()
 			s.wait(300 * time.Millisecond)
 			s.end(pa, ab, s.start(pa, ab), version)
-			s.happen(history.Lost, pa)
+			s.addProcessEvent(history.Lost, pa)
 		}, []finding{{oracle.NoLease, ab.String(), "a/1"}}},
 		"a start that was decided before the pause": {func(s *story, _ *oracle.Options) {
 			version := s.objects[ab].Version
 			s.hangPastLease()
 			s.end(pa, ab, s.start(pa, ab), version)
-			s.happen(history.Lost, pa)
+			s.addProcessEvent(history.Lost, pa)
 		}, nil},
 		"a start after another process got the name": {func(s *story, _ *oracle.Options) {
 			s.lease("a", "a", "a/2")
-			s.happen(history.Joined, "a/2")
+			s.addProcessEvent(history.Joined, "a/2")
 			s.reconcile(pa, ab)
 		}, []finding{{oracle.NoLease, ab.String(), "a/1"}}},
 		"a start after leaving": {func(s *story, _ *oracle.Options) {
@@ -142,7 +142,7 @@ func TestViolations(t *testing.T) {
 		}, []finding{{oracle.Apart, childOf(cab).String(), ""}}},
 		"an object whose shard is dead": {func(s *story, _ *oracle.Options) {
 			s.createWithChild(ba, "b")
-			s.happen(history.Gone, pb)
+			s.addProcessEvent(history.Gone, pb)
 			s.wait(5 * second)
 			s.takeOver(pb)
 			s.wait(16 * second)
@@ -150,9 +150,9 @@ func TestViolations(t *testing.T) {
 			s.give(childOf(ba), "a")
 		}, []finding{{oracle.Unowned, ba.String(), ""}, {oracle.Unowned, childOf(ba).String(), ""}}},
 		"an object whose shard hangs": {func(s *story, _ *oracle.Options) {
-			s.happen(history.Paused, pa)
+			s.addProcessEvent(history.Paused, pa)
 			s.wait(21 * second)
-			s.happen(history.Resumed, pa)
+			s.addProcessEvent(history.Resumed, pa)
 		}, []finding{{oracle.Unowned, ab.String(), ""}, {oracle.Unowned, childAB.String(), ""}}},
 		"a child that does not follow": {func(s *story, _ *oracle.Options) {
 			s.createWithChild(cab, "a")
@@ -170,7 +170,7 @@ func TestViolations(t *testing.T) {
 			s.handOver(cab, "c")
 		}, []finding{{oracle.LeftOwner, childOf(cab).String(), "a"}}},
 		"a child is reassigned while its shard comes back and reconciles": {func(s *story, _ *oracle.Options) {
-			s.happen(history.Gone, pa)
+			s.addProcessEvent(history.Gone, pa)
 			s.wait(10 * second)
 			s.takeOver(pa)
 			s.join("a/2")

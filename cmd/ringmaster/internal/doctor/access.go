@@ -112,7 +112,7 @@ func embeddedCRD() (map[string]any, error) {
 	return objects[i].Object, nil
 }
 
-// questions returns what the sharder and the shards need, as far as their accounts are known.
+// questions returns the permissions that the sharder and the shards need, as far as their accounts are known.
 func (f *Facts) questions() (questions []Question, err error) {
 	if account := f.Sharder.Account; account != nil {
 		own, err := sharderRoles()

@@ -10,7 +10,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/roles"
 )
 
-// evaluatePermissions judges what the ServiceAccounts of the sharder and the shards may not do.
+// evaluatePermissions reports missing permissions of the ServiceAccounts of the sharder and the shards.
 func evaluatePermissions(f *Facts, rings []*ring) *Check {
 	c := &Check{Name: checkPermissions}
 	c.requireRings(f)

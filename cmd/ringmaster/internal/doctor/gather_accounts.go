@@ -102,7 +102,7 @@ func accountOf(pod *corev1.Pod) *types.NamespacedName {
 	return &types.NamespacedName{Namespace: pod.Namespace, Name: name}
 }
 
-// access asks the API server what ServiceAccounts may do. After an error it asks nothing more.
+// access asks the API server for the permissions of ServiceAccounts. After an error it asks nothing more.
 func (g *gatherer) access(ctx context.Context, questions []Question) Read[[]Access] {
 	answers := make([]Access, len(questions))
 	var mu sync.Mutex

@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Document is what a command prints for programs.
+// Document is the output of a command for programs.
 type Document struct {
 	// Root is printed as JSON and YAML, and passed to templates.
 	Root any
-	// Rows are what custom-columns prints, one in each line.
+	// Rows are the lines of custom-columns.
 	Rows []any
-	// Names are what the format name prints.
+	// Names are the lines of the format name.
 	Names []string
 }
 

@@ -88,7 +88,7 @@ func (r *Reader) countObjects(ctx context.Context, w *clusterState, namespace st
 	}
 }
 
-// permissionHint returns what to do if the user is not allowed to list objects.
+// permissionHint returns the next step if the user is not allowed to list objects.
 func permissionHint(err error, namespace string) string {
 	if apierrors.IsForbidden(err) && namespace == "" {
 		return ". To count the objects of one namespace, add -n"

@@ -65,7 +65,7 @@ func TestDrainSince(t *testing.T) {
 	f.declare()
 	f.join("a")
 	f.join("b")
-	object, drain := f.belongsTo("b", "a", "b"), shardingv1alpha1.LabelDrain(f.name)
+	object, drain := f.configMapOwnedBy("b", "a", "b"), shardingv1alpha1.LabelDrain(f.name)
 	f.create("a", object, "another")
 	f.Expect(f.ring().Total.OldestDrain).To(BeNil())
 	written := f.label(object, drain, "b")

@@ -54,7 +54,7 @@ func onlyUnseen(sharders []Sharder) bool {
 		slices.ContainsFunc(sharders, func(s Sharder) bool { return s.Unseen })
 }
 
-// sharderWarnings returns what is wrong with the sharders of the ring.
+// sharderWarnings returns the problems of the ring's sharders.
 func (d *declaration) sharderWarnings(sharders []Sharder) []string {
 	switch {
 	case d.leasesUnreadable:
