@@ -66,7 +66,7 @@ func (s sharedStore) join(t *testing.T, system, prefix string) *coordinationtest
 }
 
 func TestCoordination(t *testing.T) {
-	user := newPerson(t, rig.Shared(t))
+	user := newCLIUser(t, rig.Shared(t))
 	for name, open := range map[string]func(*testing.T) sharedStore{"etcd": inEtcd, "namespace": inNamespace} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -171,7 +171,7 @@ func abandonAndBreakLock(t *testing.T, g *WithT, dc1 *coordinationtest.Region, r
 
 func TestCoordinationRefuses(t *testing.T) {
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	garbage := filepath.Join(rig.TempDir(t), "ca.crt")
 	if err := os.WriteFile(garbage, []byte("none"), 0o600); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func TestCoordinationWatch(t *testing.T) {
 func TestCoordinationTLS(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	pair, err := r.Issue(pki.Identity{User: "person"})
 	g.Expect(err).NotTo(HaveOccurred())
 	folder := rig.TempDir(t)

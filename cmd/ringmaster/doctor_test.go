@@ -27,7 +27,7 @@ func exitCode(err error) int {
 func TestDoctor(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, admin := populate(t, r), newPerson(t, r)
+	ring, admin := populate(t, r), newCLIUser(t, r)
 	text, stderr, err := admin.ringmaster("", "doctor", "--ring", ring.Name, "--sharder-namespace", r.Namespace)
 	g.Expect(exitCode(err)).To(Equal(1), stderr)
 	g.Expect(text).To(And(HavePrefix("ok       server       Kubernetes v"), ContainSubstring("failure  sharder"), ContainSubstring("next: "),
@@ -49,7 +49,7 @@ func TestDoctor(t *testing.T) {
 func TestDoctorWithoutFailures(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	admin := newPerson(t, r)
+	admin := newCLIUser(t, r)
 	ring := declare(t, r).Name
 	_, stderr, err := admin.ringmaster("", "doctor", "--ring", "absent")
 	g.Expect(exitCode(err)).To(Equal(2))
@@ -65,7 +65,7 @@ func TestDoctorWithoutFailures(t *testing.T) {
 
 // TestDoctorCannotCheck ends with 2.
 func TestDoctorCannotCheck(t *testing.T) {
-	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	nowhere := &cliUser{t: t, kubeconfig: "/nonexistent"}
 	for name, test := range map[string]struct {
 		args []string
 		want string

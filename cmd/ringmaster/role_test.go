@@ -48,7 +48,7 @@ func may(t *testing.T, r *rig.Rig, account, verb, group, resource, namespace str
 func TestRoleForSharder(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, person := declare(t, r), newPerson(t, r)
+	ring, person := declare(t, r), newCLIUser(t, r)
 	printed, stderr, err := person.ringmaster("", "role", ring.Name)
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	person.kubectlApply(printed)
@@ -68,7 +68,7 @@ func TestRoleForSharder(t *testing.T) {
 func TestRoleForShards(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, person := declare(t, r), newPerson(t, r)
+	ring, person := declare(t, r), newCLIUser(t, r)
 	for _, account := range []string{"one", "two"} { // which share the roles
 		printed, stderr, err := person.ringmaster("", "role", ring.Name, "--shard", r.Namespace+"/"+account)
 		g.Expect(err).NotTo(HaveOccurred(), stderr)
@@ -99,7 +99,7 @@ func TestRoleWithoutCluster(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(rig.TempDir(t), "ring.yaml")
 	g.Expect(os.WriteFile(file, []byte(ringFile), 0o600)).To(Succeed())
-	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	nowhere := &cliUser{t: t, kubeconfig: "/nonexistent"}
 	fromFile, stderr, err := nowhere.ringmaster("", "role", "-f", file)
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(fromFile).To(ContainSubstring("sharding:sharder:from-file"))
@@ -112,7 +112,7 @@ func TestRoleWithoutCluster(t *testing.T) {
 // about to change.
 func TestRoleWarns(t *testing.T) {
 	g := NewWithT(t)
-	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	nowhere := &cliUser{t: t, kubeconfig: "/nonexistent"}
 	const picky = ringFile + "  shardNamespaces: [here, there]\n"
 	printed, stderr, err := nowhere.ringmaster(picky, "role", "-f", "-", "--shard", "elsewhere")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
@@ -127,8 +127,8 @@ func TestRoleWarns(t *testing.T) {
 func TestRoleSelectsCluster(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := declare(t, r), newPerson(t, r)
-	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	ring, user := declare(t, r), newCLIUser(t, r)
+	nowhere := &cliUser{t: t, kubeconfig: "/nonexistent"}
 	_, stderr, err := nowhere.ringmaster("", "role", ring.Name, "--kubeconfig", user.kubeconfig, "--context", "ringmaster")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	_, stderr, err = user.ringmaster("", "role", ring.Name, "--context", "elsewhere")
@@ -138,7 +138,7 @@ func TestRoleSelectsCluster(t *testing.T) {
 
 func TestRoleRefuses(t *testing.T) {
 	r := rig.Shared(t)
-	ring, user := declare(t, r), newPerson(t, r)
+	ring, user := declare(t, r), newCLIUser(t, r)
 	empty := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring.Name + "-empty"}}
 	if err := r.Client.Create(t.Context(), empty); err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestRoleRefuses(t *testing.T) {
 // TestRoleWithoutCRD has a cluster without the CRD.
 func TestRoleWithoutCRD(t *testing.T) {
 	g := NewWithT(t)
-	user := newPerson(t, rig.Private(t, rig.Options{}))
+	user := newCLIUser(t, rig.Private(t, rig.Options{}))
 	_, stderr, err := user.ringmaster("", "role", "webhosting")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(ContainSubstring("install the sharder first"), fmt.Sprint(err))

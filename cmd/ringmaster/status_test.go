@@ -47,7 +47,7 @@ func populate(t *testing.T, r *rig.Rig) *shardingv1alpha1.ControllerRing {
 func TestStatus(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 
 	all, stderr, err := user.ringmaster("", "status")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
@@ -69,7 +69,7 @@ func TestStatus(t *testing.T) {
 func TestExplain(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 	for _, args := range [][]string{{"configmap/object"}, {"cm", "object"}, {"configmaps", "object", "object"}} {
 		object, stderr, err := user.ringmaster("", append([]string{"explain", "--ring", ring.Name, "-n", r.Namespace}, args...)...)
 		g.Expect(err).NotTo(HaveOccurred(), stderr)
@@ -84,7 +84,7 @@ func TestExplain(t *testing.T) {
 func TestExitCode(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 	out, stderr, err := user.ringmaster("", "status", ring.Name, "--exit-code")
 	g.Expect(err).To(MatchError("exit status 1"))
 	g.Expect(out).To(HavePrefix("RING "), "it prints the state, too")
@@ -114,7 +114,7 @@ func TestExitCode(t *testing.T) {
 func TestImpersonation(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	_, user := populate(t, r), newPerson(t, r)
+	_, user := populate(t, r), newCLIUser(t, r)
 	_, stderr, err := user.ringmaster("", "status", "--as", "nobody")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(ContainSubstring(`User "nobody" cannot list resource "controllerrings"`))
@@ -127,7 +127,7 @@ func TestImpersonation(t *testing.T) {
 
 func TestStatusRefuses(t *testing.T) {
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 	explain := func(args ...string) []string { return append([]string{"explain"}, args...) }
 	status := func(args ...string) []string { return append([]string{"status"}, args...) }
 	for name, test := range map[string]struct {
@@ -167,7 +167,7 @@ func TestStatusRefuses(t *testing.T) {
 func TestStatusWatch(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, rig.Build(t, "./cmd/ringmaster", rig.Race), "status", ring.Name, "--watch")
@@ -190,7 +190,7 @@ func TestStatusWatch(t *testing.T) {
 func TestPlugin(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 	folder := rig.TempDir(t)
 	g.Expect(os.Symlink(rig.Build(t, "./cmd/ringmaster", rig.Race), filepath.Join(folder, "kubectl-ring"))).To(Succeed())
 	kubectl := func(args ...string) (out, stderr string, err error) {
@@ -214,7 +214,7 @@ func TestPlugin(t *testing.T) {
 
 // TestMistypedCommands has errors that name the help.
 func TestMistypedCommands(t *testing.T) {
-	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	nowhere := &cliUser{t: t, kubeconfig: "/nonexistent"}
 	for name, test := range map[string]struct {
 		args []string
 		want string

@@ -66,7 +66,7 @@ func countLabelled(t *testing.T, r *rig.Rig) (n int) {
 func TestUnlabelDeletedRing(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	const n = 700
 	createLabelled(t, r, n)
 	// A cluster-scoped object too.
@@ -131,7 +131,7 @@ func TestUnlabelDeletedRing(t *testing.T) {
 func TestUnlabelUnknownRing(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	createLabelled(t, r, 3)
 	shard := "shard-0"
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
@@ -154,7 +154,7 @@ func TestUnlabelUnknownRing(t *testing.T) {
 func TestUnlabelRefusesLiveShards(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := declare(t, r), newPerson(t, r)
+	ring, user := declare(t, r), newCLIUser(t, r)
 	createLabelled(t, r, 20)
 	shard := "shard-0"
 	lease := &coordinationv1.Lease{
@@ -189,7 +189,7 @@ func TestUnlabelRefusesLiveShards(t *testing.T) {
 func TestUnlabelContinuesAfterError(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	createLabelled(t, r, 10)
 	user.kubectlApply(fmt.Sprintf(refusingPolicy, r.Namespace))
 	g.Eventually(func() error {
@@ -230,7 +230,7 @@ spec:
 func TestUnlabelStopsWhenLabelsAreAddedAgain(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	createLabelled(t, r, 600)
 	user.kubectlApply(fmt.Sprintf(assigningPolicy, r.Namespace))
 	g.Eventually(func() map[string]string {
@@ -270,7 +270,7 @@ spec:
 `
 
 func TestUnlabelRefuses(t *testing.T) {
-	user := newPerson(t, rig.Shared(t))
+	user := newCLIUser(t, rig.Shared(t))
 	for name, test := range map[string]struct {
 		args []string
 		want string

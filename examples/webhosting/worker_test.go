@@ -156,15 +156,15 @@ func TestCachedObjectsAreNotModified(t *testing.T) {
 	f.Expect(seen.changed()).To(BeEmpty())
 }
 
-// cached has the objects of a cache, and copies from when they arrived.
-type cached struct {
+// cachedSites has the objects of a cache, and copies from when they arrived.
+type cachedSites struct {
 	mu                sync.Mutex
 	originals, copies []client.Object
 }
 
-func watchCaches(f *fixture, o *operator) *cached {
+func watchCaches(f *fixture, o *operator) *cachedSites {
 	f.t.Helper()
-	seen := &cached{}
+	seen := &cachedSites{}
 	see := func(found any) {
 		original := found.(client.Object)
 		same := original.DeepCopyObject().(client.Object)
@@ -184,7 +184,7 @@ func watchCaches(f *fixture, o *operator) *cached {
 	return seen
 }
 
-func (c *cached) kinds() map[string]int {
+func (c *cachedSites) kinds() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	counts := map[string]int{}
@@ -194,7 +194,7 @@ func (c *cached) kinds() map[string]int {
 	return counts
 }
 
-func (c *cached) changed() (diffs []string) {
+func (c *cachedSites) changed() (diffs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.originals {

@@ -31,7 +31,7 @@ func (r *Report) charts(result *run.Result) section {
 				c.marks = append(c.marks, mark{event.At.Sub(result.Begin).Seconds(), event.Description})
 			}
 		}
-		s.charts = append(s.charts, named{filePrefix(result) + file + ".svg", c})
+		s.charts = append(s.charts, namedChart{filePrefix(result) + file + ".svg", c})
 	}
 	of := func(name string, by string) []line { return lines(result, name, by) }
 	add("load", chart{title: "Websites", lines: append(label("all", of("objects", "")), label("not Ready", of("waiting", ""))...)})

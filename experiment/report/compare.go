@@ -191,9 +191,9 @@ func (r *Report) bySize() section {
 	s.text = append(s.text, "The multiple is that of the first row with the same setup.")
 	s.tables = append(s.tables, t)
 	for unit, file := range map[string]string{"cores": "size-cpu.svg", "B": "size-memory.svg"} {
-		s.charts = append(s.charts, named{file, *charts[unit]})
+		s.charts = append(s.charts, namedChart{file, *charts[unit]})
 	}
-	slices.SortFunc(s.charts, func(a, b named) int { return strings.Compare(a.file, b.file) })
+	slices.SortFunc(s.charts, func(a, b namedChart) int { return strings.Compare(a.file, b.file) })
 	return s
 }
 
@@ -247,7 +247,7 @@ func (r *Report) capacity() (section, bool) {
 	}
 	s.text = append(s.text, "The highest load at which all objectives held over two minutes, as a median with its range if there are several runs. The load grew until an objective did not hold, which the verdicts below show.")
 	s.tables = append(s.tables, t)
-	s.charts = append(s.charts, named{"capacity.svg", c})
+	s.charts = append(s.charts, namedChart{"capacity.svg", c})
 	return s, true
 }
 

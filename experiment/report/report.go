@@ -32,12 +32,12 @@ type section struct {
 	title  string
 	text   []string
 	tables []table
-	charts []named
+	charts []namedChart
 	// details is set if the section is about single runs, and not part of a summary.
 	details bool
 }
 
-type named struct {
+type namedChart struct {
 	file string
 	chart
 }

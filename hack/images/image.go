@@ -14,8 +14,8 @@ type image struct {
 	module string
 	// program is the Go package of the program, from the module's folder.
 	program string
-	// packaged is a program of the distribution, instead of one of ours.
-	packaged *packaged
+	// packagedProgram is a program of the distribution, instead of one of ours.
+	packaged *packagedProgram
 }
 
 func names(images []image) string {

@@ -27,9 +27,9 @@ func source(t *testing.T, folder, text string) {
 }
 
 // runBuild returns what a build prints.
-func runBuild(ctx context.Context, source, output, given string) (string, error) {
+func runBuild(ctx context.Context, source, output, existing string) (string, error) {
 	var printed bytes.Buffer
-	b := &build{source: source, output: output, given: given, progress: &progress{out: &printed}}
+	b := &build{source: source, output: output, existing: existing, progress: &progress{out: &printed}}
 	if cancel, ok := ctx.Value(compiling{}).(context.CancelFunc); ok {
 		b.progress.out = interrupter{&printed, cancel}
 	}

@@ -104,14 +104,14 @@ func (w *fixture) content() map[string]string {
 }
 
 // declare declares entries as an operator does in a reconcile.
-func (w *fixture) declare(c *coordination.Coordinator, wants coordination.Wants) {
+func (w *fixture) declare(c *coordination.Coordinator, wants coordination.WantedEntries) {
 	w.t.Helper()
 	w.Expect(c.Declare(w.t.Context(), w.view(), wants)).To(Succeed())
 }
 
 // restart returns the entries of a participant whose members are ready for a restart.
-func restart(ids ...coordination.MemberID) coordination.Wants {
-	wants := coordination.Wants{}
+func restart(ids ...coordination.MemberID) coordination.WantedEntries {
+	wants := coordination.WantedEntries{}
 	for _, id := range ids {
 		wants.Add(coordination.PendingForRestart, id)
 		wants.Add(coordination.ReadyForRestart, id)

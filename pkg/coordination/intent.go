@@ -188,7 +188,7 @@ func (g *lockGrant) withdrawConditions(view *View, fenced bool, ids ...MemberID)
 
 // SkipMembers continues without some members of the current step: it records the reason, removes them from the members of the action,
 // and replaces all later steps. The members stay pending. It returns ErrAccepted if the order was accepted for one of them, unless
-// fenced is set.
+// fencedDatabase is set.
 func (g *lockGrant) SkipMembers(ctx context.Context, view *View, reason string, ids []MemberID, fenced bool, rest ...Step) error {
 	next := g.Intent()
 	if next.step() == nil {

@@ -179,7 +179,7 @@ func TestDoneRecordsAreBoundedBySize(t *testing.T) {
 			grant, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "check", With: map[string]string{"why": strings.Repeat("x", large)}}})
 			w.Expect(err).NotTo(HaveOccurred())
 			w.Expect(grant.Done(t.Context(), "")).To(Succeed())
-			w.declare(one, coordination.Wants{})
+			w.declare(one, coordination.WantedEntries{})
 		}
 		kept := w.view().DoneRecords
 		w.Expect(kept).To(HaveLen(3))

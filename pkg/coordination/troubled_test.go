@@ -133,7 +133,7 @@ func configured(w *fixture, one *coordination.Coordinator) {
 // watchlessStore is a store without watch signals, as for a process that hangs.
 type watchlessStore struct{ kv.Store }
 
-type deafSession struct{ kv.Session }
+type unnotifiedSession struct{ kv.Session }
 
 func (d watchlessStore) Watch(ctx context.Context, _ string) <-chan struct{} {
 	never := make(chan struct{})
@@ -143,10 +143,10 @@ func (d watchlessStore) Watch(ctx context.Context, _ string) <-chan struct{} {
 
 func (d watchlessStore) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	session, err := d.Store.Open(ctx, name, duration)
-	return &deafSession{session}, err
+	return &unnotifiedSession{session}, err
 }
 
-func (*deafSession) Lost() <-chan struct{} { return nil }
+func (*unnotifiedSession) Lost() <-chan struct{} { return nil }
 
 // The store refuses the writes of a holder that has not noticed the loss of its lock.
 func TestOldTokenIsRefused(t *testing.T) {

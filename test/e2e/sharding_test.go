@@ -42,8 +42,8 @@ func TestSharding(t *testing.T) {
 	s.leave()
 }
 
-// sharded is an operator with its ring, and a namespace with objects.
-type sharded struct {
+// shardedOperator is an operator with its ring, and a namespace with objects.
+type shardedOperator struct {
 	*cluster
 	ringmaster func(stdin string, args ...string) string
 	// ring has the name of the operator's namespace.
@@ -55,9 +55,9 @@ type sharded struct {
 const standing = 30
 
 // shard follows docs/how-to/install.md with the sample operator.
-func (c *cluster) shard(replicas int32) *sharded {
+func (c *cluster) shard(replicas int32) *shardedOperator {
 	c.Helper()
-	s := &sharded{cluster: c, ringmaster: c.ringmaster(), ring: c.namespace}
+	s := &shardedOperator{cluster: c, ringmaster: c.ringmaster(), ring: c.namespace}
 	another := connect(c.T)
 	s.objects = another.namespace
 	c.kubectl(fmt.Sprintf(ringManifest, s.ring, s.objects), "apply", "-f", "-")
@@ -85,7 +85,7 @@ func (c *cluster) shard(replicas int32) *sharded {
 }
 
 // step does something to the shards, and waits until all objects have an owner among the wanted number of shards.
-func (s *sharded) step(description string, shards int, do func()) {
+func (s *shardedOperator) step(description string, shards int, do func()) {
 	s.Helper()
 	began := time.Now()
 	do()
@@ -96,7 +96,7 @@ func (s *sharded) step(description string, shards int, do func()) {
 
 // owned waits until the wanted number of shards is live, each with objects, and every object and its child
 // have one of them as their owner.
-func (s *sharded) owned(shards int) {
+func (s *shardedOperator) owned(shards int) {
 	s.Helper()
 	s.eventually(func(g Gomega) {
 		live := s.liveShards(g)
@@ -127,7 +127,7 @@ func (s *sharded) owned(shards int) {
 }
 
 // liveShards are the ready pods that hold their Lease.
-func (s *sharded) liveShards(g Gomega) map[string]int {
+func (s *shardedOperator) liveShards(g Gomega) map[string]int {
 	pods, err := s.client.CoreV1().Pods(s.namespace).List(s.Context(), metav1.ListOptions{LabelSelector: "app=" + budget})
 	g.Expect(err).NotTo(HaveOccurred())
 	live := map[string]int{}
@@ -145,7 +145,7 @@ func (s *sharded) liveShards(g Gomega) map[string]int {
 }
 
 // oneShard is the name of one of the pods.
-func (s *sharded) oneShard() string {
+func (s *shardedOperator) oneShard() string {
 	s.Helper()
 	for name := range s.liveShards(NewWithT(s)) {
 		return name
@@ -155,7 +155,7 @@ func (s *sharded) oneShard() string {
 }
 
 // leave uninstalls the operator and its ring, as docs/how-to/install.md describes.
-func (s *sharded) leave() {
+func (s *shardedOperator) leave() {
 	s.Helper()
 	g := NewWithT(s)
 	s.user.stop()

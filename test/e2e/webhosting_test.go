@@ -17,7 +17,7 @@ type mode struct {
 	name string
 	// elected is the Lease of the leader, or of the in-process sharder, or "".
 	elected string
-	// sharded is whether every object has an owner.
+	// shardedOperator is whether every object has an owner.
 	sharded bool
 }
 

@@ -17,16 +17,16 @@ import (
 // withClockOff simulates a wrong clock of a process. Shards exchange times only in Leases, so the wrapper shifts the
 // times in the Leases that the process writes, and shifts them back in those that it reads. The rate of the clock
 // does not change.
-func withClockOff(off time.Duration) transport.WrapperFunc {
-	return func(inner http.RoundTripper) http.RoundTripper { return &clockOff{inner, off} }
+func withClockSkew(off time.Duration) transport.WrapperFunc {
+	return func(inner http.RoundTripper) http.RoundTripper { return &skewedTransport{inner, off} }
 }
 
-type clockOff struct {
+type skewedTransport struct {
 	http.RoundTripper
 	off time.Duration
 }
 
-func (c *clockOff) RoundTrip(request *http.Request) (*http.Response, error) {
+func (c *skewedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if !strings.Contains(request.URL.Path, "/leases") || request.URL.Query().Get("watch") != "" {
 		return c.RoundTripper.RoundTrip(request)
 	}

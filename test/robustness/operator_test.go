@@ -134,7 +134,7 @@ func access() (*rest.Config, error) {
 	}
 	if off != 0 {
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-		config.Wrap(withClockOff(off))
+		config.Wrap(withClockSkew(off))
 	}
 	return config, nil
 }

@@ -154,12 +154,12 @@ func TestPlanWaitsForHealthyMember(t *testing.T) {
 // No participant answers an order: its region has switched to local mode, or is dead.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
-	goesLocal := func(w *world) { w.must(w.regions["dc2"].Leave(w.Context(), w.next("dc2"))) }
-	dies := func(w *world) { w.must(w.regions["dc2"].Coordinator.Close(w.Context())) }
+	goesLocal := func(w *fixture) { w.must(w.regions["dc2"].Leave(w.Context(), w.next("dc2"))) }
+	dies := func(w *fixture) { w.must(w.regions["dc2"].Coordinator.Close(w.Context())) }
 	for name, test := range map[string]struct {
 		replaced bool
 		missing  etcdclusterv1alpha1.MissingPolicy
-		then     func(w *world)
+		then     func(w *fixture)
 		// present is the current step, ended the outcome of the action.
 		present, ended string
 	}{

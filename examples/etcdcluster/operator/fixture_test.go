@@ -273,7 +273,7 @@ func three() *system.State {
 }
 
 // fixture has operators without processes.
-type world struct {
+type fixture struct {
 	*testing.T
 	store *memory
 	clock *clocktesting.FakeClock
@@ -286,9 +286,9 @@ type world struct {
 }
 
 // setting returns the operators of regions with one member each.
-func setting(t *testing.T, state *system.State, regions ...string) *world {
+func setting(t *testing.T, state *system.State, regions ...string) *fixture {
 	t.Helper()
-	w := &world{
+	w := &fixture{
 		T: t, store: &memory{entries: map[string]kv.Entry{}}, state: state, regions: map[string]*region{}, agents: map[string]*fakeAgent{}, results: map[string]*coordination.Result{},
 		clock: clocktesting.NewFakeClock(time.Unix(0, 0)),
 	}
@@ -307,14 +307,14 @@ func setting(t *testing.T, state *system.State, regions ...string) *world {
 }
 
 // process starts another process of an operator.
-func (w *world) process(prefix string) {
+func (w *fixture) process(prefix string) {
 	w.Helper()
 	c, err := coordination.New(coordination.Options{Store: w.store, System: "orders", Name: prefix + "-operator", Actions: actions, Clock: w.clock})
 	w.must(err)
 	w.regions[prefix].Coordinator = c
 }
 
-func (w *world) must(err error) {
+func (w *fixture) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
@@ -322,7 +322,7 @@ func (w *world) must(err error) {
 }
 
 // next returns the next reconcile of a region, before it has observed anything.
-func (w *world) next(prefix string) *region {
+func (w *fixture) next(prefix string) *region {
 	last := w.regions[prefix]
 	r := &region{participant: last.participant, cluster: last.cluster, agent: last.agent}
 	r.system = &fakeSystem{state: w.state}
@@ -332,7 +332,7 @@ func (w *world) next(prefix string) *region {
 }
 
 // reconcile reconciles regions in turn, the given number of times.
-func (w *world) reconcile(times int, prefixes ...string) {
+func (w *fixture) reconcile(times int, prefixes ...string) {
 	w.Helper()
 	for range times {
 		for _, prefix := range prefixes {
@@ -348,7 +348,7 @@ func (w *world) reconcile(times int, prefixes ...string) {
 }
 
 // observedRegion returns a region that has observed the system and the declared needs, and has done nothing.
-func (w *world) observedRegion(prefix string) *region {
+func (w *fixture) observedRegion(prefix string) *region {
 	w.Helper()
 	r := w.next(prefix)
 	if _, err := r.Needs(w.Context(), w.view()); w.state != nil {
@@ -357,9 +357,9 @@ func (w *world) observedRegion(prefix string) *region {
 	return r
 }
 
-func (w *world) agent(prefix string) *fakeAgent { return w.agents[prefix] }
+func (w *fixture) agent(prefix string) *fakeAgent { return w.agents[prefix] }
 
-func (w *world) view() *coordination.View {
+func (w *fixture) view() *coordination.View {
 	w.Helper()
 	view, err := coordination.ReadView(w.Context(), w.store, "", "orders")
 	w.must(err)

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // reconciling returns a reconciler of some EtcdClusters, and a counter of status writes.
-func reconciling(t *testing.T, w *world, clusters ...client.Object) (r *reconciler, writes *int) {
+func reconciling(t *testing.T, w *fixture, clusters ...client.Object) (r *reconciler, writes *int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	w.must(etcdclusterv1alpha1.AddToScheme(scheme))

@@ -87,15 +87,15 @@ func (f *Facts) rings() []*ring {
 	return chosen
 }
 
-// instant is a clock that stands still.
-type instant time.Time
+// fixedClock is a clock that stands still.
+type fixedClock time.Time
 
-func (i instant) Now() time.Time                  { return time.Time(i) }
-func (i instant) Since(t time.Time) time.Duration { return time.Time(i).Sub(t) }
+func (i fixedClock) Now() time.Time                  { return time.Time(i) }
+func (i fixedClock) Since(t time.Time) time.Duration { return time.Time(i).Sub(t) }
 
 // judge decides which Leases make shards, with the code of the sharder.
 func (r *ring) judge(leases []*coordinationv1.Lease, now time.Time) {
-	tracker := members.New(instant(now), func(string) {})
+	tracker := members.New(fixedClock(now), func(string) {})
 	for _, lease := range leases {
 		tracker.Observe(lease)
 	}

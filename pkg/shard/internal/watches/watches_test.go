@@ -319,7 +319,7 @@ func TestListsAreStreamedIfSupported(t *testing.T) {
 		},
 		"unsupported": {
 			func(objects *toolscache.ListWatch) toolscache.ListerWatcher {
-				return toolscache.ToListWatcherWithWatchListSemantics(objects, unsupported{})
+				return toolscache.ToListWatcherWithWatchListSemantics(objects, nonStreamingClient{})
 			},
 			[]string{"list", "watch"},
 		},
@@ -347,10 +347,10 @@ func TestListsAreStreamedIfSupported(t *testing.T) {
 	}
 }
 
-// unsupported is a client that cannot stream lists.
-type unsupported struct{}
+// nonStreamingClient is a client that cannot stream lists.
+type nonStreamingClient struct{}
 
-func (unsupported) IsWatchListSemanticsUnSupported() bool { return true }
+func (nonStreamingClient) IsWatchListSemanticsUnSupported() bool { return true }
 
 // configured returns the ListerWatcher that informers get.
 func configured(t *testing.T, objects *toolscache.ListWatch) *toolscache.ListWatch {
