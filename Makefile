@@ -8,7 +8,7 @@ ROOT   := $(CURDIR)
 BIN    := $(ROOT)/bin
 # The folder with Kubernetes' programs, which all targets use. Programs that the user has in KUBEBUILDER_ASSETS are linked there
 # instead of built.
-EXISTING  := $(filter-out $(BIN)/kubernetes,$(abspath $(KUBEBUILDER_ASSETS)))
+EXISTING := $(filter-out $(BIN)/kubernetes,$(abspath $(KUBEBUILDER_ASSETS)))
 ASSETS := $(BIN)/$(if $(EXISTING),assets,kubernetes)
 # The folders with a go.mod of their own. CONTRIBUTING.md has the reasons.
 MODULES := . cmd/ringmaster demo examples examples/natscluster experiment hack kubernetes tools

@@ -33,7 +33,7 @@ const (
 // build builds the programs that the user does not have, and links all of them in one folder.
 type build struct {
 	source, output string
-	existing          string // the folder with programs that the user has, or ""
+	existing       string // the folder with programs that the user has, or ""
 	progress       *progress
 
 	version string // of Kubernetes, such as v1.37.1
@@ -319,7 +319,7 @@ func (b *build) try(ctx context.Context, fresh string) error {
 }
 
 // install moves the new binary into the folder and links all programs. It writes the fingerprint
-// last, because the folder counts as built when that exists. Without a new binary, all programs are existing.
+// last, because the folder counts as built when that exists. Without a new binary, no program was built.
 func (b *build) install(fresh string) error {
 	if err := removeIfThere(filepath.Join(b.output, fingerprint)); err != nil {
 		return err

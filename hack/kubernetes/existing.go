@@ -57,7 +57,7 @@ func (g existingPrograms) missing() []string {
 	return slices.DeleteFunc(slices.Clone(programs), func(program string) bool { return g.paths[program] != "" })
 }
 
-// identity changes when a existing program does.
+// identity changes when an existing program does.
 func (g existingPrograms) identity() (string, error) {
 	var all strings.Builder
 	for _, program := range programs {

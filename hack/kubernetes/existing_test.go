@@ -74,7 +74,7 @@ func TestExistingProgramsAreNotBuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := output(t, to, "etcd"); got != "built v1.2.3" {
-		t.Errorf("nothing is existing any more, but etcd prints %q", got)
+		t.Errorf("no program exists any more, but etcd prints %q", got)
 	}
 }
 

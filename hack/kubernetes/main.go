@@ -49,7 +49,7 @@ func run(ctx context.Context, source, output, existing string) error {
 	build := &build{
 		source:   source,
 		output:   output,
-		existing:    existing,
+		existing: existing,
 		progress: &progress{out: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd()))},
 	}
 	return build.run(ctx)

@@ -56,8 +56,8 @@ func (c *pendingChildren) clear(owned map[string]int) {
 	maps.Copy(c.owned, owned)
 }
 
-// arrived counts released objects at their new owners, and returns how many objects these own.
-func (c *pendingChildren) arrived(destinations map[string]int) (owned int) {
+// addReleased counts released objects at their new owners, and returns how many objects these own.
+func (c *pendingChildren) addReleased(destinations map[string]int) (owned int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for shard, n := range destinations {
@@ -166,7 +166,7 @@ func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]st
 		wanted[key] = true
 		destinations[p.members.Owner(key)]++
 	}
-	if owned := p.children.arrived(destinations); len(released) < many || owned > share*len(released) {
+	if owned := p.children.addReleased(destinations); len(released) < many || owned > share*len(released) {
 		return nil
 	}
 	var mu sync.Mutex
