@@ -138,7 +138,7 @@ func (o *options) progress(of string, after time.Duration) func(done, all time.D
 			return
 		}
 		done = min(done, all)
-		line := fmt.Sprintf("%s of %s, %s left: %s", short(done), short(all), short(all-done+after), state)
+		line := fmt.Sprintf("%s of %s, %s left: %s", formatDuration(done), formatDuration(all), formatDuration(all-done+after), state)
 		switch now := time.Now(); {
 		case terminal.Is(o.errOut):
 			o.update(line)
@@ -150,7 +150,7 @@ func (o *options) progress(of string, after time.Duration) func(done, all time.D
 }
 
 // short formats a duration without seconds that are zero.
-func short(of time.Duration) string {
+func formatDuration(of time.Duration) string {
 	text := of.Round(time.Second).String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

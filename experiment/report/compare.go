@@ -174,7 +174,7 @@ func (r *Report) bySize() section {
 		if _, ok := first[setup]; !ok {
 			first[setup] = group
 		}
-		row := []string{setup, short(float64(group.First().Load.Initial))}
+		row := []string{setup, formatNumber(float64(group.First().Load.Initial))}
 		for _, column := range columns {
 			found, reference := column.of(group), column.of(first[setup])
 			if found.Runs == 0 {
@@ -237,7 +237,7 @@ func (r *Report) capacity() (section, bool) {
 		}
 		c.add(setup, rangePoint(float64(group.First().Instances), objects))
 		t.rows = append(t.rows, []string{
-			group.Title, short(float64(objects.Runs)), Format(objects, ""),
+			group.Title, formatNumber(float64(objects.Runs)), Format(objects, ""),
 			Format(group.Spread(CapacityOf(func(c *run.Capacity) float64 { return c.Changes })), ""),
 			Format(CapacityRatios(group, first[setup]), "×"), limits(group),
 		})

@@ -97,7 +97,7 @@ func (g Group) Usage(name string, of func(run.Figures) float64) stats.Spread {
 func (r *Report) configuration(of *run.Result) string {
 	title := fmt.Sprintf("%s, %d×", of.Setup, of.Instances)
 	if r.sizes() {
-		title += fmt.Sprintf(", %s Websites", short(float64(of.Load.Initial)))
+		title += fmt.Sprintf(", %s Websites", formatNumber(float64(of.Load.Initial)))
 	}
 	return title
 }
@@ -160,7 +160,7 @@ func Share(of, reference stats.Spread) string {
 }
 
 // Count formats a number of objects.
-func Count(n int) string { return short(float64(n)) }
+func Count(n int) string { return formatNumber(float64(n)) }
 
 // FormatLatency formats the quantiles and the maximum of the latency with a name.
 func FormatLatency(group Group, of func(*run.Result) []run.Latency, name string) string {

@@ -117,7 +117,7 @@ func (r *Report) Summary() string {
 // outcome describes the outcome of a run.
 func outcome(result *run.Result) string {
 	if c := result.Capacity; c != nil && !result.Failed() {
-		return fmt.Sprintf("up to %s Websites, %s changes/s", short(c.Objects), short(c.Changes))
+		return fmt.Sprintf("up to %s Websites, %s changes/s", formatNumber(c.Objects), formatNumber(c.Changes))
 	}
 	if result.Holds() {
 		if !result.Complete() {

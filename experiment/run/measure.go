@@ -59,7 +59,7 @@ func (r *run) measure(ctx context.Context, fail context.CancelCauseFunc) {
 		}
 		r.Progress(now.Sub(r.begin), r.Scenario.Duration, r.status(context.WithoutCancel(ctx), now))
 		if r.Scenario.Ramp {
-			if failing = r.climb(ctx, now, failing); !failing.IsZero() && now.Sub(failing) >= limitConfirmed {
+			if failing = r.updateCapacity(ctx, now, failing); !failing.IsZero() && now.Sub(failing) >= limitConfirmed {
 				fail(errLimit)
 			}
 		}
@@ -189,8 +189,8 @@ type Capacity struct {
 // of two or three: its capacity would be random.
 const window = 2 * time.Minute
 
-// climb updates the capacity. It returns since when an objective has not held, zero if all hold.
-func (r *run) climb(ctx context.Context, at, failing time.Time) time.Time {
+// updateCapacity updates the capacity. It returns since when an objective has not held, zero if all hold.
+func (r *run) updateCapacity(ctx context.Context, at, failing time.Time) time.Time {
 	if at.Sub(r.begin) < window {
 		return time.Time{}
 	}

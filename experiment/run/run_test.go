@@ -108,7 +108,7 @@ func TestClimbFindsCapacity(t *testing.T) {
 			r.add(t, "others", after, histogram("apiserver_request_duration_seconds", fmt.Sprintf("verb=%q,", verb), fast))
 		}
 		r.add(t, load.Process, after, fmt.Sprintf("%s %d\n%s{do=\"change\"} %d\n", load.Objects, 10*i, load.OperationsTotal, 50*i))
-		if failing = r.climb(t.Context(), r.begin.Add(after), failing); !failing.IsZero() && after-failing.Sub(r.begin) >= limitConfirmed {
+		if failing = r.updateCapacity(t.Context(), r.begin.Add(after), failing); !failing.IsZero() && after-failing.Sub(r.begin) >= limitConfirmed {
 			ended = true
 			break
 		}
@@ -338,7 +338,7 @@ func TestRecoveries(t *testing.T) {
 func TestClimbWithoutMeasurementsFindsNoCapacity(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
-	if failing := r.climb(t.Context(), r.begin.Add(2*time.Minute), time.Time{}); failing.IsZero() || r.capacity != nil {
+	if failing := r.updateCapacity(t.Context(), r.begin.Add(2*time.Minute), time.Time{}); failing.IsZero() || r.capacity != nil {
 		t.Errorf("%s, %+v", failing, r.capacity)
 	}
 }

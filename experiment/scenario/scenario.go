@@ -103,7 +103,7 @@ func All() []Scenario {
 			About: "more and more Websites, until an objective no longer holds: the capacity by number of instances",
 		},
 		{
-			Name: "rolling-update", Duration: duration, Load: basic, Instances: instances, Events: rolling(instances, duration),
+			Name: "rolling-update", Duration: duration, Load: basic, Instances: instances, Events: rollingReplacement(instances, duration),
 			About: "the load of basic, while every instance is replaced by a new one",
 		},
 		{
@@ -132,8 +132,8 @@ func All() []Scenario {
 	}
 }
 
-// rolling returns events that replace one instance after the other in the second half.
-func rolling(instances int, duration time.Duration) []Event {
+// rollingReplacement returns events that replace one instance after the other in the second half.
+func rollingReplacement(instances int, duration time.Duration) []Event {
 	var all []Event
 	for i := range instances {
 		all = append(all, Event{duration/2 + time.Duration(i)*duration/time.Duration(4*instances), Roll, i})
@@ -194,7 +194,7 @@ func (s Scenario) With(instances int) Scenario {
 	before := s.Instances
 	s.Instances = instances
 	if s.Name == "rolling-update" {
-		s.Events = rolling(instances, s.Duration)
+		s.Events = rollingReplacement(instances, s.Duration)
 		return s
 	}
 	s.Events = slices.Clone(s.Events)

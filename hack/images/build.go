@@ -82,11 +82,11 @@ func (b builder) compile(i image, target string) error {
 // assemble makes an image of files and a configuration.
 func assemble(title, arch string, files []entry, run v1.Config) (v1.Image, error) {
 	// Users before the program, so that the lower layer never changes.
-	users, err := layer(userFiles())
+	users, err := newLayer(userFiles())
 	if err != nil {
 		return nil, err
 	}
-	content, err := layer(files)
+	content, err := newLayer(files)
 	if err != nil {
 		return nil, err
 	}

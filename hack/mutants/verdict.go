@@ -66,8 +66,8 @@ func parse(output []byte) outcome {
 	return o
 }
 
-// of is the output of a test with its subtests, or of go test itself if there is none.
-func (o outcome) of(test string) string {
+// outputOf is the output of a test with its subtests, or of go test itself if there is none.
+func (o outcome) outputOf(test string) string {
 	var own strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(o.output)) {
 		if name == test || strings.HasPrefix(name, test+"/") {

@@ -84,7 +84,7 @@ func (c *Coordinator) decide(view *View, action Action, class string) *decision 
 	pending := c.pending(view, action, class)
 	unchangedFor := c.pendingUnchangedFor(barrierKey{action, class}, pending, view.lastGivenUp(action, class))
 	policies := view.policies(action)
-	quiet := max(policies.quiet(), c.retryAfter(view.failures(action)))
+	quiet := max(policies.quietWindow(), c.retryAfter(view.failures(action)))
 	verdict := decide(view, pending, policies, quiet, unchangedFor, action)
 	verdict.Class = class
 	c.metrics.observeDecision(verdict)

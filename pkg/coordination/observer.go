@@ -100,7 +100,7 @@ func (v *View) Retry(action Action) (failures int, delay time.Duration) {
 	if failures = v.failures(action); failures == 0 {
 		return 0, 0
 	}
-	return failures, max(v.policies(action).quiet(), retryAfter(failures))
+	return failures, max(v.policies(action).quietWindow(), retryAfter(failures))
 }
 
 // Unanswered returns the current step if it is an order with a missing answer, and the prefix of the participant that has to

@@ -84,8 +84,8 @@ func (v *View) policies(action Action) policies {
 	return all
 }
 
-// quiet returns the longest quiet window.
-func (p policies) quiet() time.Duration {
+// quietWindow returns the longest quiet window.
+func (p policies) quietWindow() time.Duration {
 	var longest time.Duration
 	for _, policy := range p {
 		longest = max(longest, policy.Quiet)

@@ -53,7 +53,7 @@ func newSplitCache(newCache cache.NewCacheFunc, config *rest.Config, options cac
 	if err != nil {
 		return nil, err
 	}
-	filtered, err := newCache(config, narrow(options, own))
+	filtered, err := newCache(config, addSelector(options, own))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func newSplitCache(newCache cache.NewCacheFunc, config *rest.Config, options cac
 }
 
 // narrow adds a selector to the default selector and to all other selectors of the options.
-func narrow(options cache.Options, own labels.Selector) cache.Options {
+func addSelector(options cache.Options, own labels.Selector) cache.Options {
 	namespaces := func(configs map[string]cache.Config) map[string]cache.Config {
 		configs = maps.Clone(configs)
 		for namespace, config := range configs {

@@ -139,7 +139,7 @@ func describe(view *coordination.View, now time.Time) System {
 		s.AwaitedAnswer = &AwaitedAnswer{Prefix: prefix, Do: step.Do, Member: step.Member()}
 	}
 	for _, instance := range view.Instances {
-		s.Roles = append(s.Roles, Role{instance.Name, s.does(instance)})
+		s.Roles = append(s.Roles, Role{instance.Name, s.activity(instance)})
 	}
 	for _, prefix := range view.DeadParticipants() {
 		s.Dead = append(s.Dead, deadParticipant(view, prefix))
@@ -161,7 +161,7 @@ func actionOf(view *coordination.View, action coordination.Action, now time.Time
 			state = Done
 		case view.InProgress(action, id):
 			state = InProgress
-		case planned(view, id):
+		case isPlanned(view, id):
 			state = Planned
 		case ready == "" || isReady && prepared.Prefix == entry.Prefix:
 			state = Ready
@@ -193,13 +193,13 @@ func retryOf(view *coordination.View, action coordination.Action, now time.Time)
 	return nil
 }
 
-// planned reports whether a member is part of the action in progress.
-func planned(view *coordination.View, id coordination.MemberID) bool {
+// isPlanned reports whether a member is part of the action in progress.
+func isPlanned(view *coordination.View, id coordination.MemberID) bool {
 	return view.Intent != nil && slices.ContainsFunc(view.Intent.Steps, func(step coordination.Step) bool { return slices.Contains(step.Members, id) })
 }
 
-// does returns the current work of a participant, and the reason why it waits.
-func (s *System) does(instance coordination.Instance) string {
+// activity returns the current work of a participant, and the reason why it waits.
+func (s *System) activity(instance coordination.Instance) string {
 	var all []string
 	if s.Lock != nil && s.Lock.Holder == instance.Name {
 		all = append(all, s.acts())

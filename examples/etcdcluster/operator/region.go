@@ -137,7 +137,7 @@ func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 		return r.unhealthy(task.Step, m.Problem)
 	case task.Do == plan.Promote && m.Learner:
 		_, err := r.system.MemberPromote(ctx, m.ID)
-		return asked(err)
+		return awaitEffect(err)
 	case task.Do == plan.MoveLeader && r.leader() == task.With[plan.From]:
 		return r.moveLeader(ctx)
 	case task.Do == plan.Remove && known:
@@ -145,16 +145,16 @@ func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 			return err
 		}
 		_, err := r.system.MemberRemove(ctx, m.ID)
-		return asked(err)
+		return awaitEffect(err)
 	case !slices.Contains([]string{plan.AddLearner, plan.Promote, plan.MoveLeader, plan.Remove}, task.Do):
 		return coordination.Failed("this version of the operator does not know the step %q", task.Do)
 	}
 	return nil
 }
 
-// asked returns NotYet until the effect of a request is visible. A refused request is retried: it may succeed
+// awaitEffect returns NotYet until the effect of a request is visible. A refused request is retried: it may succeed
 // the next time, or be done already.
-func asked(err error) error {
+func awaitEffect(err error) error {
 	if err != nil {
 		return coordination.NotYet("%s", oneLine(err))
 	}
@@ -174,7 +174,7 @@ func (r *region) addLearner(ctx context.Context, task coordination.Task) (err er
 	default:
 		_, err = r.system.MemberAddAsLearner(ctx, []string{peer})
 	}
-	return asked(err)
+	return awaitEffect(err)
 }
 
 // moveLeader makes the best member for now the leader, independent of the original plan.
@@ -187,7 +187,7 @@ func (r *region) moveLeader(ctx context.Context) error {
 	if !found {
 		return coordination.NotYet("%s leads, and no other member is healthy", r.leader())
 	}
-	return asked(r.system.MoveLeader(ctx, r.state.Leader, to.ID))
+	return awaitEffect(r.system.MoveLeader(ctx, r.state.Leader, to.ID))
 }
 
 // checkDisturbance checks again that a member can be disturbed now: the plan may be outdated.

@@ -275,7 +275,7 @@ func (w *worker) followDrains(ctx context.Context, declared *catalog.Ring, membe
 	acknowledged := false
 	group.Go(func() {
 		rescued := w.Clock.Now()
-		for w.sleepBetween(between, followDrainsEvery) {
+		for w.sleep(between, followDrainsEvery) {
 			if w.drains.len() == 0 {
 				continue
 			}
@@ -295,7 +295,7 @@ func (w *worker) followDrains(ctx context.Context, declared *catalog.Ring, membe
 	}
 }
 
-func (w *worker) sleepBetween(ctx context.Context, pause time.Duration) bool {
+func (w *worker) sleep(ctx context.Context, pause time.Duration) bool {
 	timer := w.Clock.NewTimer(pause)
 	defer timer.Stop()
 	select {

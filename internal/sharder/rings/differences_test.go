@@ -104,7 +104,7 @@ func TestDeclaredResourcesAreCompared(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
-			condition := matching(found)
+			condition := matchingCondition(found)
 			if (condition != nil) != (test.reason != "") {
 				t.Fatalf("the condition is %+v", condition)
 			}
@@ -133,7 +133,7 @@ func TestDifferencesAreBounded(t *testing.T) {
 		}
 		shards = append(shards, declares(t, fmt.Sprintf("shard-%s-%03d", strings.Repeat("z", 50), i), resources...))
 	}
-	condition := matching(differences([]shardingv1alpha1.RingResource{ringResource("websites." + strings.Repeat("w", 240))}, shards))
+	condition := matchingCondition(differences([]shardingv1alpha1.RingResource{ringResource("websites." + strings.Repeat("w", 240))}, shards))
 	if condition == nil || len(condition.Message) > maxEventNote {
 		t.Errorf("the condition is %+v", condition)
 	} else {
@@ -147,7 +147,7 @@ func FuzzDeclaredResources(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		condition := matching(differences([]shardingv1alpha1.RingResource{ringResource("websites.example.com", "configmaps")}, []members.Shard{declaresText("a", text)}))
+		condition := matchingCondition(differences([]shardingv1alpha1.RingResource{ringResource("websites.example.com", "configmaps")}, []members.Shard{declaresText("a", text)}))
 		if condition != nil && len(condition.Message) > maxEventNote {
 			t.Errorf("%d bytes", len(condition.Message))
 		}

@@ -67,7 +67,7 @@ func (r *run) movesOf(o *object, life []observedWrite, moved []int) {
 // just before, because sharders and shards may not have observed that, or the next one if it began just after, because
 // a leaving shard hands its objects over before it releases its Lease.
 func (r *run) cause(o *object, write *observedWrite) (epoch int, found bool) {
-	first, last := r.around(write)
+	first, last := r.epochRange(write)
 	for epoch = last; epoch >= first; epoch-- {
 		if r.epochs[epoch].owner(o.Object) == write.Shard {
 			for epoch > 0 && r.epochs[epoch-1].owner(o.Object) == write.Shard {
@@ -79,8 +79,8 @@ func (r *run) cause(o *object, write *observedWrite) (epoch int, found bool) {
 	return r.epochAt(write.Version), false
 }
 
-// around returns the first and the last epoch that can be the cause of a write.
-func (r *run) around(write *observedWrite) (first, last int) {
+// epochRange returns the first and the last epoch that can be the cause of a write.
+func (r *run) epochRange(write *observedWrite) (first, last int) {
 	first = r.epochAt(write.Version)
 	for last = first; last+1 < len(r.epochs) && !r.epochs[last+1].at.After(write.at.Add(r.Settle)); {
 		last++
@@ -94,7 +94,7 @@ func (r *run) around(write *observedWrite) (first, last int) {
 // needed returns how often an object had to move between the writes of its first and its last owner.
 func (r *run) needed(o *object, first, last *observedWrite) int {
 	needed, owner := 0, first.Shard
-	_, until := r.around(last)
+	_, until := r.epochRange(last)
 	for i := r.epochAt(first.Version); i <= until; i++ {
 		if desired := r.epochs[i].owner(o.Object); desired != "" && desired != owner {
 			needed++

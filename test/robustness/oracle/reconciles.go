@@ -98,7 +98,7 @@ func (r *run) starts() {
 			continue
 		}
 		allowed := r.staleness(one.Object)
-		if p.woken(one.start) {
+		if p.resumedBefore(one.start) {
 			allowed = 0 // it must check its membership first
 		}
 		if lost := r.lostLease(p, r.Lag); !lost.IsZero() && one.start.After(lost.Add(allowed)) {

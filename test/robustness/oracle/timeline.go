@@ -152,8 +152,8 @@ func (t *timeline) epochAt(version uint64) int {
 	return after - 1
 }
 
-// live returns when a shard held its Lease and, if its processes are known, one of them was running.
-func (t *timeline) live(shard string) windows {
+// liveWindows returns when a shard held its Lease and, if its processes are known, one of them was running.
+func (t *timeline) liveWindows(shard string) windows {
 	var held []Window
 	writes := t.leases[shard]
 	for i := range writes {
@@ -183,8 +183,8 @@ func (t *timeline) until(i, n int, at func(int) time.Time) time.Time {
 	return t.end
 }
 
-// labelled returns when an object existed with each shard label.
-func (t *timeline) labelled(o *object) map[string]windows {
+// labelWindows returns when an object existed with each shard label.
+func (t *timeline) labelWindows(o *object) map[string]windows {
 	all := map[string][]Window{}
 	for i := range o.versions {
 		if v := &o.versions[i]; !v.Deleted {

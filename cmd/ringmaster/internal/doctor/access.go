@@ -25,8 +25,8 @@ type Question struct {
 	Verb, Group, Resource, Subresource, Namespace, Name string
 }
 
-// what is the resource as in an RBAC rule, with its group.
-func (q Question) what() string {
+// qualifiedResource is the resource as in an RBAC rule, with its group.
+func (q Question) qualifiedResource() string {
 	resource := q.Resource
 	if q.Subresource != "" {
 		resource += "/" + q.Subresource

@@ -68,7 +68,7 @@ func groupDenied(access []Access) []*missingPermissions {
 		if groups[k] == nil {
 			groups[k] = &missingPermissions{Question: answer.Question, verbs: map[string][]string{}}
 		}
-		groups[k].verbs[answer.what()] = append(groups[k].verbs[answer.what()], answer.Verb)
+		groups[k].verbs[answer.qualifiedResource()] = append(groups[k].verbs[answer.qualifiedResource()], answer.Verb)
 	}
 	return slices.SortedFunc(maps.Values(groups), func(a, b *missingPermissions) int {
 		return cmp.Or(cmp.Compare(a.Ring, b.Ring), cmp.Compare(a.Account.String(), b.Account.String()))

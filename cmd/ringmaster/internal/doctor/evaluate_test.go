@@ -195,7 +195,7 @@ func TestQuestions(t *testing.T) {
 	questions := questionsOf([]runtime.Object{&rbacv1.Role{Rules: rules}, &rbacv1.ClusterRole{Rules: rules[:1]}}, Question{Ring: "web"}, "here")
 	var got []string
 	for _, q := range questions {
-		got = append(got, fmt.Sprintf("%s: %s %s in %q", q.Ring, q.Verb, q.what(), q.Namespace))
+		got = append(got, fmt.Sprintf("%s: %s %s in %q", q.Ring, q.Verb, q.qualifiedResource(), q.Namespace))
 	}
 	want := []string{
 		`web: create events in "here"`, `web: create events.events.k8s.io in "here"`,
