@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/ringmaster-project/ringmaster/demo/command"
 	"github.com/ringmaster-project/ringmaster/cmd/ringmaster/interrupt"
+	"github.com/ringmaster-project/ringmaster/demo/command"
 )
 
 func main() {

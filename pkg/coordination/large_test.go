@@ -122,7 +122,7 @@ func (w *fixture) fill(percent int) {
 // TestFullStoreAcceptsEndOfAction fills the store during an action.
 func TestFullStoreAcceptsEndOfAction(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inKubernetes(t))
+	w := newFixture(t, inKubernetes(t))
 	a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 	b.reconcile()
 	for range 3 {
@@ -159,7 +159,7 @@ func TestFullStoreAcceptsEndOfAction(t *testing.T) {
 // TestFullStoreRefusesNewIntent leaves less space than an intent and its answers may need.
 func TestFullStoreRefusesNewIntent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inKubernetes(t))
+	w := newFixture(t, inKubernetes(t))
 	one := w.newCoordinator("dc1")
 	w.declare(one, restart("dc1-a"))
 	w.fill(40)

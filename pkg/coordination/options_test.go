@@ -14,7 +14,7 @@ import (
 // TestInvalidSettings checks that each error names the field, the problem and the next step.
 func TestInvalidSettings(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, unusedStore{})
+	w := newFixture(t, unusedStore{})
 	c := w.process("dc1")
 	with := func(change func(*coordination.Settings)) coordination.Settings {
 		settings := global("dc1")

@@ -109,7 +109,7 @@ func TestAnotherStoreDuringOutage(t *testing.T) {
 
 		// The store is down together with the system. An administrator starts the participant in local mode with its
 		// own store.
-		alone := newWorld(t, inKubernetes(t))
+		alone := newFixture(t, inKubernetes(t))
 		repairs := alone.join("a", coordination.Restart, "a-1")
 		repairs.settings.Mode, repairs.execute = coordination.Local, fences
 		reconcileRounds(repairs)

@@ -21,7 +21,7 @@ import (
 
 // warnings records the warnings of the API server.
 type warnings struct {
-	mu   sync.Mutex
+	mu    sync.Mutex
 	texts []string
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// counting counts the open sessions.
+// sessionCountingStore counts the open sessions.
 type sessionCountingStore struct {
 	kv.Store
 	mu    sync.Mutex
 	count int
 }
 
-type notedSession struct {
+type countedSession struct {
 	kv.Session
 	store *sessionCountingStore
 }
@@ -43,15 +43,15 @@ func (n *sessionCountingStore) Open(ctx context.Context, name string, duration t
 	if err == nil {
 		n.add(1)
 	}
-	return &notedSession{session, n}, err
+	return &countedSession{session, n}, err
 }
 
-func (s *notedSession) Close(ctx context.Context) error {
+func (s *countedSession) Close(ctx context.Context) error {
 	s.store.add(-1)
 	return s.Session.Close(ctx)
 }
 
-var errLost = errors.New("the answer is lost")
+var errLost = errors.New("the response is lost")
 
 // unreliableStore loses the responses to transactions on request. They are applied or not.
 type unreliableStore struct {
