@@ -117,7 +117,7 @@ deleted. The state of a ring without a ControllerRing, whose sharder is in-proce
 derived from its Leases. For an operator in which one instance leads, the command shows
 the leader and what it reconciles.
 
-What the user is not allowed to read is shown as unknown.`,
+Anything that the user is not allowed to read is shown as unknown.`,
 		Example: `  # all rings
   ringmaster status
 
