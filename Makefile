@@ -166,7 +166,7 @@ bench-accept: ## Accept the ratios that the last 'make bench' measured
 RESULTS ?=
 .PHONY: results
 results: experiment ## Measure the figures that documents quote, into docs/results (about an hour on 2 idle cores; RESULTS=chaos for one report)
-	@hack/results.sh $(RESULTS)
+	@KUBEBUILDER_ASSETS=$(ASSETS) hack/results.sh $(RESULTS)
 
 .PHONY: bench-coordination
 bench-coordination: kubernetes ## Compare the local and global modes of coordination (25 minutes; make bench-coordination ARGS=-runs=2 is shorter)

@@ -29,7 +29,6 @@ for system in linux darwin windows; do
   GOOS=$system go -C cmd/ringmaster build -o /dev/null . || complain "cmd/ringmaster does not build for $system"
 done
 
-
 echo "lint reports forbidden imports"
 ours=github.com/ringmaster-project/ringmaster
 probes=()
@@ -58,8 +57,10 @@ probe internal/faultproxy "$ours/cmd/sharder/app"
 probe test/sharder "$ours/cmd/sharder/app"
 probe pkg/verifyprobe "$ours/internal/rig"
 probe internal/sharder/inprocess sigs.k8s.io/controller-runtime
+probe internal/ring io/ioutil
 probe examples/verifyprobe "$ours/internal/process"
-output=$(for module in . examples; do
+probe demo/control "$ours/internal/sharder"
+output=$(for module in . examples demo; do
   (cd "$module" && go tool -modfile="$root/tools/go.mod" golangci-lint run --config "$root/.golangci.yaml" --enable-only depguard \
     --path-prefix="${module#.}" --output.text.path=stdout --output.text.colors=false --output.text.print-issued-lines=false ./... 2>&1 || true)
 done)

@@ -70,7 +70,7 @@ func TestDoctorCannotCheck(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no cluster":          {nil, "KUBECONFIG names a file that cannot be read"},
+		"no cluster":          {nil, "no cluster is configured: reading a file of KUBECONFIG: stat /nonexistent"},
 		"an argument":         {[]string{"webhosting"}, "name a ring with --ring"},
 		"no such flag":        {[]string{"--verbose"}, "unknown flag: --verbose\nSee 'ringmaster doctor --help'"},
 		"no such format":      {[]string{"-o", "table"}, "must be one of text, json, yaml"},

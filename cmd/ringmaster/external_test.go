@@ -30,4 +30,9 @@ func TestExperiment(t *testing.T) {
 	g.Expect(err).To(MatchError("exit status 3"))
 	g.Expect(out).To(Equal("basic --scale 0.2 --help\n"))
 	g.Expect(stderr).To(Equal("too slow\n"), "and nothing more")
+
+	shell(`printf '#!/bin/sh\necho "$*"\necho "--mode\tlead or shard"\necho :4\n' > "$0"; chmod +x "$0"`, filepath.Join(folder, "ringmaster-demo"))
+	out, _, err = p.run(ringmaster, "", "__complete", "up", "--shards", "3", "--m")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(Equal("__complete up --shards 3 --m\n--mode\tlead or shard\n:4\n"), "the other program completes its flags")
 }

@@ -27,7 +27,7 @@ func (d *Demo) start(ctx context.Context) (err error) {
 	defer cancel()
 	for _, step := range []struct {
 		description string
-		do   func(context.Context) error
+		do          func(context.Context) error
 	}{
 		{"installing CustomResourceDefinitions", d.installKind},
 		{"installing namespaces and roles of three regions", d.installRegions},

@@ -38,7 +38,7 @@ func (d *Demo) start(ctx context.Context) error {
 // step is a part of the start.
 type step struct {
 	description string
-	do   func(context.Context) error
+	do          func(context.Context) error
 }
 
 func (d *Demo) steps() []step {

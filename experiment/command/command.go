@@ -76,7 +76,8 @@ of --repeat uses the seed plus N-1. The report shows the median and the range of
 
 Operations are due at planned times, whether or not earlier ones have returned, and every
 duration counts from the due time. A run is invalid if the load generator falls behind, or
-the machine is saturated: --max-lateness, --max-unfinished and --max-cpu are the limits.
+the machine is saturated, or other processes use it: --max-lateness, --max-unfinished,
+--max-cpu and --max-other-cpu are the limits.
 
 Without --kubeconfig it starts a control plane on this machine. With it, it installs the
 CRDs and roles of the sample operator in that cluster, whose API server must reach this
@@ -124,7 +125,8 @@ measured.`,
 	limits := run.DefaultLimits()
 	flags.DurationVar(&o.limits.Lateness, "max-lateness", limits.Lateness, "how late the p99 of operations may start in a valid run")
 	flags.Float64Var(&o.limits.Unfinished, "max-unfinished", limits.Unfinished, "share of operations that may not end in a valid run")
-	flags.Float64Var(&o.limits.CPU, "max-cpu", limits.CPU, "share of the machine's CPU time that a valid run may use on average; 1 disables the limit")
+	flags.Float64Var(&o.limits.CPU, "max-cpu", limits.CPU, "share of the machine's CPU time that a valid run may use, on average or at the capacity of a ramp; 1 disables the limit")
+	flags.Float64Var(&o.limits.Others, "max-other-cpu", limits.Others, "share of the machine's CPU time that other processes may use in a valid run; 1 disables the limit")
 	flags.Uint64Var(&o.seed, "seed", 1, "seed of all random choices")
 	flags.IntVar(&o.projects, "projects", 10, "number of namespaces for Websites")
 	flags.DurationVar(&o.interval, "interval", 5*time.Second, "time between two measurements")
@@ -279,6 +281,8 @@ func (o *options) validate(of scenario.Scenario) error {
 		return fmt.Errorf("--max-unfinished %g: choose 0 or more, and less than 1", o.limits.Unfinished)
 	case !(o.limits.CPU > 0) || o.limits.CPU > 1:
 		return fmt.Errorf("--max-cpu %g: choose a value above 0 and up to 1", o.limits.CPU)
+	case !(o.limits.Others > 0) || o.limits.Others > 1:
+		return fmt.Errorf("--max-other-cpu %g: choose a value above 0 and up to 1", o.limits.Others)
 	case o.every <= 0 && o.given("change-every"):
 		return fmt.Errorf("--change-every %s: choose more than 0, or omit the flag", o.every)
 	case o.workTime < 0:

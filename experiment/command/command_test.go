@@ -73,6 +73,7 @@ func TestInvalidFlags(t *testing.T) {
 		"no lateness":         {[]string{"basic", "--max-lateness", "0s"}, "--max-lateness 0s"},
 		"all unfinished":      {[]string{"basic", "--max-unfinished", "1"}, "--max-unfinished 1"},
 		"no CPU":              {[]string{"basic", "--max-cpu", "0"}, "--max-cpu 0"},
+		"no other CPU":        {[]string{"basic", "--max-other-cpu", "1.1"}, "--max-other-cpu 1.1"},
 		"no scenario":         {nil, "got 0 scenarios, want one: basic, scale-out"},
 		"two scenarios":       {[]string{"basic", "chaos"}, "got 2 scenarios, want one"},
 		"unknown scenario":    {[]string{"basics"}, `scenario "basics" not found (available: basic, scale-out`},
@@ -179,7 +180,7 @@ func TestObjectiveDoesNotHold(t *testing.T) {
 	g := NewWithT(t)
 	out := filepath.Join(t.TempDir(), "report")
 	summary, err := experiment(t.Context(), &output{}, "basic", "--scale", "0.1", "--duration", "25s", "--setups", "external", "--workers", "1", "--work-time", "10s",
-		"--instances", "2", "--max-cpu", "1", "--max-lateness", "1m", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out, "--quiet")
+		"--instances", "2", "--max-cpu", "1", "--max-other-cpu", "1", "--max-lateness", "1m", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out, "--quiet")
 	g.Expect(err).To(MatchError("not all objectives hold"))
 	g.Expect(summary).To(ContainSubstring("NOT all objectives hold"))
 	got := found(g, out)

@@ -54,10 +54,10 @@ func conclude(results []*run.Result, interrupted bool) error {
 		return errIncomplete
 	case invalid(results) != nil:
 		return invalid(results)
+	case interrupted: // before the verdict: a result of only some runs must not count as complete
+		return errInterrupted
 	case slices.ContainsFunc(results, (*run.Result).Failed):
 		return errVerdict
-	case interrupted:
-		return errInterrupted
 	}
 	return nil
 }

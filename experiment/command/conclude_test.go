@@ -26,6 +26,7 @@ func TestConclude(t *testing.T) {
 		"slow":                 {[]*run.Result{valid, slow}, false, "not all objectives hold", 3},
 		"incomplete":           {[]*run.Result{saturated, incomplete}, false, "not everything was executed or measured", 1},
 		"interrupted":          {[]*run.Result{valid}, true, "interrupted: the report covers", 1},
+		"interrupted and slow": {[]*run.Result{slow}, true, "interrupted: the report covers", 1},
 		"interrupted, nothing": {nil, true, "interrupted before anything", 1},
 	} {
 		err := conclude(test.results, test.interrupted)

@@ -239,7 +239,7 @@ func (r *Report) capacity() (section, bool) {
 		t.rows = append(t.rows, []string{
 			group.Title, formatNumber(float64(objects.Runs)), Format(objects, ""),
 			Format(group.Spread(CapacityOf(func(c *run.Capacity) float64 { return c.Changes })), ""),
-			Format(CapacityRatios(group, first[setup]), "×"), limits(group),
+			Format(CapacityRatios(group, first[setup]), "×"), Limits(group),
 		})
 	}
 	if !found {
@@ -251,8 +251,8 @@ func (r *Report) capacity() (section, bool) {
 	return s, true
 }
 
-// limits returns the objectives that ended the ramps of a group.
-func limits(group Group) string {
+// Limits returns the objectives that ended the ramps of a group.
+func Limits(group Group) string {
 	var all []string
 	for _, result := range group.Results {
 		if result.Capacity == nil {

@@ -98,7 +98,7 @@ func TestReport(t *testing.T) {
 	r := &Report{About: About{Command: "ringmaster experiment basic", Interrupted: true}, Scenario: "basic", Results: []*run.Result{result(fleet.InProcess, 3, 0, 0, 0), failing}}
 	contains(t, read(t, r), "in-process, 3×", "100 ms to 1 s ✓ holds", "500 ms ✓ holds", "10 s to 100 s ✗ does not hold", "17 s ✗ does not hold",
 		"500 ms (PATCH websites/status) ✓ holds", "1 of 4,321 ✗", "a/b: two instances",
-		"external, 3×: invalid: the machine was saturated: 95%", "| external, 3× | 80 / 100 | 0 | 3 s | 95% | 0% | ✗ no |", "at most 500ms late, all but 1% of them",
+		"external, 3×: invalid: the machine was saturated: 95%", "| external, 3× | 80 / 100 | 0 | 3 s | 95% | 0% | 0% | ✗ no |", "at most 500ms late, all but 1% of them",
 		"| users: create a Website | 10 | 5 ms | 20 ms | 25 ms |", "| API server: PATCH websites | 70 | 3 ms | 900 ms | more than 60 s |",
 		"| admission: request in the sharder | 100 | 0.200 ms | 1 ms | 1.60 ms |",
 		"| external, 3× | 30s | webhosting-operator-1 | 150 | 14 s | 19.5 s | 1 |",

@@ -92,7 +92,7 @@ func (r *Report) objectives() section {
 
 func (r *Report) validity() section {
 	s := section{title: "Validity"}
-	t := table{head: []string{"", "operations, done / planned", "failed", "started late by, p99", "machine's CPU", "highest minute", "valid"}}
+	t := table{head: []string{"", "operations, done / planned", "failed", "started late by, p99", "machine's CPU", "highest minute", "of other processes", "valid"}}
 	for _, result := range r.Results {
 		g := result.Generator
 		valid := "✓ yes"
@@ -101,7 +101,7 @@ func (r *Report) validity() section {
 			s.text = append(s.text, r.title(result)+": invalid: "+strings.Join(result.Invalid, "; "))
 		}
 		t.rows = append(t.rows, []string{
-			r.title(result), formatNumber(g.Done) + " / " + formatNumber(g.Planned), formatNumber(g.Failed), amount(g.Late, "s"), percent(g.Busy), percent(g.BusyPeak), valid,
+			r.title(result), formatNumber(g.Done) + " / " + formatNumber(g.Planned), formatNumber(g.Failed), amount(g.Late, "s"), percent(g.Busy), percent(g.BusyPeak), percent(g.Others), valid,
 		})
 		if result.Interrupted {
 			s.text = append(s.text, r.title(result)+": interrupted after "+result.End.Sub(result.Begin).Round(time.Second).String())
@@ -123,8 +123,8 @@ func (r *Report) validity() section {
 	s.tables = append(s.tables, t)
 	if len(r.Results) > 0 {
 		l := r.Results[0].Limits
-		s.text = append(s.text, fmt.Sprintf("A run is valid if the p99 of operations starts at most %s late, all but %s of them end, and the machine uses at most %s of its CPU time on average.",
-			l.Lateness, percent(l.Unfinished), percent(l.CPU)))
+		s.text = append(s.text, fmt.Sprintf("A run is valid if the p99 of operations starts at most %s late, all but %s of them end, the machine uses at most %s of its CPU time, on average or at the capacity of a ramp, and other processes at most %s.",
+			l.Lateness, percent(l.Unfinished), percent(l.CPU), percent(l.Others)))
 	}
 	return s
 }
@@ -213,7 +213,7 @@ func (r *Report) recovery() section {
 
 func (r *Report) usage() section {
 	s := section{title: "Usage by process", details: true}
-	s.text = append(s.text, "CPU on average while the process existed, and the highest minute; memory at most; live heap after a garbage collection at the end; bytes read and written per second, including files such as logs.")
+	s.text = append(s.text, "CPU on average while the process existed, and the highest minute; memory at most; live heap after a garbage collection at the end; bytes read and written per second, including files such as logs. The process users is the load generator.")
 	for _, result := range r.Results {
 		t := table{head: []string{r.title(result), "CPU", "highest minute", "heap in use", "live heap", "resident", "received", "sent", "reconciles", "API requests"}}
 		for _, p := range result.Processes {

@@ -17,7 +17,7 @@ type reports = func(name string) (*report.Report, error)
 // writers return the content of a block, empty if its results do not exist.
 var writers = map[string]func(reports) (string, error){
 	"headline": headline, "capacity": of("capacity", capacity), "size": of("size", size), "setups": of("setups", setups),
-	"control-plane": of("setups", controlPlane), "share": of("setups", share), "disturbances": disturbances, "conditions": conditions,
+	"capacity-ratio": of("capacity", capacityRatio), "control-plane": of("setups", controlPlane), "share": of("setups", share), "disturbances": disturbances, "conditions": conditions,
 }
 
 // of returns a writer for the results of one report.
@@ -45,20 +45,37 @@ func command(r *report.Report) string { return "`" + r.Command + "`" }
 func objects(c *run.Capacity) float64 { return c.Objects }
 func changes(c *run.Capacity) float64 { return c.Changes }
 
-func busy(result *run.Result) (float64, bool) { return 100 * result.Generator.Busy, true }
+func busy(c *run.Capacity) float64 { return 100 * c.Busy }
+
+// unreached returns the number of runs whose load did not reach the capacity, which may be higher.
+func unreached(group report.Group) (n int) {
+	for _, result := range group.Results {
+		if result.Capacity != nil && result.Capacity.Limit == "" {
+			n++
+		}
+	}
+	return n
+}
 
 func capacity(r *report.Report) string {
 	groups := r.Groups()
 	var rows [][]string
 	for _, group := range groups {
+		websites := group.Spread(report.CapacityOf(objects))
 		rows = append(rows, []string{
-			strconv.Itoa(group.First().Instances), strconv.Itoa(len(group.Results)), report.Format(group.Spread(report.CapacityOf(objects)), ""),
+			strconv.Itoa(group.First().Instances), strconv.Itoa(websites.Runs), report.Format(websites, ""),
 			report.Format(group.Spread(report.CapacityOf(changes)), ""), report.Format(report.CapacityRatios(group, groups[0]), "×"),
-			report.Format(group.Spread(busy), "%"),
+			report.Format(group.Spread(report.CapacityOf(busy)), "%"), report.Limits(group),
 		})
 	}
 	return command(r) + "\n\n![Websites sustained by number of instances](../pictures/capacity.svg)\n\n" +
-		table([]string{"instances", "runs", "Websites sustained", "changes/s", "× one instance", "machine's CPU"}, rows)
+		table([]string{"instances", "runs", "Websites sustained", "changes/s", "× one instance", "machine's CPU", "first objective that did not hold"}, rows)
+}
+
+// capacityRatio is the capacity of most instances, as a multiple of that of one.
+func capacityRatio(r *report.Report) string {
+	groups := r.Groups()
+	return report.Format(report.CapacityRatios(groups[len(groups)-1], groups[0]), "×")
 }
 
 func size(r *report.Report) string {
@@ -235,9 +252,12 @@ func headline(results reports) (string, error) {
 		first, last := groups[0], groups[len(groups)-1]
 		switch name {
 		case "capacity":
-			rows = append(rows, []string{
-				fmt.Sprintf("capacity of %d instances, compared to one", last.First().Instances), report.Format(report.CapacityRatios(last, first), "×") + fmt.Sprintf(", %d runs", len(last.Results)),
-			})
+			ratios := report.CapacityRatios(last, first)
+			text := report.Format(ratios, "×") + fmt.Sprintf(", %d runs", ratios.Runs)
+			if n := unreached(first) + unreached(last); n > 0 {
+				text += fmt.Sprintf("; %d of %d ramps did not reach the capacity", n, len(first.Results)+len(last.Results))
+			}
+			rows = append(rows, []string{fmt.Sprintf("capacity of %d instances, compared to one", last.First().Instances), text})
 		case "size":
 			multiple := func(of func(run.Figures) float64) string {
 				return report.Times(last.Usage(fleet.Sharder, of).Median, first.Usage(fleet.Sharder, of).Median)

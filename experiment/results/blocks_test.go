@@ -13,7 +13,7 @@ import (
 func result(setup fleet.Setup, instances, repeat int, websites float64) *run.Result {
 	return &run.Result{
 		Setup: setup, Instances: instances, Repeat: repeat, Reconciles: 1000, Begin: time.Unix(0, 0),
-		Capacity:  &run.Capacity{Objects: websites, Changes: websites / 100},
+		Capacity:  &run.Capacity{Objects: websites, Changes: websites / 100, Busy: 0.6, Limit: "queue: time until a worker starts"},
 		Responses: []run.Latency{{Name: "Website Ready", Count: 10, P50: 0.1, P99: 2, Max: 3}},
 		Processes: []run.Figures{
 			{Name: "webhosting-operator-0", CPU: 0.2, LiveHeap: 30 << 20, Reconciles: 500},
@@ -36,7 +36,7 @@ func TestBlocks(t *testing.T) {
 	}
 	results := func(name string) (*report.Report, error) { return all[name], nil }
 	for name, want := range map[string]string{
-		"capacity":      "| 5 | 2 | 3,000 (2,900 to 3,100) | 30 (29 to 31) | 4.92× (4.83× to 5×) |",
+		"capacity":      "| 5 | 2 | 3,000 (2,900 to 3,100) | 30 (29 to 31) | 4.92× (4.83× to 5×) | 60% (60% to 60%) | queue |",
 		"setups":        "| live heap | 30 MiB | 20 MiB | 30 MiB | 1.00 |",
 		"control-plane": "| etcd: CPU | 0.300 cores | 0.300 cores |",
 		"share":         "| CPU | 0.200 cores | 0.100 cores | 0.200 cores | 1.00 | 0.010 cores |",
@@ -52,6 +52,15 @@ func TestBlocks(t *testing.T) {
 		if again, err := replace(got, results); err != nil || again != got {
 			t.Errorf("%s: filling it again gives %v\n%s", name, err, again)
 		}
+	}
+	sentence := "It sustains <!-- figure: capacity-ratio -->4×<!-- end --> the load."
+	if got, err := replace(sentence, results); err != nil || got != "It sustains <!-- figure: capacity-ratio -->4.92× (4.83× to 5×)<!-- end --> the load." {
+		t.Errorf("got %v %s", err, got)
+	}
+	all["capacity"].Results[1].Capacity.Limit = ""
+	open, err := headline(results)
+	if want := "| 4.92× (4.83× to 5×), 2 runs; 1 of 4 ramps did not reach the capacity |"; err != nil || !strings.Contains(open, want) {
+		t.Errorf("got %v\n%s\nwant %s", err, open, want)
 	}
 	unmeasured := "<!-- figures: size -->\nearlier figures\n<!-- end of figures -->"
 	if got, err := replace(unmeasured, results); err != nil || got != unmeasured {

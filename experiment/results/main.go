@@ -1,6 +1,7 @@
 // Command results fills the marked blocks of documents with the figures in docs/results, so that no figure is copied by hand.
 //
-// A block begins with <!-- figures: NAME --> and ends with <!-- end of figures -->. If its results do not exist, it stays as it is.
+// A block begins with <!-- figures: NAME --> and ends with <!-- end of figures -->; a figure in a sentence is between
+// <!-- figure: NAME --> and <!-- end -->. If their results do not exist, they stay as they are.
 package main
 
 import (
@@ -27,7 +28,7 @@ func main() {
 }
 
 // documents are those with blocks.
-var documents = []string{"explanation/evaluation.md", "explanation/choosing.md"}
+var documents = []string{"explanation/evaluation.md", "explanation/choosing.md", "how-to/operate.md", "../README.md"}
 
 // fill updates the blocks of all documents in a folder, and the picture that they share.
 func fill(docs string) error {
@@ -69,24 +70,33 @@ func source(folder string) func(name string) (*report.Report, error) {
 	}
 }
 
-var blocks = regexp.MustCompile(`(?s)<!-- figures: ([a-z-]+) -->\n(.*?)<!-- end of figures -->`)
+// blocks are what is filled, with the format of the result: name and content.
+var blocks = []struct {
+	pattern *regexp.Regexp
+	format  string
+}{
+	{regexp.MustCompile(`(?s)<!-- figures: ([a-z-]+) -->\n.*?<!-- end of figures -->`), "<!-- figures: %s -->\n%s\n<!-- end of figures -->"},
+	{regexp.MustCompile(`<!-- figure: ([a-z-]+) -->[^<]*<!-- end -->`), "<!-- figure: %s -->%s<!-- end -->"},
+}
 
 // replace returns a text with its blocks filled.
 func replace(text string, results func(string) (*report.Report, error)) (string, error) {
 	var failed error
-	text = blocks.ReplaceAllStringFunc(text, func(block string) string {
-		name := blocks.FindStringSubmatch(block)[1]
-		write := writers[name]
-		if write == nil {
-			failed = errors.Join(failed, fmt.Errorf("unknown block %q", name))
-			return block
-		}
-		content, err := write(results)
-		if err != nil || content == "" {
-			failed = errors.Join(failed, err)
-			return block
-		}
-		return fmt.Sprintf("<!-- figures: %s -->\n%s\n<!-- end of figures -->", name, strings.TrimSpace(content))
-	})
+	for _, kind := range blocks {
+		text = kind.pattern.ReplaceAllStringFunc(text, func(block string) string {
+			name := kind.pattern.FindStringSubmatch(block)[1]
+			write := writers[name]
+			if write == nil {
+				failed = errors.Join(failed, fmt.Errorf("unknown block %q", name))
+				return block
+			}
+			content, err := write(results)
+			if err != nil || content == "" {
+				failed = errors.Join(failed, err)
+				return block
+			}
+			return fmt.Sprintf(kind.format, name, strings.TrimSpace(content))
+		})
+	}
 	return text, failed
 }

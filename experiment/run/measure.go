@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"time"
@@ -96,6 +97,9 @@ func (r *run) sample(ctx context.Context, at time.Time) {
 		r.addError(load.Process, err)
 	}
 	batch.Parse(text, "")
+	if err := batch.Proc(os.Getpid()); err != nil {
+		r.addError(load.Process, err)
+	}
 	r.commit(load.Process, batch)
 	r.sampleMachine(ctx, at)
 }
@@ -181,6 +185,8 @@ func (r *run) status(ctx context.Context, at time.Time) string {
 type Capacity struct {
 	Objects float64 `json:"objects"`
 	Changes float64 `json:"changesPerSecond"`
+	// Busy is the share of the machine's CPU time in use while the objectives held last, over the same time as they are judged.
+	Busy float64 `json:"busy,omitempty"`
 	// Limit is the objective that did not hold beyond it. If it is empty, the capacity may be higher.
 	Limit string `json:"limit,omitempty"`
 }
@@ -217,7 +223,11 @@ func (r *run) updateCapacity(ctx context.Context, at, failing time.Time) time.Ti
 	if err != nil || !known {
 		return failing
 	}
-	r.capacity = &Capacity{Objects: objects, Changes: changes}
+	used, _, err := r.store.QueryOne(ctx, busy(window), at) // unknown if the system does not report it
+	if err != nil {
+		return failing
+	}
+	r.capacity = &Capacity{Objects: objects, Changes: changes, Busy: used}
 	return time.Time{}
 }
 

@@ -90,6 +90,9 @@ type Generator struct {
 	// Busy is the share of the machine's CPU time in use, on average; BusyPeak is the highest over a minute.
 	Busy     float64 `json:"busy"`
 	BusyPeak float64 `json:"busyPeak"`
+	// Others is the share that is in use by processes outside of the experiment, on average. It is 0 in an existing cluster, whose
+	// processes are not known.
+	Others float64 `json:"others"`
 }
 
 // Figures are the usage of a process.

@@ -108,6 +108,7 @@ func TestClimbFindsCapacity(t *testing.T) {
 			r.add(t, "others", after, histogram("apiserver_request_duration_seconds", fmt.Sprintf("verb=%q,", verb), fast))
 		}
 		r.add(t, load.Process, after, fmt.Sprintf("%s %d\n%s{do=\"change\"} %d\n", load.Objects, 10*i, load.OperationsTotal, 50*i))
+		r.add(t, Machine, after, fmt.Sprintf("%s %d\nexperiment_cpus 2\n", measure.CPU, 8*i)) // of 10 s
 		if failing = r.updateCapacity(t.Context(), r.begin.Add(after), failing); !failing.IsZero() && after-failing.Sub(r.begin) >= limitConfirmed {
 			ended = true
 			break
@@ -116,7 +117,7 @@ func TestClimbFindsCapacity(t *testing.T) {
 	if !ended {
 		t.Fatal("the ramp does not end")
 	}
-	if c := r.capacity; c == nil || c.Objects < 640 || c.Objects > 680 || c.Changes < 9 || c.Changes > 11 || !strings.HasPrefix(c.Limit, "queue") {
+	if c := r.capacity; c == nil || c.Objects < 640 || c.Objects > 680 || c.Changes < 9 || c.Changes > 11 || c.Busy < 0.79 || c.Busy > 0.81 || !strings.HasPrefix(c.Limit, "queue") {
 		t.Errorf("%+v", r.capacity)
 	}
 }
@@ -294,22 +295,31 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		generator Generator
+		capacity  *Capacity
 		restarts  bool
 		want      string // a part of the only reason; none if it is empty
 	}{
-		"nothing planned":            {Generator{}, false, ""},
-		"all done in time":           {Generator{Planned: 100, Done: 99, Late: 0.4, Busy: 0.89}, false, ""},
-		"some failed":                {Generator{Planned: 1000, Done: 900, Failed: 100}, false, ""},
-		"late":                       {Generator{Planned: 100, Done: 100, Late: 0.6}, false, "started 600ms after they were due (--max-lateness 500ms)"},
-		"late because of a restart":  {Generator{Planned: 100, Done: 100, Late: 4}, true, ""},
-		"unfinished":                 {Generator{Planned: 10_000, Done: 9800}, false, "200 of 10000 operations did not end (--max-unfinished 0.01)"},
-		"unfinished despite restart": {Generator{Planned: 100, Done: 80}, true, "20 of 100 operations did not end"},
-		"saturated":                  {Generator{Busy: 0.95}, false, "the machine was saturated: 95% of its CPU time was in use (--max-cpu 0.9)"},
+		"nothing planned":            {Generator{}, nil, false, ""},
+		"all done in time":           {Generator{Planned: 100, Done: 99, Late: 0.4, Busy: 0.89}, nil, false, ""},
+		"some failed":                {Generator{Planned: 1000, Done: 900, Failed: 100}, nil, false, ""},
+		"late":                       {Generator{Planned: 100, Done: 100, Late: 0.6}, nil, false, "started 600ms after they were due (--max-lateness 500ms)"},
+		"late because of a restart":  {Generator{Planned: 100, Done: 100, Late: 4}, nil, true, ""},
+		"unfinished":                 {Generator{Planned: 10_000, Done: 9800}, nil, false, "200 of 10000 operations did not end (--max-unfinished 0.01)"},
+		"unfinished despite restart": {Generator{Planned: 100, Done: 80}, nil, true, "20 of 100 operations did not end"},
+		"saturated":                  {Generator{Busy: 0.95}, nil, false, "the machine was saturated: 95% of its CPU time was in use (--max-cpu 0.9)"},
+		"other processes":            {Generator{Busy: 0.8, Others: 0.5}, nil, false, "other processes used 50% of the machine's CPU time (--max-other-cpu 0.2)"},
+		"a ramp":                     {Generator{Busy: 0.5, BusyPeak: 0.95}, &Capacity{Busy: 0.85}, false, ""},
+		"a ramp that saturates":      {Generator{Busy: 0.5, BusyPeak: 0.95}, &Capacity{Busy: 0.92}, false, "92% of its CPU time was in use at the capacity (--max-cpu 0.9)"},
 	} {
-		got := DefaultLimits().check(test.generator, test.restarts)
+		got := DefaultLimits().check(test.generator, test.capacity, test.restarts)
 		if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || !strings.Contains(got[0], test.want)) {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
+	}
+	unlimited := DefaultLimits()
+	unlimited.CPU, unlimited.Others = 1, 1
+	if got := unlimited.check(Generator{Busy: 1.02, Others: 1.01}, nil, false); len(got) > 0 {
+		t.Errorf("--max-cpu 1 disables the limit: got %q", got)
 	}
 }
 

@@ -33,7 +33,7 @@ func (r *run) result(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 	}
-	result.Invalid = r.Limits.check(result.Generator, s.Restarts())
+	result.Invalid = r.Limits.check(result.Generator, r.capacity, s.Restarts())
 	return result, nil
 }
 
@@ -80,18 +80,29 @@ func (r *run) fill(ctx context.Context, queries map[*float64]string) error {
 func (r *run) summarizeGenerator(ctx context.Context, result *Result) error {
 	g, over := &result.Generator, r.over()
 	g.Failures = r.load.Failures()
-	busy := func(over string) string {
-		return fmt.Sprintf(`rate(%s{process=%q}%s) / ignoring(__name__) experiment_cpus`, measure.CPU, Machine, over)
-	}
-	return r.fill(ctx, map[*float64]string{
+	var machine, own, cpus float64
+	err := r.fill(ctx, map[*float64]string{
+		&machine:    fmt.Sprintf("increase(%s{process=%q}%s)", measure.CPU, Machine, over),
+		&own:        fmt.Sprintf("sum(increase(%s{process!=%q}%s))", measure.CPU, Machine, over),
+		&cpus:       "experiment_cpus",
 		&g.Planned:  "increase(" + load.PlannedTotal + over + ")",
 		&g.Done:     "sum(increase(" + load.OperationsTotal + `{outcome="done"}` + over + "))",
 		&g.Failed:   "sum(increase(" + load.OperationsTotal + `{outcome="failed"}` + over + "))",
 		&g.Retried:  "increase(" + load.RetriesTotal + over + ")",
 		&g.Late:     fmt.Sprintf("histogram_quantile(%g, sum by (le) (increase(%s_bucket%s)))", judged, load.Lateness, over),
-		&g.Busy:     busy(over),
-		&g.BusyPeak: "max_over_time((" + busy(fmt.Sprintf("[%dms]", milliseconds(r.peak()))) + ")" + r.peaks() + ")",
+		&g.Busy:     busy(r.span()),
+		&g.BusyPeak: "max_over_time((" + busy(r.peak()) + ")" + r.peaks() + ")",
 	})
+	g.BusyPeak = max(g.Busy, g.BusyPeak) // the windows of peaks may miss some seconds
+	if r.Fleet.Plane != nil && cpus > 0 {
+		g.Others = max(0, (machine-own)/cpus/r.span().Seconds())
+	}
+	return err
+}
+
+// busy is a query for the share of the machine's CPU time in use, over a time.
+func busy(over time.Duration) string {
+	return fmt.Sprintf(`rate(%s{process=%q}[%dms]) / ignoring(__name__) experiment_cpus`, measure.CPU, Machine, milliseconds(over))
 }
 
 // peak is the time over which a peak is an average, and peaks a PromQL subquery for it. No peak begins before the run.

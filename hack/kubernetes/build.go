@@ -103,6 +103,10 @@ func (b *build) reuse(ctx context.Context) error {
 		building = "building " + enumerate(b.missing)
 	}
 	fmt.Fprintf(b.progress.out, "Using %s from %s (%s); %s\n", enumerate(described), b.existing, variable, building)
+	if skewed := b.reused.skewed(b.version); len(skewed) > 0 {
+		fmt.Fprintf(b.progress.out, "Warning: %s of version %s will be newer than kube-apiserver, which Kubernetes does not support: "+
+			"if it fails, unset %s to build all programs\n", enumerate(skewed), b.version, variable)
+	}
 	return nil
 }
 

@@ -23,13 +23,14 @@ const variable = "KUBEBUILDER_ASSETS"
 
 // existingPrograms are programs that the user has and that are not built.
 type existingPrograms struct {
-	folder string
-	paths  map[string]string // by name, without symbolic links
+	folder   string
+	paths    map[string]string           // by name, without symbolic links
+	versions map[string]*version.Version // by name, after check
 }
 
 // findExisting returns the programs in a folder. Without a folder there are none.
 func findExisting(folder string) (existingPrograms, error) {
-	existing := existingPrograms{folder: folder, paths: map[string]string{}}
+	existing := existingPrograms{folder: folder, paths: map[string]string{}, versions: map[string]*version.Version{}}
 	if folder == "" {
 		return existing, nil
 	}
@@ -90,9 +91,20 @@ func (g existingPrograms) check(ctx context.Context) (described []string, err er
 				"or unset %s to build all programs", program, g.folder, found, minimumVersion, variable))
 		default:
 			described = append(described, program+" "+found.String())
+			g.versions[program] = found
 		}
 	}
 	return described, errors.Join(errs...)
+}
+
+// skewed returns which of the programs that are built, in a version, Kubernetes does not support with an older
+// kube-apiserver.
+func (g existingPrograms) skewed(built string) (programs []string) {
+	server, other := g.versions["kube-apiserver"], version.MustParseGeneric(built)
+	if server == nil || server.Major() == other.Major() && server.Minor() >= other.Minor() {
+		return nil
+	}
+	return slices.DeleteFunc(g.missing(), func(program string) bool { return program == "etcd" || program == "kubectl" })
 }
 
 // version returns the version that a program prints, without its pre-release and build.

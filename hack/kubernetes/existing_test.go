@@ -135,6 +135,30 @@ func TestExistingProgramsAreRefused(t *testing.T) {
 	}
 }
 
+// TestProgramsNewerThanServer warns of programs that are newer than an existing kube-apiserver.
+func TestProgramsNewerThanServer(t *testing.T) {
+	for built, warns := range map[string]bool{"v1.36.9": false, "v1.35.1": false, "v1.37.0": true} {
+		from, to, existing := t.TempDir(), filepath.Join(t.TempDir(), "bin"), writePrograms(t, envtest)
+		source(t, from, "built "+built)
+		manifest := filepath.Join(from, "go.mod")
+		content, err := os.ReadFile(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(manifest, []byte(strings.ReplaceAll(string(content), "v1.2.3", built)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		printed, err := runBuild(t.Context(), from, to, existing)
+		if err != nil && !strings.Contains(err.Error(), "does not run") {
+			t.Fatal(err)
+		}
+		want := "kube-controller-manager, kube-proxy, kube-scheduler and kubelet of version " + built + " will be newer than kube-apiserver"
+		if strings.Contains(printed, want) != warns {
+			t.Errorf("with %s it printed %q", built, printed)
+		}
+	}
+}
+
 func TestMinimumVersionEqualsProducts(t *testing.T) {
 	if minimumVersion != kubeversion.Minimum {
 		t.Errorf("existing programs must be of version %s, the product needs %s", minimumVersion, kubeversion.Minimum)

@@ -5,6 +5,7 @@ package stats
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -13,14 +14,16 @@ type Number interface {
 	~int | ~int64 | ~float64
 }
 
-// Quantile returns the value that a share of the values does not exceed, 0 if values is empty.
+// Quantile returns the smallest value that at least a share of the values does not exceed, 0 if values is empty.
 func Quantile[T cmp.Ordered](values []T, share float64) T {
 	var zero T
 	if len(values) == 0 {
 		return zero
 	}
 	sorted := slices.Sorted(slices.Values(values))
-	return sorted[int(float64(len(sorted)-1)*share)]
+	const imprecision = 1e-9 // 0.07*100 is more than 7
+	rank := int(math.Ceil(share*float64(len(sorted)) - imprecision))
+	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
 // Median returns the middle value, or the mean of the two middle ones, 0 if values is empty.

@@ -33,6 +33,18 @@ func TestQuantile(t *testing.T) {
 	if got := stats.Quantile(durations, 1); got != 3*time.Second {
 		t.Errorf("maximum: got %s", got)
 	}
+	hundred := make([]int, 100)
+	for i := range hundred {
+		hundred[i] = i + 1
+	}
+	for share, want := range map[float64]int{0: 1, 0.07: 7, 0.5: 50, 0.99: 99, 0.995: 100, 1: 100} {
+		if got := stats.Quantile(hundred, share); got != want {
+			t.Errorf("%g of 1 to 100: got %d, want %d", share, got, want)
+		}
+	}
+	if got := stats.Quantile(hundred[:10], 0.99); got != 10 {
+		t.Errorf("p99 of 1 to 10: got %d, which 10%% of the values exceed", got)
+	}
 	if got := stats.Quantile[int](nil, 0.99); got != 0 {
 		t.Errorf("none: got %d", got)
 	}

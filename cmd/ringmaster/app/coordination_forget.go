@@ -67,7 +67,7 @@ func (i *intervention) runForget(command *cobra.Command, prefix string) error {
 		if err := i.selectSystem(ctx, store, "name one before the prefix: "); err != nil {
 			return err
 		}
-		return i.confirmAndApply(command, func() (*prepared, error) { return i.forget(ctx, store, prefix) })
+		return i.confirmAndApply(command, func() (*prepared, error) { return i.forget(ctx, store.pinned(), prefix) })
 	}())
 }
 

@@ -43,14 +43,14 @@ func newDoctor() *cobra.Command {
 with the object, the cause and the next step:
 
     server       the version of Kubernetes
-    crd          the CRD of ControllerRing: installed, served, with the fields of this version
+    crd          the CRD of ControllerRing: installed, served, with all fields
     sharder      a sharder leads, and only one for each ring; its pods run the same image
     permissions  permissions that the ServiceAccounts of the sharder and the shards lack
-    webhooks     the webhook of each ring: its Service, endpoints and certificate, whether an
-                 API server reaches it, and configurations of rings that do not exist
+    webhooks     the webhook of each ring: its Service, endpoints and certificate, whether
+                 API servers reach it, and configurations of rings that do not exist
     rings        available shards, and conditions that are not True
-    resources    resources of a ring that the API server does not serve, and selectors that
-                 select no namespace
+    resources    resources of a ring that the API server does not serve, and selectors
+                 that select no namespace
     kinds        the resources on which a ring and its shards disagree
     leases       Leases that the ring refuses, and Leases without a live shard
     clocks       Leases with times in the future

@@ -3,7 +3,11 @@ package app
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -59,16 +63,49 @@ func external(program, makeTarget string, command *cobra.Command, args ...string
 	command.GroupID = groupEvaluate
 	command.DisableFlagParsing = true // the other program parses them
 	command.RunE = func(_ *cobra.Command, userArgs []string) error {
-		executable, err := os.Executable()
+		path, err := find(program, makeTarget)
 		if err != nil {
 			return err
 		}
-		folder := filepath.Dir(executable)
-		path := filepath.Join(folder, executableName(program))
-		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("program %s not found in %s: build it with '%s'", program, folder, makeTarget)
+		return run(path, slices.Concat([]string{program}, args, userArgs))
+	}
+	command.ValidArgsFunction = func(command *cobra.Command, userArgs []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		path, err := find(program, makeTarget)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
 		}
-		return run(path, append(append([]string{program}, args...), userArgs...))
+		request := slices.Concat([]string{cobra.ShellCompRequestCmd}, args, userArgs, []string{toComplete})
+		out, err := exec.CommandContext(command.Context(), path, request...).Output()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return parseCompletions(string(out))
 	}
 	return command
+}
+
+// find returns the path of a program beside this one.
+func find(program, makeTarget string) (string, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Dir(executable)
+	path := filepath.Join(folder, executableName(program))
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("program %s not found in %s: build it with '%s'", program, folder, makeTarget)
+	}
+	return path, nil
+}
+
+// parseCompletions reads what another program completes: a line for each completion, and one with the directive, like ":4".
+func parseCompletions(out string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	last := len(lines) - 1
+	number, hasColon := strings.CutPrefix(lines[last], ":")
+	directive, err := strconv.Atoi(number)
+	if !hasColon || err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return lines[:last], cobra.ShellCompDirective(directive)
 }

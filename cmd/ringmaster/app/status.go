@@ -109,8 +109,8 @@ objects.
 
 With --exit-code, it exits with code 1 if a ring is not Ready or has no active sharder, if
 objects are unassigned or orphaned, or if drains are overdue, and with code 2 if the state
-cannot be read. Without --count it relies on the conditions of the ring. A ring without a
-ControllerRing has no conditions: add --count.
+or a part of it cannot be read. Without --count it relies on the conditions of the ring. A
+ring without a ControllerRing has no conditions: add --count.
 
 A shard that has stopped gracefully is shown with the state "left" until its Lease is
 deleted. The state of a ring without a ControllerRing, whose sharder is in-process, is
@@ -147,12 +147,13 @@ Anything that the user is not allowed to read is shown as unknown.`,
 func (s *statusOptions) run(command *cobra.Command, args []string) error {
 	switch {
 	case s.allNamespaces && s.selectedNamespace != "":
-		return usage.SeeHelp(command, errors.New("--namespace and --all-namespaces exclude each other"))
+		return s.withExitCode(nil, usage.SeeHelp(command, errors.New("--namespace and --all-namespaces exclude each other")))
 	case s.exitCode && s.watch:
-		return usage.SeeHelp(command, errors.New("--exit-code and --watch exclude each other"))
+		return s.withExitCode(nil, usage.SeeHelp(command, errors.New("--exit-code and --watch exclude each other")))
 	}
 	if i := slices.IndexFunc(args, func(arg string) bool { return strings.Contains(arg, "/") }); i >= 0 {
-		return fmt.Errorf("%q is not the name of a ring: to explain the owner of an object, use '%s'", args[i], explainCommand(command, args[i:]...))
+		return s.withExitCode(nil, fmt.Errorf("%q is not the name of a ring: to explain the owner of an object, use '%s'",
+			args[i], explainCommand(command, args[i:]...)))
 	}
 	reader, err := s.reader()
 	if err != nil {
@@ -176,6 +177,9 @@ func (s *statusOptions) withExitCode(report *status.Report, err error) error {
 	}
 	if problems := report.Problems(); len(problems) > 0 {
 		return &exitError{errors.New(strings.Join(problems, "\n")), exitProblems}
+	}
+	if len(report.Unreadable) > 0 {
+		return &exitError{errors.New("no problems found, but not everything could be read:\n" + strings.Join(report.Unreadable, "\n")), exitNotChecked}
 	}
 	return nil
 }

@@ -33,6 +33,20 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestControlCharactersAreNotPrinted has a text that would change the title of the terminal.
+func TestControlCharactersAreNotPrinted(t *testing.T) {
+	const text = "a\x1b]0;title\x07b\nc\u009b"
+	if got, want := terminal.Printable(text), "a ]0;title b\nc "; got != want {
+		t.Errorf("it prints %q, want %q", got, want)
+	}
+	var out strings.Builder
+	written := &terminal.Table{}
+	written.Add(terminal.Cell{Text: text}, terminal.Cell{Text: "end"})
+	if err := written.Write(&out, false); err != nil || out.String() != "a ]0;title b c    end\n" {
+		t.Errorf("%v: the table is %q", err, out.String())
+	}
+}
+
 // TestColoursHaveNoWidth compares a coloured table without its colours with a plain one.
 func TestColoursHaveNoWidth(t *testing.T) {
 	var plain, coloured strings.Builder

@@ -114,13 +114,13 @@ func TestFolder(t *testing.T) {
 	first, err := agent.New(options)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = agent.New(options)
-	g.Expect(err).To(MatchError(ContainSubstring("another agent uses it")))
+	g.Expect(err).To(MatchError(ContainSubstring("another agent uses the folder")))
 	g.Expect(first.Close()).To(Succeed())
 
 	other := options
 	other.Region = "dc2"
 	_, err = agent.New(other)
-	g.Expect(err).To(MatchError(ContainSubstring("belongs to the agent of region dc1")))
+	g.Expect(err).To(MatchError(ContainSubstring("belongs to region dc1")))
 	other = options
 	other.Etcd = filepath.Join(options.Dir, "etcd")
 	_, err = agent.New(other)

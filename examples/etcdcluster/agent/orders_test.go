@@ -124,7 +124,7 @@ func TestFence(t *testing.T) {
 	refused()
 
 	_, err = f.Restart(t.Context(), "dc1-1", order(6, "late"))
-	f.Expect(err.Error()).To(ContainSubstring("the token 6 is older than 7"))
+	f.Expect(err.Error()).To(ContainSubstring("token 6 is older than 7"))
 	_, err = f.Restart(t.Context(), "dc1-1", order(7, "the same holder"))
 	f.Expect(err).NotTo(HaveOccurred())
 

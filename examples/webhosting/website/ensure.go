@@ -34,7 +34,7 @@ func (e *terminatingError) Error() string {
 // ensure brings a child to its desired state, with one write if it differs and none otherwise. It
 // returns the current child.
 func (r *reconciler) ensure(ctx context.Context, website *webhostingv1alpha1.Website, c child) (client.Object, error) {
-	created, err := r.findOrCreate(ctx, c)
+	created, err := r.findOrCreate(ctx, c, website.Status.ObservedGeneration > 0)
 	switch {
 	case err != nil:
 		return nil, err
@@ -59,11 +59,23 @@ func (r *reconciler) ensure(ctx context.Context, website *webhostingv1alpha1.Web
 }
 
 // findOrCreate reads the child from the cache. If it is missing there, it is created, or, if it
-// exists, read from the API server.
-func (r *reconciler) findOrCreate(ctx context.Context, c child) (created bool, err error) {
+// exists, read from the API server. The children of a Website that has been reconciled before
+// probably exist.
+func (r *reconciler) findOrCreate(ctx context.Context, c child, reconciledBefore bool) (created bool, err error) {
 	name := client.ObjectKeyFromObject(c.desired)
 	if err := r.Get(ctx, name, c.current); !apierrors.IsNotFound(err) {
 		return false, err
+	}
+	if reconciledBefore {
+		// After the kill of its last owner, the Website can be in the cache before its children.
+		// Even a refused creation costs the API server more than a read: that of a Service
+		// allocates an IP address and releases it.
+		switch err := r.live.Get(ctx, name, c.current); {
+		case err == nil:
+			return false, nil
+		case !apierrors.IsNotFound(err):
+			return false, fmt.Errorf("reading %s %s from the API server: %w", c.kind, name.Name, err)
+		}
 	}
 	const attempts = 3 // another client can delete the child between the two requests
 	for range attempts {

@@ -28,9 +28,35 @@ func TestChildIsDeletedMeanwhile(t *testing.T) {
 		},
 	})
 	r := &reconciler{Client: emptyCache{server}, live: deleting}
-	created, err := r.findOrCreate(t.Context(), child{kind: "ConfigMap", desired: own(), current: &corev1.ConfigMap{}})
+	created, err := r.findOrCreate(t.Context(), child{kind: "ConfigMap", desired: own(), current: &corev1.ConfigMap{}}, false)
 	if err != nil || !created {
 		t.Errorf("created %t: %v", created, err)
+	}
+}
+
+// TestChildOfHandedOverWebsiteIsReadBeforeCreation has a child that the new owner's cache does not
+// show yet, and one that does not exist.
+func TestChildOfHandedOverWebsiteIsReadBeforeCreation(t *testing.T) {
+	t.Parallel()
+	page := func(name string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	}
+	creations := 0
+	server := interceptor.NewClient(fake.NewClientBuilder().WithObjects(page("existing")).Build(), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			creations++
+			return c.Create(ctx, object, options...)
+		},
+	})
+	r := &reconciler{Client: emptyCache{server}, live: server}
+	current := &corev1.ConfigMap{}
+	created, err := r.findOrCreate(t.Context(), child{kind: "ConfigMap", desired: page("existing"), current: current}, true)
+	if err != nil || created || creations > 0 || current.Name != "existing" {
+		t.Errorf("an existing child: created %t with %d requests, read %q: %v", created, creations, current.Name, err)
+	}
+	created, err = r.findOrCreate(t.Context(), child{kind: "ConfigMap", desired: page("missing"), current: &corev1.ConfigMap{}}, true)
+	if err != nil || !created || creations != 1 {
+		t.Errorf("a missing child: created %t with %d requests: %v", created, creations, err)
 	}
 }
 

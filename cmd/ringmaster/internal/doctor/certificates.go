@@ -11,9 +11,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// expiringFraction of its lifetime is left when a certificate counts as expiring. It should have been
-// renewed by then: the sharder and cert-manager do so when a third is left.
-const expiringFraction = 6
+// A sixth of its lifetime is left when a certificate counts as expiring. It should have been renewed by
+// then: the sharder and cert-manager do so when a third is left. Users may renew those with a long lifetime
+// later.
+const expiringFraction, maxExpiring = 6, 30 * 24 * time.Hour
 
 // parseCertificates returns the certificates in PEM.
 func parseCertificates(content []byte) (all []*x509.Certificate, err error) {
@@ -47,7 +48,7 @@ func isExpired(certificate *x509.Certificate, now time.Time) bool {
 
 func isExpiring(certificate *x509.Certificate, now time.Time) bool {
 	lifetime := certificate.NotAfter.Sub(certificate.NotBefore)
-	return now.After(certificate.NotAfter.Add(-lifetime / expiringFraction))
+	return now.After(certificate.NotAfter.Add(-min(lifetime/expiringFraction, maxExpiring)))
 }
 
 const date = "2006-01-02 15:04 MST"

@@ -32,8 +32,8 @@ func evaluateKinds(f *Facts, rings []*ring) *Check {
 	c.requireRings(f)
 	declared := 0
 	for _, r := range rings {
-		if r.declared == nil {
-			continue
+		if r.declared == nil || r.inProcessLeads(f.Now) != nil && !f.externalLeads() {
+			continue // no sharder uses spec.resources
 		}
 		notWatched, notListed, count := r.differences()
 		declared += count

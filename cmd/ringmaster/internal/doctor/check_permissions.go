@@ -56,22 +56,22 @@ type missingPermissions struct {
 
 func groupDenied(access []Access) []*missingPermissions {
 	type key struct {
-		ring, account string
-		sharder       bool
+		ring, account     string
+		sharder, optional bool
 	}
 	groups := map[key]*missingPermissions{}
 	for _, answer := range access {
 		if answer.Allowed {
 			continue
 		}
-		k := key{answer.Ring, answer.Account.String(), answer.Sharder}
+		k := key{answer.Ring, answer.Account.String(), answer.Sharder, answer.Optional}
 		if groups[k] == nil {
 			groups[k] = &missingPermissions{Question: answer.Question, verbs: map[string][]string{}}
 		}
 		groups[k].verbs[answer.qualifiedResource()] = append(groups[k].verbs[answer.qualifiedResource()], answer.Verb)
 	}
 	return slices.SortedFunc(maps.Values(groups), func(a, b *missingPermissions) int {
-		return cmp.Or(cmp.Compare(a.Ring, b.Ring), cmp.Compare(a.Account.String(), b.Account.String()))
+		return cmp.Or(cmp.Compare(a.Ring, b.Ring), cmp.Compare(a.Account.String(), b.Account.String()), cmp.Compare(a.qualifiedResource(), b.qualifiedResource()))
 	})
 }
 
@@ -97,6 +97,9 @@ func (d *missingPermissions) finding(rings []*ring) Finding {
 			found.Next = fmt.Sprintf("ringmaster role -f ring.yaml --shard %s --in-process | kubectl apply -f -", d.Account)
 		}
 		found.Cause = fmt.Sprintf("the shards of %s may not %s", d.Ring, strings.Join(lacks, "; "))
+	}
+	if d.Optional {
+		found.Status = Warning
 	}
 	return found
 }

@@ -40,6 +40,7 @@ func evaluateElection(c *Check, f *Facts) {
 	case !election.known():
 		c.unreadable(object, election.Err)
 	case f.externalLeads():
+	case election.Value == nil && !f.Sharder.Pods.known(): // leader election may be disabled
 	case election.Value == nil:
 		c.add(Finding{
 			Reason: SharderMissing, Status: Failure, Object: object,

@@ -46,8 +46,11 @@ func evaluateWebhooks(f *Facts, rings []*ring) *Check {
 		if r.declared == nil || len(r.declared.Spec.Resources) == 0 {
 			continue
 		}
-		count++
 		webhook := f.webhookOf(r.name)
+		if webhook == nil && r.inProcessLeads(f.Now) != nil && !f.externalLeads() {
+			continue // the in-process sharder needs none, and the ControllerRing is unused
+		}
+		count++
 		if webhook == nil {
 			c.add(Finding{
 				Reason: WebhookMissing, Status: Failure, Ring: r.name,

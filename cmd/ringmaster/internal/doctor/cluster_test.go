@@ -24,6 +24,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/roles"
 )
 
 // clusterPlanting makes one thing wrong that concerns all rings. It returns the access to use.
@@ -163,6 +164,20 @@ func TestHealthyRing(t *testing.T) {
 	report := f.expect(f.account(doctor.Role()), f.options(func(o *doctor.Options) { o.Probe = true }))
 	f.Expect(report.Status).To(Equal(doctor.OK))
 	f.Expect(f.encode(report)).To(ContainSubstring("the serving certificate could not be read"))
+}
+
+// TestHealthyRingInOneNamespace has shards that may use the objects only in the namespace that the ring selects.
+func TestHealthyRingInOneNamespace(t *testing.T) {
+	f := setUp(t)
+	f.revoke("operator", "ring")
+	ring := f.ring()
+	ring.Spec.Resources = f.resources
+	for _, object := range roles.ForShards(ring, types.NamespacedName{Namespace: f.Namespace, Name: "operator"}) {
+		if role, is := object.(*rbacv1.ClusterRole); is {
+			f.grant("operator", "namespaced", &rbacv1.Role{Rules: role.Rules})
+		}
+	}
+	f.Expect(f.expect(f.Config, f.options()).Status).To(Equal(doctor.OK))
 }
 
 func TestHealthyRingWithInProcessSharder(t *testing.T) {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -130,6 +131,26 @@ func (g *gatherer) access(ctx context.Context, questions []Question) Read[[]Acce
 		return Read[[]Access]{Err: failed}
 	}
 	return Read[[]Access]{Value: answers}
+}
+
+// accessInNamespaces asks again, in each namespace that the ring selects, what shards may not do in all namespaces.
+func (g *gatherer) accessInNamespaces(ctx context.Context, f *Facts) {
+	asked := f.inNamespaces()
+	if !f.Access.known() || len(asked) == 0 {
+		return
+	}
+	answers := g.access(ctx, slices.Concat(slices.Collect(maps.Values(asked))...))
+	if !answers.known() {
+		f.Access.Err = answers.Err
+		return
+	}
+	allowed := map[Question]bool{}
+	for _, answer := range answers.Value {
+		allowed[answer.Question] = answer.Allowed
+	}
+	for i, questions := range asked {
+		f.Access.Value[i].Allowed = !slices.ContainsFunc(questions, func(q Question) bool { return !allowed[q] })
+	}
 }
 
 func (g *gatherer) ask(ctx context.Context, q Question) (bool, error) {

@@ -80,7 +80,8 @@ func (f *Facts) rings() []*ring {
 	var chosen []*ring
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if f.selects(name) {
-			all[name].classifyLeases(leases[name], f.Now)
+			r := all[name]
+			r.classifyLeases(leases[name], f.Now, r.inProcessLeads(f.Now) != nil || r.declared != nil && f.externalLeads())
 			chosen = append(chosen, all[name])
 		}
 	}
@@ -93,8 +94,9 @@ type fixedClock time.Time
 func (i fixedClock) Now() time.Time                  { return time.Time(i) }
 func (i fixedClock) Since(t time.Time) time.Duration { return time.Time(i).Sub(t) }
 
-// classifyLeases decides which Leases make shards, with the code of the sharder.
-func (r *ring) classifyLeases(leases []*coordinationv1.Lease, now time.Time) {
+// classifyLeases decides which Leases make shards, with the code of the sharder. A sharder that leads takes the Lease of a
+// silent shard over: if it shows the shard as ready, the clock of the shard is behind.
+func (r *ring) classifyLeases(leases []*coordinationv1.Lease, now time.Time, sharderLeads bool) {
 	tracker := members.New(fixedClock(now), func(string) {})
 	for _, lease := range leases {
 		tracker.Observe(lease)
@@ -108,7 +110,8 @@ func (r *ring) classifyLeases(leases []*coordinationv1.Lease, now time.Time) {
 	}
 	for _, lease := range leases {
 		key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
-		s := shard{Lease: lease, refusal: tracker.Refusal(key), held: isHeld(lease), silent: isSilent(lease, now)}
+		s := shard{Lease: lease, refusal: tracker.Refusal(key), held: isHeld(lease)}
+		s.silent = isSilent(lease, now) && !(sharderLeads && lease.Labels[shardingv1alpha1.LabelState] == string(membership.Ready))
 		if s.refusal == members.NameTaken {
 			s.namesake, _ = tracker.Incumbent(key)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -62,13 +63,14 @@ func (f Format) Write(out io.Writer, document Document, noHeaders bool) error {
 	return printer.PrintObj(&unstructured.Unstructured{Object: content}, out)
 }
 
-// generic returns a value as its JSON decodes, with the names of fields that programs use.
+// generic returns a value as its JSON decodes, with the names of fields that programs use. Whole numbers stay whole: Go
+// prints large floats with an exponent.
 func generic(value any) (map[string]any, error) {
 	content, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
 	decoded := map[string]any{}
-	err = json.Unmarshal(content, &decoded)
+	err = utiljson.Unmarshal(content, &decoded)
 	return decoded, err
 }

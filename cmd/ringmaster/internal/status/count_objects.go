@@ -81,8 +81,9 @@ func (r *Reader) countObjects(ctx context.Context, w *clusterState, namespace st
 	for _, f := range w.rings {
 		for i, counter := range f.counters {
 			if counter.err != nil {
-				f.warnings = append(f.warnings, fmt.Sprintf("%s are not counted: %v%s",
-					f.spread.Resources[i].Resource.GroupResource(), counter.err, permissionHint(counter.err, namespace)))
+				resource := f.spread.Resources[i].Resource.GroupResource()
+				f.warnings = append(f.warnings, fmt.Sprintf("%s are not counted: %v%s", resource, counter.err, permissionHint(counter.err, namespace)))
+				w.unreadable = append(w.unreadable, fmt.Sprintf("%s of ring %q: %v", resource, f.name, counter.err))
 			}
 		}
 	}

@@ -145,7 +145,7 @@ func TestReasonsOfControlledObjects(t *testing.T) {
 		"whose controller cannot be read":  {all(), deployment(ofA, "b"), &relatedObject{err: errors.New("no")}, Unknown, "cannot be read"},
 		"that nobody controls":             {all(), deployment(""), nil, NotSharded, "The ring ignores the object: it has no controller."},
 		"that nobody controls any longer":  {all(), deployment("", "a"), nil, NotSharded, "a reconciles the object as long as it has the label"},
-		"that something else controls":     {all(), foreign(), nil, NotSharded, "its controller is a Other.other, which the ring does not spread."},
+		"that something else controls":     {all(), foreign(), nil, NotSharded, "its controller is a Other.other, which the ring does not list."},
 		"whose controller is not assigned": {all(), deployment(ofA, "b"), parent(), WithController, "stays with b until it has one."},
 	} {
 		t.Run(name, func(t *testing.T) {

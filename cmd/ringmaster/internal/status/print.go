@@ -76,7 +76,7 @@ func (p *printer) line(colour terminal.Colour, format string, args ...any) {
 	if p.err != nil {
 		return
 	}
-	text := fmt.Sprintf(format, args...)
+	text := terminal.Printable(fmt.Sprintf(format, args...))
 	if p.coloured {
 		text = terminal.Paint(colour, text)
 	}

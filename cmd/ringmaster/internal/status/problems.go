@@ -46,10 +46,10 @@ func (f *ringState) problems(r *Ring, now time.Time) []Problem {
 	add := func(kind ProblemType, format string, args ...any) {
 		problems = append(problems, Problem{kind, fmt.Sprintf(format, args...)})
 	}
-	if r.Ready.Status != metav1.ConditionTrue {
+	if r.Ready.Status != metav1.ConditionTrue && (!f.ringsUnreadable || r.Ready.Status != metav1.ConditionUnknown) {
 		add(NotReady, "%s", r.Ready.summary())
 	}
-	if !f.leasesUnreadable && !anyActive(r.Sharders, "") && r.Ready.Reason != reasonNoSharder {
+	if !f.leasesUnreadable && !f.ringsUnreadable && !anyActive(r.Sharders, "") && r.Ready.Reason != reasonNoSharder {
 		add(NoSharder, "no sharder is active")
 	}
 	for i := range r.Shards {

@@ -258,6 +258,7 @@ func TestPermissions(t *testing.T) {
 	f.Expect(got.Warnings).To(ConsistOf(ContainSubstring("secrets are not counted: ")))
 	f.Expect(got.Shards).To(HaveLen(1))
 	f.Expect(got.Shards[0].State).To(Equal(status.StateUnknown))
+	f.Expect(report.Unreadable).To(ConsistOf(HavePrefix("Leases of shards: "), HavePrefix(`secrets of ring "`+f.name+`": `)))
 
 	report, err := somebody.Objects(t.Context(), query, []status.Name{{Type: "cm", Name: "object"}})
 	f.Expect(err).NotTo(HaveOccurred())
@@ -286,6 +287,7 @@ func TestPermissionsInOneNamespace(t *testing.T) {
 		ContainSubstring("ControllerRings are not shown: "),
 		ContainSubstring("only the Leases of the namespaces "+f.Namespace+" are shown: "),
 	))
+	f.Expect(report.Unreadable).To(ConsistOf(HavePrefix("ControllerRings: ")))
 	_, err := somebody.Rings(t.Context(), status.Query{})
 	f.Expect(err).To(MatchError(ContainSubstring("nothing can be read: it needs permission to list controllerrings")))
 }

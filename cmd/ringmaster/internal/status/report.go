@@ -21,6 +21,8 @@ type Report struct {
 	Leaders []Leader `json:"leaders,omitempty"`
 	// Warnings are about the whole report, such as missing permissions of the user.
 	Warnings []string `json:"warnings,omitempty"`
+	// Unreadable is what could not be read: without it, a ring without problems may still have some.
+	Unreadable []string `json:"unreadable,omitempty"`
 }
 
 // Leader is the state of an operator in which one instance reconciles all objects while the others wait.
@@ -64,7 +66,8 @@ type Ring struct {
 	Available int `json:"available"`
 	// Kinds are the resources that are sharded.
 	Kinds []Kind `json:"kinds,omitempty"`
-	// Objects is the number of objects, or unset if a member does not publish how many it owns.
+	// Objects is the number of objects, or unset if it is not known: a member does not publish how many it owns, or
+	// there is none.
 	Objects *int `json:"objects,omitempty"`
 	// Total is the sum over all kinds that could be read. It is set if the objects were counted.
 	Total *Counts `json:"total,omitempty"`

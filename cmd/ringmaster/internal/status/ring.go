@@ -67,6 +67,7 @@ func (f *ringState) conditions(shards *shardSet, sharders []Sharder) (ready Cond
 		case len(shards.members.Shards()) == 0:
 			ready.Status, ready.Reason = metav1.ConditionFalse, shardingv1alpha1.ReasonNoShards
 			ready.Message = "No shard is available: start the controller."
+		case f.ringsUnreadable && !anyActive(sharders, ""): // it may have a ControllerRing
 		case !anyActive(sharders, ""):
 			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonNoSharder, "No sharder is active."
 		default:
@@ -130,7 +131,7 @@ func (f *ringState) addCounts(r *Ring, c *shardSet) {
 // addPublished adds kinds and shards with the numbers of objects that the members publish on their Leases.
 func (f *ringState) addPublished(r *Ring, c *shardSet) {
 	r.Kinds = f.kinds
-	sum, known := 0, !f.leasesUnreadable
+	sum, known := 0, r.Members > 0 // without a member, no shard publishes how many objects are orphaned
 	for _, shard := range c.shards {
 		if !shard.Member { // its last published numbers are out of date
 			continue

@@ -57,7 +57,7 @@ func activityUnknown(sharders []Sharder) bool {
 // sharderWarnings returns the problems of the ring's sharders.
 func (d *declaration) sharderWarnings(sharders []Sharder) []string {
 	switch {
-	case d.leasesUnreadable:
+	case d.leasesUnreadable, d.ringsUnreadable && len(sharders) == 0:
 		return nil
 	case anyActive(sharders, External) && anyActive(sharders, InProcess):
 		return []string{"two sharders are active: the external one and an in-process one. This is safe, but does the work twice: " +
