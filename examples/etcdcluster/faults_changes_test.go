@@ -76,9 +76,9 @@ func endedSince(v *view) func(*view) bool {
 // before.
 func (s *faultTest) awaitTakeover(v *view) *view {
 	s.t.Helper()
-	over := endedSince(v)
-	now := s.awaitView(func(now *view) bool { return over(now) || isHeld(now) && now.Lock.Token > v.Lock.Token })
-	if over(now) {
+	ended := endedSince(v)
+	now := s.awaitView(func(now *view) bool { return ended(now) || isHeld(now) && now.Lock.Token > v.Lock.Token })
+	if ended(now) {
 		return nil
 	}
 	s.Expect(now.Lock.Holder).NotTo(Equal(v.Lock.Holder))

@@ -20,11 +20,11 @@ func (s *faultTest) prefixesChange() {
 		holder := s.operatorRegion(v.Lock.Holder)
 		other := s.otherRegions(holder)[1]
 		s.changePrefixes("x", holder, other)
-		over := endedSince(v)
+		ended := endedSince(v)
 		now := s.awaitView(func(v *view) bool {
-			return over(v) || v.Present(holder.prefix+"x") && v.Present(other.prefix+"x")
+			return ended(v) || v.Present(holder.prefix+"x") && v.Present(other.prefix+"x")
 		})
-		return !over(now)
+		return !ended(now)
 	})
 	changed := slices.DeleteFunc(slices.Clone(s.regions), func(r *region) bool {
 		return r.get().Spec.ProcessGroupIDPrefix == etcdclusterv1alpha1.Prefix(r.prefix)

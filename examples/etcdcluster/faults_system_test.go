@@ -215,9 +215,9 @@ func (s *faultTest) killAfterDeclaring(r *region) {
 }
 
 // setMissing sets the policy for members that are not ready.
-func (s *faultTest) setMissing(policy etcdclusterv1alpha1.MissingPolicy, of ...*region) {
+func (s *faultTest) setMissing(policy etcdclusterv1alpha1.MissingPolicy, regions ...*region) {
 	s.t.Helper()
-	for _, r := range of {
+	for _, r := range regions {
 		r.edit(func(spec *spec) { spec.AutomationOptions.Missing = policy })
 	}
 }

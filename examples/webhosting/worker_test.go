@@ -131,7 +131,7 @@ func TestWaitForAllCaches(t *testing.T) {
 func TestCachedObjectsAreNotModified(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	o := f.start()
-	seen := watchCaches(f, o)
+	caches := watchCaches(f, o)
 	theme := f.theme("exciting", "darkcyan")
 	site := f.website("homepage", "exciting", withoutWorkload)
 	f.waitForReady(site)
@@ -152,8 +152,8 @@ func TestCachedObjectsAreNotModified(t *testing.T) {
 		g.Expect(b.workload.Spec.Template.Annotations).To(HaveLen(2))
 	}).Should(Succeed())
 	f.waitUntilIdle(o, site)
-	f.Expect(seen.kinds()).To(HaveLen(6))
-	f.Expect(seen.changed()).To(BeEmpty())
+	f.Expect(caches.kinds()).To(HaveLen(6))
+	f.Expect(caches.changed()).To(BeEmpty())
 }
 
 // cachedSites has the objects of a cache, and copies from when they arrived.
@@ -164,13 +164,13 @@ type cachedSites struct {
 
 func watchCaches(f *fixture, o *operator) *cachedSites {
 	f.t.Helper()
-	seen := &cachedSites{}
+	caches := &cachedSites{}
 	see := func(found any) {
 		original := found.(client.Object)
 		same := original.DeepCopyObject().(client.Object)
-		seen.mu.Lock()
-		defer seen.mu.Unlock()
-		seen.originals, seen.copies = append(seen.originals, original), append(seen.copies, same)
+		caches.mu.Lock()
+		defer caches.mu.Unlock()
+		caches.originals, caches.copies = append(caches.originals, original), append(caches.copies, same)
 	}
 	for _, kind := range []client.Object{
 		&webhostingv1alpha1.Website{}, &webhostingv1alpha1.Theme{},
@@ -181,7 +181,7 @@ func watchCaches(f *fixture, o *operator) *cachedSites {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, found any) { see(found) }})
 		f.Expect(err).NotTo(HaveOccurred())
 	}
-	return seen
+	return caches
 }
 
 func (c *cachedSites) kinds() map[string]int {

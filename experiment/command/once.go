@@ -125,16 +125,16 @@ func (o *options) once(ctx context.Context, next plannedRun, which string, after
 
 // progress returns a function that reports progress: on a terminal in one line that changes, elsewhere every 30 s. After is the
 // duration of all later runs. A negative time is for a message that is reported once.
-func (o *options) progress(of string, after time.Duration) func(done, all time.Duration, state string) {
+func (o *options) progress(title string, after time.Duration) func(done, all time.Duration, state string) {
 	const every = 30 * time.Second
 	var last time.Time
 	if terminal.Is(o.errOut) {
-		o.say(of) // once, so that the line has room for the rest
+		o.say(title) // once, so that the line has room for the rest
 	}
 	return func(done, all time.Duration, state string) {
 		if done < 0 {
 			o.update("")
-			o.say(of + ": " + state)
+			o.say(title + ": " + state)
 			return
 		}
 		done = min(done, all)
@@ -144,14 +144,14 @@ func (o *options) progress(of string, after time.Duration) func(done, all time.D
 			o.update(line)
 		case now.Sub(last) >= every || done == all:
 			last = now
-			o.say(of + ": " + line)
+			o.say(title + ": " + line)
 		}
 	}
 }
 
 // short formats a duration without seconds that are zero.
-func formatDuration(of time.Duration) string {
-	text := of.Round(time.Second).String()
+func formatDuration(d time.Duration) string {
+	text := d.Round(time.Second).String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
 	}

@@ -37,7 +37,9 @@ type line struct {
 type point struct{ x, y, low, high float64 }
 
 // rangePoint returns a point for the median and the range of several runs.
-func rangePoint(x float64, of stats.Spread) point { return point{x, of.Median, of.Min, of.Max} }
+func rangePoint(x float64, spread stats.Spread) point {
+	return point{x, spread.Median, spread.Min, spread.Max}
+}
 
 // add adds a point to the line with a name.
 func (c *chart) add(name string, at point) {
@@ -305,9 +307,9 @@ func duration(seconds float64) string {
 func amount(value float64, unit string) string {
 	switch unit {
 	case "B", "B/s":
-		for _, of := range sizes {
-			if value >= of.size {
-				return formatNumber(value/of.size) + " " + of.name + strings.TrimPrefix(unit, "B")
+		for _, size := range sizes {
+			if value >= size.size {
+				return formatNumber(value/size.size) + " " + size.name + strings.TrimPrefix(unit, "B")
 			}
 		}
 		return formatNumber(value) + " " + unit

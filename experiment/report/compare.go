@@ -111,11 +111,11 @@ func (r *Report) sideBySide() section {
 	for _, group := range groups {
 		t.head = append(t.head, group.Title)
 	}
-	add := func(name, unit string, of func(Group) stats.Spread) {
+	add := func(name, unit string, value func(Group) stats.Spread) {
 		row := []string{name}
 		known := false
 		for _, group := range groups {
-			found := of(group)
+			found := value(group)
 			row, known = append(row, Format(found, unit)), known || found.Runs > 0
 		}
 		if known {
@@ -198,8 +198,8 @@ func (r *Report) bySize() section {
 }
 
 // CapacityRatios returns the capacity of a group as a multiple of another one's, for each repetition by itself.
-func CapacityRatios(of, reference Group) stats.Spread {
-	return of.Spread(func(result *run.Result) (float64, bool) {
+func CapacityRatios(group, reference Group) stats.Spread {
+	return group.Spread(func(result *run.Result) (float64, bool) {
 		i := slices.IndexFunc(reference.Results, func(other *run.Result) bool { return other.Repeat == result.Repeat })
 		if i < 0 || result.Capacity == nil || reference.Results[i].Capacity == nil {
 			return 0, false

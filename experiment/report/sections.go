@@ -82,8 +82,8 @@ func (r *Report) objectives() section {
 	s.tables = append(s.tables, t)
 	s.text = append(s.text, "Of several runs, the slowest. The queue's histogram has powers of ten only. The API server is judged by its slowest verb and resource.")
 	for _, result := range r.Results {
-		const few = 5
-		for _, overlap := range result.Overlaps[:min(few, len(result.Overlaps))] {
+		const maxShown = 5
+		for _, overlap := range result.Overlaps[:min(maxShown, len(result.Overlaps))] {
 			s.text = append(s.text, r.title(result)+": "+overlap)
 		}
 	}
@@ -132,11 +132,11 @@ func (r *Report) validity() section {
 func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
 // merge returns the latencies of a group by name: the medians of the quantiles, and the highest maximum.
-func merge(group Group, of func(*run.Result) []run.Latency) []run.Latency {
+func merge(group Group, latencies func(*run.Result) []run.Latency) []run.Latency {
 	var names []string
 	byName := map[string][]run.Latency{}
 	for _, result := range group.Results {
-		for _, latency := range of(result) {
+		for _, latency := range latencies(result) {
 			if byName[latency.Name] == nil {
 				names = append(names, latency.Name)
 			}
@@ -274,11 +274,11 @@ func dash(value float64) string {
 	return group(fmt.Sprintf("%.0f", value))
 }
 
-func requests(by map[string]float64) string {
+func requests(counts map[string]float64) string {
 	var all []string
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-		if by[method] >= 1 {
-			all = append(all, fmt.Sprintf("%s %s", method, dash(by[method])))
+		if counts[method] >= 1 {
+			all = append(all, fmt.Sprintf("%s %s", method, dash(counts[method])))
 		}
 	}
 	if len(all) == 0 {
@@ -291,8 +291,8 @@ func (r *Report) conditions() section {
 	s := section{title: "Conditions"}
 	s.text = append(s.text, "Measured with `"+r.Command+"`.")
 	t := table{head: []string{"condition", "value"}}
-	for _, of := range [][][2]string{r.Machine, r.Versions, r.Parameters} {
-		for _, pair := range of {
+	for _, rows := range [][][2]string{r.Machine, r.Versions, r.Parameters} {
+		for _, pair := range rows {
 			t.rows = append(t.rows, []string{pair[0], pair[1]})
 		}
 	}

@@ -34,13 +34,13 @@ func latencies(values []measure.Value, name func(labels map[string]string) strin
 		if err != nil {
 			continue
 		}
-		of := name(value.Labels)
-		histograms[of] = append(histograms[of], bucket{limit, value.Value})
+		key := name(value.Labels)
+		histograms[key] = append(histograms[key], bucket{limit, value.Value})
 	}
 	var all []Latency
-	for of, buckets := range histograms {
+	for key, buckets := range histograms {
 		if latency, ok := summarize(buckets); ok {
-			latency.Name = of
+			latency.Name = key
 			all = append(all, latency)
 		}
 	}

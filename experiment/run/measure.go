@@ -153,18 +153,18 @@ const (
 // processStart is the line with the start time of the process that has responded.
 var processStart = regexp.MustCompile(`(?m)^process_start_time_seconds .*$`)
 
-func (r *run) commit(of string, batch *measure.Batch) {
+func (r *run) commit(subject string, batch *measure.Batch) {
 	if err := batch.Commit(); err != nil {
-		r.addError(of, err)
+		r.addError(subject, err)
 	}
 }
 
 // addError records a failed operation or measurement, once for each subject.
-func (r *run) addError(of string, err error) {
+func (r *run) addError(subject string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.errors[of] == "" {
-		r.errors[of] = of + ": " + err.Error()
+	if r.errors[subject] == "" {
+		r.errors[subject] = subject + ": " + err.Error()
 	}
 }
 

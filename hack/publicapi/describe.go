@@ -175,20 +175,20 @@ func inherited(named *types.Named, index []int) bool {
 		if field.Exported() {
 			return true
 		}
-		of := field.Type()
-		if pointer, isPointer := of.Underlying().(*types.Pointer); isPointer {
-			of = pointer.Elem()
+		fieldType := field.Type()
+		if pointer, isPointer := fieldType.Underlying().(*types.Pointer); isPointer {
+			fieldType = pointer.Elem()
 		}
-		under, ok = of.Underlying().(*types.Struct)
+		under, ok = fieldType.Underlying().(*types.Struct)
 	}
 	return false
 }
 
 // fields describes the fields of a struct, with those that users reach through a type that they cannot name. The tags of
 // API types are stored in clusters.
-func (d *describer) fields(name string, of *types.Struct) {
-	for i := range of.NumFields() {
-		field, tag := of.Field(i), of.Tag(i)
+func (d *describer) fields(name string, structure *types.Struct) {
+	for i := range structure.NumFields() {
+		field, tag := structure.Field(i), structure.Tag(i)
 		if tag != "" {
 			tag = " `" + tag + "`"
 		}
@@ -211,10 +211,10 @@ func (d *describer) fields(name string, of *types.Struct) {
 
 // interfaceOf describes an interface. Its methods are named in its own line too: one more breaks those who implement it,
 // unless nobody else can.
-func (d *describer) interfaceOf(name string, of *types.Interface) {
+func (d *describer) interfaceOf(name string, t *types.Interface) {
 	var methods []string
 	sealed := false
-	for method := range of.ExplicitMethods() {
+	for method := range t.ExplicitMethods() {
 		if !method.Exported() {
 			sealed = true
 			continue
@@ -222,7 +222,7 @@ func (d *describer) interfaceOf(name string, of *types.Interface) {
 		methods = append(methods, method.Name())
 		d.add("type %s interface, %s%s", name, method.Name(), d.signature(method))
 	}
-	for embedded := range of.EmbeddedTypes() {
+	for embedded := range t.EmbeddedTypes() {
 		methods = append(methods, "embeds "+d.text(embedded))
 	}
 	if sealed {
@@ -259,9 +259,9 @@ func unnamed(t types.Type) types.Type {
 	return t
 }
 
-func unnamedTuple(of *types.Tuple) *types.Tuple {
+func unnamedTuple(tuple *types.Tuple) *types.Tuple {
 	var all []*types.Var
-	for v := range of.Variables() {
+	for v := range tuple.Variables() {
 		all = append(all, types.NewParam(v.Pos(), v.Pkg(), "", unnamed(v.Type())))
 	}
 	return types.NewTuple(all...)

@@ -116,11 +116,11 @@ func (v *View) failures(action Action) int {
 
 // retryAfter is the backoff of an action after consecutive failures.
 func retryAfter(failures int) time.Duration {
-	const first, most = time.Second, time.Minute
+	const initial, maximum = time.Second, time.Minute
 	if failures == 0 {
 		return 0
 	}
-	return min(first<<min(failures-1, 6), most)
+	return min(initial<<min(failures-1, 6), maximum)
 }
 
 // lastGivenUp returns the ID of the newest intent that was given up, or 0. After it, another quiet window begins.

@@ -168,9 +168,9 @@ func (c *Coordinator) deregisterSuperseded(ctx context.Context, found *kv.Snapsh
 }
 
 // superseded returns errSuperseded, and invalidates the registration: the newer process may have moved or removed the entries.
-func (c *Coordinator) superseded(by *Instance) error {
+func (c *Coordinator) superseded(newer *Instance) error {
 	c.invalidateRegistration()
-	return fmt.Errorf("%w: %s, of session %s; stop one of the two, or rename this participant", errSuperseded, c.name, by.Session)
+	return fmt.Errorf("%w: %s, of session %s; stop one of the two, or rename this participant", errSuperseded, c.name, newer.Session)
 }
 
 // invalidateRegistration makes the next configure in global mode register this process.

@@ -263,9 +263,9 @@ func ExampleFenced() {
 type restoredDatabase struct{ *database }
 
 func (r *restoredDatabase) Execute(ctx context.Context, task coordination.Task) error {
-	const seen = 41
-	if task.Token < seen {
-		return coordination.Fenced(seen)
+	const newestToken = 41
+	if task.Token < newestToken {
+		return coordination.Fenced(newestToken)
 	}
 	return r.database.Execute(ctx, task)
 }

@@ -75,7 +75,7 @@ func (k keys) split(key string) []string {
 	return strings.Split(below, "/")
 }
 
-func sortedKeys[K ~string, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // checkSystem returns an error if the name of a system is invalid.
 func checkSystem(name string) error {

@@ -156,7 +156,7 @@ func TestTokenIsRaised(t *testing.T) {
 			t.Parallel()
 			onAllStores(t, func(_ *testing.T, w *fixture) {
 				a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
-				const seen = 100
+				const newestToken = 100
 				var tokens []int64
 				a.plan = func(coordination.Proposal) []coordination.Step {
 					return []coordination.Step{{Do: "restart", Members: only("a-1"), Order: order}}
@@ -164,8 +164,8 @@ func TestTokenIsRaised(t *testing.T) {
 				b.plan = a.plan
 				refuse := func(task coordination.Task) error {
 					tokens = append(tokens, task.Token)
-					if task.Token < seen {
-						return coordination.Fenced(seen)
+					if task.Token < newestToken {
+						return coordination.Fenced(newestToken)
 					}
 					return nil
 				}
@@ -173,7 +173,7 @@ func TestTokenIsRaised(t *testing.T) {
 				b.settings.Denied = []string{"b-operator"} // so that a is the holder, and notices what it has done
 				reconcileRounds(a, b)
 				w.Expect(tokens).To(HaveLen(2))
-				w.Expect(tokens[1]).To(BeNumerically(">", seen))
+				w.Expect(tokens[1]).To(BeNumerically(">", newestToken))
 				w.Expect(w.lastDone().Failure).To(BeEmpty())
 			})
 		})

@@ -125,7 +125,7 @@ func (e *failedError) Error() string { return e.reason }
 
 // Fenced is returned by Execute when the system has refused a token because it has seen a newer one, for example before the store
 // was restored from a backup. The step is then ordered again under a token above the given one.
-func Fenced(seen int64) error { return &fencedError{seen} }
+func Fenced(newestToken int64) error { return &fencedError{newestToken} }
 
 type fencedError struct{ seen int64 }
 

@@ -103,8 +103,8 @@ func (k keys) view(found *kv.Snapshot) (*View, error) {
 	slices.Sort(v.incomplete)
 	slices.SortFunc(v.Participants, func(a, b Participant) int { return strings.Compare(a.Prefix, b.Prefix) })
 	slices.SortFunc(v.DoneRecords, func(a, b DoneRecord) int { return int(b.Token - a.Token) })
-	for _, by := range v.Denied {
-		slices.Sort(by)
+	for _, prefixes := range v.Denied {
+		slices.Sort(prefixes)
 	}
 	return v, nil
 }
@@ -199,8 +199,8 @@ func (v *View) Absent(all ...string) []string {
 // Candidates returns those of the given members that may become the leader of the system: members that need no action, and are not
 // leaving. leaving has the actions that remove a member from the system: their entries count even after they are done. The result may
 // be empty.
-func (v *View) Candidates(of []MemberID, leaving ...Action) []MemberID {
-	return slices.DeleteFunc(slices.Clone(of), func(id MemberID) bool {
+func (v *View) Candidates(ids []MemberID, leaving ...Action) []MemberID {
+	return slices.DeleteFunc(slices.Clone(ids), func(id MemberID) bool {
 		for set, members := range v.Sets {
 			action := set.action()
 			pending, _ := action.Sets()

@@ -32,8 +32,8 @@ func TestAddSelectorToAllOptions(t *testing.T) {
 	if narrowed.DefaultNamespaces["two"].LabelSelector != nil {
 		t.Error("a namespace without a selector does not get the default one any more")
 	}
-	for of, config := range narrowed.ByObject {
-		if _, secret := of.(*corev1.Secret); !secret {
+	for object, config := range narrowed.ByObject {
+		if _, secret := object.(*corev1.Secret); !secret {
 			if config.Label != nil {
 				t.Error("a kind without a selector does not get the default one any more")
 			}

@@ -73,14 +73,14 @@ func (f *fixture) label(object client.Object, key, value string) {
 	f.Expect(f.Client.Patch(f.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(content)))).To(Succeed())
 }
 
-func (f *fixture) labels(of client.Object) map[string]string {
+func (f *fixture) labels(key client.Object) map[string]string {
 	f.t.Helper()
-	err := f.Client.Get(context.Background(), client.ObjectKeyFromObject(of), of)
+	err := f.Client.Get(context.Background(), client.ObjectKeyFromObject(key), key)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	f.Expect(err).NotTo(HaveOccurred())
-	return of.GetLabels()
+	return key.GetLabels()
 }
 
 // owned counts the ConfigMaps of a shard.

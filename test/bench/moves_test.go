@@ -141,8 +141,8 @@ func (f *fixture) release(shard string) {
 		options.LabelSelector = selector
 		return client.Watch(ctx, options)
 	}, func(event watch.Event) {
-		if seen, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type != watch.Deleted {
-			drained <- seen.Name
+		if object, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type != watch.Deleted {
+			drained <- object.Name
 		}
 	})
 	both := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null,%q:null}}}`, shardingv1alpha1.LabelShard(ringName), shardingv1alpha1.LabelDrain(ringName))

@@ -71,8 +71,8 @@ func (f *fixture) observe() *observer {
 			o.observeObject(resource, watch.Added, &list.Items[i])
 		}
 		o.follow(ctx, list.ResourceVersion, f.metadata.Resource(resource).Namespace(f.Namespace).Watch, func(event watch.Event) {
-			if seen, ok := event.Object.(*metav1.PartialObjectMetadata); ok {
-				o.observeObject(resource, event.Type, seen)
+			if metadata, ok := event.Object.(*metav1.PartialObjectMetadata); ok {
+				o.observeObject(resource, event.Type, metadata)
 			}
 		})
 	}
@@ -106,21 +106,21 @@ func (o *observer) observeLease(lease *coordinationv1.Lease) {
 		return
 	}
 	o.live[lease.Name] = alive
-	for _, seen := range o.objects {
-		if seen.owner == lease.Name {
-			o.updateOwnerless(seen, time.Now())
+	for _, tracked := range o.objects {
+		if tracked.owner == lease.Name {
+			o.updateOwnerless(tracked, time.Now())
 		}
 	}
 }
 
 // updateOwnerless adds up the time without a live owner.
-func (o *observer) updateOwnerless(seen *object, now time.Time) {
-	switch alive := o.live[seen.owner]; {
-	case alive && !seen.lostAt.IsZero():
-		seen.ownerless += now.Sub(seen.lostAt)
-		seen.lostAt = time.Time{}
-	case !alive && seen.lostAt.IsZero():
-		seen.lostAt = now
+func (o *observer) updateOwnerless(tracked *object, now time.Time) {
+	switch alive := o.live[tracked.owner]; {
+	case alive && !tracked.lostAt.IsZero():
+		tracked.ownerless += now.Sub(tracked.lostAt)
+		tracked.lostAt = time.Time{}
+	case !alive && tracked.lostAt.IsZero():
+		tracked.lostAt = now
 	}
 }
 
@@ -132,27 +132,27 @@ func (o *observer) observeObject(resource schema.GroupVersionResource, kind watc
 		delete(o.objects, known)
 		return
 	}
-	seen := o.objects[known]
-	if seen == nil {
-		seen = &object{owner: found.Labels[shardingv1alpha1.LabelShard(ringName)]}
-		o.objects[known] = seen
-		o.updateOwnerless(seen, now)
+	tracked := o.objects[known]
+	if tracked == nil {
+		tracked = &object{owner: found.Labels[shardingv1alpha1.LabelShard(ringName)]}
+		o.objects[known] = tracked
+		o.updateOwnerless(tracked, now)
 		return
 	}
-	seen.writes++
+	tracked.writes++
 	o.last = now
-	if owner := found.Labels[shardingv1alpha1.LabelShard(ringName)]; owner != seen.owner {
-		seen.owner = owner
-		seen.moves++
+	if owner := found.Labels[shardingv1alpha1.LabelShard(ringName)]; owner != tracked.owner {
+		tracked.owner = owner
+		tracked.moves++
 		o.moved[resource] = now
-		o.updateOwnerless(seen, now)
+		o.updateOwnerless(tracked, now)
 	}
 	switch _, draining := found.Labels[shardingv1alpha1.LabelDrain(ringName)]; {
-	case draining && seen.drainedSince.IsZero():
-		seen.drainedSince = now
-	case !draining && !seen.drainedSince.IsZero():
-		seen.drained += now.Sub(seen.drainedSince)
-		seen.drainedSince = time.Time{}
+	case draining && tracked.drainedSince.IsZero():
+		tracked.drainedSince = now
+	case !draining && !tracked.drainedSince.IsZero():
+		tracked.drained += now.Sub(tracked.drainedSince)
+		tracked.drainedSince = time.Time{}
 	}
 }
 
@@ -160,8 +160,8 @@ func (o *observer) observeObject(resource schema.GroupVersionResource, kind watc
 func (o *observer) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, seen := range o.objects {
-		seen.writes, seen.moves, seen.drained, seen.ownerless = 0, 0, 0, 0
+	for _, tracked := range o.objects {
+		tracked.writes, tracked.moves, tracked.drained, tracked.ownerless = 0, 0, 0, 0
 	}
 	o.last = time.Time{}
 }
@@ -175,8 +175,8 @@ func (o *observer) awaitOwners(shards ...string) time.Time {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		wrong := 0
-		for known, seen := range o.objects {
-			if seen.owner != wanted.Owner(o.f.key(known.name)) || !seen.drainedSince.IsZero() {
+		for known, tracked := range o.objects {
+			if tracked.owner != wanted.Owner(o.f.key(known.name)) || !tracked.drainedSince.IsZero() {
 				wrong++
 			}
 		}
@@ -194,13 +194,13 @@ func (o *observer) describe(wanted *ring.Ring) string {
 	defer o.mu.Unlock()
 	var text strings.Builder
 	count := map[schema.GroupVersionResource]int{}
-	for known, seen := range o.objects {
+	for known, tracked := range o.objects {
 		want := wanted.Owner(o.f.key(known.name))
-		if seen.owner == want && seen.drainedSince.IsZero() {
+		if tracked.owner == want && tracked.drainedSince.IsZero() {
 			continue
 		}
 		if count[known.resource]++; count[known.resource] <= few {
-			fmt.Fprintf(&text, "\n%s %s: %s instead of %s, %d writes, draining %t", known.resource.Resource, known.name, seen.owner, want, seen.writes, !seen.drainedSince.IsZero())
+			fmt.Fprintf(&text, "\n%s %s: %s instead of %s, %d writes, draining %t", known.resource.Resource, known.name, tracked.owner, want, tracked.writes, !tracked.drainedSince.IsZero())
 		}
 	}
 	return fmt.Sprintf("%v%s", count, text.String())
@@ -214,8 +214,8 @@ func (o *observer) owned(shards ...string) time.Time {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		wrong := 0
-		for _, seen := range o.objects {
-			if !members.Has(seen.owner) {
+		for _, tracked := range o.objects {
+			if !members.Has(tracked.owner) {
 				wrong++
 			}
 		}
@@ -239,21 +239,21 @@ func (o *observer) totals(resource schema.GroupVersionResource) totals {
 		sum                totals
 		drained, ownerless time.Duration
 	)
-	for known, seen := range o.objects {
+	for known, tracked := range o.objects {
 		if known.resource != resource {
 			continue
 		}
 		sum.objects++
-		sum.writes += seen.writes
-		sum.moves += seen.moves
-		if seen.moves > 0 {
+		sum.writes += tracked.writes
+		sum.moves += tracked.moves
+		if tracked.moves > 0 {
 			sum.moved++
 		}
-		if seen.moves > 1 {
+		if tracked.moves > 1 {
 			sum.movedTwice++
 		}
-		drained += seen.drained
-		ownerless += seen.ownerless
+		drained += tracked.drained
+		ownerless += tracked.ownerless
 	}
 	sum.meanDrain = drained / time.Duration(max(1, sum.moved))
 	sum.meanOwnerless = ownerless / time.Duration(max(1, sum.objects))

@@ -150,9 +150,9 @@ func (i *installed) grant(t *testing.T, g *WithT, ring *shardingv1alpha1.Control
 // removeRoles deletes the cluster roles of a ring, so that the next run of the test starts without them.
 func (i *installed) removeRoles(t *testing.T, ring *shardingv1alpha1.ControllerRing) {
 	t.Helper()
-	of := client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring.Name}
+	ofRing := client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring.Name}
 	for _, object := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}} {
-		if err := i.Client.DeleteAllOf(context.WithoutCancel(t.Context()), object, of); err != nil {
+		if err := i.Client.DeleteAllOf(context.WithoutCancel(t.Context()), object, ofRing); err != nil {
 			t.Error(err)
 		}
 	}

@@ -16,14 +16,14 @@ import (
 )
 
 // createMany creates Websites without workload concurrently.
-func (s *scenario) createMany(of string, n int) {
+func (s *scenario) createMany(theme string, n int) {
 	s.t.Helper()
 	const hands = 8
 	var group sync.WaitGroup
 	for hand := range hands {
 		group.Go(func() {
 			for i := hand; i < n; i += hands {
-				s.create(fmt.Sprintf("%s-%d", of, i), of, map[string]string{"skip-workload": "true"})
+				s.create(fmt.Sprintf("%s-%d", theme, i), theme, map[string]string{"skip-workload": "true"})
 			}
 		})
 	}

@@ -159,9 +159,9 @@ func (s *scenario) checkHistory(except ...oracle.Rule) {
 // reportViolations reports violations, with the events around the first one.
 func (s *scenario) reportViolations(violations []oracle.Violation, events []history.Event) {
 	s.t.Helper()
-	const most, around = 10, 5 * time.Second
+	const maxEvents, around = 10, 5 * time.Second
 	for i, v := range violations {
-		if i == most {
+		if i == maxEvents {
 			s.t.Errorf("%d violations in total", len(violations))
 			return
 		}
@@ -170,10 +170,10 @@ func (s *scenario) reportViolations(violations []oracle.Violation, events []hist
 			continue
 		}
 		for _, event := range events {
-			of := event.Reconcile != nil && event.Reconcile.Object.Name == v.Object.Name ||
+			concerns := event.Reconcile != nil && event.Reconcile.Object.Name == v.Object.Name ||
 				event.Write != nil && strings.HasPrefix(event.Write.Object.Name, v.Object.Name) ||
 				event.Reconcile == nil && event.Write == nil
-			if of && event.Time.After(v.From.Add(-around)) && event.Time.Before(v.To.Add(around)) {
+			if concerns && event.Time.After(v.From.Add(-around)) && event.Time.Before(v.To.Add(around)) {
 				text, err := json.Marshal(event)
 				s.Expect(err).NotTo(HaveOccurred())
 				s.t.Log(string(text))

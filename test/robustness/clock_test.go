@@ -62,7 +62,7 @@ func (c *skewedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 }
 
 // moveTimes shifts the times of a Lease, or of all Leases in a list.
-func moveTimes(content []byte, by time.Duration) ([]byte, error) {
+func moveTimes(content []byte, offset time.Duration) ([]byte, error) {
 	var object map[string]any
 	if err := json.Unmarshal(content, &object); err != nil {
 		return nil, fmt.Errorf("parsing a lease: %w", err)
@@ -80,7 +80,7 @@ func moveTimes(content []byte, by time.Duration) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			spec[field] = at.Add(by).Format(metav1.RFC3339Micro)
+			spec[field] = at.Add(offset).Format(metav1.RFC3339Micro)
 		}
 	}
 	return json.Marshal(object)

@@ -209,8 +209,8 @@ type worker struct {
 const finalizer = "robustness.test/child"
 
 // upTo returns a random duration.
-func upTo(random *rand.Rand, most time.Duration) time.Duration {
-	return time.Duration(random.Int64N(int64(most)))
+func upTo(random *rand.Rand, maximum time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(maximum)))
 }
 
 // Reconcile records its start before its first step, and its end after the last.

@@ -368,19 +368,19 @@ func (s *scenario) check(options oracle.Options) oracle.Report {
 // reportViolations reports a few violations of each rule, with the events around the first one.
 func (s *scenario) reportViolations(violations []oracle.Violation, events []history.Event) {
 	s.t.Helper()
-	const most = 5
+	const maxReported = 5
 	reported := map[oracle.Rule]int{}
 	for _, violation := range violations {
 		reported[violation.Rule]++
 		if reported[violation.Rule] == 1 {
 			s.t.Log(s.eventsAround(violation, events))
 		}
-		if reported[violation.Rule] <= most {
+		if reported[violation.Rule] <= maxReported {
 			s.t.Error(violation)
 		}
 	}
 	for rule, n := range reported {
-		if n > most {
+		if n > maxReported {
 			s.t.Errorf("%s: %d in total", rule, n)
 		}
 	}

@@ -118,11 +118,11 @@ func (f *fixture) watch() {
 }
 
 // startSharder starts a replica of the sharder, and waits until it is ready.
-func (f *fixture) startSharder(of version) *rig.Sharder {
+func (f *fixture) startSharder(v version) *rig.Sharder {
 	f.t.Helper()
 	f.sharders++
 	replica := f.StartSharder(f.t, rig.SharderOptions{
-		Name: fmt.Sprintf("sharder-%s-%d", of.name, f.sharders), Binary: of.sharder,
+		Name: fmt.Sprintf("sharder-%s-%d", v.name, f.sharders), Binary: v.sharder,
 		Roles: []string{"test/skew/testdata/ring-role.yaml"},
 		Config: fmt.Sprintf(`
 leaderElection: {leaseDuration: %s, renewDeadline: %s, retryPeriod: %s}
@@ -145,12 +145,12 @@ func (f *fixture) leader() string {
 }
 
 // join starts a shard, and waits until it holds its Lease.
-func (f *fixture) join(of version) *shardProcess {
+func (f *fixture) join(v version) *shardProcess {
 	f.t.Helper()
-	name := fmt.Sprintf("%s-%d", of.name, len(f.shards))
+	name := fmt.Sprintf("%s-%d", v.name, len(f.shards))
 	record := filepath.Join(f.folder, name)
 	p := &shardProcess{name: name, record: record, Running: f.Start(f.t, rig.Process{
-		Name: name, ServiceAccount: "operator", Binary: of.operator,
+		Name: name, ServiceAccount: "operator", Binary: v.operator,
 		Roles: []string{"test/skew/testdata/operator-role.yaml"},
 		Args: []string{
 			"--ring", f.ring.Name, "--record", record, "--lease-duration", leaseDuration.String(),

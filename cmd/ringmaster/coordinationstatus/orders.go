@@ -71,15 +71,15 @@ type Absent struct {
 }
 
 func absent(view *coordination.View) []Absent {
-	by := map[string][]string{}
+	byPrefix := map[string][]string{}
 	for _, participant := range view.Participants {
 		for _, prefix := range view.Absent(participant.Expected...) {
-			by[prefix] = append(by[prefix], participant.Name)
+			byPrefix[prefix] = append(byPrefix[prefix], participant.Name)
 		}
 	}
 	var all []Absent
-	for _, prefix := range slices.Sorted(maps.Keys(by)) {
-		all = append(all, Absent{prefix, by[prefix]})
+	for _, prefix := range slices.Sorted(maps.Keys(byPrefix)) {
+		all = append(all, Absent{prefix, byPrefix[prefix]})
 	}
 	return all
 }

@@ -234,8 +234,8 @@ func (s *System) activity(instance coordination.Instance) string {
 			all = append(all, fmt.Sprintf("makes %s ready for the %s", prose.List(unready), action.Action))
 		}
 	}
-	if by := s.Denied[instance.Name]; by != nil {
-		all = append(all, "on the deny list of "+prose.List(by))
+	if deniedBy := s.Denied[instance.Name]; deniedBy != nil {
+		all = append(all, "on the deny list of "+prose.List(deniedBy))
 	}
 	return strings.Join(all, "; ")
 }

@@ -73,8 +73,8 @@ type folder string
 
 func (f folder) member(id string) string { return filepath.Join(string(f), membersFolder, id) }
 
-func (f folder) saveIdentity(of identity) error {
-	return write(filepath.Join(string(f), agentFile), of)
+func (f folder) saveIdentity(id identity) error {
+	return write(filepath.Join(string(f), agentFile), id)
 }
 
 func (f folder) loadIdentity() (identity, error) {

@@ -48,13 +48,13 @@ func TestRestart(t *testing.T) {
 // The agent has seen higher tokens than the store, as after a restore of the store from an old snapshot.
 func TestTokenIsRaised(t *testing.T) {
 	t.Parallel()
-	const seen = 1000
+	const newestToken = 1000
 	state := three()
 	state.Leader = 3
 	w := setting(t, state, "dc1", "dc2")
-	w.agent("dc2").members, w.agent("dc2").seen = []agent.Member{changed("dc2-1")}, seen
+	w.agent("dc2").members, w.agent("dc2").seen = []agent.Member{changed("dc2-1")}, newestToken
 	w.reconcile(10, "dc1", "dc2")
-	if view := w.view(); len(view.DoneRecords) != 1 || view.DoneRecords[0].Failure != "" || view.Token <= seen {
+	if view := w.view(); len(view.DoneRecords) != 1 || view.DoneRecords[0].Failure != "" || view.Token <= newestToken {
 		t.Errorf("done: %v, token %d", view.DoneRecords, view.Token)
 	}
 	if p := w.agent("dc2").members[0]; !current(p, &w.regions["dc2"].cluster.Spec) {

@@ -191,11 +191,11 @@ func TestShardsAreCapped(t *testing.T) {
 		for i := range leases {
 			leases[i] = created("default", fmt.Sprintf("shard-%d", i), i, "")
 		}
-		seen := slices.Clone(leases)
+		order := slices.Clone(leases)
 		if reverse {
-			slices.Reverse(seen)
+			slices.Reverse(order)
 		}
-		for _, lease := range seen {
+		for _, lease := range order {
 			f.Observe(lease)
 		}
 		refusal := func(i int) members.Refusal {

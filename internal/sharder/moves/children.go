@@ -157,8 +157,8 @@ func (p *pass) moveChildren(ctx context.Context, owners []string) {
 // reading them one by one. It may miss some.
 func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]string {
 	const (
-		many  = 20 // fewer objects are read one by one
-		share = 25 // listing this many objects costs as much as reading one
+		minReleased    = 20 // fewer objects are read one by one
+		objectsPerRead = 25 // listing this many objects costs as much as reading one
 	)
 	wanted, destinations := map[string]bool{}, map[string]int{}
 	for _, waiting := range released {
@@ -166,7 +166,7 @@ func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]st
 		wanted[key] = true
 		destinations[p.members.Owner(key)]++
 	}
-	if owned := p.children.addReleased(destinations); len(released) < many || owned > share*len(released) {
+	if owned := p.children.addReleased(destinations); len(released) < minReleased || owned > objectsPerRead*len(released) {
 		return nil
 	}
 	var mu sync.Mutex

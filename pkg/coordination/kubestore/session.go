@@ -66,9 +66,9 @@ func (s *store) Open(ctx context.Context, name string, duration time.Duration) (
 
 // newSessionID returns a unique ID that is valid in the name of a Lease and shows the name of the owner.
 func newSessionID(name string) string {
-	const most, random = 40, 16
+	const maxLength, random = 40, 16
 	readable := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(name), "-")
-	readable = strings.Trim(readable[:min(len(readable), most)], "-")
+	readable = strings.Trim(readable[:min(len(readable), maxLength)], "-")
 	return strings.TrimPrefix(readable+"-"+strings.ToLower(rand.Text()[:random]), "-")
 }
 

@@ -184,7 +184,7 @@ func TestWatcherRecordsWrites(t *testing.T) {
 		{Object: object("child"), Controller: &ownerObject},
 		{Object: object("child"), Controller: &ownerObject, Deleted: true},
 	}
-	var seen []history.Write
+	var recorded []history.Write
 	var leases []history.Lease
 	last := map[history.Object]uint64{}
 	for _, event := range events() {
@@ -193,15 +193,15 @@ func TestWatcherRecordsWrites(t *testing.T) {
 			g.Expect(event.Write.UID).NotTo(BeEmpty())
 			g.Expect(event.Write.Version).To(BeNumerically(">", last[event.Write.Object]))
 			last[event.Write.Object] = event.Write.Version
-			seen = append(seen, *event.Write)
+			recorded = append(recorded, *event.Write)
 		case history.Leased:
 			leases = append(leases, *event.Lease)
 		}
 	}
-	if diff := cmp.Diff(writes, seen, cmpopts.IgnoreFields(history.Write{}, "UID", "Version", "Listed")); diff != "" {
+	if diff := cmp.Diff(writes, recorded, cmpopts.IgnoreFields(history.Write{}, "UID", "Version", "Listed")); diff != "" {
 		t.Error(diff)
 	}
-	g.Expect(seen[0].Listed).To(BeTrue())
+	g.Expect(recorded[0].Listed).To(BeTrue())
 	g.Expect(leases).To(HaveLen(2))
 	want := history.Lease{Shard: "a", Holder: "a", Instance: "x", Leaving: true, Renewed: renewed.UTC()}
 	if diff := cmp.Diff(want, leases[0], cmpopts.IgnoreFields(history.Lease{}, "Version"), cmpopts.EquateApproxTime(time.Microsecond)); diff != "" {

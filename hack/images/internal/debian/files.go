@@ -82,9 +82,9 @@ func clean(name string) string { return strings.TrimPrefix(path.Join("/", name),
 
 // Content returns the content of a file. It follows links.
 func (f Files) Content(name string) ([]byte, error) {
-	const most = 8 // links in succession
+	const maxLinks = 8 // links in succession
 	path := clean(name)
-	for range most {
+	for range maxLinks {
 		found, ok := f[path]
 		switch {
 		case !ok:
