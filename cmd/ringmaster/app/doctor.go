@@ -39,8 +39,8 @@ func newDoctor() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the rings of a cluster, and print each problem with the next step",
-		Long: `Checks a cluster and prints a line for each check. The problems are listed below their check,
-with the object, the cause and the next step:
+		Long: `Checks a cluster and prints a line for each check. The problems are listed below their
+check, with the object, the cause and the next step:
 
     server       the version of Kubernetes
     crd          the CRD of ControllerRing: installed, served, with all fields
@@ -67,8 +67,8 @@ reaches the webhooks, it creates an object for each ring with dry-run, which is 
 --probe=false disables that. The serving certificate is checked if you may read its Secret,
 sharder-webhook-cert, or sharder-certificate with cert-manager.
 
-A check is unknown if you may not read its objects. All other checks need only the read-only ClusterRole that
---print-role prints:
+A check is unknown if you may not read its objects. All other checks need only the
+read-only ClusterRole that --print-role prints:
 
     controllerrings, mutatingwebhookconfigurations, namespaces, endpointslices   list
     leases, pods                                                                 get, list
