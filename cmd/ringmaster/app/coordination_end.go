@@ -98,7 +98,7 @@ type prepared struct {
 	preview []string
 	// question asks for the confirmation.
 	question string
-	// apply removes it, and returns what was removed.
+	// apply removes it, and returns a description of the removed entries.
 	apply func() (string, error)
 }
 

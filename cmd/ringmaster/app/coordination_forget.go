@@ -105,8 +105,8 @@ func (i *intervention) entriesOf(ctx context.Context, store *openedStore, view *
 		return "", i.systemNotFound(ctx, store, i.system)
 	}
 	dead := coordinationstatus.Of(time.Now(), "", view).Systems[0].Dead
-	if at := slices.IndexFunc(dead, func(d coordinationstatus.DeadParticipant) bool { return d.Prefix == prefix }); at >= 0 {
-		return dead[at].Entries(), nil
+	if index := slices.IndexFunc(dead, func(d coordinationstatus.DeadParticipant) bool { return d.Prefix == prefix }); index >= 0 {
+		return dead[index].Entries(), nil
 	}
 	for _, instance := range view.Instances {
 		if instance.Prefix == prefix {

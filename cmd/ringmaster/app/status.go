@@ -24,7 +24,7 @@ type reportOptions struct {
 	rings             []string
 	format            output.Format
 	noHeaders         bool
-	colour            terminal.When
+	colour            terminal.ColourMode
 	watch             bool
 }
 
@@ -117,7 +117,7 @@ deleted. The state of a ring without a ControllerRing, whose sharder is in-proce
 derived from its Leases. For an operator in which one instance leads, the command shows
 the leader and what it reconciles.
 
-What the user is not allowed to read is shown as unknown.`,
+Anything that the user is not allowed to read is shown as unknown.`,
 		Example: `  # all rings
   ringmaster status
 
@@ -151,9 +151,9 @@ func (s *statusOptions) run(command *cobra.Command, args []string) error {
 	case s.exitCode && s.watch:
 		return s.withExitCode(nil, usage.SeeHelp(command, errors.New("--exit-code and --watch exclude each other")))
 	}
-	if at := slices.IndexFunc(args, func(arg string) bool { return strings.Contains(arg, "/") }); at >= 0 {
+	if i := slices.IndexFunc(args, func(arg string) bool { return strings.Contains(arg, "/") }); i >= 0 {
 		return s.withExitCode(nil, fmt.Errorf("%q is not the name of a ring: to explain the owner of an object, use '%s'",
-			args[at], explainCommand(command, args[at:]...)))
+			args[i], explainCommand(command, args[i:]...)))
 	}
 	reader, err := s.reader()
 	if err != nil {
@@ -186,8 +186,8 @@ func (s *statusOptions) withExitCode(report *status.Report, err error) error {
 
 // typeGiven adds the right command to the error for a type of objects in the place of a ring.
 func typeGiven(command *cobra.Command, reader *status.Reader, args []string, err error) error {
-	unknown, is := errors.AsType[*status.UnknownRingError](err)
-	if !is || len(args) == 0 || unknown.Name != args[0] || !reader.IsType(args[0]) {
+	unknown, ok := errors.AsType[*status.UnknownRingError](err)
+	if !ok || len(args) == 0 || unknown.Name != args[0] || !reader.IsType(args[0]) {
 		return err
 	}
 	if len(args) == 1 {

@@ -65,8 +65,8 @@ func TestColoursHaveNoWidth(t *testing.T) {
 	}
 }
 
-func TestWhen(t *testing.T) {
-	var when terminal.When
+func TestColourMode(t *testing.T) {
+	var when terminal.ColourMode
 	for _, value := range []string{"auto", "always", "never"} {
 		if err := when.Set(value); err != nil || when.String() != value {
 			t.Errorf("%s: %v", value, err)
@@ -80,7 +80,7 @@ func TestWhen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for value, want := range map[terminal.When]bool{terminal.Auto: false, terminal.Always: true, terminal.Never: false} {
+	for value, want := range map[terminal.ColourMode]bool{terminal.Auto: false, terminal.Always: true, terminal.Never: false} {
 		if got := value.Colours(file); got != want {
 			t.Errorf("%s in a file: %t", value, got)
 		}

@@ -32,19 +32,19 @@ type Question struct {
 	Optional bool
 }
 
-// what is the resource as in an RBAC rule, with its group.
-func (q Question) what() string {
-	what := q.Resource
+// qualifiedResource is the resource as in an RBAC rule, with its group.
+func (q Question) qualifiedResource() string {
+	resource := q.Resource
 	if q.Subresource != "" {
-		what += "/" + q.Subresource
+		resource += "/" + q.Subresource
 	}
 	if q.Group != "" {
-		what += "." + q.Group
+		resource += "." + q.Group
 	}
 	if q.Name != "" {
-		what += " " + q.Name
+		resource += " " + q.Name
 	}
-	return what
+	return resource
 }
 
 // questionsOf expands the rules of roles into questions about an account. Roles count in a namespace,
@@ -112,14 +112,14 @@ func embeddedCRD() (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the embedded CRD: %w", err)
 	}
-	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == crdName })
-	if at < 0 {
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == crdName })
+	if i < 0 {
 		return nil, fmt.Errorf("reading the embedded CRD: %s not found", crdName)
 	}
-	return objects[at].Object, nil
+	return objects[i].Object, nil
 }
 
-// questions returns what the sharder and the shards need, as far as their accounts are known.
+// questions returns the permissions that the sharder and the shards need, as far as their accounts are known.
 func (f *Facts) questions() (questions []Question, err error) {
 	if account := f.Sharder.Account; account != nil {
 		own, err := sharderRoles()

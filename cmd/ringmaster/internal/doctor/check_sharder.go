@@ -10,7 +10,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// consequence is what follows from the lack of a sharder.
+// consequence describes the consequence of a missing sharder.
 const consequence = "new objects get no shard, and the objects of shards that die are not moved"
 
 func evaluateSharder(f *Facts, rings []*ring) *Check {

@@ -84,7 +84,7 @@ func evaluateStale(c *Check, f *Facts) {
 	for i := range f.Webhooks.Value {
 		configuration := &f.Webhooks.Value[i]
 		name := configuration.Labels[shardingv1alpha1.LabelControllerRing]
-		if !f.wants(name) || slices.ContainsFunc(f.Rings.Value, func(r shardingv1alpha1.ControllerRing) bool { return r.Name == name }) {
+		if !f.selects(name) || slices.ContainsFunc(f.Rings.Value, func(r shardingv1alpha1.ControllerRing) bool { return r.Name == name }) {
 			continue
 		}
 		c.add(Finding{

@@ -186,9 +186,9 @@ func TestHealthyRingWithInProcessSharder(t *testing.T) {
 	f.Expect(f.expect(f.Config, f.options()).Status).To(Equal(doctor.OK))
 }
 
-// TestRealSharder finds nothing while a real sharder runs, whose webhook labels the object of a dry-run
+// TestWebhookOfRealSharder finds nothing while a real sharder runs, whose webhook labels the object of a dry-run
 // create, and that it is gone when it has stopped. The object is a child: a Service would need a spec.
-func TestRealSharder(t *testing.T) {
+func TestWebhookOfRealSharder(t *testing.T) {
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t}
 	f.name = f.Namespace
 	f.resources = []shardingv1alpha1.RingResource{{

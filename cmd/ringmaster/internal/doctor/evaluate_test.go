@@ -221,7 +221,7 @@ func TestQuestions(t *testing.T) {
 	questions := questionsOf([]runtime.Object{&rbacv1.Role{Rules: rules}, &rbacv1.ClusterRole{Rules: rules[:1]}}, Question{Ring: "web"}, "here")
 	var got []string
 	for _, q := range questions {
-		got = append(got, fmt.Sprintf("%s: %s %s in %q", q.Ring, q.Verb, q.what(), q.Namespace))
+		got = append(got, fmt.Sprintf("%s: %s %s in %q", q.Ring, q.Verb, q.qualifiedResource(), q.Namespace))
 	}
 	want := []string{
 		`web: create events in "here"`, `web: create events.events.k8s.io in "here"`,
@@ -301,7 +301,7 @@ func TestExpiring(t *testing.T) {
 		"an authority of ten years, long before":       {9 * 365 * day, 365 * day, false},
 		"an authority of ten years, in the last month": {10 * 365 * day, 29 * day, true},
 	} {
-		if got := expiring(&x509.Certificate{NotBefore: now.Add(-test.age), NotAfter: now.Add(test.left)}, now); got != test.want {
+		if got := isExpiring(&x509.Certificate{NotBefore: now.Add(-test.age), NotAfter: now.Add(test.left)}, now); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -69,8 +69,8 @@ func (g *gatherer) findSharder(ctx context.Context, f *Facts) {
 	if election := f.Sharder.Election.Value; election != nil {
 		// The identity is the name of the host, which is that of the pod, and a random part.
 		identity := holder(election)
-		if at := strings.LastIndex(identity, "_"); at > 0 {
-			if pod, err := g.core.CoreV1().Pods(g.SharderNamespace).Get(ctx, identity[:at], metav1.GetOptions{}); err == nil {
+		if end := strings.LastIndex(identity, "_"); end > 0 {
+			if pod, err := g.core.CoreV1().Pods(g.SharderNamespace).Get(ctx, identity[:end], metav1.GetOptions{}); err == nil {
 				f.Sharder.Account = accountOf(pod)
 			}
 		}
@@ -103,7 +103,7 @@ func accountOf(pod *corev1.Pod) *types.NamespacedName {
 	return &types.NamespacedName{Namespace: pod.Namespace, Name: name}
 }
 
-// access asks the API server what ServiceAccounts may do. After an error it asks nothing more.
+// access asks the API server for the permissions of ServiceAccounts. After an error it asks nothing more.
 func (g *gatherer) access(ctx context.Context, questions []Question) Read[[]Access] {
 	answers := make([]Access, len(questions))
 	var mu sync.Mutex

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Document is what a command prints for programs.
+// Document is the output of a command for programs.
 type Document struct {
 	// Root is printed as JSON and YAML, and passed to templates.
 	Root any
-	// Rows are what custom-columns prints, one in each line.
+	// Rows are the lines of custom-columns.
 	Rows []any
-	// Names are what the format name prints.
+	// Names are the lines of the format name.
 	Names []string
 }
 
@@ -45,7 +45,7 @@ func (f Format) Write(out io.Writer, document Document, noHeaders bool) error {
 	case Table, Wide:
 		return fmt.Errorf("a document cannot be written as a %s", f)
 	}
-	if definition, is := strings.CutPrefix(string(f), columnsPrefix); is {
+	if definition, ok := strings.CutPrefix(string(f), columnsPrefix); ok {
 		columns, err := parseColumns(definition)
 		if err != nil {
 			return err

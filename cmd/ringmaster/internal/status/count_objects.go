@@ -29,7 +29,7 @@ func (r *Reader) forEachObject(ctx context.Context, client metadata.ResourceInte
 		page, err := client.List(ctx, options)
 		if apierrors.IsResourceExpired(err) && options.Continue != "" {
 			// The list took too long. The API server offers to continue with the current objects.
-			if expired, is := errors.AsType[*apierrors.StatusError](err); is && expired.ErrStatus.Continue != "" {
+			if expired, ok := errors.AsType[*apierrors.StatusError](err); ok && expired.ErrStatus.Continue != "" {
 				options.Continue = expired.ErrStatus.Continue
 				continue
 			}
@@ -89,7 +89,7 @@ func (r *Reader) countObjects(ctx context.Context, w *clusterState, namespace st
 	}
 }
 
-// permissionHint returns what to do if the user is not allowed to list objects.
+// permissionHint returns the next step if the user is not allowed to list objects.
 func permissionHint(err error, namespace string) string {
 	if apierrors.IsForbidden(err) && namespace == "" {
 		return ". To count the objects of one namespace, add -n"

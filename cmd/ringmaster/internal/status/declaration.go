@@ -132,14 +132,14 @@ func (d *declaration) selector() *metav1.LabelSelector {
 // merge adds resources to a list that lacks some of them.
 func merge(to, from []shardingv1alpha1.RingResource) []shardingv1alpha1.RingResource {
 	for _, added := range from {
-		at := slices.IndexFunc(to, func(known shardingv1alpha1.RingResource) bool { return known.GroupResource == added.GroupResource })
-		if at < 0 {
+		i := slices.IndexFunc(to, func(known shardingv1alpha1.RingResource) bool { return known.GroupResource == added.GroupResource })
+		if i < 0 {
 			to = append(to, added)
 			continue
 		}
 		for _, controlled := range added.ControlledResources {
-			if !slices.Contains(to[at].ControlledResources, controlled) {
-				to[at].ControlledResources = append(slices.Clone(to[at].ControlledResources), controlled)
+			if !slices.Contains(to[i].ControlledResources, controlled) {
+				to[i].ControlledResources = append(slices.Clone(to[i].ControlledResources), controlled)
 			}
 		}
 	}

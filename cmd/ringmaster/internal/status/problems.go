@@ -39,7 +39,7 @@ const (
 // slowDrain is the age from which a drain without a timeout counts as overdue, as in the condition Drained.
 const slowDrain = time.Minute
 
-// problems returns what is wrong with a ring. Without counts it relies on the conditions: their reasons, not their
+// problems returns the problems of a ring. Without counts it relies on the conditions: their reasons, not their
 // messages, are what programs may interpret.
 func (f *ringState) problems(r *Ring, now time.Time) []Problem {
 	var problems []Problem

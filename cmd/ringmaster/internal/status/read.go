@@ -31,7 +31,7 @@ type Reader struct {
 	now      func() time.Time
 }
 
-// Query selects what a report is about.
+// Query selects the subject of a report.
 type Query struct {
 	// Rings are the names of rings. Without names, the report is about all rings.
 	Rings []string
@@ -129,7 +129,7 @@ func (r *Reader) requireNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// clusterState is what was read about all rings.
+// clusterState is the state that was read of all rings.
 type clusterState struct {
 	rings    []*ringState
 	leaders  []leaderLease
@@ -182,7 +182,7 @@ func (r *Reader) readRings(ctx context.Context, query Query) (*clusterState, err
 	return w, nil
 }
 
-// newRingState returns what is known without discovery.
+// newRingState returns the state that is known without discovery.
 func newRingState(d *declaration) *ringState {
 	spec, warnings := d.spec()
 	return &ringState{declaration: d, kinds: kindsOf(spec.Spec.Resources), warnings: warnings}

@@ -59,13 +59,13 @@ func TestCount(t *testing.T) {
 	}))
 }
 
-// TestDrainAge finds in the metadata of objects when a drain began.
-func TestDrainAge(t *testing.T) {
+// TestDrainSince finds in the metadata of objects when a drain began.
+func TestDrainSince(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.declare()
 	f.join("a")
 	f.join("b")
-	object, drain := f.belongsTo("b", "a", "b"), shardingv1alpha1.LabelDrain(f.name)
+	object, drain := f.configMapOwnedBy("b", "a", "b"), shardingv1alpha1.LabelDrain(f.name)
 	f.create("a", object, "another")
 	f.Expect(f.ring().Total.OldestDrain).To(BeNil())
 	written := f.label(object, drain, "b")
