@@ -8,8 +8,8 @@ ROOT   := $(CURDIR)
 BIN    := $(ROOT)/bin
 # The folder with Kubernetes' programs, which all targets use. Programs that the user has in KUBEBUILDER_ASSETS are linked there
 # instead of built.
-GIVEN  := $(filter-out $(BIN)/kubernetes,$(abspath $(KUBEBUILDER_ASSETS)))
-ASSETS := $(BIN)/$(if $(GIVEN),assets,kubernetes)
+EXISTING := $(filter-out $(BIN)/kubernetes,$(abspath $(KUBEBUILDER_ASSETS)))
+ASSETS := $(BIN)/$(if $(EXISTING),assets,kubernetes)
 # The folders with a go.mod of their own. CONTRIBUTING.md has the reasons.
 MODULES := . cmd/ringmaster demo examples examples/natscluster experiment hack kubernetes tools
 TOOL    := go tool -modfile=$(ROOT)/tools/go.mod
@@ -182,7 +182,7 @@ LINTED := $(filter-out kubernetes tools,$(MODULES))
 .PHONY: lint
 lint: ## Check style, imports, and the language of documents, help, messages, comments and identifiers
 	go -C hack run ./language -C $(ROOT)
-	@for module in $(LINTED); do echo "golangci-lint in $$module"; (cd $$module && $(TOOL) golangci-lint run --config $(ROOT)/.golangci.yaml ./...); done
+	@for module in $(LINTED); do echo "golangci-lint in $$module"; (cd $$module && $(TOOL) golangci-lint run --allow-parallel-runners --config $(ROOT)/.golangci.yaml ./...); done
 	cd kubernetes && $(TOOL) golangci-lint fmt --config ../.golangci.yaml --diff ./... # other linters would analyse all of Kubernetes
 
 .PHONY: fmt
@@ -227,7 +227,7 @@ tidy: ## Tidy the go.mod of every module
 kubernetes: ## Build the programs of Kubernetes that KUBEBUILDER_ASSETS lacks, from Go modules (once; about 10 minutes)
 	@command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer and put it on the PATH." >&2; exit 1; }
 	@go -C hack build -o $(BIN)/make-kubernetes ./kubernetes # 'go run' does not forward signals
-	@exec $(BIN)/make-kubernetes -source $(ROOT)/kubernetes -o $(ASSETS) -given '$(GIVEN)'
+	@exec $(BIN)/make-kubernetes -source $(ROOT)/kubernetes -o $(ASSETS) -existing '$(EXISTING)'
 
 .PHONY: images
 images: $(NODE) ## Build images of the programs as tars without Docker, and load them into the node if it runs

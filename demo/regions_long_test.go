@@ -22,7 +22,7 @@ func TestRegionsModeChange(t *testing.T) {
 
 	c := startRegions(t, "--data-dir", dir, "--mode", "local")
 	c.Expect(c.ids()).To(Equal("dc1-1 dc2-1 dc3-1"), "the members are the same")
-	c.Eventually(func() string { return c.status() }).Should(HavePrefix("orders: 0 instances"), "in local mode no operator participates")
+	c.Eventually(func() string { return c.status() }).Should(HavePrefix("orders: 0 participants"), "in local mode no operator participates")
 	_, before := c.members()
 	c.Expect(c.command("restart", "--data-dir", dir)).To(ContainSubstring("have to be restarted"))
 	c.Eventually(func() bool {

@@ -96,7 +96,7 @@ func TestRegions(t *testing.T) {
 	c.Expect(c.ids()).To(Equal("dc1-1 dc2-1 dc3-1"), "all members vote after the start")
 	c.Expect(kubectl(t, c.kubeconfig, "get", "etcdclusters", "-A", "-o", "jsonpath={.items[*].status.members[*].peerURL}")()).To(
 		MatchRegexp(`^(https://127\.0\.0\.1:\d+ ?){3}$`), "members talk to each other with TLS")
-	c.Expect(c.status("orders")).To(And(HavePrefix("orders: 3 instances"), MatchRegexp(`dc2-operator +dc2 +global`)))
+	c.Expect(c.status("orders")).To(And(HavePrefix("orders: 3 participants"), MatchRegexp(`dc2-operator +dc2 +global`)))
 	c.Eventually(kubectl(t, c.kubeconfig, "get", "pods", "-A")).Should(MatchRegexp(`dc1 +dc1-operator +1/1 +Running`))
 
 	_, before := c.members()
@@ -121,12 +121,12 @@ func TestRegions(t *testing.T) {
 	c.Expect(c.command("kill", holder)).To(ContainSubstring("restarts in 20s"))
 	c.Eventually(c.lastDone, 2*timeout).Should(And(HaveField("Action", coordination.Action("Exclusion")), HaveField("Failure", ""), HaveField("Holder", Not(Equal(holder)))))
 	c.Eventually(c.ids).Should(Equal("dc1-2 dc2-2 dc3-2"))
-	c.Expect(c.status()).To(HavePrefix("orders: 3 instances"), "the address stays the same when all members were replaced")
+	c.Expect(c.status()).To(HavePrefix("orders: 3 participants"), "the address stays the same when all members were replaced")
 
 	c.Expect(c.command("pause", "dc2-operator")).To(ContainSubstring("Resume it with 'resume'"))
-	c.Eventually(func() string { return c.status() }).Should(HavePrefix("orders: 2 instances"))
+	c.Eventually(func() string { return c.status() }).Should(HavePrefix("orders: 2 participants"))
 	c.Expect(c.command("resume", "dc2-operator")).To(ContainSubstring("Resumed dc2-operator"))
-	c.Eventually(func() string { return c.status() }).Should(HavePrefix("orders: 3 instances"))
+	c.Eventually(func() string { return c.status() }).Should(HavePrefix("orders: 3 participants"))
 
 	c.Expect(c.command("scale", "4")).To(ContainSubstring("'scale' is only available with --example webhosting"))
 	c.Expect(c.command("kill", "nobody")).To(ContainSubstring("(available: dc1-operator"))

@@ -52,7 +52,7 @@ func TestPlainAlone(t *testing.T) {
 	f.awaitBudgets(1)
 	wrong := f.start("plain", "wrong", shardRole, "--mode=sharder")
 	f.Expect(f.waitForExit(wrong)).NotTo(Succeed())
-	f.Expect(wrong.Tail(1)).To(HaveSuffix("choose shard, lead or alone"))
+	f.Expect(wrong.Tail(1)).To(HaveSuffix("(available: shard, lead, alone)"))
 }
 
 // awaitLeader waits until an instance is the leader.

@@ -45,8 +45,8 @@ func (f *fixture) startRecording() *recording {
 
 func (r *recording) collect(events watch.Interface, deployment bool) {
 	for event := range events.ResultChan() {
-		object, is := event.Object.(metav1.Object)
-		if !is {
+		object, ok := event.Object.(metav1.Object)
+		if !ok {
 			continue
 		}
 		version, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)

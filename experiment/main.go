@@ -1,4 +1,4 @@
-// Command ringmaster-experiment is what 'ringmaster experiment' runs: it generates load for the sample operator, in one or several
+// Command ringmaster-experiment implements 'ringmaster experiment': it generates load for the sample operator, in one or several
 // setups, measures all processes, and writes a report.
 package main
 

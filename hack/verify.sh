@@ -22,7 +22,7 @@ if ! changes=$(diff <(echo "$before") <(snapshot)); then
 fi
 
 echo "tests that documents name, and their links"
-go -C hack run ./testnames -C .. 'docs/*/*.md' 'docs/*/*/*.md' '*.md' 'examples/*/README.md' ||
+go -C hack run ./testnames -C .. 'docs/*.md' 'docs/*/*.md' 'docs/*/*/*.md' '*.md' 'examples/*/README.md' ||
   complain "a document names a test that does not exist, has a promise without one, or has a broken link"
 echo "the command line builds for each operating system"
 for system in linux darwin windows; do
@@ -61,7 +61,7 @@ probe internal/ring io/ioutil
 probe examples/verifyprobe "$ours/internal/process"
 probe demo/control "$ours/examples/etcdcluster/plan"
 output=$(for module in . examples demo; do
-  (cd "$module" && go tool -modfile="$root/tools/go.mod" golangci-lint run --config "$root/.golangci.yaml" --enable-only depguard \
+  (cd "$module" && go tool -modfile="$root/tools/go.mod" golangci-lint run --config "$root/.golangci.yaml" --enable-only depguard --allow-parallel-runners \
     --output.text.path=stdout --output.text.colors=false --output.text.print-issued-lines=false ./... 2>&1 || true)
 done)
 for file in "${expected[@]}"; do

@@ -66,13 +66,13 @@ func (s sharedStore) join(t *testing.T, system, prefix string) *coordinationtest
 }
 
 func TestCoordination(t *testing.T) {
-	user := newPerson(t, rig.Shared(t))
+	user := newCLIUser(t, rig.Shared(t))
 	for name, open := range map[string]func(*testing.T) sharedStore{"etcd": inEtcd, "namespace": inNamespace} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			store := open(t)
 			run := func(args ...string) (stdout, stderr string, err error) {
-				return user.types("", append(append([]string{"coordination"}, args...), store.flags...)...)
+				return user.ringmaster("", append(append([]string{"coordination"}, args...), store.flags...)...)
 			}
 			_, stderr, err := run("status")
 			g.Expect(err).To(HaveOccurred())
@@ -171,7 +171,7 @@ func abandonAndBreakLock(t *testing.T, g *WithT, dc1 *coordinationtest.Region, r
 
 func TestCoordinationRefuses(t *testing.T) {
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	garbage := filepath.Join(rig.TempDir(t), "ca.crt")
 	if err := os.WriteFile(garbage, []byte("none"), 0o600); err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestCoordinationRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, stderr, err := user.types("", append([]string{"coordination", "status"}, test.args...)...)
+			_, stderr, err := user.ringmaster("", append([]string{"coordination", "status"}, test.args...)...)
 			g.Expect(err).To(HaveOccurred())
 			for _, want := range test.want {
 				g.Expect(stderr).To(ContainSubstring(want))
@@ -207,7 +207,7 @@ func TestCoordinationRefuses(t *testing.T) {
 	}
 	t.Run("no such command", func(t *testing.T) {
 		g := NewWithT(t)
-		_, stderr, err := user.types("", "coordination", "stats")
+		_, stderr, err := user.ringmaster("", "coordination", "stats")
 		g.Expect(err).To(HaveOccurred())
 		g.Expect(stderr).To(ContainSubstring(`unknown command "stats"; did you mean status?`))
 	})
@@ -251,7 +251,7 @@ func TestCoordinationWatch(t *testing.T) {
 func TestCoordinationTLS(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	pair, err := r.Issue(pki.Identity{User: "person"})
 	g.Expect(err).NotTo(HaveOccurred())
 	folder := rig.TempDir(t)
@@ -259,10 +259,10 @@ func TestCoordinationTLS(t *testing.T) {
 	g.Expect(os.WriteFile(cert, pair.Certificate, 0o600)).To(Succeed())
 	g.Expect(os.WriteFile(key, pair.Key, 0o600)).To(Succeed())
 	args := []string{"coordination", "status", "--endpoints", r.EtcdURL(), "--cacert", r.CAFile()}
-	_, stderr, err := user.types("", append(args, "--cert", cert, "--key", key)...)
+	_, stderr, err := user.ringmaster("", append(args, "--cert", cert, "--key", key)...)
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(ContainSubstring("no entries below"), "etcd has answered")
-	_, stderr, err = user.types("", args...)
+	_, stderr, err = user.ringmaster("", args...)
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(ContainSubstring("cannot read etcd"))
 }

@@ -18,7 +18,7 @@ import (
 // What is found is tested in internal/doctor. Here is how it is asked for.
 
 func exitCode(err error) int {
-	if exit, is := errors.AsType[*exec.ExitError](err); is {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
 	}
 	return 0
@@ -27,50 +27,50 @@ func exitCode(err error) int {
 func TestDoctor(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, admin := populate(t, r), newPerson(t, r)
-	text, said, err := admin.types("", "doctor", "--ring", ring.Name, "--sharder-namespace", r.Namespace)
-	g.Expect(exitCode(err)).To(Equal(1), said)
+	ring, admin := populate(t, r), newCLIUser(t, r)
+	text, stderr, err := admin.ringmaster("", "doctor", "--ring", ring.Name, "--sharder-namespace", r.Namespace)
+	g.Expect(exitCode(err)).To(Equal(1), stderr)
 	g.Expect(text).To(And(HavePrefix("ok       server       Kubernetes v"), ContainSubstring("failure  sharder"), ContainSubstring("next: "),
 		MatchRegexp(`\d+ failures?, \d+ warnings? and \d+ unknown in 10 checks\.`), Not(ContainSubstring("\x1b"))))
-	g.Expect(said).To(MatchRegexp(`^Error: \d+ failures? found\n$`))
+	g.Expect(stderr).To(MatchRegexp(`^Error: \d+ failures? found\n$`))
 
-	out, _, err := admin.types("", "doctor", "--ring", ring.Name, "--sharder-namespace", r.Namespace, "-o", "json")
+	out, _, err := admin.ringmaster("", "doctor", "--ring", ring.Name, "--sharder-namespace", r.Namespace, "-o", "json")
 	g.Expect(exitCode(err)).To(Equal(1))
 	report := &doctor.Report{}
 	g.Expect(json.Unmarshal([]byte(out), report)).To(Succeed())
 	g.Expect(report.Status).To(Equal(doctor.Failure))
 
-	printed, said, err := admin.types("", "doctor", "--print-role")
-	g.Expect(err).NotTo(HaveOccurred(), said)
-	admin.applies(printed)
+	printed, stderr, err := admin.ringmaster("", "doctor", "--print-role")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
+	admin.kubectlApply(printed)
 }
 
 // TestDoctorWithoutFailures has no ring of the name any more, but its webhook configuration, which is a warning.
 func TestDoctorWithoutFailures(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	admin := newPerson(t, r)
+	admin := newCLIUser(t, r)
 	ring := declare(t, r).Name
-	_, said, err := admin.types("", "doctor", "--ring", "absent")
+	_, stderr, err := admin.ringmaster("", "doctor", "--ring", "absent")
 	g.Expect(exitCode(err)).To(Equal(2))
-	g.Expect(said).To(And(ContainSubstring(`ring "absent" not found (available: `), ContainSubstring(ring)))
+	g.Expect(stderr).To(And(ContainSubstring(`ring "absent" not found (available: `), ContainSubstring(ring)))
 	g.Expect(r.Client.Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "controllerring-" + ring + "-gone", Labels: map[string]string{shardingv1alpha1.LabelControllerRing: ring + "-gone"}},
 	})).To(Succeed())
-	text, said, err := admin.types("", "doctor", "--ring", ring+"-gone", "--color", "always")
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	text, stderr, err := admin.ringmaster("", "doctor", "--ring", ring+"-gone", "--color", "always")
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(text).To(ContainSubstring("\x1b[33mwarning\x1b[0m  webhooks     1 finding"))
 	g.Expect(text).To(ContainSubstring("\n0 failures, 1 warning and 0 unknown in 10 checks.\n"))
 }
 
 // TestDoctorCannotCheck ends with 2.
 func TestDoctorCannotCheck(t *testing.T) {
-	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	nowhere := &cliUser{t: t, kubeconfig: "/nonexistent"}
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"no cluster":          {nil, "KUBECONFIG names a file that cannot be read"},
+		"no cluster":          {nil, "no cluster is configured: reading a file of KUBECONFIG: stat /nonexistent"},
 		"an argument":         {[]string{"webhosting"}, "name a ring with --ring"},
 		"no such flag":        {[]string{"--verbose"}, "unknown flag: --verbose\nSee 'ringmaster doctor --help'"},
 		"no such format":      {[]string{"-o", "table"}, "must be one of text, json, yaml"},
@@ -81,9 +81,9 @@ func TestDoctorCannotCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, said, err := nowhere.types("", append([]string{"doctor"}, test.args...)...)
-			g.Expect(exitCode(err)).To(Equal(2), said)
-			g.Expect(said).To(ContainSubstring(test.want))
+			_, stderr, err := nowhere.ringmaster("", append([]string{"doctor"}, test.args...)...)
+			g.Expect(exitCode(err)).To(Equal(2), stderr)
+			g.Expect(stderr).To(ContainSubstring(test.want))
 		})
 	}
 }

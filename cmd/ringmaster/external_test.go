@@ -12,7 +12,7 @@ import (
 // TestExperiment runs a program of its own, with all arguments, its output and its exit code.
 func TestExperiment(t *testing.T) {
 	g := NewWithT(t)
-	folder, p := rig.TempDir(t), &person{t: t}
+	folder, p := rig.TempDir(t), &cliUser{t: t}
 	// Another process writes the programs: a process that another test starts would inherit the open files of this one.
 	shell := func(script string, args ...string) {
 		t.Helper()

@@ -22,41 +22,41 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{CRDs: []string{"config/crds"}})
 }
 
-// person is a user with a kubeconfig who runs commands.
-type person struct {
+// cliUser is a user with a kubeconfig who runs commands.
+type cliUser struct {
 	t          *testing.T
 	kubeconfig string
 }
 
-func newPerson(t *testing.T, r *rig.Rig) *person {
+func newCLIUser(t *testing.T, r *rig.Rig) *cliUser {
 	t.Helper()
 	kubeconfig := filepath.Join(rig.TempDir(t), "kubeconfig")
 	if err := r.WriteKubeconfig(kubeconfig, pki.Identity{User: "person", Groups: []string{"system:masters"}}); err != nil {
 		t.Fatal(err)
 	}
-	return &person{t: t, kubeconfig: kubeconfig}
+	return &cliUser{t: t, kubeconfig: kubeconfig}
 }
 
-// types runs the real binary, and returns its standard output and its standard error.
-func (p *person) types(stdin string, args ...string) (out, said string, err error) {
+// ringmaster runs the real binary, and returns its standard output and its standard error.
+func (p *cliUser) ringmaster(stdin string, args ...string) (out, stderr string, err error) {
 	p.t.Helper()
 	return p.run(rig.Build(p.t, "./cmd/ringmaster", rig.Race), stdin, args...)
 }
 
-// applies pipes output into kubectl apply.
-func (p *person) applies(printed string) {
+// kubectlApply pipes output into kubectl apply.
+func (p *cliUser) kubectlApply(printed string) {
 	p.t.Helper()
-	_, said, err := p.run(filepath.Join(rig.Assets(p.t), "kubectl"), printed, "apply", "--validate=strict", "-f", "-")
+	_, stderr, err := p.run(filepath.Join(rig.Assets(p.t), "kubectl"), printed, "apply", "--validate=strict", "-f", "-")
 	if err != nil {
-		p.t.Fatalf("kubectl: %v\n%s", err, said)
+		p.t.Fatalf("kubectl: %v\n%s", err, stderr)
 	}
 }
 
-func (p *person) run(program, stdin string, args ...string) (out, said string, err error) {
-	var stdout, stderr bytes.Buffer
+func (p *cliUser) run(program, stdin string, args ...string) (out, stderr string, err error) {
+	var outBuffer, errBuffer bytes.Buffer
 	cmd := exec.CommandContext(p.t.Context(), program, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.kubeconfig)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &outBuffer, &errBuffer
 	err = cmd.Run()
-	return stdout.String(), stderr.String(), err
+	return outBuffer.String(), errBuffer.String(), err
 }

@@ -48,10 +48,10 @@ func may(t *testing.T, r *rig.Rig, account, verb, group, resource, namespace str
 func TestRoleForSharder(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, person := declare(t, r), newPerson(t, r)
-	printed, stderr, err := person.types("", "role", ring.Name)
+	ring, person := declare(t, r), newCLIUser(t, r)
+	printed, stderr, err := person.ringmaster("", "role", ring.Name)
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
-	person.applies(printed)
+	person.kubectlApply(printed)
 
 	const sharder = "sharding-system:sharder"
 	g.Eventually(func() bool { return may(t, r, sharder, "patch", "apps", "deployments", "") }, "10s").Should(BeTrue())
@@ -68,11 +68,11 @@ func TestRoleForSharder(t *testing.T) {
 func TestRoleForShards(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, person := declare(t, r), newPerson(t, r)
+	ring, person := declare(t, r), newCLIUser(t, r)
 	for _, account := range []string{"one", "two"} { // which share the roles
-		printed, stderr, err := person.types("", "role", ring.Name, "--shard", r.Namespace+"/"+account)
+		printed, stderr, err := person.ringmaster("", "role", ring.Name, "--shard", r.Namespace+"/"+account)
 		g.Expect(err).NotTo(HaveOccurred(), stderr)
-		person.applies(printed)
+		person.kubectlApply(printed)
 	}
 	for _, name := range []string{"one", "two"} {
 		account := r.Namespace + ":" + name
@@ -99,11 +99,11 @@ func TestRoleWithoutCluster(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(rig.TempDir(t), "ring.yaml")
 	g.Expect(os.WriteFile(file, []byte(ringFile), 0o600)).To(Succeed())
-	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
-	fromFile, stderr, err := nowhere.types("", "role", "-f", file)
+	nowhere := &cliUser{t: t, kubeconfig: "/nonexistent"}
+	fromFile, stderr, err := nowhere.ringmaster("", "role", "-f", file)
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(fromFile).To(ContainSubstring("sharding:sharder:from-file"))
-	fromInput, stderr, err := nowhere.types(ringFile, "role", "from-file", "-f", "-")
+	fromInput, stderr, err := nowhere.ringmaster(ringFile, "role", "from-file", "-f", "-")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(fromInput).To(Equal(fromFile))
 }
@@ -112,13 +112,13 @@ func TestRoleWithoutCluster(t *testing.T) {
 // about to change.
 func TestRoleWarns(t *testing.T) {
 	g := NewWithT(t)
-	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	nowhere := &cliUser{t: t, kubeconfig: "/nonexistent"}
 	const picky = ringFile + "  shardNamespaces: [here, there]\n"
-	printed, stderr, err := nowhere.types(picky, "role", "-f", "-", "--shard", "elsewhere")
+	printed, stderr, err := nowhere.ringmaster(picky, "role", "-f", "-", "--shard", "elsewhere")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(stderr).To(And(ContainSubstring("only from the namespaces here, there"), ContainSubstring("add elsewhere")))
 	g.Expect(printed).To(ContainSubstring("kind: RoleBinding"))
-	_, stderr, err = nowhere.types(picky, "role", "-f", "-", "--shard", "there")
+	_, stderr, err = nowhere.ringmaster(picky, "role", "-f", "-", "--shard", "there")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(stderr).To(BeEmpty())
 }
@@ -127,18 +127,18 @@ func TestRoleWarns(t *testing.T) {
 func TestRoleSelectsCluster(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := declare(t, r), newPerson(t, r)
-	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
-	_, stderr, err := nowhere.types("", "role", ring.Name, "--kubeconfig", user.kubeconfig, "--context", "ringmaster")
+	ring, user := declare(t, r), newCLIUser(t, r)
+	nowhere := &cliUser{t: t, kubeconfig: "/nonexistent"}
+	_, stderr, err := nowhere.ringmaster("", "role", ring.Name, "--kubeconfig", user.kubeconfig, "--context", "ringmaster")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
-	_, stderr, err = user.types("", "role", ring.Name, "--context", "elsewhere")
+	_, stderr, err = user.ringmaster("", "role", ring.Name, "--context", "elsewhere")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(ContainSubstring(`context "elsewhere" does not exist`))
 }
 
 func TestRoleRefuses(t *testing.T) {
 	r := rig.Shared(t)
-	ring, user := declare(t, r), newPerson(t, r)
+	ring, user := declare(t, r), newCLIUser(t, r)
 	empty := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: ring.Name + "-empty"}}
 	if err := r.Client.Create(t.Context(), empty); err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestRoleRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			out, stderr, err := user.types("", append([]string{"role"}, test.args...)...)
+			out, stderr, err := user.ringmaster("", append([]string{"role"}, test.args...)...)
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(stderr).To(ContainSubstring(test.want))
 			g.Expect(out).To(BeEmpty(), "kubectl would apply it")
@@ -173,11 +173,11 @@ func TestRoleRefuses(t *testing.T) {
 // TestRoleWithoutCRD has a cluster without the CRD.
 func TestRoleWithoutCRD(t *testing.T) {
 	g := NewWithT(t)
-	user := newPerson(t, rig.Private(t, rig.Options{}))
-	_, stderr, err := user.types("", "role", "webhosting")
+	user := newCLIUser(t, rig.Private(t, rig.Options{}))
+	_, stderr, err := user.ringmaster("", "role", "webhosting")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(ContainSubstring("install the sharder first"), fmt.Sprint(err))
-	_, stderr, err = user.types("", "role", "webhosting", "--in-process", "--shard", "there")
+	_, stderr, err = user.ringmaster("", "role", "webhosting", "--in-process", "--shard", "there")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(And(ContainSubstring("does not serve ControllerRings; for an in-process sharder, set the file of the ring with -f"),
 		Not(ContainSubstring("install the sharder"))))

@@ -47,19 +47,19 @@ func populate(t *testing.T, r *rig.Rig) *shardingv1alpha1.ControllerRing {
 func TestStatus(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 
-	all, stderr, err := user.types("", "status")
+	all, stderr, err := user.ringmaster("", "status")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(all).To(And(HavePrefix("RING "), ContainSubstring(ring.Name)))
-	one, stderr, err := user.types("", "status", ring.Name, "-n", r.Namespace)
+	one, stderr, err := user.ringmaster("", "status", ring.Name, "-n", r.Namespace)
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(one).To(And(MatchRegexp(`shard-0 +\S+ +ready`), ContainSubstring("no sharder has observed the ControllerRing"), ContainSubstring("add --count"), Not(ContainSubstring("\x1b"))))
-	coloured, stderr, err := user.types("", "status", "--ring", ring.Name, "--color=always", "-A", "-o", "wide")
+	coloured, stderr, err := user.ringmaster("", "status", "--ring", ring.Name, "--color=always", "-A", "-o", "wide")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(coloured).To(ContainSubstring("\x1b[32mready\x1b[0m"))
 
-	text, stderr, err := user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "-o", "json")
+	text, stderr, err := user.ringmaster("", "status", ring.Name, "-n", r.Namespace, "--count", "-o", "json")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	report := &status.Report{}
 	g.Expect(json.Unmarshal([]byte(text), report)).To(Succeed())
@@ -69,13 +69,13 @@ func TestStatus(t *testing.T) {
 func TestExplain(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 	for _, args := range [][]string{{"configmap/object"}, {"cm", "object"}, {"configmaps", "object", "object"}} {
-		object, stderr, err := user.types("", append([]string{"explain", "--ring", ring.Name, "-n", r.Namespace}, args...)...)
+		object, stderr, err := user.ringmaster("", append([]string{"explain", "--ring", ring.Name, "-n", r.Namespace}, args...)...)
 		g.Expect(err).NotTo(HaveOccurred(), stderr)
 		g.Expect(object).To(ContainSubstring("configmaps/object: shard-0 owns the object, as the ring requires."))
 	}
-	owner, stderr, err := user.types("", "explain", "cm/object", "--ring", ring.Name, "-n", r.Namespace, "-o", "jsonpath={.objects[0].places[0].shard}")
+	owner, stderr, err := user.ringmaster("", "explain", "cm/object", "--ring", ring.Name, "-n", r.Namespace, "-o", "jsonpath={.objects[0].places[0].shard}")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(owner).To(Equal("shard-0"))
 }
@@ -84,28 +84,28 @@ func TestExplain(t *testing.T) {
 func TestExitCode(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
-	out, stderr, err := user.types("", "status", ring.Name, "--exit-code")
+	ring, user := populate(t, r), newCLIUser(t, r)
+	out, stderr, err := user.ringmaster("", "status", ring.Name, "--exit-code")
 	g.Expect(err).To(MatchError("exit status 1"))
 	g.Expect(out).To(HavePrefix("RING "), "it prints the state, too")
 	g.Expect(stderr).To(And(ContainSubstring(`ring "`+ring.Name+`": Ready is Unknown`), ContainSubstring("no sharder is active")))
-	_, _, err = user.types("", "status", "elsewhere", "--exit-code")
+	_, _, err = user.ringmaster("", "status", "elsewhere", "--exit-code")
 	g.Expect(err).To(MatchError("exit status 2"))
-	_, _, err = user.types("", "status", "elsewhere")
+	_, _, err = user.ringmaster("", "status", "elsewhere")
 	g.Expect(err).To(MatchError("exit status 1"))
 
 	ring.Status = shardingv1alpha1.ControllerRingStatus{ObservedGeneration: ring.Generation, Conditions: []metav1.Condition{{
 		Type: "Ready", Status: "True", Reason: "Ready", LastTransitionTime: metav1.Now(),
 	}}}
 	g.Expect(r.Client.Status().Update(t.Context(), ring)).To(Succeed())
-	_, stderr, err = user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
+	_, stderr, err = user.ringmaster("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	orphan := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.Namespace, Name: "orphan", Labels: map[string]string{shardingv1alpha1.LabelShard(ring.Name): "gone"},
 	}}
 	g.Expect(r.Client.Create(t.Context(), orphan)).To(Succeed())
 	t.Cleanup(func() { g.Expect(r.Client.Delete(context.Background(), orphan)).To(Succeed()) })
-	_, stderr, err = user.types("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
+	_, stderr, err = user.ringmaster("", "status", ring.Name, "-n", r.Namespace, "--count", "--exit-code")
 	g.Expect(err).To(MatchError("exit status 1"))
 	g.Expect(stderr).To(ContainSubstring("1 object is orphaned"))
 }
@@ -114,20 +114,20 @@ func TestExitCode(t *testing.T) {
 func TestImpersonation(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	_, user := populate(t, r), newPerson(t, r)
-	_, stderr, err := user.types("", "status", "--as", "nobody")
+	_, user := populate(t, r), newCLIUser(t, r)
+	_, stderr, err := user.ringmaster("", "status", "--as", "nobody")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(ContainSubstring(`User "nobody" cannot list resource "controllerrings"`))
-	_, stderr, err = user.types("", "status", "--as", "nobody", "--as-group", "system:masters", "--request-timeout", "1m")
+	_, stderr, err = user.ringmaster("", "status", "--as", "nobody", "--as-group", "system:masters", "--request-timeout", "1m")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
-	_, stderr, err = user.types("", "status", "--request-timeout", "1ns")
+	_, stderr, err = user.ringmaster("", "status", "--request-timeout", "1ns")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(Or(ContainSubstring("Client.Timeout exceeded"), ContainSubstring("deadline exceeded")))
 }
 
 func TestStatusRefuses(t *testing.T) {
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 	explain := func(args ...string) []string { return append([]string{"explain"}, args...) }
 	status := func(args ...string) []string { return append([]string{"status"}, args...) }
 	for name, test := range map[string]struct {
@@ -156,7 +156,7 @@ func TestStatusRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, stderr, err := user.types("", test.args...)
+			_, stderr, err := user.ringmaster("", test.args...)
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(stderr).To(ContainSubstring(test.want))
 		})
@@ -167,7 +167,7 @@ func TestStatusRefuses(t *testing.T) {
 func TestStatusWatch(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, rig.Build(t, "./cmd/ringmaster", rig.Race), "status", ring.Name, "--watch")
@@ -190,7 +190,7 @@ func TestStatusWatch(t *testing.T) {
 func TestPlugin(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := populate(t, r), newPerson(t, r)
+	ring, user := populate(t, r), newCLIUser(t, r)
 	folder := rig.TempDir(t)
 	g.Expect(os.Symlink(rig.Build(t, "./cmd/ringmaster", rig.Race), filepath.Join(folder, "kubectl-ring"))).To(Succeed())
 	kubectl := func(args ...string) (out, stderr string, err error) {
@@ -214,7 +214,7 @@ func TestPlugin(t *testing.T) {
 
 // TestMistypedCommands has errors that name the help.
 func TestMistypedCommands(t *testing.T) {
-	nowhere := &person{t: t, kubeconfig: "/nonexistent"}
+	nowhere := &cliUser{t: t, kubeconfig: "/nonexistent"}
 	for name, test := range map[string]struct {
 		args []string
 		want string
@@ -226,7 +226,7 @@ func TestMistypedCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, stderr, err := nowhere.types("", test.args...)
+			_, stderr, err := nowhere.ringmaster("", test.args...)
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(stderr).To(ContainSubstring(test.want))
 		})

@@ -66,7 +66,7 @@ func countLabelled(t *testing.T, r *rig.Rig) (n int) {
 func TestUnlabelDeletedRing(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	const n = 700
 	createLabelled(t, r, n)
 	// A cluster-scoped object too.
@@ -74,7 +74,7 @@ func TestUnlabelDeletedRing(t *testing.T) {
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"shard"}}}`, shardingv1alpha1.LabelShard(r.Namespace))
 	g.Expect(r.Client.Patch(t.Context(), namespace, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
 
-	stdout, stderr, err := user.types("", "unlabel", r.Namespace, "--dry-run")
+	stdout, stderr, err := user.ringmaster("", "unlabel", r.Namespace, "--dry-run")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(stdout).To(And(
 		MatchRegexp(`searching all \d\d+ resources`),
@@ -82,7 +82,7 @@ func TestUnlabelDeletedRing(t *testing.T) {
 		ContainSubstring("Nothing was changed"),
 	))
 	g.Expect(countLabelled(t, r)).To(Equal(n))
-	stdout, stderr, err = user.types("", "unlabel", r.Namespace)
+	stdout, stderr, err = user.ringmaster("", "unlabel", r.Namespace)
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stdout).To(ContainSubstring(fmt.Sprintf("configmaps: %d with labels", n)))
 	g.Expect(stderr).To(And(ContainSubstring("nothing was changed"), ContainSubstring("add --yes")))
@@ -102,7 +102,7 @@ func TestUnlabelDeletedRing(t *testing.T) {
 			_ = r.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", patch))
 		}
 	})
-	stdout, stderr, err = user.types("", "unlabel", r.Namespace, "--yes")
+	stdout, stderr, err = user.ringmaster("", "unlabel", r.Namespace, "--yes")
 	close(stop)
 	writer.Wait()
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
@@ -114,7 +114,7 @@ func TestUnlabelDeletedRing(t *testing.T) {
 	g.Expect(countLabelled(t, r)).To(BeZero())
 
 	// The second time no label is left, so the name might be misspelt.
-	_, stderr, err = user.types("", "unlabel", r.Namespace, "--resource", "configmaps", "--yes")
+	_, stderr, err = user.ringmaster("", "unlabel", r.Namespace, "--resource", "configmaps", "--yes")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(And(
 		ContainSubstring(fmt.Sprintf("ring %q not found", r.Namespace)),
@@ -122,7 +122,7 @@ func TestUnlabelDeletedRing(t *testing.T) {
 		ContainSubstring("If the labels were removed before"),
 	))
 	// With a file the name is known to be correct.
-	stdout, stderr, err = user.types(strings.ReplaceAll(ringFile, "from-file", r.Namespace), "unlabel", "-f", "-")
+	stdout, stderr, err = user.ringmaster(strings.ReplaceAll(ringFile, "from-file", r.Namespace), "unlabel", "-f", "-")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(stdout).To(And(ContainSubstring("0 objects have labels of the ring "), ContainSubstring("resources searched: 1"), ContainSubstring("Nothing was changed.")))
 }
@@ -131,7 +131,7 @@ func TestUnlabelDeletedRing(t *testing.T) {
 func TestUnlabelUnknownRing(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	createLabelled(t, r, 3)
 	shard := "shard-0"
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
@@ -140,12 +140,12 @@ func TestUnlabelUnknownRing(t *testing.T) {
 	}}
 	g.Expect(r.Client.Create(t.Context(), lease)).To(Succeed())
 	for _, args := range [][]string{{"misspelt"}, {"misspelt", "--yes"}, {"misspelt", "--dry-run"}} {
-		stdout, stderr, err := user.types("", append([]string{"unlabel", "--resource", "configmaps"}, args...)...)
+		stdout, stderr, err := user.ringmaster("", append([]string{"unlabel", "--resource", "configmaps"}, args...)...)
 		g.Expect(err).To(HaveOccurred())
 		g.Expect(stdout).To(BeEmpty(), "no report of success")
 		g.Expect(stderr).To(And(ContainSubstring("objects have labels of: another, "), ContainSubstring(r.Namespace+"-joined")))
 	}
-	stdout, stderr, err := user.types("", "unlabel", r.Namespace+"-joined", "--resource", "configmaps", "--yes")
+	stdout, stderr, err := user.ringmaster("", "unlabel", r.Namespace+"-joined", "--resource", "configmaps", "--yes")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(stdout).To(ContainSubstring("from 0 objects"), "the ring has shards, so it exists")
 }
@@ -154,7 +154,7 @@ func TestUnlabelUnknownRing(t *testing.T) {
 func TestUnlabelRefusesLiveShards(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	ring, user := declare(t, r), newPerson(t, r)
+	ring, user := declare(t, r), newCLIUser(t, r)
 	createLabelled(t, r, 20)
 	shard := "shard-0"
 	lease := &coordinationv1.Lease{
@@ -166,20 +166,20 @@ func TestUnlabelRefusesLiveShards(t *testing.T) {
 	}
 	g.Expect(r.Client.Create(t.Context(), lease)).To(Succeed())
 
-	_, stderr, err := user.types("", "unlabel", ring.Name, "--yes")
+	_, stderr, err := user.ringmaster("", "unlabel", ring.Name, "--yes")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(And(ContainSubstring("has live shards: "+r.Namespace+"/shard-0"), ContainSubstring("--force")))
-	stdout, stderr, err := user.types("", "unlabel", ring.Name, "--dry-run")
+	stdout, stderr, err := user.ringmaster("", "unlabel", ring.Name, "--dry-run")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(stdout).To(ContainSubstring("20 objects have labels of the ring "+ring.Name+"; resources searched: 2"), "only the resources of the ring")
 
 	g.Expect(r.Client.Delete(t.Context(), ring)).To(Succeed())
-	_, stderr, err = user.types("", "unlabel", ring.Name, "--yes")
+	_, stderr, err = user.ringmaster("", "unlabel", ring.Name, "--yes")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(ContainSubstring("is deleted, but its shards are alive"))
 	g.Expect(countLabelled(t, r)).To(Equal(20))
 
-	stdout, stderr, err = user.types("", "unlabel", ring.Name, "--force", "--resource", "configmaps", "--yes")
+	stdout, stderr, err = user.ringmaster("", "unlabel", ring.Name, "--force", "--resource", "configmaps", "--yes")
 	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	g.Expect(stdout).To(ContainSubstring("configmaps: 20 unlabelled"))
 	g.Expect(countLabelled(t, r)).To(BeZero())
@@ -189,14 +189,14 @@ func TestUnlabelRefusesLiveShards(t *testing.T) {
 func TestUnlabelContinuesAfterError(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	createLabelled(t, r, 10)
-	user.applies(fmt.Sprintf(refusingPolicy, r.Namespace))
+	user.kubectlApply(fmt.Sprintf(refusingPolicy, r.Namespace))
 	g.Eventually(func() error {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: "object-3"}}
 		return r.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"a":"b"}}`)), client.DryRunAll)
 	}, "10s").ShouldNot(Succeed(), "the policy is in force")
-	stdout, stderr, err := user.types("", "unlabel", r.Namespace, "--resource", "configmaps,secrets", "--yes")
+	stdout, stderr, err := user.ringmaster("", "unlabel", r.Namespace, "--resource", "configmaps,secrets", "--yes")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stdout).To(ContainSubstring("configmaps: 9 unlabelled, 1 still have labels"))
 	g.Expect(stderr).To(And(ContainSubstring("configmaps "+r.Namespace+"/object-3: "), ContainSubstring("is a policy"), ContainSubstring("run the command again")))
@@ -230,15 +230,15 @@ spec:
 func TestUnlabelStopsWhenLabelsAreAddedAgain(t *testing.T) {
 	g := NewWithT(t)
 	r := rig.Shared(t)
-	user := newPerson(t, r)
+	user := newCLIUser(t, r)
 	createLabelled(t, r, 600)
-	user.applies(fmt.Sprintf(assigningPolicy, r.Namespace))
+	user.kubectlApply(fmt.Sprintf(assigningPolicy, r.Namespace))
 	g.Eventually(func() map[string]string {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, GenerateName: "probe-"}}
 		g.Expect(r.Client.Create(t.Context(), object)).To(Succeed())
 		return object.Labels
 	}, "10s").Should(HaveKey(shardingv1alpha1.LabelShard(r.Namespace)))
-	_, stderr, err := user.types("", "unlabel", r.Namespace, "--resource", "configmaps", "--yes")
+	_, stderr, err := user.ringmaster("", "unlabel", r.Namespace, "--resource", "configmaps", "--yes")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stderr).To(And(ContainSubstring("the ring's webhook puts the labels back"), ContainSubstring("kubectl delete controllerring")))
 }
@@ -270,7 +270,7 @@ spec:
 `
 
 func TestUnlabelRefuses(t *testing.T) {
-	user := newPerson(t, rig.Shared(t))
+	user := newCLIUser(t, rig.Shared(t))
 	for name, test := range map[string]struct {
 		args []string
 		want string
@@ -283,7 +283,7 @@ func TestUnlabelRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, stderr, err := user.types("", append([]string{"unlabel"}, test.args...)...)
+			_, stderr, err := user.ringmaster("", append([]string{"unlabel"}, test.args...)...)
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(stderr).To(ContainSubstring(test.want))
 		})

@@ -48,8 +48,8 @@ func established(definition *unstructured.Unstructured) bool {
 }
 
 // Install applies objects. It retries while the API server does not serve their kinds yet.
-func (c *Cluster) Install(ctx context.Context, what string, objects ...*unstructured.Unstructured) error {
-	return WaitFor(ctx, what+" to be applied", func(ctx context.Context) (bool, error) {
+func (c *Cluster) Install(ctx context.Context, description string, objects ...*unstructured.Unstructured) error {
+	return WaitFor(ctx, description+" to be applied", func(ctx context.Context) (bool, error) {
 		err := manifest.Apply(ctx, c.Client, FieldManager, objects...)
 		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			return false, nil
@@ -59,7 +59,7 @@ func (c *Cluster) Install(ctx context.Context, what string, objects ...*unstruct
 }
 
 // WaitFor polls until the condition is true, or returns its error.
-func WaitFor(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
+func WaitFor(ctx context.Context, description string, condition func(context.Context) (bool, error)) error {
 	const interval = 50 * time.Millisecond
 	for {
 		done, err := condition(ctx)
@@ -67,7 +67,7 @@ func WaitFor(ctx context.Context, what string, condition func(context.Context) (
 		case done && err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
+			return fmt.Errorf("waiting for %s: %w", description, context.Cause(ctx))
 		case err != nil:
 			return err
 		}

@@ -18,7 +18,7 @@ const nodeName = "fake"
 
 // NewFakeNode creates a node that runs no containers. processes returns the process behind a Pod,
 // if there is one; report receives errors.
-func (c *Cluster) NewFakeNode(processes func(namespace, name string) (fakenode.Process, bool), report func(about, what string, failure bool)) (*fakenode.Node, error) {
+func (c *Cluster) NewFakeNode(processes func(namespace, name string) (fakenode.Process, bool), report func(about, message string, failure bool)) (*fakenode.Node, error) {
 	path := filepath.Join(c.Dir, "kubeconfigs", "node")
 	if err := c.Plane.WriteKubeconfig(path, fakenode.Identity(nodeName)); err != nil {
 		return nil, err

@@ -49,13 +49,13 @@ func (c *Cluster) identify(ctx context.Context, spec ProcessSpec) ([]string, err
 		return []string{"KUBECONFIG=" + os.DevNull}, nil // not the user's own
 	}
 	const year = 365 * 24 * time.Hour // no demo runs longer
-	given, err := identity.Create(ctx, c.Plane, c.Clientset, identity.Request{
+	created, err := identity.Create(ctx, c.Plane, c.Clientset, identity.Request{
 		Pod: pod(spec), Validity: year, Folder: c.ProcessDir(spec.Name), Server: c.Plane.URL(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return append(given.Env(), "POD_UID="+string(given.Pod.UID)), nil
+	return append(created.Env(), "POD_UID="+string(created.Pod.UID)), nil
 }
 
 // pod returns the Pod that represents the process. It is bound to the fake node, which reports it

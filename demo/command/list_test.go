@@ -49,7 +49,8 @@ webhosting-operator-1   waiting   -      1          5s    killed by you; restart
 `,
 		},
 		"JSON without processes": {
-			func(out *bytes.Buffer, processes []control.Process) error { return writeJSON(out, processes) }, []control.Process{},
+			func(out *bytes.Buffer, processes []control.Process) error { return writeJSON(out, processes) },
+			[]control.Process{},
 			"{\n  \"processes\": []\n}\n",
 		},
 	} {

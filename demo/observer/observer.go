@@ -133,10 +133,10 @@ func (o *Observer) SetRingProblem(problem string) {
 }
 
 // RecordEvent records an event.
-func (o *Observer) RecordEvent(about, what string, warning bool) {
+func (o *Observer) RecordEvent(about, message string, warning bool) {
 	o.change(func() {
 		o.eventCount++
-		o.events = append(o.events, view.Event{Number: o.eventCount, At: o.options.Clock.Now(), About: about, What: what, Warning: warning})
+		o.events = append(o.events, view.Event{Number: o.eventCount, At: o.options.Clock.Now(), About: about, Message: message, Warning: warning})
 		o.events = o.events[max(0, len(o.events)-maxHistory):]
 	})
 }

@@ -177,8 +177,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestStale has Leases of earlier processes until the current ones renew them.
-func TestStale(t *testing.T) {
+// TestEarlierLeasesAreIgnored has Leases of earlier processes until the current ones renew them.
+func TestEarlierLeasesAreIgnored(t *testing.T) {
 	elected := func(renewed time.Time) *coordinationv1.Lease {
 		l := leaseFor("ring-sharder", "a_uuid", renewed)
 		l.Labels = nil
@@ -241,7 +241,7 @@ func TestHistoryIsLimited(t *testing.T) {
 		f.SetObject(site("shop", strconv.Itoa(i%2)))
 	}
 	state := f.state()
-	if n := len(state.Events); n >= many || state.Events[n-1].What != strconv.Itoa(many-1) || state.Events[n-1].Number != many {
+	if n := len(state.Events); n >= many || state.Events[n-1].Message != strconv.Itoa(many-1) || state.Events[n-1].Number != many {
 		t.Errorf("%d events, the last is %+v", n, state.Events[n-1])
 	}
 	if len(state.Moves) >= many-1 || state.Moved != many-1 {

@@ -24,7 +24,7 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// Watch describes what to watch.
+// Watch describes the objects to watch.
 type Watch struct {
 	// Config is the access to the cluster.
 	Config *rest.Config

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Command picture draws the picture of the live view in the README: it runs 'ringmaster up' on a
-// pseudo-terminal, presses keys, and draws what the terminal shows as an animated SVG.
+// pseudo-terminal, presses keys, and draws the terminal's contents as an animated SVG.
 package main
 
 import (

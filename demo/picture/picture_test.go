@@ -18,7 +18,7 @@ import (
 func show(t *testing.T, written string) [][]cell {
 	t.Helper()
 	terminal := vt.NewEmulator(6, 3)
-	if _, err := io.WriteString(terminal, written); err != nil {
+	if _, err := terminal.WriteString(written); err != nil {
 		t.Fatal(err)
 	}
 	return readCells(terminal)

@@ -73,7 +73,7 @@ func (r *recorder) emulate() {
 	}
 }
 
-// text returns what the terminal shows.
+// text returns the text on the terminal.
 func (r *recorder) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

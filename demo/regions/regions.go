@@ -132,24 +132,24 @@ func (d *Demo) change() {
 }
 
 // reportProcess records an event of a process. During the start it also reports failures.
-func (d *Demo) reportProcess(name, what string, failure bool) {
-	d.recordEvent(name, what, failure)
+func (d *Demo) reportProcess(name, message string, failure bool) {
+	d.recordEvent(name, message, failure)
 	for _, region := range regionNames {
 		if name == operatorOf(region) {
 			d.node.Enqueue(region, name)
 		}
 	}
 	if failure && !d.started.Load() {
-		d.options.Report(name + " " + what)
+		d.options.Report(name + " " + message)
 	}
 }
 
 // recordEvent records an event.
-func (d *Demo) recordEvent(about, what string, warning bool) {
+func (d *Demo) recordEvent(about, message string, warning bool) {
 	const maxEvents = 1000
 	d.mu.Lock()
 	d.eventCount++
-	d.events = append(d.events, view.Event{Number: d.eventCount, At: time.Now(), About: about, What: what, Warning: warning})
+	d.events = append(d.events, view.Event{Number: d.eventCount, At: time.Now(), About: about, Message: message, Warning: warning})
 	d.events = d.events[max(0, len(d.events)-maxEvents):]
 	d.mu.Unlock()
 	d.change()
@@ -161,7 +161,7 @@ func (d *Demo) Changed() <-chan struct{} { return d.changed }
 // Endpoint returns the URL of the etcd cluster, which stays the same when members change.
 func (d *Demo) Endpoint() string { return "http://" + d.loadBalancer.Address() }
 
-// Stop stops everything gracefully, and kills what still runs when ctx ends. The operators stop
+// Stop stops everything gracefully, and kills processes that still run when ctx ends. The operators stop
 // first, because they would treat stopped members as failed.
 func (d *Demo) Stop(ctx context.Context) {
 	d.cancel()

@@ -26,8 +26,8 @@ func (d *Demo) start(ctx context.Context) (err error) {
 	starting, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the start took longer than %s", startLimit))
 	defer cancel()
 	for _, step := range []struct {
-		what string
-		do   func(context.Context) error
+		description string
+		do          func(context.Context) error
 	}{
 		{"installing CustomResourceDefinitions", d.installKind},
 		{"installing namespaces and roles of three regions", d.installRegions},
@@ -38,7 +38,7 @@ func (d *Demo) start(ctx context.Context) (err error) {
 		{"creating the EtcdCluster of the first region, which bootstraps the system", d.createFirst},
 		{"creating the EtcdClusters of the other regions, which join it", d.createOthers},
 	} {
-		d.options.Report(step.what)
+		d.options.Report(step.description)
 		if err := step.do(starting); err != nil {
 			return err
 		}

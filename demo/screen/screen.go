@@ -87,7 +87,7 @@ func (t *Screen) read() {
 	}
 }
 
-// escapeSequence matches what arrows and other special keys send.
+// escapeSequence matches the input of arrows and other special keys.
 var escapeSequence = regexp.MustCompile(`\x1b[\[O][0-9;]*[A-Za-z~]?`)
 
 // stripEscapeSequences removes special keys.
@@ -132,7 +132,7 @@ func (t *Screen) Draw(lines []string, redraw bool) error {
 	return nil
 }
 
-// changesBetween returns what to write to a terminal that shows one list of lines, so that it shows
+// changesBetween returns the output for a terminal that shows one list of lines, so that it shows
 // another.
 func changesBetween(before, after []string) string {
 	const (

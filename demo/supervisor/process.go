@@ -59,7 +59,7 @@ func (p *ProcessStatus) forControl() control.Process {
 	return status
 }
 
-// desiredState is what a process should become.
+// desiredState is the state that a process should reach.
 type desiredState int
 
 const (
@@ -102,7 +102,7 @@ type exit struct {
 	lastLine     string
 }
 
-// decision is what happens to a process that has exited.
+// decision is the next state of a process that has exited.
 type decision struct {
 	phase        Phase // Waiting or Stopped
 	restartAfter time.Duration
@@ -117,7 +117,7 @@ const (
 	resetBackoffAfter = time.Minute
 )
 
-// decide returns what happens to a process that has exited.
+// decide returns the next state of a process that has exited.
 func decide(e exit) decision {
 	switch {
 	case e.desired == desiredRemoved:

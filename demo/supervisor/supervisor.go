@@ -14,7 +14,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/process"
 )
 
-// Program is what runs under a name.
+// Program is a named program that the supervisor runs.
 type Program struct {
 	Name string
 	// Prepare is called before each start, and returns the process to start.
@@ -25,7 +25,7 @@ type Program struct {
 type Options struct {
 	// Report receives a description of everything that happens to a process, and whether it is a
 	// failure.
-	Report func(name, what string, failure bool)
+	Report func(name, message string, failure bool)
 	// Removed is called when a process has been removed.
 	Removed func(name string)
 	// Changed is called when Processes returns something new.
@@ -213,27 +213,27 @@ func (s *Supervisor) start(m *managedProcess) (*process.Process, error) {
 	return running, err
 }
 
-// recordExit decides what happens to a process that has exited, and reports it.
+// recordExit decides the next state of a process that has exited, and reports it.
 func (s *Supervisor) recordExit(m *managedProcess, e exit) {
 	var next decision
-	what := ""
+	note := ""
 	s.change(func() {
 		e.desired = m.desired // may have changed since the exit
 		next = decide(e)
 		now := time.Now()
-		what = next.note
+		note = next.note
 		m.current, m.PID, m.Note, m.failures = nil, 0, next.note, next.failures
 		switch next.phase {
 		case Waiting:
 			m.setPhase(Waiting, now)
 			m.RestartAt = now.Add(next.restartAfter)
 			m.Restarts++
-			what += fmt.Sprintf("; restarts in %s", next.restartAfter)
+			note += fmt.Sprintf("; restarts in %s", next.restartAfter)
 		default:
 			m.setPhase(Stopped, now)
 		}
 	})
-	s.report(m.Name, what, next.failures > 0)
+	s.report(m.Name, note, next.failures > 0)
 }
 
 func (s *Supervisor) change(change func()) {
@@ -243,8 +243,8 @@ func (s *Supervisor) change(change func()) {
 	s.options.Changed()
 }
 
-func (s *Supervisor) report(name, what string, failure bool) {
-	s.options.Report(name, what, failure)
+func (s *Supervisor) report(name, message string, failure bool) {
+	s.options.Report(name, message, failure)
 	s.options.Changed()
 }
 

@@ -46,13 +46,13 @@ func setUp(t *testing.T, gracePeriod time.Duration) *fixture {
 	return f
 }
 
-func (f *fixture) report(name, what string, failure bool) {
-	if failure != (strings.HasPrefix(what, "crashed") || strings.HasPrefix(what, "ended")) {
-		f.t.Errorf("%s %s: reported as failure: %t", name, what, failure)
+func (f *fixture) report(name, message string, failure bool) {
+	if failure != (strings.HasPrefix(message, "crashed") || strings.HasPrefix(message, "ended")) {
+		f.t.Errorf("%s %s: reported as failure: %t", name, message, failure)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.reports = append(f.reports, name+" "+what)
+	f.reports = append(f.reports, name+" "+message)
 }
 
 func (f *fixture) recordRemoval(name string) {

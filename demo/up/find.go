@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Found is a running demo.
-type Found struct {
+// RunningDemo is a running demo.
+type RunningDemo struct {
 	// Dir is the data folder, Socket the path of the control socket.
 	Dir, Socket string
 }
@@ -24,28 +24,28 @@ var errNotRunning = errors.New("no demo is running: start it with 'ringmaster up
 
 // Find returns the demo that runs with a data folder, or, if dir is empty, the only one that runs
 // with a temporary folder.
-func Find(dir string) (Found, error) {
+func Find(dir string) (RunningDemo, error) {
 	if dir != "" {
 		absolute, err := filepath.Abs(dir)
 		if err != nil {
-			return Found{}, err
+			return RunningDemo{}, err
 		}
 		if _, err := os.Stat(absolute); errors.Is(err, fs.ErrNotExist) {
-			return Found{}, fmt.Errorf("folder %s not found: pass the --data-dir of the running demo", absolute)
+			return RunningDemo{}, fmt.Errorf("folder %s not found: pass the --data-dir of the running demo", absolute)
 		}
 		return findIn(absolute)
 	}
 	folders, err := filepath.Glob(filepath.Join(os.TempDir(), "ringmaster-*"))
 	if err != nil {
-		return Found{}, err
+		return RunningDemo{}, err
 	}
 	return findAmong(folders)
 }
 
 // findAmong returns the only demo that accepts commands. If there is none, the error is about the
 // demo that comes closest.
-func findAmong(folders []string) (Found, error) {
-	var all []Found
+func findAmong(folders []string) (RunningDemo, error) {
+	var all []RunningDemo
 	nearest := errNotRunning
 	for _, folder := range folders {
 		found, err := findIn(folder)
@@ -58,7 +58,7 @@ func findAmong(folders []string) (Found, error) {
 	}
 	switch len(all) {
 	case 0:
-		return Found{}, nearest
+		return RunningDemo{}, nearest
 	case 1:
 		return all[0], nil
 	}
@@ -66,51 +66,51 @@ func findAmong(folders []string) (Found, error) {
 	for _, found := range all {
 		names = append(names, "--data-dir "+quote(found.Dir))
 	}
-	return Found{}, fmt.Errorf("several demos are running: choose one with\n  %s", strings.Join(names, "\n  "))
+	return RunningDemo{}, fmt.Errorf("several demos are running: choose one with\n  %s", strings.Join(names, "\n  "))
 }
 
 // findIn returns the demo that runs with a folder.
-func findIn(dir string) (Found, error) {
+func findIn(dir string) (RunningDemo, error) {
 	info, err := os.Stat(filepath.Join(dir, stateFile))
 	if err != nil {
-		return Found{}, errNotRunning
+		return RunningDemo{}, errNotRunning
 	}
 	// Do not connect to the socket of another user.
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int64(stat.Uid) != int64(os.Getuid()) {
-		return Found{}, errNotRunning
+		return RunningDemo{}, errNotRunning
 	}
 	content, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if err != nil {
-		return Found{}, fmt.Errorf("reading the state of the demo: %w", err)
+		return RunningDemo{}, fmt.Errorf("reading the state of the demo: %w", err)
 	}
 	s := state{}
 	if len(content) > 0 {
 		if err := json.Unmarshal(content, &s); err != nil {
-			return Found{}, fmt.Errorf("reading the state of the demo in %s: %w", filepath.Join(dir, stateFile), err)
+			return RunningDemo{}, fmt.Errorf("reading the state of the demo in %s: %w", filepath.Join(dir, stateFile), err)
 		}
 	}
 	return s.found(dir)
 }
 
 // found returns the demo if it accepts commands.
-func (s state) found(dir string) (Found, error) {
+func (s state) found(dir string) (RunningDemo, error) {
 	switch {
 	case !locked(dir):
-		return Found{}, errNotRunning // the demo was killed or has ended
+		return RunningDemo{}, errNotRunning // the demo was killed or has ended
 	case s.PID == 0:
-		return Found{}, fmt.Errorf("the demo in %s is still starting: try again when it is ready", dir)
+		return RunningDemo{}, fmt.Errorf("the demo in %s is still starting: try again when it is ready", dir)
 	case s.Socket == "":
-		return Found{}, fmt.Errorf("the demo in %s has no example: start it without '--example none'", dir)
+		return RunningDemo{}, fmt.Errorf("the demo in %s has no example: start it without '--example none'", dir)
 	}
 	conn, err := net.Dial("unix", s.Socket)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
-		return Found{}, errNotRunning // the demo is stopping
+		return RunningDemo{}, errNotRunning // the demo is stopping
 	}
 	if err != nil {
-		return Found{}, fmt.Errorf("connecting to the demo in %s: %w", dir, err)
+		return RunningDemo{}, fmt.Errorf("connecting to the demo in %s: %w", dir, err)
 	}
 	conn.Close()
-	return Found{Dir: dir, Socket: s.Socket}, nil
+	return RunningDemo{Dir: dir, Socket: s.Socket}, nil
 }
 
 // locked returns true if a demo runs with the folder.

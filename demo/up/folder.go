@@ -17,7 +17,7 @@ import (
 // that demo.
 const stateFile = "ringmaster.json"
 
-// state is what other programs need to know about a running demo.
+// state describes a running demo for other programs.
 type state struct {
 	PID        int    `json:"pid"`
 	Kubeconfig string `json:"kubeconfig"`

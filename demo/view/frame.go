@@ -209,7 +209,7 @@ func events(all []Event, room int) []Line {
 		lines = append(lines, Line{
 			{"  " + event.At.Format(time.TimeOnly) + "  ", Dim},
 			{pad(sanitize(event.About), nameWidth) + " ", Plain},
-			{sanitize(event.What), style},
+			{sanitize(event.Message), style},
 		})
 	}
 	return lines

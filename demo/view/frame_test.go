@@ -21,8 +21,8 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-// steady is a ring in which all shards and objects are ready.
-func steady() view.State {
+// steadyState is a ring in which all shards and objects are ready.
+func steadyState() view.State {
 	return view.State{
 		Now: at(133), StartedAt: start, Kubernetes: "v1.37.1", Mode: view.ModeShard,
 		Ring: view.Ring{Name: "webhosting-operator"},
@@ -54,7 +54,7 @@ func steady() view.State {
 
 // failover is the same ring after a shard was killed, while objects move.
 func failover() view.State {
-	s := steady()
+	s := steadyState()
 	s.Instances[0] = view.Instance{
 		Name: "webhosting-operator-0", Process: "waiting", Lease: "dead", Since: at(116), RestartAt: at(136), Restarts: 1,
 		Note: "killed by you", Objects: 3,
@@ -69,15 +69,15 @@ func failover() view.State {
 		{At: at(132), Object: "project-museum/a-site-with-quite-a-long-name", From: "webhosting-operator-0", To: "webhosting-operator-2"},
 	}
 	s.Events = []view.Event{
-		{Number: 1, At: at(116), About: "webhosting-operator-0", What: "killed by you; restarts in 20s"},
-		{Number: 2, At: at(132), About: "webhosting-operator-0", What: "The shard has not renewed its lease", Warning: true},
+		{Number: 1, At: at(116), About: "webhosting-operator-0", Message: "killed by you; restarts in 20s"},
+		{Number: 2, At: at(132), About: "webhosting-operator-0", Message: "The shard has not renewed its lease", Warning: true},
 	}
 	s.Message = "Killed webhosting-operator-0. It restarts in 20s."
 	return s
 }
 
 func lead() view.State {
-	s := steady()
+	s := steadyState()
 	s.Mode, s.Sharders = view.ModeLead, nil
 	for i := range s.Instances {
 		s.Instances[i].Lease, s.Instances[i].Candidate, s.Instances[i].Objects = "", true, 0
@@ -87,7 +87,7 @@ func lead() view.State {
 }
 
 func inProcess() view.State {
-	s := steady()
+	s := steadyState()
 	s.Mode, s.Sharders = view.ModeInProcess, nil
 	for i := range s.Instances {
 		s.Instances[i].Candidate = true
@@ -105,23 +105,23 @@ func text(frame []view.Line) string {
 }
 
 func TestFrame(t *testing.T) {
-	notReady := steady()
+	notReady := steadyState()
 	notReady.Ring.Problem = "no shard is ready"
 	leaderless := lead()
 	leaderless.Instances[1].PID, leaderless.Instances[1].Process, leaderless.Instances[1].RestartAt = 0, "waiting", at(150)
-	many := steady()
+	many := steadyState()
 	for range 40 {
 		many.Instances = append(many.Instances, many.Instances[0])
 	}
-	crowded := steady()
+	crowded := steadyState()
 	crowded.Instances[0].Objects, crowded.Instances[1].Objects = 5000, 1
-	helpShown := steady()
+	helpShown := steadyState()
 	helpShown.Help = true
 	for name, test := range map[string]struct {
 		state         view.State
 		width, height int
 	}{
-		"steady":     {steady(), 120, 32},
+		"steady":     {steadyState(), 120, 32},
 		"failover":   {failover(), 120, 32},
 		"small":      {failover(), 80, 24},
 		"medium":     {failover(), 100, 30},
@@ -168,12 +168,12 @@ var lineContinuation = regexp.MustCompile(` \\\n +`)
 // TestCommandsAreNotTruncated expects the setup command and the URL of the websites in terminals of
 // usual sizes.
 func TestCommandsAreNotTruncated(t *testing.T) {
-	helpShown := steady()
+	helpShown := steadyState()
 	helpShown.Help = true
-	long := steady()
+	long := steadyState()
 	long.Hints.Setup = ". /var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T/" + strings.Repeat("long/", 20) + "ringmaster-1793323778/env"
 	for name, state := range map[string]view.State{
-		"steady": steady(), "failover": failover(), "lead": lead(), "in-process": inProcess(), "help": helpShown, "a long path": long,
+		"steady": steadyState(), "failover": failover(), "lead": lead(), "in-process": inProcess(), "help": helpShown, "a long path": long,
 	} {
 		for _, size := range [][2]int{{40, 24}, {80, 24}, {80, 34}, {100, 30}, {120, 40}} {
 			shown := text(view.Frame(state, size[0], size[1]))
@@ -194,7 +194,7 @@ func TestCommandsAreNotTruncated(t *testing.T) {
 // TestFrameFits draws on terminals of all sizes.
 func TestFrameFits(t *testing.T) {
 	for name, state := range map[string]view.State{
-		"steady": steady(), "failover": failover(), "lead": lead(), "in-process": inProcess(), "empty": {}, "help": {Help: true, Hints: steady().Hints},
+		"steady": steadyState(), "failover": failover(), "lead": lead(), "in-process": inProcess(), "empty": {}, "help": {Help: true, Hints: steadyState().Hints},
 	} {
 		for width := 0; width < 140; width += 3 {
 			for height := range 45 {
@@ -219,7 +219,7 @@ func TestFrameSanitizesText(t *testing.T) {
 	state.Ring.Problem, state.Kubernetes, state.Message = attack, attack, attack
 	state.Instances[0].Name, state.Instances[0].Note = attack, attack
 	state.Moves[0] = view.Move{Object: attack, From: attack, To: attack}
-	state.Events[0].About, state.Events[0].What = attack, attack
+	state.Events[0].About, state.Events[0].Message = attack, attack
 	for _, line := range view.Frame(state, 200, 60) {
 		for _, r := range line.Text() {
 			if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x4e2d || r == 0x301 {

@@ -55,7 +55,7 @@ type userState struct {
 	help     bool   // the help screen is shown
 }
 
-// content is what a live view shows.
+// content is the content of a live view.
 type content interface {
 	Changed() <-chan struct{}
 	frame(user userState, width, height int) []Line

@@ -33,7 +33,7 @@ type fakeTerminal struct {
 }
 
 func newFakeTerminal() *fakeTerminal {
-	return &fakeTerminal{changed: make(chan struct{}, 1), keys: make(chan byte), resized: make(chan os.Signal), state: steady(), reply: "done"}
+	return &fakeTerminal{changed: make(chan struct{}, 1), keys: make(chan byte), resized: make(chan os.Signal), state: steadyState(), reply: "done"}
 }
 
 func (s *fakeTerminal) State() view.State {
@@ -241,7 +241,7 @@ func TestLog(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			view.Log(ctx, s, out, steady())
+			view.Log(ctx, s, out, steadyState())
 		}()
 		set := func(change func(*view.State)) {
 			s.mu.Lock()

@@ -78,7 +78,7 @@ func eventLines(before, after []Event) *changeLog {
 	}
 	for _, event := range after {
 		if event.Number > seen {
-			log.add(event.At, "%s: %s", sanitize(event.About), sanitize(event.What))
+			log.add(event.At, "%s: %s", sanitize(event.About), sanitize(event.Message))
 		}
 	}
 	return log

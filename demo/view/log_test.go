@@ -10,14 +10,14 @@ import (
 )
 
 func TestChanges(t *testing.T) {
-	notReady := steady()
+	notReady := steadyState()
 	notReady.Ring.Problem = "no shard\nis ready"
 	for name, test := range map[string]struct {
 		before, after view.State
 		want          string
 	}{
-		"no change": {steady(), steady(), ""},
-		"a failover": {steady(), failover(), `
+		"no change": {steadyState(), steadyState(), ""},
+		"a failover": {steadyState(), failover(), `
 12:01:56  webhosting-operator-0: killed by you; restarts in 20s
 12:02:12  webhosting-operator-0: The shard has not renewed its lease
 12:02:13  webhosting-operator-0: lease ready → dead
@@ -25,8 +25,8 @@ func TestChanges(t *testing.T) {
 12:02:13  moved 1 website: webhosting-operator-0 → webhosting-operator-2
 12:02:13  moved 1 website: webhosting-operator-2 → webhosting-operator-0`},
 		"no change since":  {failover(), failover(), ""},
-		"a problem":        {steady(), notReady, "\n12:02:13  ring webhosting-operator: no shard is ready"},
-		"no problem":       {notReady, steady(), "\n12:02:13  ring webhosting-operator: ready"},
+		"a problem":        {steadyState(), notReady, "\n12:02:13  ring webhosting-operator: no shard is ready"},
+		"no problem":       {notReady, steadyState(), "\n12:02:13  ring webhosting-operator: ready"},
 		"from empty state": {view.State{}, view.State{Now: start, Objects: view.Objects{Name: "website"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

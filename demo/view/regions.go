@@ -48,7 +48,7 @@ type Region struct {
 	Desired, Ready int
 	// Reconciled is true if the region has its desired state, and no action is in progress.
 	Reconciled bool
-	// Waiting is what the operator waits for, as in its status.
+	// Waiting has the wait reasons of the operator, as in its status.
 	Waiting string
 	Members []Member
 }
@@ -67,7 +67,7 @@ type Member struct {
 	Args                  string
 }
 
-// Clients is what a client of the etcd cluster notices.
+// Clients is the state of the etcd cluster that its clients observe.
 type Clients struct {
 	// Problem is the error of the last write, or empty.
 	Problem string

@@ -146,7 +146,7 @@ func planTitle(state Regions) Line {
 	return title
 }
 
-// waiting returns what an operator waits for, or an empty string.
+// waiting returns the wait reasons of an operator, or an empty string.
 func (s *Regions) waiting(operator string) string {
 	for _, region := range s.Regions {
 		if region.Operator.Name == operator {
@@ -157,7 +157,7 @@ func (s *Regions) waiting(operator string) string {
 }
 
 // steps returns the steps of a plan, or those around the current one if there is not enough room,
-// with what the operator waits for.
+// with the wait reasons of the operator.
 func steps(current *coordinationstatus.PlanSummary, waiting string, room int) []Line {
 	first := 0
 	if omitted := len(current.Steps) - room; omitted > 0 {

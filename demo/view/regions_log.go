@@ -66,7 +66,7 @@ func (l *changeLog) coordination(before, after coordinationstatus.Summary, now t
 	}
 }
 
-// RegionsSummary returns the number of voting members, the leader, and what clients notice.
+// RegionsSummary returns the number of voting members, the leader, and the state that clients observe.
 func RegionsSummary(state Regions) string {
 	ready, desired := state.voters()
 	return fmt.Sprintf("%d of %d members voting, leader %s; client: %d failed writes, %s",

@@ -73,7 +73,7 @@ func (c regionsColumns) process(state Regions, instance Instance, key int, activ
 	return c.row(mark, name, phase, activity, instanceAge(State{Now: state.Now}, instance), number(instance.PID), restarts)
 }
 
-// roleOf returns what the operator of a region does.
+// roleOf returns the role of a region's operator.
 func (s *Regions) roleOf(region Region) Span {
 	role, participates := s.Coordination.Roles[region.Operator.Name]
 	switch {
@@ -141,8 +141,8 @@ func (s *Regions) pendingFor(id string) string {
 	order := []string{"being done", "in the plan", "ready", "not ready"}
 	best, found := len(order), ""
 	for _, pending := range s.Coordination.Pending {
-		if at := slices.Index(order, pending.State); pending.Member == id && at >= 0 && at < best {
-			best, found = at, pending.Action+" "+pending.State
+		if rank := slices.Index(order, pending.State); pending.Member == id && rank >= 0 && rank < best {
+			best, found = rank, pending.Action+" "+pending.State
 		}
 	}
 	return found

@@ -28,7 +28,7 @@ func region(name string, leads bool) view.Region {
 	}
 }
 
-func steadyRegions() view.Regions {
+func steadyRegionsState() view.Regions {
 	return view.Regions{
 		Now: at(133), StartedAt: start, Kubernetes: "v1.37.1", Mode: view.ModeGlobal, System: "orders",
 		Regions: []view.Region{region("dc1", true), region("dc2", false), region("dc3", false)},
@@ -50,7 +50,7 @@ func steadyRegions() view.Regions {
 
 // restarting is a restart in progress, with an operator that hangs.
 func restarting() view.Regions {
-	s := steadyRegions()
+	s := steadyRegionsState()
 	s.Regions[0].Waiting = "dc3-1 is not well yet"
 	s.Regions[1].Operator.Process = "paused"
 	s.Regions[2].Operator = view.Instance{Name: "dc3-operator", Process: "waiting", RestartAt: at(140), Since: at(120), Restarts: 1, Note: "killed by you"}
@@ -74,8 +74,8 @@ func restarting() view.Regions {
 	}
 	s.Clients = view.Clients{Writes: 1300, Failed: 1, Slow: 2, Slowest: 312 * time.Millisecond, Elections: 1}
 	s.Events = []view.Event{
-		{Number: 1, At: at(121), About: "dc1-operator", What: "Restart of dc1-1, dc2-1, dc3-1 begins, with token 7."},
-		{Number: 2, At: at(125), About: "client", What: "a write fails: no leader", Warning: true},
+		{Number: 1, At: at(121), About: "dc1-operator", Message: "Restart of dc1-1, dc2-1, dc3-1 begins, with token 7."},
+		{Number: 2, At: at(125), About: "client", Message: "a write fails: no leader", Warning: true},
 	}
 	s.Message = "Paused dc2-operator."
 	return s
@@ -83,7 +83,7 @@ func restarting() view.Regions {
 
 // replacing is a replacement with more steps than most terminals have lines.
 func replacing() view.Regions {
-	s := steadyRegions()
+	s := steadyRegionsState()
 	plan := &coordinationstatus.PlanSummary{Action: "Exclusion of dc1-1, dc2-1, dc3-1", By: "dc2-operator", Since: at(100), At: 9}
 	for _, region := range []string{"dc1", "dc2", "dc3"} {
 		for _, step := range []string{"add-learner " + region + "-2", "start " + region + "-2", "promote " + region + "-2", "remove " + region + "-1", "stop " + region + "-1"} {
@@ -101,7 +101,7 @@ func replacing() view.Regions {
 }
 
 func localRegions() view.Regions {
-	s := steadyRegions()
+	s := steadyRegionsState()
 	s.Mode = view.ModeLocal
 	for i := range s.Regions {
 		s.Regions[i].Mode = view.ModeLocal
@@ -112,17 +112,17 @@ func localRegions() view.Regions {
 }
 
 func TestFrameRegions(t *testing.T) {
-	unknown := steadyRegions()
+	unknown := steadyRegionsState()
 	unknown.Coordination = coordinationstatus.Summary{Problem: "context deadline exceeded"}
 	unknown.Clients.Problem = "no leader"
 	unknown.Regions[0].Members[0].Leader = false
-	help := steadyRegions()
+	help := steadyRegionsState()
 	help.Help = true
 	for name, test := range map[string]struct {
 		state         view.Regions
 		width, height int
 	}{
-		"steady":     {steadyRegions(), 130, 40},
+		"steady":     {steadyRegionsState(), 130, 40},
 		"restarting": {restarting(), 130, 40},
 		"small":      {restarting(), 80, 24},
 		"narrow":     {restarting(), 40, 20},
@@ -145,7 +145,7 @@ func TestFrameRegionsFits(t *testing.T) {
 	help := restarting()
 	help.Help = true
 	for name, state := range map[string]view.Regions{
-		"steady": steadyRegions(), "restarting": restarting(), "replacing": replacing(), "local": localRegions(), "help": help, "empty": {},
+		"steady": steadyRegionsState(), "restarting": restarting(), "replacing": replacing(), "local": localRegions(), "help": help, "empty": {},
 	} {
 		for width := 0; width < 140; width += 3 {
 			for height := range 45 {
@@ -172,8 +172,8 @@ func TestFrameRegionsSanitizesText(t *testing.T) {
 	state.Regions[2].Operator.Note = attack
 	state.Coordination.Holder, state.Coordination.Roles["dc1-operator"], state.Coordination.Waits = attack, attack, []string{attack}
 	state.Coordination.Plan.Steps[1] = coordinationstatus.StepSummary{What: attack, Note: attack}
-	state.Events[0].About, state.Events[0].What = attack, attack
-	lines := view.RegionChanges(steadyRegions(), state)
+	state.Events[0].About, state.Events[0].Message = attack, attack
+	lines := view.RegionChanges(steadyRegionsState(), state)
 	for _, line := range view.FrameRegions(state, 200, 60) {
 		lines = append(lines, line.Text())
 	}
@@ -187,30 +187,30 @@ func TestFrameRegionsSanitizesText(t *testing.T) {
 }
 
 func TestRegionChanges(t *testing.T) {
-	moved := steadyRegions()
+	moved := steadyRegionsState()
 	moved.Regions[0].Members[0].Leader, moved.Regions[1].Members[0].Leader = false, true
 	moved.Regions[1].Members[0].PID++
 	for name, test := range map[string]struct {
 		before, after view.Regions
 		want          string
 	}{
-		"no change": {steadyRegions(), steadyRegions(), ""},
-		"a restart": {steadyRegions(), restarting(), `
+		"no change": {steadyRegionsState(), steadyRegionsState(), ""},
+		"a restart": {steadyRegionsState(), restarting(), `
 12:02:01  dc1-operator: Restart of dc1-1, dc2-1, dc3-1 begins, with token 7.
 12:02:05  client: a write fails: no leader
 12:02:13  dc1-operator holds the lock with token 7
 12:02:13  Restart of dc1-1, dc2-1, dc3-1, step 2 of 4: restart dc2-1: dc2 has to answer`},
 		"no change since": {restarting(), restarting(), ""},
-		"the end of it": {restarting(), steadyRegions(), `
+		"the end of it": {restarting(), steadyRegionsState(), `
 12:02:13  Inclusion of dc2-1, dc3-1, by dc1-operator with token 1, done after 6.2s`},
-		"another leader": {steadyRegions(), moved, `
+		"another leader": {steadyRegionsState(), moved, `
 12:02:13  dc2-1: restarted, process 4721 → 4722
 12:02:13  dc2-1 leads`},
-		"new members": {steadyRegions(), func() view.Regions { s := replacing(); s.Coordination.Plan = nil; return s }(), `
+		"new members": {steadyRegionsState(), func() view.Regions { s := replacing(); s.Coordination.Plan = nil; return s }(), `
 12:02:13  dc1-2: new → Voter
 12:02:13  dc2-2: new → Learner
 12:02:13  dc3-2: new → Prepared`},
-		"removed members": {replacing(), steadyRegions(), `
+		"removed members": {replacing(), steadyRegionsState(), `
 12:02:13  dc1-2: removed
 12:02:13  dc2-2: removed
 12:02:13  dc3-2: removed`},
@@ -237,12 +237,12 @@ func TestRegionsSummary(t *testing.T) {
 }
 
 func TestAllReconciled(t *testing.T) {
-	unreconciled := steadyRegions()
+	unreconciled := steadyRegionsState()
 	unreconciled.Regions[2].Reconciled = false
 	for name, test := range map[string]struct {
 		state view.Regions
 		want  bool
-	}{"all": {steadyRegions(), true}, "not all": {unreconciled, false}, "no regions": {view.Regions{}, false}} {
+	}{"all": {steadyRegionsState(), true}, "not all": {unreconciled, false}, "no regions": {view.Regions{}, false}} {
 		if got := test.state.AllReconciled(); got != test.want {
 			t.Errorf("%s: got %t", name, got)
 		}

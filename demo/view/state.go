@@ -90,10 +90,10 @@ type Move struct {
 // Event is an event of a process, a shard, the ring or an object.
 type Event struct {
 	// Number is a sequence number.
-	Number      int
-	At          time.Time
-	About, What string
-	Warning     bool
+	Number         int
+	At             time.Time
+	About, Message string
+	Warning        bool
 }
 
 // Hints are commands for the user.
@@ -105,5 +105,5 @@ type Hints struct {
 	Pages string
 }
 
-// Suggestion is a command with what it shows.
+// Suggestion is a command with a description.
 type Suggestion struct{ Command, Description string }

@@ -123,11 +123,11 @@ func (d *Demo) change() {
 }
 
 // reportProcess records an event of a process. During the start it also reports failures.
-func (d *Demo) reportProcess(name, what string, failure bool) {
-	d.observer.RecordEvent(name, what, failure)
+func (d *Demo) reportProcess(name, message string, failure bool) {
+	d.observer.RecordEvent(name, message, failure)
 	d.node.Enqueue(d.namespaceOf(name), name)
 	if failure && !d.started.Load() {
-		d.options.Report(name + " " + what)
+		d.options.Report(name + " " + message)
 	}
 }
 
@@ -155,7 +155,7 @@ func (d *Demo) State() view.State {
 // Changed receives a value after State has changed.
 func (d *Demo) Changed() <-chan struct{} { return d.changed }
 
-// Stop stops everything gracefully, and kills what still runs when ctx ends.
+// Stop stops everything gracefully, and kills processes that still run when ctx ends.
 func (d *Demo) Stop(ctx context.Context) {
 	d.cancel()
 	d.instances.Close(ctx)

@@ -27,7 +27,7 @@ func (d *Demo) start(ctx context.Context) error {
 	starting, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the start took longer than %s", limit))
 	defer cancel()
 	for _, step := range d.steps() {
-		d.options.Report(step.what)
+		d.options.Report(step.description)
 		if err := step.do(starting); err != nil {
 			return err
 		}
@@ -37,8 +37,8 @@ func (d *Demo) start(ctx context.Context) error {
 
 // step is a part of the start.
 type step struct {
-	what string
-	do   func(context.Context) error
+	description string
+	do          func(context.Context) error
 }
 
 func (d *Demo) steps() []step {

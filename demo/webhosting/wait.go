@@ -43,7 +43,7 @@ type waiter struct {
 }
 
 // done returns true if all objects are reconciled. Failed objects get a few seconds, because an
-// instance may not have observed yet what they refer to.
+// instance may not have observed the objects yet that they refer to.
 func (w *waiter) done(state view.State) bool {
 	const settleTime = 5 * time.Second
 	switch {

@@ -34,7 +34,7 @@ type Options struct {
 	// Endpoints returns the current endpoints of the members.
 	Endpoints func() []string
 	// Report receives events, Changed is called after each write.
-	Report  func(about, what string, warning bool)
+	Report  func(about, message string, warning bool)
 	Changed func()
 }
 

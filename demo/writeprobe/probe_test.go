@@ -32,10 +32,10 @@ func TestProbe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err := writeprobe.Start(ctx, writeprobe.Options{
 		Endpoints: func() []string { return endpoints }, Changed: func() {},
-		Report: func(about, what string, _ bool) {
+		Report: func(about, message string, _ bool) {
 			mu.Lock()
 			defer mu.Unlock()
-			reports = append(reports, about+": "+what)
+			reports = append(reports, about+": "+message)
 		},
 	})
 	g.Expect(err).NotTo(HaveOccurred())

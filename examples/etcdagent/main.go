@@ -48,7 +48,7 @@ func run(ctx context.Context, o options) error {
 	return agent.Run(ctx, o.address, o.Options)
 }
 
-// parse reads the flags. What --help shows is written to out.
+// parse reads the flags. It writes the output of --help to out.
 func parse(args []string, out io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("etcdagent", flag.ContinueOnError)

@@ -32,8 +32,8 @@ func TestFlags(t *testing.T) {
 			}
 		})
 	}
-	said := &strings.Builder{}
-	if _, err := parse([]string{"--help"}, said); !errors.Is(err, flag.ErrHelp) || !strings.Contains(said.String(), "etcdagent") {
-		t.Errorf("%v: it says %q", err, said)
+	output := &strings.Builder{}
+	if _, err := parse([]string{"--help"}, output); !errors.Is(err, flag.ErrHelp) || !strings.Contains(output.String(), "etcdagent") {
+		t.Errorf("%v: it says %q", err, output)
 	}
 }

@@ -142,14 +142,14 @@ func report(b *testing.B, c change, local, global []cost) {
 	b.Helper()
 	logf("\n%s, %d times in each mode, with a quiet window of %s (%s by default)\n", c.name, len(local), quiet, etcdclusterv1alpha1.DefaultQuietWindow)
 	logf("%-49s %12s %6s  %12s %6s\n", "", "local: mean", "worst", "global: mean", "worst")
-	for _, of := range figures {
-		lm, lw := summary(local, of.get)
-		gm, gw := summary(global, of.get)
-		if of.global {
-			logf("%-49s %12s %6s  %12.2f %6.2f\n", of.name, "-", "-", gm, gw)
+	for _, figure := range figures {
+		lm, lw := summary(local, figure.get)
+		gm, gw := summary(global, figure.get)
+		if figure.global {
+			logf("%-49s %12s %6s  %12.2f %6.2f\n", figure.name, "-", "-", gm, gw)
 			continue
 		}
-		logf("%-49s %12.2f %6.2f  %12.2f %6.2f\n", of.name, lm, lw, gm, gw)
+		logf("%-49s %12.2f %6.2f  %12.2f %6.2f\n", figure.name, lm, lw, gm, gw)
 	}
 	if _, worst := summary(global, figures[0].get); c.worst >= 0 && worst > float64(c.worst) {
 		b.Errorf("%s: the leader changed %g times in global mode, which is more than %d", c.name, worst, c.worst)
@@ -159,11 +159,11 @@ func report(b *testing.B, c change, local, global []cost) {
 // logf prints immediately: the log of a benchmark is kept until its end, and is truncated.
 func logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
 
-func summary(of []cost, get func(cost) float64) (mean, worst float64) {
+func summary(costs []cost, get func(cost) float64) (mean, worst float64) {
 	var values []float64
-	for _, c := range of {
+	for _, c := range costs {
 		values = append(values, get(c))
-		mean += get(c) / float64(len(of))
+		mean += get(c) / float64(len(costs))
 	}
 	return mean, slices.Max(values)
 }

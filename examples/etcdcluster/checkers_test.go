@@ -32,8 +32,8 @@ func invalidOrders(orders []order) (wrong []string) {
 	seen := map[string]bool{}
 	for _, o := range orders {
 		name, token := o.Order+" of "+o.Member, tokens[o.System]
-		if of, known := systems[o.Member]; known && of != o.System {
-			wrong = append(wrong, fmt.Sprintf("%s was carried out for %q, and the member is one of %q", name, o.System, of))
+		if system, known := systems[o.Member]; known && system != o.System {
+			wrong = append(wrong, fmt.Sprintf("%s was carried out for %q, and the member is one of %q", name, o.System, system))
 		}
 		if seen[name] {
 			wrong = append(wrong, name+" was carried out twice")

@@ -76,9 +76,9 @@ func endedSince(v *view) func(*view) bool {
 // before.
 func (s *faultTest) awaitTakeover(v *view) *view {
 	s.t.Helper()
-	over := endedSince(v)
-	now := s.awaitView(func(now *view) bool { return over(now) || isHeld(now) && now.Lock.Token > v.Lock.Token })
-	if over(now) {
+	ended := endedSince(v)
+	now := s.awaitView(func(now *view) bool { return ended(now) || isHeld(now) && now.Lock.Token > v.Lock.Token })
+	if ended(now) {
 		return nil
 	}
 	s.Expect(now.Lock.Holder).NotTo(Equal(v.Lock.Holder))
@@ -152,14 +152,14 @@ func (s *faultTest) lateNeedAndWithdrawnNeed() {
 		joins := func(r *region, set coordination.Set) {
 			id := r.id()
 			r.edit(args)
-			s.awaitView(func(v *view) bool { _, is := v.Sets[set][id]; return is || v.Intent != nil })
+			s.awaitView(func(v *view) bool { _, ok := v.Sets[set][id]; return ok || v.Intent != nil })
 		}
 		joins(first, pendingForRestart)
 		joins(third, readyForRestart)
 		joins(second, pendingForRestart)
 		id := third.id()
 		third.edit(func(spec *spec) { spec.Args = old })
-		v := s.awaitView(func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return !is || v.Intent != nil })
+		v := s.awaitView(func(v *view) bool { _, ok := v.Sets[pendingForRestart][id]; return !ok || v.Intent != nil })
 		s.awaitSettled()
 		if v.Intent != nil {
 			continue // the window had passed
@@ -209,8 +209,8 @@ func (s *faultTest) needWithdrawnDuringPlan() {
 		second.edit(func(spec *spec) { spec.Args = old })
 		late := func(now *view) bool { return endedSince(v)(now) || now.Intent.StepIndex > 0 }
 		gone, left := s.killHolder(func(now *view) bool {
-			_, is := now.Sets[pendingForRestart][id]
-			return late(now) || isHeld(now) && !is
+			_, pending := now.Sets[pendingForRestart][id]
+			return late(now) || isHeld(now) && !pending
 		}, late)
 		s.awaitSettled()
 		if gone != nil && isSameStep(gone, left) && len(v.Intent.Members) == 2 {

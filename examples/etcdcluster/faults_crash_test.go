@@ -95,22 +95,22 @@ func (s *faultTest) holderCrashesInReplacement() {
 func (s *faultTest) killHolderAtEachStep(met killPoints) {
 	s.t.Helper()
 	id := s.awaitView(isHeld).Intent.ID
-	over := func(v *view) bool { return v.Intent == nil || v.Intent.ID != id }
+	ended := func(v *view) bool { return v.Intent == nil || v.Intent.ID != id }
 	var token int64
-	for at := 0; ; at++ {
-		var seen *view
+	for stepIndex := 0; ; stepIndex++ {
+		var latest *view
 		before, left := s.killHolder(
 			func(v *view) bool {
-				seen = v
-				return over(v) || isHeld(v) && v.Intent.StepIndex >= at && v.Intent.Token > token
+				latest = v
+				return ended(v) || isHeld(v) && v.Intent.StepIndex >= stepIndex && v.Intent.Token > token
 			},
 			// After a kill before a step, the next holder may find the step done: then it is not killed after it.
-			func(v *view) bool { return over(v) || currentStep(v) == nil || met["before "+currentStep(v).Do] })
-		if over(seen) {
+			func(v *view) bool { return ended(v) || currentStep(v) == nil || met["before "+currentStep(v).Do] })
+		if ended(latest) {
 			return
 		}
-		at = seen.Intent.StepIndex
-		step := currentStep(seen)
+		stepIndex = latest.Intent.StepIndex
+		step := currentStep(latest)
 		if step == nil { // all steps are done, and the intent is not removed yet
 			continue
 		}
@@ -118,7 +118,7 @@ func (s *faultTest) killHolderAtEachStep(met killPoints) {
 			token = before.Intent.Token
 			met.record("before "+step.Do, isSameStep(before, left) && !s.hasEffect(step, left))
 		}
-		next := func(v *view) bool { return over(v) || v.Intent.StepIndex > at }
+		next := func(v *view) bool { return ended(v) || v.Intent.StepIndex > stepIndex }
 		after, left := s.killHolder(func(v *view) bool {
 			if !next(v) && isHeld(v) && v.Intent.Token > token && !isAnswered(v) && s.isOrderToOther(v) && v.Accepted(step.Member()) {
 				_ = s.operatorRegion(v.Lock.Holder).operator.Pause() // otherwise it may be faster when it reads the answer
@@ -138,7 +138,7 @@ func (s *faultTest) killHolderAtEachStep(met killPoints) {
 
 // killHolder kills the holder of the lock when a view matches, and starts another process of it, unless it is
 // too late. It returns the matching view, and the view after the kill.
-func (s *faultTest) killHolder(at, late func(*view) bool) (seen, left *view) {
+func (s *faultTest) killHolder(at, late func(*view) bool) (before, left *view) {
 	s.t.Helper()
 	v := s.await(s.onView(at, func(v *view) {
 		if !late(v) {
@@ -157,8 +157,8 @@ func (s *faultTest) killHolder(at, late func(*view) bool) (seen, left *view) {
 }
 
 // isSameStep reports whether nothing was written between the matching view and the kill.
-func isSameStep(seen, left *view) bool {
-	return left.Intent != nil && left.Intent.ID == seen.Intent.ID && left.Intent.StepIndex == seen.Intent.StepIndex
+func isSameStep(before, left *view) bool {
+	return left.Intent != nil && left.Intent.ID == before.Intent.ID && left.Intent.StepIndex == before.Intent.StepIndex
 }
 
 func describeStep(step *coordination.Step) string {
@@ -244,26 +244,26 @@ func (s *faultTest) agentPIDs() map[string]int {
 func (s *faultTest) killExecutorAtEachOrder(met killPoints, were map[string]int) {
 	s.t.Helper()
 	id := s.awaitView(isHeld).Intent.ID
-	for at := 0; ; at++ {
-		over := func(v *view) bool { return v.Intent == nil || v.Intent.ID != id }
+	for stepIndex := 0; ; stepIndex++ {
+		ended := func(v *view) bool { return v.Intent == nil || v.Intent.ID != id }
 		var owner *region
 		v := s.await(s.onView(
-			func(v *view) bool { return over(v) || v.Intent.StepIndex >= at && s.isOrderToOther(v) },
+			func(v *view) bool { return ended(v) || v.Intent.StepIndex >= stepIndex && s.isOrderToOther(v) },
 			func(v *view) {
-				if !over(v) {
+				if !ended(v) {
 					owner = s.memberRegion(currentStep(v).Member())
 					_ = owner.operator.Kill() // checked below
 				}
 			}))
-		if over(v) {
+		if ended(v) {
 			return
 		}
 		s.Expect(owner.operator.Running()).To(BeFalse())
-		at = v.Intent.StepIndex
+		stepIndex = v.Intent.StepIndex
 		step := currentStep(v)
-		told := owner.agentHasOrder(v)
-		met.record("before "+step.Do, !told && !isAnswered(s.readView()))
-		s.t.Logf("killed %s when it was ordered to %s; it had told its agent: %t", owner.operator.Name(), describeStep(step), told)
+		hasOrder := owner.agentHasOrder(v)
+		met.record("before "+step.Do, !hasOrder && !isAnswered(s.readView()))
+		s.t.Logf("killed %s when it was ordered to %s; it had told its agent: %t", owner.operator.Name(), describeStep(step), hasOrder)
 		owner.restartOperator()
 		met.record("after "+step.Do, s.killBeforeAnswer(owner, v, were[string(step.Member())]))
 	}

@@ -24,7 +24,7 @@ import (
 // Writes that arrive late have no effect. The clocks of the operators differ. At the end a second system uses
 // the same store.
 func TestOperatorsCutOffFromStore(t *testing.T) {
-	o, said := inKubernetesStore(t)
+	o, output := inKubernetesStore(t)
 	w := start(t, o)
 	runFaults(t, w, []faultCase{
 		{"the holder", (*faultTest).holderIsCutOff},
@@ -32,7 +32,7 @@ func TestOperatorsCutOffFromStore(t *testing.T) {
 		{"before the declaration", (*faultTest).cutOffBeforeDeclaring},
 		{"a second system", func(s *faultTest) { s.checkSecondSystem(o) }},
 	})
-	said.check(w)
+	output.check(w)
 }
 
 // inKubernetesStore returns the options of a fixture with a store in a namespace and a proxy for each operator,

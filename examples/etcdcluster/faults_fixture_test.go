@@ -125,14 +125,14 @@ func (s *faultTest) watchStore(t *testing.T) {
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		// Some conditions of hooks are not about the store.
-		again := time.NewTicker(10 * time.Millisecond)
-		defer again.Stop()
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
 		changed := store.Watch(ctx, coordination.DefaultRoot+"/"+clusterName)
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-again.C:
+			case <-ticker.C:
 				s.observe(nil)
 			case <-changed:
 				if view, err := coordination.ReadView(ctx, store, "", clusterName); err == nil {

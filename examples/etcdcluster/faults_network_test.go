@@ -78,13 +78,13 @@ func (n *peerNetwork) prepare(r *region) {
 	r.f.Expect(err).NotTo(HaveOccurred())
 	n.goroutines.Go(func() {
 		known := map[string]bool{}
-		again := time.NewTicker(20 * time.Millisecond)
-		defer again.Stop()
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
 		for {
 			select {
 			case <-n.done:
 				return
-			case <-again.C:
+			case <-ticker.C:
 			}
 			members, err := client.Members(n.t.Context())
 			if err != nil {

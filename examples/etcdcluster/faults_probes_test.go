@@ -40,13 +40,13 @@ func (w *fixture) startProbes(t *testing.T) *probes {
 func (p *probes) probeRegion(ctx context.Context, region *agent.Client) {
 	client := &http.Client{Timeout: time.Second}
 	served, since := map[string]bool{}, map[string]time.Time{}
-	again := time.NewTicker(25 * time.Millisecond)
-	defer again.Stop()
+	ticker := time.NewTicker(25 * time.Millisecond)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-again.C:
+		case <-ticker.C:
 		}
 		members, err := region.Members(ctx)
 		if err != nil {

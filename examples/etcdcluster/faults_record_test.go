@@ -109,8 +109,8 @@ func record(t *testing.T, clients kubernetes.Interface, namespace string) *recor
 
 // observe handles the next version of the ConfigMap.
 func (r *recorder) observe(event watch.Event) {
-	object, is := event.Object.(*corev1.ConfigMap)
-	if !is || object.Data["state"] == "" {
+	object, ok := event.Object.(*corev1.ConfigMap)
+	if !ok || object.Data["state"] == "" {
 		return
 	}
 	// The format of kubestore.

@@ -20,11 +20,11 @@ func (s *faultTest) prefixesChange() {
 		holder := s.operatorRegion(v.Lock.Holder)
 		other := s.otherRegions(holder)[1]
 		s.changePrefixes("x", holder, other)
-		over := endedSince(v)
+		ended := endedSince(v)
 		now := s.awaitView(func(v *view) bool {
-			return over(v) || v.Present(holder.prefix+"x") && v.Present(other.prefix+"x")
+			return ended(v) || v.Present(holder.prefix+"x") && v.Present(other.prefix+"x")
 		})
-		return !over(now)
+		return !ended(now)
 	})
 	changed := slices.DeleteFunc(slices.Clone(s.regions), func(r *region) bool {
 		return r.get().Spec.ProcessGroupIDPrefix == etcdclusterv1alpha1.Prefix(r.prefix)
@@ -58,7 +58,7 @@ func (s *faultTest) keysOf(prefix string) []string {
 	s.Expect(err).NotTo(HaveOccurred())
 	var keys []string
 	for key := range found.Entries {
-		if at := strings.Split(strings.TrimPrefix(key, root+"/"), "/"); len(at) > 1 && at[1] == prefix {
+		if segments := strings.Split(strings.TrimPrefix(key, root+"/"), "/"); len(segments) > 1 && segments[1] == prefix {
 			keys = append(keys, key)
 		}
 	}

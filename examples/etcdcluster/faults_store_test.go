@@ -87,14 +87,14 @@ func (s *faultTest) operatorDies(missing etcdclusterv1alpha1.MissingPolicy, acce
 	v := s.await(s.onView(at, func(*view) { _ = s.memberRegion(id).operator.Kill() }))
 	gone := s.memberRegion(id)
 	s.Expect(gone.operator.Running()).To(BeFalse())
-	over := endedSince(v)
+	ended := endedSince(v)
 	if accepted || missing == etcdclusterv1alpha1.MissingWait {
 		const patient = 6 * time.Second // three times a session, and twice the time after which the policy continues
-		s.awaitView(func(v *view) bool { step := currentStep(v); return over(v) || step != nil && step.Member() == id })
-		s.Consistently(func() bool { return over(s.readView()) }).WithTimeout(patient).Should(BeFalse(), "the plan continues without %s", id)
+		s.awaitView(func(v *view) bool { step := currentStep(v); return ended(v) || step != nil && step.Member() == id })
+		s.Consistently(func() bool { return ended(s.readView()) }).WithTimeout(patient).Should(BeFalse(), "the plan continues without %s", id)
 		s.Expect(s.readView().Instances).NotTo(ContainElement(HaveField("Prefix", gone.prefix)), "it counts as dead")
 	} else {
-		s.awaitView(over)
+		s.awaitView(ended)
 		var why []string
 		for _, done := range s.readView().DoneRecords {
 			if done.ID == v.Intent.ID {

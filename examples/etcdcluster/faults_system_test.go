@@ -210,14 +210,14 @@ func (s *faultTest) killAfterDeclaring(r *region) {
 	id := r.id()
 	s.changeArgs()
 	s.await(s.onView(
-		func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return is },
+		func(v *view) bool { _, ok := v.Sets[pendingForRestart][id]; return ok },
 		func(*view) { _ = r.operator.Kill() }))
 }
 
 // setMissing sets the policy for members that are not ready.
-func (s *faultTest) setMissing(policy etcdclusterv1alpha1.MissingPolicy, of ...*region) {
+func (s *faultTest) setMissing(policy etcdclusterv1alpha1.MissingPolicy, regions ...*region) {
 	s.t.Helper()
-	for _, r := range of {
+	for _, r := range regions {
 		r.edit(func(spec *spec) { spec.AutomationOptions.Missing = policy })
 	}
 }
@@ -241,7 +241,7 @@ func (s *faultTest) regionIsLost() {
 		})
 	}
 	s.Eventually(s.voterNames).Should(Equal([]string{string(there[0].id()), string(there[1].id())}))
-	s.awaitView(func(v *view) bool { _, is := v.Sets[pendingForRestart][id]; return !is })
+	s.awaitView(func(v *view) bool { _, ok := v.Sets[pendingForRestart][id]; return !ok })
 	s.Expect(s.keysOf(lost.prefix)).To(BeEmpty())
 	acknowledged := s.writer.count()
 	s.Eventually(s.writer.count).Should(BeNumerically(">", acknowledged+10), "two are enough to write")

@@ -82,19 +82,19 @@ func newMemberProxy(t testing.TB) *faultproxy.Proxy {
 			go forward(conn)
 		}
 	}()
-	made, err := faultproxy.StartTCP(crossing.Addr().String())
+	proxy, err := faultproxy.StartTCP(crossing.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = made.Close() })
-	return made
+	t.Cleanup(func() { _ = proxy.Close() })
+	return proxy
 }
 
 // forward reads the address of a member from a connection, and forwards the connection to it.
 func forward(conn net.Conn) {
 	defer conn.Close()
-	said := bufio.NewReader(conn)
-	address, err := said.ReadString('\n')
+	reader := bufio.NewReader(conn)
+	address, err := reader.ReadString('\n')
 	if err != nil {
 		return
 	}
@@ -104,7 +104,7 @@ func forward(conn net.Conn) {
 	}
 	defer member.Close()
 	go func() {
-		_, _ = io.Copy(member, said)
+		_, _ = io.Copy(member, reader)
 		_ = member.Close()
 	}()
 	_, _ = io.Copy(conn, member)

@@ -271,13 +271,13 @@ func (r *region) replaceMembers() {
 }
 
 // awaitSettled waits until all regions match their specs, and no action is in progress.
-func (w *fixture) awaitSettled(of ...*region) {
+func (w *fixture) awaitSettled(regions ...*region) {
 	w.t.Helper()
-	if of == nil {
-		of = w.regions
+	if regions == nil {
+		regions = w.regions
 	}
 	w.Eventually(func(g Gomega) {
-		for _, r := range of {
+		for _, r := range regions {
 			cluster := r.get()
 			g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation), r.prefix)
 			for condition, want := range map[string]metav1.ConditionStatus{

@@ -25,11 +25,11 @@ import (
 func kubectl(t *testing.T, r *rig.Rig, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(rig.Assets(t), "kubectl"), append([]string{"--kubeconfig", r.Kubeconfig}, args...)...)
-	said, err := command.CombinedOutput()
+	output, err := command.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, output)
 	}
-	return string(said)
+	return string(output)
 }
 
 // TestSamples applies the sample manifests: three regions of one system, each with an operator that has
@@ -85,8 +85,8 @@ func TestStoreRole(t *testing.T) {
 		}
 		return role
 	}
-	asked, given := read("../../pkg/coordination/kubestore/role.yaml"), read("config/samples/store/role.yaml")
-	if diff := cmp.Diff(asked.Rules, given.Rules); diff != "" {
+	want, have := read("../../pkg/coordination/kubestore/role.yaml"), read("config/samples/store/role.yaml")
+	if diff := cmp.Diff(want.Rules, have.Rules); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -113,8 +113,8 @@ func TestFlags(t *testing.T) {
 			}
 		})
 	}
-	said := &strings.Builder{}
-	if _, err := parse([]string{"--help"}, said); !errors.Is(err, flag.ErrHelp) || !strings.Contains(said.String(), "etcdcluster") {
-		t.Errorf("%v: it says %q", err, said)
+	output := &strings.Builder{}
+	if _, err := parse([]string{"--help"}, output); !errors.Is(err, flag.ErrHelp) || !strings.Contains(output.String(), "etcdcluster") {
+		t.Errorf("%v: it says %q", err, output)
 	}
 }

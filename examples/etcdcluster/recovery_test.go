@@ -19,16 +19,16 @@ func TestRecoveryFromPermanentFaults(t *testing.T) {
 	w := start(t, options{mode: etcdclusterv1alpha1.SynchronizationGlobal, quiet: time.Second})
 	t.Run("a restored store", func(t *testing.T) {
 		w.WithT = newGomega(t)
-		const seen = 1000
+		const newestToken = 1000
 		for _, r := range w.regions {
 			client, err := agent.NewClient("http://" + r.address)
 			w.Expect(err).NotTo(HaveOccurred())
-			w.Expect(client.Delete(t.Context(), "nobody", agent.Order{Token: seen, System: clusterName, ID: "after-the-snapshot"})).To(Succeed())
+			w.Expect(client.Delete(t.Context(), "nobody", agent.Order{Token: newestToken, System: clusterName, ID: "after-the-snapshot"})).To(Succeed())
 		}
 		w.editAll(setArg("20000"))
 		w.awaitSettled()
 		w.Expect(w.restartCounts()).To(Equal(onceEach("dc1-1", "dc2-1", "dc3-1")))
-		w.Expect(w.view().Token).To(BeNumerically(">", seen))
+		w.Expect(w.view().Token).To(BeNumerically(">", newestToken))
 	})
 	t.Run("a member that does not start", func(t *testing.T) {
 		w.WithT = newGomega(t)

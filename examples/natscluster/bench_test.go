@@ -98,11 +98,11 @@ func (w *fixture) measure(do func()) cost {
 func (w *fixture) downtime(since time.Time) (sum time.Duration) {
 	ended := map[string]time.Time{}
 	for _, event := range w.events(since) {
-		switch begun, is := ended[event.Member]; {
-		case event.What == agent.Restart:
+		switch beganAt, ok := ended[event.Member]; {
+		case event.Operation == agent.Restart:
 			ended[event.Member] = event.Time
-		case event.What == agent.Ready && is:
-			sum += event.Time.Sub(begun)
+		case event.Operation == agent.Ready && ok:
+			sum += event.Time.Sub(beganAt)
 			delete(ended, event.Member)
 		}
 	}
@@ -126,21 +126,21 @@ var figures = []struct {
 func report(name string, local, global []cost) {
 	printf("\n%s, %d times in each mode, %d streams, with a quiet window of %s\n", name, len(local), streams, quiet)
 	printf("%-51s %12s %6s  %12s %6s\n", "", "local: mean", "worst", "global: mean", "worst")
-	for _, of := range figures {
-		lm, lw := summary(local, of.get)
-		gm, gw := summary(global, of.get)
-		printf("%-51s %12.2f %6.1f  %12.2f %6.1f\n", of.name, lm, lw, gm, gw)
+	for _, figure := range figures {
+		lm, lw := summary(local, figure.get)
+		gm, gw := summary(global, figure.get)
+		printf("%-51s %12.2f %6.1f  %12.2f %6.1f\n", figure.name, lm, lw, gm, gw)
 	}
 }
 
 // printf prints immediately: the log of a benchmark is kept until its end, and is truncated.
 func printf(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
 
-func summary(of []cost, get func(cost) float64) (mean, worst float64) {
+func summary(costs []cost, get func(cost) float64) (mean, worst float64) {
 	var values []float64
-	for _, c := range of {
+	for _, c := range costs {
 		values = append(values, get(c))
-		mean += get(c) / float64(len(of))
+		mean += get(c) / float64(len(costs))
 	}
 	return mean, slices.Max(values)
 }

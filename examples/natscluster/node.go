@@ -24,7 +24,7 @@ func node(ctx context.Context, args []string) error {
 		return fmt.Errorf("starting the server: %w", err)
 	}
 	<-ctx.Done()
-	s.Shutdown() // it passes on what it leads
+	s.Shutdown() // it moves its leaderships to other servers
 	s.WaitForShutdown()
 	return nil
 }

@@ -22,15 +22,15 @@ func (w *fixture) ordersSince(since time.Time) (all []string) {
 	w.t.Helper()
 	down := ""
 	for _, event := range w.events(since) {
-		if event.What == agent.Ready {
+		if event.Operation == agent.Ready {
 			down = ""
 			continue
 		}
 		w.Expect(down).To(BeEmpty(), "%s was disturbed before %s was up to date", event.Member, down)
-		if event.What != agent.Delete {
+		if event.Operation != agent.Delete {
 			down = event.Member
 		}
-		all = append(all, event.Member+" "+event.What)
+		all = append(all, event.Member+" "+event.Operation)
 	}
 	return all
 }
@@ -75,11 +75,11 @@ func TestUpgradeTogether(t *testing.T) {
 		if event.Task == "first" {
 			continue // a server that was not restarted
 		}
-		if event.What == agent.Ready {
+		if event.Operation == agent.Ready {
 			w.Expect(ended).To(HaveLen(3), "%s was up to date before all were ended", event.Member)
 			continue
 		}
-		ended, tasks = append(ended, event.Member+" "+event.What), append(tasks, event.Task)
+		ended, tasks = append(ended, event.Member+" "+event.Operation), append(tasks, event.Task)
 	}
 	w.Expect(ended).To(ConsistOf("dc1-1 restart", "dc2-1 restart", "dc3-1 restart"))
 	w.Expect(tasks).To(HaveEach(tasks[0]))

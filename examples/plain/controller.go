@@ -165,7 +165,7 @@ func (c *controller) next(ctx context.Context) bool {
 	}
 	// All errors are retried with backoff (guideline 9).
 	if !errors.Is(err, context.Canceled) {
-		utilruntime.HandleErrorWithContext(ctx, err, "Could not sync Deployment", "deployment", ref)
+		utilruntime.HandleErrorWithContext(ctx, err, "Failed to sync Deployment", "deployment", ref)
 	}
 	c.queue.AddRateLimited(ref)
 	return true

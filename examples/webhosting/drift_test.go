@@ -105,9 +105,9 @@ func TestExternalChangesAreReverted(t *testing.T) {
 			changed := test.change(b)
 			f.Expect(f.Client.Update(t.Context(), changed)).To(Succeed())
 			f.Eventually(func(g Gomega) {
-				is := f.children(g, site)
-				g.Expect(test.is(is)).To(Equal(test.is(good)))
-				g.Expect(versionOf(is, changed)).NotTo(Equal(changed.GetResourceVersion()), "the object was written again")
+				current := f.children(g, site)
+				g.Expect(test.is(current)).To(Equal(test.is(good)))
+				g.Expect(versionOf(current, changed)).NotTo(Equal(changed.GetResourceVersion()), "the object was written again")
 			}).Should(Succeed())
 			f.waitUntilIdle(o, site)
 		})

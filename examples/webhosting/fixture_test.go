@@ -122,8 +122,8 @@ func (f *fixture) startWith(proxy *transport, change ...func(*options)) *operato
 		shard:   shard.Options{Mode: shard.ModeAlone, Ring: "webhosting-operator", Name: "me", Namespace: f.Namespace},
 		website: website.Options{Image: "nginx:stable", Concurrency: 5, Clock: clock.RealClock{}, RecheckInterval: 100 * time.Millisecond},
 	}
-	made := &operator{reconcileLog: &reconcileLog{}, transport: proxy}
-	o.manager.Logger = made.logger()
+	op := &operator{reconcileLog: &reconcileLog{}, transport: proxy}
+	o.manager.Logger = op.logger()
 	o.manager.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{f.project: {}}}
 	o.manager.Metrics.BindAddress = "0"
 	o.manager.Controller.SkipNameValidation = new(true)
@@ -133,20 +133,20 @@ func (f *fixture) startWith(proxy *transport, change ...func(*options)) *operato
 	ctx, cancel := context.WithCancel(f.t.Context())
 	mgr, err := newManager(ctx, proxy.wrap(f.operatorConfig()), o)
 	f.Expect(err).NotTo(HaveOccurred())
-	made.Manager = mgr
+	op.Manager = mgr
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	made.stop = sync.OnceFunc(func() {
+	op.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			f.t.Errorf("the operator failed: %v", err)
 		}
 	})
 	f.t.Cleanup(func() {
-		made.stop()
+		op.stop()
 		if f.t.Failed() {
-			f.t.Logf("log of the operator:\n%s", strings.Join(made.all, "\n"))
+			f.t.Logf("log of the operator:\n%s", strings.Join(op.all, "\n"))
 		}
 	})
-	return made
+	return op
 }

@@ -29,15 +29,15 @@ func (f *fixture) theme(name, color string) *webhostingv1alpha1.Theme {
 // website creates a Website with a Theme of this test.
 func (f *fixture) website(name, theme string, change ...func(*webhostingv1alpha1.Website)) *webhostingv1alpha1.Website {
 	f.t.Helper()
-	made := &webhostingv1alpha1.Website{
+	site := &webhostingv1alpha1.Website{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.project, Name: name},
 		Spec:       webhostingv1alpha1.WebsiteSpec{Theme: f.Namespace + "." + theme},
 	}
 	for _, c := range change {
-		c(made)
+		c(site)
 	}
-	f.Expect(f.Client.Create(f.t.Context(), made)).To(Succeed())
-	return made
+	f.Expect(f.Client.Create(f.t.Context(), site)).To(Succeed())
+	return site
 }
 
 // withoutWorkload makes a Website skip its pods.
@@ -54,9 +54,9 @@ type children struct {
 	serverName string
 }
 
-func newChildren(of client.Object) *children {
-	b := &children{serverName: website.ServerName(client.ObjectKeyFromObject(of))}
-	own := metav1.ObjectMeta{Namespace: of.GetNamespace(), Name: b.serverName}
+func newChildren(site client.Object) *children {
+	b := &children{serverName: website.ServerName(client.ObjectKeyFromObject(site))}
+	own := metav1.ObjectMeta{Namespace: site.GetNamespace(), Name: b.serverName}
 	b.page, b.workload = &corev1.ConfigMap{ObjectMeta: own}, &appsv1.Deployment{ObjectMeta: own}
 	b.service, b.ingress = &corev1.Service{ObjectMeta: own}, &networkingv1.Ingress{ObjectMeta: own}
 	return b
@@ -67,8 +67,8 @@ func (b *children) all() map[string]client.Object {
 }
 
 // children reads the children of a Website, all of which must exist.
-func (f *fixture) children(g Gomega, of client.Object) *children {
-	b := newChildren(of)
+func (f *fixture) children(g Gomega, site client.Object) *children {
+	b := newChildren(site)
 	for kind, object := range b.all() {
 		g.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed(), kind)
 		g.Expect(object.GetDeletionTimestamp()).To(BeNil(), kind)
@@ -84,23 +84,23 @@ func refresh[T client.Object](f *fixture, object T) T {
 }
 
 // waitForPhase waits until the current generation of a Website is in a phase.
-func (f *fixture) waitForPhase(of *webhostingv1alpha1.Website, want webhostingv1alpha1.Phase, reason string) {
+func (f *fixture) waitForPhase(site *webhostingv1alpha1.Website, want webhostingv1alpha1.Phase, reason string) {
 	f.t.Helper()
 	f.Eventually(func(g Gomega) {
-		g.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(of), of)).To(Succeed())
-		g.Expect(of.Status.Phase).To(Equal(want))
-		g.Expect(of.Status.ObservedGeneration).To(Equal(of.Generation))
-		ready := meta.FindStatusCondition(of.Status.Conditions, webhostingv1alpha1.ConditionReady)
+		g.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(site), site)).To(Succeed())
+		g.Expect(site.Status.Phase).To(Equal(want))
+		g.Expect(site.Status.ObservedGeneration).To(Equal(site.Generation))
+		ready := meta.FindStatusCondition(site.Status.Conditions, webhostingv1alpha1.ConditionReady)
 		g.Expect(ready).NotTo(BeNil())
 		g.Expect(ready.Reason).To(Equal(reason), ready.Message)
-		g.Expect(ready.ObservedGeneration).To(Equal(of.Generation))
+		g.Expect(ready.ObservedGeneration).To(Equal(site.Generation))
 	}).Should(Succeed())
 }
 
 // waitForReady waits until a Website without pods is ready.
-func (f *fixture) waitForReady(of *webhostingv1alpha1.Website) {
+func (f *fixture) waitForReady(site *webhostingv1alpha1.Website) {
 	f.t.Helper()
-	f.waitForPhase(of, webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonWorkloadSkipped)
+	f.waitForPhase(site, webhostingv1alpha1.PhaseReady, webhostingv1alpha1.ReasonWorkloadSkipped)
 }
 
 // setDeploymentStatus sets the status that the Deployment controller would set when all pods are
@@ -126,9 +126,9 @@ func change[T client.Object](f *fixture, object T, how func(T)) {
 }
 
 // requestReconcile triggers a reconcile, as load tests do.
-func (f *fixture) requestReconcile(of *webhostingv1alpha1.Website) {
+func (f *fixture) requestReconcile(site *webhostingv1alpha1.Website) {
 	f.t.Helper()
-	change(f, of, func(w *webhostingv1alpha1.Website) {
+	change(f, site, func(w *webhostingv1alpha1.Website) {
 		metav1.SetMetaDataAnnotation(&w.ObjectMeta, "reconcile-requested", time.Now().Format(time.RFC3339Nano))
 	})
 }
@@ -139,13 +139,13 @@ func (f *fixture) waitUntilIdle(o *operator, all ...*webhostingv1alpha1.Website)
 	f.Eventually(func(g Gomega) {
 		before := o.reconciled()
 		o.transport.reset()
-		for _, of := range all {
-			f.requestReconcile(of)
+		for _, object := range all {
+			f.requestReconcile(object)
 		}
 		g.Eventually(func(g Gomega) {
 			counts := o.reconciled()
-			for _, of := range all {
-				g.Expect(counts[of.Name]).To(BeNumerically(">", before[of.Name]), of.Name)
+			for _, object := range all {
+				g.Expect(counts[object.Name]).To(BeNumerically(">", before[object.Name]), object.Name)
 			}
 		}).WithTimeout(timeout).Should(Succeed())
 		g.Expect(o.writes()).To(BeEmpty())

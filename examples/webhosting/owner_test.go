@@ -113,8 +113,8 @@ func TestRecreatedWebsite(t *testing.T) {
 	second := f.website("homepage", "exciting", withoutWorkload)
 	f.waitForReady(second)
 	f.Eventually(func(g Gomega) {
-		is := f.children(g, second)
-		for kind, object := range is.all() {
+		current := f.children(g, second)
+		for kind, object := range current.all() {
 			g.Expect(metav1.IsControlledBy(object, second)).To(BeTrue(), kind)
 			g.Expect(object.GetUID()).NotTo(Equal(old.all()[kind].GetUID()), kind)
 		}

@@ -87,10 +87,10 @@ func TestShard(t *testing.T) {
 		f.Expect(object.GetLabels()).To(HaveKeyWithValue(label, "shard-0"), kind)
 	}
 
-	var seen []entry
-	f.Eventually(func() []entry { seen = f.entries(p); return seen }).ShouldNot(BeEmpty())
-	f.Eventually(func() int { seen = f.entries(p); return len(seen) % 2 }).Should(BeZero())
-	for i, e := range seen {
+	var logged []entry
+	f.Eventually(func() []entry { logged = f.entries(p); return logged }).ShouldNot(BeEmpty())
+	f.Eventually(func() int { logged = f.entries(p); return len(logged) % 2 }).Should(BeZero())
+	for i, e := range logged {
 		f.Expect(e.Instance).To(Equal("shard-0"))
 		f.Expect([]string{e.Namespace, e.Name}).To(Equal([]string{f.Namespace, "homepage"}))
 		f.Expect(e.ID).NotTo(BeEmpty())

@@ -11,8 +11,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestServed creates a Website, and sets the status of its Deployment.
-func TestServed(t *testing.T) {
+// TestStatusFollowsDeployment creates a Website, and sets the status of its Deployment.
+func TestStatusFollowsDeployment(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.start()
 	f.theme("exciting", "darkcyan")

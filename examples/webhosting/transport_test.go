@@ -56,14 +56,14 @@ func (w *transport) roundTrip(request *http.Request, next http.RoundTripper) (*h
 // describe returns the method and path of a request. A watch that starts with all objects counts as
 // a list.
 func describe(request *http.Request) string {
-	what, query := request.Method, request.URL.Query()
+	operation, query := request.Method, request.URL.Query()
 	switch {
 	case query.Get("sendInitialEvents") == "true":
-		what = "LIST"
+		operation = "LIST"
 	case query.Get("watch") == "true" || query.Get("watch") == "1":
-		what = "WATCH"
+		operation = "WATCH"
 	}
-	return what + " " + request.URL.Path
+	return operation + " " + request.URL.Path
 }
 
 // reset clears the recorded requests.

@@ -131,7 +131,7 @@ func TestWaitForAllCaches(t *testing.T) {
 func TestCachedObjectsAreNotModified(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	o := f.start()
-	seen := watchCaches(f, o)
+	caches := watchCaches(f, o)
 	theme := f.theme("exciting", "darkcyan")
 	site := f.website("homepage", "exciting", withoutWorkload)
 	f.waitForReady(site)
@@ -152,25 +152,25 @@ func TestCachedObjectsAreNotModified(t *testing.T) {
 		g.Expect(b.workload.Spec.Template.Annotations).To(HaveLen(2))
 	}).Should(Succeed())
 	f.waitUntilIdle(o, site)
-	f.Expect(seen.kinds()).To(HaveLen(6))
-	f.Expect(seen.changed()).To(BeEmpty())
+	f.Expect(caches.kinds()).To(HaveLen(6))
+	f.Expect(caches.changed()).To(BeEmpty())
 }
 
-// cached has the objects of a cache, and copies from when they arrived.
-type cached struct {
+// cachedSites has the objects of a cache, and copies from when they arrived.
+type cachedSites struct {
 	mu                sync.Mutex
 	originals, copies []client.Object
 }
 
-func watchCaches(f *fixture, o *operator) *cached {
+func watchCaches(f *fixture, o *operator) *cachedSites {
 	f.t.Helper()
-	seen := &cached{}
+	caches := &cachedSites{}
 	see := func(found any) {
 		original := found.(client.Object)
 		same := original.DeepCopyObject().(client.Object)
-		seen.mu.Lock()
-		defer seen.mu.Unlock()
-		seen.originals, seen.copies = append(seen.originals, original), append(seen.copies, same)
+		caches.mu.Lock()
+		defer caches.mu.Unlock()
+		caches.originals, caches.copies = append(caches.originals, original), append(caches.copies, same)
 	}
 	for _, kind := range []client.Object{
 		&webhostingv1alpha1.Website{}, &webhostingv1alpha1.Theme{},
@@ -181,10 +181,10 @@ func watchCaches(f *fixture, o *operator) *cached {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, found any) { see(found) }})
 		f.Expect(err).NotTo(HaveOccurred())
 	}
-	return seen
+	return caches
 }
 
-func (c *cached) kinds() map[string]int {
+func (c *cachedSites) kinds() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	counts := map[string]int{}
@@ -194,7 +194,7 @@ func (c *cached) kinds() map[string]int {
 	return counts
 }
 
-func (c *cached) changed() (diffs []string) {
+func (c *cachedSites) changed() (diffs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.originals {

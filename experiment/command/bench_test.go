@@ -29,11 +29,11 @@ func BenchmarkShare(b *testing.B) {
 		if code := command.ExitCode(err); code != 0 && code != missedObjective {
 			b.Fatal(err)
 		}
-		made, err := report.Read(out)
+		got, err := report.Read(out)
 		if err != nil {
 			b.Fatal(err)
 		}
-		lead, sharded := made.Groups()[0], made.Groups()[1]
+		lead, sharded := got.Groups()[0], got.Groups()[1]
 		for _, of := range []struct {
 			name, unit string
 			figure     func(run.Figures) float64

@@ -252,7 +252,7 @@ func (o *options) configurations(name string) ([]plannedRun, error) {
 }
 
 // validate checks the flags.
-func (o *options) validate(of scenario.Scenario) error {
+func (o *options) validate(planned scenario.Scenario) error {
 	const (
 		longest = 10 * time.Second // samples that are older than 20 s are stale
 		largest = 100
@@ -289,8 +289,8 @@ func (o *options) validate(of scenario.Scenario) error {
 		return fmt.Errorf("--work-time %s: choose 0 or more", o.workTime)
 	case len(o.setups) == 0:
 		return fmt.Errorf("--setups is empty (available: %s, %s, %s)", fleet.Lead, fleet.InProcess, fleet.External)
-	case of.Restarts() && o.kubeconfig != "":
-		return fmt.Errorf("scenario %s restarts the API server, which is not possible in an existing cluster: run it without --kubeconfig", of.Name)
+	case planned.Restarts() && o.kubeconfig != "":
+		return fmt.Errorf("scenario %s restarts the API server, which is not possible in an existing cluster: run it without --kubeconfig", planned.Name)
 	case o.host == "" && o.kubeconfig != "" && slices.Contains(o.setups, string(fleet.External)):
 		return errors.New("--host is missing: the API server of --kubeconfig must reach the sharder, which runs on this machine; " +
 			"set it to the address of this machine, 127.0.0.1 if the API server runs here too")
@@ -350,7 +350,7 @@ func (o *options) run(ctx context.Context, name string) error {
 	}
 	var (
 		results []*run.Result
-		left    error // what remains in an existing cluster
+		left    error // the objects that remain in an existing cluster
 	)
 	for i, next := range plan {
 		var after time.Duration

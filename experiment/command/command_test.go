@@ -51,11 +51,11 @@ func (o *output) String() string {
 // experiment runs the command, and returns its standard output and its error.
 func experiment(ctx context.Context, stderr *output, args ...string) (string, error) {
 	var out bytes.Buffer
-	made := command.New()
-	made.SetArgs(args)
-	made.SetOut(&out)
-	made.SetErr(stderr)
-	err := made.ExecuteContext(ctx)
+	root := command.New()
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
 	return out.String(), err
 }
 
@@ -124,8 +124,8 @@ func found(g Gomega, folder string) *report.Report {
 		g.Expect(err).NotTo(HaveOccurred())
 		return content
 	}
-	made := &report.Report{}
-	g.Expect(json.Unmarshal(read("results.json"), made)).To(Succeed())
+	got := &report.Report{}
+	g.Expect(json.Unmarshal(read("results.json"), got)).To(Succeed())
 	page, text := string(read("report.html")), string(read("report.md"))
 	g.Expect(page).To(And(ContainSubstring("<h2"), ContainSubstring("<svg"), Not(ContainSubstring("NaN")), Not(MatchRegexp(`(src|href)="?https?:`))), "the page is self-contained")
 	g.Expect(text).To(And(HavePrefix("# Experiment"), ContainSubstring("## Objectives"), Not(ContainSubstring("NaN"))))
@@ -137,17 +137,17 @@ func found(g Gomega, folder string) *report.Report {
 	g.Expect(len(rows)).To(BeNumerically(">", 50))
 	samples, err := filepath.Glob(filepath.Join(folder, "samples", "*.csv.gz"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(samples).To(HaveLen(len(made.Results)))
+	g.Expect(samples).To(HaveLen(len(got.Results)))
 	unpacked, err := gzip.NewReader(bytes.NewReader(read(filepath.Join("samples", filepath.Base(samples[0])))))
 	g.Expect(err).NotTo(HaveOccurred())
 	raw, err := io.ReadAll(unpacked)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(raw)).To(ContainSubstring("experiment_operations_total"))
-	return made
+	return got
 }
 
-// sound checks what must hold in every result, however slow the machine is.
-func sound(g Gomega, result *run.Result) {
+// expectConsistent checks what must hold in every result, however slow the machine is.
+func expectConsistent(g Gomega, result *run.Result) {
 	g.Expect(result.Verdicts).To(HaveLen(4))
 	for _, v := range result.Verdicts {
 		if v.Value == nil {
@@ -183,10 +183,10 @@ func TestObjectiveDoesNotHold(t *testing.T) {
 		"--instances", "2", "--max-cpu", "1", "--max-other-cpu", "1", "--max-lateness", "1m", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out, "--quiet")
 	g.Expect(err).To(MatchError("not all objectives hold"))
 	g.Expect(summary).To(ContainSubstring("NOT all objectives hold"))
-	made := found(g, out)
-	g.Expect(made.Results).To(HaveLen(1))
-	for _, result := range made.Results {
-		sound(g, result)
+	got := found(g, out)
+	g.Expect(got.Results).To(HaveLen(1))
+	for _, result := range got.Results {
+		expectConsistent(g, result)
 		for _, verdict := range result.Verdicts[:2] { // queue and ready
 			g.Expect(verdict.Holds).To(BeFalse(), verdict.Name)
 			g.Expect(*verdict.Value).To(BeNumerically(">", verdict.Limit))

@@ -82,16 +82,16 @@ func TestScenarios(t *testing.T) {
 			if err != nil { // the machine may be slow
 				g.Expect(err).To(MatchError("not all objectives hold"), summary+stderr.String())
 			}
-			made := found(g, out)
+			got := found(g, out)
 			failed := false
-			for _, result := range made.Results {
-				sound(g, result)
+			for _, result := range got.Results {
+				expectConsistent(g, result)
 				failed = failed || result.Failed()
 			}
 			g.Expect(err != nil).To(Equal(failed), summary)
 			g.Expect(summary).To(ContainSubstring("The report is " + out))
 			g.Expect(stderr.String()).To(MatchRegexp(`1 of \d, .* left: starting`))
-			test.check(g, made)
+			test.check(g, got)
 		})
 	}
 }
@@ -101,7 +101,7 @@ func events(g Gomega, r *report.Report, want ...string) {
 	happened := slices.DeleteFunc(slices.Clone(r.Results[0].Events), func(e run.Event) bool { return !e.Planned })
 	g.Expect(happened).To(HaveLen(len(want)))
 	for i, event := range happened {
-		g.Expect(event.What).To(ContainSubstring(want[i]))
+		g.Expect(event.Description).To(ContainSubstring(want[i]))
 	}
 }
 
@@ -120,10 +120,10 @@ func TestInterrupted(t *testing.T) {
 	summary, err := experiment(ctx, stderr, "basic", "--max-cpu", "1", "--max-other-cpu", "1", "--max-lateness", "1m", "--scale", "0.1", "--setups", "in-process,external", "--programs", programs(t), "--assets", rig.Assets(t), "--out", out)
 	g.Expect(err).To(MatchError("interrupted: the report covers what has run"))
 	g.Expect(summary).To(MatchRegexp(`interrupted after \S+`))
-	made := found(g, out)
-	g.Expect(made.Interrupted).To(BeTrue())
-	g.Expect(made.Results).To(HaveLen(1))
-	g.Expect(made.Results[0].Interrupted).To(BeTrue())
+	got := found(g, out)
+	g.Expect(got.Interrupted).To(BeTrue())
+	g.Expect(got.Results).To(HaveLen(1))
+	g.Expect(got.Results[0].Interrupted).To(BeTrue())
 	g.Expect(stderr.String()).To(ContainSubstring("30m left"), "of both")
 }
 

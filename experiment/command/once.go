@@ -114,9 +114,9 @@ func (o *options) once(ctx context.Context, next plannedRun, which string, after
 		Fleet: fleet.Options{
 			Setup: next.setup, Instances: next.Instances, Workers: next.Workers, WorkTime: o.workTime, Config: config, Plane: plane, Host: cmp.Or(o.host, "127.0.0.1"),
 			Programs: o.programs, Dir: dir, Seed: next.seed(o.seed),
-			Report: func(what string, wrong bool) {
+			Report: func(message string, wrong bool) {
 				if wrong {
-					progress(-1, 0, what)
+					progress(-1, 0, message)
 				}
 			},
 		},
@@ -125,33 +125,33 @@ func (o *options) once(ctx context.Context, next plannedRun, which string, after
 
 // progress returns a function that reports progress: on a terminal in one line that changes, elsewhere every 30 s. After is the
 // duration of all later runs. A negative time is for a message that is reported once.
-func (o *options) progress(of string, after time.Duration) func(done, all time.Duration, what string) {
+func (o *options) progress(title string, after time.Duration) func(done, all time.Duration, state string) {
 	const every = 30 * time.Second
 	var last time.Time
 	if terminal.Is(o.errOut) {
-		o.say(of) // once, so that the line has room for the rest
+		o.say(title) // once, so that the line has room for the rest
 	}
-	return func(done, all time.Duration, what string) {
+	return func(done, all time.Duration, state string) {
 		if done < 0 {
 			o.update("")
-			o.say(of + ": " + what)
+			o.say(title + ": " + state)
 			return
 		}
 		done = min(done, all)
-		line := fmt.Sprintf("%s of %s, %s left: %s", short(done), short(all), short(all-done+after), what)
+		line := fmt.Sprintf("%s of %s, %s left: %s", formatDuration(done), formatDuration(all), formatDuration(all-done+after), state)
 		switch now := time.Now(); {
 		case terminal.Is(o.errOut):
 			o.update(line)
 		case now.Sub(last) >= every || done == all:
 			last = now
-			o.say(of + ": " + line)
+			o.say(title + ": " + line)
 		}
 	}
 }
 
 // short formats a duration without seconds that are zero.
-func short(of time.Duration) string {
-	text := of.Round(time.Second).String()
+func formatDuration(d time.Duration) string {
+	text := d.Round(time.Second).String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
 	}
@@ -178,19 +178,19 @@ func (o *options) update(line string) {
 
 // report writes the report, and prints the outcome of each run.
 func (o *options) report(name string, results []*run.Result, interrupted bool) error {
-	made := &report.Report{Scenario: name, Results: results, About: report.About{
+	r := &report.Report{Scenario: name, Results: results, About: report.About{
 		Command: commandLine(os.Args[1:]), Machine: machine(), Versions: o.versions(results), Parameters: o.parameters(), Interrupted: interrupted,
 	}}
-	if err := made.Write(o.out); err != nil {
+	if err := r.Write(o.out); err != nil {
 		return err
 	}
-	// What cannot be used must not replace what can.
+	// An unusable report must not replace a usable one.
 	if usable := conclude(results, interrupted); o.summary != "" && (usable == nil || errors.Is(usable, errVerdict)) {
-		if err := made.WriteSummary(o.summary); err != nil {
+		if err := r.WriteSummary(o.summary); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(o.stdout, "%sThe report is %s\n", made.Summary(), filepath.Join(o.out, "report.html"))
+	_, err := fmt.Fprintf(o.stdout, "%sThe report is %s\n", r.Summary(), filepath.Join(o.out, "report.html"))
 	return err
 }
 

@@ -25,14 +25,14 @@ const labelOwn = "ringmaster-experiment"
 
 // checkUnused returns an error if the sample operator, a sharder or Websites are in the cluster: an experiment would disturb them.
 func (f *Fleet) checkUnused(ctx context.Context) error {
-	for namespace, what := range map[string]string{Namespace: "the sample operator", shardingv1alpha1.NamespaceSystem: "a sharder"} {
+	for namespace, name := range map[string]string{Namespace: "the sample operator", shardingv1alpha1.NamespaceSystem: "a sharder"} {
 		leases, err := f.cluster.Clientset.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("listing Leases: %w", err)
 		}
 		for _, lease := range leases.Items {
-			if held(&lease, time.Now()) {
-				return fmt.Errorf("%s already runs in this cluster (Lease %s/%s): stop it, or choose another cluster", what, namespace, lease.Name)
+			if isHeld(&lease, time.Now()) {
+				return fmt.Errorf("%s already runs in this cluster (Lease %s/%s): stop it, or choose another cluster", name, namespace, lease.Name)
 			}
 		}
 	}
@@ -50,8 +50,8 @@ func (f *Fleet) checkUnused(ctx context.Context) error {
 	return nil
 }
 
-// held reports whether a Lease is held and has not expired.
-func held(lease *coordinationv1.Lease, now time.Time) bool {
+// isHeld reports whether a Lease is held and has not expired.
+func isHeld(lease *coordinationv1.Lease, now time.Time) bool {
 	holder, renewed, seconds := lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds
 	return holder != nil && *holder != "" && renewed != nil && seconds != nil && now.Before(renewed.Add(time.Duration(*seconds)*time.Second))
 }

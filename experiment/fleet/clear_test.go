@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestHeld(t *testing.T) {
+func TestIsHeld(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	renewed := func(ago time.Duration) *metav1.MicroTime { return new(metav1.NewMicroTime(now.Add(-ago))) }
@@ -22,7 +22,7 @@ func TestHeld(t *testing.T) {
 		"never held":  {coordinationv1.LeaseSpec{}, false},
 		"no duration": {coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: renewed(time.Second)}, false},
 	} {
-		if got := held(&coordinationv1.Lease{Spec: test.spec}, now); got != test.want {
+		if got := isHeld(&coordinationv1.Lease{Spec: test.spec}, now); got != test.want {
 			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}

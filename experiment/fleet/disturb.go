@@ -11,9 +11,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/experiment/scenario"
 )
 
-// Disturb executes an event, and describes what it has done.
+// Disturb executes an event, and returns a description of it.
 func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, error) {
-	if event.What == scenario.RestartAPI {
+	if event.Disturbance == scenario.RestartAPI {
 		if f.options.Plane == nil {
 			return "", errors.New("cannot restart the API server of an existing cluster: run the scenario without --kubeconfig")
 		}
@@ -24,7 +24,7 @@ func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, erro
 		}
 		return "the API server was restarted", nil
 	}
-	if event.What == scenario.Join {
+	if event.Disturbance == scenario.Join {
 		name := InstanceName(f.next)
 		return name + " joins", f.join()
 	}
@@ -32,7 +32,7 @@ func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, erro
 	if err != nil {
 		return "", err
 	}
-	switch event.What {
+	switch event.Disturbance {
 	case scenario.Kill:
 		return name + " is killed", f.kill(name)
 	case scenario.Leave:
@@ -40,7 +40,7 @@ func (f *Fleet) Disturb(ctx context.Context, event scenario.Event) (string, erro
 	case scenario.Roll:
 		return name + " is replaced", f.roll(ctx, name)
 	}
-	return "", fmt.Errorf("unknown disturbance %q", event.What)
+	return "", fmt.Errorf("unknown disturbance %q", event.Disturbance)
 }
 
 // choose returns the instance that an event affects.
@@ -88,8 +88,8 @@ func (f *Fleet) roll(ctx context.Context, old string) error {
 	const interval = 100 * time.Millisecond
 	for {
 		members := f.supervisor.Processes()
-		at := slices.IndexFunc(members, func(m supervisor.ProcessStatus) bool { return m.Name == old })
-		if at < 0 || members[at].Phase == supervisor.Stopped {
+		i := slices.IndexFunc(members, func(m supervisor.ProcessStatus) bool { return m.Name == old })
+		if i < 0 || members[i].Phase == supervisor.Stopped {
 			return nil
 		}
 		select {

@@ -43,8 +43,8 @@ type Options struct {
 	Programs, Dir string
 	// Seed determines all random choices.
 	Seed uint64
-	// Report is called with what happens to processes. Wrong is set if it was not intended.
-	Report func(what string, wrong bool)
+	// Report is called for each event of a process. wrong is set if it was not intended.
+	Report func(message string, wrong bool)
 	// Killing is called immediately before an instance is killed. It may be nil.
 	Killing func(instance string)
 }
@@ -79,11 +79,11 @@ const (
 	startLimit = 3 * time.Minute
 )
 
-// Start installs what the setup needs, and starts its processes. If it fails, it leaves no process behind.
+// Start installs the prerequisites of the setup, and starts its processes. If it fails, it leaves no process behind.
 func Start(ctx context.Context, options Options) (*Fleet, error) {
 	f := &Fleet{options: options, random: rand.New(rand.NewPCG(options.Seed, 2)), endpoints: map[string]string{}, profiles: map[string]string{}, alive: map[string]int{}}
 	f.supervisor = supervisor.New(supervisor.Options{
-		Report:  func(name, what string, wrong bool) { options.Report(name+" "+what, wrong) },
+		Report:  func(name, message string, wrong bool) { options.Report(name+" "+message, wrong) },
 		Removed: func(string) {}, Changed: f.updateAlive, GracePeriod: grace,
 	})
 	starting, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("timed out after %s", startLimit))
@@ -127,9 +127,9 @@ func (f *Fleet) start(ctx context.Context) error {
 
 // Scheme returns the scheme with all kinds of an experiment.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
-	made := runtime.NewScheme()
-	utilruntime.Must(errors.Join(scheme.AddToScheme(made), webhostingv1alpha1.AddToScheme(made), shardingv1alpha1.AddToScheme(made)))
-	return made
+	s := runtime.NewScheme()
+	utilruntime.Must(errors.Join(scheme.AddToScheme(s), webhostingv1alpha1.AddToScheme(s), shardingv1alpha1.AddToScheme(s)))
+	return s
 })
 
 func (f *Fleet) connect() error {

@@ -45,15 +45,15 @@ func (f *Fleet) identify(ctx context.Context, name, namespace, account string) (
 // writeKubeconfig writes a kubeconfig for the cluster of a config with another token.
 func writeKubeconfig(path string, config *rest.Config, token string) error {
 	const name = "experiment"
-	made := clientcmdapi.NewConfig()
-	made.Clusters[name] = &clientcmdapi.Cluster{
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{
 		Server: config.Host, TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure,
 		CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData,
 	}
-	made.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
-	made.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	made.CurrentContext = name
-	if err := clientcmd.WriteToFile(*made, path); err != nil {
+	kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	kubeconfig.CurrentContext = name
+	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
 		return fmt.Errorf("writing the kubeconfig %s: %w", path, err)
 	}
 	return nil

@@ -73,8 +73,8 @@ func read(request *http.Request) ([]byte, error) {
 	return content, err
 }
 
-// CollectGarbage makes all running instances collect garbage, so that their heap in use is what they need. The second collection
-// frees what the first one has kept for reuse in pools.
+// CollectGarbage makes all running instances collect garbage, so that their heap has only objects in use. The second collection
+// frees the objects that the first one kept in pools.
 func (f *Fleet) CollectGarbage(ctx context.Context) error {
 	for _, name := range f.running() {
 		f.mu.Lock()

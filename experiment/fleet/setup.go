@@ -76,7 +76,7 @@ func (s Setup) kinds() []source {
 	return all
 }
 
-// objects returns what must exist before a process starts, in order.
+// objects returns the objects that must exist before a process starts, in order.
 func (s Setup) objects() []source {
 	all := []source{{webhosting.Files, "operator/namespace.yaml"}, {webhosting.Files, "rbac"}}
 	switch s {

@@ -250,7 +250,7 @@ func (f *Fleet) ringReady(ctx context.Context) (bool, error) {
 	available, _, _ := unstructured.NestedInt64(ring.Object, "status", "availableShards")
 	conditions, _, _ := unstructured.NestedSlice(ring.Object, "status", "conditions")
 	for _, condition := range conditions {
-		if fields, is := condition.(map[string]any); is && fields["type"] == shardingv1alpha1.ConditionReady {
+		if fields, ok := condition.(map[string]any); ok && fields["type"] == shardingv1alpha1.ConditionReady {
 			return fields["status"] == "True" && int(available) == len(f.instances()), nil
 		}
 	}

@@ -122,12 +122,12 @@ func Recovery(lines []Line, killed string, at time.Time, websites []string) (too
 		if line.Message != ends || line.Instance == killed || !line.At.After(at) {
 			continue
 		}
-		if found, is := first[line.website()]; !is || line.At.Before(found) {
+		if found, ok := first[line.website()]; !ok || line.At.Before(found) {
 			first[line.website()] = line.At
 		}
 	}
 	for _, website := range websites {
-		if end, is := first[website]; is {
+		if end, ok := first[website]; ok {
 			took = append(took, end.Sub(at))
 		} else {
 			missing = append(missing, website)

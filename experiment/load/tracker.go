@@ -140,10 +140,10 @@ func (t *tracker) observeDeletion(key client.ObjectKey) {
 }
 
 // observeLease records whether an instance holds its Lease.
-func (t *tracker) observeLease(instance string, held bool) {
+func (t *tracker) observeLease(instance string, holding bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.live[instance] = held
+	t.live[instance] = holding
 }
 
 // finish counts the changes that have waited for longer than the limit as if they became Ready now: otherwise a change that

@@ -113,10 +113,10 @@ func TestTrackerCountsOwnersAndMoves(t *testing.T) {
 	t.Parallel()
 	running := map[string]bool{"a": true, "b": true}
 	tr := newTracker(newMetrics(), func(instance string) bool { return running[instance] })
-	check := func(what string, metric prometheus.Collector, want float64) {
+	check := func(name string, metric prometheus.Collector, want float64) {
 		t.Helper()
 		if got := testutil.ToFloat64(metric); got != want {
-			t.Errorf("%s: got %g, want %g", what, got, want)
+			t.Errorf("%s: got %g, want %g", name, got, want)
 		}
 	}
 	tr.observeLease("a", true)

@@ -55,7 +55,7 @@ func (g *Generator) watch(ctx context.Context, kind client.Object, newList func(
 			AddFunc:    func(object any) { observe(object, false) },
 			UpdateFunc: func(_, object any) { observe(object, false) },
 			DeleteFunc: func(object any) {
-				if last, is := object.(cache.DeletedFinalStateUnknown); is {
+				if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 					object = last.Obj
 				}
 				observe(object, true)
@@ -70,9 +70,9 @@ func (g *Generator) watch(ctx context.Context, kind client.Object, newList func(
 }
 
 func (g *Generator) observeWebsite(object any, deleted bool) {
-	website, is := object.(*webhostingv1alpha1.Website)
+	website, ok := object.(*webhostingv1alpha1.Website)
 	switch {
-	case !is:
+	case !ok:
 	case deleted:
 		g.tracker.observeDeletion(client.ObjectKeyFromObject(website))
 	default:
@@ -82,7 +82,7 @@ func (g *Generator) observeWebsite(object any, deleted bool) {
 }
 
 func (g *Generator) observeLease(object any, deleted bool) {
-	if lease, is := object.(*coordinationv1.Lease); is {
+	if lease, ok := object.(*coordinationv1.Lease); ok {
 		holder := lease.Spec.HolderIdentity
 		g.tracker.observeLease(lease.Name, !deleted && holder != nil && *holder == lease.Name)
 	}

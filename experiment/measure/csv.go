@@ -31,11 +31,11 @@ func (s *Store) WriteCSV(ctx context.Context, out io.Writer, begin time.Time, wi
 	var samples chunkenc.Iterator
 	for all.Next() {
 		series := all.At()
-		of := series.Labels()
-		if hasPrefix(of.Get(model.MetricNameLabel), without) {
+		seriesLabels := series.Labels()
+		if hasPrefix(seriesLabels.Get(model.MetricNameLabel), without) {
 			continue
 		}
-		process, name := of.Get(LabelProcess), seriesName(of)
+		process, name := seriesLabels.Get(LabelProcess), seriesName(seriesLabels)
 		samples = series.Iterator(samples)
 		for samples.Next() == chunkenc.ValFloat {
 			at, value := samples.At()
@@ -56,10 +56,10 @@ func (s *Store) WriteCSV(ctx context.Context, out io.Writer, begin time.Time, wi
 }
 
 // seriesName returns a series in Prometheus' notation, without the process.
-func seriesName(of labels.Labels) string {
-	rest := labels.NewBuilder(of).Del(LabelProcess, model.MetricNameLabel).Labels()
+func seriesName(series labels.Labels) string {
+	rest := labels.NewBuilder(series).Del(LabelProcess, model.MetricNameLabel).Labels()
 	if rest.IsEmpty() {
-		return of.Get(model.MetricNameLabel)
+		return series.Get(model.MetricNameLabel)
 	}
-	return of.Get(model.MetricNameLabel) + strings.ReplaceAll(rest.String(), `", `, `",`)
+	return series.Get(model.MetricNameLabel) + strings.ReplaceAll(rest.String(), `", `, `",`)
 }

@@ -2,7 +2,7 @@ package measure
 
 import "github.com/ringmaster-project/ringmaster/internal/usage"
 
-// The names of what is stored of every process, whether or not it serves metrics.
+// The names of the series of every process, whether or not it serves metrics.
 const (
 	CPU      = "experiment_cpu_seconds_total"
 	Resident = "experiment_resident_bytes"
@@ -13,7 +13,7 @@ const (
 	Sent     = "experiment_sent_bytes_total"
 )
 
-// Proc adds what the kernel accounts for a process.
+// Proc adds a process's use of resources as the kernel accounts it.
 func (b *Batch) Proc(pid int) error {
 	used, err := usage.Of(pid)
 	if err != nil {

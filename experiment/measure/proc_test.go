@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestProc(t *testing.T) {
+func TestReadProcfs(t *testing.T) {
 	t.Parallel()
 	s, begin := open(t)
 	for i := range 2 {

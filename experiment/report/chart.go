@@ -37,7 +37,9 @@ type line struct {
 type point struct{ x, y, low, high float64 }
 
 // rangePoint returns a point for the median and the range of several runs.
-func rangePoint(x float64, of stats.Spread) point { return point{x, of.Median, of.Min, of.Max} }
+func rangePoint(x float64, spread stats.Spread) point {
+	return point{x, spread.Median, spread.Min, spread.Max}
+}
 
 // add adds a point to the line with a name.
 func (c *chart) add(name string, at point) {
@@ -103,7 +105,7 @@ func (c *chart) scale() scale {
 		s.x0, s.x1 = min(s.x0, 0), max(s.x0, 0)+1
 	}
 	unit := size(s.y1, c.unit)
-	s.y1 = unit * nice(s.y1/unit)
+	s.y1 = unit * roundUpTick(s.y1/unit)
 	return s
 }
 
@@ -125,8 +127,8 @@ var sizes = []struct {
 	name string
 }{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}}
 
-// nice returns a round number that is not smaller, and a quarter of which is round too.
-func nice(value float64) float64 {
+// roundUpTick returns a round number that is not smaller, and a quarter of which is round too.
+func roundUpTick(value float64) float64 {
 	if value <= 0 {
 		return 1
 	}
@@ -170,14 +172,14 @@ func (c *chart) svg() string {
 	}
 	for _, k := range keys {
 		fmt.Fprintf(&b, `<line class="%s" x1="%.1f" x2="%.1f" y1="%g" y2="%g" stroke-width="3"/><text class="soft" x="%.1f" y="%g">%s</text>`,
-			pen(k.line), k.x, k.x+keyLine, k.y-4, k.y-4, k.x+keyLine+4, k.y, html.EscapeString(c.lines[k.line].name))
+			lineClass(k.line), k.x, k.x+keyLine, k.y-4, k.y-4, k.x+keyLine+4, k.y, html.EscapeString(c.lines[k.line].name))
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-// pen returns the class of a line: if there are more lines than colours, some are dashed.
-func pen(line int) string {
+// lineClass returns the class of a line: if there are more lines than colours, some are dashed.
+func lineClass(line int) string {
 	class := fmt.Sprint("c", line%len(colours))
 	if line >= len(colours) {
 		class += " gaps"
@@ -186,7 +188,7 @@ func pen(line int) string {
 }
 
 func (c *chart) draw(b *strings.Builder, s scale, l line, number int) {
-	fmt.Fprintf(b, `<polyline class="%s" points="`, pen(number))
+	fmt.Fprintf(b, `<polyline class="%s" points="`, lineClass(number))
 	for _, p := range l.points {
 		x, y := s.at(p)
 		fmt.Fprintf(b, "%.1f,%.1f ", x, y)
@@ -200,7 +202,7 @@ func (c *chart) draw(b *strings.Builder, s scale, l line, number int) {
 				_, low := s.at(point{y: p.low})
 				_, high := s.at(point{y: p.high})
 				fmt.Fprintf(b, `<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke-width="1.2"><title>%s to %s</title></line>`,
-					pen(number), x, x, low, high, amount(p.low, c.unit), amount(p.high, c.unit))
+					lineClass(number), x, x, low, high, amount(p.low, c.unit), amount(p.high, c.unit))
 			}
 		}
 	}
@@ -218,7 +220,7 @@ func (c *chart) grid(b *strings.Builder, s scale) {
 	c.axes(b)
 	for _, value := range c.ticks(s) {
 		x, _ := s.at(point{x: value})
-		text := short(value)
+		text := formatNumber(value)
 		if c.across == "" {
 			text = duration(value)
 		}
@@ -305,23 +307,23 @@ func duration(seconds float64) string {
 func amount(value float64, unit string) string {
 	switch unit {
 	case "B", "B/s":
-		for _, of := range sizes {
-			if value >= of.size {
-				return short(value/of.size) + " " + of.name + strings.TrimPrefix(unit, "B")
+		for _, size := range sizes {
+			if value >= size.size {
+				return formatNumber(value/size.size) + " " + size.name + strings.TrimPrefix(unit, "B")
 			}
 		}
-		return short(value) + " " + unit
+		return formatNumber(value) + " " + unit
 	case "s":
 		if value > 0 && value < 0.9995 {
-			return short(value*1000) + " ms"
+			return formatNumber(value*1000) + " ms"
 		}
-		return short(value) + " s"
+		return formatNumber(value) + " s"
 	case "":
-		return short(value)
+		return formatNumber(value)
 	case "×", "%":
-		return short(value) + unit
+		return formatNumber(value) + unit
 	}
-	return short(value) + " " + unit
+	return formatNumber(value) + " " + unit
 }
 
 // Times formats a multiple of another value.
@@ -329,11 +331,11 @@ func Times(value, other float64) string {
 	if other == 0 {
 		return "–"
 	}
-	return short(value/other) + "×"
+	return formatNumber(value/other) + "×"
 }
 
 // short formats a number with three significant digits.
-func short(value float64) string {
+func formatNumber(value float64) string {
 	switch abs := math.Abs(value); {
 	case abs >= 100 || abs == math.Trunc(abs) && abs < 1e6:
 		return group(fmt.Sprintf("%.0f", value))

@@ -25,10 +25,10 @@ func TestAmount(t *testing.T) {
 	}
 }
 
-func TestNice(t *testing.T) {
+func TestRoundUpTick(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[float64]float64{0: 1, 0.07: 0.08, 1: 1, 1.2: 1.2, 9.9: 10, 101: 120, 4500: 6000} {
-		if got := nice(value); got < want*0.999 || got > want*1.001 {
+		if got := roundUpTick(value); got < want*0.999 || got > want*1.001 {
 			t.Errorf("%g: got %g, want %g", value, got, want)
 		}
 	}

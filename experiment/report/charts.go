@@ -28,43 +28,43 @@ func (r *Report) charts(result *run.Result) section {
 		c.until = result.End.Sub(result.Begin).Seconds()
 		for _, event := range result.Events {
 			if event.Planned {
-				c.marks = append(c.marks, mark{event.At.Sub(result.Begin).Seconds(), event.What})
+				c.marks = append(c.marks, mark{event.At.Sub(result.Begin).Seconds(), event.Description})
 			}
 		}
-		s.charts = append(s.charts, named{filePrefix(result) + file + ".svg", c})
+		s.charts = append(s.charts, namedChart{filePrefix(result) + file + ".svg", c})
 	}
-	of := func(name string, by string) []line { return lines(result, name, by) }
-	add("load", chart{title: "Websites", lines: append(label("all", of("objects", "")), label("not Ready", of("waiting", ""))...)})
-	add("changes", chart{title: "Changes per second", lines: of("changes", "")})
+	linesOf := func(name string, by string) []line { return lines(result, name, by) }
+	add("load", chart{title: "Websites", lines: append(label("all", linesOf("objects", "")), label("not Ready", linesOf("waiting", ""))...)})
+	add("changes", chart{title: "Changes per second", lines: linesOf("changes", "")})
 	for i, v := range result.Verdicts {
-		add(fmt.Sprint("objective-", i+1), chart{title: v.Name + ", p99", y: "p99", unit: "s", limit: v.Limit, lines: of(fmt.Sprint("objective", i), "")})
+		add(fmt.Sprint("objective-", i+1), chart{title: v.Name + ", p99", y: "p99", unit: "s", limit: v.Limit, lines: linesOf(fmt.Sprint("objective", i), "")})
 	}
-	for _, kind := range []struct{ name, what, y, unit string }{
+	for _, kind := range []struct{ name, title, y, unit string }{
 		{"cpu", "CPU", "CPU [cores]", "cores"},
 		{"inUse", "Go heap in use", "", "B"},
 		{"resident", "Resident memory", "", "B"},
 		{"received", "Received", "bytes read per second", "B/s"},
 		{"sent", "Sent", "bytes written per second", "B/s"},
 	} {
-		operator, others := split(of(kind.name, measure.LabelProcess))
-		add(kind.name, chart{title: kind.what + ", by process", y: kind.y, unit: kind.unit, lines: operator})
+		operator, others := split(linesOf(kind.name, measure.LabelProcess))
+		add(kind.name, chart{title: kind.title + ", by process", y: kind.y, unit: kind.unit, lines: operator})
 		if len(others) > 0 {
-			add(kind.name+"-kubernetes", chart{title: kind.what + ", Kubernetes", y: kind.y, unit: kind.unit, lines: others})
+			add(kind.name+"-kubernetes", chart{title: kind.title + ", Kubernetes", y: kind.y, unit: kind.unit, lines: others})
 		}
 	}
-	add("reconciles", chart{title: "Reconciles per second, by instance", y: "reconciles per second", lines: of("reconciles", measure.LabelProcess)})
-	add("requests", chart{title: "Requests to the API server per second, by verb", y: "requests per second", lines: of("requests", "verb")})
+	add("reconciles", chart{title: "Reconciles per second, by instance", y: "reconciles per second", lines: linesOf("reconciles", measure.LabelProcess)})
+	add("requests", chart{title: "Requests to the API server per second, by verb", y: "requests per second", lines: linesOf("requests", "verb")})
 	if result.Setup.Sharded() {
-		add("owners", chart{title: "Websites by owner", y: "Websites", lines: append(of("owned", "instance"), label("no live owner", of("ownerless", ""))...)})
-		add("moves", chart{title: "Moves of Websites so far", y: "moves", lines: of("moves", "")})
+		add("owners", chart{title: "Websites by owner", y: "Websites", lines: append(linesOf("owned", "instance"), label("no live owner", linesOf("ownerless", ""))...)})
+		add("moves", chart{title: "Moves of Websites so far", y: "moves", lines: linesOf("moves", "")})
 	}
-	const most = 20
+	const maxEvents = 20
 	for i, event := range result.Events {
-		if i == most {
-			s.text = append(s.text, fmt.Sprintf("… and %d more, in results.json", len(result.Events)-most))
+		if i == maxEvents {
+			s.text = append(s.text, fmt.Sprintf("… and %d more, in results.json", len(result.Events)-maxEvents))
 			break
 		}
-		s.text = append(s.text, duration(event.At.Sub(result.Begin).Seconds())+": "+event.What)
+		s.text = append(s.text, duration(event.At.Sub(result.Begin).Seconds())+": "+event.Description)
 	}
 	return s
 }
@@ -82,10 +82,10 @@ func split(all []line) (operator, others []line) {
 }
 
 // lines returns the lines of a chart, named by a label.
-func lines(result *run.Result, name, by string) []line {
+func lines(result *run.Result, name, label string) []line {
 	var all []line
 	for _, found := range result.Charts[name] {
-		l := line{name: found.Labels[by]}
+		l := line{name: found.Labels[label]}
 		if l.name == run.Machine || l.name == load.Process {
 			continue
 		}
@@ -100,9 +100,9 @@ func lines(result *run.Result, name, by string) []line {
 	return all
 }
 
-func label(name string, of []line) []line {
-	for i := range of {
-		of[i].name = name
+func label(name string, all []line) []line {
+	for i := range all {
+		all[i].name = name
 	}
-	return of
+	return all
 }

@@ -111,11 +111,11 @@ func (r *Report) sideBySide() section {
 	for _, group := range groups {
 		t.head = append(t.head, group.Title)
 	}
-	add := func(name, unit string, of func(Group) stats.Spread) {
+	add := func(name, unit string, value func(Group) stats.Spread) {
 		row := []string{name}
 		known := false
 		for _, group := range groups {
-			found := of(group)
+			found := value(group)
 			row, known = append(row, Format(found, unit)), known || found.Runs > 0
 		}
 		if known {
@@ -171,10 +171,10 @@ func (r *Report) bySize() section {
 	first := map[string]Group{}
 	for _, group := range r.Groups() {
 		setup := string(group.First().Setup)
-		if _, is := first[setup]; !is {
+		if _, ok := first[setup]; !ok {
 			first[setup] = group
 		}
-		row := []string{setup, short(float64(group.First().Load.Initial))}
+		row := []string{setup, formatNumber(float64(group.First().Load.Initial))}
 		for _, column := range columns {
 			found, reference := column.of(group), column.of(first[setup])
 			if found.Runs == 0 {
@@ -191,15 +191,15 @@ func (r *Report) bySize() section {
 	s.text = append(s.text, "The multiple is that of the first row with the same setup.")
 	s.tables = append(s.tables, t)
 	for unit, file := range map[string]string{"cores": "size-cpu.svg", "B": "size-memory.svg"} {
-		s.charts = append(s.charts, named{file, *charts[unit]})
+		s.charts = append(s.charts, namedChart{file, *charts[unit]})
 	}
-	slices.SortFunc(s.charts, func(a, b named) int { return strings.Compare(a.file, b.file) })
+	slices.SortFunc(s.charts, func(a, b namedChart) int { return strings.Compare(a.file, b.file) })
 	return s
 }
 
 // CapacityRatios returns the capacity of a group as a multiple of another one's, for each repetition by itself.
-func CapacityRatios(of, reference Group) stats.Spread {
-	return of.Spread(func(result *run.Result) (float64, bool) {
+func CapacityRatios(group, reference Group) stats.Spread {
+	return group.Spread(func(result *run.Result) (float64, bool) {
 		i := slices.IndexFunc(reference.Results, func(other *run.Result) bool { return other.Repeat == result.Repeat })
 		if i < 0 || result.Capacity == nil || reference.Results[i].Capacity == nil {
 			return 0, false
@@ -232,12 +232,12 @@ func (r *Report) capacity() (section, bool) {
 			continue
 		}
 		found = true
-		if _, is := first[setup]; !is {
+		if _, ok := first[setup]; !ok {
 			first[setup] = group
 		}
 		c.add(setup, rangePoint(float64(group.First().Instances), objects))
 		t.rows = append(t.rows, []string{
-			group.Title, short(float64(objects.Runs)), Format(objects, ""),
+			group.Title, formatNumber(float64(objects.Runs)), Format(objects, ""),
 			Format(group.Spread(CapacityOf(func(c *run.Capacity) float64 { return c.Changes })), ""),
 			Format(CapacityRatios(group, first[setup]), "×"), Limits(group),
 		})
@@ -247,7 +247,7 @@ func (r *Report) capacity() (section, bool) {
 	}
 	s.text = append(s.text, "The highest load at which all objectives held over two minutes, as a median with its range if there are several runs. The load grew until an objective did not hold, which the verdicts below show.")
 	s.tables = append(s.tables, t)
-	s.charts = append(s.charts, named{"capacity.svg", c})
+	s.charts = append(s.charts, namedChart{"capacity.svg", c})
 	return s, true
 }
 

@@ -32,12 +32,12 @@ type section struct {
 	title  string
 	text   []string
 	tables []table
-	charts []named
+	charts []namedChart
 	// details is set if the section is about single runs, and not part of a summary.
 	details bool
 }
 
-type named struct {
+type namedChart struct {
 	file string
 	chart
 }
@@ -75,10 +75,10 @@ func (r *Report) Groups() []Group {
 func (g Group) First() *run.Result { return g.Results[0] }
 
 // Spread returns the median and the range of a figure over the runs of the group. Runs without the figure do not count.
-func (g Group) Spread(of func(*run.Result) (value float64, known bool)) stats.Spread {
+func (g Group) Spread(get func(*run.Result) (value float64, known bool)) stats.Spread {
 	var values []float64
 	for _, result := range g.Results {
-		if value, known := of(result); known {
+		if value, known := get(result); known {
 			values = append(values, value)
 		}
 	}
@@ -86,28 +86,28 @@ func (g Group) Spread(of func(*run.Result) (value float64, known bool)) stats.Sp
 }
 
 // Usage returns the median and the range of a figure of a process.
-func (g Group) Usage(name string, of func(run.Figures) float64) stats.Spread {
+func (g Group) Usage(name string, value func(run.Figures) float64) stats.Spread {
 	return g.Spread(func(result *run.Result) (float64, bool) {
-		found, is := Process(result, name)
-		return of(found), is && of(found) > 0
+		found, ok := Process(result, name)
+		return value(found), ok && value(found) > 0
 	})
 }
 
-// configuration describes what a run has in common with its repetitions.
-func (r *Report) configuration(of *run.Result) string {
-	title := fmt.Sprintf("%s, %d×", of.Setup, of.Instances)
+// configuration describes the configuration of a run, which its repetitions share.
+func (r *Report) configuration(result *run.Result) string {
+	title := fmt.Sprintf("%s, %d×", result.Setup, result.Instances)
 	if r.sizes() {
-		title += fmt.Sprintf(", %s Websites", short(float64(of.Load.Initial)))
+		title += fmt.Sprintf(", %s Websites", formatNumber(float64(result.Load.Initial)))
 	}
 	return title
 }
 
 // title identifies a run.
-func (r *Report) title(of *run.Result) string {
-	if of.Repeat > 0 {
-		return fmt.Sprintf("%s, run %d", r.configuration(of), of.Repeat)
+func (r *Report) title(result *run.Result) string {
+	if result.Repeat > 0 {
+		return fmt.Sprintf("%s, run %d", r.configuration(result), result.Repeat)
 	}
-	return r.configuration(of)
+	return r.configuration(result)
 }
 
 // sizes reports whether runs with the same number of instances have different numbers of initial Websites.
@@ -127,7 +127,7 @@ func (r *Report) sections() []section {
 	if r.sizes() {
 		all = append([]section{r.bySize()}, all...)
 	}
-	if capacity, is := r.capacity(); is {
+	if capacity, ok := r.capacity(); ok {
 		all = append([]section{capacity}, all...)
 	}
 	for _, result := range r.Results {
@@ -145,26 +145,26 @@ func Format(s stats.Spread, unit string) string {
 		return amount(s.Median, unit)
 	}
 	low, high := amount(s.Min, unit), amount(s.Max, unit)
-	if number, of, is := strings.Cut(low, " "); is && strings.HasSuffix(high, " "+of) {
+	if number, of, ok := strings.Cut(low, " "); ok && strings.HasSuffix(high, " "+of) {
 		low = number // the unit is that of the highest value
 	}
 	return fmt.Sprintf("%s (%s to %s)", amount(s.Median, unit), low, high)
 }
 
 // Share formats the median of a figure as a share of that of another one.
-func Share(of, reference stats.Spread) string {
-	if of.Runs == 0 || reference.Median <= 0 {
+func Share(spread, reference stats.Spread) string {
+	if spread.Runs == 0 || reference.Median <= 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.2f", of.Median/reference.Median)
+	return fmt.Sprintf("%.2f", spread.Median/reference.Median)
 }
 
 // Count formats a number of objects.
-func Count(n int) string { return short(float64(n)) }
+func Count(n int) string { return formatNumber(float64(n)) }
 
 // FormatLatency formats the quantiles and the maximum of the latency with a name.
-func FormatLatency(group Group, of func(*run.Result) []run.Latency, name string) string {
-	for _, latency := range merge(group, of) {
+func FormatLatency(group Group, latencies func(*run.Result) []run.Latency, name string) string {
+	for _, latency := range merge(group, latencies) {
 		if latency.Name == name {
 			return fmt.Sprintf("%s, %s, %s", amount(latency.P50, "s"), amount(latency.P99, "s"), maximum(latency))
 		}

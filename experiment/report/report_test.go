@@ -91,7 +91,7 @@ func TestReport(t *testing.T) {
 	failing.Overlaps = []string{"a/b: two instances"}
 	failing.Generator = run.Generator{Planned: 100, Done: 80, Late: 3, Busy: 0.95}
 	failing.Invalid = []string{"the machine was saturated: 95% of its CPU time was in use (--max-cpu 0.9)"}
-	failing.Events = []run.Event{{At: begin.Add(30 * time.Second), What: "something is killed", Planned: true}}
+	failing.Events = []run.Event{{At: begin.Add(30 * time.Second), Description: "something is killed", Planned: true}}
 	failing.Ownership = run.Ownership{Ownerless: 7, OwnerlessSeconds: 70, Moves: 10, LabelWrites: 20}
 	failing.Recoveries = []run.Recovery{{At: begin.Add(30 * time.Second), Instance: "webhosting-operator-1", Websites: 150, P50: 14, Max: 19.5, Missing: 1}}
 	failing.Admission = []run.Latency{{Name: "request in the sharder", Count: 100, P50: 0.0002, P99: 0.001, Max: 0.0016}}

@@ -30,13 +30,13 @@ func p99(v run.Verdict) string {
 }
 
 // judgement describes an objective in all runs of a group: the slowest of them, and in how many it holds.
-func judgement(group Group, objective int) string {
+func describeVerdicts(group Group, objective int) string {
 	var slowest *run.Verdict
-	held := 0
+	holding := 0
 	for _, result := range group.Results {
 		v := result.Verdicts[objective]
 		if v.Holds {
-			held++
+			holding++
 		}
 		if v.Value == nil {
 			return "✗ was not measured"
@@ -50,9 +50,9 @@ func judgement(group Group, objective int) string {
 		text += " (" + slowest.Request + ")"
 	}
 	n := len(group.Results)
-	text += " " + verdict(held == n)
-	if n > 1 && held < n {
-		text += fmt.Sprintf(" in %d of %d runs", n-held, n)
+	text += " " + verdict(holding == n)
+	if n > 1 && holding < n {
+		text += fmt.Sprintf(" in %d of %d runs", n-holding, n)
 	}
 	return text
 }
@@ -66,7 +66,7 @@ func (r *Report) objectives() section {
 	for i, objective := range run.Objectives() {
 		row := []string{objective.Name, amount(objective.Limit, "s")}
 		for _, group := range r.Groups() {
-			row = append(row, judgement(group, i))
+			row = append(row, describeVerdicts(group, i))
 		}
 		t.rows = append(t.rows, row)
 	}
@@ -76,14 +76,14 @@ func (r *Report) objectives() section {
 		for _, result := range group.Results {
 			found, reconciles = found+len(result.Overlaps), reconciles+result.Reconciles
 		}
-		overlaps = append(overlaps, fmt.Sprintf("%d of %s %s", found, short(float64(reconciles)), verdict(found == 0)))
+		overlaps = append(overlaps, fmt.Sprintf("%d of %s %s", found, formatNumber(float64(reconciles)), verdict(found == 0)))
 	}
 	t.rows = append(t.rows, overlaps)
 	s.tables = append(s.tables, t)
 	s.text = append(s.text, "Of several runs, the slowest. The queue's histogram has powers of ten only. The API server is judged by its slowest verb and resource.")
 	for _, result := range r.Results {
-		const few = 5
-		for _, overlap := range result.Overlaps[:min(few, len(result.Overlaps))] {
+		const maxShown = 5
+		for _, overlap := range result.Overlaps[:min(maxShown, len(result.Overlaps))] {
 			s.text = append(s.text, r.title(result)+": "+overlap)
 		}
 	}
@@ -101,20 +101,20 @@ func (r *Report) validity() section {
 			s.text = append(s.text, r.title(result)+": invalid: "+strings.Join(result.Invalid, "; "))
 		}
 		t.rows = append(t.rows, []string{
-			r.title(result), short(g.Done) + " / " + short(g.Planned), short(g.Failed), amount(g.Late, "s"), percent(g.Busy), percent(g.BusyPeak), percent(g.Others), valid,
+			r.title(result), formatNumber(g.Done) + " / " + formatNumber(g.Planned), formatNumber(g.Failed), amount(g.Late, "s"), percent(g.Busy), percent(g.BusyPeak), percent(g.Others), valid,
 		})
 		if result.Interrupted {
 			s.text = append(s.text, r.title(result)+": interrupted after "+result.End.Sub(result.Begin).Round(time.Second).String())
 		}
 		if g.Retried >= 1 {
-			s.text = append(s.text, fmt.Sprintf("%s: the API server was unavailable; %s requests were retried", r.title(result), short(g.Retried)))
+			s.text = append(s.text, fmt.Sprintf("%s: the API server was unavailable; %s requests were retried", r.title(result), formatNumber(g.Retried)))
 		}
 		for _, failure := range g.Failures {
 			s.text = append(s.text, r.title(result)+": an operation failed: "+failure)
 		}
 		if result.FailedOpen > 0 {
 			s.text = append(s.text, fmt.Sprintf("%s: the API server could not reach the sharder's webhook %s times; the sharder assigned those Websites later",
-				r.title(result), short(result.FailedOpen)))
+				r.title(result), formatNumber(result.FailedOpen)))
 		}
 		for _, err := range result.Errors {
 			s.text = append(s.text, r.title(result)+": incomplete: "+err)
@@ -132,11 +132,11 @@ func (r *Report) validity() section {
 func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
 // merge returns the latencies of a group by name: the medians of the quantiles, and the highest maximum.
-func merge(group Group, of func(*run.Result) []run.Latency) []run.Latency {
+func merge(group Group, latencies func(*run.Result) []run.Latency) []run.Latency {
 	var names []string
 	byName := map[string][]run.Latency{}
 	for _, result := range group.Results {
-		for _, latency := range of(result) {
+		for _, latency := range latencies(result) {
 			if byName[latency.Name] == nil {
 				names = append(names, latency.Name)
 			}
@@ -180,7 +180,7 @@ func (r *Report) latencies() section {
 		t := table{head: []string{group.Title, "number", "p50", "p99", "maximum"}}
 		add := func(source string, all []run.Latency) {
 			for _, l := range all[:min(len(all), slowest)] {
-				t.rows = append(t.rows, []string{source + ": " + l.Name, short(l.Count), amount(l.P50, "s"), amount(l.P99, "s"), maximum(l)})
+				t.rows = append(t.rows, []string{source + ": " + l.Name, formatNumber(l.Count), amount(l.P50, "s"), amount(l.P99, "s"), maximum(l)})
 			}
 		}
 		add("users", merge(group, func(result *run.Result) []run.Latency { return result.Responses }))
@@ -197,7 +197,7 @@ func (r *Report) recovery() section {
 	for _, result := range r.Results {
 		for _, recovery := range result.Recoveries {
 			t.rows = append(t.rows, []string{
-				r.title(result), duration(recovery.At.Sub(result.Begin).Seconds()), recovery.Instance, short(float64(recovery.Websites)),
+				r.title(result), duration(recovery.At.Sub(result.Begin).Seconds()), recovery.Instance, formatNumber(float64(recovery.Websites)),
 				amount(recovery.P50, "s"), amount(recovery.Max, "s"), dash(float64(recovery.Missing)),
 			})
 		}
@@ -248,9 +248,9 @@ func (r *Report) ownership() section {
 		o := result.Ownership
 		writes := "–"
 		if o.Moves >= 1 {
-			writes = short(o.WritesPerMove())
+			writes = formatNumber(o.WritesPerMove())
 		}
-		t.rows = append(t.rows, []string{r.title(result), short(o.Ownerless), short(o.OwnerlessSeconds) + " s", dash(o.Moves), writes})
+		t.rows = append(t.rows, []string{r.title(result), formatNumber(o.Ownerless), formatNumber(o.OwnerlessSeconds) + " s", dash(o.Moves), writes})
 	}
 	if len(t.rows) == 0 {
 		s.text = append(s.text, "The leader reconciles all of them.")
@@ -274,11 +274,11 @@ func dash(value float64) string {
 	return group(fmt.Sprintf("%.0f", value))
 }
 
-func requests(by map[string]float64) string {
+func requests(counts map[string]float64) string {
 	var all []string
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-		if by[method] >= 1 {
-			all = append(all, fmt.Sprintf("%s %s", method, dash(by[method])))
+		if counts[method] >= 1 {
+			all = append(all, fmt.Sprintf("%s %s", method, dash(counts[method])))
 		}
 	}
 	if len(all) == 0 {
@@ -291,8 +291,8 @@ func (r *Report) conditions() section {
 	s := section{title: "Conditions"}
 	s.text = append(s.text, "Measured with `"+r.Command+"`.")
 	t := table{head: []string{"condition", "value"}}
-	for _, of := range [][][2]string{r.Machine, r.Versions, r.Parameters} {
-		for _, pair := range of {
+	for _, rows := range [][][2]string{r.Machine, r.Versions, r.Parameters} {
+		for _, pair := range rows {
 			t.rows = append(t.rows, []string{pair[0], pair[1]})
 		}
 	}
@@ -304,7 +304,7 @@ func (r *Report) conditions() section {
 		}
 		runs.rows = append(runs.rows, []string{
 			r.title(result), result.Begin.UTC().Format(time.RFC3339), result.Lasts.String(), strconv.FormatUint(result.Seed, 10), workers,
-			short(float64(result.Load.Initial)), short(result.Load.Create), short(result.Load.Delete), result.Load.ChangeEvery.String(),
+			formatNumber(float64(result.Load.Initial)), formatNumber(result.Load.Create), formatNumber(result.Load.Delete), result.Load.ChangeEvery.String(),
 		})
 	}
 	s.tables = append(s.tables, t, runs)

@@ -117,7 +117,7 @@ func (r *Report) Summary() string {
 // outcome describes the outcome of a run.
 func outcome(result *run.Result) string {
 	if c := result.Capacity; c != nil && !result.Failed() {
-		return fmt.Sprintf("up to %s Websites, %s changes/s", short(c.Objects), short(c.Changes))
+		return fmt.Sprintf("up to %s Websites, %s changes/s", formatNumber(c.Objects), formatNumber(c.Changes))
 	}
 	if result.Holds() {
 		if !result.Complete() {
@@ -232,7 +232,7 @@ func (r *Report) csv() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// subject returns what a series is about.
+// subject returns the subject of a series.
 func subject(l measure.Series) string {
 	return cmp.Or(l.Labels["instance"], l.Labels["verb"], l.Labels[measure.LabelProcess])
 }

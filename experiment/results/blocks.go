@@ -259,16 +259,16 @@ func headline(results reports) (string, error) {
 			}
 			rows = append(rows, []string{fmt.Sprintf("capacity of %d instances, compared to one", last.First().Instances), text})
 		case "size":
-			multiple := func(of func(run.Figures) float64) string {
-				return report.Times(last.Usage(fleet.Sharder, of).Median, first.Usage(fleet.Sharder, of).Median)
+			multiple := func(value func(run.Figures) float64) string {
+				return report.Times(last.Usage(fleet.Sharder, value).Median, first.Usage(fleet.Sharder, value).Median)
 			}
 			rows = append(rows, []string{
 				"sharder with " + report.Times(float64(last.First().Load.Initial), float64(first.First().Load.Initial)) + " the Websites, same rate of changes",
 				multiple(report.CPU) + " the CPU, " + multiple(report.HeapInUse) + " the heap",
 			})
 		case "setups":
-			share := func(of func(run.Figures) float64) string {
-				return report.Share(last.Spread(report.Highest(of)), first.Spread(report.Leader(of)))
+			share := func(get func(run.Figures) float64) string {
+				return report.Share(last.Spread(report.Highest(get)), first.Spread(report.Leader(get)))
 			}
 			rows = append(rows, []string{
 				"one of three shards, compared to a single leader", share(report.CPU) + " of its CPU, " + share(report.LiveHeap) + " of its live heap, " + share(report.Received) + " of what it receives",

@@ -34,13 +34,13 @@ func latencies(values []measure.Value, name func(labels map[string]string) strin
 		if err != nil {
 			continue
 		}
-		of := name(value.Labels)
-		histograms[of] = append(histograms[of], bucket{limit, value.Value})
+		key := name(value.Labels)
+		histograms[key] = append(histograms[key], bucket{limit, value.Value})
 	}
 	var all []Latency
-	for of, buckets := range histograms {
-		if latency, is := summarize(buckets); is {
-			latency.Name = of
+	for key, buckets := range histograms {
+		if latency, ok := summarize(buckets); ok {
+			latency.Name = key
 			all = append(all, latency)
 		}
 	}
@@ -50,7 +50,7 @@ func latencies(values []measure.Value, name func(labels map[string]string) strin
 	return all
 }
 
-// least is what an increase must exceed to count as one: it is extrapolated, and so not an integer.
+// least is the smallest increase that counts as one: it is extrapolated, and so not an integer.
 const least = 0.5
 
 // summarize returns the quantiles of a histogram, and whether it has counted anything.

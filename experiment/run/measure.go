@@ -31,7 +31,7 @@ var (
 const (
 	// heapInUse is the memory of Go's heap that is in use, including garbage and fragmentation.
 	heapInUse = "go_memstats_heap_inuse_bytes"
-	// heapAllocated is the memory of Go's objects. After a garbage collection it is what the process needs.
+	// heapAllocated is the memory of Go's objects. After a garbage collection, all of it is in use.
 	heapAllocated = "go_memstats_heap_alloc_bytes"
 )
 
@@ -60,7 +60,7 @@ func (r *run) measure(ctx context.Context, fail context.CancelCauseFunc) {
 		}
 		r.Progress(now.Sub(r.begin), r.Scenario.Duration, r.status(context.WithoutCancel(ctx), now))
 		if r.Scenario.Ramp {
-			if failing = r.climb(ctx, now, failing); !failing.IsZero() && now.Sub(failing) >= limitConfirmed {
+			if failing = r.updateCapacity(ctx, now, failing); !failing.IsZero() && now.Sub(failing) >= limitConfirmed {
 				fail(errLimit)
 			}
 		}
@@ -153,18 +153,18 @@ const (
 // processStart is the line with the start time of the process that has responded.
 var processStart = regexp.MustCompile(`(?m)^process_start_time_seconds .*$`)
 
-func (r *run) commit(of string, batch *measure.Batch) {
+func (r *run) commit(subject string, batch *measure.Batch) {
 	if err := batch.Commit(); err != nil {
-		r.addError(of, err)
+		r.addError(subject, err)
 	}
 }
 
-// addError records what could not be executed or measured, once for each subject.
-func (r *run) addError(of string, err error) {
+// addError records a failed operation or measurement, once for each subject.
+func (r *run) addError(subject string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.errors[of] == "" {
-		r.errors[of] = of + ": " + err.Error()
+	if r.errors[subject] == "" {
+		r.errors[subject] = subject + ": " + err.Error()
 	}
 }
 
@@ -195,8 +195,8 @@ type Capacity struct {
 // of two or three: its capacity would be random.
 const window = 2 * time.Minute
 
-// climb updates the capacity. It returns since when an objective has not held, zero if all hold.
-func (r *run) climb(ctx context.Context, at, failing time.Time) time.Time {
+// updateCapacity updates the capacity. It returns since when an objective has not held, zero if all hold.
+func (r *run) updateCapacity(ctx context.Context, at, failing time.Time) time.Time {
 	if at.Sub(r.begin) < window {
 		return time.Time{}
 	}

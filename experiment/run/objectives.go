@@ -53,43 +53,43 @@ const (
 )
 
 // increase is a query for the growth of the histogram's buckets over a time.
-func (o Objective) increase(over time.Duration, matchers ...string) string {
+func (o Objective) increase(window time.Duration, matchers ...string) string {
 	all := matchers
 	if o.matchers != "" {
 		all = append(all, o.matchers)
 	}
-	return fmt.Sprintf("increase(%s_bucket{%s}[%dms])", o.histogram, strings.Join(all, ","), milliseconds(over))
+	return fmt.Sprintf("increase(%s_bucket{%s}[%dms])", o.histogram, strings.Join(all, ","), milliseconds(window))
 }
 
 // p99 is a query for the p99 over a time, of all requests together.
-func (o Objective) p99(over time.Duration) string {
-	return fmt.Sprintf("histogram_quantile(%g, sum by (le) (%s))", judged, o.increase(over))
+func (o Objective) p99(window time.Duration) string {
+	return fmt.Sprintf("histogram_quantile(%g, sum by (le) (%s))", judged, o.increase(window))
 }
 
 // p99PerRequest is a query for the p99 over a time by verb and resource, if there are enough requests.
-func (o Objective) p99PerRequest(over time.Duration) string {
+func (o Objective) p99PerRequest(window time.Duration) string {
 	const resourceRequests = `resource!=""` // and not health checks and metrics
 	return fmt.Sprintf("(histogram_quantile(%g, sum by (%s, le) (%s)) and on (%s) sum by (%s) (%s) >= %d)", judged,
-		requestLabels, o.increase(over, resourceRequests), requestLabels, requestLabels, o.increase(over, resourceRequests, `le="+Inf"`), fewest)
+		requestLabels, o.increase(window, resourceRequests), requestLabels, requestLabels, o.increase(window, resourceRequests, `le="+Inf"`), fewest)
 }
 
 // query returns a query for the value that is judged. If no verb and resource has enough requests, it is that of all together.
-func (o Objective) query(over time.Duration) string {
+func (o Objective) query(window time.Duration) string {
 	if !o.PerRequest {
-		return o.p99(over)
+		return o.p99(window)
 	}
-	return fmt.Sprintf("topk(1, %s) or on () %s", o.p99PerRequest(over), o.p99(over))
+	return fmt.Sprintf("topk(1, %s) or on () %s", o.p99PerRequest(window), o.p99(window))
 }
 
 // chart returns a query for the same value over time, in one series.
-func (o Objective) chart(over time.Duration) string {
+func (o Objective) chart(window time.Duration) string {
 	if !o.PerRequest {
-		return o.p99(over)
+		return o.p99(window)
 	}
-	return fmt.Sprintf("max(%s) or on () %s", o.p99PerRequest(over), o.p99(over))
+	return fmt.Sprintf("max(%s) or on () %s", o.p99PerRequest(window), o.p99(window))
 }
 
-func milliseconds(of time.Duration) int64 { return max(1, of.Milliseconds()) }
+func milliseconds(d time.Duration) int64 { return max(1, d.Milliseconds()) }
 
 // Verdict is whether an objective holds.
 type Verdict struct {
@@ -101,13 +101,13 @@ type Verdict struct {
 }
 
 // judge returns whether an objective holds over the time before at.
-func judge(ctx context.Context, store *measure.Store, o Objective, over time.Duration, at time.Time) (Verdict, error) {
-	found, err := store.Query(ctx, o.query(over), at)
+func judge(ctx context.Context, store *measure.Store, o Objective, window time.Duration, at time.Time) (Verdict, error) {
+	found, err := store.Query(ctx, o.query(window), at)
 	switch {
 	case err != nil:
 		return Verdict{}, err
 	case len(found) == 0 || math.IsNaN(found[0].Value):
-		return Verdict{Objective: o}, nil // what was not measured does not hold
+		return Verdict{Objective: o}, nil // without a measurement it does not hold
 	}
 	value := found[0].Value
 	return Verdict{Objective: o, Value: &value, Request: requestName(found[0].Labels), Holds: value <= o.Limit}, nil

@@ -55,7 +55,7 @@ type Result struct {
 	// Capacity is the result of a scenario with a ramp, nil if the initial load was too high.
 	Capacity *Capacity `json:"capacity,omitempty"`
 	Events   []Event   `json:"events,omitempty"`
-	// Errors are what could not be executed or measured.
+	// Errors are the failed operations and measurements.
 	Errors []string `json:"errors,omitempty"`
 	// Charts are series over time, by name.
 	Charts map[string][]measure.Series `json:"-"`

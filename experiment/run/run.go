@@ -37,7 +37,7 @@ type Options struct {
 	// Dir is a folder for measurements during the run. Samples is the file for the compressed measurements at the end.
 	Dir, Samples string
 	// Progress is called with the progress: the time that has passed, the total, and the state.
-	Progress func(done, all time.Duration, what string)
+	Progress func(done, all time.Duration, state string)
 }
 
 // run is the state of a run.
@@ -60,15 +60,15 @@ type run struct {
 	mu     sync.Mutex
 	events []Event
 	kills  []kill
-	errors map[string]string // by subject: what could not be executed or measured
+	errors map[string]string // by subject: failed operations and measurements
 	// capacity is the highest load so far at which all objectives held, in a scenario with a ramp.
 	capacity *Capacity
 }
 
 // Event is something that happened in a run.
 type Event struct {
-	At   time.Time `json:"at"`
-	What string    `json:"what"`
+	At          time.Time `json:"at"`
+	Description string    `json:"what"`
 	// Planned is set if it is part of the scenario.
 	Planned bool `json:"planned"`
 }
@@ -82,11 +82,11 @@ var errLimit = errors.New("an objective no longer holds")
 // Run runs the scenario. If ctx is done early, the result covers the time until then.
 func Run(ctx context.Context, options Options) (_ *Result, err error) {
 	r := &run{Options: options, failedReads: map[string]int{}, errors: map[string]string{}}
-	r.Fleet.Report = func(what string, wrong bool) {
+	r.Fleet.Report = func(message string, wrong bool) {
 		if wrong {
-			r.addEvent(what, false)
+			r.addEvent(message, false)
 		}
-		options.Fleet.Report(what, wrong)
+		options.Fleet.Report(message, wrong)
 	}
 	r.Fleet.Killing = r.killing
 	if r.store, err = measure.Open(filepath.Join(options.Dir, "measurements")); err != nil {
@@ -213,7 +213,7 @@ func (r *run) work(ctx context.Context) error {
 	return cause
 }
 
-// collectGarbage measures the heap that the instances need, after the end of what counts.
+// collectGarbage measures the heap that the instances need, after the end of the measurement.
 func (r *run) collectGarbage(ctx context.Context) {
 	if err := r.fleet.CollectGarbage(ctx); err != nil {
 		r.addError("garbage collection", err)
@@ -322,14 +322,14 @@ func (r *run) disturb(ctx context.Context) {
 			return
 		}
 		r.addEvent(event.String(), true)
-		what, err := r.fleet.Disturb(ctx, event)
+		description, err := r.fleet.Disturb(ctx, event)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			r.addError(event.String(), err)
 		default:
-			r.renameEvent(what)
+			r.renameEvent(description)
 		}
 	}
 	r.sleepUntil(ctx, r.Scenario.Duration)
@@ -345,19 +345,19 @@ func (r *run) sleepUntil(ctx context.Context, at time.Duration) bool {
 	}
 }
 
-func (r *run) addEvent(what string, planned bool) {
+func (r *run) addEvent(message string, planned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = append(r.events, Event{time.Now(), what, planned})
+	r.events = append(r.events, Event{time.Now(), message, planned})
 }
 
 // renameEvent replaces the description of the last planned event by a more precise one.
-func (r *run) renameEvent(what string) {
+func (r *run) renameEvent(message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range slices.Backward(r.events) {
 		if r.events[i].Planned {
-			r.events[i].What = what
+			r.events[i].Description = message
 			return
 		}
 	}

@@ -109,7 +109,7 @@ func TestClimbFindsCapacity(t *testing.T) {
 		}
 		r.add(t, load.Process, after, fmt.Sprintf("%s %d\n%s{do=\"change\"} %d\n", load.Objects, 10*i, load.OperationsTotal, 50*i))
 		r.add(t, Machine, after, fmt.Sprintf("%s %d\nexperiment_cpus 2\n", measure.CPU, 8*i)) // of 10 s
-		if failing = r.climb(t.Context(), r.begin.Add(after), failing); !failing.IsZero() && after-failing.Sub(r.begin) >= limitConfirmed {
+		if failing = r.updateCapacity(t.Context(), r.begin.Add(after), failing); !failing.IsZero() && after-failing.Sub(r.begin) >= limitConfirmed {
 			ended = true
 			break
 		}
@@ -348,7 +348,7 @@ func TestRecoveries(t *testing.T) {
 func TestClimbWithoutMeasurementsFindsNoCapacity(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
-	if failing := r.climb(t.Context(), r.begin.Add(2*time.Minute), time.Time{}); failing.IsZero() || r.capacity != nil {
+	if failing := r.updateCapacity(t.Context(), r.begin.Add(2*time.Minute), time.Time{}); failing.IsZero() || r.capacity != nil {
 		t.Errorf("%s, %+v", failing, r.capacity)
 	}
 }

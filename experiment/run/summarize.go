@@ -78,18 +78,18 @@ func (r *run) fill(ctx context.Context, queries map[*float64]string) error {
 }
 
 func (r *run) summarizeGenerator(ctx context.Context, result *Result) error {
-	g, over := &result.Generator, r.over()
+	g, window := &result.Generator, r.over()
 	g.Failures = r.load.Failures()
 	var machine, own, cpus float64
 	err := r.fill(ctx, map[*float64]string{
-		&machine:    fmt.Sprintf("increase(%s{process=%q}%s)", measure.CPU, Machine, over),
-		&own:        fmt.Sprintf("sum(increase(%s{process!=%q}%s))", measure.CPU, Machine, over),
+		&machine:    fmt.Sprintf("increase(%s{process=%q}%s)", measure.CPU, Machine, window),
+		&own:        fmt.Sprintf("sum(increase(%s{process!=%q}%s))", measure.CPU, Machine, window),
 		&cpus:       "experiment_cpus",
-		&g.Planned:  "increase(" + load.PlannedTotal + over + ")",
-		&g.Done:     "sum(increase(" + load.OperationsTotal + `{outcome="done"}` + over + "))",
-		&g.Failed:   "sum(increase(" + load.OperationsTotal + `{outcome="failed"}` + over + "))",
-		&g.Retried:  "increase(" + load.RetriesTotal + over + ")",
-		&g.Late:     fmt.Sprintf("histogram_quantile(%g, sum by (le) (increase(%s_bucket%s)))", judged, load.Lateness, over),
+		&g.Planned:  "increase(" + load.PlannedTotal + window + ")",
+		&g.Done:     "sum(increase(" + load.OperationsTotal + `{outcome="done"}` + window + "))",
+		&g.Failed:   "sum(increase(" + load.OperationsTotal + `{outcome="failed"}` + window + "))",
+		&g.Retried:  "increase(" + load.RetriesTotal + window + ")",
+		&g.Late:     fmt.Sprintf("histogram_quantile(%g, sum by (le) (increase(%s_bucket%s)))", judged, load.Lateness, window),
 		&g.Busy:     busy(r.span()),
 		&g.BusyPeak: "max_over_time((" + busy(r.peak()) + ")" + r.peaks() + ")",
 	})
@@ -101,8 +101,8 @@ func (r *run) summarizeGenerator(ctx context.Context, result *Result) error {
 }
 
 // busy is a query for the share of the machine's CPU time in use, over a time.
-func busy(over time.Duration) string {
-	return fmt.Sprintf(`rate(%s{process=%q}[%dms]) / ignoring(__name__) experiment_cpus`, measure.CPU, Machine, milliseconds(over))
+func busy(window time.Duration) string {
+	return fmt.Sprintf(`rate(%s{process=%q}[%dms]) / ignoring(__name__) experiment_cpus`, measure.CPU, Machine, milliseconds(window))
 }
 
 // peak is the time over which a peak is an average, and peaks a PromQL subquery for it. No peak begins before the run.
@@ -114,7 +114,7 @@ func (r *run) peaks() string {
 
 // summarizeProcesses adds the usage of each process.
 func (r *run) summarizeProcesses(ctx context.Context, result *Result) error {
-	over := r.over()
+	window := r.over()
 	figures := map[string]*Figures{}
 	each := func(query string, at time.Time, keep func(*Figures, measure.Value)) error {
 		found, err := r.store.Query(ctx, query, at)
@@ -132,18 +132,18 @@ func (r *run) summarizeProcesses(ctx context.Context, result *Result) error {
 	}
 	// perSecond is the average while a process existed, which may be less than the whole time.
 	perSecond := func(name string) string {
-		return fmt.Sprintf("increase(%s%s) / (max_over_time(%s%s) - min_over_time(%s%s))", name, over, measure.Seen, over, measure.Seen, over)
+		return fmt.Sprintf("increase(%s%s) / (max_over_time(%s%s) - min_over_time(%s%s))", name, window, measure.Seen, window, measure.Seen, window)
 	}
 	peaks := fmt.Sprintf("max_over_time(rate(%s[%dms])%s)", measure.CPU, milliseconds(r.peak()), r.peaks())
 	for query, keep := range map[string]func(*Figures, measure.Value){
 		perSecond(measure.CPU): func(f *Figures, v measure.Value) { f.CPU = v.Value },
 		peaks:                  func(f *Figures, v measure.Value) { f.CPUPeak = v.Value },
-		"max_over_time(" + heapInUse + over + ")":        func(f *Figures, v measure.Value) { f.InUse = v.Value },
-		"max_over_time(" + measure.Resident + over + ")": func(f *Figures, v measure.Value) { f.Resident = v.Value },
-		perSecond(measure.Received):                      func(f *Figures, v measure.Value) { f.Received = v.Value },
-		perSecond(measure.Sent):                          func(f *Figures, v measure.Value) { f.Sent = v.Value },
-		`sum by (process) (increase(controller_runtime_reconcile_total{controller="website"}` + over + "))": func(f *Figures, v measure.Value) { f.Reconciles = v.Value },
-		"sum by (process, method) (increase(rest_client_requests_total" + over + "))": func(f *Figures, v measure.Value) {
+		"max_over_time(" + heapInUse + window + ")":        func(f *Figures, v measure.Value) { f.InUse = v.Value },
+		"max_over_time(" + measure.Resident + window + ")": func(f *Figures, v measure.Value) { f.Resident = v.Value },
+		perSecond(measure.Received):                        func(f *Figures, v measure.Value) { f.Received = v.Value },
+		perSecond(measure.Sent):                            func(f *Figures, v measure.Value) { f.Sent = v.Value },
+		`sum by (process) (increase(controller_runtime_reconcile_total{controller="website"}` + window + "))": func(f *Figures, v measure.Value) { f.Reconciles = v.Value },
+		"sum by (process, method) (increase(rest_client_requests_total" + window + "))": func(f *Figures, v measure.Value) {
 			f.Requests[v.Labels["method"]] = v.Value
 		},
 	} {
@@ -152,8 +152,8 @@ func (r *run) summarizeProcesses(ctx context.Context, result *Result) error {
 		}
 	}
 	if !r.collected.IsZero() {
-		of := fmt.Sprintf("%s{%s=~%q}", heapAllocated, measure.LabelProcess, fleet.Ring+"-.*")
-		if err := each(of, r.collected, func(f *Figures, v measure.Value) { f.LiveHeap = v.Value }); err != nil {
+		heap := fmt.Sprintf("%s{%s=~%q}", heapAllocated, measure.LabelProcess, fleet.Ring+"-.*")
+		if err := each(heap, r.collected, func(f *Figures, v measure.Value) { f.LiveHeap = v.Value }); err != nil {
 			return err
 		}
 	}
@@ -168,10 +168,10 @@ func (r *run) summarizeProcesses(ctx context.Context, result *Result) error {
 
 // summarizeTogether adds the usage of all instances. They need not have existed at the same time.
 func (r *run) summarizeTogether(ctx context.Context, result *Result) error {
-	of, t := fmt.Sprintf("{%s=~%q}%s", measure.LabelProcess, fleet.Ring+"-.*", r.over()), &result.Together
+	selector, t := fmt.Sprintf("{%s=~%q}%s", measure.LabelProcess, fleet.Ring+"-.*", r.over()), &result.Together
 	t.Name = fleet.Ring
 	for name, rate := range map[string]*float64{measure.CPU: &t.CPU, measure.Received: &t.Received, measure.Sent: &t.Sent} {
-		total, err := r.queryOne(ctx, fmt.Sprintf("sum(increase(%s%s))", name, of))
+		total, err := r.queryOne(ctx, fmt.Sprintf("sum(increase(%s%s))", name, selector))
 		if err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func (r *run) summarizeTogether(ctx context.Context, result *Result) error {
 		return err
 	}
 	for name, average := range map[string]*float64{heapInUse: &t.InUse, measure.Resident: &t.Resident} {
-		total, err := r.queryOne(ctx, fmt.Sprintf("sum(sum_over_time(%s%s))", name, of))
+		total, err := r.queryOne(ctx, fmt.Sprintf("sum(sum_over_time(%s%s))", name, selector))
 		if err != nil {
 			return err
 		}
@@ -211,12 +211,12 @@ func (r *run) summarizeOwnership(ctx context.Context, result *Result) error {
 	if !r.Fleet.Setup.Sharded() {
 		return nil
 	}
-	o, over := &result.Ownership, r.over()
+	o, window := &result.Ownership, r.over()
 	err := r.fill(ctx, map[*float64]string{
-		&o.Ownerless:        "max_over_time(" + load.Ownerless + over + ")",
-		&o.OwnerlessSeconds: "avg_over_time(" + load.Ownerless + over + ")",
-		&o.Moves:            "increase(" + load.MovesTotal + over + ")",
-		&o.LabelWrites:      "increase(" + load.LabelWrites + over + ")",
+		&o.Ownerless:        "max_over_time(" + load.Ownerless + window + ")",
+		&o.OwnerlessSeconds: "avg_over_time(" + load.Ownerless + window + ")",
+		&o.Moves:            "increase(" + load.MovesTotal + window + ")",
+		&o.LabelWrites:      "increase(" + load.LabelWrites + window + ")",
 	})
 	o.OwnerlessSeconds *= r.end.Sub(r.begin).Seconds()
 	return err

@@ -49,4 +49,4 @@ func (l Limits) check(g Generator, capacity *Capacity, restarts bool) (reasons [
 	return reasons
 }
 
-func seconds(of float64) time.Duration { return time.Duration(of * float64(time.Second)) }
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

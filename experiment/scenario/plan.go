@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind is what is done to an object.
+// Kind is the type of an operation on an object.
 type Kind string
 
 const (

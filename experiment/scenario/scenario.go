@@ -1,3 +1,7 @@
+// Package scenario plans the load of an experiment, and the disturbances of the system meanwhile.
+//
+// It promises that a scenario and a seed always give the same list of operations, and that each operation is possible: a
+// Website is changed or deleted only while it exists.
 package scenario
 
 import (
@@ -52,19 +56,19 @@ const (
 
 // Event is a disturbance at a time. Instance is the number of the affected instance; -1 is a random one.
 type Event struct {
-	At       time.Duration
-	What     Disturbance
-	Instance int
+	At          time.Duration
+	Disturbance Disturbance
+	Instance    int
 }
 
 func (e Event) String() string {
 	switch {
-	case e.What == RestartAPI:
+	case e.Disturbance == RestartAPI:
 		return "the API server is restarted"
 	case e.Instance < 0:
-		return fmt.Sprintf("%s an instance", e.What)
+		return fmt.Sprintf("%s an instance", e.Disturbance)
 	}
-	return fmt.Sprintf("%s instance %d", e.What, e.Instance)
+	return fmt.Sprintf("%s instance %d", e.Disturbance, e.Instance)
 }
 
 // Scenario is the load and the disturbances of one run.
@@ -103,7 +107,7 @@ func All() []Scenario {
 			About: "more and more Websites, until an objective no longer holds: the capacity by number of instances",
 		},
 		{
-			Name: "rolling-update", Duration: duration, Load: basic, Instances: instances, Events: rolling(instances, duration),
+			Name: "rolling-update", Duration: duration, Load: basic, Instances: instances, Events: rollingReplacement(instances, duration),
 			About: "the load of basic, while every instance is replaced by a new one",
 		},
 		{
@@ -132,8 +136,8 @@ func All() []Scenario {
 	}
 }
 
-// rolling returns events that replace one instance after the other in the second half.
-func rolling(instances int, duration time.Duration) []Event {
+// rollingReplacement returns events that replace one instance after the other in the second half.
+func rollingReplacement(instances int, duration time.Duration) []Event {
 	var all []Event
 	for i := range instances {
 		all = append(all, Event{duration/2 + time.Duration(i)*duration/time.Duration(4*instances), Roll, i})
@@ -141,10 +145,10 @@ func rolling(instances int, duration time.Duration) []Event {
 	return all
 }
 
-func every(what Disturbance, period, duration time.Duration) []Event {
+func every(disturbance Disturbance, period, duration time.Duration) []Event {
 	var all []Event
 	for at := period; at < duration; at += period {
-		all = append(all, Event{at, what, -1})
+		all = append(all, Event{at, disturbance, -1})
 	}
 	return all
 }
@@ -194,12 +198,12 @@ func (s Scenario) With(instances int) Scenario {
 	before := s.Instances
 	s.Instances = instances
 	if s.Name == "rolling-update" {
-		s.Events = rolling(instances, s.Duration)
+		s.Events = rollingReplacement(instances, s.Duration)
 		return s
 	}
 	s.Events = slices.Clone(s.Events)
 	for i, e := range s.Events {
-		if e.What == Join {
+		if e.Disturbance == Join {
 			s.Events[i].Instance += instances - before
 		}
 	}
@@ -208,7 +212,7 @@ func (s Scenario) With(instances int) Scenario {
 
 // Restarts reports whether the API server restarts.
 func (s Scenario) Restarts() bool {
-	return slices.ContainsFunc(s.Events, func(e Event) bool { return e.What == RestartAPI })
+	return slices.ContainsFunc(s.Events, func(e Event) bool { return e.Disturbance == RestartAPI })
 }
 
 const (
@@ -232,10 +236,10 @@ func (s Scenario) Validate() error {
 	}
 	leaving := 0
 	for _, e := range s.Events {
-		if e.What == Leave {
+		if e.Disturbance == Leave {
 			leaving++
 		}
-		if e.Instance >= cmp.Or(s.Instances, 1) && e.What != Join {
+		if e.Instance >= cmp.Or(s.Instances, 1) && e.Disturbance != Join {
 			return fmt.Errorf("%s: instance not found: run %s with at least %d instances", e, s.Name, e.Instance+1)
 		}
 	}

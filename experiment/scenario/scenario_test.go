@@ -50,10 +50,10 @@ func TestPlanIsPossibleAndRepeatable(t *testing.T) {
 }
 
 // about allows for the ends of the time, and for chance.
-func about(t *testing.T, what string, got, want float64) {
+func about(t *testing.T, name string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 0.1*want+10 {
-		t.Errorf("%s: got %.0f, want %.0f", what, got, want)
+		t.Errorf("%s: got %.0f, want %.0f", name, got, want)
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 
 // accepted is a ratio that must not get worse.
 type accepted struct {
-	// Benchmark is the name of the benchmark, Unit the unit that it reports, and What a description.
-	Benchmark string `json:"benchmark"`
-	Unit      string `json:"unit"`
-	What      string `json:"what,omitempty"`
+	// Benchmark is the name of the benchmark, Unit the unit that it reports, and Description the meaning of the ratio.
+	Benchmark   string `json:"benchmark"`
+	Unit        string `json:"unit"`
+	Description string `json:"what,omitempty"`
 	// Ratio is the accepted value. A value is worse if it exceeds Ratio by more than Tolerance, which is a share of Ratio.
 	Ratio     float64 `json:"ratio"`
 	Tolerance float64 `json:"tolerance"`

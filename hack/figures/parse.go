@@ -18,7 +18,7 @@ func parse(output string) (measured run, err error) {
 	measured.values = map[id][]float64{}
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
-		if args, is := strings.CutPrefix(line, strings.TrimSpace(argsPrefix)); is {
+		if args, ok := strings.CutPrefix(line, strings.TrimSpace(argsPrefix)); ok {
 			measured.args = strings.TrimSpace(args)
 		}
 		fields := strings.Fields(line)
@@ -45,7 +45,7 @@ func parse(output string) (measured run, err error) {
 func machineOf(output string, cores int) string {
 	machine := fmt.Sprintf("%d cores", cores)
 	for line := range strings.Lines(output) {
-		if name, is := strings.CutPrefix(line, "cpu: "); is {
+		if name, ok := strings.CutPrefix(line, "cpu: "); ok {
 			return machine + ", " + strings.TrimSpace(name)
 		}
 	}

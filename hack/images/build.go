@@ -30,18 +30,18 @@ type builder struct {
 	packages string // the folder with the distribution's packages
 }
 
-// built is an image that was written.
-type built struct {
+// builtImage is an image that was written.
+type builtImage struct {
 	reference string
 	digest    v1.Hash
 	size      int64 // of the layers, compressed
 }
 
 // build makes the image and writes it to file.
-func (b builder) build(i image, file string) (built, error) {
+func (b builder) build(i image, file string) (builtImage, error) {
 	assembled, err := b.assemble(i)
 	if err != nil {
-		return built{}, err
+		return builtImage{}, err
 	}
 	return b.write(i, assembled, file)
 }
@@ -82,22 +82,22 @@ func (b builder) compile(i image, target string) error {
 // assemble makes an image of files and a configuration.
 func assemble(title, arch string, files []entry, run v1.Config) (v1.Image, error) {
 	// Users before the program, so that the lower layer never changes.
-	users, err := layer(userFiles())
+	users, err := newLayer(userFiles())
 	if err != nil {
 		return nil, err
 	}
-	content, err := layer(files)
+	content, err := newLayer(files)
 	if err != nil {
 		return nil, err
 	}
-	made, err := mutate.Append(empty.Image,
+	image, err := mutate.Append(empty.Image,
 		mutate.Addendum{Layer: users, History: v1.History{CreatedBy: "users", Created: v1.Time{Time: epoch}}},
 		mutate.Addendum{Layer: content, History: v1.History{CreatedBy: title, Created: v1.Time{Time: epoch}}},
 	)
 	if err != nil {
 		return nil, err
 	}
-	config, err := made.ConfigFile()
+	config, err := image.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
@@ -110,37 +110,37 @@ func assemble(title, arch string, files []entry, run v1.Config) (v1.Image, error
 	labels := map[string]string{"org.opencontainers.image.title": title}
 	maps.Copy(labels, run.Labels)
 	config.Config.Labels = labels
-	return mutate.ConfigFile(made, config)
+	return mutate.ConfigFile(image, config)
 }
 
 // write writes the image as a tar, atomically: a node may load the images meanwhile.
-func (b builder) write(i image, assembled v1.Image, file string) (built, error) {
+func (b builder) write(i image, assembled v1.Image, file string) (builtImage, error) {
 	reference, err := name.NewTag(fmt.Sprintf("%s/%s:%s", b.registry, i.name, b.tag), name.StrictValidation)
 	if err != nil {
-		return built{}, err
+		return builtImage{}, err
 	}
 	partial := file + ".partial"
 	defer os.Remove(partial)
 	if err := tarball.WriteToFile(partial, reference, assembled); err != nil {
-		return built{}, err
+		return builtImage{}, err
 	}
 	if err := os.Rename(partial, file); err != nil {
-		return built{}, err
+		return builtImage{}, err
 	}
 	return measure(reference, assembled)
 }
 
-func measure(reference name.Tag, assembled v1.Image) (built, error) {
+func measure(reference name.Tag, assembled v1.Image) (builtImage, error) {
 	digest, err := assembled.Digest()
 	if err != nil {
-		return built{}, err
+		return builtImage{}, err
 	}
 	manifest, err := assembled.Manifest()
 	if err != nil {
-		return built{}, err
+		return builtImage{}, err
 	}
 	// Not reference.Name(), which says index.docker.io where every runtime says docker.io.
-	result := built{reference: reference.String(), digest: digest, size: manifest.Config.Size}
+	result := builtImage{reference: reference.String(), digest: digest, size: manifest.Config.Size}
 	for _, l := range manifest.Layers {
 		result.size += l.Size
 	}

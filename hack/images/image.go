@@ -14,8 +14,8 @@ type image struct {
 	module string
 	// program is the Go package of the program, from the module's folder.
 	program string
-	// packaged is a program of the distribution, instead of one of ours.
-	packaged *packaged
+	// packagedProgram is a program of the distribution, instead of one of ours.
+	packaged *packagedProgram
 }
 
 func names(images []image) string {
@@ -33,11 +33,11 @@ func choose(images []image, wanted []string) ([]image, error) {
 	}
 	var selected []image
 	for _, name := range wanted {
-		at := slices.IndexFunc(images, func(i image) bool { return i.name == name })
-		if at < 0 {
+		index := slices.IndexFunc(images, func(i image) bool { return i.name == name })
+		if index < 0 {
 			return nil, fmt.Errorf("unknown image %q (available: %s)", name, names(images))
 		}
-		selected = append(selected, images[at])
+		selected = append(selected, images[index])
 	}
 	return selected, nil
 }

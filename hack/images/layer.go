@@ -28,7 +28,7 @@ func userFiles() []entry {
 }
 
 // layer packs entries in their order. The same entries give the same layer.
-func layer(entries []entry) (v1.Layer, error) {
+func newLayer(entries []entry) (v1.Layer, error) {
 	var packed bytes.Buffer
 	writer := tar.NewWriter(&packed)
 	for _, e := range entries {

@@ -63,7 +63,7 @@ func run(b builder, output string, wanted []string) error {
 	if err := os.MkdirAll(output, 0o750); err != nil {
 		return err
 	}
-	results, errs := make([]built, len(selected)), make([]error, len(selected))
+	results, errs := make([]builtImage, len(selected)), make([]error, len(selected))
 	file := func(i image) string { return filepath.Join(output, i.name+".tar") }
 	// The linker uses one core.
 	var group sync.WaitGroup

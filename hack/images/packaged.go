@@ -11,8 +11,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/hack/images/internal/debian"
 )
 
-// packaged is a program of the distribution.
-type packaged struct {
+// packagedProgram is a program of the distribution.
+type packagedProgram struct {
 	// pack is the package's name.
 	pack string
 	// program is the program's path, and args are its arguments unless others are given.
@@ -25,7 +25,7 @@ type packaged struct {
 }
 
 // nginx serves the pages of examples/webhosting.
-var nginx = &packaged{
+var nginx = &packagedProgram{
 	pack: "nginx", program: "/usr/sbin/nginx", args: []string{"-g", "daemon off;"},
 	files:   []string{"etc/nginx/mime.types"},
 	folders: []string{"usr/share/nginx/", "var/lib/nginx/", "var/log/nginx/"},
@@ -36,7 +36,7 @@ var nginx = &packaged{
 const label = "dev.timebertt.ringmaster.packages"
 
 // assemblePackaged makes the image of a program of the distribution.
-func (b builder) assemblePackaged(name string, p *packaged) (v1.Image, error) {
+func (b builder) assemblePackaged(name string, p *packagedProgram) (v1.Image, error) {
 	debs, err := debian.Fetch(p.pack, b.arch, b.packages)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (b builder) assemblePackaged(name string, p *packaged) (v1.Image, error) {
 }
 
 // entries returns the program with its libraries, its files and folders.
-func (p *packaged) entries(from debian.Files) ([]entry, error) {
+func (p *packagedProgram) entries(from debian.Files) ([]entry, error) {
 	binaries, err := from.With(p.program)
 	if err != nil {
 		return nil, err

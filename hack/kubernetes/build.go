@@ -33,11 +33,11 @@ const (
 // build builds the programs that the user does not have, and links all of them in one folder.
 type build struct {
 	source, output string
-	given          string // the folder with programs that the user has, or ""
+	existing       string // the folder with programs that the user has, or ""
 	progress       *progress
 
 	version string // of Kubernetes, such as v1.37.1
-	reused  givenPrograms
+	reused  existingPrograms
 	missing []string // the programs to build
 	want    string   // the fingerprint of the result
 }
@@ -79,15 +79,15 @@ func (b *build) contents() string {
 	case len(reused) == 0:
 		return "version " + b.version
 	case len(b.missing) == 0:
-		return "all from " + b.given
+		return "all from " + b.existing
 	default:
-		return fmt.Sprintf("%s from %s; %s built, version %s", enumerate(reused), b.given, enumerate(b.missing), b.version)
+		return fmt.Sprintf("%s from %s; %s built, version %s", enumerate(reused), b.existing, enumerate(b.missing), b.version)
 	}
 }
 
 // reuse checks the programs that the user has, and prints them.
 func (b *build) reuse(ctx context.Context) error {
-	if b.given == "" {
+	if b.existing == "" {
 		return nil
 	}
 	described, err := b.reused.check(ctx)
@@ -95,21 +95,25 @@ func (b *build) reuse(ctx context.Context) error {
 		return err
 	}
 	if len(described) == 0 {
-		fmt.Fprintf(b.progress.out, "%s names %s, which has none of Kubernetes' programs: building all\n", variable, b.given)
+		fmt.Fprintf(b.progress.out, "%s names %s, which has none of Kubernetes' programs: building all\n", variable, b.existing)
 		return nil
 	}
 	building := "building nothing"
 	if len(b.missing) > 0 {
 		building = "building " + enumerate(b.missing)
 	}
-	fmt.Fprintf(b.progress.out, "Using %s from %s (%s); %s\n", enumerate(described), b.given, variable, building)
+	fmt.Fprintf(b.progress.out, "Using %s from %s (%s); %s\n", enumerate(described), b.existing, variable, building)
+	if skewed := b.reused.skewed(b.version); len(skewed) > 0 {
+		fmt.Fprintf(b.progress.out, "Warning: %s of version %s will be newer than kube-apiserver, which Kubernetes does not support: "+
+			"if it fails, unset %s to build all programs\n", enumerate(skewed), b.version, variable)
+	}
 	return nil
 }
 
-// read reads what has to be built.
+// read reads the list of programs to build.
 func (b *build) read() error {
 	var err error
-	if b.reused, err = findGiven(b.given); err != nil {
+	if b.reused, err = findExisting(b.existing); err != nil {
 		return err
 	}
 	b.missing = b.reused.missing()
@@ -144,7 +148,7 @@ func (b *build) read() error {
 	return nil
 }
 
-// upToDate reports whether the folder has all programs, from the same sources and the same given programs.
+// upToDate reports whether the folder has all programs, from the same sources and the same existing programs.
 func (b *build) upToDate() bool {
 	have, err := os.ReadFile(filepath.Join(b.output, fingerprint))
 	if err != nil || string(have) != b.want {
@@ -319,7 +323,7 @@ func (b *build) try(ctx context.Context, fresh string) error {
 }
 
 // install moves the new binary into the folder and links all programs. It writes the fingerprint
-// last, because the folder counts as built when that exists. Without a new binary, all programs are given.
+// last, because the folder counts as built when that exists. Without a new binary, no program was built.
 func (b *build) install(fresh string) error {
 	if err := removeIfThere(filepath.Join(b.output, fingerprint)); err != nil {
 		return err
@@ -357,7 +361,7 @@ func (b *build) command(ctx context.Context, args ...string) *exec.Cmd {
 
 func (b *build) environment() []string { return []string{"CGO_ENABLED=0"} }
 
-// tags leaves the given programs out of the binary.
+// tags leaves the existing programs out of the binary.
 func (b *build) tags() string {
 	var tags []string
 	for _, program := range programs {

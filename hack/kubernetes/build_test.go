@@ -27,9 +27,9 @@ func source(t *testing.T, folder, text string) {
 }
 
 // runBuild returns what a build prints.
-func runBuild(ctx context.Context, source, output, given string) (string, error) {
+func runBuild(ctx context.Context, source, output, existing string) (string, error) {
 	var printed bytes.Buffer
-	b := &build{source: source, output: output, given: given, progress: &progress{out: &printed}}
+	b := &build{source: source, output: output, existing: existing, progress: &progress{out: &printed}}
 	if cancel, ok := ctx.Value(compiling{}).(context.CancelFunc); ok {
 		b.progress.out = interrupter{&printed, cancel}
 	}
@@ -148,7 +148,7 @@ func TestFailuresChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAdvice(t *testing.T) {
+func TestHintForFailedBuild(t *testing.T) {
 	for failure, want := range map[string]string{
 		"write /cache: no space left on device":     "free some disk space",
 		"dial tcp: lookup host: no such host":       "check the network",

@@ -1,6 +1,6 @@
 // Command kubernetes makes the folder with Kubernetes' programs that tests and the demo run. It builds
 // one binary from the module in kubernetes/ and links each program to it. Programs that the user has
-// already, in the folder of the flag -given, are linked instead of built. The folder serves as
+// already, in the folder of the flag -existing, are linked instead of built. The folder serves as
 // KUBEBUILDER_ASSETS.
 //
 // When nothing has changed it does nothing. When it fails or is interrupted, the folder stays as it
@@ -24,12 +24,12 @@ import (
 func main() {
 	source := flag.String("source", "kubernetes", "folder with the module to build")
 	output := flag.String("o", "bin/kubernetes", "folder to build into")
-	given := flag.String("given", "", "folder with programs that are not built")
+	existing := flag.String("existing", "", "folder with programs that are not built")
 	flag.Parse()
 
 	runtime.LockOSThread() // see diesWithParent
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *source, *output, *given)
+	err := run(ctx, *source, *output, *existing)
 	interrupted := ctx.Err() != nil
 	stop()
 	if err != nil {
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, source, output, given string) error {
+func run(ctx context.Context, source, output, existing string) error {
 	output, err := filepath.Abs(output)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func run(ctx context.Context, source, output, given string) error {
 	build := &build{
 		source:   source,
 		output:   output,
-		given:    given,
+		existing: existing,
 		progress: &progress{out: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd()))},
 	}
 	return build.run(ctx)

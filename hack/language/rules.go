@@ -81,9 +81,9 @@ func compile(pattern string) (*regexp.Regexp, error) {
 
 // find returns the positions of refused phrases in a text.
 func (r *rule) find(text string) (found [][]int) {
-	for _, at := range r.regexp.FindAllStringIndex(text, -1) {
-		if r.except == nil || !r.except.MatchString(text[at[0]:at[1]]) {
-			found = append(found, at)
+	for _, span := range r.regexp.FindAllStringIndex(text, -1) {
+		if r.except == nil || !r.except.MatchString(text[span[0]:span[1]]) {
+			found = append(found, span)
 		}
 	}
 	return found
@@ -110,9 +110,9 @@ func (r *rules) check(name, content string) (findings []finding, err error) {
 	for _, part := range parts {
 		checked := r.withoutExceptions(name, part.content)
 		for i := range r.Rules {
-			for _, at := range r.Rules[i].find(checked) {
-				line := part.line + strings.Count(checked[:at[0]], "\n")
-				phrase := strings.Join(strings.Fields(checked[at[0]:at[1]]), " ")
+			for _, span := range r.Rules[i].find(checked) {
+				line := part.line + strings.Count(checked[:span[0]], "\n")
+				phrase := strings.Join(strings.Fields(checked[span[0]:span[1]]), " ")
 				findings = append(findings, finding{name, line, phrase, fmt.Sprintf("write, for example, %q", r.Rules[i].Instead)})
 			}
 		}

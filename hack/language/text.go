@@ -24,7 +24,7 @@ func texts(name, content string) ([]text, error) {
 	case ".md":
 		return []text{{1, withoutCode(content)}}, nil
 	default:
-		return []text{{1, withoutMarks(content)}}, nil
+		return []text{{1, blankCommentMarks(content)}}, nil
 	}
 }
 
@@ -94,7 +94,7 @@ func withoutCode(document string) string {
 var codeSpan = regexp.MustCompile("`[^`]+`")
 
 // withoutMarks blanks the marks of comments at the beginning of lines, so that phrases across lines are found.
-func withoutMarks(content string) string {
+func blankCommentMarks(content string) string {
 	return commentMark.ReplaceAllStringFunc(content, func(mark string) string { return strings.Repeat(" ", len(mark)) })
 }
 

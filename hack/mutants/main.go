@@ -71,8 +71,8 @@ func check(ctx context.Context, root, list, named string, ci bool, out io.Writer
 
 // indent shows the end of an output.
 func indent(output string) string {
-	const most = 40
+	const maxLines = 40
 	lines := strings.Split(strings.TrimSpace(output), "\n")
-	lines = lines[max(0, len(lines)-most):]
+	lines = lines[max(0, len(lines)-maxLines):]
 	return "    " + strings.Join(lines, "\n    ") + "\n"
 }

@@ -28,7 +28,7 @@ type runner struct {
 	broken map[[2]string]string
 }
 
-// result is what became of a mutant.
+// result is the result of a mutant.
 type result struct {
 	mutant
 	verdict verdict
@@ -83,7 +83,7 @@ func (r *runner) checkTests(ctx context.Context) error {
 		}
 		for _, m := range r.mutants {
 			if m.Package == pkg && !found.passed[m.Test] {
-				r.broken[[2]string{pkg, m.Test}] = "the test fails or does not exist:\n" + found.of(m.topLevel())
+				r.broken[[2]string{pkg, m.Test}] = "the test fails or does not exist:\n" + found.outputOf(m.topLevel())
 			}
 		}
 	}

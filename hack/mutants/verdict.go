@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// verdict is what became of a mutant.
+// verdict is the outcome of a mutant's test.
 type verdict string
 
 // The verdicts.
@@ -30,7 +30,7 @@ type event struct {
 	Action, Package, Test, Output, FailedBuild string
 }
 
-// outcome is what go test reports about one package.
+// outcome is go test's report about one package.
 type outcome struct {
 	passed, failed map[string]bool   // tests
 	output         map[string]string // of each test
@@ -66,8 +66,8 @@ func parse(output []byte) outcome {
 	return o
 }
 
-// of is the output of a test with its subtests, or of go test itself if there is none.
-func (o outcome) of(test string) string {
+// outputOf is the output of a test with its subtests, or of go test itself if there is none.
+func (o outcome) outputOf(test string) string {
 	var own strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(o.output)) {
 		if name == test || strings.HasPrefix(name, test+"/") {

@@ -98,7 +98,7 @@ func (o *downOptions) stop(ctx context.Context, node pidfile.Info) error {
 	return output.copy()
 }
 
-// sweep removes what the kernel does not remove with the processes, and checks that nothing remains.
+// sweep removes the resources that outlive the processes, and checks that none remains.
 func (o *downOptions) sweep(node pidfile.Info) error {
 	host.AllowServices()
 	if err := host.RemoveCgroup(o.folder.Cgroup()); err != nil {

@@ -99,7 +99,7 @@ func (o *upOptions) join(ctx context.Context, existing pidfile.Info) error {
 	return nil
 }
 
-// prepare makes what the node needs to start.
+// prepare creates the files and the network that the node needs.
 func (o *upOptions) prepare(crashed pidfile.Info) error {
 	if crashed.PID != 0 {
 		o.progress.Printf("  The last node ended without 'down': removing its files and cgroups")

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// comparison is what became of the accepted API.
+// comparison is the difference between the accepted API and the current one.
 type comparison struct {
-	// next is what is accepted when the explained changes are.
+	// next is the accepted API with the explained changes.
 	next []string
 	// added are new lines, unexplained the lines that were removed without a reason.
 	added, unexplained []string

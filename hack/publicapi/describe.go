@@ -40,8 +40,8 @@ func load(root string, env []string, patterns ...string) ([]*types.Package, stri
 
 func isInternal(path string) bool { return slices.Contains(strings.Split(path, "/"), "internal") }
 
-// describe lists what the packages export, a sorted line each. A line that disappears is an incompatible change, a new line
-// is not: whatever makes users' code stop compiling when it is added is a part of another line.
+// describe lists the exported names of the packages, each on a sorted line. A line that disappears is an incompatible change,
+// a new line is not: an addition that breaks users' code, such as a method of an interface, also changes another line.
 func describe(module string, all ...*types.Package) []string {
 	var lines []string
 	for _, p := range all {
@@ -106,15 +106,15 @@ func (d *describer) signature(f *types.Func) string {
 // typeName describes a type with its fields and methods.
 func (d *describer) typeName(o *types.TypeName) {
 	name := o.Name()
-	if alias, is := o.Type().(*types.Alias); is {
+	if alias, ok := o.Type().(*types.Alias); ok {
 		d.add("type %s%s = %s", name, d.parameters(alias.TypeParams()), d.text(alias.Rhs()))
 		// Users reach a type of an internal package only under this name.
-		if named, is := types.Unalias(alias.Rhs()).(*types.Named); is && named.Obj().Pkg() != nil && d.hidden(named.Obj()) {
+		if named, ok := types.Unalias(alias.Rhs()).(*types.Named); ok && named.Obj().Pkg() != nil && d.hidden(named.Obj()) {
 			d.members(name, named)
 		}
 		return
 	}
-	if named, is := o.Type().(*types.Named); is {
+	if named, ok := o.Type().(*types.Named); ok {
 		name += d.parameters(named.TypeParams())
 		switch named.Underlying().(type) {
 		case *types.Struct, *types.Interface:
@@ -141,7 +141,7 @@ func (d *describer) parameters(list *types.TypeParamList) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// members describes what a type consists of.
+// members describes the fields and methods of a type.
 func (d *describer) members(name string, named *types.Named) {
 	switch under := named.Underlying().(type) {
 	case *types.Struct:
@@ -152,8 +152,8 @@ func (d *describer) members(name string, named *types.Named) {
 		return
 	}
 	for selection := range types.NewMethodSet(types.NewPointer(named)).Methods() {
-		f, is := selection.Obj().(*types.Func)
-		if !is || !f.Exported() || inherited(named, selection.Index()) {
+		f, ok := selection.Obj().(*types.Func)
+		if !ok || !f.Exported() || inherited(named, selection.Index()) {
 			continue
 		}
 		receiver := name
@@ -166,29 +166,29 @@ func (d *describer) members(name string, named *types.Named) {
 
 // inherited reports whether a method comes from an exported embedded field, which has a line of its own.
 func inherited(named *types.Named, index []int) bool {
-	under, is := named.Underlying().(*types.Struct)
+	under, ok := named.Underlying().(*types.Struct)
 	for _, i := range index[:len(index)-1] {
-		if !is {
+		if !ok {
 			return false
 		}
 		field := under.Field(i)
 		if field.Exported() {
 			return true
 		}
-		of := field.Type()
-		if pointer, isPointer := of.Underlying().(*types.Pointer); isPointer {
-			of = pointer.Elem()
+		fieldType := field.Type()
+		if pointer, isPointer := fieldType.Underlying().(*types.Pointer); isPointer {
+			fieldType = pointer.Elem()
 		}
-		under, is = of.Underlying().(*types.Struct)
+		under, ok = fieldType.Underlying().(*types.Struct)
 	}
 	return false
 }
 
 // fields describes the fields of a struct, with those that users reach through a type that they cannot name. The tags of
-// API types are what is in the cluster.
-func (d *describer) fields(name string, of *types.Struct) {
-	for i := range of.NumFields() {
-		field, tag := of.Field(i), of.Tag(i)
+// API types are stored in clusters.
+func (d *describer) fields(name string, structure *types.Struct) {
+	for i := range structure.NumFields() {
+		field, tag := structure.Field(i), structure.Tag(i)
 		if tag != "" {
 			tag = " `" + tag + "`"
 		}
@@ -199,10 +199,10 @@ func (d *describer) fields(name string, of *types.Struct) {
 			d.add("type %s struct, %s %s%s", name, field.Name(), d.text(field.Type()), tag)
 		case field.Embedded():
 			inner := field.Type()
-			if pointer, is := inner.Underlying().(*types.Pointer); is {
+			if pointer, ok := inner.Underlying().(*types.Pointer); ok {
 				inner = pointer.Elem()
 			}
-			if under, is := inner.Underlying().(*types.Struct); is {
+			if under, ok := inner.Underlying().(*types.Struct); ok {
 				d.fields(name, under)
 			}
 		}
@@ -211,10 +211,10 @@ func (d *describer) fields(name string, of *types.Struct) {
 
 // interfaceOf describes an interface. Its methods are named in its own line too: one more breaks those who implement it,
 // unless nobody else can.
-func (d *describer) interfaceOf(name string, of *types.Interface) {
+func (d *describer) interfaceOf(name string, t *types.Interface) {
 	var methods []string
 	sealed := false
-	for method := range of.ExplicitMethods() {
+	for method := range t.ExplicitMethods() {
 		if !method.Exported() {
 			sealed = true
 			continue
@@ -222,7 +222,7 @@ func (d *describer) interfaceOf(name string, of *types.Interface) {
 		methods = append(methods, method.Name())
 		d.add("type %s interface, %s%s", name, method.Name(), d.signature(method))
 	}
-	for embedded := range of.EmbeddedTypes() {
+	for embedded := range t.EmbeddedTypes() {
 		methods = append(methods, "embeds "+d.text(embedded))
 	}
 	if sealed {
@@ -259,9 +259,9 @@ func unnamed(t types.Type) types.Type {
 	return t
 }
 
-func unnamedTuple(of *types.Tuple) *types.Tuple {
+func unnamedTuple(tuple *types.Tuple) *types.Tuple {
 	var all []*types.Var
-	for v := range of.Variables() {
+	for v := range tuple.Variables() {
 		all = append(all, types.NewParam(v.Pos(), v.Pkg(), "", unnamed(v.Type())))
 	}
 	return types.NewTuple(all...)

@@ -1,4 +1,4 @@
-// Command publicapi compares what the packages for users export with what was accepted last.
+// Command publicapi compares the exported API of the packages for users with the last accepted one.
 //
 // The accepted API is a file with a line for each exported name, in the manner of Go's own api/*.txt, so that a change of it
 // is readable in a diff. The command adds new lines to it. It removes a line only if the file of explained changes lists it
@@ -42,7 +42,7 @@ const header = `# What the packages for users export. 'make generate' adds what 
 # incompatible change, which must be explained first: see CONTRIBUTING.md.
 `
 
-// update writes what is accepted now, and fails when a line is removed without a reason. Without a file of accepted lines,
+// update writes the accepted API, and fails when a line is removed without a reason. Without a file of accepted lines,
 // everything is accepted.
 func update(acceptedPath, explainedPath string, now []string, out io.Writer) error {
 	content, err := os.ReadFile(acceptedPath)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// index is what the test files of a tree declare, by folder. Build tags do not count.
+// index has the names that the test files of a tree declare, by folder. Build tags do not count.
 type index map[string]*folder
 
 // folder is a package's test files.
@@ -60,7 +60,7 @@ func (x index) add(dir string, file *ast.File) {
 			in.declared[d.Name.Name] = append(in.declared[d.Name.Name], d)
 		case *ast.GenDecl:
 			for _, spec := range d.Specs {
-				if values, is := spec.(*ast.ValueSpec); is {
+				if values, ok := spec.(*ast.ValueSpec); ok {
 					for _, name := range values.Names {
 						in.declared[name.Name] = append(in.declared[name.Name], values)
 					}
@@ -96,7 +96,7 @@ func (x index) has(dir, name string) bool {
 
 func (f *folder) isTest(name string) bool {
 	for _, node := range f.declared[name] {
-		if function, is := node.(*ast.FuncDecl); is && function.Recv == nil {
+		if function, ok := node.(*ast.FuncDecl); ok && function.Recv == nil {
 			return true
 		}
 	}
@@ -116,14 +116,14 @@ func (f *folder) namesIn(declared string, names, visited map[string]bool) {
 				f.namesIn(n.Name, names, visited)
 			case *ast.CompositeLit:
 				for _, element := range n.Elts {
-					if pair, is := element.(*ast.KeyValueExpr); is {
+					if pair, ok := element.(*ast.KeyValueExpr); ok {
 						addName(names, pair.Key)
 						addName(names, pair.Value)
 					}
 					addName(names, element)
 				}
 			case *ast.CallExpr:
-				if selector, is := n.Fun.(*ast.SelectorExpr); is && selector.Sel.Name == "Run" && len(n.Args) > 1 {
+				if selector, ok := n.Fun.(*ast.SelectorExpr); ok && selector.Sel.Name == "Run" && len(n.Args) > 1 {
 					addName(names, n.Args[0])
 				}
 			}
@@ -134,8 +134,8 @@ func (f *folder) namesIn(declared string, names, visited map[string]bool) {
 
 // addName adds a literal, as package testing writes it.
 func addName(names map[string]bool, expression ast.Expr) {
-	literal, is := expression.(*ast.BasicLit)
-	if !is || literal.Kind != token.STRING {
+	literal, ok := expression.(*ast.BasicLit)
+	if !ok || literal.Kind != token.STRING {
 		return
 	}
 	if text, err := strconv.Unquote(literal.Value); err == nil {

@@ -13,7 +13,7 @@ type reference struct {
 	dir, name string
 }
 
-// finding is what is wrong with a line.
+// finding is a problem in a line.
 type finding struct {
 	line int
 	what string

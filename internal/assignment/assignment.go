@@ -1,3 +1,10 @@
+// Package assignment decides about one object: whether it stays with its owner, is assigned to
+// another shard, or is drained first.
+//
+// It guarantees:
+//   - An object leaves a live shard only after that shard has released it.
+//   - A controlled object never leaves a shard that still owns its controller.
+//   - An object whose owner is the desired one is not written.
 package assignment
 
 import (
@@ -5,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Action is what the sharder does with an object.
+// Action is the sharder's action on an object.
 type Action string
 
 // The actions.

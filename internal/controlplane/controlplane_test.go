@@ -101,10 +101,10 @@ func TestControllersRun(t *testing.T) {
 	}
 }
 
-func eventually(t *testing.T, what string, condition wait.ConditionWithContextFunc) {
+func eventually(t *testing.T, description string, condition wait.ConditionWithContextFunc) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, condition); err != nil {
-		t.Fatalf("waiting for %s: %v", what, err)
+		t.Fatalf("waiting for %s: %v", description, err)
 	}
 }
 

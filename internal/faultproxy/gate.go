@@ -58,7 +58,7 @@ type faultyConn struct {
 // Read reads from the client.
 func (c *faultyConn) Read(buffer []byte) (int, error) {
 	n, err := c.Conn.Read(buffer)
-	if !c.travel(c.proxy.up) {
+	if !c.passGate(c.proxy.up) {
 		return 0, net.ErrClosed
 	}
 	c.proxy.sent.Add(int64(n))
@@ -67,7 +67,7 @@ func (c *faultyConn) Read(buffer []byte) (int, error) {
 
 // Write writes to the client.
 func (c *faultyConn) Write(data []byte) (int, error) {
-	if !c.travel(c.proxy.down) {
+	if !c.passGate(c.proxy.down) {
 		return 0, net.ErrClosed
 	}
 	n, err := c.Conn.Write(data)
@@ -75,7 +75,7 @@ func (c *faultyConn) Write(data []byte) (int, error) {
 	return n, err
 }
 
-func (c *faultyConn) travel(direction *gate) bool {
+func (c *faultyConn) passGate(direction *gate) bool {
 	if delay := time.Duration(c.proxy.delay.Load()); delay > 0 {
 		timer := time.NewTimer(delay)
 		defer timer.Stop()

@@ -117,14 +117,14 @@ func TestAnswersToWritesAreLost(t *testing.T) {
 		return err
 	}
 	g.Expect(create("first")).To(Succeed())
-	seen := make(chan faultproxy.Write, 10)
+	writes := make(chan faultproxy.Write, 10)
 	proxy.AfterWrites(func(write faultproxy.Write) bool {
-		seen <- write
+		writes <- write
 		return false
 	})
 	err := create("applied")
 	g.Expect(utilnet.IsConnectionReset(err)).To(BeTrue(), "the error is %v", err)
-	g.Expect(seen).To(Receive(Equal(faultproxy.Write{Method: "POST", Path: "/api/v1/namespaces/" + r.Namespace + "/configmaps"})))
+	g.Expect(writes).To(Receive(Equal(faultproxy.Write{Method: "POST", Path: "/api/v1/namespaces/" + r.Namespace + "/configmaps"})))
 	_, err = objects.Get(t.Context(), "applied", metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred(), "reads are answered")
 	g.Expect(apierrors.IsAlreadyExists(create("first"))).To(BeTrue(), "writes that are refused are answered")
@@ -132,7 +132,7 @@ func TestAnswersToWritesAreLost(t *testing.T) {
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods"}},
 	}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred(), "reviews are answered")
-	g.Expect(seen).To(BeEmpty())
+	g.Expect(writes).To(BeEmpty())
 
 	proxy.AfterWrites(func(faultproxy.Write) bool { return true })
 	g.Expect(create("answered")).To(Succeed())

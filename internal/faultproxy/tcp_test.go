@@ -46,11 +46,11 @@ func TestTCP(t *testing.T) {
 		return conn
 	}
 	// say sends text and returns the response within a timeout.
-	say := func(conn net.Conn, words string, patience time.Duration) (string, error) {
+	say := func(conn net.Conn, words string, timeout time.Duration) (string, error) {
 		if _, err := conn.Write([]byte(words)); err != nil {
 			return "", err
 		}
-		g.Expect(conn.SetReadDeadline(time.Now().Add(patience))).To(Succeed())
+		g.Expect(conn.SetReadDeadline(time.Now().Add(timeout))).To(Succeed())
 		heard := make([]byte, len(words))
 		_, err := io.ReadFull(conn, heard)
 		return string(heard), err

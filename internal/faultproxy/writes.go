@@ -59,14 +59,14 @@ type connectionKey struct{}
 
 // withConnection keeps the connection that requests arrive on in their contexts.
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
-	if encrypted, is := conn.(*tls.Conn); is {
+	if encrypted, ok := conn.(*tls.Conn); ok {
 		conn = encrypted.NetConn()
 	}
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
 func resetConnection(request *http.Request) {
-	if conn, is := request.Context().Value(connectionKey{}).(*faultyConn); is {
+	if conn, ok := request.Context().Value(connectionKey{}).(*faultyConn); ok {
 		conn.reset()
 	}
 }

@@ -43,19 +43,19 @@ func waitFor(t *testing.T, p *process.Process, line string) {
 }
 
 func TestStop(t *testing.T) {
-	const soon, patience = 50 * time.Millisecond, 20 * time.Second
+	const short, long = 50 * time.Millisecond, 20 * time.Second
 	for name, test := range map[string]struct {
 		script string
 		grace  time.Duration
 		pause  bool
 		last   string
 	}{
-		"ends when asked":             {`trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.01; done`, patience, false, "asked"},
-		"ends when asked and paused":  {`trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.01; done`, patience, true, "asked"},
-		"does not listen: is killed":  {`trap '' TERM; echo up; while :; do sleep 0.01; done`, soon, false, "up"},
-		"has ended already":           {`echo up`, patience, false, "up"},
-		"killed with its own child":   {`trap '' TERM; sleep 1000 & echo up; wait`, soon, false, "up"},
-		"child left behind is killed": {`sleep 1000 & echo up`, patience, false, "up"},
+		"ends when asked":             {`trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.01; done`, long, false, "asked"},
+		"ends when asked and paused":  {`trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.01; done`, long, true, "asked"},
+		"does not listen: is killed":  {`trap '' TERM; echo up; while :; do sleep 0.01; done`, short, false, "up"},
+		"has ended already":           {`echo up`, long, false, "up"},
+		"killed with its own child":   {`trap '' TERM; sleep 1000 & echo up; wait`, short, false, "up"},
+		"child left behind is killed": {`sleep 1000 & echo up`, long, false, "up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := shell(t, test.script)

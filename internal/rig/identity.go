@@ -43,8 +43,8 @@ func (r *Rig) identify(ctx context.Context, options Process, folder string) (env
 		server = options.Proxy.URL()
 	}
 	const day = 24 * time.Hour
-	given, err := identity.Create(ctx, r, r.Clientset, identity.Request{Pod: r.pod(options), Validity: day, Folder: folder, Server: server})
-	return given.Env(), err
+	created, err := identity.Create(ctx, r, r.Clientset, identity.Request{Pod: r.pod(options), Validity: day, Folder: folder, Server: server})
+	return created.Env(), err
 }
 
 func (r *Rig) meta(name string) metav1.ObjectMeta {

@@ -25,9 +25,9 @@ func Descendants(t testing.TB, pid int) map[int]string {
 
 func below(pid int, all map[int]processInfo) map[int]string {
 	found := map[int]string{}
-	for child, is := range all {
-		if is.parent == pid {
-			found[child] = is.name
+	for child, descends := range all {
+		if descends.parent == pid {
+			found[child] = descends.name
 			maps.Copy(found, below(child, all))
 		}
 	}

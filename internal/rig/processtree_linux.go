@@ -20,11 +20,11 @@ func listProcesses() (map[int]processInfo, error) {
 		if err != nil {
 			continue // not a process
 		}
-		is, err := readAncestor(pid)
+		descends, err := readAncestor(pid)
 		if err != nil {
 			continue // it has just ended
 		}
-		all[pid] = processInfo{parent: is.parent, name: commandName(pid)}
+		all[pid] = processInfo{parent: descends.parent, name: commandName(pid)}
 	}
 	return all, nil
 }

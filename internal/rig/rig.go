@@ -160,9 +160,9 @@ func (r *Rig) For(t testing.TB) *Rig {
 
 // namespacePrefix returns a prefix like the name of the test.
 func namespacePrefix(test string) string {
-	const most = 40
+	const maxLength = 40
 	name := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(test), "-")
-	return strings.Trim(name[:min(len(name), most)], "-") + "-"
+	return strings.Trim(name[:min(len(name), maxLength)], "-") + "-"
 }
 
 // Assets returns the folder with the programs of Kubernetes.

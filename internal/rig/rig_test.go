@@ -53,7 +53,7 @@ func beat(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			fmt.Println("told to end")
+			fmt.Println("terminated")
 			return nil
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -95,7 +95,7 @@ func TestProcessObeysSignals(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
 	g.Expect(p.Wait(ctx)).To(Succeed())
-	g.Expect(p.Tail(1)).To(Equal("told to end"))
+	g.Expect(p.Tail(1)).To(Equal("terminated"))
 	g.Expect(p.Running()).To(BeFalse())
 	g.Expect(p.Signal(os.Interrupt)).To(Succeed(), "the process has ended")
 }

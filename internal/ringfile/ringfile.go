@@ -26,12 +26,12 @@ func Find(content io.Reader, name string) (*shardingv1alpha1.ControllerRing, err
 	for _, ring := range rings {
 		names = append(names, ring.Name)
 	}
-	at := slices.Index(names, name)
+	i := slices.Index(names, name)
 	switch {
 	case len(rings) == 0:
 		return nil, fmt.Errorf("no ControllerRing of %s found", shardingv1alpha1.SchemeGroupVersion)
-	case at >= 0:
-		return rings[at], nil
+	case i >= 0:
+		return rings[i], nil
 	case name != "":
 		return nil, fmt.Errorf("ControllerRing %q not found (available: %s)", name, strings.Join(names, ", "))
 	case len(rings) > 1:
@@ -67,7 +67,7 @@ func read(content io.Reader) ([]*shardingv1alpha1.ControllerRing, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ring, is := object.(*shardingv1alpha1.ControllerRing); is {
+		if ring, ok := object.(*shardingv1alpha1.ControllerRing); ok {
 			rings = append(rings, ring)
 		}
 	}

@@ -192,10 +192,10 @@ func (s *Sharder) ringsSharing(ctx context.Context, changed client.Object) []rec
 	if err := s.manager.GetClient().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // a read of a synced cache does not fail
 	}
-	ring, is := changed.(*shardingv1alpha1.ControllerRing)
+	ring, ok := changed.(*shardingv1alpha1.ControllerRing)
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if other := &list.Items[i]; is && other.Name != ring.Name && rings.ShareMain(ring, other) {
+		if other := &list.Items[i]; ok && other.Name != ring.Name && rings.ShareMain(ring, other) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(other)})
 		}
 	}
@@ -222,8 +222,8 @@ func (s *Sharder) leasesOf(ctx context.Context, ring client.Object) []reconcile.
 func membershipChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
 		before, was := update.ObjectOld.(*coordinationv1.Lease)
-		after, is := update.ObjectNew.(*coordinationv1.Lease)
-		return was && is && (holder(before) != holder(after) ||
+		after, ok := update.ObjectNew.(*coordinationv1.Lease)
+		return was && ok && (holder(before) != holder(after) ||
 			before.Labels[shardingv1alpha1.LabelState] != after.Labels[shardingv1alpha1.LabelState] ||
 			before.Labels[shardingv1alpha1.LabelControllerRing] != after.Labels[shardingv1alpha1.LabelControllerRing])
 	}}

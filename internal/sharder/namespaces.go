@@ -124,14 +124,14 @@ func (s *Sharder) namespaceHandler() toolscache.ResourceEventHandler {
 		AddFunc:    func(any) { s.namespaces.changed() },
 		DeleteFunc: func(any) { s.namespaces.changed() },
 		UpdateFunc: func(before, after any) {
-			was, is := before.(*metav1.PartialObjectMetadata), after.(*metav1.PartialObjectMetadata)
-			if maps.Equal(was.Labels, is.Labels) {
+			old, namespace := before.(*metav1.PartialObjectMetadata), after.(*metav1.PartialObjectMetadata)
+			if maps.Equal(old.Labels, namespace.Labels) {
 				return
 			}
 			s.namespaces.changed()
 			for _, name := range s.rings.Names() {
 				declared := s.rings.Get(name)
-				if declared != nil && declared.Namespaces.Matches(labels.Set(was.Labels)) != declared.Namespaces.Matches(labels.Set(is.Labels)) {
+				if declared != nil && declared.Namespaces.Matches(labels.Set(old.Labels)) != declared.Namespaces.Matches(labels.Set(namespace.Labels)) {
 					s.namespaces.resyncLater(name, s.group.Resync)
 				}
 			}

@@ -40,7 +40,7 @@ type unassignedQueue struct {
 	rings map[string]*pendingRing
 }
 
-// pendingRing has what must be listed for a ring.
+// pendingRing has the resources and namespaces to list for a ring.
 type pendingRing struct {
 	notBefore time.Time
 	pause     time.Duration
@@ -177,7 +177,7 @@ func (q *unassignedQueue) process(ctx context.Context, ring string, resources ma
 		}
 		if err := q.assign(ctx, ring, resource, named...); err != nil && ctx.Err() == nil {
 			// The leader's rescue finds these objects as well, and reports what it cannot write.
-			logf.FromContext(ctx).V(1).Info("Could not assign new objects", "controllerRing", ring, "resource", resource, "error", err.Error())
+			logf.FromContext(ctx).V(1).Info("Failed to assign new objects", "controllerRing", ring, "resource", resource, "error", err.Error())
 		}
 	}
 	q.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Number is what can be summarised.
+// Number is a type whose values can be summarised.
 type Number interface {
 	~int | ~int64 | ~float64
 }

@@ -1,4 +1,4 @@
-// Package usage measures what a process uses, as the kernel accounts for it, for the benchmarks and the experiments.
+// Package usage measures a process's use of resources, as the kernel accounts for it, for benchmarks and experiments.
 //
 // It promises that both count the same: CPU time of user and kernel, memory in bytes, and all bytes that were read and written.
 package usage
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Process is what a process has used since it started.
+// Process is a process's use of resources since it started.
 type Process struct {
 	CPU time.Duration
 	// Resident is the memory in use, Anonymous the part of it that is not backed by a file, and Peak the highest Resident, in bytes.
@@ -25,7 +25,7 @@ const (
 	kibibyte       = 1024
 )
 
-// Of returns what a process has used.
+// Of returns a process's use of resources.
 func Of(pid int) (Process, error) {
 	p := Process{}
 	var err error

@@ -21,7 +21,7 @@ func (w *fixture) breakLock() error {
 	return err
 }
 
-// hanging returns a holder that does not notice any change, with an order to dc2 that was accepted and not
+// hangingDatabase returns a holder that does not notice any change, with an order to dc2 that was accepted and not
 // answered.
 func (w *fixture) hangingHolder() (one, two *coordination.Coordinator, grant *coordination.Grant, order *coordination.Order) {
 	w.t.Helper()

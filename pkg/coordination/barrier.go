@@ -40,7 +40,7 @@ func (w WaitReason) String() string {
 	return w.For + ": " + w.Reason
 }
 
-// Summary returns in one line what an action waits for.
+// Summary returns the state of the barrier in one line.
 func (v *decision) Summary() string {
 	if v.Open {
 		return fmt.Sprintf("%s of %s may begin", v.Action, names(v.Members))
@@ -69,7 +69,7 @@ type barrierKey struct {
 	class  string
 }
 
-// observation is what was pending in the last view, and since when it is unchanged.
+// observation is the pending entries of the last view, and since when they are unchanged.
 type observation struct {
 	pending string
 	since   time.Time
@@ -84,7 +84,7 @@ func (c *Coordinator) decide(view *View, action Action, class string) *decision 
 	pending := c.pending(view, action, class)
 	unchangedFor := c.pendingUnchangedFor(barrierKey{action, class}, pending, view.lastGivenUp(action, class))
 	policies := view.policies(action)
-	quiet := max(policies.quiet(), c.retryAfter(view.failures(action)))
+	quiet := max(policies.quietWindow(), c.retryAfter(view.failures(action)))
 	verdict := decide(view, pending, policies, quiet, unchangedFor, action)
 	verdict.Class = class
 	c.metrics.observeDecision(verdict)
@@ -116,11 +116,11 @@ func (v *View) failures(action Action) int {
 
 // retryAfter is the backoff of an action after consecutive failures.
 func retryAfter(failures int) time.Duration {
-	const first, most = time.Second, time.Minute
+	const initial, maximum = time.Second, time.Minute
 	if failures == 0 {
 		return 0
 	}
-	return min(first<<min(failures-1, 6), most)
+	return min(initial<<min(failures-1, 6), maximum)
 }
 
 // lastGivenUp returns the ID of the newest intent that was given up, or 0. After it, another quiet window begins.
@@ -206,7 +206,7 @@ func (v *View) undeclared() []string {
 	for _, prefix := range v.incomplete {
 		undeclared[prefix] = true
 	}
-	maps.DeleteFunc(undeclared, func(_ string, is bool) bool { return !is })
+	maps.DeleteFunc(undeclared, func(_ string, missing bool) bool { return !missing })
 	return sortedKeys(undeclared)
 }
 

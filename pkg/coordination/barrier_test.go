@@ -123,9 +123,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func prefixes(of Members) map[MemberID][]string {
+func prefixes(members Members) map[MemberID][]string {
 	all := map[MemberID][]string{}
-	for id, member := range of {
+	for id, member := range members {
 		all[id] = []string{member.Prefix}
 	}
 	return all

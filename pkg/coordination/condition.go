@@ -31,33 +31,33 @@ const (
 // Condition returns the outcome of a Reconcile as a condition. All are the prefixes of the participants that should take part: the
 // condition is false while one of them is missing.
 func (c *Coordinator) Condition(result *Result, err error, all ...string) metav1.Condition {
-	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	condition := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: ConditionCoordinated, Status: status, Reason: reason, Message: message}
 	}
 	intent, global := result.Intent, c.currentSettings().Mode == Global
 	dead, notJoined := result.View.missing(all...)
 	switch {
 	case errors.Is(err, ErrPrefixTaken):
-		return is(metav1.ConditionFalse, ReasonPrefixTaken, err.Error())
+		return condition(metav1.ConditionFalse, ReasonPrefixTaken, err.Error())
 	case err != nil:
-		return is(metav1.ConditionFalse, ReasonFailed, err.Error())
+		return condition(metav1.ConditionFalse, ReasonFailed, err.Error())
 	case result.Superseded:
-		return is(metav1.ConditionFalse, ReasonSuperseded, "A newer process of this participant is active.")
+		return condition(metav1.ConditionFalse, ReasonSuperseded, "A newer process of this participant is active.")
 	case result.View.Denied[c.name] != nil:
-		return is(metav1.ConditionFalse, ReasonDenied, "This participant is on a deny list and cannot hold the lock.")
+		return condition(metav1.ConditionFalse, ReasonDenied, "This participant is on a deny list and cannot hold the lock.")
 	case global && len(dead) > 0:
-		return is(metav1.ConditionFalse, ReasonNotAlive, missingMessage(dead, notJoined))
+		return condition(metav1.ConditionFalse, ReasonNotAlive, missingMessage(dead, notJoined))
 	case global && len(notJoined) > 0:
-		return is(metav1.ConditionFalse, ReasonMixedModes, missingMessage(dead, notJoined))
+		return condition(metav1.ConditionFalse, ReasonMixedModes, missingMessage(dead, notJoined))
 	case intent.step() != nil && global:
-		return is(metav1.ConditionTrue, ReasonActing, fmt.Sprintf(
+		return condition(metav1.ConditionTrue, ReasonActing, fmt.Sprintf(
 			"%s by %s, step %d of %d: %s", intent.Action, intent.Holder, intent.StepIndex+1, len(intent.Steps), intent.step()))
 	case !global:
-		return is(metav1.ConditionTrue, ReasonLocal, "This participant is in local mode: it acts on its own members without agreement.")
+		return condition(metav1.ConditionTrue, ReasonLocal, "This participant is in local mode: it acts on its own members without agreement.")
 	case len(result.WaitReasons) > 0:
-		return is(metav1.ConditionTrue, ReasonWaiting, result.WaitSummary())
+		return condition(metav1.ConditionTrue, ReasonWaiting, result.WaitSummary())
 	}
-	return is(metav1.ConditionTrue, ReasonSettled, "No member needs an action.")
+	return condition(metav1.ConditionTrue, ReasonSettled, "No member needs an action.")
 }
 
 // missing returns those of the given prefixes whose participants have joined and are not alive, and those that have not joined.
@@ -89,8 +89,8 @@ var duration = regexp.MustCompile(`\b([0-9.]+(h|m|s|ms|µs|ns))+\b`)
 // them is not updated more often.
 func (r *Result) WaitSummary() string {
 	var all []string
-	for _, waits := range r.WaitReasons {
-		if text := waits.String(); !slices.Contains(all, text) {
+	for _, reason := range r.WaitReasons {
+		if text := reason.String(); !slices.Contains(all, text) {
 			all = append(all, text)
 		}
 	}
@@ -115,11 +115,11 @@ func (n Needs) View(prefix string) *View {
 	for _, need := range n.Pending {
 		pending, ready := need.Action.Sets()
 		member := Member{Prefix: prefix, Addresses: need.Addresses}
-		for set, is := range map[Set]bool{pending: true, ready: need.Ready} {
-			if view.Sets[set] == nil && is {
+		for set, included := range map[Set]bool{pending: true, ready: need.Ready} {
+			if view.Sets[set] == nil && included {
 				view.Sets[set] = Members{}
 			}
-			if is {
+			if included {
 				view.Sets[set][need.Member] = member
 			}
 		}

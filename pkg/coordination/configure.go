@@ -18,7 +18,7 @@ var (
 	// ErrPrefixTaken is returned when another live participant has the prefix.
 	ErrPrefixTaken = errors.New("another participant has this prefix")
 	// errSuperseded is returned to a process while a newer process of the same participant is alive. Only the newer one
-	// works; this one may still finish what it has accepted.
+	// works; this one may still finish orders that it has accepted.
 	errSuperseded = errors.New("a newer process of this participant is alive")
 	// errOtherProcess is returned to a process that leaves while another process of its participant is alive. The other one is usually older,
 	// but a process in local mode is not registered, so neither knows.
@@ -168,9 +168,9 @@ func (c *Coordinator) deregisterSuperseded(ctx context.Context, found *kv.Snapsh
 }
 
 // superseded returns errSuperseded, and invalidates the registration: the newer process may have moved or removed the entries.
-func (c *Coordinator) superseded(by *Instance) error {
+func (c *Coordinator) superseded(newer *Instance) error {
 	c.invalidateRegistration()
-	return fmt.Errorf("%w: %s, of session %s; stop one of the two, or rename this participant", errSuperseded, c.name, by.Session)
+	return fmt.Errorf("%w: %s, of session %s; stop one of the two, or rename this participant", errSuperseded, c.name, newer.Session)
 }
 
 // invalidateRegistration makes the next configure in global mode register this process.
@@ -198,9 +198,9 @@ func (c *Coordinator) ownPrefixes(found *kv.Snapshot) []string {
 func (k keys) owners(found *kv.Snapshot) map[string]string {
 	owners := map[string]string{}
 	for key, entry := range found.Entries {
-		at, record := k.split(key), Participant{}
-		if len(at) == 2 && at[0] == kindParticipants && json.Unmarshal([]byte(entry.Value), &record) == nil {
-			owners[at[1]] = record.Name
+		segments, record := k.split(key), Participant{}
+		if len(segments) == 2 && segments[0] == kindParticipants && json.Unmarshal([]byte(entry.Value), &record) == nil {
+			owners[segments[1]] = record.Name
 		}
 	}
 	return owners
@@ -218,7 +218,7 @@ func (c *Coordinator) adoptPrefix(prefix string) {
 // hasRecentlyLeft reports whether this process has recently checked that the store has no entry of its participant. It does not check
 // while it carries out an action in local mode: it finishes the action under its lock.
 func (c *Coordinator) hasRecentlyLeft() bool {
-	if alone, is := c.currentRun.(*localRun); is && alone.holdsLock() {
+	if local, ok := c.currentRun.(*localRun); ok && local.holdsLock() {
 		return true
 	}
 	c.mu.Lock()
@@ -360,11 +360,11 @@ func (i Instance) newer(other Instance) bool {
 func (k keys) processes(found *kv.Snapshot) []Instance {
 	var all []Instance
 	for key, entry := range found.Entries {
-		at, instance := k.split(key), Instance{}
-		if len(at) != 4 || at[0] != kindInstances || json.Unmarshal([]byte(entry.Value), &instance) != nil {
+		segments, instance := k.split(key), Instance{}
+		if len(segments) != 4 || segments[0] != kindInstances || json.Unmarshal([]byte(entry.Value), &instance) != nil {
 			continue
 		}
-		instance.Prefix, instance.Name, instance.Session = at[1], at[2], at[3]
+		instance.Prefix, instance.Name, instance.Session = segments[1], segments[2], segments[3]
 		all = append(all, instance)
 	}
 	slices.SortFunc(all, func(a, b Instance) int {
@@ -417,7 +417,7 @@ func (c *Coordinator) otherParticipant(found *kv.Snapshot, prefix string) string
 func (c *Coordinator) denyOperations(found *kv.Snapshot, to Settings) []kv.Operation {
 	var operations []kv.Operation
 	for key := range found.Entries {
-		if at := c.keys.split(key); len(at) == 3 && at[0] == kindDenied && at[1] == to.Prefix && !slices.Contains(to.Denied, at[2]) {
+		if segments := c.keys.split(key); len(segments) == 3 && segments[0] == kindDenied && segments[1] == to.Prefix && !slices.Contains(to.Denied, segments[2]) {
 			operations = append(operations, kv.Delete(key))
 		}
 	}
@@ -455,14 +455,14 @@ func (c *Coordinator) migrateOperations(found *kv.Snapshot, from []string, to st
 			operations = append(operations, kv.DeleteBelow(path))
 		}
 		for _, key := range slices.Sorted(maps.Keys(found.Entries)) {
-			at, entry := c.keys.split(key), found.Entries[key]
-			if len(at) != 3 || at[1] != prefix || at[0] != kindAnswers && !Set(at[0]).known() || done[key] == entry.Version || running[key] {
+			segments, entry := c.keys.split(key), found.Entries[key]
+			if len(segments) != 3 || segments[1] != prefix || segments[0] != kindAnswers && !Set(segments[0]).known() || done[key] == entry.Version || running[key] {
 				continue
 			}
-			at[1] = to
-			moved := kv.Put(c.keys.root+"/"+strings.Join(at, "/"), entry.Value)
+			segments[1] = to
+			moved := kv.Put(c.keys.root+"/"+strings.Join(segments, "/"), entry.Value)
 			taken := slices.ContainsFunc(operations, func(o kv.Operation) bool { return o.Key == moved.Key })
-			if existing := found.Entries[moved.Key]; !taken && (existing.Version == 0 || at[0] == kindAnswers && existing.Version < entry.Version) {
+			if existing := found.Entries[moved.Key]; !taken && (existing.Version == 0 || segments[0] == kindAnswers && existing.Version < entry.Version) {
 				operations = append(operations, moved)
 			}
 		}

@@ -52,7 +52,7 @@ type Coordinator struct {
 	clock    clock.PassiveClock
 	metrics  *metrics
 
-	// openMu and taking are held while a session is opened and while the lock is taken: the store may be slow.
+	// openMu and takeMu are locked while a session is opened and while the lock is taken: the store may be slow.
 	openMu, takeMu sync.Mutex
 
 	actions []Action
@@ -74,7 +74,7 @@ type Coordinator struct {
 	lockUncertain bool
 	registered    registration
 	observed      map[barrierKey]observation
-	// currentRun is the action that Reconcile carries out, or nil, and stepState what it knows about the current step.
+	// currentRun is the action that Reconcile carries out, or nil, and stepState the state of its current step.
 	currentRun actionRun
 	stepState  stepState
 	// consecutiveErrors is the number of consecutive calls of Reconcile that returned an error.
@@ -152,7 +152,7 @@ func (c *Coordinator) retry(ctx context.Context, do func() error) error {
 	return fmt.Errorf("tried %d times: %w", maxAttempts, err)
 }
 
-// ignoreConflict drops a conflict: the next Reconcile reads what the other process has written.
+// ignoreConflict drops a conflict: the next Reconcile reads the write of the other process.
 func ignoreConflict(err error) error {
 	if errors.Is(err, kv.ErrConflict) {
 		return nil

@@ -31,13 +31,13 @@ func (c *Coordinator) declare(ctx context.Context, view *View, wanted wantedEntr
 		return err
 	}
 	for i, change := range changes {
-		at := c.keys.split(change.Key)
-		if entry, exists := view.entries[change.Key]; exists && view.isDoneAt(Set(at[0]), MemberID(at[2]), entry.Version) {
+		segments := c.keys.split(change.Key)
+		if entry, exists := view.entries[change.Key]; exists && view.isDoneAt(Set(segments[0]), MemberID(segments[2]), entry.Version) {
 			changes[i].basedOn = entry.Version // it was done, and is needed again
 		}
 	}
 	for _, key := range sortedKeys(view.entries) { // the parts of a large declaration have a fixed order
-		if at := c.keys.split(key); len(at) == 3 && at[1] == settings.Prefix && c.outdated(view, at, wanted) {
+		if segments := c.keys.split(key); len(segments) == 3 && segments[1] == settings.Prefix && c.outdated(view, segments, wanted) {
 			changes = append(changes, change{Operation: kv.Delete(key), basedOn: view.entries[key].Version})
 		}
 	}
@@ -52,9 +52,9 @@ func (c *Coordinator) declare(ctx context.Context, view *View, wanted wantedEntr
 }
 
 // outdated reports whether an entry of this participant, given by the segments of its key, has to be removed.
-func (c *Coordinator) outdated(view *View, at []string, wanted wantedEntries) bool {
-	set, id := Set(at[0]), MemberID(at[2])
-	if at[0] == kindAnswers {
+func (c *Coordinator) outdated(view *View, segments []string, wanted wantedEntries) bool {
+	set, id := Set(segments[0]), MemberID(segments[2])
+	if segments[0] == kindAnswers {
 		return view.Intent == nil || view.Answers[id].Intent != view.Intent.ID
 	}
 	_, isWanted := wanted[set][id]

@@ -193,19 +193,19 @@ func ExampleReplanner() {
 	// restart dc1-2 under the token 1
 }
 
-// fenced is a database that can be told to refuse older tokens.
-type fenced struct{ *database }
+// fencedDatabase is a database that can be told to refuse older tokens.
+type fencedDatabase struct{ *database }
 
 // Fence tells the members, so that an operator that hangs does nothing any more.
-func (f *fenced) Fence(_ context.Context, members []coordination.MemberID, token int64) error {
+func (f *fencedDatabase) Fence(_ context.Context, members []coordination.MemberID, token int64) error {
 	fmt.Println(members, "refuse tokens below", token)
 	return nil
 }
 
-// hanging is a database whose operator hangs while it restarts a member.
-type hanging struct{ *database }
+// hangingDatabase is a database whose operator hangs while it restarts a member.
+type hangingDatabase struct{ *database }
 
-func (h *hanging) Execute(context.Context, coordination.Task) error {
+func (h *hangingDatabase) Execute(context.Context, coordination.Task) error {
 	return coordination.NotYet("the process is restarting")
 }
 
@@ -217,8 +217,8 @@ func ExampleFencer() {
 		o.settings.Policy.Missing = coordination.LeaveOut
 		o.settings.Denied = []string{"dc1-operator"} // the other one acts
 	}
-	one.system = &hanging{one.system.(*database)}
-	two.system = &fenced{two.system.(*database)}
+	one.system = &hangingDatabase{one.system.(*database)}
+	two.system = &fencedDatabase{two.system.(*database)}
 	reconcile(3, one, two)
 	if err := one.Close(ctx); err != nil { // its session ends
 		fmt.Println(err)
@@ -240,32 +240,32 @@ func ExampleNotYet() {
 // What cannot be done is recorded, and the members that are left do not follow.
 func ExampleFailed() {
 	one := operatorOf(open(), "dc1", "dc1-1", "dc1-2")
-	one.system = &failing{one.system.(*database)}
+	one.system = &failingDatabase{one.system.(*database)}
 	result := reconcile(enough, one)
 	fmt.Println(result.View.DoneRecords[0].Failure)
 	// Output: restart dc1-1 failed: the flag --quorum is unknown
 }
 
-type failing struct{ *database }
+type failingDatabase struct{ *database }
 
-func (f *failing) Execute(context.Context, coordination.Task) error {
+func (f *failingDatabase) Execute(context.Context, coordination.Task) error {
 	return coordination.Failed("the flag --quorum is unknown")
 }
 
 // A system whose tokens are ahead, because the store was restored, says which one it has seen.
 func ExampleFenced() {
 	one := operatorOf(open(), "dc1", "dc1-1")
-	one.system = &restored{one.system.(*database)}
+	one.system = &restoredDatabase{one.system.(*database)}
 	reconcile(enough, one)
 	// Output: restart dc1-1 under the token 42
 }
 
-type restored struct{ *database }
+type restoredDatabase struct{ *database }
 
-func (r *restored) Execute(ctx context.Context, task coordination.Task) error {
-	const seen = 41
-	if task.Token < seen {
-		return coordination.Fenced(seen)
+func (r *restoredDatabase) Execute(ctx context.Context, task coordination.Task) error {
+	const newestToken = 41
+	if task.Token < newestToken {
+		return coordination.Fenced(newestToken)
 	}
 	return r.database.Execute(ctx, task)
 }

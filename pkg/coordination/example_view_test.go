@@ -45,7 +45,7 @@ func ExampleView_Candidates() {
 func ExampleAbandon() {
 	ctx, store := context.Background(), open()
 	one := operatorOf(store, "dc1", "dc1-1")
-	one.system = &hanging{one.system.(*database)}
+	one.system = &hangingDatabase{one.system.(*database)}
 	reconcile(3, one)
 
 	done, err := coordination.Abandon(ctx, store, "", "orders-db", "the machine of dc1-1 is gone")
@@ -65,7 +65,7 @@ func ExampleAbandon() {
 func ExampleBreakLock() {
 	ctx, store := context.Background(), open()
 	one := operatorOf(store, "dc1", "dc1-1")
-	one.system = &hanging{one.system.(*database)}
+	one.system = &hangingDatabase{one.system.(*database)}
 	reconcile(3, one)
 
 	lock, err := coordination.BreakLock(ctx, store, "", "orders-db")

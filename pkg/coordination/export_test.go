@@ -26,13 +26,13 @@ const (
 
 // Names for the tests of single parts, which only Reconcile uses otherwise.
 type (
-	Grant     = lockGrant
-	Verdict   = decision
-	Order     = memberOrder
-	Wants     = wantedEntries
-	Update    = setUpdate
-	Updates   = setUpdates
-	HeldError = heldError
+	Grant         = lockGrant
+	Verdict       = decision
+	Order         = memberOrder
+	WantedEntries = wantedEntries
+	Update        = setUpdate
+	Updates       = setUpdates
+	HeldError     = heldError
 )
 
 var (
@@ -62,7 +62,7 @@ func (c *Coordinator) Settings() Settings { return c.currentSettings() }
 
 func (c *Coordinator) View(ctx context.Context) (*View, error) { return c.view(ctx) }
 
-func (c *Coordinator) Declare(ctx context.Context, view *View, wants Wants) error {
+func (c *Coordinator) Declare(ctx context.Context, view *View, wants WantedEntries) error {
 	return c.declare(ctx, view, wants)
 }
 

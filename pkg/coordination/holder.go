@@ -89,7 +89,7 @@ func (p *pass) plan(ctx context.Context, proposal Proposal) ([]Step, error) {
 // takeLock takes the lock for a run. If another participant holds it, takeLock adds a wait reason and returns no error.
 func (p *pass) takeLock(lock func() (*lockGrant, error), reason, message string) error {
 	grant, err := lock()
-	if held, is := errors.AsType[*heldError](err); is {
+	if held, ok := errors.AsType[*heldError](err); ok {
 		p.addWaitReason(held.Lock.Holder, fmt.Sprintf("it holds the lock with token %d", held.Lock.Token))
 		return nil
 	}
@@ -111,13 +111,13 @@ func (p *pass) takeLock(lock func() (*lockGrant, error), reason, message string)
 
 // addWaitReasonsOf adds the reasons why an action may not begin.
 func (p *pass) addWaitReasonsOf(verdict *decision) {
-	for _, waits := range verdict.Waits {
-		p.addWaitReason(waits.For, fmt.Sprintf("%s: %s", verdict.Action, waits.Reason))
+	for _, reason := range verdict.Waits {
+		p.addWaitReason(reason.For, fmt.Sprintf("%s: %s", verdict.Action, reason.Reason))
 	}
 	p.requeueAfter(verdict.RetryAfter)
 }
 
-// stepState is what the holder knows about the current step.
+// stepState is the holder's state of the current step.
 type stepState struct {
 	id       string
 	since    time.Time
@@ -153,7 +153,7 @@ func (p *pass) countAccepted(step *Step) int {
 // the system refuses all accepted orders of the step.
 func (p *pass) healthy(ctx context.Context, intent *Intent, step *Step, fenced bool) (bool, error) {
 	err := p.system.Healthy(ctx, *step)
-	if failed, is := errors.AsType[*failedError](err); is {
+	if failed, ok := errors.AsType[*failedError](err); ok {
 		return false, p.endRun(ctx, fmt.Sprintf("%s failed: %s", step, failed.reason), fenced)
 	}
 	reason, err := notYetReason(err)
@@ -184,12 +184,12 @@ func (p *pass) advance(ctx context.Context, intent *Intent) error {
 
 // replan returns the remaining steps, and whether the action may continue with them now. If Replan fails, the action is given up.
 func (p *pass) replan(ctx context.Context, intent *Intent) (rest []Step, planned bool, err error) {
-	replanner, is := p.system.(Replanner)
-	if !is {
+	replanner, ok := p.system.(Replanner)
+	if !ok {
 		return intent.Steps[intent.StepIndex:], true, nil
 	}
 	rest, err = replanner.Replan(ctx, intent)
-	if failed, is := errors.AsType[*failedError](err); is {
+	if failed, ok := errors.AsType[*failedError](err); ok {
 		return nil, false, p.finish(ctx, failed.reason)
 	}
 	reason, err := notYetReason(err)
@@ -208,13 +208,13 @@ func (p *pass) carryOutStep(ctx context.Context, intent *Intent, step *Step) (bo
 	if p.c.stepState.executed {
 		return true, nil
 	}
-	under, cancel := p.c.currentRun.withLock(ctx)
+	lockCtx, cancel := p.c.currentRun.withLock(ctx)
 	defer cancel()
-	err := p.system.Execute(under, Task{Step: *step, ID: p.c.taskID(intent.ID, intent.StepIndex), Token: intent.Token})
-	if failed, is := errors.AsType[*failedError](err); is {
+	err := p.system.Execute(lockCtx, Task{Step: *step, ID: p.c.taskID(intent.ID, intent.StepIndex), Token: intent.Token})
+	if failed, ok := errors.AsType[*failedError](err); ok {
 		return false, p.handleFailure(ctx, intent, map[MemberID]string{step.Member(): failed.reason})
 	}
-	if fenced, is := errors.AsType[*fencedError](err); is {
+	if fenced, ok := errors.AsType[*fencedError](err); ok {
 		if fenced.seen < intent.Token {
 			return false, fenced.contradiction(*step, intent.Token)
 		}
@@ -295,9 +295,9 @@ func (p *pass) handleMissing(ctx context.Context, intent *Intent, step *Step, op
 // that never needed the action, such as replacements of other members.
 func (p *pass) isNeedWithdrawn(intent *Intent, id MemberID) bool {
 	pending, _ := intent.Action.Sets()
-	_, asked := intent.Members[id]
+	_, included := intent.Members[id]
 	_, wanted := p.view.Sets[pending][id]
-	return asked && !wanted
+	return included && !wanted
 }
 
 // handleLate handles an order that was accepted and is not answered. The action continues without the member only if the system itself
@@ -306,7 +306,7 @@ func (p *pass) handleLate(ctx context.Context, intent *Intent, step *Step) error
 	fencer, canFence := p.system.(Fencer)
 	policies, unchangedFor := p.view.policies(intent.Action), p.c.clock.Now().Sub(p.c.stepState.since)
 	var late []MemberID
-	raised, waits := true, false
+	raised, waiting := true, false
 	for _, id := range step.Members {
 		if !p.view.Accepted(id) {
 			continue
@@ -316,10 +316,10 @@ func (p *pass) handleLate(ctx context.Context, intent *Intent, step *Step) error
 			late, raised = append(late, id), raised && answer.Token < intent.Token
 			continue
 		}
-		waits = true
+		waiting = true
 		p.addWaitReason(string(id), fmt.Sprintf("%s has accepted the order to %s, and has not answered", p.view.Owner(id), step))
 	}
-	if len(late) == 0 || step.Together && waits {
+	if len(late) == 0 || step.Together && waiting {
 		return nil // a step with Together ends only when no participant may be carrying it out
 	}
 	if !step.Together {
@@ -330,9 +330,9 @@ func (p *pass) handleLate(ctx context.Context, intent *Intent, step *Step) error
 			return err
 		}
 	}
-	under, cancel := p.c.currentRun.withLock(ctx)
+	lockCtx, cancel := p.c.currentRun.withLock(ctx)
 	defer cancel()
-	reason, err := notYetReason(fencer.Fence(under, late, p.c.currentRun.intent().Token))
+	reason, err := notYetReason(fencer.Fence(lockCtx, late, p.c.currentRun.intent().Token))
 	if err != nil {
 		return fmt.Errorf("fencing %s: %w", joinMembers(late), err)
 	}

@@ -54,7 +54,7 @@ func (c *Coordinator) unchangedSince(verdict *decision) []kv.Condition {
 		conditions = append(conditions, kv.NotWritten(c.keys.instances(), view.Revision))
 	}
 	for key, entry := range view.entries {
-		if at := c.keys.split(key); len(at) == 2 && at[0] == kindChanges {
+		if segments := c.keys.split(key); len(segments) == 2 && segments[0] == kindChanges {
 			conditions = append(conditions, kv.IsAt(key, entry.Version)) // also not deleted
 		}
 	}
@@ -188,7 +188,7 @@ func (g *lockGrant) withdrawConditions(view *View, fenced bool, ids ...MemberID)
 
 // SkipMembers continues without some members of the current step: it records the reason, removes them from the members of the action,
 // and replaces all later steps. The members stay pending. It returns ErrAccepted if the order was accepted for one of them, unless
-// fenced is set.
+// fencedDatabase is set.
 func (g *lockGrant) SkipMembers(ctx context.Context, view *View, reason string, ids []MemberID, fenced bool, rest ...Step) error {
 	next := g.Intent()
 	if next.step() == nil {

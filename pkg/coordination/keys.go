@@ -42,9 +42,9 @@ func (k keys) member(set Set, prefix string, id MemberID) string {
 func (k keys) pathsOwnedBy(from *kv.Snapshot, prefix string) []string {
 	paths := map[string]bool{}
 	for key := range from.Entries {
-		at := k.split(key)
-		if len(at) >= 2 && at[1] == prefix && (at[0] == kindParticipants || at[0] == kindDenied || at[0] == kindAnswers || Set(at[0]).known()) {
-			paths[k.join(at[0], prefix)] = true
+		segments := k.split(key)
+		if len(segments) >= 2 && segments[1] == prefix && (segments[0] == kindParticipants || segments[0] == kindDenied || segments[0] == kindAnswers || Set(segments[0]).known()) {
+			paths[k.join(segments[0], prefix)] = true
 		}
 	}
 	return sortedKeys(paths)
@@ -75,7 +75,7 @@ func (k keys) split(key string) []string {
 	return strings.Split(below, "/")
 }
 
-func sortedKeys[K ~string, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // checkSystem returns an error if the name of a system is invalid.
 func checkSystem(name string) error {
@@ -88,14 +88,14 @@ func checkSystem(name string) error {
 const maxSegment = 253
 
 // checkSegment returns an error if a name cannot be a segment of a key.
-func checkSegment(what, name string) error {
+func checkSegment(field, name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%s is empty: set it", what)
+		return fmt.Errorf("%s is empty: set it", field)
 	case len(name) > maxSegment:
-		return fmt.Errorf("%s %q has %d characters: choose one of at most %d", what, name, len(name), maxSegment)
+		return fmt.Errorf("%s %q has %d characters: choose one of at most %d", field, name, len(name), maxSegment)
 	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%s %q contains a slash or a control character: choose another one", what, name)
+		return fmt.Errorf("%s %q contains a slash or a control character: choose another one", field, name)
 	}
 	return nil
 }

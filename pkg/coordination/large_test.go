@@ -24,8 +24,8 @@ func membersOf(prefix string, count int) (all []coordination.MemberID) {
 	return all
 }
 
-// immediately is a System with one step for all members.
-func atOnce(proposal coordination.Proposal) []coordination.Step {
+// planTogether plans one step for all members.
+func planTogether(proposal coordination.Proposal) []coordination.Step {
 	return []coordination.Step{{Do: "restart", Members: proposal.IDs(), Order: true, Together: true}}
 }
 
@@ -34,7 +34,7 @@ func TestManyMembers(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(_ *testing.T, w *fixture) {
 		a, b := w.join("a", coordination.Restart, membersOf("a", manyMembers)...), w.join("b", coordination.Restart, "b-1")
-		a.plan, b.plan = atOnce, atOnce
+		a.plan, b.plan = planTogether, planTogether
 		b.reconcile()
 		a.reconcile()
 		w.Expect(w.view().Sets[coordination.ReadyForRestart]).To(HaveLen(manyMembers + 1))
@@ -78,7 +78,7 @@ func TestCrashBetweenParts(t *testing.T) {
 			onAllStores(t, func(t *testing.T, w *fixture) {
 				a, b := w.join("a", coordination.Restart, membersOf("a", manyMembers)...), w.join("b", coordination.Restart, "b-1")
 				a.settings.Policy, b.settings.Policy = test.policy, test.policy
-				a.plan, b.plan = atOnce, atOnce
+				a.plan, b.plan = planTogether, planTogether
 				store := &failingStore{Store: w.Store}
 				first, err := coordination.New(coordination.Options{
 					Store: store, System: system, Name: "a-operator", Clock: w.clock, SessionDuration: duration,
@@ -122,7 +122,7 @@ func (w *fixture) fill(percent int) {
 // TestFullStoreAcceptsEndOfAction fills the store during an action.
 func TestFullStoreAcceptsEndOfAction(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inKubernetes(t))
+	w := newFixture(t, inKubernetes(t))
 	a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 	b.reconcile()
 	for range 3 {
@@ -159,7 +159,7 @@ func TestFullStoreAcceptsEndOfAction(t *testing.T) {
 // TestFullStoreRefusesNewIntent leaves less space than an intent and its answers may need.
 func TestFullStoreRefusesNewIntent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inKubernetes(t))
+	w := newFixture(t, inKubernetes(t))
 	one := w.newCoordinator("dc1")
 	w.declare(one, restart("dc1-a"))
 	w.fill(40)
@@ -179,7 +179,7 @@ func TestDoneRecordsAreBoundedBySize(t *testing.T) {
 			grant, err := one.Begin(t.Context(), w.decide(one), []coordination.Step{{Do: "check", With: map[string]string{"why": strings.Repeat("x", large)}}})
 			w.Expect(err).NotTo(HaveOccurred())
 			w.Expect(grant.Done(t.Context(), "")).To(Succeed())
-			w.declare(one, coordination.Wants{})
+			w.declare(one, coordination.WantedEntries{})
 		}
 		kept := w.view().DoneRecords
 		w.Expect(kept).To(HaveLen(3))

@@ -164,7 +164,7 @@ func TestLeaveBeforeTogetherStarts(t *testing.T) {
 		}
 		w.Store = store
 		b := w.join("b", coordination.Restart, "b-1")
-		b.plan = atOnce
+		b.plan = planTogether
 		a.settings.Denied = []string{"a-operator"} // so that b is the holder
 		for !left {
 			a.reconcile()

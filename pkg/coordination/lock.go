@@ -178,7 +178,7 @@ const guardRetryAfter = time.Second
 // guard ends the grant when the session or the lock is lost.
 func (g *lockGrant) guard(session kv.Session) {
 	changed := g.c.store.Watch(g.ctx, g.c.keys.lock())
-	var again <-chan time.Time
+	var retry <-chan time.Time
 	for {
 		select {
 		case <-g.ctx.Done():
@@ -187,13 +187,13 @@ func (g *lockGrant) guard(session kv.Session) {
 			g.markLost()
 			return
 		case <-changed:
-		case <-again:
+		case <-retry:
 		}
-		again = nil
+		retry = nil
 		found, err := g.c.store.Read(g.ctx, g.c.keys.lock())
 		switch {
 		case err != nil: // the watch may send no other signal
-			again = time.After(guardRetryAfter)
+			retry = time.After(guardRetryAfter)
 		case g.isLost(found.Entries[g.c.keys.lock()].Version):
 			g.markLost()
 			return

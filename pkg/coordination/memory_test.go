@@ -31,8 +31,8 @@ func newContent() memoryContent {
 
 // below reports whether a key is at or below a path.
 func below(key, path string) bool {
-	rest, is := strings.CutPrefix(key, path)
-	return is && (rest == "" || rest[0] == '/')
+	rest, ok := strings.CutPrefix(key, path)
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // read is Store.Read.

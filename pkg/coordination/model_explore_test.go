@@ -148,14 +148,14 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 	for level := 0; level <= s.faultsAtMost; level++ {
 		share := limit * (level + 1) / (s.faultsAtMost + 1) // otherwise the states without a fault might use up the limit
 		for len(levels[level]) > 0 && len(x.states) < share {
-			at := levels[level][0]
+			state := levels[level][0]
 			levels[level] = levels[level][1:]
-			w := x.states[at].world
+			w := x.states[state].world
 			if w == nil {
 				continue
 			}
 			if w.unfinished() == "" {
-				goals = append(goals, at)
+				goals = append(goals, state)
 			}
 			for _, a := range w.transitions() {
 				if a.isFault && level == s.faultsAtMost {
@@ -164,7 +164,7 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 				x.edges++
 				next := a.next()
 				if next.violation != "" {
-					t.Fatalf("%s, after %d states:\n%s", next.violation, len(x.states), x.trace(at, a.name))
+					t.Fatalf("%s, after %d states:\n%s", next.violation, len(x.states), x.trace(state, a.name))
 				}
 				h := next.hash()
 				faults := level
@@ -175,23 +175,23 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 				if !known {
 					to = len(x.states)
 					x.known[h] = to
-					x.states = append(x.states, stateNode{world: next, from: at, action: a.name, faults: faults})
+					x.states = append(x.states, stateNode{world: next, from: state, action: a.name, faults: faults})
 					levels[faults] = append(levels[faults], to)
 				} else if x.states[to].faults > faults {
-					x.states[to].faults, x.states[to].from, x.states[to].action = faults, at, a.name
+					x.states[to].faults, x.states[to].from, x.states[to].action = faults, state, a.name
 					levels[faults] = append(levels[faults], to)
 				}
-				if !a.isFault && to != at {
-					x.states[at].next = append(x.states[at].next, to)
+				if !a.isFault && to != state {
+					x.states[state].next = append(x.states[state].next, to)
 				}
 			}
-			x.states[at].world = nil
+			x.states[state].world = nil
 		}
 		t.Logf("%d faults: %d states, %d steps, %s", level, len(x.states), x.edges, time.Since(began).Round(time.Millisecond))
 	}
-	for at := range x.states {
-		if x.states[at].world != nil {
-			unseen = append(unseen, at)
+	for i := range x.states {
+		if x.states[i].world != nil {
+			unseen = append(unseen, i)
 		}
 	}
 	if len(unseen) > 0 {
@@ -205,9 +205,9 @@ func explore(t *testing.T, s *scenario, limit int) *exploration {
 func (x *exploration) checkProgressPossible(t *testing.T, s *scenario, goals, unseen []int) {
 	t.Helper()
 	before := make([][]int, len(x.states))
-	for at, state := range x.states {
+	for index, state := range x.states {
 		for _, to := range state.next {
-			before[to] = append(before[to], at)
+			before[to] = append(before[to], index)
 		}
 	}
 	distance := make([]int, len(x.states))
@@ -282,18 +282,18 @@ func modelMembers(participants ...string) (members []member) {
 	return members
 }
 
-func oneAfterAnother(ids []MemberID) (steps []Step) {
+func sequentialSteps(ids []MemberID) (steps []Step) {
 	for _, id := range ids {
 		steps = append(steps, Step{Do: "restart", Members: []MemberID{id}, Order: true})
 	}
 	return steps
 }
 
-func allTogether(ids []MemberID) []Step {
+func togetherSteps(ids []MemberID) []Step {
 	return []Step{{Do: "restart", Members: ids, Order: true, Together: true}}
 }
 
-func byLockHolder(ids []MemberID) (steps []Step) {
+func lockHolderSteps(ids []MemberID) (steps []Step) {
 	for _, id := range ids {
 		steps = append(steps, Step{Do: fmt.Sprint("restart ", id), Members: []MemberID{id}})
 	}

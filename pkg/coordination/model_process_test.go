@@ -67,11 +67,11 @@ func snapshotOf(c *Coordinator) *processMemory {
 		settings: c.settings.clone(), left: c.leftAt, doubtful: c.lockUncertain, registered: c.registered, seen: maps.Clone(c.observed), doing: c.stepState,
 		former: maps.Clone(c.lostSessions), isHolder: c.currentRun != nil, givenUp: maps.Clone(c.localFailures),
 	}
-	if alone, is := c.currentRun.(*localRun); is {
-		m.localIntent = alone.intent()
+	if local, ok := c.currentRun.(*localRun); ok {
+		m.localIntent = local.intent()
 		m.localIntent.Steps = slices.Clone(m.localIntent.Steps)
 	}
-	if s, is := c.session.(*modelSession); is {
+	if s, ok := c.session.(*modelSession); ok {
 		m.session = s.id
 		select {
 		case <-s.lost:
@@ -197,7 +197,7 @@ func (e *execution) run() (call string) {
 func (e *execution) reconcile() (ended bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			if _, is := r.(stopAtCall); !is {
+			if _, ok := r.(stopAtCall); !ok {
 				panic(r)
 			}
 		}

@@ -129,10 +129,10 @@ func (w *modelState) checkSuperseded(by *process, t kv.Transaction, after *View)
 		return
 	}
 	for _, operation := range t.Then {
-		at := w.scenario.keys.split(operation.Key)
-		takes := at[0] == kindLock && !operation.Delete
-		accepts := at[0] == kindAnswers && !operation.Delete && !after.Answers[MemberID(at[2])].Done
-		if takes || accepts || Set(at[0]).known() {
+		segments := w.scenario.keys.split(operation.Key)
+		takes := segments[0] == kindLock && !operation.Delete
+		accepts := segments[0] == kindAnswers && !operation.Delete && !after.Answers[MemberID(segments[2])].Done
+		if takes || accepts || Set(segments[0]).known() {
 			w.reportViolation("%s works although it has seen a newer process of its participant: %s", by.name, operation.Key)
 		}
 	}
@@ -150,24 +150,24 @@ func (w *modelState) checkBegin(before, after *View) {
 	pending, ready := intent.Action.Sets()
 	for id, m := range before.Sets[pending] {
 		_, isReady := before.Sets[ready][id]
-		version, is := intent.Members[id]
+		version, ok := intent.Members[id]
 		_, out := intent.LeftOut[id]
 		switch {
 		case slices.ContainsFunc(before.DoneRecords, func(d DoneRecord) bool {
 			return d.Action == intent.Action && d.Failure == "" && d.Members[id] >= m.Version
 		}):
-			if is {
+			if ok {
 				w.reportViolation("the action began for %s, for which it is done", id)
 			}
 		case out:
-		case !is || version != m.Version:
+		case !ok || version != m.Version:
 			w.reportViolation("the action began without %s as it is pending", id)
 		case !isReady && ready != "":
 			w.reportViolation("the action began although %s is not ready", id)
 		}
 	}
 	for id := range intent.Members {
-		if _, is := before.Sets[pending][id]; !is {
+		if _, ok := before.Sets[pending][id]; !ok {
 			w.reportViolation("the action began for %s, which is not pending", id)
 		}
 	}
@@ -175,44 +175,44 @@ func (w *modelState) checkBegin(before, after *View) {
 
 // checkProgress checks the progress of an intent: steps are in sequence, and no accepted order is dropped.
 func (w *modelState) checkProgress(before, after *View) {
-	was, is := before.Intent, after.Intent
-	same := is != nil && is.ID == was.ID
+	previous, intent := before.Intent, after.Intent
+	same := intent != nil && intent.ID == previous.ID
 	switch {
-	case is != nil && !same:
+	case intent != nil && !same:
 		w.reportViolation("an intent was replaced by another one")
-	case same && (is.StepIndex < was.StepIndex || is.StepIndex > was.StepIndex+1):
-		w.reportViolation("the intent went from step %d to %d", was.StepIndex, is.StepIndex)
-	case same && is.Token < was.Token:
-		w.reportViolation("the token of the intent fell from %d to %d", was.Token, is.Token)
+	case same && (intent.StepIndex < previous.StepIndex || intent.StepIndex > previous.StepIndex+1):
+		w.reportViolation("the intent went from step %d to %d", previous.StepIndex, intent.StepIndex)
+	case same && intent.Token < previous.Token:
+		w.reportViolation("the token of the intent fell from %d to %d", previous.Token, intent.Token)
 	}
-	step := was.step()
+	step := previous.step()
 	if step == nil || !step.Order {
 		return
 	}
-	there := is.step()
+	current := intent.step()
 	for _, id := range step.Members {
-		if same && is.StepIndex == was.StepIndex && slices.Contains(there.Members, id) {
+		if same && intent.StepIndex == previous.StepIndex && slices.Contains(current.Members, id) {
 			continue
 		}
-		if step.Together && !was.AllAccepted {
-			if same && is.StepIndex > was.StepIndex {
+		if step.Together && !previous.AllAccepted {
+			if same && intent.StepIndex > previous.StepIndex {
 				w.reportViolation("a step with Together ended before it began")
 			}
 			continue
 		}
 		answer := before.Answers[id]
-		if answer.pending(was) && w.member(id).seen <= answer.Token {
+		if answer.pending(previous) && w.member(id).seen <= answer.Token {
 			w.reportViolation("the order to %s %s was accepted and not answered, and the action continues", step.Do, id)
 		}
-		if _, out := is.leftOut(id); same && !w.isCarriedOut(id, was) && !answer.completes(was) && !out {
+		if _, out := intent.leftOut(id); same && !w.isCarriedOut(id, previous) && !answer.completes(previous) && !out {
 			w.reportViolation("the action continues as if %s were restarted", id)
 		}
-		if is == nil && !w.isCarriedOut(id, was) && !answer.completes(was) && before.Intent.ID == after.lastDone().ID && after.lastDone().Failure == "" {
+		if intent == nil && !w.isCarriedOut(id, previous) && !answer.completes(previous) && before.Intent.ID == after.lastDone().ID && after.lastDone().Failure == "" {
 			w.reportViolation("the action is done as if %s were restarted", id)
 		}
 	}
-	if same && is.StepIndex == was.StepIndex {
-		for _, id := range there.Members {
+	if same && intent.StepIndex == previous.StepIndex {
+		for _, id := range current.Members {
 			if !slices.Contains(step.Members, id) {
 				w.reportViolation("the published step was replaced by another one")
 			}
@@ -240,8 +240,8 @@ func (i *Intent) leftOut(id MemberID) (string, bool) {
 	if i == nil {
 		return "", false
 	}
-	reason, is := i.LeftOut[id]
-	return reason, is
+	reason, ok := i.LeftOut[id]
+	return reason, ok
 }
 
 func (v *View) lastDone() DoneRecord {

@@ -66,7 +66,7 @@ func (s modelSystem) Healthy(_ context.Context, step Step) error {
 // Execute implements System.
 func (s modelSystem) Execute(_ context.Context, task Task) error {
 	return s.e.call(fmt.Sprintf("execute %s %s under %d", task.ID, task.Step, task.Token), true, func(a *recordedCall) {
-		if s.e.fault == failing && !s.e.w.hasBegun(task) {
+		if s.e.fault == failingDatabase && !s.e.w.hasBegun(task) {
 			a.err = Failed("it is broken")
 			return
 		}

@@ -13,17 +13,17 @@ import (
 
 // The faults. A fault of a call replaces its response.
 const (
-	refused    = "refused"    // the call has no effect and returns an error
-	unanswered = "unanswered" // the call takes effect and returns an error
-	delayed    = "delayed"    // the call returns an error, and may take effect later
-	failing    = "broken"     // Execute returns Failed
-	crash      = "crash"      // the process dies; another one is started later
-	hang       = "hang"       // the session expires although the process lives; it notices that at any time later
-	second     = "second"     // a second process of the participant is started
-	withdraw   = "withdraw"   // the need of a member is withdrawn, unless its restart has begun
-	again      = "again"      // a member that was restarted needs another restart
-	reverse    = "reverse"    // Replan reverses the remaining steps
-	remove     = "remove"     // the registrations of a live participant are removed
+	refused         = "refused"    // the call has no effect and returns an error
+	unanswered      = "unanswered" // the call takes effect and returns an error
+	delayed         = "delayed"    // the call returns an error, and may take effect later
+	failingDatabase = "broken"     // Execute returns Failed
+	crash           = "crash"      // the process dies; another one is started later
+	hang            = "hang"       // the session expires although the process lives; it notices that at any time later
+	second          = "second"     // a second process of the participant is started
+	withdraw        = "withdraw"   // the need of a member is withdrawn, unless its restart has begun
+	again           = "again"      // a member that was restarted needs another restart
+	reverse         = "reverse"    // Replan reverses the remaining steps
+	remove          = "remove"     // the registrations of a live participant are removed
 )
 
 // transition is a transition to another state.
@@ -97,7 +97,7 @@ func (w *modelState) callFaults(p *process) (faults []string) {
 	for _, fault := range w.scenario.faults {
 		switch {
 		case fault == refused && (kind == "commit" || kind == "read"), (fault == unanswered || fault == delayed) && kind == "commit",
-			fault == failing && kind == "execute":
+			fault == failingDatabase && kind == "execute":
 			faults = append(faults, fault)
 		}
 	}

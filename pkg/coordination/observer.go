@@ -28,9 +28,9 @@ func Systems(ctx context.Context, store kv.Store, root string) ([]string, error)
 func systems(found *kv.Snapshot, root string) []string {
 	names := map[string]bool{}
 	for key := range found.Entries {
-		below, is := strings.CutPrefix(key, root+"/")
+		below, ok := strings.CutPrefix(key, root+"/")
 		// Names with a leading dot are reserved for the store.
-		if system, rest, _ := strings.Cut(below, "/"); is && rest != "" && !strings.HasPrefix(system, ".") {
+		if system, rest, _ := strings.Cut(below, "/"); ok && rest != "" && !strings.HasPrefix(system, ".") {
 			names[system] = true
 		}
 	}
@@ -100,7 +100,7 @@ func (v *View) Retry(action Action) (failures int, delay time.Duration) {
 	if failures = v.failures(action); failures == 0 {
 		return 0, 0
 	}
-	return failures, max(v.policies(action).quiet(), retryAfter(failures))
+	return failures, max(v.policies(action).quietWindow(), retryAfter(failures))
 }
 
 // Unanswered returns the current step if it is an order with a missing answer, and the prefix of the participant that has to
@@ -129,8 +129,8 @@ func (v *View) acceptedBy(prefix string) []MemberID {
 		return nil // no participant carries it out before all have accepted it
 	}
 	for key := range v.entries {
-		if at := v.keys.split(key); len(at) == 3 && at[0] == kindAnswers && at[1] == prefix && v.Accepted(MemberID(at[2])) {
-			accepted = append(accepted, MemberID(at[2]))
+		if segments := v.keys.split(key); len(segments) == 3 && segments[0] == kindAnswers && segments[1] == prefix && v.Accepted(MemberID(segments[2])) {
+			accepted = append(accepted, MemberID(segments[2]))
 		}
 	}
 	slices.Sort(accepted)
@@ -141,13 +141,13 @@ func (v *View) acceptedBy(prefix string) []MemberID {
 // ID. It is empty if neither is conclusive.
 func (v *View) Owner(id MemberID) string {
 	for _, set := range sortedKeys(v.Sets) {
-		if member, is := v.Sets[set][id]; is {
+		if member, ok := v.Sets[set][id]; ok {
 			return member.Prefix
 		}
 	}
 	for key := range v.entries {
-		if at := v.keys.split(key); len(at) == 3 && at[0] == kindAnswers && at[2] == string(id) {
-			return at[1]
+		if segments := v.keys.split(key); len(segments) == 3 && segments[0] == kindAnswers && segments[2] == string(id) {
+			return segments[1]
 		}
 	}
 	owner := ""
@@ -170,20 +170,20 @@ func (v *View) Owner(id MemberID) string {
 func (v *View) DeadParticipants() []string {
 	left := map[string]bool{}
 	for key := range v.entries {
-		if at := v.keys.split(key); len(at) > 1 && isOwnedKey(at) && !v.Present(at[1]) {
-			left[at[1]] = true
+		if segments := v.keys.split(key); len(segments) > 1 && isOwnedKey(segments) && !v.Present(segments[1]) {
+			left[segments[1]] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(left))
 }
 
 // isOwnedKey reports whether a key, given by its segments, belongs to the participant with the prefix in it.
-func isOwnedKey(at []string) bool {
-	switch at[0] {
+func isOwnedKey(segments []string) bool {
+	switch segments[0] {
 	case kindChanges, kindParticipants:
-		return len(at) == 2
+		return len(segments) == 2
 	case kindDenied, kindAnswers:
-		return len(at) == 3
+		return len(segments) == 3
 	}
-	return len(at) == 3 && Set(at[0]).known()
+	return len(segments) == 3 && Set(segments[0]).known()
 }

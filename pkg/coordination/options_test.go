@@ -14,7 +14,7 @@ import (
 // TestInvalidSettings checks that each error names the field, the problem and the next step.
 func TestInvalidSettings(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nothingThere{})
+	w := newFixture(t, unusedStore{})
 	c := w.process("dc1")
 	with := func(change func(*coordination.Settings)) coordination.Settings {
 		settings := global("dc1")
@@ -54,8 +54,8 @@ func TestInvalidSettings(t *testing.T) {
 	}
 }
 
-// nothingThere is a store that must not be called.
-type nothingThere struct{ kv.Store }
+// unusedStore is a store that must not be called.
+type unusedStore struct{ kv.Store }
 
 func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestInvalidOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := coordination.Options{Store: nothingThere{}, System: system, Name: "dc1-operator"}
+			o := coordination.Options{Store: unusedStore{}, System: system, Name: "dc1-operator"}
 			test.change(&o)
 			_, err := coordination.New(o)
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.want)))

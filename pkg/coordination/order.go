@@ -38,16 +38,16 @@ func (c *Coordinator) order(view *View, ownMembers ...MemberID) *memberOrder {
 	}
 	order.Members = nil
 	for _, id := range step.Members {
-		answer, given := view.Answers[id]
-		given = given && answer.isFor(view.Intent)
+		answer, ok := view.Answers[id]
+		ok = ok && answer.isFor(view.Intent)
 		switch {
-		case !slices.Contains(ownMembers, id), given && answer.Done, given && answer.Fenced >= view.Intent.Token:
+		case !slices.Contains(ownMembers, id), ok && answer.Done, ok && answer.Fenced >= view.Intent.Token:
 			continue // another participant's member, answered, or refused under this token
 		case answer.pending(view.Intent) && answer.Session != c.sessionID() && view.isSessionAlive(answer.Session):
 			continue // another process of this participant carries it out
 		}
 		if answer.pending(view.Intent) && answer.Session == c.sessionID() {
-			order.Token = min(order.Token, answer.Token) // the system may refuse what was accepted before a fence
+			order.Token = min(order.Token, answer.Token) // the system may refuse orders that were accepted before a fence
 		} else {
 			order.Accepted = false
 		}
@@ -166,9 +166,9 @@ func (p *pass) carryOutOrder(ctx context.Context) error {
 	defer cancel()
 	err := p.system.Execute(ctx, Task{Step: order.Step, ID: p.c.taskID(order.Intent, order.StepIndex), Token: order.Token})
 	answer := Answer{Done: true}
-	if failed, is := errors.AsType[*failedError](err); is {
+	if failed, ok := errors.AsType[*failedError](err); ok {
 		answer.Failure = failed.reason
-	} else if fenced, is := errors.AsType[*fencedError](err); is {
+	} else if fenced, ok := errors.AsType[*fencedError](err); ok {
 		if fenced.seen < order.Token {
 			return fenced.contradiction(order.Step, order.Token)
 		}

@@ -28,7 +28,7 @@ const (
 	Continue Failing = "Continue"
 )
 
-// Policy decides how long an action waits, and what it does without. Each participant publishes its own; if they differ, the more
+// Policy decides how long an action waits, and which members it leaves out. Each participant publishes its own; if they differ, the more
 // careful one applies: the longest quiet window, and a member is left out only if all policies leave it out.
 type Policy struct {
 	// Quiet is the quiet window: the time without an added or withdrawn need before the action begins. The participant that decides
@@ -84,8 +84,8 @@ func (v *View) policies(action Action) policies {
 	return all
 }
 
-// quiet returns the longest quiet window.
-func (p policies) quiet() time.Duration {
+// quietWindow returns the longest quiet window.
+func (p policies) quietWindow() time.Duration {
 	var longest time.Duration
 	for _, policy := range p {
 		longest = max(longest, policy.Quiet)

@@ -72,9 +72,9 @@ func (c *Coordinator) Reconcile(ctx context.Context, settings Settings, system S
 // the participant is alive.
 func (c *Coordinator) Leave(ctx context.Context, system System) error {
 	p := &pass{c: c, system: system, view: &View{}, result: &Result{View: &View{}}}
-	if alone, is := c.currentRun.(*localRun); is {
+	if local, ok := c.currentRun.(*localRun); ok {
 		c.currentRun = nil
-		if err := alone.grant.Release(ctx); err != nil {
+		if err := local.grant.Release(ctx); err != nil {
 			return err
 		}
 	}
@@ -133,9 +133,9 @@ func noLongerNeeded(view *View, wanted wantedEntries, id MemberID) bool {
 		return false
 	}
 	pending, _ := intent.Action.Sets()
-	_, asked := intent.Members[id]
+	_, included := intent.Members[id]
 	_, needs := wanted[pending][id]
-	return asked && !needs && !view.Answers[id].isFor(intent)
+	return included && !needs && !view.Answers[id].isFor(intent)
 }
 
 // join applies the settings and reads the state of all participants. It reports whether this process may work.

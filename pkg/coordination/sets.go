@@ -47,11 +47,11 @@ func addEntry(addresses ...string) setUpdate { return setUpdate{addresses: addre
 func (k keys) members(from *kv.Snapshot, set Set) Members {
 	found := Members{}
 	for key, entry := range from.Entries {
-		at := k.split(key)
-		if len(at) != 3 || at[0] != string(set) {
+		segments := k.split(key)
+		if len(segments) != 3 || segments[0] != string(set) {
 			continue
 		}
-		id, member := MemberID(at[2]), Member{Prefix: at[1], Addresses: strings.Fields(entry.Value), Version: entry.Version}
+		id, member := MemberID(segments[2]), Member{Prefix: segments[1], Addresses: strings.Fields(entry.Value), Version: entry.Version}
 		if other, exists := found[id]; !exists || other.before(member) {
 			found[id] = member
 		}
@@ -69,15 +69,15 @@ func (m Member) before(other Member) bool {
 func (k keys) declaredBy(from *kv.Snapshot) map[Set]map[MemberID][]string {
 	declaredBy := map[Set]map[MemberID][]string{}
 	for key := range from.Entries {
-		at := k.split(key)
-		if len(at) != 3 || !Set(at[0]).known() {
+		segments := k.split(key)
+		if len(segments) != 3 || !Set(segments[0]).known() {
 			continue
 		}
-		set, id := Set(at[0]), MemberID(at[2])
+		set, id := Set(segments[0]), MemberID(segments[2])
 		if declaredBy[set] == nil {
 			declaredBy[set] = map[MemberID][]string{}
 		}
-		declaredBy[set][id] = append(declaredBy[set][id], at[1])
+		declaredBy[set][id] = append(declaredBy[set][id], segments[1])
 	}
 	return declaredBy
 }

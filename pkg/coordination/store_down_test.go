@@ -88,13 +88,13 @@ func TestErrorsIncreaseRequeueAfter(t *testing.T) {
 func TestAnotherStoreDuringOutage(t *testing.T) {
 	t.Parallel()
 	onAllStores(t, func(t *testing.T, w *fixture) {
-		var seen int64 // the highest token that the system has seen: it refuses lower ones
+		var newestToken int64 // the highest token that the system has seen: it refuses lower ones
 		var tokens []int64
 		fences := func(task coordination.Task) error {
-			if task.Token < seen {
-				return coordination.Fenced(seen)
+			if task.Token < newestToken {
+				return coordination.Fenced(newestToken)
 			}
-			seen = task.Token
+			newestToken = task.Token
 			tokens = append(tokens, task.Token)
 			return nil
 		}
@@ -104,26 +104,26 @@ func TestAnotherStoreDuringOutage(t *testing.T) {
 			reconcileRounds(a)
 			a.needs.Pending = []coordination.Need{{Action: coordination.Restart, Member: "a-1", Ready: true}}
 		}
-		before := seen
+		before := newestToken
 		w.Expect(before).To(BeNumerically(">", 1))
 
 		// The store is down together with the system. An administrator starts the participant in local mode with its
 		// own store.
-		alone := newWorld(t, inKubernetes(t))
+		alone := newFixture(t, inKubernetes(t))
 		repairs := alone.join("a", coordination.Restart, "a-1")
 		repairs.settings.Mode, repairs.execute = coordination.Local, fences
 		reconcileRounds(repairs)
 		w.Expect(repairs.done).To(Equal([]string{"a-1"}))
-		w.Expect(seen).To(BeNumerically(">", before), "what another one still does under an older token is refused")
+		w.Expect(newestToken).To(BeNumerically(">", before), "what another one still does under an older token is refused")
 		w.Expect(alone.view().Lock).To(BeNil())
 
 		// The store is available again, and the others return.
-		last := seen // tokens of two stores can be equal: the first process has ended before
+		last := newestToken // tokens of two stores can be equal: the first process has ended before
 		back, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart)
 		back.execute = fences
 		reconcileRounds(back, b)
 		w.Expect(back.done).To(Equal([]string{"a-1"}))
-		w.Expect(seen).To(BeNumerically(">=", last))
+		w.Expect(newestToken).To(BeNumerically(">=", last))
 		w.Expect(w.lastDone().Failure).To(BeEmpty())
 		w.Expect(tokens).To(HaveLen(5))
 	})

@@ -28,7 +28,7 @@ type System interface {
 
 // Replanner is a System that plans again after each step, because the system may have changed.
 type Replanner interface {
-	// Replan returns the remaining steps of an intent. The steps before intent.At are done, except for the members in intent.LeftOut.
+	// Replan returns the remaining steps of an intent. The steps before intent.StepIndex are done, except for the members in intent.LeftOut.
 	// The first remaining step may be carried out at once: Replan returns NotYet while that is not possible, and Failed to give the
 	// action up.
 	Replan(ctx context.Context, intent *Intent) ([]Step, error)
@@ -49,7 +49,7 @@ type Needs struct {
 	Pending []Need
 }
 
-// Need is that a member needs an action.
+// Need declares that a member needs an action.
 type Need struct {
 	Action Action
 	Member MemberID
@@ -125,7 +125,7 @@ func (e *failedError) Error() string { return e.reason }
 
 // Fenced is returned by Execute when the system has refused a token because it has seen a newer one, for example before the store
 // was restored from a backup. The step is then ordered again under a token above the given one.
-func Fenced(seen int64) error { return &fencedError{seen} }
+func Fenced(newestToken int64) error { return &fencedError{newestToken} }
 
 type fencedError struct{ seen int64 }
 
@@ -144,8 +144,8 @@ func notYetReason(err error) (reason string, other error) {
 	}](err); joined {
 		return "", err
 	}
-	if waits, is := errors.AsType[*notYetError](err); is {
-		return waits.reason, nil
+	if notYet, ok := errors.AsType[*notYetError](err); ok {
+		return notYet.reason, nil
 	}
 	return "", err
 }

@@ -235,7 +235,7 @@ func TestAnswerKeepsDeclarationIncomplete(t *testing.T) {
 // An answer in the same Reconcile as a refused declaration does not complete the declaration.
 func TestAnswerInFullStoreKeepsDeclarationIncomplete(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inKubernetes(t))
+	w := newFixture(t, inKubernetes(t))
 	a, b := w.join("a", coordination.Restart, "a-1"), w.join("b", coordination.Restart, "b-1")
 	a.settings.Denied = []string{"a-operator"} // so that b is the holder
 	a.execute = func(coordination.Task) error { return coordination.NotYet("it takes a while") }

@@ -103,44 +103,44 @@ func (k keys) view(found *kv.Snapshot) (*View, error) {
 	slices.Sort(v.incomplete)
 	slices.SortFunc(v.Participants, func(a, b Participant) int { return strings.Compare(a.Prefix, b.Prefix) })
 	slices.SortFunc(v.DoneRecords, func(a, b DoneRecord) int { return int(b.Token - a.Token) })
-	for _, by := range v.Denied {
-		slices.Sort(by)
+	for _, prefixes := range v.Denied {
+		slices.Sort(prefixes)
 	}
 	return v, nil
 }
 
 // decodeEntry decodes an entry, given the segments of its key. It ignores unknown entries, which a newer version has written.
-func (v *View) decodeEntry(at []string, value string) (err error) {
+func (v *View) decodeEntry(segments []string, value string) (err error) {
 	read := func(into any) error { return json.Unmarshal([]byte(value), into) }
 	switch {
-	case len(at) == 1 && at[0] == kindLock:
+	case len(segments) == 1 && segments[0] == kindLock:
 		v.Lock = &Lock{}
 		return read(v.Lock)
-	case len(at) == 1 && at[0] == kindToken:
+	case len(segments) == 1 && segments[0] == kindToken:
 		v.Token, err = parseToken(value)
 		return err
-	case len(at) == 1 && at[0] == kindIntent:
+	case len(segments) == 1 && segments[0] == kindIntent:
 		v.Intent = &Intent{}
 		return read(v.Intent)
-	case len(at) == 2 && at[0] == kindDone:
+	case len(segments) == 2 && segments[0] == kindDone:
 		var done DoneRecord
 		err = read(&done)
 		v.DoneRecords = append(v.DoneRecords, done)
-	case len(at) == 2 && at[0] == kindParticipants:
+	case len(segments) == 2 && segments[0] == kindParticipants:
 		var participant Participant
 		err = read(&participant)
-		participant.Prefix = at[1]
+		participant.Prefix = segments[1]
 		v.Participants = append(v.Participants, participant)
-	case len(at) == 2 && at[0] == kindChanges:
+	case len(segments) == 2 && segments[0] == kindChanges:
 		if decodeMarker(value).Incomplete {
-			v.incomplete = append(v.incomplete, at[1])
+			v.incomplete = append(v.incomplete, segments[1])
 		}
-	case len(at) == 3 && at[0] == kindDenied:
-		v.Denied[at[2]] = append(v.Denied[at[2]], at[1])
-	case len(at) == 3 && at[0] == kindAnswers:
+	case len(segments) == 3 && segments[0] == kindDenied:
+		v.Denied[segments[2]] = append(v.Denied[segments[2]], segments[1])
+	case len(segments) == 3 && segments[0] == kindAnswers:
 		var answer Answer
 		err = read(&answer)
-		v.addAnswer(at[1], MemberID(at[2]), answer)
+		v.addAnswer(segments[1], MemberID(segments[2]), answer)
 	}
 	return err
 }
@@ -149,8 +149,8 @@ func (v *View) decodeEntry(at []string, value string) (err error) {
 // that was written last counts.
 func (v *View) addAnswer(prefix string, id MemberID, answer Answer) {
 	version := func(prefix string) int64 { return v.entries[v.keys.answers(prefix, string(id))].Version }
-	other, given := v.Answers[id]
-	if !given || other.before(answer) || !answer.before(other) && version(v.answerPrefixes[id]) < version(prefix) {
+	other, ok := v.Answers[id]
+	if !ok || other.before(answer) || !answer.before(other) && version(v.answerPrefixes[id]) < version(prefix) {
 		v.Answers[id], v.answerPrefixes[id] = answer, prefix
 	}
 }
@@ -197,10 +197,10 @@ func (v *View) Absent(all ...string) []string {
 }
 
 // Candidates returns those of the given members that may become the leader of the system: members that need no action, and are not
-// leaving. Leaving are the actions that remove a member from the system: their entries count even after they are done. The result may
+// leaving. leaving has the actions that remove a member from the system: their entries count even after they are done. The result may
 // be empty.
-func (v *View) Candidates(of []MemberID, leaving ...Action) []MemberID {
-	return slices.DeleteFunc(slices.Clone(of), func(id MemberID) bool {
+func (v *View) Candidates(ids []MemberID, leaving ...Action) []MemberID {
+	return slices.DeleteFunc(slices.Clone(ids), func(id MemberID) bool {
 		for set, members := range v.Sets {
 			action := set.action()
 			pending, _ := action.Sets()

@@ -73,14 +73,14 @@ func TestPartitionedLeaderStopsBeforeNextOneLeads(t *testing.T) {
 				})
 			}
 			a := start("a", proxy)
-			f.says(a, leads)
+			f.expectOutput(a, leads)
 			b := start("b", nil)
 			proxy.Cut(faultproxy.ToServer)
 			_, err := f.end(a)
 			f.Expect(err).To(HaveOccurred())
-			f.says(a, shard.ErrLeaseLost.Error())
-			f.neverSays(b, leads)
-			f.says(b, leads)
+			f.expectOutput(a, shard.ErrLeaseLost.Error())
+			f.expectNoOutput(b, leads)
+			f.expectOutput(b, leads)
 		})
 	}
 }
@@ -95,7 +95,7 @@ func TestShardWithoutPatchPermissionDoesNotJoin(t *testing.T) {
 	})
 	_, err := f.end(p)
 	f.Expect(err).To(HaveOccurred())
-	f.says(p, "missing permissions: patch configmaps in the namespace "+f.Namespace+". Without them")
+	f.expectOutput(p, "missing permissions: patch configmaps in the namespace "+f.Namespace+". Without them")
 	_, err = f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "readonly", metav1.GetOptions{})
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it never was a member")
 }
@@ -123,10 +123,10 @@ func TestInstanceWithoutSharderPermissionsDoesNotStart(t *testing.T) {
 			})
 			_, err := f.end(p)
 			f.Expect(err).To(HaveOccurred())
-			f.says(p, "missing permissions: "+test.missing)
+			f.expectOutput(p, "missing permissions: "+test.missing)
 			_, err = f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "lacking", metav1.GetOptions{})
 			f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it never was a member")
-			f.neverSays(p, "Attempting to acquire leader lease")
+			f.expectNoOutput(p, "Attempting to acquire leader lease")
 		})
 	}
 }
@@ -144,9 +144,9 @@ func TestCommandGrantsMissingPermissions(t *testing.T) {
 			p := f.Start(t, lacking)
 			_, err := f.end(p)
 			f.Expect(err).To(HaveOccurred())
-			f.says(p, "missing permissions: ")
-			command := regexp.MustCompile(`echo '([^'"]+)' \| ringmaster role -f - --shard (\S+) --in-process \| kubectl apply -f -`).FindStringSubmatch(said(p))
-			f.Expect(command).NotTo(BeNil(), said(p))
+			f.expectOutput(p, "missing permissions: ")
+			command := regexp.MustCompile(`echo '([^'"]+)' \| ringmaster role -f - --shard (\S+) --in-process \| kubectl apply -f -`).FindStringSubmatch(outputOf(p))
+			f.Expect(command).NotTo(BeNil(), outputOf(p))
 			f.Expect(command[2]).To(Equal(f.Namespace + "/lacking"))
 			declared, err := ringfile.Find(strings.NewReader(command[1]), "ring")
 			f.Expect(err).NotTo(HaveOccurred())
@@ -156,7 +156,7 @@ func TestCommandGrantsMissingPermissions(t *testing.T) {
 				f.Expect(f.Client.Create(t.Context(), object)).To(Succeed())
 				t.Cleanup(func() { f.Expect(f.Client.Delete(context.Background(), object)).To(Succeed()) })
 			}
-			f.says(f.Start(t, lacking), "Acquired shard lease")
+			f.expectOutput(f.Start(t, lacking), "Acquired shard lease")
 		})
 	}
 }
@@ -183,7 +183,7 @@ func TestCachedNamespacesOfSharder(t *testing.T) {
 			f.Expect(err).NotTo(HaveOccurred())
 			f.Expect(shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, shard.Sharded{}, builder.OnlyMetadata).
 				Named(string(mode)).Complete(nothing)).To(Succeed())
-			ctx, stop := context.WithTimeout(t.Context(), patience)
+			ctx, stop := context.WithTimeout(t.Context(), testTimeout)
 			defer stop()
 			f.Expect(plain.Start(ctx)).To(MatchError(ContainSubstring("set NamespaceSelector")))
 			f.Expect(mgr.Start(ctx)).To(MatchError(ContainSubstring("set NamespaceSelector")))
@@ -198,9 +198,9 @@ var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile
 // scheme returns a new scheme, because managers add to it while other tests read.
 func (f *fixture) scheme() *runtime.Scheme {
 	f.t.Helper()
-	made := runtime.NewScheme()
-	f.Expect(scheme.AddToScheme(made)).To(Succeed())
-	return made
+	s := runtime.NewScheme()
+	f.Expect(scheme.AddToScheme(s)).To(Succeed())
+	return s
 }
 
 // manager returns a manager that is not started.

@@ -95,13 +95,13 @@ func ControllerManagedBy(m manager.Manager) *Builder {
 	return b
 }
 
-// TypedControllerManagedBy returns a builder of a controller whose requests have another type than
+// TypedControllerManagedBy returns a builder of a controller whose requests have a type other than
 // reconcile.Request. Such a controller cannot have For; ShardedBy shards it.
 func TypedControllerManagedBy[request comparable](m manager.Manager) *TypedBuilder[request] {
 	wrongBuilder.Store(false) // the wrong builder may have failed before it added a controller
 	b := &TypedBuilder[request]{manager: m}
-	found, is := m.(interface{ Shard() *Shard })
-	if !is || found.Shard() == nil {
+	found, ok := m.(interface{ Shard() *Shard })
+	if !ok || found.Shard() == nil {
 		b.errs = append(b.errs, fmt.Errorf("the manager, a %T, does not belong to a shard: make it with shard.NewManager or Shard.Join", m))
 		b.shard = &Shard{options: Options{Mode: ModeAlone}} // so that the other methods can be called; Build fails
 		b.inner = builder.TypedControllerManagedBy[request](m)
@@ -372,7 +372,7 @@ func (b *TypedBuilder[request]) projected(object client.Object, onlyMetadata boo
 // extractSharded returns the options without Sharded, and whether Sharded was among them.
 func extractSharded[T any](options []T) (rest []T, sharded bool) {
 	for _, option := range options {
-		if _, is := any(option).(Sharded); is {
+		if _, ok := any(option).(Sharded); ok {
 			sharded = true
 			continue
 		}

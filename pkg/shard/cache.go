@@ -53,7 +53,7 @@ func newSplitCache(newCache cache.NewCacheFunc, config *rest.Config, options cac
 	if err != nil {
 		return nil, err
 	}
-	filtered, err := newCache(config, narrow(options, own))
+	filtered, err := newCache(config, addSelector(options, own))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func newSplitCache(newCache cache.NewCacheFunc, config *rest.Config, options cac
 }
 
 // narrow adds a selector to the default selector and to all other selectors of the options.
-func narrow(options cache.Options, own labels.Selector) cache.Options {
+func addSelector(options cache.Options, own labels.Selector) cache.Options {
 	namespaces := func(configs map[string]cache.Config) map[string]cache.Config {
 		configs = maps.Clone(configs)
 		for namespace, config := range configs {
@@ -177,7 +177,7 @@ func (s *splitCache) GetInformer(ctx context.Context, object client.Object, opti
 	if err != nil {
 		return nil, err
 	}
-	if controller, is := ordinaryName(ctx); is && chosen == s.own {
+	if controller, ok := ordinaryName(ctx); ok && chosen == s.own {
 		err := fmt.Errorf("the ordinary controller %q watches %T, which is sharded, and would see only the objects that this shard owns: build it with "+
 			"shard.ControllerManagedBy, or add shard.Sharded{} to For if it is, or build it with the manager that Unsharded returns", controller, object)
 		s.onRefusal(err)
@@ -190,9 +190,9 @@ func (s *splitCache) GetInformer(ctx context.Context, object client.Object, opti
 type ordinaryKey struct{}
 
 // ordinaryName returns the name of the controller that the context is of, if it is not sharded.
-func ordinaryName(ctx context.Context) (name string, is bool) {
-	name, is = ctx.Value(ordinaryKey{}).(string)
-	return name, is
+func ordinaryName(ctx context.Context) (name string, ok bool) {
+	name, ok = ctx.Value(ordinaryKey{}).(string)
+	return name, ok
 }
 
 // GetInformerForKind implements cache.Informers.

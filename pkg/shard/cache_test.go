@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestNarrowAddsSelectorEverywhere has all places at which a user's cache options can have a selector.
-func TestNarrowAddsSelectorEverywhere(t *testing.T) {
+// TestAddSelectorToAllOptions has all places at which a user's cache options can have a selector.
+func TestAddSelectorToAllOptions(t *testing.T) {
 	own := labels.SelectorFromSet(labels.Set{"shard": "a"})
 	theirs := labels.SelectorFromSet(labels.Set{"app": "x"})
 	both := "app=x,shard=a"
@@ -22,7 +22,7 @@ func TestNarrowAddsSelectorEverywhere(t *testing.T) {
 			&corev1.ConfigMap{}: {},
 		},
 	}
-	narrowed := narrow(options, own)
+	narrowed := addSelector(options, own)
 	if got := narrowed.DefaultLabelSelector.String(); got != both {
 		t.Errorf("by default %s", got)
 	}
@@ -32,8 +32,8 @@ func TestNarrowAddsSelectorEverywhere(t *testing.T) {
 	if narrowed.DefaultNamespaces["two"].LabelSelector != nil {
 		t.Error("a namespace without a selector does not get the default one any more")
 	}
-	for of, config := range narrowed.ByObject {
-		if _, secret := of.(*corev1.Secret); !secret {
+	for object, config := range narrowed.ByObject {
+		if _, secret := object.(*corev1.Secret); !secret {
 			if config.Label != nil {
 				t.Error("a kind without a selector does not get the default one any more")
 			}
@@ -49,7 +49,7 @@ func TestNarrowAddsSelectorEverywhere(t *testing.T) {
 	if options.DefaultNamespaces["one"].LabelSelector.String() != "app=x" {
 		t.Error("the user's options were changed")
 	}
-	if got := narrow(cache.Options{}, own).DefaultLabelSelector.String(); got != "shard=a" {
+	if got := addSelector(cache.Options{}, own).DefaultLabelSelector.String(); got != "shard=a" {
 		t.Errorf("without any options %s", got)
 	}
 }

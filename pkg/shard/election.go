@@ -57,20 +57,20 @@ func (s *Shard) configureElection(options *manager.Options) error {
 	if mode == ModeLead && options.Controller.EnableWarmup == nil {
 		options.Controller.EnableWarmup = new(true)
 	}
-	made := &election{namespace: options.LeaderElectionNamespace, name: options.LeaderElectionID}
+	e := &election{namespace: options.LeaderElectionNamespace, name: options.LeaderElectionID}
 	lock := options.LeaderElectionResourceLockInterface
 	if lock == nil {
 		var err error
-		if made.lock, err = s.electionLock(options, labels); err != nil {
+		if e.lock, err = s.electionLock(options, labels); err != nil {
 			return err
 		}
-		lock = made.lock
+		lock = e.lock
 	}
-	made.Candidate = membership.NewCandidate(membership.Times{
+	e.Candidate = membership.NewCandidate(membership.Times{
 		LeaseDuration: *options.LeaseDuration, RenewDeadline: *options.RenewDeadline, RetryPeriod: *options.RetryPeriod,
 	}, lock)
-	s.election = made
-	options.LeaderElectionResourceLockInterface = made
+	s.election = e
+	options.LeaderElectionResourceLockInterface = e
 	return nil
 }
 

@@ -206,8 +206,8 @@ func (c *cachedObjects) ForEach(ctx context.Context, kind *ownership.Kind, contr
 		return err
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
-		object, is := item.(client.Object)
-		if !is {
+		object, ok := item.(client.Object)
+		if !ok {
 			return fmt.Errorf("%T is not an object", item)
 		}
 		return visit(object)

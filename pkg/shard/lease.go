@@ -54,8 +54,8 @@ func (l *Lease) Validate() error { return l.membership().Validate() }
 //
 // It returns nil after a graceful end, ErrNameTaken or ErrLeaseLost.
 func (l *Lease) Run(ctx context.Context, work func(context.Context)) error {
-	return l.membership().Run(ctx, func(held context.Context, _ *membership.Member) {
-		working, stop := context.WithCancelCause(held)
+	return l.membership().Run(ctx, func(leaseCtx context.Context, _ *membership.Member) {
+		working, stop := context.WithCancelCause(leaseCtx)
 		defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
 		work(working)
 	})

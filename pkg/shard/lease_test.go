@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 const (
 	duration, deadline, retry = 6 * time.Second, 4 * time.Second, 500 * time.Millisecond
-	patience                  = rig.Timeout
+	testTimeout               = rig.Timeout
 )
 
 // member is a process that joins a ring with the name from its environment, and prints events.
@@ -61,7 +61,7 @@ func setUp(t *testing.T) *fixture {
 	t.Helper()
 	t.Parallel()
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(testTimeout)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	return f
 }
@@ -90,7 +90,7 @@ func (f *fixture) lease(name string) *coordinationv1.Lease {
 // end waits for a process to end and returns its last line.
 func (f *fixture) end(p *rig.Running) (string, error) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
 	defer cancel()
 	err := p.Wait(ctx)
 	return p.Tail(1), err
@@ -118,9 +118,9 @@ func TestSecondProcessOfSameNameIsRefused(t *testing.T) {
 	f := setUp(t)
 	first := f.start("first", "same")
 	f.working(first)
-	said, err := f.end(f.start("second", "same"))
+	output, err := f.end(f.start("second", "same"))
 	f.Expect(err).To(HaveOccurred())
-	f.Expect(said).To(ContainSubstring(shard.ErrNameTaken.Error()))
+	f.Expect(output).To(ContainSubstring(shard.ErrNameTaken.Error()))
 	f.Expect(first.Running()).To(BeTrue(), "the first one works on")
 }
 
@@ -150,9 +150,9 @@ func TestShardStopsWhenLeaseIsTakenOver(t *testing.T) {
 		_, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Update(t.Context(), lease, metav1.UpdateOptions{})
 		return err
 	}).Should(Succeed())
-	said, err := f.end(p)
+	output, err := f.end(p)
 	f.Expect(err).To(HaveOccurred())
-	f.Expect(said).To(Equal(shard.ErrLeaseLost.Error()))
+	f.Expect(output).To(Equal(shard.ErrLeaseLost.Error()))
 	f.Expect(p.Tail(10)).To(ContainSubstring("ended\n"), "its work has ended before")
 	f.Expect(*f.lease("a").Spec.HolderIdentity).To(Equal("shardlease-controller"), "it did not take it back")
 }
@@ -176,9 +176,9 @@ func TestShardStopsWhenLeaseIsDeleted(t *testing.T) {
 	p := f.start("a", "a")
 	f.working(p)
 	f.Expect(f.Clientset.CoordinationV1().Leases(f.Namespace).Delete(t.Context(), "a", metav1.DeleteOptions{})).To(Succeed())
-	said, err := f.end(p)
+	output, err := f.end(p)
 	f.Expect(err).To(HaveOccurred())
-	f.Expect(said).To(Equal(shard.ErrLeaseLost.Error()))
+	f.Expect(output).To(Equal(shard.ErrLeaseLost.Error()))
 }
 
 // TestPausedAndReplacedShardStops resumes a process after another one has joined with its name.
@@ -190,9 +190,9 @@ func TestPausedAndReplacedShardStops(t *testing.T) {
 	second := f.start("second", "same")
 	f.working(second)
 	f.Expect(first.Resume()).To(Succeed())
-	said, err := f.end(first)
+	output, err := f.end(first)
 	f.Expect(err).To(HaveOccurred())
-	f.Expect(said).To(Equal(shard.ErrLeaseLost.Error()))
+	f.Expect(output).To(Equal(shard.ErrLeaseLost.Error()))
 	f.Expect(second.Running()).To(BeTrue())
 	f.Expect(f.lease("same").Annotations).NotTo(BeEmpty())
 }

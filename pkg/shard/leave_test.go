@@ -43,7 +43,7 @@ func TestLeavingShardsDoNotHandOverToEachOther(t *testing.T) {
 	}
 	for leaver, names := range objects {
 		for _, name := range names {
-			f.says(running[leaver], "began "+name+"\n")
+			f.expectOutput(running[leaver], "began "+name+"\n")
 		}
 	}
 
@@ -83,8 +83,8 @@ func (f *fixture) recordOwners() func(name string) []string {
 	)
 	done.Go(func() {
 		for event := range watched.ResultChan() {
-			object, is := event.Object.(*corev1.ConfigMap)
-			if !is {
+			object, ok := event.Object.(*corev1.ConfigMap)
+			if !ok {
 				continue
 			}
 			mu.Lock()

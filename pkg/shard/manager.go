@@ -34,11 +34,11 @@ func NewManager(config *rest.Config, options manager.Options, ring Options) (*Ma
 	if err := shard.Configure(&options); err != nil {
 		return nil, err
 	}
-	made, err := manager.New(config, options)
+	mgr, err := manager.New(config, options)
 	if err != nil {
 		return nil, err
 	}
-	return shard.Join(made)
+	return shard.Join(mgr)
 }
 
 // Shard returns the shard that this manager runs.
@@ -143,8 +143,8 @@ func (m *Manager) Unsharded() (manager.Manager, error) {
 // Add implements manager.Manager. A controller that was not built with ControllerManagedBy must not
 // watch a sharded kind: it would see only the objects that the leader owns as a shard.
 func (m *Manager) Add(runnable manager.Runnable) error {
-	controller, is := runnable.(controllerRunnable)
-	if !is {
+	controller, ok := runnable.(controllerRunnable)
+	if !ok {
 		return m.Manager.Add(runnable)
 	}
 	if wrongBuilder.Swap(false) {

@@ -65,7 +65,7 @@ func TestFailedRunnableIsNotALostLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &Shard{owned: ownership.New(ownership.Options{Ring: "ring", Shard: "a", ConcurrentReleases: 1})}
 			s.ended, s.end = context.WithCancelCause(t.Context())
-			held, lose := context.WithCancelCause(t.Context())
+			leaseCtx, lose := context.WithCancelCause(t.Context())
 			defer lose(nil)
 			if err := s.Add(manager.RunnableFunc(func(ctx context.Context) error {
 				if test.fails == nil {
@@ -76,7 +76,7 @@ func TestFailedRunnableIsNotALostLease(t *testing.T) {
 			})); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.work(t.Context(), held, nil); !errors.Is(err, test.want) || test.want == nil && err != nil {
+			if err := s.work(t.Context(), leaseCtx, nil); !errors.Is(err, test.want) || test.want == nil && err != nil {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if got := context.Cause(s.ended); !errors.Is(got, test.want) {

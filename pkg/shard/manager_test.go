@@ -44,18 +44,18 @@ func (f *fixture) operate(name string, env ...string) *rig.Running {
 	return p
 }
 
-// said returns the output of a process, with the end of each line.
-func said(p *rig.Running) string { return p.Tail(1000) + "\n" }
+// outputOf returns the output of a process, with the end of each line.
+func outputOf(p *rig.Running) string { return p.Tail(1000) + "\n" }
 
-func (f *fixture) says(p *rig.Running, what string) {
+func (f *fixture) expectOutput(p *rig.Running, message string) {
 	f.t.Helper()
-	f.Eventually(func() string { return said(p) }).Should(ContainSubstring(what))
+	f.Eventually(func() string { return outputOf(p) }).Should(ContainSubstring(message))
 }
 
-// neverSays checks the output until now.
-func (f *fixture) neverSays(p *rig.Running, what string) {
+// expectNoOutput checks the output until now.
+func (f *fixture) expectNoOutput(p *rig.Running, message string) {
 	f.t.Helper()
-	f.Expect(said(p)).NotTo(ContainSubstring(what))
+	f.Expect(outputOf(p)).NotTo(ContainSubstring(message))
 }
 
 func (f *fixture) configMap(name, owner string, do ...string) *corev1.ConfigMap {
@@ -73,14 +73,14 @@ func (f *fixture) label(object client.Object, key, value string) {
 	f.Expect(f.Client.Patch(f.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(content)))).To(Succeed())
 }
 
-func (f *fixture) labels(of client.Object) map[string]string {
+func (f *fixture) labels(key client.Object) map[string]string {
 	f.t.Helper()
-	err := f.Client.Get(context.Background(), client.ObjectKeyFromObject(of), of)
+	err := f.Client.Get(context.Background(), client.ObjectKeyFromObject(key), key)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	f.Expect(err).NotTo(HaveOccurred())
-	return of.GetLabels()
+	return key.GetLabels()
 }
 
 // owned counts the ConfigMaps of a shard.
@@ -104,34 +104,34 @@ func TestShardReconcilesOnlyItsObjects(t *testing.T) {
 	f.configMap("apply", "a", "apply")
 	f.configMap("patch", "a", "patch")
 	p := f.operate("a")
-	f.says(p, "ended mine\n")
-	f.says(p, "ended looking\n")
+	f.expectOutput(p, "ended mine\n")
+	f.expectOutput(p, "ended looking\n")
 	f.Expect(f.labels(f.child("mine"))).To(HaveKeyWithValue(ours, "a"), "children are labelled without a webhook")
 	for _, way := range []string{"apply", "patch"} {
-		f.says(p, "ended "+way+"\n")
+		f.expectOutput(p, "ended "+way+"\n")
 		f.Expect(f.labels(f.child(way))).To(HaveKeyWithValue(ours, "a"), "so are children that are written with server-side apply")
 	}
-	f.says(p, "applied apply with the labels map["+ours+":a]\n")
-	f.says(p, "filtered: false\n")
-	f.says(p, "unfiltered: true\n")
-	f.says(p, "mine: apply looking mine patch\n")
-	f.says(p, "counted 6\n") // by the controller that leads
+	f.expectOutput(p, "applied apply with the labels map["+ours+":a]\n")
+	f.expectOutput(p, "filtered: false\n")
+	f.expectOutput(p, "unfiltered: true\n")
+	f.expectOutput(p, "mine: apply looking mine patch\n")
+	f.expectOutput(p, "counted 6\n") // by the controller that leads
 
 	t.Log("An object of a kind that is not sharded concerns all shards")
 	indexed := f.configMap("indexed", "a")
 	indexed.Data = map[string]string{"account": "someone"}
 	f.Expect(f.Client.Update(t.Context(), indexed)).To(Succeed())
-	f.says(p, "ended indexed\n")
-	before := strings.Count(said(p), "ended indexed\n")
+	f.expectOutput(p, "ended indexed\n")
+	before := strings.Count(outputOf(p), "ended indexed\n")
 	f.Expect(f.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "someone"}})).To(Succeed())
-	f.Eventually(func() int { return strings.Count(said(p), "ended indexed\n") }).Should(BeNumerically(">", before))
+	f.Eventually(func() int { return strings.Count(outputOf(p), "ended indexed\n") }).Should(BeNumerically(">", before))
 
 	t.Log("An object that is assigned to this shard is reconciled")
-	f.neverSays(p, "theirs\n")
-	f.neverSays(p, "nobodys\n")
+	f.expectNoOutput(p, "theirs\n")
+	f.expectNoOutput(p, "nobodys\n")
 	f.label(nobodys, ours, "a")
-	f.says(p, "ended nobodys\n")
-	f.neverSays(p, "is not there")
+	f.expectOutput(p, "ended nobodys\n")
+	f.expectNoOutput(p, "is not there")
 }
 
 // TestHandover drains objects with each kind of value of the drain label.
@@ -151,9 +151,9 @@ func TestHandover(t *testing.T) {
 		"to-no-shard":     {"", "yes", nil, map[string]string{ours: "a"}}, // people write anything
 	} {
 		object := f.configMap(name, "a", test.do)
-		f.says(p, "began "+name+"\n")
+		f.expectOutput(p, "began "+name+"\n")
 		if test.do == "" {
-			f.says(p, "ended "+name+"\n")
+			f.expectOutput(p, "ended "+name+"\n")
 			f.Eventually(func() map[string]string { return f.labels(f.child(name)) }).Should(Equal(map[string]string{ours: "a"}))
 			time.Sleep(200 * time.Millisecond) // until it is in the shard's cache; if not, the sharder moves it
 		}
@@ -161,16 +161,16 @@ func TestHandover(t *testing.T) {
 		f.Eventually(func() map[string]string { return f.labels(object) }).Should(Equal(test.main), name)
 		f.Expect(f.labels(f.child(name))).To(Equal(test.child), name)
 		if test.do == "wait" {
-			f.says(p, "ended "+name+"\n") // before the object was released
-			f.says(p, name+": "+shard.ErrOwnershipLost.Error())
+			f.expectOutput(p, "ended "+name+"\n") // before the object was released
+			f.expectOutput(p, name+": "+shard.ErrOwnershipLost.Error())
 		}
 
 		t.Logf("%s comes back", name)
-		began := strings.Count(said(p), "began "+name+"\n")
+		began := strings.Count(outputOf(p), "began "+name+"\n")
 		f.label(object, ours, "a")
-		f.Eventually(func() int { return strings.Count(said(p), "began "+name+"\n") }).Should(BeNumerically(">", began))
+		f.Eventually(func() int { return strings.Count(outputOf(p), "began "+name+"\n") }).Should(BeNumerically(">", began))
 	}
-	f.neverSays(p, "is not there")
+	f.expectNoOutput(p, "is not there")
 }
 
 // TestChildrenAreHandedOverFirst observes the order of writes: no shard ever owns an object without its children.
@@ -179,7 +179,7 @@ func TestChildrenAreHandedOverFirst(t *testing.T) {
 	f.peer("b", "b", nil)
 	p := f.operate("a")
 	object := f.configMap("main", "a")
-	f.says(p, "ended main\n")
+	f.expectOutput(p, "ended main\n")
 	time.Sleep(200 * time.Millisecond)
 	f.label(object, drain, "b")
 	child := f.child("main")
@@ -195,7 +195,7 @@ func TestWithdrawnDrainKeepsObject(t *testing.T) {
 	f := setUp(t)
 	p := f.operate("a")
 	object := f.configMap("main", "a", "wait")
-	f.says(p, "began main\n")
+	f.expectOutput(p, "began main\n")
 	f.label(object, drain, "b")
 	content := fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"data":{"do":null}}`, drain)
 	f.Expect(f.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(content)))).To(Succeed())
@@ -208,11 +208,11 @@ func TestChangedLabelInterruptsReconcile(t *testing.T) {
 	f := setUp(t)
 	p := f.operate("a")
 	object := f.configMap("main", "a", "wait")
-	f.says(p, "began main\n")
+	f.expectOutput(p, "began main\n")
 	f.label(object, ours, "b")
-	f.says(p, "main: "+shard.ErrOwnershipLost.Error())
-	f.says(p, "ended main\n")
-	f.says(p, "released main\n")
+	f.expectOutput(p, "main: "+shard.ErrOwnershipLost.Error())
+	f.expectOutput(p, "ended main\n")
+	f.expectOutput(p, "released main\n")
 }
 
 // TestShardThatCannotListChildrenDoesNotJoin but ends with an error.
@@ -223,7 +223,7 @@ func TestShardThatCannotListChildrenDoesNotJoin(t *testing.T) {
 		Roles: []string{"pkg/shard/testdata/role.yaml", "pkg/shard/testdata/leader.yaml", "pkg/shard/testdata/blind.yaml"},
 		Env:   []string{"SHARD=blind"},
 	})
-	f.says(p, "Failed to watch")
+	f.expectOutput(p, "Failed to watch")
 	f.Expect(p.Terminate()).To(Succeed())
 	_, _ = f.end(p) // soon, and not after the two minutes for which it would try
 	_, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "blind", metav1.GetOptions{})
@@ -278,7 +278,7 @@ func TestStoppedShardHandsObjectsOver(t *testing.T) {
 		return len(children.Items)
 	}).Should(Equal(n))
 	waiting := f.configMap("waiting", "a", "wait")
-	f.says(p, "began waiting\n")
+	f.expectOutput(p, "began waiting\n")
 	time.Sleep(300 * time.Millisecond)
 
 	f.label(f.lease("a"), "example.com/noted", "true") // as a sharder may, which the shard has not read yet
@@ -314,7 +314,7 @@ func TestLastShardLeaves(t *testing.T) {
 	f := setUp(t)
 	p := f.operate("a")
 	object := f.configMap("main", "a")
-	f.says(p, "ended main\n")
+	f.expectOutput(p, "ended main\n")
 	f.Expect(p.Terminate()).To(Succeed())
 	_, err := f.end(p)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -328,7 +328,7 @@ func TestHangingReconcilerEndsWithLostLease(t *testing.T) {
 	f := setUp(t)
 	p := f.operate("a")
 	f.configMap("main", "a", "hang")
-	f.says(p, "began main\n")
+	f.expectOutput(p, "began main\n")
 	f.Eventually(func() error {
 		lease, sharder := f.lease("a"), shardingv1alpha1.IdentityShardLeaseController
 		lease.Spec.HolderIdentity = &sharder
@@ -337,8 +337,8 @@ func TestHangingReconcilerEndsWithLostLease(t *testing.T) {
 	}).Should(Succeed())
 	_, err := f.end(p)
 	f.Expect(err).To(HaveOccurred())
-	f.says(p, shard.ErrLeaseLost.Error())
-	f.neverSays(p, "ended main\n")
+	f.expectOutput(p, shard.ErrLeaseLost.Error())
+	f.expectNoOutput(p, "ended main\n")
 }
 
 // TestFailedRunnableEndsHangingProcess has a runnable fail while a reconciler and another runnable ignore their contexts. The process
@@ -352,9 +352,9 @@ func TestFailedRunnableEndsHangingProcess(t *testing.T) {
 			f.configMap("main", "a", "hang")
 			_, err := f.end(p)
 			f.Expect(err).To(HaveOccurred())
-			f.says(p, "this runnable has failed")
-			f.neverSays(p, "ended main\n")
-			f.neverSays(p, "ended the runnable\n")
+			f.expectOutput(p, "this runnable has failed")
+			f.expectNoOutput(p, "ended main\n")
+			f.expectNoOutput(p, "ended the runnable\n")
 		})
 	}
 }

@@ -79,8 +79,8 @@ func (c *collector) Collect(into chan<- prometheus.Metric) {
 }
 
 func (s *Shard) collect(into chan<- prometheus.Metric) {
-	gauge := func(of *prometheus.Desc, value float64, labels ...string) {
-		into <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value, append([]string{s.Ring(), s.Name()}, labels...)...)
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		into <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{s.Ring(), s.Name()}, labels...)...)
 	}
 	stats := s.owned.Stats()
 	for kind, n := range stats.Owned {

@@ -53,14 +53,14 @@ func TestModeAlone(t *testing.T) {
 	f := setUp(t)
 	p := f.run("a", shard.ModeAlone)
 	f.plain("main")
-	f.says(p, "ended main\n")
+	f.expectOutput(p, "ended main\n")
 	f.Expect(f.labels(f.child("main"))).To(BeEmpty())
-	f.says(p, "counted 0\n")
+	f.expectOutput(p, "counted 0\n")
 	leases, err := f.Clientset.CoordinationV1().Leases(f.Namespace).List(t.Context(), metav1.ListOptions{})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(leases.Items).To(BeEmpty())
 	f.Expect(f.Client.Delete(t.Context(), f.configMapOf("main"))).To(Succeed())
-	f.says(p, "released main\n")
+	f.expectOutput(p, "released main\n")
 }
 
 func (f *fixture) configMapOf(name string) *corev1.ConfigMap {
@@ -73,7 +73,7 @@ func TestModeLead(t *testing.T) {
 	f.Eventually(func() string { return f.leader("ring-leader") }).Should(Equal("a"))
 	b := f.run("b", shard.ModeLead)
 	main := f.plain("main")
-	f.says(a, "ended main\n")
+	f.expectOutput(a, "ended main\n")
 	f.Expect(f.labels(main)).To(Equal(map[string]string{"test": "true"}))
 	election := f.lease("ring-leader")
 	f.Expect(election.Labels).To(HaveKeyWithValue(shardingv1alpha1.LabelLeader, "ring"))
@@ -82,30 +82,30 @@ func TestModeLead(t *testing.T) {
 		`[{"group":"","resource":"configmaps","controlledResources":[{"group":"","resource":"secrets"}]}]`))
 
 	t.Log("The leader is killed")
-	f.neverSays(b, "main")
+	f.expectNoOutput(b, "main")
 	f.Expect(a.Kill()).To(Succeed())
-	f.says(b, "ended main\n")
+	f.expectOutput(b, "ended main\n")
 
 	t.Log("The leader stops gracefully, and the next one starts without waiting for the expiry of the lease")
 	c := f.run("c", shard.ModeLead)
-	f.says(c, "Attempting to acquire leader lease")
+	f.expectOutput(c, "Attempting to acquire leader lease")
 	f.Expect(b.Terminate()).To(Succeed())
 	_, err := f.end(b)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(f.leader("ring-leader")).NotTo(Equal("b"), "it has released its lease")
-	f.says(c, "ended main\n")
+	f.expectOutput(c, "ended main\n")
 
 	t.Log("The leader hangs for longer than its lease")
 	f.Expect(c.Signal(syscall.SIGSTOP)).To(Succeed())
 	d := f.run("d", shard.ModeLead)
-	f.says(d, "ended main\n")
+	f.expectOutput(d, "ended main\n")
 	f.plain("other")
-	f.says(d, "ended other\n")
+	f.expectOutput(d, "ended other\n")
 	f.Expect(c.Signal(syscall.SIGCONT)).To(Succeed())
 	_, err = f.end(c)
 	f.Expect(err).To(HaveOccurred())
-	f.says(c, shard.ErrLeaseLost.Error())
-	f.neverSays(c, "began other\n")
+	f.expectOutput(c, shard.ErrLeaseLost.Error())
+	f.expectNoOutput(c, "began other\n")
 }
 
 // TestModeInProcess elects one of the instances the in-process sharder.
@@ -142,8 +142,8 @@ func TestModeInProcess(t *testing.T) {
 	f.Expect(running[second].Terminate()).To(Succeed())
 	_, err := f.end(running[second])
 	f.Expect(err).NotTo(HaveOccurred())
-	f.says(running[second], "Handed over objects")
-	f.neverSays(running[second], "Reconciler error") // also not about its own Lease, which it releases
+	f.expectOutput(running[second], "Handed over objects")
+	f.expectNoOutput(running[second], "Reconciler error") // also not about its own Lease, which it releases
 	delete(running, second)
 	f.spreadOver(running)
 
@@ -160,7 +160,7 @@ func TestModeSharder(t *testing.T) {
 	f.plain("main")
 	running := map[string]*rig.Running{"a": f.run("a", shard.ModeShard), "b": f.run("b", shard.ModeShard)}
 	f.spreadOver(running)
-	f.neverSays(sharder, "began")
+	f.expectNoOutput(sharder, "began")
 	_, err := f.Clientset.CoordinationV1().Leases(f.Namespace).Get(t.Context(), "sharder", metav1.GetOptions{})
 	f.Expect(err).To(HaveOccurred(), "it is not a shard")
 }
@@ -180,7 +180,7 @@ func (f *fixture) spreadOver(running map[string]*rig.Running) {
 			owner := shards.Owner(assignment.Key(schema.GroupKind{Kind: "ConfigMap"}, object.Namespace, object.Name))
 			g.Expect(object.Labels).To(Equal(map[string]string{"test": "true", ours: owner}), object.Name)
 			g.Expect(f.labels(f.child(object.Name))).To(Equal(map[string]string{ours: owner}), object.Name)
-			g.Expect(said(running[owner])).To(ContainSubstring("ended " + object.Name + "\n"))
+			g.Expect(outputOf(running[owner])).To(ContainSubstring("ended " + object.Name + "\n"))
 		}
 		for _, name := range names {
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name}} // it may not be there yet

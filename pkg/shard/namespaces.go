@@ -132,7 +132,7 @@ func (s *splitCache) byObject(object client.Object) (config cache.ByObject, foun
 		return cache.ByObject{}, false
 	}
 	for example, config := range s.options.ByObject {
-		if of, err := apiutil.GVKForObject(example, s.scheme); err == nil && of == kind {
+		if gvk, err := apiutil.GVKForObject(example, s.scheme); err == nil && gvk == kind {
 			return config, true
 		}
 	}

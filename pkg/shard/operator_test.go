@@ -57,8 +57,8 @@ func operator(ctx context.Context) error {
 		selector = metav1.AddLabelToSelector(selector, "project", "true")
 	}
 	grace := 2 * time.Second
-	if given := os.Getenv("GRACE"); given != "" {
-		if grace, err = time.ParseDuration(given); err != nil {
+	if value := os.Getenv("GRACE"); value != "" {
+		if grace, err = time.ParseDuration(value); err != nil {
 			return err
 		}
 	}
@@ -101,7 +101,7 @@ func addWorker(mgr *shard.Manager, w *worker) error {
 		Owns(&corev1.Secret{}, builder.OnlyMetadata, shard.Sharded{}).
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(w.ofAccount)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 5}).
-		OnReleased(func(request reconcile.Request) { say("released %s", request.Name) }).
+		OnReleased(func(request reconcile.Request) { printLine("released %s", request.Name) }).
 		Complete(w)
 }
 
@@ -121,14 +121,14 @@ func addCounter(mgr *shard.Manager, namespace string) error {
 		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			list := &corev1.ConfigMapList{}
 			err := all.GetClient().List(ctx, list, client.InNamespace(namespace), client.HasLabels{ours})
-			say("counted %d", len(list.Items))
+			printLine("counted %d", len(list.Items))
 			return reconcile.Result{}, err
 		}))
 }
 
 var saying sync.Mutex
 
-func say(format string, args ...any) {
+func printLine(format string, args ...any) {
 	saying.Lock()
 	defer saying.Unlock()
 	fmt.Printf(format+"\n", args...)
@@ -154,7 +154,7 @@ func (w *worker) failWhileHanging(ctx context.Context) error {
 func (w *worker) ignoreContext(context.Context) error {
 	<-w.hanging
 	time.Sleep(time.Minute)
-	say("ended the runnable")
+	printLine("ended the runnable")
 	return nil
 }
 
@@ -162,7 +162,7 @@ func (w *worker) ignoreContext(context.Context) error {
 func (w *worker) ofAccount(ctx context.Context, account client.Object) []reconcile.Request {
 	list := &corev1.ConfigMapList{}
 	if err := w.List(ctx, list, client.MatchingFields{"data.account": account.GetName()}); err != nil {
-		say("cannot list: %v", err)
+		printLine("cannot list: %v", err)
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
@@ -175,11 +175,11 @@ func (w *worker) ofAccount(ctx context.Context, account client.Object) []reconci
 func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	main := &corev1.ConfigMap{}
 	if err := w.Get(ctx, request.NamespacedName, main); err != nil {
-		say("reconciled %s, which is not there: %v", request.Name, err)
+		printLine("reconciled %s, which is not there: %v", request.Name, err)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	say("began %s", request.Name)
-	defer say("ended %s", request.Name)
+	printLine("began %s", request.Name)
+	defer printLine("ended %s", request.Name)
 	if file, until := strings.CutPrefix(main.Data["do"], "until "); until {
 		if err := waitForFile(ctx, file); err != nil {
 			return reconcile.Result{}, err
@@ -188,13 +188,13 @@ func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	switch main.Data["do"] {
 	case "wait": // until told otherwise
 		<-ctx.Done()
-		say("%s: %v", request.Name, context.Cause(ctx))
+		printLine("%s: %v", request.Name, context.Cause(ctx))
 		return reconcile.Result{}, ctx.Err()
 	case "hang": // whatever it is told
 		close(w.hanging)
 		time.Sleep(time.Minute)
 	case "look":
-		w.look(ctx, request)
+		w.printObjects(ctx, request)
 	}
 	child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
 	if err := ctrl.SetControllerReference(main, child, w.Scheme()); err != nil {
@@ -206,7 +206,7 @@ func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		config := corev1ac.Secret(child.Name, child.Namespace).WithOwnerReferences(metav1ac.OwnerReference().
 			WithAPIVersion("v1").WithKind("ConfigMap").WithName(main.Name).WithUID(main.UID).WithController(true))
 		err = w.Apply(ctx, config, client.FieldOwner("operator"))
-		say("applied %s with the labels %v", request.Name, config.Labels)
+		printLine("applied %s with the labels %v", request.Name, config.Labels)
 	case "patch":
 		child.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		err = w.Patch(ctx, child, client.Apply, client.FieldOwner("operator")) //nolint:staticcheck // many operators still do
@@ -233,19 +233,19 @@ func waitForFile(ctx context.Context, name string) error {
 	}
 }
 
-// look prints which objects of other shards the client returns.
-func (w *worker) look(ctx context.Context, request reconcile.Request) {
+// printObjects prints which objects of other shards the client returns.
+func (w *worker) printObjects(ctx context.Context, request reconcile.Request) {
 	other := client.ObjectKey{Namespace: request.Namespace, Name: "theirs"}
-	say("filtered: %t", w.Get(ctx, other, &corev1.ConfigMap{}) == nil)
-	say("unfiltered: %t", w.Get(ctx, other, &corev1.ConfigMap{}, shard.Unfiltered{}) == nil)
+	printLine("filtered: %t", w.Get(ctx, other, &corev1.ConfigMap{}) == nil)
+	printLine("unfiltered: %t", w.Get(ctx, other, &corev1.ConfigMap{}, shard.Unfiltered{}) == nil)
 	list := &corev1.ConfigMapList{}
 	if err := w.List(ctx, list); err != nil {
-		say("cannot list: %v", err)
+		printLine("cannot list: %v", err)
 	}
 	names := make([]string, len(list.Items))
 	for i := range list.Items {
 		names[i] = list.Items[i].Name
 	}
 	slices.Sort(names)
-	say("mine: %s", strings.Join(names, " "))
+	printLine("mine: %s", strings.Join(names, " "))
 }

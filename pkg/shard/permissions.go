@@ -129,7 +129,7 @@ func (c *permissionCheck) serviceAccount(ctx context.Context) string {
 	review, err := c.users.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err == nil {
 		// Roles for a ServiceAccount in another namespace than the Leases have to be written by hand.
-		if name, is := strings.CutPrefix(review.Status.UserInfo.Username, "system:serviceaccount:"+c.options.Namespace+":"); is {
+		if name, ok := strings.CutPrefix(review.Status.UserInfo.Username, "system:serviceaccount:"+c.options.Namespace+":"); ok {
 			return name
 		}
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
 )
 
-// ownAll are caches that show any object as this shard's.
-type ownAll struct{}
+// allOwnedObjects are caches that show any object as this shard's.
+type allOwnedObjects struct{}
 
-func (ownAll) Get(context.Context, *ownership.Kind, int, types.NamespacedName) (client.Object, error) {
+func (allOwnedObjects) Get(context.Context, *ownership.Kind, int, types.NamespacedName) (client.Object, error) {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{shardingv1alpha1.LabelShard("ring"): "a"}}}, nil
 }
 
-func (ownAll) ForEach(context.Context, *ownership.Kind, types.UID, func(client.Object) error) error {
+func (allOwnedObjects) ForEach(context.Context, *ownership.Kind, types.UID, func(client.Object) error) error {
 	return nil
 }
 
@@ -33,7 +33,7 @@ func TestNoReconcileWithoutMembership(t *testing.T) {
 		calls++
 		return reconcile.Result{}, nil
 	})
-	s := &Shard{owned: ownership.New(ownership.Options{Ring: "ring", Shard: "a", Objects: ownAll{}, ConcurrentReleases: 1})}
+	s := &Shard{owned: ownership.New(ownership.Options{Ring: "ring", Shard: "a", Objects: allOwnedObjects{}, ConcurrentReleases: 1})}
 	kind, cache, err := s.owned.Declare(corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{})
 	if err != nil {
 		t.Fatal(err)

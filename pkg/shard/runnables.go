@@ -84,17 +84,17 @@ func (m memberRunnables) Start(ctx context.Context) error {
 		return err
 	}
 	var failed error
-	err := m.lease.Run(ctx, func(held context.Context, current *membership.Member) {
+	err := m.lease.Run(ctx, func(leaseCtx context.Context, current *membership.Member) {
 		log.Info("Acquired shard lease")
-		go m.warnWithoutSharder(held, current)
+		go m.warnWithoutSharder(leaseCtx, current)
 		m.member.Store(current)
 		m.joined.Store(true)
-		defer context.AfterFunc(held, func() {
-			if errors.Is(context.Cause(held), ErrLeaseLost) {
+		defer context.AfterFunc(leaseCtx, func() {
+			if errors.Is(context.Cause(leaseCtx), ErrLeaseLost) {
 				m.end(ErrLeaseLost)
 			}
 		})()
-		failed = m.work(ctx, held, current)
+		failed = m.work(ctx, leaseCtx, current)
 		m.joined.Store(false)
 	})
 	if errors.Is(err, ErrLeaseLost) {
@@ -116,8 +116,8 @@ func (s *Shard) warnWithoutSharder(ctx context.Context, current *membership.Memb
 
 // work runs the added runnables until the Lease is lost or, after ctx has ended, all objects are handed
 // over.
-func (s *Shard) work(ctx, held context.Context, current *membership.Member) error {
-	working, stop := context.WithCancelCause(held)
+func (s *Shard) work(ctx, leaseCtx context.Context, current *membership.Member) error {
+	working, stop := context.WithCancelCause(leaseCtx)
 	defer stop(nil)
 	if err := s.watchOwned(working); err != nil {
 		return fmt.Errorf("watching the objects of this shard: %w", err)
@@ -130,7 +130,7 @@ func (s *Shard) work(ctx, held context.Context, current *membership.Member) erro
 	case <-working.Done(): // the Lease is lost, or a runnable has failed
 	}
 	failed := context.Cause(working)
-	lost := errors.Is(context.Cause(held), ErrLeaseLost) // a runnable's own error may wrap ErrLeaseLost
+	lost := errors.Is(context.Cause(leaseCtx), ErrLeaseLost) // a runnable's own error may wrap ErrLeaseLost
 	if ctx.Err() == nil && !lost {
 		s.endAfterFailure(failed)
 	}

@@ -146,14 +146,14 @@ func (s *Shard) splitCaches(options *manager.Options) {
 		newClient = client.New
 	}
 	options.NewCache = func(config *rest.Config, options cache.Options) (cache.Cache, error) {
-		made, err := newSplitCache(newCache, config, options, s.Selector())
+		split, err := newSplitCache(newCache, config, options, s.Selector())
 		if err == nil {
-			made.onRefusal, s.cache = func(err error) { s.end(err) }, made
+			split.onRefusal, s.cache = func(err error) { s.end(err) }, split
 		}
-		return made, err
+		return split, err
 	}
 	options.NewClient = func(config *rest.Config, options client.Options) (client.Client, error) {
-		made, err := newClient(config, options)
+		inner, err := newClient(config, options)
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +165,7 @@ func (s *Shard) splitCaches(options *manager.Options) {
 			}
 			return newClient(config, options)
 		}
-		return &adoptingClient{Client: made, owned: s.owned}, nil
+		return &adoptingClient{Client: inner, owned: s.owned}, nil
 	}
 	if s.options.HandoverTimeout == 0 {
 		s.options.HandoverTimeout = defaultHandoverTimeout

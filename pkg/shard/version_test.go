@@ -35,7 +35,7 @@ func TestOldAPIServerEndsOperator(t *testing.T) {
 		})
 	}
 	ends := func(p *rig.Running) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		defer cancel()
 		f.Expect(p.Wait(ctx)).To(MatchError("exit status 1"), p.Name())
 		f.Expect(p.Tail(1)).To(HavePrefix("Kubernetes v1.34.3-gke.1000 is too old: "), p.Name())
@@ -49,7 +49,7 @@ func TestOldAPIServerEndsOperator(t *testing.T) {
 	f.Expect(leases.Items).To(BeEmpty())
 
 	f.configMap("any", "")
-	f.says(start(shard.ModeAlone), "ended any\n")
+	f.expectOutput(start(shard.ModeAlone), "ended any\n")
 }
 
 // TestOldAPIServerEndsManagerLater starts a manager before its API server. The manager runs until the API

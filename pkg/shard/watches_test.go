@@ -30,11 +30,11 @@ func (f *fixture) childOf(main *corev1.ConfigMap, name, owner string) *corev1.Se
 // names of the Secrets of its events.
 func (f *fixture) startWatching(mode shard.Mode) (*shard.Manager, <-chan string) {
 	f.t.Helper()
-	seen := make(chan string, 100)
+	names := make(chan string, 100)
 	mgr := f.manager(mode)
 	f.Expect(shard.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, shard.Sharded{}).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, secret client.Object) []reconcile.Request {
-			seen <- secret.GetName()
+			names <- secret.GetName()
 			return nil
 		}), shard.Sharded{}).
 		Complete(nothing)).To(Succeed())
@@ -45,7 +45,7 @@ func (f *fixture) startWatching(mode shard.Mode) (*shard.Manager, <-chan string)
 		stop()
 		f.Expect(<-ended).To(Succeed())
 	})
-	return mgr, seen
+	return mgr, names
 }
 
 // TestWatchedKindIsAssigned has the in-process sharder assign objects of a kind of Watches.
@@ -54,16 +54,16 @@ func TestWatchedKindIsAssigned(t *testing.T) {
 	main := f.plain("main")
 	earlier := f.childOf(main, "earlier", "")
 	f.Expect(f.Client.Create(t.Context(), earlier)).To(Succeed())
-	mgr, seen := f.startWatching(shard.ModeInProcess)
+	mgr, names := f.startWatching(shard.ModeInProcess)
 	f.Eventually(func() map[string]string { return f.labels(main) }).Should(HaveKeyWithValue(ours, "a"))
 	f.Eventually(func() map[string]string { return f.labels(earlier) }).WithTimeout(30*time.Second).Should(Equal(map[string]string{ours: "a"}), "it follows its controller")
-	f.Eventually(seen).Should(Receive(Equal("earlier")))
+	f.Eventually(names).Should(Receive(Equal("earlier")))
 
 	t.Log("What the manager's client writes is assigned with the write")
 	later := f.childOf(main, "later", "")
 	f.Expect(mgr.GetClient().Create(t.Context(), later)).To(Succeed())
 	f.Expect(f.labels(later)).To(Equal(map[string]string{ours: "a"}))
-	f.Eventually(seen).Should(Receive(Equal("later")))
+	f.Eventually(names).Should(Receive(Equal("later")))
 }
 
 // TestWatchedKindIsReleased drains an object as an external sharder does. Its children of a kind of Watches are
@@ -74,8 +74,8 @@ func TestWatchedKindIsReleased(t *testing.T) {
 	main := f.configMap("main", "a")
 	child := f.childOf(main, "child", "a")
 	f.Expect(f.Client.Create(t.Context(), child)).To(Succeed())
-	_, seen := f.startWatching(shard.ModeShard)
-	f.Eventually(seen).Should(Receive(Equal("child")))
+	_, names := f.startWatching(shard.ModeShard)
+	f.Eventually(names).Should(Receive(Equal("child")))
 	f.label(main, drain, "b")
 	f.Eventually(func() map[string]string { return f.labels(main) }).Should(Equal(map[string]string{ours: "b"}), "the drain is acknowledged")
 	f.Expect(f.labels(child)).To(Equal(map[string]string{ours: "b"}))

@@ -150,7 +150,7 @@ func BenchmarkSilence(b *testing.B) {
 		f.sharder(*silent * 2 / 5)
 		f.members(names...)
 		o := f.observe()
-		o.settled(names...)
+		o.awaitOwners(names...)
 		time.Sleep(pause)
 		o.reset()
 		time.Sleep(*silent)

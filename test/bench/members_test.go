@@ -62,16 +62,16 @@ func BenchmarkMembers(b *testing.B) {
 				f.profile(sharder, fmt.Sprintf("%dx%d", size.rings, size.shards))
 				memory := used(b, sharder.PID())
 				took := f.joined(shards, size.shards)
-				what := fmt.Sprintf("%d rings with %d shards, renewing every %s: ", size.rings, size.shards, size.renew)
+				prefix := fmt.Sprintf("%d rings with %d shards, renewing every %s: ", size.rings, size.shards, size.renew)
 				// On a busy machine not all renewals are in time. Dividing by their share overestimates the CPU time for all of
 				// them, because some of it does not grow with their number.
 				share := float64(renewals) * size.renew.Seconds() / restFor.Seconds() / float64(size.rings*size.shards)
-				f.figure(what+"renewals, as a share of those that were due", share, "x-renewals", "about 1")
-				f.figure(what+"CPU", 100*cpu.Seconds()/restFor.Seconds()/share, "%-core", size.cpu)
-				f.figure(what+"memory while idle", memory.Resident/mebibyte, "MiB", size.memory)
-				f.figure(what+"memory, peak", memory.Peak/mebibyte, "MiB-peak", size.memory)
-				f.figure(what+"memory, peak with a join", used(b, sharder.PID()).Peak/mebibyte, "MiB-joined", size.memory)
-				f.figure(what+"time until a join is handled", took.Seconds(), "s-join", "below 1")
+				f.figure(prefix+"renewals, as a share of those that were due", share, "x-renewals", "about 1")
+				f.figure(prefix+"CPU", 100*cpu.Seconds()/restFor.Seconds()/share, "%-core", size.cpu)
+				f.figure(prefix+"memory while idle", memory.Resident/mebibyte, "MiB", size.memory)
+				f.figure(prefix+"memory, peak", memory.Peak/mebibyte, "MiB-peak", size.memory)
+				f.figure(prefix+"memory, peak with a join", used(b, sharder.PID()).Peak/mebibyte, "MiB-joined", size.memory)
+				f.figure(prefix+"time until a join is handled", took.Seconds(), "s-join", "below 1")
 				f.Expect(shards.failures.Load()).To(BeZero(), "shards that have lost their Leases")
 			}
 		})
@@ -121,8 +121,8 @@ func (f *fixture) available(name string, shards int) {
 	}).Should(Succeed())
 }
 
-// renewing renews Leases as shards do, without the shards.
-type renewing struct {
+// leaseRenewer renews Leases as shards do, without the shards.
+type leaseRenewer struct {
 	f         *fixture
 	clientset kubernetes.Interface
 	every     time.Duration
@@ -131,18 +131,18 @@ type renewing struct {
 	renewals, failures atomic.Int64
 }
 
-func (f *fixture) renewing(every time.Duration) *renewing {
+func (f *fixture) renewing(every time.Duration) *leaseRenewer {
 	f.b.Helper()
 	config := rest.CopyConfig(f.Config)
 	config.QPS = -1
 	config.ContentType = runtime.ContentTypeProtobuf
 	clientset, err := kubernetes.NewForConfig(config)
 	f.Expect(err).NotTo(HaveOccurred())
-	return &renewing{f: f, clientset: clientset, every: every, ctx: f.b.Context()}
+	return &leaseRenewer{f: f, clientset: clientset, every: every, ctx: f.b.Context()}
 }
 
 // add makes a shard join a ring. Shards of different rings may have the same name.
-func (r *renewing) add(ringName, name string) error {
+func (r *leaseRenewer) add(ringName, name string) error {
 	holder, seconds, now := ringName+"-"+name, int32(15), metav1.NowMicro()
 	lease, err := r.clientset.CoordinationV1().Leases(r.f.Namespace).Create(r.ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: holder, Labels: map[string]string{shardingv1alpha1.LabelControllerRing: ringName}},
@@ -154,7 +154,7 @@ func (r *renewing) add(ringName, name string) error {
 	return err
 }
 
-func (r *renewing) keep(lease *coordinationv1.Lease) {
+func (r *leaseRenewer) keep(lease *coordinationv1.Lease) {
 	ticker := time.NewTicker(r.every)
 	defer ticker.Stop()
 	for {
@@ -188,7 +188,7 @@ func (r *renewing) keep(lease *coordinationv1.Lease) {
 
 // joined adds a shard to the first ring, and returns how long it takes until the ring's status includes it and an object is
 // assigned to it.
-func (f *fixture) joined(shards *renewing, before int) time.Duration {
+func (f *fixture) joined(shards *leaseRenewer, before int) time.Duration {
 	f.b.Helper()
 	first := ringNumber(0)
 	names := make([]string, before+1)

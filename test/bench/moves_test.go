@@ -36,7 +36,7 @@ func three(b *testing.B, env ...string) (*fixture, *observer, func(string)) {
 	running := f.join(env, "a", "b", "c")
 	f.ready(3)
 	o := f.observe()
-	o.settled("a", "b", "c")
+	o.awaitOwners("a", "b", "c")
 	time.Sleep(pause) // the resyncs after a change of members have ended
 	o.reset()
 	return f, o, func(name string) { f.Expect(running[name].Terminate()).To(Succeed()) }
@@ -51,7 +51,7 @@ func BenchmarkGracefulStop(b *testing.B) {
 				f, o, stop := three(b, env...)
 				began := time.Now()
 				stop("a")
-				took := o.settled("b", "c").Sub(began)
+				took := o.awaitOwners("b", "c").Sub(began)
 				main, child := o.totals(mains), o.totals(children)
 				concurrency := moves
 				if name == "handover" {
@@ -77,13 +77,13 @@ func BenchmarkScaleOut(b *testing.B) {
 		f.join(nil, "a", "b")
 		f.ready(2)
 		o := f.observe()
-		o.settled("a", "b")
+		o.awaitOwners("a", "b")
 		time.Sleep(pause)
 		o.reset()
 		began := time.Now()
 		f.join(nil, "c")
 		joined := time.Now()
-		took := o.settled("a", "b", "c").Sub(joined)
+		took := o.awaitOwners("a", "b", "c").Sub(joined)
 		main, child := o.totals(mains), o.totals(children)
 		writes := main.writes + child.writes
 		plain := f.plainWrites(writes, 2*handovers)
@@ -109,13 +109,13 @@ func BenchmarkScaleOutPlainContract(b *testing.B) {
 			f.release(shard)
 		}
 		o := f.observe()
-		o.settled("a", "b")
+		o.awaitOwners("a", "b")
 		time.Sleep(pause)
 		o.reset()
 		f.keepLease(ringName, "c")
 		f.Eventually(func() string { return f.holder("c") }).Should(Equal("c"))
 		joined := time.Now()
-		o.settled("a", "b", "c")
+		o.awaitOwners("a", "b", "c")
 		main, child := o.moved[mains].Sub(joined), o.moved[children].Sub(joined)
 		moved, followed := o.totals(mains), o.totals(children)
 		b.Logf("%d main objects moved within %s, %d children within %s; mean time in drain %s", moved.moved, main, followed.moved, child, moved.meanDrain)
@@ -141,8 +141,8 @@ func (f *fixture) release(shard string) {
 		options.LabelSelector = selector
 		return client.Watch(ctx, options)
 	}, func(event watch.Event) {
-		if seen, is := event.Object.(*metav1.PartialObjectMetadata); is && event.Type != watch.Deleted {
-			drained <- seen.Name
+		if object, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type != watch.Deleted {
+			drained <- object.Name
 		}
 	})
 	both := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null,%q:null}}}`, shardingv1alpha1.LabelShard(ringName), shardingv1alpha1.LabelDrain(ringName))
@@ -166,7 +166,7 @@ func BenchmarkRollingReplacement(b *testing.B) {
 			stop(old)
 			f.Eventually(func() string { return f.holder(old) }).Should(BeEmpty())
 		}
-		o.settled("d", "e", "f")
+		o.awaitOwners("d", "e", "f")
 		main := o.totals(mains)
 		f.figure("rolling replacement: time without a live owner, mean", main.meanOwnerless.Seconds(), "s-ownerless", "under 0.5 [public: 20]")
 		f.figure("rolling replacement: moves per object", float64(main.moves)/float64(main.objects), "moves/object", "at most 1.55 [public: 1.53]")
@@ -182,7 +182,7 @@ func BenchmarkKilledShard(b *testing.B) {
 		running := f.join(nil, "a", "b", "c")
 		f.ready(3)
 		o := f.observe()
-		o.settled("a", "b", "c")
+		o.awaitOwners("a", "b", "c")
 		time.Sleep(pause)
 		o.reset()
 		f.Expect(running["a"].Kill()).To(Succeed())

@@ -57,22 +57,22 @@ func (f *fixture) observe() *observer {
 	leases, err := f.Clientset.CoordinationV1().Leases(f.Namespace).List(ctx, metav1.ListOptions{})
 	f.Expect(err).NotTo(HaveOccurred())
 	for i := range leases.Items {
-		o.seeLease(&leases.Items[i])
+		o.observeLease(&leases.Items[i])
 	}
 	o.follow(ctx, leases.ResourceVersion, f.Clientset.CoordinationV1().Leases(f.Namespace).Watch, func(event watch.Event) {
-		if lease, is := event.Object.(*coordinationv1.Lease); is {
-			o.seeLease(lease)
+		if lease, ok := event.Object.(*coordinationv1.Lease); ok {
+			o.observeLease(lease)
 		}
 	})
 	for _, resource := range []schema.GroupVersionResource{mains, children} {
 		list, err := f.metadata.Resource(resource).Namespace(f.Namespace).List(ctx, metav1.ListOptions{LabelSelector: shardingv1alpha1.LabelShard(ringName)})
 		f.Expect(err).NotTo(HaveOccurred())
 		for i := range list.Items {
-			o.see(resource, watch.Added, &list.Items[i])
+			o.observeObject(resource, watch.Added, &list.Items[i])
 		}
 		o.follow(ctx, list.ResourceVersion, f.metadata.Resource(resource).Namespace(f.Namespace).Watch, func(event watch.Event) {
-			if seen, is := event.Object.(*metav1.PartialObjectMetadata); is {
-				o.see(resource, event.Type, seen)
+			if metadata, ok := event.Object.(*metav1.PartialObjectMetadata); ok {
+				o.observeObject(resource, event.Type, metadata)
 			}
 		})
 	}
@@ -95,7 +95,7 @@ func (o *observer) follow(ctx context.Context, version string, begin func(contex
 	}()
 }
 
-func (o *observer) seeLease(lease *coordinationv1.Lease) {
+func (o *observer) observeLease(lease *coordinationv1.Lease) {
 	if lease.Labels[shardingv1alpha1.LabelControllerRing] != ringName {
 		return
 	}
@@ -106,25 +106,25 @@ func (o *observer) seeLease(lease *coordinationv1.Lease) {
 		return
 	}
 	o.live[lease.Name] = alive
-	for _, seen := range o.objects {
-		if seen.owner == lease.Name {
-			o.account(seen, time.Now())
+	for _, tracked := range o.objects {
+		if tracked.owner == lease.Name {
+			o.updateOwnerless(tracked, time.Now())
 		}
 	}
 }
 
-// account adds up the time without a live owner.
-func (o *observer) account(seen *object, now time.Time) {
-	switch alive := o.live[seen.owner]; {
-	case alive && !seen.lostAt.IsZero():
-		seen.ownerless += now.Sub(seen.lostAt)
-		seen.lostAt = time.Time{}
-	case !alive && seen.lostAt.IsZero():
-		seen.lostAt = now
+// updateOwnerless adds up the time without a live owner.
+func (o *observer) updateOwnerless(tracked *object, now time.Time) {
+	switch alive := o.live[tracked.owner]; {
+	case alive && !tracked.lostAt.IsZero():
+		tracked.ownerless += now.Sub(tracked.lostAt)
+		tracked.lostAt = time.Time{}
+	case !alive && tracked.lostAt.IsZero():
+		tracked.lostAt = now
 	}
 }
 
-func (o *observer) see(resource schema.GroupVersionResource, kind watch.EventType, found *metav1.PartialObjectMetadata) {
+func (o *observer) observeObject(resource schema.GroupVersionResource, kind watch.EventType, found *metav1.PartialObjectMetadata) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now, known := time.Now(), id{resource, found.Name}
@@ -132,27 +132,27 @@ func (o *observer) see(resource schema.GroupVersionResource, kind watch.EventTyp
 		delete(o.objects, known)
 		return
 	}
-	seen := o.objects[known]
-	if seen == nil {
-		seen = &object{owner: found.Labels[shardingv1alpha1.LabelShard(ringName)]}
-		o.objects[known] = seen
-		o.account(seen, now)
+	tracked := o.objects[known]
+	if tracked == nil {
+		tracked = &object{owner: found.Labels[shardingv1alpha1.LabelShard(ringName)]}
+		o.objects[known] = tracked
+		o.updateOwnerless(tracked, now)
 		return
 	}
-	seen.writes++
+	tracked.writes++
 	o.last = now
-	if owner := found.Labels[shardingv1alpha1.LabelShard(ringName)]; owner != seen.owner {
-		seen.owner = owner
-		seen.moves++
+	if owner := found.Labels[shardingv1alpha1.LabelShard(ringName)]; owner != tracked.owner {
+		tracked.owner = owner
+		tracked.moves++
 		o.moved[resource] = now
-		o.account(seen, now)
+		o.updateOwnerless(tracked, now)
 	}
 	switch _, draining := found.Labels[shardingv1alpha1.LabelDrain(ringName)]; {
-	case draining && seen.drainedSince.IsZero():
-		seen.drainedSince = now
-	case !draining && !seen.drainedSince.IsZero():
-		seen.drained += now.Sub(seen.drainedSince)
-		seen.drainedSince = time.Time{}
+	case draining && tracked.drainedSince.IsZero():
+		tracked.drainedSince = now
+	case !draining && !tracked.drainedSince.IsZero():
+		tracked.drained += now.Sub(tracked.drainedSince)
+		tracked.drainedSince = time.Time{}
 	}
 }
 
@@ -160,23 +160,23 @@ func (o *observer) see(resource schema.GroupVersionResource, kind watch.EventTyp
 func (o *observer) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, seen := range o.objects {
-		seen.writes, seen.moves, seen.drained, seen.ownerless = 0, 0, 0, 0
+	for _, tracked := range o.objects {
+		tracked.writes, tracked.moves, tracked.drained, tracked.ownerless = 0, 0, 0, 0
 	}
 	o.last = time.Time{}
 }
 
-// settled waits until the owner of every object, and of every child, is that of a ring of these shards. It returns when the last
+// awaitOwners waits until the owner of every object, and of every child, is that of a ring of these shards. It returns when the last
 // write was observed.
-func (o *observer) settled(shards ...string) time.Time {
+func (o *observer) awaitOwners(shards ...string) time.Time {
 	o.f.b.Helper()
 	wanted := ring.New(shards)
 	o.f.Eventually(func() int {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		wrong := 0
-		for known, seen := range o.objects {
-			if seen.owner != wanted.Owner(o.f.key(known.name)) || !seen.drainedSince.IsZero() {
+		for known, tracked := range o.objects {
+			if tracked.owner != wanted.Owner(o.f.key(known.name)) || !tracked.drainedSince.IsZero() {
 				wrong++
 			}
 		}
@@ -194,13 +194,13 @@ func (o *observer) describe(wanted *ring.Ring) string {
 	defer o.mu.Unlock()
 	var text strings.Builder
 	count := map[schema.GroupVersionResource]int{}
-	for known, seen := range o.objects {
+	for known, tracked := range o.objects {
 		want := wanted.Owner(o.f.key(known.name))
-		if seen.owner == want && seen.drainedSince.IsZero() {
+		if tracked.owner == want && tracked.drainedSince.IsZero() {
 			continue
 		}
 		if count[known.resource]++; count[known.resource] <= few {
-			fmt.Fprintf(&text, "\n%s %s: %s instead of %s, %d writes, draining %t", known.resource.Resource, known.name, seen.owner, want, seen.writes, !seen.drainedSince.IsZero())
+			fmt.Fprintf(&text, "\n%s %s: %s instead of %s, %d writes, draining %t", known.resource.Resource, known.name, tracked.owner, want, tracked.writes, !tracked.drainedSince.IsZero())
 		}
 	}
 	return fmt.Sprintf("%v%s", count, text.String())
@@ -214,8 +214,8 @@ func (o *observer) owned(shards ...string) time.Time {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		wrong := 0
-		for _, seen := range o.objects {
-			if !members.Has(seen.owner) {
+		for _, tracked := range o.objects {
+			if !members.Has(tracked.owner) {
 				wrong++
 			}
 		}
@@ -239,21 +239,21 @@ func (o *observer) totals(resource schema.GroupVersionResource) totals {
 		sum                totals
 		drained, ownerless time.Duration
 	)
-	for known, seen := range o.objects {
+	for known, tracked := range o.objects {
 		if known.resource != resource {
 			continue
 		}
 		sum.objects++
-		sum.writes += seen.writes
-		sum.moves += seen.moves
-		if seen.moves > 0 {
+		sum.writes += tracked.writes
+		sum.moves += tracked.moves
+		if tracked.moves > 0 {
 			sum.moved++
 		}
-		if seen.moves > 1 {
+		if tracked.moves > 1 {
 			sum.movedTwice++
 		}
-		drained += seen.drained
-		ownerless += seen.ownerless
+		drained += tracked.drained
+		ownerless += tracked.ownerless
 	}
 	sum.meanDrain = drained / time.Duration(max(1, sum.moved))
 	sum.meanOwnerless = ownerless / time.Duration(max(1, sum.objects))

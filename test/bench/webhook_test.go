@@ -63,8 +63,8 @@ func (f *fixture) declare(name string, resource shardingv1alpha1.RingResource, s
 	})).To(Succeed())
 }
 
-// hang starts a sharder, waits until all rings have their webhooks, and pauses it.
-func (f *fixture) hang(rings int) {
+// pauseSharder starts a sharder, waits until all rings have their webhooks, and pauses it.
+func (f *fixture) pauseSharder(rings int) {
 	f.b.Helper()
 	sharder := f.StartSharder(f.b, rig.SharderOptions{Roles: []string{"test/bench/testdata/webhook-role.yaml"}, Shipped: true})
 	f.Eventually(func() []admissionregistrationv1.MutatingWebhookConfiguration { return f.webhooks() }).Should(HaveLen(rings))
@@ -101,7 +101,7 @@ func BenchmarkHungSharder(b *testing.B) {
 		for i := range rings {
 			f.define(i)
 		}
-		f.hang(rings)
+		f.pauseSharder(rings)
 		owned := f.owned(0, rings)
 		f.Expect(slices.Min(owned)).To(BeNumerically(">", 900*time.Millisecond), "every ring's webhook was called")
 		var with, without []time.Duration
@@ -147,15 +147,15 @@ func (f *fixture) withoutWebhooks(rings int, do func()) {
 
 // BenchmarkRingsOnOneResource finds the number of rings with one main resource at which requests fail while their sharder hangs.
 func BenchmarkRingsOnOneResource(b *testing.B) {
-	const most = 38
+	const maxRings = 38
 	for b.Loop() {
 		f := withoutRing(b)
-		for i := range most {
+		for i := range maxRings {
 			f.declare(fmt.Sprintf("ring-%d", i), shardingv1alpha1.RingResource{GroupResource: shardingv1alpha1.GroupResource{Resource: mains.Resource}},
 				&metav1.LabelSelector{MatchLabels: map[string]string{fmt.Sprintf("ring-%d", i): "true"}})
 		}
-		f.hang(most)
-		took, failed := make([]time.Duration, most+1), make([]error, most+1)
+		f.pauseSharder(maxRings)
+		took, failed := make([]time.Duration, maxRings+1), make([]error, maxRings+1)
 		var group sync.WaitGroup
 		for _, rings := range []int{1, 2, 4, 8, 16, 30, 31, 32, 33, 34, 35, 36, 37, 38} {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("rings-%d", rings), Labels: map[string]string{}}}
@@ -186,7 +186,7 @@ func BenchmarkRingsOnOneResource(b *testing.B) {
 		}
 		f.figure("rings with one main resource that fail a request, hung sharder", float64(fewest), "rings", "more than 30")
 		f.figure("8 rings with one main resource, hung sharder, one request", took[8].Seconds(), "s", "8 timeouts of 1 [before: failed after 34]")
-		f.warned(most)
+		f.warned(maxRings)
 	}
 }
 

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// patience is the timeout for what takes a cluster seconds, on machines that are slow or busy.
-	patience = 2 * time.Minute
-	interval = 200 * time.Millisecond
+	// testTimeout bounds operations that take a cluster seconds, also on a slow or busy machine.
+	testTimeout = 2 * time.Minute
+	interval    = 200 * time.Millisecond
 )
 
 // cluster is the cluster under test, as one test sees it.
@@ -86,7 +86,7 @@ func (c *cluster) removeNamespace() {
 	NewWithT(c).Eventually(func() bool {
 		_, err := namespaces.Get(ctx, c.namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
-	}, patience, interval).Should(BeTrue(), "namespace %s is not removed", c.namespace)
+	}, testTimeout, interval).Should(BeTrue(), "namespace %s is not removed", c.namespace)
 }
 
 // image returns the full name of one of our images.
@@ -97,10 +97,10 @@ func image(name string) string {
 // onNode reports whether this process reaches ClusterIPs.
 func onNode() bool { return os.Getenv("E2E_ON_NODE") != "" }
 
-// eventually is Gomega's, with the timeout patience.
+// eventually is Gomega's Eventually, with testTimeout.
 func (c *cluster) eventually(condition func(g Gomega), message string, args ...any) {
 	c.Helper()
-	NewWithT(c).Eventually(c.Context(), condition, patience, interval).
+	NewWithT(c).Eventually(c.Context(), condition, testTimeout, interval).
 		Should(Succeed(), func() string { return fmt.Sprintf(message, args...) })
 }
 

@@ -63,7 +63,7 @@ func helloService() *corev1.Service {
 
 // clientPod runs 'hello get' until it is deleted, or until a request fails after the first answer.
 func clientPod(name, url string) *corev1.Pod {
-	spec := restrictedPod(container("hello", "get", "-n", "0", "-every", "10ms", "-patience", patience.String(), url))
+	spec := restrictedPod(container("hello", "get", "-n", "0", "-every", "10ms", "-startup-timeout", testTimeout.String(), url))
 	spec.RestartPolicy = corev1.RestartPolicyNever
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
 }

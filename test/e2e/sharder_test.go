@@ -38,7 +38,7 @@ func (c *cluster) install() {
 		if c.Failed() {
 			(&cluster{T: c.T, client: c.client, namespace: system}).dump()
 		}
-		c.kubectl("", "delete", "--ignore-not-found", "--timeout="+patience.String(), "-k", "config/default")
+		c.kubectl("", "delete", "--ignore-not-found", "--timeout="+testTimeout.String(), "-k", "config/default")
 	})
 	c.sharderIsReady()
 }

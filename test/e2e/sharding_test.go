@@ -26,7 +26,7 @@ func TestSharding(t *testing.T) {
 	s.step("scaled down", 2, func() { c.kubectl("", "scale", "-n", c.namespace, "deployment/budget", "--replicas=2") })
 	s.step("restarted by a rollout", 2, func() {
 		c.kubectl("", "rollout", "restart", "-n", c.namespace, "deployment/budget")
-		c.kubectl("", "rollout", "status", "-n", c.namespace, "deployment/budget", "--timeout="+patience.String())
+		c.kubectl("", "rollout", "status", "-n", c.namespace, "deployment/budget", "--timeout="+testTimeout.String())
 	})
 	renewed := c.renewCertificate() // which takes up to a minute
 	s.step("shard killed", 2, func() {
@@ -36,14 +36,14 @@ func TestSharding(t *testing.T) {
 	s.step("leader of the sharder replaced", 2, c.replaceLeader)
 	s.step("sharder restarted by a rollout", 2, func() {
 		c.kubectl("", "rollout", "restart", "-n", system, "deployment/sharder")
-		c.kubectl("", "rollout", "status", "-n", system, "deployment/sharder", "--timeout="+patience.String())
+		c.kubectl("", "rollout", "status", "-n", system, "deployment/sharder", "--timeout="+testTimeout.String())
 		c.sharderIsReady()
 	})
 	s.leave()
 }
 
-// sharded is an operator with its ring, and a namespace with objects.
-type sharded struct {
+// shardedOperator is an operator with its ring, and a namespace with objects.
+type shardedOperator struct {
 	*cluster
 	ringmaster func(stdin string, args ...string) string
 	// ring has the name of the operator's namespace.
@@ -55,9 +55,9 @@ type sharded struct {
 const standing = 30
 
 // shard follows docs/how-to/install.md with the sample operator.
-func (c *cluster) shard(replicas int32) *sharded {
+func (c *cluster) shard(replicas int32) *shardedOperator {
 	c.Helper()
-	s := &sharded{cluster: c, ringmaster: c.ringmaster(), ring: c.namespace}
+	s := &shardedOperator{cluster: c, ringmaster: c.ringmaster(), ring: c.namespace}
 	another := connect(c.T)
 	s.objects = another.namespace
 	c.kubectl(fmt.Sprintf(ringManifest, s.ring, s.objects), "apply", "-f", "-")
@@ -78,25 +78,25 @@ func (c *cluster) shard(replicas int32) *sharded {
 	if _, err := c.client.AppsV1().Deployments(c.namespace).Create(c.Context(), budgetDeployment(s.ring, replicas), metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	c.kubectl("", "wait", "--for=condition=Ready", "controllerring/"+s.ring, "--timeout="+patience.String())
+	c.kubectl("", "wait", "--for=condition=Ready", "controllerring/"+s.ring, "--timeout="+testTimeout.String())
 	s.user = c.startUser(s.objects)
 	s.step("started", int(replicas), func() {})
 	return s
 }
 
 // step does something to the shards, and waits until all objects have an owner among the wanted number of shards.
-func (s *sharded) step(what string, shards int, do func()) {
+func (s *shardedOperator) step(description string, shards int, do func()) {
 	s.Helper()
 	began := time.Now()
 	do()
 	s.owned(shards)
-	s.Logf("%s: all objects have a live owner after %.1f s", what, time.Since(began).Seconds())
+	s.Logf("%s: all objects have a live owner after %.1f s", description, time.Since(began).Seconds())
 	s.user.expectNoFailures(s.cluster)
 }
 
 // owned waits until the wanted number of shards is live, each with objects, and every object and its child
 // have one of them as their owner.
-func (s *sharded) owned(shards int) {
+func (s *shardedOperator) owned(shards int) {
 	s.Helper()
 	s.eventually(func(g Gomega) {
 		live := s.liveShards(g)
@@ -127,7 +127,7 @@ func (s *sharded) owned(shards int) {
 }
 
 // liveShards are the ready pods that hold their Lease.
-func (s *sharded) liveShards(g Gomega) map[string]int {
+func (s *shardedOperator) liveShards(g Gomega) map[string]int {
 	pods, err := s.client.CoreV1().Pods(s.namespace).List(s.Context(), metav1.ListOptions{LabelSelector: "app=" + budget})
 	g.Expect(err).NotTo(HaveOccurred())
 	live := map[string]int{}
@@ -145,7 +145,7 @@ func (s *sharded) liveShards(g Gomega) map[string]int {
 }
 
 // oneShard is the name of one of the pods.
-func (s *sharded) oneShard() string {
+func (s *shardedOperator) oneShard() string {
 	s.Helper()
 	for name := range s.liveShards(NewWithT(s)) {
 		return name
@@ -155,13 +155,13 @@ func (s *sharded) oneShard() string {
 }
 
 // leave uninstalls the operator and its ring, as docs/how-to/install.md describes.
-func (s *sharded) leave() {
+func (s *shardedOperator) leave() {
 	s.Helper()
 	g := NewWithT(s)
 	s.user.stop()
 	s.user.ended.Wait()
 	s.user.expectNoFailures(s.cluster)
-	s.kubectl("", "delete", "deployment", "-n", s.namespace, budget, "--cascade=foreground", "--timeout="+patience.String())
+	s.kubectl("", "delete", "deployment", "-n", s.namespace, budget, "--cascade=foreground", "--timeout="+testTimeout.String())
 	s.kubectl("", "delete", "controllerring", s.ring)
 	s.Log(s.ringmaster("", "unlabel", s.ring, "--yes"))
 	for _, label := range []string{shardingv1alpha1.LabelShard(s.ring), shardingv1alpha1.LabelDrain(s.ring)} {

@@ -90,7 +90,7 @@ func (c *cluster) runIngress() *web {
 	if _, err := c.client.AppsV1().Deployments(c.namespace).Create(c.Context(), ingressDeployment(), metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	c.kubectl("", "rollout", "status", "-n", c.namespace, "deployment/"+ingress, "--timeout="+patience.String())
+	c.kubectl("", "rollout", "status", "-n", c.namespace, "deployment/"+ingress, "--timeout="+testTimeout.String())
 	return c.ingressWeb()
 }
 
@@ -103,7 +103,7 @@ func (c *cluster) ingressWeb() *web {
 		if err != nil {
 			c.Fatal(err)
 		}
-		client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+		client := &http.Client{Timeout: testTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 		return &web{client, "http://" + service.Spec.ClusterIP}
 	}
 	client, err := rest.HTTPClientFor(c.config)

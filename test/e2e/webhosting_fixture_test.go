@@ -78,8 +78,8 @@ func (h *hosting) installOperator() {
 	manifests := h.kubectl("", "kustomize", h.overlay())
 	h.kubectl(manifests, "apply", "--server-side", "-f", "-")
 	h.Cleanup(func() { h.remove(manifests) })
-	h.kubectl("", "wait", "--for=condition=Established", "crd", "websites.webhosting.timebertt.dev", "themes.webhosting.timebertt.dev", "--timeout="+patience.String())
-	h.kubectl("", "rollout", "status", "-n", hostingSystem, "deployment/"+operator, "--timeout="+patience.String())
+	h.kubectl("", "wait", "--for=condition=Established", "crd", "websites.webhosting.timebertt.dev", "themes.webhosting.timebertt.dev", "--timeout="+testTimeout.String())
+	h.kubectl("", "rollout", "status", "-n", hostingSystem, "deployment/"+operator, "--timeout="+testTimeout.String())
 }
 
 // remove deletes the samples and the operator. It deletes pods first, so that namespaces are removed
@@ -89,11 +89,11 @@ func (h *hosting) remove(manifests string) {
 		(&cluster{T: h.T, client: h.client, namespace: hostingSystem}).dump()
 		h.dumpProjects()
 	}
-	h.kubectl("", "delete", "websites", "--all", "--all-namespaces", "--timeout="+patience.String())
-	h.kubectl("", "wait", "--for=delete", "pods", "--all-namespaces", "-l", websitePods, "--timeout="+patience.String())
-	h.kubectl("", "delete", "deployment", "-n", hostingSystem, operator, "--cascade=foreground", "--timeout="+patience.String())
+	h.kubectl("", "delete", "websites", "--all", "--all-namespaces", "--timeout="+testTimeout.String())
+	h.kubectl("", "wait", "--for=delete", "pods", "--all-namespaces", "-l", websitePods, "--timeout="+testTimeout.String())
+	h.kubectl("", "delete", "deployment", "-n", hostingSystem, operator, "--cascade=foreground", "--timeout="+testTimeout.String())
 	both := manifests + "\n---\n" + h.kubectl("", "kustomize", samples)
-	h.kubectl(both, "delete", "--ignore-not-found", "--timeout="+patience.String(), "-f", "-")
+	h.kubectl(both, "delete", "--ignore-not-found", "--timeout="+testTimeout.String(), "-f", "-")
 }
 
 // overlay writes a kustomization for the images under test, and returns its folder.
@@ -108,17 +108,17 @@ func (h *hosting) overlay() string {
 		h.Fatal(err)
 	}
 	ours := image("webhosting")
-	at := strings.LastIndex(ours, ":")
-	content := fmt.Appendf(nil, overlay, manifests, ours[:at], ours[at+1:], image("nginx"))
+	i := strings.LastIndex(ours, ":")
+	content := fmt.Appendf(nil, overlay, manifests, ours[:i], ours[i+1:], image("nginx"))
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), content, 0o600); err != nil {
 		h.Fatal(err)
 	}
 	return folder
 }
 
-// settled waits until the wanted number of instances is ready, one is elected if the mode has an election, and
+// awaitInstances waits until the wanted number of instances is ready, one is elected if the mode has an election, and
 // every Website and its children have the same live owner if the mode shards.
-func (h *hosting) settled(instances int) {
+func (h *hosting) awaitInstances(instances int) {
 	h.Helper()
 	h.eventually(func(g Gomega) {
 		live := h.instances(g)

@@ -17,7 +17,7 @@ type mode struct {
 	name string
 	// elected is the Lease of the leader, or of the in-process sharder, or "".
 	elected string
-	// sharded is whether every object has an owner.
+	// shardedOperator is whether every object has an owner.
 	sharded bool
 }
 
@@ -63,7 +63,7 @@ func (h *hosting) runSteps() {
 	h.step("scaled down", 2, func() { h.kubectl("", "scale", "-n", hostingSystem, "deployment/"+operator, "--replicas=2") })
 	h.step("restarted by a rollout", 2, func() {
 		h.kubectl("", "rollout", "restart", "-n", hostingSystem, "deployment/"+operator)
-		h.kubectl("", "rollout", "status", "-n", hostingSystem, "deployment/"+operator, "--timeout="+patience.String())
+		h.kubectl("", "rollout", "status", "-n", hostingSystem, "deployment/"+operator, "--timeout="+testTimeout.String())
 	})
 	h.step("instance crashed, and a website made", 2, func() {
 		h.crash(h.busiest())
@@ -81,7 +81,7 @@ func (h *hosting) step(name string, instances int, do func()) {
 	h.Helper()
 	began := time.Now()
 	do()
-	h.settled(instances)
+	h.awaitInstances(instances)
 	h.Logf("%s: settled after %.1f s", name, time.Since(began).Seconds())
 	if h.visitor != nil {
 		h.visitor.expectNoFailures(h.cluster)
@@ -92,7 +92,7 @@ func (h *hosting) step(name string, instances int, do func()) {
 func (h *hosting) applySamples() {
 	h.Helper()
 	h.kubectl("", "apply", "-k", samples)
-	h.kubectl("", "wait", "websites", "--all", "--all-namespaces", readyPhase, "--timeout="+patience.String())
+	h.kubectl("", "wait", "websites", "--all", "--all-namespaces", readyPhase, "--timeout="+testTimeout.String())
 	h.pagesAreCurrent()
 }
 
@@ -101,14 +101,14 @@ func (h *hosting) changeTheme() {
 	h.Helper()
 	h.kubectl("", "patch", "theme", sampleTheme, "--type=merge", "-p", `{"spec":{"color":"rebeccapurple"}}`)
 	h.pagesAreCurrent()
-	h.kubectl("", "wait", "websites", "--all", "--all-namespaces", readyPhase, "--timeout="+patience.String())
+	h.kubectl("", "wait", "websites", "--all", "--all-namespaces", readyPhase, "--timeout="+testTimeout.String())
 }
 
 // makeWebsite makes a Website whose name the API server chooses, and waits until it is served.
 func (h *hosting) makeWebsite() {
 	h.Helper()
 	name := strings.TrimSpace(h.kubectl(lateWebsite, "create", "-f", "-", "-o", "name"))
-	h.kubectl("", "wait", "-n", sampleProject, name, readyPhase, "--timeout="+patience.String())
+	h.kubectl("", "wait", "-n", sampleProject, name, readyPhase, "--timeout="+testTimeout.String())
 	h.pagesAreCurrent()
 }
 

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = rig.Timeout
+	testTimeout = rig.Timeout
 
 	withDefault     = "../../config/default"
 	withCertManager = "../../config/with-cert-manager"

@@ -104,14 +104,14 @@ func TestInstalledPermissionsSuffice(t *testing.T) {
 	g.Eventually(func() (string, error) {
 		err := i.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 		return object.Labels[shardingv1alpha1.LabelShard(ring.Name)], err
-	}, patience).Should(Equal("alive"))
+	}, testTimeout).Should(Equal("alive"))
 	g.Eventually(func() (string, error) {
 		err := i.Client.Get(t.Context(), client.ObjectKeyFromObject(dead), dead)
 		return dead.Labels[shardingv1alpha1.LabelState], err
-	}, patience).Should(Equal("dead"))
+	}, testTimeout).Should(Equal("dead"))
 	g.Eventually(func() int {
 		return len(strings.Fields(i.kubectl(t, "", "get", "events", "-n", i.Namespace, "-o", "name")))
-	}, patience).Should(BeNumerically(">", 0), "events about the shard")
+	}, testTimeout).Should(BeNumerically(">", 0), "events about the shard")
 
 	g.Expect(get(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", p.health), "", nil)).To(Equal(http.StatusOK))
 	i.seesMetrics(t, g, p)
@@ -141,8 +141,8 @@ func (i *installed) declare(t *testing.T) *shardingv1alpha1.ControllerRing {
 // grant applies the role that 'ringmaster role' prints for a ring.
 func (i *installed) grant(t *testing.T, g *WithT, ring *shardingv1alpha1.ControllerRing) {
 	t.Helper()
-	printed, said, err := run(t, rig.Build(t, "./cmd/ringmaster", rig.Race), i.kubeconfig, "", "role", ring.Name)
-	g.Expect(err).NotTo(HaveOccurred(), said)
+	printed, stderr, err := run(t, rig.Build(t, "./cmd/ringmaster", rig.Race), i.kubeconfig, "", "role", ring.Name)
+	g.Expect(err).NotTo(HaveOccurred(), stderr)
 	i.kubectl(t, printed, "apply", "--validate=strict", "-f", "-")
 	t.Cleanup(func() { i.removeRoles(t, ring) })
 }
@@ -150,9 +150,9 @@ func (i *installed) grant(t *testing.T, g *WithT, ring *shardingv1alpha1.Control
 // removeRoles deletes the cluster roles of a ring, so that the next run of the test starts without them.
 func (i *installed) removeRoles(t *testing.T, ring *shardingv1alpha1.ControllerRing) {
 	t.Helper()
-	of := client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring.Name}
+	ofRing := client.MatchingLabels{shardingv1alpha1.LabelControllerRing: ring.Name}
 	for _, object := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}} {
-		if err := i.Client.DeleteAllOf(context.WithoutCancel(t.Context()), object, of); err != nil {
+		if err := i.Client.DeleteAllOf(context.WithoutCancel(t.Context()), object, ofRing); err != nil {
 			t.Error(err)
 		}
 	}
@@ -170,7 +170,7 @@ func (i *installed) condition(t *testing.T, g *WithT, ring *shardingv1alpha1.Con
 			return found.Reason
 		}
 		return "not looked at"
-	}, patience, "100ms").Should(Equal(reason))
+	}, testTimeout, "100ms").Should(Equal(reason))
 }
 
 // lease creates the Lease of a shard that renews once.
@@ -210,7 +210,7 @@ func (i *installed) seesMetrics(t *testing.T, g *WithT, p *replica) {
 	url := fmt.Sprintf("https://127.0.0.1:%d/metrics", p.metrics)
 	g.Expect(get(t, url, "", trust)).To(Equal(http.StatusUnauthorized))
 	g.Expect(get(t, url, stranger, trust)).To(Equal(http.StatusForbidden))
-	g.Eventually(func() int { return get(t, url, reader, trust) }, patience, "1s").Should(Equal(http.StatusOK))
+	g.Eventually(func() int { return get(t, url, reader, trust) }, testTimeout, "1s").Should(Equal(http.StatusOK))
 }
 
 // token creates a ServiceAccount and returns a token.
@@ -232,7 +232,7 @@ func get(t *testing.T, url, token string, trust *tls.Config) (status int) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}, Timeout: testTimeout}
 	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
@@ -261,7 +261,7 @@ func TestCertManagerConfiguration(t *testing.T) {
 	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	g.Eventually(func() error {
 		return i.Client.Get(t.Context(), client.ObjectKey{Name: "controllerring-" + ring.Name}, webhook)
-	}, patience).Should(Succeed())
+	}, testTimeout).Should(Succeed())
 	g.Expect(webhook.Annotations).To(HaveKeyWithValue("cert-manager.io/inject-ca-from", "sharding-system/sharder"))
 	g.Expect(webhook.Webhooks[0].ClientConfig.CABundle).To(BeEmpty(), "cert-manager injects it")
 	g.Expect(p.Stop(t.Context())).To(Succeed())

@@ -16,14 +16,14 @@ import (
 )
 
 // createMany creates Websites without workload concurrently.
-func (s *scenario) createMany(of string, n int) {
+func (s *scenario) createMany(theme string, n int) {
 	s.t.Helper()
 	const hands = 8
 	var group sync.WaitGroup
 	for hand := range hands {
 		group.Go(func() {
 			for i := hand; i < n; i += hands {
-				s.create(fmt.Sprintf("%s-%d", of, i), of, map[string]string{"skip-workload": "true"})
+				s.create(fmt.Sprintf("%s-%d", theme, i), theme, map[string]string{"skip-workload": "true"})
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func stopped(s *scenario) {
 	released := uint64(0)
 	s.Eventually(func() uint64 {
 		for _, event := range s.recordedEvents() {
-			if event.What == history.Leased && event.Lease.Shard == victim.name && event.Lease.Holder == "" {
+			if event.Type == history.Leased && event.Lease.Shard == victim.name && event.Lease.Holder == "" {
 				released = event.Lease.Version
 			}
 		}
@@ -125,7 +125,7 @@ func (s *scenario) expectHandedOver(name string, by uint64) {
 	s.Eventually(func(g Gomega) { // the record is later than the writes
 		n, last := 0, map[history.Object]*history.Write{}
 		for _, event := range s.recordedEvents() {
-			if event.What != history.Wrote {
+			if event.Type != history.Wrote {
 				continue
 			}
 			write := event.Write

@@ -49,7 +49,7 @@ func (m *instance) reconciles() ([]history.Event, error) {
 		if err := json.Unmarshal(text, &read); err != nil {
 			return nil, fmt.Errorf("reading a line of %s: %w: %s", m.name, err, text)
 		}
-		what, known := map[string]history.What{"Reconcile begins": history.Started, "Reconcile ends": history.Ended}[read.Message]
+		eventType, known := map[string]history.EventType{"Reconcile begins": history.Started, "Reconcile ends": history.Ended}[read.Message]
 		if !known {
 			continue
 		}
@@ -60,7 +60,7 @@ func (m *instance) reconciles() ([]history.Event, error) {
 			numbers[read.ID] = int64(len(numbers) + 1)
 		}
 		events = append(events, history.Event{
-			Time: read.Time, What: what, Process: m.id, Shard: m.name,
+			Time: read.Time, Type: eventType, Process: m.id, Shard: m.name,
 			Reconcile: &history.Reconcile{
 				Number: numbers[read.ID],
 				Object: history.Object{Group: website.Group, Kind: website.Kind, Namespace: read.Namespace, Name: read.Name},
@@ -106,7 +106,7 @@ func (s *scenario) waitUntilIdle() {
 
 // recordedWrites returns the recorded writes.
 func (s *scenario) recordedWrites() []history.Event {
-	return slices.DeleteFunc(s.recordedEvents(), func(e history.Event) bool { return e.What != history.Wrote })
+	return slices.DeleteFunc(s.recordedEvents(), func(e history.Event) bool { return e.Type != history.Wrote })
 }
 
 // waitForRecord waits until all writes are recorded.
@@ -159,9 +159,9 @@ func (s *scenario) checkHistory(except ...oracle.Rule) {
 // reportViolations reports violations, with the events around the first one.
 func (s *scenario) reportViolations(violations []oracle.Violation, events []history.Event) {
 	s.t.Helper()
-	const most, around = 10, 5 * time.Second
+	const maxEvents, around = 10, 5 * time.Second
 	for i, v := range violations {
-		if i == most {
+		if i == maxEvents {
 			s.t.Errorf("%d violations in total", len(violations))
 			return
 		}
@@ -170,10 +170,10 @@ func (s *scenario) reportViolations(violations []oracle.Violation, events []hist
 			continue
 		}
 		for _, event := range events {
-			of := event.Reconcile != nil && event.Reconcile.Object.Name == v.Object.Name ||
+			concerns := event.Reconcile != nil && event.Reconcile.Object.Name == v.Object.Name ||
 				event.Write != nil && strings.HasPrefix(event.Write.Object.Name, v.Object.Name) ||
 				event.Reconcile == nil && event.Write == nil
-			if of && event.Time.After(v.From.Add(-around)) && event.Time.Before(v.To.Add(around)) {
+			if concerns && event.Time.After(v.From.Add(-around)) && event.Time.Before(v.To.Add(around)) {
 				text, err := json.Marshal(event)
 				s.Expect(err).NotTo(HaveOccurred())
 				s.t.Log(string(text))
@@ -187,13 +187,13 @@ func (s *scenario) onlyLeadersWork(events []history.Event) {
 	s.t.Helper()
 	led := map[string]time.Time{}
 	for _, event := range events {
-		if _, known := led[event.Process]; event.What == history.Joined && !known {
+		if _, known := led[event.Process]; event.Type == history.Joined && !known {
 			led[event.Process] = event.Time
 		}
 	}
 	for _, event := range events {
 		// The record of the Lease can be late.
-		if since, known := led[event.Process]; event.What == history.Started && (!known || event.Time.Add(margin/2).Before(since)) {
+		if since, known := led[event.Process]; event.Type == history.Started && (!known || event.Time.Add(margin/2).Before(since)) {
 			s.t.Errorf("%s reconciled %s without leading", event.Process, event.Reconcile.Object)
 		}
 	}
@@ -206,8 +206,8 @@ func (s *environment) watchLeader(ctx context.Context) {
 	informer := factory.Coordination().V1().Leases().Informer()
 	leader := ""
 	note := func(object any) {
-		lease, is := object.(*coordinationv1.Lease)
-		if !is {
+		lease, ok := object.(*coordinationv1.Lease)
+		if !ok {
 			return
 		}
 		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
@@ -217,12 +217,12 @@ func (s *environment) watchLeader(ctx context.Context) {
 		}
 		version, _ := strconv.ParseUint(lease.ResourceVersion, 10, 64)
 		if leader != "" {
-			s.recorder.Record(history.Event{What: history.Leased, Lease: &history.Lease{Shard: leader, Holder: name, Version: version}})
+			s.recorder.Record(history.Event{Type: history.Leased, Lease: &history.Lease{Shard: leader, Holder: name, Version: version}})
 		}
 		leader = name
 		if m := s.instance(name); m != nil {
-			s.recorder.Record(history.Event{What: history.Leased, Lease: &history.Lease{Shard: name, Holder: name, Instance: holder, Version: version}})
-			s.recorder.Record(history.Event{What: history.Joined, Process: m.id, Shard: name, Instance: holder})
+			s.recorder.Record(history.Event{Type: history.Leased, Lease: &history.Lease{Shard: name, Holder: name, Instance: holder, Version: version}})
+			s.recorder.Record(history.Event{Type: history.Joined, Process: m.id, Shard: name, Instance: holder})
 		}
 	}
 	_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, object any) { note(object) }})

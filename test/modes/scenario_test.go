@@ -32,8 +32,8 @@ const (
 	// instances is the number of instances, and population the number of permanent Websites.
 	instances, population = 3, 24
 
-	patience = rig.Timeout
-	polling  = 250 * time.Millisecond
+	testTimeout = rig.Timeout
+	polling     = 250 * time.Millisecond
 )
 
 // The times of Leases: short, so that tests do not wait long for a death, and long enough for a busy machine.
@@ -76,10 +76,10 @@ type scenario struct {
 }
 
 func (s *environment) scenario(t *testing.T) *scenario {
-	made := &scenario{environment: s, WithT: NewWithT(t), t: t}
-	made.SetDefaultEventuallyTimeout(patience)
-	made.SetDefaultEventuallyPollingInterval(polling)
-	return made
+	created := &scenario{environment: s, WithT: NewWithT(t), t: t}
+	created.SetDefaultEventuallyTimeout(testTimeout)
+	created.SetDefaultEventuallyPollingInterval(polling)
+	return created
 }
 
 // newScenario prepares everything except the instances, and starts to record.
@@ -174,7 +174,7 @@ func (s *scenario) stopSharder() {
 
 // timeoutContext returns a context with the timeout of a test step.
 func (s *scenario) timeoutContext() context.Context {
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout)
 	s.t.Cleanup(cancel)
 	return ctx
 }
@@ -238,7 +238,7 @@ func (s *scenario) waitForMembership(m *instance) {
 	lease, err := s.Clientset.CoordinationV1().Leases(s.Namespace).Get(s.t.Context(), m.name, metav1.GetOptions{})
 	s.Expect(err).NotTo(HaveOccurred())
 	s.recorder.Record(history.Event{
-		What: history.Joined, Process: m.id, Shard: m.name, Instance: lease.Annotations[shardingv1alpha1.AnnotationInstance],
+		Type: history.Joined, Process: m.id, Shard: m.name, Instance: lease.Annotations[shardingv1alpha1.AnnotationInstance],
 	})
 }
 
@@ -257,8 +257,8 @@ func (m *instance) ready() error {
 	return nil
 }
 
-func (s *environment) record(what history.What, m *instance) {
-	s.recorder.Record(history.Event{What: what, Process: m.id, Shard: m.name})
+func (s *environment) record(eventType history.EventType, m *instance) {
+	s.recorder.Record(history.Event{Type: eventType, Process: m.id, Shard: m.name})
 }
 
 // running returns the instances that the test has not ended.

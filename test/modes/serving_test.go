@@ -19,18 +19,18 @@ import (
 // serves: a Website gets all its children, and its status shows its phase.
 func serves(s *scenario) {
 	s.changeTheme("served")
-	made := s.create("served", "served", nil)
-	s.waitForChildren(made)
-	s.waitForPhase(made, "Pending")
-	s.makeReady(made)
-	s.waitForPhase(made, "Ready")
+	created := s.create("served", "served", nil)
+	s.waitForChildren(created)
+	s.waitForPhase(created, "Pending")
+	s.makeReady(created)
+	s.waitForPhase(created, "Ready")
 }
 
 // heals: children of a Website that another client changes or deletes are restored.
 func heals(s *scenario) {
 	s.changeTheme("healed")
-	made := s.create("healed", "healed", nil)
-	s.waitForChildren(made)
+	created := s.create("healed", "healed", nil)
+	s.waitForChildren(created)
 	for kind, test := range map[string]struct {
 		harm func(client.Object)
 		is   func(client.Object) any
@@ -54,17 +54,17 @@ func heals(s *scenario) {
 	} {
 		s.t.Run(kind, func(t *testing.T) {
 			s := s.scenario(t)
-			before := s.waitForChildren(made)[kind]
+			before := s.waitForChildren(created)[kind]
 			want := test.is(before)
 			harmed, _ := before.DeepCopyObject().(client.Object)
 			test.harm(harmed)
 			s.Expect(s.Client.Patch(t.Context(), harmed, client.MergeFrom(before))).To(Succeed()) // regardless of its version
 			s.Expect(harmed.GetResourceVersion()).NotTo(Equal(before.GetResourceVersion()))
-			s.Eventually(func(g Gomega) any { return test.is(s.children(g, made)[kind]) }).Should(Equal(want))
+			s.Eventually(func(g Gomega) any { return test.is(s.children(g, created)[kind]) }).Should(Equal(want))
 
 			s.Expect(s.Client.Delete(t.Context(), before)).To(Succeed())
 			s.Eventually(func(g Gomega) {
-				after := s.waitForChildren(made)[kind]
+				after := s.waitForChildren(created)[kind]
 				g.Expect(after.GetUID()).NotTo(Equal(before.GetUID()))
 			}).Should(Succeed())
 		})
@@ -94,7 +94,7 @@ func themeChanges(s *scenario) {
 func (s *scenario) workers(since time.Time) map[string]map[string]bool {
 	workers := map[string]map[string]bool{}
 	for _, event := range s.allReconciles() {
-		if event.What != history.Started || event.Time.Before(since) {
+		if event.Type != history.Started || event.Time.Before(since) {
 			continue
 		}
 		name := event.Reconcile.Object.Name
@@ -108,11 +108,11 @@ func (s *scenario) workers(since time.Time) map[string]map[string]bool {
 
 // themeIsMissing: the status of a Website shows it, and the Website recovers when the Theme is created.
 func themeIsMissing(s *scenario) {
-	made := s.create("hopeful", "hoped-for", nil)
-	s.waitForPhase(made, "Error")
+	created := s.create("hopeful", "hoped-for", nil)
+	s.waitForPhase(created, "Error")
 	color := s.changeTheme("hoped-for")
 	s.waitForColor("hoped-for", color)
-	s.waitForPhase(made, "Pending")
+	s.waitForPhase(created, "Pending")
 }
 
 // generatesNames: a Website with a generated name is reconciled.

@@ -18,9 +18,9 @@ import (
 	"github.com/ringmaster-project/ringmaster/test/robustness/oracle"
 )
 
-// TestSwitch changes an operator from an external sharder to an in-process sharder and back, and then runs both,
+// TestSharderModeChangesWithoutMoves changes an operator from an external sharder to an in-process sharder and back, and then runs both,
 // by restarting the instances with another flag. No object moves.
-func TestSwitch(t *testing.T) {
+func TestSharderModeChangesWithoutMoves(t *testing.T) {
 	t.Parallel()
 	names := []string{"one", "two", "three"}
 	s := newScenario(t, external)
@@ -84,21 +84,21 @@ func (s *scenario) restartIn(m mode) {
 // expectNoMoves checks that no object was moved or drained since a number of events.
 func (s *scenario) expectNoMoves(since int) {
 	s.t.Helper()
-	at := map[history.Object]string{}
+	owners := map[history.Object]string{}
 	for i, event := range s.recordedEvents() {
-		if event.What != history.Wrote {
+		if event.Type != history.Wrote {
 			continue
 		}
 		write := event.Write
 		if i >= since {
-			if before, known := at[write.Object]; known && before != "" {
+			if before, known := owners[write.Object]; known && before != "" {
 				s.Expect(write.Shard).To(Equal(before), "%s has moved at %s", write.Object, event.Time)
 			}
 			s.Expect(write.Draining).To(BeFalse(), "%s is drained at %s", write.Object, event.Time)
 		}
-		at[write.Object] = write.Shard
+		owners[write.Object] = write.Shard
 		if write.Deleted {
-			delete(at, write.Object)
+			delete(owners, write.Object)
 		}
 	}
 }

@@ -25,19 +25,19 @@ import (
 const common = "common"
 
 // create creates a Website, with a generated name if the name ends with a hyphen.
-func (s *scenario) create(name, of string, labels map[string]string) *unstructured.Unstructured {
+func (s *scenario) create(name, theme string, labels map[string]string) *unstructured.Unstructured {
 	s.t.Helper()
-	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"theme": of}}}
-	made.SetGroupVersionKind(website)
-	made.SetNamespace(s.Namespace)
-	made.SetLabels(labels)
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"theme": theme}}}
+	object.SetGroupVersionKind(website)
+	object.SetNamespace(s.Namespace)
+	object.SetLabels(labels)
 	if strings.HasSuffix(name, "-") {
-		made.SetGenerateName(name)
+		object.SetGenerateName(name)
 	} else {
-		made.SetName(name)
+		object.SetName(name)
 	}
-	s.Expect(s.Client.Create(context.Background(), made)).To(Succeed())
-	return made
+	s.Expect(s.Client.Create(context.Background(), object)).To(Succeed())
+	return object
 }
 
 // populate creates permanent Websites and their Theme.
@@ -57,22 +57,22 @@ func (s *scenario) changeTheme(name string) string {
 	s.colors++
 	color := fmt.Sprintf("#%06d", s.colors)
 	s.mu.Unlock()
-	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"color": color, "fontFamily": "Menlo"}}}
-	made.SetGroupVersionKind(theme)
-	made.SetName(name)
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"color": color, "fontFamily": "Menlo"}}}
+	object.SetGroupVersionKind(theme)
+	object.SetName(name)
 	// Without a precondition, because no other client writes Themes.
-	s.Expect(s.Client.Apply(context.Background(), client.ApplyConfigurationFromUnstructured(made), client.FieldOwner("test"))).To(Succeed())
+	s.Expect(s.Client.Apply(context.Background(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"))).To(Succeed())
 	return color
 }
 
 // websites returns the Websites of a Theme.
-func (s *scenario) websites(g Gomega, of string) map[string]*unstructured.Unstructured {
+func (s *scenario) websites(g Gomega, theme string) map[string]*unstructured.Unstructured {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(website)
 	g.Expect(s.Client.List(context.Background(), list, client.InNamespace(s.Namespace))).To(Succeed())
 	found := map[string]*unstructured.Unstructured{}
 	for i := range list.Items {
-		if is, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "theme"); is == of {
+		if is, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "theme"); is == theme {
 			found[list.Items[i].GetName()] = &list.Items[i]
 		}
 	}
@@ -93,9 +93,9 @@ func (s *scenario) pages(g Gomega) map[string]string {
 }
 
 // waitForColor waits until the pages of all Websites of a Theme have a color.
-func (s *scenario) waitForColor(of, color string) {
+func (s *scenario) waitForColor(theme, color string) {
 	s.t.Helper()
-	all := s.websites(s, of)
+	all := s.websites(s, theme)
 	s.Eventually(func(g Gomega) {
 		pages := s.pages(g)
 		for name := range all {
@@ -113,8 +113,8 @@ func (s *scenario) waitForReconciles() {
 }
 
 // children returns the children of a Website by kind.
-func (s *scenario) children(g Gomega, of client.Object) map[string]client.Object {
-	return s.childrenOfAll(g)[of.GetUID()]
+func (s *scenario) children(g Gomega, website client.Object) map[string]client.Object {
+	return s.childrenOfAll(g)[website.GetUID()]
 }
 
 // childrenOfAll returns the children of all Websites, by the UID of the Website and by kind.
@@ -166,21 +166,21 @@ func pointers[T any, P interface {
 }
 
 // waitForChildren waits until a Website has all its children.
-func (s *scenario) waitForChildren(of client.Object) map[string]client.Object {
+func (s *scenario) waitForChildren(website client.Object) map[string]client.Object {
 	s.t.Helper()
 	var children map[string]client.Object
 	s.Eventually(func(g Gomega) {
-		children = s.children(g, of)
+		children = s.children(g, website)
 		g.Expect(slices.Sorted(maps.Keys(children))).To(Equal([]string{"ConfigMap", "Deployment", "Ingress", "Service"}))
 	}).Should(Succeed())
 	return children
 }
 
 // makeReady updates the status of a Deployment as controllers and a node would.
-func (s *scenario) makeReady(of client.Object) {
+func (s *scenario) makeReady(website client.Object) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
-		deployment, found := s.children(g, of)["Deployment"].(*appsv1.Deployment)
+		deployment, found := s.children(g, website)["Deployment"].(*appsv1.Deployment)
 		g.Expect(found).To(BeTrue())
 		deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
 		g.Expect(s.Client.Status().Update(context.Background(), deployment)).To(Succeed())

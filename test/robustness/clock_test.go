@@ -17,16 +17,16 @@ import (
 // withClockOff simulates a wrong clock of a process. Shards exchange times only in Leases, so the wrapper shifts the
 // times in the Leases that the process writes, and shifts them back in those that it reads. The rate of the clock
 // does not change.
-func withClockOff(off time.Duration) transport.WrapperFunc {
-	return func(inner http.RoundTripper) http.RoundTripper { return &clockOff{inner, off} }
+func withClockSkew(off time.Duration) transport.WrapperFunc {
+	return func(inner http.RoundTripper) http.RoundTripper { return &skewedTransport{inner, off} }
 }
 
-type clockOff struct {
+type skewedTransport struct {
 	http.RoundTripper
 	off time.Duration
 }
 
-func (c *clockOff) RoundTrip(request *http.Request) (*http.Response, error) {
+func (c *skewedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if !strings.Contains(request.URL.Path, "/leases") || request.URL.Query().Get("watch") != "" {
 		return c.RoundTripper.RoundTrip(request)
 	}
@@ -62,7 +62,7 @@ func (c *clockOff) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // moveTimes shifts the times of a Lease, or of all Leases in a list.
-func moveTimes(content []byte, by time.Duration) ([]byte, error) {
+func moveTimes(content []byte, offset time.Duration) ([]byte, error) {
 	var object map[string]any
 	if err := json.Unmarshal(content, &object); err != nil {
 		return nil, fmt.Errorf("parsing a lease: %w", err)
@@ -72,15 +72,15 @@ func moveTimes(content []byte, by time.Duration) ([]byte, error) {
 		lease, _ := item.(map[string]any)
 		spec, _ := lease["spec"].(map[string]any)
 		for _, field := range []string{"acquireTime", "renewTime"} {
-			said, is := spec[field].(string)
-			if !is {
+			text, ok := spec[field].(string)
+			if !ok {
 				continue
 			}
-			at, err := time.Parse(metav1.RFC3339Micro, said)
+			at, err := time.Parse(metav1.RFC3339Micro, text)
 			if err != nil {
 				return nil, err
 			}
-			spec[field] = at.Add(by).Format(metav1.RFC3339Micro)
+			spec[field] = at.Add(offset).Format(metav1.RFC3339Micro)
 		}
 	}
 	return json.Marshal(object)

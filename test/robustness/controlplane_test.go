@@ -23,7 +23,7 @@ func TestAPIServerAway(t *testing.T) {
 // ready restarts a component and waits until it is ready.
 func ready(s *scenario, start func(context.Context) error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout)
 	defer cancel()
 	s.Expect(start(ctx)).To(Succeed())
 }

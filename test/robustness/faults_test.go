@@ -28,12 +28,12 @@ func killAfter(proxy *faultproxy.Proxy, n int, kill func()) {
 // killedAfterWrites kills a shard after its n-th write, and restarts it with the same name, several times: n is
 // counted from its start, or from the start of its handover.
 func killedAfterWrites(s *scenario, rounds int) {
-	const most = 30
+	const maxKills = 30
 	s.join("a")
 	s.join("b")
 	s.user.start()
 	for round := range rounds {
-		n, proxy := 1+s.random.IntN(most), s.Proxy(s.t)
+		n, proxy := 1+s.random.IntN(maxKills), s.Proxy(s.t)
 		launched := make(chan *shardProcess, 1)
 		victim := sync.OnceValue(func() *shardProcess { return <-launched })
 		kill := func() { _ = victim().Kill() }

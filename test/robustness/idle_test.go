@@ -134,13 +134,13 @@ func (s *sharders) resyncs(token, ring string) int {
 }
 
 // metrics returns the metrics of a replica.
-func (s *sharders) metrics(of *replica, token string) string {
+func (s *sharders) metrics(r *replica, token string) string {
 	s.t.Helper()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a replica on this machine
 		DisableKeepAlives: true,
 	}}
-	url := fmt.Sprintf("https://127.0.0.1:%d/metrics", of.Metrics)
+	url := fmt.Sprintf("https://127.0.0.1:%d/metrics", r.Metrics)
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, url, http.NoBody)
 	s.Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Authorization", "Bearer "+token)

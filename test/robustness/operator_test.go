@@ -59,8 +59,8 @@ const (
 
 // duration returns the value of a variable, or a default.
 func duration(variable string, otherwise time.Duration) (time.Duration, error) {
-	if said := os.Getenv(variable); said != "" {
-		return time.ParseDuration(said)
+	if value := os.Getenv(variable); value != "" {
+		return time.ParseDuration(value)
 	}
 	return otherwise, nil
 }
@@ -134,7 +134,7 @@ func access() (*rest.Config, error) {
 	}
 	if off != 0 {
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-		config.Wrap(withClockOff(off))
+		config.Wrap(withClockSkew(off))
 	}
 	return config, nil
 }
@@ -154,13 +154,13 @@ func (d *membershipRecorder) Start(ctx context.Context) error {
 		return err
 	}
 	joined := d.self
-	joined.What, joined.Instance = history.Joined, instance
+	joined.Type, joined.Instance = history.Joined, instance
 	d.recorder.Record(joined)
 	<-ctx.Done()
 	ended := d.self
-	ended.What = history.Left
+	ended.Type = history.Left
 	if errors.Is(context.Cause(ctx), shard.ErrLeaseLost) {
-		ended.What = history.Lost
+		ended.Type = history.Lost
 	}
 	d.recorder.Record(ended)
 	return nil
@@ -209,8 +209,8 @@ type worker struct {
 const finalizer = "robustness.test/child"
 
 // upTo returns a random duration.
-func upTo(random *rand.Rand, most time.Duration) time.Duration {
-	return time.Duration(random.Int64N(int64(most)))
+func upTo(random *rand.Rand, maximum time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(maximum)))
 }
 
 // Reconcile records its start before its first step, and its end after the last.
@@ -220,11 +220,11 @@ func (w *worker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		Object: history.Object{Kind: "ConfigMap", Namespace: request.Namespace, Name: request.Name},
 	}
 	event := w.self
-	event.What, event.Reconcile = history.Started, this
+	event.Type, event.Reconcile = history.Started, this
 	w.recorder.Record(event)
 	defer func() {
 		this.ContextEnded = ctx.Err() != nil
-		event.What = history.Ended
+		event.Type = history.Ended
 		w.recorder.Record(event)
 	}()
 	main := &corev1.ConfigMap{}

@@ -186,12 +186,12 @@ func (s *scenario) waitForJoin(m *shardProcess) {
 	s.t.Helper()
 	s.Eventually(func() bool {
 		events, err := history.Read(m.record)
-		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool { return e.What == history.Joined })
+		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool { return e.Type == history.Joined })
 	}).Should(BeTrue(), "%s joins", m.name)
 }
 
-func (s *scenario) record(what history.What, m *shardProcess) {
-	s.recorder.Record(history.Event{What: what, Process: m.id, Shard: m.name})
+func (s *scenario) record(eventType history.EventType, m *shardProcess) {
+	s.recorder.Record(history.Event{Type: eventType, Process: m.id, Shard: m.name})
 }
 
 func (s *scenario) kill(m *shardProcess) {
@@ -204,7 +204,7 @@ func (s *scenario) kill(m *shardProcess) {
 func (s *scenario) end(m *shardProcess) error {
 	s.t.Helper()
 	m.endExpected = true
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout)
 	defer cancel()
 	return m.Wait(ctx)
 }
@@ -232,7 +232,7 @@ func (s *scenario) recordedEvents() []history.Event {
 func (s *scenario) holder(name string) string {
 	holder := ""
 	for _, event := range s.recordedEvents() {
-		if event.What == history.Leased && event.Lease.Shard == name {
+		if event.Type == history.Leased && event.Lease.Shard == name {
 			holder = event.Lease.Holder
 			if event.Lease.Deleted {
 				holder = ""
@@ -246,7 +246,7 @@ func (s *scenario) holder(name string) string {
 func (s *scenario) owned(shard string) int {
 	owners := map[history.Object]string{}
 	for _, event := range s.recordedEvents() {
-		if event.What == history.Wrote {
+		if event.Type == history.Wrote {
 			owners[event.Write.Object] = event.Write.Shard
 			if event.Write.Deleted {
 				delete(owners, event.Write.Object)
@@ -266,7 +266,7 @@ func (s *scenario) owned(shard string) int {
 func (s *scenario) drains(since time.Time) int {
 	n := 0
 	for _, event := range s.recordedEvents() {
-		if event.What == history.Wrote && event.Write.Draining && event.Time.After(since) {
+		if event.Type == history.Wrote && event.Write.Draining && event.Time.After(since) {
 			n++
 		}
 	}
@@ -368,19 +368,19 @@ func (s *scenario) check(options oracle.Options) oracle.Report {
 // reportViolations reports a few violations of each rule, with the events around the first one.
 func (s *scenario) reportViolations(violations []oracle.Violation, events []history.Event) {
 	s.t.Helper()
-	const most = 5
+	const maxReported = 5
 	reported := map[oracle.Rule]int{}
 	for _, violation := range violations {
 		reported[violation.Rule]++
 		if reported[violation.Rule] == 1 {
 			s.t.Log(s.eventsAround(violation, events))
 		}
-		if reported[violation.Rule] <= most {
+		if reported[violation.Rule] <= maxReported {
 			s.t.Error(violation)
 		}
 	}
 	for rule, n := range reported {
-		if n > most {
+		if n > maxReported {
 			s.t.Errorf("%s: %d in total", rule, n)
 		}
 	}
@@ -417,7 +417,7 @@ func (s *scenario) waitUntilIdle(b bounds, members []string) {
 		now := time.Now() // before the record is read, which can take long
 		events := s.recordedEvents()
 		for _, event := range slices.Backward(events) {
-			if event.What == history.Wrote && now.Sub(event.Time) < still && !event.Write.Renewal && event.Write.Object.Name != s.user.reference() {
+			if event.Type == history.Wrote && now.Sub(event.Time) < still && !event.Write.Renewal && event.Write.Object.Name != s.user.reference() {
 				return []string{"writes, the last of " + event.Write.Object.String()}
 			}
 		}

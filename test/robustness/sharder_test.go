@@ -29,8 +29,8 @@ func TestSharderKilled(t *testing.T) {
 	s.checkHistory(afterDeath(), "a", "b")
 }
 
-// TestSharderAway has no webhook for a while, and then no sharder, while users and shards continue.
-func TestSharderAway(t *testing.T) {
+// TestShardsContinueWithoutSharder has no webhook for a while, and then no sharder, while users and shards continue.
+func TestShardsContinueWithoutSharder(t *testing.T) {
 	const syncPeriod, away = 10 * time.Second, 3 * time.Second
 	sharders := startSharders(t, rig.Shared(t), func(s *sharders) {
 		s.config = fmt.Sprintf("controller: {sharder: {syncPeriod: %s}}", syncPeriod)

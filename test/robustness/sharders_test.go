@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	patience = rig.Timeout
-	polling  = 100 * time.Millisecond
+	testTimeout = rig.Timeout
+	polling     = 100 * time.Millisecond
 )
 
 // sharders are the replicas of the sharder, with one address for their webhooks.
@@ -56,7 +56,7 @@ func startSharders(t *testing.T, r *rig.Rig, change ...func(*sharders)) *sharder
 
 func newGomega(t *testing.T) *WithT {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(patience)
+	g.SetDefaultEventuallyTimeout(testTimeout)
 	g.SetDefaultEventuallyPollingInterval(polling)
 	return g
 }
@@ -118,7 +118,7 @@ func (s *sharders) killLeader() {
 // waitForEnd waits until a replica has ended by itself, because it has lost its lead.
 func (s *sharders) waitForEnd(lost *replica) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout)
 	defer cancel()
 	err := lost.Wait(ctx)
 	s.Expect(err).To(HaveOccurred())

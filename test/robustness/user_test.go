@@ -218,7 +218,7 @@ func (u *user) record(request *history.Request, object *corev1.ConfigMap, err er
 	if err != nil {
 		request.Error = err.Error()
 	}
-	u.scenario.recorder.Record(history.Event{What: history.Asked, Request: request})
+	u.scenario.recorder.Record(history.Event{Type: history.Requested, Request: request})
 }
 
 // isOutage reports whether an error comes from an API server that is unreachable or starting.

@@ -77,7 +77,7 @@ func TestOnlyUnassignedObjectsOfTheRingCauseCalls(t *testing.T) {
 	f.ownedBy(f.admits(), "a")
 
 	yes, no := true, false
-	made := map[string]client.Object{}
+	created := map[string]client.Object{}
 	for name, test := range map[string]struct {
 		owners []metav1.OwnerReference
 		want   int
@@ -97,15 +97,15 @@ func TestOnlyUnassignedObjectsOfTheRingCauseCalls(t *testing.T) {
 		if _, assigned := object.Labels[shardingv1alpha1.LabelShard(f.ring.Name)]; assigned != (test.want > 0) {
 			t.Errorf("%s: the labels are %v", name, object.Labels)
 		}
-		made[name] = object
+		created[name] = object
 	}
 	main := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "main"}}
 	f.Expect(f.during(func() { f.Expect(f.Client.Create(t.Context(), main)).To(Succeed()) })).To(Equal(calls{Called: 1}))
-	made["main"] = main
+	created["main"] = main
 
 	t.Log("Updates of assigned and foreign objects")
 	f.Expect(f.during(func() {
-		for _, object := range made {
+		for _, object := range created {
 			before := object.DeepCopyObject().(client.Object)
 			object.SetAnnotations(map[string]string{"changed": "true"})
 			f.Expect(f.Client.Patch(t.Context(), object, client.MergeFrom(before))).To(Succeed())
@@ -119,9 +119,9 @@ func TestWebhookSendsNoWarnings(t *testing.T) {
 	f := setUp(t)
 	f.start("sharder-0", ringRole)
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonNoShards)
-	said := &warnings{}
+	recorded := &warnings{}
 	config := rest.CopyConfig(f.Config)
-	config.WarningHandler = said
+	config.WarningHandler = recorded
 	user, err := client.New(config, client.Options{})
 	f.Expect(err).NotTo(HaveOccurred())
 	create := func() {
@@ -131,11 +131,11 @@ func TestWebhookSendsNoWarnings(t *testing.T) {
 		}})).To(Succeed())
 	}
 	f.Eventually(func() int { return f.during(create).Called }).Should(Equal(2), "the webhook is called")
-	f.Expect(said.take()).To(BeEmpty(), "without shards")
+	f.Expect(recorded.take()).To(BeEmpty(), "without shards")
 	f.join("a", 0)
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)
 	create()
-	f.Expect(said.take()).To(BeEmpty(), "with a shard")
+	f.Expect(recorded.take()).To(BeEmpty(), "with a shard")
 }
 
 // TestHungSharderDelaysOnlyItsRing pauses the sharder of rings with different main resources and ConfigMaps as their

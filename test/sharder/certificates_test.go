@@ -29,9 +29,9 @@ func serial(port int) *big.Int {
 // TestReplacedCertificateFilesAreServed replaces the files while the sharder runs.
 func TestReplacedCertificateFilesAreServed(t *testing.T) {
 	f := setUp(t)
-	made, err := pki.New("somebody", time.Hour, time.Now())
+	ca, err := pki.New("somebody", time.Hour, time.Now())
 	f.Expect(err).NotTo(HaveOccurred())
-	authority, err := pki.Load(made, time.Now())
+	authority, err := pki.Load(ca, time.Now())
 	f.Expect(err).NotTo(HaveOccurred())
 	folder := rig.TempDir(t)
 	write := func() {
@@ -46,7 +46,7 @@ func TestReplacedCertificateFilesAreServed(t *testing.T) {
 webhook:
   config: {clientConfig: {caBundle: %s}}
   server: {certDir: %s, certName: webhook.crt, keyName: webhook.key}
-`, base64.StdEncoding.EncodeToString(made.Certificate), folder),
+`, base64.StdEncoding.EncodeToString(ca.Certificate), folder),
 	})
 	f.join("a", 0)
 	f.condition(shardingv1alpha1.ConditionReady, shardingv1alpha1.ReasonReady)

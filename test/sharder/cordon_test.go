@@ -57,7 +57,7 @@ func TestExcludedShardsAreDrained(t *testing.T) {
 	n := f.admits()
 	f.create(0, 30)
 	n += 30
-	f.balanced("a", "b", "c")
+	f.awaitOwners("a", "b", "c")
 	before := f.owners()
 	t.Logf("owners: %v", before)
 	untouched := func(when string) {
@@ -95,7 +95,7 @@ func TestExcludedShardsAreDrained(t *testing.T) {
 	untouched("the ring changed without a sharder")
 
 	t.Log("One shard dies, and one releases its objects")
-	c.die()
+	c.stopRenewing()
 	f.Eventually(func() int { return f.owners()["c"] }).Should(BeZero())
 	f.Expect(f.owners()["b"]).To(Equal(before["b"]))
 	f.Eventually(func() map[string]int {

@@ -18,17 +18,17 @@ func TestDeletedLeaseIsNoProofOfDeath(t *testing.T) {
 	n := f.admits()
 	f.create(0, 20)
 	n += 20
-	f.balanced("a", "b")
+	f.awaitOwners("a", "b")
 	before := f.owners()
 
-	b.die()
+	b.stopRenewing()
 	lease, err := b.lease()
 	f.Expect(err).NotTo(HaveOccurred())
 	renewed := time.Now()
 	lease.Spec.RenewTime.Time = renewed
 	f.Expect(f.Client.Update(t.Context(), lease)).To(Succeed())
 	f.Expect(f.Client.Delete(t.Context(), lease)).To(Succeed())
-	f.Eventually(func() bool { return maps.Equal(f.owners(), before) }, patience, "20ms").Should(BeFalse())
+	f.Eventually(func() bool { return maps.Equal(f.owners(), before) }, testTimeout, "20ms").Should(BeFalse())
 	taken := time.Since(renewed)
 	t.Logf("the first object was taken %s after the last renewal", taken)
 	f.Expect(taken).To(BeNumerically(">=", leaseSeconds*time.Second))

@@ -43,15 +43,15 @@ type faultyWebhook struct {
 func newFaultyWebhook(t *testing.T, g *WithT) (webhook *faultyWebhook, bundle []byte) {
 	t.Helper()
 	issue := func() (bundle []byte, certificate tls.Certificate) {
-		made, err := pki.New("test", time.Hour, time.Now())
+		ca, err := pki.New("test", time.Hour, time.Now())
 		g.Expect(err).NotTo(HaveOccurred())
-		authority, err := pki.Load(made, time.Now())
+		authority, err := pki.Load(ca, time.Now())
 		g.Expect(err).NotTo(HaveOccurred())
 		pair, err := authority.IssueFor(pki.Identity{User: "webhook", Hosts: []string{"127.0.0.1"}}, time.Hour)
 		g.Expect(err).NotTo(HaveOccurred())
 		certificate, err = tls.X509KeyPair(pair.Certificate, pair.Key)
 		g.Expect(err).NotTo(HaveOccurred())
-		return made.Certificate, certificate
+		return ca.Certificate, certificate
 	}
 	w := &faultyWebhook{}
 	bundle, w.right = issue()

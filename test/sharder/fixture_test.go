@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = rig.Timeout
+	testTimeout = rig.Timeout
 	// leaseSeconds is short, so that tests do not wait long for a death.
 	leaseSeconds = 3
 )
@@ -42,7 +42,7 @@ type fixture struct {
 func setUp(t *testing.T, change ...func(*shardingv1alpha1.ControllerRing)) *fixture {
 	t.Helper()
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(testTimeout)
 	f.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	f.ring = &shardingv1alpha1.ControllerRing{
 		ObjectMeta: metav1.ObjectMeta{Name: f.Namespace},

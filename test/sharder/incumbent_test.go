@@ -16,15 +16,15 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// newcomer is a shard of the same name in a namespace that sorts before the incumbent's.
-type newcomer struct {
+// duplicateShard is a shard of the same name in a namespace that sorts before the incumbent's.
+type duplicateShard struct {
 	f   *fixture
 	key client.ObjectKey
 }
 
-func (f *fixture) newcomer(name string) *newcomer {
+func (f *fixture) newcomer(name string) *duplicateShard {
 	f.t.Helper()
-	n := &newcomer{f, client.ObjectKey{Namespace: "aaa-" + f.Namespace, Name: name}}
+	n := &duplicateShard{f, client.ObjectKey{Namespace: "aaa-" + f.Namespace, Name: name}}
 	f.Expect(f.Client.Create(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.key.Namespace}})).To(Succeed())
 	duration := int32(leaseSeconds)
 	f.Expect(f.Client.Create(f.t.Context(), &coordinationv1.Lease{
@@ -38,14 +38,14 @@ func (f *fixture) newcomer(name string) *newcomer {
 	return n
 }
 
-func (n *newcomer) lease() *coordinationv1.Lease {
+func (n *duplicateShard) lease() *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{}
 	n.f.Expect(n.f.Client.Get(context.Background(), n.key, lease)).To(Succeed())
 	return lease
 }
 
 // acquire acquires the Lease, as its process does when it starts.
-func (n *newcomer) acquire() {
+func (n *duplicateShard) acquire() {
 	n.f.t.Helper()
 	n.f.Eventually(func() error {
 		lease, now := n.lease(), metav1.NowMicro()
@@ -55,14 +55,14 @@ func (n *newcomer) acquire() {
 }
 
 // stopped waits until its Lease is taken over, so that its process stops.
-func (n *newcomer) stopped() {
+func (n *duplicateShard) stopped() {
 	n.f.t.Helper()
 	n.f.Eventually(func() string { return holder(n.lease()) }).Should(Equal(shardingv1alpha1.IdentityShardLeaseController))
 	n.f.Expect(n.lease().Labels).NotTo(HaveKey(shardingv1alpha1.LabelState))
 }
 
 // refusals returns the notes of the events about the refused shard.
-func (n *newcomer) refusals() (notes []string) {
+func (n *duplicateShard) refusals() (notes []string) {
 	list, err := n.f.Clientset.EventsV1().Events(n.key.Namespace).List(context.Background(), metav1.ListOptions{})
 	n.f.Expect(err).NotTo(HaveOccurred())
 	for i := range list.Items {

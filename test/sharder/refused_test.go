@@ -80,7 +80,7 @@ func TestConditionFollowsRefusedObject(t *testing.T) {
 	lift := f.refuseUpdates("object-0")
 	n++ // the probe
 	f.join("b", 0)
-	dying.die()
+	dying.stopRenewing()
 	f.Eventually(func() string { return f.assigned().Message }).Should(And(
 		ContainSubstring(f.Namespace+"/object-0"), ContainSubstring("a policy refuses it")))
 	f.Eventually(func() map[string]int { return f.owners() }).Should(HaveKeyWithValue("b", n-2), "all but the refused one and the probe")

@@ -21,23 +21,23 @@ import (
 
 // warnings records the warnings of the API server.
 type warnings struct {
-	mu   sync.Mutex
-	said []string
+	mu    sync.Mutex
+	texts []string
 }
 
 func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.said = append(w.said, text)
+	w.texts = append(w.texts, text)
 }
 
 // take returns the warnings since the last call.
 func (w *warnings) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	said := w.said
-	w.said = nil
-	return said
+	texts := w.texts
+	w.texts = nil
+	return texts
 }
 
 // TestRingIsDeletedAndDeclaredAgain without a garbage collector, which does not run here.
@@ -55,18 +55,18 @@ func TestRingIsDeletedAndDeclaredAgain(t *testing.T) {
 	f.Eventually(func() bool {
 		return apierrors.IsNotFound(f.Client.Get(t.Context(), webhook, &admissionregistrationv1.MutatingWebhookConfiguration{}))
 	}).Should(BeTrue())
-	said := &warnings{}
+	recorded := &warnings{}
 	config := rest.CopyConfig(f.Config)
-	config.WarningHandler = said
-	talkative, err := client.New(config, client.Options{})
+	config.WarningHandler = recorded
+	user, err := client.New(config, client.Options{})
 	f.Expect(err).NotTo(HaveOccurred())
 	created := 0
 	f.Eventually(func() []string { // until the API server has observed the deletion
 		created++
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, GenerateName: "later-"}}
-		f.Expect(talkative.Create(t.Context(), object)).To(Succeed())
+		f.Expect(user.Create(t.Context(), object)).To(Succeed())
 		f.Expect(object.Labels).NotTo(HaveKey(shardingv1alpha1.LabelShard(f.ring.Name)))
-		return said.take()
+		return recorded.take()
 	}).Should(BeEmpty())
 
 	t.Log("A new ring of that name assigns the objects that were created meanwhile")

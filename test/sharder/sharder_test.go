@@ -49,7 +49,7 @@ func TestObjectsFollowChangesOfShards(t *testing.T) {
 	f.Expect(leader.Kill()).To(Succeed())
 
 	t.Log("A shard dies")
-	b.die()
+	b.stopRenewing()
 	f.ownedBy(n, "c")
 	lease, err := b.lease()
 	f.Expect(err).NotTo(HaveOccurred())

@@ -57,7 +57,7 @@ func (f *fixture) joinFrom(namespace, name string, clockOff time.Duration) *shar
 			}
 		}
 	})
-	f.t.Cleanup(s.die)
+	f.t.Cleanup(s.stopRenewing)
 	return s
 }
 
@@ -76,15 +76,15 @@ func (s *shard) lease() (*coordinationv1.Lease, error) {
 	return lease, s.f.Client.Get(context.Background(), s.key, lease)
 }
 
-// die stops renewing.
-func (s *shard) die() {
+// stopRenewing stops renewing.
+func (s *shard) stopRenewing() {
 	s.stop()
 	s.done.Wait()
 }
 
 // leave releases the lease.
 func (s *shard) leave() {
-	s.die()
+	s.stopRenewing()
 	s.f.Eventually(func() error {
 		lease, err := s.lease()
 		if err != nil {
@@ -174,9 +174,9 @@ func (f *fixture) releaseDrained() {
 	}
 }
 
-// balanced waits until the owners of all objects are as the ring says, with their children. Meanwhile, shards acknowledge
+// awaitOwners waits until the owners of all objects are as the ring says, with their children. Meanwhile, shards acknowledge
 // every drain.
-func (f *fixture) balanced(shards ...string) {
+func (f *fixture) awaitOwners(shards ...string) {
 	f.t.Helper()
 	members := ring.New(shards)
 	f.Eventually(func() (elsewhere []string) {

@@ -31,7 +31,7 @@ func TestInvalidStartsEndWithOneLine(t *testing.T) {
 		"unknown argument":    {"", []string{"x"}, "", `unknown command "x"`},
 	} {
 		p := f.run(rig.SharderOptions{Name: "sharder-0", Config: test.config, Args: test.args, Env: []string{test.env}})
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		if err := p.Wait(ctx); err == nil || ctx.Err() != nil {
 			t.Errorf("%s: it ended with %v", name, err)
 		}

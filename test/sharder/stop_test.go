@@ -61,11 +61,11 @@ func TestReplicaStopsSoonDuringMoves(t *testing.T) {
 		Name: "sharder-0", Roles: []string{ringRole}, Config: "controller: {sharder: {concurrentMoves: 4}}",
 		Env: []string{"GORACE=atexit_sleep_ms=0"}, // the race detector would wait for a second
 	})
-	f.Eventually(f.unassigned, patience, "100ms").Should(BeNumerically("<", n-50))
+	f.Eventually(f.unassigned, testTimeout, "100ms").Should(BeNumerically("<", n-50))
 
 	began := time.Now()
 	f.Expect(first.Terminate()).To(Succeed())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	f.Expect(first.Wait(ctx)).To(Succeed(), "it exits with 0")
 	took := time.Since(began)
@@ -75,7 +75,7 @@ func TestReplicaStopsSoonDuringMoves(t *testing.T) {
 	f.Expect(left).To(BeNumerically(">", 0), "no move was in progress")
 
 	f.start("sharder-1", ringRole)
-	f.Eventually(f.unassigned, patience, "500ms").Should(BeZero())
+	f.Eventually(f.unassigned, testTimeout, "500ms").Should(BeZero())
 	f.ownedBy(n, "a", "b")
 	list := &corev1.ConfigMapList{}
 	f.Expect(f.Client.List(t.Context(), list, client.InNamespace(f.Namespace), client.HasLabels{shardingv1alpha1.LabelShard(f.ring.Name)})).To(Succeed())

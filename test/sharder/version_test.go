@@ -20,7 +20,7 @@ func TestOldAPIServerEndsSharder(t *testing.T) {
 	proxy := f.Proxy(t)
 	proxy.Answer("/version", []byte(oldVersion))
 	p := f.run(rig.SharderOptions{Name: "sharder-0", Roles: []string{ringRole}, Proxy: proxy})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	err := p.Wait(ctx)
 	exit := (*exec.ExitError)(nil)

@@ -43,7 +43,7 @@ func (f *fixture) waitUntilIdle(members ...*shardProcess) {
 		f.Expect(err).NotTo(HaveOccurred())
 		var reasons []string
 		for _, event := range slices.Backward(events) {
-			if event.What == history.Wrote && time.Since(event.Time) < restFor {
+			if event.Type == history.Wrote && time.Since(event.Time) < restFor {
 				reasons = append(reasons, "writes, the last of "+event.Write.Object.String())
 				break
 			}

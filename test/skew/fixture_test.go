@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = rig.Timeout
+	testTimeout = rig.Timeout
 	// The Leases of shards and sharders are short, so that tests do not wait long after a kill, and long enough
 	// for a busy machine.
 	leaseDuration, renewDeadline, retryPeriod = 12 * time.Second, 9 * time.Second, time.Second
@@ -68,7 +68,7 @@ type shardProcess struct {
 func setUp(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t, folder: rig.TempDir(t), frontend: newFrontend(t), seed: seed.ForRun(t)}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(testTimeout)
 	f.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	var err error
 	f.recorder, err = history.NewRecorder(f.writes(), time.Now)
@@ -118,11 +118,11 @@ func (f *fixture) watch() {
 }
 
 // startSharder starts a replica of the sharder, and waits until it is ready.
-func (f *fixture) startSharder(of version) *rig.Sharder {
+func (f *fixture) startSharder(v version) *rig.Sharder {
 	f.t.Helper()
 	f.sharders++
 	replica := f.StartSharder(f.t, rig.SharderOptions{
-		Name: fmt.Sprintf("sharder-%s-%d", of.name, f.sharders), Binary: of.sharder,
+		Name: fmt.Sprintf("sharder-%s-%d", v.name, f.sharders), Binary: v.sharder,
 		Roles: []string{"test/skew/testdata/ring-role.yaml"},
 		Config: fmt.Sprintf(`
 leaderElection: {leaseDuration: %s, renewDeadline: %s, retryPeriod: %s}
@@ -145,12 +145,12 @@ func (f *fixture) leader() string {
 }
 
 // join starts a shard, and waits until it holds its Lease.
-func (f *fixture) join(of version) *shardProcess {
+func (f *fixture) join(v version) *shardProcess {
 	f.t.Helper()
-	name := fmt.Sprintf("%s-%d", of.name, len(f.shards))
+	name := fmt.Sprintf("%s-%d", v.name, len(f.shards))
 	record := filepath.Join(f.folder, name)
 	p := &shardProcess{name: name, record: record, Running: f.Start(f.t, rig.Process{
-		Name: name, ServiceAccount: "operator", Binary: of.operator,
+		Name: name, ServiceAccount: "operator", Binary: v.operator,
 		Roles: []string{"test/skew/testdata/operator-role.yaml"},
 		Args: []string{
 			"--ring", f.ring.Name, "--record", record, "--lease-duration", leaseDuration.String(),
@@ -163,7 +163,7 @@ func (f *fixture) join(of version) *shardProcess {
 	var recorded sync.WaitGroup
 	recorded.Go(func() {
 		<-p.Done()
-		f.recorder.Record(history.Event{What: history.Gone, Process: p.id, Shard: p.name})
+		f.recorder.Record(history.Event{Type: history.Gone, Process: p.id, Shard: p.name})
 	})
 	f.t.Cleanup(func() {
 		_ = p.Kill()
@@ -171,7 +171,7 @@ func (f *fixture) join(of version) *shardProcess {
 	})
 	f.Eventually(func() bool {
 		events, err := history.Read(p.record)
-		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool { return e.What == history.Joined })
+		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool { return e.Type == history.Joined })
 	}).Should(BeTrue(), "%s joins", p.name)
 	return p
 }
@@ -186,7 +186,7 @@ func (f *fixture) stop(p *shardProcess) {
 func (f *fixture) end(p *rig.Running) {
 	f.t.Helper()
 	f.Expect(p.Terminate()).To(Succeed())
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
 	defer cancel()
 	f.Expect(p.Wait(ctx)).To(Succeed(), p.Name())
 }
@@ -220,7 +220,7 @@ func (f *fixture) create(n int) (owners map[string]string) {
 		if err != nil {
 			request.Error = err.Error()
 		}
-		f.recorder.Record(history.Event{What: history.Asked, Request: request})
+		f.recorder.Record(history.Event{Type: history.Requested, Request: request})
 		if owner := object.Labels[shardingv1alpha1.LabelShard(f.ring.Name)]; owner != "" {
 			owners[object.Name] = owner
 		}

@@ -62,7 +62,7 @@ type Controller struct {
 
 // SharderController configures the controller that assigns and moves objects.
 type SharderController struct {
-	// SyncPeriod is the time between two resyncs, which list all objects, 5m by default.
+	// SyncPeriod is the time between two resyncs if nothing changes, 5m by default.
 	// +optional
 	SyncPeriod *metav1.Duration `json:"syncPeriod,omitempty"`
 	// ConcurrentMoves is the maximum number of objects that are written at the same time, 100 by default.

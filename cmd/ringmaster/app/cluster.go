@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/prose"
 	"github.com/ringmaster-project/ringmaster/internal/ringfile"
 )
 
@@ -70,6 +73,10 @@ func (c *cluster) config() (*rest.Config, error) {
 	// Without any configuration, kubectl's default is a server on localhost, which is never meant.
 	if clientcmdapi.IsConfigEmpty(&kubeconfig) && !runsInPod() {
 		return nil, noClusterError()
+	}
+	if *c.flags.Context == "" && *c.flags.ClusterName == "" && kubeconfig.CurrentContext == "" && !runsInPod() {
+		return nil, fmt.Errorf("no cluster is configured: the kubeconfig has no current context: set --context (available: %s)",
+			prose.List(slices.Sorted(maps.Keys(kubeconfig.Contexts))))
 	}
 	config, err := loader.ClientConfig()
 	if err != nil {

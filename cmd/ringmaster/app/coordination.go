@@ -43,7 +43,7 @@ confirmation. In a script, add --yes; to see only what would be removed, add --d
 type coordinationStatus struct {
 	storeOptions
 	format status.Format
-	colour terminal.When
+	colour terminal.ColourMode
 	watch  bool
 }
 
@@ -107,8 +107,8 @@ func (c *coordinationStatus) run(command *cobra.Command, args []string) error {
 	if !c.watch {
 		return write(command.Context(), out, warnings, c.colour.Colours(out))
 	}
-	again := watcher{format: c.format, colour: c.colour, changed: store.Watch(command.Context(), c.root), write: write}
-	return again.run(command.Context(), out, warnings)
+	w := watcher{format: c.format, colour: c.colour, changed: store.Watch(command.Context(), c.root), write: write}
+	return w.run(command.Context(), out, warnings)
 }
 
 // read reads one system, or all.

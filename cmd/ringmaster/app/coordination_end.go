@@ -98,7 +98,7 @@ type prepared struct {
 	preview []string
 	// question asks for the confirmation.
 	question string
-	// apply removes it, and returns what was removed.
+	// apply removes it, and returns a description of the removed entries.
 	apply func() (string, error)
 }
 
@@ -118,6 +118,7 @@ func (i *intervention) run(command *cobra.Command, args []string, prepare func(c
 			return err
 		}
 		return i.confirmAndApply(command, func() (*prepared, error) {
+			store := store.pinned()
 			view, err := coordination.ReadView(ctx, store, i.root, i.system)
 			if err != nil {
 				return nil, err

@@ -67,7 +67,7 @@ func (i *intervention) runForget(command *cobra.Command, prefix string) error {
 		if err := i.selectSystem(ctx, store, "name one before the prefix: "); err != nil {
 			return err
 		}
-		return i.confirmAndApply(command, func() (*prepared, error) { return i.forget(ctx, store, prefix) })
+		return i.confirmAndApply(command, func() (*prepared, error) { return i.forget(ctx, store.pinned(), prefix) })
 	}())
 }
 
@@ -105,8 +105,8 @@ func (i *intervention) entriesOf(ctx context.Context, store *openedStore, view *
 		return "", i.systemNotFound(ctx, store, i.system)
 	}
 	dead := coordinationstatus.Of(time.Now(), "", view).Systems[0].Dead
-	if at := slices.IndexFunc(dead, func(d coordinationstatus.DeadParticipant) bool { return d.Prefix == prefix }); at >= 0 {
-		return dead[at].Entries(), nil
+	if index := slices.IndexFunc(dead, func(d coordinationstatus.DeadParticipant) bool { return d.Prefix == prefix }); index >= 0 {
+		return dead[index].Entries(), nil
 	}
 	for _, instance := range view.Instances {
 		if instance.Prefix == prefix {

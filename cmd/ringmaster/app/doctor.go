@@ -28,7 +28,7 @@ type doctorCommand struct {
 	sharderAccount string
 	shardAccounts  []string
 	format         doctor.Format
-	colour         terminal.When
+	colour         terminal.ColourMode
 	timeout        time.Duration
 	printRole      bool
 }
@@ -38,19 +38,19 @@ func newDoctor() *cobra.Command {
 	c.Now = time.Now
 	command := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find out what is wrong with the rings of a cluster, and what to do about it",
-		Long: `Checks a cluster and prints a line for each check. What is wrong is listed below its check,
-with the object, the cause and the next step:
+		Short: "Check the rings of a cluster, and print each problem with the next step",
+		Long: `Checks a cluster and prints a line for each check. The problems are listed below their
+check, with the object, the cause and the next step:
 
     server       the version of Kubernetes
-    crd          the CRD of ControllerRing: installed, served, with the fields of this version
+    crd          the CRD of ControllerRing: installed, served, with all fields
     sharder      a sharder leads, and only one for each ring; its pods run the same image
-    permissions  what the ServiceAccounts of the sharder and the shards may not do
-    webhooks     the webhook of each ring: its Service, endpoints and certificate, whether an
-                 API server reaches it, and configurations of rings that do not exist
+    permissions  permissions that the ServiceAccounts of the sharder and the shards lack
+    webhooks     the webhook of each ring: its Service, endpoints and certificate, whether
+                 API servers reach it, and configurations of rings that do not exist
     rings        available shards, and conditions that are not True
-    resources    what a ring lists, but the API server does not serve, and selectors that select
-                 no namespace
+    resources    kinds of a ring that the API server does not serve, and selectors
+                 that select no namespace
     kinds        the resources on which a ring and its shards disagree
     leases       Leases that the ring refuses, and Leases without a live shard
     clocks       Leases with times in the future
@@ -67,8 +67,8 @@ reaches the webhooks, it creates an object for each ring with dry-run, which is 
 --probe=false disables that. The serving certificate is checked if you may read its Secret,
 sharder-webhook-cert, or sharder-certificate with cert-manager.
 
-What you may not read is unknown. All other checks need only the read-only ClusterRole that
---print-role prints:
+A check is unknown if you may not read its objects. All other checks need only the
+read-only ClusterRole that --print-role prints:
 
     controllerrings, mutatingwebhookconfigurations, namespaces, endpointslices   list
     leases, pods                                                                 get, list

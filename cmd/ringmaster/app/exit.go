@@ -18,7 +18,7 @@ func (e *exitError) Unwrap() error { return e.error }
 
 // ExitCode returns the exit code of the program after an error: 1, unless a command documents another one.
 func ExitCode(err error) int {
-	if coded, is := errors.AsType[*exitError](err); is {
+	if coded, ok := errors.AsType[*exitError](err); ok {
 		return coded.code
 	}
 	return 1

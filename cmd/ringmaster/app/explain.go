@@ -23,8 +23,8 @@ its shards.
 TYPE is a type as for kubectl: websites, website, or websites.webhosting.timebertt.dev.
 
 The command only reads. It needs permission to list controllerrings and leases, to get the
-objects, and to list the kinds of their children and events. What the user is not allowed
-to read is shown as unknown.`,
+objects, and to list the kinds of their children and events. Anything that the user is not
+allowed to read is shown as unknown.`,
 		Example: `  # why does this shard own the website, and what happens next?
   ringmaster explain website/homepage -n project-bakery
 

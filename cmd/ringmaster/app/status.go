@@ -24,7 +24,7 @@ type reportOptions struct {
 	rings             []string
 	format            output.Format
 	noHeaders         bool
-	colour            terminal.When
+	colour            terminal.ColourMode
 	watch             bool
 }
 
@@ -109,15 +109,15 @@ objects.
 
 With --exit-code, it exits with code 1 if a ring is not Ready or has no active sharder, if
 objects are unassigned or orphaned, or if drains are overdue, and with code 2 if the state
-cannot be read. Without --count it relies on the conditions of the ring. A ring without a
-ControllerRing has no conditions: add --count.
+or a part of it cannot be read. Without --count it relies on the conditions of the ring. A
+ring without a ControllerRing has no conditions: add --count.
 
 A shard that has stopped gracefully is shown with the state "left" until its Lease is
 deleted. The state of a ring without a ControllerRing, whose sharder is in-process, is
 derived from its Leases. For an operator in which one instance leads, the command shows
 the leader and what it reconciles.
 
-What the user is not allowed to read is shown as unknown.`,
+Anything that the user is not allowed to read is shown as unknown.`,
 		Example: `  # all rings
   ringmaster status
 
@@ -147,12 +147,13 @@ What the user is not allowed to read is shown as unknown.`,
 func (s *statusOptions) run(command *cobra.Command, args []string) error {
 	switch {
 	case s.allNamespaces && s.selectedNamespace != "":
-		return usage.SeeHelp(command, errors.New("--namespace and --all-namespaces exclude each other"))
+		return s.withExitCode(nil, usage.SeeHelp(command, errors.New("--namespace and --all-namespaces exclude each other")))
 	case s.exitCode && s.watch:
-		return usage.SeeHelp(command, errors.New("--exit-code and --watch exclude each other"))
+		return s.withExitCode(nil, usage.SeeHelp(command, errors.New("--exit-code and --watch exclude each other")))
 	}
-	if at := slices.IndexFunc(args, func(arg string) bool { return strings.Contains(arg, "/") }); at >= 0 {
-		return fmt.Errorf("%q is not the name of a ring: to explain the owner of an object, use '%s'", args[at], explainCommand(command, args[at:]...))
+	if i := slices.IndexFunc(args, func(arg string) bool { return strings.Contains(arg, "/") }); i >= 0 {
+		return s.withExitCode(nil, fmt.Errorf("%q is not the name of a ring: to explain the owner of an object, use '%s'",
+			args[i], explainCommand(command, args[i:]...)))
 	}
 	reader, err := s.reader()
 	if err != nil {
@@ -177,13 +178,16 @@ func (s *statusOptions) withExitCode(report *status.Report, err error) error {
 	if problems := report.Problems(); len(problems) > 0 {
 		return &exitError{errors.New(strings.Join(problems, "\n")), exitProblems}
 	}
+	if len(report.Unreadable) > 0 {
+		return &exitError{errors.New("no problems found, but not everything could be read:\n" + strings.Join(report.Unreadable, "\n")), exitNotChecked}
+	}
 	return nil
 }
 
 // typeGiven adds the right command to the error for a type of objects in the place of a ring.
 func typeGiven(command *cobra.Command, reader *status.Reader, args []string, err error) error {
-	unknown, is := errors.AsType[*status.UnknownRingError](err)
-	if !is || len(args) == 0 || unknown.Name != args[0] || !reader.IsType(args[0]) {
+	unknown, ok := errors.AsType[*status.UnknownRingError](err)
+	if !ok || len(args) == 0 || unknown.Name != args[0] || !reader.IsType(args[0]) {
 		return err
 	}
 	if len(args) == 1 {

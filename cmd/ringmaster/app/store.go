@@ -56,8 +56,8 @@ func (s *storeOptions) addFlags(command *cobra.Command) {
 	s.addClusterFlags(command)
 }
 
-// clusterFlags are the flags of a store in a cluster.
-var clusterFlags = []string{"namespace", "store-name", "kubeconfig", "context"}
+// clusterFlags are the flags of a store in a cluster: all flags of kubectl that select a cluster or a user, too.
+var clusterFlags = []string{"namespace", "store-name", "kubeconfig", "context", "cluster", "user", "as", "as-group", "as-uid"}
 
 // useEnvironment takes the endpoints from the environment unless a flag selects the store. It reports whether it did.
 func (s *storeOptions) useEnvironment(command *cobra.Command) bool {
@@ -105,6 +105,33 @@ type openedStore struct {
 	// addresses are the addresses of an etcd.
 	addresses []string
 	close     func()
+}
+
+// pinnedStore returns the same entries for each read of the same paths. A transaction that is prepared with it has the
+// versions of these entries as its conditions: what was shown is what is removed.
+type pinnedStore struct {
+	kv.Store
+	read map[string]*kv.Snapshot // by paths
+}
+
+// pinned returns the same store, with the entries of the first reads.
+func (o *openedStore) pinned() *openedStore {
+	pinned := *o
+	pinned.Store = &pinnedStore{o.Store, map[string]*kv.Snapshot{}}
+	return &pinned
+}
+
+// Read implements kv.Store.
+func (p *pinnedStore) Read(ctx context.Context, paths ...string) (*kv.Snapshot, error) {
+	key := strings.Join(paths, "\n")
+	if found := p.read[key]; found != nil {
+		return found, nil
+	}
+	found, err := p.Store.Read(ctx, paths...)
+	if err == nil {
+		p.read[key] = found
+	}
+	return found, err
 }
 
 // open returns the selected store, without a request to it.

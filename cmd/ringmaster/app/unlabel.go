@@ -21,7 +21,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// unlabelOptions are the options of the command, and what it has found out about the ring.
+// unlabelOptions are the options of the command, and the ring that it has read.
 type unlabelOptions struct {
 	cluster
 	confirm.Confirmation

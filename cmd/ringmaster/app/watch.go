@@ -17,7 +17,7 @@ const watchInterval = 2 * time.Second
 // watcher prints something repeatedly. A terminal is cleared each time; elsewhere only changes are printed.
 type watcher struct {
 	format output.Format
-	colour terminal.When
+	colour terminal.ColourMode
 	// changed, if it is set, receives a value on each change. The output is then updated at once and, if it is not a
 	// terminal, only then.
 	changed <-chan struct{}

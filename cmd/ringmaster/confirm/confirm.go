@@ -71,8 +71,8 @@ func (c *Confirmation) ask(ctx context.Context, in io.Reader, out, prompt io.Wri
 }
 
 func readsTerminal(in io.Reader) bool {
-	file, is := in.(*os.File)
-	return is && term.IsTerminal(int(file.Fd()))
+	file, ok := in.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // readLine returns the next line without spaces around it. At the end of the input the line is empty. It does not wait

@@ -1,5 +1,5 @@
 // Package coordinationstatus reports the state of a coordination: the participants, the pending actions and the members that
-// are ready for them, the action in progress with its current step, and what each action waits for.
+// are ready for them, the action in progress with its current step, and the wait reasons of each action.
 //
 // It guarantees that a report is consistent with one revision of the store, and that it writes nothing.
 package coordinationstatus

@@ -44,13 +44,13 @@ func orders(view *coordination.View) []Order {
 				return i.Session == answer.Session
 			})
 		}
-		at := slices.IndexFunc(all, func(o Order) bool {
+		index := slices.IndexFunc(all, func(o Order) bool {
 			return o.Prefix == order.Prefix && o.Accepted == order.Accepted && o.Alive == order.Alive
 		})
-		if at < 0 {
-			at, all = len(all), append(all, order)
+		if index < 0 {
+			index, all = len(all), append(all, order)
 		}
-		all[at].Members = append(all[at].Members, id)
+		all[index].Members = append(all[index].Members, id)
 	}
 	slices.SortStableFunc(all, func(a, b Order) int { return rank(a.Accepted) - rank(b.Accepted) })
 	return all
@@ -71,15 +71,15 @@ type Absent struct {
 }
 
 func absent(view *coordination.View) []Absent {
-	by := map[string][]string{}
+	byPrefix := map[string][]string{}
 	for _, participant := range view.Participants {
 		for _, prefix := range view.Absent(participant.Expected...) {
-			by[prefix] = append(by[prefix], participant.Name)
+			byPrefix[prefix] = append(byPrefix[prefix], participant.Name)
 		}
 	}
 	var all []Absent
-	for _, prefix := range slices.Sorted(maps.Keys(by)) {
-		all = append(all, Absent{prefix, by[prefix]})
+	for _, prefix := range slices.Sorted(maps.Keys(byPrefix)) {
+		all = append(all, Absent{prefix, byPrefix[prefix]})
 	}
 	return all
 }

@@ -71,8 +71,8 @@ func TestAllLocal(t *testing.T) {
 	r.expectOutput("all-local", status.Table)
 }
 
-// TestOwnStep reports a step that the holder of the lock carries out itself.
-func TestOwnStep(t *testing.T) {
+// TestPreviewOfHoldersOwnStep reports a step that the holder of the lock carries out itself.
+func TestPreviewOfHoldersOwnStep(t *testing.T) {
 	r := joinRegions(t, "dc1", "dc2")
 	r.all["dc1"].Busy = true
 	r.all["dc2"].Need(coordinationtest.Restart, "dc2-1", true)

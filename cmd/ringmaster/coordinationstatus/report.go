@@ -139,7 +139,7 @@ func describe(view *coordination.View, now time.Time) System {
 		s.AwaitedAnswer = &AwaitedAnswer{Prefix: prefix, Do: step.Do, Member: step.Member()}
 	}
 	for _, instance := range view.Instances {
-		s.Roles = append(s.Roles, Role{instance.Name, s.does(instance)})
+		s.Roles = append(s.Roles, Role{instance.Name, s.activity(instance)})
 	}
 	for _, prefix := range view.DeadParticipants() {
 		s.Dead = append(s.Dead, deadParticipant(view, prefix))
@@ -161,7 +161,7 @@ func actionOf(view *coordination.View, action coordination.Action, now time.Time
 			state = Done
 		case view.InProgress(action, id):
 			state = InProgress
-		case planned(view, id):
+		case isPlanned(view, id):
 			state = Planned
 		case ready == "" || isReady && prepared.Prefix == entry.Prefix:
 			state = Ready
@@ -184,22 +184,22 @@ func retryOf(view *coordination.View, action coordination.Action, now time.Time)
 		if done.Action != action {
 			continue
 		}
-		at := done.Until.Add(backoff)
-		if failures == 0 || !now.Before(at) {
+		retryAt := done.Until.Add(backoff)
+		if failures == 0 || !now.Before(retryAt) {
 			return nil
 		}
-		return &Retry{Failures: failures, At: metav1.NewTime(at), delay: min(at.Sub(now), backoff)} // clocks differ
+		return &Retry{Failures: failures, At: metav1.NewTime(retryAt), delay: min(retryAt.Sub(now), backoff)} // clocks differ
 	}
 	return nil
 }
 
-// planned reports whether a member is part of the action in progress.
-func planned(view *coordination.View, id coordination.MemberID) bool {
+// isPlanned reports whether a member is part of the action in progress.
+func isPlanned(view *coordination.View, id coordination.MemberID) bool {
 	return view.Intent != nil && slices.ContainsFunc(view.Intent.Steps, func(step coordination.Step) bool { return slices.Contains(step.Members, id) })
 }
 
-// does returns the current work of a participant, and what it waits for.
-func (s *System) does(instance coordination.Instance) string {
+// activity returns the current work of a participant, and the reason why it waits.
+func (s *System) activity(instance coordination.Instance) string {
 	var all []string
 	if s.Lock != nil && s.Lock.Holder == instance.Name {
 		all = append(all, s.acts())
@@ -234,8 +234,8 @@ func (s *System) does(instance coordination.Instance) string {
 			all = append(all, fmt.Sprintf("makes %s ready for the %s", prose.List(unready), action.Action))
 		}
 	}
-	if by := s.Denied[instance.Name]; by != nil {
-		all = append(all, "on the deny list of "+prose.List(by))
+	if deniedBy := s.Denied[instance.Name]; deniedBy != nil {
+		all = append(all, "on the deny list of "+prose.List(deniedBy))
 	}
 	return strings.Join(all, "; ")
 }
@@ -245,8 +245,8 @@ func (s *System) acts() string {
 	if s.Intent == nil {
 		return "holds the lock"
 	}
-	at, of := min(s.Intent.StepIndex+1, len(s.Intent.Steps)), len(s.Intent.Steps)
-	return fmt.Sprintf("carries out the %s, step %d of %d", s.Intent.Action, at, of)
+	step, total := min(s.Intent.StepIndex+1, len(s.Intent.Steps)), len(s.Intent.Steps)
+	return fmt.Sprintf("carries out the %s, step %d of %d", s.Intent.Action, step, total)
 }
 
 // next returns the first later step that is an order to the participant with a prefix.

@@ -21,7 +21,7 @@ type Summary struct {
 	Plan *PlanSummary
 	// Pending are the members that an action is pending for.
 	Pending []PendingSummary
-	// Waits is one sentence for each action: what it waits for.
+	// Waits has the wait reasons of each action, as one sentence.
 	Waits []string
 	// Done is the last action that ended, with its outcome.
 	Done string

@@ -226,7 +226,7 @@ var stateColours = map[State]terminal.Colour{
 	NotReady: terminal.Doubtful, Ready: terminal.Good, InProgress: terminal.Good, Planned: terminal.Good, Done: terminal.Faint, NotNeeded: terminal.Faint,
 }
 
-// actions writes the members of all actions, and what each action waits for.
+// actions writes the members and the wait reasons of all actions.
 func (p *printer) actions(s *System) {
 	t := columns("ACTION", "MEMBER", "PREFIX", "STATE", "ADDRESSES", p.wideTitle("VERSION"))
 	for _, action := range s.Actions {
@@ -258,7 +258,7 @@ func (p *printer) actions(s *System) {
 	}
 }
 
-// Outlook returns one sentence: what the action waits for.
+// Outlook returns the wait reasons of the action, as one sentence.
 func (a *Action) Outlook() string {
 	counts := map[State]int{}
 	for _, member := range a.Members {
@@ -320,7 +320,7 @@ func (p *printer) done(s *System) {
 	p.table(t)
 }
 
-// warnings writes what may need an intervention.
+// warnings writes the problems that may need an intervention.
 func (p *printer) warnings(s *System) {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(s.Denied)) {

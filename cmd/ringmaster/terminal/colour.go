@@ -37,27 +37,27 @@ func Paint(colour Colour, text string) string {
 	return codes[colour] + text + reset
 }
 
-// When is when to use colours. It is the value of a flag.
-type When string
+// ColourMode is when to use colours. It is the value of a flag.
+type ColourMode string
 
-// The values of When.
+// The values of ColourMode.
 const (
-	Auto   When = "auto"
-	Always When = "always"
-	Never  When = "never"
+	Auto   ColourMode = "auto"
+	Always ColourMode = "always"
+	Never  ColourMode = "never"
 )
 
 // String implements pflag.Value.
-func (w *When) String() string { return string(*w) }
+func (w *ColourMode) String() string { return string(*w) }
 
 // Type implements pflag.Value.
-func (w *When) Type() string { return "when" }
+func (w *ColourMode) Type() string { return "when" }
 
 // Set implements pflag.Value.
-func (w *When) Set(value string) error {
-	switch When(value) {
+func (w *ColourMode) Set(value string) error {
+	switch ColourMode(value) {
 	case Auto, Always, Never:
-		*w = When(value)
+		*w = ColourMode(value)
 		return nil
 	}
 	return fmt.Errorf("use %s, %s or %s", Auto, Always, Never)
@@ -65,7 +65,7 @@ func (w *When) Set(value string) error {
 
 // Colours reports whether to write colours. Auto does so on a terminal, unless the environment has NO_COLOR
 // (no-color.org).
-func (w *When) Colours(out io.Writer) bool {
+func (w *ColourMode) Colours(out io.Writer) bool {
 	switch *w {
 	case Always:
 		return true
@@ -78,14 +78,14 @@ func (w *When) Colours(out io.Writer) bool {
 
 // Is reports whether a writer is a terminal.
 func Is(out io.Writer) bool {
-	file, is := out.(*os.File)
-	return is && term.IsTerminal(int(file.Fd()))
+	file, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // Width returns the number of characters in a line of a terminal.
 func Width(out io.Writer) int {
 	const defaultWidth = 80
-	if file, is := out.(*os.File); is {
+	if file, ok := out.(*os.File); ok {
 		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
 			return width
 		}

@@ -3,11 +3,23 @@ package terminal
 import (
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
 // gap separates two columns.
 const gap = "   "
+
+// Printable returns a text without control characters except line breaks. Everyone who can write to the cluster, such as
+// the holder of a Lease, could otherwise change what the terminal shows.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
+			return ' '
+		}
+		return r
+	}, text)
+}
 
 // Cell is a text in a table.
 type Cell struct {
@@ -59,7 +71,7 @@ func (t *Table) widths() []int {
 // padded returns the text with spaces up to a width. Colours have no width.
 func (c Cell) padded(width int, coloured bool) string {
 	spaces := strings.Repeat(" ", width-utf8.RuneCountInString(c.Text))
-	text := c.Text
+	text := strings.ReplaceAll(Printable(c.Text), "\n", " ")
 	if coloured {
 		text = Paint(c.Colour, text)
 	}

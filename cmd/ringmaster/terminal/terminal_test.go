@@ -33,6 +33,20 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestControlCharactersAreNotPrinted has a text that would change the title of the terminal.
+func TestControlCharactersAreNotPrinted(t *testing.T) {
+	const text = "a\x1b]0;title\x07b\nc\u009b"
+	if got, want := terminal.Printable(text), "a ]0;title b\nc "; got != want {
+		t.Errorf("it prints %q, want %q", got, want)
+	}
+	var out strings.Builder
+	written := &terminal.Table{}
+	written.Add(terminal.Cell{Text: text}, terminal.Cell{Text: "end"})
+	if err := written.Write(&out, false); err != nil || out.String() != "a ]0;title b c    end\n" {
+		t.Errorf("%v: the table is %q", err, out.String())
+	}
+}
+
 // TestColoursHaveNoWidth compares a coloured table without its colours with a plain one.
 func TestColoursHaveNoWidth(t *testing.T) {
 	var plain, coloured strings.Builder
@@ -51,8 +65,8 @@ func TestColoursHaveNoWidth(t *testing.T) {
 	}
 }
 
-func TestWhen(t *testing.T) {
-	var when terminal.When
+func TestColourMode(t *testing.T) {
+	var when terminal.ColourMode
 	for _, value := range []string{"auto", "always", "never"} {
 		if err := when.Set(value); err != nil || when.String() != value {
 			t.Errorf("%s: %v", value, err)
@@ -66,7 +80,7 @@ func TestWhen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for value, want := range map[terminal.When]bool{terminal.Auto: false, terminal.Always: true, terminal.Never: false} {
+	for value, want := range map[terminal.ColourMode]bool{terminal.Auto: false, terminal.Always: true, terminal.Never: false} {
 		if got := value.Colours(file); got != want {
 			t.Errorf("%s in a file: %t", value, got)
 		}

@@ -124,8 +124,8 @@ func TestFieldsAreDocumented(t *testing.T) {
 }
 
 // fields returns the paths of all fields, without the fields of foreign types.
-func fields(of reflect.Type, prefix string) (paths []string) {
-	for field := range of.Fields() {
+func fields(t reflect.Type, prefix string) (paths []string) {
+	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		inner := field.Type
 		if inner.Kind() == reflect.Pointer {

@@ -153,12 +153,12 @@ func (a *Agent) loadMembers() error {
 // reservePort continues without a reservation if it fails: if another process listens on the port, etcd reports
 // it.
 func (a *Agent) reservePort(r record, number int) *port {
-	held, err := reservePort(number)
+	reserved, err := reservePort(number)
 	if err != nil {
 		a.options.Log.Info("Failed to reserve the port of a member, another process may use it", "member", r.ID, "port", number, "reason", err.Error())
 		return nil
 	}
-	return held
+	return reserved
 }
 
 // List returns all members, sorted by their IDs.

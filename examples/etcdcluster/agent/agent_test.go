@@ -15,24 +15,24 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/rig"
 )
 
-// TestDeath kills the agent, and stops it: no member outlives it, and the next agent starts all of them again.
-func TestDeath(t *testing.T) {
+// TestMembersEndWithAgent kills the agent, and stops it: no member outlives it, and the next agent starts all of them again.
+func TestMembersEndWithAgent(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "asked to end": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
 			f := setUp(t)
-			before := f.first("dc1-1")
+			before := f.startFirst("dc1-1")
 			_, err := f.etcd(before).Put(t.Context(), "color", "red")
 			f.Expect(err).NotTo(HaveOccurred())
 
 			f.Expect(f.process.Signal(signal)).To(Succeed())
 			<-f.process.Done()
-			f.gone(before.PID)
+			f.awaitExit(before.PID)
 
 			f.run()
-			f.Eventually(func() bool { return f.now("dc1-1").Running }).Should(BeTrue())
-			after := f.now("dc1-1")
+			f.Eventually(func() bool { return f.memberStatus("dc1-1").Running }).Should(BeTrue())
+			after := f.memberStatus("dc1-1")
 			f.Expect([]string{after.ClientURL, after.PeerURL}).To(Equal([]string{before.ClientURL, before.PeerURL}))
-			f.usable(after)
+			f.awaitWritable(after)
 			found, err := f.etcd(after).Get(t.Context(), "color")
 			f.Expect(err).NotTo(HaveOccurred())
 			f.Expect(found.Kvs).To(HaveLen(1))
@@ -104,7 +104,7 @@ func TestRefusals(t *testing.T) {
 			g.Expect(test.err.Error()).To(ContainSubstring(test.text))
 		})
 	}
-	f.Expect(f.now("dc1-1").Phase).To(Equal(agent.Prepared))
+	f.Expect(f.memberStatus("dc1-1").Phase).To(Equal(agent.Prepared))
 }
 
 // TestFolder refuses a folder of another agent or region.
@@ -114,13 +114,13 @@ func TestFolder(t *testing.T) {
 	first, err := agent.New(options)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = agent.New(options)
-	g.Expect(err).To(MatchError(ContainSubstring("another agent uses it")))
+	g.Expect(err).To(MatchError(ContainSubstring("another agent uses the folder")))
 	g.Expect(first.Close()).To(Succeed())
 
 	other := options
 	other.Region = "dc2"
 	_, err = agent.New(other)
-	g.Expect(err).To(MatchError(ContainSubstring("belongs to the agent of region dc1")))
+	g.Expect(err).To(MatchError(ContainSubstring("belongs to region dc1")))
 	other = options
 	other.Etcd = filepath.Join(options.Dir, "etcd")
 	_, err = agent.New(other)
@@ -170,10 +170,10 @@ func TestPorts(t *testing.T) {
 			m, err := a.Prepare(id, "orders")
 			g.Expect(err).NotTo(HaveOccurred())
 			for _, url := range []string{m.ClientURL, m.PeerURL} {
-				at, err := net.ResolveTCPAddr("tcp", strings.TrimPrefix(url, "http://"))
+				address, err := net.ResolveTCPAddr("tcp", strings.TrimPrefix(url, "http://"))
 				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(at.Port).To(And(BeNumerically(">", last), BeNumerically("<=", ports.Last)))
-				last = at.Port
+				g.Expect(address.Port).To(And(BeNumerically(">", last), BeNumerically("<=", ports.Last)))
+				last = address.Port
 				given[url] = true
 			}
 		}
@@ -193,7 +193,7 @@ func TestVersions(t *testing.T) {
 	t.Cleanup(func() { g.Expect(a.Close()).To(Succeed()) })
 	first, err := a.Prepare("dc1-1", "orders")
 	g.Expect(err).NotTo(HaveOccurred())
-	started, err := a.Start(t.Context(), "dc1-1", order(1, "start"), alone(first))
+	started, err := a.Start(t.Context(), "dc1-1", order(1, "start"), onlyMemberLaunch(first))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(started.Running).To(BeTrue(), started.Problem)
 
@@ -206,5 +206,5 @@ func TestVersions(t *testing.T) {
 	after, err := a.Restart(t.Context(), "dc1-1", order(1, "restart"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after.ArgsCurrent()).To(BeTrue())
-	g.Eventually(func() string { return a.List()[0].Problem }).WithTimeout(patience).Should(ContainSubstring("another one"))
+	g.Eventually(func() string { return a.List()[0].Problem }).WithTimeout(testTimeout).Should(ContainSubstring("another one"))
 }

@@ -26,7 +26,7 @@ const (
 	ClusterExisting ClusterState = "existing"
 )
 
-// Launch is what a member needs for its first start. Later starts use its data.
+// Launch has the parameters of a member's first start. Later starts use its data.
 type Launch struct {
 	// InitialCluster has all members of the system with their peer URLs, in the format of etcd's flag:
 	// a=http://127.0.0.1:1,b=http://127.0.0.1:2

@@ -87,9 +87,9 @@ type startRequest struct {
 	Launch
 }
 
-func (c *Client) member(ctx context.Context, method, id, what string, body any) (Member, error) {
+func (c *Client) member(ctx context.Context, method, id, operation string, body any) (Member, error) {
 	var member Member
-	err := c.call(ctx, method, "/members/"+url.PathEscape(id)+what, body, &member)
+	err := c.call(ctx, method, "/members/"+url.PathEscape(id)+operation, body, &member)
 	return member, err
 }
 

@@ -48,7 +48,7 @@ func runAgent(address string) error {
 }
 
 // The timeout is long enough for a machine that is busy with other tests.
-const patience = rig.Timeout
+const testTimeout = rig.Timeout
 
 // fixture is an agent in its own process.
 type fixture struct {
@@ -65,7 +65,7 @@ func setUp(t *testing.T) *fixture {
 		T: t, Gomega: NewWithT(t), dir: filepath.Join(rig.TempDir(t), "agent"),
 		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(rig.ReservePort(t))),
 	}
-	f.SetDefaultEventuallyTimeout(patience)
+	f.SetDefaultEventuallyTimeout(testTimeout)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	client, err := agent.NewClient("http://" + f.address)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -116,24 +116,24 @@ func (f *fixture) prepare(id string) agent.Member {
 	return member
 }
 
-// alone returns the launch of the only member of a system.
-func alone(m agent.Member) agent.Launch {
+// onlyMemberLaunch returns the launch of the only member of a system.
+func onlyMemberLaunch(m agent.Member) agent.Launch {
 	return agent.Launch{InitialCluster: m.ID + "=" + m.PeerURL, State: agent.ClusterNew}
 }
 
-// first starts a system of one member, and returns the member when it is ready.
-func (f *fixture) first(id string) agent.Member {
+// startFirst starts a system of one member, and returns the member when it is ready.
+func (f *fixture) startFirst(id string) agent.Member {
 	f.Helper()
 	prepared := f.prepare(id)
-	started, err := f.Start(f.Context(), id, order(1, "start "+id), alone(prepared))
+	started, err := f.Start(f.Context(), id, order(1, "start "+id), onlyMemberLaunch(prepared))
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(started.Running).To(BeTrue(), started.Problem)
-	f.usable(started)
+	f.awaitWritable(started)
 	return started
 }
 
-// usable waits until a member accepts writes.
-func (f *fixture) usable(m agent.Member) {
+// awaitWritable waits until a member accepts writes.
+func (f *fixture) awaitWritable(m agent.Member) {
 	f.Helper()
 	f.Eventually(func() error {
 		ctx, cancel := context.WithTimeout(f.Context(), 5*time.Second)
@@ -151,8 +151,8 @@ func (f *fixture) etcd(m agent.Member) *clientv3.Client {
 	return client
 }
 
-// now returns a member as the agent reports it.
-func (f *fixture) now(id string) agent.Member {
+// memberStatus returns a member as the agent reports it.
+func (f *fixture) memberStatus(id string) agent.Member {
 	f.Helper()
 	members, err := f.Members(f.Context())
 	f.Expect(err).NotTo(HaveOccurred())
@@ -177,8 +177,8 @@ func (f *fixture) commandLine(m agent.Member) []string {
 	return vars.Cmdline
 }
 
-// gone waits until a process has ended.
-func (f *fixture) gone(pid int) {
+// awaitExit waits until a process has ended.
+func (f *fixture) awaitExit(pid int) {
 	f.Helper()
 	f.Eventually(func() map[int]string { return rig.Alive(map[int]string{pid: "etcd"}) }).Should(BeEmpty())
 }

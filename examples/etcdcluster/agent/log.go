@@ -20,7 +20,7 @@ func fileSize(path string) int64 {
 
 // lastMessage returns the most useful message of a log after an offset.
 func lastMessage(path string, from int64) string {
-	const most = 64 << 10
+	const maxBytes = 64 << 10
 	file, err := os.Open(path)
 	if err != nil {
 		return err.Error()
@@ -30,7 +30,7 @@ func lastMessage(path string, from int64) string {
 	if size < from {
 		from = 0 // a new log was begun
 	}
-	if _, err := file.Seek(max(from, size-most), io.SeekStart); err != nil {
+	if _, err := file.Seek(max(from, size-maxBytes), io.SeekStart); err != nil {
 		return err.Error()
 	}
 	content, err := io.ReadAll(file)

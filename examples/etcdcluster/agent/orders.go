@@ -129,14 +129,14 @@ func (a *Agent) checkAndFence(id string, order Order) (*member, record, error) {
 }
 
 func checkOrder(id string, order Order) error {
-	const most = 512
+	const maxIDLength = 512
 	switch {
 	case order.Token <= 0:
 		return refuse(ReasonInvalid, "invalid token %d: an order needs the fencing token of the lock", order.Token)
 	case order.System == "":
 		return refuse(ReasonInvalid, "the system is missing: an order needs the system of its token")
-	case order.ID == "" || len(order.ID) > most:
-		return refuse(ReasonInvalid, "an order needs an ID of at most %d characters", most)
+	case order.ID == "" || len(order.ID) > maxIDLength:
+		return refuse(ReasonInvalid, "an order needs an ID of at most %d characters", maxIDLength)
 	}
 	return checkID(id)
 }

@@ -81,16 +81,16 @@ func reservePort(number int) (*port, error) {
 func (r *PortRange) reserveFree() (*port, error) {
 	var last error
 	for _, number := range r.candidates() {
-		held, err := reservePort(number)
+		reserved, err := reservePort(number)
 		if err != nil {
 			last = err
 			continue
 		}
 		listener, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(number)))
 		if err == nil {
-			return held, listener.Close()
+			return reserved, listener.Close()
 		}
-		held.release()
+		reserved.release()
 		last = err
 	}
 	return nil, fmt.Errorf("no free port in %s: %w", r, last)

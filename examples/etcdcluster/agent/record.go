@@ -73,8 +73,8 @@ type folder string
 
 func (f folder) member(id string) string { return filepath.Join(string(f), membersFolder, id) }
 
-func (f folder) saveIdentity(of identity) error {
-	return write(filepath.Join(string(f), agentFile), of)
+func (f folder) saveIdentity(id identity) error {
+	return write(filepath.Join(string(f), agentFile), id)
 }
 
 func (f folder) loadIdentity() (identity, error) {
@@ -141,8 +141,8 @@ func read(path string, into any) error {
 }
 
 // write replaces a file atomically, also in case of a power failure.
-func write(path string, what any) error {
-	content, err := json.MarshalIndent(what, "", "  ")
+func write(path string, value any) error {
+	content, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -110,10 +110,10 @@ func TestPeerURLStays(t *testing.T) {
 	secured := prepare(a, "dc1-2")
 	g.Expect(secured.PeerURL).To(HavePrefix("https://"))
 	for _, m := range []agent.Member{plain, secured} { // both start with the certificates
-		started, err := a.Start(t.Context(), m.ID, order(1, "start "+m.ID), alone(m))
+		started, err := a.Start(t.Context(), m.ID, order(1, "start "+m.ID), onlyMemberLaunch(m))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(started.Running).To(BeTrue(), started.Problem)
-		g.Eventually(func() error { return serves(m.ClientURL + "/health") }).WithTimeout(patience).Should(Succeed())
+		g.Eventually(func() error { return serves(m.ClientURL + "/health") }).WithTimeout(testTimeout).Should(Succeed())
 	}
 	g.Expect(serves(plain.PeerURL + "/members")).To(Succeed())
 	g.Expect(serves(strings.Replace(plain.PeerURL, "http://", "https://", 1) + "/members")).NotTo(Succeed())

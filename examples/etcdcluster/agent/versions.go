@@ -26,8 +26,8 @@ type versions struct {
 
 func newVersions(etcd, folder string) versions {
 	return versions{etcd: etcd, folder: folder, bundledVersion: sync.OnceValue(func() string {
-		said, err := exec.Command(etcd, "--version").Output()
-		found := versionLine.FindSubmatch(said)
+		output, err := exec.Command(etcd, "--version").Output()
+		found := versionLine.FindSubmatch(output)
 		if err != nil || found == nil {
 			return "" // no requested version matches then
 		}

@@ -25,7 +25,7 @@ func TestRestart(t *testing.T) {
 		w.agent(prefix).members = []agent.Member{changed(prefix + "-1")}
 	}
 	w.reconcile(2, "dc1", "dc2", "dc3")
-	if intent := w.view().Intent; intent == nil || brief(intent.Steps) != "restart dc2-1, restart dc3-1, move-leader dc2-1, restart dc1-1" {
+	if intent := w.view().Intent; intent == nil || describeSteps(intent.Steps) != "restart dc2-1, restart dc3-1, move-leader dc2-1, restart dc1-1" {
 		t.Fatalf("it does %v", intent)
 	}
 	for range 20 {
@@ -48,13 +48,13 @@ func TestRestart(t *testing.T) {
 // The agent has seen higher tokens than the store, as after a restore of the store from an old snapshot.
 func TestTokenIsRaised(t *testing.T) {
 	t.Parallel()
-	const seen = 1000
+	const newestToken = 1000
 	state := three()
 	state.Leader = 3
 	w := setting(t, state, "dc1", "dc2")
-	w.agent("dc2").members, w.agent("dc2").seen = []agent.Member{changed("dc2-1")}, seen
+	w.agent("dc2").members, w.agent("dc2").seen = []agent.Member{changed("dc2-1")}, newestToken
 	w.reconcile(10, "dc1", "dc2")
-	if view := w.view(); len(view.DoneRecords) != 1 || view.DoneRecords[0].Failure != "" || view.Token <= seen {
+	if view := w.view(); len(view.DoneRecords) != 1 || view.DoneRecords[0].Failure != "" || view.Token <= newestToken {
 		t.Errorf("done: %v, token %d", view.DoneRecords, view.Token)
 	}
 	if p := w.agent("dc2").members[0]; !current(p, &w.regions["dc2"].cluster.Spec) {
@@ -78,7 +78,7 @@ func TestReplacementComesFirst(t *testing.T) {
 			for range 10 {
 				w.reconcile(1, "dc1", "dc2")
 				if len(w.agent("dc2").made) > 0 {
-					state.Members[1] = sick(state.Members[1]) // it does not start
+					state.Members[1] = unhealthyMember(state.Members[1]) // it does not start
 				}
 			}
 			if diff := cmp.Diff([]string{"restart dc2-1"}, w.agent("dc2").made); diff != "" {
@@ -100,7 +100,7 @@ func TestReplacementComesFirst(t *testing.T) {
 			if !added {
 				t.Errorf("it was not given up: %v", w.notes)
 			}
-			if mode == etcdclusterv1alpha1.SynchronizationGlobal && (view.Intent == nil || brief(view.Intent.Steps) != "remove dc2-1, stop dc2-1, add-learner dc2-2, start dc2-2, promote dc2-2") {
+			if mode == etcdclusterv1alpha1.SynchronizationGlobal && (view.Intent == nil || describeSteps(view.Intent.Steps) != "remove dc2-1, stop dc2-1, add-learner dc2-2, start dc2-2, promote dc2-2") {
 				t.Errorf("it does %v", view.Intent)
 			}
 			if mode == etcdclusterv1alpha1.SynchronizationLocal && !strings.Contains(strings.Join(w.notes, "\n"), "Began: Exclusion") {
@@ -111,13 +111,13 @@ func TestReplacementComesFirst(t *testing.T) {
 }
 
 // A member that did not start after a restart is restarted again as soon as it gets other arguments.
-func TestRestartAgain(t *testing.T) {
+func TestFailedRestartIsRepeatedWithNewArgs(t *testing.T) {
 	t.Parallel()
 	state := three()
 	w := setting(t, state, "dc1", "dc2")
 	w.agent("dc2").members = []agent.Member{changed("dc2-1")}
 	w.reconcile(6, "dc1", "dc2")
-	state.Members[1] = sick(state.Members[1])
+	state.Members[1] = unhealthyMember(state.Members[1])
 	w.reconcile(2, "dc1", "dc2")
 	w.agent("dc2").members[0].Applied = map[string]string{"bad": "1"} // the spec has changed
 	w.reconcile(8, "dc1", "dc2")
@@ -127,7 +127,7 @@ func TestRestartAgain(t *testing.T) {
 }
 
 // The plan waits for a member that is not healthy yet after its restart.
-func TestReadyLater(t *testing.T) {
+func TestPlanWaitsForHealthyMember(t *testing.T) {
 	t.Parallel()
 	state := three()
 	w := setting(t, state, "dc1", "dc2")
@@ -138,7 +138,7 @@ func TestReadyLater(t *testing.T) {
 	for range 10 {
 		w.reconcile(1, "dc1", "dc2")
 		if slices.Contains(w.agent("dc2").made, "restart dc2-1") {
-			state.Members[1] = sick(state.Members[1])
+			state.Members[1] = unhealthyMember(state.Members[1])
 		}
 	}
 	for _, note := range w.notes {
@@ -154,12 +154,12 @@ func TestReadyLater(t *testing.T) {
 // No participant answers an order: its region has switched to local mode, or is dead.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
-	goesLocal := func(w *world) { w.must(w.regions["dc2"].Leave(w.Context(), w.next("dc2"))) }
-	dies := func(w *world) { w.must(w.regions["dc2"].Coordinator.Close(w.Context())) }
+	goesLocal := func(w *fixture) { w.must(w.regions["dc2"].Leave(w.Context(), w.next("dc2"))) }
+	dies := func(w *fixture) { w.must(w.regions["dc2"].Coordinator.Close(w.Context())) }
 	for name, test := range map[string]struct {
 		replaced bool
 		missing  etcdclusterv1alpha1.MissingPolicy
-		then     func(w *world)
+		then     func(w *fixture)
 		// present is the current step, ended the outcome of the action.
 		present, ended string
 	}{
@@ -214,7 +214,7 @@ func TestUnanswered(t *testing.T) {
 }
 
 // While the system has no quorum, the declared needs of a region stay.
-func TestSaidStays(t *testing.T) {
+func TestDeclaredNeedsStayWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1", "dc2")
 	w.agent("dc2").members = []agent.Member{changed("dc2-1")}
@@ -230,14 +230,14 @@ func TestSaidStays(t *testing.T) {
 	}
 	view := w.view()
 	for _, set := range []coordination.Set{pendingForRestart, readyForRestart} {
-		if _, is := view.Sets[set]["dc2-1"]; !is {
+		if _, ok := view.Sets[set]["dc2-1"]; !ok {
 			t.Errorf("%s is forgotten", set)
 		}
 	}
 }
 
 // The entries of a lost region are removed.
-func TestForgetLost(t *testing.T) {
+func TestForgetRemovesLostRegion(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1", "dc2")
 	w.agent("dc2").members = []agent.Member{changed("dc2-1")}
@@ -256,7 +256,7 @@ func TestForgetLost(t *testing.T) {
 }
 
 // An operator that cannot observe its region releases the lock.
-func TestStandsBack(t *testing.T) {
+func TestUnobservableRegionReleasesLock(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1", "dc2")
 	w.agent("dc2").members = []agent.Member{changed("dc2-1")}
@@ -280,7 +280,7 @@ func TestStandsBack(t *testing.T) {
 // A process stopped a member and died before it answered: the next process answers.
 func TestStoppedBefore(t *testing.T) {
 	t.Parallel()
-	state := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), member(4, "dc2-2"))
+	state := stateOf(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), member(4, "dc2-2"))
 	w := setting(t, state, "dc1", "dc2")
 	w.agent("dc2").members = append(w.agent("dc2").members, process("dc2-2", agent.Running))
 	w.regions["dc2"].cluster.Spec.Replace = []etcdclusterv1alpha1.MemberID{"dc2-1"}

@@ -137,7 +137,7 @@ func newFakeAgent(t *testing.T, members ...agent.Member) *fakeAgent {
 }
 
 func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id, what, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/members"), "/"), "/")
+	id, operation, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/members"), "/"), "/")
 	var in struct {
 		agent.Order
 		agent.Launch
@@ -147,7 +147,7 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewDecoder(r.Body).Decode(&in)
 	var out any = agent.Member{ID: id}
 	err := f.refuses
-	switch r.Method + what {
+	switch r.Method + operation {
 	case "GET":
 		out, err = f.members, f.away
 	case "PUT":
@@ -158,10 +158,10 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.note("version %s %s", id, in.Version)
 	case "POSTstart":
 		f.note("start %s %s", id, in.State)
-		err = f.carry(id, in.Order)
+		err = f.carryOut(id, in.Order)
 	case "POSTrestart":
 		f.note("restart %s", id)
-		err = f.carry(id, in.Order)
+		err = f.carryOut(id, in.Order)
 	case "DELETE":
 		f.note("delete %s", id)
 	}
@@ -177,8 +177,8 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// carry carries out an order for a member, if the token is not older than the highest one.
-func (f *fakeAgent) carry(id string, order agent.Order) error {
+// carryOut carries out an order for a member, if the token is not older than the highest one.
+func (f *fakeAgent) carryOut(id string, order agent.Order) error {
 	if order.Token < f.seen {
 		return &agent.RefusedError{Reason: agent.ReasonFenced, Seen: f.seen}
 	}
@@ -258,20 +258,22 @@ func learner(id uint64, name string) system.Member {
 	return m
 }
 
-func sick(m system.Member) system.Member {
+func unhealthyMember(m system.Member) system.Member {
 	m.Problem = "it does not answer"
 	return m
 }
 
-func agreed(members ...system.Member) *system.State {
+func stateOf(members ...system.Member) *system.State {
 	return &system.State{Leader: 1, Members: members}
 }
 
 // three returns healthy members; the first one is the leader.
-func three() *system.State { return agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1")) }
+func three() *system.State {
+	return stateOf(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"))
+}
 
 // fixture has operators without processes.
-type world struct {
+type fixture struct {
 	*testing.T
 	store *memory
 	clock *clocktesting.FakeClock
@@ -284,9 +286,9 @@ type world struct {
 }
 
 // setting returns the operators of regions with one member each.
-func setting(t *testing.T, state *system.State, regions ...string) *world {
+func setting(t *testing.T, state *system.State, regions ...string) *fixture {
 	t.Helper()
-	w := &world{
+	w := &fixture{
 		T: t, store: &memory{entries: map[string]kv.Entry{}}, state: state, regions: map[string]*region{}, agents: map[string]*fakeAgent{}, results: map[string]*coordination.Result{},
 		clock: clocktesting.NewFakeClock(time.Unix(0, 0)),
 	}
@@ -305,14 +307,14 @@ func setting(t *testing.T, state *system.State, regions ...string) *world {
 }
 
 // process starts another process of an operator.
-func (w *world) process(prefix string) {
+func (w *fixture) process(prefix string) {
 	w.Helper()
 	c, err := coordination.New(coordination.Options{Store: w.store, System: "orders", Name: prefix + "-operator", Actions: actions, Clock: w.clock})
 	w.must(err)
 	w.regions[prefix].Coordinator = c
 }
 
-func (w *world) must(err error) {
+func (w *fixture) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
@@ -320,7 +322,7 @@ func (w *world) must(err error) {
 }
 
 // next returns the next reconcile of a region, before it has observed anything.
-func (w *world) next(prefix string) *region {
+func (w *fixture) next(prefix string) *region {
 	last := w.regions[prefix]
 	r := &region{participant: last.participant, cluster: last.cluster, agent: last.agent}
 	r.system = &fakeSystem{state: w.state}
@@ -330,7 +332,7 @@ func (w *world) next(prefix string) *region {
 }
 
 // reconcile reconciles regions in turn, the given number of times.
-func (w *world) reconcile(times int, prefixes ...string) {
+func (w *fixture) reconcile(times int, prefixes ...string) {
 	w.Helper()
 	for range times {
 		for _, prefix := range prefixes {
@@ -345,8 +347,8 @@ func (w *world) reconcile(times int, prefixes ...string) {
 	}
 }
 
-// sees returns a region that has observed the system and the declared needs, and has done nothing.
-func (w *world) sees(prefix string) *region {
+// observedRegion returns a region that has observed the system and the declared needs, and has done nothing.
+func (w *fixture) observedRegion(prefix string) *region {
 	w.Helper()
 	r := w.next(prefix)
 	if _, err := r.Needs(w.Context(), w.view()); w.state != nil {
@@ -355,17 +357,17 @@ func (w *world) sees(prefix string) *region {
 	return r
 }
 
-func (w *world) agent(prefix string) *fakeAgent { return w.agents[prefix] }
+func (w *fixture) agent(prefix string) *fakeAgent { return w.agents[prefix] }
 
-func (w *world) view() *coordination.View {
+func (w *fixture) view() *coordination.View {
 	w.Helper()
 	view, err := coordination.ReadView(w.Context(), w.store, "", "orders")
 	w.must(err)
 	return view
 }
 
-// brief returns steps as text.
-func brief(steps []coordination.Step) string {
+// describeSteps returns steps as text.
+func describeSteps(steps []coordination.Step) string {
 	var words []string
 	for _, step := range steps {
 		words = append(words, step.String())

@@ -37,24 +37,24 @@ func TestNeeds(t *testing.T) {
 		"the first members": {spec{ProcessGroupIDPrefix: "dc1", Members: 2}, nil, nil, needs{create: []string{"dc1-1", "dc1-2"}}},
 		"one more, with a number that was never used": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 2},
-			processes(process("dc1-7", agent.Running)), agreed(member(1, "dc1-7")),
+			processes(process("dc1-7", agent.Running)), stateOf(member(1, "dc1-7")),
 			needs{create: []string{"dc1-8"}},
 		},
 		"one that is prepared has to be included": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
-			processes(process("dc1-1", agent.Prepared)), agreed(member(1, "dc2-1")),
+			processes(process("dc1-1", agent.Prepared)), stateOf(member(1, "dc2-1")),
 			needs{pending: all{need(Inclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that its agent does not take as it is wanted is not ready, and nobody goes for it": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.0.1", Replace: replaced},
-			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Prepared)), agreed(member(1, "dc1-1")),
+			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Prepared)), stateOf(member(1, "dc1-1")),
 			needs{outdated: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{
 				pending(Exclusion, "dc1-1", "http://dc1-1"), pending(Inclusion, "dc1-2", "http://dc1-2"),
 			}},
 		},
 		"one that learns has to be included": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
-			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc2-1"), learner(2, "dc1-1")),
+			processes(process("dc1-1", agent.Running)), stateOf(member(1, "dc2-1"), learner(2, "dc1-1")),
 			needs{pending: all{need(Inclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"nothing is wanted of a system that does not answer": {
@@ -62,12 +62,12 @@ func TestNeeds(t *testing.T) {
 		},
 		"a replaced member waits for its replacement": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Replace: replaced},
-			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc1-1")),
+			processes(process("dc1-1", agent.Running)), stateOf(member(1, "dc1-1")),
 			needs{create: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{pending(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"a replaced member is ready when its replacement is prepared": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Replace: replaced},
-			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Prepared)), agreed(member(1, "dc1-1")),
+			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Prepared)), stateOf(member(1, "dc1-1")),
 			needs{removing: removing("dc1-1"), pending: all{
 				need(Exclusion, "dc1-1", "http://dc1-1"), need(Inclusion, "dc1-2", "http://dc1-2"),
 			}},
@@ -75,54 +75,54 @@ func TestNeeds(t *testing.T) {
 		"of too many the youngest goes": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
 			processes(process("dc1-9", agent.Running), process("dc1-10", agent.Running)),
-			agreed(member(1, "dc1-9"), member(2, "dc1-10")),
+			stateOf(member(1, "dc1-9"), member(2, "dc1-10")),
 			needs{removing: removing("dc1-10"), pending: all{need(Exclusion, "dc1-10", "http://dc1-10")}},
 		},
 		"of too many one goes that has no vote": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
-			processes(process("dc1-1", agent.Prepared), process("dc1-2", agent.Running)), agreed(member(1, "dc1-2")),
+			processes(process("dc1-1", agent.Prepared), process("dc1-2", agent.Running)), stateOf(member(1, "dc1-2")),
 			needs{removing: removing("dc1-1"), pending: all{need(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that has gone is stopped": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Replace: replaced},
-			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Running)), agreed(member(1, "dc1-2")),
+			processes(process("dc1-1", agent.Running), process("dc1-2", agent.Running)), stateOf(member(1, "dc1-2")),
 			needs{removing: removing("dc1-1"), pending: all{need(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that could not be deleted is tried again": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
-			processes(process("dc1-1", agent.Deleting), process("dc1-2", agent.Running)), agreed(member(1, "dc1-2")),
+			processes(process("dc1-1", agent.Deleting), process("dc1-2", agent.Running)), stateOf(member(1, "dc1-2")),
 			needs{removing: removing("dc1-1"), pending: all{need(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that was removed can never come back": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1},
-			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc2-1")),
+			processes(process("dc1-1", agent.Running)), stateOf(member(1, "dc2-1")),
 			needs{create: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{need(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"one that learns and cannot start with what it has is replaced": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.6.1"},
 			processes(process("dc1-1", agent.Running)),
-			agreed(member(1, "dc2-1"), sick(learner(2, "dc1-1"))),
+			stateOf(member(1, "dc2-1"), unhealthyMember(learner(2, "dc1-1"))),
 			needs{create: []string{"dc1-2"}, removing: removing("dc1-1"), pending: all{pending(Exclusion, "dc1-1", "http://dc1-1")}},
 		},
 		"another version has to be given to it first": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Version: "3.6.1"},
-			processes(process("dc1-1", agent.Running)), agreed(member(1, "dc1-1")),
+			processes(process("dc1-1", agent.Running)), stateOf(member(1, "dc1-1")),
 			needs{outdated: []string{"dc1-1"}, pending: all{pending(Restart, "dc1-1")}},
 		},
 		"other arguments have to be given to it first": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Args: map[string]etcdclusterv1alpha1.ArgValue{"a": "3"}},
-			processes(withArgs), agreed(member(1, "dc1-1")),
+			processes(withArgs), stateOf(member(1, "dc1-1")),
 			needs{outdated: []string{"dc1-1"}, pending: all{pending(Restart, "dc1-1")}},
 		},
 		"other arguments are there for the restart": {
 			spec{ProcessGroupIDPrefix: "dc1", Members: 1, Args: map[string]etcdclusterv1alpha1.ArgValue{"a": "2"}},
-			processes(withArgs), agreed(member(1, "dc1-1")),
+			processes(withArgs), stateOf(member(1, "dc1-1")),
 			needs{pending: all{need(Restart, "dc1-1")}},
 		},
 		"members of a lost region have to be removed, and of no region that begins like it": {
 			spec{ProcessGroupIDPrefix: "dc1", LostRegions: []etcdclusterv1alpha1.Prefix{"dc3"}},
 			nil,
-			agreed(member(1, "dc2-1"), sick(member(2, "dc3-1")), member(3, "dc30-1")),
+			stateOf(member(1, "dc2-1"), unhealthyMember(member(2, "dc3-1")), member(3, "dc30-1")),
 			needs{pending: all{need(Removal, "dc3-1")}},
 		},
 	} {
@@ -137,7 +137,7 @@ func TestNeeds(t *testing.T) {
 }
 
 // A region that has lost all of its members.
-func TestNeedsLost(t *testing.T) {
+func TestNeedsOfLostRegion(t *testing.T) {
 	t.Parallel()
 	one := etcdclusterv1alpha1.EtcdClusterSpec{ProcessGroupIDPrefix: "dc1", Members: 1}
 	create := []string{"dc1-2"}
@@ -148,10 +148,10 @@ func TestNeedsLost(t *testing.T) {
 	}{
 		"it waits until it knows which IDs are used": {nil, true, needs{}},
 		"what the agent has lost is removed, and its ID not used again": {
-			agreed(member(2, "dc2-1"), sick(member(1, "dc1-1"))), true, needs{create: create, pending: []coordination.Need{need(Removal, "dc1-1")}},
+			stateOf(member(2, "dc2-1"), unhealthyMember(member(1, "dc1-1"))), true, needs{create: create, pending: []coordination.Need{need(Removal, "dc1-1")}},
 		},
-		"what is well is not removed":                     {agreed(member(2, "dc2-1"), member(1, "dc1-1")), true, needs{create: create}},
-		"what another one has of its name is not removed": {agreed(member(2, "dc2-1"), sick(member(1, "dc1-1"))), false, needs{create: create}},
+		"what is well is not removed":                     {stateOf(member(2, "dc2-1"), member(1, "dc1-1")), true, needs{create: create}},
+		"what another one has of its name is not removed": {stateOf(member(2, "dc2-1"), unhealthyMember(member(1, "dc1-1"))), false, needs{create: create}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -274,8 +274,8 @@ func (r *region) report(result *coordination.Result, err error) {
 // member returns the status of a member. Unknown fields keep their last values.
 func (r *region) member(p agent.Member, last []etcdclusterv1alpha1.MemberStatus) etcdclusterv1alpha1.MemberStatus {
 	status := etcdclusterv1alpha1.MemberStatus{ID: etcdclusterv1alpha1.MemberID(p.ID), Phase: etcdclusterv1alpha1.MemberPrepared}
-	if at := slices.IndexFunc(last, func(m etcdclusterv1alpha1.MemberStatus) bool { return m.ID == status.ID }); at >= 0 {
-		status.MemberID, status.Phase = last[at].MemberID, last[at].Phase
+	if i := slices.IndexFunc(last, func(m etcdclusterv1alpha1.MemberStatus) bool { return m.ID == status.ID }); i >= 0 {
+		status.MemberID, status.Phase = last[i].MemberID, last[i].Phase
 	}
 	status.ClientURL, status.PeerURL, status.PID = p.ClientURL, p.PeerURL, int64(p.PID)
 	status.Problem = controller.Truncate(p.Problem, 512)
@@ -358,8 +358,8 @@ func (r *region) progressingCondition() metav1.Condition {
 	return condition(kind, false, etcdclusterv1alpha1.ReasonUpToDate, "All members match the spec.")
 }
 
-func condition(kind string, is bool, reason, format string, args ...any) metav1.Condition {
-	status := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[is]
+func condition(kind string, isTrue bool, reason, format string, args ...any) metav1.Condition {
+	status := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[isTrue]
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // reconciling returns a reconciler of some EtcdClusters, and a counter of status writes.
-func reconciling(t *testing.T, w *world, clusters ...client.Object) (r *reconciler, writes *int) {
+func reconciling(t *testing.T, w *fixture, clusters ...client.Object) (r *reconciler, writes *int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	w.must(etcdclusterv1alpha1.AddToScheme(scheme))
@@ -102,8 +102,8 @@ func TestOnePartOfASystem(t *testing.T) {
 			t.Errorf("%s has the finalizers %v", name, now.Finalizers)
 		}
 	}
-	if made := w.agents["api"].made; len(made) > 0 {
-		t.Errorf("something was done for the younger one: %v", made)
+	if calls := w.agents["api"].made; len(calls) > 0 {
+		t.Errorf("something was done for the younger one: %v", calls)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestReportMembers(t *testing.T) {
 			t.Parallel()
 			w := setting(t, test.state, "dc1")
 			w.agent("dc1").members, w.regions["dc1"].cluster.Status = []agent.Member{test.own}, test.was
-			r := w.sees("dc1")
+			r := w.observedRegion("dc1")
 			r.report(&coordination.Result{View: r.view}, nil)
 			ignored := cmpopts.IgnoreFields(status{}, "ObservedGeneration", "Conditions")
 			if diff := cmp.Diff(test.want, r.cluster.Status, ignored); diff != "" {
@@ -254,9 +254,9 @@ func TestReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := setting(t, agreed(sick(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1")), "dc1")
+			w := setting(t, stateOf(unhealthyMember(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1")), "dc1")
 			w.reconcile(1, "dc1")
-			r := w.sees("dc1")
+			r := w.observedRegion("dc1")
 			r.storeReachable = !test.apart
 			if r.stateErr = test.unseen; r.stateErr != nil {
 				r.state = nil
@@ -337,7 +337,7 @@ func TestNoteChanges(t *testing.T) {
 }
 
 // The text of the wait reasons changes at most once a second.
-func TestWaitsCalmly(t *testing.T) {
+func TestWaitReasonsChangeAtMostOncePerSecond(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1")
 	w.agent("dc1").members = []agent.Member{changed("dc1-1")}

@@ -86,14 +86,14 @@ func (r *region) Plan(_ context.Context, proposal coordination.Proposal) ([]coor
 	c := r.planInput()
 	switch proposal.Action {
 	case Removal:
-		units = plan.Each(plan.Remove, proposal.IDs()...)
+		units = plan.MemberUnits(plan.Remove, proposal.IDs()...)
 	case Restart:
-		units = plan.Each(plan.Restart, proposal.IDs()...)
+		units = plan.MemberUnits(plan.Restart, proposal.IDs()...)
 	case Exclusion:
-		units = plan.Replacing(c, proposal.Members, r.readyFor(Inclusion))
+		units = plan.ReplacementUnits(c, proposal.Members, r.readyFor(Inclusion))
 	case Inclusion:
 		if len(r.view.Pending(Exclusion)) == 0 { // otherwise the new members replace others
-			units = plan.Replacing(c, nil, proposal.Members)
+			units = plan.ReplacementUnits(c, nil, proposal.Members)
 		}
 	}
 	steps := plan.Arrange(c, nil, units)
@@ -137,7 +137,7 @@ func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 		return r.unhealthy(task.Step, m.Problem)
 	case task.Do == plan.Promote && m.Learner:
 		_, err := r.system.MemberPromote(ctx, m.ID)
-		return asked(err)
+		return awaitEffect(err)
 	case task.Do == plan.MoveLeader && r.leader() == task.With[plan.From]:
 		return r.moveLeader(ctx)
 	case task.Do == plan.Remove && known:
@@ -145,16 +145,16 @@ func (r *region) Execute(ctx context.Context, task coordination.Task) error {
 			return err
 		}
 		_, err := r.system.MemberRemove(ctx, m.ID)
-		return asked(err)
+		return awaitEffect(err)
 	case !slices.Contains([]string{plan.AddLearner, plan.Promote, plan.MoveLeader, plan.Remove}, task.Do):
 		return coordination.Failed("this version of the operator does not know the step %q", task.Do)
 	}
 	return nil
 }
 
-// asked returns NotYet until the effect of a request is visible. A refused request is retried: it may succeed
+// awaitEffect returns NotYet until the effect of a request is visible. A refused request is retried: it may succeed
 // the next time, or be done already.
-func asked(err error) error {
+func awaitEffect(err error) error {
 	if err != nil {
 		return coordination.NotYet("%s", oneLine(err))
 	}
@@ -174,7 +174,7 @@ func (r *region) addLearner(ctx context.Context, task coordination.Task) (err er
 	default:
 		_, err = r.system.MemberAddAsLearner(ctx, []string{peer})
 	}
-	return asked(err)
+	return awaitEffect(err)
 }
 
 // moveLeader makes the best member for now the leader, independent of the original plan.
@@ -187,7 +187,7 @@ func (r *region) moveLeader(ctx context.Context) error {
 	if !found {
 		return coordination.NotYet("%s leads, and no other member is healthy", r.leader())
 	}
-	return asked(r.system.MoveLeader(ctx, r.state.Leader, to.ID))
+	return awaitEffect(r.system.MoveLeader(ctx, r.state.Leader, to.ID))
 }
 
 // checkDisturbance checks again that a member can be disturbed now: the plan may be outdated.
@@ -347,8 +347,8 @@ func (r *region) readyFor(action coordination.Action) coordination.Members {
 }
 
 func contains(members coordination.Members, id coordination.MemberID) bool {
-	_, is := members[id]
-	return is
+	_, ok := members[id]
+	return ok
 }
 
 func (r *region) global() bool {

@@ -31,13 +31,13 @@ func local(t *testing.T, state *system.State, own ...agent.Member) (*region, *fa
 	return r, w.agent("dc1")
 }
 
-// comes and goes return the steps of a member that is added or removed.
-func comes(id coordination.MemberID) []coordination.Step {
-	return plan.Replacing(plan.Cluster{}, nil, coordination.Members{id: {Addresses: []string{"http://" + string(id)}}})[0]
+// additionSteps and goes return the steps of a member that is added or removed.
+func additionSteps(id coordination.MemberID) []coordination.Step {
+	return plan.ReplacementUnits(plan.Cluster{}, nil, coordination.Members{id: {Addresses: []string{"http://" + string(id)}}})[0]
 }
 
-func goes(id coordination.MemberID) []coordination.Step {
-	return plan.Replacing(plan.Cluster{}, coordination.Members{id: {Addresses: []string{"http://" + string(id)}}}, nil)[0]
+func removalSteps(id coordination.MemberID) []coordination.Step {
+	return plan.ReplacementUnits(plan.Cluster{}, coordination.Members{id: {Addresses: []string{"http://" + string(id)}}}, nil)[0]
 }
 
 // need makes a region in local mode need an action.
@@ -56,10 +56,10 @@ func words(err error) string {
 
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	noQuorum := agreed(member(1, "dc1-1"), sick(member(2, "dc2-1")), sick(member(3, "dc3-1")))
+	noQuorum := stateOf(member(1, "dc1-1"), unhealthyMember(member(2, "dc2-1")), unhealthyMember(member(3, "dc3-1")))
 	noLeader := three()
 	noLeader.Leader = 0
-	barely := agreed(member(1, "dc1-1"), member(2, "dc2-1"), sick(member(3, "dc3-1")))
+	barely := stateOf(member(1, "dc1-1"), member(2, "dc2-1"), unhealthyMember(member(3, "dc3-1")))
 	members := func(ids ...coordination.MemberID) coordination.Members {
 		all := coordination.Members{}
 		for _, id := range ids {
@@ -77,11 +77,11 @@ func TestPlan(t *testing.T) {
 		waits   string
 	}{
 		"a restart":                   {Restart, members("dc1-1", "dc2-1", "dc3-1"), three(), nil, "restart dc2-1, restart dc3-1, move-leader dc2-1, restart dc1-1", ""},
-		"the only member":             {Restart, members("dc1-1"), agreed(member(1, "dc1-1")), nil, "restart dc1-1", ""},
+		"the only member":             {Restart, members("dc1-1"), stateOf(member(1, "dc1-1")), nil, "restart dc1-1", ""},
 		"without a quorum":            {Restart, members("dc1-1"), noQuorum, nil, "", "notYet: the system has no quorum"},
 		"without a leader":            {Restart, members("dc1-1"), noLeader, nil, "", "notYet: the system has no leader"},
 		"without an answer":           {Restart, members("dc1-1"), nil, nil, "", "notYet: no member of the system answers"},
-		"one of two":                  {Restart, members("dc1-1"), agreed(member(1, "dc1-1"), member(2, "dc2-1")), nil, "", "notYet: without dc1-1 the system has no quorum: add a third member"},
+		"one of two":                  {Restart, members("dc1-1"), stateOf(member(1, "dc1-1"), member(2, "dc2-1")), nil, "", "notYet: without dc1-1 the system has no quorum: add a third member"},
 		"one that is needed":          {Restart, members("dc2-1"), barely, nil, "", "notYet: without dc2-1 the system has no quorum"},
 		"the leader, that is needed":  {Restart, members("dc1-1"), barely, nil, "", "notYet: without dc1-1 the system has no quorum"},
 		"one that is not well":        {Restart, members("dc2-1", "dc3-1"), barely, nil, "restart dc3-1, restart dc2-1", ""},
@@ -104,7 +104,7 @@ func TestPlan(t *testing.T) {
 			r, _ := local(t, test.state)
 			r.need(test.needs)
 			steps, err := r.Plan(t.Context(), coordination.Proposal{Action: test.action, Members: test.members, View: r.view})
-			if diff := cmp.Diff([]string{test.want, test.waits}, []string{brief(steps), words(err)}); diff != "" {
+			if diff := cmp.Diff([]string{test.want, test.waits}, []string{describeSteps(steps), words(err)}); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -113,16 +113,16 @@ func TestPlan(t *testing.T) {
 
 func TestExecute(t *testing.T) {
 	t.Parallel()
-	withLearner := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), learner(4, "dc1-2"))
-	withAnother := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), learner(9, "dc3-2"))
-	sickLearner := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), sick(learner(4, "dc1-2")))
-	voter := agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), member(4, "dc1-2"))
-	barely := agreed(member(1, "dc1-1"), member(2, "dc2-1"), sick(member(3, "dc3-1")))
+	withLearner := stateOf(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), learner(4, "dc1-2"))
+	withAnother := stateOf(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), learner(9, "dc3-2"))
+	sickLearner := stateOf(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), unhealthyMember(learner(4, "dc1-2")))
+	voter := stateOf(member(1, "dc1-1"), member(2, "dc2-1"), member(3, "dc3-1"), member(4, "dc1-2"))
+	barely := stateOf(member(1, "dc1-1"), member(2, "dc2-1"), unhealthyMember(member(3, "dc3-1")))
 	barely.Leader = 2
 	two := three()
 	two.Leader = 2
-	restart, remove, stop := plan.Each(plan.Restart, "dc1-1")[0][0], goes("dc1-1")[0], goes("dc1-1")[1]
-	comes := comes("dc1-2")
+	restart, remove, stop := plan.MemberUnits(plan.Restart, "dc1-1")[0][0], removalSteps("dc1-1")[0], removalSteps("dc1-1")[1]
+	comes := additionSteps("dc1-2")
 	unreachable := coordination.Step{Do: plan.AddLearner, Members: []coordination.MemberID{"dc1-2"}}
 	move := coordination.Step{Do: plan.MoveLeader, Members: []coordination.MemberID{"dc2-1"}, With: map[string]string{plan.From: "dc1-1"}}
 	done := changed("dc1-1")
@@ -160,10 +160,10 @@ func TestExecute(t *testing.T) {
 		"another leader":                    {move, three(), nil, nil, asked, []string{"move 1 to 2"}},
 		"another leader that leads already": {move, two, nil, nil, "", nil},
 		"another leader that is unhealthy": {
-			move, agreed(member(1, "dc1-1"), sick(member(2, "dc2-1")), member(3, "dc3-1")), nil, nil, asked, []string{"move 1 to 3"},
+			move, stateOf(member(1, "dc1-1"), unhealthyMember(member(2, "dc2-1")), member(3, "dc3-1")), nil, nil, asked, []string{"move 1 to 3"},
 		},
 		"a removal":                   {remove, two, nil, nil, asked, []string{"remove 1"}},
-		"a removal that was done":     {remove, agreed(member(2, "dc2-1")), nil, nil, "", nil},
+		"a removal that was done":     {remove, stateOf(member(2, "dc2-1")), nil, nil, "", nil},
 		"a removal of the leader":     {remove, three(), nil, nil, asked, []string{"move 1 to 2"}},
 		"a removal of one too many":   {remove, barely, nil, nil, "notYet: without dc1-1 the system has no quorum", nil},
 		"a removal that is not taken": {remove, two, nil, rpctypes.ErrUnhealthy, "notYet: " + rpctypes.ErrUnhealthy.Error(), []string{"remove 1"}},
@@ -190,11 +190,11 @@ func TestHealthy(t *testing.T) {
 	t.Parallel()
 	behind := three()
 	behind.Members[0].Lag = 5000
-	down := agreed(sick(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1"))
+	down := stateOf(unhealthyMember(member(1, "dc1-1")), member(2, "dc2-1"), member(3, "dc3-1"))
 	down.Leader = 2
-	restart := plan.Each(plan.Restart, "dc1-1")[0][0]
+	restart := plan.MemberUnits(plan.Restart, "dc1-1")[0][0]
 	running := process("dc1-1", agent.Running)
-	nameless := sick(learner(4, ""))
+	nameless := unhealthyMember(learner(4, ""))
 	nameless.PeerURLs = []string{"http://dc1-2"}
 	for name, test := range map[string]struct {
 		step  coordination.Step
@@ -209,10 +209,10 @@ func TestHealthy(t *testing.T) {
 		"it gets something else":              {restart, down, running, []coordination.Need{need(Restart, "dc1-1")}, "failed: it is unhealthy (it does not answer), and is restarted with other settings"},
 		"it does not get something else yet":  {restart, down, running, []coordination.Need{pending(Restart, "dc1-1")}, "notYet: it is not healthy yet: it does not answer"},
 		"it has to be replaced":               {restart, down, running, []coordination.Need{pending(Exclusion, "dc1-1")}, "failed: it is unhealthy (it does not answer), and is replaced"},
-		"no quorum":                           {restart, agreed(sick(member(1, "dc1-1"))), running, nil, "notYet: the system has no quorum"},
-		"it has to join":                      {comes("dc1-2")[1], agreed(member(1, "dc1-1"), nameless), running, nil, "notYet: it is not healthy yet: it does not answer"},
-		"one that is added joins later":       {comes("dc1-2")[0], agreed(member(1, "dc1-1"), nameless), running, nil, ""},
-		"an order to stop needs nothing else": {goes("dc1-1")[1], three(), running, nil, ""},
+		"no quorum":                           {restart, stateOf(unhealthyMember(member(1, "dc1-1"))), running, nil, "notYet: the system has no quorum"},
+		"it has to join":                      {additionSteps("dc1-2")[1], stateOf(member(1, "dc1-1"), nameless), running, nil, "notYet: it is not healthy yet: it does not answer"},
+		"one that is added joins later":       {additionSteps("dc1-2")[0], stateOf(member(1, "dc1-1"), nameless), running, nil, ""},
+		"an order to stop needs nothing else": {removalSteps("dc1-1")[1], three(), running, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -228,8 +228,8 @@ func TestHealthy(t *testing.T) {
 // Replan waits for the system, and gives the plan up if another action has to come first.
 func TestReplan(t *testing.T) {
 	t.Parallel()
-	barely := agreed(member(1, "dc1-1"), member(2, "dc2-1"), sick(member(3, "dc3-1")))
-	steps := slices.Concat(plan.Each(plan.Restart, "dc1-1", "dc2-1")...)
+	barely := stateOf(member(1, "dc1-1"), member(2, "dc2-1"), unhealthyMember(member(3, "dc3-1")))
+	steps := slices.Concat(plan.MemberUnits(plan.Restart, "dc1-1", "dc2-1")...)
 	wants := []coordination.Need{need(Restart, "dc2-1")}
 	for name, test := range map[string]struct {
 		state *system.State
@@ -241,7 +241,7 @@ func TestReplan(t *testing.T) {
 		"nobody wants it any more":   {three(), nil, "", ""},
 		"it is needed":               {barely, wants, "", "notYet: without dc2-1 the system has no quorum"},
 		"a lost one comes first":     {barely, append(wants, need(Removal, "dc3-1")), "", "failed: members of a lost region are removed first: without dc2-1 the system has no quorum"},
-		"a lost one disturbs no one": {agreed(member(1, "dc1-1"), member(2, "dc2-1"), member(4, "dc4-1"), sick(member(3, "dc3-1"))), append(wants, need(Removal, "dc3-1")), "", "failed: members of a lost region are removed first: without dc2-1 the system has no quorum"},
+		"a lost one disturbs no one": {stateOf(member(1, "dc1-1"), member(2, "dc2-1"), member(4, "dc4-1"), unhealthyMember(member(3, "dc3-1"))), append(wants, need(Removal, "dc3-1")), "", "failed: members of a lost region are removed first: without dc2-1 the system has no quorum"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,7 +251,7 @@ func TestReplan(t *testing.T) {
 			if err != nil {
 				rest = nil // not used
 			}
-			if diff := cmp.Diff([]string{test.want, test.waits}, []string{brief(rest), words(err)}); diff != "" {
+			if diff := cmp.Diff([]string{test.want, test.waits}, []string{describeSteps(rest), words(err)}); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -272,10 +272,10 @@ func TestBootstrap(t *testing.T) {
 		"the first one":                      {true, "", nil, []agent.Member{prepared}, []string{"start dc1-1 new"}},
 		"another region does it":             {false, "", nil, []agent.Member{prepared}, nil},
 		"it is not prepared yet":             {true, "", nil, nil, []string{"prepare dc1-1", "args dc1-1 map[]"}},
-		"there is a system":                  {true, "", agreed(member(2, "dc2-1")), []agent.Member{prepared}, nil},
+		"there is a system":                  {true, "", stateOf(member(2, "dc2-1")), []agent.Member{prepared}, nil},
 		"there was a system, out of sight":   {true, "8e9e", nil, []agent.Member{prepared}, nil},
 		"there was a system, all is lost":    {true, "8e9e", nil, nil, nil},
-		"there is a system, all is lost":     {true, "8e9e", agreed(member(2, "dc2-1"), sick(member(1, "dc1-1"))), nil, []string{"prepare dc1-2", "args dc1-2 map[]"}},
+		"there is a system, all is lost":     {true, "8e9e", stateOf(member(2, "dc2-1"), unhealthyMember(member(1, "dc1-1"))), nil, []string{"prepare dc1-2", "args dc1-2 map[]"}},
 		"there was one, of which one is off": {true, "", nil, []agent.Member{process("dc1-1", agent.Stopped)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestBootstrap(t *testing.T) {
 			w.agent("dc1").members = test.own
 			cluster := w.regions["dc1"].cluster
 			cluster.Spec.Bootstrap, cluster.Status.ClusterID = test.bootstrap, test.was
-			w.sees("dc1")
+			w.observedRegion("dc1")
 			if diff := cmp.Diff(test.did, w.agent("dc1").made); diff != "" {
 				t.Error(diff)
 			}
@@ -293,7 +293,7 @@ func TestBootstrap(t *testing.T) {
 }
 
 // An error of the agent for one member does not affect other members, and is reported.
-func TestPrepareGoesOn(t *testing.T) {
+func TestAgentErrorAffectsOneMember(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		err    error
@@ -307,7 +307,7 @@ func TestPrepareGoesOn(t *testing.T) {
 			w := setting(t, nil, "dc1")
 			w.agent("dc1").members, w.agent("dc1").refuses = nil, test.err
 			w.regions["dc1"].cluster.Spec.Members = 2
-			r := w.sees("dc1")
+			r := w.observedRegion("dc1")
 			if diff := cmp.Diff([]string{"prepare dc1-1", "prepare dc1-2"}, w.agent("dc1").made); diff != "" {
 				t.Error(diff)
 			}
@@ -322,14 +322,14 @@ func TestPrepareGoesOn(t *testing.T) {
 }
 
 // SetVersion is called together with SetArgs, only for the members of this system.
-func TestArm(t *testing.T) {
+func TestSetVersionComesWithSetArgs(t *testing.T) {
 	t.Parallel()
 	w := setting(t, three(), "dc1")
 	other := process("dc1-2", agent.Running)
 	other.System = "payments"
 	w.agent("dc1").members = append(w.agent("dc1").members, other)
 	w.regions["dc1"].cluster.Spec.Version = "3.6.1"
-	r := w.sees("dc1")
+	r := w.observedRegion("dc1")
 	if diff := cmp.Diff([]string{"version dc1-1 3.6.1", "args dc1-1 map[]"}, w.agent("dc1").made); diff != "" {
 		t.Error(diff)
 	}

@@ -47,33 +47,33 @@ type Cluster struct {
 	Candidates []ID // members without a need
 }
 
-// Each returns a unit for each member: to Restart it, or to Remove one whose region is lost.
-func Each(do string, ids ...ID) (units [][]Step) {
+// MemberUnits returns a unit for each member: to Restart it, or to Remove one whose region is lost.
+func MemberUnits(do string, ids ...ID) (units [][]Step) {
 	for _, id := range ids {
 		units = append(units, unit(id, id, "", do))
 	}
 	return units
 }
 
-// Replacing returns units that add and remove members, with their peer URLs as addresses. A member that comes replaces one of its
-// region: it comes first, unless the other one is sick, because etcd adds no member while one is down.
-func Replacing(c Cluster, going, coming coordination.Members) (units [][]Step) {
-	joining := slices.Sorted(maps.Keys(coming))
+// ReplacementUnits returns units that remove and add members, with their peer URLs as addresses. A new member replaces one of
+// its region, and is added first, unless that one is unhealthy: etcd adds no member while another one is down.
+func ReplacementUnits(c Cluster, removed, added coordination.Members) (units [][]Step) {
+	joining := slices.Sorted(maps.Keys(added))
 	peer := func(m coordination.Member) string { return strings.Join(m.Addresses, "") }
-	for _, id := range slices.Sorted(maps.Keys(going)) {
-		steps := unit(id, id, peer(going[id]), Remove, Stop)
-		replaces := func(other ID) bool { return coming[other].Prefix == going[id].Prefix }
-		if at := slices.IndexFunc(joining, replaces); at >= 0 {
-			joins := unit(id, joining[at], peer(coming[joining[at]]), AddLearner, Start, Promote)
+	for _, id := range slices.Sorted(maps.Keys(removed)) {
+		steps := unit(id, id, peer(removed[id]), Remove, Stop)
+		replaces := func(other ID) bool { return added[other].Prefix == removed[id].Prefix }
+		if i := slices.IndexFunc(joining, replaces); i >= 0 {
+			joins := unit(id, joining[i], peer(added[joining[i]]), AddLearner, Start, Promote)
 			if slices.Contains(c.Unhealthy, id) {
 				joins, steps = steps, joins
 			}
-			steps, joining = append(joins, steps...), slices.Delete(joining, at, at+1)
+			steps, joining = append(joins, steps...), slices.Delete(joining, i, i+1)
 		}
 		units = append(units, steps)
 	}
 	for _, id := range joining {
-		units = append(units, unit(id, id, peer(coming[id]), AddLearner, Start, Promote))
+		units = append(units, unit(id, id, peer(added[id]), AddLearner, Start, Promote))
 	}
 	return units
 }
@@ -86,8 +86,8 @@ func unit(name, id ID, peer string, does ...string) (steps []Step) {
 	return steps
 }
 
-// Arrange returns the steps of units: first those that were begun, then those of sick members, because the system may spare no
-// other one, and the leader's last.
+// Arrange returns the steps of units: first those that were begun, then those of unhealthy members, because the system may not
+// be able to spare another one, and the leader's last.
 func Arrange(c Cluster, done []Step, units [][]Step) (steps []Step) {
 	rank := func(unit []Step) int {
 		switch {
@@ -104,9 +104,9 @@ func Arrange(c Cluster, done []Step, units [][]Step) (steps []Step) {
 		return cmp.Or(rank(a)-rank(b), strings.Compare(a[0].With[Unit], b[0].With[Unit]))
 	})
 	rest := slices.Concat(units...)
-	for at, step := range rest {
-		if disturbs(rest[at:at+1], c.Leader) {
-			if to := Successor(c, slices.Concat(done, rest[:at]), rest[at:]); to != "" {
+	for i, step := range rest {
+		if disturbs(rest[i:i+1], c.Leader) {
+			if to := Successor(c, slices.Concat(done, rest[:i]), rest[i:]); to != "" {
 				with := map[string]string{Unit: step.With[Unit], From: string(c.Leader)}
 				steps = append(steps, Step{Do: MoveLeader, Members: []ID{to}, With: with})
 			}
@@ -124,11 +124,11 @@ func Replan(c Cluster, done, rest []Step, wanted, leftOut func(ID) bool) []Step 
 		if step.Do == MoveLeader {
 			continue // planned again
 		}
-		at := slices.IndexFunc(units, func(unit []Step) bool { return isInUnit(unit, step) })
-		if at < 0 {
-			at, units = len(units), append(units, nil)
+		i := slices.IndexFunc(units, func(unit []Step) bool { return isInUnit(unit, step) })
+		if i < 0 {
+			i, units = len(units), append(units, nil)
 		}
-		units[at] = append(units[at], step)
+		units[i] = append(units[i], step)
 	}
 	return Arrange(c, done, slices.DeleteFunc(units, func(unit []Step) bool {
 		isLeftOut := func(s Step) bool { return isInUnit(unit, s) && leftOut(s.Member()) }
@@ -147,10 +147,10 @@ func Successor(c Cluster, done, rest []Step) ID {
 			undisturbed = append(undisturbed, step.Member())
 		}
 	}
-	for _, suits := range [][]ID{c.Candidates, undisturbed, ids} {
+	for _, suitable := range [][]ID{c.Candidates, undisturbed, ids} {
 		for _, id := range slices.Concat(undisturbed, ids) {
 			isGone := slices.ContainsFunc(done, func(s Step) bool { return s.Do == Remove && s.Member() == id })
-			if slices.Contains(suits, id) && id != c.Leader && !isGone && !slices.Contains(c.Unhealthy, id) {
+			if slices.Contains(suitable, id) && id != c.Leader && !isGone && !slices.Contains(c.Unhealthy, id) {
 				return id
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination"
 )
 
-func brief(steps []coordination.Step) string {
+func describeSteps(steps []coordination.Step) string {
 	words := make([]string, 0, len(steps))
 	for _, step := range steps {
 		words = append(words, step.Do+" "+string(step.Member()))
@@ -22,10 +22,12 @@ func brief(steps []coordination.Step) string {
 
 // restarting, replacing and losing return plans of one kind.
 func restarting(c Cluster, ids ...ID) []coordination.Step {
-	return Arrange(c, nil, Each(Restart, ids...))
+	return Arrange(c, nil, MemberUnits(Restart, ids...))
 }
 
-func losing(c Cluster, ids ...ID) []coordination.Step { return Arrange(c, nil, Each(Remove, ids...)) }
+func losing(c Cluster, ids ...ID) []coordination.Step {
+	return Arrange(c, nil, MemberUnits(Remove, ids...))
+}
 
 // replacement returns a member that is removed, one that is added, or both.
 type replacement struct{ old, new ID }
@@ -39,7 +41,7 @@ func replacing(c Cluster, all ...replacement) []coordination.Step {
 			}
 		}
 	}
-	return Arrange(c, nil, Replacing(c, going, coming))
+	return Arrange(c, nil, ReplacementUnits(c, going, coming))
 }
 
 // leaving returns a cluster in which some voters need an action.
@@ -94,14 +96,14 @@ func TestRestarting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, brief(restarting(test.c, test.members...))); diff != "" {
+			if diff := cmp.Diff(test.want, describeSteps(restarting(test.c, test.members...))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-func TestReplacing(t *testing.T) {
+func TestReplacementUnits(t *testing.T) {
 	t.Parallel()
 	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
 	for name, test := range map[string]struct {
@@ -135,7 +137,7 @@ func TestReplacing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, brief(replacing(test.c, test.pairs...))); diff != "" {
+			if diff := cmp.Diff(test.want, describeSteps(replacing(test.c, test.pairs...))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -161,14 +163,14 @@ func TestLosing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, brief(losing(test.c, test.lost...))); diff != "" {
+			if diff := cmp.Diff(test.want, describeSteps(losing(test.c, test.lost...))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-func TestAgain(t *testing.T) {
+func TestReplan(t *testing.T) {
 	t.Parallel()
 	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
 	restart := restarting(leaving(Cluster{Voters: three, Leader: "dc1-1"}, three...), three...)
@@ -206,7 +208,7 @@ func TestAgain(t *testing.T) {
 		},
 		"a restart that was given up half-way is not behind its member": {
 			leaving(Cluster{Voters: three, Leader: "dc3-1"}, three...),
-			slices.Concat(restart[:1], Each(Restart, "dc3-1")[0], Each(Restart, "dc2-1")[0]), 0, all,
+			slices.Concat(restart[:1], MemberUnits(Restart, "dc3-1")[0], MemberUnits(Restart, "dc2-1")[0]), 0, all,
 			"restart dc2-1, move-leader dc2-1, restart dc3-1",
 		},
 		"the leader was to be moved for what nobody wants any more": {
@@ -228,7 +230,7 @@ func TestAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, brief(Replan(test.c, test.steps[:test.at+1], test.steps[test.at+1:], test.wanted, none))); diff != "" {
+			if diff := cmp.Diff(test.want, describeSteps(Replan(test.c, test.steps[:test.at+1], test.steps[test.at+1:], test.wanted, none))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -244,17 +246,17 @@ func TestLeftOut(t *testing.T) {
 	const start = 1
 	got := Replan(c, steps[:start+1], steps[start+1:], func(ID) bool { return true }, func(id ID) bool { return id == "dc1-2" })
 	want := "add-learner dc2-2, start dc2-2, promote dc2-2, remove dc2-1, stop dc2-1"
-	if diff := cmp.Diff(want, brief(got)); diff != "" {
+	if diff := cmp.Diff(want, describeSteps(got)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // Unhealthy members come first: the system may not be able to spare another one.
-func TestSickFirst(t *testing.T) {
+func TestUnhealthyMembersComeFirst(t *testing.T) {
 	t.Parallel()
 	three := []ID{"dc1-1", "dc2-1", "dc3-1"}
 	c := leaving(Cluster{Voters: three, Leader: "dc1-1", Unhealthy: three[2:]}, three...)
-	if diff := cmp.Diff("restart dc3-1, restart dc2-1, move-leader dc2-1, restart dc1-1", brief(restarting(c, three...))); diff != "" {
+	if diff := cmp.Diff("restart dc3-1, restart dc2-1, move-leader dc2-1, restart dc1-1", describeSteps(restarting(c, three...))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -300,21 +302,21 @@ func simulate(t *testing.T, random *rand.Rand) {
 		steps = restarting(c, leave...)
 	}
 	planned, moves, removed := len(leave), 0, 0
-	for at := 0; at < len(steps); at++ {
-		step := steps[at]
+	for index := 0; index < len(steps); index++ {
+		step := steps[index]
 		switch step.Do {
 		case MoveLeader:
 			moves++
 			c.Leader = step.Member()
 			if slices.Contains(c.Unhealthy, step.Member()) {
-				t.Errorf("%s cannot lead: %s", step.Member(), brief(steps))
+				t.Errorf("%s cannot lead: %s", step.Member(), describeSteps(steps))
 			}
 		case Promote:
 			c.Voters = append(c.Voters, step.Member())
 		case Remove, Restart:
 			removed++
 			if step.Member() == c.Leader && len(c.Voters) > 1+len(c.Unhealthy) {
-				t.Errorf("%s disturbs the leader: %s", brief(steps[at:at+1]), brief(steps))
+				t.Errorf("%s disturbs the leader: %s", describeSteps(steps[index:index+1]), describeSteps(steps))
 			}
 			if step.Do == Remove {
 				c.Voters = slices.DeleteFunc(c.Voters, func(id ID) bool { return id == step.Member() })
@@ -326,12 +328,12 @@ func simulate(t *testing.T, random *rand.Rand) {
 			c.Unhealthy = slices.DeleteFunc(c.Unhealthy, func(id ID) bool { return id == c.Leader }) // the leader is healthy
 		}
 		c = leaving(c, leave...)
-		steps = append(steps[:at+1:at+1], Replan(c, steps[:at+1], steps[at+1:], func(ID) bool { return true }, none)...)
+		steps = append(steps[:index+1:index+1], Replan(c, steps[:index+1], steps[index+1:], func(ID) bool { return true }, none)...)
 	}
 	if removed != planned {
-		t.Errorf("%d of %d members were done: %s", removed, planned, brief(steps))
+		t.Errorf("%d of %d members were done: %s", removed, planned, describeSteps(steps))
 	}
 	if !accidents && moves > 1 {
-		t.Errorf("the leader changes %d times: %s", moves, brief(steps))
+		t.Errorf("the leader changes %d times: %s", moves, describeSteps(steps))
 	}
 }

@@ -50,7 +50,7 @@ func setUp(t *testing.T, members int) *fixture {
 	for _, m := range all {
 		f.start(m, agent.ClusterNew, all...)
 	}
-	f.Eventually(f.settled).Should(HaveLen(members))
+	f.Eventually(f.healthyMembers).Should(HaveLen(members))
 	return f
 }
 
@@ -102,8 +102,8 @@ func (f *fixture) state() *system.State {
 	return state
 }
 
-// settled returns the members when all are healthy.
-func (f *fixture) settled() []string {
+// healthyMembers returns the members when all are healthy.
+func (f *fixture) healthyMembers() []string {
 	state, err := f.State(f.Context())
 	if err != nil || state.Leader == 0 {
 		return nil

@@ -1,6 +1,6 @@
 // Package system observes the etcd cluster that the operators manage. It promises that
 //
-//   - a State is what a quorum agrees on, read from members that answer; without a quorum there is an error instead;
+//   - a State is the state that a quorum agrees on, read from members that answer; without a quorum there is an error instead;
 //   - a member that is down or hangs delays a State by seconds at most: each one is asked on a connection of its own;
 //   - answers of another etcd cluster are never taken for those of this one.
 package system
@@ -93,11 +93,11 @@ func (s *System) State(ctx context.Context, seeds ...string) (*State, error) {
 	slices.Sort(endpoints)
 	endpoints = slices.Compact(endpoints)
 	answers := make([]endpointStatus, len(endpoints))
-	var asked sync.WaitGroup
+	var group sync.WaitGroup
 	for i, endpoint := range endpoints {
-		asked.Go(func() { answers[i] = s.queryEndpoint(ctx, endpoint) })
+		group.Go(func() { answers[i] = s.queryEndpoint(ctx, endpoint) })
 	}
-	asked.Wait()
+	group.Wait()
 	state, errs, agreeing := State{}, []error{ErrUnreachable}, []string(nil)
 	for i := range answers {
 		a := &answers[i]
@@ -237,9 +237,9 @@ func (s *State) Known(name, peerURL string) (Member, bool) {
 	return s.find(func(m Member) bool { return slices.Contains(m.PeerURLs, peerURL) })
 }
 
-func (s *State) find(is func(Member) bool) (Member, bool) {
-	if at := slices.IndexFunc(s.Members, is); at >= 0 {
-		return s.Members[at], true
+func (s *State) find(matches func(Member) bool) (Member, bool) {
+	if i := slices.IndexFunc(s.Members, matches); i >= 0 {
+		return s.Members[i], true
 	}
 	return Member{}, false
 }

@@ -33,7 +33,7 @@ func TestLearner(t *testing.T) {
 
 	f.start(fresh, agent.ClusterExisting, f.agent.List()[:2]...)
 	f.Eventually(func() error { return promote(f, id) }).Should(Succeed())
-	f.Eventually(f.settled).Should(Equal([]string{"a", "b"}))
+	f.Eventually(f.healthyMembers).Should(Equal([]string{"a", "b"}))
 	f.Expect(f.Endpoints()).To(HaveLen(2), "requests go to all members that have a quorum")
 }
 
@@ -70,13 +70,13 @@ func TestRemove(t *testing.T) {
 	f.Expect(f.state().Spares(gone, true)).To(BeTrue())
 	f.Eventually(func() error { return remove(f, gone) }).Should(Succeed())
 	f.Expect(f.agent.Delete(t.Context(), "a", f.order())).To(Succeed())
-	f.Eventually(f.settled).Should(Equal([]string{"b", "c"}))
+	f.Eventually(f.healthyMembers).Should(Equal([]string{"b", "c"}))
 	f.Expect(remove(f, gone)).To(MatchError(rpctypes.ErrMemberNotFound))
 	f.Expect(f.Endpoints()).To(HaveLen(2))
 }
 
-// TestOneIsDown reads the state of a system with a member that is dead or hangs. The result names the member.
-func TestOneIsDown(t *testing.T) {
+// TestUnhealthyMemberIsNamed reads the state of a system with a member that is dead or hangs. The result names the member.
+func TestUnhealthyMemberIsNamed(t *testing.T) {
 	f := setUp(t, 3)
 	for name, test := range map[string]struct {
 		signal syscall.Signal
@@ -118,7 +118,7 @@ func TestOneIsDown(t *testing.T) {
 			} else {
 				f.signal(test.who, syscall.SIGCONT)
 			}
-			f.Eventually(f.settled).Should(Equal([]string{"a", "b", "c"}))
+			f.Eventually(f.healthyMembers).Should(Equal([]string{"a", "b", "c"}))
 		})
 	}
 }
@@ -135,11 +135,11 @@ func TestNoQuorum(t *testing.T) {
 
 	f.signal("b", syscall.SIGCONT)
 	f.signal("c", syscall.SIGCONT)
-	f.Eventually(f.settled).Should(Equal([]string{"a", "b", "c"}))
+	f.Eventually(f.healthyMembers).Should(Equal([]string{"a", "b", "c"}))
 }
 
-// TestNobody finds no system at first.
-func TestNobody(t *testing.T) {
+// TestUnreachableEndpoints finds no system at first.
+func TestUnreachableEndpoints(t *testing.T) {
 	f := setUp(t, 1)
 	unused := f.prepare("b")
 	none, err := system.Dial([]string{unused.ClientURL})

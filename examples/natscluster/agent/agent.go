@@ -174,8 +174,8 @@ func (a *Agent) routes() []string {
 	return slices.Compact(routes)
 }
 
-func (a *Agent) record(member, what string, order Order) {
-	a.events = append(a.events, Event{Time: time.Now(), Member: member, What: what, Task: order.Task, Token: order.Token})
+func (a *Agent) record(member, event string, order Order) {
+	a.events = append(a.events, Event{Time: time.Now(), Member: member, Operation: event, Task: order.Task, Token: order.Token})
 }
 
 // watch records when servers become ready, and restarts crashed servers.

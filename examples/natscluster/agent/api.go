@@ -49,10 +49,10 @@ type Order struct {
 type Event struct {
 	Time   time.Time `json:"time"`
 	Member string    `json:"member"`
-	// What is the operation of an order when it begins, or Ready.
-	What  string `json:"what"`
-	Task  string `json:"task,omitempty"`
-	Token int64  `json:"token,omitempty"`
+	// Operation is the operation of an order when it begins, or Ready.
+	Operation string `json:"what"`
+	Task      string `json:"task,omitempty"`
+	Token     int64  `json:"token,omitempty"`
 }
 
 // Ready is the event of a server that is up to date again.

@@ -87,7 +87,7 @@ func (a *Agent) handler() http.Handler {
 		if err == nil {
 			err = a.Do(r.PathValue("name"), order)
 		}
-		if fenced, is := errors.AsType[*FencedError](err); is {
+		if fenced, ok := errors.AsType[*FencedError](err); ok {
 			answer(w, http.StatusConflict, fenced)
 		} else if err != nil {
 			answer(w, http.StatusUnprocessableEntity, FailedError{err.Error()})

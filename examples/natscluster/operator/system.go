@@ -192,10 +192,10 @@ func (s *system) makeDispensable(ctx context.Context, name string, task coordina
 // giveOrder makes the agent carry out an order, once for a task, and waits until the server is up to date.
 func (s *system) giveOrder(ctx context.Context, name, do string, task coordination.Task) error {
 	err := s.agent.Do(ctx, name, agent.Order{Do: do, Config: s.spec.Config, Protocol: s.spec.Protocol, Task: task.ID, Token: task.Token})
-	if fenced, is := errors.AsType[*agent.FencedError](err); is {
+	if fenced, ok := errors.AsType[*agent.FencedError](err); ok {
 		return coordination.Fenced(fenced.Seen)
 	}
-	if failed, is := errors.AsType[*agent.FailedError](err); is {
+	if failed, ok := errors.AsType[*agent.FailedError](err); ok {
 		return coordination.Failed("%s", failed.Reason)
 	}
 	if err != nil || do == agent.Delete || task.Do == stepUpgrade { // a server of an upgrade is up to date only after the others have started

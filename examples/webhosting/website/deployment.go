@@ -44,7 +44,7 @@ func (s site) deployment() child {
 	}}
 }
 
-// applyPodTemplate keeps what users and tools may add, such as the annotation of kubectl rollout
+// applyPodTemplate keeps fields that users and tools may add, such as the annotation of kubectl rollout
 // restart or a node selector.
 func applyPodTemplate(current, desired *corev1.PodTemplateSpec) {
 	applyLabels(current, desired)

@@ -20,8 +20,8 @@ import (
 const indexTheme = "spec.theme"
 
 func themeOf(object client.Object) []string {
-	website, is := object.(*webhostingv1alpha1.Website)
-	if !is {
+	website, ok := object.(*webhostingv1alpha1.Website)
+	if !ok {
 		return nil
 	}
 	return []string{website.Spec.Theme}
@@ -34,7 +34,7 @@ func (r *reconciler) websitesOf(ctx context.Context, theme client.Object) []reco
 	err := r.List(ctx, websites, client.MatchingFields{indexTheme: theme.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		// A read from the cache fails only because of a programming error.
-		logf.FromContext(ctx).Error(err, "Could not list the Websites of a Theme", "theme", theme.GetName())
+		logf.FromContext(ctx).Error(err, "Failed to list the Websites of a Theme", "theme", theme.GetName())
 		return nil
 	}
 	requests := make([]reconcile.Request, 0, len(websites.Items))

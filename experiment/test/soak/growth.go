@@ -66,7 +66,7 @@ type Measure struct {
 	of         func(Sample) float64
 }
 
-// Measures returns what is judged of a process.
+// Measures returns the measures by which a process is judged.
 func Measures() []Measure {
 	const mebibyte = 1 << 20
 	const allDisturbances = 4 * time.Minute // about one of each kind

@@ -22,7 +22,7 @@ const (
 
 // Step is one disturbance.
 type Step struct {
-	What Disturbance
+	Disturbance Disturbance
 	// Victim is the number of the instance among those that may be disturbed.
 	Victim int
 	// Rest is the time without disturbances afterwards.
@@ -38,7 +38,7 @@ func Steps(seed uint64, victims int) iter.Seq[Step] {
 		for {
 			// All of them in a random order, so that a short run has them all.
 			for _, i := range random.Perm(len(all)) {
-				step := Step{What: all[i], Victim: random.IntN(victims), Rest: restAtLeast + time.Duration(random.Int64N(int64(restAtMost-restAtLeast)))}
+				step := Step{Disturbance: all[i], Victim: random.IntN(victims), Rest: restAtLeast + time.Duration(random.Int64N(int64(restAtMost-restAtLeast)))}
 				if !yield(step) {
 					return
 				}

@@ -28,9 +28,9 @@ func TestSteps(t *testing.T) {
 	if other := first(n, soak.Steps(2, victims)); slices.Equal(one, other) {
 		t.Errorf("two seeds lead to %v", one)
 	}
-	for _, what := range []soak.Disturbance{soak.Roll, soak.Kill, soak.Pause, soak.ShortPause} {
-		if !slices.ContainsFunc(one[:4], func(s soak.Step) bool { return s.What == what }) {
-			t.Errorf("%s is missing in the first steps: %v", what, one)
+	for _, disturbance := range []soak.Disturbance{soak.Roll, soak.Kill, soak.Pause, soak.ShortPause} {
+		if !slices.ContainsFunc(one[:4], func(s soak.Step) bool { return s.Disturbance == disturbance }) {
+			t.Errorf("%s is missing in the first steps: %v", disturbance, one)
 		}
 	}
 	for _, step := range one {

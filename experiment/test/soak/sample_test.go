@@ -32,8 +32,8 @@ var metricsClient = &http.Client{
 	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 }
 
-// counted is the number of requests that a process had sent at a time.
-type counted struct {
+// requestCount is the number of requests that a process had sent at a time.
+type requestCount struct {
 	at    time.Time
 	total float64
 }
@@ -42,7 +42,7 @@ type counted struct {
 func (s *setup) sampleUntil(ctx context.Context) {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
-	sent := map[string][]counted{}
+	sent := map[string][]requestCount{}
 	for n, last := 1, time.Now(); ; n++ {
 		select {
 		case <-ctx.Done():
@@ -79,11 +79,11 @@ func (s *setup) sampleUntil(ctx context.Context) {
 }
 
 // sample measures a process. A process that is paused or has just exited does not respond.
-func (s *setup) sample(ctx context.Context, name, url, folder string, since time.Time, sent map[string][]counted) (soak.Sample, bool) {
+func (s *setup) sample(ctx context.Context, name, url, folder string, since time.Time, sent map[string][]requestCount) (soak.Sample, bool) {
 	at := time.Now()
 	total, watches := s.requests.Of(name)
 	const window = time.Minute
-	sent[name] = append(slices.DeleteFunc(sent[name], func(c counted) bool { return at.Sub(c.at) > window+sampleEvery/2 }), counted{at, total})
+	sent[name] = append(slices.DeleteFunc(sent[name], func(c requestCount) bool { return at.Sub(c.at) > window+sampleEvery/2 }), requestCount{at, total})
 	text, err := metrics(ctx, url, folder)
 	if err != nil || len(sent[name]) < 2 {
 		return soak.Sample{}, false
@@ -144,7 +144,7 @@ func (s *setup) history() []history.Event {
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		var last time.Time
 		for _, e := range events {
-			if e.What == history.Wrote {
+			if e.Type == history.Wrote {
 				last = e.Time
 			}
 		}
@@ -167,12 +167,12 @@ func reconciles(m *instance, logged []lines.Line) []history.Event {
 		if numbers[line.ID] == 0 {
 			numbers[line.ID] = int64(len(numbers) + 1)
 		}
-		what := history.Started
+		eventType := history.Started
 		if line.Ended() {
-			what = history.Ended
+			eventType = history.Ended
 		}
 		events = append(events, history.Event{
-			Time: line.At, What: what, Process: m.id, Shard: m.name,
+			Time: line.At, Type: eventType, Process: m.id, Shard: m.name,
 			Reconcile: &history.Reconcile{
 				Number: numbers[line.ID],
 				Object: history.Object{Group: website.Group, Kind: website.Kind, Namespace: line.Namespace, Name: line.Name},

@@ -43,7 +43,7 @@ var succeed, beZero, haveLength = gomega.Succeed, gomega.BeZero, gomega.HaveLen
 
 const (
 	manifests = "examples/webhosting/config/"
-	// leaseDuration is the operator's default, so that the test runs what users run.
+	// leaseDuration is the operator's default, so that the test runs the configuration of users.
 	leaseDuration = 15 * time.Second
 )
 
@@ -218,7 +218,7 @@ func (s *setup) join(long bool) *instance {
 	var recorded sync.WaitGroup
 	recorded.Go(func() {
 		<-m.Done()
-		s.recorder.Record(history.Event{What: history.Gone, Process: m.id, Shard: m.name})
+		s.recorder.Record(history.Event{Type: history.Gone, Process: m.id, Shard: m.name})
 	})
 	s.t.Cleanup(func() {
 		_ = m.Kill()
@@ -228,7 +228,7 @@ func (s *setup) join(long bool) *instance {
 	lease, err := s.Clientset.CoordinationV1().Leases(s.Namespace).Get(s.t.Context(), m.name, metav1.GetOptions{})
 	s.Expect(err).NotTo(gomega.HaveOccurred())
 	s.recorder.Record(history.Event{
-		What: history.Joined, Process: m.id, Shard: m.name, Instance: lease.Annotations[shardingv1alpha1.AnnotationInstance],
+		Type: history.Joined, Process: m.id, Shard: m.name, Instance: lease.Annotations[shardingv1alpha1.AnnotationInstance],
 	})
 	return m
 }
@@ -246,14 +246,14 @@ func get(url string) (int, error) {
 func (s *setup) pause(m *instance, d time.Duration) {
 	s.t.Helper()
 	s.Expect(m.Pause()).To(succeed())
-	s.recorder.Record(history.Event{What: history.Paused, Process: m.id, Shard: m.name})
+	s.recorder.Record(history.Event{Type: history.Paused, Process: m.id, Shard: m.name})
 	time.Sleep(d)
-	s.recorder.Record(history.Event{What: history.Resumed, Process: m.id, Shard: m.name})
+	s.recorder.Record(history.Event{Type: history.Resumed, Process: m.id, Shard: m.name})
 	s.Expect(m.Resume()).To(succeed())
 }
 
-// settled waits until all instances are available shards. It fails immediately if a process has exited.
-func (s *setup) settled() {
+// awaitAvailable waits until all instances are available shards. It fails immediately if a process has exited.
+func (s *setup) awaitAvailable() {
 	s.t.Helper()
 	s.Eventually(func() (int32, error) {
 		if exited := s.exited(); len(exited) > 0 {

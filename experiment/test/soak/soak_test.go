@@ -48,7 +48,7 @@ func TestSoak(t *testing.T) {
 	for i := range instances {
 		s.join(i < undisturbed)
 	}
-	s.settled()
+	s.awaitAvailable()
 	s.begin = time.Now()
 	var busy, sampling sync.WaitGroup
 	busy.Go(s.generateLoad)
@@ -62,7 +62,7 @@ func TestSoak(t *testing.T) {
 			break
 		}
 		s.disturb(step)
-		s.settled()
+		s.awaitAvailable()
 	}
 	busy.Wait()
 	stop()
@@ -92,16 +92,16 @@ func (s *setup) disturb(step soak.Step) {
 	disturbed := slices.DeleteFunc(s.live(), func(m *instance) bool { return m.long })
 	s.Expect(disturbed).To(haveLength(instances - undisturbed))
 	victim := disturbed[step.Victim]
-	fmt.Fprintf(s.t.Output(), "%s  %s of %s\n", s.elapsed(), step.What, victim.name)
-	s.counts[step.What]++
-	switch step.What {
+	fmt.Fprintf(s.t.Output(), "%s  %s of %s\n", s.elapsed(), step.Disturbance, victim.name)
+	s.counts[step.Disturbance]++
+	switch step.Disturbance {
 	case soak.Roll:
 		for _, m := range disturbed {
 			m.ends.Store(true)
 			s.Expect(m.Terminate()).To(succeed())
 			s.Expect(m.Wait(s.limited())).To(succeed(), "%s:\n%s", m.name, m.Tail(10))
 			s.join(false)
-			s.settled()
+			s.awaitAvailable()
 		}
 	case soak.Kill:
 		victim.ends.Store(true)
@@ -120,7 +120,7 @@ func (s *setup) disturb(step soak.Step) {
 // judge waits until nothing happens, and reports the result of the run.
 func (s *setup) judge() {
 	s.t.Helper()
-	s.settled()
+	s.awaitAvailable()
 	s.Eventually(s.generator.Waiting).Should(beZero(), "Websites that are not Ready")
 	events := s.history()
 	const margin = 20 * time.Second // for a busy machine

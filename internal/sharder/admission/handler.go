@@ -91,7 +91,7 @@ func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	review.Request = nil
 	writer.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(writer).Encode(review); err != nil {
-		logf.FromContext(request.Context()).V(1).Info("Could not write an admission response", "error", err.Error())
+		logf.FromContext(request.Context()).V(1).Info("Failed to write an admission response", "error", err.Error())
 	}
 }
 
@@ -110,7 +110,7 @@ func (h *Handler) respond(ctx context.Context, name string, request *admissionv1
 		log := logf.FromContext(ctx).WithValues("controllerRing", name, "resource", resource, "namespace", request.Namespace, "name", request.Name)
 		switch result {
 		case Failed:
-			log.Error(err, "Could not assign an object at admission")
+			log.Error(err, "Failed to assign an object at admission")
 		case Postponed:
 			log.V(1).Info("Postponed an assignment", "reason", err.Error())
 		case Assigned, Kept, Ignored:

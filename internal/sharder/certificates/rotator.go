@@ -72,7 +72,7 @@ func (r *Rotator) Start(ctx context.Context) error {
 	for {
 		wait := r.CheckInterval
 		if err := r.Sync(ctx); err != nil && ctx.Err() == nil {
-			logf.FromContext(ctx).Error(err, "Could not renew the webhook certificate, retrying")
+			logf.FromContext(ctx).Error(err, "Failed to renew the webhook certificate, retrying")
 			wait = min(retry, wait)
 		}
 		timer := r.Clock.NewTimer(wait)
@@ -139,7 +139,7 @@ func (r *Rotator) load(secret *corev1.Secret) error {
 	return nil
 }
 
-// renew replaces what is missing, invalid or about to expire in the Secret.
+// renew replaces the parts of the Secret that are missing, invalid or about to expire.
 func (r *Rotator) renew(secret *corev1.Secret) (changed bool, err error) {
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}

@@ -32,7 +32,7 @@ func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, ch
 	}
 	n.informer = metadatainformer.NewSharedInformerFactory(client, 0).ForResource(corev1.SchemeGroupVersion.WithResource("namespaces")).Informer()
 	err = n.informer.SetTransform(func(found any) (any, error) {
-		if object, is := found.(*metav1.PartialObjectMetadata); is {
+		if object, ok := found.(*metav1.PartialObjectMetadata); ok {
 			object.ManagedFields, object.Annotations = nil, nil
 		}
 		return found, nil
@@ -47,8 +47,8 @@ func newNamespaces(selector *metav1.LabelSelector, client metadata.Interface, ch
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			was, is := labelsOf(before), labelsOf(after)
-			if !maps.Equal(was, is) && read.Matches(was) != read.Matches(is) {
+			oldLabels, labels := labelsOf(before), labelsOf(after)
+			if !maps.Equal(oldLabels, labels) && read.Matches(oldLabels) != read.Matches(labels) {
 				changed()
 			}
 		},
@@ -68,7 +68,7 @@ func OnlyNames(selector labels.Selector) bool {
 }
 
 func labelsOf(namespace any) labels.Set {
-	if object, is := namespace.(*metav1.PartialObjectMetadata); is {
+	if object, ok := namespace.(*metav1.PartialObjectMetadata); ok {
 		return object.Labels
 	}
 	return nil

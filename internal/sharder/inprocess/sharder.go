@@ -146,7 +146,7 @@ func (s *Sharder) rescueNewNamespaces(ctx context.Context) {
 			return
 		case <-s.namespaceAdded:
 			if err := s.group.Mover().Rescue(ctx, s.Ring); err != nil && ctx.Err() == nil {
-				logf.FromContext(ctx).V(1).Info("Could not assign the objects of a new namespace, the next rescue retries", "error", err.Error())
+				logf.FromContext(ctx).V(1).Info("Failed to assign the objects of a new namespace, the next rescue retries", "error", err.Error())
 			}
 		}
 	}

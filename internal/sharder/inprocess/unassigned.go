@@ -40,7 +40,7 @@ func (s *Sharder) assignNewObjects(ctx context.Context, resource *catalog.Resour
 				err := s.group.Mover().ReconcileObject(ctx, s.Ring, resource, object)
 				if err != nil && ctx.Err() == nil {
 					// A rescue reports what cannot be written, in one line for all objects of a kind.
-					log.V(1).Info("Could not assign an object", "namespace", object.Namespace, "name", object.Name, "error", err.Error())
+					log.V(1).Info("Failed to assign an object", "namespace", object.Namespace, "name", object.Name, "error", err.Error())
 				}
 				return err
 			}) {
@@ -96,8 +96,8 @@ func newUnassignedObjects(resource *catalog.Resource, selects func(string) bool)
 
 // Add enqueues an object if it is in the ring.
 func (n *unassignedObjects) Add(found any) error {
-	object, is := found.(*metav1.PartialObjectMetadata)
-	if !is || !n.isUnassigned(object) {
+	object, ok := found.(*metav1.PartialObjectMetadata)
+	if !ok || !n.isUnassigned(object) {
 		return nil
 	}
 	strip(object)
@@ -112,7 +112,7 @@ func (n *unassignedObjects) Add(found any) error {
 // Transformer makes the Reflector drop fields that no decision needs: a new ring may have many objects.
 func (n *unassignedObjects) Transformer() toolscache.TransformFunc {
 	return func(found any) (any, error) {
-		if object, is := found.(*metav1.PartialObjectMetadata); is {
+		if object, ok := found.(*metav1.PartialObjectMetadata); ok {
 			strip(object)
 		}
 		return found, nil

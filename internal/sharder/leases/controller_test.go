@@ -205,13 +205,13 @@ func (e *cancelling) Patch(ctx context.Context, object client.Object, patch clie
 	return e.Client.Patch(ctx, object, patch, options...)
 }
 
-// renewing is a client that lets the shard renew before each write.
-type renewing struct {
+// renewingClient is a client that lets the shard renew before each write.
+type renewingClient struct {
 	client.Client
 	renew func()
 }
 
-func (r *renewing) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+func (r *renewingClient) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	r.renew()
 	return r.Client.Patch(ctx, object, patch, options...)
 }

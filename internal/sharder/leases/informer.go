@@ -56,8 +56,8 @@ const (
 // Strip is a cache.TransformFunc that removes everything from a Lease that the sharder does not read. Otherwise,
 // any client that may create Leases could exhaust the sharder's memory. Leases must be written with patches.
 func Strip(object any) (any, error) {
-	lease, is := object.(*coordinationv1.Lease)
-	if !is {
+	lease, ok := object.(*coordinationv1.Lease)
+	if !ok {
 		return object, nil // a tombstone
 	}
 	lease.ManagedFields, lease.OwnerReferences, lease.Finalizers = nil, nil, nil

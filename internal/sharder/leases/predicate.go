@@ -17,9 +17,9 @@ import (
 // expiry of its last observed renewal.
 func IgnoreRenewals() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
-		before, was := update.ObjectOld.(*coordinationv1.Lease)
-		after, is := update.ObjectNew.(*coordinationv1.Lease)
-		return !was || !is || !onlyRenewed(before, after)
+		before, oldOK := update.ObjectOld.(*coordinationv1.Lease)
+		after, ok := update.ObjectNew.(*coordinationv1.Lease)
+		return !oldOK || !ok || !onlyRenewed(before, after)
 	}}
 }
 
@@ -31,10 +31,10 @@ func onlyRenewed(before, after *coordinationv1.Lease) bool {
 		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) {
 		return false
 	}
-	was, is := before.Spec, after.Spec
-	if was.RenewTime == nil || is.RenewTime == nil {
+	oldSpec, spec := before.Spec, after.Spec
+	if oldSpec.RenewTime == nil || spec.RenewTime == nil {
 		return false
 	}
-	was.RenewTime = is.RenewTime
-	return equality.Semantic.DeepEqual(was, is)
+	oldSpec.RenewTime = spec.RenewTime
+	return equality.Semantic.DeepEqual(oldSpec, spec)
 }

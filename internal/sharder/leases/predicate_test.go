@@ -96,7 +96,7 @@ func TestExpiryIsNoticedWithoutEvents(t *testing.T) {
 func TestConflictIsRetried(t *testing.T) {
 	f := setUp(t)
 	lease := f.lease("a")
-	f.Reconciler.Client = &renewing{f.Rig.Client, func() { f.renew(lease.DeepCopy()) }}
+	f.Reconciler.Client = &renewingClient{f.Rig.Client, func() { f.renew(lease.DeepCopy()) }}
 	result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(lease)})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(result.RequeueAfter).To(BeNumerically(">", 0))

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// outdated is a client whose cache has an earlier version of a Lease.
-type outdated struct {
+// outdatedClient is a client whose cache has an earlier version of a Lease.
+type outdatedClient struct {
 	client.Client
 	cached *coordinationv1.Lease
 }
 
-func (o *outdated) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (o *outdatedClient) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	o.cached.DeepCopyInto(into.(*coordinationv1.Lease))
 	return nil
 }
@@ -29,7 +29,7 @@ func TestRenewalPreventsTakeOver(t *testing.T) {
 	f.expect(lease, "ready", "Normal ShardReady")
 	f.clock.Step(21 * time.Second)
 	f.renew(lease.DeepCopy()) // the sharder does not know yet
-	f.Reconciler.Client = &outdated{f.Rig.Client, lease.DeepCopy()}
+	f.Reconciler.Client = &outdatedClient{f.Rig.Client, lease.DeepCopy()}
 	_, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(lease)})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(f.get(lease)).To(Succeed())

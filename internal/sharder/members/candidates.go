@@ -117,28 +117,28 @@ func (c *candidates) refusal(lease *observedLease) Refusal {
 // replace replaces one Lease. Either may be nil; both have the same key.
 func (c *candidates) replace(before, after *observedLease) {
 	name := cmp.Or(after, before).key.Name
-	was := c.holder(name)
-	if was != nil {
-		at, _ := slices.BinarySearchFunc(c.holders, was, precedes)
-		c.holders = slices.Delete(c.holders, at, at+1)
+	previous := c.holder(name)
+	if previous != nil {
+		i, _ := slices.BinarySearchFunc(c.holders, previous, precedes)
+		c.holders = slices.Delete(c.holders, i, i+1)
 	}
 	leases := c.byName[name]
 	if before != nil {
 		leases = slices.DeleteFunc(leases, func(lease *observedLease) bool { return lease == before })
 	}
 	if after != nil {
-		at, _ := slices.BinarySearchFunc(leases, after, older)
-		leases = slices.Insert(leases, at, after)
+		i, _ := slices.BinarySearchFunc(leases, after, older)
+		leases = slices.Insert(leases, i, after)
 	}
 	if c.byName[name] = leases; len(leases) == 0 {
 		delete(c.byName, name)
 	}
-	is := c.holder(name)
-	if is != nil {
-		at, _ := slices.BinarySearchFunc(c.holders, is, precedes)
-		c.holders = slices.Insert(c.holders, at, is)
-		c.renewals.Add(is.Lease)
-	} else if was != nil && c.renewals.Has(name) {
+	holder := c.holder(name)
+	if holder != nil {
+		i, _ := slices.BinarySearchFunc(c.holders, holder, precedes)
+		c.holders = slices.Insert(c.holders, i, holder)
+		c.renewals.Add(holder.Lease)
+	} else if previous != nil && c.renewals.Has(name) {
 		c.renewals = membership.Renewals{}
 		for _, other := range c.holders {
 			c.renewals.Add(other.Lease)
@@ -180,8 +180,8 @@ func (c *candidates) full() bool { return len(c.holders) > c.room() }
 
 // isMember reports whether a Lease makes its shard a member.
 func (c *candidates) isMember(lease *observedLease) bool {
-	at, found := slices.BinarySearchFunc(c.holders, lease, precedes)
-	return found && at < c.room() && c.holders[at].key == lease.key
+	i, found := slices.BinarySearchFunc(c.holders, lease, precedes)
+	return found && i < c.room() && c.holders[i].key == lease.key
 }
 
 // cordoned reports whether a member is assigned no new objects and its objects are drained.

@@ -140,17 +140,17 @@ func TestRecordDecidesWhichShardsWereMembers(t *testing.T) {
 		"it took shards from everywhere": {[]string{"*"}, ring.Members{Shards: []string{"a"}, Cordoned: []string{"b", "f"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seen := range len(leases) + 1 { // before the ring
+			for observed := range len(leases) + 1 { // before the ring
 				f := newFixture()
-				for _, lease := range leases[:seen] {
+				for _, lease := range leases[:observed] {
 					f.ObserveListed(lease)
 				}
 				f.Declare("ring", []string{"new"}, test.recorded...)
-				for _, lease := range leases[seen:] {
+				for _, lease := range leases[observed:] {
 					f.Observe(lease) // a controller may observe it before the list is delivered
 					f.ObserveListed(lease)
 				}
-				when := fmt.Sprintf("%d leases are seen first", seen)
+				when := fmt.Sprintf("%d leases are seen first", observed)
 				f.expectMembers(t, when, test.want)
 				f.Observe(created("old", "late", 5, "l")) // it is not listed
 				f.expectMembers(t, when+", and one joins", test.want)

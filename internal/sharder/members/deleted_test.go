@@ -19,7 +19,7 @@ import (
 const stopsAfter = membership.DefaultDuration + membership.DefaultDuration/10
 
 // has compares the members of a ring.
-func (f *timed) has(when, name string, want ring.Members) {
+func (f *timedTracker) has(when, name string, want ring.Members) {
 	f.t.Helper()
 	synctest.Wait()
 	current, _ := f.Ring(name)
@@ -34,10 +34,10 @@ func (f *timed) has(when, name string, want ring.Members) {
 	}
 }
 
-// TestDeletedLeaseIsSilence deletes the Lease of a shard that holds it: the shard stays a member until it has stopped for certain,
+// TestShardOfDeletedLeaseStaysMemberUntilStopped deletes the Lease of a shard that holds it: the shard stays a member until it has stopped for certain,
 // and gets nothing more.
-func TestDeletedLeaseIsSilence(t *testing.T) {
-	inBubble(t, func(f *timed) {
+func TestShardOfDeletedLeaseStaysMemberUntilStopped(t *testing.T) {
+	inBubble(t, func(f *timedTracker) {
 		a, b := created("default", "a", 0, "a"), created("default", "b", 1, "b")
 		f.ObserveListed(a)
 		f.ObserveListed(b)
@@ -77,7 +77,7 @@ func TestDeletedLeaseOfNonMemberChangesNothing(t *testing.T) {
 		"silent for long":             {created("default", "b", 1, "b"), stopsAfter},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(f *timed) {
+			inBubble(t, func(f *timedTracker) {
 				f.ObserveListed(created("default", "a", 0, "a"))
 				if name == "of a ring that is not there" {
 					test.lease.Labels[shardingv1alpha1.LabelControllerRing] = "other"
@@ -103,7 +103,7 @@ func TestRestoredLeaseKeepsMembership(t *testing.T) {
 		"another process of that name":              created("default", "b", 9, "another"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(f *timed) {
+			inBubble(t, func(f *timedTracker) {
 				f.ObserveListed(created("default", "a", 0, "a"))
 				f.ObserveListed(created("default", "b", 1, "b"))
 				f.Forget(key(restored))
@@ -120,7 +120,7 @@ func TestRestoredLeaseKeepsMembership(t *testing.T) {
 
 // TestLeaseChangesItsRing has a shard that works for a ring while its Lease names another one.
 func TestLeaseChangesItsRing(t *testing.T) {
-	inBubble(t, func(f *timed) {
+	inBubble(t, func(f *timedTracker) {
 		f.Declare("other", nil)
 		f.ObserveListed(created("default", "a", 0, "a"))
 		f.ObserveListed(created("default", "b", 1, "b"))
@@ -140,7 +140,7 @@ func TestLeaseChangesItsRing(t *testing.T) {
 
 // TestDeletedShardKeepsItsName until it has stopped: a shard of the same name elsewhere would work on the same objects.
 func TestDeletedShardKeepsItsName(t *testing.T) {
-	inBubble(t, func(f *timed) {
+	inBubble(t, func(f *timedTracker) {
 		incumbent, newcomer := created("old", "r-0", 0, "a"), created("new", "r-0", 1, "b")
 		f.ObserveListed(incumbent)
 		f.ObserveListed(newcomer)
@@ -159,7 +159,7 @@ func TestDeletedShardKeepsItsName(t *testing.T) {
 
 // TestDeletedLeaseOfCordonedShard has another process of its name, which the ring does not take.
 func TestDeletedLeaseOfCordonedShard(t *testing.T) {
-	inBubble(t, func(f *timed) {
+	inBubble(t, func(f *timedTracker) {
 		f.ObserveListed(created("new", "a", 0, "a"))
 		f.ObserveListed(created("old", "b", 1, "b"))
 		f.Declare("ring", []string{"new"})

@@ -17,9 +17,9 @@ import (
 
 // created is a held Lease with an age.
 func created(namespace, name string, seconds int, uid types.UID) *coordinationv1.Lease {
-	made := lease(namespace, name, name, start)
-	made.CreationTimestamp, made.UID = metav1.NewTime(start.Add(time.Duration(seconds)*time.Second)), uid
-	return made
+	l := lease(namespace, name, name, start)
+	l.CreationTimestamp, l.UID = metav1.NewTime(start.Add(time.Duration(seconds)*time.Second)), uid
+	return l
 }
 
 func released(lease *coordinationv1.Lease) *coordinationv1.Lease {
@@ -34,8 +34,8 @@ func permutations(n int) [][]int {
 	}
 	var all [][]int
 	for _, shorter := range permutations(n - 1) {
-		for at := range n {
-			all = append(all, slices.Insert(slices.Clone(shorter), at, n-1))
+		for i := range n {
+			all = append(all, slices.Insert(slices.Clone(shorter), i, n-1))
 		}
 	}
 	return all
@@ -191,11 +191,11 @@ func TestShardsAreCapped(t *testing.T) {
 		for i := range leases {
 			leases[i] = created("default", fmt.Sprintf("shard-%d", i), i, "")
 		}
-		seen := slices.Clone(leases)
+		order := slices.Clone(leases)
 		if reverse {
-			slices.Reverse(seen)
+			slices.Reverse(order)
 		}
-		for _, lease := range seen {
+		for _, lease := range order {
 			f.Observe(lease)
 		}
 		refusal := func(i int) members.Refusal {

@@ -18,33 +18,33 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
 )
 
-// timed is a tracker in a bubble, where time passes only while all wait.
-type timed struct {
+// timedTracker is a tracker in a bubble, where time passes only while all wait.
+type timedTracker struct {
 	*members.Tracker
 	t            *testing.T
 	calculations atomic.Int64
 }
 
-func inBubble(t *testing.T, test func(f *timed)) {
+func inBubble(t *testing.T, test func(f *timedTracker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := &timed{t: t}
+		f := &timedTracker{t: t}
 		f.Tracker = members.New(clock.RealClock{}, func(string) { f.calculations.Add(1) })
 		f.Declare("ring", nil)
 		test(f)
 	})
 }
 
-func (f *timed) join(names ...string) {
+func (f *timedTracker) join(names ...string) {
 	for _, name := range names {
 		f.Observe(lease("default", name, name, start))
 	}
 }
 
-func (f *timed) leave(name string) { f.Observe(lease("default", name, "", start)) }
+func (f *timedTracker) leave(name string) { f.Observe(lease("default", name, "", start)) }
 
 // expect compares the shards, and how often they have changed so far.
-func (f *timed) expect(calculations int, shards ...string) {
+func (f *timedTracker) expect(calculations int, shards ...string) {
 	f.t.Helper()
 	synctest.Wait()
 	current, _ := f.Ring("ring")
@@ -57,7 +57,7 @@ func (f *timed) expect(calculations int, shards ...string) {
 }
 
 func TestJoinsAreDebounced(t *testing.T) {
-	inBubble(t, func(f *timed) {
+	inBubble(t, func(f *timedTracker) {
 		f.join("a")
 		f.expect(1, "a") // at once
 		f.join("b", "c")
@@ -83,7 +83,7 @@ func TestJoinsAreDebounced(t *testing.T) {
 
 // TestManyJoins has one shard join every 100 ms for 30 s.
 func TestManyJoins(t *testing.T) {
-	inBubble(t, func(f *timed) {
+	inBubble(t, func(f *timedTracker) {
 		for i := range 300 {
 			f.join(fmt.Sprintf("shard-%03d", i))
 			time.Sleep(100 * time.Millisecond)
@@ -99,7 +99,7 @@ func TestManyJoins(t *testing.T) {
 }
 
 func TestDeparturesTakeEffectAtOnce(t *testing.T) {
-	inBubble(t, func(f *timed) {
+	inBubble(t, func(f *timedTracker) {
 		f.join("a", "b")
 		time.Sleep(5 * time.Second)
 		f.expect(2, "a", "b")
@@ -128,7 +128,7 @@ func TestDeparturesTakeEffectAtOnce(t *testing.T) {
 // TestObjectsDoNotMoveToExpiredShards lets all shards miss their renewals. They are declared dead one after the other, and
 // the ring changes when one of them is back, or none is left.
 func TestObjectsDoNotMoveToExpiredShards(t *testing.T) {
-	inBubble(t, func(f *timed) {
+	inBubble(t, func(f *timedTracker) {
 		f.join("a", "b", "c")
 		time.Sleep(5 * time.Second)
 		f.expect(2, "a", "b", "c")
@@ -147,7 +147,7 @@ func TestObjectsDoNotMoveToExpiredShards(t *testing.T) {
 
 // TestListedLeasesAreMembersAtOnce has a process that starts: shards that were there before have objects.
 func TestListedLeasesAreMembersAtOnce(t *testing.T) {
-	inBubble(t, func(f *timed) {
+	inBubble(t, func(f *timedTracker) {
 		for _, name := range []string{"a", "b", "c"} {
 			f.ObserveListed(lease("default", name, name, start))
 		}
@@ -156,7 +156,7 @@ func TestListedLeasesAreMembersAtOnce(t *testing.T) {
 }
 
 func TestDroppedRingIsNotChangedLater(t *testing.T) {
-	inBubble(t, func(f *timed) {
+	inBubble(t, func(f *timedTracker) {
 		f.join("a", "b")
 		f.Drop("ring")
 		time.Sleep(5 * time.Second)
@@ -206,10 +206,10 @@ func TestRenewalCostIsConstant(t *testing.T) {
 		for r := range rings {
 			f.Declare(fmt.Sprint("ring-", r), nil)
 			for s := range shards {
-				made := created("default", fmt.Sprintf("shard-%d-%d", r, s), s, "")
-				made.Labels[shardingv1alpha1.LabelControllerRing] = fmt.Sprint("ring-", r)
-				f.Observe(made)
-				leases = append(leases, made)
+				l := created("default", fmt.Sprintf("shard-%d-%d", r, s), s, "")
+				l.Labels[shardingv1alpha1.LabelControllerRing] = fmt.Sprint("ring-", r)
+				f.Observe(l)
+				leases = append(leases, l)
 			}
 		}
 		n := 0

@@ -16,10 +16,10 @@ func TestChangedResourcesAreReported(t *testing.T) {
 		resources string
 		reported  int
 	}{{"", 0}, {"[]", 1}, {"[]", 1}, {"[{}]", 2}, {"[{}]", 2}, {"", 3}} {
-		made := lease("default", "a", "a", start.Add(time.Duration(i)*time.Second))
-		made.Annotations = map[string]string{shardingv1alpha1.AnnotationResources: test.resources}
-		f.Observe(made)
-		if shard, _ := f.Shard(key(made)); shard.Resources != test.resources || reported != test.reported {
+		l := lease("default", "a", "a", start.Add(time.Duration(i)*time.Second))
+		l.Annotations = map[string]string{shardingv1alpha1.AnnotationResources: test.resources}
+		f.Observe(l)
+		if shard, _ := f.Shard(key(l)); shard.Resources != test.resources || reported != test.reported {
 			t.Errorf("write %d: it has declared %q, which was reported %d times", i, shard.Resources, reported)
 		}
 	}

@@ -131,7 +131,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := described{}
+	registry := metricNames{}
 	metrics.New(registry)
 	registry.MustRegister(&metrics.State{})
 	for name := range registry {
@@ -144,10 +144,10 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// described are the names of all metrics that were registered.
-type described map[string]bool
+// metricNames are the names of all metrics that were registered.
+type metricNames map[string]bool
 
-func (d described) MustRegister(collectors ...prometheus.Collector) {
+func (d metricNames) MustRegister(collectors ...prometheus.Collector) {
 	for _, collector := range collectors {
 		descriptions := make(chan *prometheus.Desc, 100)
 		collector.Describe(descriptions)
@@ -158,11 +158,11 @@ func (d described) MustRegister(collectors ...prometheus.Collector) {
 	}
 }
 
-func (d described) Register(collector prometheus.Collector) error {
+func (d metricNames) Register(collector prometheus.Collector) error {
 	d.MustRegister(collector)
 	return nil
 }
-func (d described) Unregister(prometheus.Collector) bool { return false }
+func (d metricNames) Unregister(prometheus.Collector) bool { return false }
 
 func TestLint(t *testing.T) {
 	registry := prometheus.NewRegistry()
@@ -171,7 +171,7 @@ func TestLint(t *testing.T) {
 	m.Moved("r", websites, time.Second)
 	m.Transition("r", "", membership.Ready)
 	m.Draining("r", 1, time.UnixMilli(1), []time.Duration{time.Second})
-	registry.MustRegister(&metrics.State{Reader: cached{rings: rings, leases: leases}})
+	registry.MustRegister(&metrics.State{Reader: fakeCache{rings: rings, leases: leases}})
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil {
 		t.Fatal(err)
@@ -181,15 +181,15 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// cached is a cache, or one that has not synced.
-type cached struct {
+// fakeCache is a cache, or one that has not synced.
+type fakeCache struct {
 	client.Reader
 	rings  []shardingv1alpha1.ControllerRing
 	leases []coordinationv1.Lease
 	err    error
 }
 
-func (c cached) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (c fakeCache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
 	case *shardingv1alpha1.ControllerRingList:
 		list.Items = c.rings
@@ -220,7 +220,7 @@ var (
 // TestState pins down the metrics of rings and shards, which existing dashboards use.
 func TestState(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&metrics.State{Reader: cached{rings: rings, leases: leases}})
+	registry.MustRegister(&metrics.State{Reader: fakeCache{rings: rings, leases: leases}})
 	expose(t, registry, `
 # HELP controller_sharding_controllerring_metadata_generation The generation of a ring's spec
 # TYPE controller_sharding_controllerring_metadata_generation gauge
@@ -258,6 +258,6 @@ controller_sharding_shard_state{controllerring="r",namespace="n",shard="b",state
 // TestStateBeforeCacheSync shows that the other metrics stay visible.
 func TestStateBeforeCacheSync(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&metrics.State{Reader: cached{err: errors.New("not synced")}})
+	registry.MustRegister(&metrics.State{Reader: fakeCache{err: errors.New("not synced")}})
 	expose(t, registry, "")
 }

@@ -49,7 +49,7 @@ func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter,
 		return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 			status, err := reviewer.check(request)
 			if err != nil {
-				log.Error(err, "Could not authorize a request for metrics")
+				log.Error(err, "Failed to authorize a request for metrics")
 			}
 			if status != http.StatusOK {
 				http.Error(w, http.StatusText(status), status)

@@ -56,8 +56,8 @@ func (c *pendingChildren) clear(owned map[string]int) {
 	maps.Copy(c.owned, owned)
 }
 
-// arrived counts released objects at their new owners, and returns how many objects these own.
-func (c *pendingChildren) arrived(destinations map[string]int) (owned int) {
+// addReleased counts released objects at their new owners, and returns how many objects these own.
+func (c *pendingChildren) addReleased(destinations map[string]int) (owned int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for shard, n := range destinations {
@@ -111,8 +111,8 @@ func (c *pendingChildren) controllers() []string {
 func (c *pendingChildren) handsOverChildren(shard string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen := c.shards[shard]
-	return seen != nil && seen.checked >= handoverSample && seen.moved == 0
+	counts := c.shards[shard]
+	return counts != nil && counts.checked >= handoverSample && counts.moved == 0
 }
 
 // checked counts a child of a released object, and whether it had to be moved.
@@ -134,7 +134,7 @@ func (p *pass) moveChildren(ctx context.Context, owners []string) {
 	for _, owner := range owners {
 		waiting := p.children.take(owner)
 		if len(waiting) == 0 || p.children.handsOverChildren(waiting[0].Shard) {
-			continue // the shard may still be moving them; the next pass finds what it missed
+			continue // the shard may still be moving them; the next pass finds the others
 		}
 		released = append(released, waiting)
 	}
@@ -157,8 +157,8 @@ func (p *pass) moveChildren(ctx context.Context, owners []string) {
 // reading them one by one. It may miss some.
 func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]string {
 	const (
-		many  = 20 // fewer objects are read one by one
-		share = 25 // listing this many objects costs as much as reading one
+		minReleased    = 20 // fewer objects are read one by one
+		objectsPerRead = 25 // listing this many objects costs as much as reading one
 	)
 	wanted, destinations := map[string]bool{}, map[string]int{}
 	for _, waiting := range released {
@@ -166,14 +166,14 @@ func (p *pass) locateMany(ctx context.Context, released [][]child) map[string]st
 		wanted[key] = true
 		destinations[p.members.Owner(key)]++
 	}
-	if owned := p.children.arrived(destinations); len(released) < many || owned > share*len(released) {
+	if owned := p.children.addReleased(destinations); len(released) < minReleased || owned > objectsPerRead*len(released) {
 		return nil
 	}
 	var mu sync.Mutex
 	located := map[string]string{}
-	at := selection(shardingv1alpha1.LabelShard(p.declared.Name) + " in (" + strings.Join(slices.Sorted(maps.Keys(destinations)), ",") + ")")
+	ownedBy := selection(shardingv1alpha1.LabelShard(p.declared.Name) + " in (" + strings.Join(slices.Sorted(maps.Keys(destinations)), ",") + ")")
 	p.each(mainResources(p.declared), func(resource *catalog.Resource) {
-		p.fail(resource.Resource.GroupResource(), p.list(ctx, resource, at, func(o object, _ *liveness) error {
+		p.fail(resource.Resource.GroupResource(), p.list(ctx, resource, ownedBy, func(o object, _ *liveness) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if key := o.main.Key(); wanted[key] {

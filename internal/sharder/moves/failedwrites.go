@@ -50,11 +50,11 @@ func newFailedWrites(passive clock.PassiveClock) *failedWrites {
 // resumePoint returns the first object of a kind that the last pass skipped, or "", and how many earlier objects to
 // skip before one is tried, which differs from pass to pass.
 func (f *failedWrites) resumePoint(kind schema.GroupResource) (name string, skip int) {
-	const step, most = 37, 256 // without a common divisor
+	const step, maximum = 37, 256 // without a common divisor
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.passes++
-	return f.resume[kind], f.passes * step % most
+	return f.resume[kind], f.passes * step % maximum
 }
 
 // resumeLater records the first object of a kind that a pass skipped, or "" if it tried all.
@@ -68,8 +68,8 @@ func (f *failedWrites) resumeLater(kind schema.GroupResource, name string) {
 	}
 }
 
-// knows reports whether the last write of an object failed.
-func (f *failedWrites) knows(kind schema.GroupResource, o object) bool {
+// has reports whether the last write of an object failed.
+func (f *failedWrites) has(kind schema.GroupResource, o object) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.kinds[kind][o.fullName()] != nil

@@ -49,8 +49,8 @@ func (a *fakeAPI) create(resource, name string, shardLabels map[string]string, o
 	if a.objects[resource] == nil {
 		a.objects[resource] = map[string]*metav1.PartialObjectMetadata{}
 	}
-	if at, known := slices.BinarySearch(a.names[resource], name); !known {
-		a.names[resource] = slices.Insert(a.names[resource], at, name)
+	if i, known := slices.BinarySearch(a.names[resource], name); !known {
+		a.names[resource] = slices.Insert(a.names[resource], i, name)
 	}
 	a.objects[resource][name] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "simulation", Name: name, UID: types.UID(resource + "/" + name), ResourceVersion: strconv.Itoa(a.version),

@@ -154,7 +154,7 @@ func (g *Group) forget(ring string, ended <-chan struct{}) {
 	}
 }
 
-// Progress is what is known of the objects of a ring.
+// Progress is the known state of a ring's objects.
 type Progress struct {
 	// Synced is whether this process has listed all objects. Until then, the rest is empty.
 	Synced bool
@@ -164,7 +164,7 @@ type Progress struct {
 	Drains DrainReport
 }
 
-// Progress returns what is known of a ring.
+// Progress returns the known state of a ring's objects.
 func (g *Group) Progress(ring string) Progress {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -106,7 +106,7 @@ func listPage(ctx context.Context, client metadata.ResourceInterface, options me
 
 // resumeToken returns the token with which to continue a list that took longer than the API server keeps old versions.
 func resumeToken(err error) string {
-	if status, is := errors.AsType[*apierrors.StatusError](err); is && apierrors.IsResourceExpired(err) {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsResourceExpired(err) {
 		return status.ErrStatus.Continue
 	}
 	return ""

@@ -15,10 +15,10 @@ type liveness struct {
 	listHolders func(context.Context) (map[string]bool, error)
 	clock       clock.PassiveClock
 
-	mu      sync.Mutex
-	asked   time.Time
-	holders map[string]bool
-	err     error
+	mu       sync.Mutex
+	listedAt time.Time
+	holders  map[string]bool
+	err      error
 }
 
 // livenessTTL is how long a result is used. A shard may return under its name at any time.
@@ -38,9 +38,9 @@ func (p *pass) newLiveness() *liveness {
 func (l *liveness) alive(ctx context.Context, shard string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.clock.Now(); l.asked.IsZero() || now.Sub(l.asked) > livenessTTL {
+	if now := l.clock.Now(); l.listedAt.IsZero() || now.Sub(l.listedAt) > livenessTTL {
 		l.holders, l.err = l.listHolders(ctx)
-		l.asked = now
+		l.listedAt = now
 	}
 	return l.holders[shard], l.err
 }

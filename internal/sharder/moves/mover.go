@@ -59,7 +59,7 @@ type Mover struct {
 	memories sync.Map
 }
 
-// memory is what is kept of a ring's objects between passes.
+// memory is the state of a ring's objects that is kept between passes.
 type memory struct {
 	drains       *drains
 	failedWrites *failedWrites

@@ -48,7 +48,7 @@ func (o object) fullName() string {
 	return o.namespace + "/" + o.name
 }
 
-// decide returns what to do with an object. It keeps an object if its owner looks dead to this process, but the API
+// decide returns the decision for an object. It keeps an object if its owner looks dead to this process, but the API
 // server says that it is alive.
 func (p *pass) decide(ctx context.Context, resource *catalog.Resource, o object, live *liveness) assignment.Decision {
 	if o.forced {
@@ -68,7 +68,7 @@ func (p *pass) decide(ctx context.Context, resource *catalog.Resource, o object,
 	return decision
 }
 
-// prefer returns what to do with an object according to the members that this process knows.
+// prefer returns the decision for an object according to the members that this process knows.
 func (p *pass) prefer(ctx context.Context, resource *catalog.Resource, o object) assignment.Decision {
 	if !o.assignable {
 		return assignment.Decision{Action: assignment.Keep}

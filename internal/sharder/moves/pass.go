@@ -122,7 +122,7 @@ func (p *pass) reconcile(ctx context.Context, resource *catalog.Resource, select
 			p.count(resource, o, o.Shard)
 			return nil
 		}
-		if o.Shard == "" && resource.Main() && !o.generatedName && !p.failedWrites.knows(kind, o) {
+		if o.Shard == "" && resource.Main() && !o.generatedName && !p.failedWrites.has(kind, o) {
 			p.bypassed.Store(true)
 		}
 		decision := p.decide(ctx, resource, o, live)

@@ -20,18 +20,18 @@ func (w *worker) logFailures(ctx context.Context, p *pass) {
 	log := logf.FromContext(ctx)
 	for kind, result := range p.kinds {
 		if len(result.errs) > 0 {
-			log.Error(errors.Join(result.errs...), "Could not list all objects of a resource, retrying with backoff", "resource", kind)
+			log.Error(errors.Join(result.errs...), "Failed to list all objects of a resource, retrying with backoff", "resource", kind)
 		}
 		if result.failed > 0 {
-			log.Error(result.first, "Could not write objects, retrying them with backoff", "resource", kind,
+			log.Error(result.first, "Failed to write objects, retrying them with backoff", "resource", kind,
 				"objects", result.failed, "notTried", result.untried)
 		}
 	}
 }
 
-// noteResync records the results for the tried resources, and keeps those of the others. Only a sweep lists unlabelled
+// recordResync records the results for the tried resources, and keeps those of the others. Only a sweep lists unlabelled
 // objects of controlled resources.
-func (w *worker) noteResync(p *pass, tried, listed []catalog.Resource) {
+func (w *worker) recordResync(p *pass, tried, listed []catalog.Resource) {
 	for i := range p.declared.Resources {
 		kind := p.declared.Resources[i].Resource.GroupResource()
 		if !contains(listed, kind) {
@@ -41,15 +41,15 @@ func (w *worker) noteResync(p *pass, tried, listed []catalog.Resource) {
 	before := w.counted
 	w.counted = p.counts
 	w.counted.withoutOwner = before.withoutOwner
-	w.noteRescue(p, tried)
+	w.recordRescue(p, tried)
 }
 
 func contains(all []catalog.Resource, kind schema.GroupResource) bool {
 	return slices.ContainsFunc(all, func(resource catalog.Resource) bool { return resource.Resource.GroupResource() == kind })
 }
 
-// noteRescue records the numbers of unassigned and orphaned objects.
-func (w *worker) noteRescue(p *pass, tried []catalog.Resource) {
+// recordRescue records the numbers of unassigned and orphaned objects.
+func (w *worker) recordRescue(p *pass, tried []catalog.Resource) {
 	for i := range tried {
 		kind := tried[i].Resource.GroupResource()
 		found := p.counts.withoutOwner[kind]
@@ -58,11 +58,11 @@ func (w *worker) noteRescue(p *pass, tried []catalog.Resource) {
 		}
 		w.counted.setUnassigned(kind, found)
 	}
-	w.noteErrors(p, tried)
+	w.recordErrors(p, tried)
 }
 
-// noteSweep records the numbers of unlabelled objects, and reports whether the sweep listed all kinds.
-func (w *worker) noteSweep(p *pass, tried []catalog.Resource) (complete bool) {
+// recordSweep records the numbers of unlabelled objects, and reports whether the sweep listed all kinds.
+func (w *worker) recordSweep(p *pass, tried []catalog.Resource) (complete bool) {
 	if w.sweepErrs == nil {
 		w.sweepErrs = map[schema.GroupResource]error{}
 	}
@@ -81,7 +81,7 @@ func (w *worker) noteSweep(p *pass, tried []catalog.Resource) (complete bool) {
 	return complete
 }
 
-func (w *worker) noteErrors(p *pass, tried []catalog.Resource) {
+func (w *worker) recordErrors(p *pass, tried []catalog.Resource) {
 	if w.listErrs == nil {
 		w.listErrs = map[schema.GroupResource]error{}
 	}

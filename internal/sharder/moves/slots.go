@@ -35,11 +35,11 @@ func newSlots(n int) *slots {
 	return &slots{all: n, perRing: max(1, n-n/4), perKind: max(1, n-n/2), byKind: map[slotKey]int{}, byRing: map[string]int{}}
 }
 
-func (s *slots) acquire(ctx context.Context, by slotKey) error {
+func (s *slots) acquire(ctx context.Context, key slotKey) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w := &waiter{key: by, granted: make(chan struct{})}
+	w := &waiter{key: key, granted: make(chan struct{})}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
 	s.grant()
@@ -53,7 +53,7 @@ func (s *slots) acquire(ctx context.Context, by slotKey) error {
 	defer s.mu.Unlock()
 	select {
 	case <-w.granted: // concurrently
-		s.releaseLocked(by)
+		s.releaseLocked(key)
 	default:
 		s.remove(w)
 	}
@@ -61,29 +61,29 @@ func (s *slots) acquire(ctx context.Context, by slotKey) error {
 }
 
 // tryAcquire acquires a slot if one is free, without waiting.
-func (s *slots) tryAcquire(by slotKey) bool {
+func (s *slots) tryAcquire(key slotKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used >= s.all || !s.admits(by) {
+	if s.used >= s.all || !s.admits(key) {
 		return false
 	}
-	s.use(by)
+	s.use(key)
 	return true
 }
 
-func (s *slots) release(by slotKey) {
+func (s *slots) release(key slotKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.releaseLocked(by)
+	s.releaseLocked(key)
 }
 
-func (s *slots) releaseLocked(by slotKey) {
+func (s *slots) releaseLocked(key slotKey) {
 	s.used--
-	if s.byKind[by]--; s.byKind[by] == 0 {
-		delete(s.byKind, by)
+	if s.byKind[key]--; s.byKind[key] == 0 {
+		delete(s.byKind, key)
 	}
-	if s.byRing[by.ring]--; s.byRing[by.ring] == 0 {
-		delete(s.byRing, by.ring)
+	if s.byRing[key.ring]--; s.byRing[key.ring] == 0 {
+		delete(s.byRing, key.ring)
 	}
 	s.grant()
 }
@@ -116,12 +116,12 @@ func (s *slots) remove(gone *waiter) {
 }
 
 // admits reports whether a key may use one more slot.
-func (s *slots) admits(by slotKey) bool {
-	return s.byKind[by] < s.perKind && s.byRing[by.ring] < s.perRing
+func (s *slots) admits(key slotKey) bool {
+	return s.byKind[key] < s.perKind && s.byRing[key.ring] < s.perRing
 }
 
-func (s *slots) use(by slotKey) {
+func (s *slots) use(key slotKey) {
 	s.used++
-	s.byKind[by]++
-	s.byRing[by.ring]++
+	s.byKind[key]++
+	s.byRing[key.ring]++
 }

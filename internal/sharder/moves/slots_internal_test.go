@@ -18,11 +18,11 @@ func TestSlotsOfOneRingAreLimited(t *testing.T) {
 		taken := make(chan error, 20)
 		other := slotKey{ring: "hanging", kind: schema.GroupResource{Resource: "other"}}
 		for i := range 20 {
-			by := hanging
+			key := hanging
 			if i%2 == 1 {
-				by = other
+				key = other
 			}
-			go func() { taken <- s.acquire(ctx, by) }()
+			go func() { taken <- s.acquire(ctx, key) }()
 		}
 		synctest.Wait()
 		if len(taken) != 6 {
@@ -52,12 +52,12 @@ func TestSlotsOfOneRingAreLimited(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		for by, n := range map[slotKey]int{hanging: s.byKind[hanging], other: s.byKind[other]} {
+		for key, n := range map[slotKey]int{hanging: s.byKind[hanging], other: s.byKind[other]} {
 			if n > 4 {
 				t.Errorf("one kind has %d of 8 slots", n)
 			}
 			for range n {
-				s.release(by)
+				s.release(key)
 			}
 		}
 		s.release(healthy)

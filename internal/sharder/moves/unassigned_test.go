@@ -15,10 +15,10 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/moves"
 )
 
-// refusing is an API server that does not let the sharder write Secrets.
-type refusing struct{ http.RoundTripper }
+// forbiddingTransport is an API server that does not let the sharder write Secrets.
+type forbiddingTransport struct{ http.RoundTripper }
 
-func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
+func (r forbiddingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method != http.MethodPatch || !strings.Contains(request.URL.Path, "/secrets/") {
 		return r.RoundTripper.RoundTrip(request)
 	}
@@ -34,7 +34,7 @@ func TestObjectsThatCannotBeWrittenCountAsUnassigned(t *testing.T) {
 	f := setUp(t, "a", "b")
 	f.create(t, 5)
 	config := rest.CopyConfig(f.Config)
-	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return refusing{next} }
+	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return forbiddingTransport{next} }
 	client, err := metadata.NewForConfig(config)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.run(t, func(options *moves.Options) { options.Metadata = client })

@@ -27,8 +27,8 @@ const (
 	rescueWhileDraining = 5 * time.Second
 	// rescueAfterRetry is the delay of a rescue after a retry of an object succeeded.
 	rescueAfterRetry = time.Second
-	// sweepAgainAfter is the delay of a sweep while other rings sweep.
-	sweepAgainAfter = time.Second
+	// retrySweepAfter is the delay of a sweep while other rings sweep.
+	retrySweepAfter = time.Second
 )
 
 // worker moves the objects of one ring.
@@ -40,8 +40,8 @@ type worker struct {
 	state    schedule.State
 	// resyncRequested is whether the next round must begin with a resync.
 	resyncRequested atomic.Bool
-	// balanced are the members over which the last resync distributed all objects, or nil if it was not complete.
-	balanced *ring.Ring
+	// resyncedMembers are the members over which the last resync distributed all objects, or nil if it was not complete.
+	resyncedMembers *ring.Ring
 	// idle is whether the last resync found nothing to write, and nothing has been written since.
 	idle bool
 	// background has the goroutines that move children after their controllers, and those that retry objects.
@@ -117,12 +117,12 @@ func (w *worker) restart(declared *catalog.Ring, members *ring.Ring) {
 	maps.DeleteFunc(w.counted.withoutOwner, func(kind schema.GroupResource, _ unassigned) bool { return gone(kind) })
 	w.state = w.state.Forget(gone)
 	if w.resyncRequested.Swap(false) {
-		w.balanced = nil
+		w.resyncedMembers = nil
 		w.state = w.state.SuspectOutage(now) // the ring may select other objects than before
 	}
 	switch {
 	case w.onlyDepartures(members):
-		w.balanced = members // a shard that returns finds its objects elsewhere
+		w.resyncedMembers = members // a shard that returns finds its objects elsewhere
 		w.state = w.state.Restart(now, w.SyncPeriod, schedule.Rescue)
 	case members.AnyLeaving() && !w.anyCordoned(members):
 		// The handover of a leaving shard comes first, because its time is limited. The end of the handover is a
@@ -136,13 +136,13 @@ func (w *worker) restart(declared *catalog.Ring, members *ring.Ring) {
 // onlyDepartures reports whether shards have left since the last resync, and none has joined or was cordoned. Then
 // only objects of those shards can have the wrong owner, unless some were being drained to them.
 func (w *worker) onlyDepartures(members *ring.Ring) bool {
-	return w.balanced != nil && w.drains.len() == 0 && !w.anyCordoned(members) &&
-		!slices.ContainsFunc(members.Shards(), func(shard string) bool { return !slices.Contains(w.balanced.Shards(), shard) })
+	return w.resyncedMembers != nil && w.drains.len() == 0 && !w.anyCordoned(members) &&
+		!slices.ContainsFunc(members.Shards(), func(shard string) bool { return !slices.Contains(w.resyncedMembers.Shards(), shard) })
 }
 
 // anyCordoned reports whether a shard was cordoned since the last resync, which has drained those cordoned before.
 func (w *worker) anyCordoned(members *ring.Ring) bool {
-	return slices.ContainsFunc(members.CordonedShards(), func(shard string) bool { return w.balanced == nil || !w.balanced.IsCordoned(shard) })
+	return slices.ContainsFunc(members.CordonedShards(), func(shard string) bool { return w.resyncedMembers == nil || !w.resyncedMembers.IsCordoned(shard) })
 }
 
 // sleepUntil returns true at the time, and false if ctx ends or an object has been retried before.
@@ -202,7 +202,7 @@ func (w *worker) resync(ctx context.Context, declared *catalog.Ring, members *ri
 	if complete && w.idle && w.drains.len() == 0 {
 		listed = w.mainAndNextControlled(declared)
 	}
-	w.balanced, w.idle = nil, false // until the resync is complete
+	w.resyncedMembers, w.idle = nil, false // until the resync is complete
 	w.children.clear(w.counted.owned(declared))
 	w.listAll(ctx, p, tried, listed)
 	if ctx.Err() != nil {
@@ -213,13 +213,13 @@ func (w *worker) resync(ctx context.Context, declared *catalog.Ring, members *ri
 	if w.state.Swept() {
 		w.suspectOutage(p, now)
 	}
-	w.noteResync(p, tried, listed)
+	w.recordResync(p, tried, listed)
 	w.counted.Took = now.Sub(p.began)
 	w.logFailures(ctx, p)
 	w.reportDrains(declared, nil)
 	w.report(true)
 	if complete && p.err() == nil {
-		w.balanced, w.idle = members, !p.wrote.Load()
+		w.resyncedMembers, w.idle = members, !p.wrote.Load()
 	}
 }
 
@@ -235,7 +235,7 @@ func (w *worker) retryKinds(ctx context.Context, declared *catalog.Ring, members
 	}
 	w.idle = w.idle && !p.wrote.Load()
 	w.state = w.state.AfterList(p.failed(tried), w.Clock.Now())
-	w.noteResync(p, tried, tried)
+	w.recordResync(p, tried, tried)
 	w.logFailures(ctx, p)
 	w.report(false)
 }
@@ -275,7 +275,7 @@ func (w *worker) followDrains(ctx context.Context, declared *catalog.Ring, membe
 	acknowledged := false
 	group.Go(func() {
 		rescued := w.Clock.Now()
-		for w.sleepBetween(between, followDrainsEvery) {
+		for w.sleep(between, followDrainsEvery) {
 			if w.drains.len() == 0 {
 				continue
 			}
@@ -295,7 +295,7 @@ func (w *worker) followDrains(ctx context.Context, declared *catalog.Ring, membe
 	}
 }
 
-func (w *worker) sleepBetween(ctx context.Context, pause time.Duration) bool {
+func (w *worker) sleep(ctx context.Context, pause time.Duration) bool {
 	timer := w.Clock.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -336,7 +336,7 @@ func (w *worker) rescue(ctx context.Context, declared *catalog.Ring, members *ri
 	failed := onlyFailed(p.failed(tried)) // only a resync can show that all objects of a kind can be listed again
 	w.state = w.state.AfterList(failed, now)
 	w.suspectOutage(p, now)
-	w.noteRescue(p, tried)
+	w.recordRescue(p, tried)
 	w.idle = w.idle && len(failed) == 0 && !p.wrote.Load()
 	w.logFailures(ctx, p)
 	w.report(false)
@@ -358,7 +358,7 @@ func (w *worker) suspectOutage(p *pass, now time.Time) {
 // created; a sweep finds those that were missed.
 func (w *worker) sweep(ctx context.Context, declared *catalog.Ring, members *ring.Ring) {
 	if !w.sweeps.tryAcquire(slotKey{ring: w.name}) {
-		w.state = w.state.SweepAt(w.Clock.Now().Add(sweepAgainAfter))
+		w.state = w.state.SweepAt(w.Clock.Now().Add(retrySweepAfter))
 		return
 	}
 	defer w.sweeps.release(slotKey{ring: w.name})
@@ -368,7 +368,7 @@ func (w *worker) sweep(ctx context.Context, declared *catalog.Ring, members *rin
 	if ctx.Err() != nil {
 		return
 	}
-	if complete := w.noteSweep(p, tried); complete {
+	if complete := w.recordSweep(p, tried); complete {
 		w.state = w.state.AfterSweep(w.Clock.Now(), int(p.pages.Load()), jitter(w.name))
 	} else {
 		w.state = w.state.AfterFailedSweep(w.Clock.Now())

@@ -32,11 +32,11 @@ type Tracker struct {
 	changed func(ring string)
 
 	mu     sync.Mutex
-	leases map[types.NamespacedName]*observed
-	byRing map[string]map[types.NamespacedName]*observed
+	leases map[types.NamespacedName]*observedLease
+	byRing map[string]map[types.NamespacedName]*observedLease
 }
 
-type observed struct {
+type observedLease struct {
 	Sharder
 	ring    string
 	renewed metav1.MicroTime
@@ -46,14 +46,14 @@ type observed struct {
 func New(passive clock.PassiveClock, changed func(ring string)) *Tracker {
 	return &Tracker{
 		clock: passive, changed: changed,
-		leases: map[types.NamespacedName]*observed{}, byRing: map[string]map[types.NamespacedName]*observed{},
+		leases: map[types.NamespacedName]*observedLease{}, byRing: map[string]map[types.NamespacedName]*observedLease{},
 	}
 }
 
 // Observe records the current version of a Lease. The time of a renewal is when this process observed it,
 // because clocks of other processes may differ.
 func (t *Tracker) Observe(lease *coordinationv1.Lease) {
-	now := &observed{
+	now := &observedLease{
 		ring:    lease.Labels[shardingv1alpha1.LabelSharder],
 		renewed: ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}),
 		Sharder: Sharder{Namespace: lease.Namespace, Holder: ptr.Deref(lease.Spec.HolderIdentity, "")},
@@ -89,7 +89,7 @@ func (t *Tracker) Forget(key types.NamespacedName) {
 }
 
 // replace replaces the record of one Lease. Either may be nil.
-func (t *Tracker) replace(key types.NamespacedName, before, after *observed) {
+func (t *Tracker) replace(key types.NamespacedName, before, after *observedLease) {
 	delete(t.leases, key)
 	if before != nil {
 		if delete(t.byRing[before.ring], key); len(t.byRing[before.ring]) == 0 {
@@ -101,7 +101,7 @@ func (t *Tracker) replace(key types.NamespacedName, before, after *observed) {
 	}
 	t.leases[key] = after
 	if t.byRing[after.ring] == nil {
-		t.byRing[after.ring] = map[types.NamespacedName]*observed{}
+		t.byRing[after.ring] = map[types.NamespacedName]*observedLease{}
 	}
 	t.byRing[after.ring][key] = after
 }

@@ -104,7 +104,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: facts.refreshAfter(r.Clock.Now())}, nil
 }
 
-// gatherFacts installs the webhook, starts the mover, and gathers what the status reports.
+// gatherFacts installs the webhook, starts the mover, and gathers the facts for the status.
 func (r *Reconciler) gatherFacts(ctx context.Context, ring *shardingv1alpha1.ControllerRing) (*Facts, error) {
 	facts := &Facts{}
 	known, err := r.Learn(ctx, ring)

@@ -159,8 +159,8 @@ func isName(resource shardingv1alpha1.GroupResource) bool {
 		})
 }
 
-// matching returns the condition for differences, or nil if there are none.
-func matching(found []Difference) *metav1.Condition {
+// matchingCondition returns the condition for differences, or nil if there are none.
+func matchingCondition(found []Difference) *metav1.Condition {
 	if len(found) == 0 {
 		return nil
 	}

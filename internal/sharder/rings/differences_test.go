@@ -19,11 +19,11 @@ func ringResource(main string, controlled ...string) shardingv1alpha1.RingResour
 		resource, group, _ := strings.Cut(name, ".")
 		return shardingv1alpha1.GroupResource{Group: group, Resource: resource}
 	}
-	made := shardingv1alpha1.RingResource{GroupResource: parse(main)}
+	r := shardingv1alpha1.RingResource{GroupResource: parse(main)}
 	for _, name := range controlled {
-		made.ControlledResources = append(made.ControlledResources, parse(name))
+		r.ControlledResources = append(r.ControlledResources, parse(name))
 	}
-	return made
+	return r
 }
 
 // declares is a shard that has declared resources, as the library does it.
@@ -36,7 +36,7 @@ func declares(t *testing.T, name string, resources ...shardingv1alpha1.RingResou
 	return members.Shard{Name: name, State: membership.Ready, Resources: string(text)}
 }
 
-func says(name, text string) members.Shard {
+func declaresText(name, text string) members.Shard {
 	return members.Shard{Name: name, State: membership.Ready, Resources: text}
 }
 
@@ -56,12 +56,12 @@ func TestDeclaredResourcesAreCompared(t *testing.T) {
 		"no shards":                   {},
 		"the same":                    {shards: []members.Shard{declares(t, "a", websites)}},
 		"in another order":            {shards: []members.Shard{declares(t, "a", ringResource("websites.example.com", "deployments.apps", "configmaps"))}},
-		"not declared":                {shards: []members.Shard{says("a", "")}},
+		"not declared":                {shards: []members.Shard{declaresText("a", "")}},
 		"no live shard, or not a new": {shards: []members.Shard{dead, leaving, cordoned}},
 		"garbage": {shards: []members.Shard{
-			says("a", "{"), says("b", `"websites"`), says("c", `[{"resource": 1}]`), says("d", `[{"group": "g"}]`), says("e", "[]]"),
-			says("f", `[{"resource": "two\nlines"}]`), says("g", `[{"resource": "`+strings.Repeat("x", 300)+`"}]`), declares(t, "h", many...),
-			says("i", `[{"resource": "websites", "controlledResources": [{"resource": "<b>"}]}]`),
+			declaresText("a", "{"), declaresText("b", `"websites"`), declaresText("c", `[{"resource": 1}]`), declaresText("d", `[{"group": "g"}]`), declaresText("e", "[]]"),
+			declaresText("f", `[{"resource": "two\nlines"}]`), declaresText("g", `[{"resource": "`+strings.Repeat("x", 300)+`"}]`), declares(t, "h", many...),
+			declaresText("i", `[{"resource": "websites", "controlledResources": [{"resource": "<b>"}]}]`),
 		}},
 		"no controlled resource": {
 			shards: []members.Shard{declares(t, "a", ringResource("websites.example.com", "deployments.apps"))},
@@ -104,7 +104,7 @@ func TestDeclaredResourcesAreCompared(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
-			condition := matching(found)
+			condition := matchingCondition(found)
 			if (condition != nil) != (test.reason != "") {
 				t.Fatalf("the condition is %+v", condition)
 			}
@@ -133,7 +133,7 @@ func TestDifferencesAreBounded(t *testing.T) {
 		}
 		shards = append(shards, declares(t, fmt.Sprintf("shard-%s-%03d", strings.Repeat("z", 50), i), resources...))
 	}
-	condition := matching(differences([]shardingv1alpha1.RingResource{ringResource("websites." + strings.Repeat("w", 240))}, shards))
+	condition := matchingCondition(differences([]shardingv1alpha1.RingResource{ringResource("websites." + strings.Repeat("w", 240))}, shards))
 	if condition == nil || len(condition.Message) > maxEventNote {
 		t.Errorf("the condition is %+v", condition)
 	} else {
@@ -147,7 +147,7 @@ func FuzzDeclaredResources(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		condition := matching(differences([]shardingv1alpha1.RingResource{ringResource("websites.example.com", "configmaps")}, []members.Shard{says("a", text)}))
+		condition := matchingCondition(differences([]shardingv1alpha1.RingResource{ringResource("websites.example.com", "configmaps")}, []members.Shard{declaresText("a", text)}))
 		if condition != nil && len(condition.Message) > maxEventNote {
 			t.Errorf("%d bytes", len(condition.Message))
 		}

@@ -36,7 +36,7 @@ type permissions struct {
 	reviews map[string]*review
 }
 
-// reviewKey identifies what was reviewed. A different key needs a new review.
+// reviewKey identifies a review. A different key needs a new review.
 type reviewKey struct {
 	uid        types.UID
 	generation int64

@@ -35,8 +35,8 @@ func (f *fixture) reviews(refused map[string]bool) *int {
 	f.t.Helper()
 	count := 0
 	f.intercept(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-		review, is := object.(*authorizationv1.SelfSubjectAccessReview)
-		if !is {
+		review, ok := object.(*authorizationv1.SelfSubjectAccessReview)
+		if !ok {
 			return c.Create(ctx, object, options...)
 		}
 		count++

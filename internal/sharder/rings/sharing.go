@@ -122,8 +122,8 @@ func exclude(a, b *labels.Requirement) bool {
 	}
 }
 
-// exclusive returns the condition for rings with shared main resources, or nil if there are none.
-func exclusive(shared []Shared) *metav1.Condition {
+// exclusiveCondition returns the condition for rings with shared main resources, or nil if there are none.
+func exclusiveCondition(shared []Shared) *metav1.Condition {
 	if len(shared) == 0 {
 		return nil
 	}

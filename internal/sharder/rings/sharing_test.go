@@ -116,11 +116,11 @@ func TestTooManyRingsOnOneResourceAreReported(t *testing.T) {
 	for len(shared[0].Rings) < maxRingsPerResource-1 {
 		shared[0].Rings = append(shared[0].Rings, fmt.Sprintf("ring-%d", len(shared[0].Rings)))
 	}
-	if got := exclusive(shared); got.Reason != shardingv1alpha1.ReasonSharedResource || !strings.Contains(got.Message, "configmaps (rings ring-0, ") {
+	if got := exclusiveCondition(shared); got.Reason != shardingv1alpha1.ReasonSharedResource || !strings.Contains(got.Message, "configmaps (rings ring-0, ") {
 		t.Errorf("the condition is %+v", got)
 	}
 	shared[0].Rings = append(shared[0].Rings, "one-more")
-	got := exclusive(shared)
+	got := exclusiveCondition(shared)
 	if got.Reason != shardingv1alpha1.ReasonTooManyRings || !strings.Contains(got.Message, "31 rings") || !strings.Contains(got.Message, "and 25 more") {
 		t.Errorf("the condition is %+v", got)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/sharder/othersharders"
 )
 
-// Facts are what the status of a ring is made of.
+// Facts are the input of a ring's status.
 type Facts struct {
 	// Unknown are the resources that the API server does not serve.
 	Unknown []schema.GroupResource
@@ -99,15 +99,15 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 		}
 	}
 	status.ShardNamespaces = facts.Namespaces[:min(len(facts.Namespaces), maxNamespaces)]
-	for _, condition := range []metav1.Condition{ready(facts, status), drained(facts, now), assigned(facts, status), sole(facts)} {
+	for _, condition := range []metav1.Condition{readyCondition(facts, status), drainedCondition(facts, now), assignedCondition(facts, status), soleCondition(facts)} {
 		if condition.Reason == shardingv1alpha1.ReasonNotSynced && meta.FindStatusCondition(status.Conditions, condition.Type) != nil {
 			continue // keep the condition of the previous leader
 		}
 		condition.ObservedGeneration = ring.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
-	setOptional(ring, shardingv1alpha1.ConditionExclusive, exclusive(facts.Shared))
-	setOptional(ring, shardingv1alpha1.ConditionMatching, matching(differences(ring.Spec.Resources, facts.Shards)))
+	setOptional(ring, shardingv1alpha1.ConditionExclusive, exclusiveCondition(facts.Shared))
+	setOptional(ring, shardingv1alpha1.ConditionMatching, matchingCondition(differences(ring.Spec.Resources, facts.Shards)))
 }
 
 // setOptional sets a condition, or removes it if it is nil.
@@ -120,16 +120,16 @@ func setOptional(ring *shardingv1alpha1.ControllerRing, kind string, condition *
 	meta.SetStatusCondition(&ring.Status.Conditions, *condition)
 }
 
-// notSynced is the condition until this process has listed the objects. It must not be true, because clients
+// notSyncedCondition is the condition until this process has listed the objects. It must not be true, because clients
 // rely on it.
-func notSynced(kind string) metav1.Condition {
+func notSyncedCondition(kind string) metav1.Condition {
 	return metav1.Condition{
 		Type: kind, Status: metav1.ConditionUnknown, Reason: shardingv1alpha1.ReasonNotSynced,
 		Message: "The objects have not been listed yet.",
 	}
 }
 
-func ready(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.Condition {
+func readyCondition(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.Condition {
 	condition := metav1.Condition{Type: shardingv1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	switch {
 	case len(facts.Unknown) > 0:
@@ -164,12 +164,12 @@ func ready(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.C
 // slowDrain is the age at which a drain is reported as slow if its timeout has not passed.
 const slowDrain = time.Minute
 
-func drained(facts *Facts, now time.Time) metav1.Condition {
+func drainedCondition(facts *Facts, now time.Time) metav1.Condition {
 	condition := metav1.Condition{Type: shardingv1alpha1.ConditionDrained, Status: metav1.ConditionFalse}
 	report := facts.Drains
 	switch {
 	case !facts.Synced:
-		return notSynced(condition.Type)
+		return notSyncedCondition(condition.Type)
 	case report.Outstanding == 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonDrained
 		condition.Message = "No drains are outstanding."
@@ -199,7 +199,7 @@ func roundAge(age time.Duration) string {
 	return "less than 10s"
 }
 
-func assigned(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.Condition {
+func assignedCondition(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.Condition {
 	condition := metav1.Condition{Type: shardingv1alpha1.ConditionAssigned, Status: metav1.ConditionFalse, Reason: shardingv1alpha1.ReasonUnassigned}
 	switch {
 	case status.AvailableShards == 0:
@@ -210,7 +210,7 @@ func assigned(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav
 			condition.Message += " Cordoned shards keep their objects."
 		}
 	case !facts.Synced:
-		return notSynced(condition.Type)
+		return notSyncedCondition(condition.Type)
 	case facts.Err != nil:
 		condition.Message = fmt.Sprintf("Assigning some objects failed, retrying: %v", facts.Err)
 	case facts.Counts.Unassigned > 0:
@@ -222,8 +222,8 @@ func assigned(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav
 	return condition
 }
 
-// sole reports whether an in-process sharder assigns the same objects.
-func sole(facts *Facts) metav1.Condition {
+// soleCondition reports whether an in-process sharder assigns the same objects.
+func soleCondition(facts *Facts) metav1.Condition {
 	if facts.OtherSharder == nil {
 		return metav1.Condition{
 			Type: shardingv1alpha1.ConditionSole, Status: metav1.ConditionTrue, Reason: shardingv1alpha1.ReasonSoleSharder,

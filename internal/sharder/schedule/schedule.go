@@ -205,9 +205,9 @@ func (s State) Forget(gone func(Kind) bool) State {
 }
 
 // backoff is base, doubled with each failure after the first, up to most.
-func backoff(base, most time.Duration, failures int) time.Duration {
+func backoff(base, maximum time.Duration, failures int) time.Duration {
 	const enough = 20 // so that the shift does not overflow
-	return min(base<<min(failures-1, enough), most)
+	return min(base<<min(failures-1, enough), maximum)
 }
 
 // WithRetryObjects sets when the next retry of an object is due, or zero.

@@ -1,6 +1,6 @@
 // Package etcdstore is a kv.Store in etcd, which may be the etcd that the participants manage.
 //
-// It guarantees what kv.Store requires: a read is one transaction of linearizable reads and a commit is one transaction,
+// It fulfils the contract of kv.Store: a read is one transaction of linearizable reads and a commit is one transaction,
 // so both have one revision.
 //
 // # Sessions

@@ -33,7 +33,7 @@ func (s *store) observeInterval() time.Duration {
 // endExpiredSessions revokes the leases of all expired sessions. Their owners have counted them as lost before.
 func (s *store) endExpiredSessions(ctx context.Context) error {
 	own := s.ownSessions()
-	asked := s.clock.Now()
+	sentAt := s.clock.Now()
 	found, err := s.listSessions(ctx)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *store) endExpiredSessions(ctx context.Context) error {
 	for _, each := range found {
 		versions[string(each.Key)] = strconv.FormatInt(each.ModRevision, 10)
 	}
-	unchangedFor := s.tracker.Observe(asked, s.clock.Now(), versions)
+	unchangedFor := s.tracker.Observe(sentAt, s.clock.Now(), versions)
 	errs := []error{s.markMissingLost(ctx, own, versions)}
 	var durations []time.Duration
 	for _, each := range found {
@@ -63,12 +63,12 @@ func (s *store) endExpiredSessions(ctx context.Context) error {
 }
 
 func durationOf(session *mvccpb.KeyValue) (time.Duration, error) {
-	var is sessionRecord
-	err := json.Unmarshal(session.Value, &is)
+	var record sessionRecord
+	err := json.Unmarshal(session.Value, &record)
 	if err != nil {
 		return 0, fmt.Errorf("reading the session %s: %w", session.Key, err)
 	}
-	duration, err := time.ParseDuration(is.Duration)
+	duration, err := time.ParseDuration(record.Duration)
 	if err != nil {
 		return 0, fmt.Errorf("reading the session %s: %w", session.Key, err)
 	}

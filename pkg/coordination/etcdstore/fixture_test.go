@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
-// patience is for what has to happen at some time.
-const patience = rig.Timeout
+// testTimeout bounds the wait for an expected event.
+const testTimeout = rig.Timeout
 
 // network is how processes reach an etcd. They all have proxies of their own.
 type network struct {

@@ -114,7 +114,7 @@ func TestSessionIsLostWhileEtcdHangs(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 
 	g.Expect(etcd.members[0].Pause()).To(Succeed())
-	g.Eventually(session.Lost(), patience).Should(BeClosed())
+	g.Eventually(session.Lost(), testTimeout).Should(BeClosed())
 	_, err = owner.Commit(t.Context(), put)
 	g.Expect(err).To(MatchError(kv.ErrSessionLost), "without asking etcd, which does not answer")
 	g.Expect(etcd.members[0].Resume()).To(Succeed())
@@ -124,7 +124,7 @@ func TestSessionIsLostWhileEtcdHangs(t *testing.T) {
 			return nil, err
 		}
 		return snapshot.Entries, nil
-	}, patience).Should(BeEmpty())
+	}, testTimeout).Should(BeEmpty())
 	g.Expect(session.Lost()).To(BeClosed(), "what is lost stays lost")
 }
 
@@ -172,7 +172,7 @@ func TestManualDeletionEndsSession(t *testing.T) {
 				_, err := store.Read(t.Context(), "/a")
 				g.Expect(err).NotTo(HaveOccurred())
 				return session.Lost()
-			}, patience).Should(BeClosed())
+			}, testTimeout).Should(BeClosed())
 		})
 	}
 }
@@ -183,7 +183,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 	etcd := &network{members: rig.Etcd(t, 1)}
 	client, proxies := etcd.connect(t)
 	signals := etcdstore.New(client, etcdstore.Options{}).Watch(t.Context(), "/a")
-	g.Eventually(signals, patience).Should(Receive(), "at the beginning")
+	g.Eventually(signals, testTimeout).Should(Receive(), "at the beginning")
 	writer, _ := etcd.connect(t)
 	put := func() int64 {
 		answer, err := writer.Put(t.Context(), "/a/b", "")
@@ -191,7 +191,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 		return answer.Header.Revision
 	}
 	put()
-	g.Eventually(signals, patience).Should(Receive(), "a change")
+	g.Eventually(signals, testTimeout).Should(Receive(), "a change")
 
 	proxies[0].Refuse()
 	put()
@@ -201,9 +201,9 @@ func TestWatchAfterCompaction(t *testing.T) {
 		<-signals
 	}
 	proxies[0].Heal()
-	g.Eventually(signals, patience).Should(Receive(), "what was compacted is missed")
+	g.Eventually(signals, testTimeout).Should(Receive(), "what was compacted is missed")
 	g.Eventually(func() int {
 		put()
 		return len(signals)
-	}, patience).Should(Equal(1), "it goes on")
+	}, testTimeout).Should(Equal(1), "it goes on")
 }

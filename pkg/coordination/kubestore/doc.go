@@ -1,7 +1,7 @@
 // Package kubestore is a kv.Store in the API server of one cluster, for participants that share the cluster. They may run in
 // different namespaces.
 //
-// It guarantees what kv.Store requires. All entries are in one ConfigMap, because only one object can be read
+// It fulfils the contract of kv.Store. All entries are in one ConfigMap, because only one object can be read
 // and written at one revision: a read is one read of it, and a commit is one update with the resourceVersion that
 // was read before, retried from a new read after a conflict. Reads are never from a cache.
 //

@@ -93,8 +93,8 @@ func isRetriable(err error) bool {
 
 // waitBeforeRetry waits with jitter, so that concurrent writers do not conflict again.
 func (s *store) waitBeforeRetry(ctx context.Context, tries int) error {
-	const unit, most = 10 * time.Millisecond, 5
-	timer := s.clock.NewTimer(rand.N(unit << min(tries, most)))
+	const unit, maxUnits = 10 * time.Millisecond, 5
+	timer := s.clock.NewTimer(rand.N(unit << min(tries, maxUnits)))
 	defer timer.Stop()
 	select {
 	case <-timer.C():

@@ -33,12 +33,12 @@ func (s *store) readAndEndExpired(ctx context.Context) (*state, error) {
 
 // endExpiredSessions ends the expired sessions, and returns the state without them. Their owners have counted them as lost before.
 func (s *store) endExpiredSessions(ctx context.Context, current *state) (*state, error) {
-	asked := s.clock.Now()
+	sentAt := s.clock.Now()
 	leases, err := s.listLeases(ctx)
 	if err != nil {
 		return nil, err
 	}
-	unchangedFor := s.tracker.Observe(asked, s.clock.Now(), leaseVersions(leases))
+	unchangedFor := s.tracker.Observe(sentAt, s.clock.Now(), leaseVersions(leases))
 	for _, lease := range orphanedLeases(unchangedFor, leases, current, s.leaseName) {
 		precondition := metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion}
 		if err := s.deleteLease(ctx, &lease, precondition); err != nil {
@@ -84,7 +84,7 @@ func leaseVersions(leases []coordinationv1.Lease) map[string]string {
 func expiredSessions(unchangedFor map[string]time.Duration, current *state, leaseName func(id string) string) []string {
 	var ids []string
 	for id, session := range current.Sessions {
-		if since, there := unchangedFor[leaseName(id)]; !there || since >= session.duration() {
+		if since, ok := unchangedFor[leaseName(id)]; !ok || since >= session.duration() {
 			ids = append(ids, id)
 		}
 	}

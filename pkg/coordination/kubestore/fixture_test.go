@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m, rig.Options{}) }
 
-// patience is for what has to happen at some time.
-const patience = rig.Timeout
+// testTimeout bounds the wait for an expected event.
+const testTimeout = rig.Timeout
 
 // account is the ServiceAccount of all processes.
 const account = "instance"

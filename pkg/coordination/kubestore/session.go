@@ -36,7 +36,7 @@ func (s *store) Open(ctx context.Context, name string, duration time.Duration) (
 	opened := &session{store: s, id: newSessionID(name)}
 	sent := s.clock.Now()
 	if err := opened.create(ctx, seconds); err != nil {
-		if apierrors.IsNotFound(err) { // of what is created, only the namespace can be missing
+		if apierrors.IsNotFound(err) { // only the namespace can be missing
 			err = fmt.Errorf("the namespace %s of the store does not exist: create it, or set Options.Namespace to another one: %w", s.namespace, err)
 		}
 		return nil, fmt.Errorf("opening a session for %s: %w", name, err)
@@ -66,9 +66,9 @@ func (s *store) Open(ctx context.Context, name string, duration time.Duration) (
 
 // newSessionID returns a unique ID that is valid in the name of a Lease and shows the name of the owner.
 func newSessionID(name string) string {
-	const most, random = 40, 16
+	const maxLength, random = 40, 16
 	readable := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(name), "-")
-	readable = strings.Trim(readable[:min(len(readable), most)], "-")
+	readable = strings.Trim(readable[:min(len(readable), maxLength)], "-")
 	return strings.TrimPrefix(readable+"-"+strings.ToLower(rand.Text()[:random]), "-")
 }
 

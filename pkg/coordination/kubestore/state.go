@@ -63,10 +63,10 @@ func (s *state) encode() (string, error) {
 // snapshot returns the entries at or below the paths.
 func (s *state) snapshot(paths []string) *kv.Snapshot {
 	found := &kv.Snapshot{Revision: s.Revision, Entries: map[string]kv.Entry{}}
-	for key, is := range s.Entries {
+	for key, e := range s.Entries {
 		for _, path := range paths {
 			if keys.Within(path, key) {
-				found.Entries[key] = kv.Entry{Value: is.Value, Version: is.Version, Session: is.Session}
+				found.Entries[key] = kv.Entry{Value: e.Value, Version: e.Version, Session: e.Session}
 			}
 		}
 	}
@@ -76,9 +76,9 @@ func (s *state) snapshot(paths []string) *kv.Snapshot {
 // versions returns the versions of the entries at or below a path. They differ after each change.
 func (s *state) versions(path string) map[string]int64 {
 	found := map[string]int64{}
-	for key, is := range s.Entries {
+	for key, e := range s.Entries {
 		if keys.Within(path, key) {
-			found[key] = is.Version
+			found[key] = e.Version
 		}
 	}
 	return found
@@ -141,11 +141,11 @@ func (s *state) addSession(id string, session sessionRecord) {
 func (s *state) endSessions(ids ...string) bool {
 	before := len(s.Sessions)
 	for _, id := range ids {
-		if _, there := s.Sessions[id]; !there {
+		if _, ok := s.Sessions[id]; !ok {
 			continue
 		}
 		delete(s.Sessions, id)
-		maps.DeleteFunc(s.Entries, func(_ string, is entry) bool { return is.Session == id })
+		maps.DeleteFunc(s.Entries, func(_ string, e entry) bool { return e.Session == id })
 	}
 	if len(s.Sessions) == before {
 		return false

@@ -103,8 +103,8 @@ func TestExpiredSessions(t *testing.T) {
 			},
 		}
 	}
-	name := func(id string) string { return "store-" + id }
-	for what, test := range map[string]struct {
+	leaseName := func(id string) string { return "store-" + id }
+	for name, test := range map[string]struct {
 		unchanged map[string]time.Duration
 		over      []string
 		left      []string
@@ -115,19 +115,19 @@ func TestExpiredSessions(t *testing.T) {
 		"one is being opened":       {map[string]time.Duration{"store-a": 0, "store-b": 0, "store-c": 9 * time.Second}, nil, nil},
 		"one is left":               {map[string]time.Duration{"store-a": 0, "store-b": 0, "store-c": 10 * time.Second}, nil, []string{"store-c"}},
 	} {
-		if diff := cmp.Diff(test.over, expiredSessions(test.unchanged, current, name)); diff != "" {
-			t.Errorf("%s: expired sessions (-want +got):\n%s", what, diff)
+		if diff := cmp.Diff(test.over, expiredSessions(test.unchanged, current, leaseName)); diff != "" {
+			t.Errorf("%s: expired sessions (-want +got):\n%s", name, diff)
 		}
 		var leases []coordinationv1.Lease
 		for name := range test.unchanged {
 			leases = append(leases, lease(name))
 		}
 		var names []string
-		for _, lease := range orphanedLeases(test.unchanged, leases, current, name) {
+		for _, lease := range orphanedLeases(test.unchanged, leases, current, leaseName) {
 			names = append(names, lease.Name)
 		}
 		if diff := cmp.Diff(test.left, names); diff != "" {
-			t.Errorf("%s: orphaned Leases (-want +got):\n%s", what, diff)
+			t.Errorf("%s: orphaned Leases (-want +got):\n%s", name, diff)
 		}
 	}
 }

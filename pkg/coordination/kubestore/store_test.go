@@ -153,10 +153,10 @@ func TestCommitAfterSessionEndIsRefused(t *testing.T) {
 		}
 		return snapshot.Entries, nil
 	}
-	g.Eventually(entries, patience).Should(BeEmpty(), "the session ends")
+	g.Eventually(entries, testTimeout).Should(BeEmpty(), "the session ends")
 	transport.before.Store(nil)
 	close(free)
-	g.Eventually(committed, patience).Should(Receive(MatchError(kv.ErrConflict)))
+	g.Eventually(committed, testTimeout).Should(Receive(MatchError(kv.ErrConflict)))
 	g.Expect(entries()).To(BeEmpty())
 	g.Expect(session.Lost()).To(BeClosed())
 }
@@ -182,7 +182,7 @@ func TestManualDeletionEndsSession(t *testing.T) {
 			_, err = store.Commit(t.Context(), put)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(remove(t.Context(), cluster.Rig)).To(Succeed())
-			g.Eventually(session.Lost(), patience).Should(BeClosed(), "because the store watches")
+			g.Eventually(session.Lost(), testTimeout).Should(BeClosed(), "because the store watches")
 			_, err = store.Commit(t.Context(), put)
 			g.Expect(err).To(MatchError(kv.ErrSessionLost))
 			g.Eventually(signals).Should(Receive())
@@ -192,7 +192,7 @@ func TestManualDeletionEndsSession(t *testing.T) {
 					return nil, err
 				}
 				return snapshot.Entries, nil
-			}, patience).Should(BeEmpty())
+			}, testTimeout).Should(BeEmpty())
 		})
 	}
 }
@@ -221,7 +221,7 @@ func TestLeasesOfDeadProcessesAreDeleted(t *testing.T) {
 			return nil, err
 		}
 		return leases()
-	}, patience).Should(BeEmpty())
+	}, testTimeout).Should(BeEmpty())
 }
 
 // TestForeignLeaseWritesKeepSession changes a Lease as another client, which must not end the session.

@@ -18,13 +18,13 @@ func get(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("hello get", flag.ContinueOnError)
 	count := flags.Int("n", 1, "number of requests; 0 for requests until SIGTERM")
 	pause := flags.Duration("every", 20*time.Millisecond, "time between two requests")
-	patience := flags.Duration("patience", 0,
+	startupTimeout := flags.Duration("startup-timeout", 0,
 		"timeout of the first answer: a Service works some time after its pods are ready")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {
-		return errors.New("usage: hello get [-n COUNT] [-every DURATION] [-patience DURATION] URL")
+		return errors.New("usage: hello get [-n COUNT] [-every DURATION] [-startup-timeout DURATION] URL")
 	}
 
 	client := &http.Client{
@@ -32,7 +32,7 @@ func get(ctx context.Context, args []string) error {
 		// A Service balances connections, not requests.
 		Transport: &http.Transport{DisableKeepAlives: true},
 	}
-	answers, deadline := 0, time.Now().Add(*patience)
+	answers, deadline := 0, time.Now().Add(*startupTimeout)
 	for ; ctx.Err() == nil && (*count == 0 || answers < *count); sleep(ctx, *pause) {
 		// Without ctx, so that a request that has begun is finished.
 		body, err := fetch(client, flags.Arg(0))

@@ -42,7 +42,7 @@ func TestSelfSubjectReview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, account := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Authorization") != "Bearer secret" || r.URL.Path != "/apis/authentication.k8s.io/v1/selfsubjectreviews" {
-					t.Errorf("asked for %s as %q", r.URL.Path, r.Header.Get("Authorization"))
+					t.Errorf("requests for %s as %q", r.URL.Path, r.Header.Get("Authorization"))
 				}
 				w.WriteHeader(test.status)
 				_, _ = w.Write([]byte(test.body))
@@ -103,45 +103,45 @@ func TestServerServesWhileItLeaves(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
-	asked := 0
+	requests := 0
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked > 5 {
+		if requests++; requests > 5 {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	}))
 	defer web.Close()
-	if err := get(t.Context(), []string{"-n", "3", "-every", "1ms", web.URL}); err != nil || asked != 3 {
-		t.Errorf("%d requests, %v; want 3", asked, err)
+	if err := get(t.Context(), []string{"-n", "3", "-every", "1ms", web.URL}); err != nil || requests != 3 {
+		t.Errorf("%d requests, %v; want 3", requests, err)
 	}
-	if err := get(t.Context(), []string{"-n", "0", "-every", "1ms", web.URL}); err == nil || asked != 6 {
-		t.Errorf("%d requests, %v; want it to end with the first failure, the 6th", asked, err)
+	if err := get(t.Context(), []string{"-n", "0", "-every", "1ms", web.URL}); err == nil || requests != 6 {
+		t.Errorf("%d requests, %v; want it to end with the first failure, the 6th", requests, err)
 	}
-	asked = 0
+	requests = 0
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := get(ctx, []string{"-n", "0", web.URL}); err != nil || asked != 0 {
-		t.Errorf("after SIGTERM: %d requests, %v; want none", asked, err)
+	if err := get(ctx, []string{"-n", "0", web.URL}); err != nil || requests != 0 {
+		t.Errorf("after SIGTERM: %d requests, %v; want none", requests, err)
 	}
 	if err := get(t.Context(), nil); err == nil {
 		t.Error("get without a URL does not say what is missing")
 	}
 }
 
-func TestGetIsPatientUntilTheFirstAnswer(t *testing.T) {
-	asked := 0
+func TestGetRetriesOnlyUntilFirstResponse(t *testing.T) {
+	requests := 0
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked < 3 || asked == 6 {
+		if requests++; requests < 3 || requests == 6 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
 	defer web.Close()
-	patient := []string{"-n", "0", "-every", "1ms", "-patience", "1m", web.URL}
-	if err := get(t.Context(), patient); err == nil || asked != 6 {
-		t.Errorf("%d requests, %v; want failures before the first answer to be forgiven, and the 6th not", asked, err)
+	long := []string{"-n", "0", "-every", "1ms", "-startup-timeout", "1m", web.URL}
+	if err := get(t.Context(), long); err == nil || requests != 6 {
+		t.Errorf("%d requests, %v; want failures before the first response to be retried, and the 6th to end it", requests, err)
 	}
-	asked = 0
-	impatient := []string{"-n", "1", "-every", "1ms", "-patience", "1ns", web.URL}
-	if err := get(t.Context(), impatient); err == nil || asked != 1 {
-		t.Errorf("%d requests, %v; want patience to end", asked, err)
+	requests = 0
+	short := []string{"-n", "1", "-every", "1ms", "-startup-timeout", "1ns", web.URL}
+	if err := get(t.Context(), short); err == nil || requests != 1 {
+		t.Errorf("%d requests, %v; want the startup timeout to end it", requests, err)
 	}
 }

@@ -6,42 +6,42 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What is the type of an event.
-type What string
+// EventType is the type of an event.
+type EventType string
 
 // The events that a process records about itself.
 const (
 	// Started and Ended are the start and end of a reconcile.
-	Started What = "started"
-	Ended   What = "ended"
+	Started EventType = "started"
+	Ended   EventType = "ended"
 	// Joined, Left and Lost are about the process's Lease: acquired, released and lost.
-	Joined What = "joined"
-	Left   What = "left"
-	Lost   What = "lost"
+	Joined EventType = "joined"
+	Left   EventType = "left"
+	Lost   EventType = "lost"
 )
 
 // The events that the test records about processes.
 const (
 	// Gone is recorded when the process has ended, by itself or killed.
-	Gone What = "gone"
+	Gone EventType = "gone"
 	// Paused is recorded after the process is paused, Resumed before it is resumed.
-	Paused  What = "paused"
-	Resumed What = "resumed"
+	Paused  EventType = "paused"
+	Resumed EventType = "resumed"
 )
 
 // The events that the test records about the API server.
 const (
 	// Wrote is a write of an object, Leased one of a shard's Lease.
-	Wrote  What = "wrote"
-	Leased What = "leased"
-	// Asked is a request of a user.
-	Asked What = "asked"
+	Wrote  EventType = "wrote"
+	Leased EventType = "leased"
+	// Requested is a request of a user.
+	Requested EventType = "asked"
 )
 
-// Event is an event of a run. Which of the last fields is set depends on What.
+// Event is an event of a run. Which of the last fields is set depends on Type.
 type Event struct {
 	Time time.Time `json:"time"`
-	What What      `json:"what"`
+	Type EventType `json:"what"`
 	// Process is the ID of the process, which is unique, and Shard the name of its shard, which two
 	// processes can have.
 	Process string `json:"process,omitempty"`

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{Programs: map[string]rig.Program{"scribe": scribe}})
 }
 
-const patience = rig.Timeout
+const testTimeout = rig.Timeout
 
 // scribe records events as fast as possible, and prints their number after each one.
 func scribe(ctx context.Context) error {
@@ -37,7 +37,7 @@ func scribe(ctx context.Context) error {
 		return err
 	}
 	for n := int64(1); ctx.Err() == nil; n++ {
-		recorder.Record(history.Event{What: history.Started, Reconcile: &history.Reconcile{Number: n}})
+		recorder.Record(history.Event{Type: history.Started, Reconcile: &history.Reconcile{Number: n}})
 		fmt.Println(n)
 	}
 	return recorder.Close()
@@ -49,19 +49,19 @@ func TestKilledProcessLosesNoEvents(t *testing.T) {
 	r := rig.Shared(t)
 	path := filepath.Join(rig.TempDir(t), "record")
 	p := r.Start(t, rig.Process{Name: "scribe", Program: "scribe", Env: []string{"RECORD=" + path}})
-	g.Eventually(func() string { return p.Tail(1) }, patience).ShouldNot(BeEmpty())
+	g.Eventually(func() string { return p.Tail(1) }, testTimeout).ShouldNot(BeEmpty())
 	g.Expect(p.Kill()).To(Succeed())
 	log, err := os.ReadFile(p.Log)
 	g.Expect(err).NotTo(HaveOccurred())
 	// The last line may be incomplete. The one before it was printed.
 	lines := strings.Split(string(log), "\n")
 	g.Expect(len(lines)).To(BeNumerically(">", 1))
-	said, err := strconv.Atoi(lines[len(lines)-2])
+	parsed, err := strconv.Atoi(lines[len(lines)-2])
 	g.Expect(err).NotTo(HaveOccurred())
 
 	events, err := history.Read(path)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(len(events)).To(BeNumerically(">=", said))
+	g.Expect(len(events)).To(BeNumerically(">=", parsed))
 	for i, event := range events {
 		if event.Reconcile.Number != int64(i+1) {
 			t.Fatalf("event %d is %+v", i, event)
@@ -85,9 +85,9 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.Record(history.Event{What: history.Joined, Process: "a/1", Shard: "a"})
+	recorder.Record(history.Event{Type: history.Joined, Process: "a/1", Shard: "a"})
 	now = at.Add(3 * time.Second)
-	recorder.Record(history.Event{What: history.Left, Process: "a/1", Shard: "a"})
+	recorder.Record(history.Event{Type: history.Left, Process: "a/1", Shard: "a"})
 	if err := recorder.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +98,9 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []history.Event{
-		{Time: at.Add(time.Second), What: history.Joined, Process: "a/1", Shard: "a"},
-		{Time: at.Add(2 * time.Second), What: history.Gone, Process: "b/2"},
-		{Time: at.Add(3 * time.Second), What: history.Left, Process: "a/1", Shard: "a"},
+		{Time: at.Add(time.Second), Type: history.Joined, Process: "a/1", Shard: "a"},
+		{Time: at.Add(2 * time.Second), Type: history.Gone, Process: "b/2"},
+		{Time: at.Add(3 * time.Second), Type: history.Left, Process: "a/1", Shard: "a"},
 	}
 	if diff := cmp.Diff(want, events); diff != "" {
 		t.Error(diff)
@@ -163,13 +163,13 @@ func TestWatcherRecordsWrites(t *testing.T) {
 	other := lease.DeepCopy()
 	other.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: "of-another-ring"}
 	g.Expect(r.Client.Create(t.Context(), other)).To(Succeed())
-	g.Eventually(events, patience).Should(HaveLen(5))
+	g.Eventually(events, testTimeout).Should(HaveLen(5))
 
 	g.Expect(r.APIServer.Kill()).To(Succeed())
 	g.Expect(r.APIServer.Start(t.Context())).To(Succeed())
 	g.Expect(r.Client.Delete(t.Context(), child)).To(Succeed())
 	g.Expect(r.Client.Delete(t.Context(), lease)).To(Succeed())
-	g.Eventually(events, patience).Should(HaveLen(7))
+	g.Eventually(events, testTimeout).Should(HaveLen(7))
 	cancel()
 	done.Wait()
 
@@ -184,24 +184,24 @@ func TestWatcherRecordsWrites(t *testing.T) {
 		{Object: object("child"), Controller: &ownerObject},
 		{Object: object("child"), Controller: &ownerObject, Deleted: true},
 	}
-	var seen []history.Write
+	var recorded []history.Write
 	var leases []history.Lease
 	last := map[history.Object]uint64{}
 	for _, event := range events() {
-		switch event.What {
+		switch event.Type {
 		case history.Wrote:
 			g.Expect(event.Write.UID).NotTo(BeEmpty())
 			g.Expect(event.Write.Version).To(BeNumerically(">", last[event.Write.Object]))
 			last[event.Write.Object] = event.Write.Version
-			seen = append(seen, *event.Write)
+			recorded = append(recorded, *event.Write)
 		case history.Leased:
 			leases = append(leases, *event.Lease)
 		}
 	}
-	if diff := cmp.Diff(writes, seen, cmpopts.IgnoreFields(history.Write{}, "UID", "Version", "Listed")); diff != "" {
+	if diff := cmp.Diff(writes, recorded, cmpopts.IgnoreFields(history.Write{}, "UID", "Version", "Listed")); diff != "" {
 		t.Error(diff)
 	}
-	g.Expect(seen[0].Listed).To(BeTrue())
+	g.Expect(recorded[0].Listed).To(BeTrue())
 	g.Expect(leases).To(HaveLen(2))
 	want := history.Lease{Shard: "a", Holder: "a", Instance: "x", Leaving: true, Renewed: renewed.UTC()}
 	if diff := cmp.Diff(want, leases[0], cmpopts.IgnoreFields(history.Lease{}, "Version"), cmpopts.EquateApproxTime(time.Microsecond)); diff != "" {

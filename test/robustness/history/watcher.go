@@ -165,12 +165,12 @@ func (s *stream) record(object, before *unstructured.Unstructured, deleted, list
 	if s.resource == Leases && !s.Everything {
 		lease := s.lease(object, deleted)
 		lease.Renewal = renewal
-		s.Recorder.Record(Event{What: Leased, Lease: lease})
+		s.Recorder.Record(Event{Type: Leased, Lease: lease})
 		return
 	}
 	write := s.write(object, deleted, listed)
 	write.Renewal = renewal
-	s.Recorder.Record(Event{What: Wrote, Write: write})
+	s.Recorder.Record(Event{Type: Wrote, Write: write})
 }
 
 // onlyRenewed reports whether only the renew time of a Lease has changed.
@@ -217,18 +217,18 @@ func (s *stream) lease(object *unstructured.Unstructured, deleted bool) *Lease {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, lease); err != nil {
 		panic(fmt.Sprintf("reading a Lease: %v", err))
 	}
-	seen := &Lease{
+	observed := &Lease{
 		Shard: lease.Name, Version: Version(object), Deleted: deleted,
 		Instance: lease.Annotations[shardingv1alpha1.AnnotationInstance],
 	}
-	_, seen.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
+	_, observed.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
 	if lease.Spec.HolderIdentity != nil {
-		seen.Holder = *lease.Spec.HolderIdentity
+		observed.Holder = *lease.Spec.HolderIdentity
 	}
 	if lease.Spec.RenewTime != nil {
-		seen.Renewed = lease.Spec.RenewTime.Time
+		observed.Renewed = lease.Spec.RenewTime.Time
 	}
-	return seen
+	return observed
 }
 
 // Version returns the resourceVersion as a number. It is the revision of etcd, which orders the writes of all

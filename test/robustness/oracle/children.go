@@ -12,18 +12,18 @@ func (r *run) children() {
 		if controller == nil || r.byName[*controller] == nil {
 			continue
 		}
-		r.apart(child, r.byName[*controller])
+		r.checkApart(child, r.byName[*controller])
 		for i := range child.versions {
 			r.leftOwner(child, i, r.byName[*controller])
 		}
 	}
 }
 
-// apart checks how long a child was on another shard than its controller.
-func (r *run) apart(child, owner *object) {
+// checkApart checks how long a child was on another shard than its controller.
+func (r *run) checkApart(child, owner *object) {
 	var childThere, ownerThere, together windows
-	owners := r.labelled(owner)
-	for shard, times := range r.labelled(child) {
+	owners := r.labelWindows(owner)
+	for shard, times := range r.labelWindows(child) {
 		childThere = union(slices.Concat(childThere, times)...)
 		together = union(slices.Concat(together, times.and(owners[shard]))...)
 	}
@@ -45,8 +45,8 @@ func (r *run) leftOwner(child *object, i int, owner *object) {
 		return
 	}
 	from := child.versions[i-1].Shard
-	at := owner.at(write.Version)
-	if from == "" || from == write.Shard || at == nil || at.Shard != from || !r.epochs[r.epochAt(write.Version)].members.Has(from) {
+	ownerThen := owner.at(write.Version)
+	if from == "" || from == write.Shard || ownerThen == nil || ownerThen.Shard != from || !r.epochs[r.epochAt(write.Version)].members.Has(from) {
 		return
 	}
 	if r.Sharder != "" && write.Manager == r.Sharder && r.knew(from, write) {
@@ -62,8 +62,8 @@ func (r *run) leftOwner(child *object, i int, owner *object) {
 
 // knew reports whether the sharder knew that a shard is alive when it wrote: one that has just joined again may have been
 // too late to prevent the write. busy finds the consequences.
-func (r *run) knew(shard string, write *seen) bool {
-	first, _ := r.around(write)
+func (r *run) knew(shard string, write *observedWrite) bool {
+	first, _ := r.epochRange(write)
 	for i := first; i <= r.epochAt(write.Version); i++ {
 		if !r.epochs[i].members.Has(shard) {
 			return false

@@ -19,8 +19,8 @@ func (r *run) moves() {
 }
 
 // lives returns the versions of an object from each creation to the deletion.
-func (o *object) lives() [][]seen {
-	var lives [][]seen
+func (o *object) lives() [][]observedWrite {
+	var lives [][]observedWrite
 	first := 0
 	for i := range o.versions {
 		// A different UID shows a deletion that was not observed.
@@ -33,26 +33,26 @@ func (o *object) lives() [][]seen {
 }
 
 // movesOf checks the moves of an object in one of its lives, and counts them by epoch.
-func (r *run) movesOf(o *object, life []seen, moved []int) {
-	at, moves := "", 0
-	var first, last *seen
+func (r *run) movesOf(o *object, life []observedWrite, moved []int) {
+	owner, moves := "", 0
+	var first, last *observedWrite
 	for i := range life {
 		write := &life[i]
-		if write.Shard == "" || write.Shard == at {
+		if write.Shard == "" || write.Shard == owner {
 			continue
 		}
 		cause, found := r.cause(o, write)
 		if !found {
 			r.found(Misplaced, o.Object, write.at, write.at, []string{write.Shard}, "it moved from %q to %s with version %d, but its owner by the ring was %q",
-				at, write.Shard, write.Version, r.epochs[r.epochAt(write.Version)].owner(o.Object))
+				owner, write.Shard, write.Version, r.epochs[r.epochAt(write.Version)].owner(o.Object))
 		}
-		if at == "" {
+		if owner == "" {
 			first = write
 		} else {
 			moves++
 			moved[cause]++
 		}
-		at, last = write.Shard, write
+		owner, last = write.Shard, write
 	}
 	if moves == 0 {
 		return
@@ -66,8 +66,8 @@ func (r *run) movesOf(o *object, life []seen, moved []int) {
 // cause returns the epoch in which a write assigned the right owner: the current one, the previous one if it has ended
 // just before, because sharders and shards may not have observed that, or the next one if it began just after, because
 // a leaving shard hands its objects over before it releases its Lease.
-func (r *run) cause(o *object, write *seen) (epoch int, found bool) {
-	first, last := r.around(write)
+func (r *run) cause(o *object, write *observedWrite) (epoch int, found bool) {
+	first, last := r.epochRange(write)
 	for epoch = last; epoch >= first; epoch-- {
 		if r.epochs[epoch].owner(o.Object) == write.Shard {
 			for epoch > 0 && r.epochs[epoch-1].owner(o.Object) == write.Shard {
@@ -79,8 +79,8 @@ func (r *run) cause(o *object, write *seen) (epoch int, found bool) {
 	return r.epochAt(write.Version), false
 }
 
-// around returns the first and the last epoch that can be the cause of a write.
-func (r *run) around(write *seen) (first, last int) {
+// epochRange returns the first and the last epoch that can be the cause of a write.
+func (r *run) epochRange(write *observedWrite) (first, last int) {
 	first = r.epochAt(write.Version)
 	for last = first; last+1 < len(r.epochs) && !r.epochs[last+1].at.After(write.at.Add(r.Settle)); {
 		last++
@@ -92,13 +92,13 @@ func (r *run) around(write *seen) (first, last int) {
 }
 
 // needed returns how often an object had to move between the writes of its first and its last owner.
-func (r *run) needed(o *object, first, last *seen) int {
-	needed, at := 0, first.Shard
-	_, until := r.around(last)
+func (r *run) needed(o *object, first, last *observedWrite) int {
+	needed, owner := 0, first.Shard
+	_, until := r.epochRange(last)
 	for i := r.epochAt(first.Version); i <= until; i++ {
-		if desired := r.epochs[i].owner(o.Object); desired != "" && desired != at {
+		if desired := r.epochs[i].owner(o.Object); desired != "" && desired != owner {
 			needed++
-			at = desired
+			owner = desired
 		}
 	}
 	return needed

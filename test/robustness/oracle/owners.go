@@ -10,7 +10,7 @@ func (r *run) owners() {
 	live := map[string]windows{}
 	var anyLive windows
 	for shard := range r.leases {
-		live[shard] = r.live(shard)
+		live[shard] = r.liveWindows(shard)
 		anyLive = union(slices.Concat(anyLive, live[shard])...)
 	}
 	for _, o := range r.objects {
@@ -23,7 +23,7 @@ func (r *run) owners() {
 			continue
 		}
 		var there, owned windows
-		for shard, times := range r.labelled(o) {
+		for shard, times := range r.labelWindows(o) {
 			there = union(slices.Concat(there, times)...)
 			owned = union(slices.Concat(owned, times.and(live[shard]))...)
 		}

@@ -25,12 +25,12 @@ func (t *timeline) process(name string) *process {
 	return t.processes[name]
 }
 
-func (p *process) works() bool { return p.joined && !p.paused && p.gone.IsZero() }
+func (p *process) isWorking() bool { return p.joined && !p.paused && p.gone.IsZero() }
 
 // note adds an event of the process.
 func (p *process) note(event *history.Event) {
-	worked := p.works()
-	switch event.What {
+	worked := p.isWorking()
+	switch event.Type {
 	case history.Joined:
 		p.joined, p.joinedAt, p.shard, p.instance = true, event.Time, event.Shard, event.Instance
 	case history.Left, history.Lost:
@@ -47,7 +47,7 @@ func (p *process) note(event *history.Event) {
 		p.paused = false
 	default:
 	}
-	switch works := p.works(); {
+	switch works := p.isWorking(); {
 	case works && !worked:
 		p.running = append(p.running, Window{From: event.Time})
 	case !works && worked:
@@ -64,8 +64,8 @@ func (p *process) finish(end time.Time) {
 	}
 }
 
-// woken reports whether the process was resumed before a time.
-func (p *process) woken(at time.Time) bool {
+// resumedBefore reports whether the process was resumed before a time.
+func (p *process) resumedBefore(at time.Time) bool {
 	for _, pause := range p.pauses {
 		if !pause.To.After(at) {
 			return true
@@ -75,7 +75,7 @@ func (p *process) woken(at time.Time) bool {
 }
 
 // holds reports whether this process held the shard's Lease after a write.
-func (p *process) holds(lease *leased) bool {
+func (p *process) holds(lease *observedLease) bool {
 	return lease.Held() && (p.instance == "" || lease.Instance == "" || lease.Instance == p.instance)
 }
 

@@ -20,8 +20,8 @@ import (
 )
 
 // world generates random histories without violations.
-type world struct {
-	*story
+type generator struct {
+	*historyBuilder
 	*rand.Rand
 	// alive are the running processes, hung the paused ones, and silent those whose Lease has not been taken
 	// over yet.
@@ -62,14 +62,14 @@ type work struct {
 	version uint64
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{story: newStory(), Rand: rand.New(rand.NewPCG(seed, 0)), busy: map[history.Object]work{}, last: map[string]string{}}
+func newGenerator(seed uint64) *generator {
+	w := &generator{historyBuilder: newHistoryBuilder(), Rand: rand.New(rand.NewPCG(seed, 0)), busy: map[history.Object]work{}, last: map[string]string{}}
 	w.joins()
 	w.joins()
 	return w
 }
 
-func choose[T any](w *world, from []T) (chosen T, found bool) {
+func choose[T any](w *generator, from []T) (chosen T, found bool) {
 	if len(from) == 0 {
 		return chosen, false
 	}
@@ -81,7 +81,7 @@ func without[T comparable](all []T, gone T) []T {
 }
 
 // step adds a random allowed event.
-func (w *world) step() {
+func (w *generator) step() {
 	w.wait(time.Duration(w.IntN(200)) * time.Millisecond)
 	switch n := w.IntN(100); {
 	case n < 2:
@@ -89,29 +89,29 @@ func (w *world) step() {
 	case n < 4:
 		w.leaves()
 	case n < 6:
-		w.dies()
+		w.killProcess()
 	case n < 8:
-		w.hangs()
+		w.pauseProcess()
 	case n < 12:
-		w.wakes()
+		w.resumeProcess()
 	case n < 16:
-		w.takesOver()
+		w.declareDead()
 	case n < 26:
-		w.creates()
+		w.createObject()
 	case n < 28:
-		w.deletes()
+		w.deleteObject()
 	case n < 50:
-		w.begins()
+		w.beginReconcile()
 	case n < 70:
-		w.finishes()
+		w.endReconcile()
 	default:
 		if main, found := choose(w, w.mains); found {
-			w.settles(main)
+			w.moveOneStep(main)
 		}
 	}
 }
 
-func (w *world) joins() {
+func (w *generator) joins() {
 	var absent []string
 	for _, name := range names {
 		// One that woke up without its Lease ends before the next of its name begins.
@@ -131,7 +131,7 @@ func (w *world) joins() {
 }
 
 // finish ends the reconciles of a process.
-func (w *world) finish(process string) {
+func (w *generator) finish(process string) {
 	for _, object := range w.reconciled() {
 		if doing := w.busy[object]; doing.process == process {
 			w.end(process, object, doing.number, doing.version)
@@ -141,12 +141,12 @@ func (w *world) finish(process string) {
 }
 
 // reconciled returns the objects that are being reconciled, in an order that depends only on the seed.
-func (w *world) reconciled() []history.Object {
+func (w *generator) reconciled() []history.Object {
 	return slices.SortedFunc(maps.Keys(w.busy), func(a, b history.Object) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // leaves hands all objects of a shard over and ends its process.
-func (w *world) leaves() {
+func (w *generator) leaves() {
 	process, found := choose(w, w.alive)
 	if !found || len(w.alive) == 1 {
 		return
@@ -167,13 +167,13 @@ func (w *world) leaves() {
 	w.leave(process)
 }
 
-func (w *world) dies() {
+func (w *generator) killProcess() {
 	process, found := choose(w, w.alive)
 	if !found || len(w.alive) == 1 {
 		return
 	}
 	w.alive = without(w.alive, process)
-	w.happen(history.Gone, process)
+	w.addProcessEvent(history.Gone, process)
 	for object, doing := range w.busy {
 		if doing.process == process {
 			delete(w.busy, object)
@@ -182,36 +182,36 @@ func (w *world) dies() {
 	w.silent = append(w.silent, process)
 }
 
-func (w *world) hangs() {
+func (w *generator) pauseProcess() {
 	process, found := choose(w, w.alive)
 	if !found || len(w.alive) == 1 {
 		return
 	}
 	w.alive = without(w.alive, process)
-	w.happen(history.Paused, process)
+	w.addProcessEvent(history.Paused, process)
 	w.hung = append(w.hung, process)
 	w.silent = append(w.silent, process)
 }
 
-// wakes resumes a process, which continues or has lost its Lease.
-func (w *world) wakes() {
+// resumeProcess resumes a process, which continues or has lost its Lease.
+func (w *generator) resumeProcess() {
 	process, found := choose(w, w.hung)
 	if !found {
 		return
 	}
 	w.hung = without(w.hung, process)
-	w.happen(history.Resumed, process)
+	w.addProcessEvent(history.Resumed, process)
 	if slices.Contains(w.silent, process) {
 		w.silent = without(w.silent, process)
 		w.alive = append(w.alive, process)
 		return
 	}
-	w.happen(history.Lost, process)
-	w.happen(history.Gone, process)
+	w.addProcessEvent(history.Lost, process)
+	w.addProcessEvent(history.Gone, process)
 }
 
-// takesOver declares a silent shard dead. Its running reconciles end when it is resumed.
-func (w *world) takesOver() {
+// declareDead declares a silent shard dead. Its running reconciles end when it is resumed.
+func (w *generator) declareDead() {
 	process, found := choose(w, w.silent)
 	if !found {
 		return
@@ -225,7 +225,7 @@ func (w *world) takesOver() {
 	}
 }
 
-func (w *world) creates() {
+func (w *generator) createObject() {
 	main := history.Object{Kind: mainKind.Kind, Namespace: "default", Name: fmt.Sprint("object-", w.IntN(100))}
 	if slices.Contains(w.mains, main) {
 		return
@@ -238,7 +238,7 @@ func (w *world) creates() {
 	w.createWithChild(main, shard)
 }
 
-func (w *world) deletes() {
+func (w *generator) deleteObject() {
 	main, found := choose(w, w.mains)
 	if _, busy := w.busy[main]; !found || busy {
 		return
@@ -248,7 +248,7 @@ func (w *world) deletes() {
 	w.remove(main)
 }
 
-func (w *world) begins() {
+func (w *generator) beginReconcile() {
 	main, found := choose(w, w.mains)
 	if _, busy := w.busy[main]; !found || busy {
 		return
@@ -260,7 +260,7 @@ func (w *world) begins() {
 	}
 }
 
-func (w *world) finishes() {
+func (w *generator) endReconcile() {
 	for _, object := range w.reconciled() {
 		if doing := w.busy[object]; slices.Contains(w.alive, doing.process) {
 			w.end(doing.process, object, doing.number, doing.version)
@@ -272,8 +272,8 @@ func (w *world) finishes() {
 
 func key(main history.Object) string { return assignment.Key(mainKind, main.Namespace, main.Name) }
 
-// settles does the next step of moving an object to its owner, and reports whether there was one.
-func (w *world) settles(main history.Object) bool {
+// moveOneStep does the next step of moving an object to its owner, and reports whether there was one.
+func (w *generator) moveOneStep(main history.Object) bool {
 	members := ringOf(w.members)
 	object, child := w.objects[main], w.objects[childOf(main)]
 	decision := assignment.DecideMain(assignment.Object{Shard: object.Shard, Draining: object.Draining, Destination: object.Destination}, members.Owner(key(main)), members)
@@ -298,20 +298,20 @@ func (w *world) settles(main history.Object) bool {
 }
 
 // rest completes everything that is in progress, and returns the time.
-func (w *world) rest() time.Time {
+func (w *generator) rest() time.Time {
 	for len(w.hung) > 0 {
-		w.wakes()
+		w.resumeProcess()
 	}
 	for len(w.silent) > 0 {
-		w.takesOver()
+		w.declareDead()
 	}
 	for len(w.busy) > 0 {
-		w.finishes()
+		w.endReconcile()
 	}
 	for {
 		again := false
 		for _, main := range w.mains {
-			again = w.settles(main) || again
+			again = w.moveOneStep(main) || again
 		}
 		if !again {
 			return w.now
@@ -320,7 +320,7 @@ func (w *world) rest() time.Time {
 }
 
 // check checks a history without limits on durations, because they are random.
-func check(w *world, quiet time.Time) oracle.Report {
+func check(w *generator, quiet time.Time) oracle.Report {
 	o := options()
 	o.Unowned, o.Apart, o.Settle = time.Hour, time.Hour, 100*time.Millisecond
 	o.Children = oneChild
@@ -342,7 +342,7 @@ func seeds(t *testing.T, n int, test func(t *testing.T, seed uint64)) {
 // TestRandomHistoriesHaveNoViolations of any rule.
 func TestRandomHistoriesHaveNoViolations(t *testing.T) {
 	seeds(t, 20, func(t *testing.T, seed uint64) {
-		w := newWorld(seed)
+		w := newGenerator(seed)
 		for range steps {
 			w.step()
 		}
@@ -362,8 +362,8 @@ func TestRandomHistoriesHaveNoViolations(t *testing.T) {
 
 // TestInjectedViolationIsFound among many allowed events.
 func TestInjectedViolationIsFound(t *testing.T) {
-	for name, inject := range map[string]func(w *world, main history.Object, shard, other string) finding{
-		"overlap": func(w *world, main history.Object, shard, _ string) finding {
+	for name, inject := range map[string]func(w *generator, main history.Object, shard, other string) finding{
+		"overlap": func(w *generator, main history.Object, shard, _ string) finding {
 			version := w.objects[main].Version
 			number := w.start(w.last[shard], main)
 			again := w.start(w.last[shard], main)
@@ -371,19 +371,19 @@ func TestInjectedViolationIsFound(t *testing.T) {
 			w.end(w.last[shard], main, again, version)
 			return finding{oracle.Overlap, main.String(), w.last[shard] + " " + w.last[shard]}
 		},
-		"foreign": func(w *world, main history.Object, _, other string) finding {
+		"foreign": func(w *generator, main history.Object, _, other string) finding {
 			w.reconcile(w.last[other], main)
 			return finding{oracle.Foreign, main.String(), w.last[other]}
 		},
-		"refused": func(w *world, main history.Object, _, _ string) finding {
+		"refused": func(w *generator, main history.Object, _, _ string) finding {
 			w.ask(history.Request{Object: main, Error: "no"})
 			return finding{oracle.Refused, main.String(), ""}
 		},
-		"delayed": func(w *world, main history.Object, _, _ string) finding {
+		"delayed": func(w *generator, main history.Object, _, _ string) finding {
 			w.ask(history.Request{Object: main, Took: 2 * time.Second})
 			return finding{oracle.Delayed, main.String(), ""}
 		},
-		"child first": func(w *world, main history.Object, shard, other string) finding {
+		"child first": func(w *generator, main history.Object, shard, other string) finding {
 			w.give(childOf(main), other)
 			w.handOver(childOf(main), shard)
 			return finding{oracle.LeftOwner, childOf(main).String(), shard}
@@ -391,14 +391,14 @@ func TestInjectedViolationIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seeds(t, 5, func(t *testing.T, seed uint64) {
-				w := newWorld(seed)
+				w := newGenerator(seed)
 				for range steps / 2 {
 					w.step()
 				}
 				w.rest()
 				for len(w.alive) < 2 || len(w.mains) == 0 {
 					w.joins()
-					w.creates()
+					w.createObject()
 				}
 				w.rest()
 				w.wait(time.Second) // so that all processes know the members

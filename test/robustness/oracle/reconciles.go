@@ -18,7 +18,7 @@ type reconcile struct {
 
 // addReconcile adds the start or end of a reconcile.
 func (t *timeline) addReconcile(event *history.Event) {
-	if event.What == history.Started {
+	if event.Type == history.Started {
 		t.reconciles = append(t.reconciles, &reconcile{
 			Reconcile: *event.Reconcile, process: event.Process, shard: event.Shard, start: event.Time,
 		})
@@ -98,7 +98,7 @@ func (r *run) starts() {
 			continue
 		}
 		allowed := r.staleness(one.Object)
-		if p.woken(one.start) {
+		if p.resumedBefore(one.start) {
 			allowed = 0 // it must check its membership first
 		}
 		if lost := r.lostLease(p, r.Lag); !lost.IsZero() && one.start.After(lost.Add(allowed)) {
@@ -117,7 +117,7 @@ func (r *run) startedOnOwn(one *reconcile, allowed time.Duration) {
 		r.found(Foreign, one.Object, one.start, one.end, []string{one.process}, "%s reconciled an object that is not in the record", one.shard)
 		return
 	}
-	read, known := slices.BinarySearchFunc(o.versions, one.Version, func(s seen, v uint64) int { return cmp.Compare(s.Version, v) })
+	read, known := slices.BinarySearchFunc(o.versions, one.Version, func(s observedWrite, v uint64) int { return cmp.Compare(s.Version, v) })
 	if one.Version == 0 || !known {
 		r.startedInTime(one, o, allowed)
 		return
@@ -151,7 +151,7 @@ func (r *run) startedInTime(one *reconcile, o *object, allowed time.Duration) {
 
 // taken returns the first write after a version that assigns another owner, or nil. A deletion does not: the last owner
 // may clean up.
-func (o *object) taken(version int) *seen {
+func (o *object) taken(version int) *observedWrite {
 	for i := version + 1; i < len(o.versions); i++ {
 		if o.versions[i].Shard != o.versions[version].Shard {
 			return &o.versions[i]

@@ -79,7 +79,7 @@ func (r *run) endState() {
 	}
 }
 
-func (r *run) endOfMain(o *object, last *seen, members *epoch) {
+func (r *run) endOfMain(o *object, last *observedWrite, members *epoch) {
 	if want := members.owner(o.Object); last.Shard != want {
 		r.found(EndState, o.Object, last.at, r.end, []string{last.Shard}, "its owner by the ring is %q, and its label says %q", want, last.Shard)
 		return
@@ -90,7 +90,7 @@ func (r *run) endOfMain(o *object, last *seen, members *epoch) {
 }
 
 // endOfChild checks that a child has the same owner as its controller, if it has one.
-func (r *run) endOfChild(o *object, last *seen) {
+func (r *run) endOfChild(o *object, last *observedWrite) {
 	if last.Controller == nil || r.byName[*last.Controller] == nil {
 		return
 	}

@@ -33,8 +33,8 @@ func oneChild(main *history.Write) map[history.Object]string {
 	return map[history.Object]string{childOf(main.Object): main.Content}
 }
 
-// story builds a history.
-type story struct {
+// historyBuilder builds a history.
+type historyBuilder struct {
 	events  []history.Event
 	now     time.Time
 	version uint64
@@ -47,24 +47,24 @@ type story struct {
 	leases  map[string]history.Lease
 }
 
-func newStory() *story {
-	return &story{
+func newHistoryBuilder() *historyBuilder {
+	return &historyBuilder{
 		now: epoch, numbers: map[string]int64{},
 		objects: map[history.Object]history.Write{}, leases: map[string]history.Lease{},
 	}
 }
 
 // wait advances the time.
-func (s *story) wait(d time.Duration) { s.now = s.now.Add(d) }
+func (s *historyBuilder) wait(d time.Duration) { s.now = s.now.Add(d) }
 
-func (s *story) add(event history.Event) {
+func (s *historyBuilder) add(event history.Event) {
 	event.Time = s.now
 	s.events = append(s.events, event)
 	s.wait(time.Millisecond)
 }
 
 // sorted returns the events as history.Read does.
-func (s *story) sorted() []history.Event {
+func (s *historyBuilder) sorted() []history.Event {
 	events := slices.Clone(s.events)
 	slices.SortStableFunc(events, func(a, b history.Event) int { return a.Time.Compare(b.Time) })
 	return events
@@ -73,11 +73,11 @@ func (s *story) sorted() []history.Event {
 // shardOf returns the shard of a process.
 func shardOf(process string) string { return strings.Split(process, "/")[0] }
 
-func (s *story) lease(shard, holder, instance string) {
+func (s *historyBuilder) lease(shard, holder, instance string) {
 	s.leaseWith(history.Lease{Shard: shard, Holder: holder, Instance: instance})
 }
 
-func (s *story) leaseWith(lease history.Lease) {
+func (s *historyBuilder) leaseWith(lease history.Lease) {
 	_, known := s.leases[lease.Shard]
 	renewal := known && s.leases[lease.Shard] == lease
 	s.leases[lease.Shard] = lease
@@ -87,42 +87,44 @@ func (s *story) leaseWith(lease history.Lease) {
 	if lease.Held() && !lease.Leaving {
 		s.members = append(s.members, lease.Shard)
 	}
-	s.add(history.Event{What: history.Leased, Lease: &lease})
+	s.add(history.Event{Type: history.Leased, Lease: &lease})
 }
 
 // announce marks a shard as leaving.
-func (s *story) announce(process string) {
+func (s *historyBuilder) announce(process string) {
 	s.leaseWith(history.Lease{Shard: shardOf(process), Holder: shardOf(process), Instance: process, Leaving: true})
 }
 
 // join makes a process join as the shard of its name.
-func (s *story) join(process string) {
+func (s *historyBuilder) join(process string) {
 	s.lease(shardOf(process), shardOf(process), process)
-	s.add(history.Event{What: history.Joined, Process: process, Shard: shardOf(process), Instance: process})
+	s.add(history.Event{Type: history.Joined, Process: process, Shard: shardOf(process), Instance: process})
 }
 
 // leave stops a process gracefully.
-func (s *story) leave(process string) {
-	s.add(history.Event{What: history.Left, Process: process, Shard: shardOf(process)})
+func (s *historyBuilder) leave(process string) {
+	s.add(history.Event{Type: history.Left, Process: process, Shard: shardOf(process)})
 	s.lease(shardOf(process), "", process)
-	s.happen(history.Gone, process)
+	s.addProcessEvent(history.Gone, process)
 }
 
 // ask adds a request of a user that ends now.
-func (s *story) ask(request history.Request) {
+func (s *historyBuilder) ask(request history.Request) {
 	request.Verb = "create"
-	s.add(history.Event{What: history.Asked, Request: &request})
+	s.add(history.Event{Type: history.Requested, Request: &request})
 }
 
-func (s *story) happen(what history.What, process string) {
-	s.add(history.Event{What: what, Process: process, Shard: shardOf(process)})
+func (s *historyBuilder) addProcessEvent(eventType history.EventType, process string) {
+	s.add(history.Event{Type: eventType, Process: process, Shard: shardOf(process)})
 }
 
 // takeOver makes the sharder take over the Lease of a silent shard.
-func (s *story) takeOver(process string) { s.lease(shardOf(process), "shardlease-controller", process) }
+func (s *historyBuilder) takeOver(process string) {
+	s.lease(shardOf(process), "shardlease-controller", process)
+}
 
 // write changes an object, and returns its version.
-func (s *story) write(object history.Object, change func(*history.Write)) uint64 {
+func (s *historyBuilder) write(object history.Object, change func(*history.Write)) uint64 {
 	s.version++
 	now, known := s.objects[object]
 	if !known || now.Deleted {
@@ -131,53 +133,53 @@ func (s *story) write(object history.Object, change func(*history.Write)) uint64
 	change(&now)
 	now.Version = s.version
 	s.objects[object] = now
-	s.add(history.Event{What: history.Wrote, Write: &now})
+	s.add(history.Event{Type: history.Wrote, Write: &now})
 	return s.version
 }
 
 // give is the sharder's write of a shard label.
-func (s *story) give(object history.Object, shard string) uint64 {
+func (s *historyBuilder) give(object history.Object, shard string) uint64 {
 	return s.write(object, func(w *history.Write) {
 		w.Shard, w.Manager, w.Draining, w.Destination = shard, "sharder", false, ""
 	})
 }
 
 // handOver is a shard's write of a shard label.
-func (s *story) handOver(object history.Object, shard string) uint64 {
+func (s *historyBuilder) handOver(object history.Object, shard string) uint64 {
 	return s.write(object, func(w *history.Write) {
 		w.Shard, w.Manager, w.Draining, w.Destination = shard, "shard", false, ""
 	})
 }
 
-func (s *story) drain(object history.Object, destination string) {
+func (s *historyBuilder) drain(object history.Object, destination string) {
 	s.write(object, func(w *history.Write) { w.Draining, w.Destination = true, destination })
 }
 
-func (s *story) remove(object history.Object) {
+func (s *historyBuilder) remove(object history.Object) {
 	s.write(object, func(w *history.Write) { w.Deleted = true })
 }
 
 // start starts a reconcile, without its version.
-func (s *story) start(process string, object history.Object) int64 {
+func (s *historyBuilder) start(process string, object history.Object) int64 {
 	s.numbers[process]++
 	number := s.numbers[process]
 	s.add(history.Event{
-		What: history.Started, Process: process, Shard: shardOf(process),
+		Type: history.Started, Process: process, Shard: shardOf(process),
 		Reconcile: &history.Reconcile{Number: number, Object: object},
 	})
 	return number
 }
 
 // end ends a reconcile with its version.
-func (s *story) end(process string, object history.Object, number int64, version uint64) {
+func (s *historyBuilder) end(process string, object history.Object, number int64, version uint64) {
 	s.add(history.Event{
-		What: history.Ended, Process: process, Shard: shardOf(process),
+		Type: history.Ended, Process: process, Shard: shardOf(process),
 		Reconcile: &history.Reconcile{Number: number, Object: object, Version: version},
 	})
 }
 
 // reconcile adds a complete reconcile of the current version of an object.
-func (s *story) reconcile(process string, object history.Object) {
+func (s *historyBuilder) reconcile(process string, object history.Object) {
 	number := s.start(process, object)
 	s.wait(10 * time.Millisecond)
 	s.end(process, object, number, s.objects[object].Version)
@@ -204,7 +206,7 @@ func childOf(main history.Object) history.Object {
 }
 
 // createWithChild creates a main object and its child on a shard.
-func (s *story) createWithChild(main history.Object, shard string) {
+func (s *historyBuilder) createWithChild(main history.Object, shard string) {
 	s.write(main, func(w *history.Write) { w.Shard = shard })
 	s.write(childOf(main), func(w *history.Write) { w.Shard, w.Controller = shard, &main })
 }

@@ -19,7 +19,7 @@ type timeline struct {
 	objects    []*object
 	byName     map[history.Object]*object
 	processes  map[string]*process
-	leases     map[string][]leased // by shard
+	leases     map[string][]observedLease // by shard
 	reconciles []*reconcile
 	asked      []history.Event
 	// epochs are the sets of members, ordered by version. The first is before any Lease.
@@ -29,17 +29,17 @@ type timeline struct {
 // object has all writes of an object, ordered by version.
 type object struct {
 	history.Object
-	versions []seen
+	versions []observedWrite
 }
 
-// seen is a write with the time at which it was observed.
-type seen struct {
+// observedWrite is a write with the time at which it was observed.
+type observedWrite struct {
 	history.Write
 	at time.Time
 }
 
-// leased is a write of a Lease with the time at which it was observed.
-type leased struct {
+// observedLease is a write of a Lease with the time at which it was observed.
+type observedLease struct {
 	history.Lease
 	at time.Time
 }
@@ -58,7 +58,7 @@ func (e *epoch) owner(o history.Object) string {
 
 func newTimeline(events []history.Event) *timeline {
 	t := &timeline{
-		byName: map[history.Object]*object{}, processes: map[string]*process{}, leases: map[string][]leased{},
+		byName: map[history.Object]*object{}, processes: map[string]*process{}, leases: map[string][]observedLease{},
 		epochs: []epoch{{members: ring.New(nil)}},
 	}
 	for i := range events {
@@ -71,7 +71,7 @@ func newTimeline(events []history.Event) *timeline {
 }
 
 func (t *timeline) add(event *history.Event) {
-	switch event.What {
+	switch event.Type {
 	case history.Wrote:
 		known := t.byName[event.Write.Object]
 		if known == nil {
@@ -79,11 +79,11 @@ func (t *timeline) add(event *history.Event) {
 			t.byName[event.Write.Object] = known
 			t.objects = append(t.objects, known)
 		}
-		known.versions = append(known.versions, seen{*event.Write, event.Time})
+		known.versions = append(known.versions, observedWrite{*event.Write, event.Time})
 	case history.Leased:
 		shard := event.Lease.Shard
-		t.leases[shard] = append(t.leases[shard], leased{*event.Lease, event.Time})
-	case history.Asked:
+		t.leases[shard] = append(t.leases[shard], observedLease{*event.Lease, event.Time})
+	case history.Requested:
 		t.asked = append(t.asked, *event)
 	case history.Started, history.Ended:
 		t.addReconcile(event)
@@ -106,18 +106,18 @@ func (t *timeline) finish() {
 		}
 	}
 	for _, o := range t.objects {
-		slices.SortStableFunc(o.versions, func(a, b seen) int { return cmp.Compare(a.Version, b.Version) })
-		o.versions = slices.CompactFunc(o.versions, func(a, b seen) bool { return a.Version == b.Version }) // two watchers recorded it
+		slices.SortStableFunc(o.versions, func(a, b observedWrite) int { return cmp.Compare(a.Version, b.Version) })
+		o.versions = slices.CompactFunc(o.versions, func(a, b observedWrite) bool { return a.Version == b.Version }) // two watchers recorded it
 	}
 	for _, writes := range t.leases {
-		slices.SortStableFunc(writes, func(a, b leased) int { return cmp.Compare(a.Version, b.Version) })
+		slices.SortStableFunc(writes, func(a, b observedLease) int { return cmp.Compare(a.Version, b.Version) })
 	}
 }
 
 // makeEpochs finds the changes of the members.
 func (t *timeline) makeEpochs() {
 	all := slices.Concat(slices.Collect(maps.Values(t.leases))...)
-	slices.SortFunc(all, func(a, b leased) int { return cmp.Compare(a.Version, b.Version) })
+	slices.SortFunc(all, func(a, b observedLease) int { return cmp.Compare(a.Version, b.Version) })
 	var shards, leaving []string
 	rings := map[string]*ring.Ring{} // calculating one takes milliseconds, and sets repeat
 	for i := range all {
@@ -152,8 +152,8 @@ func (t *timeline) epochAt(version uint64) int {
 	return after - 1
 }
 
-// live returns when a shard held its Lease and, if its processes are known, one of them was running.
-func (t *timeline) live(shard string) windows {
+// liveWindows returns when a shard held its Lease and, if its processes are known, one of them was running.
+func (t *timeline) liveWindows(shard string) windows {
 	var held []Window
 	writes := t.leases[shard]
 	for i := range writes {
@@ -183,8 +183,8 @@ func (t *timeline) until(i, n int, at func(int) time.Time) time.Time {
 	return t.end
 }
 
-// labelled returns when an object existed with each shard label.
-func (t *timeline) labelled(o *object) map[string]windows {
+// labelWindows returns when an object existed with each shard label.
+func (t *timeline) labelWindows(o *object) map[string]windows {
 	all := map[string][]Window{}
 	for i := range o.versions {
 		if v := &o.versions[i]; !v.Deleted {
@@ -199,8 +199,8 @@ func (t *timeline) labelled(o *object) map[string]windows {
 }
 
 // at returns the object at a version, or nil if it did not exist.
-func (o *object) at(version uint64) *seen {
-	var found *seen
+func (o *object) at(version uint64) *observedWrite {
+	var found *observedWrite
 	for i := range o.versions {
 		if o.versions[i].Version <= version {
 			found = &o.versions[i]
@@ -213,7 +213,7 @@ func (o *object) at(version uint64) *seen {
 }
 
 // last returns the object in the end, or nil if it was deleted.
-func (o *object) last() *seen {
+func (o *object) last() *observedWrite {
 	if last := &o.versions[len(o.versions)-1]; !last.Deleted {
 		return last
 	}

@@ -112,13 +112,13 @@ func (m *membership) Start(ctx context.Context) error {
 		return fmt.Errorf("reading this shard's own lease: %w", err)
 	}
 	joined, left := m.self, m.self
-	joined.What, joined.Instance = history.Joined, lease.Annotations[shardingv1alpha1.AnnotationInstance]
+	joined.Type, joined.Instance = history.Joined, lease.Annotations[shardingv1alpha1.AnnotationInstance]
 	m.recorder.Record(joined)
 	<-ctx.Done()
-	left.What = history.Left
+	left.Type = history.Left
 	// By its text, because the two versions of the library name the error differently.
 	if cause := context.Cause(ctx).Error(); strings.Contains(cause, "lease") && strings.Contains(cause, "lost") {
-		left.What = history.Lost
+		left.Type = history.Lost
 	}
 	m.recorder.Record(left)
 	return nil
@@ -165,11 +165,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		Object: history.Object{Kind: "ConfigMap", Namespace: request.Namespace, Name: request.Name},
 	}
 	event := r.self
-	event.What, event.Reconcile = history.Started, this
+	event.Type, event.Reconcile = history.Started, this
 	r.recorder.Record(event)
 	defer func() {
 		this.ContextEnded = ctx.Err() != nil
-		event.What = history.Ended
+		event.Type = history.Ended
 		r.recorder.Record(event)
 	}()
 	object := &corev1.ConfigMap{}

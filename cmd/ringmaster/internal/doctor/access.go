@@ -5,11 +5,15 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/config"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 	"github.com/ringmaster-project/ringmaster/internal/roles"
@@ -23,21 +27,24 @@ type Question struct {
 	Account types.NamespacedName
 
 	Verb, Group, Resource, Subresource, Namespace, Name string
+
+	// Optional is set if objects are assigned and reconciled without the permission.
+	Optional bool
 }
 
-// what is the resource as in an RBAC rule, with its group.
-func (q Question) what() string {
-	what := q.Resource
+// qualifiedResource is the resource as in an RBAC rule, with its group.
+func (q Question) qualifiedResource() string {
+	resource := q.Resource
 	if q.Subresource != "" {
-		what += "/" + q.Subresource
+		resource += "/" + q.Subresource
 	}
 	if q.Group != "" {
-		what += "." + q.Group
+		resource += "." + q.Group
 	}
 	if q.Name != "" {
-		what += " " + q.Name
+		resource += " " + q.Name
 	}
-	return what
+	return resource
 }
 
 // questionsOf expands the rules of roles into questions about an account. Roles count in a namespace,
@@ -105,14 +112,14 @@ func embeddedCRD() (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the embedded CRD: %w", err)
 	}
-	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == crdName })
-	if at < 0 {
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == crdName })
+	if i < 0 {
 		return nil, fmt.Errorf("reading the embedded CRD: %s not found", crdName)
 	}
-	return objects[at].Object, nil
+	return objects[i].Object, nil
 }
 
-// questions returns what the sharder and the shards need, as far as their accounts are known.
+// questions returns the permissions that the sharder and the shards need, as far as their accounts are known.
 func (f *Facts) questions() (questions []Question, err error) {
 	if account := f.Sharder.Account; account != nil {
 		own, err := sharderRoles()
@@ -127,12 +134,73 @@ func (f *Facts) questions() (questions []Question, err error) {
 			questions = append(questions, questionsOf(roles.ForSharder(r.spec()), template, f.Sharder.Namespace)...)
 		}
 		for _, account := range f.ShardAccounts[r.name].Value {
-			needed := roles.ForShards
-			if r.inProcess() {
-				needed = roles.ForInstances
-			}
-			questions = append(questions, questionsOf(needed(r.spec(), account), Question{Ring: r.name, Account: account}, account.Namespace)...)
+			questions = append(questions, r.questions(account)...)
 		}
 	}
 	return questions, nil
+}
+
+// questions returns what the shards of the ring need that run as an account.
+func (r *ring) questions(account types.NamespacedName) []Question {
+	spec, needed := r.spec(), roles.ForShards
+	if r.inProcess() {
+		needed = roles.ForInstances
+		if selectsByName(spec.Spec.NamespaceSelector) { // then it reads no namespaces
+			spec = spec.DeepCopy()
+			spec.Spec.NamespaceSelector = nil
+		}
+	}
+	questions := questionsOf(needed(spec, account), Question{Ring: r.name, Account: account}, account.Namespace)
+	// Shards of other implementations do not hand their objects over to each other.
+	foreign := !slices.ContainsFunc(r.available(), func(s shard) bool { return s.Annotations[shardingv1alpha1.AnnotationInstance] != "" })
+	for i := range questions {
+		q := &questions[i]
+		q.Optional = q.Resource == "events" || q.Resource == "controllerrings" || foreign && q.Resource == "leases" && q.Verb == "list"
+	}
+	return questions
+}
+
+// selectsByName reports whether a selector needs only the names of namespaces.
+func selectsByName(selector *metav1.LabelSelector) bool {
+	if selector == nil {
+		return true
+	}
+	for key := range selector.MatchLabels {
+		if key != corev1.LabelMetadataName {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key != corev1.LabelMetadataName })
+}
+
+// maxAccessNamespaces is the maximum number of namespaces in which a permission is checked one by one.
+const maxAccessNamespaces = 10
+
+// inNamespaces returns the questions about the namespaces that a ring selects, for each denied question about
+// all namespaces, by its index: shards whose caches are restricted to these namespaces do not need it.
+func (f *Facts) inNamespaces() map[int][]Question {
+	rings, all := map[string]*ring{}, map[int][]Question{}
+	for _, r := range f.rings() {
+		rings[r.name] = r
+	}
+	for i, answer := range f.Access.Value {
+		q, r := answer.Question, rings[answer.Ring]
+		served := f.Served.Value.Resources[schema.GroupResource{Group: q.Group, Resource: q.Resource}]
+		if answer.Allowed || q.Sharder || q.Namespace != "" || r == nil || r.inProcess() || !served.Namespaced {
+			continue // an in-process sharder needs its permissions in all namespaces
+		}
+		selector, err := r.selector(f)
+		if err != nil {
+			continue
+		}
+		namespaces := f.selected(selector)
+		if len(namespaces) > maxAccessNamespaces {
+			continue
+		}
+		for _, namespace := range namespaces {
+			q.Namespace = namespace
+			all[i] = append(all[i], q)
+		}
+	}
+	return all
 }

@@ -11,9 +11,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// expiringFraction of its lifetime is left when a certificate counts as expiring. It should have been
-// renewed by then: the sharder and cert-manager do so when a third is left.
-const expiringFraction = 6
+// A sixth of its lifetime is left when a certificate counts as expiring. It should have been renewed by
+// then: the sharder and cert-manager do so when a third is left. Users may renew those with a long lifetime
+// later.
+const expiringFraction, maxExpiring = 6, 30 * 24 * time.Hour
 
 // parseCertificates returns the certificates in PEM.
 func parseCertificates(content []byte) (all []*x509.Certificate, err error) {
@@ -41,13 +42,13 @@ func latest(certificates []*x509.Certificate) *x509.Certificate {
 	return last
 }
 
-func expired(certificate *x509.Certificate, now time.Time) bool {
+func isExpired(certificate *x509.Certificate, now time.Time) bool {
 	return now.After(certificate.NotAfter)
 }
 
-func expiring(certificate *x509.Certificate, now time.Time) bool {
+func isExpiring(certificate *x509.Certificate, now time.Time) bool {
 	lifetime := certificate.NotAfter.Sub(certificate.NotBefore)
-	return now.After(certificate.NotAfter.Add(-lifetime / expiringFraction))
+	return now.After(certificate.NotAfter.Add(-min(lifetime/expiringFraction, maxExpiring)))
 }
 
 const date = "2006-01-02 15:04 MST"
@@ -67,9 +68,9 @@ func evaluateAuthority(c *Check, f *Facts, ring, object string, client *admissio
 		return
 	}
 	switch last := latest(bundle); {
-	case expired(last, f.Now):
+	case isExpired(last, f.Now):
 		add(CAExpired, Failure, object, fmt.Sprintf("the CA in caBundle expired on %s, so API servers do not call the sharder", last.NotAfter.UTC().Format(date)))
-	case expiring(last, f.Now):
+	case isExpiring(last, f.Now):
 		add(CAExpiring, Warning, object, fmt.Sprintf("the CA in caBundle expires on %s and was not renewed", last.NotAfter.UTC().Format(date)))
 	}
 	if !f.Certificate.known() || len(f.Certificate.Value) == 0 {
@@ -83,13 +84,13 @@ func evaluateAuthority(c *Check, f *Facts, ring, object string, client *admissio
 	}
 	leaf := serving[0]
 	switch {
-	case expired(leaf, f.Now):
+	case isExpired(leaf, f.Now):
 		add(CertificateExpired, Failure, secret, fmt.Sprintf("the serving certificate expired on %s, so API servers do not call the sharder", leaf.NotAfter.UTC().Format(date)))
 		return
-	case expiring(leaf, f.Now):
+	case isExpiring(leaf, f.Now):
 		add(CertificateExpiring, Warning, secret, fmt.Sprintf("the serving certificate expires on %s and was not renewed", leaf.NotAfter.UTC().Format(date)))
 	}
-	if err := verify(serving, bundle, host(client), f.Now); err != nil && !expired(latest(bundle), f.Now) {
+	if err := verify(serving, bundle, host(client), f.Now); err != nil && !isExpired(latest(bundle), f.Now) {
 		add(CertificateNotTrusted, Failure, secret, fmt.Sprintf("API servers do not trust the serving certificate, because caBundle of %s does not match it: %v", object, err))
 	}
 }

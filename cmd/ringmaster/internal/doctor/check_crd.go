@@ -94,7 +94,7 @@ func notEstablished(crd map[string]any) string {
 func versionOf(crd map[string]any) map[string]any {
 	versions, _, _ := unstructured.NestedSlice(crd, "spec", "versions")
 	for _, item := range versions {
-		if version, is := item.(map[string]any); is && version["name"] == shardingv1alpha1.SchemeGroupVersion.Version {
+		if version, ok := item.(map[string]any); ok && version["name"] == shardingv1alpha1.SchemeGroupVersion.Version {
 			return version
 		}
 	}

@@ -26,14 +26,14 @@ func (r role) String() string {
 	return fmt.Sprintf("%s controlled by %s", groupResource(r.resource), groupResource(r.controller))
 }
 
-// evaluateKinds compares what rings list with what their shards declare on their Leases.
+// evaluateKinds compares the resources of rings with those that their shards declare on their Leases.
 func evaluateKinds(f *Facts, rings []*ring) *Check {
 	c := &Check{Name: checkKinds}
 	c.requireRings(f)
 	declared := 0
 	for _, r := range rings {
-		if r.declared == nil {
-			continue
+		if r.declared == nil || r.inProcessLeads(f.Now) != nil && !f.externalLeads() {
+			continue // no sharder uses spec.resources
 		}
 		notWatched, notListed, count := r.differences()
 		declared += count
@@ -112,7 +112,7 @@ func sortedRoles(found map[role][]string) []role {
 	return slices.SortedFunc(maps.Keys(found), func(a, b role) int { return cmp.Compare(a.String(), b.String()) })
 }
 
-// declaredResources returns what a shard declares on its Lease. Anybody may have written it.
+// declaredResources returns the resources that a shard declares on its Lease. Any client may have written them.
 func declaredResources(lease *coordinationv1.Lease) (resources []shardingv1alpha1.RingResource, ok bool) {
 	text := lease.Annotations[shardingv1alpha1.AnnotationResources]
 	const maxLength = 64 << 10

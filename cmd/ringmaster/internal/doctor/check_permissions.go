@@ -10,7 +10,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/roles"
 )
 
-// evaluatePermissions judges what the ServiceAccounts of the sharder and the shards may not do.
+// evaluatePermissions reports missing permissions of the ServiceAccounts of the sharder and the shards.
 func evaluatePermissions(f *Facts, rings []*ring) *Check {
 	c := &Check{Name: checkPermissions}
 	c.requireRings(f)
@@ -48,37 +48,37 @@ func evaluatePermissions(f *Facts, rings []*ring) *Check {
 	return c.message("all %d permissions of the sharder and the shards are granted", len(f.Access.Value))
 }
 
-// denied are the permissions that one account lacks for one ring.
-type denied struct {
+// missingPermissions are the permissions that one account lacks for one ring.
+type missingPermissions struct {
 	Question
 	verbs map[string][]string // by resource
 }
 
-func groupDenied(access []Access) []*denied {
+func groupDenied(access []Access) []*missingPermissions {
 	type key struct {
-		ring, account string
-		sharder       bool
+		ring, account     string
+		sharder, optional bool
 	}
-	groups := map[key]*denied{}
+	groups := map[key]*missingPermissions{}
 	for _, answer := range access {
 		if answer.Allowed {
 			continue
 		}
-		k := key{answer.Ring, answer.Account.String(), answer.Sharder}
+		k := key{answer.Ring, answer.Account.String(), answer.Sharder, answer.Optional}
 		if groups[k] == nil {
-			groups[k] = &denied{Question: answer.Question, verbs: map[string][]string{}}
+			groups[k] = &missingPermissions{Question: answer.Question, verbs: map[string][]string{}}
 		}
-		groups[k].verbs[answer.what()] = append(groups[k].verbs[answer.what()], answer.Verb)
+		groups[k].verbs[answer.qualifiedResource()] = append(groups[k].verbs[answer.qualifiedResource()], answer.Verb)
 	}
-	return slices.SortedFunc(maps.Values(groups), func(a, b *denied) int {
-		return cmp.Or(cmp.Compare(a.Ring, b.Ring), cmp.Compare(a.Account.String(), b.Account.String()))
+	return slices.SortedFunc(maps.Values(groups), func(a, b *missingPermissions) int {
+		return cmp.Or(cmp.Compare(a.Ring, b.Ring), cmp.Compare(a.Account.String(), b.Account.String()), cmp.Compare(a.qualifiedResource(), b.qualifiedResource()))
 	})
 }
 
-func (d *denied) finding(rings []*ring) Finding {
+func (d *missingPermissions) finding(rings []*ring) Finding {
 	var lacks []string
-	for _, what := range slices.Sorted(maps.Keys(d.verbs)) {
-		lacks = append(lacks, strings.Join(d.verbs[what], ",")+" "+what)
+	for _, resource := range slices.Sorted(maps.Keys(d.verbs)) {
+		lacks = append(lacks, strings.Join(d.verbs[resource], ",")+" "+resource)
 	}
 	found := Finding{Status: Failure, Ring: d.Ring, Object: "ServiceAccount/" + d.Account.String()}
 	switch {
@@ -97,6 +97,9 @@ func (d *denied) finding(rings []*ring) Finding {
 			found.Next = fmt.Sprintf("ringmaster role -f ring.yaml --shard %s --in-process | kubectl apply -f -", d.Account)
 		}
 		found.Cause = fmt.Sprintf("the shards of %s may not %s", d.Ring, strings.Join(lacks, "; "))
+	}
+	if d.Optional {
+		found.Status = Warning
 	}
 	return found
 }

@@ -10,7 +10,7 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
-// evaluateResources judges what the rings select: resources and namespaces.
+// evaluateResources checks the resources and namespaces that the rings select.
 func evaluateResources(f *Facts, rings []*ring) *Check {
 	c := &Check{Name: checkResources}
 	c.requireRings(f)

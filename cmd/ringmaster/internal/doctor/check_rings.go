@@ -78,7 +78,7 @@ func conditionFinding(r *ring, condition *metav1.Condition) Finding {
 
 // explained reports whether a finding says the same as a condition.
 func explained(rings *Check, ring string, condition *metav1.Condition, others []*Check) bool {
-	by := map[string][]Reason{
+	reasons := map[string][]Reason{
 		shardingv1alpha1.ReasonNoShards:          {RingHasNoShards},
 		shardingv1alpha1.ReasonUnknownResource:   {ResourceNotServed},
 		shardingv1alpha1.ReasonMissingPermission: {SharderLacksPermission},
@@ -87,7 +87,7 @@ func explained(rings *Check, ring string, condition *metav1.Condition, others []
 		shardingv1alpha1.ReasonTwoSharders:       {TwoSharders},
 	}[condition.Reason]
 	for _, check := range append([]*Check{rings}, others...) {
-		if check.has(ring, by...) {
+		if check.has(ring, reasons...) {
 			return true
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/prose"
 )
 
-// consequence is what follows from the lack of a sharder.
+// consequence describes the consequence of a missing sharder.
 const consequence = "new objects get no shard, and the objects of shards that die are not moved"
 
 func evaluateSharder(f *Facts, rings []*ring) *Check {
@@ -40,6 +40,7 @@ func evaluateElection(c *Check, f *Facts) {
 	case !election.known():
 		c.unreadable(object, election.Err)
 	case f.externalLeads():
+	case election.Value == nil && !f.Sharder.Pods.known(): // leader election may be disabled
 	case election.Value == nil:
 		c.add(Finding{
 			Reason: SharderMissing, Status: Failure, Object: object,

@@ -46,8 +46,11 @@ func evaluateWebhooks(f *Facts, rings []*ring) *Check {
 		if r.declared == nil || len(r.declared.Spec.Resources) == 0 {
 			continue
 		}
-		count++
 		webhook := f.webhookOf(r.name)
+		if webhook == nil && r.inProcessLeads(f.Now) != nil && !f.externalLeads() {
+			continue // the in-process sharder needs none, and the ControllerRing is unused
+		}
+		count++
 		if webhook == nil {
 			c.add(Finding{
 				Reason: WebhookMissing, Status: Failure, Ring: r.name,
@@ -81,7 +84,7 @@ func evaluateStale(c *Check, f *Facts) {
 	for i := range f.Webhooks.Value {
 		configuration := &f.Webhooks.Value[i]
 		name := configuration.Labels[shardingv1alpha1.LabelControllerRing]
-		if !f.wants(name) || slices.ContainsFunc(f.Rings.Value, func(r shardingv1alpha1.ControllerRing) bool { return r.Name == name }) {
+		if !f.selects(name) || slices.ContainsFunc(f.Rings.Value, func(r shardingv1alpha1.ControllerRing) bool { return r.Name == name }) {
 			continue
 		}
 		c.add(Finding{

@@ -24,6 +24,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/faultproxy"
 	"github.com/ringmaster-project/ringmaster/internal/manifest"
 	"github.com/ringmaster-project/ringmaster/internal/rig"
+	"github.com/ringmaster-project/ringmaster/internal/roles"
 )
 
 // clusterPlanting makes one thing wrong that concerns all rings. It returns the access to use.
@@ -165,15 +166,29 @@ func TestHealthyRing(t *testing.T) {
 	f.Expect(f.encode(report)).To(ContainSubstring("the serving certificate could not be read"))
 }
 
+// TestHealthyRingInOneNamespace has shards that may use the objects only in the namespace that the ring selects.
+func TestHealthyRingInOneNamespace(t *testing.T) {
+	f := setUp(t)
+	f.revoke("operator", "ring")
+	ring := f.ring()
+	ring.Spec.Resources = f.resources
+	for _, object := range roles.ForShards(ring, types.NamespacedName{Namespace: f.Namespace, Name: "operator"}) {
+		if role, is := object.(*rbacv1.ClusterRole); is {
+			f.grant("operator", "namespaced", &rbacv1.Role{Rules: role.Rules})
+		}
+	}
+	f.Expect(f.expect(f.Config, f.options()).Status).To(Equal(doctor.OK))
+}
+
 func TestHealthyRingWithInProcessSharder(t *testing.T) {
 	f := setUp(t)
 	f.runInProcess("shard-0_1234")
 	f.Expect(f.expect(f.Config, f.options()).Status).To(Equal(doctor.OK))
 }
 
-// TestRealSharder finds nothing while a real sharder runs, whose webhook labels the object of a dry-run
+// TestWebhookOfRealSharder finds nothing while a real sharder runs, whose webhook labels the object of a dry-run
 // create, and that it is gone when it has stopped. The object is a child: a Service would need a spec.
-func TestRealSharder(t *testing.T) {
+func TestWebhookOfRealSharder(t *testing.T) {
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t}
 	f.name = f.Namespace
 	f.resources = []shardingv1alpha1.RingResource{{

@@ -38,7 +38,7 @@ func Evaluate(f *Facts) *Report {
 }
 
 // unreadable reports that something could not be read.
-func (c *Check) unreadable(what string, err error) {
+func (c *Check) unreadable(subject string, err error) {
 	next := "check the connection to the API server and run the command again"
 	switch {
 	case apierrors.IsForbidden(err):
@@ -46,7 +46,7 @@ func (c *Check) unreadable(what string, err error) {
 	case errors.Is(err, errTimeout):
 		next = "run the command again with a longer --timeout"
 	}
-	c.add(Finding{Reason: NotReadable, Status: Unknown, Object: what, Cause: fmt.Sprintf("cannot be read: %v", err), Next: next})
+	c.add(Finding{Reason: NotReadable, Status: Unknown, Object: subject, Cause: fmt.Sprintf("cannot be read: %v", err), Next: next})
 }
 
 // requireRings reports that the rings or their Leases could not be read, without which a check would find

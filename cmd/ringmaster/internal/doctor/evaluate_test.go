@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +100,16 @@ func TestEvaluate(t *testing.T) {
 			f.Namespaces.Value = nil
 			f.Served.Value.Resources[schema.GroupResource{Group: "example.com", Resource: "websites"}] = ServedResource{}
 		}, checkResources, "ok"},
-		"a silent shard is not available":   {func(f *Facts) { f.Leases.Value[0] = *lease("shard-0", 2*time.Minute) }, checkRings, "failure RingHasNoShards"},
+		"a silent shard is not available": {func(f *Facts) { f.Leases.Value[0] = *lease("shard-0", 2*time.Minute) }, checkRings, "failure RingHasNoShards"},
+		"a shard whose clock is behind is available": {func(f *Facts) {
+			f.Leases.Value[0] = *lease("shard-0", 2*time.Minute)
+			f.Leases.Value[0].Labels[shardingv1alpha1.LabelState] = "ready"
+		}, checkRings, "ok"},
+		"a shard that was ready when the sharder stopped is not available": {func(f *Facts) {
+			f.Leases.Value[0] = *lease("shard-0", 2*time.Minute)
+			f.Leases.Value[0].Labels[shardingv1alpha1.LabelState] = "ready"
+			f.Sharder.Election.Value = lease("sharder", 2*time.Minute)
+		}, checkRings, "failure RingHasNoShards"},
 		"a shard that is late is available": {func(f *Facts) { f.Leases.Value[0] = *lease("shard-0", 50*time.Second) }, checkRings, "ok"},
 		"a leaving shard is not available": {func(f *Facts) {
 			f.Leases.Value[0].Annotations = map[string]string{shardingv1alpha1.AnnotationLeaving: "true"}
@@ -144,6 +155,21 @@ func TestEvaluate(t *testing.T) {
 			ready := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 			f.Sharder.Pods.Value = []corev1.Pod{{Status: corev1.PodStatus{Conditions: ready}}}
 		}, checkSharder, "ok"},
+		"a sharder whose pods cannot be read may run without leader election": {func(f *Facts) {
+			f.Sharder.Election.Value = nil
+			f.Sharder.Pods.Err = errForbidden
+		}, checkSharder, "unknown NotReadable"},
+		"the webhook of a ring": {func(*Facts) {}, checkWebhooks, "failure WebhookMissing"},
+		"an in-process sharder needs no webhook for an unused ControllerRing": {func(f *Facts) {
+			election := lease("web-sharder", time.Second)
+			election.Labels = map[string]string{shardingv1alpha1.LabelSharder: "web"}
+			f.Leases.Value, f.Sharder.Election.Value = append(f.Leases.Value, *election), nil
+		}, checkWebhooks, "ok"},
+		"optional permissions": {func(f *Facts) {
+			f.Access.Value = []Access{{Question: Question{Ring: "web", Verb: "create", Resource: "events", Optional: true}}}
+			f.ShardAccounts = map[string]Read[[]types.NamespacedName]{"web": {Value: make([]types.NamespacedName, 1)}}
+			f.Sharder.Account = &types.NamespacedName{}
+		}, checkPermissions, "warning ShardLacksPermission"},
 		"other rings": {func(f *Facts) { f.Only, f.Leases.Value = []string{"other"}, nil }, checkRings, "ok"},
 		"permissions that no account needs": {func(f *Facts) {
 			f.Sharder.Account = &types.NamespacedName{Namespace: "a", Name: "b"}
@@ -195,7 +221,7 @@ func TestQuestions(t *testing.T) {
 	questions := questionsOf([]runtime.Object{&rbacv1.Role{Rules: rules}, &rbacv1.ClusterRole{Rules: rules[:1]}}, Question{Ring: "web"}, "here")
 	var got []string
 	for _, q := range questions {
-		got = append(got, fmt.Sprintf("%s: %s %s in %q", q.Ring, q.Verb, q.what(), q.Namespace))
+		got = append(got, fmt.Sprintf("%s: %s %s in %q", q.Ring, q.Verb, q.qualifiedResource(), q.Namespace))
 	}
 	want := []string{
 		`web: create events in "here"`, `web: create events.events.k8s.io in "here"`,
@@ -204,6 +230,80 @@ func TestQuestions(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestQuestionsOfRing has a ring with an in-process sharder, which reads namespaces only for a selector of other labels than
+// their names.
+func TestQuestionsOfRing(t *testing.T) {
+	f := healthy()
+	election := lease("web-sharder", time.Second)
+	election.Labels = map[string]string{shardingv1alpha1.LabelSharder: "web"}
+	f.Rings.Value, f.Leases.Value = nil, append(f.Leases.Value, *election)
+	ask := func(selector, verb, resource string) (asked, optional bool) {
+		f.Leases.Value[0].Annotations = map[string]string{
+			shardingv1alpha1.AnnotationInstance: "i", shardingv1alpha1.AnnotationNamespaceSelector: selector,
+			shardingv1alpha1.AnnotationResources: `[{"group":"example.com","resource":"websites"}]`,
+		}
+		for _, q := range f.rings()[0].questions(types.NamespacedName{Namespace: "operators", Name: "operator"}) {
+			if q.Verb == verb && q.Resource == resource {
+				return true, q.Optional
+			}
+		}
+		return false, false
+	}
+	const byName, byLabel = `{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["a"]}]}`, `{"matchLabels":{"project":"true"}}`
+	for name, test := range map[string]struct {
+		selector, verb, resource string
+		asked, optional          bool
+	}{
+		"namespaces, by name":  {byName, "list", "namespaces", false, false},
+		"namespaces, by label": {byLabel, "list", "namespaces", true, false},
+		"objects":              {byName, "patch", "websites", true, false},
+		"events":               {byName, "create", "events", true, true},
+		"ControllerRings":      {byName, "get", "controllerrings", true, true},
+		"Leases":               {byName, "list", "leases", true, false},
+	} {
+		if asked, optional := ask(test.selector, test.verb, test.resource); asked != test.asked || optional != test.optional {
+			t.Errorf("%s: asked %t, optional %t", name, asked, optional)
+		}
+	}
+}
+
+// TestQuestionsInNamespaces asks again about the namespaces that the ring selects, unless there are many.
+func TestQuestionsInNamespaces(t *testing.T) {
+	denied := Question{Ring: "web", Verb: "patch", Group: "example.com", Resource: "websites"}
+	inNamespace, clusterScoped, sharder := denied, denied, denied
+	inNamespace.Namespace, clusterScoped.Resource, sharder.Sharder = "operators", "themes", true
+	f := healthy()
+	f.Access.Value = []Access{{denied, true}, {inNamespace, false}, {clusterScoped, false}, {sharder, false}, {denied, false}}
+	asked := denied
+	asked.Namespace = "project"
+	if diff := cmp.Diff(map[int][]Question{4: {asked}}, f.inNamespaces()); diff != "" {
+		t.Error(diff)
+	}
+	for i := range maxAccessNamespaces {
+		f.Namespaces.Value = append(f.Namespaces.Value, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)}})
+	}
+	if got := f.inNamespaces(); len(got) > 0 {
+		t.Errorf("in many namespaces: %v", got)
+	}
+}
+
+func TestExpiring(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, test := range map[string]struct {
+		age, left time.Duration
+		want      bool
+	}{
+		"not renewed at a third":                       {75 * day, 14 * day, true},
+		"about to be renewed":                          {60 * day, 30 * day, false},
+		"an authority of ten years, long before":       {9 * 365 * day, 365 * day, false},
+		"an authority of ten years, in the last month": {10 * 365 * day, 29 * day, true},
+	} {
+		if got := isExpiring(&x509.Certificate{NotBefore: now.Add(-test.age), NotAfter: now.Add(test.left)}, now); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 

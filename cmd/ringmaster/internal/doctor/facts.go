@@ -104,6 +104,6 @@ type Access struct {
 	Allowed bool
 }
 
-func (f *Facts) wants(ring string) bool {
+func (f *Facts) selects(ring string) bool {
 	return len(f.Only) == 0 || slices.Contains(f.Only, ring)
 }

@@ -44,7 +44,7 @@ type Options struct {
 }
 
 const (
-	// requestTimeout is the timeout of a single request.
+	// requestTimeout is the maximum timeout of a single request.
 	requestTimeout = 10 * time.Second
 	// concurrency is the maximum number of requests at the same time.
 	concurrency = 8
@@ -96,7 +96,9 @@ func newGatherer(config *rest.Config, options Options) (*gatherer, error) {
 		options.SharderNamespace = shardingv1alpha1.NamespaceSystem
 	}
 	g := &gatherer{Options: options, config: rest.CopyConfig(config), clock: &serverClock{now: options.Now}}
-	g.config.Timeout = requestTimeout
+	if g.config.Timeout <= 0 || g.config.Timeout > requestTimeout { // --request-timeout can shorten it
+		g.config.Timeout = requestTimeout
+	}
 	g.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return g.clock.observe(next) })
 	var err error
 	if g.core, err = kubernetes.NewForConfig(g.config); err != nil {
@@ -147,6 +149,7 @@ func (g *gatherer) gather(ctx context.Context) (*Facts, error) {
 		return nil, err
 	}
 	f.Access = g.access(ctx, questions)
+	g.accessInNamespaces(ctx, f)
 	return f, nil
 }
 
@@ -177,6 +180,9 @@ func (f *Facts) requireRings() error {
 	return nil
 }
 
+// errNoAnswer is the cause when a request takes too long.
+var errNoAnswer = errors.New("the API server did not answer in time")
+
 // errTimeout is the cause when the time for all checks is over.
 var errTimeout = errors.New("the timeout expired")
 
@@ -193,7 +199,7 @@ func explain(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w before it was read", errTimeout)
 	case errors.Is(err, context.DeadlineExceeded), strings.Contains(err.Error(), "Client.Timeout"):
-		return fmt.Errorf("the API server did not answer within %s", requestTimeout)
+		return errNoAnswer
 	}
 	return err
 }

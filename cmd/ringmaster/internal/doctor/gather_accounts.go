@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -68,8 +69,8 @@ func (g *gatherer) findSharder(ctx context.Context, f *Facts) {
 	if election := f.Sharder.Election.Value; election != nil {
 		// The identity is the name of the host, which is that of the pod, and a random part.
 		identity := holder(election)
-		if at := strings.LastIndex(identity, "_"); at > 0 {
-			if pod, err := g.core.CoreV1().Pods(g.SharderNamespace).Get(ctx, identity[:at], metav1.GetOptions{}); err == nil {
+		if end := strings.LastIndex(identity, "_"); end > 0 {
+			if pod, err := g.core.CoreV1().Pods(g.SharderNamespace).Get(ctx, identity[:end], metav1.GetOptions{}); err == nil {
 				f.Sharder.Account = accountOf(pod)
 			}
 		}
@@ -102,7 +103,7 @@ func accountOf(pod *corev1.Pod) *types.NamespacedName {
 	return &types.NamespacedName{Namespace: pod.Namespace, Name: name}
 }
 
-// access asks the API server what ServiceAccounts may do. After an error it asks nothing more.
+// access asks the API server for the permissions of ServiceAccounts. After an error it asks nothing more.
 func (g *gatherer) access(ctx context.Context, questions []Question) Read[[]Access] {
 	answers := make([]Access, len(questions))
 	var mu sync.Mutex
@@ -130,6 +131,26 @@ func (g *gatherer) access(ctx context.Context, questions []Question) Read[[]Acce
 		return Read[[]Access]{Err: failed}
 	}
 	return Read[[]Access]{Value: answers}
+}
+
+// accessInNamespaces asks again, in each namespace that the ring selects, what shards may not do in all namespaces.
+func (g *gatherer) accessInNamespaces(ctx context.Context, f *Facts) {
+	asked := f.inNamespaces()
+	if !f.Access.known() || len(asked) == 0 {
+		return
+	}
+	answers := g.access(ctx, slices.Concat(slices.Collect(maps.Values(asked))...))
+	if !answers.known() {
+		f.Access.Err = answers.Err
+		return
+	}
+	allowed := map[Question]bool{}
+	for _, answer := range answers.Value {
+		allowed[answer.Question] = answer.Allowed
+	}
+	for i, questions := range asked {
+		f.Access.Value[i].Allowed = !slices.ContainsFunc(questions, func(q Question) bool { return !allowed[q] })
+	}
 }
 
 func (g *gatherer) ask(ctx context.Context, q Question) (bool, error) {

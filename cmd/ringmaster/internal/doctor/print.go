@@ -80,9 +80,10 @@ func (c *Check) write(out io.Writer, coloured bool) {
 	if len(c.Findings) > 0 {
 		message = prose.Count(len(c.Findings), "finding")
 	}
-	fmt.Fprintf(out, "%s  %-*s  %s\n", paint(c.Status, fmt.Sprintf("%-*s", statusWidth, c.Status)), nameWidth, c.Name, message)
+	fmt.Fprintf(out, "%s  %-*s  %s\n", paint(c.Status, fmt.Sprintf("%-*s", statusWidth, c.Status)), nameWidth, c.Name, terminal.Printable(message))
 	for _, f := range c.Findings {
-		fmt.Fprintf(out, "  %s  %s: %s\n           next: %s\n", paint(f.Status, fmt.Sprintf("%-*s", statusWidth, f.Status)), f.Object, f.Cause, f.Next)
+		fmt.Fprintf(out, "  %s  %s: %s\n           next: %s\n", paint(f.Status, fmt.Sprintf("%-*s", statusWidth, f.Status)),
+			f.Object, terminal.Printable(f.Cause), f.Next)
 	}
 }
 

@@ -79,23 +79,25 @@ func (f *Facts) rings() []*ring {
 	}
 	var chosen []*ring
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if f.wants(name) {
-			all[name].judge(leases[name], f.Now)
+		if f.selects(name) {
+			r := all[name]
+			r.classifyLeases(leases[name], f.Now, r.inProcessLeads(f.Now) != nil || r.declared != nil && f.externalLeads())
 			chosen = append(chosen, all[name])
 		}
 	}
 	return chosen
 }
 
-// instant is a clock that stands still.
-type instant time.Time
+// fixedClock is a clock that stands still.
+type fixedClock time.Time
 
-func (i instant) Now() time.Time                  { return time.Time(i) }
-func (i instant) Since(t time.Time) time.Duration { return time.Time(i).Sub(t) }
+func (i fixedClock) Now() time.Time                  { return time.Time(i) }
+func (i fixedClock) Since(t time.Time) time.Duration { return time.Time(i).Sub(t) }
 
-// judge decides which Leases make shards, with the code of the sharder.
-func (r *ring) judge(leases []*coordinationv1.Lease, now time.Time) {
-	tracker := members.New(instant(now), func(string) {})
+// classifyLeases decides which Leases make shards, with the code of the sharder. A sharder that leads takes the Lease of a
+// silent shard over: if it shows the shard as ready, the clock of the shard is behind.
+func (r *ring) classifyLeases(leases []*coordinationv1.Lease, now time.Time, sharderLeads bool) {
+	tracker := members.New(fixedClock(now), func(string) {})
 	for _, lease := range leases {
 		tracker.Observe(lease)
 	}
@@ -108,7 +110,13 @@ func (r *ring) judge(leases []*coordinationv1.Lease, now time.Time) {
 	}
 	for _, lease := range leases {
 		key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
-		s := shard{Lease: lease, refusal: tracker.Refusal(key), held: held(lease), silent: silent(lease, now)}
+<<<<<<< HEAD
+		s := shard{Lease: lease, refusal: tracker.Refusal(key), held: held(lease)}
+		s.silent = silent(lease, now) && (!sharderLeads || lease.Labels[shardingv1alpha1.LabelState] != string(membership.Ready))
+=======
+		s := shard{Lease: lease, refusal: tracker.Refusal(key), held: isHeld(lease)}
+		s.silent = isSilent(lease, now) && !(sharderLeads && lease.Labels[shardingv1alpha1.LabelState] == string(membership.Ready))
+>>>>>>> r-edit2
 		if s.refusal == members.NameTaken {
 			s.namesake, _ = tracker.Incumbent(key)
 		}
@@ -167,7 +175,7 @@ func (r *ring) selector(f *Facts) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(selector)
 }
 
-func held(lease *coordinationv1.Lease) bool {
+func isHeld(lease *coordinationv1.Lease) bool {
 	return membership.Lease{Shard: lease.Name, Holder: holder(lease)}.Held()
 }
 
@@ -185,8 +193,8 @@ func duration(lease *coordinationv1.Lease) time.Duration {
 // its clock may differ from that of the API server.
 const silenceTolerance = 30 * time.Second
 
-// silent reports whether the holder of a Lease has not renewed it for so long that it is certainly late.
-func silent(lease *coordinationv1.Lease, now time.Time) bool {
+// isSilent reports whether the holder of a Lease has not renewed it for so long that it is certainly late.
+func isSilent(lease *coordinationv1.Lease, now time.Time) bool {
 	return now.Sub(renewTime(lease)) > 2*duration(lease)+silenceTolerance
 }
 
@@ -194,16 +202,16 @@ func renewTime(lease *coordinationv1.Lease) time.Time {
 	return ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
 }
 
-// leads reports whether the Lease of an election has a live holder.
-func leads(lease *coordinationv1.Lease, now time.Time) bool {
-	return lease != nil && holder(lease) != "" && !silent(lease, now)
+// isLeading reports whether the Lease of an election has a live holder.
+func isLeading(lease *coordinationv1.Lease, now time.Time) bool {
+	return lease != nil && holder(lease) != "" && !isSilent(lease, now)
 }
 
 // externalLeads reports whether the external sharder has a live leader. A sharder without leader election
 // (leaderElection.leaderElect: false) has no Lease.
 func (f *Facts) externalLeads() bool {
 	election := f.Sharder.Election
-	return leads(election.Value, f.Now) || election.known() && election.Value == nil && slices.ContainsFunc(f.Sharder.Pods.Value, ready)
+	return isLeading(election.Value, f.Now) || election.known() && election.Value == nil && slices.ContainsFunc(f.Sharder.Pods.Value, ready)
 }
 
 func ready(pod corev1.Pod) bool {
@@ -215,7 +223,7 @@ func ready(pod corev1.Pod) bool {
 // inProcessLeads returns the Lease of a live in-process sharder, or nil.
 func (r *ring) inProcessLeads(now time.Time) *coordinationv1.Lease {
 	for _, lease := range r.sharders {
-		if leads(lease, now) {
+		if isLeading(lease, now) {
 			return lease
 		}
 	}

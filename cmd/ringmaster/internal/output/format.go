@@ -1,4 +1,4 @@
-// Package output writes what a command prints for programs, in the formats of kubectl.
+// Package output writes the output of commands for programs, in the formats of kubectl.
 //
 // It guarantees that all commands take the same values for --output, and that each value is checked before the
 // command reads anything.
@@ -44,7 +44,7 @@ func (f *Format) Set(value string) error {
 		*f = format
 		return nil
 	}
-	if columns, is := strings.CutPrefix(value, columnsPrefix); is {
+	if columns, ok := strings.CutPrefix(value, columnsPrefix); ok {
 		if _, err := parseColumns(columns); err != nil {
 			return err
 		}

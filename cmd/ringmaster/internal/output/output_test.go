@@ -53,6 +53,23 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestLargeNumbers has a number that Go prints with an exponent if it is decoded as a float.
+func TestLargeNumbers(t *testing.T) {
+	large := row{"large", map[string]int{"apples": 12345678}}
+	document := output.Document{Root: report{[]row{large}}, Rows: []any{large}}
+	for format, want := range map[output.Format]string{
+		"custom-columns=A:.counts.apples":                      "A\n12345678\n",
+		"jsonpath={.rows[0].counts.apples}":                    "12345678",
+		"jsonpath={.rows[?(@.counts.apples>12345677)].name}":   "large",
+		"go-template={{range .rows}}{{.counts.apples}}{{end}}": "12345678",
+	} {
+		var text strings.Builder
+		if err := format.Write(&text, document, false); err != nil || text.String() != want {
+			t.Errorf("%s: %q, want %q (%v)", format, text.String(), want, err)
+		}
+	}
+}
+
 func TestInvalidFormats(t *testing.T) {
 	for value, want := range map[string]string{
 		"xml":                   `unknown format "xml": use table, wide, json, yaml, name, jsonpath=…, go-template=… or custom-columns=…`,

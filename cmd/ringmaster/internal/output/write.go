@@ -7,16 +7,17 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
-// Document is what a command prints for programs.
+// Document is the output of a command for programs.
 type Document struct {
 	// Root is printed as JSON and YAML, and passed to templates.
 	Root any
-	// Rows are what custom-columns prints, one in each line.
+	// Rows are the lines of custom-columns.
 	Rows []any
-	// Names are what the format name prints.
+	// Names are the lines of the format name.
 	Names []string
 }
 
@@ -44,7 +45,7 @@ func (f Format) Write(out io.Writer, document Document, noHeaders bool) error {
 	case Table, Wide:
 		return fmt.Errorf("a document cannot be written as a %s", f)
 	}
-	if definition, is := strings.CutPrefix(string(f), columnsPrefix); is {
+	if definition, ok := strings.CutPrefix(string(f), columnsPrefix); ok {
 		columns, err := parseColumns(definition)
 		if err != nil {
 			return err
@@ -62,13 +63,14 @@ func (f Format) Write(out io.Writer, document Document, noHeaders bool) error {
 	return printer.PrintObj(&unstructured.Unstructured{Object: content}, out)
 }
 
-// generic returns a value as its JSON decodes, with the names of fields that programs use.
+// generic returns a value as its JSON decodes, with the names of fields that programs use. Whole numbers stay whole: Go
+// prints large floats with an exponent.
 func generic(value any) (map[string]any, error) {
 	content, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
 	decoded := map[string]any{}
-	err = json.Unmarshal(content, &decoded)
+	err = utiljson.Unmarshal(content, &decoded)
 	return decoded, err
 }

@@ -146,8 +146,8 @@ func (f *fixture) adopt(name, controller, shard string) {
 	f.Expect(f.Client.Create(f.t.Context(), child)).To(Succeed())
 }
 
-// belongsTo returns the name of a ConfigMap that one of these shards should own.
-func (f *fixture) belongsTo(shard string, shards ...string) string {
+// configMapOwnedBy returns the name of a ConfigMap that one of these shards should own.
+func (f *fixture) configMapOwnedBy(shard string, shards ...string) string {
 	r := ring.New(shards)
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("object-%d", i)

@@ -29,7 +29,7 @@ func (r *Reader) forEachObject(ctx context.Context, client metadata.ResourceInte
 		page, err := client.List(ctx, options)
 		if apierrors.IsResourceExpired(err) && options.Continue != "" {
 			// The list took too long. The API server offers to continue with the current objects.
-			if expired, is := errors.AsType[*apierrors.StatusError](err); is && expired.ErrStatus.Continue != "" {
+			if expired, ok := errors.AsType[*apierrors.StatusError](err); ok && expired.ErrStatus.Continue != "" {
 				options.Continue = expired.ErrStatus.Continue
 				continue
 			}
@@ -81,14 +81,15 @@ func (r *Reader) countObjects(ctx context.Context, w *clusterState, namespace st
 	for _, f := range w.rings {
 		for i, counter := range f.counters {
 			if counter.err != nil {
-				f.warnings = append(f.warnings, fmt.Sprintf("%s are not counted: %v%s",
-					f.spread.Resources[i].Resource.GroupResource(), counter.err, permissionHint(counter.err, namespace)))
+				resource := f.spread.Resources[i].Resource.GroupResource()
+				f.warnings = append(f.warnings, fmt.Sprintf("%s are not counted: %v%s", resource, counter.err, permissionHint(counter.err, namespace)))
+				w.unreadable = append(w.unreadable, fmt.Sprintf("%s of ring %q: %v", resource, f.name, counter.err))
 			}
 		}
 	}
 }
 
-// permissionHint returns what to do if the user is not allowed to list objects.
+// permissionHint returns the next step if the user is not allowed to list objects.
 func permissionHint(err error, namespace string) string {
 	if apierrors.IsForbidden(err) && namespace == "" {
 		return ". To count the objects of one namespace, add -n"

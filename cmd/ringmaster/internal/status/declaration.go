@@ -26,8 +26,8 @@ type declaration struct {
 	// whether it does not exist in the namespace of the sharder.
 	election        *coordinationv1.Lease
 	electionMissing bool
-	// leasesUnreadable is whether the Leases could not be read.
-	leasesUnreadable bool
+	// leasesUnreadable is whether the Leases could not be read, and ringsUnreadable whether the ControllerRings could not.
+	leasesUnreadable, ringsUnreadable bool
 }
 
 // leases are the Leases of all rings.
@@ -35,7 +35,8 @@ type leases struct {
 	shards, sharders, leaders []coordinationv1.Lease
 	election                  *coordinationv1.Lease
 	electionMissing           bool
-	leasesUnreadable          bool
+
+	leasesUnreadable, ringsUnreadable bool
 }
 
 // declarations returns all rings, sorted by name: those with a ControllerRing, and those that only Leases name.
@@ -43,7 +44,10 @@ func declarations(rings []shardingv1alpha1.ControllerRing, found *leases) []*dec
 	all := map[string]*declaration{}
 	get := func(name string) *declaration {
 		if all[name] == nil {
-			all[name] = &declaration{name: name, election: found.election, electionMissing: found.electionMissing, leasesUnreadable: found.leasesUnreadable}
+			all[name] = &declaration{
+				name: name, election: found.election, electionMissing: found.electionMissing,
+				leasesUnreadable: found.leasesUnreadable, ringsUnreadable: found.ringsUnreadable,
+			}
 		}
 		return all[name]
 	}
@@ -128,14 +132,14 @@ func (d *declaration) selector() *metav1.LabelSelector {
 // merge adds resources to a list that lacks some of them.
 func merge(to, from []shardingv1alpha1.RingResource) []shardingv1alpha1.RingResource {
 	for _, added := range from {
-		at := slices.IndexFunc(to, func(known shardingv1alpha1.RingResource) bool { return known.GroupResource == added.GroupResource })
-		if at < 0 {
+		i := slices.IndexFunc(to, func(known shardingv1alpha1.RingResource) bool { return known.GroupResource == added.GroupResource })
+		if i < 0 {
 			to = append(to, added)
 			continue
 		}
 		for _, controlled := range added.ControlledResources {
-			if !slices.Contains(to[at].ControlledResources, controlled) {
-				to[at].ControlledResources = append(slices.Clone(to[at].ControlledResources), controlled)
+			if !slices.Contains(to[i].ControlledResources, controlled) {
+				to[i].ControlledResources = append(slices.Clone(to[i].ControlledResources), controlled)
 			}
 		}
 	}

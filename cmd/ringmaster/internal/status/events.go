@@ -14,7 +14,7 @@ import (
 
 // Event is an event of an object, of its ring, or of the Lease of a shard.
 type Event struct {
-	// About names what the event is about.
+	// About names the object of the event.
 	About   Reference    `json:"about"`
 	Type    string       `json:"type,omitempty"`
 	Reason  string       `json:"reason,omitempty"`
@@ -31,7 +31,7 @@ const (
 	maxListedEvents = 500
 )
 
-// eventSource is what events are read about.
+// eventSource is an object whose events are read.
 type eventSource struct {
 	Reference
 	kind string
@@ -39,7 +39,7 @@ type eventSource struct {
 	max  int
 }
 
-// eventSources returns what events to show: first those of the object itself, then those of its rings and of the
+// eventSources returns the objects whose events are shown: first the object itself, then those of its rings and of the
 // Leases of its owner and of the shard that should own it.
 func (o *objectState) eventSources() []eventSource {
 	sources := []eventSource{{o.Reference, o.kind, o.UID, maxObjectEvents}}

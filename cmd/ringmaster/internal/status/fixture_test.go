@@ -72,11 +72,11 @@ func elected(holder string, changes ...func(*coordinationv1.Lease)) *coordinatio
 }
 
 func resource(name string, controlled ...string) shardingv1alpha1.RingResource {
-	made := shardingv1alpha1.RingResource{GroupResource: groupResource(name)}
+	r := shardingv1alpha1.RingResource{GroupResource: groupResource(name)}
 	for _, c := range controlled {
-		made.ControlledResources = append(made.ControlledResources, groupResource(c))
+		r.ControlledResources = append(r.ControlledResources, groupResource(c))
 	}
-	return made
+	return r
 }
 
 func groupResource(name string) shardingv1alpha1.GroupResource {

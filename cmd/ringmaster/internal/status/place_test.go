@@ -16,8 +16,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/ring"
 )
 
-// belongsTo returns the name of a website that one of these shards should own.
-func belongsTo(shard string, shards ...string) string {
+// websiteOwnedBy returns the name of a website that one of these shards should own.
+func websiteOwnedBy(shard string, shards ...string) string {
 	r := ring.New(shards)
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("website-%d", i)
@@ -28,7 +28,7 @@ func belongsTo(shard string, shards ...string) string {
 }
 
 // ofA is a website that a should own if the shards are a and b.
-var ofA = belongsTo("a", "a", "b")
+var ofA = websiteOwnedBy("a", "a", "b")
 
 // inRing returns a ring with an active external sharder.
 func inRing(shards ...*coordinationv1.Lease) *ringState {
@@ -75,7 +75,7 @@ func TestReasonsOfMainObjects(t *testing.T) {
 		"draining":                 {both(), asked(12 * time.Second), Draining, []string{"b was asked 12s ago to release the object", "a gets it next"}},
 		"draining slowly":          {both(), asked(10 * time.Minute), Draining, []string{"b was asked 10m ago", "check the logs of b"}},
 		"drained by others":        {both(), website(ofA, "b", "true"), Draining, []string{"b was asked to release the object, and has not done so yet; a gets it next."}},
-		"drained to another":       {inRing(lease("a"), lease("b"), lease("c")), website(belongsTo("a", "a", "b", "c"), "b", "c"), Draining, []string{"a gets it next", "The request still names c."}},
+		"drained to another":       {inRing(lease("a"), lease("b"), lease("c")), website(websiteOwnedBy("a", "a", "b", "c"), "b", "c"), Draining, []string{"a gets it next", "The request still names c."}},
 		"to be drained":            {both(), website(ofA, "b"), DrainPending, []string{"b owns the object, but a should", "next resync"}},
 		"to be undrained":          {both(), website(ofA, "a", "b"), UndrainPending, []string{"should keep it now"}},
 		"unreadable Leases":        {leasesUnreadable, website(ofA, "a"), Unknown, []string{"the Leases of the shards cannot be read"}},
@@ -145,7 +145,7 @@ func TestReasonsOfControlledObjects(t *testing.T) {
 		"whose controller cannot be read":  {all(), deployment(ofA, "b"), &relatedObject{err: errors.New("no")}, Unknown, "cannot be read"},
 		"that nobody controls":             {all(), deployment(""), nil, NotSharded, "The ring ignores the object: it has no controller."},
 		"that nobody controls any longer":  {all(), deployment("", "a"), nil, NotSharded, "a reconciles the object as long as it has the label"},
-		"that something else controls":     {all(), foreign(), nil, NotSharded, "its controller is a Other.other, which the ring does not spread."},
+		"that something else controls":     {all(), foreign(), nil, NotSharded, "its controller is a Other.other, which the ring does not list."},
 		"whose controller is not assigned": {all(), deployment(ofA, "b"), parent(), WithController, "stays with b until it has one."},
 	} {
 		t.Run(name, func(t *testing.T) {

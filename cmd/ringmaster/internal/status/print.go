@@ -76,7 +76,7 @@ func (p *printer) line(colour terminal.Colour, format string, args ...any) {
 	if p.err != nil {
 		return
 	}
-	text := fmt.Sprintf(format, args...)
+	text := terminal.Printable(fmt.Sprintf(format, args...))
 	if p.coloured {
 		text = terminal.Paint(colour, text)
 	}
@@ -104,7 +104,7 @@ func (p *printer) report(r *Report, wide bool) {
 	}
 }
 
-// ring writes the shards of a ring, and what is wrong with it.
+// ring writes the shards and the problems of a ring.
 func (p *printer) ring(ring *Ring, r *Report, wide bool) {
 	p.line(terminal.Plain, "")
 	p.line(terminal.Strong, "%s", ring.Name)

@@ -39,17 +39,17 @@ const (
 // slowDrain is the age from which a drain without a timeout counts as overdue, as in the condition Drained.
 const slowDrain = time.Minute
 
-// problems returns what is wrong with a ring. Without counts it relies on the conditions: their reasons, not their
+// problems returns the problems of a ring. Without counts it relies on the conditions: their reasons, not their
 // messages, are what programs may interpret.
 func (f *ringState) problems(r *Ring, now time.Time) []Problem {
 	var problems []Problem
 	add := func(kind ProblemType, format string, args ...any) {
 		problems = append(problems, Problem{kind, fmt.Sprintf(format, args...)})
 	}
-	if r.Ready.Status != metav1.ConditionTrue {
+	if r.Ready.Status != metav1.ConditionTrue && (!f.ringsUnreadable || r.Ready.Status != metav1.ConditionUnknown) {
 		add(NotReady, "%s", r.Ready.summary())
 	}
-	if !f.leasesUnreadable && !anyActive(r.Sharders, "") && r.Ready.Reason != reasonNoSharder {
+	if !f.leasesUnreadable && !f.ringsUnreadable && !anyActive(r.Sharders, "") && r.Ready.Reason != reasonNoSharder {
 		add(NoSharder, "no sharder is active")
 	}
 	for i := range r.Shards {

@@ -39,6 +39,8 @@ func TestProblems(t *testing.T) {
 	}
 	silent := healthy()
 	silent.election = lease("sharder", heldBy("sharder-0"), renewed(time.Hour))
+	noRings, noShards := uncounted(ringStateOf(nil, lease("a"))), uncounted(ringStateOf(nil, lease("a", heldBy(""))))
+	noRings.ringsUnreadable, noShards.ringsUnreadable = true, true
 	for name, test := range map[string]struct {
 		ring *ringState
 		want []ProblemType
@@ -55,6 +57,8 @@ func TestProblems(t *testing.T) {
 		"another condition":           {of(conditionFor("SoleSharder", "TwoSharders")), nil},
 		"sharder not active":          {uncounted(silent), []ProblemType{NoSharder}},
 		"dead shard not taken over":   {uncounted(ringStateOf(controllerRing(isReady), lease("a"), lease("b", renewed(time.Hour)))), []ProblemType{OrphanedObjects}},
+		"rings unreadable":            {noRings, nil},
+		"rings unreadable, no shards": {noShards, []ProblemType{NotReady}},
 		"in-process, no sharder":      {uncounted(ringStateOf(nil, lease("a"))), []ProblemType{NotReady}},
 		"counted, none":               {count(healthy(), "a", 0), nil},
 		"counted, unassigned":         {count(healthy(), "", 0), []ProblemType{UnassignedObjects}},
@@ -92,10 +96,13 @@ func TestPublishedCounts(t *testing.T) {
 		lease("left", heldBy(""), publishes(`{"websites.example.com":9}`)))).report(now)
 	foreign := uncounted(ringStateOf(controllerRing(isReady), lease("a", publishes(`{"websites.example.com":6,"deployments.apps":{"later":"form"}}`)), lease("b"), lease("c", publishes("invalid")))).report(now)
 	foreign.Name = "foreign"
+	dead := uncounted(ringStateOf(controllerRing(isReady), lease("a", heldBy(""), publishes(`{"websites.example.com":6,"deployments.apps":5}`)))).report(now)
+	dead.Name = "dead"
 	const want = `
 RING      READY   SHARDS   OBJECTS   ASSIGNED   DRAINED   IMBALANCE   SHARDER
 ring      True       2/2        13   True       False          1.50   external
 foreign   True       3/3       6+?   ?          ?                 ?   external
+dead      True       0/0         ?   ?          ?                 -   external
 
 ring
   SHARD   NAMESPACE   STATE   LEASE AGE   WEBSITES   DEPLOYMENTS   OBJECTS
@@ -112,8 +119,13 @@ foreign
   c       system      ready   60m                ?             ?         ?
   (all)                                          ?             ?       6+?
   Number of objects not published by: a, b, c. To count all objects, add --count.
+
+dead
+  SHARD   NAMESPACE   STATE   LEASE AGE   WEBSITES   DEPLOYMENTS   OBJECTS
+  a       system      left    60m                -             -         -
+  (all)                                          ?             ?         ?
 `
-	report := &Report{Time: metav1.Time{Time: now}, Rings: []Ring{both, foreign}}
+	report := &Report{Time: metav1.Time{Time: now}, Rings: []Ring{both, foreign, dead}}
 	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), printed(t, report, Table, false)); diff != "" {
 		t.Error(diff)
 	}
@@ -122,8 +134,9 @@ foreign
 		t.Errorf("unknown numbers must be absent: %s", got)
 	}
 	for format, want := range map[Format]string{
-		"name":                      "controllerring.sharding.timebertt.dev/ring\ncontrollerring.sharding.timebertt.dev/foreign\n",
-		"custom-columns=N:.objects": "N\n13\n<none>\n",
+		"name": "controllerring.sharding.timebertt.dev/ring\ncontrollerring.sharding.timebertt.dev/foreign\n" +
+			"controllerring.sharding.timebertt.dev/dead\n",
+		"custom-columns=N:.objects": "N\n13\n<none>\n<none>\n",
 	} {
 		if got := printed(t, report, format, false); got != want {
 			t.Errorf("%s: %s", format, got)

@@ -31,7 +31,7 @@ type Reader struct {
 	now      func() time.Time
 }
 
-// Query selects what a report is about.
+// Query selects the subject of a report.
 type Query struct {
 	// Rings are the names of rings. Without names, the report is about all rings.
 	Rings []string
@@ -92,7 +92,7 @@ func (r *Reader) Rings(ctx context.Context, query Query) (*Report, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	report.Time = metav1.Time{Time: r.now()}
+	report.Time, report.Unreadable = metav1.Time{Time: r.now()}, w.unreadable
 	for _, f := range w.rings {
 		if f.ring == nil && w.replacedByLeader(f, report.Time.Time) {
 			continue
@@ -101,12 +101,21 @@ func (r *Reader) Rings(ctx context.Context, query Query) (*Report, error) {
 		ring.Warnings = append(ring.Warnings, w.leaderWarnings(&ring, report.Time.Time)...)
 		report.Rings = append(report.Rings, ring)
 	}
+	if w.ringsErr != nil && !inProcessOnly(query, report.Rings) {
+		report.Unreadable = append(report.Unreadable, fmt.Sprintf("ControllerRings: %v", w.ringsErr))
+	}
 	for _, l := range w.leaders {
 		if !l.isLeftover(w.rings, report.Time.Time) {
 			report.Leaders = append(report.Leaders, l.report(report.Time.Time))
 		}
 	}
 	return report, nil
+}
+
+// inProcessOnly reports whether all rings that the user has named have an active in-process sharder, which does not
+// need a ControllerRing.
+func inProcessOnly(query Query, rings []Ring) bool {
+	return len(query.Rings) > 0 && !slices.ContainsFunc(rings, func(r Ring) bool { return !anyActive(r.Sharders, InProcess) })
 }
 
 // requireNamespace returns an error if a namespace does not exist. A user who may not read namespaces is trusted.
@@ -120,11 +129,14 @@ func (r *Reader) requireNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// clusterState is what was read about all rings.
+// clusterState is the state that was read of all rings.
 type clusterState struct {
 	rings    []*ringState
 	leaders  []leaderLease
 	warnings []string
+	// unreadable is what could not be read, as in a Report, and ringsErr why the ControllerRings could not.
+	unreadable []string
+	ringsErr   error
 	// readable are the namespaces whose Leases can be read, if those of all namespaces cannot.
 	readable []string
 }
@@ -157,7 +169,9 @@ func (r *Reader) readRings(ctx context.Context, query Query) (*clusterState, err
 	}
 	if leasesErr != nil {
 		w.warn("the Leases of shards are not shown: %v", leasesErr)
+		w.unreadable = append(w.unreadable, fmt.Sprintf("Leases of shards: %v", leasesErr))
 	}
+	w.ringsErr, found.ringsUnreadable = ringsErr, ringsErr != nil
 	chosen, err := w.choose(declarations(list.Items, found), leaderLeases(found.leaders), query.Rings)
 	if err != nil {
 		return nil, err
@@ -168,7 +182,7 @@ func (r *Reader) readRings(ctx context.Context, query Query) (*clusterState, err
 	return w, nil
 }
 
-// newRingState returns what is known without discovery.
+// newRingState returns the state that is known without discovery.
 func newRingState(d *declaration) *ringState {
 	spec, warnings := d.spec()
 	return &ringState{declaration: d, kinds: kindsOf(spec.Spec.Resources), warnings: warnings}

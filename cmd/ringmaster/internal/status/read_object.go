@@ -202,11 +202,11 @@ func (r *Reader) readRelated(ctx context.Context, s *objectInRing) {
 	if err != nil {
 		return // it has no controller that is sharded
 	}
-	at := slices.IndexFunc(s.ring.spread.Resources, func(known catalog.Resource) bool { return known.Main() && known.Kind.GroupKind == owner.Kind.GroupKind })
-	if at < 0 {
+	i := slices.IndexFunc(s.ring.spread.Resources, func(known catalog.Resource) bool { return known.Main() && known.Kind.GroupKind == owner.Kind.GroupKind })
+	if i < 0 {
 		return
 	}
-	resource := &s.ring.spread.Resources[at]
+	resource := &s.ring.spread.Resources[i]
 	controller := &relatedObject{Reference: Reference{resource.Resource.GroupResource().String(), owner.Namespace, owner.Name}}
 	controller.object, controller.err = r.get(ctx, resource.Resource, owner.Namespace, owner.Name)
 	if controller.err != nil {

@@ -59,13 +59,13 @@ func TestCount(t *testing.T) {
 	}))
 }
 
-// TestDrainAge finds in the metadata of objects when a drain began.
-func TestDrainAge(t *testing.T) {
+// TestDrainSince finds in the metadata of objects when a drain began.
+func TestDrainSince(t *testing.T) {
 	f := setUp(t, rig.Shared(t))
 	f.declare()
 	f.join("a")
 	f.join("b")
-	object, drain := f.belongsTo("b", "a", "b"), shardingv1alpha1.LabelDrain(f.name)
+	object, drain := f.configMapOwnedBy("b", "a", "b"), shardingv1alpha1.LabelDrain(f.name)
 	f.create("a", object, "another")
 	f.Expect(f.ring().Total.OldestDrain).To(BeNil())
 	written := f.label(object, drain, "b")
@@ -258,6 +258,7 @@ func TestPermissions(t *testing.T) {
 	f.Expect(got.Warnings).To(ConsistOf(ContainSubstring("secrets are not counted: ")))
 	f.Expect(got.Shards).To(HaveLen(1))
 	f.Expect(got.Shards[0].State).To(Equal(status.StateUnknown))
+	f.Expect(report.Unreadable).To(ConsistOf(HavePrefix("Leases of shards: "), HavePrefix(`secrets of ring "`+f.name+`": `)))
 
 	report, err := somebody.Objects(t.Context(), query, []status.Name{{Type: "cm", Name: "object"}})
 	f.Expect(err).NotTo(HaveOccurred())
@@ -286,6 +287,7 @@ func TestPermissionsInOneNamespace(t *testing.T) {
 		ContainSubstring("ControllerRings are not shown: "),
 		ContainSubstring("only the Leases of the namespaces "+f.Namespace+" are shown: "),
 	))
+	f.Expect(report.Unreadable).To(ConsistOf(HavePrefix("ControllerRings: ")))
 	_, err := somebody.Rings(t.Context(), status.Query{})
 	f.Expect(err).To(MatchError(ContainSubstring("nothing can be read: it needs permission to list controllerrings")))
 }

@@ -19,8 +19,10 @@ type Report struct {
 	Objects []Object `json:"objects,omitempty"`
 	// Leaders are set in a report on rings: operators in which one instance reconciles all objects.
 	Leaders []Leader `json:"leaders,omitempty"`
-	// Warnings are about the whole report, such as what the user is not allowed to read.
+	// Warnings are about the whole report, such as missing permissions of the user.
 	Warnings []string `json:"warnings,omitempty"`
+	// Unreadable is what could not be read: without it, a ring without problems may still have some.
+	Unreadable []string `json:"unreadable,omitempty"`
 }
 
 // Leader is the state of an operator in which one instance reconciles all objects while the others wait.
@@ -64,16 +66,17 @@ type Ring struct {
 	Available int `json:"available"`
 	// Kinds are the resources that are sharded.
 	Kinds []Kind `json:"kinds,omitempty"`
-	// Objects is the number of objects, or unset if a member does not publish how many it owns.
+	// Objects is the number of objects, or unset if it is not known: a member does not publish how many it owns, or
+	// there is none.
 	Objects *int `json:"objects,omitempty"`
 	// Total is the sum over all kinds that could be read. It is set if the objects were counted.
 	Total *Counts `json:"total,omitempty"`
 	// Imbalance is the highest number of main objects of an available shard, divided by the mean of all available
 	// shards. It is unset if it is not known, or without objects or shards.
 	Imbalance float64 `json:"imbalance,omitempty"`
-	// Problems are what --exit-code fails for.
+	// Problems are the reasons why --exit-code fails.
 	Problems []Problem `json:"problems,omitempty"`
-	// Warnings are what a person should check.
+	// Warnings are findings that a person should check.
 	Warnings []string `json:"warnings,omitempty"`
 }
 

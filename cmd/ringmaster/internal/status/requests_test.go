@@ -81,20 +81,20 @@ func TestStatusListsNoObjects(t *testing.T) {
 		f.Expect(err).NotTo(HaveOccurred())
 		return report
 	}
-	for _, what := range []string{"status", "one interval of status --watch"} {
+	for _, command := range []string{"status", "one interval of status --watch"} {
 		report := read(status.Query{})
 		all, objects := requests.since()
-		t.Logf("%s: %d requests, %d of them for objects: %v", what, len(all), objects, all)
+		t.Logf("%s: %d requests, %d of them for objects: %v", command, len(all), objects, all)
 		f.Expect(objects).To(BeZero())
 		f.Expect(len(all)).To(BeNumerically("<=", 5))
 		f.Expect(report.Counted).To(BeFalse())
 		f.Expect(*report.Rings[0].Objects).To(Equal(1000))
 		f.Expect(report.Rings[0].Total).To(BeNil())
 	}
-	for _, what := range []string{"status --count", "one interval of status --count --watch"} {
+	for _, command := range []string{"status --count", "one interval of status --count --watch"} {
 		report := read(status.Query{Count: true})
 		all, objects := requests.since()
-		t.Logf("%s: %d requests, %d of them for objects", what, len(all), objects)
+		t.Logf("%s: %d requests, %d of them for objects", command, len(all), objects)
 		f.Expect(objects).To(BeNumerically(">=", 3), "two pages of ConfigMaps, and the Secrets")
 		f.Expect(report.Counted).To(BeTrue())
 		f.Expect(report.Rings[0].Total.Objects).To(Equal(1000))

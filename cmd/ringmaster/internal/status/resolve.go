@@ -19,7 +19,7 @@ func (r *Reader) resolveAll(ctx context.Context, w *clusterState) error {
 		spec, _ := f.spec()
 		var err error
 		f.spread, err = catalog.Resolve(spec, r.mapper, r.defaultNamespaces(ctx, f.declaration))
-		if unknown, is := errors.AsType[*catalog.UnknownResourceError](err); is {
+		if unknown, ok := errors.AsType[*catalog.UnknownResourceError](err); ok {
 			f.unknown = unknown.Resources
 		} else if err != nil {
 			return fmt.Errorf("looking up the resources of ring %q: %w", f.name, err)

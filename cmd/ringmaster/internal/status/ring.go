@@ -22,7 +22,7 @@ type ringState struct {
 	*declaration
 	// kinds are the resources that are sharded.
 	kinds []Kind
-	// warnings are what was noticed while reading.
+	// warnings are problems found while reading.
 	warnings []string
 
 	// The following is set after resolve.
@@ -67,6 +67,7 @@ func (f *ringState) conditions(shards *shardSet, sharders []Sharder) (ready Cond
 		case len(shards.members.Shards()) == 0:
 			ready.Status, ready.Reason = metav1.ConditionFalse, shardingv1alpha1.ReasonNoShards
 			ready.Message = "No shard is available: start the controller."
+		case f.ringsUnreadable && !anyActive(sharders, ""): // it may have a ControllerRing
 		case !anyActive(sharders, ""):
 			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonNoSharder, "No sharder is active."
 		default:
@@ -130,9 +131,9 @@ func (f *ringState) addCounts(r *Ring, c *shardSet) {
 // addPublished adds kinds and shards with the numbers of objects that the members publish on their Leases.
 func (f *ringState) addPublished(r *Ring, c *shardSet) {
 	r.Kinds = f.kinds
-	sum, known := 0, !f.leasesUnreadable
+	sum, known := 0, r.Members > 0 // without a member, no shard publishes how many objects are orphaned
 	for _, shard := range c.shards {
-		if !shard.Member { // what it published last is out of date
+		if !shard.Member { // its last published numbers are out of date
 			continue
 		}
 		shard.addPublished(f.kinds)
@@ -242,7 +243,7 @@ func imbalance(r *Ring) float64 {
 	return float64(int(ratio*hundredths+0.5)) / hundredths
 }
 
-// ringWarnings returns what is wrong with the ControllerRing.
+// ringWarnings returns the problems of the ControllerRing.
 func (f *ringState) ringWarnings() []string {
 	var warnings []string
 	if len(f.unknown) > 0 {

@@ -48,21 +48,21 @@ func anyActive(sharders []Sharder, kind string) bool {
 	return slices.ContainsFunc(sharders, func(s Sharder) bool { return !s.Silent && (kind == "" || s.Kind == kind) })
 }
 
-// onlyUnseen reports whether it is not known if a sharder is still active.
-func onlyUnseen(sharders []Sharder) bool {
+// activityUnknown reports whether it is not known if a sharder is still active.
+func activityUnknown(sharders []Sharder) bool {
 	return !slices.ContainsFunc(sharders, func(s Sharder) bool { return !s.Silent && !s.Unseen }) &&
 		slices.ContainsFunc(sharders, func(s Sharder) bool { return s.Unseen })
 }
 
-// sharderWarnings returns what is wrong with the sharders of the ring.
+// sharderWarnings returns the problems of the ring's sharders.
 func (d *declaration) sharderWarnings(sharders []Sharder) []string {
 	switch {
-	case d.leasesUnreadable:
+	case d.leasesUnreadable, d.ringsUnreadable && len(sharders) == 0:
 		return nil
 	case anyActive(sharders, External) && anyActive(sharders, InProcess):
 		return []string{"two sharders are active: the external one and an in-process one. This is safe, but does the work twice: " +
 			"delete the ControllerRing, or run the instances in another mode"}
-	case onlyUnseen(sharders):
+	case activityUnknown(sharders):
 		return []string{fmt.Sprintf("the sharder has no Lease in the namespace %s: if it is installed there, it is not running, and new objects are not assigned",
 			shardingv1alpha1.NamespaceSystem)}
 	case anyActive(sharders, ""):

@@ -110,7 +110,7 @@ func publishedCounts(annotation string) map[string]int {
 	}
 	counts := map[string]int{}
 	for resource, value := range values {
-		if number, is := value.(float64); is {
+		if number, ok := value.(float64); ok {
 			counts[resource] = int(number)
 		}
 	}

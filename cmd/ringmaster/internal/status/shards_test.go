@@ -55,8 +55,8 @@ func TestCordonedIsShown(t *testing.T) {
 	}
 }
 
-// TestRefused has Leases that the ring refuses, with the reason.
-func TestRefused(t *testing.T) {
+// TestRefusedLeasesHaveReasons has Leases that the ring refuses, with the reason.
+func TestRefusedLeasesHaveReasons(t *testing.T) {
 	picky := controllerRing()
 	picky.Spec.ShardNamespaces = []string{"system"}
 	former := picky.DeepCopy()

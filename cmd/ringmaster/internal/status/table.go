@@ -121,12 +121,12 @@ func (r *Ring) objects() string {
 
 // conditionCell returns the status of a condition, with a colour if it is False.
 func (r *Ring) conditionCell(kind string, colour terminal.Colour) terminal.Cell {
-	at := slices.IndexFunc(r.Conditions, func(c Condition) bool { return c.Type == kind })
-	if at < 0 {
+	i := slices.IndexFunc(r.Conditions, func(c Condition) bool { return c.Type == kind })
+	if i < 0 {
 		return terminal.Cell{Text: notKnown, Colour: terminal.Doubtful}
 	}
-	cell := terminal.Cell{Text: string(r.Conditions[at].Status)}
-	switch r.Conditions[at].Status {
+	cell := terminal.Cell{Text: string(r.Conditions[i].Status)}
+	switch r.Conditions[i].Status {
 	case metav1.ConditionFalse:
 		cell.Colour = colour
 	case metav1.ConditionUnknown:

@@ -32,8 +32,8 @@ func objectsTable(all []Object, now time.Time, wide bool) *terminal.Table {
 				row = append(row, text(string(p.Reason)), text(string(all[i].UID)))
 			}
 			t.Add(row...)
-			for at := range p.Children {
-				t.Add(p.Children[at].row(at == len(p.Children)-1, p, now)...)
+			for j := range p.Children {
+				t.Add(p.Children[j].row(j == len(p.Children)-1, p, now)...)
 			}
 		}
 	}
@@ -114,15 +114,15 @@ func eventsTable(object *Object, now time.Time) *terminal.Table {
 	t.Add(head("LAST SEEN", "TYPE", "OBJECT", "REASON", "MESSAGE")...)
 	for i := range object.Events {
 		e := &object.Events[i]
-		seen := age(e.Last, now)
+		lastSeen := age(e.Last, now)
 		if e.Count > 1 {
-			seen += fmt.Sprintf(" (x%d)", e.Count)
+			lastSeen += fmt.Sprintf(" (x%d)", e.Count)
 		}
 		kind := terminal.Cell{Text: e.Type}
 		if e.Type == corev1.EventTypeWarning {
 			kind.Colour = terminal.Doubtful
 		}
-		t.Add(text(seen), kind, text(e.About.String()), text(e.Reason), text(oneLine(e.Message)))
+		t.Add(text(lastSeen), kind, text(e.About.String()), text(e.Reason), text(oneLine(e.Message)))
 	}
 	return t
 }

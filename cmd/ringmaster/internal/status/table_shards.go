@@ -140,7 +140,7 @@ func totals(title string, first int, kinds []column, value func(*Counts) termina
 func (r *Ring) publishedTotals(first int, kinds []column) []terminal.Cell {
 	row := append([]terminal.Cell{{Text: "(all)", Colour: terminal.Faint}}, make([]terminal.Cell, first-1)...)
 	for _, kind := range kinds {
-		sum, allKnown := 0, true
+		sum, allKnown := 0, r.Members > 0
 		for i := range r.Shards {
 			objects, known := r.Shards[i].objectsOf(kind.Resource)
 			sum += objects

@@ -219,7 +219,7 @@ func (j *explanation) nextStep(when string) string {
 	switch {
 	case !anyActive(j.sharders, ""):
 		return "But no sharder is active for this ring, so nothing happens until one is."
-	case onlyUnseen(j.sharders):
+	case activityUnknown(j.sharders):
 		return "But it is not known whether a sharder is active: it has no Lease in the namespace " + shardingv1alpha1.NamespaceSystem + "."
 	case j.ring.condition(shardingv1alpha1.ConditionReady) != "":
 		return "But the ring is not ready: " + j.ring.condition(shardingv1alpha1.ConditionReady)

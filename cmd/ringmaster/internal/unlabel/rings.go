@@ -75,7 +75,7 @@ func Labelled(ctx context.Context, client metadata.Interface, resources []Resour
 // ringOf returns the name of the ring in the key of a label, or "".
 func ringOf(key string) string {
 	for _, prefix := range []string{shardingv1alpha1.LabelShardPrefix, shardingv1alpha1.LabelDrainPrefix} {
-		if ring, is := strings.CutPrefix(key, prefix); is {
+		if ring, ok := strings.CutPrefix(key, prefix); ok {
 			return ring
 		}
 	}

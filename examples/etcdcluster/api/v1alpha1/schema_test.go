@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	rig.Main(m, rig.Options{CRDs: []string{"examples/etcdcluster/config/crds"}})
 }
 
-// good is a valid cluster.
-func good(r *rig.Rig) *etcdclusterv1alpha1.EtcdCluster {
+// validCluster is a valid cluster.
+func validCluster(r *rig.Rig) *etcdclusterv1alpha1.EtcdCluster {
 	return &etcdclusterv1alpha1.EtcdCluster{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "orders-", Namespace: r.Namespace},
 		Spec:       etcdclusterv1alpha1.EtcdClusterSpec{Bootstrap: true, Members: 1, ProcessGroupIDPrefix: "dc1"},
@@ -130,7 +130,7 @@ func TestSpecs(t *testing.T) {
 	r := rig.Shared(t)
 	for name, test := range specs {
 		t.Run(name, func(t *testing.T) {
-			cluster := good(r)
+			cluster := validCluster(r)
 			test.change(&cluster.Spec)
 			judge(t, r.Client.Create(t.Context(), cluster), test.want)
 		})
@@ -160,7 +160,7 @@ func TestDurations(t *testing.T) {
 // TestDefaults compares the defaults of the API server with those of the code.
 func TestDefaults(t *testing.T) {
 	r := rig.Shared(t)
-	cluster := good(r)
+	cluster := validCluster(r)
 	bare := cluster.Spec.AutomationOptions
 	if bare.Quiet() != 5*time.Second {
 		t.Errorf("without the schema: %s", bare.Quiet())
@@ -179,8 +179,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestStaysWithItsSystem tries to change the system of an object.
-func TestStaysWithItsSystem(t *testing.T) {
+// TestSystemIsImmutable tries to change the system of an object.
+func TestSystemIsImmutable(t *testing.T) {
 	r := rig.Shared(t)
 	for name, test := range map[string]struct{ from, to, want string }{
 		"the same":    {"orders", "orders", ""},
@@ -189,7 +189,7 @@ func TestStaysWithItsSystem(t *testing.T) {
 		"none again":  {"orders", "", "the system is immutable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := good(r)
+			cluster := validCluster(r)
 			cluster.Spec.System = test.from
 			if err := r.Client.Create(t.Context(), cluster); err != nil {
 				t.Fatal(err)
@@ -203,7 +203,7 @@ func TestStaysWithItsSystem(t *testing.T) {
 // TestStatus validates statuses with a real API server.
 func TestStatus(t *testing.T) {
 	r := rig.Shared(t)
-	cluster := good(r)
+	cluster := validCluster(r)
 	if err := r.Client.Create(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}

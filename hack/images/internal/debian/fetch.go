@@ -60,7 +60,7 @@ func downloadAll(name, arch, folder string) error {
 			if err != nil {
 				return err
 			}
-			for _, next := range relevant(depends) {
+			for _, next := range parseDepends(depends) {
 				if !known[next] {
 					known[next], wanted = true, append(wanted, next)
 				}
@@ -70,9 +70,9 @@ func downloadAll(name, arch, folder string) error {
 	return nil
 }
 
-// relevant returns those packages in a field Depends that may have libraries or parts of nginx, which some
+// parseDepends returns those packages in a field Depends that may have libraries or parts of nginx, which some
 // releases split into several packages. Of alternatives it takes the first.
-func relevant(depends string) []string {
+func parseDepends(depends string) []string {
 	var names []string
 	for dependency := range strings.SplitSeq(depends, ",") {
 		first, _, _ := strings.Cut(dependency, "|")

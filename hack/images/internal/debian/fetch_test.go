@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRelevant(t *testing.T) {
+func TestParseDepends(t *testing.T) {
 	for name, test := range map[string]struct {
 		depends string
 		want    []string
@@ -21,7 +21,7 @@ func TestRelevant(t *testing.T) {
 		"of any processor":  {"libssl3:any", []string{"libssl3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, relevant(test.depends)); diff != "" {
+			if diff := cmp.Diff(test.want, parseDepends(test.depends)); diff != "" {
 				t.Errorf("relevant(%q) (-want +got):\n%s", test.depends, diff)
 			}
 		})

@@ -82,17 +82,17 @@ func clean(name string) string { return strings.TrimPrefix(path.Join("/", name),
 
 // Content returns the content of a file. It follows links.
 func (f Files) Content(name string) ([]byte, error) {
-	const most = 8 // links in succession
-	at := clean(name)
-	for range most {
-		found, there := f[at]
+	const maxLinks = 8 // links in succession
+	path := clean(name)
+	for range maxLinks {
+		found, ok := f[path]
 		switch {
-		case !there:
-			return nil, fmt.Errorf("file /%s not found in the packages", at)
+		case !ok:
+			return nil, fmt.Errorf("file /%s not found in the packages", path)
 		case found.target == "":
 			return found.content, nil
 		}
-		at = found.target
+		path = found.target
 	}
 	return nil, fmt.Errorf("too many links from /%s", clean(name))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pack makes a package's tar. The content of a file has its dependencies, that of a link begins with an arrow.
-func pack(t *testing.T, files map[string]string) *bytes.Buffer {
+// buildPackage makes a package's tar. The content of a file has its dependencies, that of a link begins with an arrow.
+func buildPackage(t *testing.T, files map[string]string) *bytes.Buffer {
 	t.Helper()
 	var packed bytes.Buffer
 	writer := tar.NewWriter(&packed)
@@ -77,7 +77,7 @@ func TestWith(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := Files{}
-			if err := files.read(pack(t, system)); err != nil {
+			if err := files.read(buildPackage(t, system)); err != nil {
 				t.Fatal(err)
 			}
 			got, err := files.with(test.program, readWords)

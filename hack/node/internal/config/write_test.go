@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// awkward returns a node whose folder every format has to quote.
-func awkward(t *testing.T) Node {
+// nodeWithQuotedFolder returns a node whose folder every format has to quote.
+func nodeWithQuotedFolder(t *testing.T) Node {
 	t.Helper()
 	return Node{
 		Folder:       Folder(filepath.Join(t.TempDir(), `it's "a: #node`)),
@@ -23,7 +23,7 @@ func awkward(t *testing.T) Node {
 }
 
 func TestYAMLIsQuoted(t *testing.T) {
-	node := awkward(t)
+	node := nodeWithQuotedFolder(t)
 	for name, want := range map[string]map[string]any{
 		Kubelet: {
 			"cgroupRoot":               "/" + node.Folder.Cgroup(),
@@ -53,7 +53,7 @@ func TestYAMLIsQuoted(t *testing.T) {
 }
 
 func TestCNIConfigurationIsJSON(t *testing.T) {
-	content, err := awkward(t).render("cni.conflist")
+	content, err := nodeWithQuotedFolder(t).render("cni.conflist")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestCNIConfigurationIsJSON(t *testing.T) {
 }
 
 func TestContainerdHasImageAndPlugins(t *testing.T) {
-	content, err := awkward(t).render(Containerd)
+	content, err := nodeWithQuotedFolder(t).render(Containerd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestContainerdHasImageAndPlugins(t *testing.T) {
 
 // TestKubectlPassesArgumentsOn replaces the program by a script that prints its arguments.
 func TestKubectlPassesArgumentsOn(t *testing.T) {
-	node := awkward(t)
+	node := nodeWithQuotedFolder(t)
 	if err := node.Write(); err != nil {
 		t.Fatal(err)
 	}

@@ -40,13 +40,13 @@ func parseHierarchies(mountinfo io.Reader) ([]Hierarchy, error) {
 	lines := bufio.NewScanner(mountinfo)
 	for lines.Scan() {
 		mount, system, _ := strings.Cut(lines.Text(), " - ")
-		where, what := strings.Fields(mount), strings.Fields(system)
-		if len(where) < 5 || len(what) < 3 {
+		mountFields, fields := strings.Fields(mount), strings.Fields(system)
+		if len(mountFields) < 5 || len(fields) < 3 {
 			continue
 		}
-		switch path := where[4]; what[0] {
+		switch path := mountFields[4]; fields[0] {
 		case "cgroup":
-			found = append(found, Hierarchy{Path: path, Controllers: strings.Split(what[2], ",")})
+			found = append(found, Hierarchy{Path: path, Controllers: strings.Split(fields[2], ",")})
 		case "cgroup2":
 			found = append(found, Hierarchy{Path: path, Unified: true})
 		}

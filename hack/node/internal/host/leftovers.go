@@ -24,7 +24,7 @@ func Processes(folder config.Folder, ended pidfile.Info) []string {
 	return found
 }
 
-// Leftovers describes what else of a node is still on this machine.
+// Leftovers describes the other resources of a node that are still on this machine.
 func Leftovers(folder config.Folder) ([]string, error) {
 	var found []string
 	mounts, err := mountsBelow(string(folder))

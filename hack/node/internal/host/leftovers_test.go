@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/hack/node/internal/pidfile"
 )
 
-func TestBelongs(t *testing.T) {
+func TestProcessBelongsToFolder(t *testing.T) {
 	folder := config.Folder("/var/lib/node")
 	ended := pidfile.Info{Network: "net:[1]"}
 	for name, test := range map[string]struct {

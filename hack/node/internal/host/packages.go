@@ -22,7 +22,7 @@ var plugins = []string{"host-local", "loopback", "portmap", "ptp"}
 
 const pluginPackage = "containernetworking-plugins"
 
-// programs are what the node uses besides Kubernetes, and the Debian packages that have them.
+// programs are the programs that the node uses besides Kubernetes, and the Debian packages that have them.
 var programs = []struct{ name, pack string }{
 	{"containerd", "containerd"},
 	{"ctr", "containerd"},    // loads images

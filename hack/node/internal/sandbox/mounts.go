@@ -40,7 +40,7 @@ func mountAll(folder config.Folder, assets string) error {
 			return err
 		}
 	}
-	return shieldSettings()
+	return protectSettings()
 }
 
 // coverPrivate mounts empty folders over the private ones, and mounts those of kept that are in them
@@ -48,7 +48,7 @@ func mountAll(folder config.Folder, assets string) error {
 func coverPrivate(kept ...string) error {
 	var open []*os.File // which reach them when they are covered
 	for _, path := range kept {
-		if !covered(path) {
+		if !isPrivate(path) {
 			continue
 		}
 		file, err := os.Open(path)
@@ -63,7 +63,7 @@ func coverPrivate(kept ...string) error {
 		}
 	}
 	for _, file := range open {
-		if err := uncover(file); err != nil {
+		if err := mountOpenFolder(file); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func targets(folder string) []string {
 }
 
 // uncover mounts an open folder at the path with which it was opened.
-func uncover(folder *os.File) error {
+func mountOpenFolder(folder *os.File) error {
 	defer folder.Close()
 	if err := os.MkdirAll(folder.Name(), 0o750); err != nil {
 		return err
@@ -96,8 +96,8 @@ func uncover(folder *os.File) error {
 	return mount(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()), folder.Name(), "", syscall.MS_BIND, "")
 }
 
-// covered reports whether a path is in a private folder.
-func covered(path string) bool {
+// isPrivate reports whether a path is in a private folder.
+func isPrivate(path string) bool {
 	return slices.ContainsFunc(config.Private, func(private string) bool {
 		return strings.HasPrefix(path, private+"/")
 	})
@@ -111,7 +111,7 @@ var settings = []string{
 }
 
 // shieldSettings mounts copies of these settings in the node, which have no effect.
-func shieldSettings() error {
+func protectSettings() error {
 	for _, setting := range settings {
 		path := "/proc/sys/" + setting
 		value, err := os.ReadFile(path)

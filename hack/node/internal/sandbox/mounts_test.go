@@ -10,14 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCovered(t *testing.T) {
+func TestIsPrivate(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/var/lib/ringmaster-node":             true,
 		"/var/lib/builds/clone/bin/kubernetes": true,
 		"/var/libexec/node":                    false,
 		"/home/user/ringmaster/bin/kubernetes": false,
 	} {
-		if got := covered(path); got != want {
+		if got := isPrivate(path); got != want {
 			t.Errorf("covered(%s) = %t, want %t", path, got, want)
 		}
 	}

@@ -22,7 +22,7 @@ type Options struct {
 	Clock clock.Clock
 	// Duration is how long the store keeps the session after a renewal.
 	Duration time.Duration
-	// Renew renews the session once. After an error other than ErrSessionEnded it is called again soon. Calls do not overlap.
+	// Renew renews the session once. After an error other than ErrSessionEnded it is retried. Calls do not overlap.
 	Renew func(ctx context.Context) error
 }
 
@@ -50,90 +50,90 @@ type Keeper struct {
 // given time. Only the values of the context are used.
 func Start(ctx context.Context, sent time.Time, options Options) *Keeper {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	t := &Keeper{options: options, lost: make(chan struct{}), stop: stop, done: make(chan struct{})}
-	t.extend(sent)
+	k := &Keeper{options: options, lost: make(chan struct{}), stop: stop, done: make(chan struct{})}
+	k.extend(sent)
 	go func() {
-		defer close(t.done)
+		defer close(k.done)
 		defer stop()
-		t.run(ctx)
+		k.run(ctx)
 	}()
-	return t
+	return k
 }
 
 // Lost is closed when the session is lost.
-func (t *Keeper) Lost() <-chan struct{} { return t.lost }
+func (k *Keeper) Lost() <-chan struct{} { return k.lost }
 
 // Alive reports whether the process has the session now. After the process hung, it may return false before Lost is closed.
-func (t *Keeper) Alive() bool {
+func (k *Keeper) Alive() bool {
 	select {
-	case <-t.lost:
+	case <-k.lost:
 		return false
 	default:
-		return t.remaining() > 0
+		return k.remaining() > 0
 	}
 }
 
 // MarkLost marks the session as lost. It does not wait.
-func (t *Keeper) MarkLost() {
-	t.once.Do(func() { close(t.lost) })
-	t.stop()
+func (k *Keeper) MarkLost() {
+	k.once.Do(func() { close(k.lost) })
+	k.stop()
 }
 
 // Stop marks the session as lost, and returns when no renewal is in flight.
-func (t *Keeper) Stop() {
-	t.MarkLost()
-	<-t.done
+func (k *Keeper) Stop() {
+	k.MarkLost()
+	<-k.done
 }
 
-func (t *Keeper) extend(sent time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.expiresAt = sent.Add(t.options.Duration - t.options.Duration/marginFraction)
+func (k *Keeper) extend(sent time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.expiresAt = sent.Add(k.options.Duration - k.options.Duration/marginFraction)
 }
 
-func (t *Keeper) remaining() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.expiresAt.Sub(t.options.Clock.Now())
+func (k *Keeper) remaining() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.expiresAt.Sub(k.options.Clock.Now())
 }
 
 // run renews the session until it is lost. When a paused process resumes, several channels are ready, in any order, so each iteration
 // first checks the remaining time.
-func (t *Keeper) run(ctx context.Context) {
+func (k *Keeper) run(ctx context.Context) {
 	renewal := &renewal{results: make(chan error, 1), cancel: func() {}}
 	defer func() { renewal.wait() }()
-	interval := t.options.Duration / renewalsPerDuration
-	expiry, next := t.options.Clock.NewTimer(t.remaining()), t.options.Clock.NewTimer(interval)
+	interval := k.options.Duration / renewalsPerDuration
+	expiry, next := k.options.Clock.NewTimer(k.remaining()), k.options.Clock.NewTimer(interval)
 	defer expiry.Stop()
 	defer next.Stop()
 	for ctx.Err() == nil {
-		remaining := t.remaining()
+		remaining := k.remaining()
 		if remaining <= 0 {
-			t.MarkLost()
+			k.MarkLost()
 			return
 		}
 		select {
 		case <-ctx.Done():
 		case <-expiry.C():
-			expiry.Reset(t.remaining())
+			expiry.Reset(k.remaining())
 		case <-next.C():
 			// A renewal that is still in flight returns soon after it is cancelled, and another one follows.
 			renewal.cancel()
 			if !renewal.inFlight {
-				renewal.start(ctx, t.options)
+				renewal.start(ctx, k.options)
 			}
 			next.Reset(interval)
 		case err := <-renewal.results:
 			renewal.finish()
 			switch {
 			case err == nil:
-				t.extend(renewal.sent)
-				expiry.Reset(t.remaining())
-				next.Reset(max(0, interval-t.options.Clock.Since(renewal.sent)))
+				k.extend(renewal.sent)
+				expiry.Reset(k.remaining())
+				next.Reset(max(0, interval-k.options.Clock.Since(renewal.sent)))
 			case errors.Is(err, ErrSessionEnded):
-				t.MarkLost()
+				k.MarkLost()
 			default:
-				next.Reset(t.options.Duration / retriesPerDuration)
+				next.Reset(k.options.Duration / retriesPerDuration)
 			}
 		}
 	}

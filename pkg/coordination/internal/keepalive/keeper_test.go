@@ -14,23 +14,23 @@ import (
 
 const duration = 15 * time.Second
 
-var errAway = errors.New("no response")
+var errUnavailable = errors.New("no response")
 
 // lostAfter starts a keeper and returns when the session was lost. Time passes only by waiting.
 func lostAfter(t *testing.T, renew func(ctx context.Context, since time.Duration) error) (lost time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		begun := keepalive.Start(t.Context(), start, keepalive.Options{
+		keeper := keepalive.Start(t.Context(), start, keepalive.Options{
 			Clock: clock.RealClock{}, Duration: duration,
 			Renew: func(ctx context.Context) error { return renew(ctx, time.Since(start)) },
 		})
-		<-begun.Lost()
+		<-keeper.Lost()
 		lost = time.Since(start)
-		if begun.Alive() {
+		if keeper.Alive() {
 			t.Error("it is alive although it is lost")
 		}
-		begun.Stop()
+		keeper.Stop()
 	})
 	return lost
 }
@@ -40,17 +40,17 @@ func hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func TestLost(t *testing.T) {
+func TestSessionIsLostWithoutRenewals(t *testing.T) {
 	for name, test := range map[string]struct {
 		renew func(ctx context.Context, since time.Duration) error
 		want  time.Duration
 	}{
 		"no response":                     {func(ctx context.Context, _ time.Duration) error { return hang(ctx) }, 12 * time.Second},
-		"an error each time":              {func(context.Context, time.Duration) error { return errAway }, 12 * time.Second},
+		"an error each time":              {func(context.Context, time.Duration) error { return errUnavailable }, 12 * time.Second},
 		"the store has ended the session": {func(context.Context, time.Duration) error { return keepalive.ErrSessionEnded }, 5 * time.Second},
 		"answers for a minute": {func(_ context.Context, since time.Duration) error {
 			if since > time.Minute {
-				return errAway
+				return errUnavailable
 			}
 			return nil
 		}, time.Minute + 12*time.Second},
@@ -84,9 +84,9 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLostInTime is exact where it matters: a session that was renewed last by what was sent at a time is lost when
+// TestSessionIsLostBeforeItExpires is exact where it matters: a session that was renewed last by what was sent at a time is lost when
 // four fifths of its duration have passed since, whenever the answer came.
-func TestLostInTime(t *testing.T) {
+func TestSessionIsLostBeforeItExpires(t *testing.T) {
 	var sent time.Duration
 	got := lostAfter(t, func(ctx context.Context, since time.Duration) error {
 		if since > time.Minute {
@@ -101,13 +101,13 @@ func TestLostInTime(t *testing.T) {
 	}
 }
 
-// TestPaused pauses a process for longer than its session. When it resumes, each channel must show that the session is lost, also the
+// TestPausedProcessFindsSessionLost pauses a process for longer than its session. When it resumes, each channel must show that the session is lost, also the
 // late response to a renewal.
-func TestPaused(t *testing.T) {
+func TestPausedProcessFindsSessionLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := &steppedClock{}
 		answer := make(chan struct{})
-		begun := keepalive.Start(t.Context(), now.Now(), keepalive.Options{
+		keeper := keepalive.Start(t.Context(), now.Now(), keepalive.Options{
 			Clock: now, Duration: duration,
 			Renew: func(context.Context) error {
 				<-answer
@@ -116,21 +116,21 @@ func TestPaused(t *testing.T) {
 		})
 		time.Sleep(duration / 2)
 		synctest.Wait()
-		if !begun.Alive() {
+		if !keeper.Alive() {
 			t.Fatal("it is lost from the beginning")
 		}
 		now.step(time.Hour) // no timer has fired yet
-		if begun.Alive() {
+		if keeper.Alive() {
 			t.Error("it is held after an hour")
 		}
 		close(answer)
 		synctest.Wait()
 		select {
-		case <-begun.Lost():
+		case <-keeper.Lost():
 		default:
 			t.Error("an old answer has kept it")
 		}
-		begun.Stop()
+		keeper.Stop()
 	})
 }
 
@@ -144,10 +144,10 @@ func (c *steppedClock) step(by time.Duration)                { c.stepped += by }
 func (c *steppedClock) Now() time.Time                       { return time.Now().Add(c.stepped) }
 func (c *steppedClock) Since(moment time.Time) time.Duration { return c.Now().Sub(moment) }
 
-func TestEnd(t *testing.T) {
+func TestStopWaitsForRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := false
-		begun := keepalive.Start(t.Context(), time.Now(), keepalive.Options{
+		keeper := keepalive.Start(t.Context(), time.Now(), keepalive.Options{
 			Clock: clock.RealClock{}, Duration: duration,
 			Renew: func(ctx context.Context) error {
 				<-ctx.Done()
@@ -157,15 +157,15 @@ func TestEnd(t *testing.T) {
 			},
 		})
 		time.Sleep(duration / 2)
-		begun.Stop()
+		keeper.Stop()
 		if !ended {
 			t.Error("a renewal is under way after the end")
 		}
 		select {
-		case <-begun.Lost():
+		case <-keeper.Lost():
 		default:
 			t.Error("it is not lost after the end")
 		}
-		begun.Stop() // idempotent
+		keeper.Stop() // idempotent
 	})
 }

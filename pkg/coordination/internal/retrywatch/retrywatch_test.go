@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/retrywatch"
 )
 
-func TestKeep(t *testing.T) {
+func TestRunReopensWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		opened := 0

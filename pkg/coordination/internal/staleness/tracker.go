@@ -44,45 +44,45 @@ type observation struct {
 }
 
 // Due reports whether the next observation is due. If so, the one after that is due only after the interval.
-func (b *Tracker) Due(now time.Time, interval time.Duration) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if now.Before(b.next) {
+func (t *Tracker) Due(now time.Time, interval time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Before(t.next) {
 		return false
 	}
-	b.next = now.Add(interval)
+	t.next = now.Add(interval)
 	return true
 }
 
 // Observe records the versions of all existing objects, by name, from a read that was sent and answered at these times. It returns how
 // long each object has not changed.
-func (b *Tracker) Observe(sent, answered time.Time, versions map[string]string) map[string]time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (t *Tracker) Observe(sent, answered time.Time, versions map[string]string) map[string]time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	observations := make(map[string]observation, len(versions))
 	unchanged := make(map[string]time.Duration, len(versions))
 	for name, version := range versions {
-		is := observation{version: version, since: answered}
-		if was, known := b.observations[name]; known && was.version == version {
-			is.since = was.since
+		current := observation{version: version, since: answered}
+		if was, known := t.observations[name]; known && was.version == version {
+			current.since = was.since
 		}
-		observations[name] = is
-		unchanged[name] = max(0, sent.Sub(is.since))
+		observations[name] = current
+		unchanged[name] = max(0, sent.Sub(current.since))
 	}
-	b.observations = observations
+	t.observations = observations
 	return unchanged
 }
 
 // LogError logs the error of an observation, unless it equals the last one. The process continues: other processes observe too.
-func (b *Tracker) LogError(ctx context.Context, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	last := b.lastError
-	b.lastError = ""
+func (t *Tracker) LogError(ctx context.Context, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.lastError
+	t.lastError = ""
 	if err == nil {
 		return
 	}
-	if b.lastError = err.Error(); b.lastError != last {
+	if t.lastError = err.Error(); t.lastError != last {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to end the sessions of dead processes")
 	}
 }

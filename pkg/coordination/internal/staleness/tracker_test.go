@@ -9,7 +9,7 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/internal/staleness"
 )
 
-func TestNote(t *testing.T) {
+func TestObserve(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	book := &staleness.Tracker{}
 	for _, look := range []struct {

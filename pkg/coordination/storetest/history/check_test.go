@@ -36,8 +36,8 @@ func putFor(session, key, value string) kv.Operation {
 	return kv.Operation{Key: key, Value: value, Session: session}
 }
 
-// saw is what a read of all keys has shown.
-func saw(revision int64, entries map[string]kv.Entry) *kv.Snapshot {
+// snapshotAt returns the result of a read of all keys.
+func snapshotAt(revision int64, entries map[string]kv.Entry) *kv.Snapshot {
 	return &kv.Snapshot{Revision: revision, Entries: entries}
 }
 
@@ -62,25 +62,25 @@ func TestCheck(t *testing.T) {
 	}{
 		"nothing": {nil, true},
 		"a write and a read": {[]porcupine.Operation{
-			at(1, 2, commit(put("a", "1")), done(5)), at(3, 4, all, saw(6, one)),
+			at(1, 2, commit(put("a", "1")), done(5)), at(3, 4, all, snapshotAt(6, one)),
 		}, true},
 		"a read that overtakes a write": {[]porcupine.Operation{
-			at(1, 9, commit(put("a", "1")), done(5)), at(2, 3, all, saw(4, entries{})), at(4, 5, all, saw(5, one)),
+			at(1, 9, commit(put("a", "1")), done(5)), at(2, 3, all, snapshotAt(4, entries{})), at(4, 5, all, snapshotAt(5, one)),
 		}, true},
 		"a stale read": {[]porcupine.Operation{
-			at(1, 2, commit(put("a", "1")), done(5)), at(3, 4, commit(put("a", "2")), done(7)), at(5, 6, all, saw(6, one)),
+			at(1, 2, commit(put("a", "1")), done(5)), at(3, 4, commit(put("a", "2")), done(7)), at(5, 6, all, snapshotAt(6, one)),
 		}, false},
 		"a read that forgets what another has shown": {[]porcupine.Operation{
-			at(1, 9, commit(put("a", "1")), done(5)), at(2, 3, all, saw(5, one)), at(4, 5, all, saw(5, entries{})),
+			at(1, 9, commit(put("a", "1")), done(5)), at(2, 3, all, snapshotAt(5, one)), at(4, 5, all, snapshotAt(5, entries{})),
 		}, false},
 		"half of a transaction": {[]porcupine.Operation{
-			at(1, 9, commit(put("a", "1"), put("b", "1")), done(5)), at(2, 3, all, saw(5, one)),
+			at(1, 9, commit(put("a", "1"), put("b", "1")), done(5)), at(2, 3, all, snapshotAt(5, one)),
 		}, false},
 		"a value that nobody wrote": {[]porcupine.Operation{
-			at(1, 2, commit(put("a", "1")), done(5)), at(3, 4, all, saw(7, two)),
+			at(1, 2, commit(put("a", "1")), done(5)), at(3, 4, all, snapshotAt(7, two)),
 		}, false},
 		"a version that is not the revision of the write": {[]porcupine.Operation{
-			at(1, 2, commit(put("a", "1")), done(4)), at(3, 4, all, saw(5, one)),
+			at(1, 2, commit(put("a", "1")), done(4)), at(3, 4, all, snapshotAt(5, one)),
 		}, false},
 		"revisions that go back": {[]porcupine.Operation{
 			at(1, 2, commit(put("a", "1")), done(5)), at(3, 4, commit(put("b", "1")), done(4)),
@@ -105,16 +105,16 @@ func TestCheck(t *testing.T) {
 			at(3, 4, commitIf(kv.NotWritten("a", 4), put("b", "1")), done(7)),
 		}, true},
 		"an unknown write that was done": {[]porcupine.Operation{
-			at(1, never, commit(put("a", "1")), unknown), at(2, 3, all, saw(5, one)),
+			at(1, never, commit(put("a", "1")), unknown), at(2, 3, all, snapshotAt(5, one)),
 		}, true},
 		"an unknown write that was done later": {[]porcupine.Operation{
-			at(1, never, commit(put("a", "1")), unknown), at(2, 3, all, saw(4, entries{})), at(4, 5, all, saw(5, one)),
+			at(1, never, commit(put("a", "1")), unknown), at(2, 3, all, snapshotAt(4, entries{})), at(4, 5, all, snapshotAt(5, one)),
 		}, true},
 		"an unknown write that was not done": {[]porcupine.Operation{
-			at(1, never, commit(put("a", "1")), unknown), at(2, 3, all, saw(4, entries{})),
+			at(1, never, commit(put("a", "1")), unknown), at(2, 3, all, snapshotAt(4, entries{})),
 		}, true},
 		"an unknown write that was taken back": {[]porcupine.Operation{
-			at(1, never, commit(put("a", "1")), unknown), at(2, 3, all, saw(5, one)), at(4, 5, all, saw(5, entries{})),
+			at(1, never, commit(put("a", "1")), unknown), at(2, 3, all, snapshotAt(5, one)), at(4, 5, all, snapshotAt(5, entries{})),
 		}, false},
 		"an unknown write that only a conflict shows": {[]porcupine.Operation{
 			at(1, never, commit(put("a", "1")), unknown),
@@ -122,25 +122,25 @@ func TestCheck(t *testing.T) {
 		}, true},
 		"a session that ends": {[]porcupine.Operation{
 			at(1, 2, commit(putFor("s", "lock", "mine")), done(5)), at(3, never, history.End{Session: "s"}, history.Ended{}),
-			at(4, 5, all, saw(5, held)), at(6, 7, all, saw(6, entries{})),
+			at(4, 5, all, snapshotAt(5, held)), at(6, 7, all, snapshotAt(6, entries{})),
 		}, true},
 		"a session that ends before it is lost": {[]porcupine.Operation{
-			at(1, 2, commit(putFor("s", "lock", "mine")), done(5)), at(3, 4, all, saw(6, entries{})),
+			at(1, 2, commit(putFor("s", "lock", "mine")), done(5)), at(3, 4, all, snapshotAt(6, entries{})),
 			at(5, never, history.End{Session: "s"}, history.Ended{}),
 		}, false},
 		"a session that was closed and lives on": {[]porcupine.Operation{
 			at(1, 2, commit(putFor("s", "lock", "mine")), done(5)), at(3, 4, history.End{Session: "s"}, history.Ended{}),
-			at(5, 6, all, saw(5, held)),
+			at(5, 6, all, snapshotAt(5, held)),
 		}, false},
 		"a write of a session that has ended": {[]porcupine.Operation{
 			at(1, 2, history.End{Session: "s"}, history.Ended{}), at(3, 4, commit(putFor("s", "lock", "mine")), done(5)),
 		}, false},
 		"a refused write of a session": {[]porcupine.Operation{
-			at(1, 2, commit(putFor("s", "lock", "mine")), lost), at(3, 4, all, saw(5, entries{})),
+			at(1, 2, commit(putFor("s", "lock", "mine")), lost), at(3, 4, all, snapshotAt(5, entries{})),
 		}, true},
 		"a condition upon what a session has taken along": {[]porcupine.Operation{
 			at(1, 2, commit(putFor("s", "lock", "mine")), done(5)), at(3, never, history.End{Session: "s"}, history.Ended{}),
-			at(4, 5, all, saw(5, entries{})), at(6, 7, commitIf(kv.IsAt("lock", 5), put("a", "1")), done(6)),
+			at(4, 5, all, snapshotAt(5, entries{})), at(6, 7, commitIf(kv.IsAt("lock", 5), put("a", "1")), done(6)),
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func inferCommit(commit *porcupine.Operation, input Commit, operations []porcupi
 			if !isRead || read.Return >= commit.Return || read.Return < commit.Call {
 				continue
 			}
-			if entry, there := snapshot.Entries[put.Key]; there && entry.Value == put.Value && entry.Session == put.Session {
+			if entry, ok := snapshot.Entries[put.Key]; ok && entry.Value == put.Value && entry.Session == put.Session {
 				commit.Output, commit.Return = Done{entry.Version}, read.Return
 			}
 		}

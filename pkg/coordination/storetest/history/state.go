@@ -52,17 +52,17 @@ func (w modelState) read(paths []string, snapshot *kv.Snapshot) (modelState, boo
 	after := w.copy()
 	after.revision = snapshot.Revision
 	shown := 0
-	for key, is := range w.entries {
+	for key, known := range w.entries {
 		if !slices.ContainsFunc(paths, func(path string) bool { return keys.Within(path, key) }) {
 			continue
 		}
-		entry, there := snapshot.Entries[key]
-		if !there || entry.Value != is.value || entry.Session != is.session || !is.canHaveVersion(entry.Version) || entry.Version > snapshot.Revision {
+		entry, ok := snapshot.Entries[key]
+		if !ok || entry.Value != known.value || entry.Session != known.session || !known.canHaveVersion(entry.Version) || entry.Version > snapshot.Revision {
 			return w, false
 		}
 		shown++
-		is.version, is.newerThan = entry.Version, 0
-		after.entries[key] = is
+		known.version, known.newerThan = entry.Version, 0
+		after.entries[key] = known
 	}
 	return after, shown == len(snapshot.Entries)
 }
@@ -70,23 +70,23 @@ func (w modelState) read(paths []string, snapshot *kv.Snapshot) (modelState, boo
 // canBeMet reports whether a condition can be met, and canBeUnmet whether it can be unmet.
 func (w modelState) canBeMet(condition kv.Condition) bool {
 	if condition.Key != "" {
-		is, there := w.entries[condition.Key]
-		return there && is.canHaveVersion(condition.Version) || !there && condition.Version == 0
+		entry, ok := w.entries[condition.Key]
+		return ok && entry.canHaveVersion(condition.Version) || !ok && condition.Version == 0
 	}
-	return !w.anyBelow(condition.Path, func(is knownEntry) bool { return max(is.version, is.newerThan+1) > condition.Since })
+	return !w.anyBelow(condition.Path, func(entry knownEntry) bool { return max(entry.version, entry.newerThan+1) > condition.Since })
 }
 
 func (w modelState) canBeUnmet(condition kv.Condition) bool {
 	if condition.Key != "" {
-		is, there := w.entries[condition.Key]
-		return there && (is.version == 0 || is.version != condition.Version) || !there && condition.Version != 0
+		entry, ok := w.entries[condition.Key]
+		return ok && (entry.version == 0 || entry.version != condition.Version) || !ok && condition.Version != 0
 	}
-	return w.anyBelow(condition.Path, func(is knownEntry) bool { return is.version == 0 || is.version > condition.Since })
+	return w.anyBelow(condition.Path, func(entry knownEntry) bool { return entry.version == 0 || entry.version > condition.Since })
 }
 
-func (w modelState) anyBelow(path string, is func(knownEntry) bool) bool {
+func (w modelState) anyBelow(path string, matches func(knownEntry) bool) bool {
 	for key, entry := range w.entries {
-		if keys.Within(path, key) && is(entry) {
+		if keys.Within(path, key) && matches(entry) {
 			return true
 		}
 	}
@@ -136,7 +136,7 @@ func (w modelState) commit(transaction kv.Transaction, revision int64) (modelSta
 func (w modelState) end(session string) modelState {
 	after := w.copy()
 	after.ended[session] = true
-	maps.DeleteFunc(after.entries, func(_ string, is knownEntry) bool { return is.session == session })
+	maps.DeleteFunc(after.entries, func(_ string, entry knownEntry) bool { return entry.session == session })
 	return after
 }
 
@@ -146,9 +146,9 @@ func (w modelState) equal(other modelState) bool {
 
 func (w modelState) hash() uint64 {
 	sum := uint64(w.revision) //nolint:gosec // any number will do
-	for key, is := range w.entries {
+	for key, entry := range w.entries {
 		hash := fnv.New64a()
-		fmt.Fprint(hash, key, "\x00", is.value, "\x00", is.version)
+		fmt.Fprint(hash, key, "\x00", entry.value, "\x00", entry.version)
 		sum += hash.Sum64()
 	}
 	return sum + uint64(len(w.ended))
@@ -157,8 +157,8 @@ func (w modelState) hash() uint64 {
 func (w modelState) String() string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(w.entries)) {
-		is := w.entries[key]
-		all = append(all, strings.TrimSpace(fmt.Sprintf("%s=%q@%d %s", key, is.value, is.version, is.session)))
+		entry := w.entries[key]
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s=%q@%d %s", key, entry.value, entry.version, entry.session)))
 	}
 	return fmt.Sprintf("revision %d, %s", w.revision, strings.Join(all, ", "))
 }

@@ -98,7 +98,7 @@ type Lease struct {
 	// process may have written them.
 	Annotations map[string]string
 	// RenewalAnnotations, if set, returns more annotations for each renewal. It must return at once. Annotations
-	// with an empty value are removed.
+	// with an empty value are removed, and all of them when the Lease is released.
 	RenewalAnnotations func() map[string]string
 
 	// clock is the clock of the tenure; nil means the machine's.

@@ -223,6 +223,11 @@ func (m *Member) release(ctx context.Context) {
 		if err != nil || !m.holds(lease) {
 			return err
 		}
+		if m.RenewalAnnotations != nil { // they are no longer updated
+			for annotation := range m.RenewalAnnotations() {
+				delete(lease.Annotations, annotation)
+			}
+		}
 		now, second, noHolder := metav1.NowMicro(), int32(1), ""
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &noHolder, &second, &now
 		_, err = m.update(ctx, lease)

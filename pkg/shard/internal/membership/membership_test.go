@@ -124,6 +124,10 @@ func TestRenewalAnnotationsNeedNoMoreWrites(t *testing.T) {
 			}); err != nil {
 				t.Error(err)
 			}
+			released, err := joined.Client.Leases("default").Get(t.Context(), "a", metav1.GetOptions{})
+			if err != nil || released.Annotations[annotation] != "" {
+				t.Errorf("after the release the annotation is %q: %v", released.Annotations[annotation], err)
+			}
 		})
 		return written, annotated
 	}

@@ -130,11 +130,11 @@ func (k *Kind) New(scheme *runtime.Scheme, cache int) (client.Object, error) {
 		object.SetGroupVersionKind(k.GroupVersionKind)
 		return object, nil
 	}
-	made, err := scheme.New(k.GroupVersionKind)
+	created, err := scheme.New(k.GroupVersionKind)
 	if err != nil {
 		return nil, err
 	}
-	object, ok := made.(client.Object)
+	object, ok := created.(client.Object)
 	if !ok {
 		return nil, fmt.Errorf("%s is not an object", k.GroupVersionKind)
 	}
@@ -155,11 +155,11 @@ func (k *Kind) NewList(scheme *runtime.Scheme) (client.ObjectList, error) {
 		list.SetGroupVersionKind(gvk)
 		return list, nil
 	}
-	made, err := scheme.New(gvk)
+	created, err := scheme.New(gvk)
 	if err != nil {
 		return nil, err
 	}
-	list, ok := made.(client.ObjectList)
+	list, ok := created.(client.ObjectList)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a list", gvk)
 	}

@@ -30,11 +30,11 @@ func BenchmarkAPIServerRestart(b *testing.B) {
 			for n := 0; b.Loop(); n++ {
 				ctx, cancel := context.WithCancel(b.Context())
 				const processes = 2
-				var running []measured
+				var running []measuredProcess
 				for range processes {
 					running = append(running,
-						measured{s.run(ctx, b, func(*cache.Options) {}), reflector},
-						measured{s.run(ctx, b, watches.Configure), restored})
+						measuredProcess{s.run(ctx, b, func(*cache.Options) {}), reflector},
+						measuredProcess{s.run(ctx, b, watches.Configure), restored})
 				}
 				for i, outage := range outages {
 					s.measure(ctx, b, outage, fmt.Sprintf("after-%d-%d", n, i), running)
@@ -48,14 +48,14 @@ func BenchmarkAPIServerRestart(b *testing.B) {
 	}
 }
 
-// measured is a process and the figures to which its results are added.
-type measured struct {
+// measuredProcess is a process and the figures to which its results are added.
+type measuredProcess struct {
 	*process
 	*figures
 }
 
 // measure kills the API server, starts it after a while, and waits until all watches have resumed.
-func (s *server) measure(ctx context.Context, b *testing.B, outage time.Duration, name string, running []measured) {
+func (s *server) measure(ctx context.Context, b *testing.B, outage time.Duration, name string, running []measuredProcess) {
 	b.Helper()
 	time.Sleep(5 * time.Second) // until the server is idle
 	killed := time.Now()

@@ -175,8 +175,8 @@ func (s *fakeServer) clients(processes, informers int) []*fakeClient {
 	return all
 }
 
-// mostIn returns the highest number of requests in any period of the given length.
-func mostIn(period time.Duration, requests []fakeRequest) int {
+// maxRequestsIn returns the highest number of requests in any period of the given length.
+func maxRequestsIn(period time.Duration, requests []fakeRequest) int {
 	most, first := 0, 0
 	for i, r := range requests {
 		for r.at.Sub(requests[first].at) >= period {

@@ -244,7 +244,7 @@ func (p *process) String() string {
 	return text.String()
 }
 
-func (p *process) waitUntil(ctx context.Context, t testing.TB, what string, reached func() bool) {
+func (p *process) waitUntil(ctx context.Context, t testing.TB, description string, reached func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, rig.Timeout)
 	defer cancel()
@@ -253,7 +253,7 @@ func (p *process) waitUntil(ctx context.Context, t testing.TB, what string, reac
 	for !reached() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waiting for %s: %v; %s", what, ctx.Err(), p)
+			t.Fatalf("waiting for %s: %v; %s", description, ctx.Err(), p)
 		case <-ticker.C:
 		}
 	}

@@ -122,7 +122,7 @@ func TestLoadDuringOutageDoesNotGrowWithWatches(t *testing.T) {
 
 				requests := server.since(begin)
 				for process, own := range byProcess(requests) {
-					if most := mostIn(time.Second, own); most > 2 {
+					if most := maxRequestsIn(time.Second, own); most > 2 {
 						t.Errorf("process %d sent %d requests in one second", process, most)
 					}
 				}
@@ -130,7 +130,7 @@ func TestLoadDuringOutageDoesNotGrowWithWatches(t *testing.T) {
 					t.Errorf("a process sent %.2f requests per second on average, want about 1", mean)
 				}
 				// The mean is 2. More than half of the processes have a probability below 1e-6.
-				if most := mostIn(100*time.Millisecond, requests); most > processes/2 {
+				if most := maxRequestsIn(100*time.Millisecond, requests); most > processes/2 {
 					t.Errorf("%d of %d processes sent a request in the same tenth of a second", most, processes)
 				}
 			})
@@ -319,7 +319,7 @@ func TestListsAreStreamedIfSupported(t *testing.T) {
 		},
 		"unsupported": {
 			func(objects *toolscache.ListWatch) toolscache.ListerWatcher {
-				return toolscache.ToListWatcherWithWatchListSemantics(objects, unsupported{})
+				return toolscache.ToListWatcherWithWatchListSemantics(objects, nonStreamingClient{})
 			},
 			[]string{"list", "watch"},
 		},
@@ -347,10 +347,10 @@ func TestListsAreStreamedIfSupported(t *testing.T) {
 	}
 }
 
-// unsupported is a client that cannot stream lists.
-type unsupported struct{}
+// nonStreamingClient is a client that cannot stream lists.
+type nonStreamingClient struct{}
 
-func (unsupported) IsWatchListSemanticsUnSupported() bool { return true }
+func (nonStreamingClient) IsWatchListSemanticsUnSupported() bool { return true }
 
 // configured returns the ListerWatcher that informers get.
 func configured(t *testing.T, objects *toolscache.ListWatch) *toolscache.ListWatch {

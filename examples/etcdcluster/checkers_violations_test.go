@@ -25,9 +25,9 @@ func (s storeEntries) with(others storeEntries) storeEntries {
 	return all
 }
 
-func written(t *testing.T, what any) string {
+func written(t *testing.T, value any) string {
 	t.Helper()
-	content, err := json.Marshal(what)
+	content, err := json.Marshal(value)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestOverlapsAreChecked(t *testing.T) {
 	}
 }
 
-func TestDownsAreChecked(t *testing.T) {
+func TestRestartsDuringDowntimeAreFound(t *testing.T) {
 	at := func(second int) time.Time { return time.Date(2026, 1, 1, 12, 0, second, 0, time.UTC) }
 	restart := order{System: "s", Member: "a-1", Order: "s/1/0/restart", TS: at(5)}
 	for name, test := range map[string]struct {

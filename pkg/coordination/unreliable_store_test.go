@@ -14,14 +14,14 @@ import (
 	"github.com/ringmaster-project/ringmaster/pkg/coordination/kv"
 )
 
-// counting counts the open sessions.
+// sessionCountingStore counts the open sessions.
 type sessionCountingStore struct {
 	kv.Store
 	mu    sync.Mutex
 	count int
 }
 
-type notedSession struct {
+type countedSession struct {
 	kv.Session
 	store *sessionCountingStore
 }
@@ -43,15 +43,15 @@ func (n *sessionCountingStore) Open(ctx context.Context, name string, duration t
 	if err == nil {
 		n.add(1)
 	}
-	return &notedSession{session, n}, err
+	return &countedSession{session, n}, err
 }
 
-func (s *notedSession) Close(ctx context.Context) error {
+func (s *countedSession) Close(ctx context.Context) error {
 	s.store.add(-1)
 	return s.Session.Close(ctx)
 }
 
-var errLost = errors.New("the answer is lost")
+var errLost = errors.New("the response is lost")
 
 // unreliableStore loses the responses to transactions on request. They are applied or not.
 type unreliableStore struct {
@@ -77,15 +77,15 @@ func TestUncertainLockIsReleased(t *testing.T) {
 		doubt func(w *fixture, one *coordination.Coordinator, store *unreliableStore)
 		next  func(w *fixture, one *coordination.Coordinator)
 	}{
-		"taken, and taken again": {takenInDoubt, func(w *fixture, one *coordination.Coordinator) {
+		"taken, and taken again": {takeInDoubt, func(w *fixture, one *coordination.Coordinator) {
 			grant, err := one.Lock(w.t.Context())
 			w.Expect(err).NotTo(HaveOccurred())
 			w.Expect(grant.Token).To(BeEquivalentTo(2))
 			w.Expect(grant.Release(w.t.Context())).To(Succeed())
 		}},
-		"taken, and not wanted any more": {takenInDoubt, configured},
-		"not given back":                 {notGivenBack, configured},
-		"not given back, and another try comes too late": {notGivenBack, func(w *fixture, one *coordination.Coordinator) {
+		"taken, and not wanted any more": {takeInDoubt, configured},
+		"not given back":                 {releaseInDoubt, configured},
+		"not given back, and another try comes too late": {releaseInDoubt, func(w *fixture, one *coordination.Coordinator) {
 			w.declare(one, restart("dc1-a"))
 			verdict := w.decide(one)
 			w.declare(one, restart("dc1-a", "dc1-b"))
@@ -111,13 +111,13 @@ func TestUncertainLockIsReleased(t *testing.T) {
 	}
 }
 
-func takenInDoubt(w *fixture, one *coordination.Coordinator, store *unreliableStore) {
+func takeInDoubt(w *fixture, one *coordination.Coordinator, store *unreliableStore) {
 	store.done.Store(true)
 	_, err := one.Lock(w.t.Context())
 	w.Expect(err).To(MatchError(errLost))
 }
 
-func notGivenBack(w *fixture, one *coordination.Coordinator, store *unreliableStore) {
+func releaseInDoubt(w *fixture, one *coordination.Coordinator, store *unreliableStore) {
 	grant, err := one.Lock(w.t.Context())
 	w.Expect(err).NotTo(HaveOccurred())
 	store.refused.Store(true)
@@ -133,7 +133,7 @@ func configured(w *fixture, one *coordination.Coordinator) {
 // watchlessStore is a store without watch signals, as for a process that hangs.
 type watchlessStore struct{ kv.Store }
 
-type deafSession struct{ kv.Session }
+type unnotifiedSession struct{ kv.Session }
 
 func (d watchlessStore) Watch(ctx context.Context, _ string) <-chan struct{} {
 	never := make(chan struct{})
@@ -143,10 +143,10 @@ func (d watchlessStore) Watch(ctx context.Context, _ string) <-chan struct{} {
 
 func (d watchlessStore) Open(ctx context.Context, name string, duration time.Duration) (kv.Session, error) {
 	session, err := d.Store.Open(ctx, name, duration)
-	return &deafSession{session}, err
+	return &unnotifiedSession{session}, err
 }
 
-func (*deafSession) Lost() <-chan struct{} { return nil }
+func (*unnotifiedSession) Lost() <-chan struct{} { return nil }
 
 // The store refuses the writes of a holder that has not noticed the loss of its lock.
 func TestOldTokenIsRefused(t *testing.T) {
@@ -211,7 +211,7 @@ func TestHangingHolderNoticesLossLate(t *testing.T) {
 		store.mu.Unlock()
 		_, err = two.Lock(t.Context())
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Eventually(grant.Held, patience).Should(BeFalse())
+		w.Eventually(grant.Held, testTimeout).Should(BeFalse())
 	})
 }
 

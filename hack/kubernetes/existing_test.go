@@ -11,8 +11,8 @@ import (
 	"github.com/ringmaster-project/ringmaster/internal/kubeversion"
 )
 
-// give writes programs that print texts, as a user may have them.
-func give(t *testing.T, texts map[string]string) (folder string) {
+// writePrograms writes programs that print texts, as a user may have them.
+func writePrograms(t *testing.T, texts map[string]string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
 	for program, text := range texts {
@@ -31,14 +31,14 @@ var envtest = map[string]string{
 	"kubectl":        "Client Version: v1.36.2\nKustomize Version: v5.7.1",
 }
 
-func TestGivenProgramsAreNotBuilt(t *testing.T) {
-	from, to, given := t.TempDir(), filepath.Join(t.TempDir(), "bin"), give(t, envtest)
+func TestExistingProgramsAreNotBuilt(t *testing.T) {
+	from, to, existing := t.TempDir(), filepath.Join(t.TempDir(), "bin"), writePrograms(t, envtest)
 	source(t, from, "built v1.2.3")
-	printed, err := runBuild(t.Context(), from, to, given)
+	printed, err := runBuild(t.Context(), from, to, existing)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "Using etcd 3.6.4, kube-apiserver 1.36.0 and kubectl 1.36.2 from " + given + " (KUBEBUILDER_ASSETS); " +
+	want := "Using etcd 3.6.4, kube-apiserver 1.36.0 and kubectl 1.36.2 from " + existing + " (KUBEBUILDER_ASSETS); " +
 		"building kube-controller-manager, kube-proxy, kube-scheduler and kubelet\n"
 	if !strings.HasPrefix(printed, want) {
 		t.Errorf("it printed %q, want %q first", printed, want)
@@ -52,41 +52,41 @@ func TestGivenProgramsAreNotBuilt(t *testing.T) {
 			t.Errorf("%s prints %q, want %q", program, got, want)
 		}
 	}
-	if left, err := os.ReadDir(given); err != nil || len(left) != len(envtest) {
-		t.Errorf("the given folder has %v (%v), want it unchanged", left, err)
+	if left, err := os.ReadDir(existing); err != nil || len(left) != len(envtest) {
+		t.Errorf("the existing folder has %v (%v), want it unchanged", left, err)
 	}
-	printed, err = runBuild(t.Context(), from, to, given)
-	if want := "up to date in " + to + ": etcd, kube-apiserver and kubectl from " + given + "; "; err != nil || !strings.Contains(printed, want) {
+	printed, err = runBuild(t.Context(), from, to, existing)
+	if want := "up to date in " + to + ": etcd, kube-apiserver and kubectl from " + existing + "; "; err != nil || !strings.Contains(printed, want) {
 		t.Errorf("nothing changed, but it printed %q (%v), want %q", printed, err, want)
 	}
 
 	newer := "Kubernetes v1.36.10"
-	if err := os.WriteFile(filepath.Join(given, "kube-scheduler"), []byte("#!/bin/sh\necho "+newer+"\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(existing, "kube-scheduler"), []byte("#!/bin/sh\necho "+newer+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runBuild(t.Context(), from, to, given); err != nil {
+	if _, err := runBuild(t.Context(), from, to, existing); err != nil {
 		t.Fatal(err)
 	}
 	if got := output(t, to, "kube-scheduler"); got != newer {
-		t.Errorf("a program was added to the given folder, but kube-scheduler prints %q", got)
+		t.Errorf("a program was added to the existing folder, but kube-scheduler prints %q", got)
 	}
 	if _, err := runBuild(t.Context(), from, to, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := output(t, to, "etcd"); got != "built v1.2.3" {
-		t.Errorf("nothing is given any more, but etcd prints %q", got)
+		t.Errorf("no program exists any more, but etcd prints %q", got)
 	}
 }
 
-func TestNothingIsBuiltIfAllProgramsAreGiven(t *testing.T) {
+func TestNothingIsBuiltIfAllProgramsExist(t *testing.T) {
 	all := map[string]string{}
 	for _, program := range programs {
 		all[program] = "Kubernetes v1.35.0"
 	}
 	all["etcd"] = envtest["etcd"]
-	from, to, given := t.TempDir(), filepath.Join(t.TempDir(), "bin"), give(t, all)
+	from, to, existing := t.TempDir(), filepath.Join(t.TempDir(), "bin"), writePrograms(t, all)
 	source(t, from, "\" + undefined + \"") // does not compile
-	printed, err := runBuild(t.Context(), from, to, given)
+	printed, err := runBuild(t.Context(), from, to, existing)
 	if err != nil || !strings.HasSuffix(printed, "building nothing\n") {
 		t.Fatalf("it printed %q (%v)", printed, err)
 	}
@@ -97,7 +97,7 @@ func TestNothingIsBuiltIfAllProgramsAreGiven(t *testing.T) {
 	}
 }
 
-func TestGivenProgramsAreRefused(t *testing.T) {
+func TestExistingProgramsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		texts map[string]string
 		want  []string
@@ -115,7 +115,7 @@ func TestGivenProgramsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			from, to := t.TempDir(), filepath.Join(t.TempDir(), "bin")
 			source(t, from, "built v1.2.3")
-			_, err := runBuild(t.Context(), from, to, give(t, test.texts))
+			_, err := runBuild(t.Context(), from, to, writePrograms(t, test.texts))
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -135,14 +135,38 @@ func TestGivenProgramsAreRefused(t *testing.T) {
 	}
 }
 
-func TestMinimumIsThatOfTheProduct(t *testing.T) {
+// TestProgramsNewerThanServer warns of programs that are newer than an existing kube-apiserver.
+func TestProgramsNewerThanServer(t *testing.T) {
+	for built, warns := range map[string]bool{"v1.36.9": false, "v1.35.1": false, "v1.37.0": true} {
+		from, to, existing := t.TempDir(), filepath.Join(t.TempDir(), "bin"), writePrograms(t, envtest)
+		source(t, from, "built "+built)
+		manifest := filepath.Join(from, "go.mod")
+		content, err := os.ReadFile(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(manifest, []byte(strings.ReplaceAll(string(content), "v1.2.3", built)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		printed, err := runBuild(t.Context(), from, to, existing)
+		if err != nil && !strings.Contains(err.Error(), "does not run") {
+			t.Fatal(err)
+		}
+		want := "kube-controller-manager, kube-proxy, kube-scheduler and kubelet of version " + built + " will be newer than kube-apiserver"
+		if strings.Contains(printed, want) != warns {
+			t.Errorf("with %s it printed %q", built, printed)
+		}
+	}
+}
+
+func TestMinimumVersionEqualsProducts(t *testing.T) {
 	if minimumVersion != kubeversion.Minimum {
-		t.Errorf("given programs must be of version %s, the product needs %s", minimumVersion, kubeversion.Minimum)
+		t.Errorf("existing programs must be of version %s, the product needs %s", minimumVersion, kubeversion.Minimum)
 	}
 }
 
 func TestEveryProgramCanBeLeftOut(t *testing.T) {
-	b := &build{reused: givenPrograms{paths: map[string]string{}}}
+	b := &build{reused: existingPrograms{paths: map[string]string{}}}
 	for _, program := range programs {
 		b.reused.paths[program] = "/" + program
 	}

@@ -21,20 +21,21 @@ const minimumVersion = "1.35"
 // variable names the folder with programs that the user has, as for envtest.
 const variable = "KUBEBUILDER_ASSETS"
 
-// givenPrograms are programs that the user has and that are not built.
-type givenPrograms struct {
-	folder string
-	paths  map[string]string // by name, without symbolic links
+// existingPrograms are programs that the user has and that are not built.
+type existingPrograms struct {
+	folder   string
+	paths    map[string]string           // by name, without symbolic links
+	versions map[string]*version.Version // by name, after check
 }
 
-// findGiven returns the programs in a folder. Without a folder there are none.
-func findGiven(folder string) (givenPrograms, error) {
-	given := givenPrograms{folder: folder, paths: map[string]string{}}
+// findExisting returns the programs in a folder. Without a folder there are none.
+func findExisting(folder string) (existingPrograms, error) {
+	existing := existingPrograms{folder: folder, paths: map[string]string{}, versions: map[string]*version.Version{}}
 	if folder == "" {
-		return given, nil
+		return existing, nil
 	}
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return given, fmt.Errorf("%s names %s, which is not a folder: unset it to build all programs, or set it to a folder that has some of them", variable, folder)
+		return existing, fmt.Errorf("%s names %s, which is not a folder: unset it to build all programs, or set it to a folder that has some of them", variable, folder)
 	}
 	for _, program := range programs {
 		path, err := filepath.EvalSymlinks(filepath.Join(folder, program))
@@ -45,24 +46,24 @@ func findGiven(folder string) (givenPrograms, error) {
 			path, err = filepath.Abs(path)
 		}
 		if err != nil {
-			return given, fmt.Errorf("reading %s in %s: %w", program, folder, err)
+			return existing, fmt.Errorf("reading %s in %s: %w", program, folder, err)
 		}
-		given.paths[program] = path
+		existing.paths[program] = path
 	}
-	return given, nil
+	return existing, nil
 }
 
 // missing returns the programs that have to be built.
-func (g givenPrograms) missing() []string {
+func (g existingPrograms) missing() []string {
 	return slices.DeleteFunc(slices.Clone(programs), func(program string) bool { return g.paths[program] != "" })
 }
 
-// identity changes when a given program does.
-func (g givenPrograms) identity() (string, error) {
+// identity changes when an existing program does.
+func (g existingPrograms) identity() (string, error) {
 	var all strings.Builder
 	for _, program := range programs {
-		path, there := g.paths[program]
-		if !there {
+		path, ok := g.paths[program]
+		if !ok {
 			continue
 		}
 		info, err := os.Stat(path)
@@ -74,8 +75,8 @@ func (g givenPrograms) identity() (string, error) {
 	return all.String(), nil
 }
 
-// check runs the given programs, and returns each with its version. It fails if one is too old.
-func (g givenPrograms) check(ctx context.Context) (described []string, err error) {
+// check runs the existing programs, and returns each with its version. It fails if one is too old.
+func (g existingPrograms) check(ctx context.Context) (described []string, err error) {
 	var errs []error
 	for _, program := range programs {
 		if g.paths[program] == "" {
@@ -90,13 +91,24 @@ func (g givenPrograms) check(ctx context.Context) (described []string, err error
 				"or unset %s to build all programs", program, g.folder, found, minimumVersion, variable))
 		default:
 			described = append(described, program+" "+found.String())
+			g.versions[program] = found
 		}
 	}
 	return described, errors.Join(errs...)
 }
 
+// skewed returns which of the programs that are built, in a version, Kubernetes does not support with an older
+// kube-apiserver.
+func (g existingPrograms) skewed(built string) (programs []string) {
+	server, other := g.versions["kube-apiserver"], version.MustParseGeneric(built)
+	if server == nil || server.Major() == other.Major() && server.Minor() >= other.Minor() {
+		return nil
+	}
+	return slices.DeleteFunc(g.missing(), func(program string) bool { return program == "etcd" || program == "kubectl" })
+}
+
 // version returns the version that a program prints, without its pre-release and build.
-func (g givenPrograms) version(ctx context.Context, program string) (*version.Version, error) {
+func (g existingPrograms) version(ctx context.Context, program string) (*version.Version, error) {
 	const timeout = time.Minute // the first start of a large program on a slow disk
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
