@@ -110,13 +110,8 @@ func (r *ring) classifyLeases(leases []*coordinationv1.Lease, now time.Time, sha
 	}
 	for _, lease := range leases {
 		key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
-<<<<<<< HEAD
-		s := shard{Lease: lease, refusal: tracker.Refusal(key), held: held(lease)}
-		s.silent = silent(lease, now) && (!sharderLeads || lease.Labels[shardingv1alpha1.LabelState] != string(membership.Ready))
-=======
 		s := shard{Lease: lease, refusal: tracker.Refusal(key), held: isHeld(lease)}
-		s.silent = isSilent(lease, now) && !(sharderLeads && lease.Labels[shardingv1alpha1.LabelState] == string(membership.Ready))
->>>>>>> r-edit2
+		s.silent = isSilent(lease, now) && (!sharderLeads || lease.Labels[shardingv1alpha1.LabelState] != string(membership.Ready))
 		if s.refusal == members.NameTaken {
 			s.namesake, _ = tracker.Incumbent(key)
 		}
