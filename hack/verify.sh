@@ -32,7 +32,7 @@ done
 echo "lint reports forbidden imports"
 ours=github.com/ringmaster-project/ringmaster
 probes=()
-trap 'rm -rf "${probes[@]}" pkg/verifyprobe examples/verifyprobe; rmdir examples pkg 2>/dev/null || true' EXIT
+trap 'rm -rf "${probes[@]}" pkg/verifyprobe examples/verifyprobe demo/verifyprobe; rmdir examples pkg 2>/dev/null || true' EXIT
 # A probe is a folder and an import that is forbidden there.
 probe() {
   local file="$1/verify_probe_${#expected[@]}.go"
@@ -46,7 +46,15 @@ package_of() {
   first=$(find "$1" -maxdepth 1 -name '*.go' ! -name '*_test.go' ! -name 'verify_probe_*' | head -n 1)
   if [ -n "$first" ]; then sed -n 's/^package //p' "$first" | head -n 1; else basename "$1" | tr -d '-'; fi
 }
+lint() {
+  (cd "$1" && go tool -modfile="$root/tools/go.mod" golangci-lint run --config "$root/.golangci.yaml" --enable-only depguard --allow-parallel-runners \
+    --output.text.path=stdout --output.text.colors=false --output.text.print-issued-lines=false ./... 2>&1 || true)
+}
 expected=()
+# First, because the demo imports packages in which other probes import modules that the demo does not require.
+probe demo/verifyprobe "$ours/examples"
+output=$(lint demo)
+rm -rf demo/verifyprobe
 probe api/sharding/v1alpha1 "$ours/internal/process"
 probe internal/ring k8s.io/client-go/rest
 probe internal/membership net/http
@@ -59,15 +67,11 @@ probe pkg/verifyprobe "$ours/internal/rig"
 probe internal/sharder/inprocess sigs.k8s.io/controller-runtime
 probe internal/ring io/ioutil
 probe examples/verifyprobe "$ours/internal/process"
-probe demo/control "$ours/internal/sharder"
-output=$(for module in . examples demo; do
-  (cd "$module" && go tool -modfile="$root/tools/go.mod" golangci-lint run --config "$root/.golangci.yaml" --enable-only depguard --allow-parallel-runners \
-    --path-prefix="${module#.}" --output.text.path=stdout --output.text.colors=false --output.text.print-issued-lines=false ./... 2>&1 || true)
-done)
+output+=$'\n'$(lint .; lint examples)
 for file in "${expected[@]}"; do
   grep -q "^$file:.*(depguard)" <<<"$output" || complain "lint does not report the import in $file: $(sed -n 's/^import _ //p' "$file")"
 done
-rm -rf "${probes[@]}" pkg/verifyprobe examples/verifyprobe
+rm -rf "${probes[@]}" pkg/verifyprobe examples/verifyprobe demo/verifyprobe
 
 [ "$failed" = 0 ] && echo "Everything is up to date."
 exit "$failed"

@@ -114,10 +114,10 @@ func (f *fixture) crd() *unstructured.Unstructured {
 func (f *fixture) restoreCRD() {
 	f.t.Cleanup(func() {
 		ctx := context.Background()
-		f.Eventually(func(g Gomega) {
-			g.Expect(manifest.Apply(ctx, f.Client, "test", f.crd())).To(Succeed())
-			g.Expect(f.Client.List(ctx, &shardingv1alpha1.ControllerRingList{})).To(Succeed())
-		}, rig.Timeout).Should(Succeed())
+		f.Eventually(func() error { return manifest.Apply(ctx, f.Client, "test", f.crd()) }, rig.Timeout).Should(Succeed())
+		// For a moment, the API server may still serve the definition as it was.
+		f.Eventually(func() error { return f.Client.List(ctx, &shardingv1alpha1.ControllerRingList{}) }, rig.Timeout, "200ms").
+			MustPassRepeatedly(10).Should(Succeed())
 	})
 }
 
