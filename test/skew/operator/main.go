@@ -8,6 +8,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -111,17 +112,26 @@ func (m *membership) Start(ctx context.Context) error {
 	if err := m.reader.Get(ctx, m.lease, lease); err != nil {
 		return fmt.Errorf("reading this shard's own lease: %w", err)
 	}
-	joined, left := m.self, m.self
-	joined.Type, joined.Instance = history.Joined, lease.Annotations[shardingv1alpha1.AnnotationInstance]
-	m.recorder.Record(joined)
+	joined := m.self
+	joined.Instance = lease.Annotations[shardingv1alpha1.AnnotationInstance]
+	m.recorder.Record(ofType(joined, history.Joined))
 	<-ctx.Done()
-	left.Type = history.Left
+	left := history.Left
 	// By its text, because the two versions of the library name the error differently.
 	if cause := context.Cause(ctx).Error(); strings.Contains(cause, "lease") && strings.Contains(cause, "lost") {
-		left.Type = history.Lost
+		left = history.Lost
 	}
-	m.recorder.Record(left)
+	m.recorder.Record(ofType(m.self, left))
 	return nil
+}
+
+// ofType returns an event with a type. It sets the type by its name in JSON, because the two versions of package history
+// name the field differently.
+func ofType[T ~string](event history.Event, eventType T) history.Event {
+	if err := json.Unmarshal(fmt.Appendf(nil, `{"what":%q}`, eventType), &event); err != nil {
+		panic(err) // the types are constants
+	}
+	return event
 }
 
 type reconciler struct {
@@ -165,12 +175,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		Object: history.Object{Kind: "ConfigMap", Namespace: request.Namespace, Name: request.Name},
 	}
 	event := r.self
-	event.Type, event.Reconcile = history.Started, this
-	r.recorder.Record(event)
+	event.Reconcile = this
+	r.recorder.Record(ofType(event, history.Started))
 	defer func() {
 		this.ContextEnded = ctx.Err() != nil
-		event.Type = history.Ended
-		r.recorder.Record(event)
+		r.recorder.Record(ofType(event, history.Ended))
 	}()
 	object := &corev1.ConfigMap{}
 	if err := r.Get(ctx, request.NamespacedName, object); err != nil {
