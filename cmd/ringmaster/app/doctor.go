@@ -45,7 +45,7 @@ check, with the object, the cause and the next step:
     server       the version of Kubernetes
     crd          the CRD of ControllerRing: installed, served, with all fields
     sharder      a sharder leads, and only one for each ring; its pods run the same image
-    permissions  permissions that the ServiceAccounts of the sharder and the shards lack
+    permissions  missing permissions of the ServiceAccounts of the sharder and the shards
     webhooks     the webhook of each ring: its Service, endpoints and certificate, whether
                  API servers reach it, and configurations of rings that do not exist
     rings        available shards, and conditions that are not True
