@@ -73,7 +73,12 @@ var clusterPlantings = map[doctor.Reason]clusterPlanting{
 				f.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(other), other)).To(Succeed())
 				return f.encode(other.Object["status"])
 			}, rig.Timeout).Should(ContainSubstring("no conflicts found"))
-			f.create(f.crd())
+			refused := f.crd()
+			f.create(refused)
+			f.Eventually(func() string {
+				f.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(refused), refused)).To(Succeed())
+				return f.encode(refused.Object["status"])
+			}, rig.Timeout).Should(ContainSubstring("already in use"))
 			return f.Config
 		},
 		status: doctor.Failure, cause: "already in use", also: []doctor.Reason{doctor.NotReadable},
