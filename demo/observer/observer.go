@@ -64,7 +64,9 @@ type Observer struct {
 	// leaders has the holders of leader election Leases.
 	leaders map[types.NamespacedName]string
 	// renewed has the renew times of Leases.
-	renewed    map[types.NamespacedName]time.Time
+	renewed map[types.NamespacedName]time.Time
+	// released are the Leases that nobody holds.
+	released   map[types.NamespacedName]bool
 	problem    string
 	moves      []view.Move
 	moved      int
@@ -80,7 +82,7 @@ func New(options Options) *Observer {
 	o := &Observer{
 		options: options, tracker: members.New(options.Clock, func(string) {}),
 		objects: map[types.NamespacedName]trackedObject{}, leaders: map[types.NamespacedName]string{},
-		renewed: map[types.NamespacedName]time.Time{},
+		renewed: map[types.NamespacedName]time.Time{}, released: map[types.NamespacedName]bool{},
 	}
 	o.tracker.Declare(options.Ring, []string{options.Namespace})
 	return o
@@ -192,6 +194,9 @@ func (o *Observer) FillState(state *view.State, instances, sharders []supervisor
 		instance.Candidate, instance.Leads = elected, elected && process.Name == o.leader()
 		if shard, known := shards[process.Name]; known {
 			instance.Lease, instance.Leaving = string(shard.State), shard.Leaving && shard.State.Member()
+			if o.released[types.NamespacedName{Namespace: shard.Namespace, Name: shard.Name}] {
+				instance.Lease = view.LeaseLeft
+			}
 		}
 		instance.Stale = o.stale(process, instance.Leads)
 		instance.Objects, instance.Draining = counts[process.Name].all, counts[process.Name].draining

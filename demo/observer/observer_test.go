@@ -169,6 +169,10 @@ func TestStates(t *testing.T) {
 	if got := f.state("c").Instances[0].Lease; got != "" {
 		t.Errorf("without a Lease: got %s", got)
 	}
+	f.ObserveLease(leaseFor("a", "", start))
+	if got := state(); got != view.LeaseLeft {
+		t.Errorf("released: got %s", got)
+	}
 	leaving := leaseFor("a", "a", start)
 	leaving.Annotations = map[string]string{shardingv1alpha1.AnnotationLeaving: "true"}
 	f.ObserveLease(leaving)

@@ -134,7 +134,10 @@ func (o *Observer) leaseHandler() toolscache.ResourceEventHandler {
 
 // observeLease records the Lease of a shard or of a leader election.
 func (o *Observer) observeLease(lease *coordinationv1.Lease) {
-	o.change(func() { o.renewed[nameOf(lease)] = ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time })
+	o.change(func() {
+		o.renewed[nameOf(lease)] = ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
+		o.released[nameOf(lease)] = ptr.Deref(lease.Spec.HolderIdentity, "") == ""
+	})
 	if lease.Labels[shardingv1alpha1.LabelControllerRing] == "" {
 		o.SetLeader(nameOf(lease), leaderOf(lease))
 		return

@@ -12,6 +12,8 @@ import (
 func TestChanges(t *testing.T) {
 	notReady := steadyState()
 	notReady.Ring.Problem = "no shard\nis ready"
+	stopped := steadyState()
+	stopped.Instances[0].Process, stopped.Instances[0].Lease = "stopped", view.LeaseLeft
 	for name, test := range map[string]struct {
 		before, after view.State
 		want          string
@@ -24,6 +26,7 @@ func TestChanges(t *testing.T) {
 12:02:13  moved 1 website: webhosting-operator-0 → webhosting-operator-1
 12:02:13  moved 1 website: webhosting-operator-0 → webhosting-operator-2
 12:02:13  moved 1 website: webhosting-operator-2 → webhosting-operator-0`},
+		"a graceful stop":  {steadyState(), stopped, "\n12:02:13  webhosting-operator-0: lease ready → left"},
 		"no change since":  {failover(), failover(), ""},
 		"a problem":        {steadyState(), notReady, "\n12:02:13  ring webhosting-operator: no shard is ready"},
 		"no problem":       {notReady, steadyState(), "\n12:02:13  ring webhosting-operator: ready"},

@@ -43,12 +43,15 @@ type Ring struct {
 	Problem string
 }
 
+// LeaseLeft is the state of a Lease that its shard has released, as on a graceful stop.
+const LeaseLeft = "left"
+
 // Instance is a process of the operator or the sharder.
 type Instance struct {
 	Name string
 	// Process is the phase of the process: running, paused, waiting, …
 	Process string
-	// Lease is the state of the shard Lease: ready, expired, … It is empty if there is none.
+	// Lease is the state of the shard Lease: ready, expired, …, or LeaseLeft. It is empty if there is none.
 	Lease string
 	// Leaving is true if the shard hands its objects over in order to stop.
 	Leaving bool

@@ -108,6 +108,8 @@ func lease(_ State, instance Instance) Span {
 		return Span{instance.Lease, Good}
 	case membership.State(instance.Lease).Member():
 		return Span{instance.Lease, Warn}
+	case instance.Lease == LeaseLeft:
+		return Span{instance.Lease, Plain}
 	case instance.Lease != "":
 		return Span{instance.Lease, Bad}
 	case instance.Leads && instance.PID == 0:

@@ -40,3 +40,11 @@ func TestCount(t *testing.T) {
 		}
 	}
 }
+
+func TestAre(t *testing.T) {
+	for n, want := range map[int]string{0: "0 objects are", 1: "1 object is", 2: "2 objects are"} {
+		if got := prose.Are(n, "object"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

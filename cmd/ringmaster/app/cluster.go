@@ -97,15 +97,16 @@ func runsInPod() bool {
 // names does not exist, because KUBECONFIG may name several.
 func noClusterError() error {
 	list := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	const next = "set KUBECONFIG or --kubeconfig, or run the line '. …/env' that 'ringmaster up' prints"
 	if list == "" {
-		return errors.New("no cluster is configured: set KUBECONFIG or --kubeconfig")
+		return errors.New("no cluster is configured: " + next)
 	}
 	for _, path := range filepath.SplitList(list) {
 		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("no cluster is configured: reading a file of KUBECONFIG: %w", err)
+			return fmt.Errorf("no cluster is configured: reading a file of KUBECONFIG: %w; "+next, err)
 		}
 	}
-	return fmt.Errorf("no cluster is configured: KUBECONFIG is %s, which has no context", list)
+	return fmt.Errorf("no cluster is configured: KUBECONFIG is %s, which has no context; "+next, list)
 }
 
 // fileRing reads a ring from the file of the flag --filename.

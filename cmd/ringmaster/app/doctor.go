@@ -67,8 +67,9 @@ reaches the webhooks, it creates an object for each ring with dry-run, which is 
 --probe=false disables that. The serving certificate is checked if you may read its Secret,
 sharder-webhook-cert, or sharder-certificate with cert-manager.
 
-A check is unknown if you may not read its objects. All other checks need only the
-read-only ClusterRole that --print-role prints:
+A check is unknown if you may not read its objects, or if the API server refuses the object
+that is created with dry-run. All other checks need only the read-only ClusterRole that
+--print-role prints:
 
     controllerrings, mutatingwebhookconfigurations, namespaces, endpointslices   list
     leases, pods                                                                 get, list

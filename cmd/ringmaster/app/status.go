@@ -98,9 +98,10 @@ their shards with their states, and how many objects of each kind each shard own
 
 The numbers are those that shards publish on their Leases; "?" means that a shard does not
 publish them. ASSIGNED and DRAINED are conditions of the ring: ASSIGNED is False while
-objects are unassigned or orphaned, DRAINED while drains are outstanding. IMBALANCE is the
-highest number of main objects of a shard, divided by the mean. The command reads only
-ControllerRings and Leases.
+objects are unassigned or orphaned, DRAINED while drains are outstanding; both are "?" for a
+ring without a ControllerRing, which has no conditions: add --count. IMBALANCE is the
+highest number of main objects of a shard, divided by the mean. LEASE AGE is the age of the
+Lease object. The command reads only ControllerRings and Leases.
 
 With --count, it lists all objects of the rings and shows exactly how many are unassigned
 (without a shard label), orphaned (with the label of a shard that is not a member), and

@@ -150,10 +150,8 @@ func readyCondition(facts *Facts, status *shardingv1alpha1.ControllerRingStatus)
 		}
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonReady
-		condition.Message = "One shard owns all objects."
-		if status.AvailableShards > 1 {
-			condition.Message = fmt.Sprintf("Objects are spread over %d shards.", status.AvailableShards)
-		}
+		// It says nothing about assigned objects: an event has it, and none follows when the number of shards changes.
+		condition.Message = fmt.Sprintf("New objects are assigned; %s available.", prose.Are(int(status.AvailableShards), "shard"))
 		if names := cordoned(facts); len(names) > 0 {
 			condition.Message += " Cordoned shards are being drained: " + prose.List(names) + "."
 		}

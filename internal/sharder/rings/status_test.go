@@ -48,8 +48,8 @@ func TestConditions(t *testing.T) {
 		kind, status, reason string
 		message              []string
 	}{
-		"healthy":         {facts(), "Ready", "True", "Ready", []string{"2 shards"}},
-		"one is cordoned": {facts(func(f *Facts) { f.Shards[1].Cordoned = true }), "Ready", "True", "Ready", []string{"One shard owns", "being drained: b"}},
+		"healthy":         {facts(), "Ready", "True", "Ready", []string{"2 shards are available"}},
+		"one is cordoned": {facts(func(f *Facts) { f.Shards[1].Cordoned = true }), "Ready", "True", "Ready", []string{"1 shard is available", "being drained: b"}},
 		"all are cordoned": {
 			facts(func(f *Facts) { f.Shards[0].Cordoned, f.Shards[1].Cordoned = true, true }),
 			"Ready", "False", "NoShards",

@@ -34,7 +34,8 @@ func evaluatePermissions(f *Facts, rings []*ring) *Check {
 			c.add(Finding{
 				Reason: ShardAccountUnknown, Status: Unknown, Ring: r.name, Object: r.object(),
 				Cause: "the ServiceAccount of the shards is unknown: no pod has the name of a Lease",
-				Next:  "name it with --shard-service-account NAMESPACE/NAME",
+				Next: "name it with --shard-service-account NAMESPACE/NAME, or ignore this if the shards run outside the cluster " +
+					"without a ServiceAccount",
 			})
 		}
 	}

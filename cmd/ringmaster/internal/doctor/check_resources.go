@@ -41,10 +41,14 @@ func evaluateServed(c *Check, f *Facts, r *ring) {
 			c.unreadable("resources of the API group "+resource.Group, err)
 			continue
 		}
+		correct := "correct spec.resources of the ring"
+		if r.inProcess() {
+			correct = "correct the resources that the controller declares"
+		}
 		c.add(Finding{
 			Reason: ResourceNotServed, Status: Failure, Ring: r.name, Object: r.object(),
 			Cause: fmt.Sprintf("the API server does not serve the resource %s, so the ring is not ready", resource),
-			Next:  fmt.Sprintf("install the CRD of %s, or correct spec.resources of the ring (plural, lower case, with its API group)", resource),
+			Next:  fmt.Sprintf("install the CRD of %s, or %s (plural, lower case, with its API group)", resource, correct),
 		})
 	}
 }
@@ -63,9 +67,13 @@ func evaluateSelector(c *Check, f *Facts, r *ring) {
 	if err != nil {
 		cause = fmt.Sprintf("the namespaceSelector is invalid: %v", err)
 	}
+	field := "spec.namespaceSelector"
+	if r.inProcess() {
+		field = "shard.Options.NamespaceSelector"
+	}
 	c.add(Finding{
 		Reason: SelectorMatchesNothing, Status: Warning, Ring: r.name, Object: r.object(), Cause: cause,
-		Next: "label the namespaces, or correct spec.namespaceSelector: kubectl get namespaces --show-labels",
+		Next: "label the namespaces, or correct " + field + ": kubectl get namespaces --show-labels",
 	})
 }
 

@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -102,7 +104,12 @@ func evaluateWebhook(c *Check, f *Facts, r *ring, webhook *admissionregistration
 		evaluateService(c, f, r.name, service)
 	}
 	evaluateAuthority(c, f, r.name, object, &webhook.ClientConfig)
-	if probe, probed := f.Probes[r.name]; probed && probe.Err == nil && !probe.Labelled && len(c.Findings) == before {
+	probe, probed := f.Probes[r.name]
+	switch {
+	case !probed, probe.Labelled, len(c.Findings) > before:
+	case probe.Err != nil:
+		c.add(notProbed(r.name, object, probe))
+	default:
 		c.add(Finding{
 			Reason: WebhookUnreachable, Status: Failure, Ring: r.name, Object: object,
 			Cause: fmt.Sprintf("a dry-run create of %s got no shard: the API server does not reach the webhook, or does not trust its certificate, "+
@@ -110,6 +117,22 @@ func evaluateWebhook(c *Check, f *Facts, r *ring, webhook *admissionregistration
 			Next: "check the network between the API server and the sharder (NetworkPolicy, firewall, port 9443), and look in the API server's log for " +
 				shardingv1alpha1.WebhookName,
 		})
+	}
+}
+
+// notProbed reports that the object of a probe could not be created.
+func notProbed(ring, object string, probe Probe) Finding {
+	next := "create an object of the ring, and check that it gets the label " + shardingv1alpha1.LabelShard(ring)
+	switch {
+	case apierrors.IsForbidden(probe.Err):
+		next = "run the command as a user who may create this object"
+	case errors.Is(probe.Err, errTimeout):
+		next = "run the command again with a longer --timeout"
+	}
+	return Finding{
+		Reason: WebhookNotProbed, Status: Unknown, Ring: ring, Object: object,
+		Cause: fmt.Sprintf("could not be probed: a dry-run create of %s failed: %v", probe.Object, probe.Err),
+		Next:  next + ", or skip the probe with --probe=false",
 	}
 }
 

@@ -73,7 +73,12 @@ var clusterPlantings = map[doctor.Reason]clusterPlanting{
 				f.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(other), other)).To(Succeed())
 				return f.encode(other.Object["status"])
 			}, rig.Timeout).Should(ContainSubstring("no conflicts found"))
-			f.create(f.crd())
+			refused := f.crd()
+			f.create(refused)
+			f.Eventually(func() string {
+				f.Expect(f.Client.Get(f.t.Context(), client.ObjectKeyFromObject(refused), refused)).To(Succeed())
+				return f.encode(refused.Object["status"])
+			}, rig.Timeout).Should(ContainSubstring("already in use"))
 			return f.Config
 		},
 		status: doctor.Failure, cause: "already in use", also: []doctor.Reason{doctor.NotReadable},
@@ -161,9 +166,12 @@ func TestPlantedFindingsOfTheCluster(t *testing.T) {
 func TestHealthyRing(t *testing.T) {
 	f := setUp(t)
 	f.Expect(f.expect(f.Config, f.options()).Status).To(Equal(doctor.OK))
-	report := f.expect(f.account(doctor.Role()), f.options(func(o *doctor.Options) { o.Probe = true }))
+	access := f.account(doctor.Role())
+	report := f.expect(access, f.options())
 	f.Expect(report.Status).To(Equal(doctor.OK))
 	f.Expect(f.encode(report)).To(ContainSubstring("the serving certificate could not be read"))
+	report = f.expect(access, f.options(func(o *doctor.Options) { o.Probe = true }), doctor.WebhookNotProbed)
+	f.Expect(f.encode(report)).To(ContainSubstring("run the command as a user who may create this object, or skip the probe with --probe=false"))
 }
 
 // TestHealthyRingInOneNamespace has shards that may use the objects only in the namespace that the ring selects.
@@ -187,12 +195,12 @@ func TestHealthyRingWithInProcessSharder(t *testing.T) {
 }
 
 // TestWebhookOfRealSharder finds nothing while a real sharder runs, whose webhook labels the object of a dry-run
-// create, and that it is gone when it has stopped. The object is a child: a Service would need a spec.
+// create, and that it is gone when it has stopped. The object is a child: an Ingress would need a spec.
 func TestWebhookOfRealSharder(t *testing.T) {
 	f := &fixture{Rig: rig.Shared(t), WithT: NewWithT(t), t: t}
 	f.name = f.Namespace
 	f.resources = []shardingv1alpha1.RingResource{{
-		GroupResource:       shardingv1alpha1.GroupResource{Resource: "services"},
+		GroupResource:       shardingv1alpha1.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"},
 		ControlledResources: []shardingv1alpha1.GroupResource{{Resource: "configmaps"}},
 	}}
 	sharder := f.StartSharder(t, rig.SharderOptions{})

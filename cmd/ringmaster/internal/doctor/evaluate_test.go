@@ -189,6 +189,32 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
+// TestRingWithInProcessSharder has no ControllerRing, so no finding names one.
+func TestRingWithInProcessSharder(t *testing.T) {
+	f := healthy()
+	election := lease("web-sharder", time.Second)
+	election.Labels = map[string]string{shardingv1alpha1.LabelSharder: "web"}
+	f.Rings.Value, f.Leases.Value = nil, append(f.Leases.Value, *election)
+	f.Leases.Value[0].Annotations = map[string]string{
+		shardingv1alpha1.AnnotationResources:         `[{"group":"example.com","resource":"websites"}]`,
+		shardingv1alpha1.AnnotationNamespaceSelector: `{"matchLabels":{"budget":"true"}}`,
+	}
+	next := map[Reason]string{}
+	for _, check := range Evaluate(f).Checks {
+		for _, finding := range check.Findings {
+			next[finding.Reason] = finding.Object + ": " + finding.Next
+		}
+	}
+	want := map[Reason]string{
+		ShardAccountUnknown: "ring web: name it with --shard-service-account NAMESPACE/NAME, " +
+			"or ignore this if the shards run outside the cluster without a ServiceAccount",
+		SelectorMatchesNothing: "ring web: label the namespaces, or correct shard.Options.NamespaceSelector: kubectl get namespaces --show-labels",
+	}
+	if diff := cmp.Diff(want, next); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestCompareSchemas(t *testing.T) {
 	field := func(fields map[string]any) map[string]any { return map[string]any{"properties": fields} }
 	list := func(fields map[string]any) map[string]any { return map[string]any{"items": field(fields)} }

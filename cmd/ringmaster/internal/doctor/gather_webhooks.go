@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -161,11 +161,8 @@ func (g *gatherer) probe(ctx context.Context, ring string, object *unstructured.
 	return probe
 }
 
-// simple are resources whose objects need nothing but a name.
-var simple = []schema.GroupResource{{Resource: "configmaps"}, {Resource: "secrets"}, {Resource: "serviceaccounts"}}
-
 // probeObject returns an object that the webhook of the ring should label, and its resource, or nil. It is
-// one of a simple kind, if the ring has one: others may be invalid without a spec, which says nothing.
+// of a kind whose minimal spec is known, if the ring has one: another may be invalid, which says nothing.
 func (r *ring) probeObject(f *Facts) (*unstructured.Unstructured, schema.GroupVersionResource) {
 	selector, err := r.selector(f)
 	if err != nil || !f.Namespaces.known() || !f.Served.known() {
@@ -174,38 +171,39 @@ func (r *ring) probeObject(f *Facts) (*unstructured.Unstructured, schema.GroupVe
 	namespaces := f.selected(selector)
 	var best *unstructured.Unstructured
 	var bestResource schema.GroupVersionResource
+	bestValidity := -1
 	for i := range r.declared.Spec.Resources {
 		main := &r.declared.Spec.Resources[i]
 		kind, served := f.Served.Value.Resources[groupResource(main.GroupResource)]
 		for _, candidate := range append([]shardingv1alpha1.GroupResource{main.GroupResource}, main.ControlledResources...) {
 			resource := groupResource(candidate)
 			known, candidateServed := f.Served.Value.Resources[resource]
-			isSimple := slices.Contains(simple, resource)
+			validity := validityOf(resource)
 			if !served || !candidateServed || known.Namespaced && len(namespaces) == 0 ||
-				!isSimple && (best != nil || candidate != main.GroupResource) {
+				validity <= bestValidity || validity == validityUnknown && candidate != main.GroupResource {
 				continue
 			}
-			best = newProbeObject(known, namespaces)
+			best, bestValidity = newProbeObject(resource, known, namespaces), validity
 			bestResource = known.GroupVersion().WithResource(resource.Resource)
 			if candidate != main.GroupResource {
 				best.SetOwnerReferences([]metav1.OwnerReference{{
 					APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: best.GetName(), UID: uuid.NewUUID(), Controller: new(true),
 				}})
 			}
-			if isSimple {
-				return best, bestResource
-			}
 		}
 	}
 	return best, bestResource
 }
 
-func newProbeObject(kind ServedResource, namespaces []string) *unstructured.Unstructured {
+func newProbeObject(resource schema.GroupResource, kind ServedResource, namespaces []string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind.GroupVersionKind)
 	object.SetName("ringmaster-doctor-" + string(uuid.NewUUID())[:8])
 	if kind.Namespaced {
 		object.SetNamespace(preferred(namespaces))
+	}
+	if spec := minimalSpecs[resource]; spec != nil {
+		object.Object["spec"] = runtime.DeepCopyJSON(spec)
 	}
 	return object
 }

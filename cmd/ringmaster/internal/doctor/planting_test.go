@@ -151,6 +151,21 @@ var plantings = map[doctor.Reason]planting{
 		options: func(_ *fixture, o *doctor.Options) { o.Probe = true },
 		status:  doctor.Failure, cause: "got no shard",
 	},
+	doctor.WebhookNotProbed: {
+		plant: func(f *fixture) {
+			ingresses := []shardingv1alpha1.RingResource{{GroupResource: shardingv1alpha1.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}}}
+			f.changeSpec(func(spec *shardingv1alpha1.ControllerRingSpec) { spec.Resources = ingresses })
+			f.changeLease("shard-0", func(lease *coordinationv1.Lease) {
+				lease.Annotations[shardingv1alpha1.AnnotationResources] = f.encode(ingresses)
+			})
+			ring := f.ring()
+			ring.Spec.Resources = ingresses
+			f.grant("sharder", "ingresses", roles.ForSharder(ring)...)
+			f.grant("operator", "ingresses", roles.ForShards(ring, types.NamespacedName{Namespace: f.Namespace, Name: "operator"})...)
+		},
+		options: func(_ *fixture, o *doctor.Options) { o.Probe = true },
+		status:  doctor.Unknown, cause: "could not be probed: a dry-run create of ingresses/",
+	},
 	doctor.CABundleInvalid: {
 		plant: func(f *fixture) {
 			f.changeWebhook(func(c *admissionregistrationv1.WebhookClientConfig) { c.CABundle = nil })

@@ -37,7 +37,9 @@ const (
 	WebhookServiceMissing Reason = "WebhookServiceMissing"
 	WebhookNotReady       Reason = "WebhookNotReady"
 	// WebhookUnreachable: a dry-run create got no shard label.
-	WebhookUnreachable    Reason = "WebhookUnreachable"
+	WebhookUnreachable Reason = "WebhookUnreachable"
+	// WebhookNotProbed: the dry-run create failed, so it is not known whether the webhook can be reached.
+	WebhookNotProbed      Reason = "WebhookNotProbed"
 	CABundleInvalid       Reason = "CABundleInvalid"
 	CAExpired             Reason = "CAExpired"
 	CAExpiring            Reason = "CAExpiring"
@@ -77,7 +79,7 @@ var Reasons = []Reason{
 	CRDMissing, CRDNotEstablished, CRDVersionNotServed, CRDOutdated, CRDNewer,
 	SharderMissing, SharderNotLeading, SharderImagesDiffer, InProcessSharderNotLeading, TwoSharders, UnusedControllerRing,
 	SharderAccountUnknown, SharderLacksPermission, ShardAccountUnknown, ShardLacksPermission,
-	WebhookMissing, WebhookStale, WebhookServiceMissing, WebhookNotReady, WebhookUnreachable,
+	WebhookMissing, WebhookStale, WebhookServiceMissing, WebhookNotReady, WebhookUnreachable, WebhookNotProbed,
 	CABundleInvalid, CAExpired, CAExpiring, CertificateExpired, CertificateExpiring, CertificateNotTrusted,
 	RingNotObserved, RingHasNoShards, RingHasNoResources, ConditionNotTrue,
 	ResourceNotServed, SelectorMatchesNothing, KindNotWatched, KindNotListed,

@@ -47,7 +47,13 @@ func (r *ring) exists() bool { return r.declared != nil || len(r.sharders) > 0 }
 // inProcess reports whether the ring has an in-process sharder and no ControllerRing.
 func (r *ring) inProcess() bool { return r.declared == nil && len(r.sharders) > 0 }
 
-func (r *ring) object() string { return "ControllerRing/" + r.name }
+// object names the ring in findings.
+func (r *ring) object() string {
+	if r.declared == nil {
+		return "ring " + r.name
+	}
+	return "ControllerRing/" + r.name
+}
 
 // available returns the shards that get objects.
 func (r *ring) available() []shard {

@@ -62,22 +62,15 @@ func (f *ringState) problems(r *Ring, now time.Time) []Problem {
 		return append(problems, f.conditionProblems(r.Conditions)...)
 	}
 	if r.Total.Unassigned > 0 {
-		add(UnassignedObjects, "%s unassigned", isOrAre(r.Total.Unassigned))
+		add(UnassignedObjects, "%s unassigned", prose.Are(r.Total.Unassigned, "object"))
 	}
 	if r.Total.Orphaned > 0 {
-		add(OrphanedObjects, "%s orphaned", isOrAre(r.Total.Orphaned))
+		add(OrphanedObjects, "%s orphaned", prose.Are(r.Total.Orphaned, "object"))
 	}
 	if oldest := r.Total.OldestDrain; oldest != nil && now.Sub(oldest.Time) >= cmp.Or(f.drainTimeout(), slowDrain) {
 		add(OverdueDrains, "drains are overdue: the oldest began %s ago", duration.HumanDuration(now.Sub(oldest.Time)))
 	}
 	return problems
-}
-
-func isOrAre(objects int) string {
-	if objects == 1 {
-		return "1 object is"
-	}
-	return prose.Count(objects, "object") + " are"
 }
 
 // drainTimeout is the timeout of the ring's drains, or 0 without one.

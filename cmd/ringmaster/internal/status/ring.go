@@ -72,7 +72,7 @@ func (f *ringState) conditions(shards *shardSet, sharders []Sharder) (ready Cond
 			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonNoSharder, "No sharder is active."
 		default:
 			ready.Status, ready.Reason = metav1.ConditionTrue, shardingv1alpha1.ReasonReady
-			ready.Message = fmt.Sprintf("Objects are spread over %s.", prose.Count(len(shards.members.Shards()), "shard"))
+			ready.Message = fmt.Sprintf("New objects are assigned; %s available.", prose.Are(len(shards.members.Shards()), "shard"))
 		}
 		return ready, nil
 	}

@@ -108,7 +108,7 @@ func TestReadyWithoutControllerRing(t *testing.T) {
 	}
 	f := ringStateOf(nil, lease("a"))
 	f.sharders = append(f.sharders, elected("a"))
-	if got, _ := f.conditions(f.shardSet(now), f.activeSharders(now)); got.Status != metav1.ConditionTrue || got.Message != "Objects are spread over 1 shard." {
+	if got, _ := f.conditions(f.shardSet(now), f.activeSharders(now)); got.Status != metav1.ConditionTrue || got.Message != "New objects are assigned; 1 shard is available." {
 		t.Errorf("%+v", got)
 	}
 }

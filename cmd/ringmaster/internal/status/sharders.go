@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -60,8 +61,11 @@ func (d *declaration) sharderWarnings(sharders []Sharder) []string {
 	case d.leasesUnreadable, d.ringsUnreadable && len(sharders) == 0:
 		return nil
 	case anyActive(sharders, External) && anyActive(sharders, InProcess):
+		if d.ring != nil && meta.IsStatusConditionFalse(d.ring.Status.Conditions, shardingv1alpha1.ConditionSole) {
+			return nil // the condition is shown, too
+		}
 		return []string{"two sharders are active: the external one and an in-process one. This is safe, but does the work twice: " +
-			"delete the ControllerRing, or run the instances in another mode"}
+			"run the instances in mode shard, or delete the ControllerRing"}
 	case activityUnknown(sharders):
 		return []string{fmt.Sprintf("the sharder has no Lease in the namespace %s: if it is installed there, it is not running, and new objects are not assigned",
 			shardingv1alpha1.NamespaceSystem)}

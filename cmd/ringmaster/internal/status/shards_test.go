@@ -100,6 +100,7 @@ func TestRefusedLeasesHaveReasons(t *testing.T) {
 
 func TestSharders(t *testing.T) {
 	ring, notObserved := controllerRing(isReady), controllerRing()
+	notSole := controllerRing(isReady, conditionFor(shardingv1alpha1.ConditionSole, shardingv1alpha1.ReasonTwoSharders))
 	replicas := lease("sharder", heldBy("sharder-0"))
 	for name, test := range map[string]struct {
 		declaration declaration
@@ -114,7 +115,8 @@ func TestSharders(t *testing.T) {
 		"in-process":              {declaration{sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
 		"in-process, with a ring": {declaration{ring: notObserved, sharders: []*coordinationv1.Lease{elected("a_1")}}, "in-process: a_1", nil},
 		"in-process, late":        {declaration{sharders: []*coordinationv1.Lease{elected("a_1", renewed(20*time.Second))}}, "in-process: a_1", nil},
-		"both":                    {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1")}}, "external: sharder-0, in-process: a_1", []string{"two sharders are active"}},
+		"both":                    {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1")}}, "external: sharder-0, in-process: a_1", []string{"two sharders are active: the external one and an in-process one. This is safe, but does the work twice: run the instances in mode shard"}},
+		"both, as conditions say": {declaration{ring: notSole, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1")}}, "external: sharder-0, in-process: a_1", nil},
 		"both, one not active":    {declaration{ring: ring, election: replicas, sharders: []*coordinationv1.Lease{elected("a_1", renewed(time.Hour))}}, "external: sharder-0, in-process: a_1 (not active)", nil},
 		"none, no ring":           {declaration{sharders: []*coordinationv1.Lease{elected("")}}, "none", []string{"no sharder is active: new objects are not assigned, and the objects of dead shards are not moved. Start the controller in the mode in-process"}},
 		"none, ring not observed": {declaration{ring: notObserved}, "none", []string{"no sharder has observed the ControllerRing"}},
