@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -53,7 +54,7 @@ func known(t *testing.T) map[string][]string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	metrics.New(registry)
-	registry.MustRegister(&metrics.State{})
+	registry.MustRegister(&metrics.State{}, metrics.CertificateExpiry(time.Now))
 	all := map[string][]string{
 		"up": nil, // of Prometheus
 		"apiserver_admission_webhook_fail_open_count": {"name", "type"}, // of API servers

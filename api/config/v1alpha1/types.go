@@ -92,6 +92,11 @@ type WebhookServer struct {
 	// KeyName is the file name of the key in certDir, tls.key by default.
 	// +optional
 	KeyName *string `json:"keyName,omitempty"`
+	// ClientCAFile is a file with the authorities of the client certificates that API servers present. With it, the
+	// webhook accepts only clients with such a certificate. API servers present one if their --admission-control-config-file
+	// names a kubeconfig with it for MutatingAdmissionWebhook. By default, the webhook accepts every client.
+	// +optional
+	ClientCAFile *string `json:"clientCAFile,omitempty"`
 }
 
 // WebhookConfig configures the MutatingWebhookConfigurations of rings.

@@ -3,6 +3,7 @@ package app
 
 import (
 	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
 
@@ -51,6 +52,9 @@ Run two replicas: both serve the webhook, and the leader moves objects.`,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			ctrl.SetLogger(zap.New(zap.UseDevMode(o.development)))
+			if err := limitMemory(); err != nil {
+				return err
+			}
 			mgr, err := o.manager()
 			if err != nil {
 				return err
@@ -85,7 +89,11 @@ func (o *options) manager() (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := ctrl.NewManager(restConfig, o.managerOptions(scheme, config, certificate))
+	clients, err := clientAuthorities(config.Webhook.Server.ClientCAFile)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(restConfig, o.managerOptions(scheme, config, certificate, clients))
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
@@ -102,7 +110,7 @@ func (o *options) manager() (manager.Manager, error) {
 	return mgr, nil
 }
 
-func (o *options) managerOptions(scheme *runtime.Scheme, config *configv1alpha1.SharderConfig, certificate *certificate) manager.Options {
+func (o *options) managerOptions(scheme *runtime.Scheme, config *configv1alpha1.SharderConfig, certificate *certificate, clients *x509.CertPool) manager.Options {
 	return manager.Options{
 		Scheme:                        scheme,
 		Cache:                         sharder.CacheOptions(),
@@ -131,7 +139,7 @@ func (o *options) managerOptions(scheme *runtime.Scheme, config *configv1alpha1.
 			CertDir:  certificate.dir,
 			CertName: *config.Webhook.Server.CertName,
 			KeyName:  *config.Webhook.Server.KeyName,
-			TLSOpts:  certificate.tlsOptions(),
+			TLSOpts:  append(certificate.tlsOptions(), requireClients(clients)),
 		}),
 	}
 }

@@ -6,10 +6,12 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"strings"
 	"time"
@@ -58,11 +60,18 @@ type Handler struct {
 	Since func(ring string) time.Time
 	// Now returns the current time.
 	Now func() time.Time
+	// Memory is the memory that all requests at a time may take. DefaultMemory is the default.
+	Memory int64
+
+	limiter limiter
 }
 
 // maxReviewSize is the maximum size of a request: twice the API server's limit for an object, for the old and
 // the new one, with a margin.
 const maxReviewSize = 8 << 20
+
+// maxWait is how long a request waits while others take all memory. It leaves most of the webhook's timeout of 1 s.
+const maxWait = 300 * time.Millisecond
 
 // drainedStatusDelay is the time after a change of the members until the condition Drained shows its drains.
 // Until then, a controller may be on another shard than the ring says.
@@ -78,6 +87,24 @@ var (
 )
 
 func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	name := strings.TrimPrefix(request.URL.Path, shardingv1alpha1.WebhookPathPrefix)
+	if problem, code := invalid(request, name); problem != "" {
+		http.Error(writer, problem, code)
+		return
+	}
+	size := request.ContentLength
+	if size < 0 {
+		size = maxReviewSize
+	}
+	size *= memoryFactor
+	waiting, cancel := context.WithTimeout(request.Context(), maxWait)
+	defer cancel()
+	if !h.limiter.acquire(waiting, size, cmp.Or(h.Memory, DefaultMemory)) {
+		// With the failure policy Ignore, the user's request succeeds, and a rescue assigns the object.
+		http.Error(writer, "too many requests at the same time", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.limiter.release(size)
 	review := &admissionv1.AdmissionReview{}
 	err := json.NewDecoder(http.MaxBytesReader(writer, request.Body, maxReviewSize)).Decode(review)
 	if err != nil || review.Request == nil {
@@ -86,13 +113,29 @@ func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		http.Error(writer, "not an admission review", http.StatusBadRequest)
 		return
 	}
-	name := strings.TrimPrefix(request.URL.Path, shardingv1alpha1.WebhookPathPrefix)
 	review.Response = h.respond(request.Context(), name, review.Request)
 	review.Request = nil
 	writer.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(writer).Encode(review); err != nil {
 		logf.FromContext(request.Context()).V(1).Info("Failed to write an admission response", "error", err.Error())
 	}
+}
+
+// invalid returns why a request cannot be one of an API server, and the status to answer with, or "". It does not read
+// the body.
+func invalid(request *http.Request, ring string) (problem string, code int) {
+	media, _, err := mime.ParseMediaType(request.Header.Get("Content-Type"))
+	switch {
+	case request.Method != http.MethodPost:
+		return "must be a POST", http.StatusMethodNotAllowed
+	case err != nil || media != "application/json":
+		return "must have the content type application/json", http.StatusUnsupportedMediaType
+	case request.ContentLength > maxReviewSize:
+		return "larger than an admission review", http.StatusRequestEntityTooLarge
+	case ring == "" || len(ring) > shardingv1alpha1.MaxNameLength || strings.Contains(ring, "/"):
+		return "no ring has this name", http.StatusNotFound
+	}
+	return "", 0
 }
 
 // respond allows the request, with a patch if the object was assigned.

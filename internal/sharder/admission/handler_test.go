@@ -83,7 +83,7 @@ func send(t *testing.T, h *admission.Handler, path string, resource schema.Group
 		t.Fatal(err)
 	}
 	recorder := httptest.NewRecorder()
-	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)))
+	h.ServeHTTP(recorder, post(path, body))
 	if recorder.Code != http.StatusOK {
 		t.Fatalf("the answer is %d: %s", recorder.Code, recorder.Body)
 	}
@@ -225,11 +225,18 @@ func TestChildIsAssignedToOwnerOfItsController(t *testing.T) {
 	}
 }
 
+// post returns a request as API servers send it.
+func post(path string, body []byte) *http.Request {
+	request := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	return request
+}
+
 func TestMalformedRequestIsRefused(t *testing.T) {
 	var results []admission.Result
 	for _, body := range []string{"", "{}", "garbage"} {
 		recorder := httptest.NewRecorder()
-		handler(t, true, &results).ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, shardingv1alpha1.WebhookPath("ring"), bytes.NewBufferString(body)))
+		handler(t, true, &results).ServeHTTP(recorder, post(shardingv1alpha1.WebhookPath("ring"), []byte(body)))
 		if recorder.Code != http.StatusBadRequest {
 			t.Errorf("for %q the answer is %d", body, recorder.Code)
 		}

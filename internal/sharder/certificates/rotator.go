@@ -239,10 +239,22 @@ func (r *Rotator) Bundle() []byte {
 	return nil
 }
 
-// Ready is a healthz.Checker that fails until there is a certificate.
+// ExpiresAt returns when the certificate expires, or the zero time without one.
+func (r *Rotator) ExpiresAt() time.Time {
+	if current := r.current.Load(); current != nil {
+		return current.certificate.Leaf.NotAfter
+	}
+	return time.Time{}
+}
+
+// Ready is a healthz.Checker that fails until there is a certificate, and while it has expired: API servers then do not
+// trust this replica, and another one may have a valid certificate.
 func (r *Rotator) Ready(*http.Request) error {
-	if r.current.Load() == nil {
+	switch at := r.ExpiresAt(); {
+	case at.IsZero():
 		return errNoCertificate
+	case !r.Clock.Now().Before(at):
+		return fmt.Errorf("the webhook certificate expired at %s", at.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -83,6 +83,21 @@ func TestValidCertificateIsNotRenewed(t *testing.T) {
 	g.Expect(secret.ResourceVersion).To(Equal(before))
 }
 
+// TestExpiredCertificateIsNotReady has a replica that cannot renew its certificate.
+func TestExpiredCertificateIsNotReady(t *testing.T) {
+	g := NewWithT(t)
+	clock := clocktesting.NewFakeClock(time.Now())
+	rotator := newRotator(rig.Shared(t), clock, new(int))
+	g.Expect(rotator.ExpiresAt().IsZero()).To(BeTrue())
+	g.Expect(rotator.Sync(t.Context())).To(Succeed())
+	clock.SetTime(rotator.ExpiresAt().Add(-time.Second))
+	g.Expect(rotator.Ready(nil)).To(Succeed())
+	clock.SetTime(rotator.ExpiresAt())
+	g.Expect(rotator.Ready(nil)).To(MatchError(ContainSubstring("expired at")))
+	g.Expect(rotator.Sync(t.Context())).To(Succeed())
+	g.Expect(rotator.Ready(nil)).To(Succeed(), "it was renewed")
+}
+
 func TestInvalidSecretIsRepaired(t *testing.T) {
 	for name, damage := range map[string]func(*corev1.Secret){
 		"emptied":              func(s *corev1.Secret) { s.Data = map[string][]byte{"tls.crt": {}, "tls.key": {}} },

@@ -49,6 +49,21 @@ func New(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
+// CertificateExpiry is a metric with the time at which the webhook's certificate expires. expiresAt returns the zero time
+// without one.
+func CertificateExpiry(expiresAt func() time.Time) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "webhook_certificate_expiry_timestamp_seconds",
+		Help: "Time at which the certificate of the webhook expires, or 0 without one",
+	}, func() float64 {
+		at := expiresAt()
+		if at.IsZero() {
+			return 0
+		}
+		return float64(at.Unix())
+	})
+}
+
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, ofRing(labels))
 }
