@@ -115,6 +115,13 @@ test-all: test test-long mutants faults test-experiments test-nats-all e2e ## Ru
 test-nats-all: kubernetes gotestsum ## Run all scenarios of the NATS example on real servers (about 2 minutes)
 	cd examples/natscluster && $(TESTENV) $(GOTEST) -timeout 20m -parallel 2 $(ARGS) ./...
 
+# 'make test' runs the targets with their seeds only.
+FUZZTIME ?= 1m
+.PHONY: fuzz
+fuzz: ## Fuzz everything that reads foreign input, each target for FUZZTIME (1m)
+	@for target in internal/sharder/admission:FuzzReview internal/sharder/leases:FuzzLease internal/sharder/rings:FuzzResources cmd/sharder/app:FuzzConfig; do \
+	  go test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME) $(ARGS) "./$${target%:*}" || exit 1; done
+
 .PHONY: test-experiments
 test-experiments: kubernetes ## Run a short version of every scenario of 'ringmaster experiment' (about 6 minutes)
 	KUBEBUILDER_ASSETS=$(ASSETS) go -C experiment test -tags experiments -timeout 20m -parallel 3 $(ARGS) ./command

@@ -93,10 +93,11 @@ func TestSharderRole(t *testing.T) {
 	}
 	next := decode(t, "ring/sharder-role.yaml")
 	role, binding := &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}
-	if err := errors.Join(next(role), next(binding)); err != nil {
+	leases, leasesBinding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+	if err := errors.Join(next(role), next(binding), next(leases), next(leasesBinding)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(roles.ForSharder(ring), []runtime.Object{role, binding}); diff != "" {
+	if diff := cmp.Diff(roles.ForSharder(ring), []runtime.Object{role, binding, leases, leasesBinding}); diff != "" {
 		t.Errorf("run `ringmaster role -f examples/webhosting/config/ring/ring.yaml` (-want +got):\n%s", diff)
 	}
 }

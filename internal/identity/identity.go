@@ -61,7 +61,7 @@ func Create(ctx context.Context, cluster Cluster, clientset kubernetes.Interface
 	if err != nil {
 		return Identity{}, err
 	}
-	token, err := tokenFor(ctx, clientset, pod, request.Validity)
+	token, err := TokenFor(ctx, clientset, pod, request.Validity)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -88,7 +88,8 @@ func ensurePod(ctx context.Context, clientset kubernetes.Interface, pod *corev1.
 	return created, nil
 }
 
-func tokenFor(ctx context.Context, clientset kubernetes.Interface, pod *corev1.Pod, validity time.Duration) (string, error) {
+// TokenFor requests a token of a Pod's ServiceAccount that is bound to the Pod, as a kubelet does.
+func TokenFor(ctx context.Context, clientset kubernetes.Interface, pod *corev1.Pod, validity time.Duration) (string, error) {
 	seconds := int64(validity / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &seconds,

@@ -74,6 +74,20 @@ func (r *Rig) TokenRESTConfig(ctx context.Context, namespace, account string) (*
 	return r.ControlPlane.TokenRESTConfig(answer.Status.Token), nil
 }
 
+// PodRESTConfig returns a client configuration with a token that is bound to a new Pod. The Pod is never scheduled.
+func (r *Rig) PodRESTConfig(ctx context.Context, namespace, account, name string) (*rest.Config, error) {
+	pod := r.pod(Process{Name: name, ServiceAccount: account})
+	pod.Namespace = namespace
+	if err := r.Client.Create(ctx, pod); err != nil {
+		return nil, fmt.Errorf("creating the Pod %s: %w", name, err)
+	}
+	token, err := identity.TokenFor(ctx, r.Clientset, pod, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	return r.ControlPlane.TokenRESTConfig(token), nil
+}
+
 // bindRoles applies the roles in a path and binds the ServiceAccount to them.
 func (r *Rig) bindRoles(ctx context.Context, path, account string) error {
 	roles, err := readRoles(path)

@@ -23,6 +23,8 @@ type SharderOptions struct {
 	Name string
 	// Roles are roles in addition to config/rbac, usually for the objects of rings.
 	Roles []string
+	// RolesPerRing leaves out config/open-rings: Roles have the permissions for the Leases and webhooks of each ring.
+	RolesPerRing bool
 	// Config is YAML that is merged into its configuration file. By default, the replicas of a test elect a
 	// leader in the test's namespace, and the webhook of each is called by URL.
 	Config string
@@ -57,11 +59,15 @@ func (r *Rig) StartSharder(t testing.TB, options SharderOptions) *Sharder {
 	if options.Binary == "" {
 		options.Binary = Build(t, "./cmd/sharder", build...)
 	}
+	roles := []string{"config/rbac"}
+	if !options.RolesPerRing {
+		roles = append(roles, "config/open-rings")
+	}
 	s.Running = r.Start(t, Process{
 		Name: options.Name, ServiceAccount: "sharder", Proxy: options.Proxy, Env: options.Env,
 		Binary: options.Binary,
 		Args:   append(args, options.Args...),
-		Roles:  append([]string{"config/rbac"}, options.Roles...),
+		Roles:  append(roles, options.Roles...),
 	})
 	return s
 }

@@ -31,14 +31,42 @@ var (
 // Sharder is the ServiceAccount of the sharder, as config/ installs it.
 var Sharder = types.NamespacedName{Namespace: shardingv1alpha1.NamespaceSystem, Name: "sharder"}
 
-// ForSharder returns the permissions of the sharder for the objects of a ring.
+// ForSharder returns the permissions of the sharder for a ring: for its objects, its webhook configuration, and the
+// Leases in the namespaces from which it accepts shards. For an open ring, these are the Leases of all namespaces.
 func ForSharder(ring *shardingv1alpha1.ControllerRing) []runtime.Object {
 	name := "sharding:sharder:" + ring.Name
-	return []runtime.Object{
-		clusterRole(ring, name, rules(ring, sharderVerbs)),
+	namespaces := ring.AcceptedNamespaces()
+	all := append(rules(ring, sharderVerbs), WebhookRule(ring.Name))
+	if len(namespaces) == 0 {
+		all = append(all, LeaseRule())
+	}
+	objects := []runtime.Object{
+		clusterRole(ring, name, all),
 		clusterRoleBinding(ring, name, name, Sharder),
 	}
+	for _, namespace := range namespaces {
+		role := &rbacv1.Role{TypeMeta: typeMeta("Role"), ObjectMeta: objectMeta(ring, name), Rules: []rbacv1.PolicyRule{LeaseRule()}}
+		binding := &rbacv1.RoleBinding{
+			TypeMeta: typeMeta("RoleBinding"), ObjectMeta: objectMeta(ring, name), RoleRef: reference("Role", name), Subjects: subjects(Sharder),
+		}
+		role.Namespace, binding.Namespace = namespace, namespace
+		objects = append(objects, role, binding)
+	}
+	return objects
 }
+
+// WebhookRule is the permission of the sharder to write the webhook configuration of a ring. Server-side apply creates
+// an object by its name, so the permission can be restricted to one name. Without that, it amounts to cluster-admin.
+func WebhookRule(ring string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
+		ResourceNames: []string{shardingv1alpha1.WebhookConfigurationName(ring)}, Verbs: []string{"create", "patch", "delete"},
+	}
+}
+
+// LeaseRule is the permission of the sharder to show the states of shards on their Leases, to take them over and to
+// delete them.
+func LeaseRule() rbacv1.PolicyRule { return leaseRules([]string{"patch", "delete"})[0] }
 
 // ForShards returns the permissions of a ring's shards that run as the account.
 func ForShards(ring *shardingv1alpha1.ControllerRing, account types.NamespacedName) []runtime.Object {

@@ -55,19 +55,38 @@ func reference(kind, name string) rbacv1.RoleRef {
 }
 
 func TestForSharder(t *testing.T) {
+	sharder := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "sharding-system", Name: "sharder"}}
+	leases := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"patch", "delete"}}
 	want := []runtime.Object{
 		&rbacv1.ClusterRole{
 			TypeMeta: kind("ClusterRole"), ObjectMeta: meta("", "sharding:sharder:webhosting"),
-			Rules: objectRules("list", "patch"),
+			Rules: append(objectRules("list", "patch"), rbacv1.PolicyRule{
+				APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
+				ResourceNames: []string{"controllerring-webhosting"}, Verbs: []string{"create", "patch", "delete"},
+			}),
 		},
 		&rbacv1.ClusterRoleBinding{
 			TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: meta("", "sharding:sharder:webhosting"),
-			RoleRef:  reference("ClusterRole", "sharding:sharder:webhosting"),
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "sharding-system", Name: "sharder"}},
+			RoleRef: reference("ClusterRole", "sharding:sharder:webhosting"), Subjects: sharder,
+		},
+		&rbacv1.Role{
+			TypeMeta: kind("Role"), ObjectMeta: meta("hosting", "sharding:sharder:webhosting"), Rules: []rbacv1.PolicyRule{leases},
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta: kind("RoleBinding"), ObjectMeta: meta("hosting", "sharding:sharder:webhosting"),
+			RoleRef: reference("Role", "sharding:sharder:webhosting"), Subjects: sharder,
 		},
 	}
-	if diff := cmp.Diff(want, roles.ForSharder(ring())); diff != "" {
+	closed := ring()
+	closed.Spec.Shards = &shardingv1alpha1.RingShards{ServiceAccounts: []shardingv1alpha1.ServiceAccount{
+		{Namespace: "hosting", Name: "operator"}, {Namespace: "hosting", Name: "other"},
+	}}
+	if diff := cmp.Diff(want, roles.ForSharder(closed)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	open := roles.ForSharder(ring())
+	if diff := cmp.Diff(append(want[0].(*rbacv1.ClusterRole).Rules, leases), open[0].(*rbacv1.ClusterRole).Rules); diff != "" || len(open) != 2 {
+		t.Errorf("an open ring needs %d objects (-want +got):\n%s", len(open), diff)
 	}
 }
 

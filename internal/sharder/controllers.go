@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,8 @@ import (
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/leases"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/members"
+	"github.com/ringmaster-project/ringmaster/internal/sharder/othersharders"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/rings"
 )
 
@@ -147,16 +150,18 @@ func (s *Sharder) addRings() error {
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ringOf), builder.WithPredicates(membershipChanged())).
 		WatchesRawSource(source.Func(s.ringQueue.start)).
 		Complete(&rings.Reconciler{
-			Client:       s.manager.GetClient(),
-			Learn:        s.learn,
-			Shards:       s.members.Shards,
-			Namespaces:   s.members.Namespaces,
-			OtherSharder: s.otherSharders.Active,
-			Movers:       s.group,
-			Events:       s.manager.GetEventRecorder("controllerring-controller"),
-			Clock:        s.clock,
-			Config:       s.config.Webhook.Config,
-			Authority:    s.authority.Bundle,
+			Client:         s.manager.GetClient(),
+			Reader:         s.manager.GetAPIReader(),
+			Learn:          s.learn,
+			Shards:         s.members.Shards,
+			Namespaces:     s.members.Namespaces,
+			OtherSharder:   s.otherSharder,
+			ForeignSharder: s.foreignSharder,
+			Movers:         s.group,
+			Events:         s.manager.GetEventRecorder("controllerring-controller"),
+			Clock:          s.clock,
+			Config:         s.config.Webhook.Config,
+			Authority:      s.authority.Bundle,
 		})
 }
 
@@ -169,11 +174,30 @@ func (s *Sharder) addLeases() error {
 			Client:             s.manager.GetClient(),
 			Shards:             s.members,
 			Ring:               s.declared,
-			OtherSharderActive: func(ring string) bool { return s.otherSharders.Active(ring) != nil },
+			OtherSharderActive: func(ring string) bool { return s.otherSharder(ring) != nil },
 			Events:             s.manager.GetEventRecorder("shardlease-controller"),
 			Clock:              s.clock,
 			Transition:         s.metrics.Transition,
 		})
+}
+
+// otherSharder returns the active in-process sharder of a ring, or nil.
+func (s *Sharder) otherSharder(ring string) *othersharders.Sharder {
+	return s.otherSharders.Active(ring, s.accepts(ring))
+}
+
+// foreignSharder returns an active in-process sharder in a namespace from which the ring accepts no shards, or nil.
+func (s *Sharder) foreignSharder(ring string) *othersharders.Sharder {
+	accepts := s.accepts(ring)
+	return s.otherSharders.Active(ring, func(namespace string) bool { return !accepts(namespace) })
+}
+
+// accepts returns a function that reports whether the members of a ring may be in a namespace.
+func (s *Sharder) accepts(ring string) func(namespace string) bool {
+	accepted := s.members.Namespaces(ring)
+	return func(namespace string) bool {
+		return len(accepted) == 0 || slices.Contains(accepted, members.AllNamespaces) || slices.Contains(accepted, namespace)
+	}
 }
 
 // declared returns a ring, or nil if it does not exist or is being deleted.

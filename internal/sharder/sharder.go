@@ -175,7 +175,7 @@ func (s *Sharder) learn(ctx context.Context, observed *shardingv1alpha1.Controll
 	if declared.DeletionTimestamp != nil {
 		return nil, fmt.Errorf("ring %q is being deleted", declared.Name)
 	}
-	s.members.Declare(declared.Name, declared.Spec.ShardNamespaces, declared.Status.ShardNamespaces...)
+	s.members.Declare(declared.Name, declared.AcceptedNamespaces(), declared.Status.ShardNamespaces...)
 	known, err := catalog.Resolve(declared, s.manager.GetRESTMapper(), s.config.Webhook.Config.NamespaceSelector)
 	if known != nil {
 		s.rings.Set(known)

@@ -121,6 +121,29 @@ func inYAML(resource shardingv1alpha1.GroupResource) string {
 	return "group: " + resource.Group + ", resource: " + resource.Resource
 }
 
+// boundPod returns the name of the pod that this process's token is bound to, "none" if it is bound to none, or "" if
+// that is not known.
+func (s *Shard) boundPod(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, s.options.times().RequestTimeout())
+	defer cancel()
+	authentication, err := authenticationv1client.NewForConfig(s.config)
+	if err != nil {
+		return ""
+	}
+	review, err := authentication.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		logf.FromContext(ctx).Info("Failed to find out which pod the token of this process is bound to", "error", err.Error())
+		return ""
+	}
+	if pod := review.Status.UserInfo.Extra[podNameExtra]; len(pod) > 0 {
+		return pod[0]
+	}
+	return "none"
+}
+
+// podNameExtra is the extra of a user whose token is bound to a pod.
+const podNameExtra = "authentication.kubernetes.io/pod-name"
+
 // serviceAccount returns the name of this process's ServiceAccount, or a placeholder that 'ringmaster
 // role' refuses.
 func (c *permissionCheck) serviceAccount(ctx context.Context) string {

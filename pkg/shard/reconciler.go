@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/ringmaster-project/ringmaster/pkg/shard/internal/ownership"
@@ -47,6 +48,14 @@ func (r *ownReconciler[request]) Reconcile(ctx context.Context, req request) (re
 		return reconcile.Result{RequeueAfter: retryReleasing}, nil
 	}
 	result, err := r.TypedReconciler.Reconcile(running, req)
+	if err != nil && r.shard.owned.IsFenced(err) {
+		// The refused write may be one of a child that its previous owner has not handed over yet. Only a read shows
+		// whether this shard still owns the main object.
+		if owner := r.shard.owned.OtherOwner(ctx, r.kind, r.key(req)); owner != "" {
+			logf.FromContext(ctx).Info("The API server refused a write, because another shard owns the object", "owner", owner)
+			return reconcile.Result{RequeueAfter: retryReleasing}, nil
+		}
+	}
 	if errors.Is(context.Cause(running), ErrOwnershipLost) {
 		return reconcile.Result{RequeueAfter: retryReleasing}, nil // ignore the result of an interrupted reconcile
 	}

@@ -50,7 +50,7 @@ func (s *Shard) prepare(ctx context.Context) error {
 	if err := s.waitForCaches(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	return s.annotateLease()
+	return s.annotateLease(ctx)
 }
 
 // checkKinds returns an error if a kind is For in one controller and Owns in another, and this process can
@@ -63,8 +63,8 @@ func (s *Shard) checkKinds() error {
 	return nil
 }
 
-// annotateLease sets the annotations of the Lease that list the resources and namespaces of this shard.
-func (s *Shard) annotateLease() error {
+// annotateLease sets the annotations of the Lease that list the resources and namespaces of this shard, and its pod.
+func (s *Shard) annotateLease(ctx context.Context) error {
 	resources, err := s.resources()
 	if err != nil {
 		return err
@@ -75,6 +75,7 @@ func (s *Shard) annotateLease() error {
 	}
 	s.lease.Annotations = map[string]string{
 		shardingv1alpha1.AnnotationResources: string(described), shardingv1alpha1.AnnotationNamespaceSelector: "",
+		shardingv1alpha1.AnnotationPod: s.boundPod(ctx),
 	}
 	if selector := s.options.NamespaceSelector; selector != nil {
 		if described, err = json.Marshal(selector); err != nil {

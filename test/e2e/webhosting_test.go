@@ -55,6 +55,7 @@ func TestWebhosting(t *testing.T) {
 // runSteps scales, rolls out, crashes and kills the operator's instances.
 func (h *hosting) runSteps() {
 	h.installOperator()
+	h.protect()
 	h.step("started", 3, h.applySamples)
 	h.step("theme changed", 3, h.changeTheme)
 
@@ -65,6 +66,7 @@ func (h *hosting) runSteps() {
 		h.kubectl("", "rollout", "restart", "-n", hostingSystem, "deployment/"+operator)
 		h.kubectl("", "rollout", "status", "-n", hostingSystem, "deployment/"+operator, "--timeout="+testTimeout.String())
 	})
+	h.expectNoRefusals()
 	h.step("instance crashed, and a website made", 2, func() {
 		h.crash(h.busiest())
 		h.makeWebsite()
@@ -74,6 +76,7 @@ func (h *hosting) runSteps() {
 		h.makeWebsite()
 	})
 	h.visitor.stop()
+	h.Logf("the policies of the ring refused %d requests, all after the crash or the kill", h.refusals())
 }
 
 // step does something, and waits until the wanted number of instances is ready and all objects have an owner.

@@ -15,8 +15,13 @@ func TestPermissionsOfSharder(t *testing.T) {
 		verb, group, resource, namespace, name string
 		want                                   bool
 	}{
-		"take a dead shard's Lease":        {"update", "coordination.k8s.io", "leases", "shop", "pod-0", true},
-		"delete it":                        {"delete", "coordination.k8s.io", "leases", "shop", "pod-0", true},
+		"watch Leases":                     {"watch", "coordination.k8s.io", "leases", "", "", true},
+		"change Leases without a ring":     {"patch", "coordination.k8s.io", "leases", "shop", "pod-0", false},
+		"delete Leases without a ring":     {"delete", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler", false},
+		"intercept requests":               {"create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "controllerring-x", false},
+		"change webhooks of others":        {"patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "istio", false},
+		"see whether policies are there":   {"get", "admissionregistration.k8s.io", "validatingadmissionpolicies", "", "controllerring-x-fence", true},
+		"remove policies":                  {"delete", "admissionregistration.k8s.io", "validatingadmissionpolicies", "", "controllerring-x-fence", false},
 		"make Leases elsewhere":            {"create", "coordination.k8s.io", "leases", "shop", "", false},
 		"renew its certificate":            {"update", "", "secrets", system, "sharder-webhook-cert", true},
 		"read another Secret of its own":   {"get", "", "secrets", system, "other", false},

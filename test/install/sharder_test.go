@@ -129,6 +129,7 @@ func (i *installed) declare(t *testing.T) *shardingv1alpha1.ControllerRing {
 				ControlledResources: []shardingv1alpha1.GroupResource{{Group: "apps", Resource: "deployments"}},
 			}},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: i.Namespace}},
+			Shards:            &shardingv1alpha1.RingShards{ServiceAccounts: []shardingv1alpha1.ServiceAccount{{Namespace: i.Namespace, Name: "operator"}}},
 		},
 	}
 	if err := i.Client.Create(t.Context(), ring); err != nil {

@@ -156,7 +156,7 @@ func (s *scenario) startSharder() {
 
 func (s *scenario) runSharder() {
 	s.t.Helper()
-	s.sharder = s.StartSharder(s.environment.t, rig.SharderOptions{Roles: []string{manifests + "ring/sharder-role.yaml"}})
+	s.sharder = s.StartSharder(s.environment.t, rig.SharderOptions{Roles: []string{manifests + "ring/sharder-role.yaml"}, RolesPerRing: true})
 	s.Eventually(func() int { return s.sharder.Probe("/readyz") }).Should(Equal(http.StatusOK))
 }
 

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -28,6 +30,20 @@ type ControllerRing struct {
 	Status ControllerRingStatus `json:"status,omitempty"`
 }
 
+// AcceptedNamespaces returns the namespaces from which shards may join the ring. None means all: the ring is open.
+func (r *ControllerRing) AcceptedNamespaces() []string {
+	if len(r.Spec.ShardNamespaces) > 0 || r.Spec.Shards == nil {
+		return r.Spec.ShardNamespaces
+	}
+	var namespaces []string
+	for _, account := range r.Spec.Shards.ServiceAccounts {
+		if !slices.Contains(namespaces, account.Namespace) {
+			namespaces = append(namespaces, account.Namespace)
+		}
+	}
+	return namespaces
+}
+
 // ControllerRingList is a list of ControllerRings.
 //
 // +kubebuilder:object:root=true
@@ -39,6 +55,7 @@ type ControllerRingList struct {
 
 // ControllerRingSpec defines which objects are distributed over the shards of a ring, and how.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || self.resources.all(r, !(r.group.size() == 0 && r.resource == 'nodes') && (!has(r.controlledResources) || !r.controlledResources.exists(c, c.group.size() == 0 && c.resource == 'nodes')))",message="nodes cannot be sharded: they control the cluster itself"
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) || self.resources.all(r, !has(r.controlledResources) || r.controlledResources.all(c, !self.resources.exists(m, m.resource == c.resource && m.group == c.group)))",message="a resource must not be in both resources and controlledResources"
 type ControllerRingSpec struct {
 	// Resources are the main resources of the controller. Each object is assigned to a shard by its
@@ -55,17 +72,50 @@ type ControllerRingSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator must be In, NotIn, Exists or DoesNotExist"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && e.values.size() > 0))",message="In and NotIn require values, Exists and DoesNotExist must have none"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// ShardNamespaces are the namespaces from which shards may join the ring. By default they may join
-	// from any namespace: everyone who can create Leases in any namespace can then add a shard.
+	// ShardNamespaces are the namespaces from which shards may join the ring, by default those of
+	// spec.shards.serviceAccounts. If both are empty, shards may join from any namespace: everyone who can create
+	// Leases in any namespace can then add a shard.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	ShardNamespaces []string `json:"shardNamespaces,omitempty"`
+	// Shards defines which processes may join the ring.
+	// +optional
+	Shards *RingShards `json:"shards,omitempty"`
 	// Drain defines what happens when a shard does not release an object that should move.
 	// +optional
 	Drain *DrainPolicy `json:"drain,omitempty"`
+}
+
+// RingShards defines which processes may join a ring.
+type RingShards struct {
+	// ServiceAccounts are the ServiceAccounts of the ring's shards. Without spec.shardNamespaces, shards may join only
+	// from the namespaces of these accounts. The policies that 'ringmaster policy' prints make the API server refuse
+	// the Leases of other accounts, and writes by a shard that is not the owner of an object.
+	// +optional
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	ServiceAccounts []ServiceAccount `json:"serviceAccounts,omitempty"`
+}
+
+// ServiceAccount names a ServiceAccount.
+type ServiceAccount struct {
+	// Namespace is the namespace of the ServiceAccount, and of the Leases of its shards.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace"`
+	// Name is the name of the ServiceAccount.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
 }
 
 // RingResource is a main resource of a ring, with the resources that its objects control.
@@ -83,10 +133,13 @@ type RingResource struct {
 
 // GroupResource names a resource in all its versions.
 type GroupResource struct {
-	// Group is the API group of the resource. It is empty for the core group.
+	// Group is the API group of the resource. It is empty for the core group. Groups whose objects control the
+	// cluster itself are refused.
 	// +optional
 	// +kubebuilder:default=""
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	// +kubebuilder:validation:XValidation:rule="!(self in ['admissionregistration.k8s.io', 'apiextensions.k8s.io', 'apiregistration.k8s.io', 'authentication.k8s.io', 'authorization.k8s.io', 'coordination.k8s.io', 'flowcontrol.apiserver.k8s.io', 'rbac.authorization.k8s.io', 'sharding.timebertt.dev'])",message="objects of this API group cannot be sharded: they control the cluster itself, or the shards"
 	Group string `json:"group"`
 	// Resource is the plural name of the resource in lower case, such as deployments.
 	// +required
@@ -94,6 +147,17 @@ type GroupResource struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	Resource string `json:"resource"`
+}
+
+// protectedGroups are the API groups that the schema of Group refuses.
+var protectedGroups = []string{
+	"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io",
+	"authorization.k8s.io", "coordination.k8s.io", "flowcontrol.apiserver.k8s.io", "rbac.authorization.k8s.io", "sharding.timebertt.dev",
+}
+
+// IsProtected reports whether objects of the resource control the cluster itself, so that they cannot be sharded.
+func (r GroupResource) IsProtected() bool {
+	return slices.Contains(protectedGroups, r.Group) || r.Group == "" && r.Resource == "nodes"
 }
 
 // DrainTimeoutAction defines what happens when a drain exceeds its timeout.
@@ -135,8 +199,8 @@ type ControllerRingStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	AvailableShards int32 `json:"availableShards"`
-	// ShardNamespaces are the namespaces whose shards are members of the ring: those in spec.shardNamespaces,
-	// or "*" if it is empty, and those removed from it whose shards are still alive. A sharder that starts
+	// ShardNamespaces are the namespaces whose shards are members of the ring: those from which the spec accepts
+	// shards, or "*" for all, and those removed from the spec whose shards are still alive. A sharder that starts
 	// uses it to find the shards whose objects it must drain before it reassigns them.
 	// +optional
 	// +listType=set
@@ -168,12 +232,16 @@ const (
 	// ConditionMatching is false while a shard declares other resources than the ring lists, and absent
 	// otherwise. Shards that use the library declare their resources on their Leases.
 	ConditionMatching = "MatchingResources"
+	// ConditionFenced is true if policies make the API server refuse Leases of strangers, and writes by a shard
+	// to objects of another one.
+	ConditionFenced = "Fenced"
 )
 
 // The reasons of the conditions.
 const (
 	ReasonReady             = "Ready"
 	ReasonUnknownResource   = "UnknownResource"
+	ReasonProtectedResource = "ProtectedResource"
 	ReasonMissingPermission = "MissingPermission"
 	ReasonNoShards          = "NoShards"
 	ReasonWebhookFailed     = "WebhookFailed"
@@ -190,4 +258,12 @@ const (
 	ReasonTooManyRings      = "TooManyRings"
 	ReasonNotWatched        = "NotWatched"
 	ReasonNotListed         = "NotListed"
+	ReasonFenced            = "Fenced"
+	ReasonOpenRing          = "OpenRing"
+	ReasonNoServiceAccounts = "NoServiceAccounts"
+	ReasonPolicyMissing     = "PolicyMissing"
+	ReasonPolicyDiffers     = "PolicyDiffers"
+	ReasonAuditOnly         = "AuditOnly"
+	ReasonUnboundShards     = "UnboundShards"
+	ReasonNotReadable       = "PoliciesNotReadable"
 )

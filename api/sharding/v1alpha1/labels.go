@@ -36,6 +36,10 @@ const (
 	// the Lease. It is for users; no sharder or shard reads it. Readers must ignore values that are not numbers,
 	// so that a later version can publish more about a resource.
 	AnnotationObjects = "ringmaster.sharding.timebertt.dev/objects"
+	// AnnotationPod on a shard's Lease has the name of the pod that the shard's token is bound to, as the API server
+	// sees it, or "none". The policies of a ring compare it with the name of the shard. It is for people and for the
+	// condition Fenced; it proves nothing.
+	AnnotationPod = "ringmaster.sharding.timebertt.dev/pod"
 	// LabelSharder on the Lease of a leader marks the leader as the in-process sharder of the ring that it names.
 	LabelSharder = "ringmaster.sharding.timebertt.dev/sharder"
 	// LabelLeader on the Lease of a leader marks an active/passive operator of that name: the leader reconciles
@@ -53,10 +57,18 @@ const (
 	// WebhookName is the name of the only webhook in a ring's webhook configuration.
 	WebhookName = "sharder.sharding.timebertt.dev"
 
+	// PolicyPrefix, followed by the ring's name, a dash and the name of the rule, is the name of a ring's
+	// ValidatingAdmissionPolicy and of its binding.
+	PolicyPrefix = "controllerring-"
+
 	// MaxNameLength is the maximum length of the names of rings and shards: a ring's name is the name
 	// part of two label keys, a shard's name is a label value.
 	MaxNameLength = 63
 )
+
+// FencePolicy is the name of the ValidatingAdmissionPolicy by which the API server refuses writes of a shard to objects of
+// another one.
+func FencePolicy(ring string) string { return PolicyPrefix + ring + "-fence" }
 
 // LabelShard is the label that names an object's owner in the ring.
 func LabelShard(ring string) string { return LabelShardPrefix + ring }

@@ -75,7 +75,7 @@ All roles of a ring have its label. To remove them:
 			if err != nil {
 				return err
 			}
-			if accepted := ring.Spec.ShardNamespaces; len(accepted) > 0 && !slices.Contains(accepted, account.Namespace) {
+			if accepted := ring.AcceptedNamespaces(); len(accepted) > 0 && !slices.Contains(accepted, account.Namespace) {
 				fmt.Fprintf(command.ErrOrStderr(), "Warning: ring %q accepts shards only from the namespaces %s: add %s to its spec.shardNamespaces\n",
 					ring.Name, prose.List(accepted), account.Namespace)
 			}

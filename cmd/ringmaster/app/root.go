@@ -55,7 +55,7 @@ func newRoot(long string) *cobra.Command {
 		&cobra.Group{ID: groupAdminister, Title: "Administer:"})
 	for id, commands := range map[string][]*cobra.Command{
 		groupInspect:    {newStatus(), newExplain(), newDoctor()},
-		groupAdminister: {newRole(), newUnlabel(), newCoordination()},
+		groupAdminister: {newRole(), newPolicy(), newUnlabel(), newCoordination()},
 	} {
 		for _, command := range commands {
 			command.GroupID = id

@@ -99,10 +99,19 @@ func (r *Ring) Resource(resource schema.GroupResource) *Resource {
 	return nil
 }
 
-// UnknownResourceError names the resources that the API server does not know.
-type UnknownResourceError struct{ Resources []schema.GroupResource }
+// UnknownResourceError names the resources of a ring that are left out.
+type UnknownResourceError struct {
+	// Resources are those that the API server does not serve.
+	Resources []schema.GroupResource
+	// Protected are those that control the cluster itself. The schema of rings refuses them, but not that of another
+	// version or project.
+	Protected []schema.GroupResource
+}
 
 func (e *UnknownResourceError) Error() string {
+	if len(e.Resources) == 0 {
+		return fmt.Sprintf("%v cannot be sharded", e.Protected)
+	}
 	return fmt.Sprintf("the API server does not serve %v", e.Resources)
 }
 
@@ -144,7 +153,7 @@ func Resolve(declared *shardingv1alpha1.ControllerRing, mapper meta.RESTMapper, 
 			}
 		}
 	}
-	if len(unknown.Resources) > 0 {
+	if len(unknown.Resources) > 0 || len(unknown.Protected) > 0 {
 		return r, unknown
 	}
 	return r, nil
@@ -153,6 +162,10 @@ func Resolve(declared *shardingv1alpha1.ControllerRing, mapper meta.RESTMapper, 
 // lookUp returns a resource, or nil after adding it to unknown.
 func lookUp(named shardingv1alpha1.GroupResource, mapper meta.RESTMapper, unknown *UnknownResourceError) (*Resource, error) {
 	resource := schema.GroupResource{Group: named.Group, Resource: named.Resource}
+	if named.IsProtected() {
+		unknown.Protected = append(unknown.Protected, resource)
+		return nil, nil
+	}
 	gvk, err := mapper.KindFor(resource.WithVersion(""))
 	if meta.IsNoMatchError(err) {
 		unknown.Resources = append(unknown.Resources, resource)

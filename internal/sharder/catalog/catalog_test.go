@@ -100,6 +100,20 @@ func TestObjectsWithoutMainObject(t *testing.T) {
 	}
 }
 
+// TestProtectedResources resolves a ring whose CRD did not refuse its resources.
+func TestProtectedResources(t *testing.T) {
+	r, err := resolve(t,
+		resource("webhosting.timebertt.dev", "themes", shardingv1alpha1.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}),
+		resource("", "nodes"))
+	var unknown *catalog.UnknownResourceError
+	if !errors.As(err, &unknown) || len(unknown.Protected) != 2 || len(unknown.Resources) != 0 {
+		t.Fatalf("got %v", err)
+	}
+	if len(r.Resources) != 1 || r.Resources[0].Resource.Resource != "themes" {
+		t.Errorf("the resources are %v, want only themes", r.Resources)
+	}
+}
+
 func TestUnknownResources(t *testing.T) {
 	r, err := resolve(t,
 		resource("webhosting.timebertt.dev", "themes"),

@@ -65,7 +65,11 @@ func Strip(object any) (any, error) {
 	if len(lease.Annotations[shardingv1alpha1.AnnotationResources]) > maxResourcesLength {
 		delete(lease.Annotations, shardingv1alpha1.AnnotationResources)
 	}
-	lease.Annotations = only(lease.Annotations, shardingv1alpha1.AnnotationLeaving, shardingv1alpha1.AnnotationResources, shardingv1alpha1.AnnotationPeersElsewhere)
+	if len(lease.Annotations[shardingv1alpha1.AnnotationPod]) > maxHolderLength {
+		delete(lease.Annotations, shardingv1alpha1.AnnotationPod)
+	}
+	lease.Annotations = only(lease.Annotations, shardingv1alpha1.AnnotationLeaving, shardingv1alpha1.AnnotationResources,
+		shardingv1alpha1.AnnotationPeersElsewhere, shardingv1alpha1.AnnotationPod)
 	if holder := lease.Spec.HolderIdentity; holder != nil && len(*holder) > maxHolderLength {
 		lease.Spec.HolderIdentity = new(strings.ToValidUTF8(strings.Clone((*holder)[:maxHolderLength]), ""))
 	}

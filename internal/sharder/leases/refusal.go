@@ -96,9 +96,10 @@ func refusal(lease *coordinationv1.Lease, ring *shardingv1alpha1.ControllerRing)
 			len(lease.Name), shardingv1alpha1.MaxNameLength)
 	case ring == nil:
 		return fmt.Sprintf("ControllerRing %q not found", lease.Labels[shardingv1alpha1.LabelControllerRing])
-	case len(ring.Spec.ShardNamespaces) > 0 && !slices.Contains(ring.Spec.ShardNamespaces, lease.Namespace):
-		return fmt.Sprintf("The ring %s accepts shards only from the namespaces %s (spec.shardNamespaces)",
-			ring.Name, strings.Join(ring.Spec.ShardNamespaces, ", "))
+	}
+	if accepted := ring.AcceptedNamespaces(); len(accepted) > 0 && !slices.Contains(accepted, lease.Namespace) {
+		return fmt.Sprintf("The ring %s accepts shards only from the namespaces %s (spec.shardNamespaces or spec.shards)",
+			ring.Name, strings.Join(accepted, ", "))
 	}
 	return ""
 }

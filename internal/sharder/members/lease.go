@@ -22,6 +22,8 @@ type observedLease struct {
 	renewal renewal
 	// resources is the unparsed declaration of the shard's resources.
 	resources string
+	// pod is the pod that the shard declares.
+	pod string
 }
 
 // facts decide which Leases make members. A renewal changes none of them.
@@ -51,6 +53,7 @@ func newObservedLease(lease *coordinationv1.Lease) observedLease {
 	}
 	o.Shard = lease.Name
 	o.resources = lease.Annotations[shardingv1alpha1.AnnotationResources]
+	o.pod = lease.Annotations[shardingv1alpha1.AnnotationPod]
 	o.Holder = ptr.Deref(spec.HolderIdentity, "")
 	_, o.Leaving = lease.Annotations[shardingv1alpha1.AnnotationLeaving]
 	o.Complete = spec.AcquireTime != nil && spec.RenewTime != nil && ptr.Deref(spec.LeaseDurationSeconds, 0) > 0

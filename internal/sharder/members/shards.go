@@ -22,6 +22,8 @@ type Shard struct {
 	PeersElsewhere bool
 	// Resources is the value of AnnotationResources on its Lease, which any client may have written.
 	Resources string
+	// Pod is the value of AnnotationPod on its Lease, which any client may have written.
+	Pod string
 	// RecheckAt is when the state changes if no Lease changes before.
 	RecheckAt time.Time
 }
@@ -64,7 +66,7 @@ func (t *Tracker) Shard(key types.NamespacedName) (shard Shard, found bool) {
 func (t *Tracker) shard(known *state, lease *observedLease) Shard {
 	state, recheckAt := membership.StateOf(lease.Lease, known.renewals, t.clock.Now())
 	return Shard{
-		Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, RecheckAt: recheckAt, Resources: lease.resources,
+		Name: lease.key.Name, Namespace: lease.key.Namespace, State: state, RecheckAt: recheckAt, Resources: lease.resources, Pod: lease.pod,
 		Leaving: lease.Leaving || lease.facts.deleted, Cordoned: cordoned(lease),
 	}
 }

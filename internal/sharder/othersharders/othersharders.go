@@ -106,13 +106,14 @@ func (t *Tracker) replace(key types.NamespacedName, before, after *observedLease
 	t.byRing[after.ring][key] = after
 }
 
-// Active returns a sharder of a ring whose Lease has not expired, or nil.
-func (t *Tracker) Active(ring string) *Sharder {
+// Active returns a sharder of a ring whose Lease has not expired, in one of the namespaces for which accepts returns true,
+// or nil. A Lease in another namespace must not keep the sharder from its work.
+func (t *Tracker) Active(ring string, accepts func(namespace string) bool) *Sharder {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var alive *Sharder
 	for _, known := range t.byRing[ring] {
-		if known.Holder != "" && known.ExpiresAt.After(t.clock.Now()) {
+		if known.Holder != "" && known.ExpiresAt.After(t.clock.Now()) && accepts(known.Namespace) {
 			if alive == nil || known.Namespace < alive.Namespace {
 				sharder := known.Sharder
 				alive = &sharder

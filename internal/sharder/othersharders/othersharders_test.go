@@ -22,6 +22,20 @@ func lease(holder string, renewed int64) *coordinationv1.Lease {
 	}
 }
 
+func everywhere(string) bool { return true }
+
+// TestSharderInForeignNamespaceIsNotActive observes a Lease in a namespace from which the ring accepts no shards.
+func TestSharderInForeignNamespaceIsNotActive(t *testing.T) {
+	tracker := othersharders.New(clocktesting.NewFakePassiveClock(time.Now()), func(string) {})
+	tracker.Observe(lease("a", 1))
+	if active := tracker.Active("ring", func(namespace string) bool { return namespace != "ns" }); active != nil {
+		t.Errorf("the sharder in namespace %s is active", active.Namespace)
+	}
+	if tracker.Active("ring", everywhere) == nil {
+		t.Error("no sharder is active")
+	}
+}
+
 func TestActiveSharderRenewsItsLease(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	var changed []string
@@ -29,7 +43,7 @@ func TestActiveSharderRenewsItsLease(t *testing.T) {
 	expect := func(when, holder string, changes int) {
 		t.Helper()
 		got := ""
-		if sharder := tracker.Active("ring"); sharder != nil {
+		if sharder := tracker.Active("ring", everywhere); sharder != nil {
 			got = sharder.Namespace + "/" + sharder.Holder
 		}
 		if diff := cmp.Diff(holder, got); diff != "" {
@@ -62,7 +76,7 @@ func TestActiveSharderRenewsItsLease(t *testing.T) {
 	tracker.Observe(lease("b", 6))
 	tracker.Forget(types.NamespacedName{Namespace: "ns", Name: "ring-sharder"})
 	expect("its lease is gone", "", 2)
-	if tracker.Active("other") != nil {
+	if tracker.Active("other", everywhere) != nil {
 		t.Error("another ring has a sharder")
 	}
 	moved, years := lease("b", 7), int32(1<<31-1)
@@ -70,7 +84,7 @@ func TestActiveSharderRenewsItsLease(t *testing.T) {
 	tracker.Observe(lease("b", 7))
 	tracker.Observe(moved)
 	expect("it changed its ring", "", 3)
-	if sharder := tracker.Active("other"); sharder == nil || sharder.ExpiresAt.Sub(clock.Now()) > time.Hour {
+	if sharder := tracker.Active("other", everywhere); sharder == nil || sharder.ExpiresAt.Sub(clock.Now()) > time.Hour {
 		t.Errorf("the sharder of the other ring is %v", sharder)
 	}
 }

@@ -46,14 +46,20 @@ type Reconciler struct {
 	Namespaces func(ring string) []string
 	// OtherSharder returns the active in-process sharder of a ring, or nil.
 	OtherSharder func(ring string) *othersharders.Sharder
-	Movers       Movers
-	Events       events.EventRecorder
-	Clock        clock.PassiveClock
-	Config       configv1alpha1.WebhookConfig
+	// ForeignSharder returns one in a namespace from which the ring accepts no shards, or nil. It is ignored.
+	ForeignSharder func(ring string) *othersharders.Sharder
+	Movers         Movers
+	Events         events.EventRecorder
+	Clock          clock.PassiveClock
+	Config         configv1alpha1.WebhookConfig
 	// Authority returns the CA bundle of the webhook's certificate, or nil if the sharder does not manage it.
 	Authority func() []byte
 
+	// Reader reads policies, without a cache.
+	Reader client.Reader
+
 	permissions permissions
+	fences      fences
 }
 
 const (
@@ -84,6 +90,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	case apierrors.IsNotFound(err) || err == nil && ring.DeletionTimestamp != nil:
 		r.Movers.Stop(request.Name)
 		r.permissions.forget(request.Name)
+		r.fences.forget(request.Name)
 		return reconcile.Result{}, r.removeWebhook(ctx, request.Name)
 	case err != nil:
 		return reconcile.Result{}, err
@@ -111,7 +118,7 @@ func (r *Reconciler) gatherFacts(ctx context.Context, ring *shardingv1alpha1.Con
 	var unknown *catalog.UnknownResourceError
 	switch {
 	case errors.As(err, &unknown):
-		facts.Unknown = unknown.Resources
+		facts.Unknown, facts.Protected = unknown.Resources, unknown.Protected
 	case err != nil:
 		return nil, err
 	}
@@ -124,10 +131,12 @@ func (r *Reconciler) gatherFacts(ctx context.Context, ring *shardingv1alpha1.Con
 	facts.Webhook = r.installWebhook(ctx, ring, usable)
 	r.Movers.Ensure(ring.Name, ring.UID, ring.Generation, len(usable))
 	facts.Shards, facts.Namespaces, facts.OtherSharder = r.Shards(ring.Name), r.Namespaces(ring.Name), r.OtherSharder(ring.Name)
+	facts.ForeignSharder = r.ForeignSharder(ring.Name)
 	rings := &shardingv1alpha1.ControllerRingList{}
 	if err := r.Client.List(ctx, rings, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing rings: %w", err)
 	}
+	facts.Fence, facts.RecheckFenceAt = r.fences.find(ctx, r.Reader, r.Client, ring, r.Clock.Now())
 	facts.Shared = sharedResources(known, rings.Items, r.Config.NamespaceSelector)
 	return facts, nil
 }
@@ -179,7 +188,8 @@ func (r *Reconciler) emitEvents(ctx context.Context, before, after *shardingv1al
 	for _, now := range after.Status.Conditions {
 		was := meta.FindStatusCondition(before.Status.Conditions, now.Type)
 		redundant := now.Type == shardingv1alpha1.ConditionAssigned && now.Reason == shardingv1alpha1.ReasonNoShards || // Ready says so
-			now.Type == shardingv1alpha1.ConditionSole && was == nil && now.Status == metav1.ConditionTrue // the normal case
+			now.Type == shardingv1alpha1.ConditionSole && was == nil && now.Status == metav1.ConditionTrue || // the normal case
+			now.Type == shardingv1alpha1.ConditionFenced && now.Reason != shardingv1alpha1.ReasonOpenRing && (was == nil || was.Status != metav1.ConditionTrue && now.Status != metav1.ConditionTrue) // policies are optional
 		if was != nil && was.Reason == now.Reason || now.Status == metav1.ConditionUnknown || redundant {
 			continue
 		}

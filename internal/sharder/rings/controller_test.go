@@ -64,16 +64,17 @@ func setUp(t *testing.T) *fixture {
 	config := &configv1alpha1.SharderConfig{}
 	configv1alpha1.SetDefaults(config)
 	f.Reconciler = rings.Reconciler{
-		Client: f.Rig.Client, Movers: f, Events: f.events, Clock: f.clock, Config: config.Webhook.Config,
+		Client: f.Rig.Client, Reader: f.Rig.Client, Movers: f, Events: f.events, Clock: f.clock, Config: config.Webhook.Config,
 		Learn: func(_ context.Context, ring *shardingv1alpha1.ControllerRing) (*catalog.Ring, error) {
 			return resolved(ring), nil
 		},
 		Shards: func(string) []members.Shard {
 			return []members.Shard{{Namespace: f.Namespace, Name: "a", State: membership.Ready}}
 		},
-		Namespaces:   func(string) []string { return []string{f.Namespace} },
-		OtherSharder: func(string) *othersharders.Sharder { return f.otherSharder },
-		Authority:    func() []byte { return nil },
+		Namespaces:     func(string) []string { return []string{f.Namespace} },
+		OtherSharder:   func(string) *othersharders.Sharder { return f.otherSharder },
+		ForeignSharder: func(string) *othersharders.Sharder { return nil },
+		Authority:      func() []byte { return nil },
 	}
 	f.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "a"}}
 	f.Expect(f.Rig.Client.Create(t.Context(), f.lease)).To(Succeed())
@@ -103,7 +104,8 @@ func (f *fixture) declare() {
 	f.ring = &shardingv1alpha1.ControllerRing{
 		ObjectMeta: metav1.ObjectMeta{Name: f.Namespace},
 		Spec: shardingv1alpha1.ControllerRingSpec{
-			Resources: []shardingv1alpha1.RingResource{{GroupResource: f.main()}},
+			Resources:       []shardingv1alpha1.RingResource{{GroupResource: f.main()}},
+			ShardNamespaces: []string{f.Namespace},
 		},
 	}
 	f.Expect(f.Rig.Client.Create(f.t.Context(), f.ring)).To(Succeed())

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
+	"github.com/ringmaster-project/ringmaster/internal/roles"
 	"github.com/ringmaster-project/ringmaster/internal/sharder/catalog"
 )
 
@@ -29,7 +31,7 @@ const (
 	minRefusedDelay, maxRefusedDelay = 5 * time.Second, 2 * time.Minute
 )
 
-// permissions checks the sharder's permissions for the objects of rings: when a ring's resources have changed,
+// permissions checks the sharder's permissions for rings: when a ring's resources have changed,
 // with backoff while a permission is missing, and seldom otherwise. It keeps one review for each ring.
 type permissions struct {
 	mu      sync.Mutex
@@ -65,11 +67,16 @@ func (a *review) next(forbidden bool) time.Time {
 	if len(a.missing) == 0 && !forbidden {
 		return a.at.Add(recheckAfter)
 	}
+	return a.at.Add(backoff(a.refusals))
+}
+
+// backoff is the delay until the next review after a number of reviews in a row that found something missing.
+func backoff(refusals int) time.Duration {
 	delay := minRefusedDelay
-	for i := 1; i < a.refusals && delay < maxRefusedDelay; i++ {
+	for i := 1; i < refusals && delay < maxRefusedDelay; i++ {
 		delay *= 2
 	}
-	return a.at.Add(min(delay, maxRefusedDelay))
+	return min(delay, maxRefusedDelay)
 }
 
 // valid reports whether the review can still be used for the key.
@@ -89,14 +96,14 @@ func (a *review) after(q reviewKey, missing []MissingRule, forbidden bool, now t
 	return following
 }
 
-// missing returns the permissions that the sharder lacks for a ring's objects, and if any, when to review again.
+// missing returns the permissions that the sharder lacks for a ring, and if any, when to review again.
 func (p *permissions) missing(ctx context.Context, c client.Client, ring *shardingv1alpha1.ControllerRing, known *catalog.Ring, forbidden bool, now time.Time) (rules []MissingRule, recheckAt time.Time, err error) {
 	p.mu.Lock()
 	last := p.reviews[ring.Name]
 	p.mu.Unlock()
 	q := reviewKeyOf(ring, known)
 	if !last.valid(q, forbidden, now) {
-		if rules, err = reviewAccess(ctx, c, known); err != nil {
+		if rules, err = reviewAccess(ctx, c, ring, known); err != nil {
 			return nil, time.Time{}, fmt.Errorf("checking the sharder's permissions: %w", err)
 		}
 		last = last.after(q, rules, forbidden, now)
@@ -119,15 +126,40 @@ func (p *permissions) forget(ring string) {
 	delete(p.reviews, ring)
 }
 
-// reviewAccess asks the API server which permissions the sharder lacks for a ring's objects.
-func reviewAccess(ctx context.Context, c client.Client, known *catalog.Ring) ([]MissingRule, error) {
+// needed returns the rules that the sharder needs for a ring.
+func needed(ring *shardingv1alpha1.ControllerRing, known *catalog.Ring) []MissingRule {
 	var rules []MissingRule
 	for i := range known.Resources {
-		resource := known.Resources[i].Resource.GroupResource()
+		rules = append(rules, MissingRule{Resource: known.Resources[i].Resource.GroupResource(), Verbs: verbs})
+	}
+	webhook, leases := roles.WebhookRule(ring.Name), roles.LeaseRule()
+	if len(known.Resources) > 0 {
+		rules = append(rules, MissingRule{Resource: ruledResource(webhook), Name: webhook.ResourceNames[0], Verbs: webhook.Verbs})
+	}
+	namespaces := ring.AcceptedNamespaces()
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		rules = append(rules, MissingRule{Resource: ruledResource(leases), Namespace: namespace, Verbs: leases.Verbs})
+	}
+	return rules
+}
+
+func ruledResource(rule rbacv1.PolicyRule) schema.GroupResource {
+	return schema.GroupResource{Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+}
+
+// reviewAccess asks the API server which permissions the sharder lacks for a ring.
+func reviewAccess(ctx context.Context, c client.Client, ring *shardingv1alpha1.ControllerRing, known *catalog.Ring) ([]MissingRule, error) {
+	var rules []MissingRule
+	for _, rule := range needed(ring, known) {
 		var denied []string
-		for _, verb := range verbs {
+		for _, verb := range rule.Verbs {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Group: resource.Group, Resource: resource.Resource, Verb: verb},
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Group: rule.Resource.Group, Resource: rule.Resource.Resource, Namespace: rule.Namespace, Name: rule.Name, Verb: verb,
+				},
 			}}
 			if err := c.Create(ctx, review); err != nil {
 				return nil, err
@@ -137,7 +169,8 @@ func reviewAccess(ctx context.Context, c client.Client, known *catalog.Ring) ([]
 			}
 		}
 		if len(denied) > 0 {
-			rules = append(rules, MissingRule{Resource: resource, Verbs: denied})
+			rule.Verbs = denied
+			rules = append(rules, rule)
 		}
 	}
 	return rules, nil

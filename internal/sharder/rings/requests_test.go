@@ -46,7 +46,8 @@ func (f *fixture) reviews(refused map[string]bool) *int {
 	return &count
 }
 
-// TestPermissionsAreReviewedSeldom counts the reviews: two for each resource.
+// TestPermissionsAreReviewedSeldom counts the reviews: two for each resource, three for the webhook configuration and two
+// for Leases.
 func TestPermissionsAreReviewedSeldom(t *testing.T) {
 	f := setUp(t)
 	refused := map[string]bool{}
@@ -57,7 +58,7 @@ func TestPermissionsAreReviewedSeldom(t *testing.T) {
 		f.reconcile()
 		f.Expect(*count-before).To(Equal(want), why)
 	}
-	asks("the ring is new", 2)
+	asks("the ring is new", 7)
 	for shards := range 20 {
 		f.Shards = func(string) []members.Shard { return make([]members.Shard, shards) }
 		asks("the members have changed", 0)
@@ -65,12 +66,12 @@ func TestPermissionsAreReviewedSeldom(t *testing.T) {
 	f.progress.Err = fmt.Errorf("listing: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "examples"}, "", errors.New("no")))
 	asks("just after the last answer", 0)
 	f.clock.Step(5 * time.Second)
-	asks("a request was forbidden", 2)
+	asks("a request was forbidden", 7)
 	f.progress.Err = nil
 	f.clock.Step(9 * time.Minute)
 	asks("the answer is good for longer", 0)
 	f.clock.Step(time.Minute)
-	asks("the answer is old", 2)
+	asks("the answer is old", 7)
 
 	f.Expect(f.Rig.Client.Get(t.Context(), client.ObjectKeyFromObject(f.ring), f.ring)).To(Succeed())
 	second := f.main()
@@ -78,13 +79,13 @@ func TestPermissionsAreReviewedSeldom(t *testing.T) {
 	f.ring.Spec.Resources = append(f.ring.Spec.Resources, shardingv1alpha1.RingResource{GroupResource: second})
 	f.Expect(f.Rig.Client.Update(t.Context(), f.ring)).To(Succeed())
 	refused["others"] = true
-	asks("the spec has changed", 4)
+	asks("the spec has changed", 9)
 	f.Expect(f.reason(shardingv1alpha1.ConditionReady)).To(Equal(shardingv1alpha1.ReasonMissingPermission))
 
 	f.Expect(f.Rig.Client.Delete(t.Context(), f.ring)).To(Succeed())
 	asks("the ring is gone", 0)
 	f.declare()
-	asks("the next ring of that name", 2)
+	asks("the next ring of that name", 7)
 }
 
 // TestNoWebhookForRefusedResources shows that users do not wait for a webhook that cannot assign their objects.

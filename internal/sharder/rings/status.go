@@ -22,10 +22,15 @@ import (
 type Facts struct {
 	// Unknown are the resources that the API server does not serve.
 	Unknown []schema.GroupResource
+	// Protected are the resources that cannot be sharded.
+	Protected []schema.GroupResource
 	// Missing are the permissions that the sharder lacks.
 	Missing []MissingRule
 	// RecheckPermissionsAt is when to check the permissions again, or zero if none is missing.
 	RecheckPermissionsAt time.Time
+	// Fence is whether policies protect the ring, and RecheckFenceAt when to look again, or zero.
+	Fence          Fence
+	RecheckFenceAt time.Time
 	// Shared are the main resources that other rings list as well.
 	Shared []Shared
 	// Webhook is why the webhook configuration could not be written.
@@ -35,6 +40,8 @@ type Facts struct {
 	Namespaces []string
 	// OtherSharder is the active in-process sharder of the ring, or nil.
 	OtherSharder *othersharders.Sharder
+	// ForeignSharder is one in a namespace from which the ring accepts no shards, or nil.
+	ForeignSharder *othersharders.Sharder
 	moves.Progress
 }
 
@@ -46,6 +53,9 @@ func (f *Facts) refreshAfter(now time.Time) time.Duration {
 	}
 	if !f.RecheckPermissionsAt.IsZero() {
 		times = append(times, max(f.RecheckPermissionsAt.Sub(now), time.Second))
+	}
+	if !f.RecheckFenceAt.IsZero() {
+		times = append(times, max(f.RecheckFenceAt.Sub(now), time.Second))
 	}
 	if f.Drains.Outstanding > 0 {
 		times = append(times, refreshDrainsAfter)
@@ -62,11 +72,20 @@ func (f *Facts) refreshAfter(now time.Time) time.Duration {
 // MissingRule is a rule that a role needs.
 type MissingRule struct {
 	Resource schema.GroupResource
-	Verbs    []string
+	// Namespace and Name restrict the rule, if they are set.
+	Namespace, Name string
+	Verbs           []string
 }
 
 func (m MissingRule) String() string {
-	return fmt.Sprintf("{apiGroups: [%q], resources: [%q], verbs: [%s]}", m.Resource.Group, m.Resource.Resource, strings.Join(m.Verbs, ", "))
+	name, where := "", ""
+	if m.Name != "" {
+		name = fmt.Sprintf(", resourceNames: [%s]", m.Name)
+	}
+	if m.Namespace != "" {
+		where = " in the namespace " + m.Namespace
+	}
+	return fmt.Sprintf("{apiGroups: [%q], resources: [%q]%s, verbs: [%s]}%s", m.Resource.Group, m.Resource.Resource, name, strings.Join(m.Verbs, ", "), where)
 }
 
 // maxNamespaces is the maximum in a status: 32 that the spec admits, and one for each cordoned shard.
@@ -99,7 +118,7 @@ func setStatus(ring *shardingv1alpha1.ControllerRing, facts *Facts, now time.Tim
 		}
 	}
 	status.ShardNamespaces = facts.Namespaces[:min(len(facts.Namespaces), maxNamespaces)]
-	for _, condition := range []metav1.Condition{readyCondition(facts, status), drainedCondition(facts, now), assignedCondition(facts, status), soleCondition(facts)} {
+	for _, condition := range []metav1.Condition{readyCondition(ring.Name, facts, status), drainedCondition(facts, now), assignedCondition(facts, status), soleCondition(facts), fencedCondition(facts)} {
 		if condition.Reason == shardingv1alpha1.ReasonNotSynced && meta.FindStatusCondition(status.Conditions, condition.Type) != nil {
 			continue // keep the condition of the previous leader
 		}
@@ -129,16 +148,19 @@ func notSyncedCondition(kind string) metav1.Condition {
 	}
 }
 
-func readyCondition(facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.Condition {
+func readyCondition(name string, facts *Facts, status *shardingv1alpha1.ControllerRingStatus) metav1.Condition {
 	condition := metav1.Condition{Type: shardingv1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	switch {
 	case len(facts.Unknown) > 0:
 		condition.Reason = shardingv1alpha1.ReasonUnknownResource
 		condition.Message = fmt.Sprintf("The API server does not serve %s. Install the CRD or correct spec.resources; the sharder retries every %s.",
 			prose.List(facts.Unknown), retryUnknownResourceAfter)
+	case len(facts.Protected) > 0:
+		condition.Reason = shardingv1alpha1.ReasonProtectedResource
+		condition.Message = fmt.Sprintf("These resources control the cluster itself and cannot be sharded: %s. Remove them from spec.resources.", prose.List(facts.Protected))
 	case len(facts.Missing) > 0:
 		condition.Reason = shardingv1alpha1.ReasonMissingPermission
-		condition.Message = "The sharder lacks permissions. Add these rules to a ClusterRole that is bound to it: " + prose.List(facts.Missing)
+		condition.Message = fmt.Sprintf("The sharder lacks permissions: %s. Apply what 'ringmaster role %s' prints.", prose.List(facts.Missing), name)
 	case facts.Webhook != nil:
 		condition.Reason = shardingv1alpha1.ReasonWebhookFailed
 		condition.Message = fmt.Sprintf("Writing the webhook configuration failed, so new objects wait for the next rescue: %v", facts.Webhook)
@@ -223,10 +245,14 @@ func assignedCondition(facts *Facts, status *shardingv1alpha1.ControllerRingStat
 // soleCondition reports whether an in-process sharder assigns the same objects.
 func soleCondition(facts *Facts) metav1.Condition {
 	if facts.OtherSharder == nil {
-		return metav1.Condition{
+		condition := metav1.Condition{
 			Type: shardingv1alpha1.ConditionSole, Status: metav1.ConditionTrue, Reason: shardingv1alpha1.ReasonSoleSharder,
 			Message: "No in-process sharder is active for this ring.",
 		}
+		if foreign := facts.ForeignSharder; foreign != nil {
+			condition.Message += fmt.Sprintf(" A Lease in namespace %s, from which the ring accepts no shards, claims to be held by one; it is ignored.", foreign.Namespace)
+		}
+		return condition
 	}
 	return metav1.Condition{
 		Type: shardingv1alpha1.ConditionSole, Status: metav1.ConditionFalse, Reason: shardingv1alpha1.ReasonTwoSharders,

@@ -28,11 +28,21 @@ func facts(change ...func(*Facts)) *Facts {
 			{Name: "c", State: membership.Dead},
 		},
 		Progress: moves.Progress{Synced: true},
+		Fence:    Fence{Status: metav1.ConditionTrue, Reason: shardingv1alpha1.ReasonFenced},
 	}
 	for _, c := range change {
 		c(f)
 	}
 	return f
+}
+
+func fencedBy(reason string) func(*Facts) {
+	return func(f *Facts) {
+		f.Fence = Fence{Status: metav1.ConditionFalse, Reason: reason, Message: "Policy not found."}
+		if reason == shardingv1alpha1.ReasonFenced {
+			f.Fence = Fence{Status: metav1.ConditionTrue, Reason: reason, Message: "The API server refuses."}
+		}
+	}
 }
 
 func drainingFor(since time.Duration, overdue int) func(*Facts) {
@@ -50,6 +60,27 @@ func TestConditions(t *testing.T) {
 	}{
 		"healthy":         {facts(), "Ready", "True", "Ready", []string{"2 shards are available"}},
 		"one is cordoned": {facts(func(f *Facts) { f.Shards[1].Cordoned = true }), "Ready", "True", "Ready", []string{"1 shard is available", "being drained: b"}},
+		"fenced":          {facts(fencedBy("Fenced")), "Fenced", "True", "Fenced", []string{"refuses"}},
+		"fenced, and a shard's token is not bound": {
+			facts(fencedBy("Fenced"), func(f *Facts) { f.Shards[0].Pod, f.Shards[1].Pod, f.Shards[2].Pod = "none", "b", "none" }),
+			"Fenced", "False", "UnboundShards",
+			[]string{"names: a. "},
+		},
+		"not fenced, and a shard's name is not its pod's": {
+			facts(fencedBy("PolicyMissing"), func(f *Facts) { f.Shards[0].Pod = "pod-a" }),
+			"Fenced", "False", "PolicyMissing",
+			[]string{"not found", "Before that: ", "names: a. "},
+		},
+		"a foreign sharder": {
+			facts(func(f *Facts) { f.ForeignSharder = &othersharders.Sharder{Namespace: "elsewhere"} }),
+			"SoleSharder", "True", "SoleSharder",
+			[]string{"namespace elsewhere", "ignored"},
+		},
+		"a protected resource": {
+			facts(func(f *Facts) { f.Protected = []schema.GroupResource{{Resource: "nodes"}} }),
+			"Ready", "False", "ProtectedResource",
+			[]string{"nodes"},
+		},
 		"all are cordoned": {
 			facts(func(f *Facts) { f.Shards[0].Cordoned, f.Shards[1].Cordoned = true, true }),
 			"Ready", "False", "NoShards",
@@ -63,10 +94,16 @@ func TestConditions(t *testing.T) {
 		"unknown": {facts(func(f *Facts) { f.Unknown = []schema.GroupResource{{Group: "g", Resource: "r"}} }), "Ready", "False", "UnknownResource", []string{"r.g", "retries every 5s"}},
 		"forbidden": {
 			facts(func(f *Facts) {
-				f.Missing = []MissingRule{{schema.GroupResource{Group: "g", Resource: "r"}, []string{"patch"}}}
+				f.Missing = []MissingRule{
+					{Resource: schema.GroupResource{Group: "g", Resource: "r"}, Verbs: []string{"patch"}},
+					{Resource: schema.GroupResource{Resource: "s"}, Namespace: "there", Name: "n", Verbs: []string{"delete"}},
+				}
 			}),
 			"Ready", "False", "MissingPermission",
-			[]string{`{apiGroups: ["g"], resources: ["r"], verbs: [patch]}`},
+			[]string{
+				`{apiGroups: ["g"], resources: ["r"], verbs: [patch]}`,
+				`{apiGroups: [""], resources: ["s"], resourceNames: [n], verbs: [delete]} in the namespace there`, "'ringmaster role ring'",
+			},
 		},
 		"no webhook":                      {facts(func(f *Facts) { f.Webhook = errors.New("why") }), "Ready", "False", "WebhookFailed", []string{"why"}},
 		"no shards":                       {facts(func(f *Facts) { f.Shards = f.Shards[2:] }), "Ready", "False", "NoShards", nil},
@@ -84,7 +121,7 @@ func TestConditions(t *testing.T) {
 		"objects not known yet":           {facts(func(f *Facts) { f.Synced = false }), "Assigned", "Unknown", "NotSynced", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Generation: 4}}
+			ring := &shardingv1alpha1.ControllerRing{ObjectMeta: metav1.ObjectMeta{Name: "ring", Generation: 4}}
 			setStatus(ring, test.facts, now)
 			got := meta.FindStatusCondition(ring.Status.Conditions, test.kind)
 			if got == nil || string(got.Status) != test.status || got.Reason != test.reason || got.ObservedGeneration != 4 {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,8 +48,8 @@ func (q Question) qualifiedResource() string {
 	return resource
 }
 
-// questionsOf expands the rules of roles into questions about an account. Roles count in a namespace,
-// ClusterRoles everywhere.
+// questionsOf expands the rules of roles into questions about an account. Roles count in their namespace, or else in the
+// given one, ClusterRoles everywhere.
 func questionsOf(objects []runtime.Object, template Question, namespace string) (questions []Question) {
 	for _, object := range objects {
 		switch role := object.(type) {
@@ -56,7 +57,7 @@ func questionsOf(objects []runtime.Object, template Question, namespace string) 
 			questions = append(questions, expand(role.Rules, template)...)
 		case *rbacv1.Role:
 			template := template
-			template.Namespace = namespace
+			template.Namespace = cmp.Or(role.Namespace, namespace)
 			questions = append(questions, expand(role.Rules, template)...)
 		}
 	}

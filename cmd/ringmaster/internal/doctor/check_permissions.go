@@ -88,7 +88,7 @@ func (d *missingPermissions) finding(rings []*ring) Finding {
 		found.Cause = "the sharder may not " + strings.Join(lacks, "; ")
 	case d.Sharder:
 		found.Reason, found.Next = SharderLacksPermission, fmt.Sprintf("ringmaster role %s | kubectl apply -f -", d.Ring)
-		found.Cause = fmt.Sprintf("the sharder may not %s, so it does not move such objects of the ring %s", strings.Join(lacks, "; "), d.Ring)
+		found.Cause = fmt.Sprintf("the sharder may not %s, which it needs for the ring %s", strings.Join(lacks, "; "), d.Ring)
 		if d.Account != roles.Sharder {
 			found.Next += fmt.Sprintf(", with %s as the subject of the binding", d.Account)
 		}

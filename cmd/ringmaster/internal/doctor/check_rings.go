@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -55,10 +56,17 @@ func evaluateRing(c *Check, f *Facts, r *ring, others []*Check) {
 	}
 	for i := range r.declared.Status.Conditions {
 		condition := &r.declared.Status.Conditions[i]
-		if condition.Status != metav1.ConditionTrue && !explained(c, r.name, condition, others) {
+		if condition.Status != metav1.ConditionTrue && !isOptional(condition) && !explained(c, r.name, condition, others) {
 			c.add(conditionFinding(r, condition))
 		}
 	}
+}
+
+// isOptional reports whether a condition is not True because policies were not applied, or only to try them.
+func isOptional(condition *metav1.Condition) bool {
+	return condition.Type == shardingv1alpha1.ConditionFenced && slices.Contains([]string{
+		shardingv1alpha1.ReasonNoServiceAccounts, shardingv1alpha1.ReasonPolicyMissing, shardingv1alpha1.ReasonAuditOnly,
+	}, condition.Reason)
 }
 
 func conditionFinding(r *ring, condition *metav1.Condition) Finding {

@@ -134,7 +134,7 @@ func (r *ring) classifyLeases(leases []*coordinationv1.Lease, now time.Time, sha
 // shardNamespaces are the namespaces from which the ring accepts shards. Empty means all.
 func (r *ring) shardNamespaces() []string {
 	if r.declared != nil {
-		return r.declared.Spec.ShardNamespaces
+		return r.declared.AcceptedNamespaces()
 	}
 	var namespaces []string
 	for _, lease := range r.sharders {

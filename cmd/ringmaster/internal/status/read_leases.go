@@ -39,7 +39,7 @@ func leaseNamespaces(rings []shardingv1alpha1.ControllerRing, namespace string) 
 		namespaces = append(namespaces, namespace)
 	}
 	for i := range rings {
-		namespaces = append(namespaces, rings[i].Spec.ShardNamespaces...)
+		namespaces = append(namespaces, rings[i].AcceptedNamespaces()...)
 	}
 	slices.Sort(namespaces)
 	return slices.Compact(namespaces)

@@ -67,7 +67,7 @@ func (d *declaration) shardSet(now time.Time) *shardSet {
 // reads only the Leases of its own namespace.
 func (d *declaration) shardNamespaces() []string {
 	if d.ring != nil {
-		return d.ring.Spec.ShardNamespaces
+		return d.ring.AcceptedNamespaces()
 	}
 	var namespaces []string
 	for _, lease := range d.sharders {

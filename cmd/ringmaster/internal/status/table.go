@@ -247,7 +247,8 @@ func age(t *metav1.Time, now time.Time) string {
 func (r *Ring) concerns() []string {
 	var concerns []string
 	for _, condition := range append([]Condition{r.Ready}, r.Conditions...) {
-		if condition.Status != metav1.ConditionTrue && condition.Message != "" {
+		// Policies are optional: -o json shows whether a ring is fenced.
+		if condition.Status != metav1.ConditionTrue && condition.Message != "" && (condition.Type != shardingv1alpha1.ConditionFenced || condition.Reason == shardingv1alpha1.ReasonUnboundShards) {
 			concerns = append(concerns, condition.summary())
 		}
 	}

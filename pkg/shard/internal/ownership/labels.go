@@ -14,10 +14,17 @@ import (
 
 // ownerLabels reads and writes the owner of an object, which is the value of the shard label. The drain
 // label asks the owner to release the object; its value is the next owner, or any other string.
-type ownerLabels struct{ shardLabel, drainLabel, shard string }
+type ownerLabels struct {
+	shardLabel, drainLabel, shard string
+	// fencePolicy is the name of the policy that protects this record.
+	fencePolicy string
+}
 
 func newOwnerLabels(ring, shard string) ownerLabels {
-	return ownerLabels{shardLabel: shardingv1alpha1.LabelShard(ring), drainLabel: shardingv1alpha1.LabelDrain(ring), shard: shard}
+	return ownerLabels{
+		shardLabel: shardingv1alpha1.LabelShard(ring), drainLabel: shardingv1alpha1.LabelDrain(ring), shard: shard,
+		fencePolicy: shardingv1alpha1.FencePolicy(ring),
+	}
 }
 
 // Selector selects the objects that this shard owns.
