@@ -145,19 +145,15 @@ func sameExcept(a, b, keys string) string {
 }
 
 // namespaceSelected is true if the ring selects the namespace of the object. It does not restrict cluster-scoped
-// objects.
+// objects, nor rings without a selector, whose default is in the configuration of the sharder.
 func (e expressions) namespaceSelected() admissionregistrationv1.Variable {
-	selector := e.ring.Spec.NamespaceSelector
-	if selector == nil {
-		selector = shardingv1alpha1.DefaultNamespaceSelector()
+	expression := "true"
+	if selector := e.ring.Spec.NamespaceSelector; selector != nil {
+		if selected := matches(selector); selected != "" {
+			expression = "namespaceObject == null || " + selected
+		}
 	}
-	conditions := []string{"namespaceObject == null"}
-	if selected := matches(selector); selected != "" {
-		conditions = append(conditions, selected)
-	} else {
-		conditions = []string{"true"}
-	}
-	return variable("namespaceSelected", strings.Join(conditions, " ||\n"))
+	return variable("namespaceSelected", expression)
 }
 
 // matches is true if the labels of the namespace match a selector. It is empty for a selector that matches all.

@@ -174,12 +174,14 @@ func sharder(ring *shardingv1alpha1.ControllerRing, e expressions) *admissionreg
 
 // election protects the Lease that tells which instance may move objects.
 func election(ring *shardingv1alpha1.ControllerRing, options Options, e expressions) *admissionregistrationv1.ValidatingAdmissionPolicy {
-	rule := leaseRule()
-	rule.ResourceNames = []string{options.Election.Name}
 	p := policy(ring, Election, admissionregistrationv1.MatchResources{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{namespaceName: options.Election.Namespace}},
-		ResourceRules:     []admissionregistrationv1.NamedRuleWithOperations{rule},
+		ResourceRules:     []admissionregistrationv1.NamedRuleWithOperations{leaseRule()},
 	})
+	// Not resourceNames, which do not match the Leases of a request that deletes a collection.
+	p.Spec.MatchConditions = []admissionregistrationv1.MatchCondition{{
+		Name: "election", Expression: "(object == null ? oldObject : object).metadata.name == " + quote(options.Election.Name),
+	}}
 	protectElection(p, ring, e)
 	return p
 }
@@ -208,7 +210,7 @@ func labels(ring *shardingv1alpha1.ControllerRing, options Options, e expression
 		"variables.sharder || variables.elected ||\n"+administrator(ring),
 		"variables.namespaceSelected ? "+
 			quote("only the owner of an object and the sharder of the ring "+ring.Name+" may change its shard and drain labels, not ")+" + variables.who : "+
-			quote("the ring "+ring.Name+" does not select this namespace, so its objects must not have the ring's shard or drain label"))
+			quote("the ring "+ring.Name+" does not select this namespace: only those who may delete the ring may change the ring's shard and drain labels here"))
 	return p
 }
 

@@ -32,10 +32,10 @@ var (
 var Sharder = types.NamespacedName{Namespace: shardingv1alpha1.NamespaceSystem, Name: "sharder"}
 
 // ForSharder returns the permissions of the sharder for a ring: for its objects, its webhook configuration, and the
-// Leases in the namespaces from which it accepts shards. For an open ring, these are the Leases of all namespaces.
+// Leases in the namespaces of its shards. For an open ring, these are the Leases of all namespaces.
 func ForSharder(ring *shardingv1alpha1.ControllerRing) []runtime.Object {
 	name := "sharding:sharder:" + ring.Name
-	namespaces := ring.AcceptedNamespaces()
+	namespaces := ring.MemberNamespaces()
 	all := append(rules(ring, sharderVerbs), WebhookRule(ring.Name))
 	if len(namespaces) == 0 {
 		all = append(all, LeaseRule())
@@ -56,7 +56,7 @@ func ForSharder(ring *shardingv1alpha1.ControllerRing) []runtime.Object {
 }
 
 // WebhookRule is the permission of the sharder to write the webhook configuration of a ring. Server-side apply creates
-// an object by its name, so the permission can be restricted to one name. Without that, it amounts to cluster-admin.
+// an object by its name, so the permission is restricted to one name. RBAC cannot restrict what is in it.
 func WebhookRule(ring string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
 		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},

@@ -84,6 +84,15 @@ func TestForSharder(t *testing.T) {
 	if diff := cmp.Diff(want, roles.ForSharder(closed)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	closed.Spec.Shards = nil
+	closed.Spec.ShardNamespaces, closed.Status.ShardNamespaces = []string{"hosting"}, []string{"former", "hosting"}
+	if former := roles.ForSharder(closed); len(former) != 6 || former[4].(*rbacv1.Role).Namespace != "former" {
+		t.Errorf("the sharder may not release the Leases of former namespaces: %v", former)
+	}
+	closed.Status.ShardNamespaces = []string{"*", "hosting"}
+	if former := roles.ForSharder(closed); len(former) != 2 {
+		t.Errorf("a ring that was open until now needs %d objects", len(former))
+	}
 	open := roles.ForSharder(ring())
 	if diff := cmp.Diff(append(want[0].(*rbacv1.ClusterRole).Rules, leases), open[0].(*rbacv1.ClusterRole).Rules); diff != "" || len(open) != 2 {
 		t.Errorf("an open ring needs %d objects (-want +got):\n%s", len(open), diff)

@@ -41,6 +41,9 @@ var inProcessAttempts = map[string]attempt{
 	"a shard has another one elected": {policies.Election, func(ctx context.Context, f *fixture) error {
 		return f.b.Patch(ctx, f.electionLease("pod-a"), merge(`{"spec":{"holderIdentity":"pod-a_2"}}`))
 	}, "only shards of the ring"},
+	"a shard deletes all Leases": {policies.Election, func(ctx context.Context, f *fixture) error {
+		return f.b.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(f.system), client.MatchingFields{"metadata.name": f.election().Name})
+	}, "only shards of the ring"},
 	"a shard deletes the election Lease": {policies.Election, func(ctx context.Context, f *fixture) error {
 		return f.b.Delete(ctx, f.electionLease("pod-a"))
 	}, "only shards of the ring"},

@@ -64,7 +64,7 @@ func TestFlood(t *testing.T) {
 	const mebibyte = 1 << 20
 	t.Logf("%d requests were sent, %d refused; the sharder took %.0f MiB at most; %d of %d objects were assigned at admission",
 		sent.Load(), refused.Load(), used.Peak/mebibyte, assigned, created)
-	if sent.Load() < flooders || used.Peak > memoryLimit || assigned == 0 {
+	if sent.Load() < flooders || used.Peak > memoryLimit || 2*assigned < created {
 		t.Errorf("the sharder took %.0f MiB, of %d, and assigned %d of %d objects", used.Peak/mebibyte, memoryLimit/mebibyte, assigned, created)
 	}
 	f.Eventually(func() int { return len(f.ownedBy("pod-a")) }).Should(BeNumerically(">=", created), "a rescue assigns the others")

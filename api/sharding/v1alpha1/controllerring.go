@@ -44,6 +44,21 @@ func (r *ControllerRing) AcceptedNamespaces() []string {
 	return namespaces
 }
 
+// MemberNamespaces returns the namespaces whose shards may be members: those from which shards may join, and those of
+// members that joined before the spec changed. None means all.
+func (r *ControllerRing) MemberNamespaces() []string {
+	namespaces := slices.Clone(r.AcceptedNamespaces())
+	if len(namespaces) == 0 || slices.Contains(r.Status.ShardNamespaces, "*") {
+		return nil
+	}
+	for _, recorded := range r.Status.ShardNamespaces {
+		if !slices.Contains(namespaces, recorded) {
+			namespaces = append(namespaces, recorded)
+		}
+	}
+	return namespaces
+}
+
 // ControllerRingList is a list of ControllerRings.
 //
 // +kubebuilder:object:root=true

@@ -19,6 +19,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
@@ -70,6 +71,9 @@ type Handler struct {
 // the new one, with a margin.
 const maxReviewSize = 8 << 20
 
+// readTimeout is how long a request may take to arrive: as long as an API server waits for the response.
+const readTimeout = time.Second
+
 // maxWait is how long a request waits while others take all memory. It leaves most of the webhook's timeout of 1 s.
 const maxWait = 300 * time.Millisecond
 
@@ -97,6 +101,8 @@ func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		size = maxReviewSize
 	}
 	size *= memoryFactor
+	// A peer that declares a large body and does not send it must not keep its memory.
+	_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(readTimeout))
 	waiting, cancel := context.WithTimeout(request.Context(), maxWait)
 	defer cancel()
 	if !h.limiter.acquire(waiting, size, cmp.Or(h.Memory, DefaultMemory)) {
@@ -105,7 +111,7 @@ func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		return
 	}
 	defer h.limiter.release(size)
-	review := &admissionv1.AdmissionReview{}
+	review := &review{}
 	err := json.NewDecoder(http.MaxBytesReader(writer, request.Body, maxReviewSize)).Decode(review)
 	if err != nil || review.Request == nil {
 		// Not an API server, or an incomplete request without a UID to answer to. With the failure policy
@@ -113,12 +119,55 @@ func (h *Handler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		http.Error(writer, "not an admission review", http.StatusBadRequest)
 		return
 	}
-	review.Response = h.respond(request.Context(), name, review.Request)
-	review.Request = nil
+	response := &admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: h.respond(request.Context(), name, review.Request)}
 	writer.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(writer).Encode(review); err != nil {
+	if err := json.NewEncoder(writer).Encode(response); err != nil {
 		logf.FromContext(request.Context()).V(1).Info("Failed to write an admission response", "error", err.Error())
 	}
+}
+
+// review is what the webhook reads of an AdmissionReview. Everything else is skipped: parsed, it can take many times the
+// memory of its text.
+type review struct {
+	metav1.TypeMeta `json:",inline"`
+	Request         *reviewRequest `json:"request"`
+}
+
+type reviewRequest struct {
+	UID       types.UID                   `json:"uid"`
+	Resource  metav1.GroupVersionResource `json:"resource"`
+	Name      string                      `json:"name"`
+	Namespace string                      `json:"namespace"`
+	DryRun    *bool                       `json:"dryRun"`
+	Object    json.RawMessage             `json:"object"`
+}
+
+// maxReferencesSize is the maximum size of the owner references of an object. Each takes about 200 bytes.
+const maxReferencesSize = 256 << 10
+
+// parseObject returns the metadata of an object on which its owner depends.
+func parseObject(content []byte) (*metav1.PartialObjectMetadata, error) {
+	var parsed struct {
+		Metadata struct {
+			Name            string            `json:"name"`
+			Namespace       string            `json:"namespace"`
+			Labels          map[string]string `json:"labels"`
+			OwnerReferences json.RawMessage   `json:"ownerReferences"`
+		} `json:"metadata"`
+	}
+	object := &metav1.PartialObjectMetadata{}
+	if err := json.Unmarshal(content, &parsed); err != nil {
+		return object, err
+	}
+	object.Name, object.Namespace, object.Labels = parsed.Metadata.Name, parsed.Metadata.Namespace, parsed.Metadata.Labels
+	references := parsed.Metadata.OwnerReferences
+	switch {
+	case len(references) > maxReferencesSize:
+		return object, fmt.Errorf("the owner references have %d bytes, more than %d", len(references), maxReferencesSize)
+	case len(references) > 0:
+		return object, json.Unmarshal(references, &object.OwnerReferences)
+	}
+	return object, nil
 }
 
 // invalid returns why a request cannot be one of an API server, and the status to answer with, or "". It does not read
@@ -139,7 +188,7 @@ func invalid(request *http.Request, ring string) (problem string, code int) {
 }
 
 // respond allows the request, with a patch if the object was assigned.
-func (h *Handler) respond(ctx context.Context, name string, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse) {
+func (h *Handler) respond(ctx context.Context, name string, request *reviewRequest) (response *admissionv1.AdmissionResponse) {
 	began := h.Now()
 	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
 	response = &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
@@ -164,8 +213,8 @@ func (h *Handler) respond(ctx context.Context, name string, request *admissionv1
 		h.OnResult(name, resource, result, h.Now().Sub(began))
 	}()
 	var shard string
-	object := &metav1.PartialObjectMetadata{}
-	if err = json.Unmarshal(request.Object.Raw, object); err != nil {
+	object, err := parseObject(request.Object)
+	if err != nil {
 		return response
 	}
 	// At creation, only the request may have the namespace.

@@ -2,6 +2,8 @@ package admission
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	shardingv1alpha1 "github.com/ringmaster-project/ringmaster/api/sharding/v1alpha1"
 )
 
 // TestMemoryIsBounded serves many requests at the same time.
@@ -84,5 +88,47 @@ func TestInvalidRequestsAreNotRead(t *testing.T) {
 				t.Errorf("the response is %d: %s", recorder.Code, recorder.Body)
 			}
 		})
+	}
+}
+
+// TestStalledRequestsFreeTheirMemory declares large bodies and does not send them.
+func TestStalledRequestsFreeTheirMemory(t *testing.T) {
+	server := httptest.NewServer(&Handler{})
+	defer server.Close()
+	const stalled = DefaultMemory / (maxReviewSize * memoryFactor)
+	for range stalled {
+		connection, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+		_, err = fmt.Fprintf(connection, "POST %sring HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{",
+			shardingv1alpha1.WebhookPathPrefix, maxReviewSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for status, began := 0, time.Now(); status != http.StatusBadRequest; { // the status for a body that is not a review
+		if time.Since(began) > time.Minute {
+			t.Fatalf("the status is still %d", status)
+		}
+		response, err := http.Post(server.URL+shardingv1alpha1.WebhookPathPrefix+"ring", "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		status = response.StatusCode
+		_ = response.Body.Close()
+	}
+}
+
+// TestParsedObjectIsBounded has metadata that takes many times the memory of its text.
+func TestParsedObjectIsBounded(t *testing.T) {
+	references := "[{}" + strings.Repeat(",{}", maxReferencesSize/3) + "]"
+	if _, err := parseObject([]byte(`{"metadata":{"ownerReferences":` + references + `}}`)); err == nil {
+		t.Error("too many owner references were parsed")
+	}
+	object, err := parseObject([]byte(`{"metadata":{"name":"a","managedFields":` + references + `,"ownerReferences":[{"kind":"Website","controller":true}]}}`))
+	if err != nil || object.Name != "a" || len(object.ManagedFields) > 0 || len(object.OwnerReferences) != 1 {
+		t.Errorf("parsed %+v: %v", object, err)
 	}
 }

@@ -57,6 +57,8 @@ func (r *Reconciler) refuse(ctx context.Context, lease *coordinationv1.Lease) (r
 	switch {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: expiredRecheckInterval}, nil
+	case apierrors.IsForbidden(err) && r.Shards.Refusal(client.ObjectKeyFromObject(lease)) == members.WrongNamespace:
+		return reconcile.Result{}, nil // the sharder has no permissions in namespaces of strangers
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	case stop:

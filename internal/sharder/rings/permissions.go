@@ -42,7 +42,7 @@ type permissions struct {
 type reviewKey struct {
 	uid        types.UID
 	generation int64
-	resources  string
+	resources  string // and namespaces of members
 }
 
 // review is the last result for a ring.
@@ -59,6 +59,7 @@ func reviewKeyOf(ring *shardingv1alpha1.ControllerRing, known *catalog.Ring) rev
 		names[i] = known.Resources[i].Resource.GroupResource().String()
 	}
 	slices.Sort(names)
+	names = append(names, ring.MemberNamespaces()...)
 	return reviewKey{uid: ring.UID, generation: ring.Generation, resources: strings.Join(names, " ")}
 }
 
@@ -136,7 +137,7 @@ func needed(ring *shardingv1alpha1.ControllerRing, known *catalog.Ring) []Missin
 	if len(known.Resources) > 0 {
 		rules = append(rules, MissingRule{Resource: ruledResource(webhook), Name: webhook.ResourceNames[0], Verbs: webhook.Verbs})
 	}
-	namespaces := ring.AcceptedNamespaces()
+	namespaces := ring.MemberNamespaces()
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
 	}
