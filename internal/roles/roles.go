@@ -65,8 +65,8 @@ func WebhookRule(ring string) rbacv1.PolicyRule {
 }
 
 // LeaseRule is the permission of the sharder to show the states of shards on their Leases, to take them over and to
-// delete them.
-func LeaseRule() rbacv1.PolicyRule { return leaseRules([]string{"patch", "delete"})[0] }
+// delete them. The previous version updates them.
+func LeaseRule() rbacv1.PolicyRule { return leaseRules([]string{"update", "patch", "delete"})[0] }
 
 // ForShards returns the permissions of a ring's shards that run as the account.
 func ForShards(ring *shardingv1alpha1.ControllerRing, account types.NamespacedName) []runtime.Object {

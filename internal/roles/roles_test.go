@@ -56,7 +56,7 @@ func reference(kind, name string) rbacv1.RoleRef {
 
 func TestForSharder(t *testing.T) {
 	sharder := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "sharding-system", Name: "sharder"}}
-	leases := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"patch", "delete"}}
+	leases := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"update", "patch", "delete"}}
 	want := []runtime.Object{
 		&rbacv1.ClusterRole{
 			TypeMeta: kind("ClusterRole"), ObjectMeta: meta("", "sharding:sharder:webhosting"),

@@ -142,7 +142,7 @@ func needed(ring *shardingv1alpha1.ControllerRing, known *catalog.Ring) []Missin
 		namespaces = []string{""}
 	}
 	for _, namespace := range namespaces {
-		rules = append(rules, MissingRule{Resource: ruledResource(leases), Namespace: namespace, Verbs: leases.Verbs})
+		rules = append(rules, MissingRule{Resource: ruledResource(leases), Namespace: namespace, Verbs: []string{"patch", "delete"}})
 	}
 	return rules
 }

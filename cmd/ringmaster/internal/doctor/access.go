@@ -48,8 +48,8 @@ func (q Question) qualifiedResource() string {
 	return resource
 }
 
-// questionsOf expands the rules of roles into questions about an account. Roles count in their namespace, or else in the
-// given one, ClusterRoles everywhere.
+// questionsOf expands the rules of roles into questions about an account. Roles count in a namespace, by
+// default their own, ClusterRoles everywhere.
 func questionsOf(objects []runtime.Object, template Question, namespace string) (questions []Question) {
 	for _, object := range objects {
 		switch role := object.(type) {
@@ -57,7 +57,7 @@ func questionsOf(objects []runtime.Object, template Question, namespace string) 
 			questions = append(questions, expand(role.Rules, template)...)
 		case *rbacv1.Role:
 			template := template
-			template.Namespace = cmp.Or(role.Namespace, namespace)
+			template.Namespace = cmp.Or(namespace, role.Namespace)
 			questions = append(questions, expand(role.Rules, template)...)
 		}
 	}
@@ -132,7 +132,7 @@ func (f *Facts) questions() (questions []Question, err error) {
 	for _, r := range f.rings() {
 		if r.declared != nil && f.Sharder.Account != nil {
 			template := Question{Ring: r.name, Sharder: true, Account: *f.Sharder.Account}
-			questions = append(questions, questionsOf(roles.ForSharder(r.spec()), template, f.Sharder.Namespace)...)
+			questions = append(questions, questionsOf(roles.ForSharder(r.spec()), template, "")...)
 		}
 		for _, account := range f.ShardAccounts[r.name].Value {
 			questions = append(questions, r.questions(account)...)

@@ -113,7 +113,7 @@ func TestRenewalAnnotationsNeedNoMoreWrites(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			if err := joined.Run(ctx, func(context.Context, *Member) {
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute + time.Second) // between two renewals
 				lease, err := joined.Client.Leases("default").Get(ctx, "a", metav1.GetOptions{})
 				if err != nil {
 					t.Error(err)
