@@ -205,6 +205,7 @@ func TestWebhookOfRealSharder(t *testing.T) {
 	}}
 	sharder := f.StartSharder(t, rig.SharderOptions{})
 	f.declare()
+	change(f, f.ring(), func(ring *shardingv1alpha1.ControllerRing) { ring.Spec.ShardNamespaces = []string{f.Namespace} })
 	f.join("shard-0")
 	f.addPod("shard-0", "operator", nil, "operator:1")
 	f.grantAll()

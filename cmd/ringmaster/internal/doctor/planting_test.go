@@ -104,7 +104,7 @@ var plantings = map[doctor.Reason]planting{
 	},
 	doctor.SharderLacksPermission: {
 		plant:  func(f *fixture) { f.revoke("sharder", "ring") },
-		status: doctor.Failure, cause: "may not list,patch configmaps; list,patch secrets",
+		status: doctor.Failure, cause: "may not list,patch configmaps; update,patch,delete leases.coordination.k8s.io; create,patch,delete mutatingwebhookconfigurations",
 	},
 	doctor.ShardAccountUnknown: {
 		plant:  func(f *fixture) { f.remove(&corev1.Pod{ObjectMeta: f.meta("shard-0")}) },
