@@ -94,14 +94,14 @@ func TestInvalidRequestsAreNotRead(t *testing.T) {
 // TestStalledRequestsFreeTheirMemory declares large bodies and does not send them.
 func TestStalledRequestsFreeTheirMemory(t *testing.T) {
 	server := httptest.NewServer(&Handler{})
-	defer server.Close()
+	t.Cleanup(server.Close)
 	const stalled = DefaultMemory / (maxReviewSize * memoryFactor)
 	for range stalled {
 		connection, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer connection.Close()
+		t.Cleanup(func() { _ = connection.Close() })
 		_, err = fmt.Fprintf(connection, "POST %sring HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{",
 			shardingv1alpha1.WebhookPathPrefix, maxReviewSize)
 		if err != nil {

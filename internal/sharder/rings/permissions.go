@@ -59,8 +59,10 @@ func reviewKeyOf(ring *shardingv1alpha1.ControllerRing, known *catalog.Ring) rev
 		names[i] = known.Resources[i].Resource.GroupResource().String()
 	}
 	slices.Sort(names)
-	names = append(names, ring.MemberNamespaces()...)
-	return reviewKey{uid: ring.UID, generation: ring.Generation, resources: strings.Join(names, " ")}
+	return reviewKey{
+		uid: ring.UID, generation: ring.Generation,
+		resources: strings.Join(slices.Concat(names, ring.MemberNamespaces()), " "),
+	}
 }
 
 // next returns when to review again. forbidden is whether a request for the ring's objects was forbidden.
