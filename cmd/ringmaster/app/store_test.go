@@ -21,7 +21,7 @@ type changingStore struct {
 	committed kv.Transaction
 }
 
-const intentKey = "/root/system/intent"
+const intentKey = "/coordination/system/intent"
 
 func (s *changingStore) Read(context.Context, ...string) (*kv.Snapshot, error) {
 	s.reads++
@@ -37,11 +37,11 @@ func (s *changingStore) Commit(_ context.Context, transaction kv.Transaction) (i
 func TestAbandonRequiresShownIntent(t *testing.T) {
 	changing := &changingStore{}
 	pinned := (&openedStore{Store: changing}).pinned()
-	shown, err := coordination.ReadView(t.Context(), pinned, "/root", "system")
+	shown, err := coordination.ReadView(t.Context(), pinned, "/coordination", "system")
 	if err != nil || shown.Intent == nil {
 		t.Fatalf("%v: intent %v", err, shown)
 	}
-	if _, err := coordination.Abandon(t.Context(), pinned, "/root", "system", "test"); err == nil {
+	if _, err := coordination.Abandon(t.Context(), pinned, "/coordination", "system", "test"); err == nil {
 		t.Error("no conflict")
 	}
 	if !slices.Contains(changing.committed.If, kv.IsAt(intentKey, 1)) {
